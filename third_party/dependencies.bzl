@@ -1,0 +1,114 @@
+"""Every external repository of the workspace, pinned by version and sha256."""
+
+load("@bazel_tools//tools/build_defs/repo:http.bzl", "http_archive")
+load("//third_party:pinned_source.bzl", "pinned_source")
+
+def bazel_repositories():
+    """What Bazel itself and the dependencies' own build files load."""
+
+    # Our C++ rules are the native ones; a forwarder saves a download, on every Bazel.
+    native.local_repository(name = "rules_cc", path = "third_party/rules_cc")
+
+    if native.bazel_version:
+        http_archive(
+            name = "bazel_skylib",
+            sha256 = "1c531376ac7e5a180e0237938a2536de0c54d93f5c278634818e0efc952dd56c",
+            urls = ["https://github.com/bazelbuild/bazel-skylib/releases/download/1.0.3/bazel-skylib-1.0.3.tar.gz"],
+        )
+        return
+
+    # Debian's Bazel has no version number and may not download what a released one does: what it
+    # needs comes from Debian's packages and, where those do not fit, from third_party/debian.
+    native.local_repository(name = "bazel_skylib", path = "/usr/share/bazel/tools/skylib")
+    native.local_repository(name = "rules_java", path = "/usr/share/bazel/rules/java")
+    native.local_repository(name = "rules_proto", path = "/usr/share/bazel/rules/proto")
+    native.local_repository(name = "platforms", path = "third_party/debian/platforms")
+    native.local_repository(
+        name = "remote_coverage_tools",
+        path = "third_party/debian/remote_coverage_tools",
+    )
+
+def source_repositories():
+    """The libraries we build from source and link statically."""
+    pinned_source(
+        name = "com_google_absl",
+        urls = ["https://github.com/abseil/abseil-cpp/archive/refs/tags/20220623.1.tar.gz"],
+        sha256 = "91ac87d30cc6d79f9ab974c51874a704de9c2647c40f6932597329a282217ba8",
+        strip_prefix = "abseil-cpp-20220623.1",
+        debian_archive = "abseil_20220623.1.orig.tar.gz",
+        debian_strip_prefix = "abseil-20220623.1",
+    )
+
+    pinned_source(
+        name = "com_github_jupp0r_prometheus_cpp",
+        urls = ["https://github.com/jupp0r/prometheus-cpp/archive/refs/tags/v1.0.1.tar.gz"],
+        sha256 = "593e028d401d3298eada804d252bc38d8cab3ea1c9e88bcd72095281f85e6d16",
+        strip_prefix = "prometheus-cpp-1.0.1",
+        debian_archive = "prometheus-cpp_1.0.1.orig.tar.gz",
+    )
+
+    pinned_source(
+        name = "zlib",
+        urls = [
+            "https://github.com/madler/zlib/releases/download/v1.2.13/zlib-1.2.13.tar.gz",
+            "https://zlib.net/fossils/zlib-1.2.13.tar.gz",
+        ],
+        sha256 = "b3a24de97a8fdbc835b9833169501030b8977031bcb54b3b3ac13740f846ab30",
+        strip_prefix = "zlib-1.2.13",
+        debian_archive = "zlib_1.2.13.dfsg.orig.tar.bz2",
+        debian_strip_prefix = "zlib-1.2.13.dfsg",
+        overlay = {"//third_party:zlib.BUILD": "BUILD.bazel"},
+    )
+
+    pinned_source(
+        name = "libevent",
+        urls = ["https://github.com/libevent/libevent/releases/download/release-2.1.12-stable/libevent-2.1.12-stable.tar.gz"],
+        sha256 = "92e6de1be9ec176428fd2367677e61ceffc2ee1cb119035037a27d346b0403bb",
+        strip_prefix = "libevent-2.1.12-stable",
+        debian_archive = "libevent_2.1.12-stable.orig.tar.gz",
+        overlay = {
+            "//third_party/libevent:libevent.BUILD": "BUILD.bazel",
+            "//third_party/libevent:event-config.h": "include/event2/event-config.h",
+            "//third_party/libevent:evconfig-private.h": "evconfig-private.h",
+        },
+    )
+
+    pinned_source(
+        name = "liblzma",
+        urls = [
+            "https://tukaani.org/xz/xz-5.4.1.tar.xz",
+            "https://github.com/tukaani-project/xz/releases/download/v5.4.1/xz-5.4.1.tar.xz",
+        ],
+        sha256 = "5d9827aa1875b21c288f78864bb26d2650b436ea8d2cad364e4921eb6266a5a5",
+        strip_prefix = "xz-5.4.1",
+        debian_archive = "xz-utils_5.4.1.orig.tar.xz",
+        overlay = {
+            "//third_party/xz:xz.BUILD": "BUILD.bazel",
+            "//third_party/xz:config.h": "config/config.h",
+        },
+    )
+
+    pinned_source(
+        name = "nlohmann_json",
+        urls = ["https://github.com/nlohmann/json/archive/refs/tags/v3.11.2.tar.gz"],
+        sha256 = "d69f9deb6a75e2580465c6c4c5111b89c4dc2fa94e3a85fcd2ffcd9a143d9273",
+        strip_prefix = "json-3.11.2",
+        debian_archive = "nlohmann-json3_3.11.2.orig.tar.gz",
+        overlay = {"//third_party:nlohmann_json.BUILD": "BUILD.bazel"},
+    )
+
+    pinned_source(
+        name = "com_google_googletest",
+        urls = ["https://github.com/google/googletest/archive/refs/tags/release-1.12.1.tar.gz"],
+        sha256 = "81964fe578e9bd7c94dfdb09c8e4d6e6759e19967e397dbea48d1c10e45d0df2",
+        strip_prefix = "googletest-release-1.12.1",
+        debian_archive = "googletest_1.12.1.orig.tar.gz",
+    )
+
+    pinned_source(
+        name = "com_google_benchmark",
+        urls = ["https://github.com/google/benchmark/archive/refs/tags/v1.7.1.tar.gz"],
+        sha256 = "6430e4092653380d9dc4ccb45a1e2dc9259d581f4866dc0759713126056bc1d7",
+        strip_prefix = "benchmark-1.7.1",
+        debian_archive = "benchmark_1.7.1.orig.tar.gz",
+    )

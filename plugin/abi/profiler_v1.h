@@ -1,0 +1,125 @@
+// NCCL profiler plugin API, version 1: symbol ncclProfiler_v1, known to NCCL since 2.23.4.
+// Everything numeric; the communicator is named in each event, not in init.
+// Source of the layout: NCCL 2.23.4, its header of the profiler plugin API (see common.h).
+//
+// Thread: plain data. Cost: none.
+#ifndef PLUGIN_ABI_PROFILER_V1_H_
+#define PLUGIN_ABI_PROFILER_V1_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "plugin/abi/common.h"
+
+namespace nccl_pulse::abi::v1 {
+
+struct Descriptor {
+  struct Coll {
+    const char* name;
+    uint64_t commHash;
+    uint64_t seqNumber;
+    uint8_t func;
+    const void* sendBuff;
+    void* recvBuff;
+    size_t count;
+    int root;
+    uint8_t datatype;
+    uint32_t op;
+    size_t trafficBytes;
+    uint8_t nMaxChannels;  // most channels asked for, not those used
+    uint8_t nWarps;
+    uint8_t algo;
+    uint8_t proto;
+    int isCollnet;
+    int isNvls;
+  };
+  struct P2p {
+    const char* name;
+    uint64_t commHash;
+    uint8_t func;
+    void* buff;
+    uint8_t datatype;
+    size_t count;
+    int peer;
+  };
+
+  uint8_t type;     // exactly one kEvent* bit
+  void* parentObj;  // what startEvent returned for the parent; NULL possible
+  int rank;         // 0 and meaningless for ProxyCtrl
+  union {
+    Coll coll;
+    P2p p2p;
+    ProxyOpDetails proxyOp;
+    ProxyStepDetails proxyStep;
+  };
+};
+static_assert(sizeof(Descriptor) == 120);
+static_assert(offsetof(Descriptor, type) == 0);
+static_assert(sizeof(Descriptor::type) == 1);
+static_assert(offsetof(Descriptor, parentObj) == 8);
+static_assert(offsetof(Descriptor, rank) == 16);
+static_assert(sizeof(Descriptor::Coll) == 96);
+static_assert(offsetof(Descriptor, coll) == kDetailsOffset);
+static_assert(offsetof(Descriptor, coll.name) == 24);
+static_assert(offsetof(Descriptor, coll.commHash) == 32);
+static_assert(offsetof(Descriptor, coll.seqNumber) == 40);
+static_assert(offsetof(Descriptor, coll.func) == 48);
+static_assert(offsetof(Descriptor, coll.sendBuff) == 56);
+static_assert(offsetof(Descriptor, coll.recvBuff) == 64);
+static_assert(offsetof(Descriptor, coll.count) == 72);
+static_assert(offsetof(Descriptor, coll.root) == 80);
+static_assert(offsetof(Descriptor, coll.datatype) == 84);
+static_assert(offsetof(Descriptor, coll.op) == 88);
+static_assert(offsetof(Descriptor, coll.trafficBytes) == 96);
+static_assert(offsetof(Descriptor, coll.nMaxChannels) == 104);
+static_assert(offsetof(Descriptor, coll.nWarps) == 105);
+static_assert(offsetof(Descriptor, coll.algo) == 106);
+static_assert(offsetof(Descriptor, coll.proto) == 107);
+static_assert(offsetof(Descriptor, coll.isCollnet) == 108);
+static_assert(offsetof(Descriptor, coll.isNvls) == 112);
+static_assert(sizeof(Descriptor::P2p) == 56);
+static_assert(offsetof(Descriptor, p2p) == kDetailsOffset);
+static_assert(offsetof(Descriptor, p2p.name) == 24);
+static_assert(offsetof(Descriptor, p2p.commHash) == 32);
+static_assert(offsetof(Descriptor, p2p.func) == 40);
+static_assert(offsetof(Descriptor, p2p.buff) == 48);
+static_assert(offsetof(Descriptor, p2p.datatype) == 56);
+static_assert(offsetof(Descriptor, p2p.count) == 64);
+static_assert(offsetof(Descriptor, p2p.peer) == 72);
+static_assert(offsetof(Descriptor, proxyOp) == kDetailsOffset);
+static_assert(offsetof(Descriptor, proxyStep) == kDetailsOffset);
+
+union StateArgs {
+  struct {
+    size_t transSize;  // bytes
+    int steps;
+  } proxyOp;
+  struct {
+    int appendedProxyOps;
+  } proxyCtrl;
+};
+static_assert(sizeof(StateArgs) == 16);
+static_assert(offsetof(StateArgs, proxyOp.transSize) == 0);
+static_assert(offsetof(StateArgs, proxyOp.steps) == 8);
+static_assert(offsetof(StateArgs, proxyCtrl.appendedProxyOps) == 0);
+
+struct Profiler {
+  const char* name;
+  // An error disables profiling for every communicator of the process.
+  int (*init)(void** context, int* eActivationMask);
+  int (*startEvent)(void* context, void** eHandle, Descriptor* eDescr);
+  int (*stopEvent)(void* eHandle);
+  int (*recordEventState)(void* eHandle, int eState, StateArgs* eStateArgs);
+  int (*finalize)(void* context);
+};
+static_assert(sizeof(Profiler) == 48);
+static_assert(offsetof(Profiler, name) == 0);
+static_assert(offsetof(Profiler, init) == 8);
+static_assert(offsetof(Profiler, startEvent) == 16);
+static_assert(offsetof(Profiler, stopEvent) == 24);
+static_assert(offsetof(Profiler, recordEventState) == 32);
+static_assert(offsetof(Profiler, finalize) == 40);
+
+}  // namespace nccl_pulse::abi::v1
+
+#endif  // PLUGIN_ABI_PROFILER_V1_H_

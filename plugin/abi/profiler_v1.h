@@ -106,10 +106,10 @@ static_assert(offsetof(StateArgs, proxyCtrl.appendedProxyOps) == 0);
 struct Profiler {
   const char* name;
   // An error disables profiling for every communicator of the process.
-  int (*init)(void** context, int* eActivationMask);
-  int (*startEvent)(void* context, void** eHandle, Descriptor* eDescr);
-  int (*stopEvent)(void* eHandle);
-  int (*recordEventState)(void* eHandle, int eState, StateArgs* eStateArgs);
+  int (*init)(void** context, int* mask);
+  int (*startEvent)(void* context, void** handle, Descriptor* descriptor);
+  int (*stopEvent)(void* handle);
+  int (*recordEventState)(void* handle, int state, StateArgs* args);
   int (*finalize)(void* context);
 };
 static_assert(sizeof(Profiler) == 48);

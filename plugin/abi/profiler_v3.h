@@ -96,10 +96,10 @@ static_assert(sizeof(StateArgs) == 16);
 
 struct Profiler {
   const char* name;
-  int (*init)(void** context, int* eActivationMask);
-  int (*startEvent)(void* context, void** eHandle, Descriptor* eDescr);
-  int (*stopEvent)(void* eHandle);
-  int (*recordEventState)(void* eHandle, int eState, StateArgs* eStateArgs);
+  int (*init)(void** context, int* mask);
+  int (*startEvent)(void* context, void** handle, Descriptor* descriptor);
+  int (*stopEvent)(void* handle);
+  int (*recordEventState)(void* handle, int state, StateArgs* args);
   int (*finalize)(void* context);
 };
 static_assert(sizeof(Profiler) == 48);

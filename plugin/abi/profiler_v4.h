@@ -102,12 +102,12 @@ static_assert(offsetof(StateArgs, kernelCh.pTimer) == 0);
 
 struct Profiler {
   const char* name;
-  // commName may be NULL and is the user's own memory: copy it.
-  int (*init)(void** context, int* eActivationMask, const char* commName, uint64_t commHash,
-              int nNodes, int nranks, int rank, DebugLogger logfn);
-  int (*startEvent)(void* context, void** eHandle, Descriptor* eDescr);
-  int (*stopEvent)(void* eHandle);
-  int (*recordEventState)(void* eHandle, int eState, StateArgs* eStateArgs);
+  // comm_name may be NULL and is the user's own memory: copy it.
+  int (*init)(void** context, int* mask, const char* comm_name, uint64_t comm_hash, int nnodes,
+              int nranks, int rank, DebugLogger logger);
+  int (*startEvent)(void* context, void** handle, Descriptor* descriptor);
+  int (*stopEvent)(void* handle);
+  int (*recordEventState)(void* handle, int state, StateArgs* args);
   int (*finalize)(void* context);
 };
 static_assert(sizeof(Profiler) == 48);

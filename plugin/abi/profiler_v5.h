@@ -138,12 +138,12 @@ static_assert(sizeof(StateArgs) == 8);
 
 struct Profiler {
   const char* name;
-  // Not v4's order of arguments. commName may be NULL and is the user's own memory: copy it.
-  int (*init)(void** context, uint64_t commId, int* eActivationMask, const char* commName,
-              int nNodes, int nranks, int rank, DebugLogger logfn);
-  int (*startEvent)(void* context, void** eHandle, Descriptor* eDescr);
-  int (*stopEvent)(void* eHandle);
-  int (*recordEventState)(void* eHandle, int eState, StateArgs* eStateArgs);
+  // Not v4's order of arguments. comm_name may be NULL and is the user's own memory: copy it.
+  int (*init)(void** context, uint64_t comm_id, int* mask, const char* comm_name, int nnodes,
+              int nranks, int rank, DebugLogger logger);
+  int (*startEvent)(void* context, void** handle, Descriptor* descriptor);
+  int (*stopEvent)(void* handle);
+  int (*recordEventState)(void* handle, int state, StateArgs* args);
   int (*finalize)(void* context);
 };
 static_assert(sizeof(Profiler) == 48);

@@ -10,6 +10,13 @@ def bazel_repositories():
     native.local_repository(name = "rules_cc", path = "third_party/rules_cc")
 
     if native.bazel_version:
+        if native.bazel_version.startswith("4."):
+            # abseil names wasm32 and wasm64, which Bazel 4 may not know yet.
+            http_archive(
+                name = "platforms",
+                sha256 = "5308fc1d8865406a49427ba24a9ab53087f17f5266a7aabbfc28823f3916e1ca",
+                urls = ["https://github.com/bazelbuild/platforms/releases/download/0.0.6/platforms-0.0.6.tar.gz"],
+            )
         http_archive(
             name = "bazel_skylib",
             sha256 = "1c531376ac7e5a180e0237938a2536de0c54d93f5c278634818e0efc952dd56c",

@@ -39,7 +39,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
-using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 TEST(AbseilTest, SplitsJoinsAndCounts) {

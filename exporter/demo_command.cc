@@ -1,0 +1,60 @@
+// pulse demo: a recorded run through the real library, without a GPU.
+#include <unistd.h>
+
+#include <climits>
+#include <cstdio>
+#include <string>
+
+#include "exporter/command.h"
+#include "exporter/installation.h"
+#include "exporter/replay_options.h"
+
+namespace nccl_pulse {
+namespace {
+
+// Four ranks of PyTorch: distributed data parallel, sharded training, collectives of its own.
+constexpr char kTrace[] = "h200x4-pytorch-ddp-fsdp";
+
+constexpr char kHelp[] =
+    R"(usage: pulse demo [flags]
+
+Replays a recorded PyTorch run on four GPUs through the real library, over and over, so that the
+metrics can be looked at without a GPU. Every recorded process is a process here. Stops on Ctrl-C.
+
+  --library=PATH   the plugin library; default: the one that came with this program
+  --api=1..6       profiler API version; default: the newest that the library exports
+
+NCCL_PULSE_TIMING=kernel in the environment shows kernel durations. Exit status: 0 when stopped by
+Ctrl-C, else as `pulse replay`.
+)";
+
+int Run(const std::vector<char*>& arguments) {
+  if (!arguments.empty()) {
+    std::fprintf(stderr, "pulse: demo takes no argument\n%s", kHelp);
+    return kReplayUsage;
+  }
+  const std::string traces = FindTraces(kTrace);
+  if (traces.empty()) {
+    std::fprintf(stderr, "pulse: the recorded run %s is not in ../share/nccl-pulse/traces\n",
+                 kTrace);
+    return kReplayNoFolder;
+  }
+  ProcessesOptions options;
+  options.replay.repeat = 0;
+  const int problem = FillReplayOptions(traces, &options);
+  if (problem != kReplayDone) return problem;
+  std::printf(
+      "Replaying a recorded run of %zu ranks (%s). Stop with Ctrl-C.\n"
+      "The metrics are at:\n",
+      options.files.size(), kTrace);
+  std::fflush(stdout);
+  const int exit_status = ReplayProcesses(options);
+  return exit_status == kReplayInterrupted ? kReplayDone : exit_status;
+}
+
+}  // namespace
+
+const Command kDemoCommand = {"demo", "replay a recorded run and serve its metrics, without a GPU",
+                              kHelp, Run};
+
+}  // namespace nccl_pulse

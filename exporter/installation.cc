@@ -1,0 +1,52 @@
+#include "exporter/installation.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <initializer_list>
+
+namespace nccl_pulse {
+namespace {
+
+constexpr char kLibrary[] = "libnccl-profiler-pulse.so";
+constexpr char kWorkspace[] = "nccl_pulse";  // as in WORKSPACE: the folder's name in runfiles
+
+// The program's file with symbolic links resolved.
+std::string ProgramPath() {
+  char path[PATH_MAX];
+  const ssize_t size = readlink("/proc/self/exe", path, sizeof(path));
+  return size > 0 ? std::string(path, static_cast<size_t>(size)) : std::string();
+}
+
+std::string FirstExisting(std::initializer_list<std::string> paths) {
+  for (const std::string& path : paths) {
+    if (access(path.c_str(), R_OK) == 0) return path;
+  }
+  return "";
+}
+
+// Looks for `in_workspace` (build tree) and for the given places relative to the program's folder.
+std::string Find(const std::string& in_workspace, const std::string& beside,
+                 const std::string& installed) {
+  const std::string program = ProgramPath();
+  const std::string folder = program.substr(0, program.rfind('/'));
+  const std::string relative = std::string("/") + kWorkspace + "/" + in_workspace;
+  // Read before any thread exists.
+  const char* runfiles = std::getenv("RUNFILES_DIR");  // NOLINT(concurrency-mt-unsafe)
+  return FirstExisting({(runfiles != nullptr ? runfiles : "") + relative,
+                        program + ".runfiles" + relative, folder + "/" + beside,
+                        folder + "/../" + installed});
+}
+
+}  // namespace
+
+std::string FindPluginLibrary() {
+  return Find(std::string("plugin/") + kLibrary, kLibrary, std::string("lib/") + kLibrary);
+}
+
+std::string FindTraces(const std::string& name) {
+  return Find("tests/traces/" + name, "traces/" + name, "share/nccl-pulse/traces/" + name);
+}
+
+}  // namespace nccl_pulse

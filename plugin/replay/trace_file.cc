@@ -1,0 +1,89 @@
+#include "plugin/replay/trace_file.h"
+
+#include <dirent.h>
+#include <lzma.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr uint64_t kDecoderMemoryBytes = 256u << 20;  // more than xz -9 needs
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
+  if (file == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  std::string content;
+  char buffer[1 << 16];
+  size_t size;
+  while ((size = std::fread(buffer, 1, sizeof(buffer), file.get())) > 0) {
+    content.append(buffer, size);
+  }
+  if (std::ferror(file.get()) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
+  }
+  return content;
+}
+
+absl::StatusOr<std::string> Decompress(const std::string& path, const std::string& compressed) {
+  lzma_stream stream = LZMA_STREAM_INIT;
+  if (lzma_stream_decoder(&stream, kDecoderMemoryBytes, LZMA_CONCATENATED) != LZMA_OK) {
+    return absl::ResourceExhaustedError("no memory for the xz decoder");
+  }
+  std::unique_ptr<lzma_stream, void (*)(lzma_stream*)> end(&stream, lzma_end);
+  stream.next_in = reinterpret_cast<const uint8_t*>(compressed.data());
+  stream.avail_in = compressed.size();
+  std::string text;
+  std::unique_ptr<uint8_t[]> buffer(new uint8_t[1 << 16]);
+  for (lzma_ret result = LZMA_OK; result != LZMA_STREAM_END;) {
+    stream.next_out = buffer.get();
+    stream.avail_out = 1 << 16;
+    result = lzma_code(&stream, LZMA_FINISH);
+    text.append(reinterpret_cast<const char*>(buffer.get()), (1 << 16) - stream.avail_out);
+    if (result != LZMA_OK && result != LZMA_STREAM_END) {
+      return absl::DataLossError(absl::StrCat(path, ": not a whole xz file (liblzma status ",
+                                              static_cast<int>(result), ")"));
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadTraceText(const std::string& path) {
+  absl::StatusOr<std::string> content = ReadFile(path);
+  if (!content.ok() || !absl::EndsWith(path, ".xz")) return content;
+  return Decompress(path, *content);
+}
+
+absl::StatusOr<std::vector<std::string>> ListTraceFiles(const std::string& folder) {
+  std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(folder.c_str()), closedir);
+  if (entries == nullptr) {
+    return absl::NotFoundError(
+        absl::StrCat("cannot open the trace folder ", folder, ": ", std::strerror(errno)));
+  }
+  std::vector<std::string> files;
+  // One thread uses this stream, which is all that readdir asks for.
+  while (const dirent* entry = readdir(entries.get())) {  // NOLINT(concurrency-mt-unsafe)
+    const std::string name = entry->d_name;
+    if (absl::EndsWith(name, ".jsonl") || absl::EndsWith(name, ".jsonl.xz")) {
+      files.push_back(absl::StrCat(folder, absl::EndsWith(folder, "/") ? "" : "/", name));
+    }
+  }
+  if (files.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("no *.jsonl or *.jsonl.xz file in ", folder));
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,66 @@
+// Hands out the segment's pages to callbacks and takes them back when a communicator is recycled.
+//
+// A callback must not fault a page in (that can sleep, or be refused), so only pages that were
+// populated beforehand are on the free list; the background thread keeps a reserve there. An empty
+// list means less is measured, and is counted by the caller.
+//
+// Thread: Allocate any, lock-free, no system call; AddPopulated and Free from init, finalize or the
+// background thread. Cost of Allocate: one compare-and-swap.
+#ifndef METRICS_PAGE_POOL_H_
+#define METRICS_PAGE_POOL_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "metrics/segment_layout.h"
+
+namespace nccl_pulse {
+
+class PagePool {
+ public:
+  // `next` has room for `page_count` links and is zero.
+  PagePool(std::atomic<uint32_t>* next, uint32_t page_count)
+      : next_(next), page_count_(page_count) {}
+
+  // A zeroed page, or kNoPage when none is ready.
+  uint16_t Allocate() {
+    uint64_t head = head_.load(std::memory_order_acquire);  // sees the link that the pusher wrote
+    while (true) {
+      const auto page = static_cast<uint16_t>(head);
+      if (page == kNoPage) return kNoPage;
+      const uint64_t next =
+          next_[page].load(std::memory_order_relaxed);  // stale only if the tag moved
+      // Acquire: the page's zeroes were written before it was pushed.
+      if (head_.compare_exchange_weak(head, NextTag(head) | next, std::memory_order_acquire)) {
+        free_.fetch_sub(1, std::memory_order_relaxed);  // a hint for the refill, no order needed
+        return page;
+      }
+    }
+  }
+
+  // `page` must be zeroed and populated.
+  void Free(uint16_t page) {
+    uint64_t head = head_.load(std::memory_order_relaxed);
+    do {
+      next_[page].store(static_cast<uint16_t>(head), std::memory_order_relaxed);  // released below
+    } while (!head_.compare_exchange_weak(head, NextTag(head) | page, std::memory_order_release));
+    free_.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  uint32_t free_pages() const { return free_.load(std::memory_order_relaxed); }
+  uint32_t page_count() const { return page_count_; }
+
+ private:
+  // Upper 48 bits count the operations, so that a page that left and came back in between (ABA) is
+  // seen.
+  static uint64_t NextTag(uint64_t head) { return (head & ~uint64_t{0xffff}) + 0x10000; }
+
+  std::atomic<uint64_t> head_{kNoPage};
+  std::atomic<uint32_t> free_{0};
+  std::atomic<uint32_t>* next_;
+  uint32_t page_count_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // METRICS_PAGE_POOL_H_

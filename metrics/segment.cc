@@ -1,0 +1,170 @@
+#include "metrics/segment.h"
+
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace nccl_pulse {
+namespace {
+
+// Linux 5.14; the number is from the kernel's uapi/asm-generic/mman-common.h (glibc 2.34 lacks it).
+constexpr int kMadvPopulateWrite = 23;
+
+constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+// A sealed memfd of `bytes`, or -1 with the reason in `why`.
+int MakeSealedMemory(size_t bytes, std::string* why) {
+  const int fd =
+      static_cast<int>(syscall(SYS_memfd_create, "nccl-pulse", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (fd < 0) {
+    *why = std::string("memfd_create: ") + strerror(errno);
+    return -1;
+  }
+  if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
+    *why = std::string("ftruncate of the memfd: ") + strerror(errno);
+  } else if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    *why = std::string("sealing the memfd: ") + strerror(errno);
+  } else {
+    return fd;
+  }
+  close(fd);
+  return -1;
+}
+
+}  // namespace
+
+std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* warning) {
+  const uint64_t wanted_pages = options.series_limit * 2 + uint64_t{kLanes} * kMaxCommunicators;
+  const auto page_count = static_cast<uint32_t>(std::min<uint64_t>(wanted_pages, kMaxPages));
+  const uint64_t pages_offset =
+      RoundUp(kRecordsOffset + kMaxCommunicators * kRecordStride, kPageBytes * 2);
+  const size_t bytes = RoundUp(pages_offset + uint64_t{page_count} * kPageBytes, 65536);
+
+  std::string why = "switched off";
+  int fd = options.allow_shared ? MakeSealedMemory(bytes, &why) : -1;
+  void* base = MAP_FAILED;
+  if (fd >= 0) {
+    base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (base == MAP_FAILED) {
+      why = std::string("mapping the memfd: ") + strerror(errno);
+      close(fd);
+      fd = -1;
+    }
+  }
+  std::unique_ptr<Segment> segment;
+  if (fd >= 0) {
+    segment.reset(new Segment(static_cast<uint8_t*>(base), bytes, fd, page_count));
+    if (!segment->Populate(0, kRecordsOffset)) {
+      why = std::string("populating the memfd: ") + strerror(errno);
+      segment.reset();
+    }
+  }
+  if (segment == nullptr) {
+    base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                -1, 0);
+    if (base == MAP_FAILED) {
+      *warning = std::string("no memory for measurements (mmap: ") + strerror(errno) + ")";
+      return nullptr;
+    }
+    *warning = "shared memory is not available (" + why +
+               "): measurements are kept in private memory, other processes can not read them";
+    segment.reset(new Segment(static_cast<uint8_t*>(base), bytes, -1, page_count));
+    if (!segment->Populate(0, kRecordsOffset)) return nullptr;
+  }
+
+  SegmentHeader& header = segment->header();
+  header.version = kSegmentVersion;
+  header.header_bytes = sizeof(SegmentHeader);
+  header.total_bytes = bytes;
+  header.names_offset = kHeaderBytes;
+  header.communicators_offset = kRecordsOffset;
+  header.pages_offset = pages_offset;
+  header.communicator_bytes = kRecordStride;
+  header.communicator_count = kMaxCommunicators;
+  header.page_bytes = kPageBytes;
+  header.page_count = page_count;
+  header.name_count = kMaxNames;
+  header.shared_memory = segment->fd_ >= 0 ? 1 : 0;
+  header.series_limit = options.series_limit;
+  segment->names().Initialize();
+  // Last, so that a reader that sees the magic sees the geometry.
+  __atomic_store_n(&header.magic, kSegmentMagic, __ATOMIC_RELEASE);
+  return segment;
+}
+
+Segment::Segment(uint8_t* base, size_t bytes, int fd, uint32_t page_count)
+    : base_(base),
+      bytes_(bytes),
+      fd_(fd),
+      pages_offset_(RoundUp(kRecordsOffset + kMaxCommunicators * kRecordStride, kPageBytes * 2)),
+      links_(new std::atomic<uint32_t>[page_count]()),
+      pool_(std::make_unique<PagePool>(links_.get(), page_count)) {}
+
+Segment::~Segment() { AbandonAfterFork(); }
+
+void Segment::AbandonAfterFork() {
+  if (base_ != nullptr) munmap(base_, bytes_);
+  if (fd_ >= 0) close(fd_);
+  base_ = nullptr;
+  fd_ = -1;
+}
+
+bool Segment::Populate(uint64_t offset, uint64_t bytes) {
+  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t begin = offset / page * page;
+  const uint64_t end = RoundUp(offset + bytes, page);
+  if (fd_ >= 0) {
+    // Reserves the memory first: refused here it is an errno; refused at a later store it would be
+    // SIGBUS.
+    int result;
+    do {
+      result = fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin));
+    } while (result != 0 && errno == EINTR);
+    if (result != 0) return false;
+  }
+  if (madvise(base_ + begin, end - begin, kMadvPopulateWrite) != 0) {
+    if (errno != EINVAL) return false;  // EINVAL: a kernel before 5.14
+    for (uint64_t at = begin; at < end; at += page) {
+      // Adds nothing to a byte that others may be using: maps the page without changing it.
+      __atomic_fetch_add(base_ + at, 0, __ATOMIC_RELAXED);
+    }
+  }
+  populated_bytes_ += bytes;
+  return true;
+}
+
+bool Segment::PopulateRecord(uint32_t index) {
+  return Populate(kRecordsOffset + index * kRecordStride, kRecordStride);
+}
+
+bool Segment::PopulatePages(uint32_t reserve, uint32_t step) {
+  const uint32_t free_pages = pool_->free_pages();
+  if (free_pages >= reserve) return true;
+  const uint32_t left = pool_->page_count() - next_unpopulated_page_;
+  const uint32_t count = std::min({reserve - free_pages, step, left});
+  if (count == 0) return true;  // the hard limit is reached: not a refusal, the budget says so
+  if (!Populate(pages_offset_ + uint64_t{next_unpopulated_page_} * kPageBytes,
+                uint64_t{count} * kPageBytes)) {
+    return false;
+  }
+  for (uint32_t i = 0; i < count; ++i) pool_->Free(static_cast<uint16_t>(next_unpopulated_page_++));
+  return true;
+}
+
+void Segment::RecyclePage(uint16_t page) {
+  auto* cells = reinterpret_cast<Cell*>(PageAt(page));
+  for (size_t i = 0; i < kPageBytes / sizeof(Cell); ++i) {
+    cells[i].store(0, std::memory_order_relaxed);  // released by the push in Free
+  }
+  pool_->Free(page);
+}
+
+}  // namespace nccl_pulse

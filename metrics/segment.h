@@ -1,0 +1,83 @@
+// Owner of a process' segment (segment_layout.h draws it): makes it, grows what is populated of it,
+// and gives access to its parts.
+//
+// Thread: Create and the Populate functions from init, finalize or the background thread, one at a
+// time; accessors and pages() any. Nothing here is called by a reader (segment_reader.h).
+#ifndef METRICS_SEGMENT_H_
+#define METRICS_SEGMENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "metrics/name_table.h"
+#include "metrics/page_pool.h"
+#include "metrics/segment_layout.h"
+
+namespace nccl_pulse {
+
+class Segment {
+ public:
+  struct Options {
+    uint64_t series_limit = 2048;  // hard limit on series of the whole process
+    bool allow_shared = true;      // false: private memory at once (tests of the fallback)
+  };
+
+  // Null only when the kernel gives no address space at all. `warning` is set when the segment is
+  // private memory because memfd or its seals were refused: this process' own endpoint works, no
+  // other process can read it.
+  static std::unique_ptr<Segment> Create(const Options& options, std::string* warning);
+  ~Segment();
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  SegmentHeader& header() { return *reinterpret_cast<SegmentHeader*>(base_); }
+  NameTable names() { return NameTable(reinterpret_cast<NameEntry*>(base_ + kHeaderBytes)); }
+  CommunicatorRecord& record(uint32_t index) {
+    return *reinterpret_cast<CommunicatorRecord*>(base_ + kRecordsOffset + index * kRecordStride);
+  }
+  HistogramPage& histogram(uint16_t page) {
+    return *reinterpret_cast<HistogramPage*>(PageAt(page));
+  }
+  CounterPage& counters(uint16_t page) { return *reinterpret_cast<CounterPage*>(PageAt(page)); }
+  PagePool& pages() { return *pool_; }
+
+  // Makes the record's memory present. False (less is measured) when the kernel refuses.
+  bool PopulateRecord(uint32_t index);
+
+  // Brings the reserve of free pages up to `reserve`, populating at most `step` now. False when the
+  // kernel refuses (memory limit of the container, say): what there is stays usable.
+  bool PopulatePages(uint32_t reserve, uint32_t step);
+
+  // Zeroes a page and puts it back. The caller made sure that nobody writes it any more.
+  void RecyclePage(uint16_t page);
+
+  const void* base() const { return base_; }
+  size_t bytes() const { return bytes_; }
+  int fd() const { return fd_; }  // -1 for private memory
+  size_t populated_bytes() const { return populated_bytes_; }
+
+  // In a forked child: drops the mapping and the descriptor without touching the contents.
+  void AbandonAfterFork();
+
+ private:
+  static constexpr uint64_t kRecordsOffset = kHeaderBytes + kNamesBytes;
+
+  Segment(uint8_t* base, size_t bytes, int fd, uint32_t page_count);
+  uint8_t* PageAt(uint16_t page) { return base_ + pages_offset_ + uint64_t{page} * kPageBytes; }
+  bool Populate(uint64_t offset, uint64_t bytes);
+
+  uint8_t* base_;
+  size_t bytes_;
+  int fd_;
+  uint64_t pages_offset_;
+  uint32_t next_unpopulated_page_ = 1;  // page 0 is kNoPage
+  size_t populated_bytes_ = 0;
+  std::unique_ptr<std::atomic<uint32_t>[]> links_;
+  std::unique_ptr<PagePool> pool_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // METRICS_SEGMENT_H_

@@ -1,0 +1,247 @@
+// The segment: the memory in which one process keeps everything it has measured.
+//
+// WHY. Numbers must survive a reader that is slow, hostile or gone, and a writer that crashes. So
+// writers put plain 64-bit cells into memory that a reader can map read-only, and neither ever
+// waits for the other. The memory is a memfd, sealed against shrinking and growing: a mapped page
+// can not disappear under a reader (no SIGBUS). There are offsets and indices in it, never
+// pointers. All integers are little-endian.
+//
+//   offset
+//   0        SegmentHeader          who wrote this, geometry, process-wide counters          4 KiB
+//   4 KiB    NameEntry[128]         strings that NCCL gave (op, datatype, algo, proto)       4 KiB
+//   8 KiB    CommunicatorRecord[]   one per communicator: identity, lanes, series, calls     4160
+//   bytes each
+//   ...      Page[]                 2 KiB each: cells of histograms and counters
+//
+//   CommunicatorRecord                              Page, as histogram (one lane's cells of one
+//   series)
+//   +--------------------------------+              +-------------------------------------------+
+//   | state, generation, identity    |              | cell[0..241]  | sum_ns | bytes | bus_bytes |
+//   +--------------------------------+              +-------------------------------------------+
+//   | Lane[4]     owner, fixed       |              Page, as counters (one lane's, all its series)
+//   |             counters, page ----+------------> +-------------------------------------------+
+//   +--------------------------------+              | {a, b} of series 0 | ... of series 127     |
+//   | SeriesEntry[128]  key, page of |              +-------------------------------------------+
+//   |             each lane ---------+------------> histogram page
+//   +--------------------------------+
+//   | TimedCall[32]  ring            |
+//   +--------------------------------+
+//
+// WHO WRITES WHAT
+//   header, names            init, callbacks (names: append only; counters: relaxed adds on rare
+//   paths) CommunicatorRecord       init and finalize of that communicator (under the process' init
+//   lock) Lane and its cells       whoever holds the lane. A lane is the shard of the design: it
+//   has one writer at
+//                            a time, claimed for the length of one callback with one
+//                            compare-and-swap and given back with one store. A thread that ends
+//                            holds nothing, so nothing has to be taken over, and a thread born for
+//                            one group costs nothing.
+//   SeriesEntry.key          any lane holder, once (compare-and-swap from 0); never changes
+//   afterwards SeriesEntry.page[lane]   the holder of that lane, once
+// Cells only grow while the record's generation stands still. A record that is used again for
+// another communicator gets a new generation first; a reader compares the generation before and
+// after its copy.
+//
+// STATES of a record: kFree -> kLive (init) -> kFinalized (finalize) -> kFree (when it is
+// recycled).
+#ifndef METRICS_SEGMENT_LAYOUT_H_
+#define METRICS_SEGMENT_LAYOUT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "metrics/histogram_geometry.h"
+
+namespace nccl_pulse {
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "the segment's integers are little-endian");
+static_assert(std::atomic<uint64_t>::is_always_lock_free &&
+                  std::atomic<uint32_t>::is_always_lock_free &&
+                  std::atomic<uint16_t>::is_always_lock_free,
+              "atomics in shared memory must not hide a lock");
+
+using Cell = std::atomic<uint64_t>;
+
+inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
+inline constexpr uint32_t kSegmentVersion = 1;
+
+inline constexpr int kLanes = 4;
+inline constexpr int kSeriesPerCommunicator = 128;
+inline constexpr int kTimedCalls = 32;
+inline constexpr int kMaxNames = 128;
+inline constexpr uint32_t kPageBytes = 2048;
+inline constexpr uint16_t kNoPage = 0;  // page 0 is never handed out
+inline constexpr uint32_t kMaxCommunicators = 1024;
+inline constexpr uint32_t kMaxPages = 65535;
+
+// ---- header
+// ---------------------------------------------------------------------------------------
+
+struct SegmentHeader {
+  uint64_t magic;
+  uint32_t version;
+  uint32_t header_bytes;
+  uint64_t total_bytes;
+  uint64_t names_offset;
+  uint64_t communicators_offset;
+  uint64_t pages_offset;
+  uint32_t communicator_bytes;  // stride
+  uint32_t communicator_count;
+  uint32_t page_bytes;
+  uint32_t page_count;
+  uint32_t name_count;
+  uint32_t shared_memory;  // 1: sealed memfd, 0: private memory
+
+  // Process identity, written before the magic.
+  int32_t pid;
+  int32_t nccl_api_version;
+  uint32_t event_mask;
+  uint32_t reserved0;
+  char plugin_version[32];
+  char timing[16];
+  char hostname[256];
+  char global_rank[32];
+  char local_rank[32];
+  char job_id[128];
+
+  int64_t start_realtime_ns;
+  // Times in cells are CLOCK_MONOTONIC; realtime = monotonic + this. Renewed by the background
+  // thread, so a step of the wall clock moves the exported timestamps and nothing else.
+  std::atomic<int64_t> realtime_offset_ns;
+  Cell last_poll_monotonic_ns;
+
+  Cell series_used;
+  uint64_t series_limit;
+  Cell sampled_callbacks;
+  Cell sampled_callback_ns;
+  Cell ignored[32];  // by IgnoredReason
+
+  // Odd while a record is being recycled. A reader that saw it change starts again, so that
+  // callbacks are never missing between their record and this sum.
+  Cell recycle_epoch;
+  Cell recycled_callbacks[5];  // by CallbackKind, of communicators whose record was used again
+};
+static_assert(sizeof(SegmentHeader) <= 4096);
+inline constexpr uint64_t kHeaderBytes = 4096;
+
+struct NameEntry {
+  std::atomic<uint32_t> state;  // 0 free, 1 being written, 2 valid
+  char text[28];                // zero-terminated
+};
+static_assert(sizeof(NameEntry) == 32);
+inline constexpr uint64_t kNamesBytes = kMaxNames * sizeof(NameEntry);
+
+// ---- series
+// ---------------------------------------------------------------------------------------
+
+enum class SeriesKind : uint8_t {
+  kCalls = 1,        // op, size, datatype (a), captured (b): {calls, bytes}
+  kAlgorithm = 2,    // op, algo (a), proto (b): {operations, -}
+  kLatency = 3,      // op, size, LatencyKind (a): histogram page
+  kUntimed = 4,      // op, UntimedReason (a): {operations, -}
+  kUncompleted = 5,  // op: {operations, -}
+  kSequence = 6,     // op: {last sequence number + 1, -}, a gauge
+};
+
+// Key of a series within its communicator, packed so that one compare-and-swap publishes it.
+// Never 0. `op`, and where they are names `a` and `b`, are indices into the name table.
+struct SeriesKey {
+  static constexpr uint64_t Pack(SeriesKind kind, uint32_t op, uint32_t size_class, uint32_t a,
+                                 uint32_t b) {
+    return uint64_t{1} << 63 | uint64_t{static_cast<uint8_t>(kind)} << 32 |
+           uint64_t{op & 0xff} << 24 | uint64_t{size_class & 0xff} << 16 | uint64_t{a & 0xff} << 8 |
+           (b & 0xff);
+  }
+  static constexpr SeriesKind Kind(uint64_t key) {
+    return static_cast<SeriesKind>(key >> 32 & 0xff);
+  }
+  static constexpr uint32_t Op(uint64_t key) { return key >> 24 & 0xff; }
+  static constexpr int SizeClass(uint64_t key) { return static_cast<int>(key >> 16 & 0xff); }
+  static constexpr uint32_t A(uint64_t key) { return key >> 8 & 0xff; }
+  static constexpr uint32_t B(uint64_t key) { return key & 0xff; }
+};
+
+struct SeriesEntry {
+  std::atomic<uint64_t> key;           // 0: free
+  std::atomic<uint16_t> page[kLanes];  // histogram page of each lane, kNoPage: none yet
+};
+static_assert(sizeof(SeriesEntry) == 16);
+
+// ---- pages
+// ----------------------------------------------------------------------------------------
+
+struct HistogramPage {
+  Cell cells[kHistogramCells];
+  Cell sum_ns;
+  Cell bytes;
+  Cell bus_bytes;
+};
+static_assert(sizeof(HistogramPage) <= kPageBytes);
+
+struct CounterPair {
+  Cell a, b;
+};
+struct CounterPage {
+  CounterPair series[kSeriesPerCommunicator];
+};
+static_assert(sizeof(CounterPage) == kPageBytes);
+
+// ---- communicators
+// --------------------------------------------------------------------------------
+
+struct Lane {
+  std::atomic<uint32_t> owner;         // 0 free, 1 claimed
+  std::atomic<uint16_t> counter_page;  // kNoPage: none yet
+  uint16_t reserved;
+  Cell callbacks[5];  // by CallbackKind
+  Cell launches;
+  Cell last_launch_ns;  // monotonic; the largest over the lanes counts
+  Cell last_completion_ns;
+  Cell overflowed_operations;
+  uint64_t reserved1[6];
+};
+static_assert(sizeof(Lane) == 128, "two cache lines: neighbours do not share");
+
+// Ring of the last timed calls. `sequence` is 0 while the entry is written, else 1 + its number.
+struct TimedCall {
+  Cell sequence;
+  Cell key;  // op | LatencyKind << 8 | size_class << 16 | call_number << 32
+  Cell bytes;
+  Cell duration_ns;
+  Cell end_monotonic_ns;
+};
+static_assert(sizeof(TimedCall) == 40);
+
+enum class CommunicatorState : uint32_t { kFree = 0, kLive = 1, kFinalized = 2 };
+
+struct CommunicatorRecord {
+  std::atomic<uint32_t> state;
+  std::atomic<uint32_t> generation;
+  std::atomic<uint64_t>
+      comm_id;  // set late for API v1 to v3, which name it with the first operation
+  std::atomic<int32_t> rank;
+  int32_t nranks;
+  int32_t nnodes;
+  uint32_t index;
+  std::atomic<uint32_t> kernel_trust;
+  std::atomic<uint32_t> series_count;
+  std::atomic<int64_t> finalized_monotonic_ns;
+  int64_t init_realtime_ns;
+  Cell next_timed_call;
+  char name[128];  // identity strings: zero-terminated, written by CopyToShared
+  char gpu[16];
+  char uuid[48];
+  char pci_bus_id[32];
+  alignas(64) Lane lanes[kLanes];
+  SeriesEntry series[kSeriesPerCommunicator];
+  TimedCall timed_calls[kTimedCalls];
+};
+inline constexpr uint64_t kRecordStride = sizeof(CommunicatorRecord);
+static_assert(kRecordStride == 4160 && kRecordStride % 64 == 0,
+              "cache lines of two records differ");
+
+}  // namespace nccl_pulse
+
+#endif  // METRICS_SEGMENT_LAYOUT_H_

@@ -1,0 +1,327 @@
+#include "metrics/segment_reader.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "metrics/segment_layout.h"
+#include "metrics/shared_bytes.h"
+#include "metrics/size_class.h"
+
+namespace nccl_pulse {
+namespace {
+
+// Reads a plain field that another process may be changing, exactly once.
+template <typename T>
+T ReadOnce(const T& field) {
+  T value;
+  __atomic_load(&field, &value, __ATOMIC_RELAXED);
+  return value;
+}
+
+uint64_t ReadCell(const Cell& cell) {
+  return cell.load(std::memory_order_acquire);  // pairs with AddToCell: sums are read after buckets
+}
+
+struct Geometry {
+  const uint8_t* base;
+  uint32_t communicators;
+  uint32_t pages;
+  uint64_t pages_offset;
+};
+
+// The layout has one possible geometry per version but for the number of pages, so anything else is
+// wrong.
+bool CheckGeometry(const uint8_t* base, size_t bytes, Geometry* geometry, std::string* error) {
+  if (bytes < kHeaderBytes + kNamesBytes) {
+    *error = "segment of " + std::to_string(bytes) + " bytes is too small for a header";
+    return false;
+  }
+  const auto& header = *reinterpret_cast<const SegmentHeader*>(base);
+  if (__atomic_load_n(&header.magic, __ATOMIC_ACQUIRE) != kSegmentMagic) {
+    *error = "no segment: wrong magic number";
+    return false;
+  }
+  const uint32_t version = ReadOnce(header.version);
+  if (version != kSegmentVersion) {
+    *error = "segment version " + std::to_string(version) + ", this reader knows " +
+             std::to_string(kSegmentVersion);
+    return false;
+  }
+  const uint64_t communicators = ReadOnce(header.communicator_count);
+  const uint64_t pages = ReadOnce(header.page_count);
+  const uint64_t pages_offset = ReadOnce(header.pages_offset);
+  const uint64_t records_end = kHeaderBytes + kNamesBytes + communicators * kRecordStride;
+  if (ReadOnce(header.communicators_offset) != kHeaderBytes + kNamesBytes ||
+      ReadOnce(header.names_offset) != kHeaderBytes ||
+      ReadOnce(header.communicator_bytes) != kRecordStride ||
+      ReadOnce(header.page_bytes) != kPageBytes || ReadOnce(header.name_count) != kMaxNames ||
+      communicators > kMaxCommunicators || pages > kMaxPages || pages_offset % kPageBytes != 0 ||
+      pages_offset < records_end || pages_offset > bytes ||
+      pages * kPageBytes > bytes - pages_offset) {
+    *error = "segment geometry does not fit its version or its " + std::to_string(bytes) + " bytes";
+    return false;
+  }
+  *geometry = {base, static_cast<uint32_t>(communicators), static_cast<uint32_t>(pages),
+               pages_offset};
+  return true;
+}
+
+using CallbackCounts = std::array<uint64_t, kCallbackKinds>;
+
+class Reader {
+ public:
+  Reader(const Geometry& geometry, int64_t realtime_offset_ns)
+      : geometry_(geometry), realtime_offset_ns_(realtime_offset_ns) {
+    const auto* entries = reinterpret_cast<const NameEntry*>(geometry.base + kHeaderBytes);
+    for (int id = 0; id < kMaxNames; ++id) {
+      constexpr uint32_t kValid = 2;
+      if (entries[id].state.load(std::memory_order_acquire) ==
+          kValid) {  // pairs with Intern's publish
+        names_[id] = CopyFromShared(entries[id].text);
+      } else {
+        names_[id] = "unknown";
+      }
+    }
+  }
+
+  // False: the record is free, or changed hands while it was read.
+  bool ReadCommunicator(uint32_t index, CallbackCounts* callbacks,
+                        CommunicatorSnapshot* out) const {
+    const auto& record = *reinterpret_cast<const CommunicatorRecord*>(
+        geometry_.base + kHeaderBytes + kNamesBytes + index * kRecordStride);
+    const uint32_t generation = record.generation.load(std::memory_order_acquire);
+    const auto state = static_cast<CommunicatorState>(record.state.load(std::memory_order_acquire));
+    if (state != CommunicatorState::kLive && state != CommunicatorState::kFinalized) return false;
+
+    out->comm_id = record.comm_id.load(std::memory_order_relaxed);  // identity: validated below
+    out->rank = record.rank.load(std::memory_order_relaxed);
+    out->name = CopyFromShared(record.name);
+    out->nranks = ReadOnce(record.nranks);
+    out->nnodes = ReadOnce(record.nnodes);
+    out->index = ReadOnce(record.index);
+    out->gpu = CopyFromShared(record.gpu);
+    out->uuid = CopyFromShared(record.uuid);
+    out->pci_bus_id = CopyFromShared(record.pci_bus_id);
+    out->finalized = state == CommunicatorState::kFinalized;
+    out->init_realtime_ns = ReadOnce(record.init_realtime_ns);
+    const uint32_t trust = record.kernel_trust.load(std::memory_order_relaxed);
+    out->kernel_trust = trust <= static_cast<uint32_t>(TrustState::kChecksFailed)
+                            ? static_cast<TrustState>(trust)
+                            : TrustState::kChecksFailed;
+    ReadLanes(record, callbacks, out);
+    ReadSeries(record, out);
+    ReadTimedCalls(record, out);
+
+    // Nothing above may be read after this: the fence orders the loads before the second look.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return record.generation.load(std::memory_order_relaxed) == generation;
+  }
+
+ private:
+  const std::string& Name(uint32_t id) const { return names_[id % kMaxNames]; }
+
+  template <typename T>
+  const T* PageAs(uint16_t page) const {
+    if (page == kNoPage || page >= geometry_.pages) return nullptr;
+    return reinterpret_cast<const T*>(geometry_.base + geometry_.pages_offset +
+                                      uint64_t{page} * kPageBytes);
+  }
+
+  int64_t Realtime(uint64_t monotonic_ns) const {
+    // Unsigned: what a hostile segment holds may not overflow.
+    return monotonic_ns == 0
+               ? 0
+               : static_cast<int64_t>(monotonic_ns + static_cast<uint64_t>(realtime_offset_ns_));
+  }
+
+  void ReadLanes(const CommunicatorRecord& record, CallbackCounts* callbacks,
+                 CommunicatorSnapshot* out) const {
+    uint64_t last_launch_ns = 0;
+    uint64_t last_completion_ns = 0;
+    for (const Lane& lane : record.lanes) {
+      for (int kind = 0; kind < kCallbackKinds; ++kind) {
+        (*callbacks)[kind] += ReadCell(lane.callbacks[kind]);
+      }
+      out->launches += ReadCell(lane.launches);
+      out->overflowed_operations += ReadCell(lane.overflowed_operations);
+      last_launch_ns = std::max(last_launch_ns, ReadCell(lane.last_launch_ns));
+      last_completion_ns = std::max(last_completion_ns, ReadCell(lane.last_completion_ns));
+    }
+    out->last_launch_realtime_ns = Realtime(last_launch_ns);
+    out->last_completion_realtime_ns = Realtime(last_completion_ns);
+  }
+
+  void ReadSeries(const CommunicatorRecord& record, CommunicatorSnapshot* out) const {
+    for (int i = 0; i < kSeriesPerCommunicator; ++i) {
+      const SeriesEntry& entry = record.series[i];
+      const uint64_t key = entry.key.load(std::memory_order_acquire);
+      if (key == 0) continue;
+      const SeriesKind kind = SeriesKey::Kind(key);
+      if (kind == SeriesKind::kLatency) {
+        ReadLatency(entry, key, out);
+      } else {
+        ReadCounters(record, kind, key, i, out);
+      }
+    }
+  }
+
+  void ReadLatency(const SeriesEntry& entry, uint64_t key, CommunicatorSnapshot* out) const {
+    const uint32_t kind = SeriesKey::A(key);
+    if (kind < static_cast<uint32_t>(LatencyKind::kDurationKernel) ||
+        kind > static_cast<uint32_t>(LatencyKind::kCompletionKernel)) {
+      return;
+    }
+    LatencySnapshot latency;
+    latency.kind = static_cast<LatencyKind>(kind);
+    latency.op = Name(SeriesKey::Op(key));
+    latency.size_class = SeriesKey::SizeClass(key);
+    bool any = false;
+    for (const auto& slot : entry.page) {
+      const auto* page =
+          PageAs<HistogramPage>(slot.load(std::memory_order_acquire));  // sees the zeroes
+      if (page == nullptr) continue;
+      any = true;
+      for (int cell = 0; cell < kHistogramCells; ++cell) {
+        latency.histogram.cells[cell] += ReadCell(page->cells[cell]);
+      }
+      // After the buckets, see RecordInPage.
+      latency.histogram.sum_ns += ReadCell(page->sum_ns);
+      latency.bytes += ReadCell(page->bytes);
+      latency.bus_bytes += ReadCell(page->bus_bytes);
+    }
+    if (any) out->latencies.push_back(std::move(latency));
+  }
+
+  void ReadCounters(const CommunicatorRecord& record, SeriesKind kind, uint64_t key, int series,
+                    CommunicatorSnapshot* out) const {
+    uint64_t a = 0;
+    uint64_t b = 0;
+    uint64_t largest_a = 0;
+    for (const Lane& lane : record.lanes) {
+      const auto* page = PageAs<CounterPage>(lane.counter_page.load(std::memory_order_acquire));
+      if (page == nullptr) continue;
+      const uint64_t lane_a = ReadCell(page->series[series].a);
+      a += lane_a;
+      largest_a = std::max(largest_a, lane_a);
+      b += ReadCell(page->series[series].b);
+    }
+    if (a == 0) return;  // entered by a callback that has not counted yet
+    const std::string& op = Name(SeriesKey::Op(key));
+    const uint32_t reason = SeriesKey::A(key);
+    switch (kind) {
+      case SeriesKind::kCalls:
+        out->calls.push_back(
+            {op, SeriesKey::SizeClass(key), Name(SeriesKey::A(key)), SeriesKey::B(key) != 0, a, b});
+        break;
+      case SeriesKind::kAlgorithm:
+        out->algorithms.push_back({op, Name(SeriesKey::A(key)), Name(SeriesKey::B(key)), a});
+        break;
+      case SeriesKind::kUntimed:
+        if (reason >= 1 && reason < static_cast<uint32_t>(kUntimedReasons)) {
+          out->untimed.push_back({op, static_cast<UntimedReason>(reason), a});
+        }
+        break;
+      case SeriesKind::kUncompleted:
+        out->uncompleted.push_back({op, a});
+        break;
+      case SeriesKind::kSequence:
+        out->sequences.push_back({op, largest_a - 1});
+        break;
+      default:
+        break;  // a kind of a later version: not for this reader
+    }
+  }
+
+  void ReadTimedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out) const {
+    std::map<uint64_t, TimedCallSnapshot> by_sequence;
+    for (const TimedCall& call : record.timed_calls) {
+      const uint64_t sequence = call.sequence.load(std::memory_order_acquire);
+      if (sequence == 0) continue;
+      const uint64_t key = call.key.load(std::memory_order_relaxed);
+      TimedCallSnapshot copy;
+      copy.bytes = call.bytes.load(std::memory_order_relaxed);
+      copy.duration_ns = call.duration_ns.load(std::memory_order_relaxed);
+      copy.end_realtime_ns = Realtime(call.end_monotonic_ns.load(std::memory_order_relaxed));
+      std::atomic_thread_fence(std::memory_order_acquire);  // the copy comes before the second look
+      if (call.sequence.load(std::memory_order_relaxed) != sequence) continue;
+      const uint32_t kind = key >> 8 & 0xff;
+      if (kind < static_cast<uint32_t>(LatencyKind::kDurationKernel) ||
+          kind > static_cast<uint32_t>(LatencyKind::kCompletionKernel)) {
+        continue;
+      }
+      copy.op = Name(key & 0xff);
+      copy.kind = static_cast<LatencyKind>(kind);
+      copy.size_class = static_cast<int>(key >> 16 & 0xff);
+      copy.call_number = key >> 32;
+      by_sequence[sequence] = std::move(copy);
+    }
+    for (auto& [sequence, call] : by_sequence) out->timed_calls.push_back(std::move(call));
+  }
+
+  Geometry geometry_;
+  int64_t realtime_offset_ns_;
+  std::array<std::string, kMaxNames> names_;
+};
+
+}  // namespace
+
+bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std::string* error) {
+  *snapshot = ProcessSnapshot{};
+  Geometry geometry;
+  if (!CheckGeometry(static_cast<const uint8_t*>(base), bytes, &geometry, error)) return false;
+  const auto& header = *static_cast<const SegmentHeader*>(base);
+  const int64_t realtime_offset_ns = header.realtime_offset_ns.load(std::memory_order_relaxed);
+
+  snapshot->pid = ReadOnce(header.pid);
+  snapshot->plugin_version = CopyFromShared(header.plugin_version);
+  snapshot->hostname = CopyFromShared(header.hostname);
+  snapshot->global_rank = CopyFromShared(header.global_rank);
+  snapshot->local_rank = CopyFromShared(header.local_rank);
+  snapshot->job_id = CopyFromShared(header.job_id);
+  snapshot->nccl_api_version = ReadOnce(header.nccl_api_version);
+  snapshot->timing = CopyFromShared(header.timing);
+  snapshot->event_mask = ReadOnce(header.event_mask);
+  snapshot->start_realtime_ns = ReadOnce(header.start_realtime_ns);
+  const uint64_t last_poll_ns = ReadCell(header.last_poll_monotonic_ns);
+  snapshot->last_poll_realtime_ns =
+      last_poll_ns == 0
+          ? 0
+          : static_cast<int64_t>(last_poll_ns + static_cast<uint64_t>(realtime_offset_ns));
+  snapshot->shared_memory = ReadOnce(header.shared_memory) != 0;
+  snapshot->sampled_callbacks = ReadCell(header.sampled_callbacks);
+  snapshot->sampled_callback_ns = ReadCell(header.sampled_callback_ns);
+  for (int reason = 0; reason < kIgnoredReasons; ++reason) {
+    snapshot->ignored[reason] = ReadCell(header.ignored[reason]);
+  }
+  snapshot->series_used = ReadCell(header.series_used);
+  snapshot->series_limit = ReadOnce(header.series_limit);
+  snapshot->communicator_limit = geometry.communicators;
+
+  const Reader reader(geometry, realtime_offset_ns);
+  // A writer can recycle at most a few records in the time of one read; a hostile one must not keep
+  // us.
+  constexpr int kMaxAttempts = 5;
+  for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    const uint64_t epoch = ReadCell(header.recycle_epoch);
+    snapshot->communicators.clear();
+    for (int kind = 0; kind < kCallbackKinds; ++kind) {
+      snapshot->callbacks[kind] = ReadCell(header.recycled_callbacks[kind]);
+    }
+    for (uint32_t index = 0; index < geometry.communicators; ++index) {
+      CommunicatorSnapshot communicator;
+      CallbackCounts callbacks{};
+      if (!reader.ReadCommunicator(index, &callbacks, &communicator)) continue;
+      for (int kind = 0; kind < kCallbackKinds; ++kind)
+        snapshot->callbacks[kind] += callbacks[kind];
+      snapshot->communicators.push_back(std::move(communicator));
+    }
+    std::atomic_thread_fence(
+        std::memory_order_acquire);  // all of it was read before the second look
+    if (epoch % 2 == 0 && header.recycle_epoch.load(std::memory_order_relaxed) == epoch) break;
+  }
+  snapshot->communicators_used = snapshot->communicators.size();
+  return true;
+}
+
+}  // namespace nccl_pulse

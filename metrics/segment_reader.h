@@ -1,0 +1,27 @@
+// Reads a segment into plain values, trusting nothing in it.
+//
+// The bytes may be written at the same moment, be torn, cut off, or made by a hostile process.
+// Everything is checked before it is used: magic, version, geometry, every index and count; a
+// number is read once, so it can not change between check and use. What is wrong costs that segment
+// (false) or that communicator (left out), never more. A communicator that is recycled while it is
+// read is left out: it is gone.
+//
+// Thread: any, no state. Cost: a copy of what is used, about 2 KiB a histogram (bench/metrics.cc).
+// Errors: `error` says what was wrong, for a person.
+#ifndef METRICS_SEGMENT_READER_H_
+#define METRICS_SEGMENT_READER_H_
+
+#include <cstddef>
+#include <string>
+
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+// `base` must be readable for `bytes` (a mapping of the whole memfd; its size from fstat, its seals
+// checked by whoever mapped it).
+bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std::string* error);
+
+}  // namespace nccl_pulse
+
+#endif  // METRICS_SEGMENT_READER_H_

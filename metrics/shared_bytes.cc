@@ -1,0 +1,61 @@
+#include "metrics/shared_bytes.h"
+
+#include <cstdint>
+
+namespace nccl_pulse {
+namespace {
+
+// Length of the well-formed UTF-8 sequence at text[at], 0 when there is none (Unicode 15, table
+// 3-7).
+size_t Utf8SequenceLength(const std::string& text, size_t at) {
+  const auto byte = [&](size_t i) -> unsigned {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const auto continuation = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
+  const unsigned first = byte(at);
+  if (first >= 0xc2 && first <= 0xdf) return continuation(at + 1) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    const unsigned second = byte(at + 1);
+    const bool overlong = first == 0xe0 && second < 0xa0;
+    const bool surrogate = first == 0xed && second > 0x9f;
+    return continuation(at + 1) && continuation(at + 2) && !overlong && !surrogate ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const unsigned second = byte(at + 1);
+    const bool overlong = first == 0xf0 && second < 0x90;
+    const bool too_large = first == 0xf4 && second > 0x8f;
+    return continuation(at + 1) && continuation(at + 2) && continuation(at + 3) && !overlong &&
+                   !too_large
+               ? 4
+               : 0;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::string CopyFromShared(const char* field, size_t size) {
+  std::string raw;
+  for (size_t i = 0; i < size; ++i) {
+    const char c = __atomic_load_n(&field[i], __ATOMIC_RELAXED);
+    if (c == '\0') break;
+    raw.push_back(c);
+  }
+  std::string clean;
+  clean.reserve(raw.size());
+  for (size_t i = 0; i < raw.size();) {
+    const auto c = static_cast<unsigned char>(raw[i]);
+    if (c >= 0x20 && c < 0x7f) {
+      clean.push_back(raw[i++]);
+    } else if (const size_t length = Utf8SequenceLength(raw, i)) {
+      clean.append(raw, i, length);
+      i += length;
+    } else {
+      clean.push_back('?');
+      ++i;
+    }
+  }
+  return clean;
+}
+
+}  // namespace nccl_pulse

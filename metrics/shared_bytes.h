@@ -1,0 +1,36 @@
+// Copies of plain bytes (identity strings) into and out of memory that another thread or process
+// may be writing at the same moment. Byte-wise relaxed atomics: a reader can get a mixture, never
+// undefined behaviour; the record's generation tells it to throw the mixture away. Thread: any.
+// Cost: one load and store a byte; never used in a callback of an operation.
+#ifndef METRICS_SHARED_BYTES_H_
+#define METRICS_SHARED_BYTES_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace nccl_pulse {
+
+// Writes `text` zero-terminated into field[0..N), cut to N - 1 bytes; the rest of the field is
+// zeroed.
+template <size_t N>
+void CopyToShared(char (&field)[N], std::string_view text) {
+  for (size_t i = 0; i < N; ++i) {
+    const char c = i < text.size() && i + 1 < N ? text[i] : '\0';
+    __atomic_store_n(&field[i], c,
+                     __ATOMIC_RELAXED);  // ordered by the record's state or generation
+  }
+}
+
+// Reads up to the first zero. What is not printable ASCII, and not part of well-formed UTF-8,
+// becomes '?': the text goes to a label value and must not be able to break a page.
+std::string CopyFromShared(const char* field, size_t size);
+
+template <size_t N>
+std::string CopyFromShared(const char (&field)[N]) {
+  return CopyFromShared(field, N);
+}
+
+}  // namespace nccl_pulse
+
+#endif  // METRICS_SHARED_BYTES_H_

@@ -1,0 +1,75 @@
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+const char* UntimedReasonName(UntimedReason reason) {
+  switch (reason) {
+    case UntimedReason::kNotTimed:
+      return "not_timed";
+    case UntimedReason::kCaptured:
+      return "captured";
+    case UntimedReason::kOverlap:
+      return "overlap";
+    case UntimedReason::kBackwards:
+      return "backwards";
+    case UntimedReason::kUntrusted:
+      return "untrusted";
+    case UntimedReason::kLost:
+      return "lost";
+    case UntimedReason::kInvisible:
+      return "invisible";
+  }
+  return "unknown";
+}
+
+const char* IgnoredReasonName(IgnoredReason reason) {
+  switch (reason) {
+    case IgnoredReason::kNullHandle:
+      return "null_handle";
+    case IgnoredReason::kStaleHandle:
+      return "stale_handle";
+    case IgnoredReason::kForeignHandle:
+      return "foreign_handle";
+    case IgnoredReason::kRepeatedStop:
+      return "repeated_stop";
+    case IgnoredReason::kStopWithoutStart:
+      return "stop_without_start";
+    case IgnoredReason::kStaleContext:
+      return "stale_context";
+    case IgnoredReason::kForeignContext:
+      return "foreign_context";
+    case IgnoredReason::kForeignProcess:
+      return "foreign_process";
+    case IgnoredReason::kUnknownType:
+      return "unknown_type";
+    case IgnoredReason::kUnrequestedType:
+      return "unrequested_type";
+    case IgnoredReason::kUnknownState:
+      return "unknown_state";
+    case IgnoredReason::kMissingArgument:
+      return "missing_argument";
+    case IgnoredReason::kNoRoom:
+      return "no_room";
+    case IgnoredReason::kAfterClose:
+      return "after_close";
+  }
+  return "unknown";
+}
+
+const char* CallbackKindName(CallbackKind kind) {
+  switch (kind) {
+    case CallbackKind::kApi:
+      return "api";
+    case CallbackKind::kLaunch:
+      return "launch";
+    case CallbackKind::kOperation:
+      return "operation";
+    case CallbackKind::kProxy:
+      return "proxy";
+    case CallbackKind::kKernel:
+      return "kernel";
+  }
+  return "unknown";
+}
+
+}  // namespace nccl_pulse

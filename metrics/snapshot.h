@@ -1,0 +1,190 @@
+// What a reader gets: one process' measurements as plain values.
+//
+// A snapshot is the only way from a segment to people. The process' own HTTP endpoint reads its
+// segment through it too, so that what another process will read later is what is read today.
+// Strings are valid UTF-8 without control characters, whatever the segment held.
+//
+// Thread: plain data, no sharing.
+#ifndef METRICS_SNAPSHOT_H_
+#define METRICS_SNAPSHOT_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "metrics/histogram_geometry.h"
+
+namespace nccl_pulse {
+
+// A latency histogram. Its count is the sum of its cells: there is no separate number to disagree.
+struct HistogramSnapshot {
+  std::array<uint64_t, kHistogramCells> cells{};
+  uint64_t sum_ns = 0;
+
+  uint64_t Count() const {
+    uint64_t count = 0;
+    for (uint64_t cell : cells) count += cell;
+    return count;
+  }
+};
+
+// How a latency was obtained. The first group is the `timing` label of
+// nccl_operation_duration_seconds, the second the `source` label of
+// nccl_operation_completion_seconds.
+enum class LatencyKind : uint8_t {
+  kDurationKernel = 1,    // timing="kernel": GPU timestamps of KernelCh
+  kCompletionProxy = 2,   // source="proxy": enqueue to the last ProxyOp stop
+  kCompletionKernel = 3,  // source="kernel": enqueue to the last KernelCh stop, no network traffic
+};
+
+// Why an operation has no duration (label `reason` of nccl_untimed_operations_total).
+enum class UntimedReason : uint8_t {
+  kNotTimed = 1,   // no timing source was selected for this operation
+  kCaptured = 2,   // issued into a CUDA graph: its replays make no callback
+  kOverlap = 3,    // the channels' intervals do not all overlap: attribution has drifted
+  kBackwards = 4,  // a timestamp runs backwards on its channel: the ring was lapped
+  kUntrusted = 5,  // the communicator's GPU timestamps are no longer believed
+  kLost = 6,       // not all stops had come when the slot was needed or the communicator ended
+  kInvisible = 7,  // NCCL makes no callback that could time it
+};
+inline constexpr int kUntimedReasons = 8;  // one past the last
+const char* UntimedReasonName(UntimedReason reason);
+
+// Why a communicator's GPU timestamps are not believed (0: they are, or were not asked for).
+enum class TrustState : uint8_t { kTrusted = 0, kSelfSend = 1, kChecksFailed = 2 };
+
+// Why a callback was ignored (label `reason` of nccl_pulse_ignored_events_total).
+enum class IgnoredReason : uint8_t {
+  kNullHandle = 0,        // stop or record on NULL
+  kStaleHandle = 1,       // ticket of an older generation: the operation is long gone
+  kForeignHandle = 2,     // not a ticket of this process (another process', or random bits)
+  kRepeatedStop = 3,      // a handle was stopped again
+  kStopWithoutStart = 4,  // a channel stopped that had not started
+  kStaleContext = 5,      // event with the context of a finalized communicator
+  kForeignContext = 6,    // event with a context that this process never gave out
+  kForeignProcess = 7,    // proxy operation of another process (PXN)
+  kUnknownType = 8,       // event type this version does not know
+  kUnrequestedType = 9,   // event type that was not asked for and is not used
+  kUnknownState = 10,     // recordEventState with a state that is not used
+  kMissingArgument = 11,  // record without its arguments, start without descriptor
+  kNoRoom = 12,           // no slot, lane or communicator entry was free
+  kAfterClose = 13,       // a child came after its operation had been closed
+};
+inline constexpr int kIgnoredReasons = 14;
+const char* IgnoredReasonName(IgnoredReason reason);
+
+// Callbacks that the plugin counts (label `callback` of nccl_pulse_callbacks_total).
+enum class CallbackKind : uint8_t {
+  kApi = 0,
+  kLaunch = 1,
+  kOperation = 2,
+  kProxy = 3,
+  kKernel = 4
+};
+inline constexpr int kCallbackKinds = 5;
+const char* CallbackKindName(CallbackKind kind);
+
+struct CallCountSnapshot {  // nccl_operations_total, nccl_operation_bytes_total
+  std::string op;
+  int size_class = 0;
+  std::string datatype;
+  bool captured = false;
+  uint64_t calls = 0;
+  uint64_t bytes = 0;
+};
+
+struct AlgorithmCountSnapshot {  // nccl_algorithm_operations_total
+  std::string op, algo, proto;
+  uint64_t operations = 0;
+};
+
+struct LatencySnapshot {
+  LatencyKind kind{};
+  std::string op;
+  int size_class = 0;
+  HistogramSnapshot histogram;
+  uint64_t bytes = 0;      // of the timed operations
+  uint64_t bus_bytes = 0;  // the same by nccl-tests' bus bandwidth convention
+};
+
+struct UntimedSnapshot {  // nccl_untimed_operations_total
+  std::string op;
+  UntimedReason reason{};
+  uint64_t operations = 0;
+};
+
+struct UncompletedSnapshot {  // operations with network or kernel activity whose end was not seen
+  std::string op;
+  uint64_t operations = 0;
+};
+
+struct SequenceSnapshot {  // nccl_operation_sequence
+  std::string op;
+  uint64_t sequence = 0;
+};
+
+// One of the last timed calls of a communicator.
+struct TimedCallSnapshot {
+  std::string op;
+  LatencyKind kind{};
+  int size_class = 0;
+  uint64_t bytes = 0;
+  uint64_t call_number =
+      0;  // n-th operation of this op on the communicator (seqNumber for collectives)
+  uint64_t duration_ns = 0;
+  int64_t end_realtime_ns = 0;
+};
+
+struct CommunicatorSnapshot {
+  // Identity.
+  uint64_t comm_id = 0;
+  std::string name;
+  int32_t rank = 0, nranks = 0, nnodes = 0;
+  uint32_t index = 0;      // n-th communicator of the process
+  std::string gpu;         // device ordinal as the process sees it, "" when unknown
+  std::string uuid;        // "GPU-xxxxxxxx-...", "" when unknown
+  std::string pci_bus_id;  // "00000000:18:00.0" (dcgm-exporter's spelling), "" when unknown
+  bool finalized = false;
+  int64_t init_realtime_ns = 0;
+  TrustState kernel_trust{};
+
+  std::vector<CallCountSnapshot> calls;
+  std::vector<AlgorithmCountSnapshot> algorithms;
+  std::vector<LatencySnapshot> latencies;
+  std::vector<UntimedSnapshot> untimed;
+  std::vector<UncompletedSnapshot> uncompleted;
+  std::vector<SequenceSnapshot> sequences;
+  std::vector<TimedCallSnapshot> timed_calls;  // oldest first
+
+  uint64_t launches = 0;                    // visible kernel launches
+  int64_t last_launch_realtime_ns = 0;      // 0: none yet
+  int64_t last_completion_realtime_ns = 0;  // 0: none yet
+  uint64_t overflowed_operations = 0;  // counted in overflow series because the budget was spent
+};
+
+struct ProcessSnapshot {
+  int32_t pid = 0;
+  std::string plugin_version;
+  std::string hostname;
+  std::string global_rank, local_rank, job_id;  // "" when the launcher did not say
+  int32_t nccl_api_version = 0;                 // 1..6: the ncclProfiler_vN that NCCL picked
+  std::string timing;                           // "auto", "kernel" or "off"
+  uint32_t event_mask = 0;
+  int64_t start_realtime_ns = 0;
+  int64_t last_poll_realtime_ns = 0;  // when the background thread last went round
+  bool shared_memory = false;  // false: memfd or its seals were refused, private memory is used
+
+  std::array<uint64_t, kCallbackKinds> callbacks{};
+  uint64_t sampled_callbacks = 0;    // callbacks whose cost was measured ...
+  uint64_t sampled_callback_ns = 0;  // ... and what they took together
+  std::array<uint64_t, kIgnoredReasons> ignored{};
+  uint64_t series_used = 0, series_limit = 0;
+  uint64_t communicators_used = 0, communicator_limit = 0;
+
+  std::vector<CommunicatorSnapshot> communicators;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // METRICS_SNAPSHOT_H_

@@ -1,0 +1,134 @@
+// The plugin's private memory of one communicator: which operations are open, and what their
+// children did.
+//
+// Readers never see this; they see the record in the segment. It is allocated when a communicator
+// slot is first used and never unmapped, so an event that comes after finalize meets a closed slot,
+// not a fault.
+//
+// OperationSlot, a ring of them per communicator:
+//
+//   claim (fetch_add on next_operation) -> the slot's old operation, if still open, is settled
+//     word = generation+1, flags 0          the claimer alone writes the fields
+//     word = generation+1, kOpen            published; children may come
+//     ... children raise started / stopped, set flags, all by compare-and-swap on `word`
+//     word without kOpen                    settled; nothing of it is counted any more
+//
+// Every change of `word` is a compare-and-swap that contains the generation, so a child of an old
+// operation can not touch the slot's next one. Whoever takes kOpen away (or replaces the
+// generation) settles the operation; the swap can succeed once.
+#ifndef PLUGIN_COMMUNICATOR_H_
+#define PLUGIN_COMMUNICATOR_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "metrics/segment_layout.h"
+#include "plugin/ticket.h"
+
+namespace nccl_pulse {
+
+// More than the 435 operations that a recorded run had open at once (groups of five, the GPU a
+// hundred launches behind), and a size that keeps a communicator below 64 KiB with kernel timing
+// on.
+inline constexpr uint32_t kOperationSlots = 448;
+static_assert(kOperationSlots <= 1u << Ticket::kOperationBits);
+
+inline constexpr int kMaxChannels = 64;  // NCCL 2.28, MAXCHANNELS in src/include/device.h
+
+// The operation's state in one word: generation:20 at bit 40, flags:8 at 32, started:16,
+// stopped:16.
+struct SlotWord {
+  static constexpr uint64_t kOpen = uint64_t{1} << 32;
+  static constexpr uint64_t kEnqueued = uint64_t{1} << 33;    // Coll or P2p was stopped
+  static constexpr uint64_t kKernelSeen = uint64_t{1} << 34;  // a channel has started
+  static constexpr uint64_t kKernelDone = uint64_t{1} << 35;  // all channels have stopped
+  static constexpr uint64_t kOneStarted = uint64_t{1} << 16;
+  static constexpr uint64_t kOneStopped = 1;
+
+  static constexpr uint32_t Generation(uint64_t word) { return static_cast<uint32_t>(word >> 40); }
+  static constexpr uint64_t OfGeneration(uint32_t generation) { return uint64_t{generation} << 40; }
+  static constexpr uint32_t Started(uint64_t word) { return word >> 16 & 0xffff; }
+  static constexpr uint32_t Stopped(uint64_t word) { return word & 0xffff; }
+};
+
+struct OperationSlot {
+  std::atomic<uint64_t> word;
+  // Of the last ProxyOp stop: generation's low 12 bits, then ns since enqueue. The tag shows a
+  // store that came late, from a child of the slot's previous operation.
+  std::atomic<uint64_t> last_stop;
+  std::atomic<uint64_t> enqueue_ns;
+  std::atomic<uint64_t> bytes;
+  std::atomic<uint64_t> meta;  // OperationMeta
+  std::atomic<uint64_t>
+      open_proxies;  // bit i: ProxyOp number i is running; only to see repeated stops
+};
+static_assert(sizeof(OperationSlot) == 48);
+
+struct OperationMeta {
+  uint8_t op;
+  uint8_t size_class;
+  uint8_t channels;  // 0: not known
+  bool untimed;      // already counted as untimed: no kernel time is expected
+  uint32_t call_number;
+
+  uint64_t Pack() const {
+    return uint64_t{op} | uint64_t{size_class} << 8 | uint64_t{channels} << 16 |
+           uint64_t{untimed} << 24 | uint64_t{call_number} << 32;
+  }
+  static OperationMeta Unpack(uint64_t bits) {
+    return {static_cast<uint8_t>(bits), static_cast<uint8_t>(bits >> 8),
+            static_cast<uint8_t>(bits >> 16), (bits >> 24 & 1) != 0,
+            static_cast<uint32_t>(bits >> 32)};
+  }
+};
+
+// GPU times of one operation's channels, kernel timing only. Written by one thread: NCCL makes all
+// KernelCh callbacks of a communicator on one thread (2.8 of the fact sheet). The fields are
+// atomics all the same, so that a NCCL which breaks that costs accuracy, not memory safety. Whoever
+// settles may read it.
+struct KernelTimes {
+  std::atomic<uint64_t> tag;  // kUsed | flags | generation << 16 | channels; 0: never used
+  std::atomic<uint64_t> first_start_ns, last_start_ns, first_stop_ns, last_stop_ns;
+  // A channel's state in two masks: started = (1, 0), stop time known = (1, 1), stopped = (0, 1).
+  std::atomic<uint64_t> mask_a, mask_b;
+
+  static constexpr uint64_t kUsed = uint64_t{1} << 63;
+  static constexpr uint64_t kBackwards = uint64_t{1}
+                                         << 62;  // a start older than its channel's newest
+  static constexpr uint64_t kTimeMissing = uint64_t{1} << 61;  // a channel stopped without a time
+  static constexpr uint64_t kFlags = kBackwards | kTimeMissing;
+  static constexpr uint64_t MakeTag(uint32_t generation, uint8_t channels) {
+    return kUsed | uint64_t{generation} << 16 | channels;
+  }
+  static constexpr bool IsOf(uint64_t tag, uint32_t generation) {
+    return (tag & kUsed) != 0 && (tag >> 16 & Ticket::kGenerationMask) == generation;
+  }
+  static constexpr uint8_t Channels(uint64_t tag) { return static_cast<uint8_t>(tag); }
+};
+static_assert(sizeof(KernelTimes) == 56);
+
+// Of a whole communicator, kernel timing only; written by the KernelCh thread.
+struct KernelTrust {
+  std::atomic<uint64_t> failed_history;  // bit 0: the newest multi-channel operation; 1: failed
+  std::atomic<uint64_t> newest_start_ns[kMaxChannels];
+};
+
+struct Communicator {
+  std::atomic<uint64_t> context;  // the ticket that is valid now, 0: none (finalized or never used)
+  std::atomic<uint32_t> record_generation;
+  uint32_t index;  // of this slot and of its record
+  CommunicatorRecord* record;
+  OperationSlot* operations;    // kOperationSlots, null until first used
+  KernelTimes* kernel_times;    // kOperationSlots, null unless kernel timing
+  KernelTrust* kernel_trust;    // null unless kernel timing
+  uint32_t context_generation;  // init lock
+  std::atomic<int32_t> rank, nranks;
+  std::atomic<bool> identity_known;  // v1 to v3 learn it with the first operation
+  std::atomic<uint64_t>
+      oldest_open;  // background thread: operations before this number are settled
+  alignas(64) std::atomic<uint64_t> next_operation;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_COMMUNICATOR_H_

@@ -1,0 +1,52 @@
+// What an ABI adapter turns a descriptor into: one small structure per kind of event, the same for
+// every version of NCCL's API. What a version does not carry has a neutral value.
+#ifndef PLUGIN_EVENTS_H_
+#define PLUGIN_EVENTS_H_
+
+#include <cstdint>
+
+namespace nccl_pulse {
+
+// The user's call (CollApi, P2pApi; v5 and later).
+struct CallEvent {
+  const char* func;
+  const char* datatype;
+  uint64_t count;  // elements, as the user passed it
+  bool captured;   // into a CUDA graph
+};
+
+// An operation as NCCL enqueues it (Coll, P2p, CeColl).
+struct OperationEvent {
+  const char* func;
+  const char* datatype;
+  const char* algo;  // null: none (P2p)
+  const char* proto;
+  uint64_t count;     // elements of `datatype`; AllGather and Broadcast come as bytes
+  uint64_t sequence;  // of a collective
+  uint64_t parent;    // ticket of the call, 0: none
+  int peer;           // of a P2p
+  int rank;           // of this communicator
+  uint8_t channels;   // 0: not known
+  bool is_collective;
+  bool counts_as_call;  // v1 to v4: there is no CallEvent
+  // v1 to v3 name the communicator here and not in init (0, null: not here).
+  uint64_t comm_hash;
+  const char* comm_name;
+};
+
+// A network operation of the proxy thread (ProxyOp).
+struct ProxyOpEvent {
+  uint64_t parent;
+  int32_t pid;
+};
+
+// One channel's kernel (KernelCh).
+struct KernelChannelEvent {
+  uint64_t parent;
+  uint64_t gpu_ns;  // 0: this version has no times (v3)
+  uint8_t channel;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_EVENTS_H_

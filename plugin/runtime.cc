@@ -1,0 +1,217 @@
+#include "plugin/runtime.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "metrics/segment.h"
+#include "metrics/segment_reader.h"
+#include "metrics/shared_bytes.h"
+#include "plugin/background_thread.h"
+#include "plugin/clock.h"
+#include "plugin/identity.h"
+#include "plugin/log.h"
+#include "plugin/settings.h"
+#include "plugin/version.h"
+
+namespace nccl_pulse {
+namespace {
+
+// Pages that a callback finds ready, and how many are added at a time at most (2 KiB each).
+constexpr uint32_t kPageReserve = 64;
+constexpr uint32_t kPageStep = 64;
+// A new communicator brings its first series within microseconds: two counter pages, some
+// histograms.
+constexpr uint32_t kPagesPerCommunicator = 12;
+
+constexpr int kBusyPollMs = 100;
+constexpr int kIdlePollMs = 500;
+
+// Everything of one process. Made once, never destroyed.
+struct Process {
+  Settings settings;
+  Log log;
+  Clock clock;
+  std::unique_ptr<Segment> segment;
+  std::unique_ptr<Tracker> tracker;
+  uint32_t event_mask = 0;
+  bool memory_warning_given = false;
+};
+
+// Never destroyed either: init may be called while the process exits.
+alignas(std::mutex) char g_mutex_storage[sizeof(std::mutex)];
+std::mutex& Mutex() { return *std::launder(reinterpret_cast<std::mutex*>(g_mutex_storage)); }
+[[maybe_unused]] std::mutex* const g_mutex_made = new (g_mutex_storage) std::mutex;
+Process* g_process = nullptr;     // under the mutex
+bool g_fork_handler_set = false;  // under the mutex
+
+int64_t RealtimeNs() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
+uint32_t MakeProcessTag() {
+  uint64_t bits = 0;
+  if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != sizeof(bits)) {
+    bits = Clock::MonotonicNs() ^ static_cast<uint64_t>(RealtimeNs());
+  }
+  bits ^= static_cast<uint64_t>(getpid()) << 32;
+  bits *= 0x9e3779b97f4a7c15ULL;
+  return static_cast<uint32_t>(bits >> 40);
+}
+
+void RenewTimes(Process& process) {
+  SegmentHeader& header = process.segment->header();
+  // Relaxed: each stands alone.
+  header.realtime_offset_ns.store(RealtimeNs() - static_cast<int64_t>(Clock::MonotonicNs()),
+                                  std::memory_order_relaxed);
+  header.last_poll_monotonic_ns.store(process.clock.NowNs(), std::memory_order_relaxed);
+}
+
+// "pulse-poll". Only plain calls: nothing here throws.
+void* Poll(void* argument) {
+  Process& process = *static_cast<Process*>(argument);
+  while (true) {
+    RenewTimes(process);
+    process.clock.Correct();
+    const bool any_open = process.tracker->SettleIdle();
+    process.segment->PopulatePages(kPageReserve, kPageStep);
+    // Not an absolute deadline: the wall clock and its steps have no say here.
+    const timespec pause{0, (any_open ? kBusyPollMs : kIdlePollMs) * 1000000L};
+    nanosleep(&pause, nullptr);
+  }
+  return nullptr;
+}
+
+void WriteProcessIdentity(const Process& process, int api_version) {
+  SegmentHeader& header = process.segment->header();
+  const ProcessIdentity identity = FindProcessIdentity();
+  header.pid = getpid();
+  header.nccl_api_version = api_version;
+  header.event_mask = process.event_mask;
+  header.start_realtime_ns = RealtimeNs();
+  CopyToShared(header.plugin_version, kVersion);
+  CopyToShared(header.timing, TimingModeName(process.settings.timing));
+  CopyToShared(header.hostname, identity.hostname);
+  CopyToShared(header.global_rank, identity.global_rank);
+  CopyToShared(header.local_rank, identity.local_rank);
+  CopyToShared(header.job_id, identity.job_id);
+}
+
+// The parent's threads do not exist here, its memory and descriptors are not ours to use. Only what
+// is async-signal-safe: other threads of the parent may have held any lock.
+void ForgetAfterFork(std::atomic<Tracker*>* tracker) {
+  tracker->store(nullptr, std::memory_order_relaxed);  // a child has one thread
+  new (g_mutex_storage) std::mutex;
+  if (g_process != nullptr) {
+    g_process->segment->AbandonAfterFork();
+  }
+  g_process = nullptr;  // leaked on purpose: freeing could need a lock
+}
+
+std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
+  auto process = std::make_unique<Process>();
+  std::vector<std::string> warnings;
+  process->settings = ReadSettings(environ, &warnings);
+  process->log.set_level(process->settings.log_level);
+  if (process->settings.timing == TimingMode::kKernel && arguments.api_version < 4) {
+    warnings.push_back(absl::StrCat(
+        "NCCL_PULSE_TIMING=kernel needs GPU timestamps, which this NCCL (profiler API v",
+        arguments.api_version, ") does not give; using auto"));
+    process->settings.timing = TimingMode::kAuto;
+  }
+  process->clock.Initialize(process->settings.clock);
+
+  std::string memory_warning;
+  Segment::Options options;
+  options.series_limit = process->settings.series_limit;
+  process->segment = Segment::Create(options, &memory_warning);
+  if (!memory_warning.empty()) warnings.push_back(memory_warning);
+  for (const std::string& warning : warnings) process->log.Warn(arguments.logger, warning);
+  if (process->segment == nullptr) return nullptr;
+
+  process->event_mask = EventMask(arguments.api_version, process->settings.timing);
+  WriteProcessIdentity(*process, arguments.api_version);
+  RenewTimes(*process);
+  process->tracker = std::make_unique<Tracker>(
+      *process->segment, process->clock, process->settings.timing, getpid(), MakeProcessTag());
+  return process;
+}
+
+void StartThreads(Process& process, abi::DebugLogger logger) {
+  StartBackgroundThread("pulse-poll", Poll, &process);
+  (void)logger;
+}
+
+}  // namespace
+
+std::atomic<Tracker*> Runtime::tracker_{nullptr};
+
+uint32_t EventMask(int api_version, TimingMode timing) {
+  uint32_t mask = abi::kEventColl | abi::kEventP2p | abi::kEventGroupApi | abi::kEventCollApi |
+                  abi::kEventP2pApi | abi::kEventKernelLaunch | abi::kEventCeColl;
+  if (timing != TimingMode::kOff) mask |= abi::kEventProxyOp;
+  if (timing == TimingMode::kKernel) mask |= abi::kEventKernelCh;
+  return mask & abi::EventsOfVersion(api_version);
+}
+
+void Runtime::Init(const InitArguments& arguments, void** context, int* event_mask) {
+  if (context != nullptr) *context = nullptr;
+  // Nothing may leave this function but a value: NCCL is C, and an error from init harms the job.
+  try {
+    const std::lock_guard<std::mutex> lock(Mutex());
+    if (!g_fork_handler_set) {
+      g_fork_handler_set =
+          pthread_atfork(nullptr, nullptr, [] { ForgetAfterFork(&tracker_); }) == 0;
+    }
+    if (g_process == nullptr) {
+      std::unique_ptr<Process> process = MakeProcess(arguments);
+      if (process == nullptr) return;
+      g_process = process.release();
+      StartThreads(*g_process, arguments.logger);
+      tracker_.store(g_process->tracker.get(),
+                     std::memory_order_release);  // callbacks see all of it
+    }
+    Process& process = *g_process;
+    if (event_mask != nullptr) *event_mask = static_cast<int>(process.event_mask);
+    bool memory = process.segment->PopulatePages(kPageReserve + kPagesPerCommunicator,
+                                                 kPageReserve + kPagesPerCommunicator);
+    const GpuIdentity gpu = FindCurrentGpu();
+    const uint64_t ticket = process.tracker->AddCommunicator(
+        {arguments.comm_id, arguments.comm_name, arguments.rank, arguments.nranks, arguments.nnodes,
+         gpu.index.c_str(), gpu.uuid.c_str(), gpu.pci_bus_id.c_str(), RealtimeNs()});
+    memory &= ticket != 0;
+    if (!memory && !process.memory_warning_given) {
+      process.memory_warning_given = true;
+      process.log.Warn(
+          arguments.logger,
+          "no memory for a further communicator or its series (memory limit, or more than "
+          "1024 communicators at a time): it is measured in part or not at all");
+    }
+    if (context != nullptr) *context = reinterpret_cast<void*>(ticket);  // NOLINT
+  } catch (...) {
+    // bad_alloc, most likely: the job goes on without measurements for this communicator.
+  }
+}
+
+void Runtime::Finalize(void* context) {
+  try {
+    const std::lock_guard<std::mutex> lock(Mutex());
+    if (g_process == nullptr || context == nullptr) return;
+    g_process->tracker->FinishCommunicator(reinterpret_cast<uint64_t>(context));
+  } catch (...) {
+  }
+}
+
+}  // namespace nccl_pulse

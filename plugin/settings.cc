@@ -1,0 +1,160 @@
+#include "plugin/settings.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr std::string_view kPrefix = "NCCL_PULSE_";
+constexpr uint64_t kMinSeries = 16;
+constexpr uint64_t kMaxSeries = 30000;  // two pages each must fit the segment's page numbers
+
+// Everything a setting needs: its parser returns false for a bad value and leaves the default.
+struct Setting {
+  const char* name;
+  const char* accepted;  // for the warning
+  bool (*parse)(const std::string& value, Settings* settings);
+  std::string (*used)(const Settings& settings);
+};
+
+template <typename T>
+bool Choose(const std::string& value, std::initializer_list<std::pair<const char*, T>> choices,
+            T* out) {
+  for (const auto& [name, choice] : choices) {
+    if (absl::EqualsIgnoreCase(value, name)) {
+      *out = choice;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool ParseTiming(const std::string& value, Settings* settings) {
+  return Choose(
+      value,
+      {{"auto", TimingMode::kAuto}, {"kernel", TimingMode::kKernel}, {"off", TimingMode::kOff}},
+      &settings->timing);
+}
+
+bool ParseListen(const std::string& value, Settings* settings) {
+  if (absl::EqualsIgnoreCase(value, "off")) {
+    settings->listen = "off";
+    return true;
+  }
+  const size_t colon = value.rfind(':');
+  uint32_t port = 0;
+  if (colon == std::string::npos || !absl::SimpleAtoi(value.substr(colon + 1), &port) ||
+      port > 65535) {
+    return false;
+  }
+  settings->listen = value;
+  return true;
+}
+
+bool ParseSeriesLimit(const std::string& value, Settings* settings) {
+  uint64_t limit = 0;
+  if (!absl::SimpleAtoi(value, &limit) || limit < kMinSeries || limit > kMaxSeries) return false;
+  settings->series_limit = limit;
+  return true;
+}
+
+// Prometheus' rule for label names; those that start with two underscores are its own.
+bool IsLabelName(std::string_view name) {
+  if (name.empty() || absl::StartsWith(name, "__") || absl::ascii_isdigit(name[0])) return false;
+  return std::all_of(name.begin(), name.end(),
+                     [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
+}
+
+bool ParseLabels(const std::string& value, Settings* settings) {
+  std::map<std::string, std::string> labels;
+  for (std::string_view part : absl::StrSplit(value, ',', absl::SkipWhitespace())) {
+    const std::pair<std::string_view, std::string_view> label =
+        absl::StrSplit(part, absl::MaxSplits('=', 1));
+    const std::string_view name = absl::StripAsciiWhitespace(label.first);
+    const std::string_view text = absl::StripAsciiWhitespace(label.second);
+    const bool printable = std::all_of(text.begin(), text.end(), absl::ascii_isprint);
+    if (!absl::StrContains(part, '=') || !IsLabelName(name) || !printable || labels.size() >= 16) {
+      return false;
+    }
+    labels[std::string(name)] = std::string(text.substr(0, 128));
+  }
+  settings->labels = std::move(labels);
+  return true;
+}
+
+bool ParseLogLevel(const std::string& value, Settings* settings) {
+  return Choose(value,
+                {{"off", LogLevel::kOff}, {"warn", LogLevel::kWarn}, {"info", LogLevel::kInfo}},
+                &settings->log_level);
+}
+
+bool ParseClock(const std::string& value, Settings* settings) {
+  return Choose(value, {{"auto", ClockSource::kAuto}, {"monotonic", ClockSource::kMonotonic}},
+                &settings->clock);
+}
+
+constexpr Setting kSettings[] = {
+    {"NCCL_PULSE_TIMING", "auto, kernel or off", ParseTiming,
+     [](const Settings& s) { return std::string(TimingModeName(s.timing)); }},
+    {"NCCL_PULSE_LISTEN", "[host]:port with a port from 0 to 65535, or off", ParseListen,
+     [](const Settings& s) { return s.listen; }},
+    {"NCCL_PULSE_SERIES_LIMIT", "a number from 16 to 30000", ParseSeriesLimit,
+     [](const Settings& s) { return absl::StrCat(s.series_limit); }},
+    {"NCCL_PULSE_LABELS", "up to 16 labels as name=value,name=value", ParseLabels,
+     [](const Settings&) { return std::string("no labels"); }},
+    {"NCCL_PULSE_LOG_LEVEL", "off, warn or info", ParseLogLevel,
+     [](const Settings&) { return std::string("warn"); }},
+    {"NCCL_PULSE_CLOCK", "auto or monotonic", ParseClock,
+     [](const Settings&) { return std::string("auto"); }},
+};
+
+}  // namespace
+
+const char* TimingModeName(TimingMode mode) {
+  switch (mode) {
+    case TimingMode::kAuto:
+      return "auto";
+    case TimingMode::kKernel:
+      return "kernel";
+    case TimingMode::kOff:
+      return "off";
+  }
+  return "unknown";
+}
+
+Settings ReadSettings(char* const* environment, std::vector<std::string>* warnings) {
+  Settings settings;
+  for (char* const* variable = environment; variable != nullptr && *variable != nullptr;
+       ++variable) {
+    const std::string_view text = *variable;
+    if (!absl::StartsWith(text, kPrefix)) continue;
+    const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+    const std::string value(absl::StripAsciiWhitespace(parts.second));
+    const Setting* setting =
+        std::find_if(std::begin(kSettings), std::end(kSettings),
+                     [&](const Setting& candidate) { return parts.first == candidate.name; });
+    if (setting == std::end(kSettings)) {
+      std::string known;
+      for (const Setting& each : kSettings)
+        absl::StrAppend(&known, known.empty() ? "" : ", ", each.name);
+      warnings->push_back(absl::StrCat("the variable ", parts.first.substr(0, 64),
+                                       " is not a setting and is ignored; there are ", known));
+    } else if (!value.empty() && !setting->parse(value, &settings)) {
+      warnings->push_back(absl::StrCat(setting->name, "=\"", value.substr(0, 64), "\" is not ",
+                                       setting->accepted, "; using ", setting->used(settings)));
+    }
+  }
+  return settings;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,46 @@
+// The plugin's settings: environment variables NCCL_PULSE_*, read once in init.
+//
+//   NCCL_PULSE_TIMING        auto (default) | kernel | off   which latencies are measured
+//   NCCL_PULSE_LISTEN        [host]:port (default :9410) | off   where /metrics is served
+//   NCCL_PULSE_SERIES_LIMIT  16 ... 30000 (default 2048)     most series of this process
+//   NCCL_PULSE_LABELS        name=value,...  (default none)  labels added to every series
+//   NCCL_PULSE_LOG_LEVEL     off | warn (default) | info     what is also written to standard error
+//   NCCL_PULSE_CLOCK         auto (default) | monotonic      CPU counter where sound, or always the
+//   kernel's
+//
+// A bad value never stops anything: the default is used, and one warning names the variable, the
+// value and what is used instead. An unknown NCCL_PULSE_ variable is named too: it is most likely a
+// slip of the pen.
+//
+// Thread: init, under the runtime's lock (getenv). Cost: microseconds, allocates.
+#ifndef PLUGIN_SETTINGS_H_
+#define PLUGIN_SETTINGS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plugin/clock.h"
+#include "plugin/log.h"
+#include "plugin/tracker.h"
+
+namespace nccl_pulse {
+
+struct Settings {
+  TimingMode timing = TimingMode::kAuto;
+  std::string listen = ":9410";
+  uint64_t series_limit = 2048;
+  std::map<std::string, std::string> labels;
+  LogLevel log_level = LogLevel::kWarn;
+  ClockSource clock = ClockSource::kAuto;
+};
+
+const char* TimingModeName(TimingMode mode);
+
+// `environment` as in environ(7), null-terminated. Warnings are complete sentences.
+Settings ReadSettings(char* const* environment, std::vector<std::string>* warnings);
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_SETTINGS_H_

@@ -1,0 +1,78 @@
+// Tickets: what NCCL is handed in place of event and context pointers.
+//
+// NCCL stops handles twice, stops handles of operations that are long gone, and passes handles and
+// contexts of other processes (PXN). A pointer would have to be believed; a ticket is checked: it
+// names a place by index, and the place's generation when it was given out. A ticket that does not
+// fit is counted and ignored, and nothing is dereferenced on its word.
+//
+//   bit  63        50 49  47 46      39 38          19 18       10 9            0
+//        | process   | kind | child    | generation    | operation | communicator |
+//          14          3      8          20              9           10
+//
+// `process` differs between processes (hash of pid, start and a random number): a foreign ticket is
+// taken for a foreign one, but for one chance in 16384, which a proxy operation's pid rules out
+// before. `kind` is never 0, so a ticket is never NULL. Generation wraps after 2^20 uses of one
+// operation slot.
+//
+// Thread: pure functions. Cost: shifts.
+#ifndef PLUGIN_TICKET_H_
+#define PLUGIN_TICKET_H_
+
+#include <cstdint>
+
+namespace nccl_pulse {
+
+enum class TicketKind : uint32_t {
+  kContext = 1,        // a communicator
+  kApiCall = 2,        // CollApi or P2pApi of a captured call; child: 1
+  kOperation = 3,      // Coll or P2p
+  kProxyOp = 4,        // child: its number within the operation, 255 for all past that
+  kKernelChannel = 5,  // child: channel
+};
+
+struct Ticket {
+  static constexpr int kCommunicatorBits = 10;
+  static constexpr int kOperationBits = 9;
+  static constexpr int kGenerationBits = 20;
+  static constexpr int kChildBits = 8;
+  static constexpr int kKindBits = 3;
+  static constexpr int kProcessBits = 14;
+  static constexpr uint32_t kGenerationMask = (1u << kGenerationBits) - 1;
+  static constexpr uint32_t kMaxChild = (1u << kChildBits) - 1;
+
+  uint32_t process, child, generation, operation, communicator;
+  TicketKind kind;
+
+  static constexpr uint64_t Pack(uint32_t process, TicketKind kind, uint32_t child,
+                                 uint32_t generation, uint32_t operation, uint32_t communicator) {
+    uint64_t bits = process;
+    bits = bits << kKindBits | static_cast<uint32_t>(kind);
+    bits = bits << kChildBits | child;
+    bits = bits << kGenerationBits | generation;
+    bits = bits << kOperationBits | operation;
+    return bits << kCommunicatorBits | communicator;
+  }
+
+  static constexpr Ticket Unpack(uint64_t bits) {
+    Ticket ticket{};
+    const auto take = [&bits](int width) {
+      const auto value = static_cast<uint32_t>(bits & ((uint64_t{1} << width) - 1));
+      bits >>= width;
+      return value;
+    };
+    ticket.communicator = take(kCommunicatorBits);
+    ticket.operation = take(kOperationBits);
+    ticket.generation = take(kGenerationBits);
+    ticket.child = take(kChildBits);
+    ticket.kind = static_cast<TicketKind>(take(kKindBits));
+    ticket.process = take(kProcessBits);
+    return ticket;
+  }
+};
+static_assert(Ticket::kCommunicatorBits + Ticket::kOperationBits + Ticket::kGenerationBits +
+                  Ticket::kChildBits + Ticket::kKindBits + Ticket::kProcessBits ==
+              64);
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TICKET_H_

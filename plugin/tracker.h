@@ -1,0 +1,150 @@
+// What happens in a callback: finds the communicator and operation that an event belongs to, and
+// turns events into numbers in the communicator's lanes.
+//
+// Thread: every method may be called from any thread at any time, concurrently, also for
+// communicators that were finalized. Add/Finish/SettleIdle: see there. No lock, no allocation, no
+// system call (the clock reads a counter, or the vDSO), no exception, no logging; nothing NCCL
+// passed is dereferenced but the strings of the event itself. Cost: bench/callbacks.cc; about 60 ns
+// for all callbacks of one eager collective. Errors: none. What does not fit is counted by reason
+// (IgnoredReason) and dropped.
+//
+// What an operation's numbers mean:
+//   nccl_operation_completion_seconds{source="proxy"}   Coll/P2p start to the last ProxyOp stop,
+//   for operations
+//       with network traffic. How many ProxyOps will come is not known: an operation is settled
+//       when all that started have stopped and nothing came for kQuietNs, or when its slot is
+//       needed, or at finalize.
+//   nccl_operation_completion_seconds{source="kernel"}  Coll/P2p start to the KernelCh stop that
+//   completed the
+//       operation's channels, for operations without network traffic, with kernel timing on.
+//   nccl_operation_duration_seconds{timing="kernel"}    last GPU stop minus first GPU start over
+//   the channels,
+//       when all channels stopped, their intervals overlap, none runs backwards, the communicator
+//       is trusted.
+#ifndef PLUGIN_TRACKER_H_
+#define PLUGIN_TRACKER_H_
+
+#include <cstdint>
+
+#include "metrics/lane_writer.h"
+#include "metrics/segment.h"
+#include "plugin/clock.h"
+#include "plugin/communicator.h"
+#include "plugin/events.h"
+#include "plugin/name_cache.h"
+#include "plugin/ticket.h"
+
+namespace nccl_pulse {
+
+enum class TimingMode { kAuto, kKernel, kOff };
+
+class Tracker {
+ public:
+  // An operation whose ProxyOps have all stopped is settled after this much silence. NCCL hands all
+  // of an operation's ProxyOps to the progress thread at once, so the silence between two is
+  // milliseconds.
+  static constexpr uint64_t kQuietNs = 1000000000;
+
+  Tracker(Segment& segment, Clock& clock, TimingMode timing, int32_t pid, uint32_t process_tag);
+  Tracker(const Tracker&) = delete;
+  Tracker& operator=(const Tracker&) = delete;
+
+  // ---- life of a communicator: init and finalize, one caller at a time (the runtime's lock) ----
+
+  struct CommunicatorIdentity {
+    uint64_t comm_id;
+    const char* name;  // may be null
+    int rank, nranks, nnodes;
+    const char* gpu;
+    const char* uuid;
+    const char* pci_bus_id;
+    int64_t realtime_ns;
+  };
+  // The context ticket, or 0 when there is no room (more than kMaxCommunicators at the same time,
+  // or memory was refused).
+  uint64_t AddCommunicator(const CommunicatorIdentity& identity);
+  void FinishCommunicator(uint64_t context);
+  uint32_t live_communicators() const { return live_; }
+
+  // ---- callbacks ----
+
+  uint64_t StartCall(uint64_t context, const CallEvent& event);
+  void StartLaunch(uint64_t context);
+  uint64_t StartOperation(uint64_t context, const OperationEvent& event);
+  // A copy-engine collective: counted, never tracked.
+  void StartCopyEngineOperation(uint64_t context, const OperationEvent& event);
+  uint64_t StartProxyOp(uint64_t context, const ProxyOpEvent& event);
+  uint64_t StartKernelChannel(uint64_t context, const KernelChannelEvent& event);
+  void Stop(uint64_t ticket);
+  // KernelCh has its stop time (state 22). `gpu_ns` null: NCCL passed no arguments.
+  void RecordKernelStop(uint64_t ticket, const uint64_t* gpu_ns);
+  // Any other state of NCCL's enumeration, or an unknown one.
+  void RecordState(uint64_t ticket, int state);
+
+  void Ignore(IgnoredReason reason) {
+    // A rare path on any thread: a read-modify-write is fine. Relaxed: a counter orders nothing.
+    segment_.header().ignored[static_cast<int>(reason)].fetch_add(1, std::memory_order_relaxed);
+  }
+
+  // ---- background thread ----
+
+  // Settles operations that have been quiet. True while some are open.
+  bool SettleIdle();
+
+  Segment& segment() { return segment_; }
+
+ private:
+  struct OperationRef {
+    Communicator* communicator = nullptr;
+    OperationSlot* slot = nullptr;
+    Ticket ticket{};
+  };
+  // The fields of a slot, read while `word` stood.
+  struct OperationState {
+    uint64_t word, last_stop, enqueue_ns, bytes;
+    OperationMeta meta;
+  };
+
+  Communicator* FindContext(uint64_t context);
+  // Null communicator when the ticket is not of an operation (or child) that this process gave out.
+  OperationRef FindOperation(uint64_t ticket, TicketKind kind);
+  static OperationState ReadSlot(const OperationSlot& slot, uint64_t word);
+  uint64_t ClaimSlot(Communicator& communicator, LaneWriter& lane, const OperationMeta& meta,
+                     uint64_t bytes, uint64_t now_ns);
+  // Counts what an operation that has been taken (by the swap of its word) came to.
+  void Settle(Communicator& communicator, uint32_t operation, const OperationState& state,
+              LaneWriter& lane);
+  bool SettleSlotIfIdle(Communicator& communicator, uint32_t operation, uint64_t now_ns);
+  void SettleAll(Communicator& communicator);
+  void FinishKernel(const OperationRef& ref, KernelTimes& times, uint64_t tag);
+  void CountKernelTime(Communicator& communicator, const OperationMeta& meta, uint64_t bytes,
+                       const KernelTimes& times, uint64_t tag, uint64_t now_ns, LaneWriter& lane);
+  void CountUntimed(LaneWriter& lane, uint8_t op, UntimedReason reason);
+  void CountLatency(Communicator& communicator, LaneWriter& lane, LatencyKind kind,
+                    const OperationMeta& meta, uint64_t bytes, uint64_t duration_ns,
+                    uint64_t end_ns);
+  void StopOperation(const OperationRef& ref);
+  void StopProxyOp(const OperationRef& ref);
+  void StopKernelChannel(const OperationRef& ref);
+  void Distrust(Communicator& communicator, TrustState why);
+  bool IsTrusted(const Communicator& communicator) const;
+  void LearnIdentity(Communicator& communicator, const OperationEvent& event);
+
+  int FindRecordToUse();
+  bool Recycle(Communicator& communicator);
+  bool AllocateSlots(Communicator& communicator);
+
+  Segment& segment_;
+  Clock& clock_;
+  const TimingMode timing_;
+  const int32_t pid_;
+  const uint32_t process_tag_;
+  NameCache names_;
+  uint32_t live_ = 0;           // init lock
+  uint32_t communicators_ = 0;  // init lock; n-th communicator of the process
+  Communicator slots_[kMaxCommunicators]{};
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_H_

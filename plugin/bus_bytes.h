@@ -14,8 +14,8 @@ namespace nccl_pulse {
 inline uint64_t BusBytes(NameId op, uint64_t bytes, int32_t nranks) {
   const uint64_t n = nranks > 0 ? static_cast<uint64_t>(nranks) : 1;
   switch (op) {
-    case kAllReduceName:
-      return static_cast<uint64_t>(static_cast<unsigned __int128>(bytes) * 2 * (n - 1) / n);
+    case kAllReduceName:  // 2 * (n - 1) / n of the bytes, in an order that does not overflow
+      return bytes / n * 2 * (n - 1) + bytes % n * 2 * (n - 1) / n;
     case kAllGatherName:
     case kReduceScatterName:
     case kAlltoAllName:

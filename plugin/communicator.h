@@ -87,7 +87,8 @@ struct OperationMeta {
 // atomics all the same, so that a NCCL which breaks that costs accuracy, not memory safety. Whoever
 // settles may read it.
 struct KernelTimes {
-  std::atomic<uint64_t> tag;  // kUsed | flags | generation << 16 | channels; 0: never used
+  std::atomic<uint64_t>
+      tag;  // kUsed | flags | stopped << 40 | generation << 16 | channels; 0: never used
   std::atomic<uint64_t> first_start_ns, last_start_ns, first_stop_ns, last_stop_ns;
   // A channel's state in two masks: started = (1, 0), stop time known = (1, 1), stopped = (0, 1).
   std::atomic<uint64_t> mask_a, mask_b;
@@ -103,7 +104,9 @@ struct KernelTimes {
   static constexpr bool IsOf(uint64_t tag, uint32_t generation) {
     return (tag & kUsed) != 0 && (tag >> 16 & Ticket::kGenerationMask) == generation;
   }
-  static constexpr uint8_t Channels(uint64_t tag) { return static_cast<uint8_t>(tag); }
+  static constexpr uint64_t kOneStopped = uint64_t{1} << 40;
+  static constexpr uint32_t Channels(uint64_t tag) { return static_cast<uint8_t>(tag); }
+  static constexpr uint32_t Stopped(uint64_t tag) { return tag >> 40 & 0xff; }
 };
 static_assert(sizeof(KernelTimes) == 56);
 

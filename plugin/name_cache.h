@@ -29,23 +29,13 @@ class NameCache {
 
   CachedName Find(const char* text) {
     if (text == nullptr) return {kNoName, 1};
-    uint32_t at = Hash(text);
-    for (int probe = 0; probe < kProbes; ++probe) {
-      Entry& entry = entries_[at];
-      const char* address = entry.address.load(std::memory_order_acquire);  // value comes before it
-      if (address == text) {
-        const uint32_t value = entry.value.load(std::memory_order_relaxed);
-        if (value != 0) return Unpack(value);
-        break;  // being entered by another thread right now
-      }
-      if (address == nullptr) {
-        return Enter(entry, text);
-      }
-      at = (at + 1) % kEntries;
+    const Entry& first = entries_[Hash(text)];
+    if (first.address.load(std::memory_order_acquire) == text) {  // value comes before it
+      const uint32_t value = first.value.load(std::memory_order_relaxed);
+      if (value != 0) return Unpack(value);
     }
-    return Look(text);
+    return Probe(text);
   }
-
   void Clear() {
     for (Entry& entry : entries_) {
       entry.value.store(0, std::memory_order_relaxed);
@@ -69,9 +59,29 @@ class NameCache {
     return {static_cast<NameId>(value & 0xff), static_cast<uint8_t>(value >> 8 & 0xff)};
   }
 
-  CachedName Look(const char* text) { return {table_.Intern(text), ElementBytes(text)}; }
+  __attribute__((noinline)) CachedName Probe(const char* text) {
+    uint32_t at = Hash(text);
+    for (int probe = 0; probe < kProbes; ++probe) {
+      Entry& entry = entries_[at];
+      const char* address = entry.address.load(std::memory_order_acquire);  // value comes before it
+      if (address == text) {
+        const uint32_t value = entry.value.load(std::memory_order_relaxed);
+        if (value != 0) return Unpack(value);
+        break;  // being entered by another thread right now
+      }
+      if (address == nullptr) {
+        return Enter(entry, text);
+      }
+      at = (at + 1) % kEntries;
+    }
+    return Look(text);
+  }
 
-  CachedName Enter(Entry& entry, const char* text) {
+  __attribute__((noinline)) CachedName Look(const char* text) {
+    return {table_.Intern(text), ElementBytes(text)};
+  }
+
+  __attribute__((noinline)) CachedName Enter(Entry& entry, const char* text) {
     const CachedName name = Look(text);
     if (name.id == kOtherName)
       return name;  // may be a passing state of the table: ask again next time

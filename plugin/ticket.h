@@ -30,7 +30,8 @@ enum class TicketKind : uint32_t {
   kKernelChannel = 5,  // child: channel
 };
 
-struct Ticket {
+class Ticket {
+ public:
   static constexpr int kCommunicatorBits = 10;
   static constexpr int kOperationBits = 9;
   static constexpr int kGenerationBits = 20;
@@ -39,9 +40,6 @@ struct Ticket {
   static constexpr int kProcessBits = 14;
   static constexpr uint32_t kGenerationMask = (1u << kGenerationBits) - 1;
   static constexpr uint32_t kMaxChild = (1u << kChildBits) - 1;
-
-  uint32_t process, child, generation, operation, communicator;
-  TicketKind kind;
 
   static constexpr uint64_t Pack(uint32_t process, TicketKind kind, uint32_t child,
                                  uint32_t generation, uint32_t operation, uint32_t communicator) {
@@ -53,20 +51,39 @@ struct Ticket {
     return bits << kCommunicatorBits | communicator;
   }
 
-  static constexpr Ticket Unpack(uint64_t bits) {
-    Ticket ticket{};
-    const auto take = [&bits](int width) {
-      const auto value = static_cast<uint32_t>(bits & ((uint64_t{1} << width) - 1));
-      bits >>= width;
-      return value;
-    };
-    ticket.communicator = take(kCommunicatorBits);
-    ticket.operation = take(kOperationBits);
-    ticket.generation = take(kGenerationBits);
-    ticket.child = take(kChildBits);
-    ticket.kind = static_cast<TicketKind>(take(kKindBits));
-    ticket.process = take(kProcessBits);
-    return ticket;
+  static constexpr uint32_t Communicator(uint64_t ticket) {
+    return Field(ticket, 0, kCommunicatorBits);
+  }
+  static constexpr uint32_t Operation(uint64_t ticket) {
+    return Field(ticket, kOperationShift, kOperationBits);
+  }
+  static constexpr uint32_t Generation(uint64_t ticket) {
+    return Field(ticket, kGenerationShift, kGenerationBits);
+  }
+  static constexpr uint32_t Child(uint64_t ticket) {
+    return Field(ticket, kChildShift, kChildBits);
+  }
+  static constexpr TicketKind Kind(uint64_t ticket) {
+    return static_cast<TicketKind>(Field(ticket, kKindShift, kKindBits));
+  }
+  static constexpr uint32_t Process(uint64_t ticket) {
+    return Field(ticket, kKindShift + kKindBits, kProcessBits);
+  }
+
+  // Process and kind together: who gave this out, and what for, in one compare.
+  static constexpr uint64_t Issuer(uint64_t ticket) { return ticket >> kKindShift; }
+  static constexpr uint64_t MakeIssuer(uint32_t process, TicketKind kind) {
+    return uint64_t{process} << kKindBits | static_cast<uint32_t>(kind);
+  }
+
+ private:
+  static constexpr int kOperationShift = kCommunicatorBits;
+  static constexpr int kGenerationShift = kOperationShift + kOperationBits;
+  static constexpr int kChildShift = kGenerationShift + kGenerationBits;
+  static constexpr int kKindShift = kChildShift + kChildBits;
+
+  static constexpr uint32_t Field(uint64_t ticket, int shift, int width) {
+    return static_cast<uint32_t>(ticket >> shift & ((uint64_t{1} << width) - 1));
   }
 };
 static_assert(Ticket::kCommunicatorBits + Ticket::kOperationBits + Ticket::kGenerationBits +

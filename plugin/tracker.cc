@@ -55,34 +55,10 @@ Tracker::Tracker(Segment& segment, Clock& clock, TimingMode timing, int32_t pid,
 // ---- finding what an event belongs to
 // ---------------------------------------------------------------
 
-Communicator* Tracker::FindContext(uint64_t context) {
-  const Ticket ticket = Ticket::Unpack(context);
-  Communicator& communicator = slots_[ticket.communicator];  // 10 bits: always within the table
-  // Acquire: sees the communicator as AddCommunicator made it.
-  if (context != 0 && communicator.context.load(std::memory_order_acquire) == context) {
-    return &communicator;
-  }
-  const bool ours = ticket.process == process_tag_ && ticket.kind == TicketKind::kContext;
+void Tracker::IgnoreContext(uint64_t context) {
+  const bool ours =
+      Ticket::Issuer(context) == Ticket::MakeIssuer(process_tag_, TicketKind::kContext);
   Ignore(ours ? IgnoredReason::kStaleContext : IgnoredReason::kForeignContext);
-  return nullptr;
-}
-
-Tracker::OperationRef Tracker::FindOperation(uint64_t bits, TicketKind kind) {
-  OperationRef ref;
-  ref.ticket = Ticket::Unpack(bits);
-  if (ref.ticket.process != process_tag_ || ref.ticket.kind != kind ||
-      ref.ticket.operation >= kOperationSlots) {
-    return ref;
-  }
-  Communicator& communicator = slots_[ref.ticket.communicator];
-  // A slot that was never used has no operations. Acquire through the context: operations is set
-  // before the first context is published; a random ticket may come without that, hence the atomic
-  // load.
-  OperationSlot* operations = __atomic_load_n(&communicator.operations, __ATOMIC_ACQUIRE);
-  if (operations == nullptr) return ref;
-  ref.communicator = &communicator;
-  ref.slot = &operations[ref.ticket.operation];
-  return ref;
 }
 
 Tracker::OperationState Tracker::ReadSlot(const OperationSlot& slot, uint64_t word) {
@@ -163,9 +139,8 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
 
   OperationMeta meta{op.id, static_cast<uint8_t>(size_class), event.channels, false, 0};
   if (timing_ != TimingMode::kKernel) {
-    const Ticket parent = Ticket::Unpack(event.parent);
-    const bool captured = event.parent != 0 && parent.process == process_tag_ &&
-                          parent.kind == TicketKind::kApiCall && parent.child != 0;
+    const bool captured =
+        Ticket::Issuer(event.parent) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall);
     CountUntimed(lane, op.id, captured ? UntimedReason::kCaptured : UntimedReason::kNotTimed);
     meta.untimed = true;
   } else if (!event.is_collective && event.peer == event.rank) {
@@ -220,14 +195,16 @@ uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const 
   OperationState old;
   uint32_t generation;
   do {
-    old = ReadSlot(slot, word);
+    if ((word & SlotWord::kOpen) != 0) old = ReadSlot(slot, word);
     generation = (SlotWord::Generation(word) + 1) & Ticket::kGenerationMask;
     // Release: the reads of the old fields stay before the swap. Acquire: nor do the stores below
     // move up. The loop ends: each failure means that a child of an operation 448 calls old has
     // just advanced.
   } while (!slot.word.compare_exchange_weak(word, SlotWord::OfGeneration(generation),
                                             std::memory_order_acq_rel, std::memory_order_acquire));
-  if ((old.word & SlotWord::kOpen) != 0) Settle(communicator, index, old, lane);
+  // An operation without children leaves nothing to say, unless GPU times were expected of it.
+  const bool may_count = SlotWord::Started(word) > 0 || timing_ == TimingMode::kKernel;
+  if ((word & SlotWord::kOpen) != 0 && may_count) Settle(communicator, index, old, lane);
 
   // Relaxed: published by the store of the word.
   slot.last_stop.store(TagLastStop(generation, 0), std::memory_order_relaxed);
@@ -243,7 +220,7 @@ uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const 
 void Tracker::StopOperation(const OperationRef& ref) {
   uint64_t word = ref.slot->word.load(std::memory_order_relaxed);  // only the word itself is used
   do {
-    if (SlotWord::Generation(word) != ref.ticket.generation) {
+    if (SlotWord::Generation(word) != ref.generation) {
       return Ignore(IgnoredReason::kStaleHandle);
     }
     if ((word & SlotWord::kEnqueued) != 0) return Ignore(IgnoredReason::kRepeatedStop);
@@ -269,7 +246,7 @@ uint64_t Tracker::StartProxyOp(uint64_t context, const ProxyOpEvent& event) {
   }
   uint64_t word = ref.slot->word.load(std::memory_order_relaxed);  // only the word itself is used
   do {
-    if (SlotWord::Generation(word) != ref.ticket.generation) {
+    if (SlotWord::Generation(word) != ref.generation) {
       Ignore(IgnoredReason::kStaleHandle);
       return 0;
     }
@@ -288,32 +265,30 @@ uint64_t Tracker::StartProxyOp(uint64_t context, const ProxyOpEvent& event) {
     open.store(open.load(std::memory_order_relaxed) | uint64_t{1} << number,
                std::memory_order_relaxed);
   }
-  return Ticket::Pack(process_tag_, TicketKind::kProxyOp, std::min(number, Ticket::kMaxChild),
-                      ref.ticket.generation, ref.ticket.operation, ref.ticket.communicator);
+  return ChildTicket(ref, TicketKind::kProxyOp, std::min(number, Ticket::kMaxChild));
 }
 
 void Tracker::StopProxyOp(const OperationRef& ref) {
   const uint64_t now_ns = clock_.NowNs();
   OperationSlot& slot = *ref.slot;
   uint64_t word = slot.word.load(std::memory_order_acquire);  // enqueue_ns is of this generation
-  if (SlotWord::Generation(word) != ref.ticket.generation)
-    return Ignore(IgnoredReason::kStaleHandle);
+  if (SlotWord::Generation(word) != ref.generation) return Ignore(IgnoredReason::kStaleHandle);
   if ((word & SlotWord::kOpen) == 0) return Ignore(IgnoredReason::kAfterClose);
-  if (ref.ticket.child < 64) {
-    const uint64_t bit = uint64_t{1} << ref.ticket.child;
+  if (ref.child < 64) {
+    const uint64_t bit = uint64_t{1} << ref.child;
     const uint64_t open = slot.open_proxies.load(std::memory_order_relaxed);  // see StartProxyOp
     if ((open & bit) == 0) return Ignore(IgnoredReason::kRepeatedStop);
     slot.open_proxies.store(open & ~bit, std::memory_order_relaxed);
   }
   const uint64_t enqueue_ns = slot.enqueue_ns.load(std::memory_order_relaxed);
   const uint64_t delta_ns = now_ns > enqueue_ns ? now_ns - enqueue_ns : 0;
-  const uint64_t stop = TagLastStop(ref.ticket.generation, delta_ns);
+  const uint64_t stop = TagLastStop(ref.generation, delta_ns);
   const uint64_t previous = slot.last_stop.load(std::memory_order_relaxed);
   if ((previous >> kDeltaBits) != (stop >> kDeltaBits) || previous < stop) {
     slot.last_stop.store(stop, std::memory_order_relaxed);  // released by the swap below
   }
   do {
-    if (SlotWord::Generation(word) != ref.ticket.generation || (word & SlotWord::kOpen) == 0) {
+    if (SlotWord::Generation(word) != ref.generation || (word & SlotWord::kOpen) == 0) {
       return Ignore(IgnoredReason::kAfterClose);
     }
     if (SlotWord::Stopped(word) >= SlotWord::Started(word)) {
@@ -344,7 +319,7 @@ uint64_t Tracker::StartKernelChannel(uint64_t context, const KernelChannelEvent&
     return 0;
   }
   uint64_t word = ref.slot->word.load(std::memory_order_acquire);  // meta is of this generation
-  if (SlotWord::Generation(word) != ref.ticket.generation) {
+  if (SlotWord::Generation(word) != ref.generation) {
     Ignore(IgnoredReason::kStaleHandle);
     return 0;
   }
@@ -352,14 +327,14 @@ uint64_t Tracker::StartKernelChannel(uint64_t context, const KernelChannelEvent&
     Ignore(IgnoredReason::kAfterClose);
     return 0;
   }
-  KernelTimes& times = communicator.kernel_times[ref.ticket.operation];
+  KernelTimes& times = communicator.kernel_times[ref.operation];
   // All relaxed: this thread is the only writer (communicator.h); who settles reads them after a
   // swap of the word, which FinishKernel or the kKernelSeen swap below release.
   uint64_t tag = times.tag.load(std::memory_order_relaxed);
-  if (!KernelTimes::IsOf(tag, ref.ticket.generation)) {
+  if (!KernelTimes::IsOf(tag, ref.generation)) {
     const OperationMeta meta =
         OperationMeta::Unpack(ref.slot->meta.load(std::memory_order_relaxed));
-    tag = KernelTimes::MakeTag(ref.ticket.generation, meta.channels);
+    tag = KernelTimes::MakeTag(ref.generation, meta.channels);
     times.first_start_ns.store(UINT64_MAX, std::memory_order_relaxed);
     times.last_start_ns.store(0, std::memory_order_relaxed);
     times.first_stop_ns.store(UINT64_MAX, std::memory_order_relaxed);
@@ -368,7 +343,7 @@ uint64_t Tracker::StartKernelChannel(uint64_t context, const KernelChannelEvent&
     times.mask_b.store(0, std::memory_order_relaxed);
     times.tag.store(tag, std::memory_order_relaxed);
     do {
-      if (SlotWord::Generation(word) != ref.ticket.generation || (word & SlotWord::kOpen) == 0) {
+      if (SlotWord::Generation(word) != ref.generation || (word & SlotWord::kOpen) == 0) {
         Ignore(IgnoredReason::kAfterClose);
         return 0;
       }
@@ -378,9 +353,7 @@ uint64_t Tracker::StartKernelChannel(uint64_t context, const KernelChannelEvent&
   const uint64_t bit = uint64_t{1} << event.channel;
   const uint64_t mask_a = times.mask_a.load(std::memory_order_relaxed);
   const uint64_t mask_b = times.mask_b.load(std::memory_order_relaxed);
-  const uint64_t handle =
-      Ticket::Pack(process_tag_, TicketKind::kKernelChannel, event.channel, ref.ticket.generation,
-                   ref.ticket.operation, ref.ticket.communicator);
+  const uint64_t handle = ChildTicket(ref, TicketKind::kKernelChannel, event.channel);
   if (((mask_a | mask_b) & bit) != 0) return handle;  // the channel's first start counts
   times.mask_a.store(mask_a | bit, std::memory_order_relaxed);
   if (event.gpu_ns == 0) return handle;
@@ -403,15 +376,15 @@ void Tracker::RecordKernelStop(uint64_t bits, const uint64_t* gpu_ns) {
   if (bits == 0) return Ignore(IgnoredReason::kNullHandle);
   const OperationRef ref = FindOperation(bits, TicketKind::kKernelChannel);
   if (ref.communicator == nullptr || ref.communicator->kernel_times == nullptr ||
-      ref.ticket.child >= kMaxChannels) {
+      ref.child >= kMaxChannels) {
     return Ignore(IgnoredReason::kForeignHandle);
   }
   if (gpu_ns == nullptr) return Ignore(IgnoredReason::kMissingArgument);
-  KernelTimes& times = ref.communicator->kernel_times[ref.ticket.operation];
+  KernelTimes& times = ref.communicator->kernel_times[ref.operation];
   // Relaxed: see StartKernelChannel.
   const uint64_t tag = times.tag.load(std::memory_order_relaxed);
-  if (!KernelTimes::IsOf(tag, ref.ticket.generation)) return Ignore(IgnoredReason::kStaleHandle);
-  const uint64_t bit = uint64_t{1} << ref.ticket.child;
+  if (!KernelTimes::IsOf(tag, ref.generation)) return Ignore(IgnoredReason::kStaleHandle);
+  const uint64_t bit = uint64_t{1} << ref.child;
   const uint64_t mask_a = times.mask_a.load(std::memory_order_relaxed);
   const uint64_t mask_b = times.mask_b.load(std::memory_order_relaxed);
   if ((mask_b & bit) != 0) return Ignore(IgnoredReason::kRepeatedStop);
@@ -426,31 +399,29 @@ void Tracker::RecordKernelStop(uint64_t bits, const uint64_t* gpu_ns) {
 }
 
 void Tracker::StopKernelChannel(const OperationRef& ref) {
-  if (ref.communicator->kernel_times == nullptr || ref.ticket.child >= kMaxChannels) {
+  if (ref.communicator->kernel_times == nullptr || ref.child >= kMaxChannels) {
     return Ignore(IgnoredReason::kForeignHandle);
   }
-  KernelTimes& times = ref.communicator->kernel_times[ref.ticket.operation];
+  KernelTimes& times = ref.communicator->kernel_times[ref.operation];
   // Relaxed: see StartKernelChannel.
   uint64_t tag = times.tag.load(std::memory_order_relaxed);
-  if (!KernelTimes::IsOf(tag, ref.ticket.generation)) return Ignore(IgnoredReason::kStaleHandle);
-  const uint64_t bit = uint64_t{1} << ref.ticket.child;
+  if (!KernelTimes::IsOf(tag, ref.generation)) return Ignore(IgnoredReason::kStaleHandle);
+  const uint64_t bit = uint64_t{1} << ref.child;
   uint64_t mask_a = times.mask_a.load(std::memory_order_relaxed);
   uint64_t mask_b = times.mask_b.load(std::memory_order_relaxed);
   if ((mask_a & bit) == 0) {
     return Ignore((mask_b & bit) != 0 ? IgnoredReason::kRepeatedStop
                                       : IgnoredReason::kStopWithoutStart);
   }
-  if ((mask_b & bit) == 0) {
-    tag |= KernelTimes::kTimeMissing;
-    times.tag.store(tag, std::memory_order_relaxed);
-  }
+  if ((mask_b & bit) == 0) tag |= KernelTimes::kTimeMissing;
+  tag += KernelTimes::kOneStopped;
+  times.tag.store(tag, std::memory_order_relaxed);
   mask_a &= ~bit;
   mask_b |= bit;
   times.mask_a.store(mask_a, std::memory_order_relaxed);
   times.mask_b.store(mask_b, std::memory_order_relaxed);
-  const int stopped = __builtin_popcountll(mask_b & ~mask_a);
   // 0 channels: NCCL did not say how many (CollNet, multi-node NVLS); then the settling decides.
-  if (stopped == KernelTimes::Channels(tag)) FinishKernel(ref, times, tag);
+  if (KernelTimes::Stopped(tag) == KernelTimes::Channels(tag)) FinishKernel(ref, times, tag);
 }
 
 void Tracker::FinishKernel(const OperationRef& ref, KernelTimes& times, uint64_t tag) {
@@ -465,7 +436,7 @@ void Tracker::FinishKernel(const OperationRef& ref, KernelTimes& times, uint64_t
   OperationState state;
   bool settled;
   do {
-    if (SlotWord::Generation(word) != ref.ticket.generation || (word & SlotWord::kOpen) == 0) {
+    if (SlotWord::Generation(word) != ref.generation || (word & SlotWord::kOpen) == 0) {
       return Ignore(IgnoredReason::kAfterClose);
     }
     state = ReadSlot(slot, word);
@@ -504,7 +475,7 @@ void Tracker::CountKernelTime(Communicator& communicator, const OperationMeta& m
   // starts.
   const bool overlap = last_start_ns <= first_stop_ns;
   const bool backwards = (tag & KernelTimes::kBackwards) != 0;
-  if (__builtin_popcountll(times.mask_b.load(std::memory_order_relaxed)) >= 2) {
+  if (KernelTimes::Stopped(tag) >= 2) {
     std::atomic<uint64_t>& history = communicator.kernel_trust->failed_history;
     const uint64_t recent =
         history.load(std::memory_order_relaxed) << 1 | (overlap && !backwards ? 0 : 1);
@@ -681,8 +652,8 @@ void Tracker::CountLatency(Communicator& communicator, LaneWriter& lane, Latency
 
 void Tracker::Stop(uint64_t bits) {
   if (bits == 0) return Ignore(IgnoredReason::kNullHandle);
-  const TicketKind kind = Ticket::Unpack(bits).kind;
-  if (kind == TicketKind::kApiCall && Ticket::Unpack(bits).process == process_tag_) return;
+  const TicketKind kind = Ticket::Kind(bits);
+  if (Ticket::Issuer(bits) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall)) return;
   const OperationRef ref = FindOperation(bits, kind);
   if (ref.communicator == nullptr) return Ignore(IgnoredReason::kForeignHandle);
   switch (kind) {
@@ -699,7 +670,7 @@ void Tracker::Stop(uint64_t bits) {
 
 void Tracker::RecordState(uint64_t bits, int state) {
   if (bits == 0) return Ignore(IgnoredReason::kNullHandle);
-  if (Ticket::Unpack(bits).process != process_tag_) return Ignore(IgnoredReason::kForeignHandle);
+  if (Ticket::Process(bits) != process_tag_) return Ignore(IgnoredReason::kForeignHandle);
   constexpr int kLastKnownState = 31;  // KernelPhaseStop, API v7
   if (state < 0 || state > kLastKnownState) Ignore(IgnoredReason::kUnknownState);
   // The known ones (a ProxyOp in progress, an API call at its group's end) say nothing that is

@@ -95,9 +95,9 @@ class Tracker {
 
  private:
   struct OperationRef {
-    Communicator* communicator = nullptr;
-    OperationSlot* slot = nullptr;
-    Ticket ticket{};
+    Communicator* communicator;  // null: not a ticket of this process
+    OperationSlot* slot;
+    uint32_t generation, child, operation;
   };
   // The fields of a slot, read while `word` stood.
   struct OperationState {
@@ -105,9 +105,41 @@ class Tracker {
     OperationMeta meta;
   };
 
-  Communicator* FindContext(uint64_t context);
+  // Null, and counted, when the context is not of a live communicator of this process.
+  Communicator* FindContext(uint64_t context) {
+    Communicator& communicator = slots_[Ticket::Communicator(context)];  // always within the table
+    // Acquire: sees the communicator as AddCommunicator made it.
+    if (communicator.context.load(std::memory_order_acquire) == context && context != 0) {
+      return &communicator;
+    }
+    IgnoreContext(context);
+    return nullptr;
+  }
+  void IgnoreContext(uint64_t context);
+
   // Null communicator when the ticket is not of an operation (or child) that this process gave out.
-  OperationRef FindOperation(uint64_t ticket, TicketKind kind);
+  OperationRef FindOperation(uint64_t ticket, TicketKind kind) {
+    OperationRef ref{};
+    ref.operation = Ticket::Operation(ticket);
+    if (Ticket::Issuer(ticket) != Ticket::MakeIssuer(process_tag_, kind) ||
+        ref.operation >= kOperationSlots) {
+      return ref;
+    }
+    Communicator& communicator = slots_[Ticket::Communicator(ticket)];
+    // A slot that was never used has no operations. Acquire: a made-up ticket may come without the
+    // context that published them.
+    OperationSlot* operations = __atomic_load_n(&communicator.operations, __ATOMIC_ACQUIRE);
+    if (operations == nullptr) return ref;
+    ref.communicator = &communicator;
+    ref.slot = &operations[ref.operation];
+    ref.generation = Ticket::Generation(ticket);
+    ref.child = Ticket::Child(ticket);
+    return ref;
+  }
+  uint64_t ChildTicket(const OperationRef& ref, TicketKind kind, uint32_t child) const {
+    return Ticket::Pack(process_tag_, kind, child, ref.generation, ref.operation,
+                        ref.communicator->index);
+  }
   static OperationState ReadSlot(const OperationSlot& slot, uint64_t word);
   uint64_t ClaimSlot(Communicator& communicator, LaneWriter& lane, const OperationMeta& meta,
                      uint64_t bytes, uint64_t now_ns);

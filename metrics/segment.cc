@@ -43,7 +43,7 @@ int MakeSealedMemory(size_t bytes, std::string* why) {
 
 std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* warning) {
   const uint64_t wanted_pages = options.series_limit * 2 + uint64_t{kLanes} * kMaxCommunicators;
-  const auto page_count = static_cast<uint32_t>(std::min<uint64_t>(wanted_pages, kMaxPages));
+  const auto page_count = static_cast<uint32_t>(std::min<uint64_t>(wanted_pages, kMaxSegmentPages));
   const uint64_t pages_offset =
       RoundUp(kRecordsOffset + kMaxCommunicators * kRecordStride, kPageBytes * 2);
   const size_t bytes = RoundUp(pages_offset + uint64_t{page_count} * kPageBytes, 65536);

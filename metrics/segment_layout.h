@@ -74,7 +74,7 @@ inline constexpr int kMaxNames = 128;
 inline constexpr uint32_t kPageBytes = 2048;
 inline constexpr uint16_t kNoPage = 0;  // page 0 is never handed out
 inline constexpr uint32_t kMaxCommunicators = 1024;
-inline constexpr uint32_t kMaxPages = 65535;
+inline constexpr uint32_t kMaxSegmentPages = 65535;
 
 // ---- header
 // ---------------------------------------------------------------------------------------

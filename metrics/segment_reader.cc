@@ -56,7 +56,7 @@ bool CheckGeometry(const uint8_t* base, size_t bytes, Geometry* geometry, std::s
       ReadOnce(header.names_offset) != kHeaderBytes ||
       ReadOnce(header.communicator_bytes) != kRecordStride ||
       ReadOnce(header.page_bytes) != kPageBytes || ReadOnce(header.name_count) != kMaxNames ||
-      communicators > kMaxCommunicators || pages > kMaxPages || pages_offset % kPageBytes != 0 ||
+      communicators > kMaxCommunicators || pages > kMaxSegmentPages || pages_offset % kPageBytes != 0 ||
       pages_offset < records_end || pages_offset > bytes ||
       pages * kPageBytes > bytes - pages_offset) {
     *error = "segment geometry does not fit its version or its " + std::to_string(bytes) + " bytes";

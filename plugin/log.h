@@ -15,20 +15,20 @@
 
 namespace nccl_pulse {
 
-enum class LogLevel { kOff = 0, kWarn = 1, kInfo = 2 };
+enum class LogVerbosity { kOff = 0, kWarn = 1, kInfo = 2 };
 
 class Log {
  public:
   // What goes to standard error when there is no logger; with one, NCCL_DEBUG decides, and kInfo
   // asks for a copy on standard error as well.
-  void set_level(LogLevel level) { level_ = level; }
+  void set_level(LogVerbosity level) { level_ = level; }
 
   // `logger` may be null.
   void Warn(abi::DebugLogger logger, const std::string& message) const;
   void Info(abi::DebugLogger logger, const std::string& message) const;
 
  private:
-  LogLevel level_ = LogLevel::kWarn;
+  LogVerbosity level_ = LogVerbosity::kWarn;
 };
 
 }  // namespace nccl_pulse

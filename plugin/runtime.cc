@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "exporter/server.h"
 #include "metrics/segment.h"
 #include "metrics/segment_reader.h"
 #include "metrics/shared_bytes.h"
@@ -44,6 +46,7 @@ struct Process {
   Clock clock;
   std::unique_ptr<Segment> segment;
   std::unique_ptr<Tracker> tracker;
+  std::unique_ptr<Server> server;  // null: switched off, or no address to listen on
   uint32_t event_mask = 0;
   bool memory_warning_given = false;
 };
@@ -115,6 +118,7 @@ void ForgetAfterFork(std::atomic<Tracker*>* tracker) {
   tracker->store(nullptr, std::memory_order_relaxed);  // a child has one thread
   new (g_mutex_storage) std::mutex;
   if (g_process != nullptr) {
+    if (g_process->server != nullptr) g_process->server->AbandonAfterFork();
     g_process->segment->AbandonAfterFork();
   }
   g_process = nullptr;  // leaked on purpose: freeing could need a lock
@@ -149,9 +153,59 @@ std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
   return process;
 }
 
-void StartThreads(Process& process, abi::DebugLogger logger) {
-  StartBackgroundThread("pulse-poll", Poll, &process);
-  (void)logger;
+// What the endpoint shows: this process' segment, read like anybody else's.
+SnapshotSet ReadOwnSegment(const Segment& segment) {
+  std::vector<ProcessSnapshot> snapshots(1);
+  std::string error;
+  if (ReadSegment(segment.base(), segment.bytes(), &snapshots.front(), &error)) return snapshots;
+  return SnapshotSet({}, 1);
+}
+
+// "http://node17:9410/metrics"; a server on all interfaces is named by the host.
+std::string MetricsUrl(const Server& server, const std::string& hostname) {
+  const std::string& address = server.address();
+  const bool all_interfaces =
+      absl::StartsWith(address, "[::]:") || absl::StartsWith(address, "0.0.0.0:");
+  return all_interfaces ? absl::StrCat("http://", hostname, ":", server.port(), "/metrics")
+                        : absl::StrCat("http://", address, "/metrics");
+}
+
+// Starts what runs beside the job, and says in one line what is measured and where to read it.
+void StartServing(Process& process, const InitArguments& arguments) {
+  const Settings& settings = process.settings;
+  if (!StartBackgroundThread("pulse-poll", Poll, &process)) {
+    process.log.Warn(
+        arguments.logger,
+        "no background thread could be started: operations are settled only when their "
+        "place is needed, and series beyond the first few are not measured");
+  }
+  std::string where = "metrics are not served (NCCL_PULSE_LISTEN=off)";
+  if (settings.listen != "off") {
+    ServerOptions options;
+    options.listen_address = settings.listen;
+    options.static_labels.assign(settings.labels.begin(), settings.labels.end());
+    options.source = [&process] { return ReadOwnSegment(*process.segment); };
+    options.log = [&process](LogLevel level, const std::string& message) {
+      // The server's own thread: NCCL's logger may be gone by then.
+      if (level == LogLevel::kWarning) {
+        process.log.Warn(nullptr, message);
+      } else {
+        process.log.Info(nullptr, message);
+      }
+    };
+    std::string error;
+    process.server = Server::Start(std::move(options), &error);
+    if (process.server == nullptr) {
+      process.log.Warn(arguments.logger, absl::StrCat("metrics can not be served: ", error));
+      where = "metrics are not served";
+    } else {
+      where = MetricsUrl(*process.server, FindProcessIdentity().hostname);
+    }
+  }
+  process.log.Info(arguments.logger,
+                   absl::StrCat("version ", kVersion, ", profiler API v", arguments.api_version,
+                                ", timing ", TimingModeName(settings.timing), ", event mask ",
+                                absl::StrCat("0x", absl::Hex(process.event_mask)), ", ", where));
 }
 
 }  // namespace
@@ -179,7 +233,7 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
       std::unique_ptr<Process> process = MakeProcess(arguments);
       if (process == nullptr) return;
       g_process = process.release();
-      StartThreads(*g_process, arguments.logger);
+      StartServing(*g_process, arguments);
       tracker_.store(g_process->tracker.get(),
                      std::memory_order_release);  // callbacks see all of it
     }

@@ -93,9 +93,10 @@ bool ParseLabels(const std::string& value, Settings* settings) {
 }
 
 bool ParseLogLevel(const std::string& value, Settings* settings) {
-  return Choose(value,
-                {{"off", LogLevel::kOff}, {"warn", LogLevel::kWarn}, {"info", LogLevel::kInfo}},
-                &settings->log_level);
+  return Choose(
+      value,
+      {{"off", LogVerbosity::kOff}, {"warn", LogVerbosity::kWarn}, {"info", LogVerbosity::kInfo}},
+      &settings->log_level);
 }
 
 bool ParseClock(const std::string& value, Settings* settings) {

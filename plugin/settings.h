@@ -32,7 +32,7 @@ struct Settings {
   std::string listen = ":9410";
   uint64_t series_limit = 2048;
   std::map<std::string, std::string> labels;
-  LogLevel log_level = LogLevel::kWarn;
+  LogVerbosity log_level = LogVerbosity::kWarn;
   ClockSource clock = ClockSource::kAuto;
 };
 

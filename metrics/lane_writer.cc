@@ -3,8 +3,13 @@
 namespace nccl_pulse {
 namespace {
 
-// Entries kept back for the overflow series: one for each kind, and one for each kind of latency.
-constexpr uint32_t kReservedSeries = 10;
+// Every overflow series that can be: of calls, algorithms and uncompleted operations one each, and
+// one for each kind of latency and each reason.
+constexpr uint32_t kOverflowSeries =
+    3 + static_cast<uint32_t>(LatencyKind::kCompletionKernel) + (kUntimedReasons - 1);
+// Entries kept back for them. As many threads as there are lanes may all find the same last place
+// free: all but one of them go past the limit.
+constexpr uint32_t kReservedSeries = kOverflowSeries + kLanes - 1;
 
 uint64_t OverflowKey(uint64_t key) {
   const SeriesKind kind = SeriesKey::Kind(key);
@@ -18,7 +23,7 @@ uint64_t OverflowKey(uint64_t key) {
 }  // namespace
 
 int LaneWriter::FindOrAddSeries(uint64_t key) {
-  const bool is_overflow = SeriesKey::Op(key) == kOverflowName;
+  const bool is_overflow = key == OverflowKey(key);
   uint32_t at = Hash(key);
   for (int probe = 0; probe < kSeriesPerCommunicator; ++probe) {
     std::atomic<uint64_t>& entry = record_.series[at].key;
@@ -33,6 +38,8 @@ int LaneWriter::FindOrAddSeries(uint64_t key) {
                           // which is bounded by the pages; being one over is harmless.
                           segment_.header().series_used.load(std::memory_order_relaxed) >= limit;
         if (full) {
+          // The last sequence number of several operations mixed would mislead.
+          if (SeriesKey::Kind(key) == SeriesKind::kSequence) return -1;
           CountOverflow();
           return FindSeries(OverflowKey(key));
         }
@@ -47,6 +54,7 @@ int LaneWriter::FindOrAddSeries(uint64_t key) {
     }
     at = (at + 1) % kSeriesPerCommunicator;
   }
+  CountOverflow();
   return -1;
 }
 

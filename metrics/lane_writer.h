@@ -75,12 +75,13 @@ class LaneWriter {
   // Adds to the two cells of a counter series. Only when ok().
   void Count(uint64_t key, uint64_t a, uint64_t b) {
     if (CounterPair* pair = FindCounters(key)) {
-      AddToCell(pair->a, a);
+      // As in RecordInPage: who counts the calls finds their bytes.
       if (b != 0) AddToCell(pair->b, b);
+      AddToCell(pair->a, a);
     }
   }
 
-  // Sets a gauge series (cell a). Only when ok().
+  // Sets a gauge series (cell a); past the budget nothing is said. Only when ok().
   void Set(uint64_t key, uint64_t value) {
     if (CounterPair* pair = FindCounters(key)) {
       pair->a.store(value, std::memory_order_release);  // a single cell: nothing else to order
@@ -90,12 +91,12 @@ class LaneWriter {
   // Records one latency. Only when ok().
   void Observe(uint64_t key, uint64_t duration_ns, uint64_t bytes, uint64_t bus_bytes) {
     const int series = FindSeries(key);
-    if (series < 0) return CountOverflow();
+    if (series < 0) return;
     std::atomic<uint16_t>& slot = record_.series[series].page[index_];
     uint16_t page = slot.load(std::memory_order_relaxed);  // written by this lane's holders only
     if (page == kNoPage) {
       page = segment_.pages().Allocate();
-      if (page == kNoPage) return CountOverflow();
+      if (page == kNoPage) return CountUnlessCounted(series, key);
       slot.store(page, std::memory_order_release);  // a reader that sees the page sees its zeroes
     }
     RecordInPage(segment_.histogram(page), duration_ns, bytes, bus_bytes);
@@ -110,17 +111,24 @@ class LaneWriter {
 
   void CountOverflow() { AddToCell(lane().overflowed_operations, 1); }
 
+  // No page: the operation is in no series. One that was sent to an overflow series has been
+  // counted.
+  void CountUnlessCounted(int series, uint64_t key) {
+    if (record_.series[series].key.load(std::memory_order_relaxed) == key) CountOverflow();
+  }
+
   CounterPair* FindCounters(uint64_t key) {
     const int series = FindSeries(key);
+    if (series < 0) return nullptr;
     std::atomic<uint16_t>& slot = lane().counter_page;
     uint16_t page = slot.load(std::memory_order_relaxed);  // written by this lane's holders only
     if (page == kNoPage) {
       page = segment_.pages().Allocate();
-      if (page != kNoPage) slot.store(page, std::memory_order_release);  // publishes the zeroes
-    }
-    if (series < 0 || page == kNoPage) {
-      CountOverflow();
-      return nullptr;
+      if (page == kNoPage) {
+        CountUnlessCounted(series, key);
+        return nullptr;
+      }
+      slot.store(page, std::memory_order_release);  // a reader that sees the page sees its zeroes
     }
     return &segment_.counters(page).series[series];
   }
@@ -130,8 +138,8 @@ class LaneWriter {
                                  57);  // 7 bits: kSeriesPerCommunicator
   }
 
-  // Index of the key's entry; past the budget, of the overflow entry that stands in for it; -1 when
-  // even that has no room.
+  // Index of the key's entry; past the budget, of the overflow entry that stands in for it (counted
+  // there); -1 when nothing can or should stand in.
   int FindSeries(uint64_t key) {
     uint32_t at = Hash(key);
     // Relaxed: an entry's key never changes once set, and an index carries no other data.

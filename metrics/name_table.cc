@@ -61,7 +61,6 @@ CleanName Clean(const char* text) {
 }  // namespace
 
 void NameTable::Initialize() {
-  // Order matters: the first three get the fixed ids.
   const auto enter = [this](int id, const char* text) {
     const CleanName clean = Clean(text);
     memcpy(entries_[id].text, clean.text, sizeof(clean.text));
@@ -77,7 +76,8 @@ void NameTable::Initialize() {
 NameId NameTable::Intern(const char* text) {
   if (text == nullptr || text[0] == '\0') return kNoName;
   const CleanName clean = Clean(text);
-  for (int id = kFirstNcclName; id < kMaxNames; ++id) {
+  // From "other" on, so that a name of NCCL's that reads like one of ours is the same label too.
+  for (int id = kOtherName; id < kMaxNames; ++id) {
     NameEntry& entry = entries_[id];
     uint32_t state =
         entry.state.load(std::memory_order_acquire);  // pairs with the publishing store

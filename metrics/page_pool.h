@@ -4,8 +4,7 @@
 // populated beforehand are on the free list; the background thread keeps a reserve there. An empty
 // list means less is measured, and is counted by the caller.
 //
-// Thread: Allocate any, lock-free, no system call; AddPopulated and Free from init, finalize or the
-// background thread. Cost of Allocate: one compare-and-swap.
+// Thread: any, lock-free, no system call. Cost of Allocate: one compare-and-swap.
 #ifndef METRICS_PAGE_POOL_H_
 #define METRICS_PAGE_POOL_H_
 
@@ -40,11 +39,14 @@ class PagePool {
 
   // `page` must be zeroed and populated.
   void Free(uint16_t page) {
+    // Before the page can be taken: the hint never falls below zero.
+    free_.fetch_add(1, std::memory_order_relaxed);
     uint64_t head = head_.load(std::memory_order_relaxed);
     do {
       next_[page].store(static_cast<uint16_t>(head), std::memory_order_relaxed);  // released below
-    } while (!head_.compare_exchange_weak(head, NextTag(head) | page, std::memory_order_release));
-    free_.fetch_add(1, std::memory_order_relaxed);
+      // Relaxed on failure: only the number of the page below is used.
+    } while (!head_.compare_exchange_weak(head, NextTag(head) | page, std::memory_order_release,
+                                          std::memory_order_relaxed));
   }
 
   uint32_t free_pages() const { return free_.load(std::memory_order_relaxed); }

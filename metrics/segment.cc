@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,23 +21,47 @@ constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// A sealed memfd of `bytes`, or -1 with the reason in `why`.
+// From the kernel's uapi/linux/memfd.h (Linux 6.3) and uapi/linux/fcntl.h (Linux 5.1); older
+// headers lack them.
+constexpr unsigned kMfdNoexecSeal = 0x0008;
+constexpr int kSealFutureWrite = 0x0010;
+
+// A memfd of `bytes` that can neither shrink nor grow, or -1 with the reason in `why`.
 int MakeSealedMemory(size_t bytes, std::string* why) {
-  const int fd =
-      static_cast<int>(syscall(SYS_memfd_create, "nccl-pulse", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  // Past this limit the kernel does not only refuse, it ends the process with SIGXFSZ.
+  rlimit file_size{};
+  if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && file_size.rlim_cur < bytes) {
+    *why = "the limit on file sizes (ulimit -f) is below " + std::to_string(bytes) + " bytes";
+    return -1;
+  }
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  // Hardened systems (vm.memfd_noexec=2) refuse memory that could become executable; kernels before
+  // 6.3 do not know the flag.
+  int fd = static_cast<int>(syscall(SYS_memfd_create, "nccl-pulse", kFlags | kMfdNoexecSeal));
+  if (fd < 0 && errno == EINVAL) {
+    fd = static_cast<int>(syscall(SYS_memfd_create, "nccl-pulse", kFlags));
+  }
   if (fd < 0) {
     *why = std::string("memfd_create: ") + strerror(errno);
     return -1;
   }
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
     *why = std::string("ftruncate of the memfd: ") + strerror(errno);
-  } else if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+  } else if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     *why = std::string("sealing the memfd: ") + strerror(errno);
   } else {
     return fd;
   }
   close(fd);
   return -1;
+}
+
+// After our own mapping is made: whoever gets the descriptor can read and nothing else, so the
+// indices that callbacks read back from the segment are our own. A kernel before 5.1 lets them
+// write; measurements are worth having there too.
+void SealAgainstOtherWriters(int fd) {
+  fcntl(fd, F_ADD_SEALS, kSealFutureWrite);
+  fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
 }
 
 }  // namespace
@@ -57,6 +82,8 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
       why = std::string("mapping the memfd: ") + strerror(errno);
       close(fd);
       fd = -1;
+    } else {
+      SealAgainstOtherWriters(fd);
     }
   }
   std::unique_ptr<Segment> segment;
@@ -77,7 +104,10 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
     *warning = "shared memory is not available (" + why +
                "): measurements are kept in private memory, other processes can not read them";
     segment.reset(new Segment(static_cast<uint8_t*>(base), bytes, -1, page_count));
-    if (!segment->Populate(0, kRecordsOffset)) return nullptr;
+    if (!segment->Populate(0, kRecordsOffset)) {
+      *warning = std::string("no memory for measurements (") + strerror(errno) + ")";
+      return nullptr;
+    }
   }
 
   SegmentHeader& header = segment->header();
@@ -137,15 +167,26 @@ bool Segment::Populate(uint64_t offset, uint64_t bytes) {
       __atomic_fetch_add(base_ + at, 0, __ATOMIC_RELAXED);
     }
   }
-  populated_bytes_ += bytes;
+  populated_bytes_.fetch_add(bytes, std::memory_order_relaxed);  // a figure for people
   return true;
 }
 
 bool Segment::PopulateRecord(uint32_t index) {
-  return Populate(kRecordsOffset + index * kRecordStride, kRecordStride);
+  const std::lock_guard<std::mutex> lock(populate_mutex_);
+  std::atomic<uint32_t>& present = header().records_present;
+  const uint32_t first = present.load(std::memory_order_relaxed);  // written under this lock only
+  if (index < first) return true;
+  // All records before it too, so that one number says which may be touched.
+  if (!Populate(kRecordsOffset + first * kRecordStride, (index + 1 - first) * kRecordStride)) {
+    return false;
+  }
+  present.store(index + 1,
+                std::memory_order_release);  // whoever sees it touches memory that is there
+  return true;
 }
 
 bool Segment::PopulatePages(uint32_t reserve, uint32_t step) {
+  const std::lock_guard<std::mutex> lock(populate_mutex_);
   const uint32_t free_pages = pool_->free_pages();
   if (free_pages >= reserve) return true;
   const uint32_t left = pool_->page_count() - next_unpopulated_page_;

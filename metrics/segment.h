@@ -1,14 +1,17 @@
 // Owner of a process' segment (segment_layout.h draws it): makes it, grows what is populated of it,
 // and gives access to its parts.
 //
-// Thread: Create and the Populate functions from init, finalize or the background thread, one at a
-// time; accessors and pages() any. Nothing here is called by a reader (segment_reader.h).
+// Thread: the Populate functions from init, finalize and the background thread, which take turns (a
+// lock that no callback takes); RecyclePage the same, without a lock; accessors and pages() any.
+// Nothing here is called by a reader (segment_reader.h).
 #ifndef METRICS_SEGMENT_H_
 #define METRICS_SEGMENT_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "metrics/name_table.h"
@@ -43,7 +46,9 @@ class Segment {
   CounterPage& counters(uint16_t page) { return *reinterpret_cast<CounterPage*>(PageAt(page)); }
   PagePool& pages() { return *pool_; }
 
-  // Makes the record's memory present. False (less is measured) when the kernel refuses.
+  // Makes the record's memory present, and that of all before it. False (less is measured) when the
+  // kernel refuses. From header().records_present on, a record must not even be read: a read can
+  // make the kernel allocate too, and when that fails it is SIGBUS.
   bool PopulateRecord(uint32_t index);
 
   // Brings the reserve of free pages up to `reserve`, populating at most `step` now. False when the
@@ -56,7 +61,7 @@ class Segment {
   const void* base() const { return base_; }
   size_t bytes() const { return bytes_; }
   int fd() const { return fd_; }  // -1 for private memory
-  size_t populated_bytes() const { return populated_bytes_; }
+  size_t populated_bytes() const { return populated_bytes_.load(std::memory_order_relaxed); }
 
   // In a forked child: drops the mapping and the descriptor without touching the contents.
   void AbandonAfterFork();
@@ -72,8 +77,9 @@ class Segment {
   size_t bytes_;
   int fd_;
   uint64_t pages_offset_;
-  uint32_t next_unpopulated_page_ = 1;  // page 0 is kNoPage
-  size_t populated_bytes_ = 0;
+  std::mutex populate_mutex_;
+  uint32_t next_unpopulated_page_ = 1;  // under populate_mutex_; page 0 is kNoPage
+  std::atomic<size_t> populated_bytes_{0};
   std::unique_ptr<std::atomic<uint32_t>[]> links_;
   std::unique_ptr<PagePool> pool_;
 };

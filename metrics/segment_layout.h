@@ -94,11 +94,13 @@ struct SegmentHeader {
   uint32_t name_count;
   uint32_t shared_memory;  // 1: sealed memfd, 0: private memory
 
-  // Process identity, written before the magic.
+  // Process identity, written before the segment is handed to any reader.
   int32_t pid;
   int32_t nccl_api_version;
   uint32_t event_mask;
-  uint32_t reserved0;
+  // Records whose memory is there. A reader must not touch those behind: reading a hole of a memfd
+  // allocates it.
+  std::atomic<uint32_t> records_present;
   char plugin_version[32];
   char timing[16];
   char hostname[256];

@@ -1,8 +1,10 @@
 #include "metrics/segment_reader.h"
 
 #include <algorithm>
+#include <ctime>
 #include <map>
-#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "metrics/segment_layout.h"
 #include "metrics/shared_bytes.h"
@@ -25,7 +27,8 @@ uint64_t ReadCell(const Cell& cell) {
 
 struct Geometry {
   const uint8_t* base;
-  uint32_t communicators;
+  uint32_t communicators;    // as many as the segment has places for
+  uint32_t records_present;  // as many as may be touched
   uint32_t pages;
   uint64_t pages_offset;
 };
@@ -56,14 +59,17 @@ bool CheckGeometry(const uint8_t* base, size_t bytes, Geometry* geometry, std::s
       ReadOnce(header.names_offset) != kHeaderBytes ||
       ReadOnce(header.communicator_bytes) != kRecordStride ||
       ReadOnce(header.page_bytes) != kPageBytes || ReadOnce(header.name_count) != kMaxNames ||
-      communicators > kMaxCommunicators || pages > kMaxSegmentPages || pages_offset % kPageBytes != 0 ||
-      pages_offset < records_end || pages_offset > bytes ||
+      communicators > kMaxCommunicators || pages > kMaxSegmentPages ||
+      pages_offset % kPageBytes != 0 || pages_offset < records_end || pages_offset > bytes ||
       pages * kPageBytes > bytes - pages_offset) {
     *error = "segment geometry does not fit its version or its " + std::to_string(bytes) + " bytes";
     return false;
   }
-  *geometry = {base, static_cast<uint32_t>(communicators), static_cast<uint32_t>(pages),
-               pages_offset};
+  // Acquire: pairs with PopulateRecord.
+  const uint64_t present = header.records_present.load(std::memory_order_acquire);
+  *geometry = {base, static_cast<uint32_t>(communicators),
+               static_cast<uint32_t>(std::min(present, communicators)),
+               static_cast<uint32_t>(pages), pages_offset};
   return true;
 }
 
@@ -72,7 +78,9 @@ using CallbackCounts = std::array<uint64_t, kCallbackKinds>;
 class Reader {
  public:
   Reader(const Geometry& geometry, int64_t realtime_offset_ns)
-      : geometry_(geometry), realtime_offset_ns_(realtime_offset_ns) {
+      : geometry_(geometry),
+        realtime_offset_ns_(realtime_offset_ns),
+        claimed_pages_(geometry.pages) {
     const auto* entries = reinterpret_cast<const NameEntry*>(geometry.base + kHeaderBytes);
     for (int id = 0; id < kMaxNames; ++id) {
       constexpr uint32_t kValid = 2;
@@ -85,9 +93,11 @@ class Reader {
     }
   }
 
+  // Before all communicators are read (again).
+  void Restart() { claimed_pages_.assign(geometry_.pages, false); }
+
   // False: the record is free, or changed hands while it was read.
-  bool ReadCommunicator(uint32_t index, CallbackCounts* callbacks,
-                        CommunicatorSnapshot* out) const {
+  bool ReadCommunicator(uint32_t index, CallbackCounts* callbacks, CommunicatorSnapshot* out) {
     const auto& record = *reinterpret_cast<const CommunicatorRecord*>(
         geometry_.base + kHeaderBytes + kNamesBytes + index * kRecordStride);
     const uint32_t generation = record.generation.load(std::memory_order_acquire);
@@ -121,9 +131,13 @@ class Reader {
  private:
   const std::string& Name(uint32_t id) const { return names_[id % kMaxNames]; }
 
+  // A page belongs to one lane of one series. What claims it a second time is left out, so that a
+  // segment whose entries all name the same page can not make its reader's memory a multiple of its
+  // own.
   template <typename T>
-  const T* PageAs(uint16_t page) const {
-    if (page == kNoPage || page >= geometry_.pages) return nullptr;
+  const T* ClaimPage(uint16_t page) {
+    if (page == kNoPage || page >= geometry_.pages || claimed_pages_[page]) return nullptr;
+    claimed_pages_[page] = true;
     return reinterpret_cast<const T*>(geometry_.base + geometry_.pages_offset +
                                       uint64_t{page} * kPageBytes);
   }
@@ -152,7 +166,15 @@ class Reader {
     out->last_completion_realtime_ns = Realtime(last_completion_ns);
   }
 
-  void ReadSeries(const CommunicatorRecord& record, CommunicatorSnapshot* out) const {
+  using CounterPages = std::array<const CounterPage*, kLanes>;
+
+  void ReadSeries(const CommunicatorRecord& record, CommunicatorSnapshot* out) {
+    CounterPages counters;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      // Acquire: sees the page's zeroes.
+      const uint16_t page = record.lanes[lane].counter_page.load(std::memory_order_acquire);
+      counters[lane] = ClaimPage<CounterPage>(page);
+    }
     for (int i = 0; i < kSeriesPerCommunicator; ++i) {
       const SeriesEntry& entry = record.series[i];
       const uint64_t key = entry.key.load(std::memory_order_acquire);
@@ -161,12 +183,12 @@ class Reader {
       if (kind == SeriesKind::kLatency) {
         ReadLatency(entry, key, out);
       } else {
-        ReadCounters(record, kind, key, i, out);
+        ReadCounters(counters, kind, key, i, out);
       }
     }
   }
 
-  void ReadLatency(const SeriesEntry& entry, uint64_t key, CommunicatorSnapshot* out) const {
+  void ReadLatency(const SeriesEntry& entry, uint64_t key, CommunicatorSnapshot* out) {
     const uint32_t kind = SeriesKey::A(key);
     if (kind < static_cast<uint32_t>(LatencyKind::kDurationKernel) ||
         kind > static_cast<uint32_t>(LatencyKind::kCompletionKernel)) {
@@ -178,8 +200,8 @@ class Reader {
     latency.size_class = SeriesKey::SizeClass(key);
     bool any = false;
     for (const auto& slot : entry.page) {
-      const auto* page =
-          PageAs<HistogramPage>(slot.load(std::memory_order_acquire));  // sees the zeroes
+      // Acquire: sees the page's zeroes.
+      const auto* page = ClaimPage<HistogramPage>(slot.load(std::memory_order_acquire));
       if (page == nullptr) continue;
       any = true;
       for (int cell = 0; cell < kHistogramCells; ++cell) {
@@ -193,18 +215,17 @@ class Reader {
     if (any) out->latencies.push_back(std::move(latency));
   }
 
-  void ReadCounters(const CommunicatorRecord& record, SeriesKind kind, uint64_t key, int series,
+  void ReadCounters(const CounterPages& pages, SeriesKind kind, uint64_t key, int series,
                     CommunicatorSnapshot* out) const {
     uint64_t a = 0;
     uint64_t b = 0;
     uint64_t largest_a = 0;
-    for (const Lane& lane : record.lanes) {
-      const auto* page = PageAs<CounterPage>(lane.counter_page.load(std::memory_order_acquire));
+    for (const CounterPage* page : pages) {
       if (page == nullptr) continue;
       const uint64_t lane_a = ReadCell(page->series[series].a);
       a += lane_a;
       largest_a = std::max(largest_a, lane_a);
-      b += ReadCell(page->series[series].b);
+      b += ReadCell(page->series[series].b);  // after a, see LaneWriter::Count
     }
     if (a == 0) return;  // entered by a callback that has not counted yet
     const std::string& op = Name(SeriesKey::Op(key));
@@ -261,6 +282,7 @@ class Reader {
 
   Geometry geometry_;
   int64_t realtime_offset_ns_;
+  std::vector<bool> claimed_pages_;
   std::array<std::string, kMaxNames> names_;
 };
 
@@ -298,17 +320,23 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
   snapshot->series_limit = ReadOnce(header.series_limit);
   snapshot->communicator_limit = geometry.communicators;
 
-  const Reader reader(geometry, realtime_offset_ns);
-  // A writer can recycle at most a few records in the time of one read; a hostile one must not keep
+  Reader reader(geometry, realtime_offset_ns);
+  // A writer recycles a record in microseconds, so a few looks suffice, with pauses in case its
+  // thread was taken off the CPU. A writer that died in the middle, or a hostile one, must not keep
   // us.
   constexpr int kMaxAttempts = 5;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
+    if (attempt > 0) {
+      const timespec pause{0, 1000000};
+      nanosleep(&pause, nullptr);
+    }
+    reader.Restart();
     const uint64_t epoch = ReadCell(header.recycle_epoch);
     snapshot->communicators.clear();
     for (int kind = 0; kind < kCallbackKinds; ++kind) {
       snapshot->callbacks[kind] = ReadCell(header.recycled_callbacks[kind]);
     }
-    for (uint32_t index = 0; index < geometry.communicators; ++index) {
+    for (uint32_t index = 0; index < geometry.records_present; ++index) {
       CommunicatorSnapshot communicator;
       CallbackCounts callbacks{};
       if (!reader.ReadCommunicator(index, &callbacks, &communicator)) continue;

@@ -5,15 +5,19 @@
 namespace nccl_pulse {
 namespace {
 
-// Length of the well-formed UTF-8 sequence at text[at], 0 when there is none (Unicode 15, table
-// 3-7).
+// Length of the well-formed UTF-8 sequence at text[at] (Unicode 15, table 3-7), 0 when there is
+// none, or when it is a control character (U+0080 to U+009F: one of them starts a terminal's
+// commands).
 size_t Utf8SequenceLength(const std::string& text, size_t at) {
   const auto byte = [&](size_t i) -> unsigned {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
   };
   const auto continuation = [&](size_t i) { return (byte(i) & 0xc0) == 0x80; };
   const unsigned first = byte(at);
-  if (first >= 0xc2 && first <= 0xdf) return continuation(at + 1) ? 2 : 0;
+  if (first >= 0xc2 && first <= 0xdf) {
+    const bool control = first == 0xc2 && byte(at + 1) < 0xa0;
+    return continuation(at + 1) && !control ? 2 : 0;
+  }
   if (first >= 0xe0 && first <= 0xef) {
     const unsigned second = byte(at + 1);
     const bool overlong = first == 0xe0 && second < 0xa0;

@@ -90,6 +90,11 @@ uint32_t TypeOf(const Json& line) {
   return it->second;
 }
 
+// An address as printf's %p writes it; glibc writes "(nil)" for NULL.
+uint64_t Address(const Json& line, const char* key) {
+  return std::string_view(Text(line, key)) == "(nil)" ? 0 : Hexadecimal(line, key);
+}
+
 // Recorded numbers -> dense ones, in order of appearance.
 class Numbering {
  public:
@@ -193,12 +198,12 @@ class Parser {
         event.call = {Text(line, "func"),
                       Text(line, "datatype"),
                       Number<uint64_t>(line, "count"),
-                      Hexadecimal(line, "stream"),
+                      Address(line, "stream"),
                       NumberOr<int32_t>(line, "root", 0),
                       Number<int>(line, "graphCaptured") != 0};
         break;
       case abi::kEventKernelLaunch:
-        event.launch = {Hexadecimal(line, "stream")};
+        event.launch = {Address(line, "stream")};
         break;
       case abi::kEventColl:
         event.operation = {Text(line, "func"),

@@ -1,0 +1,139 @@
+"""Runs `pulse replay` over a recorded run, with scrapers beside it."""
+
+import glob
+import http.client
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.parse
+
+from tests.replay import page
+
+RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
+                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
+PULSE = os.path.join(RUNFILES, "exporter/pulse")
+LIBRARY = os.path.join(RUNFILES, "plugin/libnccl-profiler-pulse.so")
+
+
+def trace_folder(run):
+    return os.path.join(RUNFILES, "tests/traces", run)
+
+
+def trace_files(run):
+    return sorted(glob.glob(os.path.join(trace_folder(run), "*.jsonl.xz")))
+
+
+class Scraper(threading.Thread):
+    """Reads one endpoint 100 times a second and notes every sample that steps back or vanishes."""
+
+    PERIOD_S = 0.01
+
+    def __init__(self, url):
+        super().__init__(daemon=True)
+        parts = urllib.parse.urlsplit(url)
+        self.connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=5)
+        self.path = parts.path
+        self.stop = threading.Event()
+        self.lock = threading.Lock()
+        self.last = {}
+        self.pages = 0
+        self.problems = []
+        self.start()
+
+    def scrape(self):
+        with self.lock:
+            try:
+                response, text = self.get()
+            except (http.client.HTTPException, ConnectionError):
+                # Under the recorded clock minutes pass in a second, and with them an idle connection's
+                # time.
+                self.connection.close()
+                response, text = self.get()
+            if response.status != 200:
+                raise RuntimeError("status %d" % response.status)
+            samples, types = page.parse(text)
+            self.pages += 1
+            for key, before in self.last.items():
+                if not page.monotonic(key[0], self.types):
+                    continue
+                after = samples.get(key)
+                if after is None or after < before:
+                    self.problems.append("%s: %s, then %s" % (key, before, after))
+            self.last, self.types = samples, types
+            return samples
+
+    def get(self):
+        self.connection.request("GET", self.path)
+        response = self.connection.getresponse()
+        return response, response.read().decode()
+
+    def run(self):
+        due = time.monotonic()
+        while not self.stop.is_set():
+            try:
+                self.scrape()
+            except Exception as error:  # noted, and reported by the test
+                if not self.stop.is_set():
+                    self.problems.append("scrape failed: %r" % error)
+                return
+            due = max(due + self.PERIOD_S, time.monotonic())
+            self.stop.wait(due - time.monotonic())
+
+
+class ReplayedRun:
+    """A context in which all callbacks of a run have been replayed and its processes still live."""
+
+    TIMEOUT_S = 120
+
+    def __init__(self, run, timing, api, speed=0, repeat=1, clock="recorded", scrape=True):
+        self.arguments = [
+            PULSE, "replay", "--library=" + LIBRARY, "--api=%d" % api, "--speed=%g" % speed,
+            "--repeat=%d" % repeat, "--clock=" + clock, "--hold=600", trace_folder(run)]
+        self.environment = dict(os.environ, NCCL_PULSE_TIMING=timing,
+                                NCCL_PULSE_LISTEN="127.0.0.1:0")
+        self.scrape = scrape
+        self.scrapers = []
+        self.output = []
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.arguments, env=self.environment, text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        watchdog = threading.Timer(self.TIMEOUT_S, self.process.kill)
+        watchdog.start()
+        try:
+            for line in self.process.stdout:
+                self.output.append(line.rstrip())
+                url = re.search(r"http://\S+", line)
+                if url:
+                    self.scrapers.append(Scraper(url.group()))
+                if line.startswith("replayed "):
+                    return self
+        finally:
+            watchdog.cancel()
+        raise RuntimeError("the replay ended early (%s):\n%s" %
+                           (self.process.wait(), "\n".join(self.output)))
+
+    def __exit__(self, *_):
+        for scraper in self.scrapers:
+            scraper.stop.set()
+        for scraper in self.scrapers:
+            scraper.join()
+            scraper.connection.close()
+        self.process.send_signal(signal.SIGINT)
+        rest, _ = self.process.communicate(timeout=60)
+        self.output += rest.splitlines()
+        self.status = self.process.returncode
+        self.process.stdout.close()
+
+    def samples(self):
+        """Everything that the run's endpoints serve now."""
+        union = {}
+        for scraper in self.scrapers:
+            union.update(scraper.scrape())
+        return union
+
+    def problems(self):
+        return [problem for scraper in self.scrapers for problem in scraper.problems]

@@ -1,11 +1,19 @@
 // What the callbacks of one operation cost, each beside the same calls into an empty plugin.
 // ./bazelw run -c opt //bench:callbacks
+#include <arpa/inet.h>
 #include <benchmark/benchmark.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "bench/nccl_calls.h"
 
@@ -94,11 +102,89 @@ void KernelTimedCollective24Channels(benchmark::State& state, NcclCalls& calls) 
 BENCHMARK_CAPTURE(KernelTimedCollective24Channels, Pulse, PulseWithKernelTiming());
 BENCHMARK_CAPTURE(KernelTimedCollective24Channels, EmptyPlugin, Empty());
 
+// The first operation of a thread that NCCL made for one group (non-blocking communicators).
+void FreshThreadFirstCollective(benchmark::State& state, NcclCalls& calls) {
+  void* context = calls.Init(0x5000);
+  calls.EagerCollective(context, 0, 24);
+  uint64_t sequence = 1;
+  for (auto _ : state) {
+    std::thread([&] {
+      const auto begin = std::chrono::steady_clock::now();
+      calls.EagerCollective(context, sequence++, 24);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      state.SetIterationTime(took.count());
+    }).join();
+  }
+  calls.Finalize(context);
+}
+BENCHMARK_CAPTURE(FreshThreadFirstCollective, Pulse, Pulse())->UseManualTime()->Iterations(20000);
+BENCHMARK_CAPTURE(FreshThreadFirstCollective, EmptyPlugin, Empty())
+    ->UseManualTime()
+    ->Iterations(20000);
+
+// A scraper of its own process, at 100 Hz, until it is killed.
+pid_t StartScraper(int port) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  while (true) {
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
+      constexpr char kRequest[] =
+          "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+      if (write(fd, kRequest, sizeof(kRequest) - 1) > 0) {
+        char buffer[65536];
+        while (read(fd, buffer, sizeof(buffer)) > 0) {
+        }
+      }
+    }
+    close(fd);
+    usleep(10000);
+  }
+}
+
+// The 99.9th percentile of an operation's callbacks, every 20 us one operation; scraped or not.
+void CollectiveTail(benchmark::State& state, bool scraped) {
+  void* context = Pulse().Init(0x6000);
+  const pid_t scraper = scraped ? StartScraper(NcclCalls::MetricsPort()) : 0;
+  std::vector<double> took_ns;
+  took_ns.reserve(1 << 22);
+  uint64_t sequence = 0;
+  for (auto _ : state) {
+    const auto begin = std::chrono::steady_clock::now();
+    Pulse().EagerCollective(context, sequence++, 24);
+    const auto end = std::chrono::steady_clock::now();
+    took_ns.push_back(std::chrono::duration<double, std::nano>(end - begin).count());
+    while (std::chrono::steady_clock::now() - begin < std::chrono::microseconds(20)) {
+    }
+  }
+  const auto percentile = [&](double share) {
+    const auto at = took_ns.begin() +
+                    static_cast<std::ptrdiff_t>(share * static_cast<double>(took_ns.size() - 1));
+    std::nth_element(took_ns.begin(), at, took_ns.end());
+    return *at;
+  };
+  state.counters["p50_ns"] = percentile(0.5);
+  state.counters["p99_ns"] = percentile(0.99);
+  state.counters["p999_ns"] = percentile(0.999);
+  if (scraper > 0) {
+    kill(scraper, SIGKILL);
+    waitpid(scraper, nullptr, 0);
+  }
+  Pulse().Finalize(context);
+}
+BENCHMARK_CAPTURE(CollectiveTail, Alone, false)->Iterations(200000);
+BENCHMARK_CAPTURE(CollectiveTail, ScrapedAt100Hz, true)->Iterations(200000);
+
 }  // namespace
 }  // namespace nccl_pulse::bench
 
 int main(int argc, char** argv) {
-  setenv("NCCL_PULSE_LISTEN", "off", 0);
+  setenv("NCCL_PULSE_LISTEN", "127.0.0.1:0", 0);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   return 0;

@@ -3,10 +3,34 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace nccl_pulse::bench {
+namespace {
+
+int metrics_port = 0;
+
+// Takes the place of NCCL's logger: keeps the port out of "... http://host:PORT/metrics".
+__attribute__((format(printf, 5, 6))) void Listen(int /*level*/, unsigned long /*flags*/,
+                                                  const char* /*file*/, int /*line*/,
+                                                  const char* format, ...) {
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  const char* path = strstr(text, "/metrics");
+  if (strstr(text, "http://") == nullptr || path == nullptr) return;
+  while (path > text && *path != ':') --path;
+  metrics_port = atoi(path + 1);
+}
+
+}  // namespace
+
+int NcclCalls::MetricsPort() { return metrics_port; }
 
 NcclCalls::NcclCalls(const std::string& library) {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -24,7 +48,7 @@ NcclCalls::NcclCalls(const std::string& library) {
 void* NcclCalls::Init(uint64_t comm_id) {
   void* context = nullptr;
   int mask = 0;
-  profiler_->init(&context, comm_id, &mask, "bench", 1, 8, 0, nullptr);
+  profiler_->init(&context, comm_id, &mask, "bench", 1, 8, 0, Listen);
   return context;
 }
 

@@ -21,6 +21,9 @@ class NcclCalls {
   void* Init(uint64_t comm_id);
   void Finalize(void* context) { profiler_->finalize(context); }
 
+  // Port of the plugin's endpoint, as its log line named it; 0: none.
+  static int MetricsPort();
+
   // All callbacks of one eager AllReduce on the launching thread. Returns the handle of the Coll
   // event.
   void* EagerCollective(void* context, uint64_t sequence, uint8_t channels) {

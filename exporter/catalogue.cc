@@ -1,0 +1,236 @@
+#include "exporter/catalogue.h"
+
+#include <algorithm>
+
+namespace nccl_pulse {
+namespace {
+
+using prometheus::MetricType;
+
+constexpr MetricScope kComm = MetricScope::kCommunicator;
+constexpr MetricScope kProcess = MetricScope::kProcess;
+constexpr MetricScope kServer = MetricScope::kServer;
+
+constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
+    {MetricId::kCommunicatorInfo, "nccl_communicator_info", MetricType::Gauge, "", kComm,
+     LabelNames("comm_name", "nranks", "nnodes", "global_rank", "local_rank", "job_id", "index",
+                "pid", "Hostname", "gpu", "UUID", "pci_bus_id"),
+     "Identity of the communicator, to join on; always 1."},
+    {MetricId::kCommunicatorActive, "nccl_communicator_active", MetricType::Gauge, "", kComm,
+     LabelNames(),
+     "1 while the communicator is in use, 0 once it was finalized; its series stay for ten "
+     "minutes."},
+    {MetricId::kOperations, "nccl_operations_total", MetricType::Counter, "", kComm,
+     LabelNames("op", "size", "datatype", "captured"), "Operations that the application called."},
+    {MetricId::kOperationBytes, "nccl_operation_bytes_total", MetricType::Counter, "bytes", kComm,
+     LabelNames("op", "size"),
+     "Bytes of the operations that the application called: count times element size, as passed."},
+    {MetricId::kAlgorithmOperations, "nccl_algorithm_operations_total", MetricType::Counter, "",
+     kComm, LabelNames("op", "algo", "proto"),
+     "Operations by the algorithm and protocol that NCCL chose."},
+    {MetricId::kLaunches, "nccl_launches_total", MetricType::Counter, "", kComm, LabelNames(),
+     "Kernel launches that were visible. One launch carries one operation or several of a group."},
+    {MetricId::kOperationDuration, "nccl_operation_duration_seconds", MetricType::Histogram,
+     "seconds", kComm, LabelNames("op", "size", "timing"),
+     "How long timed operations ran on the GPU; the timing label says how that was measured."},
+    {MetricId::kOperationCompletion, "nccl_operation_completion_seconds", MetricType::Histogram,
+     "seconds", kComm, LabelNames("op", "size", "source"),
+     "Time from enqueueing an operation to its estimated end. It includes waiting for earlier work "
+     "of "
+     "the GPU, so no bandwidth follows from it."},
+    {MetricId::kTimedOperations, "nccl_timed_operations_total", MetricType::Counter, "", kComm,
+     LabelNames("op", "size", "timing"), "Operations that have a duration."},
+    {MetricId::kTimedBytes, "nccl_timed_bytes_total", MetricType::Counter, "bytes", kComm,
+     LabelNames("op", "size", "timing"), "Bytes of the operations that have a duration."},
+    {MetricId::kTimedBusBytes, "nccl_timed_bus_bytes_total", MetricType::Counter, "bytes", kComm,
+     LabelNames("op", "size", "timing"),
+     "The same bytes by the convention of nccl-tests: their rate over the rate of the durations' "
+     "sum is "
+     "the bus bandwidth."},
+    {MetricId::kUntimedOperations, "nccl_untimed_operations_total", MetricType::Counter, "", kComm,
+     LabelNames("op", "reason"), "Operations that have no duration, by reason."},
+    {MetricId::kUncompletedOperations, "nccl_uncompleted_operations_total", MetricType::Counter, "",
+     kComm, LabelNames("op"),
+     "Operations that showed network or kernel activity but whose end was not seen."},
+    {MetricId::kOperationSequence, "nccl_operation_sequence", MetricType::Gauge, "", kComm,
+     LabelNames("op"),
+     "Sequence number of the last operation seen. Compare ranks only while it stands still."},
+    {MetricId::kLastLaunchTimestamp, "nccl_last_launch_timestamp_seconds", MetricType::Gauge,
+     "seconds", kComm, LabelNames(),
+     "When the last visible kernel launch was, in Unix time; absent before the first."},
+    {MetricId::kLastCompletionTimestamp, "nccl_last_completion_timestamp_seconds",
+     MetricType::Gauge, "seconds", kComm, LabelNames(),
+     "When the last operation known to be complete ended, in Unix time; absent before the first."},
+    {MetricId::kKernelTimingUntrusted, "nccl_pulse_kernel_timing_untrusted", MetricType::Gauge, "",
+     kComm, LabelNames("reason"),
+     "1 when the communicator's GPU timestamps are not believed for this reason. Present only "
+     "where they "
+     "were asked for."},
+    {MetricId::kOverflowedOperations, "nccl_pulse_overflowed_operations_total", MetricType::Counter,
+     "", kComm, LabelNames(),
+     "Operations counted in a series with size=\"overflow\" because the limit on series was "
+     "reached."},
+    {MetricId::kBuildInfo, "nccl_pulse_build_info", MetricType::Gauge, "", kProcess,
+     LabelNames("version", "nccl_api_version", "timing", "event_mask", "memory"),
+     "The plugin's version and what it picked in this process; always 1."},
+    {MetricId::kStartTimestamp, "nccl_pulse_start_timestamp_seconds", MetricType::Gauge, "seconds",
+     kProcess, LabelNames(), "When the plugin started in this process, in Unix time."},
+    {MetricId::kLastPollTimestamp, "nccl_pulse_last_poll_timestamp_seconds", MetricType::Gauge,
+     "seconds", kProcess, LabelNames(),
+     "When the plugin's background thread last went round, in Unix time. If it stands still, so "
+     "does what "
+     "that thread measures."},
+    {MetricId::kCallbacks, "nccl_pulse_callbacks_total", MetricType::Counter, "", kProcess,
+     LabelNames("callback"), "Callbacks that NCCL made."},
+    {MetricId::kCallbackDuration, "nccl_pulse_callback_duration_seconds", MetricType::Summary,
+     "seconds", kProcess, LabelNames(), "What a sample of the callbacks cost their thread."},
+    {MetricId::kIgnoredEvents, "nccl_pulse_ignored_events_total", MetricType::Counter, "", kProcess,
+     LabelNames("reason"), "Callbacks that could not be used, by reason."},
+    {MetricId::kSeriesUsed, "nccl_pulse_series_used", MetricType::Gauge, "", kProcess, LabelNames(),
+     "Series that hold measurements."},
+    {MetricId::kSeriesLimit, "nccl_pulse_series_limit", MetricType::Gauge, "", kProcess,
+     LabelNames(), "Series that can be held; past it operations go to an overflow series."},
+    {MetricId::kCommunicatorsUsed, "nccl_pulse_communicators_used", MetricType::Gauge, "", kProcess,
+     LabelNames(), "Communicators that are held, finalized ones that are still shown included."},
+    {MetricId::kCommunicatorsLimit, "nccl_pulse_communicators_limit", MetricType::Gauge, "",
+     kProcess, LabelNames(), "Communicators that can be held; past it a new one is not measured."},
+    {MetricId::kScrapeDuration, "nccl_pulse_scrape_duration_seconds", MetricType::Summary,
+     "seconds", kServer, LabelNames(), "What earlier pages of this endpoint took to make."},
+    {MetricId::kSegmentsRead, "nccl_pulse_segments_read", MetricType::Gauge, "", kServer,
+     LabelNames(), "Processes whose measurements are on this page."},
+    {MetricId::kSegmentsRejected, "nccl_pulse_segments_rejected", MetricType::Gauge, "", kServer,
+     LabelNames(), "Processes whose measurements were refused as damaged or of an unknown layout."},
+}};
+
+constexpr bool InOrder() {
+  for (int i = 0; i < kMetrics; ++i) {
+    if (static_cast<int>(kCatalogue[i].id) != i) return false;
+  }
+  return true;
+}
+static_assert(InOrder(), "entries stand in the order of MetricId");
+
+struct LabelEntry {
+  std::string_view name;
+  std::string_view meaning;
+};
+
+constexpr LabelEntry kLabels[] = {
+    {"comm", "the communicator's id, 16 hexadecimal digits, the same on all its ranks"},
+    {"rank", "rank in the communicator"},
+    {"pid", "process id, as the process sees it"},
+    {"global_rank", "rank in the job; absent when the launcher did not say"},
+    {"local_rank", "rank on the node; absent when the launcher did not say"},
+    {"job_id", "the launcher's job id; absent when it has none"},
+    {"comm_name", "name that the application gave the communicator; absent when it gave none"},
+    {"nranks", "ranks in the communicator"},
+    {"nnodes", "nodes in the communicator"},
+    {"index", "n-th communicator of its process, from 0"},
+    {"Hostname", "host name, spelled as dcgm-exporter does"},
+    {"gpu", "the GPU's number in its process"},
+    {"UUID", "the GPU's UUID, spelled as dcgm-exporter does"},
+    {"pci_bus_id", "the GPU's PCI bus id, spelled as dcgm-exporter does"},
+    {"op", "operation, by NCCL's own name: AllReduce, AllGather, Send ..."},
+    {"size", "size class of the operation: le_4KiB, le_16KiB ... le_1GiB, gt_1GiB, overflow"},
+    {"datatype", "element type, by NCCL's own name"},
+    {"captured",
+     "true when the call was recorded into a CUDA graph, whose replays are not counted"},
+    {"algo", "algorithm, by NCCL's own name"},
+    {"proto", "protocol, by NCCL's own name"},
+    {"timing",
+     "how durations were measured: kernel (GPU timestamps); on the info metric: the setting"},
+    {"source", "what ended the operation: proxy (last network operation) or kernel (last channel)"},
+    {"reason", "why; the values are short words"},
+    {"callback", "kind of callback: api, launch, operation, proxy, kernel"},
+    {"version", "the plugin's version"},
+    {"nccl_api_version", "version of NCCL's profiler interface that is in use"},
+    {"event_mask", "event types that NCCL was asked for, hexadecimal"},
+    {"memory", "shared, or private when the system refused shared memory"},
+};
+
+constexpr bool EveryLabelIsExplained() {
+  for (const MetricEntry& entry : kCatalogue) {
+    for (std::string_view name : entry.labels) {
+      bool found = false;
+      for (const LabelEntry& label : kLabels) found = found || label.name == name;
+      if (!found) return false;
+    }
+  }
+  return true;
+}
+static_assert(EveryLabelIsExplained(), "a label lacks its meaning in kLabels");
+
+std::string_view TypeName(MetricType type) {
+  switch (type) {
+    case MetricType::Counter:
+      return "counter";
+    case MetricType::Gauge:
+      return "gauge";
+    case MetricType::Summary:
+      return "summary";
+    case MetricType::Histogram:
+      return "histogram";
+    case MetricType::Untyped:
+      break;
+  }
+  return "untyped";
+}
+
+void AppendTable(MetricScope scope, std::string* out) {
+  *out += "| metric | type | unit | further labels | meaning |\n|---|---|---|---|---|\n";
+  for (const MetricEntry& entry : kCatalogue) {
+    if (entry.scope != scope) continue;
+    out->append("| `").append(entry.name).append("` | ").append(TypeName(entry.type)).append(" | ");
+    out->append(entry.unit).append(entry.unit.empty() ? "| " : " | ");
+    for (std::size_t i = 0; i < entry.labels.size; ++i) {
+      out->append(i == 0 ? "`" : ", `").append(entry.labels.names[i]).append("`");
+    }
+    out->append(entry.labels.size == 0 ? "| " : " | ").append(entry.help).append(" |\n");
+  }
+}
+
+}  // namespace
+
+const MetricEntry& CatalogueEntry(MetricId id) { return kCatalogue[static_cast<std::size_t>(id)]; }
+
+LabelNames ScopeLabels(MetricScope scope) {
+  switch (scope) {
+    case MetricScope::kCommunicator:
+      return LabelNames("comm", "rank");
+    case MetricScope::kProcess:
+      return LabelNames("pid", "global_rank");
+    case MetricScope::kServer:
+      break;
+  }
+  return LabelNames();
+}
+
+bool IsReservedLabel(std::string_view name) {
+  if (name == "le" || name == "quantile") return true;
+  return std::any_of(std::begin(kLabels), std::end(kLabels),
+                     [name](const LabelEntry& label) { return label.name == name; });
+}
+
+std::string CatalogueMarkdown() {
+  std::string out =
+      "# Metrics\n\n"
+      "<!-- Printed from the metric catalogue, exporter/catalogue.cc; a test compares the two.\n"
+      "     ./bazelw run //exporter:catalogue_markdown > docs/metrics.md -->\n\n"
+      "A label without a value is left out. Labels that the user sets are added to every series.\n"
+      "Histograms have the classic buckets 2^-20 s (about 1 µs) to 2^10 s (about 17 minutes), each "
+      "twice the one before.\n\n"
+      "## Communicators\n\nAll have the labels `comm` and `rank`.\n\n";
+  AppendTable(MetricScope::kCommunicator, &out);
+  out +=
+      "\n## Processes: the exporter on itself\n\nAll have the labels `pid` and `global_rank`.\n\n";
+  AppendTable(MetricScope::kProcess, &out);
+  out += "\n## The endpoint\n\n";
+  AppendTable(MetricScope::kServer, &out);
+  out += "\n## Labels\n\n| label | meaning |\n|---|---|\n";
+  for (const LabelEntry& label : kLabels) {
+    out.append("| `").append(label.name).append("` | ").append(label.meaning).append(" |\n");
+  }
+  return out;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,344 @@
+#include "exporter/families.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <charconv>
+#include <cmath>
+#include <initializer_list>
+#include <string_view>
+#include <tuple>
+
+#include "absl/container/flat_hash_map.h"
+#include "exporter/catalogue.h"
+#include "metrics/histogram_geometry.h"
+#include "metrics/size_class.h"
+
+namespace nccl_pulse {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using LabelValues = std::initializer_list<std::string_view>;
+
+constexpr int kClassicBuckets = kMaxExponent - kMinExponent + 1;
+
+double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+double Seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+bool IsLabelName(std::string_view name) {
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  if (name.empty() || !is_letter(name[0]) || name.substr(0, 2) == "__") return false;
+  return std::all_of(name.begin(), name.end(),
+                     [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+}
+
+std::vector<ClientMetric::Label> UsableLabels(const StaticLabels& labels) {
+  std::vector<ClientMetric::Label> usable;
+  for (const auto& [name, value] : labels) {
+    const bool repeated = std::any_of(usable.begin(), usable.end(),
+                                      [&name = name](const auto& l) { return l.name == name; });
+    if (value.empty() || repeated || !IsLabelName(name) || IsReservedLabel(name)) continue;
+    usable.push_back({name, value});
+  }
+  return usable;
+}
+
+// Adds `from` to `to`, bucket by bucket.
+void AddHistogram(const HistogramSnapshot& from, ClientMetric::Histogram* to) {
+  to->bucket.resize(kClassicBuckets);
+  uint64_t cumulative = from.cells[kZeroCell];
+  int cell = kZeroCell;
+  for (int i = 0; i < kClassicBuckets; ++i) {
+    // The cell whose upper bound is 2^(kMinExponent + i).
+    const int last_cell = i * kBucketsPerOctave;
+    while (cell < last_cell) cumulative += from.cells[++cell];
+    to->bucket[i].upper_bound = std::ldexp(1.0, kMinExponent + i);
+    to->bucket[i].cumulative_count += cumulative;
+  }
+  to->sample_count += cumulative + from.cells[kOverflowCell];
+  to->sample_sum += Seconds(from.sum_ns);
+}
+static_assert((kClassicBuckets - 1) * kBucketsPerOctave == kOverflowCell - 1,
+              "the last classic bucket ends where the overflow cell starts");
+
+// The families of one page while it is filled.
+class FamilySet {
+ public:
+  explicit FamilySet(const StaticLabels& static_labels)
+      : static_labels_(UsableLabels(static_labels)) {}
+
+  // The labels of the scope that the following series belong to.
+  void SetScope(MetricScope scope, LabelValues values) {
+    scope_ = scope;
+    scope_labels_.clear();
+    AppendLabels(ScopeLabels(scope), values, &scope_labels_);
+    scope_key_.clear();
+    AppendKey(values, &scope_key_);
+  }
+
+  void Counter(MetricId id, LabelValues values, uint64_t value) {
+    Find(id, values)->counter.value += static_cast<double>(value);
+  }
+
+  void Gauge(MetricId id, LabelValues values, double value) {
+    Find(id, values)->gauge.value = value;
+  }
+
+  void Histogram(MetricId id, LabelValues values, const HistogramSnapshot& value) {
+    AddHistogram(value, &Find(id, values)->histogram);
+  }
+
+  void Summary(MetricId id, LabelValues values, uint64_t count, double sum) {
+    ClientMetric::Summary& summary = Find(id, values)->summary;
+    summary.sample_count += count;
+    summary.sample_sum += sum;
+  }
+
+  // A gauge that is 1 and says what it says in its labels: one per scope, the newest.
+  void Info(MetricId id, LabelValues values) {
+    key_ = scope_key_;
+    ClientMetric* metric = FindKey(id);
+    SetLabels(id, values, metric);
+    metric->gauge.value = 1;
+  }
+
+  std::vector<MetricFamily> Take() && {
+    std::vector<MetricFamily> families;
+    for (int i = 0; i < kMetrics; ++i) {
+      if (families_[i].metrics.empty()) continue;
+      const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
+      MetricFamily& family = families.emplace_back();
+      family.name = entry.name;
+      family.help = entry.help;
+      family.type = entry.type;
+      family.metric = std::move(families_[i].metrics);
+    }
+    return families;
+  }
+
+ private:
+  struct Family {
+    std::vector<ClientMetric> metrics;
+    absl::flat_hash_map<std::string, std::size_t> index_of_key;
+  };
+
+  // 0xff is no part of UTF-8, so no two lists of values give the same key.
+  static void AppendKey(LabelValues values, std::string* key) {
+    for (std::string_view value : values) key->append(value).push_back('\xff');
+  }
+
+  static void AppendLabels(const LabelNames& names, LabelValues values,
+                           std::vector<ClientMetric::Label>* labels) {
+    assert(values.size() == names.size);
+    const std::string_view* name = names.begin();
+    for (std::string_view value : values) {
+      // To Prometheus an empty label is an absent one.
+      if (!value.empty()) labels->push_back({std::string(*name), std::string(value)});
+      ++name;
+    }
+  }
+
+  void SetLabels(MetricId id, LabelValues values, ClientMetric* metric) {
+    metric->label.clear();
+    metric->label.reserve(scope_labels_.size() + values.size() + static_labels_.size());
+    metric->label.insert(metric->label.end(), scope_labels_.begin(), scope_labels_.end());
+    AppendLabels(CatalogueEntry(id).labels, values, &metric->label);
+    metric->label.insert(metric->label.end(), static_labels_.begin(), static_labels_.end());
+  }
+
+  ClientMetric* FindKey(MetricId id) {
+    assert(CatalogueEntry(id).scope == scope_);
+    Family& family = families_[static_cast<std::size_t>(id)];
+    const auto [it, is_new] = family.index_of_key.try_emplace(key_, family.metrics.size());
+    if (is_new) family.metrics.emplace_back();
+    return &family.metrics[it->second];
+  }
+
+  ClientMetric* Find(MetricId id, LabelValues values) {
+    key_ = scope_key_;
+    AppendKey(values, &key_);
+    ClientMetric* metric = FindKey(id);
+    if (metric->label.empty()) SetLabels(id, values, metric);
+    return metric;
+  }
+
+  const std::vector<ClientMetric::Label> static_labels_;
+  MetricScope scope_ = MetricScope::kServer;
+  std::vector<ClientMetric::Label> scope_labels_;
+  std::string scope_key_;
+  std::string key_;  // reused, so that a key costs no allocation
+  std::array<Family, kMetrics> families_;
+};
+
+void AddLatency(const LatencySnapshot& latency, FamilySet* set) {
+  const std::string_view size = SizeClassName(latency.size_class);
+  switch (latency.kind) {
+    case LatencyKind::kDurationKernel: {
+      const LabelValues labels = {latency.op, size, "kernel"};
+      set->Histogram(MetricId::kOperationDuration, labels, latency.histogram);
+      set->Counter(MetricId::kTimedOperations, labels, latency.histogram.Count());
+      set->Counter(MetricId::kTimedBytes, labels, latency.bytes);
+      set->Counter(MetricId::kTimedBusBytes, labels, latency.bus_bytes);
+      break;
+    }
+    case LatencyKind::kCompletionProxy:
+      set->Histogram(MetricId::kOperationCompletion, {latency.op, size, "proxy"},
+                     latency.histogram);
+      break;
+    case LatencyKind::kCompletionKernel:
+      set->Histogram(MetricId::kOperationCompletion, {latency.op, size, "kernel"},
+                     latency.histogram);
+      break;
+  }
+}
+
+// A number as a label value.
+class Digits {
+ public:
+  explicit Digits(int64_t value) {
+    size_ =
+        std::to_chars(buffer_.data(), buffer_.data() + buffer_.size(), value).ptr - buffer_.data();
+  }
+  operator std::string_view() const {  // NOLINT(google-explicit-constructor)
+    return {buffer_.data(), size_};
+  }
+
+ private:
+  std::array<char, 24> buffer_;
+  std::size_t size_;
+};
+
+std::string Hex(uint64_t value, std::size_t width) {
+  std::array<char, 16> buffer;
+  const char* end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, 16).ptr;
+  std::string digits(buffer.data(), end - buffer.data());
+  return digits.size() < width ? std::string(width - digits.size(), '0') + digits : digits;
+}
+
+void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
+                     FamilySet* set) {
+  set->SetScope(MetricScope::kCommunicator, {Hex(comm.comm_id, 16), Digits(comm.rank)});
+  set->Info(MetricId::kCommunicatorInfo,
+            {comm.name, Digits(comm.nranks), Digits(comm.nnodes), process.global_rank,
+             process.local_rank, process.job_id, Digits(comm.index), Digits(process.pid),
+             process.hostname, comm.gpu, comm.uuid, comm.pci_bus_id});
+  set->Gauge(MetricId::kCommunicatorActive, {}, comm.finalized ? 0 : 1);
+  for (const CallCountSnapshot& call : comm.calls) {
+    const std::string_view size = SizeClassName(call.size_class);
+    set->Counter(MetricId::kOperations,
+                 {call.op, size, call.datatype, call.captured ? "true" : "false"}, call.calls);
+    // Over all datatypes, captured or not: equal labels are added up.
+    set->Counter(MetricId::kOperationBytes, {call.op, size}, call.bytes);
+  }
+  for (const AlgorithmCountSnapshot& count : comm.algorithms) {
+    set->Counter(MetricId::kAlgorithmOperations, {count.op, count.algo, count.proto},
+                 count.operations);
+  }
+  set->Counter(MetricId::kLaunches, {}, comm.launches);
+  for (const LatencySnapshot& latency : comm.latencies) AddLatency(latency, set);
+  for (const UntimedSnapshot& untimed : comm.untimed) {
+    set->Counter(MetricId::kUntimedOperations, {untimed.op, UntimedReasonName(untimed.reason)},
+                 untimed.operations);
+  }
+  for (const UncompletedSnapshot& uncompleted : comm.uncompleted) {
+    set->Counter(MetricId::kUncompletedOperations, {uncompleted.op}, uncompleted.operations);
+  }
+  for (const SequenceSnapshot& sequence : comm.sequences) {
+    set->Gauge(MetricId::kOperationSequence, {sequence.op}, static_cast<double>(sequence.sequence));
+  }
+  if (comm.last_launch_realtime_ns != 0) {
+    set->Gauge(MetricId::kLastLaunchTimestamp, {}, Seconds(comm.last_launch_realtime_ns));
+  }
+  if (comm.last_completion_realtime_ns != 0) {
+    set->Gauge(MetricId::kLastCompletionTimestamp, {}, Seconds(comm.last_completion_realtime_ns));
+  }
+  if (process.timing == "kernel") {
+    // Both reasons, always: a series that appears only with the failure cannot be compared to
+    // before.
+    set->Gauge(MetricId::kKernelTimingUntrusted, {"self_send"},
+               comm.kernel_trust == TrustState::kSelfSend ? 1 : 0);
+    set->Gauge(MetricId::kKernelTimingUntrusted, {"checks_failed"},
+               comm.kernel_trust == TrustState::kChecksFailed ? 1 : 0);
+  }
+  set->Counter(MetricId::kOverflowedOperations, {}, comm.overflowed_operations);
+}
+
+void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
+  set->SetScope(MetricScope::kProcess, {Digits(process.pid), process.global_rank});
+  set->Info(MetricId::kBuildInfo,
+            {process.plugin_version, Digits(process.nccl_api_version), process.timing,
+             "0x" + Hex(process.event_mask, 1), process.shared_memory ? "shared" : "private"});
+  set->Gauge(MetricId::kStartTimestamp, {}, Seconds(process.start_realtime_ns));
+  if (process.last_poll_realtime_ns != 0) {
+    set->Gauge(MetricId::kLastPollTimestamp, {}, Seconds(process.last_poll_realtime_ns));
+  }
+  for (int i = 0; i < kCallbackKinds; ++i) {
+    set->Counter(MetricId::kCallbacks, {CallbackKindName(static_cast<CallbackKind>(i))},
+                 process.callbacks[i]);
+  }
+  set->Summary(MetricId::kCallbackDuration, {}, process.sampled_callbacks,
+               Seconds(process.sampled_callback_ns));
+  for (int i = 0; i < kIgnoredReasons; ++i) {
+    set->Counter(MetricId::kIgnoredEvents, {IgnoredReasonName(static_cast<IgnoredReason>(i))},
+                 process.ignored[i]);
+  }
+  set->Gauge(MetricId::kSeriesUsed, {}, static_cast<double>(process.series_used));
+  set->Gauge(MetricId::kSeriesLimit, {}, static_cast<double>(process.series_limit));
+  set->Gauge(MetricId::kCommunicatorsUsed, {}, static_cast<double>(process.communicators_used));
+  set->Gauge(MetricId::kCommunicatorsLimit, {}, static_cast<double>(process.communicator_limit));
+}
+
+// The newest last, so that its gauges are the ones that stay. Process id and index make the order
+// the same at every scrape when the times are equal.
+std::vector<const ProcessSnapshot*> OldestFirst(const std::vector<ProcessSnapshot>& processes) {
+  std::vector<const ProcessSnapshot*> order;
+  order.reserve(processes.size());
+  for (const ProcessSnapshot& process : processes) order.push_back(&process);
+  std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
+    return std::tie(a->start_realtime_ns, a->pid) < std::tie(b->start_realtime_ns, b->pid);
+  });
+  return order;
+}
+
+struct CommunicatorOfProcess {
+  const ProcessSnapshot* process;
+  const CommunicatorSnapshot* communicator;
+};
+
+std::vector<CommunicatorOfProcess> CommunicatorsOldestFirst(
+    const std::vector<const ProcessSnapshot*>& processes) {
+  std::vector<CommunicatorOfProcess> order;
+  for (const ProcessSnapshot* process : processes) {
+    for (const CommunicatorSnapshot& communicator : process->communicators) {
+      order.push_back({process, &communicator});
+    }
+  }
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.communicator->init_realtime_ns, a.communicator->index) <
+           std::tie(b.communicator->init_realtime_ns, b.communicator->index);
+  });
+  return order;
+}
+
+}  // namespace
+
+std::vector<MetricFamily> BuildFamilies(const SnapshotSet& snapshots,
+                                        const StaticLabels& static_labels,
+                                        const ScrapeStats& stats) {
+  FamilySet set(static_labels);
+  const std::vector<const ProcessSnapshot*> processes = OldestFirst(snapshots.processes);
+  for (const ProcessSnapshot* process : processes) AddProcess(*process, &set);
+  for (const auto& [process, communicator] : CommunicatorsOldestFirst(processes)) {
+    AddCommunicator(*process, *communicator, &set);
+  }
+  set.SetScope(MetricScope::kServer, {});
+  set.Summary(MetricId::kScrapeDuration, {}, stats.pages, stats.seconds);
+  set.Gauge(MetricId::kSegmentsRead, {}, static_cast<double>(snapshots.processes.size()));
+  set.Gauge(MetricId::kSegmentsRejected, {}, static_cast<double>(snapshots.rejected_segments));
+  return std::move(set).Take();
+}
+
+}  // namespace nccl_pulse

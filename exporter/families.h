@@ -1,0 +1,59 @@
+// Snapshots to metric families: which number becomes which series.
+//
+// One rule keeps every page valid, whatever the snapshots hold: a set of labels is one series.
+// Where several things claim the same labels (a communicator created again under the same id and
+// rank, two processes with one pid in different PID namespaces, communicators whose id NCCL does
+// not tell), their counters, histograms and summaries are added up, and gauges and info metrics are
+// the newest one's.
+//   - Adding never steps back while those that are added are kept, and hides nobody's operations.
+//     Showing only the newest would be a counter reset each time a communicator is created again.
+//   - A gauge is a state, and states of different communicators cannot be added. An info metric
+//   must be
+//     unique per (comm, rank), or joins on those two labels fail in Prometheus.
+//
+// A histogram always has all its 31 classic buckets, empty ones too: a bucket that appears later
+// breaks rate() over it. They are an exact subset of the cells, see metrics/histogram_geometry.h.
+//
+// Thread: any, no state. Cost: about 1 us per histogram.
+#ifndef EXPORTER_FAMILIES_H_
+#define EXPORTER_FAMILIES_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "metrics/snapshot.h"
+#include "prometheus/metric_family.h"
+
+namespace nccl_pulse {
+
+// What one page is made from.
+struct SnapshotSet {
+  // Implicit: a source that rejects nothing may return the snapshots alone.
+  SnapshotSet(std::vector<ProcessSnapshot> processes,  // NOLINT(google-explicit-constructor)
+              uint64_t rejected_segments = 0)
+      : processes(std::move(processes)), rejected_segments(rejected_segments) {}
+
+  std::vector<ProcessSnapshot> processes;
+  uint64_t rejected_segments;
+};
+
+// Added to every series, in this order. Names that are reserved (IsReservedLabel), come twice or
+// are no valid label names are left out: they would make the page invalid.
+using StaticLabels = std::vector<std::pair<std::string, std::string>>;
+
+// What the endpoint knows about itself.
+struct ScrapeStats {
+  uint64_t pages = 0;
+  double seconds = 0;  // that making those pages took
+};
+
+// Families without a series are left out; the others come in the catalogue's order.
+std::vector<prometheus::MetricFamily> BuildFamilies(const SnapshotSet& snapshots,
+                                                    const StaticLabels& static_labels,
+                                                    const ScrapeStats& stats);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_FAMILIES_H_

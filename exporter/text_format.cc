@@ -1,0 +1,199 @@
+#include "exporter/text_format.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+namespace nccl_pulse {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+// As the library's serializer: 16 digits hold every power of two that is a bucket's bound exactly.
+constexpr int kDigits = std::numeric_limits<double>::max_digits10 - 1;
+
+void AppendNumber(uint64_t value, std::string* out) {
+  std::array<char, 24> buffer;
+  const char* end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr;
+  out->append(buffer.data(), end - buffer.data());
+}
+
+void AppendNumber(double value, std::string* out) {
+  // Counters and most gauges are whole numbers: the integer path is several times faster, and
+  // prints the same up to the digits that both have.
+  constexpr double kExact = 1e15;
+  if (value >= 0 && value < kExact && value == std::floor(value) && !std::signbit(value)) {
+    AppendNumber(static_cast<uint64_t>(value), out);
+  } else if (std::isnan(value)) {
+    out->append("Nan");
+  } else if (std::isinf(value)) {
+    out->append(value < 0 ? "-Inf" : "+Inf");
+  } else {
+    std::array<char, 32> buffer;
+    const char* end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
+                                    std::chars_format::general, kDigits)
+                          .ptr;
+    out->append(buffer.data(), end - buffer.data());
+  }
+}
+
+void AppendEscaped(std::string_view value, std::string* out) {
+  std::size_t start = 0;
+  for (std::size_t special; (special = value.find_first_of("\\\"\n", start)) != value.npos;
+       start = special + 1) {
+    out->append(value, start, special - start);
+    out->append(value[special] == '\n' ? "\\n" : value[special] == '"' ? "\\\"" : "\\\\");
+  }
+  out->append(value, start, value.npos);
+}
+
+// Writes one page.
+class Writer {
+ public:
+  void Family(const MetricFamily& family) {
+    if (!family.help.empty()) {
+      out_.append("# HELP ").append(family.name).append(" ").append(family.help).append("\n");
+    }
+    out_.append("# TYPE ")
+        .append(family.name)
+        .append(" ")
+        .append(TypeName(family.type))
+        .append("\n");
+    for (const ClientMetric& metric : family.metric) {
+      SetLabels(metric);
+      switch (family.type) {
+        case MetricType::Counter:
+          Line(family, metric, "", metric.counter.value);
+          break;
+        case MetricType::Gauge:
+          Line(family, metric, "", metric.gauge.value);
+          break;
+        case MetricType::Untyped:
+          Line(family, metric, "", metric.untyped.value);
+          break;
+        case MetricType::Summary:
+          Summary(family, metric);
+          break;
+        case MetricType::Histogram:
+          Histogram(family, metric);
+          break;
+      }
+    }
+  }
+
+  std::string Take() && { return std::move(out_); }
+
+ private:
+  // Text of a bucket's bound. Histograms share their bounds, so it is nearly always at hand.
+  struct Bound {
+    double value = std::numeric_limits<double>::quiet_NaN();  // unequal to any
+    std::string text;
+  };
+
+  static const char* TypeName(MetricType type) {
+    switch (type) {
+      case MetricType::Counter:
+        return "counter";
+      case MetricType::Gauge:
+        return "gauge";
+      case MetricType::Summary:
+        return "summary";
+      case MetricType::Histogram:
+        return "histogram";
+      case MetricType::Untyped:
+        break;
+    }
+    return "untyped";
+  }
+
+  void SetLabels(const ClientMetric& metric) {
+    labels_.clear();
+    for (const ClientMetric::Label& label : metric.label) {
+      if (!labels_.empty()) labels_.push_back(',');
+      labels_.append(label.name).append("=\"");
+      AppendEscaped(label.value, &labels_);
+      labels_.push_back('"');
+    }
+  }
+
+  template <typename Number>
+  void Line(const MetricFamily& family, const ClientMetric& metric, std::string_view suffix,
+            Number value) {
+    out_.append(family.name).append(suffix);
+    if (!labels_.empty()) out_.append("{").append(labels_).append("}");
+    out_.push_back(' ');
+    EndLine(metric, value);
+  }
+
+  template <typename Number>
+  void LineWithLabel(const MetricFamily& family, const ClientMetric& metric,
+                     std::string_view suffix, std::string_view label_start,
+                     std::string_view label_value, Number value) {
+    out_.append(family.name).append(suffix).append("{").append(labels_);
+    if (!labels_.empty()) out_.push_back(',');
+    out_.append(label_start).append(label_value).append("\"} ");
+    EndLine(metric, value);
+  }
+
+  template <typename Number>
+  void EndLine(const ClientMetric& metric, Number value) {
+    AppendNumber(value, &out_);
+    if (metric.timestamp_ms != 0) out_.append(" ").append(std::to_string(metric.timestamp_ms));
+    out_.push_back('\n');
+  }
+
+  void Summary(const MetricFamily& family, const ClientMetric& metric) {
+    Line(family, metric, "_count", metric.summary.sample_count);
+    Line(family, metric, "_sum", metric.summary.sample_sum);
+    for (const ClientMetric::Quantile& quantile : metric.summary.quantile) {
+      std::string text;
+      AppendNumber(quantile.quantile, &text);
+      LineWithLabel(family, metric, "", "quantile=\"", text, quantile.value);
+    }
+  }
+
+  void Histogram(const MetricFamily& family, const ClientMetric& metric) {
+    const ClientMetric::Histogram& histogram = metric.histogram;
+    Line(family, metric, "_count", histogram.sample_count);
+    Line(family, metric, "_sum", histogram.sample_sum);
+    double last = -std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < histogram.bucket.size(); ++i) {
+      last = histogram.bucket[i].upper_bound;
+      LineWithLabel(family, metric, "_bucket", "le=\"", BoundText(i, last),
+                    histogram.bucket[i].cumulative_count);
+    }
+    if (last != std::numeric_limits<double>::infinity()) {
+      LineWithLabel(family, metric, "_bucket", "le=\"", "+Inf", histogram.sample_count);
+    }
+  }
+
+  const std::string& BoundText(std::size_t index, double value) {
+    if (index >= bounds_.size()) bounds_.resize(index + 1);
+    Bound& bound = bounds_[index];
+    if (bound.value != value || value == 0) {  // 0 and -0 are equal, and written differently
+      bound.value = value;
+      bound.text.clear();
+      AppendNumber(value, &bound.text);
+    }
+    return bound.text;
+  }
+
+  std::string out_;
+  std::string labels_;
+  std::vector<Bound> bounds_;
+};
+
+}  // namespace
+
+std::string TextFormat(const std::vector<MetricFamily>& families) {
+  Writer writer;
+  for (const MetricFamily& family : families) writer.Family(family);
+  return std::move(writer).Take();
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,326 @@
+#include "exporter/families.h"
+
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "exporter/catalogue.h"
+#include "exporter/text_format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "prometheus/text_serializer.h"
+#include "tests/exporter/example_snapshots.h"
+
+namespace nccl_pulse {
+namespace {
+
+using prometheus::MetricFamily;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr char kComm[] = "{comm=\"00ab12cd34ef5678\",rank=\"3\"";
+
+std::string Page(std::vector<ProcessSnapshot> processes, const StaticLabels& labels = {}) {
+  return TextFormat(BuildFamilies(SnapshotSet(std::move(processes)), labels, {}));
+}
+
+// Lines that start with `name`, then '{' or ' '.
+std::vector<std::string> Lines(const std::string& page, const std::string& name) {
+  std::vector<std::string> lines;
+  std::istringstream in(page);
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind(name, 0) == 0 && line.size() > name.size() &&
+        (line[name.size()] == '{' || line[name.size()] == ' ')) {
+      lines.push_back(line);
+    }
+  }
+  return lines;
+}
+
+// Prometheus refuses a page with the same series twice.
+void ExpectNoSeriesTwice(const std::string& page) {
+  std::set<std::string> seen;
+  std::istringstream in(page);
+  for (std::string line; std::getline(in, line);) {
+    if (line[0] == '#') continue;
+    EXPECT_TRUE(seen.insert(line.substr(0, line.rfind(' '))).second) << line;
+  }
+}
+
+TEST(Families, EveryMetricOfTheCatalogueIsFilled) {
+  const auto families = BuildFamilies(SnapshotSet({ExampleProcess()}), {}, {});
+  ASSERT_EQ(families.size(), static_cast<std::size_t>(kMetrics));
+  for (int i = 0; i < kMetrics; ++i) {
+    const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
+    EXPECT_EQ(families[i].name, entry.name);
+    EXPECT_EQ(families[i].help, entry.help);
+    EXPECT_EQ(families[i].type, entry.type);
+  }
+}
+
+TEST(Families, LabelsAreThoseOfTheCatalogue) {
+  const auto families = BuildFamilies(SnapshotSet({ExampleProcess()}), {}, {});
+  for (int i = 0; i < kMetrics; ++i) {
+    const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
+    std::vector<std::string> expected;
+    for (std::string_view name : ScopeLabels(entry.scope)) expected.emplace_back(name);
+    for (std::string_view name : entry.labels) expected.emplace_back(name);
+    for (const auto& metric : families[i].metric) {
+      std::vector<std::string> names;
+      for (const auto& label : metric.label) names.push_back(label.name);
+      EXPECT_EQ(names, expected) << entry.name;
+    }
+  }
+}
+
+TEST(Families, Values) {
+  const std::string page = Page({ExampleProcess()});
+  const std::string comm = kComm;
+  for (
+      const std::string& line : std::vector<std::string>{
+          "nccl_communicator_info" + comm +
+              R"(,comm_name="tp \"group\" \\ 0",nranks="8",nnodes="2",global_rank="11",)"
+              R"(local_rank="3",job_id="99",index="1",pid="4711",Hostname="node-1",gpu="3",)"
+              R"(UUID="GPU-8a56b4a1-93c7-11ee-b9d1-0242ac120002",pci_bus_id="00000000:18:00.0"} 1)",
+          "nccl_communicator_active" + comm + "} 1",
+          "nccl_operations_total" + comm +
+              R"(,op="AllReduce",size="le_1MiB",datatype="ncclFloat32",captured="false"} 100)",
+          "nccl_operations_total" + comm +
+              R"(,op="AllReduce",size="le_1MiB",datatype="ncclFloat32",captured="true"} 1)",
+          // Over both datatypes and the captured call: 104857600 + 1048576 + 24.
+          "nccl_operation_bytes_total" + comm + R"(,op="AllReduce",size="le_1MiB"} 105906200)",
+          "nccl_algorithm_operations_total" + comm +
+              R"(,op="AllReduce",algo="RING",proto="SIMPLE"} 110)",
+          "nccl_launches_total" + comm + "} 111",
+          "nccl_timed_operations_total" + comm +
+              R"(,op="AllReduce",size="le_1MiB",timing="kernel"} 31)",
+          "nccl_timed_bytes_total" + comm +
+              R"(,op="AllReduce",size="le_1MiB",timing="kernel"} 4096)",
+          "nccl_timed_bus_bytes_total" + comm +
+              R"(,op="AllReduce",size="le_1MiB",timing="kernel"} 7168)",
+          "nccl_untimed_operations_total" + comm + R"(,op="AllReduce",reason="overlap"} 7)",
+          "nccl_uncompleted_operations_total" + comm + R"(,op="Send"} 2)",
+          "nccl_operation_sequence" + comm + R"(,op="AllReduce"} 111)",
+          "nccl_last_launch_timestamp_seconds" + comm + "} 1760000002.5",
+          "nccl_last_completion_timestamp_seconds" + comm + "} 1760000002.75",
+          "nccl_pulse_overflowed_operations_total" + comm + "} 5",
+          R"(nccl_pulse_build_info{pid="4711",global_rank="11",version="0.1.0",nccl_api_version="5",)"
+          R"(timing="kernel",event_mask="0xdb",memory="shared"} 1)",
+          R"(nccl_pulse_callbacks_total{pid="4711",global_rank="11",callback="proxy"} 40)",
+          R"(nccl_pulse_callback_duration_seconds_count{pid="4711",global_rank="11"} 4)",
+          R"(nccl_pulse_callback_duration_seconds_sum{pid="4711",global_rank="11"} 1e-07)",
+          R"(nccl_pulse_ignored_events_total{pid="4711",global_rank="11",reason="foreign_handle"} 6)",
+          R"(nccl_pulse_series_used{pid="4711",global_rank="11"} 12)",
+          R"(nccl_pulse_series_limit{pid="4711",global_rank="11"} 1024)",
+          R"(nccl_pulse_communicators_used{pid="4711",global_rank="11"} 1)",
+          R"(nccl_pulse_communicators_limit{pid="4711",global_rank="11"} 64)",
+          R"(nccl_pulse_start_timestamp_seconds{pid="4711",global_rank="11"} 1760000000)",
+          R"(nccl_pulse_last_poll_timestamp_seconds{pid="4711",global_rank="11"} 1760000003)",
+          "nccl_pulse_segments_read 1", "nccl_pulse_segments_rejected 0"}) {
+    EXPECT_THAT("\n" + page, HasSubstr("\n" + line + "\n"));
+  }
+  ExpectNoSeriesTwice(page);
+}
+
+TEST(Families, HistogramHasAllBucketsWithExactBoundsAndIsCumulative) {
+  const std::string page = Page({ExampleProcess()});
+  const auto lines = Lines(page, "nccl_operation_duration_seconds_bucket");
+  const std::string head = "nccl_operation_duration_seconds_bucket" + std::string(kComm) +
+                           R"(,op="AllReduce",size="le_1MiB",timing="kernel",le=")";
+  // The cells' counts are 1 (zero bucket), 2 | 4 at 2^-19, 8 before 2^10, 16 past it.
+  const std::vector<std::string> bounds = {"9.5367431640625e-07",
+                                           "1.9073486328125e-06",
+                                           "3.814697265625e-06",
+                                           "7.62939453125e-06",
+                                           "1.52587890625e-05",
+                                           "3.0517578125e-05",
+                                           "6.103515625e-05",
+                                           "0.0001220703125",
+                                           "0.000244140625",
+                                           "0.00048828125",
+                                           "0.0009765625",
+                                           "0.001953125",
+                                           "0.00390625",
+                                           "0.0078125",
+                                           "0.015625",
+                                           "0.03125",
+                                           "0.0625",
+                                           "0.125",
+                                           "0.25",
+                                           "0.5",
+                                           "1",
+                                           "2",
+                                           "4",
+                                           "8",
+                                           "16",
+                                           "32",
+                                           "64",
+                                           "128",
+                                           "256",
+                                           "512",
+                                           "1024",
+                                           "+Inf"};
+  ASSERT_EQ(lines.size(), bounds.size());
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    const int count = i == 0 ? 1 : i == 1 ? 3 : i < 30 ? 7 : i == 30 ? 15 : 31;
+    EXPECT_EQ(lines[i], head + bounds[i] + "\"} " + std::to_string(count));
+  }
+  const std::string labels =
+      std::string(kComm) + R"(,op="AllReduce",size="le_1MiB",timing="kernel"})";
+  EXPECT_THAT(Lines(page, "nccl_operation_duration_seconds_count"),
+              testing::ElementsAre("nccl_operation_duration_seconds_count" + labels + " 31"));
+  EXPECT_THAT(Lines(page, "nccl_operation_duration_seconds_sum"),
+              testing::ElementsAre("nccl_operation_duration_seconds_sum" + labels + " 2.5"));
+}
+
+TEST(Families, EveryCellCountsInTheFirstBucketThatHoldsIt) {
+  for (int cell = 0; cell < kHistogramCells; ++cell) {
+    ProcessSnapshot process = ExampleProcess();
+    LatencySnapshot latency = process.communicators[0].latencies[0];
+    latency.histogram = {};
+    latency.histogram.cells[cell] = 1;
+    process.communicators[0].latencies = {latency};
+    const auto families = BuildFamilies(SnapshotSet({process}), {}, {});
+    for (const MetricFamily& family : families) {
+      if (family.name != "nccl_operation_duration_seconds") continue;
+      const auto& histogram = family.metric.at(0).histogram;
+      EXPECT_EQ(histogram.sample_count, 1u);
+      EXPECT_EQ(histogram.bucket.size(), 31u);
+      for (const auto& bucket : histogram.bucket) {
+        EXPECT_EQ(bucket.cumulative_count,
+                  CellUpperBoundSeconds(cell) <= bucket.upper_bound ? 1u : 0u)
+            << cell << " " << bucket.upper_bound;
+      }
+    }
+  }
+}
+
+TEST(Families, CompletionSaysItsSource) {
+  const auto counts = Lines(Page({ExampleProcess()}), "nccl_operation_completion_seconds_count");
+  const std::string head = "nccl_operation_completion_seconds_count" + std::string(kComm);
+  EXPECT_THAT(counts, testing::ElementsAre(
+                          head + R"(,op="AllReduce",size="le_1MiB",source="proxy"} 31)",
+                          head + R"(,op="AllReduce",size="overflow",source="kernel"} 31)"));
+}
+
+// Recreated under the same id and rank: counters go on from where they were.
+TEST(Families, SameCommunicatorTwiceIsAddedUp) {
+  ProcessSnapshot process = ExampleProcess();
+  CommunicatorSnapshot old = process.communicators[0];
+  old.finalized = true;
+  old.init_realtime_ns -= 1000;
+  old.index = 0;
+  old.name = "old";
+  old.sequences = {{"AllReduce", 999}, {"Reduce", 5}};
+  // Newest first in the snapshot: the times decide, not the order.
+  process.communicators.push_back(old);
+  const std::string page = Page({process});
+  ExpectNoSeriesTwice(page);
+  const std::string comm = kComm;
+  EXPECT_THAT(page, HasSubstr("nccl_launches_total" + comm + "} 222\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_operation_bytes_total" + comm +
+                              R"(,op="AllReduce",size="le_1MiB"} 211812400)"));
+  EXPECT_THAT(page, HasSubstr("nccl_operation_duration_seconds_sum" + comm +
+                              R"(,op="AllReduce",size="le_1MiB",timing="kernel"} 5)"));
+  EXPECT_THAT(page, HasSubstr(R"(timing="kernel",le="1024"} 30)"));
+  EXPECT_THAT(page, HasSubstr(R"(timing="kernel",le="+Inf"} 62)"));
+  // Gauges are the newest one's; what only the old one has stays.
+  EXPECT_THAT(page, HasSubstr("nccl_communicator_active" + comm + "} 1\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_operation_sequence" + comm + ",op=\"AllReduce\"} 111\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_operation_sequence" + comm + ",op=\"Reduce\"} 5\n"));
+  // Joins on comm and rank need the info metric to be unique.
+  const auto info = Lines(page, "nccl_communicator_info");
+  ASSERT_EQ(info.size(), 1u);
+  EXPECT_THAT(info[0], Not(HasSubstr("comm_name=\"old\"")));
+}
+
+TEST(Families, ProcessesAreToldApartByPidAndMayShareOne) {
+  ProcessSnapshot first = ExampleProcess();
+  ProcessSnapshot second = ExampleProcess();
+  second.pid = 4712;
+  second.global_rank = "12";
+  second.communicators[0].rank = 4;
+  const std::string two = Page({first, second});
+  ExpectNoSeriesTwice(two);
+  EXPECT_EQ(Lines(two, "nccl_pulse_build_info").size(), 2u);
+  EXPECT_EQ(Lines(two, "nccl_communicator_info").size(), 2u);
+
+  // Two containers of a pod have PID namespaces of their own.
+  ProcessSnapshot same_pid = ExampleProcess();
+  same_pid.start_realtime_ns += 1000;
+  same_pid.plugin_version = "0.2.0";
+  const std::string shared = Page({same_pid, first});
+  ExpectNoSeriesTwice(shared);
+  EXPECT_THAT(shared, HasSubstr(R"(callback="proxy"} 80)"));
+  EXPECT_THAT(Lines(shared, "nccl_pulse_build_info"),
+              testing::ElementsAre(HasSubstr("version=\"0.2.0\"")));
+}
+
+TEST(Families, WhatIsNotKnownIsAbsent) {
+  ProcessSnapshot process = ExampleProcess();
+  process.global_rank = process.local_rank = process.job_id = "";
+  process.timing = "off";
+  process.last_poll_realtime_ns = 0;
+  process.communicators[0].last_launch_realtime_ns = 0;
+  process.communicators[0].last_completion_realtime_ns = 0;
+  const std::string page = Page({process});
+  EXPECT_THAT(page, Not(HasSubstr("global_rank")));
+  EXPECT_THAT(page, Not(HasSubstr("job_id")));
+  EXPECT_THAT(page, Not(HasSubstr("nccl_last_launch_timestamp_seconds")));
+  EXPECT_THAT(page, Not(HasSubstr("nccl_last_completion_timestamp_seconds")));
+  EXPECT_THAT(page, Not(HasSubstr("nccl_pulse_last_poll_timestamp_seconds")));
+  EXPECT_THAT(page, Not(HasSubstr("nccl_pulse_kernel_timing_untrusted")));
+}
+
+TEST(Families, UntrustedTimingHasItsReason) {
+  ProcessSnapshot process = ExampleProcess();
+  process.communicators[0].kernel_trust = TrustState::kChecksFailed;
+  EXPECT_THAT(Lines(Page({process}), "nccl_pulse_kernel_timing_untrusted"),
+              testing::ElementsAre(HasSubstr(R"(reason="self_send"} 0)"),
+                                   HasSubstr(R"(reason="checks_failed"} 1)")));
+}
+
+TEST(Families, StaticLabelsAreOnEverySeries) {
+  const std::string page = Page({ExampleProcess()}, {{"cluster", "eu\"1"}, {"team", "ml"}});
+  std::istringstream in(page);
+  for (std::string line; std::getline(in, line);) {
+    if (line[0] == '#') continue;
+    EXPECT_THAT(line, HasSubstr(R"(cluster="eu\"1",team="ml")"));
+  }
+}
+
+TEST(Families, StaticLabelsThatWouldBreakThePageAreLeftOut) {
+  const std::string page = Page({ExampleProcess()}, {{"comm", "x"},
+                                                     {"le", "x"},
+                                                     {"op", "x"},
+                                                     {"1st", "x"},
+                                                     {"a-b", "x"},
+                                                     {"__name__", "x"},
+                                                     {"", "x"},
+                                                     {"empty", ""},
+                                                     {"good", "y"},
+                                                     {"good", "x"}});
+  EXPECT_THAT(page, Not(HasSubstr("=\"x\"")));
+  EXPECT_THAT(page, HasSubstr("nccl_pulse_segments_read{good=\"y\"} 1"));
+}
+
+TEST(Families, NoCommunicators) {
+  ProcessSnapshot process = ExampleProcess();
+  process.communicators.clear();
+  const std::string page = Page({process});
+  EXPECT_THAT(page, Not(HasSubstr("comm=")));
+  EXPECT_THAT(page, HasSubstr("nccl_pulse_build_info{"));
+  EXPECT_EQ(Lines(Page({}), "nccl_pulse_segments_read").at(0), "nccl_pulse_segments_read 0");
+}
+
+TEST(Families, TheEndpointCountsItself) {
+  const std::string page =
+      TextFormat(BuildFamilies(SnapshotSet({}, /*rejected_segments=*/2), {}, {/*pages=*/4, 0.5}));
+  EXPECT_THAT(page, HasSubstr("nccl_pulse_segments_rejected 2\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_pulse_scrape_duration_seconds_count 4\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_pulse_scrape_duration_seconds_sum 0.5\n"));
+}
+
+}  // namespace
+}  // namespace nccl_pulse

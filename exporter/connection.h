@@ -1,0 +1,92 @@
+// One client's connection: its descriptor, what it has sent, and what is still to be sent to it.
+//
+// Thread: the server's, but for `descriptor`, which the child of a fork reads.
+#ifndef EXPORTER_CONNECTION_H_
+#define EXPORTER_CONNECTION_H_
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "exporter/http.h"
+
+namespace nccl_pulse {
+
+// A descriptor that is closed exactly once, by the server's thread or, after a fork, by the child
+// in its own copy. It leaves the variable before it is closed, never after: between the two the
+// number may already be another thread's new file.
+class SharedDescriptor {
+ public:
+  // Relaxed: in the child there is one thread, and fork() has ordered everything before it.
+  int get() const { return fd_.load(std::memory_order_relaxed); }
+  void Set(int fd) { fd_.store(fd, std::memory_order_relaxed); }
+  void Close() {
+    const int fd = fd_.exchange(-1, std::memory_order_relaxed);
+    if (fd >= 0) close(fd);
+  }
+
+ private:
+  std::atomic<int> fd_{-1};
+};
+
+class Connection {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  enum class State {
+    kFree,     // no client
+    kReading,  // waiting for a request, or the rest of one
+    kWriting,  // sending the response
+    kDraining  // response sent, discarding what the client still sends: closing at once would make
+               // the kernel reset the connection, and the client lose the response
+  };
+
+  bool in_use() const { return state_ != State::kFree; }
+  State state() const { return state_; }
+  int fd() const { return descriptor_.get(); }
+  short poll_events() const;
+  // When it is closed if nothing changes.
+  Time deadline() const;
+  // From when on it may be closed in favour of a new client.
+  Time replaceable_from() const;
+  // The body that is being sent, if any.
+  const std::shared_ptr<const std::string>& body() const { return body_; }
+
+  void Open(int fd, Time now);
+  void Close();
+  // Close() for the child of a fork: the descriptor alone.
+  void CloseDescriptor() { descriptor_.Close(); }
+
+  // Receives what has come, once. False when the connection has ended or failed.
+  bool Receive(Time now);
+  // The next whole request, if the input has one. kBad also when the head is too long.
+  ParseResult NextRequest(HttpRequest* request);
+  bool head_too_long() const;
+
+  // Starts a response; `keep_alive` false ends the connection after it.
+  void Respond(std::string head, std::shared_ptr<const std::string> body, bool keep_alive,
+               Time now);
+  // Sends what the socket takes. False when the connection has ended or failed.
+  bool Send(Time now);
+
+ private:
+  void Enter(State state, Time now);
+
+  SharedDescriptor descriptor_;
+  State state_ = State::kFree;
+  Time since_;  // when the state was entered
+  std::string input_;
+  std::size_t drained_bytes_ = 0;
+  std::string head_;
+  std::shared_ptr<const std::string> body_;
+  std::size_t sent_bytes_ = 0;  // of head and body together
+  bool keep_alive_ = false;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_CONNECTION_H_

@@ -1,0 +1,464 @@
+#include "exporter/server.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/connection.h"
+#include "exporter/http.h"
+#include "exporter/listener.h"
+#include "exporter/text_format.h"
+
+namespace nccl_pulse {
+namespace {
+
+using std::chrono::duration;
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using Time = Connection::Time;
+using Body = std::shared_ptr<const std::string>;
+
+constexpr std::string_view kTextType = "text/plain; charset=utf-8";
+constexpr std::string_view kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
+constexpr std::string_view kHtmlType = "text/html; charset=utf-8";
+
+constexpr std::string_view kStartPage = R"html(<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>NCCL Pulse</title>
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 3rem auto; padding: 0 1rem; }
+pre { padding: .75rem 1rem; overflow-x: auto; border: 1px solid #8884; border-radius: 6px; }
+:root { color-scheme: light dark; }
+</style>
+</head>
+<body>
+<h1>NCCL Pulse</h1>
+<p>Metrics of the NCCL communicators in this job: calls, bytes, latencies and what NCCL chose, per
+communicator and rank.</p>
+<ul>
+<li><a href="/metrics">/metrics</a>: the metrics, for Prometheus</li>
+<li><a href="/healthz">/healthz</a>: says ok while this endpoint answers</li>
+</ul>
+<p>Prometheus reads them with:</p>
+<pre>scrape_configs:
+  - job_name: nccl
+    static_configs:
+      - targets: ["this-host:9410"]</pre>
+</body>
+</html>
+)html";
+
+// Large enough for the readers of snapshots, and for libraries that reserve thread-local memory on
+// every thread's stack.
+constexpr std::size_t kStackBytes = 1 << 20;
+// New clients per round of the loop: those that are already there have been served in between.
+constexpr int kAcceptsPerRound = 8;
+// How long accepting pauses when the process has no descriptor left, or after an unexpected
+// failure.
+constexpr milliseconds kPause{100};
+constexpr milliseconds kStopTimeout{2000};
+
+void Pause() { poll(nullptr, 0, static_cast<int>(kPause.count())); }
+
+// For poll(): milliseconds, -1 for ever.
+int TimeoutUntil(Time end, Time now) {
+  if (end == Time::max()) return -1;
+  // One more, since the division rounds down: waking too early would be a round for nothing.
+  const auto wait = duration_cast<milliseconds>(end - now) + milliseconds(1);
+  return static_cast<int>(std::max(wait, milliseconds(0)).count());
+}
+
+std::string ErrorText(int error) {
+  std::array<char, 128> buffer;
+  return strerror_r(error, buffer.data(), buffer.size());
+}
+
+}  // namespace
+
+// Everything the thread uses. Owned by the Server until the thread is known to have ended.
+class Server::Thread {
+ public:
+  Thread(ServerOptions options, int listener_fd)
+      : options_(std::move(options)),
+        start_page_(std::make_shared<const std::string>(kStartPage)),
+        healthy_(std::make_shared<const std::string>("ok\n")) {
+    listener_.Set(listener_fd);
+  }
+
+  ~Thread() { CloseDescriptors(); }
+
+  bool Start(std::string* error);
+  // False when the thread did not end in time; it then owns this object.
+  bool Stop();
+  // Async-signal-safe.
+  void CloseDescriptors() {
+    listener_.Close();
+    wake_.Close();
+    ended_.Close();
+    for (Connection& connection : connections_) connection.CloseDescriptor();
+  }
+
+ private:
+  // What /metrics answers until it is too old.
+  struct Page {
+    int status = 0;
+    Body body;
+    Time made{};
+  };
+
+  static void* Main(void* self);
+  void Loop();
+  void Round();
+  void StartOver(std::string_view what) noexcept;
+  void Serve(Connection* connection, short events, Time now);
+  void Answer(Connection* connection, const HttpRequest& request, Time now);
+  void Respond(Connection* connection, const HttpRequest& request, int status,
+               std::string_view type, Body body, Time now);
+  void UpdatePage();
+  void ForgetOldPages();
+  void Accept(Time now);
+  Connection* PlaceForClient(Time now);
+  void LogOnce(bool* logged, std::string_view message, std::string_view reason) noexcept;
+
+  const ServerOptions options_;
+  const Body start_page_;
+  const Body healthy_;
+  pthread_t thread_{};
+  // Set by Stop() before it writes to wake_, read after that was read: the write orders them, too.
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> left_behind_{false};
+  SharedDescriptor listener_;
+  SharedDescriptor wake_;   // an eventfd: there is something to look at
+  SharedDescriptor ended_;  // an eventfd: the thread is about to return
+  std::array<Connection, kMaxConnections> connections_;
+  Time accept_from_{};  // no client is accepted before
+  Page page_;
+  ScrapeStats stats_;
+  bool logged_page_failure_ = false;
+  bool logged_accept_failure_ = false;
+  bool logged_loop_failure_ = false;
+};
+
+bool Server::Thread::Start(std::string* error) {
+  wake_.Set(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  ended_.Set(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (wake_.get() < 0 || ended_.get() < 0) {
+    *error = absl::StrCat("cannot open an eventfd: ", ErrorText(errno));
+    return false;
+  }
+  // A thread starts with its creator's mask, and must not run a handler even once.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  int result = pthread_create(&thread_, &attributes, &Main, this);
+  // A job with very large thread-local variables: what its own threads get will do.
+  if (result == EINVAL) result = pthread_create(&thread_, nullptr, &Main, this);
+  pthread_attr_destroy(&attributes);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (result != 0) {
+    *error = absl::StrCat("cannot start a thread: ", ErrorText(result));
+    return false;
+  }
+  pthread_setname_np(thread_, "pulse-http");
+  return true;
+}
+
+bool Server::Thread::Stop() {
+  stopping_.store(true, std::memory_order_release);
+  const uint64_t one = 1;
+  // Cannot fail: the counter is far from full.
+  [[maybe_unused]] ssize_t written = write(wake_.get(), &one, sizeof(one));
+  pollfd ended = {ended_.get(), POLLIN, 0};
+  const Time give_up = steady_clock::now() + kStopTimeout;
+  int result = 0;
+  do {  // poll() again when a signal handler of the job ran
+    const auto left = duration_cast<milliseconds>(give_up - steady_clock::now());
+    result = poll(&ended, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
+  } while (result < 0 && errno == EINTR);
+  // Whoever sets it second knows that the other has gone on, and deletes.
+  if (result <= 0 && !left_behind_.exchange(true, std::memory_order_acq_rel)) {
+    pthread_detach(thread_);
+    return false;
+  }
+  pthread_join(thread_, nullptr);
+  return true;
+}
+
+void* Server::Thread::Main(void* self) {
+  auto* thread = static_cast<Thread*>(self);
+  thread->Loop();
+  const uint64_t one = 1;
+  if (thread->left_behind_.exchange(true, std::memory_order_acq_rel)) {
+    delete thread;
+    return nullptr;
+  }
+  // Stop() waits for this before it joins, and only then deletes.
+  [[maybe_unused]] ssize_t written = write(thread->ended_.get(), &one, sizeof(one));
+  return nullptr;
+}
+
+void Server::Thread::Loop() {
+  while (!stopping_.load(std::memory_order_acquire)) {
+    try {
+      Round();
+    } catch (const std::exception& e) {
+      StartOver(e.what());
+    } catch (...) {
+      StartOver("unknown exception");
+    }
+  }
+  for (Connection& connection : connections_) connection.Close();
+  listener_.Close();
+}
+
+// Memory ran out, in all likelihood: go on with nothing, and not at once.
+void Server::Thread::StartOver(std::string_view what) noexcept {
+  LogOnce(&logged_loop_failure_, "HTTP endpoint: all connections closed after: ", what);
+  for (Connection& connection : connections_) connection.Close();
+  Pause();
+}
+
+// Waits for the first of a client, an event of a connection, a deadline, and Stop().
+void Server::Thread::Round() {
+  // Nothing but what is open: poll() refuses more entries than the process may have descriptors.
+  std::array<pollfd, kMaxConnections + 2> polled;
+  std::array<Connection*, kMaxConnections> waiting;
+  const Time start = steady_clock::now();
+  Time next = Time::max();
+  nfds_t count = 0;
+  for (Connection& connection : connections_) {
+    if (!connection.in_use()) continue;
+    waiting[count] = &connection;
+    polled[count++] = {connection.fd(), connection.poll_events(), 0};
+    next = std::min(next, connection.deadline());
+  }
+  const nfds_t connections = count;
+  polled[count++] = {wake_.get(), POLLIN, 0};
+  const bool accepting = accept_from_ <= start;
+  if (accepting) {
+    polled[count++] = {listener_.get(), POLLIN, 0};
+  } else {
+    next = std::min(next, accept_from_);
+  }
+  if (poll(polled.data(), count, TimeoutUntil(next, start)) < 0) {
+    // The limit of descriptors was lowered below what is open, or the kernel has no memory.
+    if (errno != EINTR) Pause();
+    return;
+  }
+  const Time now = steady_clock::now();
+  for (nfds_t i = 0; i < connections; ++i) {
+    if (!waiting[i]->in_use()) continue;  // gave way to another one's new page
+    if (polled[i].revents != 0) {
+      Serve(waiting[i], polled[i].revents, now);
+    } else if (waiting[i]->deadline() <= now) {
+      waiting[i]->Close();
+    }
+  }
+  if (accepting && polled[count - 1].revents != 0) Accept(now);
+}
+
+void Server::Thread::Serve(Connection* connection, short events, Time now) {
+  const bool writing = connection->state() == Connection::State::kWriting;
+  // POLLHUP and POLLERR come unasked; the call that follows tells what they mean.
+  const bool open =
+      (events & POLLNVAL) == 0 && (writing ? connection->Send(now) : connection->Receive(now));
+  if (!open || connection->deadline() <= now) {
+    connection->Close();
+    return;
+  }
+  // Several when the client did not wait for the responses; at most what fits into one input.
+  while (connection->state() == Connection::State::kReading) {
+    HttpRequest request;
+    switch (connection->NextRequest(&request)) {
+      case ParseResult::kIncomplete:
+        return;
+      case ParseResult::kBad:
+        Respond(connection, HttpRequest(), connection->head_too_long() ? 431 : 400, kTextType,
+                nullptr, now);
+        break;
+      case ParseResult::kOk:
+        Answer(connection, request, now);
+        break;
+    }
+  }
+}
+
+void Server::Thread::Answer(Connection* connection, const HttpRequest& request, Time now) {
+  if (request.method == HttpRequest::Method::kOther) {
+    Respond(connection, request, 405, kTextType, nullptr, now);
+  } else if (request.has_body) {
+    Respond(connection, request, 413, kTextType, nullptr, now);
+  } else if (request.path == "/metrics") {
+    UpdatePage();
+    Respond(connection, request, page_.status, page_.status == 200 ? kMetricsType : kTextType,
+            page_.body, now);
+  } else if (request.path == "/healthz") {
+    Respond(connection, request, 200, kTextType, healthy_, now);
+  } else if (request.path == "/") {
+    Respond(connection, request, 200, kHtmlType, start_page_, now);
+  } else {
+    Respond(connection, request, 404, kTextType, nullptr, now);
+  }
+}
+
+// No body means one that repeats the status.
+void Server::Thread::Respond(Connection* connection, const HttpRequest& request, int status,
+                             std::string_view type, Body body, Time now) {
+  if (body == nullptr) {
+    body = std::make_shared<const std::string>(absl::StrCat(status, " ", StatusText(status), "\n"));
+  }
+  const bool keep_alive = request.keep_alive && !request.has_body;
+  std::string head = ResponseHead(status, type, body->size(), keep_alive);
+  if (request.method == HttpRequest::Method::kHead) body.reset();
+  connection->Respond(std::move(head), std::move(body), keep_alive, now);
+  // Most responses fit into the socket's buffer, and cost no further round.
+  if (!connection->Send(now)) connection->Close();
+}
+
+void Server::Thread::UpdatePage() {
+  const Time start = steady_clock::now();
+  if (page_.body != nullptr && start - page_.made < kPageLifetime) return;
+  ForgetOldPages();
+  std::string failure;
+  try {
+    std::string text = TextFormat(BuildFamilies(options_.source(), options_.static_labels, stats_));
+    page_.status = 200;
+    page_.body = std::make_shared<const std::string>(std::move(text));
+    page_.made = steady_clock::now();
+    stats_.pages += 1;
+    stats_.seconds += duration<double>(page_.made - start).count();
+    return;
+  } catch (const std::exception& e) {
+    failure = e.what();
+  } catch (...) {
+    failure = "unknown exception";
+  }
+  LogOnce(&logged_page_failure_, "HTTP endpoint: cannot make the metrics page: ", failure);
+  // Kept like a good page: a source in trouble is not called more often than a healthy one.
+  page_.status = 500;
+  page_.body = std::make_shared<const std::string>(
+      absl::StrCat("500 Internal Server Error\ncannot make the metrics page: ", failure, "\n"));
+  page_.made = steady_clock::now();
+}
+
+// Before a new page is made: with it there are at most kMaxPages.
+void Server::Thread::ForgetOldPages() {
+  while (true) {
+    std::array<const std::string*, kMaxConnections> bodies;
+    int count = 0;
+    Connection* slowest = nullptr;
+    for (Connection& connection : connections_) {
+      const std::string* body = connection.body().get();
+      if (body == nullptr) continue;
+      if (std::find(bodies.begin(), bodies.begin() + count, body) == bodies.begin() + count) {
+        bodies[count++] = body;
+      }
+      if (slowest == nullptr || connection.deadline() < slowest->deadline()) slowest = &connection;
+    }
+    if (count < kMaxPages) return;
+    slowest->Close();
+  }
+}
+
+void Server::Thread::Accept(Time now) {
+  for (int i = 0; i < kAcceptsPerRound; ++i) {
+    Connection* connection = PlaceForClient(now);
+    if (connection == nullptr) return;
+    const int fd = accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      // Of the network's errors a pending client may bring (accept(2)), the next round hears no
+      // more.
+      const bool descriptors_or_memory =
+          errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      const bool broken = errno == EBADF || errno == EINVAL || errno == ENOTSOCK;
+      if (descriptors_or_memory || broken) {
+        accept_from_ = now + kPause;
+        LogOnce(&logged_accept_failure_,
+                "HTTP endpoint: cannot accept, will try again: ", ErrorText(errno));
+      }
+      return;
+    }
+    connection->Close();
+    connection->Open(fd, now);
+    // The end of a page must not wait for the client's delayed acknowledgement of what came before.
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  }
+}
+
+// A free connection, or that which a new client may replace. Null when all may still keep their
+// place; nothing is accepted then until the first of them may not.
+Connection* Server::Thread::PlaceForClient(Time now) {
+  Connection* place = &connections_[0];
+  for (Connection& connection : connections_) {
+    if (!connection.in_use()) return &connection;
+    if (connection.replaceable_from() < place->replaceable_from()) place = &connection;
+  }
+  if (place->replaceable_from() <= now) return place;
+  accept_from_ = place->replaceable_from();
+  return nullptr;
+}
+
+void Server::Thread::LogOnce(bool* logged, std::string_view message,
+                             std::string_view reason) noexcept {
+  if (*logged) return;
+  *logged = true;
+  try {
+    if (options_.log) options_.log(LogLevel::kWarning, absl::StrCat(message, reason));
+  } catch (...) {
+    // There is nowhere left to say it.
+  }
+}
+
+Server::Server(Thread* thread, uint16_t port, std::string address)
+    : thread_(thread), port_(port), address_(std::move(address)) {}
+
+std::unique_ptr<Server> Server::Start(ServerOptions options, std::string* error) {
+  ListenAddress wanted;
+  Listener listener;
+  if (!ParseListenAddress(options.listen_address, &wanted, error)) return nullptr;
+  if (!OpenListener(wanted, &listener, error)) return nullptr;
+  auto thread = std::make_unique<Thread>(std::move(options), listener.fd);
+  if (!thread->Start(error)) return nullptr;
+  return std::unique_ptr<Server>(
+      new Server(thread.release(), listener.port, std::move(listener.address)));
+}
+
+Server::~Server() { Stop(); }
+
+void Server::Stop() {
+  if (thread_ == nullptr) return;
+  if (thread_->Stop()) delete thread_;
+  thread_ = nullptr;
+}
+
+void Server::AbandonAfterFork() {
+  if (thread_ == nullptr) return;
+  thread_->CloseDescriptors();
+  thread_ = nullptr;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,61 @@
+// A server on a free port of the loopback interface, and what its tests share.
+#ifndef TESTS_EXPORTER_TEST_SERVER_H_
+#define TESTS_EXPORTER_TEST_SERVER_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "exporter/server.h"
+#include "gtest/gtest.h"
+#include "tests/exporter/example_snapshots.h"
+#include "tests/exporter/http_client.h"
+
+namespace nccl_pulse {
+
+inline constexpr char kScrape[] = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+
+inline SnapshotSet Example() { return SnapshotSet({ExampleProcess()}); }
+
+// A page of tens of megabytes: no socket buffer takes all of it.
+inline SnapshotSet Large() {
+  ProcessSnapshot process = ExampleProcess();
+  const LatencySnapshot latency = process.communicators[0].latencies[0];
+  for (int i = 0; i < 4000; ++i) {
+    process.communicators[0].latencies.push_back(latency);
+    process.communicators[0].latencies.back().op = "Op" + std::to_string(i);
+  }
+  return SnapshotSet({process});
+}
+
+inline std::unique_ptr<Server> StartServer(ServerOptions options) {
+  if (options.listen_address == ":9410") options.listen_address = "127.0.0.1:0";
+  std::string error;
+  std::unique_ptr<Server> server = Server::Start(std::move(options), &error);
+  EXPECT_NE(server, nullptr) << error;
+  return server;
+}
+
+inline std::unique_ptr<Server> StartServer(std::function<SnapshotSet()> source) {
+  ServerOptions options;
+  options.source = std::move(source);
+  return StartServer(std::move(options));
+}
+
+inline double SecondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+inline void ExpectScrapeWithinASecond(uint16_t port) {
+  const auto start = std::chrono::steady_clock::now();
+  const Response response = Get(port, "/metrics");
+  EXPECT_EQ(response.status, 200);
+  EXPECT_LT(SecondsSince(start), 1.0);
+}
+
+}  // namespace nccl_pulse
+
+#endif  // TESTS_EXPORTER_TEST_SERVER_H_

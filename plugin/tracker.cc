@@ -226,6 +226,25 @@ void Tracker::StopOperation(const OperationRef& ref) {
     if ((word & SlotWord::kEnqueued) != 0) return Ignore(IgnoredReason::kRepeatedStop);
   } while (!ref.slot->word.compare_exchange_weak(word, word | SlotWord::kEnqueued,
                                                  std::memory_order_relaxed));
+  // A small operation may be complete before NCCL says that it was enqueued; only after finalize is
+  // that too late. Relaxed: the place may have a new owner by now, then this one goes uncounted.
+  if ((word & SlotWord::kOpen) == 0 &&
+      ref.communicator->context.load(std::memory_order_relaxed) == 0) {
+    Ignore(IgnoredReason::kAfterClose);
+  }
+}
+
+bool Tracker::IsOpen(const OperationRef& ref) {
+  const uint64_t word = ref.slot->word.load(std::memory_order_relaxed);  // only the word is used
+  if (SlotWord::Generation(word) != ref.generation) {
+    Ignore(IgnoredReason::kStaleHandle);
+    return false;
+  }
+  if ((word & SlotWord::kOpen) == 0) {
+    Ignore(IgnoredReason::kAfterClose);
+    return false;
+  }
+  return true;
 }
 
 // ---- network
@@ -389,6 +408,7 @@ void Tracker::RecordKernelStop(uint64_t bits, const uint64_t* gpu_ns) {
   const uint64_t mask_b = times.mask_b.load(std::memory_order_relaxed);
   if ((mask_b & bit) != 0) return Ignore(IgnoredReason::kRepeatedStop);
   if ((mask_a & bit) == 0) return Ignore(IgnoredReason::kStopWithoutStart);
+  if (!IsOpen(ref)) return;
   times.mask_b.store(mask_b | bit, std::memory_order_relaxed);
   if (*gpu_ns < times.first_stop_ns.load(std::memory_order_relaxed)) {
     times.first_stop_ns.store(*gpu_ns, std::memory_order_relaxed);
@@ -413,6 +433,7 @@ void Tracker::StopKernelChannel(const OperationRef& ref) {
     return Ignore((mask_b & bit) != 0 ? IgnoredReason::kRepeatedStop
                                       : IgnoredReason::kStopWithoutStart);
   }
+  if (!IsOpen(ref)) return;
   if ((mask_b & bit) == 0) tag |= KernelTimes::kTimeMissing;
   tag += KernelTimes::kOneStopped;
   times.tag.store(tag, std::memory_order_relaxed);
@@ -672,9 +693,13 @@ void Tracker::RecordState(uint64_t bits, int state) {
   if (bits == 0) return Ignore(IgnoredReason::kNullHandle);
   if (Ticket::Process(bits) != process_tag_) return Ignore(IgnoredReason::kForeignHandle);
   constexpr int kLastKnownState = 31;  // KernelPhaseStop, API v7
-  if (state < 0 || state > kLastKnownState) Ignore(IgnoredReason::kUnknownState);
+  if (state < 0 || state > kLastKnownState) return Ignore(IgnoredReason::kUnknownState);
   // The known ones (a ProxyOp in progress, an API call at its group's end) say nothing that is
-  // exported.
+  // exported. That they came for something that is long gone is worth a count.
+  if (Ticket::Kind(bits) != TicketKind::kProxyOp) return;
+  const OperationRef ref = FindOperation(bits, TicketKind::kProxyOp);
+  if (ref.communicator == nullptr) return Ignore(IgnoredReason::kForeignHandle);
+  IsOpen(ref);
 }
 
 // ---- life of a communicator

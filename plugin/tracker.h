@@ -156,6 +156,8 @@ class Tracker {
                     const OperationMeta& meta, uint64_t bytes, uint64_t duration_ns,
                     uint64_t end_ns);
   void StopOperation(const OperationRef& ref);
+  // Whether an operation still takes events of its children; counts why not.
+  bool IsOpen(const OperationRef& ref);
   void StopProxyOp(const OperationRef& ref);
   void StopKernelChannel(const OperationRef& ref);
   void Distrust(Communicator& communicator, TrustState why);

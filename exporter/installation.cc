@@ -1,8 +1,8 @@
 #include "exporter/installation.h"
 
-#include <limits.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cstdlib>
 #include <initializer_list>
 

@@ -25,6 +25,8 @@
 
 namespace nccl_pulse::abi {
 
+// NOLINTBEGIN(readability-identifier-naming): members keep NCCL's names.
+
 static_assert(sizeof(void*) == 8 && sizeof(size_t) == 8 && sizeof(int) == 4 && sizeof(bool) == 1,
               "the layouts are those of an LP64 machine");
 
@@ -148,6 +150,8 @@ inline constexpr const char* kDatatypeNames[] = {
     "ncclInt8",    "ncclUint8",    "ncclInt32",      "ncclUint32",
     "ncclInt64",   "ncclUint64",   "ncclFloat16",    "ncclFloat32",
     "ncclFloat64", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
+
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace nccl_pulse::abi
 

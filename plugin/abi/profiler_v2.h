@@ -14,6 +14,8 @@
 
 namespace nccl_pulse::abi::v2 {
 
+// NOLINTBEGIN(readability-identifier-naming): members keep NCCL's names.
+
 struct Descriptor {
   struct Coll {
     const char* name;
@@ -102,6 +104,8 @@ static_assert(offsetof(Profiler, startEvent) == 16);
 static_assert(offsetof(Profiler, stopEvent) == 24);
 static_assert(offsetof(Profiler, recordEventState) == 32);
 static_assert(offsetof(Profiler, finalize) == 40);
+
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace nccl_pulse::abi::v2
 

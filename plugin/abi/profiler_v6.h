@@ -15,6 +15,8 @@
 
 namespace nccl_pulse::abi::v6 {
 
+// NOLINTBEGIN(readability-identifier-naming): members keep NCCL's names.
+
 struct Descriptor {
   using GroupApi = v5::Descriptor::GroupApi;
   using CollApi = v5::Descriptor::CollApi;
@@ -165,6 +167,8 @@ static_assert(offsetof(Profiler, startEvent) == 16);
 static_assert(offsetof(Profiler, stopEvent) == 24);
 static_assert(offsetof(Profiler, recordEventState) == 32);
 static_assert(offsetof(Profiler, finalize) == 40);
+
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace nccl_pulse::abi::v6
 

@@ -1,11 +1,11 @@
 #include "plugin/replay/driver.h"
 
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <condition_variable>
+#include <ctime>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -225,8 +225,9 @@ class Driver {
 
   // Sleeps until the recorded time is due. False when the replay is to stop.
   bool WaitUntil(int64_t t_ns) {
-    const double recorded_ns = static_cast<double>(t_ns - options_.first_ns) +
-                               static_cast<double>(repetition_) * options_.period_ns;
+    const double recorded_ns =
+        static_cast<double>(t_ns - options_.first_ns) +
+        static_cast<double>(repetition_) * static_cast<double>(options_.period_ns);
     while (!stop_.load(std::memory_order_relaxed)) {
       if (options_.speed <= 0) return true;
       const int64_t due_ns = options_.start_ns + static_cast<int64_t>(recorded_ns / options_.speed);

@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -13,12 +11,15 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <csignal>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <set>
 #include <string_view>
+#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -81,6 +82,17 @@ struct Process {
   bool running = false;
 };
 
+// The address that a plugin announced, as it works on this machine: a host's own name need not
+// resolve.
+std::string LocalAddress(const std::string& url) {
+  constexpr std::string_view kScheme = "http://";
+  char host[256] = {};
+  if (gethostname(host, sizeof(host) - 1) != 0) return url;
+  const std::string named = absl::StrCat(kScheme, host, ":");
+  if (url.compare(0, named.size(), named) != 0) return url;
+  return absl::StrCat(kScheme, "localhost:", url.substr(named.size()));
+}
+
 std::string BaseName(const std::string& path) {
   std::string name = path.substr(path.rfind('/') + 1);
   return name.substr(0, name.find(".jsonl"));
@@ -105,11 +117,12 @@ void SendMessage(char kind, std::string_view text) {
 }
 
 bool ShowInformation() {
-  static const bool show = [] {
-    const char* level = std::getenv("NCCL_DEBUG");
+  static const bool kShow = [] {
+    // Nothing in this process changes the environment any more.
+    const char* level = std::getenv("NCCL_DEBUG");  // NOLINT(concurrency-mt-unsafe)
     return level != nullptr && (strcasecmp(level, "INFO") == 0 || strcasecmp(level, "TRACE") == 0);
   }();
-  return show;
+  return kShow;
 }
 
 // NCCL's logger. Like NCCL it shows warnings always and information if NCCL_DEBUG asks for it;
@@ -241,7 +254,7 @@ class Parent {
         mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int ends[2];
     if (memory == MAP_FAILED || pipe2(ends, O_CLOEXEC) != 0) {
-      std::fprintf(stderr, "pulse: cannot start a process: %s\n", std::strerror(errno));
+      ReportNoProcess();
       return false;
     }
     process.shared = new (memory) Shared;
@@ -251,7 +264,7 @@ class Parent {
     const pid_t parent = getpid();
     process.pid = fork();
     if (process.pid < 0) {
-      std::fprintf(stderr, "pulse: cannot start a process: %s\n", std::strerror(errno));
+      ReportNoProcess();
       close(ends[1]);
       return false;
     }
@@ -270,6 +283,11 @@ class Parent {
     process.running = true;
     processes_.push_back(std::move(process));
     return true;
+  }
+
+  static void ReportNoProcess() {
+    std::fprintf(stderr, "pulse: cannot start a process: %s\n",
+                 std::generic_category().message(errno).c_str());
   }
 
   bool AnyRunning() const {
@@ -321,7 +339,8 @@ class Parent {
     ClearLine();
     const size_t url = text.find("http://");
     if (url != std::string::npos) {
-      const std::string address = text.substr(url, text.find_first_of(" \t,;)\"'", url) - url);
+      const std::string address =
+          LocalAddress(text.substr(url, text.find_first_of(" \t,;)\"'", url) - url));
       if (announced_.insert(address).second) {
         std::printf("%s: %s\n", process.name.c_str(), address.c_str());
         std::fflush(stdout);
@@ -364,7 +383,7 @@ class Parent {
                                 process.pid, kPatienceNs / kSecondNs);
     } else if (WIFSIGNALED(status)) {
       message = absl::StrFormat("%s (pid %d) was killed by signal %d (%s)%s", process.file,
-                                process.pid, WTERMSIG(status), strsignal(WTERMSIG(status)),
+                                process.pid, WTERMSIG(status), sigdescr_np(WTERMSIG(status)),
                                 WCOREDUMP(status) ? ", core dumped" : "");
     } else {
       message = absl::StrFormat("%s (pid %d) ended by itself with status %d", process.file,

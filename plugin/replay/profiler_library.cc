@@ -26,16 +26,16 @@ void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 // Not recorded, and not for a plugin to read: the first page is never mapped.
 void* UnreadableBuffer() { return Pointer(0x10); }
 
-template <size_t kSize>
-uint8_t IndexOf(const char* const (&names)[kSize], std::string_view name, uint8_t otherwise) {
-  for (size_t i = 0; i < kSize; ++i) {
+template <size_t Size>
+uint8_t IndexOf(const char* const (&names)[Size], std::string_view name, uint8_t otherwise) {
+  for (size_t i = 0; i < Size; ++i) {
     if (names[i] == name) return static_cast<uint8_t>(i);
   }
   return otherwise;
 }
 
 // ncclProfilerEventDescr of one version, by its number.
-template <int kVersion>
+template <int Version>
 struct Abi;
 template <>
 struct Abi<1> {
@@ -79,24 +79,24 @@ struct Unload {
 };
 using LibraryHandle = std::unique_ptr<void, Unload>;
 
-template <int kVersion>
+template <int Version>
 class VersionedLibrary final : public ProfilerLibrary {
  public:
-  using Descriptor = typename Abi<kVersion>::Descriptor;
-  using StateArgs = typename Abi<kVersion>::StateArgs;
-  using Profiler = typename Abi<kVersion>::Profiler;
+  using Descriptor = typename Abi<Version>::Descriptor;
+  using StateArgs = typename Abi<Version>::StateArgs;
+  using Profiler = typename Abi<Version>::Profiler;
 
   VersionedLibrary(LibraryHandle library, void* symbol)
       : library_(std::move(library)), profiler_(static_cast<Profiler*>(symbol)) {}
 
-  int version() const override { return kVersion; }
+  int version() const override { return Version; }
 
   int Init(void** context, int* mask, const TraceCommunicator& communicator, uint64_t comm_id,
            abi::DebugLogger logger) override {
-    if constexpr (kVersion >= 5) {
+    if constexpr (Version >= 5) {
       return profiler_->init(context, comm_id, mask, communicator.name, communicator.nnodes,
                              communicator.nranks, communicator.rank, logger);
-    } else if constexpr (kVersion == 4) {
+    } else if constexpr (Version == 4) {
       return profiler_->init(context, mask, communicator.name, comm_id, communicator.nnodes,
                              communicator.nranks, communicator.rank, logger);
     } else {
@@ -107,11 +107,11 @@ class VersionedLibrary final : public ProfilerLibrary {
   void Start(void* context, void** handle, const TraceEvent& event, void* parent,
              void* parent_group, int32_t pid) override {
     Descriptor descriptor;
-    std::memset(&descriptor, kVersion == 4 ? kGarbageByte : 0, sizeof(descriptor));
-    if constexpr (kVersion <= 3) *handle = nullptr;
+    std::memset(&descriptor, Version == 4 ? kGarbageByte : 0, sizeof(descriptor));
+    if constexpr (Version <= 3) *handle = nullptr;
     descriptor.type = static_cast<decltype(descriptor.type)>(event.type);
     const bool operation = event.type == abi::kEventColl || event.type == abi::kEventP2p;
-    descriptor.parentObj = operation && kVersion <= 4 ? parent_group : parent;
+    descriptor.parentObj = operation && Version <= 4 ? parent_group : parent;
     descriptor.rank = event.rank;
     FillDetails(descriptor, event, parent_group, pid);
     profiler_->startEvent(context, handle, &descriptor);
@@ -126,10 +126,10 @@ class VersionedLibrary final : public ProfilerLibrary {
       return;
     }
     StateArgs args;
-    std::memset(&args, kVersion == 4 ? kGarbageByte : 0, sizeof(args));
+    std::memset(&args, Version == 4 ? kGarbageByte : 0, sizeof(args));
     if (event.type == abi::kEventProxyCtrl) {
       args.proxyCtrl.appendedProxyOps = recorded.appended;
-    } else if constexpr (kVersion >= 4) {
+    } else if constexpr (Version >= 4) {
       if (event.type == abi::kEventProxyStep) args.proxyStep.transSize = recorded.trans_bytes;
       if (event.type == abi::kEventKernelCh) args.kernelCh.pTimer = recorded.p_timer_ns;
     }
@@ -158,11 +158,11 @@ class VersionedLibrary final : public ProfilerLibrary {
         descriptor.proxyStep.step = event.proxy_step.step;
         break;
       case abi::kEventKernelCh:
-        if constexpr (kVersion >= 3) descriptor.kernelCh.channelId = event.kernel_ch.channel;
-        if constexpr (kVersion >= 4) descriptor.kernelCh.pTimer = event.kernel_ch.p_timer_ns;
+        if constexpr (Version >= 3) descriptor.kernelCh.channelId = event.kernel_ch.channel;
+        if constexpr (Version >= 4) descriptor.kernelCh.pTimer = event.kernel_ch.p_timer_ns;
         break;
       default:
-        if constexpr (kVersion >= 5) FillApi(descriptor, event);
+        if constexpr (Version >= 5) FillApi(descriptor, event);
         break;
     }
   }
@@ -198,13 +198,13 @@ class VersionedLibrary final : public ProfilerLibrary {
     coll.count = operation.count;
     coll.root = operation.root_or_peer;
     coll.nWarps = operation.warps;
-    if constexpr (kVersion >= 4) {
+    if constexpr (Version >= 4) {
       coll.nChannels = operation.channels;
     } else {
       coll.nMaxChannels = operation.channels;
     }
-    if constexpr (kVersion >= 5) coll.parentGroup = parent_group;
-    if constexpr (kVersion >= 2) {
+    if constexpr (Version >= 5) coll.parentGroup = parent_group;
+    if constexpr (Version >= 2) {
       coll.func = operation.func;
       coll.datatype = operation.datatype;
       coll.algo = operation.algo;
@@ -223,11 +223,11 @@ class VersionedLibrary final : public ProfilerLibrary {
     p2p.buff = UnreadableBuffer();
     p2p.count = operation.count;
     p2p.peer = operation.root_or_peer;
-    if constexpr (kVersion >= 5) {
+    if constexpr (Version >= 5) {
       p2p.nChannels = operation.channels;
       p2p.parentGroup = parent_group;
     }
-    if constexpr (kVersion >= 2) {
+    if constexpr (Version >= 2) {
       p2p.func = operation.func;
       p2p.datatype = operation.datatype;
     } else {
@@ -263,7 +263,9 @@ absl::StatusOr<std::unique_ptr<ProfilerLibrary>> ProfilerLibrary::Load(const std
                                                                        int api) {
   LibraryHandle library(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL));
   if (library == nullptr) {
-    return absl::NotFoundError(absl::StrCat("cannot load the library: ", dlerror()));
+    // glibc keeps the message per thread.
+    const char* reason = dlerror();  // NOLINT(concurrency-mt-unsafe)
+    return absl::NotFoundError(absl::StrCat("cannot load the library: ", reason));
   }
   const int newest = api == 0 ? kNewestApi : api;
   const int oldest = api == 0 ? kOldestApi : api;

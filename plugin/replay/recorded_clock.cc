@@ -1,10 +1,10 @@
 #include "plugin/replay/recorded_clock.h"
 
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <ctime>
 
 namespace nccl_pulse::recorded_clock {
 namespace {

@@ -1,11 +1,11 @@
 // Defines clock_gettime for the whole process, see recorded_clock.h.
 #include <dlfcn.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
+#include <ctime>
 
 #include "plugin/replay/recorded_clock.h"
 

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <memory>
+#include <system_error>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -68,8 +68,8 @@ absl::StatusOr<std::string> ReadTraceText(const std::string& path) {
 absl::StatusOr<std::vector<std::string>> ListTraceFiles(const std::string& folder) {
   std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(folder.c_str()), closedir);
   if (entries == nullptr) {
-    return absl::NotFoundError(
-        absl::StrCat("cannot open the trace folder ", folder, ": ", std::strerror(errno)));
+    return absl::NotFoundError(absl::StrCat("cannot open the trace folder ", folder, ": ",
+                                            std::generic_category().message(errno)));
   }
   std::vector<std::string> files;
   // One thread uses this stream, which is all that readdir asks for.

@@ -12,13 +12,13 @@
 // Lines: "THREAD CLOCK_MONOTONIC_NS init COMM_ID NAME NNODES NRANKS RANK", "... start HANDLE
 // CONTEXT TYPE PARENT ...", "... stop HANDLE", "... state HANDLE STATE VALUE", "... finalize
 // CONTEXT".
-#include <inttypes.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <mutex>
 #include <string>
 
@@ -62,9 +62,9 @@ class Recorder {
 
   void* NextHandle() { return reinterpret_cast<void*>(++handles_); }
 
-  const int mask_ = static_cast<int>(Setting("RECORDING_PLUGIN_MASK", 0xfff));
-  const uint64_t null_type_ = Setting("RECORDING_PLUGIN_NULL", 0);
-  const uint64_t ignored_type_ = Setting("RECORDING_PLUGIN_IGNORE", 0);
+  const int mask = static_cast<int>(Setting("RECORDING_PLUGIN_MASK", 0xfff));
+  const uint64_t null_type = Setting("RECORDING_PLUGIN_NULL", 0);
+  const uint64_t ignored_type = Setting("RECORDING_PLUGIN_IGNORE", 0);
 
  private:
   const uint64_t abort_at_ = Setting("RECORDING_PLUGIN_ABORT", 0);
@@ -82,7 +82,7 @@ uint64_t Number(const void* pointer) { return reinterpret_cast<uint64_t>(pointer
 int Initialize(void** context, int* mask, uint64_t comm_id, const char* name, int nnodes,
                int nranks, int rank) {
   *context = recorder.NextHandle();
-  *mask = recorder.mask_;
+  *mask = recorder.mask;
   recorder.Write("init %" PRIx64 " %s %d %d %d %" PRIu64, comm_id, name == nullptr ? "-" : name,
                  nnodes, nranks, rank, Number(*context));
   return kSuccess;
@@ -105,7 +105,7 @@ int InitV5(void** context, uint64_t comm_id, int* mask, const char* comm_name, i
 std::string Text(const char* text) { return text == nullptr ? "-" : text; }
 std::string Text(uint8_t number) { return std::to_string(number); }
 
-template <typename Descriptor, int kVersion>
+template <typename Descriptor, int Version>
 std::string Details(const Descriptor& d) {
   std::string text;
   const auto add = [&text](const std::string& item) { text += " " + item; };
@@ -117,31 +117,31 @@ std::string Details(const Descriptor& d) {
     add(Text(d.coll.algo));
     add(Text(d.coll.proto));
     add_number(d.coll.seqNumber);
-    if constexpr (kVersion >= 4) {
+    if constexpr (Version >= 4) {
       add_number(d.coll.nChannels);
     } else {
       add_number(d.coll.nMaxChannels);
       add(Text(d.coll.name));
       add_number(d.coll.commHash);
     }
-    if constexpr (kVersion >= 5) add_number(Number(d.coll.parentGroup));
+    if constexpr (Version >= 5) add_number(Number(d.coll.parentGroup));
   } else if (d.type == kEventP2p) {
     add(Text(d.p2p.func));
     add_number(d.p2p.count);
     add(Text(d.p2p.datatype));
     add_number(static_cast<uint64_t>(d.p2p.peer));
-    if constexpr (kVersion >= 4) add_number(d.p2p.nChannels);
-    if constexpr (kVersion >= 5) add_number(Number(d.p2p.parentGroup));
+    if constexpr (Version >= 4) add_number(d.p2p.nChannels);
+    if constexpr (Version >= 5) add_number(Number(d.p2p.parentGroup));
   } else if (d.type == kEventProxyOp) {
     add_number(static_cast<uint64_t>(d.proxyOp.pid));
   }
-  if constexpr (kVersion >= 4) {
+  if constexpr (Version >= 4) {
     if (d.type == kEventKernelCh) {
       add_number(d.kernelCh.channelId);
       add_number(d.kernelCh.pTimer);
     }
   }
-  if constexpr (kVersion >= 5) {
+  if constexpr (Version >= 5) {
     if (d.type == kEventCollApi) {
       add(Text(d.collApi.func));
       add_number(d.collApi.count);
@@ -151,17 +151,17 @@ std::string Details(const Descriptor& d) {
   return text;
 }
 
-template <typename Descriptor, int kVersion>
+template <typename Descriptor, int Version>
 int Start(void* context, void** handle, Descriptor* descriptor) {
-  if (descriptor->type == recorder.null_type_) {
+  if (descriptor->type == recorder.null_type) {
     *handle = nullptr;
-  } else if (descriptor->type != recorder.ignored_type_) {
+  } else if (descriptor->type != recorder.ignored_type) {
     *handle = recorder.NextHandle();
   }
   recorder.Write("start %" PRIu64 " %" PRIu64 " %#x %" PRIu64 " %d%s", Number(*handle),
                  Number(context), static_cast<unsigned>(descriptor->type),
                  Number(descriptor->parentObj), descriptor->rank,
-                 Details<Descriptor, kVersion>(*descriptor).c_str());
+                 Details<Descriptor, Version>(*descriptor).c_str());
   return kSuccess;
 }
 

@@ -1,0 +1,197 @@
+// The variables NCCL_PULSE_*: what they do, and what is said of those that are wrong.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "plugin/abi/profiler_v3.h"
+#include "tests/plugin/harness.h"
+
+namespace nccl_pulse {
+namespace {
+
+std::vector<std::string> TakeWarnings() {
+  std::vector<std::string> warnings;
+  for (const std::string& line : TakeLog()) {
+    if (line.find("NCCL_PULSE_") != std::string::npos && line.find("using") != std::string::npos) {
+      warnings.push_back(line);
+    }
+  }
+  return warnings;
+}
+
+struct BadValue {
+  const char *variable, *value, *used;
+};
+
+class BadValueTest : public ::testing::TestWithParam<BadValue> {};
+
+TEST_P(BadValueTest, IsNamedInOneWarning) {
+  const BadValue& bad = GetParam();
+  RunInChild({{bad.variable, bad.value}}, [&bad] {
+    // What is used in place of a bad address would open a port.
+    const bool listens = std::string(bad.variable) == "NCCL_PULSE_LISTEN";
+    NcclCommunicator comm(1);
+    EXPECT_NE(comm.context(), nullptr);
+    EXPECT_NE(comm.event_mask(), 0);
+    NcclCommunicator second(2);
+    const std::vector<std::string> warnings = TakeWarnings();
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_NE(warnings[0].find(bad.variable), std::string::npos) << warnings[0];
+    EXPECT_NE(warnings[0].find(std::string(bad.value).substr(0, 64)), std::string::npos)
+        << warnings[0];
+    EXPECT_NE(warnings[0].find(std::string("using ") + bad.used), std::string::npos) << warnings[0];
+    comm.RunWithProxy();
+    comm.Finalize();
+    if (listens) return;
+    const ProcessSnapshot snapshot = ReadSnapshot();
+    EXPECT_EQ(snapshot.timing, "auto");
+    EXPECT_EQ(snapshot.series_limit, 2048u);
+    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings, BadValueTest,
+    ::testing::Values(
+        BadValue{"NCCL_PULSE_TIMING", "kernal", "auto"}, BadValue{"NCCL_PULSE_TIMING", "1", "auto"},
+        BadValue{"NCCL_PULSE_LISTEN", "9410", ":9410"},
+        BadValue{"NCCL_PULSE_LISTEN", "localhost:port", ":9410"},
+        BadValue{"NCCL_PULSE_LISTEN", ":65536", ":9410"},
+        BadValue{"NCCL_PULSE_LISTEN", ":-1", ":9410"},
+        BadValue{"NCCL_PULSE_SERIES_LIMIT", "15", "2048"},
+        BadValue{"NCCL_PULSE_SERIES_LIMIT", "30001", "2048"},
+        BadValue{"NCCL_PULSE_SERIES_LIMIT", "-1", "2048"},
+        BadValue{"NCCL_PULSE_SERIES_LIMIT", "many", "2048"},
+        BadValue{"NCCL_PULSE_SERIES_LIMIT", "99999999999999999999999", "2048"},
+        BadValue{"NCCL_PULSE_SERIES_LIMIT", "2e3", "2048"},
+        BadValue{"NCCL_PULSE_LABELS", "cluster", "no labels"},
+        BadValue{"NCCL_PULSE_LABELS", "1st=a", "no labels"},
+        BadValue{"NCCL_PULSE_LABELS", "__name__=a", "no labels"},
+        BadValue{"NCCL_PULSE_LABELS", "a=1,b-c=2", "no labels"},
+        BadValue{"NCCL_PULSE_LABELS", "=a", "no labels"},
+        BadValue{"NCCL_PULSE_LOG_LEVEL", "debug", "warn"},
+        BadValue{"NCCL_PULSE_CLOCK", "tsc", "auto"},
+        BadValue{"NCCL_PULSE_CLOCK",
+                 "a value much longer than anybody would want to read in a line of a job's log, "
+                 "and then some",
+                 "auto"}),
+    [](const ::testing::TestParamInfo<BadValue>& info) {
+      return std::string(info.param.variable) + "_" + std::to_string(info.index);
+    });
+
+TEST(SettingsTest, GoodValues) {
+  RunInChild({{"NCCL_PULSE_TIMING", " Kernel "},
+              {"NCCL_PULSE_LISTEN", "OFF"},
+              {"NCCL_PULSE_SERIES_LIMIT", "16"},
+              {"NCCL_PULSE_LABELS", "cluster=a, team = b,"},
+              {"NCCL_PULSE_LOG_LEVEL", "OFF"},
+              {"NCCL_PULSE_CLOCK", "monotonic"}},
+             [] {
+               NcclCommunicator comm(1);
+               EXPECT_TRUE(TakeWarnings().empty());
+               const ProcessSnapshot snapshot = ReadSnapshot();
+               EXPECT_EQ(snapshot.timing, "kernel");
+               EXPECT_EQ(snapshot.series_limit, 16u);
+             });
+}
+
+TEST(SettingsTest, EmptyValuesAreNoValues) {
+  RunInChild({{"NCCL_PULSE_TIMING", ""},
+              {"NCCL_PULSE_SERIES_LIMIT", ""},
+              {"NCCL_PULSE_LABELS", ""},
+              {"NCCL_PULSE_LOG_LEVEL", ""},
+              {"NCCL_PULSE_CLOCK", " "}},
+             [] {
+               NcclCommunicator comm(1);
+               EXPECT_TRUE(TakeWarnings().empty());
+               EXPECT_EQ(ReadSnapshot().timing, "auto");
+             });
+}
+
+TEST(SettingsTest, UnknownVariableIsNamed) {
+  RunInChild({{"NCCL_PULSE_TIMMING", "kernel"}, {"NCCL_PULSE_", "x"}}, [] {
+    NcclCommunicator comm(1);
+    int named = 0;
+    for (const std::string& line : TakeLog()) {
+      if (line.find("is not a setting") == std::string::npos) continue;
+      ++named;
+      EXPECT_NE(line.find("NCCL_PULSE_TIMING"), std::string::npos) << "what there is: " << line;
+    }
+    EXPECT_EQ(named, 2);
+  });
+}
+
+TEST(SettingsTest, ReadOnce) {
+  RunInChild({}, [] {
+    NcclCommunicator first(1);
+    setenv("NCCL_PULSE_TIMING", "kernel", 1);
+    setenv("NCCL_PULSE_SERIES_LIMIT", "nonsense", 1);
+    NcclCommunicator second(2);
+    EXPECT_EQ(second.event_mask(), first.event_mask());
+    EXPECT_TRUE(TakeWarnings().empty());
+    EXPECT_EQ(ReadSnapshot().timing, "auto");
+  });
+}
+
+TEST(SettingsTest, SeriesLimitIsKept) {
+  RunInChild({{"NCCL_PULSE_SERIES_LIMIT", "16"}}, [] {
+    NcclCommunicator comm(1);
+    static const char* const kFunctions[] = {"AllReduce", "AllGather", "Broadcast", "Reduce"};
+    constexpr uint64_t kCalls = 400;
+    for (uint64_t i = 0; i < kCalls; ++i) {
+      Start(comm.context(), CallEvent(kFunctions[i % 4], uint64_t{1} << (i / 4 % 32), "ncclInt8"));
+    }
+    const ProcessSnapshot snapshot = ReadSnapshot();
+    const CommunicatorSnapshot& measured = Find(snapshot, 1);
+    EXPECT_EQ(Calls(measured), kCalls);
+    EXPECT_GT(measured.overflowed_operations, 0u);
+    EXPECT_LE(measured.calls.size(), 17u);
+  });
+}
+
+// An NCCL without a logger (v1 to v3): standard error, as much as is asked for.
+std::string SaidByV3() {
+  return CaptureStandardError([] {
+    void* context = nullptr;
+    int mask = 0;
+    ProfilerOf<abi::v3::Profiler>(3).init(&context, &mask);
+  });
+}
+
+TEST(SettingsTest, WithoutLoggerWarningsGoToStandardError) {
+  RunInChild({{"NCCL_PULSE_TIMING", "fast"}}, [] {
+    const std::string said = SaidByV3();
+    EXPECT_NE(said.find("NCCL_PULSE_TIMING=\"fast\""), std::string::npos) << said;
+  });
+}
+
+TEST(SettingsTest, LogLevelOffIsSilent) {
+  RunInChild({{"NCCL_PULSE_TIMING", "fast"}, {"NCCL_PULSE_LOG_LEVEL", "off"}},
+             [] { EXPECT_EQ(SaidByV3(), ""); });
+}
+
+TEST(SettingsTest, LogLevelWarnSaysNothingWhenAllIsWell) {
+  RunInChild({}, [] { EXPECT_EQ(SaidByV3(), ""); });
+}
+
+TEST(SettingsTest, LogLevelInfoSaysWhatIsActive) {
+  RunInChild({{"NCCL_PULSE_LOG_LEVEL", "info"}}, [] {
+    const std::string said = SaidByV3();
+    EXPECT_NE(said.find("timing auto"), std::string::npos) << said;
+    EXPECT_NE(said.find("API v3"), std::string::npos) << said;
+  });
+}
+
+TEST(SettingsTest, ClosedStandardErrorHarmsNothing) {
+  RunInChild({{"NCCL_PULSE_TIMING", "fast"}}, [] {
+    const int before = dup(STDERR_FILENO);
+    close(STDERR_FILENO);
+    void* context = nullptr;
+    int mask = 0;
+    ProfilerOf<abi::v3::Profiler>(3).init(&context, &mask);
+    dup2(before, STDERR_FILENO);
+    EXPECT_NE(context, nullptr);
+  });
+}
+
+}  // namespace
+}  // namespace nccl_pulse

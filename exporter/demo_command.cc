@@ -3,6 +3,7 @@
 
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "exporter/command.h"
@@ -24,7 +25,8 @@ metrics can be looked at without a GPU. Every recorded process is a process here
   --library=PATH   the plugin library; default: the one that came with this program
   --api=1..6       profiler API version; default: the newest that the library exports
 
-NCCL_PULSE_TIMING=kernel in the environment shows kernel durations. Exit status: 0 when stopped by
+Kernel timing is on, so that the recorded GPU timestamps show as durations; set
+NCCL_PULSE_TIMING=auto for the default of a real job. Exit status: 0 when stopped by
 Ctrl-C, else as `pulse replay`.
 )";
 
@@ -39,6 +41,8 @@ int Run(const std::vector<char*>& arguments) {
                  kTrace);
     return kReplayNoFolder;
   }
+  // The recording has GPU timestamps, and without a GPU nothing else could time its operations.
+  setenv("NCCL_PULSE_TIMING", "kernel", 0);
   ProcessesOptions options;
   options.replay.repeat = 0;
   const int problem = FillReplayOptions(traces, &options);

@@ -95,7 +95,7 @@ struct KernelTimes {
 
   static constexpr uint64_t kUsed = uint64_t{1} << 63;
   static constexpr uint64_t kBackwards = uint64_t{1}
-                                         << 62;  // a start older than its channel's newest
+                                         << 62;  // a start older than its channel's previous one
   static constexpr uint64_t kTimeMissing = uint64_t{1} << 61;  // a channel stopped without a time
   static constexpr uint64_t kFlags = kBackwards | kTimeMissing;
   static constexpr uint64_t MakeTag(uint32_t generation, uint8_t channels) {
@@ -113,7 +113,7 @@ static_assert(sizeof(KernelTimes) == 56);
 // Of a whole communicator, kernel timing only; written by the KernelCh thread.
 struct KernelTrust {
   std::atomic<uint64_t> failed_history;  // bit 0: the newest multi-channel operation; 1: failed
-  std::atomic<uint64_t> newest_start_ns[kMaxChannels];
+  std::atomic<uint64_t> last_start_ns[kMaxChannels];
 };
 
 struct Communicator {

@@ -18,9 +18,9 @@ constexpr uint64_t kKeepFinalizedNs = 600ULL * 1000000000ULL;
 constexpr uint64_t kCostSampling = 1024;
 
 // A communicator is distrusted when so many of its last 64 multi-channel operations failed their
-// checks. Sound ones fail in short bursts when the GPU laps the poller (4 in one recorded run);
-// drifted ones keep failing.
-constexpr int kFailuresToDistrust = 8;
+// checks. Sound ones fail in short bursts when the GPU laps the poller (9 in one recorded run,
+// whose launches carry five operations each); drifted ones keep failing.
+constexpr int kFailuresToDistrust = 16;
 
 constexpr uint64_t kDeltaBits = 52;
 constexpr uint64_t kDeltaMask = (uint64_t{1} << kDeltaBits) - 1;
@@ -137,7 +137,9 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     lane.Set(SeriesKey::Pack(SeriesKind::kSequence, op.id, 0, 0, 0), event.sequence + 1);
   }
 
-  OperationMeta meta{op.id, static_cast<uint8_t>(size_class), event.channels, false, 0};
+  // More channels than there are: not set (NCCL 2.28 and later towards a plugin of API v4).
+  const uint8_t channels = event.channels <= kMaxChannels ? event.channels : 0;
+  OperationMeta meta{op.id, static_cast<uint8_t>(size_class), channels, false, 0};
   if (timing_ != TimingMode::kKernel) {
     const bool captured =
         Ticket::Issuer(event.parent) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall);
@@ -382,12 +384,12 @@ uint64_t Tracker::StartKernelChannel(uint64_t context, const KernelChannelEvent&
   if (event.gpu_ns > times.last_start_ns.load(std::memory_order_relaxed)) {
     times.last_start_ns.store(event.gpu_ns, std::memory_order_relaxed);
   }
-  std::atomic<uint64_t>& newest = communicator.kernel_trust->newest_start_ns[event.channel];
-  if (event.gpu_ns < newest.load(std::memory_order_relaxed)) {
+  std::atomic<uint64_t>& previous = communicator.kernel_trust->last_start_ns[event.channel];
+  if (event.gpu_ns < previous.load(std::memory_order_relaxed)) {
     times.tag.store(tag | KernelTimes::kBackwards, std::memory_order_relaxed);
-  } else {
-    newest.store(event.gpu_ns, std::memory_order_relaxed);
   }
+  // Also when it is older: one timestamp from the future must not condemn all that follow it.
+  previous.store(event.gpu_ns, std::memory_order_relaxed);
   return handle;
 }
 
@@ -843,8 +845,8 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
   communicator.identity_known.store(identity.comm_id != 0, std::memory_order_relaxed);
   if (communicator.kernel_trust != nullptr) {
     communicator.kernel_trust->failed_history.store(0, std::memory_order_relaxed);
-    for (auto& newest : communicator.kernel_trust->newest_start_ns) {
-      newest.store(0, std::memory_order_relaxed);
+    for (auto& start : communicator.kernel_trust->last_start_ns) {
+      start.store(0, std::memory_order_relaxed);
     }
   }
   communicator.oldest_open.store(communicator.next_operation.load(std::memory_order_relaxed),

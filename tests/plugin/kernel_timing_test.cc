@@ -111,7 +111,7 @@ TEST(KernelTimingTest, NumberOfChannelsNotKnown) {
 TEST(KernelTimingTest, MoreOrFewerChannelsThanSaid) {
   RunInChild(kKernel, [] {
     NcclCommunicator comm(1);
-    void* fewer = comm.Enqueue(200);
+    void* fewer = comm.Enqueue(60);
     RecordAndStopChannel(Start(comm.context(), ChannelEvent(fewer, 0, 1000)), 2000);
     void* more = comm.Enqueue(1);
     void* first = Start(comm.context(), ChannelEvent(more, 0, 3000));
@@ -175,7 +175,7 @@ TEST(KernelTimingTest, ChannelWithoutTime) {
   });
 }
 
-TEST(KernelTimingTest, EightFailuresInSixtyFourEndTheTrust) {
+TEST(KernelTimingTest, SixteenFailuresInSixtyFourEndTheTrust) {
   RunInChild(kKernel, [] {
     NcclCommunicator comm(1);
     NcclCommunicator sound(2);
@@ -188,26 +188,26 @@ TEST(KernelTimingTest, EightFailuresInSixtyFourEndTheTrust) {
       now_ns += 10000;
       RunChannels(comm, {{now_ns, now_ns + 1000}, {now_ns + 2000, now_ns + 3000}});
     };
-    // Seven at any time in the last 64 are a burst ...
+    // Fifteen at any time in the last 64 are a burst ...
     for (int round = 0; round < 3; ++round) {
-      for (int i = 0; i < 7; ++i) bad();
-      for (int i = 0; i < 57; ++i) good();
+      for (int i = 0; i < 15; ++i) bad();
+      for (int i = 0; i < 49; ++i) good();
     }
     EXPECT_EQ(Find(ReadSnapshot(), 1).kernel_trust, TrustState::kTrusted);
-    EXPECT_EQ(Untimed(Find(ReadSnapshot(), 1), UntimedReason::kOverlap), 21u);
-    EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 171u);
-    // ... eight are drift.
-    for (int i = 0; i < 8; ++i) bad();
+    EXPECT_EQ(Untimed(Find(ReadSnapshot(), 1), UntimedReason::kOverlap), 45u);
+    EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 147u);
+    // ... sixteen are drift.
+    for (int i = 0; i < 16; ++i) bad();
     EXPECT_EQ(Find(ReadSnapshot(), 1).kernel_trust, TrustState::kChecksFailed);
     for (int i = 0; i < 100; ++i) good();
     sound.RunWithKernel(2, 1000, 2000);
     comm.Finalize();
     const ProcessSnapshot snapshot = ReadSnapshot();
     const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    EXPECT_EQ(Untimed(measured, UntimedReason::kOverlap), 29u);
+    EXPECT_EQ(Untimed(measured, UntimedReason::kOverlap), 61u);
     EXPECT_EQ(Untimed(measured, UntimedReason::kUntrusted), 100u);
-    EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 171u);
-    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionKernel), 300u);
+    EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 147u);
+    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionKernel), 308u);
     EXPECT_EQ(Find(snapshot, 2).kernel_trust, TrustState::kTrusted);
     EXPECT_EQ(Timed(Find(snapshot, 2), LatencyKind::kDurationKernel), 1u);
   });

@@ -15,9 +15,9 @@ Definitions
               nChannels channels have all stopped, if, in this order,
                 its communicator is trusted at that moment           else untimed, "untrusted"
                 all channels' intervals overlap mutually             else untimed, "overlap"
-                no channel started before an earlier start on the
+                no channel started before the previous start on the
                 same communicator and channel                        else untimed, "backwards"
-  trust       ends with the first P2p to the rank itself, or when 8 of the last 64 operations with
+  trust       ends with the first P2p to the rank itself, or when 16 of the last 64 operations with
               several channels failed one of the last two checks.
   invisible   kernel timing: operations without any KernelCh. lost: with some, but not all stopped.
   not_timed   auto timing: every operation, but captured ones are "captured".
@@ -128,7 +128,7 @@ class Communicator:
         self.init = init
         self.trusted = True
         self.distrust_reason = None
-        self.newest_start = {}  # channel -> GPU time
+        self.last_start = {}  # channel -> GPU time
         self.history = collections.deque(maxlen=64)  # True: failed
         self.operations = []
         self.sequence = {}
@@ -276,11 +276,10 @@ class Count:
         operation = self.operations[event["parent"]]
         channel, time = event["channelId"], event["pTimer"]
         operation.starts[channel] = time
-        newest = communicator.newest_start.get(channel)
-        if newest is not None and time < newest:
+        previous = communicator.last_start.get(channel)
+        if previous is not None and time < previous:
             operation.backwards = True
-        else:
-            communicator.newest_start[channel] = time
+        communicator.last_start[channel] = time
 
     def stop_kernelCh(self, event, start):
         if not self.kernel:
@@ -303,7 +302,7 @@ class Count:
         overlap = max(operation.starts.values()) <= min(operation.stops.values())
         if len(operation.stopped) >= 2:
             communicator.history.append(not overlap or operation.backwards)
-            if sum(communicator.history) >= 8:
+            if sum(communicator.history) >= 16:
                 communicator.trusted = False
                 communicator.distrust_reason = "checks_failed"
         if not overlap:

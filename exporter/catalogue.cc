@@ -30,9 +30,28 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "Operations by the algorithm and protocol that NCCL chose."},
     {MetricId::kLaunches, "nccl_launches_total", MetricType::Counter, "", kComm, LabelNames(),
      "Kernel launches that were visible. One launch carries one operation or several of a group."},
+    {MetricId::kLaunchesCompleted, "nccl_launches_completed_total", MetricType::Counter, "", kComm,
+     LabelNames(),
+     "Visible kernel launches that are known to have completed, from CUDA events behind them. "
+     "Absent "
+     "when that is not known."},
+    {MetricId::kInflightLaunches, "nccl_inflight_launches", MetricType::Gauge, "", kComm,
+     LabelNames(),
+     "Visible kernel launches that have not completed. Absent when that is not known."},
+    {MetricId::kOldestInflightLaunch, "nccl_oldest_inflight_launch_timestamp_seconds",
+     MetricType::Gauge, "seconds", kComm, LabelNames(),
+     "When the oldest unfinished kernel launch was made, in Unix time, known to about 20 ms; 0 "
+     "when "
+     "none is in flight. Absent when that is not known, and in place of 0 on a communicator with "
+     "CUDA graphs, whose replays can not be seen."},
+    {MetricId::kCaptured, "nccl_communicator_captured", MetricType::Gauge, "", kComm, LabelNames(),
+     "1 when operations of the communicator were captured into a CUDA graph: its replays are "
+     "counted and timed nowhere."},
     {MetricId::kOperationDuration, "nccl_operation_duration_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "timing"),
-     "How long timed operations ran on the GPU; the timing label says how that was measured."},
+     "How long timed operations took; the timing label says how that was measured. stream: CUDA "
+     "events around a sample of the launches, a constant of about 6 us (launch latency and the "
+     "events) included. kernel: GPU timestamps."},
     {MetricId::kOperationCompletion, "nccl_operation_completion_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "source"),
      "Time from enqueueing an operation to its estimated end. It includes waiting for earlier work "
@@ -71,7 +90,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "Operations counted in a series with size=\"overflow\" because the limit on series was "
      "reached."},
     {MetricId::kBuildInfo, "nccl_pulse_build_info", MetricType::Gauge, "", kProcess,
-     LabelNames("version", "nccl_api_version", "timing", "event_mask", "memory"),
+     LabelNames("version", "nccl_api_version", "timing", "durations", "event_mask", "memory"),
      "The plugin's version and what it picked in this process; always 1."},
     {MetricId::kStartTimestamp, "nccl_pulse_start_timestamp_seconds", MetricType::Gauge, "seconds",
      kProcess, LabelNames(), "When the plugin started in this process, in Unix time."},
@@ -80,6 +99,10 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "When the plugin's background thread last went round, in Unix time. If it stands still, so "
      "does what "
      "that thread measures."},
+    {MetricId::kSamplingExponent, "nccl_pulse_sampling_exponent", MetricType::Gauge, "", kProcess,
+     LabelNames(),
+     "n: one call in 2^n is timed on its stream, as the budget of timed launches allows. Absent "
+     "without stream timing."},
     {MetricId::kCallbacks, "nccl_pulse_callbacks_total", MetricType::Counter, "", kProcess,
      LabelNames("callback"), "Callbacks that NCCL made."},
     {MetricId::kCallbackDuration, "nccl_pulse_callback_duration_seconds", MetricType::Summary,
@@ -138,12 +161,14 @@ constexpr LabelEntry kLabels[] = {
     {"algo", "algorithm, by NCCL's own name"},
     {"proto", "protocol, by NCCL's own name"},
     {"timing",
-     "how durations were measured: kernel (GPU timestamps); on the info metric: the setting"},
+     "how durations were measured: stream (CUDA events), kernel (GPU timestamps); on the info "
+     "metric: the setting"},
     {"source", "what ended the operation: proxy (last network operation) or kernel (last channel)"},
     {"reason", "why; the values are short words"},
     {"callback", "kind of callback: api, launch, operation, proxy, kernel"},
     {"version", "the plugin's version"},
     {"nccl_api_version", "version of NCCL's profiler interface that is in use"},
+    {"durations", "what times operations: stream, kernel or none"},
     {"event_mask", "event types that NCCL was asked for, hexadecimal"},
     {"memory", "shared, or private when the system refused shared memory"},
 };

@@ -176,8 +176,10 @@ class FamilySet {
 void AddLatency(const LatencySnapshot& latency, FamilySet* set) {
   const std::string_view size = SizeClassName(latency.size_class);
   switch (latency.kind) {
+    case LatencyKind::kDurationStream:
     case LatencyKind::kDurationKernel: {
-      const LabelValues labels = {latency.op, size, "kernel"};
+      const LabelValues labels = {
+          latency.op, size, latency.kind == LatencyKind::kDurationStream ? "stream" : "kernel"};
       set->Histogram(MetricId::kOperationDuration, labels, latency.histogram);
       set->Counter(MetricId::kTimedOperations, labels, latency.histogram.Count());
       set->Counter(MetricId::kTimedBytes, labels, latency.bytes);
@@ -218,6 +220,21 @@ std::string Hex(uint64_t value, std::size_t width) {
   return digits.size() < width ? std::string(width - digits.size(), '0') + digits : digits;
 }
 
+// What is known of launches that have been made. What is not known is absent, never zero.
+void AddHeartbeat(const CommunicatorSnapshot& comm, FamilySet* set) {
+  set->Gauge(MetricId::kCaptured, {}, comm.captured ? 1 : 0);
+  if (!comm.has_heartbeat) return;
+  set->Counter(MetricId::kLaunchesCompleted, {}, comm.launches_completed);
+  // The two were not read at the same moment.
+  const uint64_t in_flight =
+      comm.launches > comm.launches_completed ? comm.launches - comm.launches_completed : 0;
+  const bool idle = in_flight == 0 || comm.oldest_inflight_realtime_ns == 0;
+  if (idle && comm.captured) return;
+  set->Gauge(MetricId::kInflightLaunches, {}, static_cast<double>(in_flight));
+  set->Gauge(MetricId::kOldestInflightLaunch, {},
+             idle ? 0 : Seconds(comm.oldest_inflight_realtime_ns));
+}
+
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
                      FamilySet* set) {
   set->SetScope(MetricScope::kCommunicator, {Hex(comm.comm_id, 16), Digits(comm.rank)});
@@ -238,6 +255,7 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
                  count.operations);
   }
   set->Counter(MetricId::kLaunches, {}, comm.launches);
+  AddHeartbeat(comm, set);
   for (const LatencySnapshot& latency : comm.latencies) AddLatency(latency, set);
   for (const UntimedSnapshot& untimed : comm.untimed) {
     set->Counter(MetricId::kUntimedOperations, {untimed.op, UntimedReasonName(untimed.reason)},
@@ -270,10 +288,14 @@ void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
   set->SetScope(MetricScope::kProcess, {Digits(process.pid), process.global_rank});
   set->Info(MetricId::kBuildInfo,
             {process.plugin_version, Digits(process.nccl_api_version), process.timing,
-             "0x" + Hex(process.event_mask, 1), process.shared_memory ? "shared" : "private"});
+             process.duration_source, "0x" + Hex(process.event_mask, 1),
+             process.shared_memory ? "shared" : "private"});
   set->Gauge(MetricId::kStartTimestamp, {}, Seconds(process.start_realtime_ns));
   if (process.last_poll_realtime_ns != 0) {
     set->Gauge(MetricId::kLastPollTimestamp, {}, Seconds(process.last_poll_realtime_ns));
+  }
+  if (process.sampling_exponent >= 0) {
+    set->Gauge(MetricId::kSamplingExponent, {}, process.sampling_exponent);
   }
   for (int i = 0; i < kCallbackKinds; ++i) {
     set->Counter(MetricId::kCallbacks, {CallbackKindName(static_cast<CallbackKind>(i))},

@@ -8,13 +8,14 @@ namespace {
 enum EntryState : uint32_t { kEmpty = 0, kWriting = 1, kValid = 2 };
 
 // NCCL 2.30, src/misc/utils.cc and src/include/plugin/profiler: the strings callbacks can carry.
-// The first six have fixed ids (name_table.h).
+// The first seven have fixed ids (name_table.h).
 constexpr const char* kKnownNames[] = {"AllReduce",
                                        "AllGather",
                                        "ReduceScatter",
                                        "AlltoAll",
                                        "Gather",
                                        "Scatter",
+                                       "Grouped",
                                        "Broadcast",
                                        "Reduce",
                                        "Send",

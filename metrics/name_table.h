@@ -28,6 +28,8 @@ inline constexpr NameId kReduceScatterName = 5;
 inline constexpr NameId kAlltoAllName = 6;
 inline constexpr NameId kGatherName = 7;
 inline constexpr NameId kScatterName = 8;
+// A launch of several operations that only the launch as a whole could time.
+inline constexpr NameId kGroupedName = 9;
 
 class NameTable {
  public:

@@ -107,6 +107,7 @@ struct SegmentHeader {
   char global_rank[32];
   char local_rank[32];
   char job_id[128];
+  char duration_source[16];  // "stream", "kernel", "none"
 
   int64_t start_realtime_ns;
   // Times in cells are CLOCK_MONOTONIC; realtime = monotonic + this. Renewed by the background
@@ -114,6 +115,8 @@ struct SegmentHeader {
   std::atomic<int64_t> realtime_offset_ns;
   Cell last_poll_monotonic_ns;
 
+  std::atomic<int32_t> sampling_exponent;  // -1: no stream timing
+  uint32_t reserved1;
   Cell series_used;
   uint64_t series_limit;
   Cell sampled_callbacks;
@@ -232,6 +235,11 @@ struct CommunicatorRecord {
   std::atomic<int64_t> finalized_monotonic_ns;
   int64_t init_realtime_ns;
   Cell next_timed_call;
+  // Heartbeat, written by the background thread (captured: by the launching thread).
+  Cell launches_completed;
+  Cell oldest_inflight_ns;  // monotonic, 0: nothing in flight
+  std::atomic<uint32_t> has_heartbeat;
+  std::atomic<uint32_t> captured;
   char name[128];  // identity strings: zero-terminated, written by CopyToShared
   char gpu[16];
   char uuid[48];

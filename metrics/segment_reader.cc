@@ -120,6 +120,10 @@ class Reader {
                             ? static_cast<TrustState>(trust)
                             : TrustState::kChecksFailed;
     ReadLanes(record, callbacks, out);
+    out->has_heartbeat = record.has_heartbeat.load(std::memory_order_relaxed) != 0;
+    out->launches_completed = ReadCell(record.launches_completed);
+    out->oldest_inflight_realtime_ns = Realtime(ReadCell(record.oldest_inflight_ns));
+    out->captured = record.captured.load(std::memory_order_relaxed) != 0;
     ReadSeries(record, out);
     ReadTimedCalls(record, out);
 
@@ -191,7 +195,7 @@ class Reader {
   void ReadLatency(const SeriesEntry& entry, uint64_t key, CommunicatorSnapshot* out) {
     const uint32_t kind = SeriesKey::A(key);
     if (kind < static_cast<uint32_t>(LatencyKind::kDurationKernel) ||
-        kind > static_cast<uint32_t>(LatencyKind::kCompletionKernel)) {
+        kind > static_cast<uint32_t>(LatencyKind::kDurationStream)) {
       return;
     }
     LatencySnapshot latency;
@@ -268,7 +272,7 @@ class Reader {
       if (call.sequence.load(std::memory_order_relaxed) != sequence) continue;
       const uint32_t kind = key >> 8 & 0xff;
       if (kind < static_cast<uint32_t>(LatencyKind::kDurationKernel) ||
-          kind > static_cast<uint32_t>(LatencyKind::kCompletionKernel)) {
+          kind > static_cast<uint32_t>(LatencyKind::kDurationStream)) {
         continue;
       }
       copy.op = Name(key & 0xff);
@@ -304,6 +308,8 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
   snapshot->nccl_api_version = ReadOnce(header.nccl_api_version);
   snapshot->timing = CopyFromShared(header.timing);
   snapshot->event_mask = ReadOnce(header.event_mask);
+  snapshot->duration_source = CopyFromShared(header.duration_source);
+  snapshot->sampling_exponent = header.sampling_exponent.load(std::memory_order_relaxed);
   snapshot->start_realtime_ns = ReadOnce(header.start_realtime_ns);
   const uint64_t last_poll_ns = ReadCell(header.last_poll_monotonic_ns);
   snapshot->last_poll_realtime_ns =

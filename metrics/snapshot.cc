@@ -18,6 +18,10 @@ const char* UntimedReasonName(UntimedReason reason) {
       return "lost";
     case UntimedReason::kInvisible:
       return "invisible";
+    case UntimedReason::kNotSampled:
+      return "not_sampled";
+    case UntimedReason::kGrouped:
+      return "grouped";
   }
   return "unknown";
 }

@@ -36,19 +36,22 @@ enum class LatencyKind : uint8_t {
   kDurationKernel = 1,    // timing="kernel": GPU timestamps of KernelCh
   kCompletionProxy = 2,   // source="proxy": enqueue to the last ProxyOp stop
   kCompletionKernel = 3,  // source="kernel": enqueue to the last KernelCh stop, no network traffic
+  kDurationStream = 4,    // timing="stream": CUDA events around a sample of the launches
 };
 
 // Why an operation has no duration (label `reason` of nccl_untimed_operations_total).
 enum class UntimedReason : uint8_t {
-  kNotTimed = 1,   // no timing source was selected for this operation
-  kCaptured = 2,   // issued into a CUDA graph: its replays make no callback
-  kOverlap = 3,    // the channels' intervals do not all overlap: attribution has drifted
-  kBackwards = 4,  // a timestamp runs backwards on its channel: the ring was lapped
-  kUntrusted = 5,  // the communicator's GPU timestamps are no longer believed
-  kLost = 6,       // not all stops had come when the slot was needed or the communicator ended
-  kInvisible = 7,  // NCCL makes no callback that could time it
+  kNotTimed = 1,    // no timing source was selected for this operation
+  kCaptured = 2,    // issued into a CUDA graph: its replays make no callback
+  kOverlap = 3,     // the channels' intervals do not all overlap: attribution has drifted
+  kBackwards = 4,   // a timestamp runs backwards on its channel: the ring was lapped
+  kUntrusted = 5,   // the communicator's GPU timestamps are no longer believed
+  kLost = 6,        // not all stops had come when the slot was needed or the communicator ended
+  kInvisible = 7,   // NCCL makes no callback that could time it
+  kNotSampled = 8,  // its launch was not one of the sample
+  kGrouped = 9,     // its launch was timed as a whole, with others
 };
-inline constexpr int kUntimedReasons = 8;  // one past the last
+inline constexpr int kUntimedReasons = 10;  // one past the last
 const char* UntimedReasonName(UntimedReason reason);
 
 // Why a communicator's GPU timestamps are not believed (0: they are, or were not asked for).
@@ -157,7 +160,14 @@ struct CommunicatorSnapshot {
   std::vector<SequenceSnapshot> sequences;
   std::vector<TimedCallSnapshot> timed_calls;  // oldest first
 
-  uint64_t launches = 0;                    // visible kernel launches
+  uint64_t launches = 0;  // visible kernel launches
+  // From the heartbeat: CUDA events behind the launches. Without one (no driver, API before v5, the
+  // driver failed) has_heartbeat is false and the three below mean nothing.
+  bool has_heartbeat = false;
+  uint64_t launches_completed = 0;
+  int64_t oldest_inflight_realtime_ns =
+      0;                  // launch of the oldest unfinished one, 0: none in flight
+  bool captured = false;  // calls were captured into a CUDA graph: its replays can not be seen
   int64_t last_launch_realtime_ns = 0;      // 0: none yet
   int64_t last_completion_realtime_ns = 0;  // 0: none yet
   uint64_t overflowed_operations = 0;  // counted in overflow series because the budget was spent
@@ -171,6 +181,8 @@ struct ProcessSnapshot {
   int32_t nccl_api_version = 0;                 // 1..6: the ncclProfiler_vN that NCCL picked
   std::string timing;                           // "auto", "kernel" or "off"
   uint32_t event_mask = 0;
+  std::string duration_source;     // what times operations: "stream", "kernel" or "none"
+  int32_t sampling_exponent = -1;  // one call in 2^n is timed on the stream; -1: no stream timing
   int64_t start_realtime_ns = 0;
   int64_t last_poll_realtime_ns = 0;  // when the background thread last went round
   bool shared_memory = false;  // false: memfd or its seals were refused, private memory is used

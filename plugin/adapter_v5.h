@@ -11,19 +11,23 @@ template <typename Descriptor, typename Other>
 int StartEventV5(void* context, void** handle, const Descriptor* descriptor, Other other) {
   return StartEvent(handle, descriptor, [&](Tracker& tracker) -> uint64_t {
     switch (descriptor->type) {
+      case abi::kEventGroupApi:
+        return tracker.StartGroup(TicketOf(context), descriptor->groupApi.graphCaptured);
       case abi::kEventCollApi: {
         const auto& call = descriptor->collApi;
         return tracker.StartCall(TicketOf(context),
-                                 {call.func, call.datatype, call.count, call.graphCaptured});
+                                 {call.func, call.datatype, call.count, call.graphCaptured,
+                                  TicketOf(descriptor->parentObj)});
       }
       case abi::kEventP2pApi: {
         const auto& call = descriptor->p2pApi;
         return tracker.StartCall(TicketOf(context),
-                                 {call.func, call.datatype, call.count, call.graphCaptured});
+                                 {call.func, call.datatype, call.count, call.graphCaptured,
+                                  TicketOf(descriptor->parentObj)});
       }
       case abi::kEventKernelLaunch:
-        tracker.StartLaunch(TicketOf(context));
-        return 0;
+        return tracker.StartLaunch(
+            TicketOf(context), {descriptor->kernelLaunch.stream, TicketOf(descriptor->parentObj)});
       case abi::kEventColl:
         return StartCollective(tracker, context, *descriptor, false);
       case abi::kEventP2p:

@@ -23,6 +23,7 @@
 #include <cstdint>
 
 #include "metrics/segment_layout.h"
+#include "plugin/stream_timer.h"
 #include "plugin/ticket.h"
 
 namespace nccl_pulse {
@@ -116,6 +117,33 @@ struct KernelTrust {
   std::atomic<uint64_t> last_start_ns[kMaxChannels];
 };
 
+// What the launching thread knows between a call and its launch. NCCL serialises the calls and
+// launches of one communicator (a non-blocking one launches on another thread, after its call), so
+// there is one writer at a time; relaxed atomics, so that a NCCL which breaks that costs accuracy
+// alone.
+struct PendingLaunch {
+  std::atomic<uint64_t> group;  // ticket of the group that the calls belong to
+  std::atomic<uint64_t> calls;  // since the group's last launch
+  std::atomic<uint64_t> bytes;  // of those calls
+  std::atomic<uint64_t> bus_bytes;
+  std::atomic<uint64_t> meta;  // OperationMeta of the last call; call_number: its number
+  std::atomic<uint64_t>
+      grouped_launches;        // launches of several operations: sampled by their own count
+  std::atomic<uint32_t> pair;  // timed pair of the launch made last, LaunchMark::kNone
+  std::atomic<uint32_t> fate;  // of the operations of the launch made last, LaunchFate
+};
+
+enum class LaunchFate : uint32_t {
+  kNotTimed = 0,  // no stream timing
+  kNotSampled = 1,
+  kTimed = 2,    // a single operation: it has the launch's duration
+  kGrouped = 3,  // several: the launch has a duration, they have none of their own
+};
+
+// Calls so far by operation and size class: the call number that sampling goes by.
+inline constexpr int kCallRows = 16;  // NCCL's known operations; later ones share the last row
+inline constexpr int kCallColumns = 12;
+
 struct Communicator {
   std::atomic<uint64_t> context;  // the ticket that is valid now, 0: none (finalized or never used)
   std::atomic<uint32_t> record_generation;
@@ -126,6 +154,11 @@ struct Communicator {
   KernelTrust* kernel_trust;    // null unless kernel timing
   uint32_t context_generation;  // init lock
   std::atomic<int32_t> rank, nranks;
+  std::atomic<uint64_t> comm_id;
+  CommunicatorTimer timer;
+  PendingLaunch pending;
+  std::atomic<uint32_t> call_numbers[kCallRows][kCallColumns];
+  std::atomic<uint32_t> next_group;
   std::atomic<bool> identity_known;  // v1 to v3 learn it with the first operation
   std::atomic<uint64_t>
       oldest_open;  // background thread: operations before this number are settled

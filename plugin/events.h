@@ -11,8 +11,15 @@ namespace nccl_pulse {
 struct CallEvent {
   const char* func;
   const char* datatype;
-  uint64_t count;  // elements, as the user passed it
-  bool captured;   // into a CUDA graph
+  uint64_t count;   // elements, as the user passed it
+  bool captured;    // into a CUDA graph
+  uint64_t parent;  // ticket of the group
+};
+
+// A kernel launch (KernelLaunch; v5 and later).
+struct LaunchEvent {
+  void* stream;
+  uint64_t parent;  // ticket of the group
 };
 
 // An operation as NCCL enqueues it (Coll, P2p, CeColl).

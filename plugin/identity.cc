@@ -1,6 +1,5 @@
 #include "plugin/identity.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -20,27 +19,6 @@ std::string FirstSet(std::initializer_list<const char*> names) {
   }
   return "";
 }
-
-// The few driver calls that identify a device. Types as in cuda.h 13.0: CUresult and CUdevice are
-// int, CUuuid is 16 bytes.
-struct Driver {
-  int (*get_device)(int* device) = nullptr;                             // cuCtxGetDevice
-  int (*get_uuid)(unsigned char* uuid, int device) = nullptr;           // cuDeviceGetUuid_v2
-  int (*get_pci_bus_id)(char* text, int length, int device) = nullptr;  // cuDeviceGetPCIBusId
-
-  bool Load() {
-    // Never closed: it is the job's own driver library.
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return false;
-    get_device = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuCtxGetDevice"));
-    void* uuid = dlsym(library, "cuDeviceGetUuid_v2");
-    if (uuid == nullptr) uuid = dlsym(library, "cuDeviceGetUuid");
-    get_uuid = reinterpret_cast<int (*)(unsigned char*, int)>(uuid);
-    get_pci_bus_id =
-        reinterpret_cast<int (*)(char*, int, int)>(dlsym(library, "cuDeviceGetPCIBusId"));
-    return get_device != nullptr && get_uuid != nullptr && get_pci_bus_id != nullptr;
-  }
-};
 
 std::string FormatUuid(const unsigned char (&uuid)[16]) {
   std::string text = "GPU-";
@@ -86,15 +64,14 @@ ProcessIdentity FindProcessIdentity() {
   return identity;
 }
 
-GpuIdentity FindCurrentGpu() {
+GpuIdentity FindCurrentGpu(const CudaDriver* driver) {
   GpuIdentity gpu;
-  Driver driver;
   int device = 0;
   unsigned char uuid[16] = {};
   char bus_id[32] = {};
-  if (!driver.Load() || driver.get_device(&device) != 0) return gpu;
-  if (driver.get_uuid(uuid, device) == 0) gpu.uuid = FormatUuid(uuid);
-  if (driver.get_pci_bus_id(bus_id, sizeof(bus_id), device) == 0) {
+  if (driver == nullptr || driver->context_get_device(&device) != kCudaSuccess) return gpu;
+  if (driver->device_get_uuid(uuid, device) == kCudaSuccess) gpu.uuid = FormatUuid(uuid);
+  if (driver->device_get_pci_bus_id(bus_id, sizeof(bus_id), device) == kCudaSuccess) {
     std::string text = bus_id;  // "0000:18:00.0"
     std::transform(text.begin(), text.end(), text.begin(),
                    [](unsigned char c) { return static_cast<char>(tolower(c)); });

@@ -6,6 +6,8 @@
 
 #include <string>
 
+#include "plugin/cuda_driver.h"
+
 namespace nccl_pulse {
 
 struct ProcessIdentity {
@@ -21,9 +23,9 @@ struct GpuIdentity {
   std::string uuid;        // "GPU-..."
   std::string pci_bus_id;  // "00000000:18:00.0"
 };
-// The GPU of the calling thread's current CUDA context, asked of libcuda.so.1 (NCCL's init has one
-// current). All empty without a driver or a context.
-GpuIdentity FindCurrentGpu();
+// The GPU of the calling thread's current CUDA context (NCCL's init has one current). All empty
+// without one. `driver` may be null.
+GpuIdentity FindCurrentGpu(const CudaDriver* driver);
 
 }  // namespace nccl_pulse
 

@@ -21,6 +21,7 @@
 #include "metrics/shared_bytes.h"
 #include "plugin/background_thread.h"
 #include "plugin/clock.h"
+#include "plugin/cuda_driver.h"
 #include "plugin/identity.h"
 #include "plugin/log.h"
 #include "plugin/settings.h"
@@ -36,8 +37,11 @@ constexpr uint32_t kPageStep = 64;
 // histograms.
 constexpr uint32_t kPagesPerCommunicator = 12;
 
-constexpr int kBusyPollMs = 100;
-constexpr int kIdlePollMs = 500;
+// The poller's pause: while launches are in flight, and at rest.
+constexpr int kBusyPollMs = 20;
+constexpr int kIdlePollMs = 100;
+constexpr uint64_t kHousekeepingNs = 100000000;
+constexpr uint64_t kAdaptSamplingNs = 1000000000;
 
 // Everything of one process. Made once, never destroyed.
 struct Process {
@@ -47,6 +51,7 @@ struct Process {
   std::unique_ptr<Segment> segment;
   std::unique_ptr<Tracker> tracker;
   std::unique_ptr<Server> server;  // null: switched off, or no address to listen on
+  const CudaDriver* driver = nullptr;
   uint32_t event_mask = 0;
   bool memory_warning_given = false;
 };
@@ -85,16 +90,41 @@ void RenewTimes(Process& process) {
 // "pulse-poll". Only plain calls: nothing here throws.
 void* Poll(void* argument) {
   Process& process = *static_cast<Process*>(argument);
+  // A query of an event from this thread must not end another thread's stream capture in global
+  // mode.
+  if (process.driver != nullptr) {
+    int mode = kCudaCaptureModeRelaxed;
+    process.driver->exchange_capture_mode(&mode);
+  }
+  uint64_t housekeeping_ns = 0;
+  uint64_t adapted_ns = 0;
   while (true) {
+    const bool in_flight = process.tracker->PollLaunches();
     RenewTimes(process);
-    process.clock.Correct();
-    const bool any_open = process.tracker->SettleIdle();
-    process.segment->PopulatePages(kPageReserve, kPageStep);
+    const uint64_t now_ns = process.clock.NowNs();
+    if (now_ns - housekeeping_ns >= kHousekeepingNs) {
+      housekeeping_ns = now_ns;
+      process.clock.Correct();
+      process.tracker->SettleIdle();
+      process.segment->PopulatePages(kPageReserve, kPageStep);
+    }
+    if (now_ns - adapted_ns >= kAdaptSamplingNs) {
+      adapted_ns = now_ns;
+      process.tracker->AdaptSampling();
+    }
     // Not an absolute deadline: the wall clock and its steps have no say here.
-    const timespec pause{0, (any_open ? kBusyPollMs : kIdlePollMs) * 1000000L};
+    const timespec pause{0, (in_flight ? kBusyPollMs : kIdlePollMs) * 1000000L};
     nanosleep(&pause, nullptr);
   }
   return nullptr;
+}
+
+// What times operations in this process.
+const char* DurationSource(const Process& process, int api_version) {
+  if (process.settings.timing == TimingMode::kKernel) return "kernel";
+  const bool stream =
+      process.settings.timing == TimingMode::kAuto && api_version >= 5 && process.driver != nullptr;
+  return stream ? "stream" : "none";
 }
 
 void WriteProcessIdentity(const Process& process, int api_version) {
@@ -106,6 +136,7 @@ void WriteProcessIdentity(const Process& process, int api_version) {
   header.start_realtime_ns = RealtimeNs();
   CopyToShared(header.plugin_version, kVersion);
   CopyToShared(header.timing, TimingModeName(process.settings.timing));
+  CopyToShared(header.duration_source, DurationSource(process, api_version));
   CopyToShared(header.hostname, identity.hostname);
   CopyToShared(header.global_rank, identity.global_rank);
   CopyToShared(header.local_rank, identity.local_rank);
@@ -145,11 +176,13 @@ std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
   for (const std::string& warning : warnings) process->log.Warn(arguments.logger, warning);
   if (process->segment == nullptr) return nullptr;
 
+  if (process->settings.timing != TimingMode::kOff) process->driver = CudaDriver::Load();
   process->event_mask = EventMask(arguments.api_version, process->settings.timing);
   WriteProcessIdentity(*process, arguments.api_version);
   RenewTimes(*process);
-  process->tracker = std::make_unique<Tracker>(
-      *process->segment, process->clock, process->settings.timing, getpid(), MakeProcessTag());
+  process->tracker =
+      std::make_unique<Tracker>(*process->segment, process->clock, process->settings.timing,
+                                process->driver, getpid(), MakeProcessTag());
   return process;
 }
 
@@ -204,7 +237,8 @@ void StartServing(Process& process, const InitArguments& arguments) {
   }
   process.log.Info(arguments.logger,
                    absl::StrCat("version ", kVersion, ", profiler API v", arguments.api_version,
-                                ", timing ", TimingModeName(settings.timing), ", event mask ",
+                                ", timing ", TimingModeName(settings.timing), " (durations: ",
+                                DurationSource(process, arguments.api_version), "), event mask ",
                                 absl::StrCat("0x", absl::Hex(process.event_mask)), ", ", where));
 }
 
@@ -241,10 +275,11 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
     if (event_mask != nullptr) *event_mask = static_cast<int>(process.event_mask);
     bool memory = process.segment->PopulatePages(kPageReserve + kPagesPerCommunicator,
                                                  kPageReserve + kPagesPerCommunicator);
-    const GpuIdentity gpu = FindCurrentGpu();
+    const GpuIdentity gpu = FindCurrentGpu(process.driver);
     const uint64_t ticket = process.tracker->AddCommunicator(
         {arguments.comm_id, arguments.comm_name, arguments.rank, arguments.nranks, arguments.nnodes,
-         gpu.index.c_str(), gpu.uuid.c_str(), gpu.pci_bus_id.c_str(), RealtimeNs()});
+         gpu.index.c_str(), gpu.uuid.c_str(), gpu.pci_bus_id.c_str(), RealtimeNs(),
+         arguments.api_version >= 5});
     memory &= ticket != 0;
     if (!memory && !process.memory_warning_given) {
       process.memory_warning_given = true;

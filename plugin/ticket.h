@@ -28,6 +28,8 @@ enum class TicketKind : uint32_t {
   kOperation = 3,      // Coll or P2p
   kProxyOp = 4,        // child: its number within the operation, 255 for all past that
   kKernelChannel = 5,  // child: channel
+  kGroup = 6,          // GroupApi: a running number; child: 1 when captured into a CUDA graph
+  kLaunch = 7,  // child: timed pair, operation: stream, generation: of the context (LaunchMark)
 };
 
 class Ticket {

@@ -38,14 +38,20 @@ void* AllocatePopulated(size_t bytes) {
 
 }  // namespace
 
-Tracker::Tracker(Segment& segment, Clock& clock, TimingMode timing, int32_t pid,
-                 uint32_t process_tag)
+Tracker::Tracker(Segment& segment, Clock& clock, TimingMode timing, const CudaDriver* driver,
+                 int32_t pid, uint32_t process_tag)
     : segment_(segment),
       clock_(clock),
       timing_(timing),
       pid_(pid),
       process_tag_(process_tag & ((1u << Ticket::kProcessBits) - 1)),
-      names_(segment.names()) {
+      names_(segment.names()),
+      stream_timer_(driver != nullptr && timing != TimingMode::kOff
+                        ? std::make_unique<StreamTimer>(*driver)
+                        : nullptr) {
+  const bool times_streams = stream_timer_ != nullptr && timing_ == TimingMode::kAuto;
+  segment_.header().sampling_exponent.store(times_streams ? sampler_.exponent() : -1,
+                                            std::memory_order_relaxed);
   for (uint32_t i = 0; i < kMaxCommunicators; ++i) {
     slots_[i].index = i;
     slots_[i].record = &segment_.record(i);
@@ -90,20 +96,11 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   lane.Count(SeriesKey::Pack(SeriesKind::kCalls, op.id, static_cast<uint32_t>(SizeClassOf(bytes)),
                              datatype.id, event.captured ? 1 : 0),
              1, bytes);
+  if (stream_timer_ != nullptr) NoteCall(*communicator, op.id, bytes, event.parent);
   // Only a captured call has something to tell its operation.
   if (!event.captured) return 0;
+  communicator->record->captured.store(1, std::memory_order_relaxed);  // a flag
   return Ticket::Pack(process_tag_, TicketKind::kApiCall, 1, 0, 0, communicator->index);
-}
-
-void Tracker::StartLaunch(uint64_t context) {
-  Communicator* communicator = FindContext(context);
-  if (communicator == nullptr) return;
-  LaneWriter lane(segment_, *communicator->record,
-                  communicator->record_generation.load(std::memory_order_relaxed),
-                  LaneRole::kLaunch);
-  if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
-  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kLaunch)], 1);
-  AddToCell(lane.lane().launches, 1);
 }
 
 // ---- operations
@@ -143,7 +140,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
   if (timing_ != TimingMode::kKernel) {
     const bool captured =
         Ticket::Issuer(event.parent) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall);
-    CountUntimed(lane, op.id, captured ? UntimedReason::kCaptured : UntimedReason::kNotTimed);
+    CountFate(*communicator, lane, op.id, bytes, captured);
     meta.untimed = true;
   } else if (!event.is_collective && event.peer == event.rank) {
     // The device counts a send to oneself, the host does not: from here on NCCL attributes this
@@ -477,8 +474,10 @@ void Tracker::FinishKernel(const OperationRef& ref, KernelTimes& times, uint64_t
   }
   if (settled) {
     const uint64_t duration_ns = now_ns > state.enqueue_ns ? now_ns - state.enqueue_ns : 0;
-    CountLatency(communicator, lane, LatencyKind::kCompletionKernel, state.meta, state.bytes,
-                 duration_ns, now_ns);
+    CountLatency(
+        communicator, lane, LatencyKind::kCompletionKernel, state.meta, state.bytes,
+        BusBytes(state.meta.op, state.bytes, communicator.nranks.load(std::memory_order_relaxed)),
+        duration_ns, now_ns);
   }
 }
 
@@ -510,6 +509,7 @@ void Tracker::CountKernelTime(Communicator& communicator, const OperationMeta& m
   if (!overlap) return CountUntimed(lane, meta.op, UntimedReason::kOverlap);
   if (backwards) return CountUntimed(lane, meta.op, UntimedReason::kBackwards);
   CountLatency(communicator, lane, LatencyKind::kDurationKernel, meta, bytes,
+               BusBytes(meta.op, bytes, communicator.nranks.load(std::memory_order_relaxed)),
                last_stop_ns - first_start_ns, now_ns);
 }
 
@@ -540,8 +540,10 @@ void Tracker::Settle(Communicator& communicator, uint32_t operation, const Opera
     const uint64_t tag = state.last_stop >> kDeltaBits;
     if (started == stopped && tag == (SlotWord::Generation(state.word) & 0xfff)) {
       const uint64_t duration_ns = state.last_stop & kDeltaMask;
-      CountLatency(communicator, lane, LatencyKind::kCompletionProxy, state.meta, state.bytes,
-                   duration_ns, state.enqueue_ns + duration_ns);
+      CountLatency(
+          communicator, lane, LatencyKind::kCompletionProxy, state.meta, state.bytes,
+          BusBytes(state.meta.op, state.bytes, communicator.nranks.load(std::memory_order_relaxed)),
+          duration_ns, state.enqueue_ns + duration_ns);
     } else {
       uncompleted = true;
     }
@@ -645,14 +647,12 @@ void Tracker::CountUntimed(LaneWriter& lane, uint8_t op, UntimedReason reason) {
 }
 
 void Tracker::CountLatency(Communicator& communicator, LaneWriter& lane, LatencyKind kind,
-                           const OperationMeta& meta, uint64_t bytes, uint64_t duration_ns,
-                           uint64_t end_ns) {
-  const uint64_t bus_bytes =
-      BusBytes(meta.op, bytes, communicator.nranks.load(std::memory_order_relaxed));
+                           const OperationMeta& meta, uint64_t bytes, uint64_t bus_bytes,
+                           uint64_t duration_ns, uint64_t end_ns) {
   lane.Observe(SeriesKey::Pack(SeriesKind::kLatency, meta.op, meta.size_class,
                                static_cast<uint32_t>(kind), 0),
                duration_ns, bytes, bus_bytes);
-  if (kind != LatencyKind::kDurationKernel) {
+  if (kind != LatencyKind::kDurationKernel && kind != LatencyKind::kDurationStream) {
     lane.lane().last_completion_ns.store(end_ns, std::memory_order_relaxed);  // orders nothing
   }
   CommunicatorRecord& record = *communicator.record;
@@ -676,7 +676,10 @@ void Tracker::CountLatency(Communicator& communicator, LaneWriter& lane, Latency
 void Tracker::Stop(uint64_t bits) {
   if (bits == 0) return Ignore(IgnoredReason::kNullHandle);
   const TicketKind kind = Ticket::Kind(bits);
-  if (Ticket::Issuer(bits) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall)) return;
+  if (Ticket::Process(bits) == process_tag_) {
+    if (kind == TicketKind::kApiCall || kind == TicketKind::kGroup) return;
+    if (kind == TicketKind::kLaunch && stream_timer_ != nullptr) return StopLaunch(bits);
+  }
   const OperationRef ref = FindOperation(bits, kind);
   if (ref.communicator == nullptr) return Ignore(IgnoredReason::kForeignHandle);
   switch (kind) {
@@ -851,6 +854,23 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
   }
   communicator.oldest_open.store(communicator.next_operation.load(std::memory_order_relaxed),
                                  std::memory_order_relaxed);
+  communicator.comm_id.store(identity.comm_id, std::memory_order_relaxed);
+  for (auto& row : communicator.call_numbers) {
+    for (auto& number : row) number.store(0, std::memory_order_relaxed);
+  }
+  communicator.pending.calls.store(0, std::memory_order_relaxed);
+  communicator.pending.fate.store(static_cast<uint32_t>(LaunchFate::kNotTimed),
+                                  std::memory_order_relaxed);
+  record.captured.store(0, std::memory_order_relaxed);
+  record.launches_completed.store(0, std::memory_order_relaxed);
+  record.oldest_inflight_ns.store(0, std::memory_order_relaxed);
+  const bool heartbeat = stream_timer_ != nullptr && identity.launches_visible &&
+                         stream_timer_->Attach(communicator.timer);
+  record.has_heartbeat.store(heartbeat ? 1 : 0, std::memory_order_relaxed);
+  if (used_slots_.load(std::memory_order_relaxed) <= communicator.index) {
+    used_slots_.store(communicator.index + 1,
+                      std::memory_order_release);  // the poller looks here now
+  }
   record.state.store(static_cast<uint32_t>(CommunicatorState::kLive), std::memory_order_release);
 
   communicator.context_generation = (communicator.context_generation + 1) & Ticket::kGenerationMask;
@@ -866,6 +886,7 @@ void Tracker::FinishCommunicator(uint64_t context) {
   if (communicator == nullptr) return;
   // From here on events with this context are stale. Release and acquire: settling comes after.
   communicator->context.exchange(0, std::memory_order_acq_rel);
+  if (stream_timer_ != nullptr) StreamTimer::Retire(communicator->timer, clock_.NowNs());
   SettleAll(*communicator);
   communicator->record->finalized_monotonic_ns.store(static_cast<int64_t>(clock_.NowNs()),
                                                      std::memory_order_relaxed);

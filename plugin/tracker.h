@@ -25,6 +25,7 @@
 #define PLUGIN_TRACKER_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "metrics/lane_writer.h"
 #include "metrics/segment.h"
@@ -32,6 +33,8 @@
 #include "plugin/communicator.h"
 #include "plugin/events.h"
 #include "plugin/name_cache.h"
+#include "plugin/sampler.h"
+#include "plugin/stream_timer.h"
 #include "plugin/ticket.h"
 
 namespace nccl_pulse {
@@ -45,7 +48,9 @@ class Tracker {
   // milliseconds.
   static constexpr uint64_t kQuietNs = 1000000000;
 
-  Tracker(Segment& segment, Clock& clock, TimingMode timing, int32_t pid, uint32_t process_tag);
+  // `driver` may be null: then nothing is timed on streams, and what has completed is not known.
+  Tracker(Segment& segment, Clock& clock, TimingMode timing, const CudaDriver* driver, int32_t pid,
+          uint32_t process_tag);
   Tracker(const Tracker&) = delete;
   Tracker& operator=(const Tracker&) = delete;
 
@@ -59,6 +64,7 @@ class Tracker {
     const char* uuid;
     const char* pci_bus_id;
     int64_t realtime_ns;
+    bool launches_visible;  // API v5 and later
   };
   // The context ticket, or 0 when there is no room (more than kMaxCommunicators at the same time,
   // or memory was refused).
@@ -68,8 +74,9 @@ class Tracker {
 
   // ---- callbacks ----
 
+  uint64_t StartGroup(uint64_t context, bool captured);
   uint64_t StartCall(uint64_t context, const CallEvent& event);
-  void StartLaunch(uint64_t context);
+  uint64_t StartLaunch(uint64_t context, const LaunchEvent& event);
   uint64_t StartOperation(uint64_t context, const OperationEvent& event);
   // A copy-engine collective: counted, never tracked.
   void StartCopyEngineOperation(uint64_t context, const OperationEvent& event);
@@ -90,6 +97,12 @@ class Tracker {
 
   // Settles operations that have been quiet. True while some are open.
   bool SettleIdle();
+
+  // Looks at the events behind the launches. True while launches are in flight.
+  bool PollLaunches();
+
+  // Once a second or so: how many launches are timed from now on.
+  void AdaptSampling();
 
   Segment& segment() { return segment_; }
 
@@ -153,8 +166,16 @@ class Tracker {
                        const KernelTimes& times, uint64_t tag, uint64_t now_ns, LaneWriter& lane);
   void CountUntimed(LaneWriter& lane, uint8_t op, UntimedReason reason);
   void CountLatency(Communicator& communicator, LaneWriter& lane, LatencyKind kind,
-                    const OperationMeta& meta, uint64_t bytes, uint64_t duration_ns,
-                    uint64_t end_ns);
+                    const OperationMeta& meta, uint64_t bytes, uint64_t bus_bytes,
+                    uint64_t duration_ns, uint64_t end_ns);
+  void NoteCall(Communicator& communicator, NameId op, uint64_t bytes, uint64_t group);
+  bool ShouldTime(const Communicator& communicator, const OperationMeta& meta) const;
+  LaunchFate BeginLaunch(Communicator& communicator, const LaunchEvent& event, LaunchMark* mark,
+                         bool* captured);
+  void StopLaunch(uint64_t ticket);
+  void CountTimedLaunch(Communicator& communicator, const TimedPair& pair, uint64_t duration_ns);
+  void CountFate(Communicator& communicator, LaneWriter& lane, NameId op, uint64_t bytes,
+                 bool captured);
   void StopOperation(const OperationRef& ref);
   // Whether an operation still takes events of its children; counts why not.
   bool IsOpen(const OperationRef& ref);
@@ -174,8 +195,13 @@ class Tracker {
   const int32_t pid_;
   const uint32_t process_tag_;
   NameCache names_;
-  uint32_t live_ = 0;           // init lock
-  uint32_t communicators_ = 0;  // init lock; n-th communicator of the process
+  Sampler sampler_;
+  std::unique_ptr<StreamTimer> stream_timer_;  // null without a driver, or with timing off
+  uint64_t adapted_ns_ = 0;                    // background thread
+  uint64_t launches_when_adapted_ = 0;         // background thread
+  std::atomic<uint32_t> used_slots_{0};        // one past the highest slot ever used
+  uint32_t live_ = 0;                          // init lock
+  uint32_t communicators_ = 0;                 // init lock; n-th communicator of the process
   Communicator slots_[kMaxCommunicators]{};
 };
 

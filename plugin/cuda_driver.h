@@ -1,0 +1,46 @@
+// The few calls of the CUDA driver that the plugin makes, found in libcuda.so.1 at run time: the
+// library must load on machines without a GPU, and must not need CUDA to be built.
+//
+// Types and numbers are the driver API's (cuda.h 13.0): CUresult, CUdevice and the capture
+// enumerations are int, CUevent, CUstream and CUcontext pointers; a cudaStream_t is a CUstream.
+//
+// Thread: Load from init; the calls as their users say. Cost of the calls on an H200 host: record
+// 0.1 us (without timing), 2.9 us (with), query 1.2 us, is-capturing 0.01 us.
+#ifndef PLUGIN_CUDA_DRIVER_H_
+#define PLUGIN_CUDA_DRIVER_H_
+
+namespace nccl_pulse {
+
+using CudaEvent = void*;
+using CudaStream = void*;
+using CudaContext = void*;
+
+inline constexpr int kCudaSuccess = 0;
+inline constexpr int kCudaNotReady = 600;
+inline constexpr unsigned kCudaEventTiming = 0;         // CU_EVENT_DEFAULT
+inline constexpr unsigned kCudaEventWithoutTiming = 2;  // CU_EVENT_DISABLE_TIMING
+inline constexpr int kCudaNotCapturing = 0;             // CU_STREAM_CAPTURE_STATUS_NONE
+inline constexpr int kCudaCaptureModeRelaxed = 2;       // CU_STREAM_CAPTURE_MODE_RELAXED
+
+struct CudaDriver {
+  int (*context_get_current)(CudaContext* context);
+  int (*context_set_current)(CudaContext context);
+  int (*context_get_device)(int* device);
+  int (*device_get_uuid)(unsigned char* uuid, int device);
+  int (*device_get_pci_bus_id)(char* text, int length, int device);
+  int (*event_create)(CudaEvent* event, unsigned flags);
+  int (*event_destroy)(CudaEvent event);
+  int (*event_record)(CudaEvent event, CudaStream stream);
+  int (*event_query)(CudaEvent event);
+  int (*event_elapsed_time)(float* milliseconds, CudaEvent begin, CudaEvent end);
+  int (*stream_is_capturing)(CudaStream stream, int* status);
+  int (*exchange_capture_mode)(int* mode);
+
+  // Null when there is no driver library, or one that lacks a call. The same answer for the life of
+  // the process, but for a child of fork, which asks again.
+  static const CudaDriver* Load();
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_CUDA_DRIVER_H_

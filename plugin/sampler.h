@@ -1,0 +1,74 @@
+// Which launches are timed: a decision that all ranks of a communicator make alike, without a
+// message.
+//
+// Call number j of (communicator, operation, size class), counted from 0 where the user calls, is
+// timed when the low n bits of a mix of the four are zero. n follows from the launches per second
+// and GPU that the budget allows, so ranks may differ in n; what a rank with a larger n times is a
+// subset of what one with a smaller n times. The mix is a good 64-bit hash, so a periodic program
+// can not run in step with it: every (operation, size class) is reached in proportion. The first
+// two calls of each carry set-up and are not timed.
+//
+// Thread: ShouldTime any; Adapt the poller. Cost of ShouldTime: six multiplications and shifts.
+#ifndef PLUGIN_SAMPLER_H_
+#define PLUGIN_SAMPLER_H_
+
+#include <atomic>
+#include <cstdint>
+
+namespace nccl_pulse {
+
+class Sampler {
+ public:
+  // A timed launch holds its GPU up by about 5 us (docs/design-notes.md), so 100 a second cost 0.05
+  // %.
+  static constexpr double kTimedPerSecond = 100;
+  static constexpr int kMaxExponent = 24;
+  // Until the rate is known: one in 64.
+  static constexpr int kInitialExponent = 6;
+  static constexpr uint64_t kUntimedFirstCalls = 2;
+
+  // splitmix64's finalizer: each output bit depends on every input bit.
+  static uint64_t Mix(uint64_t x) {
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9ULL;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebULL;
+    return x ^ x >> 31;
+  }
+
+  bool ShouldTime(uint64_t comm_id, uint32_t op, uint32_t size_class, uint64_t call_number) const {
+    if (call_number < kUntimedFirstCalls) return false;
+    // Two rounds: the communicator and kind of call first, then the call, so that neither shifts
+    // the other.
+    const uint64_t kind = Mix(comm_id ^ (uint64_t{op} << 8 | size_class) * 0x9e3779b97f4a7c15ULL);
+    const uint64_t bits = Mix(kind + call_number * 0x9e3779b97f4a7c15ULL);
+    // Relaxed: a number that carries nothing else.
+    return (bits & ((uint64_t{1} << exponent_.load(std::memory_order_relaxed)) - 1)) == 0;
+  }
+
+  int exponent() const { return exponent_.load(std::memory_order_relaxed); }
+
+  // The launches of the last period; `gpus` share the budget's factor.
+  void Adapt(double launches_per_second, int gpus) {
+    const double budget = kTimedPerSecond * (gpus > 0 ? gpus : 1);
+    const int current = exponent();
+    int wanted = 0;
+    while (wanted < kMaxExponent &&
+           launches_per_second / static_cast<double>(1 << wanted) > budget) {
+      ++wanted;
+    }
+    // Down only when the rate is well below the step, so that a rate near it does not swing.
+    if (wanted < current &&
+        launches_per_second / static_cast<double>(1 << (current - 1)) > budget * 0.8) {
+      return;
+    }
+    exponent_.store(wanted, std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<int> exponent_{kInitialExponent};
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_SAMPLER_H_

@@ -27,6 +27,9 @@ inline CommunicatorSnapshot ExampleCommunicator() {
   comm.uncompleted = {{"Send", 2}};
   comm.sequences = {{"AllReduce", 111}};
   comm.launches = 111;
+  comm.has_heartbeat = true;
+  comm.launches_completed = 108;
+  comm.oldest_inflight_realtime_ns = 1760000002250000000;
   comm.last_launch_realtime_ns = 1760000002500000000;
   comm.last_completion_realtime_ns = 1760000002750000000;
   comm.overflowed_operations = 5;
@@ -62,6 +65,8 @@ inline ProcessSnapshot ExampleProcess() {
   process.job_id = "99";
   process.nccl_api_version = 5;
   process.timing = "kernel";
+  process.duration_source = "kernel";
+  process.sampling_exponent = 7;
   process.event_mask = 0xdb;
   process.start_realtime_ns = 1760000000000000000;
   process.last_poll_realtime_ns = 1760000003000000000;

@@ -92,7 +92,9 @@ TEST(Families, Values) {
           "nccl_operation_bytes_total" + comm + R"(,op="AllReduce",size="le_1MiB"} 105906200)",
           "nccl_algorithm_operations_total" + comm +
               R"(,op="AllReduce",algo="RING",proto="SIMPLE"} 110)",
-          "nccl_launches_total" + comm + "} 111",
+          "nccl_launches_total" + comm + "} 111", "nccl_launches_completed_total" + comm + "} 108",
+          "nccl_inflight_launches" + comm + "} 3",
+          "nccl_oldest_inflight_launch_timestamp_seconds" + comm + "} 1760000002.25",
           "nccl_timed_operations_total" + comm +
               R"(,op="AllReduce",size="le_1MiB",timing="kernel"} 31)",
           "nccl_timed_bytes_total" + comm +
@@ -106,7 +108,7 @@ TEST(Families, Values) {
           "nccl_last_completion_timestamp_seconds" + comm + "} 1760000002.75",
           "nccl_pulse_overflowed_operations_total" + comm + "} 5",
           R"(nccl_pulse_build_info{pid="4711",global_rank="11",version="0.1.0",nccl_api_version="5",)"
-          R"(timing="kernel",event_mask="0xdb",memory="shared"} 1)",
+          R"(timing="kernel",durations="kernel",event_mask="0xdb",memory="shared"} 1)",
           R"(nccl_pulse_callbacks_total{pid="4711",global_rank="11",callback="proxy"} 40)",
           R"(nccl_pulse_callback_duration_seconds_count{pid="4711",global_rank="11"} 4)",
           R"(nccl_pulse_callback_duration_seconds_sum{pid="4711",global_rank="11"} 1e-07)",
@@ -117,6 +119,7 @@ TEST(Families, Values) {
           R"(nccl_pulse_communicators_limit{pid="4711",global_rank="11"} 64)",
           R"(nccl_pulse_start_timestamp_seconds{pid="4711",global_rank="11"} 1760000000)",
           R"(nccl_pulse_last_poll_timestamp_seconds{pid="4711",global_rank="11"} 1760000003)",
+          R"(nccl_pulse_sampling_exponent{pid="4711",global_rank="11"} 7)",
           "nccl_pulse_segments_read 1", "nccl_pulse_segments_rejected 0"}) {
     EXPECT_THAT("\n" + page, HasSubstr("\n" + line + "\n"));
   }
@@ -196,6 +199,25 @@ TEST(Families, EveryCellCountsInTheFirstBucketThatHoldsIt) {
   }
 }
 
+TEST(Families, DurationSaysItsTiming) {
+  ProcessSnapshot process = ExampleProcess();
+  LatencySnapshot stream = process.communicators[0].latencies[0];
+  stream.kind = LatencyKind::kDurationStream;
+  stream.op = "Grouped";
+  process.communicators[0].latencies.push_back(stream);
+  const std::string page = Page({process});
+  const std::string head = std::string(kComm);
+  const std::string kernel = head + R"(,op="AllReduce",size="le_1MiB",timing="kernel"} )";
+  const std::string grouped = head + R"(,op="Grouped",size="le_1MiB",timing="stream"} )";
+  EXPECT_THAT(
+      Lines(page, "nccl_operation_duration_seconds_count"),
+      testing::UnorderedElementsAre("nccl_operation_duration_seconds_count" + kernel + "31",
+                                    "nccl_operation_duration_seconds_count" + grouped + "31"));
+  EXPECT_THAT(Lines(page, "nccl_timed_bus_bytes_total"),
+              testing::UnorderedElementsAre("nccl_timed_bus_bytes_total" + kernel + "7168",
+                                            "nccl_timed_bus_bytes_total" + grouped + "7168"));
+}
+
 TEST(Families, CompletionSaysItsSource) {
   const auto counts = Lines(Page({ExampleProcess()}), "nccl_operation_completion_seconds_count");
   const std::string head = "nccl_operation_completion_seconds_count" + std::string(kComm);
@@ -271,6 +293,46 @@ TEST(Families, WhatIsNotKnownIsAbsent) {
   EXPECT_THAT(page, Not(HasSubstr("nccl_last_completion_timestamp_seconds")));
   EXPECT_THAT(page, Not(HasSubstr("nccl_pulse_last_poll_timestamp_seconds")));
   EXPECT_THAT(page, Not(HasSubstr("nccl_pulse_kernel_timing_untrusted")));
+}
+
+// A launch that can not be followed must not read as one that has completed.
+TEST(Families, WithoutAHeartbeatWhatIsInFlightIsAbsent) {
+  ProcessSnapshot process = ExampleProcess();
+  process.communicators[0].has_heartbeat = false;
+  process.sampling_exponent = -1;
+  const std::string page = Page({process});
+  EXPECT_THAT(page, HasSubstr("nccl_launches_total" + std::string(kComm) + "} 111\n"));
+  EXPECT_THAT(Lines(page, "nccl_launches_completed_total"), testing::IsEmpty());
+  EXPECT_THAT(Lines(page, "nccl_inflight_launches"), testing::IsEmpty());
+  EXPECT_THAT(Lines(page, "nccl_oldest_inflight_launch_timestamp_seconds"), testing::IsEmpty());
+  EXPECT_THAT(Lines(page, "nccl_pulse_sampling_exponent"), testing::IsEmpty());
+}
+
+TEST(Families, AnIdleCommunicatorIsZeroUnlessItsGraphsMayRun) {
+  ProcessSnapshot process = ExampleProcess();
+  CommunicatorSnapshot& comm = process.communicators[0];
+  const std::string labels = std::string(kComm) + "} ";
+  comm.launches_completed = comm.launches;
+  comm.oldest_inflight_realtime_ns = 0;
+  std::string page = Page({process});
+  EXPECT_THAT(page, HasSubstr("nccl_inflight_launches" + labels + "0\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_oldest_inflight_launch_timestamp_seconds" + labels + "0\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_communicator_captured" + labels + "0\n"));
+
+  comm.captured = true;
+  page = Page({process});
+  EXPECT_THAT(page, HasSubstr("nccl_communicator_captured" + labels + "1\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_launches_completed_total" + labels + "111\n"));
+  EXPECT_THAT(Lines(page, "nccl_inflight_launches"), testing::IsEmpty());
+  EXPECT_THAT(Lines(page, "nccl_oldest_inflight_launch_timestamp_seconds"), testing::IsEmpty());
+
+  // What is seen in flight is, whatever graphs do.
+  comm.launches_completed = 110;
+  comm.oldest_inflight_realtime_ns = 1760000002250000000;
+  page = Page({process});
+  EXPECT_THAT(page, HasSubstr("nccl_inflight_launches" + labels + "1\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_oldest_inflight_launch_timestamp_seconds" + labels +
+                              "1760000002.25\n"));
 }
 
 TEST(Families, UntrustedTimingHasItsReason) {

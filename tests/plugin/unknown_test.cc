@@ -42,15 +42,24 @@ TEST(UnknownTest, EventTypesThatWereNotAskedFor) {
   });
 }
 
-// NCCL delivers these with any of the others: no mask keeps them away.
+// NCCL delivers these with any of the others: no mask keeps them away. A GroupApi has a ticket, so
+// NCCL goes on to record its states, without arguments, and to stop it; also after finalize.
 TEST(UnknownTest, GroupsAreExpected) {
   RunInChild({}, [] {
     NcclCommunicator comm(1);
-    for (uint64_t type : {abi::kEventGroup, abi::kEventGroupApi}) {
-      Descriptor event{};
-      event.type = type;
-      EXPECT_EQ(Start(comm.context(), event), nullptr);
-    }
+    Descriptor event{};
+    event.type = abi::kEventGroup;
+    EXPECT_EQ(Start(comm.context(), event), nullptr);
+    event.type = abi::kEventGroupApi;
+    void* group = Start(comm.context(), event);
+    ASSERT_NE(group, nullptr);
+    Record(group, abi::kStateGroupStartApiStop);
+    Record(group, abi::kStateGroupEndApiStart);
+    Stop(group);
+    void* left_open = Start(comm.context(), event);
+    comm.Finalize();
+    Record(left_open, abi::kStateGroupEndApiStart);
+    Stop(left_open);
     EXPECT_EQ(IgnoredByName(ReadSnapshot()), NameCounts{});
   });
 }

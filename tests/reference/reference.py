@@ -21,6 +21,8 @@ Definitions
               several channels failed one of the last two checks.
   invisible   kernel timing: operations without any KernelCh. lost: with some, but not all stopped.
   not_timed   auto timing: every operation, but captured ones are "captured".
+  launches    KernelLaunch events, but for those whose GroupApi was captured into a CUDA graph: they
+              become part of the graph and run when it is replayed.
 
 Without KernelCh, NCCL makes no callbacks when a captured operation is replayed (unless it has network
 traffic), but one at capture; and captured operations then do not advance the sequence number.
@@ -224,7 +226,8 @@ class Count:
     start_p2pApi = start_collApi
 
     def start_kernelLaunch(self, event, communicator):
-        if self.api >= 5:
+        group = self.starts.get(event["parent"])
+        if self.api >= 5 and not (group and group["graphCaptured"]):
             self.add_to("nccl_launches_total", communicator, 1)
 
     def start_coll(self, event, communicator):

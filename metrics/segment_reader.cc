@@ -119,10 +119,11 @@ class Reader {
     out->kernel_trust = trust <= static_cast<uint32_t>(TrustState::kChecksFailed)
                             ? static_cast<TrustState>(trust)
                             : TrustState::kChecksFailed;
-    ReadLanes(record, callbacks, out);
     out->has_heartbeat = record.has_heartbeat.load(std::memory_order_relaxed) != 0;
+    // Before the launches, in the lanes: never have more completed than were launched.
     out->launches_completed = ReadCell(record.launches_completed);
     out->oldest_inflight_realtime_ns = Realtime(ReadCell(record.oldest_inflight_ns));
+    ReadLanes(record, callbacks, out);
     out->captured = record.captured.load(std::memory_order_relaxed) != 0;
     ReadSeries(record, out);
     ReadTimedCalls(record, out);

@@ -128,15 +128,23 @@ struct PendingLaunch {
   std::atomic<uint64_t> bus_bytes;
   std::atomic<uint64_t> meta;  // OperationMeta of the last call; call_number: its number
   std::atomic<uint64_t>
-      grouped_launches;        // launches of several operations: sampled by their own count
-  std::atomic<uint32_t> pair;  // timed pair of the launch made last, LaunchMark::kNone
-  std::atomic<uint32_t> fate;  // of the operations of the launch made last, LaunchFate
+      grouped_launches;  // launches of several operations: sampled by their own count
+  // Serials number the calls, never 0, as their tickets carry them (kGenerationBits).
+  std::atomic<uint32_t> serial;           // of the last call
+  std::atomic<uint32_t> timed_serial;     // of the call that was timed alone last, 0: none yet
+  std::atomic<uint32_t> reported_serial;  // of the operation that NCCL reported last
+  std::atomic<uint64_t> open_launch;      // ticket of the launch that is being made, 0: none
+  std::atomic<CudaStream> stream;         // it is made on
+  std::atomic<uint32_t> launch_number;    // tells its ticket from the next one's
+  std::atomic<uint32_t> pair;             // timed pair of the launch made last, kNoPair: none
+  std::atomic<uint32_t> fate;             // of the operations of the launch made last, LaunchFate
 };
+inline constexpr uint32_t kNoPair = 0xff;
 
 enum class LaunchFate : uint32_t {
   kNotTimed = 0,  // no stream timing
   kNotSampled = 1,
-  kTimed = 2,    // a single operation: it has the launch's duration
+  kTimed = 2,    // a single operation, timed_serial: it has the launch's duration
   kGrouped = 3,  // several: the launch has a duration, they have none of their own
 };
 

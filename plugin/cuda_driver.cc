@@ -21,6 +21,12 @@ bool LoadInto(CudaDriver* driver) {
   // Never closed: it is the job's own driver library.
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return false;
+  if (!Find(library, {"cuCtxGetId"}, &driver->context_get_id)) {
+    driver->context_get_id = [](CudaContext, uint64_t* id) {
+      *id = 0;
+      return kCudaSuccess;
+    };
+  }
   return Find(library, {"cuCtxGetCurrent"}, &driver->context_get_current) &&
          Find(library, {"cuCtxSetCurrent"}, &driver->context_set_current) &&
          Find(library, {"cuCtxGetDevice"}, &driver->context_get_device) &&

@@ -9,6 +9,8 @@
 #ifndef PLUGIN_CUDA_DRIVER_H_
 #define PLUGIN_CUDA_DRIVER_H_
 
+#include <cstdint>
+
 namespace nccl_pulse {
 
 using CudaEvent = void*;
@@ -26,6 +28,8 @@ struct CudaDriver {
   int (*context_get_current)(CudaContext* context);
   int (*context_set_current)(CudaContext context);
   int (*context_get_device)(int* device);
+  // Tells a context from a later one at the same address. 0 with a driver older than CUDA 12.0.
+  int (*context_get_id)(CudaContext context, uint64_t* id);
   int (*device_get_uuid)(unsigned char* uuid, int device);
   int (*device_get_pci_bus_id)(char* text, int length, int device);
   int (*event_create)(CudaEvent* event, unsigned flags);
@@ -37,7 +41,7 @@ struct CudaDriver {
   int (*exchange_capture_mode)(int* mode);
 
   // Null when there is no driver library, or one that lacks a call. The same answer for the life of
-  // the process, but for a child of fork, which asks again.
+  // the process and of its children.
   static const CudaDriver* Load();
 };
 

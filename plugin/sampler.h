@@ -8,7 +8,12 @@
 // can not run in step with it: every (operation, size class) is reached in proportion. The first
 // two calls of each carry set-up and are not timed.
 //
-// Thread: ShouldTime any; Adapt the poller. Cost of ShouldTime: six multiplications and shifts.
+// n follows the rate with a delay: after an idle minute everything would be timed, and a burst then
+// cost the GPU what the budget forbids. So there is an allowance of one second's budget besides,
+// renewed with n. Where it runs out, a rank misses calls that the others time; that lasts a second.
+//
+// Thread: ShouldTime and Spend any; Adapt the poller. Cost of ShouldTime: six multiplications and
+// shifts.
 #ifndef PLUGIN_SAMPLER_H_
 #define PLUGIN_SAMPLER_H_
 
@@ -46,11 +51,20 @@ class Sampler {
     return (bits & ((uint64_t{1} << exponent_.load(std::memory_order_relaxed)) - 1)) == 0;
   }
 
+  // Takes one timed launch from the allowance; false when it is used up. Relaxed: a number that
+  // carries nothing else; several threads at once may overdraw it by one each.
+  bool Spend() {
+    if (allowance_.load(std::memory_order_relaxed) <= 0) return false;
+    allowance_.fetch_sub(1, std::memory_order_relaxed);  // rare: sampled launches alone
+    return true;
+  }
+
   int exponent() const { return exponent_.load(std::memory_order_relaxed); }
 
-  // The launches of the last period; `gpus` share the budget's factor.
+  // Once a second: the launches of the last period, on so many GPUs, each with a budget of its own.
   void Adapt(double launches_per_second, int gpus) {
     const double budget = kTimedPerSecond * (gpus > 0 ? gpus : 1);
+    allowance_.store(static_cast<int>(budget), std::memory_order_relaxed);  // see Spend
     const int current = exponent();
     int wanted = 0;
     while (wanted < kMaxExponent &&
@@ -67,6 +81,7 @@ class Sampler {
 
  private:
   std::atomic<int> exponent_{kInitialExponent};
+  std::atomic<int> allowance_{static_cast<int>(kTimedPerSecond)};
 };
 
 }  // namespace nccl_pulse

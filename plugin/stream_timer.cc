@@ -1,216 +1,236 @@
 #include "plugin/stream_timer.h"
 
+#include <algorithm>
+
 namespace nccl_pulse {
 namespace {
 
 // A callback that was running when its communicator was finalized has long ended after this.
 constexpr uint64_t kRetirementNs = 5000000000;
+// No closer than the poller looks.
+constexpr uint64_t kMarkerSpacingNs = 20000000;
 
 }  // namespace
 
-bool StreamTimer::Attach(CommunicatorTimer& timer) {
-  CudaContext context = nullptr;
+// ---- init and finalize --------------------------------------------------------------------------
+
+bool StreamTimer::Attach(CommunicatorTimer& timer, bool with_pairs) {
+  // Acquire: the poller has finished with the timer's last communicator.
   if (timer.state.load(std::memory_order_acquire) != CommunicatorTimer::kOff) return false;
-  if (driver_.context_get_current(&context) != kCudaSuccess || context == nullptr) return false;
-  if (driver_.context_get_device(&timer.device) != kCudaSuccess) return false;
-  timer.context = context;
+  if (driver_.context_get_current(&timer.context) != kCudaSuccess || timer.context == nullptr ||
+      driver_.context_get_device(&timer.device) != kCudaSuccess ||
+      driver_.context_get_id(timer.context, &timer.context_id) != kCudaSuccess) {
+    return false;
+  }
   bool made = true;
+  const auto make = [&](CudaEvent& event, unsigned flags) {
+    event = nullptr;  // it may be one that went with its context
+    made = made && driver_.event_create(&event, flags) == kCudaSuccess;
+    if (!made) event = nullptr;
+  };
   for (TimedPair& pair : timer.pairs) {
-    made = made && driver_.event_create(&pair.begin, kCudaEventTiming) == kCudaSuccess &&
-           driver_.event_create(&pair.end, kCudaEventTiming) == kCudaSuccess;
-    pair.state.store(TimedPair::kFree, std::memory_order_relaxed);
+    pair.begin = pair.end = nullptr;
+    if (with_pairs) make(pair.begin, kCudaEventTiming);
+    if (with_pairs) make(pair.end, kCudaEventTiming);
+    pair.state.store(TimedPair::kFree, std::memory_order_relaxed);  // published by the state
   }
-  for (StreamHeartbeat& stream : timer.streams) {
-    made = made && driver_.event_create(&stream.tail, kCudaEventWithoutTiming) == kCudaSuccess &&
-           driver_.event_create(&stream.marker, kCudaEventWithoutTiming) == kCudaSuccess;
-    stream.in_use.store(false, std::memory_order_relaxed);
-    stream.launched.store(0, std::memory_order_relaxed);
-    stream.completed.store(0, std::memory_order_relaxed);
-    stream.marker_armed.store(0, std::memory_order_relaxed);
-    stream.oldest_ns.store(0, std::memory_order_relaxed);
-  }
-  timer.untracked_launches.store(0, std::memory_order_relaxed);
+  for (LaunchMarker& marker : timer.markers) make(marker.event, kCudaEventWithoutTiming);
+  make(timer.tail, kCudaEventWithoutTiming);
   if (!made) {
     DestroyEvents(timer);
     return false;
   }
+  timer.failed.store(false, std::memory_order_relaxed);  // published by the state, like all below
+  timer.launched.store(0, std::memory_order_relaxed);
+  timer.armed_markers.store(0, std::memory_order_relaxed);
+  timer.cleared_markers.store(0, std::memory_order_relaxed);
+  timer.marker_spacing_ns.store(kMarkerSpacingNs, std::memory_order_relaxed);
+  timer.completed.store(0, std::memory_order_relaxed);
+  timer.oldest_ns.store(0, std::memory_order_relaxed);
+  timer.adapted_launches = 0;
   timer.state.store(CommunicatorTimer::kOn, std::memory_order_release);  // publishes the events
   return true;
 }
 
 void StreamTimer::Retire(CommunicatorTimer& timer, uint64_t now_ns) {
+  // Relaxed: changed under the lock that the caller holds, but for kRetired -> kOff.
+  if (timer.state.load(std::memory_order_relaxed) != CommunicatorTimer::kOn) return;
   timer.retired_ns.store(now_ns, std::memory_order_relaxed);  // published by the state
-  uint32_t state = timer.state.load(std::memory_order_relaxed);
-  // Compare-and-swap: the poller may be declaring the timer failed.
-  while (state != CommunicatorTimer::kOff &&
-         !timer.state.compare_exchange_weak(state, CommunicatorTimer::kRetired,
-                                            std::memory_order_release, std::memory_order_relaxed)) {
-  }
+  timer.state.store(CommunicatorTimer::kRetired, std::memory_order_release);
 }
 
-StreamHeartbeat* StreamTimer::FindStream(CommunicatorTimer& timer, CudaStream stream) {
-  // One launching thread at a time: NCCL serialises the calls of a communicator.
-  StreamHeartbeat* idle = nullptr;
-  for (StreamHeartbeat& heartbeat : timer.streams) {
-    const bool in_use = heartbeat.in_use.load(std::memory_order_relaxed);
-    if (in_use && heartbeat.stream.load(std::memory_order_relaxed) == stream) return &heartbeat;
-    // A stream whose launches have all completed may make room for another.
-    if (idle == nullptr && (!in_use || heartbeat.completed.load(std::memory_order_acquire) ==
-                                           heartbeat.launched.load(std::memory_order_relaxed))) {
-      idle = &heartbeat;
-    }
-  }
-  if (idle == nullptr) return nullptr;
-  idle->stream.store(stream, std::memory_order_relaxed);  // only this side reads it
-  idle->in_use.store(true, std::memory_order_release);
-  return idle;
-}
+// ---- launching thread ---------------------------------------------------------------------------
 
-StreamState StreamTimer::Begin(CommunicatorTimer& timer, CudaStream stream, bool sample,
-                               LaunchMark* mark) {
+bool StreamTimer::IsCapturing(CommunicatorTimer& timer, CudaStream stream) {
   int capturing = kCudaNotCapturing;
-  // An error says that the stream can not be asked now (another capture in global mode on the
-  // legacy stream, say): hands off.
-  if (driver_.stream_is_capturing(stream, &capturing) != kCudaSuccess ||
-      capturing != kCudaNotCapturing) {
-    return StreamState::kCapturing;
-  }
-  StreamHeartbeat* heartbeat = FindStream(timer, stream);
-  if (heartbeat == nullptr) {
-    timer.untracked_launches.fetch_add(1, std::memory_order_relaxed);  // a rare path
-    return StreamState::kUntracked;
-  }
-  mark->stream = static_cast<uint8_t>(heartbeat - timer.streams);
-  if (!sample) return StreamState::kTracked;
+  if (driver_.stream_is_capturing(stream, &capturing) != kCudaSuccess) return Fail(timer);
+  return capturing != kCudaNotCapturing;  // also one that was invalidated
+}
+
+TimedPair* StreamTimer::BeginTiming(CommunicatorTimer& timer, CudaStream stream) {
   for (TimedPair& pair : timer.pairs) {
     // Acquire: the poller has finished with the pair.
     if (pair.state.load(std::memory_order_acquire) != TimedPair::kFree) continue;
-    if (driver_.event_record(pair.begin, stream) != kCudaSuccess) break;
+    if (pair.begin == nullptr) return nullptr;
+    if (driver_.event_record(pair.begin, stream) != kCudaSuccess) {
+      Fail(timer);
+      return nullptr;
+    }
     pair.state.store(TimedPair::kTaken, std::memory_order_relaxed);  // of use to this side only
-    pair.seen.store(0, std::memory_order_relaxed);
+    pair.seen.store(0, std::memory_order_relaxed);                   // published when it is armed
     pair.seen_bytes.store(0, std::memory_order_relaxed);
     pair.seen_bus_bytes.store(0, std::memory_order_relaxed);
-    mark->pair = static_cast<uint8_t>(&pair - timer.pairs);
-    break;
+    return &pair;
   }
-  return StreamState::kTracked;
+  return nullptr;
 }
 
-void StreamTimer::End(CommunicatorTimer& timer, LaunchMark mark, uint64_t now_ns) {
-  if (mark.stream >= kStreams) return;
-  StreamHeartbeat& heartbeat = timer.streams[mark.stream];
-  CudaStream stream = heartbeat.stream.load(std::memory_order_relaxed);
-  if (mark.pair < kTimedPairs) {
-    TimedPair& pair = timer.pairs[mark.pair];
-    if (pair.state.load(std::memory_order_relaxed) == TimedPair::kTaken) {
-      pair.launch_ns.store(now_ns, std::memory_order_relaxed);
-      const bool recorded = driver_.event_record(pair.end, stream) == kCudaSuccess;
-      // Release: the poller sees everything about the pair.
-      pair.state.store(recorded ? TimedPair::kArmed : TimedPair::kFree, std::memory_order_release);
+bool StreamTimer::End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pair,
+                      uint64_t now_ns) {
+  bool kept = true;
+  if (pair != nullptr) {
+    pair->launch_ns.store(now_ns, std::memory_order_relaxed);  // published when it is armed
+    kept = timer.is_on();
+    if (kept && driver_.event_record(pair->end, stream) != kCudaSuccess) kept = Fail(timer);
+    // Release: the poller sees everything about the pair. Only this side takes it out of kTaken.
+    pair->state.store(kept ? TimedPair::kArmed : TimedPair::kFree, std::memory_order_release);
+  }
+  if (!timer.is_on()) return kept;
+  const uint64_t launched = timer.launched.load(std::memory_order_relaxed) + 1;
+  const uint32_t armed = timer.armed_markers.load(std::memory_order_relaxed);  // this side's own
+  // Acquire: the poller is done with what it has cleared.
+  const uint32_t waiting = armed - timer.cleared_markers.load(std::memory_order_acquire);
+  const bool marker_is_due =
+      waiting == 0 ||
+      (waiting < kMarkers && now_ns >= timer.last_marker_ns.load(std::memory_order_relaxed) +
+                                           timer.marker_spacing_ns.load(std::memory_order_relaxed));
+  if (marker_is_due) {
+    LaunchMarker& marker = timer.markers[armed % kMarkers];
+    if (driver_.event_record(marker.event, stream) != kCudaSuccess) {
+      Fail(timer);
+      return kept;
     }
+    marker.launch.store(launched, std::memory_order_relaxed);  // published by the count
+    marker.ns.store(now_ns, std::memory_order_relaxed);
+    timer.last_marker_ns.store(now_ns, std::memory_order_relaxed);  // this side's own
+    timer.armed_markers.store(armed + 1, std::memory_order_release);
   }
-  const uint64_t launched = heartbeat.launched.load(std::memory_order_relaxed) + 1;
-  heartbeat.last_launch_ns.store(now_ns, std::memory_order_relaxed);
-  // Acquire: the poller is done with the marker's last record.
-  if (heartbeat.marker_armed.load(std::memory_order_acquire) == 0 &&
-      driver_.event_record(heartbeat.marker, stream) == kCudaSuccess) {
-    heartbeat.marker_launch.store(launched, std::memory_order_relaxed);
-    heartbeat.marker_ns.store(now_ns, std::memory_order_relaxed);
-    heartbeat.marker_armed.store(1, std::memory_order_release);  // publishes the two
+  if (driver_.event_record(timer.tail, stream) != kCudaSuccess) {
+    Fail(timer);
+    return kept;
   }
-  if (driver_.event_record(heartbeat.tail, stream) == kCudaSuccess) {
-    // Release, after the record: a poller that reads this number queries a `tail` that stands
-    // behind it.
-    heartbeat.launched.store(launched, std::memory_order_release);
-  }
+  timer.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // published by the count
+  // Release, after the record: a poller that reads this number queries a `tail` that stands behind
+  // it.
+  timer.launched.store(launched, std::memory_order_release);
+  return kept;
 }
 
-bool StreamTimer::PollStream(StreamHeartbeat& stream, Progress* progress) {
-  if (!stream.in_use.load(std::memory_order_acquire)) return true;
-  const uint64_t launched = stream.launched.load(std::memory_order_acquire);
-  const uint64_t last_launch_ns = stream.last_launch_ns.load(std::memory_order_relaxed);
-  const uint64_t completed_before = stream.completed.load(std::memory_order_relaxed);
-  uint64_t completed = completed_before;
-  uint64_t armed_ns = 0;  // launch time behind which the marker still waits
+// ---- poller -------------------------------------------------------------------------------------
+
+StreamTimer::PairState StreamTimer::PollPair(CommunicatorTimer& timer, TimedPair& pair,
+                                             bool* entered, uint64_t* duration_ns) {
+  float milliseconds = 0;
+  int result = kCudaSuccess;
+  if (!EnterContext(timer, entered) ||
+      ((result = driver_.event_query(pair.end)) != kCudaSuccess && result != kCudaNotReady) ||
+      (result == kCudaSuccess &&
+       driver_.event_elapsed_time(&milliseconds, pair.begin, pair.end) != kCudaSuccess)) {
+    Fail(timer);
+    return PairState::kLost;
+  }
+  if (result == kCudaNotReady) return PairState::kWaiting;
+  const double ns = static_cast<double>(milliseconds) * 1e6;
+  *duration_ns = ns > 0 ? static_cast<uint64_t>(ns) : 0;
+  return PairState::kDone;
+}
+
+bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool* entered,
+                                Progress* progress) {
+  const uint64_t launched = timer.launched.load(std::memory_order_acquire);  // see End
+  const uint64_t last_launch_ns = timer.last_launch_ns.load(std::memory_order_relaxed);
+  const uint64_t before = timer.completed.load(std::memory_order_relaxed);  // this side's own
+  uint64_t completed = before;
+  uint64_t waiting_ns = 0;  // when the launch was made behind which a marker waits
   if (completed < launched) {
-    if (stream.marker_armed.load(std::memory_order_acquire) != 0) {
-      const int result = driver_.event_query(stream.marker);
-      if (result == kCudaSuccess) {
-        const uint64_t marker_launch = stream.marker_launch.load(std::memory_order_relaxed);
-        if (marker_launch > completed) completed = marker_launch;
-        stream.marker_armed.store(0,
-                                  std::memory_order_release);  // the launching thread may record it
-      } else if (result == kCudaNotReady) {
-        armed_ns = stream.marker_ns.load(std::memory_order_relaxed);
-      } else {
-        return false;
+    if (!EnterContext(timer, entered)) return Fail(timer);
+    const uint32_t armed = timer.armed_markers.load(std::memory_order_acquire);  // sees them
+    uint32_t cleared = timer.cleared_markers.load(std::memory_order_relaxed);    // this side's own
+    for (; cleared != armed && waiting_ns == 0; ++cleared) {
+      const LaunchMarker& marker = timer.markers[cleared % kMarkers];
+      const uint64_t marker_ns = marker.ns.load(std::memory_order_relaxed);
+      const int result = driver_.event_query(marker.event);
+      if (result == kCudaNotReady) {
+        waiting_ns = marker_ns;
+        break;
       }
+      if (result != kCudaSuccess) return Fail(timer);
+      completed = std::max(completed, marker.launch.load(std::memory_order_relaxed));
+      // So far is the GPU behind. Relaxed: a number that stands alone.
+      const uint64_t backlog_ns = now_ns > marker_ns ? now_ns - marker_ns : 0;
+      timer.marker_spacing_ns.store(std::max(kMarkerSpacingNs, backlog_ns / kMarkers),
+                                    std::memory_order_relaxed);
     }
-    // While an earlier marker waits, the tail can not be complete.
-    if (armed_ns == 0) {
-      const int result = driver_.event_query(stream.tail);
-      if (result == kCudaSuccess) {
-        if (launched > completed) completed = launched;
-      } else if (result != kCudaNotReady) {
-        return false;
-      }
+    timer.cleared_markers.store(cleared, std::memory_order_release);  // they may be recorded again
+    // While a marker before it waits, the tail can not be complete.
+    if (waiting_ns == 0) {
+      const int result = driver_.event_query(timer.tail);
+      if (result != kCudaSuccess && result != kCudaNotReady) return Fail(timer);
+      if (result == kCudaSuccess) completed = std::max(completed, launched);
     }
   }
   uint64_t oldest_ns = 0;
   if (completed < launched) {
-    const uint64_t known_ns = stream.oldest_ns.load(std::memory_order_relaxed);
-    // Nothing completed since the last look: what was the oldest still is. Else the marker's launch
-    // is; and without a marker that waits, the newest launch seen, at most one poll younger than
-    // the oldest.
-    oldest_ns = known_ns != 0 && completed == completed_before ? known_ns
-                : armed_ns != 0                                ? armed_ns
-                                                               : last_launch_ns;
+    // Nothing completed since the last look: what was the oldest still is. Else it is between the
+    // last marker and the next, or between the last marker and the newest launch.
+    const uint64_t known_ns = timer.oldest_ns.load(std::memory_order_relaxed);
+    oldest_ns = known_ns != 0 && completed == before ? known_ns
+                : waiting_ns != 0                    ? waiting_ns
+                                                     : last_launch_ns;
+    progress->in_flight = true;
   }
-  stream.oldest_ns.store(oldest_ns, std::memory_order_relaxed);
-  stream.completed.store(completed, std::memory_order_release);
-  progress->launched += launched;
-  progress->completed += completed;
-  if (oldest_ns != 0 && (progress->oldest_ns == 0 || oldest_ns < progress->oldest_ns)) {
-    progress->oldest_ns = oldest_ns;
-  }
+  timer.oldest_ns.store(oldest_ns, std::memory_order_relaxed);  // this side's own
+  timer.completed.store(completed, std::memory_order_relaxed);
+  progress->completed = completed;
+  progress->oldest_ns = oldest_ns;
+  progress->advanced = completed != before;
   return true;
 }
 
-bool StreamTimer::EnterContext(CommunicatorTimer& timer) {
-  if (timer.context == entered_) return true;
-  if (driver_.context_set_current(timer.context) != kCudaSuccess) return false;
-  entered_ = timer.context;
-  return true;
+bool StreamTimer::EnterContext(const CommunicatorTimer& timer, bool* entered) {
+  if (*entered) return true;
+  // A context that was reset lives on at its old address, and the addresses of its events may
+  // belong to the application's new ones: the id tells.
+  uint64_t id = 0;
+  *entered = driver_.context_set_current(timer.context) == kCudaSuccess &&
+             driver_.context_get_id(timer.context, &id) == kCudaSuccess && id == timer.context_id;
+  return *entered;
 }
 
-bool StreamTimer::Fail(CommunicatorTimer& timer) {
-  uint32_t on = CommunicatorTimer::kOn;
-  // Compare-and-swap: finalize may be retiring it. Relaxed: a flag.
-  timer.state.compare_exchange_strong(on, CommunicatorTimer::kFailed, std::memory_order_relaxed);
-  return false;
+bool StreamTimer::IsOver(const CommunicatorTimer& timer, uint64_t now_ns) {
+  // Acquire: sees when.
+  return timer.state.load(std::memory_order_acquire) == CommunicatorTimer::kRetired &&
+         now_ns >= timer.retired_ns.load(std::memory_order_relaxed) + kRetirementNs;
 }
 
-void StreamTimer::DestroyRetired(CommunicatorTimer& timer, uint64_t now_ns) {
-  if (timer.state.load(std::memory_order_acquire) != CommunicatorTimer::kRetired) return;
-  if (now_ns < timer.retired_ns.load(std::memory_order_relaxed) + kRetirementNs) return;
-  if (EnterContext(timer)) DestroyEvents(timer);
-  timer.state.store(CommunicatorTimer::kOff, std::memory_order_release);
+void StreamTimer::Destroy(CommunicatorTimer& timer) {
+  bool entered = false;
+  // Events of a context that has gone went with it.
+  if (EnterContext(timer, &entered)) DestroyEvents(timer);
+  timer.state.store(CommunicatorTimer::kOff, std::memory_order_release);  // hands the timer back
 }
 
 void StreamTimer::DestroyEvents(CommunicatorTimer& timer) {
   const auto destroy = [this](CudaEvent& event) {
-    if (event != nullptr)
-      driver_.event_destroy(event);  // fails harmlessly when the context is gone
+    if (event != nullptr) driver_.event_destroy(event);
     event = nullptr;
   };
   for (TimedPair& pair : timer.pairs) {
     destroy(pair.begin);
     destroy(pair.end);
   }
-  for (StreamHeartbeat& stream : timer.streams) {
-    destroy(stream.tail);
-    destroy(stream.marker);
-  }
+  for (LaunchMarker& marker : timer.markers) destroy(marker.event);
+  destroy(timer.tail);
 }
 
 }  // namespace nccl_pulse

@@ -3,25 +3,33 @@
 //   launching thread, in KernelLaunch            "pulse-poll", every 20 ms while work is in flight
 //   ------------------------------------         -----------------------------------------------
 //   start: sampled? record `begin`               query `end` of each armed pair -> elapsed ->
-//   histogram stop:  sampled? record `end`, arm the pair   query `marker`, then `tail`    ->
-//   completed launches,
-//          record `marker` if it is free                                           oldest in flight
-//          record `tail`
+//                                                histogram
+//   stop:  sampled? record `end`, arm the pair   query the oldest marker, the next while they are
+//          a marker is due? record it            complete, then `tail` -> completed launches,
+//          record `tail`                         oldest in flight
 //
-// Per (communicator, stream) two events without timing: `tail` is recorded again after every
-// launch, so when it is complete everything is. Under steady load it never is; `marker` is recorded
-// again only when its last record was seen complete, so it always says something about a fixed
-// launch. Constant memory, at most two queries, whatever the rate.
+// NCCL orders the launches of a communicator on the GPU, whatever streams they are made on (2.28,
+// src/enqueue.cc: in ncclLaunchPrepare the launch's stream waits for the device stream, in
+// ncclLaunchFinish the device stream advances to the launch's end). So one heartbeat serves all
+// streams of a communicator: an event behind a launch is complete when all launches before it are.
+//
+// `tail`, without timing, is recorded again after every launch: when it is complete, everything is.
+// Under steady load it never is. Therefore markers, a ring of events behind some of the launches:
+// one behind the first launch after rest, then at most one a poll, and no more than share the
+// backlog out evenly when the GPU is far behind. The oldest marker that is not complete says since
+// when a launch is in flight, right to one poll or an eighth of the backlog. Constant memory, two
+// queries a poll in the steady state.
 //
 // A stream in capture is never touched. No event is destroyed while a callback could use it: those
-// of a finalized communicator are destroyed by the poller some seconds later.
+// of a finalized communicator are destroyed by the poller some seconds later, and never when their
+// context is no longer the one that they were made in.
 //
-// Thread: as drawn; AddCommunicator and RemoveCommunicator under the runtime's lock. The poller
-// holds nothing that a callback waits for; a driver call that blocks blocks the poller alone. Cost
-// on the launching thread: one record without timing (0.1 us) a launch, two with timing (5.8 us)
-// for a sampled one. GPU: nothing for the heartbeat, about 5 us for a sampled launch. Errors: a
-// driver call that fails (context destroyed, device lost) switches the communicator's timer off;
-// its in-flight metrics are then absent.
+// Thread: as drawn; Attach and Retire under the runtime's lock. The poller holds nothing that a
+// callback waits for; a driver call that blocks blocks the poller alone. Cost on the launching
+// thread: one record without timing (0.1 us) a launch, two with timing (5.8 us) for a sampled one.
+// GPU: nothing for the heartbeat, about 5 us for a sampled launch. Errors: a driver call that fails
+// (context destroyed, device lost) switches the communicator's timer off for good; its in-flight
+// metrics are then absent.
 #ifndef PLUGIN_STREAM_TIMER_H_
 #define PLUGIN_STREAM_TIMER_H_
 
@@ -33,11 +41,11 @@
 namespace nccl_pulse {
 
 inline constexpr int kTimedPairs = 8;
-inline constexpr int kStreams = 4;
+inline constexpr uint32_t kMarkers = 8;
 
 // A pair of timing events around one launch.
 struct TimedPair {
-  // kFree -> kTaken (launching thread) -> kArmed (launching thread) -> kFree (poller)
+  // kFree -> kTaken -> kArmed (both launching thread) -> kFree (poller); or from kTaken back.
   enum State : uint32_t { kFree = 0, kTaken = 1, kArmed = 2 };
   std::atomic<uint32_t> state;
   std::atomic<uint32_t> calls;  // that were pending when it was launched
@@ -49,103 +57,120 @@ struct TimedPair {
   std::atomic<uint64_t> launch_ns;
 };
 
-struct StreamHeartbeat {
-  std::atomic<CudaStream> stream;
-  std::atomic<bool> in_use;
-  CudaEvent tail, marker;
-  std::atomic<uint64_t> launched;  // launching thread; counts launches that `tail` stands behind
-  std::atomic<uint64_t> last_launch_ns;  // launching thread
-  std::atomic<uint32_t> marker_armed;    // set by the launching thread, cleared by the poller
-  std::atomic<uint64_t> marker_launch;   // launch number behind which `marker` was recorded
-  std::atomic<uint64_t> marker_ns;
-  std::atomic<uint64_t> completed;  // poller
-  std::atomic<uint64_t> oldest_ns;  // poller: launch time of the oldest in flight, 0: none
+// An event behind one launch.
+struct LaunchMarker {
+  CudaEvent event;
+  std::atomic<uint64_t> launch;  // its number
+  std::atomic<uint64_t> ns;      // when it was made
 };
 
 // One communicator's.
 struct CommunicatorTimer {
-  // kOff -> kOn (init) -> kRetired (finalize) -> kOff (poller, events destroyed); kFailed on a
-  // driver error.
-  enum State : uint32_t { kOff = 0, kOn = 1, kFailed = 2, kRetired = 3 };
+  // kOff -> kOn (init) -> kRetired (finalize) -> kOff (poller, events destroyed).
+  enum State : uint32_t { kOff = 0, kOn = 1, kRetired = 2 };
   std::atomic<uint32_t> state;
+  std::atomic<bool> failed;  // any thread: the driver refused a call; nothing is asked of it again
   CudaContext context;
+  uint64_t context_id;
   int device;
   std::atomic<uint64_t> retired_ns;
-  std::atomic<uint32_t> untracked_launches;  // on more streams at a time than there is room for
+
   TimedPair pairs[kTimedPairs];
-  StreamHeartbeat streams[kStreams];
-};
+  CudaEvent tail;
+  std::atomic<uint64_t> launched;        // launching thread; `tail` stands behind that many
+  std::atomic<uint64_t> last_launch_ns;  // launching thread
+  // Markers in the order of their launches: armed counts those ever recorded (launching thread),
+  // cleared those ever seen complete (poller); number i has place i % kMarkers.
+  LaunchMarker markers[kMarkers];
+  std::atomic<uint32_t> armed_markers, cleared_markers;
+  std::atomic<uint64_t> last_marker_ns;     // launching thread
+  std::atomic<uint64_t> marker_spacing_ns;  // poller
+  std::atomic<uint64_t> completed;          // poller
+  std::atomic<uint64_t> oldest_ns;  // poller: when the oldest in flight was launched, 0: none
+  uint64_t adapted_launches;        // poller: `launched` when sampling was last adapted
 
-// What a launch was given, to be handed back when it was made.
-struct LaunchMark {
-  static constexpr uint8_t kNone = 0xff;
-  uint8_t stream = kNone;  // index of the heartbeat
-  uint8_t pair = kNone;    // index of the timed pair
+  // Whether launches are followed. Acquire: sees the events.
+  bool is_on() const {
+    return state.load(std::memory_order_acquire) == kOn && !failed.load(std::memory_order_relaxed);
+  }
 };
-
-enum class StreamState { kTracked, kUntracked, kCapturing };
 
 class StreamTimer {
  public:
   explicit StreamTimer(const CudaDriver& driver) : driver_(driver) {}
 
-  // Init: makes the events in the calling thread's current context. False when there is none or it
-  // fails.
-  bool Attach(CommunicatorTimer& timer);
-  // Finalize: no callback uses the timer from now on.
+  // Init: makes the events in the calling thread's current context; those to time launches with
+  // only if asked for. False when there is no context or the driver fails.
+  bool Attach(CommunicatorTimer& timer, bool with_pairs);
+  // Finalize: no callback begins to use the timer from now on.
   static void Retire(CommunicatorTimer& timer, uint64_t now_ns);
 
-  // Launching thread, before the launch. `sample`: time it, if a pair is free.
-  StreamState Begin(CommunicatorTimer& timer, CudaStream stream, bool sample, LaunchMark* mark);
-  // Launching thread, after the launch.
-  void End(CommunicatorTimer& timer, LaunchMark mark, uint64_t now_ns);
+  // Launching thread; NCCL serialises the launches of a communicator.
+
+  // Whether `stream` is in capture. An error switches the timer off.
+  bool IsCapturing(CommunicatorTimer& timer, CudaStream stream);
+  // Before a launch that is to be timed: its pair, null when none is free or the driver fails.
+  TimedPair* BeginTiming(CommunicatorTimer& timer, CudaStream stream);
+  // After a launch. `pair`: what BeginTiming gave, or null. False when `pair` is lost.
+  bool End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pair, uint64_t now_ns);
 
   // ---- poller ----
 
   struct Progress {
-    uint64_t launched = 0, completed = 0;  // of the streams tracked
-    uint64_t oldest_ns = 0;                // launch time of the oldest in flight, 0: none
-    bool pairs_armed = false;
+    uint64_t completed = 0;
+    uint64_t oldest_ns = 0;  // when the oldest in flight was launched, 0: none
+    bool in_flight = false;  // launches or pairs
+    bool advanced = false;   // launches completed since the last look
   };
-  // False when the driver failed: the timer is off from now on.
-  // `timed(pair, duration_ns)` is called for each finished pair.
-  template <typename Timed>
-  bool Poll(CommunicatorTimer& timer, Timed timed, Progress* progress) {
-    if (!EnterContext(timer)) return Fail(timer);
+  // `timed(pair, duration_ns)` is called for each finished pair, `lost(pair)` for each that will
+  // not be waited for. False when the driver failed: the timer is off from now on.
+  template <typename Timed, typename Lost>
+  bool Poll(CommunicatorTimer& timer, uint64_t now_ns, Timed timed, Lost lost, Progress* progress) {
+    // Acquire: Retire's time.
+    const bool retired = timer.state.load(std::memory_order_acquire) == CommunicatorTimer::kRetired;
+    bool entered = false;
     for (TimedPair& pair : timer.pairs) {
       // Acquire: sees what the launching thread wrote before it armed the pair.
       if (pair.state.load(std::memory_order_acquire) != TimedPair::kArmed) continue;
-      const int result = driver_.event_query(pair.end);
-      if (result == kCudaNotReady) {
-        progress->pairs_armed = true;
+      uint64_t duration_ns = 0;
+      // How long an operation of an aborted communicator took says nothing.
+      PairState state = retired || timer.failed.load(std::memory_order_relaxed)
+                            ? PairState::kLost
+                            : PollPair(timer, pair, &entered, &duration_ns);
+      if (state == PairState::kWaiting) {
+        progress->in_flight = true;
         continue;
       }
-      float milliseconds = 0;
-      if (result != kCudaSuccess ||
-          driver_.event_elapsed_time(&milliseconds, pair.begin, pair.end) != kCudaSuccess) {
-        return Fail(timer);
+      if (state == PairState::kDone) {
+        timed(pair, duration_ns);
+      } else {
+        lost(pair);
       }
-      const double ns = static_cast<double>(milliseconds) * 1e6;
-      timed(pair, ns > 0 ? static_cast<uint64_t>(ns) : 0);
       pair.state.store(TimedPair::kFree, std::memory_order_release);  // hands the pair back
     }
-    for (StreamHeartbeat& stream : timer.streams) {
-      if (!PollStream(stream, progress)) return Fail(timer);
-    }
-    return true;
+    // Relaxed: a flag.
+    return !timer.failed.load(std::memory_order_relaxed) &&
+           PollHeartbeat(timer, now_ns, &entered, progress);
   }
-  // Destroys the events of a timer retired long enough ago.
-  void DestroyRetired(CommunicatorTimer& timer, uint64_t now_ns);
+  // Whether a timer was retired so long ago that no callback can use it.
+  static bool IsOver(const CommunicatorTimer& timer, uint64_t now_ns);
+  // Destroys the events of one that is over, and hands it back to Attach.
+  void Destroy(CommunicatorTimer& timer);
 
  private:
-  StreamHeartbeat* FindStream(CommunicatorTimer& timer, CudaStream stream);
-  bool PollStream(StreamHeartbeat& stream, Progress* progress);
-  bool EnterContext(CommunicatorTimer& timer);
+  enum class PairState { kWaiting, kDone, kLost };
+  PairState PollPair(CommunicatorTimer& timer, TimedPair& pair, bool* entered,
+                     uint64_t* duration_ns);
+  bool PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool* entered, Progress* progress);
+  bool EnterContext(const CommunicatorTimer& timer, bool* entered);
   void DestroyEvents(CommunicatorTimer& timer);
-  static bool Fail(CommunicatorTimer& timer);
+  // Relaxed: a flag; has_heartbeat follows with the next poll.
+  static bool Fail(CommunicatorTimer& timer) {
+    timer.failed.store(true, std::memory_order_relaxed);
+    return false;
+  }
 
   const CudaDriver& driver_;
-  CudaContext entered_ = nullptr;  // poller's current context
 };
 
 }  // namespace nccl_pulse

@@ -96,11 +96,13 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   lane.Count(SeriesKey::Pack(SeriesKind::kCalls, op.id, static_cast<uint32_t>(SizeClassOf(bytes)),
                              datatype.id, event.captured ? 1 : 0),
              1, bytes);
-  if (stream_timer_ != nullptr) NoteCall(*communicator, op.id, bytes, event.parent);
-  // Only a captured call has something to tell its operation.
-  if (!event.captured) return 0;
-  communicator->record->captured.store(1, std::memory_order_relaxed);  // a flag
-  return Ticket::Pack(process_tag_, TicketKind::kApiCall, 1, 0, 0, communicator->index);
+  uint32_t serial = 0;
+  if (stream_timer_ != nullptr) serial = NoteCall(*communicator, op.id, bytes, event.parent);
+  if (event.captured) communicator->record->captured.store(1, std::memory_order_relaxed);  // a flag
+  // What it tells its operation: that it was captured, and which launch may have timed it.
+  if (!event.captured && (serial == 0 || timing_ != TimingMode::kAuto)) return 0;
+  return Ticket::Pack(process_tag_, TicketKind::kApiCall, event.captured ? 1 : 0, serial, 0,
+                      communicator->index);
 }
 
 // ---- operations
@@ -138,9 +140,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
   const uint8_t channels = event.channels <= kMaxChannels ? event.channels : 0;
   OperationMeta meta{op.id, static_cast<uint8_t>(size_class), channels, false, 0};
   if (timing_ != TimingMode::kKernel) {
-    const bool captured =
-        Ticket::Issuer(event.parent) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall);
-    CountFate(*communicator, lane, op.id, bytes, captured);
+    CountFate(*communicator, lane, op.id, bytes, event.parent);
     meta.untimed = true;
   } else if (!event.is_collective && event.peer == event.rank) {
     // The device counts a send to oneself, the host does not: from here on NCCL attributes this
@@ -859,13 +859,16 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
     for (auto& number : row) number.store(0, std::memory_order_relaxed);
   }
   communicator.pending.calls.store(0, std::memory_order_relaxed);
+  communicator.pending.timed_serial.store(0, std::memory_order_relaxed);
+  communicator.pending.open_launch.store(0, std::memory_order_relaxed);
+  communicator.pending.grouped_launches.store(0, std::memory_order_relaxed);
   communicator.pending.fate.store(static_cast<uint32_t>(LaunchFate::kNotTimed),
                                   std::memory_order_relaxed);
   record.captured.store(0, std::memory_order_relaxed);
   record.launches_completed.store(0, std::memory_order_relaxed);
   record.oldest_inflight_ns.store(0, std::memory_order_relaxed);
   const bool heartbeat = stream_timer_ != nullptr && identity.launches_visible &&
-                         stream_timer_->Attach(communicator.timer);
+                         stream_timer_->Attach(communicator.timer, timing_ == TimingMode::kAuto);
   record.has_heartbeat.store(heartbeat ? 1 : 0, std::memory_order_relaxed);
   if (used_slots_.load(std::memory_order_relaxed) <= communicator.index) {
     used_slots_.store(communicator.index + 1,

@@ -168,14 +168,20 @@ class Tracker {
   void CountLatency(Communicator& communicator, LaneWriter& lane, LatencyKind kind,
                     const OperationMeta& meta, uint64_t bytes, uint64_t bus_bytes,
                     uint64_t duration_ns, uint64_t end_ns);
-  void NoteCall(Communicator& communicator, NameId op, uint64_t bytes, uint64_t group);
+  // Returns the call's serial.
+  uint32_t NoteCall(Communicator& communicator, NameId op, uint64_t bytes, uint64_t group);
   bool ShouldTime(const Communicator& communicator, const OperationMeta& meta) const;
-  LaunchFate BeginLaunch(Communicator& communicator, const LaunchEvent& event, LaunchMark* mark,
-                         bool* captured);
+  bool IsCaptured(Communicator& communicator, const LaunchEvent& event);
+  uint64_t BeginLaunch(Communicator& communicator, const LaunchEvent& event, uint64_t context);
+  TimedPair* BeginTiming(Communicator& communicator, CudaStream stream, uint64_t calls);
+  void AbandonLaunch(Communicator& communicator);
   void StopLaunch(uint64_t ticket);
+  // True while launches of its are in flight.
+  bool PollCommunicator(Communicator& communicator, uint64_t now_ns);
   void CountTimedLaunch(Communicator& communicator, const TimedPair& pair, uint64_t duration_ns);
+  void CountLostLaunch(Communicator& communicator, const TimedPair& pair);
   void CountFate(Communicator& communicator, LaneWriter& lane, NameId op, uint64_t bytes,
-                 bool captured);
+                 uint64_t call);
   void StopOperation(const OperationRef& ref);
   // Whether an operation still takes events of its children; counts why not.
   bool IsOpen(const OperationRef& ref);
@@ -198,7 +204,6 @@ class Tracker {
   Sampler sampler_;
   std::unique_ptr<StreamTimer> stream_timer_;  // null without a driver, or with timing off
   uint64_t adapted_ns_ = 0;                    // background thread
-  uint64_t launches_when_adapted_ = 0;         // background thread
   std::atomic<uint32_t> used_slots_{0};        // one past the highest slot ever used
   uint32_t live_ = 0;                          // init lock
   uint32_t communicators_ = 0;                 // init lock; n-th communicator of the process

@@ -24,7 +24,7 @@ uint64_t Tracker::StartGroup(uint64_t context, bool captured) {
                       number & Ticket::kGenerationMask, 0, communicator->index);
 }
 
-void Tracker::NoteCall(Communicator& communicator, NameId op, uint64_t bytes, uint64_t group) {
+uint32_t Tracker::NoteCall(Communicator& communicator, NameId op, uint64_t bytes, uint64_t group) {
   // Relaxed throughout: see PendingLaunch.
   PendingLaunch& pending = communicator.pending;
   const int size_class = SizeClassOf(bytes);
@@ -34,7 +34,7 @@ void Tracker::NoteCall(Communicator& communicator, NameId op, uint64_t bytes, ui
   const uint32_t call_number = number.load(std::memory_order_relaxed);
   number.store(call_number + 1, std::memory_order_relaxed);
   if (pending.group.load(std::memory_order_relaxed) != group) {
-    // Calls of an earlier group that were never launched (a count of 0) are not this group's.
+    // Calls of an earlier group that were never launched are not this group's.
     pending.group.store(group, std::memory_order_relaxed);
     pending.calls.store(0, std::memory_order_relaxed);
   }
@@ -47,65 +47,35 @@ void Tracker::NoteCall(Communicator& communicator, NameId op, uint64_t bytes, ui
   Add(pending.bus_bytes, BusBytes(op, bytes, communicator.nranks.load(std::memory_order_relaxed)));
   const OperationMeta meta{op, static_cast<uint8_t>(size_class), 0, false, call_number};
   pending.meta.store(meta.Pack(), std::memory_order_relaxed);
+  const uint32_t next =
+      (pending.serial.load(std::memory_order_relaxed) + 1) & Ticket::kGenerationMask;
+  const uint32_t serial = next != 0 ? next : 1;
+  pending.serial.store(serial, std::memory_order_relaxed);
+  return serial;
 }
 
 bool Tracker::ShouldTime(const Communicator& communicator, const OperationMeta& meta) const {
-  return timing_ == TimingMode::kAuto &&
-         sampler_.ShouldTime(communicator.comm_id.load(std::memory_order_relaxed), meta.op,
+  return sampler_.ShouldTime(communicator.comm_id.load(std::memory_order_relaxed), meta.op,
                              meta.size_class, meta.call_number);
 }
 
-LaunchFate Tracker::BeginLaunch(Communicator& communicator, const LaunchEvent& event,
-                                LaunchMark* mark, bool* captured) {
-  // Relaxed throughout: see PendingLaunch.
-  PendingLaunch& pending = communicator.pending;
-  const uint64_t calls = pending.group.load(std::memory_order_relaxed) == event.parent
-                             ? pending.calls.load(std::memory_order_relaxed)
-                             : 0;  // a further launch of a large group
-  pending.calls.store(0, std::memory_order_relaxed);
-  const uint64_t call_meta = pending.meta.load(std::memory_order_relaxed);
-  OperationMeta meta = OperationMeta::Unpack(call_meta);
-  if (calls != 1) {
-    // Point-to-point plans are cut differently on each rank: a count of their own, no agreement
-    // claimed.
-    const uint64_t number = pending.grouped_launches.load(std::memory_order_relaxed);
-    pending.grouped_launches.store(number + 1, std::memory_order_relaxed);
-    meta = {kGroupedName, 0, 0, false, static_cast<uint32_t>(number)};
-  }
-  const StreamState state =
-      stream_timer_->Begin(communicator.timer, event.stream, ShouldTime(communicator, meta), mark);
-  if (state == StreamState::kCapturing) *captured = true;
-  if (timing_ != TimingMode::kAuto) return LaunchFate::kNotTimed;
-  if (mark->pair == LaunchMark::kNone) return LaunchFate::kNotSampled;
-  TimedPair& pair = communicator.timer.pairs[mark->pair];  // published when it is armed
-  pair.calls.store(static_cast<uint32_t>(calls), std::memory_order_relaxed);
-  pair.call_meta.store(call_meta, std::memory_order_relaxed);
-  pair.call_bytes.store(pending.bytes.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  pair.call_bus_bytes.store(pending.bus_bytes.load(std::memory_order_relaxed),
-                            std::memory_order_relaxed);
-  return calls == 1 ? LaunchFate::kTimed : LaunchFate::kGrouped;
+// Part of a graph: it is not launched now, and its replays will not be seen.
+bool Tracker::IsCaptured(Communicator& communicator, const LaunchEvent& event) {
+  const bool group_captured =
+      Ticket::Issuer(event.parent) == Ticket::MakeIssuer(process_tag_, TicketKind::kGroup) &&
+      Ticket::Child(event.parent) != 0;
+  const bool captured =
+      group_captured || (stream_timer_ != nullptr && communicator.timer.is_on() &&
+                         stream_timer_->IsCapturing(communicator.timer, event.stream));
+  if (captured) communicator.record->captured.store(1, std::memory_order_relaxed);  // a flag
+  return captured;
 }
 
 uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
   Communicator* communicator = FindContext(context);
   if (communicator == nullptr) return 0;
-  LaunchMark mark;
-  LaunchFate fate = LaunchFate::kNotTimed;
-  bool captured =
-      Ticket::Issuer(event.parent) == Ticket::MakeIssuer(process_tag_, TicketKind::kGroup) &&
-      Ticket::Child(event.parent) != 0;
-  // Acquire: sees the events.
-  if (!captured && stream_timer_ != nullptr &&
-      communicator->timer.state.load(std::memory_order_acquire) == CommunicatorTimer::kOn) {
-    fate = BeginLaunch(*communicator, event, &mark, &captured);
-  }
-  communicator->pending.pair.store(mark.pair, std::memory_order_relaxed);  // see PendingLaunch
-  communicator->pending.fate.store(static_cast<uint32_t>(fate), std::memory_order_relaxed);
-  if (captured) {
-    // Part of a graph: it is not launched now, and its replays will not be seen.
-    communicator->record->captured.store(1, std::memory_order_relaxed);  // a flag
-    return 0;
-  }
+  const bool captured = IsCaptured(*communicator, event);
+  const bool followed = !captured && stream_timer_ != nullptr && communicator->timer.is_on();
   {
     LaneWriter lane(segment_, *communicator->record,
                     communicator->record_generation.load(std::memory_order_relaxed),
@@ -115,11 +85,87 @@ uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
       return 0;
     }
     AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kLaunch)], 1);
-    AddToCell(lane.lane().launches, 1);
+    // One that is followed counts when it has been made.
+    if (!captured && !followed) AddToCell(lane.lane().launches, 1);
   }
-  if (mark.stream == LaunchMark::kNone) return 0;
-  return Ticket::Pack(process_tag_, TicketKind::kLaunch, mark.pair, Ticket::Generation(context),
-                      mark.stream, communicator->index);
+  if (followed) return BeginLaunch(*communicator, event, context);
+  communicator->pending.fate.store(static_cast<uint32_t>(LaunchFate::kNotTimed),
+                                   std::memory_order_relaxed);  // see PendingLaunch
+  return 0;
+}
+
+uint64_t Tracker::BeginLaunch(Communicator& communicator, const LaunchEvent& event,
+                              uint64_t context) {
+  // Relaxed throughout: see PendingLaunch.
+  PendingLaunch& pending = communicator.pending;
+  if (pending.open_launch.load(std::memory_order_relaxed) != 0) AbandonLaunch(communicator);
+  const uint64_t calls = pending.group.load(std::memory_order_relaxed) == event.parent
+                             ? pending.calls.load(std::memory_order_relaxed)
+                             : 0;  // a further launch of a large group
+  pending.calls.store(0, std::memory_order_relaxed);
+  LaunchFate fate = LaunchFate::kNotTimed;
+  uint32_t index = kNoPair;
+  if (timing_ == TimingMode::kAuto) {
+    TimedPair* pair = BeginTiming(communicator, event.stream, calls);
+    if (pair != nullptr) index = static_cast<uint32_t>(pair - communicator.timer.pairs);
+    fate = pair == nullptr ? LaunchFate::kNotSampled
+           : calls == 1    ? LaunchFate::kTimed
+                           : LaunchFate::kGrouped;
+  }
+  pending.pair.store(index, std::memory_order_relaxed);
+  pending.fate.store(static_cast<uint32_t>(fate), std::memory_order_relaxed);
+  pending.stream.store(event.stream, std::memory_order_relaxed);
+  const uint32_t number = pending.launch_number.load(std::memory_order_relaxed) + 1;
+  pending.launch_number.store(number, std::memory_order_relaxed);
+  const uint64_t ticket =
+      Ticket::Pack(process_tag_, TicketKind::kLaunch, index, Ticket::Generation(context),
+                   number & ((1u << Ticket::kOperationBits) - 1), communicator.index);
+  pending.open_launch.store(ticket, std::memory_order_relaxed);
+  return ticket;
+}
+
+TimedPair* Tracker::BeginTiming(Communicator& communicator, CudaStream stream, uint64_t calls) {
+  // Relaxed throughout: see PendingLaunch.
+  PendingLaunch& pending = communicator.pending;
+  const uint64_t call_meta = pending.meta.load(std::memory_order_relaxed);
+  const uint32_t serial = pending.serial.load(std::memory_order_relaxed);
+  OperationMeta meta = OperationMeta::Unpack(call_meta);
+  if (calls != 1) {
+    // Point-to-point plans are cut differently on each rank: a count of their own, no agreement
+    // claimed.
+    const uint64_t number = pending.grouped_launches.load(std::memory_order_relaxed);
+    pending.grouped_launches.store(number + 1, std::memory_order_relaxed);
+    meta = {kGroupedName, 0, 0, false, static_cast<uint32_t>(number)};
+  } else if (pending.reported_serial.load(std::memory_order_relaxed) == serial) {
+    return nullptr;  // NCCL reported the operation before its launch: it is counted as untimed
+  }
+  if (!ShouldTime(communicator, meta) || !sampler_.Spend()) return nullptr;
+  TimedPair* pair = stream_timer_->BeginTiming(communicator.timer, stream);
+  if (pair == nullptr) return nullptr;
+  // Published when the pair is armed.
+  pair->calls.store(static_cast<uint32_t>(calls), std::memory_order_relaxed);
+  pair->call_meta.store(call_meta, std::memory_order_relaxed);
+  // The first launch of a group that is cut into several stands for its calls, unless NCCL says
+  // which operations it carries.
+  pair->call_bytes.store(calls > 0 ? pending.bytes.load(std::memory_order_relaxed) : 0,
+                         std::memory_order_relaxed);
+  pair->call_bus_bytes.store(calls > 0 ? pending.bus_bytes.load(std::memory_order_relaxed) : 0,
+                             std::memory_order_relaxed);
+  if (calls == 1) pending.timed_serial.store(serial, std::memory_order_relaxed);
+  return pair;
+}
+
+// A launch that was begun and never ended; NCCL has gone on to the next one.
+void Tracker::AbandonLaunch(Communicator& communicator) {
+  // Relaxed: see PendingLaunch; the pair is this side's own until it is armed.
+  PendingLaunch& pending = communicator.pending;
+  const uint32_t index = Ticket::Child(pending.open_launch.load(std::memory_order_relaxed));
+  if (index >= kTimedPairs) return;
+  TimedPair& pair = communicator.timer.pairs[index];
+  const bool reported = pending.timed_serial.load(std::memory_order_relaxed) ==
+                        pending.reported_serial.load(std::memory_order_relaxed);
+  if (reported) CountLostLaunch(communicator, pair);
+  pair.state.store(TimedPair::kFree, std::memory_order_relaxed);
 }
 
 void Tracker::StopLaunch(uint64_t ticket) {
@@ -128,28 +174,58 @@ void Tracker::StopLaunch(uint64_t ticket) {
   if (context == 0 || Ticket::Generation(context) != Ticket::Generation(ticket)) {
     return Ignore(IgnoredReason::kStaleHandle);
   }
-  const LaunchMark mark{static_cast<uint8_t>(std::min(Ticket::Operation(ticket), 0xffu)),
-                        static_cast<uint8_t>(Ticket::Child(ticket))};
-  stream_timer_->End(communicator.timer, mark, clock_.NowNs());
+  // Relaxed: see PendingLaunch.
+  PendingLaunch& pending = communicator.pending;
+  if (pending.open_launch.load(std::memory_order_relaxed) != ticket) {
+    return Ignore(IgnoredReason::kRepeatedStop);
+  }
+  pending.open_launch.store(0, std::memory_order_relaxed);
+  const uint64_t now_ns = clock_.NowNs();
+  {
+    LaneWriter lane(segment_, *communicator.record,
+                    communicator.record_generation.load(std::memory_order_relaxed),
+                    LaneRole::kLaunch);
+    if (lane.ok()) {
+      // Before the events: never have more completed than were launched.
+      AddToCell(lane.lane().launches, 1);
+      lane.lane().last_launch_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
+    } else {
+      Ignore(IgnoredReason::kNoRoom);
+    }
+  }
+  const uint32_t index = Ticket::Child(ticket);
+  TimedPair* pair = index < kTimedPairs ? &communicator.timer.pairs[index] : nullptr;
+  const bool kept = stream_timer_->End(
+      communicator.timer, pending.stream.load(std::memory_order_relaxed), pair, now_ns);
+  if (!kept) CountLostLaunch(communicator, *pair);
 }
 
 void Tracker::CountFate(Communicator& communicator, LaneWriter& lane, NameId op, uint64_t bytes,
-                        bool captured) {
-  if (captured) return CountUntimed(lane, op, UntimedReason::kCaptured);
+                        uint64_t call) {
   // Relaxed: see PendingLaunch. An operation that NCCL reports from another thread (a CUDA host
-  // callback) may be told the fate of a later launch; only the reason is then wrong.
-  switch (static_cast<LaunchFate>(communicator.pending.fate.load(std::memory_order_relaxed))) {
+  // callback) may be told the fate of another launch; only the reason is then wrong, for the one
+  // that a launch times alone is known by its serial.
+  PendingLaunch& pending = communicator.pending;
+  auto fate = static_cast<LaunchFate>(pending.fate.load(std::memory_order_relaxed));
+  if (Ticket::Issuer(call) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall)) {
+    if (Ticket::Child(call) != 0) return CountUntimed(lane, op, UntimedReason::kCaptured);
+    const uint32_t serial = Ticket::Generation(call);
+    pending.reported_serial.store(serial, std::memory_order_relaxed);
+    if (serial == pending.timed_serial.load(std::memory_order_relaxed)) return;  // or lost there
+    if (fate == LaunchFate::kTimed) fate = LaunchFate::kNotSampled;
+  }
+  switch (fate) {
     case LaunchFate::kNotTimed:
       return CountUntimed(lane, op, UntimedReason::kNotTimed);
     case LaunchFate::kNotSampled:
       return CountUntimed(lane, op, UntimedReason::kNotSampled);
     case LaunchFate::kTimed:
-      return;  // CountTimedLaunch, or untimed there
+      return;
     case LaunchFate::kGrouped:
       CountUntimed(lane, op, UntimedReason::kGrouped);
       break;
   }
-  const uint32_t index = communicator.pending.pair.load(std::memory_order_relaxed);
+  const uint32_t index = pending.pair.load(std::memory_order_relaxed);
   if (index >= kTimedPairs) return;
   TimedPair& pair = communicator.timer.pairs[index];
   Add(pair.seen_bytes, bytes);
@@ -180,36 +256,65 @@ void Tracker::CountTimedLaunch(Communicator& communicator, const TimedPair& pair
                duration_ns, pair.launch_ns.load(std::memory_order_relaxed) + duration_ns);
 }
 
+// Of several operations each has been counted as one of a group.
+void Tracker::CountLostLaunch(Communicator& communicator, const TimedPair& pair) {
+  if (pair.calls.load(std::memory_order_relaxed) != 1) return;  // as in CountTimedLaunch
+  LaneWriter lane(segment_, *communicator.record,
+                  communicator.record_generation.load(std::memory_order_relaxed),
+                  LaneRole::kProgress);
+  if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
+  const auto meta = OperationMeta::Unpack(pair.call_meta.load(std::memory_order_relaxed));
+  CountUntimed(lane, meta.op, UntimedReason::kLost);
+}
+
 bool Tracker::PollLaunches() {
   if (stream_timer_ == nullptr) return false;
   const uint64_t now_ns = clock_.NowNs();
   bool in_flight = false;
   const uint32_t used = used_slots_.load(std::memory_order_acquire);
-  for (uint32_t i = 0; i < used; ++i) {
-    Communicator& communicator = slots_[i];
-    CommunicatorTimer& timer = communicator.timer;
-    const uint32_t state = timer.state.load(std::memory_order_acquire);  // sees the events
-    if (state != CommunicatorTimer::kOn && state != CommunicatorTimer::kRetired) continue;
-    StreamTimer::Progress progress;
-    const bool alive = stream_timer_->Poll(
-        timer,
-        [&](const TimedPair& pair, uint64_t duration_ns) {
-          // How long an operation of an aborted communicator took says nothing.
-          if (state == CommunicatorTimer::kOn) CountTimedLaunch(communicator, pair, duration_ns);
-        },
-        &progress);
-    CommunicatorRecord& record = *communicator.record;
-    if (!alive) {
-      record.has_heartbeat.store(0, std::memory_order_relaxed);  // absent rather than wrong
-      continue;
-    }
+  for (uint32_t i = 0; i < used; ++i) in_flight |= PollCommunicator(slots_[i], now_ns);
+  return in_flight;
+}
+
+bool Tracker::PollCommunicator(Communicator& communicator, uint64_t now_ns) {
+  CommunicatorTimer& timer = communicator.timer;
+  CommunicatorRecord& record = *communicator.record;
+  const uint32_t state = timer.state.load(std::memory_order_acquire);  // sees the events
+  if (state == CommunicatorTimer::kOff) return false;
+  // When the place already belongs to the next communicator, which then has no timer, the old one's
+  // end is nobody's.
+  const bool counts =
+      state == CommunicatorTimer::kOn || communicator.context.load(std::memory_order_acquire) == 0;
+  StreamTimer::Progress progress;
+  const bool alive = stream_timer_->Poll(
+      timer, now_ns,
+      [&](const TimedPair& pair, uint64_t duration_ns) {
+        CountTimedLaunch(communicator, pair, duration_ns);
+      },
+      [&](const TimedPair& pair) {
+        if (counts) CountLostLaunch(communicator, pair);
+      },
+      &progress);
+  const bool ends = StreamTimer::IsOver(timer, now_ns);
+  // Absent rather than wrong: when the driver failed, and when nobody looks any longer.
+  if (counts && (!alive || (ends && progress.in_flight))) {
+    record.has_heartbeat.store(0, std::memory_order_relaxed);
+  }
+  if (counts && alive) {
     // Since when before how many: a reader that sees work in flight finds its age.
     record.oldest_inflight_ns.store(progress.oldest_ns, std::memory_order_relaxed);
     record.launches_completed.store(progress.completed, std::memory_order_release);
-    in_flight |= progress.completed < progress.launched || progress.pairs_armed;
-    if (state == CommunicatorTimer::kRetired) stream_timer_->DestroyRetired(timer, now_ns);
+    if (progress.advanced) {
+      LaneWriter lane(segment_, record,
+                      communicator.record_generation.load(std::memory_order_relaxed),
+                      LaneRole::kBackground);
+      if (lane.ok()) {
+        lane.lane().last_completion_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
+      }
+    }
   }
-  return in_flight;
+  if (ends) stream_timer_->Destroy(timer);
+  return progress.in_flight;
 }
 
 void Tracker::AdaptSampling() {
@@ -219,22 +324,19 @@ void Tracker::AdaptSampling() {
   uint64_t devices = 0;
   const uint32_t used = used_slots_.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used; ++i) {
-    const CommunicatorTimer& timer = slots_[i].timer;
-    if (timer.state.load(std::memory_order_acquire) != CommunicatorTimer::kOn) continue;
+    CommunicatorTimer& timer = slots_[i].timer;
+    if (!timer.is_on()) continue;
     devices |= uint64_t{1} << (timer.device & 63);
-    for (const StreamHeartbeat& stream : timer.streams) {
-      launches += stream.launched.load(std::memory_order_relaxed);  // a rate needs no order
-    }
+    const uint64_t launched = timer.launched.load(std::memory_order_relaxed);  // a rate: no order
+    launches += launched - timer.adapted_launches;
+    timer.adapted_launches = launched;
   }
-  // When a communicator has gone the difference is useless; the next second puts it right.
-  if (adapted_ns_ != 0 && now_ns > adapted_ns_ && launches >= launches_when_adapted_) {
+  if (adapted_ns_ != 0 && now_ns > adapted_ns_) {
     const double seconds = static_cast<double>(now_ns - adapted_ns_) / 1e9;
-    sampler_.Adapt(static_cast<double>(launches - launches_when_adapted_) / seconds,
-                   __builtin_popcountll(devices));
+    sampler_.Adapt(static_cast<double>(launches) / seconds, __builtin_popcountll(devices));
     segment_.header().sampling_exponent.store(sampler_.exponent(), std::memory_order_relaxed);
   }
   adapted_ns_ = now_ns;
-  launches_when_adapted_ = launches;
 }
 
 }  // namespace nccl_pulse

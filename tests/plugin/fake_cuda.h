@@ -1,0 +1,90 @@
+// A CUDA driver without a GPU: libcuda.so.1 as far as the plugin calls it, over simulated streams.
+//
+// A test loads it by path before the first init; the plugin's own dlopen("libcuda.so.1") then finds
+// it by its soname. What NCCL and the application do to a GPU goes through FakeCuda; what the
+// plugin does, through the exported cu* functions, and is counted and checked:
+//
+//   streams    work of a given duration, one after the other; events complete when all work before
+//              them has. Time is the test's (Advance) and starts at 0.
+//   capture    a stream may be in capture; recording an event into one is what the plugin must
+//              never do. A query from a thread that has not relaxed its capture mode invalidates
+//              every capture that is running, as the driver does in global mode.
+//   failures   any function may be told to fail or to block, a context may be destroyed (709) or
+//              reset: its address then lives on, with other events. An event that is used after it
+//              was destroyed is counted.
+//   callbacks  calls that a thread makes within a callback of NCCL are counted apart.
+//
+// Thread: all functions any; one lock, which a blocked call does not hold.
+#ifndef TESTS_PLUGIN_FAKE_CUDA_H_
+#define TESTS_PLUGIN_FAKE_CUDA_H_
+
+#include <cstdint>
+#include <string>
+
+namespace nccl_pulse {
+
+class FakeCuda {
+ public:
+  static constexpr int kContextDestroyed = 709;  // CUDA_ERROR_CONTEXT_IS_DESTROYED
+  static constexpr int kInvalidHandle = 400;     // CUDA_ERROR_INVALID_HANDLE
+  static constexpr int kDeviceLost = 46;         // CUDA_ERROR_DEVICE_UNAVAILABLE
+  static constexpr int kCaptureUnsupported = 900;
+  static constexpr uint64_t kForever = UINT64_MAX;
+
+  using Context = void*;
+  using Stream = void*;
+
+  virtual ~FakeCuda() = default;
+
+  // ---- the GPU ----
+  virtual void Advance(uint64_t ns) = 0;
+  virtual Context CreateContext(int device) = 0;
+  virtual void MakeCurrent(Context context) = 0;  // of this thread; null: none
+  virtual void DestroyContext(Context context) = 0;
+  // The same address is a new context afterwards, as a primary context is after a reset.
+  virtual void ResetContext(Context context) = 0;
+  virtual Stream CreateStream(Context context) = 0;
+  // Work that was enqueued goes on.
+  virtual void DestroyStream(Stream stream) = 0;
+  virtual void Launch(Stream stream, uint64_t duration_ns) = 0;
+  // Later work of `stream` waits for all work of `other` so far.
+  virtual void Wait(Stream stream, Stream other) = 0;
+  // The work that hangs (kForever) ends now.
+  virtual void Release(Stream stream) = 0;
+  virtual void BeginCapture(Stream stream) = 0;
+  // False: the capture was invalidated.
+  virtual bool EndCapture(Stream stream) = 0;
+  // An event of the application's own.
+  virtual void* CreateEvent(Context context) = 0;
+
+  // ---- failures ----
+  // `function` as exported, "" for all. Null context: of any.
+  virtual void Fail(const std::string& function, int error, Context context = nullptr) = 0;
+  virtual void StopFailing() = 0;
+  virtual void Block(const std::string& function) = 0;
+  virtual bool IsBlocked() = 0;  // a thread is
+  virtual void Unblock() = 0;
+
+  // ---- callbacks of NCCL on this thread ----
+  virtual void EnterCallback() = 0;
+  virtual void LeaveCallback() = 0;
+
+  // ---- what the plugin did ----
+  virtual uint64_t Calls(const std::string& function = "") = 0;
+  // From within callbacks: those allowed there, and all others.
+  virtual uint64_t RecordsInCallbacks() = 0;
+  virtual uint64_t ForbiddenInCallbacks() = 0;
+  virtual uint64_t RecordsIntoCaptures() = 0;
+  virtual uint64_t UsesOfDestroyedEvents() = 0;
+  virtual uint64_t ForeignEventsDestroyed() = 0;  // made by CreateEvent
+  virtual uint64_t EventsCreated() = 0;
+  virtual int64_t EventsAlive() = 0;
+};
+
+// Exported by the library, under this name.
+inline constexpr char kGetFakeCuda[] = "NcclPulseGetFakeCuda";
+using GetFakeCuda = FakeCuda* (*)();
+
+}  // namespace nccl_pulse
+
+#endif  // TESTS_PLUGIN_FAKE_CUDA_H_

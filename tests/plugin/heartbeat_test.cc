@@ -1,0 +1,560 @@
+// What is launched, completed and stuck, at any moment, whatever streams, contexts, captures and
+// the driver do.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/plugin/stream_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+int64_t RealtimeNs() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
+// The two clocks are not read at the same moment.
+constexpr int64_t kClockSlackNs = 2000000000;
+
+void ExpectIdle(const StreamCommunicator& comm, uint64_t launches) {
+  const CommunicatorSnapshot measured = comm.Read();
+  EXPECT_TRUE(measured.has_heartbeat);
+  EXPECT_EQ(measured.launches, launches);
+  EXPECT_EQ(measured.launches_completed, launches);
+  EXPECT_EQ(measured.oldest_inflight_realtime_ns, 0);
+}
+
+TEST(HeartbeatTest, IdleBusyIdle) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    WaitForPoll();
+    ExpectIdle(comm, 0);
+    for (int i = 0; i < 100; ++i) comm.Run(kMs);
+    WaitForPoll();
+    EXPECT_EQ(comm.Read().launches, 100u);
+    EXPECT_EQ(comm.Read().launches_completed, 0u);
+    EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
+    EXPECT_EQ(comm.Read().last_completion_realtime_ns, 0);
+    gpu.Advance(100 * kMs);
+    WaitForPoll();
+    ExpectIdle(comm, 100);
+    EXPECT_NE(comm.Read().last_completion_realtime_ns, 0);
+    EXPECT_NE(comm.Read().last_launch_realtime_ns, 0);
+  });
+}
+
+// The host is always ahead: the last launch is never complete, and yet it is known how far the GPU
+// has come, to a few polls' time or an eighth of the backlog.
+TEST(HeartbeatTest, UnderSteadyLoadTheBacklogIsKnown) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    constexpr uint64_t kAhead = 100;
+    constexpr uint64_t kStepMs = 10;
+    std::vector<int64_t> launched_at;
+    const auto launch = [&] {
+      comm.Run(kStepMs * kMs);
+      launched_at.push_back(comm.Read().last_launch_realtime_ns);
+    };
+    for (uint64_t i = 0; i < kAhead; ++i) {
+      launch();
+      AdvanceClock(kStepMs * kMs);
+      WaitForPoll();
+    }
+    for (uint64_t done = 1; done < 400; ++done) {
+      launch();
+      gpu.Advance(kStepMs * kMs);
+      AdvanceClock(kStepMs * kMs);
+      WaitForPoll();
+      const CommunicatorSnapshot measured = comm.Read();
+      ASSERT_EQ(measured.launches, kAhead + done);
+      ASSERT_LE(measured.launches_completed, done);
+      if (done < 2 * kAhead) continue;  // the markers have spread out
+      // 1 s of backlog: an eighth is 125 ms, and there are 20 ms between polls.
+      ASSERT_GE(measured.launches_completed + 2 * kAhead / 8 + 2, done);
+      const int64_t oldest = launched_at[done];
+      ASSERT_NEAR(static_cast<double>(measured.oldest_inflight_realtime_ns - oldest), 0, 3e8);
+    }
+  });
+}
+
+// A collective that a rank never enters: the timestamp is that of its launch, and stands still
+// while launches go on behind it.
+TEST(HeartbeatTest, AHangIsSeenWhereItBegan) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    StreamCommunicator other(gpu, 2);
+    for (int i = 0; i < 50; ++i) {
+      comm.Run(kMs);
+      gpu.Advance(kMs);
+      AdvanceClock(20 * kMs);
+      WaitForPoll();
+    }
+    ExpectIdle(comm, 50);
+    const int64_t before = RealtimeNs();
+    comm.Run(FakeCuda::kForever);
+    const int64_t after = RealtimeNs();
+    WaitForPoll();
+    const int64_t since = comm.Read().oldest_inflight_realtime_ns;
+    EXPECT_GE(since, before - kClockSlackNs);
+    EXPECT_LE(since, after + kClockSlackNs);
+    for (int i = 0; i < 30; ++i) {
+      comm.Run(kMs);
+      other.Run(kMs);
+      gpu.Advance(kSecond);
+      AdvanceClock(kSecond);
+      WaitForPoll();
+      EXPECT_NEAR(static_cast<double>(comm.Read().oldest_inflight_realtime_ns - since), 0, 1e8);
+      EXPECT_EQ(comm.Read().launches_completed, 50u);
+      EXPECT_EQ(comm.Read().launches, 52u + static_cast<uint64_t>(i));
+      ExpectIdle(other, 1 + static_cast<uint64_t>(i));
+    }
+    gpu.Release(comm.stream());
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    ExpectIdle(comm, 81);
+    // And again.
+    AdvanceClock(kSecond);
+    comm.Run(FakeCuda::kForever);
+    WaitForPoll();
+    EXPECT_GT(comm.Read().oldest_inflight_realtime_ns, since + 30 * int64_t{1000000000});
+  });
+}
+
+// It began behind launches that complete, and nothing is launched after it.
+TEST(HeartbeatTest, AHangAtTheEndOfABurst) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    for (int i = 0; i < 5; ++i) comm.Run(kMs);
+    comm.Run(FakeCuda::kForever);
+    for (int i = 0; i < 5; ++i) comm.Run(kMs);
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    const CommunicatorSnapshot measured = comm.Read();
+    EXPECT_GE(measured.launches_completed, 1u);
+    EXPECT_LE(measured.launches_completed, 5u);
+    const int64_t since = measured.oldest_inflight_realtime_ns;
+    EXPECT_NE(since, 0);
+    AdvanceClock(60 * kSecond);
+    WaitForPoll();
+    EXPECT_NEAR(static_cast<double>(comm.Read().oldest_inflight_realtime_ns - since), 0, 1e8);
+  });
+}
+
+TEST(HeartbeatTest, ManyStreamsOfOneCommunicator) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    TimeEveryCall();
+    comm.WarmUp();
+    std::vector<FakeCuda::Stream> streams;
+    for (int i = 0; i < 20; ++i) streams.push_back(gpu.CreateStream(comm.gpu_context()));
+    uint64_t launches = 2;
+    for (int round = 0; round < 3; ++round) {
+      for (FakeCuda::Stream stream : streams) {
+        comm.Run(kMs, "AllReduce", 4096, stream);
+        ++launches;
+      }
+      WaitForPoll();
+      EXPECT_LT(comm.Read().launches_completed, launches);
+      EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
+      gpu.Advance(kSecond);
+      WaitForPoll();
+      ExpectIdle(comm, launches);
+    }
+    // One stream behind the other: each launch has its own duration.
+    const LatencySnapshot latency = StreamLatency(comm.Read(), "AllReduce");
+    EXPECT_EQ(latency.histogram.Count(), 24u);
+    EXPECT_NEAR(static_cast<double>(latency.histogram.sum_ns), 24.0 * kMs, 1000);
+  });
+}
+
+TEST(HeartbeatTest, AStreamThatIsDestroyed) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    for (int i = 0; i < 30; ++i) {
+      FakeCuda::Stream stream = gpu.CreateStream(comm.gpu_context());
+      comm.Run(kMs, "AllReduce", 4096, stream);
+      gpu.DestroyStream(stream);
+    }
+    WaitForPoll();
+    EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    ExpectIdle(comm, 30);
+  });
+}
+
+// ---- capture ------------------------------------------------------------------------------------
+
+TEST(HeartbeatTest, ACaptureIsNeverTouched) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    TimeEveryCall();
+    comm.WarmUp();
+    gpu.Advance(kMs);
+    WaitForPoll();
+    const uint64_t records = gpu.RecordsInCallbacks();
+    // By what NCCL says of the group, and by the stream alone.
+    for (const bool group_says : {true, false}) {
+      gpu.BeginCapture(comm.stream());
+      for (int i = 0; i < 5; ++i) {
+        void* group = comm.StartGroup(group_says);
+        const auto call = comm.MakeCall(group, "AllReduce", 4096, true);
+        comm.Launch(group, kMs);
+        comm.Report(call);
+        comm.StopGroup(group);
+        WaitForPoll();
+      }
+      EXPECT_TRUE(gpu.EndCapture(comm.stream()));
+    }
+    EXPECT_EQ(gpu.RecordsInCallbacks(), records);
+    const CommunicatorSnapshot measured = comm.Read();
+    EXPECT_TRUE(measured.captured);
+    EXPECT_EQ(measured.launches, 2u);
+    EXPECT_EQ(Untimed(measured, UntimedReason::kCaptured), 10u);
+    EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 12u);
+    // What is launched eagerly beside the graph is followed as before.
+    for (int i = 0; i < 3; ++i) comm.Run(kMs);
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    ExpectIdle(comm, 5);
+    EXPECT_EQ(TimedOperations(comm.Read()), 3u);
+  });
+}
+
+// In global mode a query from any thread ends the capture, unless the thread has opted out.
+TEST(HeartbeatTest, PollingDoesNotEndACapture) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    FakeCuda::Stream captured = gpu.CreateStream(comm.gpu_context());
+    gpu.BeginCapture(captured);
+    for (int i = 0; i < 10; ++i) {
+      comm.Run(kMs);
+      WaitForPoll();
+    }
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    ExpectIdle(comm, 10);
+    EXPECT_GT(gpu.Calls("cuEventQuery"), 10u);
+    EXPECT_TRUE(gpu.EndCapture(captured));
+    EXPECT_FALSE(comm.Read().captured);
+  });
+}
+
+// ---- failures -----------------------------------------------------------------------------------
+
+// One communicator's driver calls fail, at each function that there is; the other's do not.
+TEST(HeartbeatTest, ADriverThatFailsIsAskedNoMore) {
+  for (const char* function :
+       {"cuEventRecord", "cuEventQuery", "cuEventElapsedTime", "cuStreamIsCapturing", ""}) {
+    for (const int error :
+         {FakeCuda::kContextDestroyed, FakeCuda::kInvalidHandle, FakeCuda::kDeviceLost}) {
+      SCOPED_TRACE(std::string(function) + " " + std::to_string(error));
+      RunWithGpu([&](FakeCuda& gpu) {
+        StreamCommunicator comm(gpu, 1);
+        StreamCommunicator other(gpu, 2, 1);
+        TimeEveryCall();
+        comm.WarmUp();
+        other.WarmUp();
+        for (int i = 0; i < 3; ++i) comm.Run(kMs);
+        gpu.Fail(function, error, comm.gpu_context());
+        for (int i = 0; i < 3; ++i) comm.Run(kMs);
+        other.Run(kMs);
+        gpu.Advance(kSecond);
+        WaitForPoll();
+        EXPECT_FALSE(comm.Read().has_heartbeat);
+        ExpectIdle(other, 3);
+        EXPECT_EQ(TimedOperations(other.Read()), 1u);
+        gpu.StopFailing();
+        const uint64_t records = gpu.Calls("cuEventRecord");
+        for (int i = 0; i < 10; ++i) comm.Run(kMs);
+        gpu.Advance(kSecond);
+        WaitForPoll();
+        EXPECT_EQ(gpu.Calls("cuEventRecord"), records);
+        const CommunicatorSnapshot measured = comm.Read();
+        EXPECT_FALSE(measured.has_heartbeat);
+        EXPECT_EQ(measured.launches, 18u);
+        EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 18u);
+        EXPECT_GE(Untimed(measured, UntimedReason::kNotTimed), 10u);
+        comm.Finalize();
+        other.Finalize();
+        AdvanceClock(6 * kSecond);
+        WaitForPoll();
+        EXPECT_EQ(gpu.EventsAlive(), 0);
+      });
+    }
+  }
+}
+
+TEST(HeartbeatTest, AContextThatIsDestroyed) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    StreamCommunicator other(gpu, 2, 1);
+    TimeEveryCall();
+    comm.WarmUp();
+    for (int i = 0; i < 3; ++i) comm.Run(kMs);
+    WaitForPoll();
+    EXPECT_TRUE(comm.Read().has_heartbeat);
+    gpu.DestroyContext(comm.gpu_context());
+    other.Run(kMs);
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    EXPECT_FALSE(comm.Read().has_heartbeat);
+    EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kLost), 3u);
+    EXPECT_EQ(TimedOperations(comm.Read()) + Untimed(comm.Read()), 5u);
+    ExpectIdle(other, 1);
+    comm.Finalize();
+    AdvanceClock(6 * kSecond);
+    WaitForPoll();
+    EXPECT_EQ(gpu.Calls("cuEventDestroy_v2"), 0u);
+  });
+}
+
+// A reset leaves the context's address valid and gives the addresses of its events to others.
+TEST(HeartbeatTest, AContextThatIsReset) {
+  for (const bool idle : {true, false}) {
+    for (const bool finalized : {true, false}) {
+      RunWithGpu([&](FakeCuda& gpu) {
+        StreamCommunicator comm(gpu, 1);
+        comm.Run(kMs);
+        if (idle) gpu.Advance(kSecond);
+        WaitForPoll();
+        if (finalized) comm.Finalize();
+        gpu.ResetContext(comm.gpu_context());
+        for (int i = 0; i < 100; ++i) gpu.CreateEvent(comm.gpu_context());
+        gpu.Advance(kSecond);
+        WaitForPoll();
+        EXPECT_EQ(comm.Read().has_heartbeat, idle);
+        if (!finalized) comm.Finalize();
+        AdvanceClock(6 * kSecond);
+        WaitForPoll();
+        EXPECT_EQ(gpu.ForeignEventsDestroyed(), 0u);
+      });
+    }
+  }
+}
+
+TEST(HeartbeatTest, NoContextNoHeartbeat) {
+  RunWithGpu([](FakeCuda& gpu) {
+    gpu.MakeCurrent(nullptr);
+    NcclCommunicator comm(1);
+    for (int i = 0; i < 3; ++i) comm.Enqueue();
+    WaitForPoll();
+    EXPECT_FALSE(Find(ReadSnapshot(), 1).has_heartbeat);
+    EXPECT_EQ(Find(ReadSnapshot(), 1).launches, 3u);
+    EXPECT_EQ(Untimed(Find(ReadSnapshot(), 1), UntimedReason::kNotTimed), 3u);
+    comm.Finalize();
+  });
+}
+
+TEST(HeartbeatTest, EventsThatCanNotBeMade) {
+  RunWithGpu([](FakeCuda& gpu) {
+    gpu.Fail("cuEventCreate", 2);
+    StreamCommunicator comm(gpu, 1);
+    gpu.StopFailing();
+    comm.Run(kMs);
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    EXPECT_FALSE(comm.Read().has_heartbeat);
+    EXPECT_EQ(gpu.EventsAlive(), 0);
+    EXPECT_EQ(gpu.Calls("cuEventRecord"), 0u);
+    comm.Finalize();
+  });
+}
+
+// Whatever the poller hangs in, NCCL does not wait for it.
+TEST(HeartbeatTest, ADriverThatBlocksBlocksThePollerAlone) {
+  for (const char* function : {"cuEventQuery", "cuEventElapsedTime", "cuCtxSetCurrent"}) {
+    RunWithGpu([&](FakeCuda& gpu) {
+      StreamCommunicator comm(gpu, 1);
+      TimeEveryCall();
+      comm.WarmUp();
+      gpu.Advance(kMs);
+      WaitForPoll();
+      gpu.Block(function);
+      comm.Run(kMs);
+      gpu.Advance(kSecond);
+      ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); })) << function;
+      const int64_t polled = ReadSnapshot().last_poll_realtime_ns;
+      for (int i = 0; i < 100; ++i) comm.Run(kMs);
+      AdvanceClock(60 * kSecond);
+      EXPECT_EQ(comm.Read().launches, 103u);
+      comm.Finalize();  // comes back
+      // A further one: init asks the driver for other things.
+      StreamCommunicator next(gpu, 2);
+      next.Run(kMs);
+      EXPECT_EQ(next.Read().launches, 1u);
+      EXPECT_NEAR(static_cast<double>(ReadSnapshot().last_poll_realtime_ns - polled), 0, 1e6);
+      gpu.Unblock();
+      gpu.Advance(kSecond);
+      WaitForPoll();
+      ExpectIdle(next, 1);
+      EXPECT_EQ(comm.Read().launches_completed, 103u);
+      EXPECT_EQ(TimedOperations(comm.Read()) + Untimed(comm.Read()), 103u);
+    });
+  }
+}
+
+// ---- life and death -----------------------------------------------------------------------------
+
+TEST(HeartbeatTest, FinalizedWithLaunchesInFlight) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    TimeEveryCall();
+    comm.WarmUp();
+    for (int i = 0; i < 5; ++i) comm.Run(FakeCuda::kForever);
+    void* open = comm.StartLaunch(nullptr);
+    comm.Finalize();
+    comm.StopLaunch(open);
+    WaitForPoll();
+    EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kLost), 5u);
+    EXPECT_EQ(TimedOperations(comm.Read()) + Untimed(comm.Read()), 7u);
+    EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
+    EXPECT_EQ(gpu.Calls("cuEventDestroy_v2"), 0u);
+    EXPECT_GT(gpu.EventsAlive(), 0);
+    AdvanceClock(6 * kSecond);
+    WaitForPoll();
+    // Nobody looks any longer: what became of them is not known.
+    EXPECT_FALSE(comm.Read().has_heartbeat);
+    EXPECT_EQ(gpu.EventsAlive(), 0);
+    EXPECT_EQ(IgnoredByName(ReadSnapshot()),
+              (std::map<std::string, uint64_t>{{"stale_handle", 1}}));
+  });
+}
+
+TEST(HeartbeatTest, AtTheEndAllThatWasLaunchedIsComplete) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    for (int i = 0; i < 20; ++i) comm.Run(kMs);
+    gpu.Advance(kSecond);
+    comm.Finalize();
+    WaitForPoll();
+    ExpectIdle(comm, 20);
+    AdvanceClock(6 * kSecond);
+    WaitForPoll();
+    ExpectIdle(comm, 20);
+    EXPECT_TRUE(comm.Read().finalized);
+  });
+}
+
+TEST(HeartbeatTest, ThreeHundredCommunicatorsInTurnLeaveNothingBehind) {
+  RunWithGpu([](FakeCuda& gpu) {
+    FakeCuda::Context context = gpu.CreateContext(0);
+    int64_t most = 0;
+    for (uint64_t i = 1; i <= 300; ++i) {
+      StreamCommunicator comm(gpu, i, context);
+      comm.Run(kMs);
+      if (i % 3 != 0) gpu.Advance(kMs);
+      comm.Finalize();
+      AdvanceClock(kSecond);
+      if (i % 10 == 0) WaitForPoll();
+      most = std::max(most, gpu.EventsAlive());
+    }
+    gpu.Advance(kSecond);
+    AdvanceClock(6 * kSecond);
+    WaitForPoll();
+    EXPECT_EQ(gpu.EventsAlive(), 0);
+    EXPECT_EQ(gpu.EventsCreated(), 300u * 25);
+    EXPECT_LE(most, 25 * 20);
+  });
+}
+
+// A place that is used again has a timer again, also when the driver had failed under the first.
+TEST(HeartbeatTest, APlaceIsUsedAgain) {
+  RunWithGpu([](FakeCuda& gpu) {
+    for (uint64_t i = 1; i <= 5; ++i) {
+      StreamCommunicator comm(gpu, i);
+      comm.Run(kMs);
+      if (i % 2 == 0) gpu.Fail("", FakeCuda::kContextDestroyed, comm.gpu_context());
+      WaitForPoll();
+      EXPECT_EQ(comm.Read().has_heartbeat, i % 2 != 0);
+      gpu.Advance(kSecond);
+      comm.Finalize();
+      AdvanceClock(6 * kSecond);
+      WaitForPoll();
+      AdvanceClock(700 * kSecond);  // it may be given to the next
+    }
+    EXPECT_EQ(ReadSnapshot().communicators.size(), 1u);
+  });
+}
+
+// A non-blocking communicator launches on a thread of NCCL's.
+TEST(HeartbeatTest, LaunchedOnAnotherThreadThanCalled) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    TimeEveryCall();
+    comm.WarmUp();
+    for (int i = 0; i < 5; ++i) {
+      void* group = comm.StartGroup();
+      const auto call = comm.MakeCall(group, "AllReduce", 4096);
+      comm.StopGroup(group);
+      std::thread([&] {
+        comm.Launch(group, kMs);
+        comm.Report(call);
+      }).join();
+    }
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    EXPECT_EQ(TimedOperations(comm.Read()), 5u);
+    ExpectIdle(comm, 7);
+  });
+}
+
+TEST(HeartbeatTest, AChildOfForkMakesNoDriverCall) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    comm.Run(kMs);
+    void* open = comm.StartLaunch(nullptr);
+    gpu.Block("cuEventQuery");  // the poller holds nothing of the driver's when we fork
+    comm.Run(kMs);
+    ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));
+    const pid_t child = fork();
+    if (child == 0) {
+      const uint64_t calls = gpu.Calls();
+      comm.StopLaunch(open);
+      comm.Run(kMs);
+      comm.Finalize();
+      usleep(50000);
+      _exit(gpu.Calls() == calls ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    gpu.Unblock();
+  });
+}
+
+TEST(HeartbeatTest, TheProcessMayExitAtAnyMoment) {
+  for (int run = 0; run < 30; ++run) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      setenv("NCCL_PULSE_LISTEN", "off", 1);
+      FakeCuda& gpu = LoadFakeCuda();
+      StreamCommunicator comm(gpu, 1);
+      std::atomic<bool> started{false};
+      std::thread([&] {
+        while (true) {
+          comm.Run(1000);
+          gpu.Advance(1000);
+          started = true;
+        }
+      }).detach();
+      while (!started) usleep(100);
+      usleep(static_cast<useconds_t>(run) * 2000);
+      exit(0);  // with all that a program does at its end
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
+}
+
+}  // namespace
+}  // namespace nccl_pulse

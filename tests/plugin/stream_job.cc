@@ -1,0 +1,227 @@
+#include "tests/plugin/stream_job.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+std::atomic<uint64_t> g_advanced_ns{0};
+std::atomic<bool> g_clock_is_ours{false};
+}  // namespace
+
+// Take the place of libc's for the whole process, the plugin included.
+extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  const long result = syscall(SYS_clock_gettime, clock, now);
+  if (result != 0 || (clock != CLOCK_MONOTONIC && clock != CLOCK_REALTIME)) {
+    return static_cast<int>(result);
+  }
+  const uint64_t ns =
+      static_cast<uint64_t>(now->tv_nsec) + g_advanced_ns.load(std::memory_order_relaxed);
+  now->tv_sec += static_cast<time_t>(ns / 1000000000);
+  now->tv_nsec = static_cast<long>(ns % 1000000000);
+  return 0;
+}
+
+extern "C" int nanosleep(const timespec* pause, timespec* rest) {
+  const timespec short_pause{0, 1000000};
+  const bool shorten = g_clock_is_ours.load(std::memory_order_relaxed);
+  return static_cast<int>(syscall(SYS_nanosleep, shorten ? &short_pause : pause, rest));
+}
+
+namespace nccl_pulse {
+namespace {
+
+// NCCL's callbacks run with the driver watching.
+class InCallback {
+ public:
+  explicit InCallback(FakeCuda& gpu) : gpu_(gpu) { gpu_.EnterCallback(); }
+  ~InCallback() { gpu_.LeaveCallback(); }
+  InCallback(const InCallback&) = delete;
+  InCallback& operator=(const InCallback&) = delete;
+
+ private:
+  FakeCuda& gpu_;
+};
+
+bool IsPointToPoint(const char* op) { return strcmp(op, "Send") == 0 || strcmp(op, "Recv") == 0; }
+
+}  // namespace
+
+FakeCuda& LoadFakeCuda() {
+  static FakeCuda* const gpu = [] {
+    void* library = dlopen("tests/plugin/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      fprintf(stderr, "%s\n", dlerror());
+      abort();
+    }
+    return reinterpret_cast<GetFakeCuda>(dlsym(library, kGetFakeCuda))();
+  }();
+  return *gpu;
+}
+
+void AdvanceClock(uint64_t ns) { g_advanced_ns.fetch_add(ns, std::memory_order_relaxed); }
+
+void RunWithGpu(const std::function<void(FakeCuda&)>& scenario, const Environment& environment) {
+  Environment all{{"NCCL_PULSE_CLOCK", "monotonic"}};
+  for (const auto& [name, value] : environment) all[name] = value;
+  RunInChild(all, [&] {
+    g_clock_is_ours = true;
+    FakeCuda& gpu = LoadFakeCuda();
+    gpu.MakeCurrent(gpu.CreateContext(0));
+    scenario(gpu);
+    EXPECT_EQ(gpu.ForbiddenInCallbacks(), 0u);
+    EXPECT_EQ(gpu.RecordsIntoCaptures(), 0u);
+    EXPECT_EQ(gpu.UsesOfDestroyedEvents(), 0u);
+    EXPECT_EQ(gpu.ForeignEventsDestroyed(), 0u);
+  });
+}
+
+void WaitForPoll() {
+  for (int i = 0; i < 2; ++i) {
+    const int64_t before = ReadSnapshot().last_poll_realtime_ns;
+    EXPECT_TRUE(WaitUntil([&] { return ReadSnapshot().last_poll_realtime_ns != before; }));
+  }
+}
+
+void TimeEveryCall() {
+  for (int i = 0; ReadSnapshot().sampling_exponent != 0 && i < 1000; ++i) {
+    AdvanceClock(2 * kSecond);
+    WaitForPoll();
+  }
+  EXPECT_EQ(ReadSnapshot().sampling_exponent, 0);
+}
+
+StreamCommunicator::StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, int device)
+    : StreamCommunicator(gpu, comm_id, gpu.CreateContext(device)) {}
+
+StreamCommunicator::StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, FakeCuda::Context context)
+    : gpu_(gpu), comm_id_(comm_id), gpu_context_(context), stream_(gpu.CreateStream(context)) {
+  gpu.MakeCurrent(context);
+  int mask = 0;
+  EXPECT_EQ(
+      ProfilerOf<abi::v5::Profiler>(5).init(&context_, comm_id, &mask, "stream", 1, 2, 0, Logger),
+      abi::kSuccess);
+}
+
+void StreamCommunicator::Finalize() {
+  EXPECT_EQ(ProfilerOf<abi::v5::Profiler>(5).finalize(context_), abi::kSuccess);
+}
+
+void* StreamCommunicator::StartGroup(bool captured) {
+  const InCallback in_callback(gpu_);
+  Descriptor event{};
+  event.type = abi::kEventGroupApi;
+  event.groupApi = {captured, 1};
+  void* group = ::nccl_pulse::Start(context_, event);
+  if (group != nullptr) Record(group, abi::kStateGroupStartApiStop);
+  return group;
+}
+
+void StreamCommunicator::StopGroup(void* group) {
+  const InCallback in_callback(gpu_);
+  if (group != nullptr) Stop(group);
+}
+
+StreamCommunicator::Call StreamCommunicator::MakeCall(void* group, const char* op, uint64_t bytes,
+                                                      bool captured) {
+  const InCallback in_callback(gpu_);
+  Descriptor event = IsPointToPoint(op) ? P2pCallEvent(op, bytes, "ncclInt8")
+                                        : CallEvent(op, bytes, "ncclInt8", captured);
+  if (IsPointToPoint(op)) event.p2pApi.graphCaptured = captured;
+  event.parentObj = group;
+  void* handle = ::nccl_pulse::Start(context_, event);
+  if (handle != nullptr) Stop(handle);
+  return {op, bytes, handle, group};
+}
+
+void* StreamCommunicator::StartLaunch(void* group, Stream stream) {
+  if (stream == nullptr) stream = stream_;
+  // ncclLaunchPrepare: after the communicator's last launch, wherever that was.
+  if (last_stream_ != nullptr) gpu_.Wait(stream, last_stream_);
+  last_stream_ = stream;
+  const InCallback in_callback(gpu_);
+  Descriptor event = LaunchEvent();
+  event.parentObj = group;
+  event.kernelLaunch.stream = stream;
+  return ::nccl_pulse::Start(context_, event);
+}
+
+void StreamCommunicator::StopLaunch(void* launch) {
+  const InCallback in_callback(gpu_);
+  if (launch != nullptr) Stop(launch);
+}
+
+void StreamCommunicator::Launch(void* group, uint64_t duration_ns, Stream stream) {
+  void* launch = StartLaunch(group, stream);
+  gpu_.Launch(stream != nullptr ? stream : stream_, duration_ns);
+  StopLaunch(launch);
+}
+
+void StreamCommunicator::Report(const Call& call) {
+  const InCallback in_callback(gpu_);
+  Descriptor event;
+  if (IsPointToPoint(call.op)) {
+    event = P2pEvent(call.op, 0, 1, 2);
+    event.p2p.count = call.bytes;
+    event.p2p.datatype = "ncclInt8";
+    event.parentObj = call.handle;
+  } else {
+    event = CollEvent(call.handle, sequence_++, 2);
+    event.coll.func = call.op;
+    event.coll.count = call.bytes;
+    event.coll.datatype = "ncclInt8";
+  }
+  void* handle = ::nccl_pulse::Start(context_, event);
+  if (handle != nullptr) Stop(handle);
+}
+
+void StreamCommunicator::Run(uint64_t duration_ns, const char* op, uint64_t bytes, Stream stream) {
+  void* group = StartGroup();
+  const Call call = MakeCall(group, op, bytes);
+  Launch(group, duration_ns, stream);
+  Report(call);
+  StopGroup(group);
+}
+
+void StreamCommunicator::RunGroup(uint64_t duration_ns, const std::vector<Call>& calls) {
+  void* group = StartGroup();
+  std::vector<Call> made;
+  made.reserve(calls.size());
+  for (const Call& call : calls) made.push_back(MakeCall(group, call.op, call.bytes));
+  Launch(group, duration_ns);
+  for (const Call& call : made) Report(call);
+  StopGroup(group);
+}
+
+void StreamCommunicator::WarmUp(const char* op, uint64_t bytes) {
+  for (int i = 0; i < 2; ++i) Run(0, op, bytes);
+}
+
+CommunicatorSnapshot StreamCommunicator::Read() const { return Find(ReadSnapshot(), comm_id_); }
+
+LatencySnapshot StreamLatency(const CommunicatorSnapshot& communicator, const std::string& op) {
+  LatencySnapshot sum;
+  for (const LatencySnapshot& latency : communicator.latencies) {
+    if (latency.kind != LatencyKind::kDurationStream || latency.op != op) continue;
+    for (int cell = 0; cell < kHistogramCells; ++cell) {
+      sum.histogram.cells[cell] += latency.histogram.cells[cell];
+    }
+    sum.histogram.sum_ns += latency.histogram.sum_ns;
+    sum.bytes += latency.bytes;
+    sum.bus_bytes += latency.bus_bytes;
+  }
+  return sum;
+}
+
+uint64_t TimedOperations(const CommunicatorSnapshot& communicator) {
+  return Timed(communicator, LatencyKind::kDurationStream) -
+         StreamLatency(communicator, "Grouped").histogram.Count();
+}
+
+}  // namespace nccl_pulse

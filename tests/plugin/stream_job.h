@@ -1,0 +1,102 @@
+// A job with GPUs for the tests of the stream timer: the fake driver, a clock that the test turns
+// on, and communicators that launch their operations as NCCL does.
+//
+// Both clocks that the plugin reads (CLOCK_MONOTONIC and CLOCK_REALTIME) are this machine's plus
+// what AdvanceClock added, and its pauses last a millisecond, so seconds pass in no time and
+// nothing depends on how fast the machine is.
+#ifndef TESTS_PLUGIN_STREAM_JOB_H_
+#define TESTS_PLUGIN_STREAM_JOB_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/plugin/fake_cuda.h"
+#include "tests/plugin/harness.h"
+
+namespace nccl_pulse {
+
+// Loads the fake driver, once a process, so that the plugin finds it.
+FakeCuda& LoadFakeCuda();
+
+void AdvanceClock(uint64_t ns);
+
+inline constexpr uint64_t kMs = 1000000;
+inline constexpr uint64_t kSecond = 1000000000;
+
+// RunInChild with the fake driver, a current context on device 0, and the settings that make the
+// plugin take the test's clock. At the end the driver's own checks are made: from callbacks nothing
+// but record and is-capturing, no record into a capture, no use of a destroyed event.
+void RunWithGpu(const std::function<void(FakeCuda&)>& scenario,
+                const Environment& environment = {});
+
+// Until the background thread has gone round twice more: it has seen all that was done before.
+void WaitForPoll();
+// Lets an idle second pass, after which every call is timed (but the first two of each).
+void TimeEveryCall();
+
+// One rank's communicator.
+class StreamCommunicator {
+ public:
+  using Stream = FakeCuda::Stream;
+
+  // On a context and stream of its own on the device, unless given.
+  StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, int device = 0);
+  StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, FakeCuda::Context context);
+  StreamCommunicator(const StreamCommunicator&) = delete;
+  StreamCommunicator& operator=(const StreamCommunicator&) = delete;
+
+  Stream stream() const { return stream_; }
+  FakeCuda::Context gpu_context() const { return gpu_context_; }
+  void* context() const { return context_; }
+  uint64_t comm_id() const { return comm_id_; }
+  void Finalize();
+
+  // ---- the callbacks ----
+  struct Call {
+    const char* op;
+    uint64_t bytes;
+    void* handle = nullptr;
+    void* group = nullptr;
+  };
+  void* StartGroup(bool captured = false);
+  void StopGroup(void* group);
+  Call MakeCall(void* group, const char* op, uint64_t bytes, bool captured = false);
+  // KernelLaunch around work of this duration; on `stream`, null: the communicator's own. Like
+  // NCCL's, it runs after the communicator's last.
+  void Launch(void* group, uint64_t duration_ns, Stream stream = nullptr);
+  void* StartLaunch(void* group, Stream stream = nullptr);
+  void StopLaunch(void* launch);
+  // Coll or P2p, by the call's operation.
+  void Report(const Call& call);
+
+  // ---- whole operations ----
+  // One call in a group of its own. `stream`: as in Launch.
+  void Run(uint64_t duration_ns = kMs, const char* op = "AllReduce", uint64_t bytes = 4096,
+           Stream stream = nullptr);
+  // Several calls in a group, one launch.
+  void RunGroup(uint64_t duration_ns, const std::vector<Call>& calls);
+  // `calls` of an operation that are never timed: the first ones of its kind.
+  void WarmUp(const char* op = "AllReduce", uint64_t bytes = 4096);
+
+  // What has been measured of it.
+  CommunicatorSnapshot Read() const;
+
+ private:
+  FakeCuda& gpu_;
+  uint64_t comm_id_;
+  FakeCuda::Context gpu_context_;
+  Stream stream_;
+  Stream last_stream_ = nullptr;
+  void* context_ = nullptr;
+  uint64_t sequence_ = 0;
+};
+
+// Of a communicator's latencies the one by this operation, timed on the stream; all zero if none.
+LatencySnapshot StreamLatency(const CommunicatorSnapshot& communicator, const std::string& op);
+// Operations that were timed on the stream (not launches of a group).
+uint64_t TimedOperations(const CommunicatorSnapshot& communicator);
+
+}  // namespace nccl_pulse
+
+#endif  // TESTS_PLUGIN_STREAM_JOB_H_

@@ -87,12 +87,18 @@ ProcessIdentity FindProcessIdentity() {
 }
 
 GpuIdentity FindCurrentGpu() {
+  // Looked for once. Init's lock makes this safe; a guarded static would not survive a fork in
+  // here. And a fork while another thread is in dlopen leaves a child that must not call it.
+  static Driver driver;
+  static bool looked = false;
+  static bool found = false;
+  if (!looked) found = driver.Load();
+  looked = true;
   GpuIdentity gpu;
-  Driver driver;
   int device = 0;
   unsigned char uuid[16] = {};
   char bus_id[32] = {};
-  if (!driver.Load() || driver.get_device(&device) != 0) return gpu;
+  if (!found || driver.get_device(&device) != 0) return gpu;
   if (driver.get_uuid(uuid, device) == 0) gpu.uuid = FormatUuid(uuid);
   if (driver.get_pci_bus_id(bus_id, sizeof(bus_id), device) == 0) {
     std::string text = bus_id;  // "0000:18:00.0"

@@ -59,9 +59,8 @@ struct OperationSlot {
   std::atomic<uint64_t> last_stop;
   std::atomic<uint64_t> enqueue_ns;
   std::atomic<uint64_t> bytes;
-  std::atomic<uint64_t> meta;  // OperationMeta
-  std::atomic<uint64_t>
-      open_proxies;  // bit i: ProxyOp number i is running; only to see repeated stops
+  std::atomic<uint64_t> meta;             // OperationMeta
+  std::atomic<uint64_t> stopped_proxies;  // bit i: ProxyOp number i; only to see repeated stops
 };
 static_assert(sizeof(OperationSlot) == 48);
 

@@ -226,7 +226,7 @@ uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const 
   slot.enqueue_ns.store(now_ns, std::memory_order_relaxed);
   slot.bytes.store(bytes, std::memory_order_relaxed);
   slot.meta.store(meta.Pack(), std::memory_order_relaxed);
-  slot.open_proxies.store(0, std::memory_order_relaxed);
+  slot.stopped_proxies.store(0, std::memory_order_relaxed);
   slot.word.store(SlotWord::OfGeneration(generation) | SlotWord::kOpen, std::memory_order_release);
   return Ticket::Pack(process_tag_, TicketKind::kOperation, 0, generation, index,
                       communicator.index);
@@ -291,15 +291,8 @@ uint64_t Tracker::StartProxyOp(uint64_t context, const ProxyOpEvent& event) {
     // Relaxed: the count carries no other data.
   } while (!ref.slot->word.compare_exchange_weak(word, word + SlotWord::kOneStarted,
                                                  std::memory_order_relaxed));
-  const uint32_t number = SlotWord::Started(word);
-  if (number < 64) {
-    // Load and store, not a read-modify-write: nearly always one thread, and the mask only serves
-    // to see a handle that is stopped twice.
-    std::atomic<uint64_t>& open = ref.slot->open_proxies;
-    open.store(open.load(std::memory_order_relaxed) | uint64_t{1} << number,
-               std::memory_order_relaxed);
-  }
-  return ChildTicket(ref, TicketKind::kProxyOp, std::min(number, Ticket::kMaxChild));
+  return ChildTicket(ref, TicketKind::kProxyOp,
+                     std::min(SlotWord::Started(word), Ticket::kMaxChild));
 }
 
 void Tracker::StopProxyOp(const OperationRef& ref) {
@@ -308,11 +301,15 @@ void Tracker::StopProxyOp(const OperationRef& ref) {
   uint64_t word = slot.word.load(std::memory_order_acquire);  // enqueue_ns is of this generation
   if (SlotWord::Generation(word) != ref.generation) return Ignore(IgnoredReason::kStaleHandle);
   if ((word & SlotWord::kOpen) == 0) return Ignore(IgnoredReason::kAfterClose);
+  if (ref.child >= SlotWord::Started(word)) return Ignore(IgnoredReason::kStopWithoutStart);
   if (ref.child < 64) {
     const uint64_t bit = uint64_t{1} << ref.child;
-    const uint64_t open = slot.open_proxies.load(std::memory_order_relaxed);  // see StartProxyOp
-    if ((open & bit) == 0) return Ignore(IgnoredReason::kRepeatedStop);
-    slot.open_proxies.store(open & ~bit, std::memory_order_relaxed);
+    // Load and store, not a read-modify-write. With PXN two proxies of one process may stop
+    // ProxyOps of one operation at once; what they lose is a bit set, and with it that handle's
+    // second stop is not seen. No first stop is ever taken for a second.
+    const uint64_t stopped = slot.stopped_proxies.load(std::memory_order_relaxed);
+    if ((stopped & bit) != 0) return Ignore(IgnoredReason::kRepeatedStop);
+    slot.stopped_proxies.store(stopped | bit, std::memory_order_relaxed);
   }
   const uint64_t enqueue_ns = slot.enqueue_ns.load(std::memory_order_relaxed);
   const uint64_t delta_ns = now_ns > enqueue_ns ? now_ns - enqueue_ns : 0;

@@ -101,6 +101,7 @@ TEST(MemoryTest, NoThread) {
 }
 
 TEST(MemoryTest, NeitherSharedNorPrivate) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizer needs mmap itself";
   RunInChild({}, [] {
     FindProfiler(5);
     // From now on there is no address space for a segment.

@@ -46,11 +46,18 @@ inline double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+// With a sanitizer: within ten. Making a page takes that much longer, and the promise is not about
+// it.
 inline void ExpectAnswerWithinASecond(uint16_t port, const char* path = "/metrics") {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr double kSeconds = 10;
+#else
+  constexpr double kSeconds = 1;
+#endif
   const auto start = std::chrono::steady_clock::now();
   const Response response = Get(port, path);
   EXPECT_EQ(response.status, 200);
-  EXPECT_LT(SecondsSince(start), 1.0);
+  EXPECT_LT(SecondsSince(start), kSeconds);
 }
 
 }  // namespace nccl_pulse

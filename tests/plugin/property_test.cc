@@ -52,14 +52,27 @@ class Player {
   }
   uint64_t GpuNs() {
     now_ns_ += random_() % 1000;
-    const uint64_t kind = random_() % 20;
-    return kind == 0 ? random_() : kind == 1 ? now_ns_ - random_() % 100000 : now_ns_;
+    const uint64_t kind = random_() % 2000;
+    return kind == 0 ? random_() : kind < 100 ? now_ns_ - random_() % 100000 : now_ns_;
   }
 
   void Step() {
     Made& made = made_[comm_id_];
     void* context = comm_->context();
-    switch (random_() % 16) {
+    switch (random_() % 20) {
+      case 16:
+      case 17:
+        ++made.calls;
+        ++made.operations;
+        comm_->RunWithProxy();
+        break;
+      case 18:
+      case 19:
+        ++made.calls;
+        ++made.operations;
+        now_ns_ += 2000;
+        comm_->RunWithKernel(2, now_ns_, now_ns_ + 1000);
+        break;
       case 0:
       case 1:
         ++made.calls;
@@ -105,7 +118,7 @@ class Player {
         Record(AnyHandle(), static_cast<int>(random_() % 40) - 4);
         break;
       default:
-        if (random_() % 100 == 0) {
+        if (random_() % 30 == 0) {
           comm_->Finalize();
           for (int i = 0; i < 20; ++i) Late();
           comm_ = std::make_unique<NcclCommunicator>(++comm_id_);

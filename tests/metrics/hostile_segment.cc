@@ -93,7 +93,8 @@ std::vector<uint8_t> MakeSmallSegment() {
   const auto* from = static_cast<const uint8_t*>(test.segment().base());
   std::vector<uint8_t> bytes(kSmallBytes);
   memcpy(bytes.data(), from, kSmallPagesOffset);
-  memcpy(bytes.data() + kSmallPagesOffset, from + header.pages_offset, kSmallPages * kPageBytes);
+  memcpy(bytes.data() + kSmallPagesOffset, from + header.pages_offset,
+         kSmallBytes - kSmallPagesOffset);
   const auto set = [&bytes](size_t offset, auto value) {
     memcpy(bytes.data() + offset, &value, sizeof(value));
   };

@@ -117,6 +117,7 @@ TEST(LaneWriter, ThreadsOnOneCommunicatorLoseNothing) {
   constexpr int kRounds = 20000;
   const NameId ops[] = {kAllReduceName, kAllGatherName, kReduceScatterName};
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   std::atomic<int> not_ok{0};
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
@@ -204,10 +205,12 @@ TEST(LaneWriter, PastTheCommunicatorsLimitNothingIsLost) {
   TestSegment test(/*series_limit=*/100000, /*pages=*/1000);
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
   std::vector<NameId> ops;
+  ops.reserve(12);
   for (int i = 0; i < 12; ++i) ops.push_back(test.Intern(("Op" + std::to_string(i)).c_str()));
   constexpr int kThreads = kLanes;
   constexpr uint32_t kSizes = 11;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       LaneWriter lane = test.Writer(0, generation, static_cast<LaneRole>(t % 3));

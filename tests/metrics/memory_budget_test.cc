@@ -18,8 +18,8 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr size_t kCommunicatorBudget = 64 * 1024;
-constexpr size_t kProcessBudget = 5 * 1024 * 1024;
+constexpr size_t kCommunicatorBudget = 65536;
+constexpr size_t kProcessBudget = size_t{5} << 20;
 constexpr uint32_t kCommunicators = 64;
 constexpr uint32_t kRuntimePageReserve = 64;  // plugin/runtime.cc: kPageReserve
 constexpr uint32_t kRuntimePageStep = 76;     // and with kPagesPerCommunicator

@@ -129,6 +129,7 @@ TEST_F(NameTableTest, ThreadsNeverEnterATextTwice) {
   std::atomic<int> ready{0};
   std::vector<std::vector<NameId>> ids(kThreads, std::vector<NameId>(kNames));
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       ++ready;

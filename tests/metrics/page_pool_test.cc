@@ -55,6 +55,7 @@ void TakeAndGiveBack(uint32_t pages, int threads, int rounds) {
   std::atomic<int> owned_twice{0};
   std::atomic<uint64_t> taken{0};
   std::vector<std::thread> workers;
+  workers.reserve(static_cast<size_t>(threads));
   for (int t = 0; t < threads; ++t) {
     workers.emplace_back([&] {
       uint64_t mine = 0;

@@ -19,12 +19,12 @@ constexpr size_t kKnownBytes = 16;
 // The input is laid over an honest segment at the places it names: (offset, length, bytes) pieces.
 // So a short input reaches every part of a segment that is otherwise in order.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {  // NOLINT
-  static const std::vector<uint8_t> honest = nccl_pulse::MakeSmallSegment();
+  static const std::vector<uint8_t> kHonest = nccl_pulse::MakeSmallSegment();
   static nccl_pulse::GuardedMemory memory(nccl_pulse::kSmallBytes);
-  size_t bytes = honest.size();
+  size_t bytes = kHonest.size();
   if (size > 0 && data[0] % 4 == 0) bytes -= std::min(bytes, size * 64);  // cut off, now and then
   uint8_t* segment = memory.Place(bytes);
-  memcpy(segment, honest.data(), bytes);
+  memcpy(segment, kHonest.data(), bytes);
   for (size_t at = 1; at + 4 <= size;) {
     uint32_t place;
     memcpy(&place, data + at, sizeof(place));

@@ -224,8 +224,8 @@ TEST(SegmentReader, TimedCallsOldestFirst) {
   uint32_t written = 0;
   const auto write_to = [&](uint32_t end) {
     for (; written < end; ++written) {
-      test.AddTimedCall(0, kAllGatherName, LatencyKind::kCompletionProxy, 6, written, written * 10,
-                        written * 100, written + 1);
+      test.AddTimedCall(0, kAllGatherName, LatencyKind::kCompletionProxy, 6, written,
+                        uint64_t{written} * 10, uint64_t{written} * 100, written + 1);
     }
   };
   for (uint32_t end : {1u, 5u, 32u, 33u, 50u, 64u, 1000u}) {

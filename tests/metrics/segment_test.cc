@@ -84,7 +84,7 @@ TEST(Segment, HeaderSaysTheGeometry) {
   EXPECT_EQ(reinterpret_cast<const uint8_t*>(&segment->record(2)) - base,
             static_cast<ptrdiff_t>(8192 + 2 * sizeof(CommunicatorRecord)));
   EXPECT_EQ(reinterpret_cast<const uint8_t*>(&segment->histogram(7)) - base,
-            static_cast<ptrdiff_t>(header.pages_offset + 7 * kPageBytes));
+            static_cast<ptrdiff_t>(header.pages_offset + uint64_t{7} * kPageBytes));
 }
 
 TEST(Segment, ASeriesLimitBeyondTheIndicesIsCut) {
@@ -160,7 +160,7 @@ TEST(Segment, PopulatesInSteps) {
   EXPECT_EQ(segment->populated_bytes(), populated);
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(segment->PopulatePages(100, 30));
   EXPECT_EQ(segment->pages().free_pages(), 100u);
-  EXPECT_EQ(segment->populated_bytes(), populated + 70 * kPageBytes);
+  EXPECT_EQ(segment->populated_bytes(), populated + size_t{70} * kPageBytes);
 }
 
 TEST(Segment, StopsAtItsLastPage) {

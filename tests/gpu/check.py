@@ -49,7 +49,7 @@ SETTLE_S = 15
 SETTLE_KERNEL_S = 3  # what is still open then may have lost its events
 EXIT_S = 40
 
-# KernelCh events get lost in NCCL 2.28 (stops without a start): so few operations may still be open.
+# NCCL 2.28 loses KernelCh events (stops without a start): so few operations may still be open.
 KERNEL_TOLERANCE = 0.02
 
 
@@ -324,8 +324,8 @@ def size_class(size):
 
 
 class Comparison:
-    """One metric of one rank's communicator. Unequal values pass if accept(expected, found) says so;
-    if still_open(expected, found) does, they pass as operations whose end was not seen yet."""
+    """One metric of one rank's communicator. Unequal values pass if accept(expected, found) says
+    so; if still_open(expected, found) does, as operations whose end was not seen yet."""
 
     def __init__(self, metric, where, expected, found, accept=None, still_open=None):
         self.metric, self.where = metric, where
@@ -364,9 +364,9 @@ def few_open(wanted, got):
 def gpus_of_machine():
     """[{UUID, pci_bus_id}] by index; empty without a driver."""
     try:
-        text = subprocess.run(["nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader"],
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True,
-                              timeout=30, text=True).stdout
+        command = ["nvidia-smi", "--query-gpu=uuid,pci.bus_id", "--format=csv,noheader"]
+        text = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              check=True, timeout=30, text=True).stdout
     except (OSError, subprocess.SubprocessError):
         return []
     return [dict(zip(("UUID", "pci_bus_id"), map(str.strip, line.split(","))))
@@ -424,7 +424,7 @@ def compare_communicator(page, rank, report, communicator, options, gpus):
         "nnodes": str(communicator["nranks"] if options.mode == "shared-gpu" else 1),
         "global_rank": str(rank.rank), "local_rank": str(rank.rank)}
     if gpus:
-        identity["gpu"] = str(rank.gpu)
+        # Not `gpu`: the driver's number of a device need not be its place in this list.
         identity.update(gpus[rank.gpu])
     found_identity = {key: info.get(key, "") for key in identity}
     for values in (identity, found_identity):
@@ -665,6 +665,11 @@ class Run:
                     print("  note rank%d: %s" % (rank.rank, text))
         if phase == self.options.phases.split(",")[0]:
             print("  note rank0: NCCL %s, %s" % (reports[0].get("nccl"), self.ranks[0].scraper.url))
+            for rank, page in zip(self.ranks, pages):
+                for info, _ in page.select("nccl_communicator_info")[:1] if page else ():
+                    print("  note rank%d: CUDA device %d, %s" % (rank.rank, rank.gpu, " ".join(
+                        "%s=%s" % (name, info.get(name, ""))
+                        for name in ("Hostname", "gpu", "UUID", "pci_bus_id"))))
 
     def finish(self):
         """The end of the run: nobody may crash or hang in it."""

@@ -5,8 +5,8 @@
                                                                or: ddp.py --spawn=2
 
 The protocol is nccl_program's: after each phase one line of JSON, then it waits for a line. PyTorch
-gives its communicators no names and decides itself how gradients are bucketed, so the report has two
-parts: "exact", calls of a data type that nothing but this file uses, and "at_least". Phases:
+gives its communicators no names and decides itself how gradients are bucketed, so the report has
+two parts: "exact", calls of a data type that nothing but this file uses, and "at_least". Phases:
 
     explicit   all_reduce, all_gather_into_tensor, reduce_scatter_tensor, broadcast, reduce,
                all_to_all_single, send and recv, on the default group and on a second one; float64

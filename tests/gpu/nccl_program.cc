@@ -20,18 +20,15 @@
 //
 // Results are copied back and compared. Exit status: 0 right, 1 wrong results, 2 bad arguments or
 // end of input, 3 an error of NCCL or CUDA.
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <iostream>
-#include <map>
 #include <sstream>
 #include <string>
 #include <thread>

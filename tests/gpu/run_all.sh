@@ -3,8 +3,8 @@
 #
 #   tests/gpu/run_all.sh BINARIES [OUT]
 #
-# BINARIES holds nccl_program and libnccl-profiler-pulse.so (what is missing there is not built here:
-# a GPU machine needs no Bazel). OUT, else $OUT, else a new folder under /tmp, gets
+# BINARIES holds nccl_program and libnccl-profiler-pulse.so (nothing is built here: a GPU machine
+# needs no Bazel). OUT, else $OUT, else a new folder under /tmp, gets
 #   report.txt    what every run printed, and the table
 #   logs.tar.gz   NCCL's logs and the pages of all runs
 # NCCL and the CUDA runtime are taken from PULSE_LIBRARIES ("folder:folder") if set, else from
@@ -67,7 +67,7 @@ readonly REPORT="${OUTPUT}/report.txt"
 : >"${REPORT}"
 
 {
-  echo "machine: $(uname -sr), $(nproc) CPUs, python3 $(python3 -c 'import platform; print(platform.python_version())')"
+  echo "machine: $(uname -sr), $(nproc) CPUs, $(python3 --version)"
   echo "GPUs: ${GPUS}"
   nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | sort | uniq -c
   echo "libraries: ${LIBRARIES}"
@@ -96,7 +96,7 @@ run() {
   timeout --signal=TERM --kill-after=10 "${PULSE_RUN_S:-110}" \
     python3 "${HERE}/check.py" --library="${WORK}/libnccl-profiler-pulse.so" \
     --program="${program}" --libraries="${LIBRARIES}" --gpus="${GPUS}" \
-    --out="${WORK}/logs/${name}" "$@" >"${WORK}/output" 2>&1
+    --settle=8 --out="${WORK}/logs/${name}" "$@" >"${WORK}/output" 2>&1
   status=$?
   cat "${WORK}/output" >>"${REPORT}"
   grep -E '^(phase|FAILED|RESULT)|DIFFERENT|expected .* found|^ *note|pages read' "${WORK}/output"

@@ -421,7 +421,8 @@ def compare_communicator(page, rank, report, communicator, options, gpus):
 
     identity = {
         "rank": str(communicator["rank"]), "nranks": str(communicator["nranks"]),
-        "nnodes": str(communicator["nranks"] if options.mode == "shared-gpu" else 1),
+        # Without peer access and shared memory NCCL takes each rank for a node of its own.
+        "nnodes": str(1 if options.mode == "nvlink" else communicator["nranks"]),
         "global_rank": str(rank.rank), "local_rank": str(rank.rank)}
     if gpus:
         # Not `gpu`: the driver's number of a device need not be its place in this list.

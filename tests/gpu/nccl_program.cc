@@ -183,7 +183,10 @@ class Worker {
     CheckCuda(g_api.cudaMemsetAsync(recv_, 0x55, bytes, stream_), "cudaMemsetAsync");
   }
   void CheckRecv(const std::vector<char>& expected, const std::string& what, uint64_t offset = 0) {
-    if (expected.empty()) return Synchronize();
+    // Waited for here and not within the copy: that one holds a lock of the driver while it waits,
+    // and with several communicators on a GPU two ranks could hold each other up for ever.
+    Synchronize();
+    if (expected.empty()) return;
     std::vector<char> found(expected.size());
     CheckCuda(
         g_api.cudaMemcpyAsync(found.data(), recv() + offset, found.size(), kCopyDefault, stream_),

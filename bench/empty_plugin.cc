@@ -1,32 +1,57 @@
 // A profiler plugin that does nothing: the twin that every figure of ours stands beside. What it
-// costs is the call itself, which NCCL makes for any plugin.
+// costs is the call itself, and what NCCL does for the events that are asked for.
+//
+//   EMPTY_PLUGIN_MASK=0x42   asks for those events (default: as the real one by default)
+//
+// API versions 4 to 6, so that NCCL 2.27.3 and later use the one that they would use for the real
+// one.
+#include <cstdlib>
+
+#include "plugin/abi/profiler_v4.h"
 #include "plugin/abi/profiler_v5.h"
+#include "plugin/abi/profiler_v6.h"
 
 namespace {
 
-using nccl_pulse::abi::DebugLogger;
-using nccl_pulse::abi::v5::Descriptor;
-using nccl_pulse::abi::v5::StateArgs;
+namespace abi = nccl_pulse::abi;
+
+constexpr int kDefaultMask = 0xe0e;
+
+int Mask() {
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): the program that loads it sets nothing meanwhile.
+  const char* mask = std::getenv("EMPTY_PLUGIN_MASK");
+  return mask != nullptr ? static_cast<int>(std::strtol(mask, nullptr, 0)) : kDefaultMask;
+}
 
 int Init(void** context, uint64_t /*comm_id*/, int* mask, const char* /*comm_name*/, int /*nnodes*/,
-         int /*nranks*/, int /*rank*/, DebugLogger /*logger*/) {
+         int /*nranks*/, int /*rank*/, abi::DebugLogger /*logger*/) {
   *context = nullptr;
-  *mask = 0xe0e;  // as the default of the real one
-  return nccl_pulse::abi::kSuccess;
+  *mask = Mask();
+  return abi::kSuccess;
 }
+int InitV4(void** context, int* mask, const char* comm_name, uint64_t comm_hash, int nnodes,
+           int nranks, int rank, abi::DebugLogger logger) {
+  return Init(context, comm_hash, mask, comm_name, nnodes, nranks, rank, logger);
+}
+template <typename Descriptor>
 int Start(void* /*context*/, void** handle, Descriptor* /*descriptor*/) {
   *handle = nullptr;
-  return nccl_pulse::abi::kSuccess;
+  return abi::kSuccess;
 }
-int Stop(void* /*handle*/) { return nccl_pulse::abi::kSuccess; }
+int Stop(void* /*handle*/) { return abi::kSuccess; }
+template <typename StateArgs>
 int Record(void* /*handle*/, int /*state*/, StateArgs* /*args*/) {
-  return nccl_pulse::abi::kSuccess;
+  return abi::kSuccess;
 }
-int Finalize(void* /*context*/) { return nccl_pulse::abi::kSuccess; }
+int Finalize(void* /*context*/) { return abi::kSuccess; }
 
 }  // namespace
 
 extern "C" {
 __attribute__((visibility("default")))
-nccl_pulse::abi::v5::Profiler ncclProfiler_v5 = {"Empty", Init, Start, Stop, Record, Finalize};
+abi::v4::Profiler ncclProfiler_v4 = {"Empty", InitV4, Start, Stop, Record, Finalize};
+__attribute__((visibility("default")))
+abi::v5::Profiler ncclProfiler_v5 = {"Empty", Init, Start, Stop, Record, Finalize};
+__attribute__((visibility("default")))
+abi::v6::Profiler ncclProfiler_v6 = {"Empty", Init, Start, Stop, Record, Finalize};
 }  // extern "C"

@@ -88,7 +88,7 @@ const StaticLabels kStaticLabels = {{"cluster", "eu-west-1"}};
 void Scrape(benchmark::State& state, int histograms) {
   const SnapshotSet snapshots(MakeProcess(histograms));
   std::size_t bytes = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const std::string page = TextFormat(BuildFamilies(snapshots, kStaticLabels, {}));
     benchmark::DoNotOptimize(page.data());
     bytes = page.size();
@@ -98,7 +98,7 @@ void Scrape(benchmark::State& state, int histograms) {
 
 void ScrapeTextSerializer(benchmark::State& state, int histograms) {
   const SnapshotSet snapshots(MakeProcess(histograms));
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     std::ostringstream out;
     prometheus::TextSerializer().Serialize(out, BuildFamilies(snapshots, kStaticLabels, {}));
     const std::string page = out.str();

@@ -5,7 +5,8 @@
 // a std::ostream, and again for each of a histogram's 33 lines. Here a series' labels are rendered
 // once and copied. Figures: //bench:scrape.
 //
-// Thread: any, no state. Cost: about 1.5 us per histogram.
+// Thread: any, no state. Cost, with BuildFamilies: about 4.5 us per histogram, 34 lines of 170
+// bytes.
 #ifndef EXPORTER_TEXT_FORMAT_H_
 #define EXPORTER_TEXT_FORMAT_H_
 

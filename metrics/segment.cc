@@ -21,6 +21,13 @@ constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
+// What errno says; unlike strerror from any thread.
+std::string ErrorText() {
+  const int error = errno;
+  const char* text = strerrordesc_np(error);
+  return text != nullptr ? text : "error " + std::to_string(error);
+}
+
 // From the kernel's uapi/linux/memfd.h (Linux 6.3) and uapi/linux/fcntl.h (Linux 5.1); older
 // headers lack them.
 constexpr unsigned kMfdNoexecSeal = 0x0008;
@@ -42,13 +49,13 @@ int MakeSealedMemory(size_t bytes, std::string* why) {
     fd = static_cast<int>(syscall(SYS_memfd_create, "nccl-pulse", kFlags));
   }
   if (fd < 0) {
-    *why = std::string("memfd_create: ") + strerror(errno);
+    *why = std::string("memfd_create: ") + ErrorText();
     return -1;
   }
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
-    *why = std::string("ftruncate of the memfd: ") + strerror(errno);
+    *why = std::string("ftruncate of the memfd: ") + ErrorText();
   } else if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
-    *why = std::string("sealing the memfd: ") + strerror(errno);
+    *why = std::string("sealing the memfd: ") + ErrorText();
   } else {
     return fd;
   }
@@ -70,7 +77,7 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
   const uint64_t wanted_pages = options.series_limit * 2 + uint64_t{kLanes} * kMaxCommunicators;
   const auto page_count = static_cast<uint32_t>(std::min<uint64_t>(wanted_pages, kMaxSegmentPages));
   const uint64_t pages_offset =
-      RoundUp(kRecordsOffset + kMaxCommunicators * kRecordStride, kPageBytes * 2);
+      RoundUp(kRecordsOffset + kMaxCommunicators * kRecordStride, uint64_t{kPageBytes} * 2);
   const size_t bytes = RoundUp(pages_offset + uint64_t{page_count} * kPageBytes, 65536);
 
   std::string why = "switched off";
@@ -79,7 +86,7 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
   if (fd >= 0) {
     base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (base == MAP_FAILED) {
-      why = std::string("mapping the memfd: ") + strerror(errno);
+      why = std::string("mapping the memfd: ") + ErrorText();
       close(fd);
       fd = -1;
     } else {
@@ -90,7 +97,7 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
   if (fd >= 0) {
     segment.reset(new Segment(static_cast<uint8_t*>(base), bytes, fd, page_count));
     if (!segment->Populate(0, kRecordsOffset)) {
-      why = std::string("populating the memfd: ") + strerror(errno);
+      why = std::string("populating the memfd: ") + ErrorText();
       segment.reset();
     }
   }
@@ -98,14 +105,14 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
     base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                 -1, 0);
     if (base == MAP_FAILED) {
-      *warning = std::string("no memory for measurements (mmap: ") + strerror(errno) + ")";
+      *warning = std::string("no memory for measurements (mmap: ") + ErrorText() + ")";
       return nullptr;
     }
     *warning = "shared memory is not available (" + why +
                "): measurements are kept in private memory, other processes can not read them";
     segment.reset(new Segment(static_cast<uint8_t*>(base), bytes, -1, page_count));
     if (!segment->Populate(0, kRecordsOffset)) {
-      *warning = std::string("no memory for measurements (") + strerror(errno) + ")";
+      *warning = std::string("no memory for measurements (") + ErrorText() + ")";
       return nullptr;
     }
   }
@@ -134,7 +141,8 @@ Segment::Segment(uint8_t* base, size_t bytes, int fd, uint32_t page_count)
     : base_(base),
       bytes_(bytes),
       fd_(fd),
-      pages_offset_(RoundUp(kRecordsOffset + kMaxCommunicators * kRecordStride, kPageBytes * 2)),
+      pages_offset_(
+          RoundUp(kRecordsOffset + kMaxCommunicators * kRecordStride, uint64_t{kPageBytes} * 2)),
       links_(new std::atomic<uint32_t>[page_count]()),
       pool_(std::make_unique<PagePool>(links_.get(), page_count)) {}
 

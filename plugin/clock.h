@@ -36,9 +36,13 @@ class Clock {
     const Scale* scale = scale_.load(std::memory_order_acquire);
     if (scale == nullptr) return MonotonicNs();
     // Relaxed: published by scale_; a scale is rewritten only kScales corrections later.
-    const uint64_t elapsed = ReadCounter() - scale->counter.load(std::memory_order_relaxed);
-    const auto product = static_cast<unsigned __int128>(elapsed) *
-                         scale->ns_per_tick_q32.load(std::memory_order_relaxed);
+    // Signed: nothing keeps the CPU from reading its counter before it has loaded the scale, and
+    // a scale that was made in between begins a few ticks later.
+    const auto elapsed =
+        static_cast<int64_t>(ReadCounter() - scale->counter.load(std::memory_order_relaxed));
+    const auto product =
+        static_cast<__int128>(elapsed) *
+        static_cast<int64_t>(scale->ns_per_tick_q32.load(std::memory_order_relaxed));
     return scale->ns.load(std::memory_order_relaxed) + static_cast<uint64_t>(product >> 32);
   }
 

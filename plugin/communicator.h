@@ -8,7 +8,7 @@
 // OperationSlot, a ring of them per communicator:
 //
 //   claim (fetch_add on next_operation) -> the slot's old operation, if still open, is settled
-//     word = generation+1, flags 0          the claimer alone writes the fields
+//     word = generation+1, kClaimed         the claimer alone writes the fields
 //     word = generation+1, kOpen            published; children may come
 //     ... children raise started / stopped, set flags, all by compare-and-swap on `word`
 //     word without kOpen                    settled; nothing of it is counted any more
@@ -43,6 +43,7 @@ struct SlotWord {
   static constexpr uint64_t kEnqueued = uint64_t{1} << 33;    // Coll or P2p was stopped
   static constexpr uint64_t kKernelSeen = uint64_t{1} << 34;  // a channel has started
   static constexpr uint64_t kKernelDone = uint64_t{1} << 35;  // all channels have stopped
+  static constexpr uint64_t kClaimed = uint64_t{1} << 36;     // its fields are being written
   static constexpr uint64_t kOneStarted = uint64_t{1} << 16;
   static constexpr uint64_t kOneStopped = 1;
 
@@ -59,9 +60,8 @@ struct OperationSlot {
   std::atomic<uint64_t> last_stop;
   std::atomic<uint64_t> enqueue_ns;
   std::atomic<uint64_t> bytes;
-  std::atomic<uint64_t> meta;  // OperationMeta
-  std::atomic<uint64_t>
-      open_proxies;  // bit i: ProxyOp number i is running; only to see repeated stops
+  std::atomic<uint64_t> meta;             // OperationMeta
+  std::atomic<uint64_t> stopped_proxies;  // bit i: ProxyOp number i; only to see repeated stops
 };
 static_assert(sizeof(OperationSlot) == 48);
 

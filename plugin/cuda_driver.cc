@@ -45,8 +45,15 @@ bool LoadInto(CudaDriver* driver) {
 }  // namespace
 
 const CudaDriver* CudaDriver::Load() {
+  // Looked for once. Init's lock makes this safe; a guarded static would not survive a fork in
+  // here. And a fork while another thread is in dlopen leaves a child that must not call it.
   static CudaDriver driver;
-  static const bool loaded = LoadInto(&driver);
+  static bool looked = false;
+  static bool loaded = false;
+  if (!looked) {
+    looked = true;
+    loaded = LoadInto(&driver);
+  }
   return loaded ? &driver : nullptr;
 }
 

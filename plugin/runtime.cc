@@ -33,9 +33,10 @@ namespace {
 // Pages that a callback finds ready, and how many are added at a time at most (2 KiB each).
 constexpr uint32_t kPageReserve = 64;
 constexpr uint32_t kPageStep = 64;
-// A new communicator brings its first series within microseconds: two counter pages, some
-// histograms.
-constexpr uint32_t kPagesPerCommunicator = 12;
+// A new communicator brings its first series within microseconds: the counters of the launching
+// thread, and four histograms. A job may make all of its communicators first and then use them at
+// once, so these are kept for each that has not begun.
+constexpr uint32_t kPagesPerCommunicator = 6;
 
 // The poller's pause: while launches are in flight, and at rest.
 constexpr int kBusyPollMs = 20;
@@ -62,6 +63,7 @@ std::mutex& Mutex() { return *std::launder(reinterpret_cast<std::mutex*>(g_mutex
 [[maybe_unused]] std::mutex* const g_mutex_made = new (g_mutex_storage) std::mutex;
 Process* g_process = nullptr;     // under the mutex
 bool g_fork_handler_set = false;  // under the mutex
+bool g_gave_up = false;           // under the mutex; init failed, nothing is measured
 
 int64_t RealtimeNs() {
   timespec now;
@@ -87,6 +89,10 @@ void RenewTimes(Process& process) {
   header.last_poll_monotonic_ns.store(process.clock.NowNs(), std::memory_order_relaxed);
 }
 
+uint32_t WantedPages(const Process& process) {
+  return kPageReserve + kPagesPerCommunicator * process.tracker->CountUnused();
+}
+
 // "pulse-poll". Only plain calls: nothing here throws.
 void* Poll(void* argument) {
   Process& process = *static_cast<Process*>(argument);
@@ -106,7 +112,7 @@ void* Poll(void* argument) {
       housekeeping_ns = now_ns;
       process.clock.Correct();
       process.tracker->SettleIdle();
-      process.segment->PopulatePages(kPageReserve, kPageStep);
+      process.segment->PopulatePages(WantedPages(process), kPageStep);
     }
     if (now_ns - adapted_ns >= kAdaptSamplingNs) {
       adapted_ns = now_ns;
@@ -153,6 +159,7 @@ void ForgetAfterFork(std::atomic<Tracker*>* tracker) {
     g_process->segment->AbandonAfterFork();
   }
   g_process = nullptr;  // leaked on purpose: freeing could need a lock
+  g_gave_up = false;
 }
 
 std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
@@ -176,13 +183,14 @@ std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
   for (const std::string& warning : warnings) process->log.Warn(arguments.logger, warning);
   if (process->segment == nullptr) return nullptr;
 
-  if (process->settings.timing != TimingMode::kOff) process->driver = CudaDriver::Load();
+  process->driver = CudaDriver::Load();
   process->event_mask = EventMask(arguments.api_version, process->settings.timing);
   WriteProcessIdentity(*process, arguments.api_version);
   RenewTimes(*process);
   process->tracker =
       std::make_unique<Tracker>(*process->segment, process->clock, process->settings.timing,
-                                process->driver, getpid(), MakeProcessTag());
+                                process->settings.timing == TimingMode::kOff ? nullptr : process->driver,
+                                getpid(), MakeProcessTag());
   return process;
 }
 
@@ -264,8 +272,12 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
           pthread_atfork(nullptr, nullptr, [] { ForgetAfterFork(&tracker_); }) == 0;
     }
     if (g_process == nullptr) {
+      // Not tried again: the event mask of a process must not change, and one warning is enough.
+      if (g_gave_up) return;
+      g_gave_up = true;
       std::unique_ptr<Process> process = MakeProcess(arguments);
       if (process == nullptr) return;
+      g_gave_up = false;
       g_process = process.release();
       StartServing(*g_process, arguments);
       tracker_.store(g_process->tracker.get(),
@@ -273,8 +285,9 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
     }
     Process& process = *g_process;
     if (event_mask != nullptr) *event_mask = static_cast<int>(process.event_mask);
-    bool memory = process.segment->PopulatePages(kPageReserve + kPagesPerCommunicator,
-                                                 kPageReserve + kPagesPerCommunicator);
+    // One more than there are, for this one.
+    const uint32_t pages = WantedPages(process) + kPagesPerCommunicator;
+    bool memory = process.segment->PopulatePages(pages, pages);
     const GpuIdentity gpu = FindCurrentGpu(process.driver);
     const uint64_t ticket = process.tracker->AddCommunicator(
         {arguments.comm_id, arguments.comm_name, arguments.rank, arguments.nranks, arguments.nnodes,
@@ -298,6 +311,8 @@ void Runtime::Finalize(void* context) {
   try {
     const std::lock_guard<std::mutex> lock(Mutex());
     if (g_process == nullptr || context == nullptr) return;
+    // A job may end all of its communicators at once, faster than the background thread looks.
+    g_process->segment->PopulatePages(kPageReserve, kPageReserve);
     g_process->tracker->FinishCommunicator(reinterpret_cast<uint64_t>(context));
   } catch (...) {
   }

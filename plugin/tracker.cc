@@ -22,6 +22,11 @@ constexpr uint64_t kCostSampling = 1024;
 // whose launches carry five operations each); drifted ones keep failing.
 constexpr int kFailuresToDistrust = 16;
 
+// A callback holds a lane for a fraction of a microsecond, unless its thread was taken off the CPU.
+// So long do init and finalize wait for one.
+constexpr int kLaneAttempts = 50;
+constexpr timespec kLanePause{0, 100000};
+
 constexpr uint64_t kDeltaBits = 52;
 constexpr uint64_t kDeltaMask = (uint64_t{1} << kDeltaBits) - 1;
 
@@ -194,12 +199,20 @@ uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const 
   OperationState old;
   uint32_t generation;
   do {
+    // Its claimer was taken off the CPU, and all other places have been claimed since: writing the
+    // fields under it would mix two operations.
+    if ((word & SlotWord::kClaimed) != 0) {
+      Ignore(IgnoredReason::kNoRoom);
+      if (!meta.untimed) CountUntimed(lane, meta.op, UntimedReason::kLost);
+      return 0;
+    }
     if ((word & SlotWord::kOpen) != 0) old = ReadSlot(slot, word);
     generation = (SlotWord::Generation(word) + 1) & Ticket::kGenerationMask;
     // Release: the reads of the old fields stay before the swap. Acquire: nor do the stores below
     // move up. The loop ends: each failure means that a child of an operation 448 calls old has
     // just advanced.
-  } while (!slot.word.compare_exchange_weak(word, SlotWord::OfGeneration(generation),
+  } while (!slot.word.compare_exchange_weak(word,
+                                            SlotWord::OfGeneration(generation) | SlotWord::kClaimed,
                                             std::memory_order_acq_rel, std::memory_order_acquire));
   // An operation without children leaves nothing to say, unless GPU times were expected of it.
   const bool may_count = SlotWord::Started(word) > 0 || timing_ == TimingMode::kKernel;
@@ -210,7 +223,7 @@ uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const 
   slot.enqueue_ns.store(now_ns, std::memory_order_relaxed);
   slot.bytes.store(bytes, std::memory_order_relaxed);
   slot.meta.store(meta.Pack(), std::memory_order_relaxed);
-  slot.open_proxies.store(0, std::memory_order_relaxed);
+  slot.stopped_proxies.store(0, std::memory_order_relaxed);
   slot.word.store(SlotWord::OfGeneration(generation) | SlotWord::kOpen, std::memory_order_release);
   return Ticket::Pack(process_tag_, TicketKind::kOperation, 0, generation, index,
                       communicator.index);
@@ -275,15 +288,8 @@ uint64_t Tracker::StartProxyOp(uint64_t context, const ProxyOpEvent& event) {
     // Relaxed: the count carries no other data.
   } while (!ref.slot->word.compare_exchange_weak(word, word + SlotWord::kOneStarted,
                                                  std::memory_order_relaxed));
-  const uint32_t number = SlotWord::Started(word);
-  if (number < 64) {
-    // Load and store, not a read-modify-write: nearly always one thread, and the mask only serves
-    // to see a handle that is stopped twice.
-    std::atomic<uint64_t>& open = ref.slot->open_proxies;
-    open.store(open.load(std::memory_order_relaxed) | uint64_t{1} << number,
-               std::memory_order_relaxed);
-  }
-  return ChildTicket(ref, TicketKind::kProxyOp, std::min(number, Ticket::kMaxChild));
+  return ChildTicket(ref, TicketKind::kProxyOp,
+                     std::min(SlotWord::Started(word), Ticket::kMaxChild));
 }
 
 void Tracker::StopProxyOp(const OperationRef& ref) {
@@ -292,11 +298,15 @@ void Tracker::StopProxyOp(const OperationRef& ref) {
   uint64_t word = slot.word.load(std::memory_order_acquire);  // enqueue_ns is of this generation
   if (SlotWord::Generation(word) != ref.generation) return Ignore(IgnoredReason::kStaleHandle);
   if ((word & SlotWord::kOpen) == 0) return Ignore(IgnoredReason::kAfterClose);
+  if (ref.child >= SlotWord::Started(word)) return Ignore(IgnoredReason::kStopWithoutStart);
   if (ref.child < 64) {
     const uint64_t bit = uint64_t{1} << ref.child;
-    const uint64_t open = slot.open_proxies.load(std::memory_order_relaxed);  // see StartProxyOp
-    if ((open & bit) == 0) return Ignore(IgnoredReason::kRepeatedStop);
-    slot.open_proxies.store(open & ~bit, std::memory_order_relaxed);
+    // Load and store, not a read-modify-write. With PXN two proxies of one process may stop
+    // ProxyOps of one operation at once; what they lose is a bit set, and with it that handle's
+    // second stop is not seen. No first stop is ever taken for a second.
+    const uint64_t stopped = slot.stopped_proxies.load(std::memory_order_relaxed);
+    if ((stopped & bit) != 0) return Ignore(IgnoredReason::kRepeatedStop);
+    slot.stopped_proxies.store(stopped | bit, std::memory_order_relaxed);
   }
   const uint64_t enqueue_ns = slot.enqueue_ns.load(std::memory_order_relaxed);
   const uint64_t delta_ns = now_ns > enqueue_ns ? now_ns - enqueue_ns : 0;
@@ -618,15 +628,24 @@ bool Tracker::SettleIdle() {
 }
 
 void Tracker::SettleAll(Communicator& communicator) {
+  // Other threads may have been taken off the CPU within a callback, with all lanes in their hands.
+  // Finalize may wait for one of them.
+  for (int attempt = 0; attempt < kLaneAttempts; ++attempt) {
+    // The progress thread's lane: it has the pages that its own settling needed.
+    LaneWriter lane(segment_, *communicator.record,
+                    communicator.record_generation.load(std::memory_order_relaxed),
+                    LaneRole::kProgress);
+    if (lane.ok()) return SettleAll(communicator, lane);
+    nanosleep(&kLanePause, nullptr);
+  }
+}
+
+void Tracker::SettleAll(Communicator& communicator, LaneWriter& lane) {
   const uint64_t end = communicator.next_operation.load(std::memory_order_acquire);
   const uint64_t begin = end > kOperationSlots ? end - kOperationSlots : 0;
   for (uint64_t number = begin; number < end; ++number) {
     const auto index = static_cast<uint32_t>(number % kOperationSlots);
     OperationSlot& slot = communicator.operations[index];
-    LaneWriter lane(segment_, *communicator.record,
-                    communicator.record_generation.load(std::memory_order_relaxed),
-                    LaneRole::kBackground);
-    if (!lane.ok()) continue;
     uint64_t word = slot.word.load(std::memory_order_acquire);  // the fields are of this generation
     OperationState state;
     do {
@@ -762,18 +781,13 @@ bool Tracker::Recycle(Communicator& communicator) {
                                        std::memory_order_relaxed);
   record.state.store(static_cast<uint32_t>(CommunicatorState::kFree), std::memory_order_release);
 
-  // A callback holds a lane for a fraction of a microsecond, unless its thread was taken off the
-  // CPU.
   bool claimed_all = true;
   for (Lane& lane : record.lanes) {
     bool claimed = false;
-    for (int attempt = 0; attempt < 50 && !claimed; ++attempt) {
+    for (int attempt = 0; attempt < kLaneAttempts && !claimed; ++attempt) {
       uint32_t expected = 0;
       claimed = lane.owner.compare_exchange_strong(expected, 1, std::memory_order_acquire);
-      if (!claimed) {
-        const timespec pause{0, 100000};
-        nanosleep(&pause, nullptr);
-      }
+      if (!claimed) nanosleep(&kLanePause, nullptr);
     }
     claimed_all &= claimed;
     if (!claimed) continue;
@@ -795,6 +809,11 @@ bool Tracker::Recycle(Communicator& communicator) {
     lane.overflowed_operations.store(0, std::memory_order_relaxed);
   }
   if (claimed_all) {
+    // An operation that began while its communicator ended was settled by nobody, and must not be
+    // by the next one. Relaxed: whoever holds no lane claims no place.
+    for (uint32_t i = 0; communicator.operations != nullptr && i < kOperationSlots; ++i) {
+      communicator.operations[i].word.fetch_and(~SlotWord::kOpen, std::memory_order_relaxed);
+    }
     uint64_t series_freed = 0;
     for (SeriesEntry& series : record.series) {
       if (series.key.exchange(0, std::memory_order_relaxed) != 0) ++series_freed;
@@ -897,6 +916,21 @@ void Tracker::FinishCommunicator(uint64_t context) {
                                     std::memory_order_release);
   --live_;
   if (live_ == 0) names_.Clear();
+}
+
+uint32_t Tracker::CountUnused() const {
+  uint32_t count = 0;
+  for (const Communicator& communicator : slots_) {
+    if (communicator.context.load(std::memory_order_acquire) == 0) continue;
+    // Relaxed: an estimate of what will soon be needed.
+    const bool unused =
+        std::all_of(std::begin(communicator.record->lanes), std::end(communicator.record->lanes),
+                    [](const Lane& lane) {
+                      return lane.counter_page.load(std::memory_order_relaxed) == kNoPage;
+                    });
+    if (unused) ++count;
+  }
+  return count;
 }
 
 void Tracker::LearnIdentity(Communicator& communicator, const OperationEvent& event) {

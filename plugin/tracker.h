@@ -71,6 +71,8 @@ class Tracker {
   uint64_t AddCommunicator(const CommunicatorIdentity& identity);
   void FinishCommunicator(uint64_t context);
   uint32_t live_communicators() const { return live_; }
+  // Live communicators that have counted nothing yet. Any thread.
+  uint32_t CountUnused() const;
 
   // ---- callbacks ----
 
@@ -161,6 +163,7 @@ class Tracker {
               LaneWriter& lane);
   bool SettleSlotIfIdle(Communicator& communicator, uint32_t operation, uint64_t now_ns);
   void SettleAll(Communicator& communicator);
+  void SettleAll(Communicator& communicator, LaneWriter& lane);
   void FinishKernel(const OperationRef& ref, KernelTimes& times, uint64_t tag);
   void CountKernelTime(Communicator& communicator, const OperationMeta& meta, uint64_t bytes,
                        const KernelTimes& times, uint64_t tag, uint64_t now_ns, LaneWriter& lane);

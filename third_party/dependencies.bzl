@@ -68,19 +68,6 @@ def source_repositories():
     )
 
     pinned_source(
-        name = "libevent",
-        urls = ["https://github.com/libevent/libevent/releases/download/release-2.1.12-stable/libevent-2.1.12-stable.tar.gz"],
-        sha256 = "92e6de1be9ec176428fd2367677e61ceffc2ee1cb119035037a27d346b0403bb",
-        strip_prefix = "libevent-2.1.12-stable",
-        debian_archive = "libevent_2.1.12-stable.orig.tar.gz",
-        overlay = {
-            "//third_party/libevent:libevent.BUILD": "BUILD.bazel",
-            "//third_party/libevent:event-config.h": "include/event2/event-config.h",
-            "//third_party/libevent:evconfig-private.h": "evconfig-private.h",
-        },
-    )
-
-    pinned_source(
         name = "liblzma",
         urls = [
             "https://tukaani.org/xz/xz-5.4.1.tar.xz",

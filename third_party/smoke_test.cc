@@ -1,29 +1,19 @@
 // Proves that every library of third_party/ compiles, links statically and works: each test asks
 // one of them for something whose answer is known beforehand.
 
-#include <arpa/inet.h>
-#include <event2/buffer.h>
-#include <event2/event.h>
-#include <event2/http.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <lzma.h>
-#include <netinet/in.h>
 #include <prometheus/counter.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
-#include <sys/socket.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -38,8 +28,6 @@ ABSL_FLAG(int, answer, 0, "A flag that the test sets.");
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::EndsWith;
-using ::testing::StartsWith;
 
 TEST(AbseilTest, SplitsJoinsAndCounts) {
   absl::flat_hash_map<std::string, int> count;
@@ -68,64 +56,6 @@ TEST(PrometheusCppTest, SerializesACounter) {
             "# HELP calls_total Calls.\n"
             "# TYPE calls_total counter\n"
             "calls_total{op=\"AllReduce\"} 3\n");
-}
-
-// Sends `request` to a port of the loopback interface and returns all that comes back.
-std::string Fetch(uint16_t port, const std::string& request) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return "no socket";
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  std::string response;
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
-      send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
-          static_cast<ssize_t>(request.size())) {
-    std::array<char, 512> chunk;
-    ssize_t length = 0;
-    while ((length = recv(fd, chunk.data(), chunk.size(), 0)) > 0) {
-      response.append(chunk.data(), static_cast<size_t>(length));
-    }
-  }
-  close(fd);
-  return response;
-}
-
-void AnswerOnceAndStop(evhttp_request* request, void* base) {
-  const std::unique_ptr<evbuffer, decltype(&evbuffer_free)> body(evbuffer_new(), evbuffer_free);
-  evbuffer_add_printf(body.get(), "you asked for %s", evhttp_request_get_uri(request));
-  evhttp_send_reply(request, HTTP_OK, "OK", body.get());
-  const timeval soon = {0, 50'000};  // Lets the reply leave.
-  event_base_loopexit(static_cast<event_base*>(base), &soon);
-}
-
-TEST(LibeventTest, AnswersAnHttpRequestOnLoopback) {
-  const std::unique_ptr<event_base, decltype(&event_base_free)> base(event_base_new(),
-                                                                     event_base_free);
-  ASSERT_NE(base, nullptr);
-  EXPECT_STREQ(event_base_get_method(base.get()), "epoll");
-  const std::unique_ptr<evhttp, decltype(&evhttp_free)> http(evhttp_new(base.get()), evhttp_free);
-  ASSERT_NE(http, nullptr);
-  evhttp_set_gencb(http.get(), AnswerOnceAndStop, base.get());
-  evhttp_bound_socket* bound = evhttp_bind_socket_with_handle(http.get(), "127.0.0.1", 0);
-  ASSERT_NE(bound, nullptr);
-  sockaddr_in address = {};
-  socklen_t length = sizeof(address);
-  ASSERT_EQ(getsockname(evhttp_bound_socket_get_fd(bound), reinterpret_cast<sockaddr*>(&address),
-                        &length),
-            0);
-
-  std::string response;
-  std::thread client([&response, port = ntohs(address.sin_port)] {
-    response = Fetch(port, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-  });
-  const timeval limit = {10, 0};  // Ends the test if the client never comes.
-  event_base_loopexit(base.get(), &limit);
-  EXPECT_EQ(event_base_dispatch(base.get()), 0);
-  client.join();
-  EXPECT_THAT(response, StartsWith("HTTP/1.1 200 OK\r\n"));
-  EXPECT_THAT(response, EndsWith("\r\n\r\nyou asked for /metrics"));
 }
 
 TEST(ZlibTest, GzipRoundTrip) {

@@ -107,8 +107,9 @@ TEST(Families, Values) {
           "nccl_last_launch_timestamp_seconds" + comm + "} 1760000002.5",
           "nccl_last_completion_timestamp_seconds" + comm + "} 1760000002.75",
           "nccl_pulse_overflowed_operations_total" + comm + "} 5",
-          R"(nccl_pulse_build_info{pid="4711",global_rank="11",version="0.1.0",nccl_api_version="5",)"
-          R"(timing="kernel",durations="kernel",event_mask="0xdb",memory="shared"} 1)",
+          R"(nccl_pulse_build_info{pid="4711",global_rank="11",version="0.1.0",)" +
+              std::string(R"(nccl_api_version="5",)") +
+              R"(timing="kernel",durations="kernel",event_mask="0xdb",memory="shared"} 1)",
           R"(nccl_pulse_callbacks_total{pid="4711",global_rank="11",callback="proxy"} 40)",
           R"(nccl_pulse_callback_duration_seconds_count{pid="4711",global_rank="11"} 4)",
           R"(nccl_pulse_callback_duration_seconds_sum{pid="4711",global_rank="11"} 1e-07)",

@@ -18,7 +18,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-using testing::HasSubstr;
 using testing::StartsWith;
 
 // Until the server has closed the connection; returns how long that took.
@@ -33,16 +32,16 @@ double SecondsUntilClosed(Client* client) {
 TEST(HostileClient, SendsNothing) {
   const auto server = StartServer(Example);
   Client silent(server->port());
-  ExpectScrapeWithinASecond(server->port());
+  ExpectAnswerWithinASecond(server->port());
   EXPECT_GT(SecondsUntilClosed(&silent), 3);  // its time is not cut short while there is room
-  ExpectScrapeWithinASecond(server->port());
+  ExpectAnswerWithinASecond(server->port());
 }
 
 TEST(HostileClient, SendsHalfARequest) {
   const auto server = StartServer(Example);
   Client half(server->port());
   half.Send("GET /metrics HTTP/1.1\r\nHost:");
-  ExpectScrapeWithinASecond(server->port());
+  ExpectAnswerWithinASecond(server->port());
   SecondsUntilClosed(&half);
 }
 
@@ -59,7 +58,7 @@ TEST(HostileClient, SendsAByteNowAndThen) {
   }
   EXPECT_LT(sent, request.size());
   EXPECT_LT(SecondsSince(start), 30);
-  ExpectScrapeWithinASecond(server->port());
+  ExpectAnswerWithinASecond(server->port());
 }
 
 TEST(HostileClient, SendsTenMegabytesOfHeader) {
@@ -71,7 +70,7 @@ TEST(HostileClient, SendsTenMegabytesOfHeader) {
     for (int i = 0; i < 10000 && client.Send(header); ++i) {
     }
   });
-  ExpectScrapeWithinASecond(server->port());
+  ExpectAnswerWithinASecond(server->port());
   EXPECT_EQ(Get(server->port(), "/healthz").status, 200);
   sender.join();
   // The answer may be lost when the server resets a connection that does not stop sending.
@@ -107,7 +106,7 @@ TEST(HostileClient, SendsABody) {
   EXPECT_THAT(text, StartsWith("HTTP/1.1 413 "));
   // The body is not taken for a request.
   EXPECT_EQ(text.find("HTTP/1.1", 1), text.npos);
-  ExpectScrapeWithinASecond(server->port());
+  ExpectAnswerWithinASecond(server->port());
 }
 
 TEST(HostileClient, SendsABodyWithoutEnd) {
@@ -125,7 +124,7 @@ TEST(HostileClient, SendsABodyWithoutEnd) {
       }
     }
   });
-  ExpectScrapeWithinASecond(server->port());
+  ExpectAnswerWithinASecond(server->port());
   sender.join();
   EXPECT_TRUE(refused);
 }
@@ -149,11 +148,12 @@ TEST(HostileClient, FiveHundredSilentConnectionsAtOnce) {
   setrlimit(RLIMIT_NOFILE, &limit);
   const auto server = StartServer(Example);
   std::vector<Client> clients;
+  clients.reserve(500);
   for (int i = 0; i < 500; ++i) clients.emplace_back(server->port());
-  ExpectScrapeWithinASecond(server->port());
+  ExpectAnswerWithinASecond(server->port());
   // Half requests do not hold it up either.
   for (Client& client : clients) client.Send("GET /metrics HTTP/1.1\r\n");
-  ExpectScrapeWithinASecond(server->port());
+  ExpectAnswerWithinASecond(server->port());
   // At most that many are left.
   int open = 0;
   for (Client& client : clients) {
@@ -167,9 +167,10 @@ TEST(HostileClient, FiveHundredSilentConnectionsAtOnce) {
 TEST(HostileClient, FiveHundredScrapesAtOnce) {
   const auto server = StartServer(Example);
   std::vector<Client> clients;
+  clients.reserve(500);
   for (int i = 0; i < 500; ++i) clients.emplace_back(server->port());
   for (Client& client : clients) client.Send(kScrape);
-  ExpectScrapeWithinASecond(server->port());
+  ExpectAnswerWithinASecond(server->port());
 }
 
 TEST(HostileClient, ConnectionsThatNeverCease) {
@@ -183,7 +184,7 @@ TEST(HostileClient, ConnectionsThatNeverCease) {
       std::this_thread::sleep_for(milliseconds(1));
     }
   });
-  for (int i = 0; i < 5; ++i) ExpectScrapeWithinASecond(server->port());
+  for (int i = 0; i < 5; ++i) ExpectAnswerWithinASecond(server->port());
   done = true;
   flood.join();
 }
@@ -195,17 +196,18 @@ TEST(HostileClient, SlowReaders) {
     ++pages;
     return Large();
   });
-  std::vector<Client> readers;
-  for (int i = 0; i < 3 * kMaxConnections; ++i) {
+  constexpr std::size_t kReaders = std::size_t{3} * kMaxConnections;
+  std::deque<Client> readers;
+  const auto first = steady_clock::now();
+  // Until they read many different pages, which must not all be kept.
+  while (readers.size() < kReaders || (pages <= kMaxPages && SecondsSince(first) < 60)) {
     readers.emplace_back(server->port());
     readers.back().Send(kScrape);
-    // Readers of many different pages: these must not all be kept.
+    if (readers.size() > kReaders) readers.pop_front();
     std::this_thread::sleep_for(milliseconds(20));
   }
   EXPECT_GT(pages, kMaxPages);
-  const auto start = steady_clock::now();
-  EXPECT_EQ(Get(server->port(), "/healthz").status, 200);
-  EXPECT_LT(SecondsSince(start), 1);
+  ExpectAnswerWithinASecond(server->port(), "/healthz");
   // In the end all are gone.
   for (Client& reader : readers) {
     bool closed = false;
@@ -229,7 +231,7 @@ TEST(HostileClient, ReadsAByteNowAndThen) {
   }
   EXPECT_GT(read, 0u);
   EXPECT_LT(SecondsSince(start), 60);
-  ExpectScrapeWithinASecond(server->port());
+  ExpectAnswerWithinASecond(server->port(), "/healthz");
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 
 // What `promtool check metrics` says of the page; "" when it has nothing to say.
 std::string Check(const std::string& page) {
-  const std::string path = std::string(std::getenv("TEST_TMPDIR")) + "/page";
+  const std::string path = testing::TempDir() + "/page";
   FILE* file = std::fopen(path.c_str(), "w");
   std::fwrite(page.data(), 1, page.size(), file);
   std::fclose(file);

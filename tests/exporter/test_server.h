@@ -20,14 +20,11 @@ inline constexpr char kScrape[] = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnectio
 
 inline SnapshotSet Example() { return SnapshotSet({ExampleProcess()}); }
 
-// A page of tens of megabytes: no socket buffer takes all of it.
+// A page of about 20 MB: no socket buffer takes all of it. One long name on the lines of one
+// histogram, so that making it costs little.
 inline SnapshotSet Large() {
   ProcessSnapshot process = ExampleProcess();
-  const LatencySnapshot latency = process.communicators[0].latencies[0];
-  for (int i = 0; i < 4000; ++i) {
-    process.communicators[0].latencies.push_back(latency);
-    process.communicators[0].latencies.back().op = "Op" + std::to_string(i);
-  }
+  process.communicators[0].latencies[0].op = std::string(500'000, 'x');
   return SnapshotSet({process});
 }
 
@@ -49,11 +46,18 @@ inline double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-inline void ExpectScrapeWithinASecond(uint16_t port) {
+// With a sanitizer: within ten. Making a page takes that much longer, and the promise is not about
+// it.
+inline void ExpectAnswerWithinASecond(uint16_t port, const char* path = "/metrics") {
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  constexpr double kSeconds = 10;
+#else
+  constexpr double kSeconds = 1;
+#endif
   const auto start = std::chrono::steady_clock::now();
-  const Response response = Get(port, "/metrics");
+  const Response response = Get(port, path);
   EXPECT_EQ(response.status, 200);
-  EXPECT_LT(SecondsSince(start), 1.0);
+  EXPECT_LT(SecondsSince(start), kSeconds);
 }
 
 }  // namespace nccl_pulse

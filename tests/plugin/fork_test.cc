@@ -22,9 +22,14 @@ void InFork(const std::function<void()>& body) {
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
+    // What failed before in the parent is not the child's.
+    const auto failures = [] {
+      return ::testing::UnitTest::GetInstance()->current_test_info()->result()->total_part_count();
+    };
+    const int before = failures();
     body();
     fflush(nullptr);
-    _exit(::testing::Test::HasFailure() ? 1 : 0);
+    _exit(failures() == before ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -1,6 +1,5 @@
 #include "tests/plugin/harness.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -155,16 +154,16 @@ std::vector<std::string> TakeLog() {
 
 std::vector<int> FindSegments() {
   std::vector<int> segments;
-  DIR* directory = opendir("/proc/self/fd");
-  if (directory == nullptr) return segments;
-  while (const dirent* entry = readdir(directory)) {
+  // By number and not by directory: some tests refuse to open anything.
+  constexpr int kMoreThanAnyTestOpens = 256;
+  for (int fd = 0; fd < kMoreThanAnyTestOpens; ++fd) {
     char target[256] = {};
-    const ssize_t length = readlinkat(dirfd(directory), entry->d_name, target, sizeof(target) - 1);
+    const std::string link = "/proc/self/fd/" + std::to_string(fd);
+    const ssize_t length = readlink(link.c_str(), target, sizeof(target) - 1);
     if (length > 0 && std::string(target).find("memfd:nccl-pulse") != std::string::npos) {
-      segments.push_back(atoi(entry->d_name));
+      segments.push_back(fd);
     }
   }
-  closedir(directory);
   return segments;
 }
 

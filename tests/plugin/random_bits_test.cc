@@ -26,7 +26,8 @@ TEST(RandomBitsTest, RandomHandlesAreCountedAsForeign) {
     std::mt19937_64 random(20261121);
     for (int i = 0; i < kRounds; ++i) {
       Stop(Pointer(random()));
-      Record(Pointer(random()), abi::kStateKernelChStop, reinterpret_cast<uint64_t*>(&i));
+      const uint64_t gpu_ns = random();
+      Record(Pointer(random()), abi::kStateKernelChStop, &gpu_ns);
       Record(Pointer(random()), static_cast<int>(random() % 32));
       Start(Pointer(random()), CollEvent(Pointer(random()), random(), 4));
       Start(Pointer(random()), CallEvent("AllReduce", random(), "ncclFloat32"));

@@ -1,0 +1,75 @@
+// The processes of one configuration, seen from the coordinator.
+//
+// All configurations' groups stay alive side by side, GPU contexts and communicators included;
+// one works, the others are blocked in read. So a comparison costs milliseconds instead of the
+// seconds that a start takes, and both sides of a pair are measured next to each other.
+//
+// Thread: the coordinator's only one. Errors: a sentence; a group that failed is to be killed.
+#ifndef BENCH_COLLECTIVE_OVERHEAD_GROUP_H_
+#define BENCH_COLLECTIVE_OVERHEAD_GROUP_H_
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "bench/collective_overhead/options.h"
+#include "bench/collective_overhead/protocol.h"
+
+namespace nccl_pulse::overhead {
+
+// Share of one processor that the group's busiest process takes while another group works.
+struct IdleCost {
+  double cpu_us = 0;
+  double wall_us = 0;
+};
+
+class Group {
+ public:
+  // `options` must outlive the group, with its devices filled in.
+  Group(const Options& options, const Configuration& configuration, Launch launch)
+      : options_(options), configuration_(configuration), launch_(launch) {}
+  ~Group() { Kill(); }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  // Start-up in steps, so that the groups can do the slow ones at the same time.
+  Error Spawn();
+  Error Send(const Request& request);          // to all ranks
+  Error Receive(std::vector<Reply>* replies);  // from all ranks; waits hang_seconds at most
+  Error SendUniqueIdAndConnect();              // rank 0 makes the id, all are sent it
+
+  // Send and Receive.
+  Error Call(const Request& request, std::vector<Reply>* replies);
+
+  // Lets the processes end, waits that long, and kills what is left.
+  void Quit(double seconds);
+  void Kill();
+
+  const Configuration& configuration() const { return configuration_; }
+  const IdleCost& idle() const { return idle_; }
+
+ private:
+  Error SendTo(std::size_t rank, const Request& request);
+  Error ReceiveFrom(std::size_t rank, Reply* reply);
+  Error ReceiveOf(std::vector<std::size_t> ranks, std::vector<Reply>* replies);
+  void Reap(double seconds);
+
+  const Options& options_;
+  const Configuration configuration_;
+  const Launch launch_;
+  std::vector<int> sockets_;  // by rank
+  std::vector<pid_t> processes_;
+  IdleCost idle_;
+};
+
+// SIGINT and SIGTERM ask to end with what is there.
+void StopOnSignals();
+bool StopRequested();
+
+// Seconds on the monotonic clock.
+double NowSeconds();
+
+}  // namespace nccl_pulse::overhead
+
+#endif  // BENCH_COLLECTIVE_OVERHEAD_GROUP_H_

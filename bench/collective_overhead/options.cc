@@ -1,0 +1,281 @@
+#include "bench/collective_overhead/options.h"
+
+#include <cctype>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <type_traits>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace nccl_pulse::overhead {
+
+const char kUsage[] =
+    R"(What NCCL profiler plugins cost: each collective with and without them, alternately.
+
+  collective_overhead --config=NAME:PLUGIN[,VARIABLE=VALUE...] [--config=...] [OPTION...]
+
+Always measured against "none", NCCL without a plugin. The method: docs/overhead-method.md
+
+Configurations
+  --config=NAME:PLUGIN[,VARIABLE=VALUE...]
+                    PLUGIN: the library's path, or none (a second "none" shows what two sets of
+                    processes differ by). The variables are set for its processes.
+What is measured
+  --gpus=N          the first N GPUs (default: all)
+  --devices=0,1     or these; one that is named twice gets several ranks, which only serves to try
+                    the program out (set NCCL_IB_DISABLE=1 NCCL_SOCKET_IFNAME=lo)
+  --ops=LIST        all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send_recv, or
+                    all (default all_reduce)
+  --sizes=LIST      64,4K,1M or FIRST:LAST:FACTOR (default 64:256M:8); bytes of the count that NCCL
+                    is called with; float32, so multiples of 4 from 8 to 1G
+  --modes=LIST      back-to-back, sync, graph (default: all)
+  --compute=LIST    without, with a compute kernel on another stream (default: both)
+  --launch=LIST     processes (one per GPU), threads (of one process) (default processes)
+How long
+  --seconds=S       in all, start-up included (default 300, none if --pairs is given)
+  --pairs=N         pairs per point
+  --rounds=R        starts all processes afresh R times and divides time and pairs among them
+                    (default 1); R = pairs: each pair has processes of its own
+  --sample-ms=T     length of one timing (default 20)
+Verdicts: a point passes when the slowdown's interval lies below the larger limit
+  --relative-limit=PERCENT     (default 1)
+  --absolute-limit-us=US       (default 0.25)
+  --confidence=SHARE           of the intervals (default 0.95)
+Output: a table on stdout, progress on stderr, and files, written anew after every point
+  --csv=FILE --json=FILE --markdown=FILE
+Rarely needed
+  --nccl=FILE       libnccl.so.2 to use (default: as the dynamic linker finds it)
+  --graph-ops=N     operations per captured graph (default 10)
+  --compute-us=US   length of a compute kernel (default 50)
+  --pin=yes|no      gives rank r the same processor in all configurations of a block (default yes)
+  --seed=N          of the order
+  --hang-seconds=S  after which a silent configuration is given up (default 60)
+)";
+
+namespace {
+
+using Error = std::string;
+
+constexpr uint64_t kSmallestBytes = 8;
+constexpr uint64_t kLargestBytes = uint64_t{1} << 30;
+
+template <typename T, typename Parse>
+Error ParseList(const std::string& text, Parse parse, std::vector<T>* list) {
+  list->clear();
+  for (const std::string& part : std::vector<std::string>(absl::StrSplit(text, ','))) {
+    const auto value = parse(part);
+    if (!value) return absl::StrCat("'", part, "' is unknown");
+    list->push_back(*value);
+  }
+  return {};
+}
+
+template <typename T>
+Error ParseNumber(const std::string& text, T smallest, T largest, T* number) {
+  bool parsed = false;
+  T value{};
+  if constexpr (std::is_floating_point_v<T>) {
+    parsed = absl::SimpleAtod(text, &value);
+  } else {
+    parsed = absl::SimpleAtoi(text, &value);
+  }
+  if (!parsed || !(value >= smallest && value <= largest)) {
+    return absl::StrCat("'", text, "' is not a number from ", smallest, " to ", largest);
+  }
+  *number = value;
+  return {};
+}
+
+Error ParseConfiguration(const std::string& text, std::vector<Configuration>* configurations) {
+  const std::pair<std::string, std::string> named = absl::StrSplit(text, absl::MaxSplits(':', 1));
+  Configuration configuration;
+  configuration.name = named.first;
+  if (configuration.name.empty() || named.second.empty()) return "NAME:PLUGIN is needed";
+  for (const char c : configuration.name) {
+    // It becomes a column of tables.
+    if (isalnum(static_cast<unsigned char>(c)) == 0 && strchr("_+-.", c) == nullptr) {
+      return absl::StrCat("the name '", configuration.name,
+                          "' has other characters than letters, digits and _+-.");
+    }
+  }
+  for (const Configuration& other : *configurations) {
+    if (other.name == configuration.name) {
+      return absl::StrCat("the name '", other.name, "' is there already");
+    }
+  }
+  const std::vector<std::string> parts = absl::StrSplit(named.second, ',');
+  configuration.plugin = parts[0];
+  if (configuration.plugin != "none") {
+    // NCCL falls back to no plugin when it does not find one, and that would always pass.
+    char resolved[PATH_MAX];
+    if (realpath(parts[0].c_str(), resolved) == nullptr) {
+      return absl::StrCat("there is no file '", parts[0], "'");
+    }
+    configuration.plugin = resolved;
+  }
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const std::pair<std::string, std::string> variable =
+        absl::StrSplit(parts[i], absl::MaxSplits('=', 1));
+    if (variable.first.empty() || parts[i].find('=') == std::string::npos) {
+      return absl::StrCat("'", parts[i], "' is not VARIABLE=VALUE");
+    }
+    configuration.environment.push_back(variable);
+  }
+  configurations->push_back(configuration);
+  return {};
+}
+
+Error ParseBool(const std::string& text, bool* value) {
+  if (text != "yes" && text != "no") return absl::StrCat("'", text, "' is neither yes nor no");
+  *value = text == "yes";
+  return {};
+}
+
+Error ParseSizeList(const std::string& text, std::vector<uint64_t>* sizes) {
+  const auto parsed = ParseSizes(text);
+  if (!parsed) return absl::StrCat("'", text, "' is neither a list nor FIRST:LAST:FACTOR");
+  for (const uint64_t size : *parsed) {
+    if (size < kSmallestBytes || size > kLargestBytes || size % 4 != 0) {
+      return absl::StrCat(size, " is not a multiple of 4 from 8 to 1G");
+    }
+  }
+  *sizes = *parsed;
+  return {};
+}
+
+}  // namespace
+
+std::string ParseOptions(const std::vector<std::string>& arguments, Options* options) {
+  options->sizes = *ParseSizes("64:256M:8");
+  options->configurations = {{"none", "none", {}}};
+  double relative_percent = options->criterion.relative * 100;
+  int gpus = 0;
+  const auto into = [](std::string* target) {
+    return [target](const std::string& text) -> Error {
+      *target = text;
+      return {};
+    };
+  };
+  const auto number = [](auto* target, auto smallest, auto largest) {
+    return [=](const std::string& text) {
+      return ParseNumber<std::decay_t<decltype(*target)>>(text, smallest, largest, target);
+    };
+  };
+  const std::map<std::string, std::function<Error(const std::string&)>> parsers = {
+      {"config",
+       [&](const std::string& text) { return ParseConfiguration(text, &options->configurations); }},
+      {"gpus", number(&gpus, 1, 1024)},
+      {"devices",
+       [&](const std::string& text) {
+         return ParseList(
+             text,
+             [](const std::string& part) -> std::optional<int> {
+               int device = 0;
+               if (!absl::SimpleAtoi(part, &device) || device < 0) return std::nullopt;
+               return device;
+             },
+             &options->devices);
+       }},
+      {"ops",
+       [&](const std::string& text) {
+         if (text != "all") return ParseList(text, ParseOperation, &options->operations);
+         options->operations.assign(std::begin(kOperations), std::end(kOperations));
+         return Error();
+       }},
+      {"sizes", [&](const std::string& text) { return ParseSizeList(text, &options->sizes); }},
+      {"modes",
+       [&](const std::string& text) { return ParseList(text, ParseMode, &options->modes); }},
+      {"compute",
+       [&](const std::string& text) {
+         return ParseList(
+             text,
+             [](const std::string& part) -> std::optional<bool> {
+               if (part != "with" && part != "without") return std::nullopt;
+               return part == "with";
+             },
+             &options->compute);
+       }},
+      {"launch",
+       [&](const std::string& text) { return ParseList(text, ParseLaunch, &options->launches); }},
+      {"seconds", number(&options->seconds, 1.0, 1e6)},
+      {"pairs", number(&options->pairs, 1, 1000000)},
+      {"rounds", number(&options->rounds, 1, 1000000)},
+      {"sample-ms", number(&options->sample_ms, 0.1, 1e4)},
+      {"graph-ops", number(&options->graph_operations, 1, 10000)},
+      {"compute-us", number(&options->compute_us, 5.0, 1e5)},
+      {"pin", [&](const std::string& text) { return ParseBool(text, &options->pin); }},
+      {"seed", number(&options->seed, uint64_t{0}, ~uint64_t{0})},
+      {"relative-limit", number(&relative_percent, 0.0, 1000.0)},
+      {"absolute-limit-us", number(&options->criterion.absolute_us, 0.0, 1e6)},
+      {"confidence", number(&options->confidence, 0.5, 0.9999)},
+      {"nccl", into(&options->nccl)},
+      {"hang-seconds", number(&options->hang_seconds, 0.1, 1e5)},
+      {"csv", into(&options->csv)},
+      {"json", into(&options->json)},
+      {"markdown", into(&options->markdown)},
+  };
+
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    if (argument == "--help" || argument == "-h") {
+      options->help = true;
+      return {};
+    }
+    if (argument.rfind("--", 0) != 0) return absl::StrCat("'", argument, "' is not an option");
+    const std::size_t equals = argument.find('=');
+    const std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
+    const auto parser = parsers.find(name);
+    if (parser == parsers.end()) return absl::StrCat("--", name, " is unknown");
+    if (equals == std::string::npos && i + 1 == arguments.size()) {
+      return absl::StrCat("--", name, " needs a value");
+    }
+    const std::string value =
+        equals == std::string::npos ? arguments[++i] : argument.substr(equals + 1);
+    const Error error = parser->second(value);
+    if (!error.empty()) return absl::StrCat("--", name, ": ", error);
+  }
+
+  options->criterion.relative = relative_percent / 100;
+  if (gpus > 0) {
+    if (!options->devices.empty()) return "--gpus and --devices exclude each other";
+    for (int device = 0; device < gpus; ++device) options->devices.push_back(device);
+  }
+  const std::set<int> distinct(options->devices.begin(), options->devices.end());
+  if (distinct.size() < options->devices.size()) {
+    for (const Launch launch : options->launches) {
+      // NCCL refuses two ranks on one GPU unless it takes them for different hosts, which is a
+      // setting of a process.
+      if (launch == Launch::kThreads) return "--devices: threads need a GPU each";
+    }
+  }
+  if (options->configurations.size() < 2) return "--config is needed at least once";
+  if (options->pairs > 0 && options->pairs < options->rounds) {
+    return "--rounds: there are not so many pairs";
+  }
+  if (options->pairs == 0 && options->seconds == 0) options->seconds = 300;
+  return {};
+}
+
+std::vector<Point> Points(const Options& options) {
+  std::vector<Point> points;
+  for (const Operation operation : options.operations) {
+    for (const bool compute : options.compute) {
+      for (const Mode mode : options.modes) {
+        for (const uint64_t bytes : options.sizes) {
+          points.push_back({operation, mode, compute, bytes});
+        }
+      }
+    }
+  }
+  return points;
+}
+
+}  // namespace nccl_pulse::overhead

@@ -1,0 +1,63 @@
+// The command line.
+//
+// Thread: plain data and a pure function (it resolves paths against the file system). Errors:
+// Parse returns a sentence that names the argument.
+#ifndef BENCH_COLLECTIVE_OVERHEAD_OPTIONS_H_
+#define BENCH_COLLECTIVE_OVERHEAD_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/collective_overhead/points.h"
+#include "bench/collective_overhead/statistics.h"
+
+namespace nccl_pulse::overhead {
+
+// What a set of processes is started with.
+struct Configuration {
+  std::string name;
+  std::string plugin;  // for NCCL_PROFILER_PLUGIN; "none" for none
+  std::vector<std::pair<std::string, std::string>> environment;
+};
+
+struct Options {
+  std::vector<int> devices;  // of rank 0, 1, ...; empty: all that are there
+  std::vector<Operation> operations = {Operation::kAllReduce};
+  std::vector<uint64_t> sizes;
+  std::vector<Mode> modes = {Mode::kBackToBack, Mode::kSync, Mode::kGraph};
+  std::vector<bool> compute = {false, true};
+  std::vector<Launch> launches = {Launch::kProcesses};
+  std::vector<Configuration> configurations;  // the first is "none"
+
+  int pairs = 0;       // per point; 0: as many as fit
+  double seconds = 0;  // for all, from the program's start; 0: no limit
+  int rounds = 1;
+
+  double sample_ms = 20;
+  int graph_operations = 10;
+  double compute_us = 50;
+  bool pin = true;
+  uint64_t seed = 1;
+
+  Criterion criterion;
+  double confidence = 0.95;
+
+  std::string nccl = "libnccl.so.2";
+  double hang_seconds = 60;
+  std::string csv, json, markdown;
+  bool help = false;
+};
+
+extern const char kUsage[];
+
+// The error, or nothing. `arguments` without the program's name.
+std::string ParseOptions(const std::vector<std::string>& arguments, Options* options);
+
+// All points that are asked for, in the order in which they are measured.
+std::vector<Point> Points(const Options& options);
+
+}  // namespace nccl_pulse::overhead
+
+#endif  // BENCH_COLLECTIVE_OVERHEAD_OPTIONS_H_

@@ -1,0 +1,64 @@
+// What is measured: points (operation, size, mode, compute beside), and how a user names them.
+//
+// Thread: plain data and pure functions. Errors: Parse* return nothing for a name they do not know.
+#ifndef BENCH_COLLECTIVE_OVERHEAD_POINTS_H_
+#define BENCH_COLLECTIVE_OVERHEAD_POINTS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nccl_pulse::overhead {
+
+enum class Operation : uint8_t {
+  kAllReduce,
+  kAllGather,
+  kReduceScatter,
+  kBroadcast,
+  kAllToAll,
+  kSendRecv,
+};
+inline constexpr Operation kOperations[] = {Operation::kAllReduce,     Operation::kAllGather,
+                                            Operation::kReduceScatter, Operation::kBroadcast,
+                                            Operation::kAllToAll,      Operation::kSendRecv};
+
+enum class Mode : uint8_t {
+  kBackToBack,  // many operations on one stream, one synchronise at the end
+  kSync,        // a synchronise after each
+  kGraph,       // some operations captured, the graph replayed
+};
+inline constexpr Mode kModes[] = {Mode::kBackToBack, Mode::kSync, Mode::kGraph};
+
+// One rank per process, or all of them as threads of one.
+enum class Launch : uint8_t { kProcesses, kThreads };
+
+// `bytes`: the count that NCCL is called with, times four (float32). So AllGather's is what a rank
+// sends, ReduceScatter's what it keeps, all-to-all's what it sends to each peer.
+struct Point {
+  Operation operation;
+  Mode mode;
+  bool compute;
+  uint64_t bytes;
+};
+
+const char* Name(Operation operation);
+const char* Name(Mode mode);
+const char* Name(Launch launch);
+std::optional<Operation> ParseOperation(std::string_view name);
+std::optional<Mode> ParseMode(std::string_view name);
+std::optional<Launch> ParseLaunch(std::string_view name);
+
+// "64", "4K", "4KiB", "256MiB", "1G"; powers of 1024.
+std::optional<uint64_t> ParseSize(std::string_view text);
+// "64,4K,1M", or "64:256M:8": 64, 64*8, ... and 256M at the end in any case.
+std::optional<std::vector<uint64_t>> ParseSizes(std::string_view text);
+// "64 B", "4 KiB"; exact, so 1500 stays "1500 B".
+std::string SizeName(uint64_t bytes);
+// "all_reduce 4 KiB graph+compute"
+std::string PointName(const Point& point);
+
+}  // namespace nccl_pulse::overhead
+
+#endif  // BENCH_COLLECTIVE_OVERHEAD_POINTS_H_

@@ -1,0 +1,60 @@
+// What the coordinator and the ranks say to each other: one request, one reply, over a socket pair
+// per rank (SOCK_SEQPACKET, so a message is a whole one). A rank that has nothing to do is blocked
+// in read and costs nothing. Both ends are the same program.
+//
+//   coordinator                            rank (a process, or a thread of one)
+//     kOpen                        ->        driver, context, streams
+//     kUniqueId (rank 0 alone)     ->        makes NCCL's id
+//     kConnect (with that id)      ->        communicator; is the plugin in the process?
+//     kPrepare (a point)           ->        buffers, graph, values of one operation checked
+//     kRun (steps)                 ->        one timing               many times
+//     kQuit                        ->        destroys the communicator
+#ifndef BENCH_COLLECTIVE_OVERHEAD_PROTOCOL_H_
+#define BENCH_COLLECTIVE_OVERHEAD_PROTOCOL_H_
+
+#include <cstdint>
+
+#include "bench/collective_overhead/libraries.h"
+#include "bench/collective_overhead/points.h"
+
+namespace nccl_pulse::overhead {
+
+enum class RequestKind : uint8_t { kOpen, kUniqueId, kConnect, kPrepare, kRun, kQuit };
+
+struct Request {
+  RequestKind kind;
+  // kConnect
+  NcclUniqueId unique_id;
+  char plugin[4096];
+  // kPrepare
+  Point point;
+  uint64_t largest_bytes;  // of all points to come: buffers are allocated once
+  bool per_peer;           // ... and whether one of them needs a part for each rank
+  uint32_t graph_operations;
+  // kRun. A step is an operation, or a replay of the graph.
+  uint32_t warmup_steps;
+  uint32_t steps;  // 0: the compute kernels alone
+  uint32_t compute_kernels;
+  uint32_t compute_rounds;
+  uint32_t processor;  // which of those that the rank may use
+  bool pin;
+};
+
+struct Reply {
+  bool ok;
+  char text[1024];  // !ok: the error; kOpen: the GPU's name
+  NcclUniqueId unique_id;
+  int nccl_version;
+  int driver_version;
+  // kRun: from the first enqueue until the operations' stream has finished, and until the compute
+  // stream has finished as well.
+  double operations_us;
+  double total_us;
+  // Processor time that this process took since its last reply, and how long that was.
+  double idle_cpu_us;
+  double idle_us;
+};
+
+}  // namespace nccl_pulse::overhead
+
+#endif  // BENCH_COLLECTIVE_OVERHEAD_PROTOCOL_H_

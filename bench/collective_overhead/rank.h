@@ -1,0 +1,21 @@
+// One rank: does what it is asked through its socket, until that is closed.
+#ifndef BENCH_COLLECTIVE_OVERHEAD_RANK_H_
+#define BENCH_COLLECTIVE_OVERHEAD_RANK_H_
+
+#include <string>
+#include <vector>
+
+namespace nccl_pulse::overhead {
+
+struct RankSeat {
+  int rank;
+  int device;
+  int socket;
+};
+
+// The program as a group's process: one thread per seat. Returns the exit status.
+int ServeRanks(const std::vector<RankSeat>& seats, int nranks, const std::string& nccl_path);
+
+}  // namespace nccl_pulse::overhead
+
+#endif  // BENCH_COLLECTIVE_OVERHEAD_RANK_H_

@@ -1,0 +1,176 @@
+"""bench/collective_overhead from start to table, on simulated GPUs in simulated time.
+
+The simulated NCCL slows operations by FAKE_TAX when a plugin asks for KernelCh, so the empty
+plugin with two masks is a plugin that costs nothing and one that costs what the test says.
+"""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+PROGRAM = os.path.abspath("bench/collective_overhead/collective_overhead")
+EMPTY = os.path.abspath("bench/libempty_plugin.so")
+FAKE = os.path.abspath("tests/bench/fake/libfake_gpu.so")
+
+FREE = "--config=free:%s,EMPTY_PLUGIN_MASK=0x2" % EMPTY
+DEAR = "--config=dear:%s,EMPTY_PLUGIN_MASK=0x42,FAKE_TAX=0.05" % EMPTY
+
+
+class CollectiveOverheadTest(unittest.TestCase):
+
+  def setUp(self):
+    self.folder = os.path.join(os.environ["TEST_TMPDIR"], self.id().split(".")[-1])
+    os.mkdir(self.folder)
+    os.symlink(FAKE, self.folder + "/libcuda.so.1")
+    # AddressSanitizer wants to be loaded first, and the stand-in frees nothing at its end.
+    asan = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0:detect_leaks=0"
+    self.environment = dict(os.environ, LD_PRELOAD=FAKE, LD_LIBRARY_PATH=self.folder,
+                            ASAN_OPTIONS=asan)
+
+  def start(self, *arguments):
+    return subprocess.Popen(
+        [PROGRAM, "--nccl=" + FAKE, "--gpus=2", "--sample-ms=1",
+         "--csv=%s/csv" % self.folder, "--json=%s/json" % self.folder,
+         "--markdown=%s/markdown" % self.folder] + list(arguments),
+        env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+  def measure(self, *arguments):
+    process = self.start(*arguments)
+    self.out, self.err = process.communicate(timeout=120)
+    self.assertEqual(process.returncode, 0, self.err)
+    return self.rows()
+
+  def rows(self):
+    with open(self.folder + "/csv", newline="") as file:
+      return list(csv.DictReader(file))
+
+  def test_verdicts_of_all_operations_and_modes(self):
+    rows = self.measure(FREE, DEAR, "--ops=all", "--sizes=64,64K", "--pairs=10")
+    # Per operation, size and mode: without compute one time, with compute two.
+    self.assertEqual(len(rows), 6 * 2 * 3 * 3 * 2)
+    for row in rows:
+      self.assertEqual(row["pairs"], "10", row)
+      self.assertEqual(row["note"], "")
+      if row["configuration"] == "free":
+        self.assertEqual(row["verdict"], "pass", row)
+      elif row["bytes"] == "64":
+        # 5 % of 4 us are 0.2 us: below what is accepted.
+        self.assertEqual(row["verdict"], "pass", row)
+      elif row["time_of"] == "operations":
+        self.assertEqual(row["verdict"], "FAIL", row)
+        self.assertAlmostEqual(float(row["ratio"]), 1.05, delta=0.015)
+        self.assertLess(float(row["ratio_low"]), 1.06)
+        self.assertGreater(float(row["ratio_high"]), 1.04)
+    self.assertIn("free: 108 passed, 0 failed, 0 undecided, 0 not measured", self.out)
+    self.assertIn("[72/72,", self.err)
+
+    with open(self.folder + "/json") as file:
+      document = json.load(file)
+    self.assertEqual(document["ranks"], 2)
+    self.assertEqual(document["configurations"][2]["environment"]["FAKE_TAX"], "0.05")
+    self.assertEqual(len(document["points"]), 72)
+    for point in document["points"]:
+      self.assertEqual([len(samples) for samples in point["samples_operations_us"]], [10] * 3)
+    with open(self.folder + "/markdown") as file:
+      self.assertEqual(len(file.readlines()), 2 + 6 * 2 * 3 * 3)
+
+  def test_times_are_those_of_an_operation(self):
+    rows = self.measure(FREE, "--sizes=64K", "--pairs=10", "--compute=without")
+    operation_us = 4 + 65536 / 5000
+    for row, extra_us in zip(rows, (0, 2, 0)):  # back-to-back, sync, graph
+      self.assertAlmostEqual(float(row["none_us"]) / (operation_us + extra_us), 1, delta=0.01)
+
+  def test_threads_beside_processes_and_rounds(self):
+    rows = self.measure(FREE, DEAR, "--launch=processes,threads", "--sizes=64K", "--pairs=6",
+                        "--rounds=6", "--modes=back-to-back", "--compute=without")
+    self.assertEqual([row["launch"] for row in rows], ["processes"] * 2 + ["threads"] * 2)
+    self.assertEqual([row["units"] for row in rows], ["6"] * 4)
+    self.assertEqual([row["verdict"] for row in rows], ["pass", "FAIL"] * 2)
+
+  def test_budget(self):
+    begin = time.monotonic()
+    rows = self.measure(FREE, "--seconds=10", "--sizes=64,4K,64K")
+    self.assertLess(time.monotonic() - begin, 12)
+    self.assertEqual({row["verdict"] for row in rows}, {"pass"})
+    self.assertGreaterEqual(min(int(row["pairs"]) for row in rows), 6)
+
+  def test_undecided_points_are_measured_once_more(self):
+    # Exactly at the limit: no time suffices.
+    rows = self.measure(
+        "--config=at_limit:%s,EMPTY_PLUGIN_MASK=0x42,FAKE_TAX=0.05,FAKE_NCCL=slow" % EMPTY, FREE,
+        "--relative-limit=5", "--confidence=0.9999", "--seconds=8", "--sizes=64K",
+        "--modes=back-to-back", "--compute=without")
+    self.assertIn("Once more, undecided: 1 points", self.err)
+    at_limit, free = rows
+    self.assertGreater(int(at_limit["pairs"]), int(free["pairs"]))
+
+  def test_wrong_results_are_no_measurement(self):
+    rows = self.measure(FREE, "--config=wrong:%s,FAKE_NCCL=wrong" % EMPTY, "--sizes=64",
+                        "--pairs=6", "--ops=all_reduce,send_recv")
+    for row in rows:
+      if row["configuration"] == "free":
+        self.assertEqual(row["verdict"], "pass")
+      else:
+        self.assertEqual(row["pairs"], "0")
+        self.assertRegex(row["note"], "wrong result at rank ., element 0: ")
+
+  def test_silent_and_dead_processes_end_their_configuration_alone(self):
+    for how, note in (("hang", "no answer for 1 s"), ("die", "ended")):
+      rows = self.measure(FREE, "--config=bad:%s,FAKE_NCCL=%s" % (EMPTY, how), "--sizes=64",
+                          "--pairs=200", "--hang-seconds=1", "--modes=back-to-back,graph")
+      for row in rows:
+        if row["configuration"] == "free":
+          self.assertEqual(row["verdict"], "pass")
+          self.assertGreaterEqual(int(row["pairs"]), 150)
+        else:
+          self.assertIn(note, row["note"])
+
+  def test_plugin_that_is_not_loaded_does_not_pass(self):
+    text = self.folder + "/text.so"
+    with open(text, "w") as file:
+      file.write("no library")
+    rows = self.measure("--config=text:" + text, FREE, "--sizes=64", "--pairs=6")
+    for row in rows:
+      if row["configuration"] == "text":
+        self.assertIn("NCCL did not load", row["note"])
+        self.assertEqual(row["pairs"], "0")
+      else:
+        self.assertEqual(row["verdict"], "pass")
+
+  def test_terminate_keeps_what_is_there(self):
+    process = self.start(FREE, "--pairs=300", "--sizes=64:64K:2")
+    for line in process.stderr:
+      if line.startswith("[1/"):
+        break
+    process.send_signal(signal.SIGTERM)
+    out, _ = process.communicate(timeout=30)
+    self.assertEqual(process.returncode, 0)
+    self.assertIn("Ended early", out)
+    rows = self.rows()
+    self.assertEqual(rows[0]["verdict"], "pass")
+    self.assertEqual(rows[-1]["pairs"], "0")
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)],
+                              stdout=subprocess.PIPE, text=True, check=False).stdout
+    self.assertEqual(children, "")
+
+  def test_machine_without_gpu(self):
+    result = subprocess.run([PROGRAM, FREE], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, check=False, env=dict(os.environ, LD_LIBRARY_PATH=""))
+    if result.returncode == 0:
+      self.skipTest("there is a GPU")
+    self.assertEqual(result.returncode, 3)
+    self.assertRegex(result.stderr, "it needs (NVIDIA's driver|libnccl)|no GPU")
+
+  def test_wrong_arguments(self):
+    result = subprocess.run([PROGRAM, "--config=a:/no/such"], stderr=subprocess.PIPE, text=True,
+                            check=False)
+    self.assertEqual(result.returncode, 2)
+    self.assertIn("/no/such", result.stderr)
+
+
+if __name__ == "__main__":
+  unittest.main()

@@ -1,0 +1,83 @@
+"""check.py and nccl_program end to end, on the stand-in for NCCL: that the scripts are right before
+there is a GPU, and that the plugin counts exactly in a process that NCCL-like code runs in."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
+                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
+
+
+def run_check(*arguments, fault=None):
+    """(exit status, output)"""
+    # Short: an NCCL unique id holds the name of a file in it.
+    with tempfile.TemporaryDirectory(prefix="gpu", dir="/tmp") as folder:
+        for name in ("libnccl.so.2", "libcudart.so.13"):
+            os.symlink(os.path.join(RUNFILES, "tests/gpu/fake/libfake_nccl.so"),
+                       os.path.join(folder, name))
+        command = [
+            sys.executable, os.path.join(RUNFILES, "tests/gpu/check.py"),
+            "--library=" + os.path.join(RUNFILES, "plugin/libnccl-profiler-pulse.so"),
+            "--program=" + os.path.join(RUNFILES, "tests/gpu/nccl_program"),
+            "--libraries=" + folder, "--listen=127.0.0.1:0", "--gpus=4",
+            "--out=" + os.path.join(folder, "out")] + list(arguments)
+        environment = dict(os.environ, TMPDIR=folder)
+        if fault:
+            environment["FAKE_NCCL_FAULT"] = fault
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=False)
+        return done.returncode, done.stdout
+
+
+class EqualTest(unittest.TestCase):
+
+    def check(self, *arguments):
+        status, output = run_check(*arguments)
+        self.assertEqual(status, 0, output)
+        self.assertIn("RESULT OK", output)
+        self.assertIn("phase exit", output)
+
+    def test_nvlink(self):
+        self.check("--ranks=2", "--mode=nvlink")
+
+    def test_nvlink_kernel(self):
+        self.check("--ranks=2", "--mode=nvlink", "--timing=kernel")
+
+    def test_network(self):
+        self.check("--ranks=2", "--mode=network")
+
+    def test_network_kernel(self):
+        self.check("--ranks=2", "--mode=network", "--timing=kernel")
+
+    def test_network_off(self):
+        self.check("--ranks=2", "--mode=network", "--timing=off")
+
+    def test_shared_gpu_with_four_ranks(self):
+        self.check("--ranks=4", "--mode=shared-gpu")
+
+
+class FaultTest(unittest.TestCase):
+    """What must be noticed is."""
+
+    def check(self, fault, text):
+        status, output = run_check("--ranks=2", "--phases=collectives,exit", "--phase-timeout=5",
+                                   "--settle=2", fault=fault)
+        self.assertEqual(status, 1, output)
+        self.assertIn("RESULT DIFFERENT", output)
+        self.assertIn(text, output)
+
+    def test_call_without_event(self):
+        self.check("skip", "('Reduce', 'le_16MiB', 'ncclFloat32', 'false'): expected 3, found 0")
+
+    def test_crash(self):
+        self.check("crash", "rank 1 ended with status -11")
+
+    def test_hang(self):
+        self.check("hang", "phase collectives: no answer within 5 s")
+
+
+if __name__ == "__main__":
+    unittest.main()

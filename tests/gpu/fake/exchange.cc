@@ -1,0 +1,51 @@
+#include "tests/gpu/fake/exchange.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace nccl_pulse::fake {
+
+Exchange::Exchange(const std::string& path, int rank, int nranks)
+    : rank_(rank),
+      nranks_(nranks),
+      bytes_(kHeaderBytes + kAreaBytes * static_cast<size_t>(nranks)) {
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0 || nranks > kMaxRanks || ftruncate(fd, static_cast<off_t>(bytes_)) != 0) {
+    std::perror(path.c_str());
+    std::abort();
+  }
+  void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (memory == MAP_FAILED) std::abort();
+  base_ = static_cast<char*>(memory);
+  Barrier();
+  if (rank == 0) unlink(path.c_str());
+}
+
+Exchange::~Exchange() { munmap(base_, bytes_); }
+
+void Exchange::Barrier() {
+  const uint32_t round = header().round.load();
+  if (header().arrived.fetch_add(1) + 1 == static_cast<uint32_t>(nranks_)) {
+    header().arrived.store(0);
+    header().round.store(round + 1);
+    return;
+  }
+  for (int spins = 0; header().round.load() == round; ++spins) {
+    if (spins > 1000) usleep(50);
+  }
+}
+
+void Exchange::Publish(const uint64_t (&words)[2], uint64_t (*all)[2]) {
+  std::memcpy(header().words[rank_], words, sizeof(words));
+  Barrier();
+  std::memcpy(all, header().words, sizeof(words) * static_cast<size_t>(nranks_));
+  Barrier();
+}
+
+}  // namespace nccl_pulse::fake

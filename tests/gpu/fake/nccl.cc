@@ -1,0 +1,413 @@
+// NCCL's functions on host memory. Data goes through a file; the plugin is called by Profiler.
+//
+//   NCCL_HOSTID                                 ranks with different ones are different nodes
+//   NCCL_P2P_DISABLE=1 with NCCL_SHM_DISABLE=1  everything goes through a network
+//   FAKE_NCCL_FAULT=skip|crash|hang             misbehaves, to see whether it is noticed
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/gpu/fake/cuda.h"
+#include "tests/gpu/fake/exchange.h"
+#include "tests/gpu/fake/profiler.h"
+#include "tests/gpu/nccl_api.h"
+
+namespace nccl_pulse::fake {
+namespace {
+
+struct Comm {
+  std::string path;  // of the exchange; makes the id
+  std::string name;
+  int rank, nranks;
+  bool blocking = true;
+  int splits = 0;
+  std::unique_ptr<Exchange> exchange;
+  std::unique_ptr<Profiler> profiler;
+  std::atomic<NcclResult> result{kNcclSuccess};
+  std::thread worker;  // of a non-blocking communicator
+
+  void Run(std::function<void()> work) {
+    if (blocking) return work();
+    if (worker.joinable()) worker.join();
+    result.store(kNcclInProgress);
+    worker = std::thread([this, work = std::move(work)] {
+      work();
+      result.store(kNcclSuccess);
+    });
+  }
+};
+
+bool IsSet(const char* variable) {
+  const char* value = Variable(variable);
+  return value != nullptr && std::strcmp(value, "1") == 0;
+}
+
+void Connect(Comm& comm, const char* name) {
+  comm.exchange = std::make_unique<Exchange>(comm.path, comm.rank, comm.nranks);
+  const char* host = Variable("NCCL_HOSTID");
+  const uint64_t host_id = std::hash<std::string>()(host != nullptr ? host : "");
+  uint64_t all[kMaxRanks][2];
+  comm.exchange->Publish({host_id, 0}, all);
+  int nodes = 0;
+  for (int i = 0; i < comm.nranks; ++i) {
+    bool is_new = true;
+    for (int j = 0; j < i; ++j) is_new = is_new && all[j][0] != all[i][0];
+    if (is_new) ++nodes;
+  }
+  // NCCL 2.28.9 finds no way between such ranks, and takes each for a node of its own.
+  if (IsSet("NCCL_P2P_DISABLE") && IsSet("NCCL_SHM_DISABLE")) nodes = comm.nranks;
+  const bool has_traffic = nodes > 1;
+  comm.profiler = std::make_unique<Profiler>(Profiler::Identity{std::hash<std::string>()(comm.path),
+                                                                name, nodes, comm.nranks, comm.rank,
+                                                                has_traffic && comm.nranks > 1});
+}
+
+// ---- data ---------------------------------------------------------------------------------------
+
+size_t ElementBytes(int datatype) {
+  constexpr size_t kBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+  return kBytes[datatype];
+}
+
+double HalfValue(uint16_t bits) {  // of a normal, positive number
+  if (bits == 0) return 0;
+  const double mantissa = 1024 + (bits & 0x3ff);
+  const int exponent = (bits >> 10) - 25;
+  return exponent >= 0 ? mantissa * (1 << exponent) : mantissa / (1 << -exponent);
+}
+
+uint16_t HalfBits(double value) {  // of an integer from 1 to 2048
+  const auto integer = static_cast<int>(value);
+  int exponent = 0;
+  while (integer >> (exponent + 1) != 0) ++exponent;
+  return static_cast<uint16_t>((exponent + 15) << 10 | ((integer << 10 >> exponent) & 0x3ff));
+}
+
+template <typename T>
+void AddTo(char* sum, const char* addend, size_t count) {
+  auto* to = reinterpret_cast<T*>(sum);
+  const auto* from = reinterpret_cast<const T*>(addend);
+  for (size_t i = 0; i < count; ++i) to[i] = static_cast<T>(to[i] + from[i]);
+}
+
+void Add(int datatype, char* sum, const char* addend, size_t count) {
+  switch (datatype) {
+    case kInt8:
+    case kUint8:
+      return AddTo<uint8_t>(sum, addend, count);
+    case kFloat32:
+      return AddTo<float>(sum, addend, count);
+    case kFloat64:
+      return AddTo<double>(sum, addend, count);
+    case kInt64:
+    case kUint64:
+      return AddTo<uint64_t>(sum, addend, count);
+    case kFloat16:
+    case kBfloat16:
+      break;
+    default:
+      return AddTo<uint32_t>(sum, addend, count);
+  }
+  auto* to = reinterpret_cast<uint16_t*>(sum);
+  const auto* from = reinterpret_cast<const uint16_t*>(addend);
+  for (size_t i = 0; i < count; ++i) {
+    if (datatype == kFloat16) {
+      to[i] = HalfBits(HalfValue(to[i]) + HalfValue(from[i]));
+      continue;
+    }
+    const uint32_t a = uint32_t{to[i]} << 16;
+    const uint32_t b = uint32_t{from[i]} << 16;
+    float x, y;
+    std::memcpy(&x, &a, 4);
+    std::memcpy(&y, &b, 4);
+    x += y;
+    uint32_t bits;
+    std::memcpy(&bits, &x, 4);
+    to[i] = static_cast<uint16_t>(bits >> 16);
+  }
+}
+
+void RunCollective(Comm& comm, const Call& call) {
+  const size_t element = ElementBytes(call.datatype);
+  const size_t bytes = call.count * element;
+  const std::string func = call.func;
+  const bool scatter = func == "ReduceScatter";
+  const auto n = static_cast<size_t>(comm.nranks);
+  if (bytes * (scatter ? n : 1) > kAreaBytes) std::abort();
+  std::memcpy(comm.exchange->Area(comm.rank), call.send, bytes * (scatter ? n : 1));
+  comm.exchange->Barrier();
+  auto* recv = static_cast<char*>(call.recv);
+  if (func == "AllGather") {
+    for (int i = 0; i < comm.nranks; ++i) {
+      std::memcpy(recv + bytes * static_cast<size_t>(i), comm.exchange->Area(i), bytes);
+    }
+  } else if (func == "Broadcast") {
+    std::memcpy(recv, comm.exchange->Area(call.root_or_peer), bytes);
+  } else if (func != "Reduce" || comm.rank == call.root_or_peer) {
+    const size_t offset = scatter ? bytes * static_cast<size_t>(comm.rank) : 0;
+    std::memcpy(recv, comm.exchange->Area(0) + offset, bytes);
+    for (int i = 1; i < comm.nranks; ++i) {
+      Add(call.datatype, recv, comm.exchange->Area(i) + offset, call.count);
+    }
+  }
+  comm.exchange->Barrier();
+}
+
+// A rank's area: number of messages, then a head for each, then the data.
+struct MessageHead {
+  uint64_t peer, offset, bytes;
+};
+constexpr size_t kMessageData = 65536;
+
+void RunPointToPoint(Comm& comm, const std::vector<Call>& calls) {
+  char* area = comm.exchange->Area(comm.rank);
+  auto& sent = *reinterpret_cast<uint64_t*>(area);
+  auto* heads = reinterpret_cast<MessageHead*>(area + sizeof(uint64_t));
+  sent = 0;
+  size_t end = kMessageData;
+  for (const Call& call : calls) {
+    if (!call.is_p2p || call.send == nullptr) continue;
+    const size_t bytes = call.count * ElementBytes(call.datatype);
+    if (end + bytes > kAreaBytes) std::abort();
+    std::memcpy(area + end, call.send, bytes);
+    heads[sent++] = {static_cast<uint64_t>(call.root_or_peer), end, bytes};
+    end += bytes;
+  }
+  comm.exchange->Barrier();
+  std::vector<uint64_t> taken(static_cast<size_t>(comm.nranks), 0);
+  for (const Call& call : calls) {
+    if (!call.is_p2p || call.recv == nullptr) continue;
+    const char* other = comm.exchange->Area(call.root_or_peer);
+    const uint64_t count = *reinterpret_cast<const uint64_t*>(other);
+    const auto* messages = reinterpret_cast<const MessageHead*>(other + sizeof(uint64_t));
+    uint64_t& next = taken[static_cast<size_t>(call.root_or_peer)];
+    while (next < count && messages[next].peer != static_cast<uint64_t>(comm.rank)) ++next;
+    if (next == count) std::abort();  // nobody sends this
+    std::memcpy(call.recv, other + messages[next].offset, messages[next].bytes);
+    ++next;
+  }
+  comm.exchange->Barrier();
+}
+
+void RunData(Comm& comm, const std::vector<Call>& calls) {
+  bool has_p2p = false;
+  for (const Call& call : calls) {
+    has_p2p = has_p2p || call.is_p2p;
+    if (!call.is_p2p) RunCollective(comm, call);
+  }
+  if (has_p2p) RunPointToPoint(comm, calls);
+}
+
+// ---- groups -------------------------------------------------------------------------------------
+
+struct Group {
+  int depth = 0;
+  Comm* comm = nullptr;  // one for a group is all that the programs need
+  void* handle = nullptr;
+  std::vector<Call> calls;
+};
+thread_local Group t_group;
+
+void LaunchGroup(Comm& comm, void* handle, std::vector<Call> calls) {
+  auto* stream = static_cast<Stream*>(calls.front().stream);
+  comm.profiler->Launch(handle, stream);
+  if (calls.front().captured) {
+    if (!comm.profiler->sees_replays()) comm.profiler->Enqueue(calls);
+    stream->capture->nodes.emplace_back([&comm, calls] {
+      if (comm.profiler->sees_replays()) comm.profiler->Enqueue(calls);
+      RunData(comm, calls);
+    });
+    return;
+  }
+  comm.profiler->Enqueue(calls);
+  RunData(comm, calls);
+}
+
+NcclResult EndGroup() {
+  if (--t_group.depth > 0 || t_group.comm == nullptr) return kNcclSuccess;
+  Group group = std::move(t_group);
+  t_group = Group();
+  Comm& comm = *group.comm;
+  comm.profiler->StartEnd(group.handle);
+  comm.Run([&comm, handle = group.handle, calls = std::move(group.calls)] {
+    LaunchGroup(comm, handle, calls);
+  });
+  comm.profiler->StopGroup(group.handle);
+  return comm.blocking ? kNcclSuccess : kNcclInProgress;
+}
+
+NcclResult Add(NcclComm handle, Call call) {
+  auto& comm = *static_cast<Comm*>(handle);
+  ++t_group.depth;
+  call.captured = static_cast<Stream*>(call.stream)->capture != nullptr;
+  if (t_group.comm == nullptr) {
+    t_group.comm = &comm;
+    t_group.handle = comm.profiler->StartGroup(call.captured, t_group.depth);
+  }
+  if (t_group.comm != &comm) return kNcclInvalidArgument;
+  comm.profiler->CallMade(t_group.handle, &call);
+  t_group.calls.push_back(call);
+  return EndGroup();
+}
+
+NcclResult AddCollective(NcclComm comm, const char* func, const void* send, void* recv,
+                         size_t count, int datatype, int root, CudaStream stream) {
+  return Add(comm, {func, send, recv, count, datatype, root, false, false, stream});
+}
+
+NcclResult NewComm(NcclComm* handle, int nranks, const NcclUniqueId& id, int rank,
+                   const NcclConfig* config) {
+  auto* comm = new Comm;
+  comm->path = id.internal;
+  comm->rank = rank;
+  comm->nranks = nranks;
+  const char* name = config != nullptr ? config->comm_name : nullptr;
+  if (config != nullptr) comm->blocking = config->blocking != 0;
+  *handle = comm;
+  comm->Run([comm, name] { Connect(*comm, name); });
+  return comm->blocking ? kNcclSuccess : kNcclInProgress;
+}
+
+}  // namespace
+}  // namespace nccl_pulse::fake
+
+using nccl_pulse::CudaStream;
+using nccl_pulse::kNcclInvalidArgument;
+using nccl_pulse::kNcclSuccess;
+using nccl_pulse::NcclComm;
+using nccl_pulse::NcclConfig;
+using nccl_pulse::NcclResult;
+using nccl_pulse::NcclUniqueId;
+using nccl_pulse::fake::Comm;
+
+extern "C" {
+
+NcclResult ncclGetVersion(int* version) {
+  *version = 22809;
+  return kNcclSuccess;
+}
+
+NcclResult ncclGetUniqueId(NcclUniqueId* id) {
+  const char* folder = nccl_pulse::fake::Variable("TMPDIR");
+  std::string path = std::string(folder != nullptr ? folder : "/tmp") + "/fake_nccl.XXXXXX";
+  if (path.size() >= sizeof(id->internal)) path = "/tmp/fake_nccl.XXXXXX";
+  const int fd = mkstemp(path.data());
+  if (fd < 0) return kNcclInvalidArgument;
+  close(fd);
+  std::memcpy(id->internal, path.c_str(), path.size() + 1);
+  return kNcclSuccess;
+}
+
+NcclResult ncclCommInitRank(NcclComm* comm, int nranks, NcclUniqueId id, int rank) {
+  return nccl_pulse::fake::NewComm(comm, nranks, id, rank, nullptr);
+}
+
+NcclResult ncclCommInitRankConfig(NcclComm* comm, int nranks, NcclUniqueId id, int rank,
+                                  NcclConfig* config) {
+  return nccl_pulse::fake::NewComm(comm, nranks, id, rank, config);
+}
+
+NcclResult ncclCommSplit(NcclComm parent_handle, int color, int key, NcclComm* child,
+                         NcclConfig* config) {
+  auto& parent = *static_cast<Comm*>(parent_handle);
+  uint64_t all[nccl_pulse::fake::kMaxRanks][2];
+  parent.exchange->Publish({static_cast<uint64_t>(color), static_cast<uint64_t>(key)}, all);
+  int rank = 0;
+  int nranks = 0;
+  for (int i = 0; i < parent.nranks; ++i) {
+    if (all[i][0] != static_cast<uint64_t>(color)) continue;
+    ++nranks;
+    const auto other = static_cast<int>(all[i][1]);
+    if (other < key || (other == key && i < parent.rank)) ++rank;
+  }
+  NcclUniqueId id{};
+  const std::string path =
+      parent.path + "." + std::to_string(parent.splits++) + "." + std::to_string(color);
+  std::strncpy(id.internal, path.c_str(), sizeof(id.internal) - 1);
+  return nccl_pulse::fake::NewComm(child, nranks, id, rank, config);
+}
+
+NcclResult ncclCommUserRank(NcclComm comm, int* rank) {
+  *rank = static_cast<Comm*>(comm)->rank;
+  return kNcclSuccess;
+}
+
+NcclResult ncclCommCount(NcclComm comm, int* count) {
+  *count = static_cast<Comm*>(comm)->nranks;
+  return kNcclSuccess;
+}
+
+NcclResult ncclCommFinalize(NcclComm) { return kNcclSuccess; }
+
+NcclResult ncclCommDestroy(NcclComm handle) {
+  auto* comm = static_cast<Comm*>(handle);
+  if (comm->worker.joinable()) comm->worker.join();
+  delete comm;
+  return kNcclSuccess;
+}
+
+NcclResult ncclCommGetAsyncError(NcclComm comm, NcclResult* result) {
+  *result = static_cast<Comm*>(comm)->result.load();
+  return kNcclSuccess;
+}
+
+NcclResult ncclGroupStart() {
+  ++nccl_pulse::fake::t_group.depth;
+  return kNcclSuccess;
+}
+
+NcclResult ncclGroupEnd() { return nccl_pulse::fake::EndGroup(); }
+
+NcclResult ncclAllReduce(const void* send, void* recv, size_t count, int datatype, int,
+                         NcclComm comm, CudaStream stream) {
+  return nccl_pulse::fake::AddCollective(comm, "AllReduce", send, recv, count, datatype, 0, stream);
+}
+
+NcclResult ncclAllGather(const void* send, void* recv, size_t count, int datatype, NcclComm comm,
+                         CudaStream stream) {
+  return nccl_pulse::fake::AddCollective(comm, "AllGather", send, recv, count, datatype, 0, stream);
+}
+
+NcclResult ncclReduceScatter(const void* send, void* recv, size_t count, int datatype, int,
+                             NcclComm comm, CudaStream stream) {
+  return nccl_pulse::fake::AddCollective(comm, "ReduceScatter", send, recv, count, datatype, 0,
+                                         stream);
+}
+
+NcclResult ncclBroadcast(const void* send, void* recv, size_t count, int datatype, int root,
+                         NcclComm comm, CudaStream stream) {
+  return nccl_pulse::fake::AddCollective(comm, "Broadcast", send, recv, count, datatype, root,
+                                         stream);
+}
+
+NcclResult ncclReduce(const void* send, void* recv, size_t count, int datatype, int, int root,
+                      NcclComm comm, CudaStream stream) {
+  return nccl_pulse::fake::AddCollective(comm, "Reduce", send, recv, count, datatype, root, stream);
+}
+
+NcclResult ncclSend(const void* send, size_t count, int datatype, int peer, NcclComm comm,
+                    CudaStream stream) {
+  return nccl_pulse::fake::Add(comm,
+                               {"Send", send, nullptr, count, datatype, peer, true, false, stream});
+}
+
+NcclResult ncclRecv(void* recv, size_t count, int datatype, int peer, NcclComm comm,
+                    CudaStream stream) {
+  return nccl_pulse::fake::Add(comm,
+                               {"Recv", nullptr, recv, count, datatype, peer, true, false, stream});
+}
+
+const char* ncclGetErrorString(NcclResult) { return "error of the stand-in"; }
+const char* ncclGetLastError(NcclComm) { return ""; }
+
+}  // extern "C"

@@ -1,0 +1,152 @@
+#!/usr/bin/env bash
+# Everything that check.py can check on this machine's GPUs, one run after the other.
+#
+#   tests/gpu/run_all.sh BINARIES [OUT]
+#
+# BINARIES holds nccl_program and libnccl-profiler-pulse.so (nothing is built here: a GPU machine
+# needs no Bazel). OUT, else $OUT, else a new folder under /tmp, gets
+#   report.txt    what every run printed, and the table
+#   logs.tar.gz   NCCL's logs and the pages of all runs
+# NCCL and the CUDA runtime are taken from PULSE_LIBRARIES ("folder:folder") if set, else from
+# python3's packages. Takes about four minutes on two GPUs, three on one. A run that fails does not
+# stop the others. Exit status: 0 when all were equal.
+#
+#   PULSE_BUDGET_S   time for all runs together, 390 s; a run that would start later is left out
+#   PULSE_RUN_S      time for each, 110 s
+
+set -uo pipefail
+
+if (($# < 1)); then
+  sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+fi
+
+HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
+BINARIES="$(cd "$1" && pwd -P)" || exit 2
+OUTPUT="${2:-${OUT:-$(mktemp -d /tmp/pulse-gpu.XXXXXX)}}"
+mkdir -p "${OUTPUT}" || exit 2
+OUTPUT="$(cd "${OUTPUT}" && pwd -P)"
+readonly HERE BINARIES OUTPUT
+WORK="$(mktemp -d /tmp/pulse-gpu-work.XXXXXX)"
+readonly WORK
+trap 'rm -rf "${WORK}"' EXIT
+export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+
+# A copy of its own: the folder may be mounted without permission to execute.
+for file in nccl_program libnccl-profiler-pulse.so; do
+  cp "${BINARIES}/${file}" "${WORK}/${file}" || exit 2
+done
+chmod +x "${WORK}/nccl_program"
+
+libraries() {
+  python3 - <<'PYTHON'
+import importlib.util, glob, os, sys
+folders = []
+for package in ("nvidia", "torch"):
+    spec = importlib.util.find_spec(package)
+    for root in (spec.submodule_search_locations or []) if spec else []:
+        for name in ("libnccl.so.2", "libcudart.so.13", "libcudart.so.12"):
+            for path in sorted(glob.glob(os.path.join(root, "**", name), recursive=True)):
+                folders.append(os.path.dirname(path))
+print(":".join(dict.fromkeys(folders)))
+PYTHON
+}
+
+gpus() {
+  if [[ -n "${PULSE_GPUS:-}" ]]; then
+    echo "${PULSE_GPUS}"
+  else
+    nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU ' || true
+  fi
+}
+
+LIBRARIES="${PULSE_LIBRARIES:-$(libraries)}"
+GPUS="$(gpus)"
+readonly LIBRARIES GPUS
+readonly REPORT="${OUTPUT}/report.txt"
+: >"${REPORT}"
+
+{
+  echo "machine: $(uname -sr), $(nproc) CPUs, $(python3 --version)"
+  echo "GPUs: ${GPUS}"
+  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | sort | uniq -c
+  echo "libraries: ${LIBRARIES}"
+  (cd "${WORK}" && sha256sum libnccl-profiler-pulse.so nccl_program)
+} | tee -a "${REPORT}"
+if ((GPUS < 1)); then
+  echo 'run_all.sh: no GPU here' | tee -a "${REPORT}" >&2
+  exit 2
+fi
+
+declare -a TABLE=()
+FAILURES=0
+
+# run NAME PROGRAM ARGUMENTS...
+run() {
+  local name="$1" program="$2" begin status result
+  shift 2
+  begin="${SECONDS}"
+  if ((begin > ${PULSE_BUDGET_S:-390})); then
+    TABLE+=("$(printf '%-26s left out: no time' "${name}")")
+    FAILURES=$((FAILURES + 1))
+    return
+  fi
+  printf '\n==== %s\n' "${name}" | tee -a "${REPORT}"
+  # check.py ends its ranks when it is told to end.
+  timeout --signal=TERM --kill-after=10 "${PULSE_RUN_S:-110}" \
+    python3 "${HERE}/check.py" --library="${WORK}/libnccl-profiler-pulse.so" \
+    --program="${program}" --libraries="${LIBRARIES}" --gpus="${GPUS}" \
+    --settle=8 --out="${WORK}/logs/${name}" "$@" >"${WORK}/output" 2>&1
+  status=$?
+  cat "${WORK}/output" >>"${REPORT}"
+  grep -E '^(phase|FAILED|RESULT)|DIFFERENT|expected .* found|^ *note|pages read' "${WORK}/output"
+  result="$(grep '^RESULT' "${WORK}/output" | sed 's/^RESULT //')"
+  case "${status}" in
+    0) ;;
+    124 | 137) result="TIMEOUT ${result}" ;;
+    *) result="${result:-FAILED with status ${status}}" ;;
+  esac
+  if ((status != 0)); then
+    FAILURES=$((FAILURES + 1))
+    tail -n 30 "${WORK}/output"
+  fi
+  TABLE+=("$(printf '%-26s %3d s  %s' "${name}" $((SECONDS - begin)) "${result}")")
+}
+
+readonly PROGRAM="${WORK}/nccl_program"
+readonly DDP="${HERE}/ddp.py"
+has_torch() { python3 -c 'import torch' 2>/dev/null; }
+
+# The most telling ones first.
+if ((GPUS >= 2)); then
+  run program-nvlink-auto "${PROGRAM}" --ranks=2 --mode=nvlink
+  run program-network-auto "${PROGRAM}" --ranks=2 --mode=network
+  if has_torch; then
+    run ddp-nvlink-auto "${DDP}" --ranks=2 --mode=nvlink
+    run ddp-network-exit "${DDP}" --ranks=2 --mode=network --phases=explicit,ddp,fsdp,exit
+  fi
+  run program-nvlink-kernel "${PROGRAM}" --ranks=2 --mode=nvlink --timing=kernel
+  run program-network-kernel "${PROGRAM}" --ranks=2 --mode=network --timing=kernel
+  run program-nvlink-off "${PROGRAM}" --ranks=2 --mode=nvlink --timing=off \
+    --phases=collectives,split,exit
+  if has_torch; then
+    run ddp-nvlink-kernel "${DDP}" --ranks=2 --mode=nvlink --timing=kernel
+  fi
+else
+  run program-2ranks-auto "${PROGRAM}" --ranks=2 --mode=shared-gpu
+  if has_torch; then
+    run ddp-2ranks-auto "${DDP}" --ranks=2 --mode=shared-gpu
+  fi
+  run program-2ranks-kernel "${PROGRAM}" --ranks=2 --mode=shared-gpu --timing=kernel
+  run program-4ranks-auto "${PROGRAM}" --ranks=4 --mode=shared-gpu \
+    --phases=collectives,p2p,split,recreate,exit
+fi
+
+# NCCL's logs and the pages at the end of each phase.
+tar -C "${WORK}/logs" -czf "${OUTPUT}/logs.tar.gz" . 2>/dev/null
+
+{
+  printf '\n==== summary: %d runs, %d not equal, %d s\n' "${#TABLE[@]}" "${FAILURES}" "${SECONDS}"
+  printf '%s\n' "${TABLE[@]}"
+} | tee -a "${REPORT}"
+((FAILURES == 0))

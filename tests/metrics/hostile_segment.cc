@@ -1,0 +1,146 @@
+#include "tests/metrics/hostile_segment.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "metrics/lane_writer.h"
+#include "metrics/segment_layout.h"
+#include "metrics/segment_reader.h"
+#include "metrics/shared_bytes.h"
+#include "tests/metrics/test_segment.h"
+
+namespace nccl_pulse {
+namespace {
+
+static_assert(kSmallPagesOffset >=
+                  kHeaderBytes + kNamesBytes + kSmallCommunicators * kRecordStride &&
+              kSmallPagesOffset % kPageBytes == 0);
+
+// Cleaning what is clean changes nothing: the reader's own rule, applied to its result.
+bool IsClean(const std::string& text) {
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) return false;
+  }
+  return text.size() <= 256 && CopyFromShared(text.c_str(), text.size() + 1) == text;
+}
+
+std::string CheckCommunicator(const CommunicatorSnapshot& communicator) {
+  for (const std::string* text :
+       {&communicator.name, &communicator.gpu, &communicator.uuid, &communicator.pci_bus_id}) {
+    if (!IsClean(*text)) return "an identity string is not clean";
+  }
+  const size_t series = communicator.calls.size() + communicator.algorithms.size() +
+                        communicator.latencies.size() + communicator.untimed.size() +
+                        communicator.uncompleted.size() + communicator.sequences.size();
+  if (series > kSeriesPerCommunicator) return "more series than there are entries";
+  if (communicator.timed_calls.size() > kTimedCalls) return "more timed calls than entries";
+  for (const CallCountSnapshot& calls : communicator.calls) {
+    if (!IsClean(calls.op) || !IsClean(calls.datatype)) return "a label of calls is not clean";
+  }
+  for (const AlgorithmCountSnapshot& algorithm : communicator.algorithms) {
+    if (!IsClean(algorithm.op) || !IsClean(algorithm.algo) || !IsClean(algorithm.proto)) {
+      return "a label of an algorithm is not clean";
+    }
+  }
+  const auto is_kind = [](LatencyKind kind) {
+    return kind >= LatencyKind::kDurationKernel && kind <= LatencyKind::kCompletionKernel;
+  };
+  for (const LatencySnapshot& latency : communicator.latencies) {
+    if (!IsClean(latency.op) || !is_kind(latency.kind)) return "a latency is of no kind";
+  }
+  for (const UntimedSnapshot& untimed : communicator.untimed) {
+    if (std::string(UntimedReasonName(untimed.reason)) == "unknown") return "an unknown reason";
+  }
+  for (const TimedCallSnapshot& call : communicator.timed_calls) {
+    if (!IsClean(call.op) || !is_kind(call.kind)) return "a timed call is of no kind";
+  }
+  return communicator.kernel_trust > TrustState::kChecksFailed ? "an unknown trust" : "";
+}
+
+}  // namespace
+
+std::vector<uint8_t> MakeSmallSegment() {
+  TestSegment test(2048, kSmallPages - 1);
+  SegmentHeader& header = test.segment().header();
+  header.pid = 7;
+  header.realtime_offset_ns.store(1700000000);
+  CopyToShared(header.hostname, "node1");
+  CopyToShared(header.job_id, "job");
+  for (uint32_t index = 0; index < kSmallCommunicators; ++index) {
+    const uint32_t generation =
+        test.AddCommunicator(index, 100 + index, static_cast<int>(index), "comm \xe2\x82\xac");
+    for (LaneRole role : {LaneRole::kLaunch, LaneRole::kProgress}) {
+      LaneWriter lane = test.Writer(index, generation, role);
+      AddToCell(lane.lane().launches, 5);
+      AddToCell(lane.lane().callbacks[1], 5);
+      lane.Count(SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, 4, kOtherName, 1), 3, 300);
+      lane.Count(SeriesKey::Pack(SeriesKind::kAlgorithm, kAllReduceName, 0, 3, 4), 3, 0);
+      lane.Count(SeriesKey::Pack(SeriesKind::kUntimed, kAllReduceName, 0, 2, 0), 3, 0);
+      lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, kAllReduceName, 0, 0, 0), 3, 0);
+      lane.Set(SeriesKey::Pack(SeriesKind::kSequence, kAllReduceName, 0, 0, 0), 3);
+      for (uint32_t kind = 1; kind <= 2; ++kind) {
+        lane.Observe(SeriesKey::Pack(SeriesKind::kLatency, kAllGatherName, 2, kind, 0), 5000, 1, 1);
+      }
+    }
+    for (uint32_t call = 0; call < kTimedCalls + 3; ++call) {
+      test.AddTimedCall(index, kAllGatherName, LatencyKind::kCompletionProxy, 2, call, 1, 5000, 9);
+    }
+  }
+  // The same with fewer places: the geometry's numbers are the segment's own.
+  const auto* from = static_cast<const uint8_t*>(test.segment().base());
+  std::vector<uint8_t> bytes(kSmallBytes);
+  memcpy(bytes.data(), from, kSmallPagesOffset);
+  memcpy(bytes.data() + kSmallPagesOffset, from + header.pages_offset,
+         kSmallBytes - kSmallPagesOffset);
+  const auto set = [&bytes](size_t offset, auto value) {
+    memcpy(bytes.data() + offset, &value, sizeof(value));
+  };
+  set(offsetof(SegmentHeader, total_bytes), uint64_t{kSmallBytes});
+  set(offsetof(SegmentHeader, pages_offset), uint64_t{kSmallPagesOffset});
+  set(offsetof(SegmentHeader, communicator_count), kSmallCommunicators);
+  set(offsetof(SegmentHeader, page_count), kSmallPages);
+  return bytes;
+}
+
+GuardedMemory::GuardedMemory(size_t capacity) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t usable = (capacity + 63) / page * page + page;
+  mapped_ = usable + page;
+  void* base = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base == MAP_FAILED) abort();
+  base_ = static_cast<uint8_t*>(base);
+  guard_ = base_ + usable;
+  if (mprotect(guard_, page, PROT_NONE) != 0) abort();
+}
+
+GuardedMemory::~GuardedMemory() { munmap(base_, mapped_); }
+
+std::string ReadAndCheck(const uint8_t* base, size_t bytes) {
+  ProcessSnapshot snapshot;
+  std::string error;
+  if (!ReadSegment(base, bytes, &snapshot, &error)) {
+    if (error.empty()) return "refused without a word";
+    return IsClean(error) ? "" : "the error is not clean";
+  }
+  for (const std::string* text :
+       {&snapshot.plugin_version, &snapshot.hostname, &snapshot.global_rank, &snapshot.local_rank,
+        &snapshot.job_id, &snapshot.timing}) {
+    if (!IsClean(*text)) return "a string of the process is not clean";
+  }
+  if (snapshot.communicators.size() != snapshot.communicators_used ||
+      snapshot.communicators_used > snapshot.communicator_limit) {
+    return "more communicators than there are places";
+  }
+  size_t histograms = 0;
+  for (const CommunicatorSnapshot& communicator : snapshot.communicators) {
+    std::string wrong = CheckCommunicator(communicator);
+    if (!wrong.empty()) return wrong;
+    histograms += communicator.latencies.size();
+  }
+  return histograms * kPageBytes > bytes ? "more histograms than the segment has room for" : "";
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,314 @@
+#include "metrics/lane_writer.h"
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "metrics/segment_reader.h"
+#include "tests/metrics/test_segment.h"
+
+namespace nccl_pulse {
+namespace {
+
+uint64_t CallsKey(NameId op, uint32_t size_class) {
+  return SeriesKey::Pack(SeriesKind::kCalls, op, size_class, kNoName, 0);
+}
+uint64_t LatencyKey(NameId op, uint32_t size_class, LatencyKind kind) {
+  return SeriesKey::Pack(SeriesKind::kLatency, op, size_class, static_cast<uint32_t>(kind), 0);
+}
+uint64_t UntimedKey(NameId op, UntimedReason reason) {
+  return SeriesKey::Pack(SeriesKind::kUntimed, op, 0, static_cast<uint32_t>(reason), 0);
+}
+
+CommunicatorSnapshot Read(TestSegment& test, size_t index = 0) {
+  ProcessSnapshot snapshot;
+  std::string error;
+  EXPECT_TRUE(ReadSegment(test.segment().base(), test.segment().bytes(), &snapshot, &error))
+      << error;
+  return snapshot.communicators.size() > index ? snapshot.communicators[index]
+                                               : CommunicatorSnapshot{};
+}
+
+uint64_t SumOfCalls(const CommunicatorSnapshot& communicator) {
+  uint64_t sum = 0;
+  for (const CallCountSnapshot& calls : communicator.calls) sum += calls.calls;
+  return sum;
+}
+
+TEST(LaneWriter, CountsSetsAndObserves) {
+  TestSegment test;
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
+  {
+    LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);
+    ASSERT_TRUE(lane.ok());
+    lane.Count(CallsKey(kAllReduceName, 2), 1, 1000);
+    lane.Count(CallsKey(kAllReduceName, 2), 2, 500);
+    lane.Count(CallsKey(kAllReduceName, 3), 1, 0);
+    const uint64_t sequence = SeriesKey::Pack(SeriesKind::kSequence, kAllReduceName, 0, 0, 0);
+    lane.Set(sequence, 10);
+    lane.Set(sequence, 8);
+    lane.Observe(LatencyKey(kAllReduceName, 2, LatencyKind::kDurationKernel), 20000, 1000, 1500);
+    lane.Observe(LatencyKey(kAllReduceName, 2, LatencyKind::kDurationKernel), 20100, 1000, 1500);
+    lane.Observe(LatencyKey(kAllReduceName, 2, LatencyKind::kDurationKernel), 90000, 1, 2);
+    EXPECT_EQ(lane.lane().overflowed_operations, 0u);
+  }
+  const CommunicatorSnapshot read = Read(test);
+  ASSERT_EQ(read.calls.size(), 2u);
+  const CallCountSnapshot& both = read.calls[read.calls[0].size_class == 2 ? 0 : 1];
+  EXPECT_EQ(both.calls, 3u);
+  EXPECT_EQ(both.bytes, 1500u);
+  ASSERT_EQ(read.sequences.size(), 1u);
+  EXPECT_EQ(read.sequences[0].sequence, 7u) << "a gauge: the last value, which is one more";
+  ASSERT_EQ(read.latencies.size(), 1u);
+  const LatencySnapshot& latency = read.latencies[0];
+  EXPECT_EQ(latency.histogram.Count(), 3u);
+  EXPECT_EQ(latency.histogram.cells[CellIndex(20000)], 2u);
+  EXPECT_EQ(latency.histogram.cells[CellIndex(90000)], 1u);
+  EXPECT_EQ(latency.histogram.sum_ns, 130100u);
+  EXPECT_EQ(latency.bytes, 2001u);
+  EXPECT_EQ(latency.bus_bytes, 3002u);
+}
+
+TEST(LaneWriter, RolesPreferTheirLanes) {
+  TestSegment test;
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
+  CommunicatorRecord& record = test.segment().record(0);
+  for (LaneRole role : {LaneRole::kLaunch, LaneRole::kProgress, LaneRole::kBackground}) {
+    LaneWriter lane = test.Writer(0, generation, role);
+    EXPECT_EQ(&lane.lane(), &record.lanes[static_cast<int>(role)]);
+    LaneWriter next = test.Writer(0, generation, role);
+    EXPECT_EQ(&next.lane(), &record.lanes[static_cast<int>(role) + 1]);
+  }
+  for (const Lane& lane : record.lanes) EXPECT_EQ(lane.owner, 0u) << "all were given back";
+}
+
+TEST(LaneWriter, AllLanesTaken) {
+  TestSegment test;
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
+  {
+    LaneWriter first = test.Writer(0, generation, LaneRole::kLaunch);
+    LaneWriter second = test.Writer(0, generation, LaneRole::kLaunch);
+    LaneWriter third = test.Writer(0, generation, LaneRole::kBackground);
+    LaneWriter fourth = test.Writer(0, generation, LaneRole::kProgress);
+    EXPECT_TRUE(first.ok() && second.ok() && third.ok() && fourth.ok());
+    EXPECT_FALSE(test.Writer(0, generation, LaneRole::kLaunch).ok());
+    EXPECT_FALSE(test.Writer(0, generation, LaneRole::kBackground).ok());
+  }
+  EXPECT_TRUE(test.Writer(0, generation, LaneRole::kLaunch).ok());
+}
+
+TEST(LaneWriter, AnotherGenerationIsNotOk) {
+  TestSegment test;
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
+  EXPECT_FALSE(test.Writer(0, generation + 1, LaneRole::kLaunch).ok());
+  EXPECT_FALSE(test.Writer(0, generation - 1, LaneRole::kLaunch).ok());
+  for (const Lane& lane : test.segment().record(0).lanes) EXPECT_EQ(lane.owner, 0u);
+  EXPECT_TRUE(test.Writer(0, generation, LaneRole::kLaunch).ok());
+}
+
+TEST(LaneWriter, ThreadsOnOneCommunicatorLoseNothing) {
+  TestSegment test;
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
+  constexpr int kThreads = 4;  // as many as there are lanes: each finds one
+  constexpr int kRounds = 20000;
+  const NameId ops[] = {kAllReduceName, kAllGatherName, kReduceScatterName};
+  std::vector<std::thread> threads;
+  threads.reserve(kThreads);
+  std::atomic<int> not_ok{0};
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kRounds; ++i) {
+        LaneWriter lane = test.Writer(0, generation, static_cast<LaneRole>((t + i) % 3));
+        if (!lane.ok()) {
+          // Passed over one that had been taken when it looked there, and was then given back.
+          ++not_ok;
+          continue;
+        }
+        const auto size_class = static_cast<uint32_t>(i % 4);
+        lane.Count(CallsKey(ops[i % 3], size_class), 1, 10);
+        lane.Observe(LatencyKey(ops[i % 3], size_class, LatencyKind::kCompletionProxy), 5000, 7, 9);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const uint64_t expected = uint64_t{kThreads} * kRounds - static_cast<uint64_t>(not_ok);
+  const CommunicatorSnapshot read = Read(test);
+  EXPECT_EQ(read.overflowed_operations, 0u);
+  EXPECT_EQ(read.calls.size(), 12u) << "each series once, however many threads enter it";
+  EXPECT_EQ(read.latencies.size(), 12u);
+  uint64_t calls = 0, bytes = 0, observed = 0, sum_ns = 0, timed_bytes = 0, bus_bytes = 0;
+  for (const CallCountSnapshot& series : read.calls) {
+    calls += series.calls;
+    bytes += series.bytes;
+  }
+  for (const LatencySnapshot& series : read.latencies) {
+    observed += series.histogram.Count();
+    sum_ns += series.histogram.sum_ns;
+    timed_bytes += series.bytes;
+    bus_bytes += series.bus_bytes;
+  }
+  EXPECT_EQ(calls, expected);
+  EXPECT_EQ(bytes, expected * 10);
+  EXPECT_EQ(observed, expected);
+  EXPECT_EQ(sum_ns, expected * 5000);
+  EXPECT_EQ(timed_bytes, expected * 7);
+  EXPECT_EQ(bus_bytes, expected * 9);
+  EXPECT_EQ(test.segment().header().series_used, 24u);
+}
+
+TEST(LaneWriter, PastTheProcessBudgetIntoOverflow) {
+  TestSegment test(/*series_limit=*/5);
+  const uint32_t first = test.AddCommunicator(0, 1, 0, "first");
+  const uint32_t second = test.AddCommunicator(1, 2, 0, "second");
+  {
+    LaneWriter lane = test.Writer(0, first, LaneRole::kLaunch);
+    for (uint32_t i = 0; i < 11; ++i) lane.Count(CallsKey(kAllReduceName, i), 1, 100);
+  }
+  {
+    LaneWriter lane = test.Writer(1, second, LaneRole::kLaunch);
+    lane.Count(CallsKey(kAllGatherName, 1), 3, 300);
+    lane.Observe(LatencyKey(kAllGatherName, 1, LatencyKind::kDurationKernel), 5000, 1, 1);
+    lane.Observe(LatencyKey(kAllGatherName, 1, LatencyKind::kCompletionProxy), 6000, 1, 1);
+    lane.Set(SeriesKey::Pack(SeriesKind::kSequence, kAllGatherName, 0, 0, 0), 10);
+  }
+  const CommunicatorSnapshot one = Read(test, 0);
+  EXPECT_EQ(one.calls.size(), 6u) << "five, and the overflow";
+  EXPECT_EQ(SumOfCalls(one), 11u);
+  EXPECT_EQ(one.overflowed_operations, 6u);
+  for (const CallCountSnapshot& calls : one.calls) {
+    if (calls.op != "overflow") continue;
+    EXPECT_EQ(calls.size_class, kOverflowSizeClass);
+    EXPECT_EQ(calls.datatype, "overflow");
+    EXPECT_EQ(calls.calls, 6u);
+    EXPECT_EQ(calls.bytes, 600u);
+  }
+  const CommunicatorSnapshot two = Read(test, 1);
+  ASSERT_EQ(two.calls.size(), 1u);
+  EXPECT_EQ(two.calls[0].op, "overflow");
+  EXPECT_EQ(two.calls[0].calls, 3u);
+  ASSERT_EQ(two.latencies.size(), 2u) << "kinds of latency are never mixed";
+  for (const LatencySnapshot& latency : two.latencies) {
+    EXPECT_EQ(latency.op, "overflow");
+    EXPECT_EQ(latency.histogram.Count(), 1u);
+  }
+  EXPECT_EQ(two.overflowed_operations, 3u);
+  EXPECT_TRUE(two.sequences.empty()) << "one number for several operations would mislead";
+}
+
+// Fills a communicator to its own limit with every kind of series, from as many threads as there
+// are lanes, and goes on: what can be counted at all must be counted somewhere.
+TEST(LaneWriter, PastTheCommunicatorsLimitNothingIsLost) {
+  TestSegment test(/*series_limit=*/100000, /*pages=*/1000);
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
+  std::vector<NameId> ops;
+  ops.reserve(12);
+  for (int i = 0; i < 12; ++i) ops.push_back(test.Intern(("Op" + std::to_string(i)).c_str()));
+  constexpr int kThreads = kLanes;
+  constexpr uint32_t kSizes = 11;
+  std::vector<std::thread> threads;
+  threads.reserve(kThreads);
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      LaneWriter lane = test.Writer(0, generation, static_cast<LaneRole>(t % 3));
+      ASSERT_TRUE(lane.ok());
+      for (NameId op : ops) {
+        for (uint32_t size_class = 0; size_class < kSizes; ++size_class) {
+          lane.Count(CallsKey(op, size_class), 1, 10);
+        }
+        lane.Count(SeriesKey::Pack(SeriesKind::kAlgorithm, op, 0, kOtherName, kOtherName), 1, 0);
+        lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, op, 0, 0, 0), 1, 0);
+        for (int reason = 1; reason < kUntimedReasons; ++reason) {
+          lane.Count(UntimedKey(op, static_cast<UntimedReason>(reason)), 1, 0);
+        }
+        for (uint32_t kind = 1; kind <= 3; ++kind) {
+          lane.Observe(LatencyKey(op, 0, static_cast<LatencyKind>(kind)), 5000, 1, 1);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  const CommunicatorSnapshot read = Read(test);
+  const uint64_t each = uint64_t{kThreads} * ops.size();
+  EXPECT_EQ(SumOfCalls(read), each * kSizes);
+  uint64_t algorithms = 0, uncompleted = 0, overflowed = 0;
+  std::map<UntimedReason, uint64_t> untimed;
+  std::map<LatencyKind, uint64_t> latencies;
+  for (const auto& series : read.calls) overflowed += series.op == "overflow" ? series.calls : 0;
+  for (const auto& series : read.algorithms) {
+    algorithms += series.operations;
+    overflowed += series.op == "overflow" ? series.operations : 0;
+  }
+  for (const auto& series : read.uncompleted) {
+    uncompleted += series.operations;
+    overflowed += series.op == "overflow" ? series.operations : 0;
+  }
+  for (const auto& series : read.untimed) {
+    untimed[series.reason] += series.operations;
+    overflowed += series.op == "overflow" ? series.operations : 0;
+  }
+  for (const auto& series : read.latencies) {
+    latencies[series.kind] += series.histogram.Count();
+    overflowed += series.op == "overflow" ? series.histogram.Count() : 0;
+  }
+  EXPECT_EQ(algorithms, each);
+  EXPECT_EQ(uncompleted, each);
+  ASSERT_EQ(untimed.size(), static_cast<size_t>(kUntimedReasons - 1));
+  for (const auto& [reason, count] : untimed) EXPECT_EQ(count, each) << static_cast<int>(reason);
+  ASSERT_EQ(latencies.size(), 3u);
+  for (const auto& [kind, count] : latencies) EXPECT_EQ(count, each) << static_cast<int>(kind);
+  EXPECT_EQ(read.overflowed_operations, overflowed);
+  EXPECT_GT(overflowed, 0u);
+  EXPECT_LE(test.segment().record(0).series_count, static_cast<uint32_t>(kSeriesPerCommunicator));
+}
+
+TEST(LaneWriter, WithoutPagesOperationsAreCountedAsOverflowed) {
+  TestSegment test(2048, /*pages=*/2);
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
+  {
+    LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);
+    lane.Count(CallsKey(kAllReduceName, 1), 1, 10);                                      // page 1
+    lane.Observe(LatencyKey(kAllReduceName, 1, LatencyKind::kDurationKernel), 1, 1, 1);  // page 2
+    lane.Observe(LatencyKey(kAllReduceName, 2, LatencyKind::kDurationKernel), 1, 1, 1);
+    lane.Count(CallsKey(kAllReduceName, 2), 1, 10);  // the page of counters is there
+  }
+  {
+    LaneWriter lane = test.Writer(0, generation, LaneRole::kProgress);
+    lane.Count(CallsKey(kAllReduceName, 1), 1, 10);
+  }
+  CommunicatorSnapshot read = Read(test);
+  EXPECT_EQ(SumOfCalls(read), 2u);
+  EXPECT_EQ(read.latencies.size(), 1u);
+  EXPECT_EQ(read.overflowed_operations, 2u);
+
+  // The background thread brings new pages: everything is measured again.
+  ASSERT_TRUE(test.segment().PopulatePages(8, 8));
+  {
+    LaneWriter lane = test.Writer(0, generation, LaneRole::kProgress);
+    lane.Count(CallsKey(kAllReduceName, 1), 1, 10);
+    lane.Observe(LatencyKey(kAllReduceName, 2, LatencyKind::kDurationKernel), 1, 1, 1);
+  }
+  read = Read(test);
+  EXPECT_EQ(SumOfCalls(read), 3u);
+  EXPECT_EQ(read.latencies.size(), 2u);
+  EXPECT_EQ(read.overflowed_operations, 2u);
+}
+
+TEST(LaneWriter, OverflowWithoutPagesCountsOnce) {
+  TestSegment test(/*series_limit=*/0, /*pages=*/0);
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
+  {
+    LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);
+    lane.Count(CallsKey(kAllReduceName, 1), 1, 10);
+    lane.Observe(LatencyKey(kAllReduceName, 2, LatencyKind::kDurationKernel), 1, 1, 1);
+    lane.Set(SeriesKey::Pack(SeriesKind::kSequence, kAllReduceName, 0, 0, 0), 1);
+  }
+  EXPECT_EQ(Read(test).overflowed_operations, 2u);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -1,0 +1,129 @@
+// What is promised: at most 64 KiB per communicator and 5 MiB per process at 64 communicators with
+// 4 series each, in the default configuration and with kernel timing. Computed from the sizes of
+// what is really allocated, with the pages that lanes really take; no resident set is looked at.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <set>
+
+#include "gtest/gtest.h"
+#include "metrics/lane_writer.h"
+#include "metrics/segment.h"
+#include "metrics/segment_layout.h"
+#include "metrics/snapshot.h"
+#include "plugin/communicator.h"
+#include "plugin/tracker.h"
+#include "tests/metrics/test_segment.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr size_t kCommunicatorBudget = 65536;
+constexpr size_t kProcessBudget = size_t{5} << 20;
+constexpr uint32_t kCommunicators = 64;
+constexpr uint32_t kRuntimePageReserve = 64;  // plugin/runtime.cc: kPageReserve
+constexpr uint32_t kRuntimePageStep = 76;     // and with kPagesPerCommunicator
+
+// Memory of one communicator outside the segment, but for its place in the tracker's table.
+size_t PrivateBytes(bool kernel_timing) {
+  const size_t slots = kOperationSlots * sizeof(OperationSlot);
+  return kernel_timing ? slots + kOperationSlots * sizeof(KernelTimes) + sizeof(KernelTrust)
+                       : slots;
+}
+
+// Drives a communicator as the tracker does: calls, algorithm, sequence and untimed operations on
+// the launching thread, latencies and what is settled on the progress thread. Four latency series.
+void Drive(TestSegment& test, uint32_t index, uint32_t generation, bool kernel_timing) {
+  const NameId ops[] = {kAllReduceName, kAllGatherName, kReduceScatterName, kAlltoAllName};
+  const auto completion = static_cast<uint32_t>(LatencyKind::kCompletionProxy);
+  const auto duration = static_cast<uint32_t>(LatencyKind::kDurationKernel);
+  for (uint32_t i = 0; i < 1000; ++i) {
+    // With kernel timing each of two operations has both its latencies.
+    const NameId op = ops[i % (kernel_timing ? 2 : 4)];
+    constexpr uint32_t kSizeClass = 5;
+    {
+      LaneWriter lane = test.Writer(index, generation, LaneRole::kLaunch);
+      lane.Count(SeriesKey::Pack(SeriesKind::kCalls, op, kSizeClass, kNoName, 0), 1, 1 << 20);
+      lane.Count(SeriesKey::Pack(SeriesKind::kAlgorithm, op, 0, 20, 21), 1, 0);
+      lane.Set(SeriesKey::Pack(SeriesKind::kSequence, op, 0, 0, 0), i + 1);
+      if (!kernel_timing) {
+        lane.Count(SeriesKey::Pack(SeriesKind::kUntimed, op, 0, 1, 0), 1, 0);
+      }
+    }
+    LaneWriter lane = test.Writer(index, generation, LaneRole::kProgress);
+    if (i % 100 == 99) {  // GPU timestamps that fail their checks, an end that was not seen
+      lane.Count(SeriesKey::Pack(SeriesKind::kUntimed, op, 0, 3, 0), 1, 0);
+      lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, op, 0, 0, 0), 1, 0);
+      continue;
+    }
+    lane.Observe(SeriesKey::Pack(SeriesKind::kLatency, op, kSizeClass, completion, 0), 5000, 1, 1);
+    if (kernel_timing) {
+      lane.Observe(SeriesKey::Pack(SeriesKind::kLatency, op, kSizeClass, duration, 0), 5000, 1, 1);
+    }
+  }
+}
+
+size_t PagesOf(const CommunicatorRecord& record) {
+  std::set<uint16_t> pages;
+  for (const Lane& lane : record.lanes) pages.insert(lane.counter_page.load());
+  for (const SeriesEntry& series : record.series) {
+    for (const auto& page : series.page) pages.insert(page.load());
+  }
+  pages.erase(kNoPage);
+  return pages.size();
+}
+
+size_t LatencySeriesOf(const CommunicatorRecord& record) {
+  size_t series = 0;
+  for (const SeriesEntry& entry : record.series) {
+    const uint64_t key = entry.key.load();
+    series += key != 0 && SeriesKey::Kind(key) == SeriesKind::kLatency ? 1 : 0;
+  }
+  return series;
+}
+
+class MemoryBudget : public ::testing::TestWithParam<bool> {};
+
+TEST_P(MemoryBudget, CommunicatorAndProcess) {
+  const bool kernel_timing = GetParam();
+  TestSegment test(2048, 0);
+  Segment& segment = test.segment();
+  for (uint32_t index = 0; index < kCommunicators; ++index) {
+    ASSERT_TRUE(segment.PopulatePages(kRuntimePageStep, kRuntimePageStep));
+    const uint32_t generation = test.AddCommunicator(index, index + 1, 0, "c");
+    Drive(test, index, generation, kernel_timing);
+    ASSERT_TRUE(segment.PopulatePages(kRuntimePageReserve, kRuntimePageReserve));
+  }
+
+  size_t pages = 0;
+  for (uint32_t index = 0; index < kCommunicators; ++index) {
+    const CommunicatorRecord& record = segment.record(index);
+    ASSERT_EQ(LatencySeriesOf(record), 4u);
+    for (const Lane& lane : record.lanes) EXPECT_EQ(lane.overflowed_operations, 0u);
+    // Four histograms, and the counters of two lanes.
+    EXPECT_EQ(PagesOf(record), 6u);
+    pages += PagesOf(record);
+  }
+  const size_t communicator = kRecordStride + PagesOf(segment.record(0)) * kPageBytes +
+                              PrivateBytes(kernel_timing) + sizeof(Communicator);
+  RecordProperty("communicator_bytes", static_cast<int>(communicator));
+  EXPECT_LE(communicator, kCommunicatorBudget);
+
+  // The segment is no larger than what is used of it, and the reserve of pages.
+  const size_t used = kHeaderBytes + kNamesBytes + kCommunicators * kRecordStride +
+                      (pages + kRuntimePageStep) * kPageBytes;
+  EXPECT_LE(segment.populated_bytes(), used);
+  const size_t links = segment.pages().page_count() * sizeof(std::atomic<uint32_t>);
+  const size_t process = segment.populated_bytes() + links + sizeof(Segment) + sizeof(Tracker) +
+                         kCommunicators * PrivateBytes(kernel_timing);
+  RecordProperty("process_bytes", static_cast<int>(process));
+  EXPECT_LE(process, kProcessBudget);
+  printf("%s: %zu bytes a communicator, %zu bytes a process\n",
+         kernel_timing ? "kernel timing" : "default", communicator, process);
+}
+
+INSTANTIATE_TEST_SUITE_P(Timing, MemoryBudget, ::testing::Values(false, true),
+                         [](const auto& info) { return info.param ? "Kernel" : "Default"; });
+
+}  // namespace
+}  // namespace nccl_pulse

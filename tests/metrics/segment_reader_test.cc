@@ -1,0 +1,554 @@
+#include "metrics/segment_reader.h"
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "metrics/lane_writer.h"
+#include "metrics/shared_bytes.h"
+#include "tests/metrics/test_segment.h"
+
+namespace nccl_pulse {
+namespace {
+
+ProcessSnapshot Read(Segment& segment) {
+  ProcessSnapshot snapshot;
+  std::string error;
+  EXPECT_TRUE(ReadSegment(segment.base(), segment.bytes(), &snapshot, &error)) << error;
+  return snapshot;
+}
+
+uint64_t LatencyKey(NameId op, uint32_t size_class, LatencyKind kind) {
+  return SeriesKey::Pack(SeriesKind::kLatency, op, size_class, static_cast<uint32_t>(kind), 0);
+}
+
+TEST(SegmentReader, ProcessIdentityAndCounters) {
+  TestSegment test(777);
+  SegmentHeader& header = test.segment().header();
+  header.pid = 4711;
+  header.nccl_api_version = 5;
+  header.event_mask = 0x123;
+  header.start_realtime_ns = 1700000000000000000;
+  CopyToShared(header.plugin_version, "1.2.3");
+  CopyToShared(header.timing, "kernel");
+  CopyToShared(header.hostname, "node\n1");
+  CopyToShared(header.global_rank, "12");
+  CopyToShared(header.local_rank, "4");
+  CopyToShared(header.job_id, std::string(200, 'j'));
+  header.realtime_offset_ns.store(1000);
+  header.last_poll_monotonic_ns.store(50);
+  header.sampled_callbacks.store(3);
+  header.sampled_callback_ns.store(90);
+  for (int reason = 0; reason < kIgnoredReasons; ++reason) {
+    header.ignored[reason].store(100 + static_cast<uint64_t>(reason));
+  }
+  header.recycled_callbacks[2].store(5);
+
+  const ProcessSnapshot read = Read(test.segment());
+  EXPECT_EQ(read.pid, 4711);
+  EXPECT_EQ(read.nccl_api_version, 5);
+  EXPECT_EQ(read.event_mask, 0x123u);
+  EXPECT_EQ(read.start_realtime_ns, 1700000000000000000);
+  EXPECT_EQ(read.plugin_version, "1.2.3");
+  EXPECT_EQ(read.timing, "kernel");
+  EXPECT_EQ(read.hostname, "node?1");
+  EXPECT_EQ(read.global_rank, "12");
+  EXPECT_EQ(read.local_rank, "4");
+  EXPECT_EQ(read.job_id, std::string(127, 'j'));
+  EXPECT_EQ(read.last_poll_realtime_ns, 1050);
+  EXPECT_EQ(read.sampled_callbacks, 3u);
+  EXPECT_EQ(read.sampled_callback_ns, 90u);
+  for (int reason = 0; reason < kIgnoredReasons; ++reason) {
+    EXPECT_EQ(read.ignored[reason], 100u + static_cast<uint64_t>(reason));
+  }
+  EXPECT_EQ(read.callbacks[2], 5u);
+  EXPECT_TRUE(read.shared_memory);
+  EXPECT_EQ(read.series_limit, 777u);
+  EXPECT_EQ(read.communicators_used, 0u);
+  EXPECT_EQ(read.communicator_limit, kMaxCommunicators);
+}
+
+TEST(SegmentReader, CommunicatorIdentityAndLanes) {
+  TestSegment test;
+  Segment& segment = test.segment();
+  segment.header().realtime_offset_ns.store(1000000);
+  test.AddCommunicator(0, 0xdeadbeef, 3, "world \xc3\xa9");
+  test.AddCommunicator(1, 0xfeed, 0, "finished");
+  segment.record(1).state.store(static_cast<uint32_t>(CommunicatorState::kFinalized));
+  segment.record(1).kernel_trust.store(static_cast<uint32_t>(TrustState::kSelfSend));
+  test.AddCommunicator(2, 0xbad, 0, "free");
+  segment.record(2).state.store(static_cast<uint32_t>(CommunicatorState::kFree));
+  for (int lane = 0; lane < kLanes; ++lane) {
+    Lane& cells = segment.record(0).lanes[lane];
+    const auto n = static_cast<uint64_t>(lane) + 1;
+    for (int kind = 0; kind < kCallbackKinds; ++kind) {
+      cells.callbacks[kind].store(n * (static_cast<uint64_t>(kind) + 1));
+    }
+    cells.launches.store(10 * n);
+    cells.last_launch_ns.store(100 * ((n + 1) % 4));
+    cells.last_completion_ns.store(lane == 2 ? 7 : 0);
+    cells.overflowed_operations.store(n);
+  }
+
+  const ProcessSnapshot read = Read(segment);
+  ASSERT_EQ(read.communicators.size(), 2u);
+  EXPECT_EQ(read.communicators_used, 2u);
+  const CommunicatorSnapshot& live = read.communicators[0];
+  EXPECT_EQ(live.comm_id, 0xdeadbeef);
+  EXPECT_EQ(live.rank, 3);
+  EXPECT_EQ(live.nranks, 8);
+  EXPECT_EQ(live.nnodes, 2);
+  EXPECT_EQ(live.index, 0u);
+  EXPECT_EQ(live.name, "world \xc3\xa9");
+  EXPECT_EQ(live.gpu, "3");
+  EXPECT_EQ(live.uuid, "GPU-6a1b");
+  EXPECT_EQ(live.pci_bus_id, "00000000:18:00.0");
+  EXPECT_EQ(live.init_realtime_ns, 1000);
+  EXPECT_FALSE(live.finalized);
+  EXPECT_EQ(live.kernel_trust, TrustState::kTrusted);
+  EXPECT_EQ(live.launches, 100u);
+  EXPECT_EQ(live.overflowed_operations, 10u);
+  EXPECT_EQ(live.last_launch_realtime_ns, 1000300) << "the latest of the lanes";
+  EXPECT_EQ(live.last_completion_realtime_ns, 1000007);
+  for (int kind = 0; kind < kCallbackKinds; ++kind) {
+    EXPECT_EQ(read.callbacks[kind], 10u * (static_cast<uint64_t>(kind) + 1));
+  }
+  const CommunicatorSnapshot& finished = read.communicators[1];
+  EXPECT_EQ(finished.name, "finished");
+  EXPECT_TRUE(finished.finalized);
+  EXPECT_EQ(finished.kernel_trust, TrustState::kSelfSend);
+  EXPECT_EQ(finished.last_launch_realtime_ns, 0) << "none yet, not the epoch plus an offset";
+}
+
+TEST(SegmentReader, EveryKindOfSeries) {
+  TestSegment test;
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
+  const NameId bf16 = test.Intern("ncclBfloat16");
+  const NameId ring = test.Intern("RING");
+  const NameId ll128 = test.Intern("LL128");
+  const NameId future = test.Intern("AllFuture");
+  // Written in two lanes: what is read is their sum.
+  for (LaneRole role : {LaneRole::kLaunch, LaneRole::kProgress}) {
+    LaneWriter lane = test.Writer(0, generation, role);
+    for (uint32_t captured : {0u, 1u}) {
+      lane.Count(SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, 4, bf16, captured),
+                 3 + captured, 1 << 20);
+    }
+    lane.Count(SeriesKey::Pack(SeriesKind::kAlgorithm, kAllGatherName, 0, ring, ll128), 7, 0);
+    for (int reason = 1; reason < kUntimedReasons; ++reason) {
+      lane.Count(SeriesKey::Pack(SeriesKind::kUntimed, future, 0, static_cast<uint32_t>(reason), 0),
+                 static_cast<uint64_t>(reason), 0);
+    }
+    lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, kAllReduceName, 0, 0, 0), 11, 0);
+    lane.Set(SeriesKey::Pack(SeriesKind::kSequence, kAllReduceName, 0, 0, 0),
+             role == LaneRole::kLaunch ? 501 : 400);
+    lane.Observe(LatencyKey(future, 0, LatencyKind::kDurationKernel), 1500, 100, 150);
+    lane.Observe(LatencyKey(future, 10, LatencyKind::kCompletionProxy), 2500, 200, 300);
+    lane.Observe(LatencyKey(future, 10, LatencyKind::kCompletionKernel), 2, 0, 0);
+  }
+
+  const ProcessSnapshot process = Read(test.segment());
+  ASSERT_EQ(process.communicators.size(), 1u);
+  const CommunicatorSnapshot& read = process.communicators[0];
+  EXPECT_EQ(process.series_used, test.segment().header().series_used);
+
+  std::map<bool, CallCountSnapshot> calls;
+  for (const CallCountSnapshot& series : read.calls) calls[series.captured] = series;
+  ASSERT_EQ(read.calls.size(), 2u);
+  for (bool captured : {false, true}) {
+    EXPECT_EQ(calls[captured].op, "AllReduce");
+    EXPECT_EQ(calls[captured].size_class, 4);
+    EXPECT_EQ(calls[captured].datatype, "ncclBfloat16");
+    EXPECT_EQ(calls[captured].calls, captured ? 8u : 6u);
+    EXPECT_EQ(calls[captured].bytes, 2u << 20);
+  }
+  ASSERT_EQ(read.algorithms.size(), 1u);
+  EXPECT_EQ(read.algorithms[0].op, "AllGather");
+  EXPECT_EQ(read.algorithms[0].algo, "RING");
+  EXPECT_EQ(read.algorithms[0].proto, "LL128");
+  EXPECT_EQ(read.algorithms[0].operations, 14u);
+  std::map<UntimedReason, uint64_t> untimed;
+  for (const UntimedSnapshot& series : read.untimed) {
+    EXPECT_EQ(series.op, "AllFuture");
+    untimed[series.reason] = series.operations;
+  }
+  ASSERT_EQ(untimed.size(), static_cast<size_t>(kUntimedReasons - 1));
+  for (const auto& [reason, operations] : untimed) {
+    EXPECT_EQ(operations, 2u * static_cast<uint64_t>(reason));
+  }
+  ASSERT_EQ(read.uncompleted.size(), 1u);
+  EXPECT_EQ(read.uncompleted[0].op, "AllReduce");
+  EXPECT_EQ(read.uncompleted[0].operations, 22u);
+  ASSERT_EQ(read.sequences.size(), 1u);
+  EXPECT_EQ(read.sequences[0].op, "AllReduce");
+  EXPECT_EQ(read.sequences[0].sequence, 500u) << "a gauge is not added up";
+  ASSERT_EQ(read.latencies.size(), 3u);
+  for (const LatencySnapshot& latency : read.latencies) {
+    EXPECT_EQ(latency.op, "AllFuture");
+    EXPECT_EQ(latency.histogram.Count(), 2u);
+    const uint64_t ns = latency.kind == LatencyKind::kDurationKernel    ? 1500
+                        : latency.kind == LatencyKind::kCompletionProxy ? 2500
+                                                                        : 2;
+    EXPECT_EQ(latency.histogram.cells[CellIndex(ns)], 2u);
+    EXPECT_EQ(latency.histogram.sum_ns, 2 * ns);
+    EXPECT_EQ(latency.size_class, latency.kind == LatencyKind::kDurationKernel ? 0 : 10);
+    EXPECT_EQ(latency.bytes, ns == 1500 ? 200u : ns == 2500 ? 400u : 0u);
+    EXPECT_EQ(latency.bus_bytes, ns == 1500 ? 300u : ns == 2500 ? 600u : 0u);
+  }
+}
+
+TEST(SegmentReader, SeriesWithoutNumbersAreAbsent) {
+  TestSegment test;
+  test.AddCommunicator(0, 1, 0, "c");
+  CommunicatorRecord& record = test.segment().record(0);
+  record.series[3].key.store(SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, 0, 0, 0));
+  record.series[4].key.store(LatencyKey(kAllReduceName, 0, LatencyKind::kDurationKernel));
+  record.series[5].key.store(SeriesKey::Pack(static_cast<SeriesKind>(99), 3, 0, 0, 0));
+  const ProcessSnapshot read = Read(test.segment());
+  ASSERT_EQ(read.communicators.size(), 1u);
+  EXPECT_TRUE(read.communicators[0].calls.empty());
+  EXPECT_TRUE(read.communicators[0].latencies.empty());
+}
+
+TEST(SegmentReader, TimedCallsOldestFirst) {
+  TestSegment test;
+  test.AddCommunicator(0, 1, 0, "c");
+  test.segment().header().realtime_offset_ns.store(5000);
+  EXPECT_TRUE(Read(test.segment()).communicators[0].timed_calls.empty());
+  uint32_t written = 0;
+  const auto write_to = [&](uint32_t end) {
+    for (; written < end; ++written) {
+      test.AddTimedCall(0, kAllGatherName, LatencyKind::kCompletionProxy, 6, written,
+                        uint64_t{written} * 10, uint64_t{written} * 100, written + 1);
+    }
+  };
+  for (uint32_t end : {1u, 5u, 32u, 33u, 50u, 64u, 1000u}) {
+    write_to(end);
+    const std::vector<TimedCallSnapshot> calls = Read(test.segment()).communicators[0].timed_calls;
+    const uint32_t expected = std::min<uint32_t>(end, kTimedCalls);
+    ASSERT_EQ(calls.size(), expected);
+    for (uint32_t i = 0; i < expected; ++i) {
+      const uint32_t number = end - expected + i;
+      EXPECT_EQ(calls[i].call_number, number);
+      EXPECT_EQ(calls[i].op, "AllGather");
+      EXPECT_EQ(calls[i].kind, LatencyKind::kCompletionProxy);
+      EXPECT_EQ(calls[i].size_class, 6);
+      EXPECT_EQ(calls[i].bytes, number * 10u);
+      EXPECT_EQ(calls[i].duration_ns, number * 100u);
+      EXPECT_EQ(calls[i].end_realtime_ns, 5000 + static_cast<int64_t>(number) + 1);
+    }
+  }
+  // One that is being written.
+  test.segment().record(0).timed_calls[(1000 - 3) % kTimedCalls].sequence.store(0);
+  const std::vector<TimedCallSnapshot> calls = Read(test.segment()).communicators[0].timed_calls;
+  ASSERT_EQ(calls.size(), kTimedCalls - 1u);
+  for (const TimedCallSnapshot& call : calls) EXPECT_NE(call.call_number, 997u);
+}
+
+TEST(SegmentReader, NamesThatAreNotThere) {
+  TestSegment test;
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
+  {
+    LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);
+    lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, 127, 0, 0, 0), 1, 0);
+  }
+  EXPECT_EQ(Read(test.segment()).communicators[0].uncompleted[0].op, "unknown");
+}
+
+TEST(SegmentReader, SaysWhatIsWrong) {
+  TestSegment test;
+  Segment& segment = test.segment();
+  SegmentHeader& header = segment.header();
+  const auto error_of = [&](size_t bytes) {
+    ProcessSnapshot snapshot;
+    snapshot.pid = 1;
+    std::string error;
+    EXPECT_FALSE(ReadSegment(segment.base(), bytes, &snapshot, &error));
+    EXPECT_EQ(snapshot.pid, 0) << "nothing of the old one is left";
+    return error;
+  };
+  EXPECT_EQ(error_of(0), "segment of 0 bytes is too small for a header");
+  EXPECT_EQ(error_of(8191), "segment of 8191 bytes is too small for a header");
+  EXPECT_NE(error_of(8192).find("geometry"), std::string::npos);
+  EXPECT_NE(error_of(segment.bytes() - 65536 - 4096).find("geometry"), std::string::npos);
+  header.version = 2;
+  EXPECT_EQ(error_of(segment.bytes()), "segment version 2, this reader knows 1");
+  header.version = 1;
+  header.magic ^= 1;
+  EXPECT_EQ(error_of(segment.bytes()), "no segment: wrong magic number");
+  header.magic ^= 1;
+  const auto wrong = [&](auto& field, auto value) {
+    const auto right = field;
+    field = value;
+    const std::string error = error_of(segment.bytes());
+    EXPECT_NE(error.find("geometry"), std::string::npos) << error;
+    field = right;
+  };
+  wrong(header.names_offset, 8192u);
+  wrong(header.communicators_offset, 4096u);
+  wrong(header.communicator_bytes, 64u);
+  wrong(header.communicator_count, kMaxCommunicators + 1);
+  wrong(header.page_bytes, 4096u);
+  wrong(header.page_count, header.page_count + 100);
+  wrong(header.page_count, UINT32_MAX);
+  wrong(header.name_count, 0u);
+  wrong(header.pages_offset, uint64_t{8192});
+  wrong(header.pages_offset, UINT64_MAX - 2047);
+  wrong(header.pages_offset, header.pages_offset + 8);
+  Read(segment);  // right again
+}
+
+TEST(SegmentReader, APageBelongsToOneEntry) {
+  TestSegment test;
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "honest");
+  {
+    LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);
+    lane.Observe(LatencyKey(kAllReduceName, 0, LatencyKind::kDurationKernel), 5000, 1, 1);
+  }
+  CommunicatorRecord& honest = test.segment().record(0);
+  uint16_t page = kNoPage;
+  for (const SeriesEntry& series : honest.series) {
+    if (series.key.load() != 0) page = series.page[0].load();
+  }
+  ASSERT_NE(page, kNoPage);
+  for (uint32_t index = 1; index < 4; ++index) {
+    test.AddCommunicator(index, index, 0, "greedy");
+    for (uint32_t i = 0; i < kSeriesPerCommunicator; ++i) {
+      SeriesEntry& series = test.segment().record(index).series[i];
+      series.key.store(LatencyKey(static_cast<NameId>(i), i, LatencyKind::kDurationKernel));
+      for (auto& slot : series.page) slot.store(page);
+    }
+  }
+  const ProcessSnapshot read = Read(test.segment());
+  ASSERT_EQ(read.communicators.size(), 4u);
+  ASSERT_EQ(read.communicators[0].latencies.size(), 1u);
+  EXPECT_EQ(read.communicators[0].latencies[0].histogram.Count(), 1u);
+  for (int greedy = 1; greedy < 4; ++greedy) {
+    EXPECT_TRUE(read.communicators[greedy].latencies.empty());
+  }
+}
+
+// ---- beside writers
+// -------------------------------------------------------------------------------
+
+TEST(SegmentReader, NothingEverStepsBack) {
+  TestSegment test;
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
+  constexpr uint64_t kBytes = 1000;
+  std::atomic<int> running{2};
+  const auto write = [&](LaneRole role) {
+    for (uint64_t i = 0; i < 200000; ++i) {
+      LaneWriter lane = test.Writer(0, generation, role);
+      if (!lane.ok()) continue;
+      AddToCell(lane.lane().launches, 1);
+      AddToCell(lane.lane().callbacks[1], 1);
+      lane.Count(SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, static_cast<uint32_t>(i % 3),
+                                 kNoName, 0),
+                 1, kBytes);
+      lane.Observe(
+          LatencyKey(kAllReduceName, static_cast<uint32_t>(i % 3), LatencyKind::kCompletionProxy),
+          1000 << (i % 16), kBytes, 2 * kBytes);
+    }
+    --running;
+  };
+  std::thread launching([&] { write(LaneRole::kLaunch); });
+  std::thread progress([&] { write(LaneRole::kProgress); });
+
+  uint64_t launches = 0, callbacks = 0;
+  std::map<int, CallCountSnapshot> calls;
+  std::map<int, LatencySnapshot> latencies;
+  bool last_round = false;
+  while (true) {
+    // Once more after the last write: what is read then is the whole.
+    last_round = running == 0;
+    const ProcessSnapshot process = Read(test.segment());
+    ASSERT_EQ(process.communicators.size(), 1u);
+    const CommunicatorSnapshot& read = process.communicators[0];
+    ASSERT_GE(read.launches, launches);
+    launches = read.launches;
+    ASSERT_GE(process.callbacks[1], callbacks);
+    callbacks = process.callbacks[1];
+    ASSERT_GE(read.calls.size(), calls.size()) << "a series never goes away";
+    for (const CallCountSnapshot& series : read.calls) {
+      CallCountSnapshot& previous = calls[series.size_class];
+      ASSERT_GE(series.calls, previous.calls);
+      ASSERT_GE(series.bytes, previous.bytes);
+      ASSERT_GE(series.bytes, series.calls * kBytes) << "a counted call has its bytes";
+      previous = series;
+    }
+    ASSERT_GE(read.latencies.size(), latencies.size());
+    for (const LatencySnapshot& series : read.latencies) {
+      LatencySnapshot& previous = latencies[series.size_class];
+      uint64_t least_ns = 0;
+      for (int cell = 0; cell < kHistogramCells; ++cell) {
+        ASSERT_GE(series.histogram.cells[cell], previous.histogram.cells[cell]);
+        if (cell > 0) {
+          least_ns += series.histogram.cells[cell] *
+                      static_cast<uint64_t>(CellUpperBoundSeconds(cell - 1) * 1e9);
+        }
+      }
+      ASSERT_GE(series.histogram.sum_ns, previous.histogram.sum_ns);
+      ASSERT_GE(series.histogram.sum_ns, least_ns) << "a counted latency is in the sum";
+      ASSERT_GE(series.bytes, series.histogram.Count() * kBytes);
+      ASSERT_GE(series.bus_bytes, series.histogram.Count() * 2 * kBytes);
+      previous = series;
+    }
+    if (last_round) break;
+  }
+  launching.join();
+  progress.join();
+  uint64_t counted = 0, observed = 0;
+  for (const auto& [size_class, series] : calls) {
+    counted += series.calls;
+    EXPECT_EQ(series.bytes, series.calls * kBytes);
+  }
+  for (const auto& [size_class, series] : latencies) observed += series.histogram.Count();
+  EXPECT_EQ(counted, launches);
+  EXPECT_EQ(observed, launches);
+  EXPECT_EQ(callbacks, launches);
+}
+
+// What the tracker does to use a record again, in the order in which it does it.
+class Recycler {
+ public:
+  explicit Recycler(TestSegment& test) : test_(test), record_(test.segment().record(0)) {}
+
+  void Recycle() {
+    SegmentHeader& header = test_.segment().header();
+    header.recycle_epoch.fetch_add(1, std::memory_order_seq_cst);
+    record_.generation.fetch_add(1, std::memory_order_seq_cst);
+    record_.state.store(static_cast<uint32_t>(CommunicatorState::kFree), std::memory_order_seq_cst);
+    for (int index = 0; index < kLanes; ++index) {
+      Lane& lane = record_.lanes[index];
+      uint32_t expected = 0;
+      while (!lane.owner.compare_exchange_strong(expected, 1, std::memory_order_acquire)) {
+        expected = 0;
+        std::this_thread::yield();
+      }
+      for (int kind = 0; kind < kCallbackKinds; ++kind) {
+        header.recycled_callbacks[kind].fetch_add(lane.callbacks[kind].load());
+        lane.callbacks[kind].store(0, std::memory_order_release);
+      }
+      if (const uint16_t page = lane.counter_page.exchange(kNoPage)) {
+        test_.segment().RecyclePage(page);
+      }
+      for (SeriesEntry& series : record_.series) {
+        if (const uint16_t page = series.page[index].exchange(kNoPage)) {
+          test_.segment().RecyclePage(page);
+        }
+      }
+      lane.launches.store(0, std::memory_order_release);
+    }
+    for (SeriesEntry& series : record_.series) {
+      if (series.key.exchange(0) != 0) header.series_used.fetch_sub(1);
+    }
+    record_.series_count.store(0);
+    for (Lane& lane : record_.lanes) lane.owner.store(0, std::memory_order_release);
+    header.recycle_epoch.fetch_add(1, std::memory_order_seq_cst);
+  }
+
+ private:
+  TestSegment& test_;
+  CommunicatorRecord& record_;
+};
+
+// A record goes from one communicator to the next while it is written and read. Everything that a
+// communicator counts says which one it is, so a mixture would show.
+TEST(SegmentReader, RecycledRecordIsAbsentNeverMixed) {
+  TestSegment test;
+  Recycler recycler(test);
+  std::atomic<uint64_t> current{0};  // generation | identity << 32
+  const auto add = [&](uint32_t identity) {
+    const uint32_t generation = test.AddCommunicator(0, identity, static_cast<int>(identity),
+                                                     "comm" + std::to_string(identity));
+    current = generation | uint64_t{identity} << 32;
+  };
+  add(1);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> writers;
+  std::atomic<uint64_t> callbacks_made{0};
+  for (LaneRole role : {LaneRole::kLaunch, LaneRole::kProgress}) {
+    writers.emplace_back([&, role] {
+      uint64_t made = 0;
+      uint64_t tries = 0;
+      while (!stop) {
+        const uint64_t now = current;
+        const uint64_t identity = now >> 32;
+        LaneWriter lane = test.Writer(0, static_cast<uint32_t>(now), role);
+        if (!lane.ok() || ++tries % 64 == 0) {  // recycled, or to let others run
+          std::this_thread::yield();
+          continue;
+        }
+        AddToCell(lane.lane().callbacks[0], 1);
+        ++made;
+        AddToCell(lane.lane().launches, identity);
+        lane.Count(SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, 1, kNoName, 0), 1, identity);
+        lane.Observe(LatencyKey(kAllReduceName, 1, LatencyKind::kCompletionProxy), 5000, identity,
+                     0);
+      }
+      callbacks_made += made;
+    });
+  }
+  std::atomic<uint32_t> identities{1};
+  std::thread recycling([&] {
+    while (!stop) {
+      for (int i = 0; i < 20; ++i) std::this_thread::yield();
+      recycler.Recycle();
+      add(++identities);
+    }
+  });
+
+  int seen = 0;
+  uint64_t newest = 0;
+  // Until it has met enough of them.
+  while (seen < 1000 || identities < 40) {
+    ProcessSnapshot process;
+    std::string error;
+    if (!ReadSegment(test.segment().base(), test.segment().bytes(), &process, &error)) {
+      ADD_FAILURE() << error;
+      break;
+    }
+    if (process.communicators.empty()) continue;
+    ++seen;
+    const CommunicatorSnapshot& read = process.communicators[0];
+    const uint64_t identity = read.comm_id;
+    if (identity < newest) ADD_FAILURE() << "an older communicator came back";
+    newest = identity;
+    EXPECT_EQ(static_cast<uint64_t>(read.rank), identity);
+    EXPECT_EQ(read.name, "comm" + std::to_string(identity));
+    EXPECT_EQ(read.launches % identity, 0u);
+    EXPECT_LE(read.calls.size(), 1u);
+    for (const CallCountSnapshot& calls : read.calls) {
+      EXPECT_GE(calls.bytes, calls.calls * identity);
+      EXPECT_EQ(calls.bytes % identity, 0u);
+    }
+    EXPECT_LE(read.latencies.size(), 1u);
+    for (const LatencySnapshot& latency : read.latencies) {
+      EXPECT_GE(latency.bytes, latency.histogram.Count() * identity);
+      EXPECT_EQ(latency.bytes % identity, 0u);
+      EXPECT_EQ(latency.histogram.cells[CellIndex(5000)], latency.histogram.Count());
+    }
+    if (HasFailure()) break;
+  }
+  stop = true;
+  for (std::thread& writer : writers) writer.join();
+  recycling.join();
+  EXPECT_EQ(Read(test.segment()).callbacks[0], callbacks_made)
+      << "callbacks of recycled communicators stay counted";
+}
+
+TEST(SegmentReader, ARecyclerThatDiedDoesNotKeepTheReader) {
+  TestSegment test;
+  test.AddCommunicator(0, 1, 0, "c");
+  test.segment().header().recycle_epoch.store(1);
+  EXPECT_EQ(Read(test.segment()).communicators.size(), 1u);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -1,0 +1,374 @@
+// In the steady state, no callback allocates, locks or makes a system call: counted over more than
+// a million collectives.
+//
+// HOW. Two nets, one over the other:
+//
+//   1. This program defines malloc and its family, mmap, madvise, pthread_mutex_lock, the condition
+//      variables and syscall() itself; the library's calls are bound to these definitions (it also
+//      has the C++ library inside, whose operator new calls malloc). Each counts, for the calling
+//      thread, and passes the call on.
+//   2. A seccomp filter on the measuring thread, installed after the warm-up, in which every system
+//      call but a handful traps. The handler says which one it was and ends the process.
+//      Filters are of one thread: the plugin's background thread goes on as always.
+//
+// Both nets are tried first: a test that something is zero must be able to see one.
+//
+// In a sanitizer's build nothing is measured: its run-time library has malloc for itself.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdlib>
+#include <thread>
+
+#include "tests/plugin/harness.h"
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
+namespace {
+
+struct Counts {
+  uint64_t allocations, mappings, locks, waits, calls;
+  uint64_t Sum() const { return allocations + mappings + locks + waits + calls; }
+};
+// Constant from the start, and in the program itself: reading it needs no allocation.
+thread_local Counts g_counts;
+
+template <typename Function>
+Function Next(const char* name) {
+  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
+extern "C" {
+
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+void __libc_free(void*);
+
+void* malloc(size_t bytes) {
+  ++g_counts.allocations;
+  return __libc_malloc(bytes);
+}
+void* calloc(size_t count, size_t bytes) {
+  ++g_counts.allocations;
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* old, size_t bytes) {
+  ++g_counts.allocations;
+  return __libc_realloc(old, bytes);
+}
+void* memalign(size_t alignment, size_t bytes) {
+  ++g_counts.allocations;
+  return __libc_memalign(alignment, bytes);
+}
+void* aligned_alloc(size_t alignment, size_t bytes) {
+  ++g_counts.allocations;
+  return __libc_memalign(alignment, bytes);
+}
+int posix_memalign(void** out, size_t alignment, size_t bytes) {
+  ++g_counts.allocations;
+  *out = __libc_memalign(alignment, bytes);
+  return *out == nullptr ? ENOMEM : 0;
+}
+void free(void* old) {
+  if (old != nullptr) ++g_counts.allocations;
+  __libc_free(old);
+}
+
+void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
+  ++g_counts.mappings;
+  static const auto next = Next<decltype(&mmap)>("mmap");
+  return next(address, bytes, protection, flags, fd, offset);
+}
+int munmap(void* address, size_t bytes) {
+  ++g_counts.mappings;
+  static const auto next = Next<decltype(&munmap)>("munmap");
+  return next(address, bytes);
+}
+int madvise(void* address, size_t bytes, int advice) {
+  ++g_counts.mappings;
+  static const auto next = Next<decltype(&madvise)>("madvise");
+  return next(address, bytes, advice);
+}
+
+int pthread_mutex_lock(pthread_mutex_t* mutex) {
+  ++g_counts.locks;
+  static const auto next = Next<decltype(&pthread_mutex_lock)>("pthread_mutex_lock");
+  return next(mutex);
+}
+int pthread_mutex_trylock(pthread_mutex_t* mutex) {
+  ++g_counts.locks;
+  static const auto next = Next<decltype(&pthread_mutex_trylock)>("pthread_mutex_trylock");
+  return next(mutex);
+}
+int pthread_rwlock_rdlock(pthread_rwlock_t* lock) {
+  ++g_counts.locks;
+  static const auto next = Next<decltype(&pthread_rwlock_rdlock)>("pthread_rwlock_rdlock");
+  return next(lock);
+}
+int pthread_rwlock_wrlock(pthread_rwlock_t* lock) {
+  ++g_counts.locks;
+  static const auto next = Next<decltype(&pthread_rwlock_wrlock)>("pthread_rwlock_wrlock");
+  return next(lock);
+}
+int pthread_cond_signal(pthread_cond_t* condition) {
+  ++g_counts.waits;
+  static const auto next = Next<decltype(&pthread_cond_signal)>("pthread_cond_signal");
+  return next(condition);
+}
+int pthread_cond_broadcast(pthread_cond_t* condition) {
+  ++g_counts.waits;
+  static const auto next = Next<decltype(&pthread_cond_broadcast)>("pthread_cond_broadcast");
+  return next(condition);
+}
+int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
+  ++g_counts.waits;
+  static const auto next = Next<decltype(&pthread_cond_wait)>("pthread_cond_wait");
+  return next(condition, mutex);
+}
+
+long syscall(long number, ...) {
+  ++g_counts.calls;
+  static const auto next = Next<decltype(&syscall)>("syscall");
+  va_list list;
+  va_start(list, number);
+  long argument[6];
+  for (long& each : argument) each = va_arg(list, long);
+  va_end(list);
+  return next(number, argument[0], argument[1], argument[2], argument[3], argument[4], argument[5]);
+}
+
+}  // extern "C"
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
+
+namespace nccl_pulse {
+namespace {
+
+const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
+constexpr uint64_t kCollectives = 1 << 20;
+
+constexpr int kTrappedStatus = 42;
+
+// A trapped call ends the process, and says which it was. Only what a filter lets through is used.
+void SayAndEnd(int /*signal*/, siginfo_t* info, void* /*context*/) {
+  char text[] = "system call in a callback, number 0000\n";
+  int number = info->si_syscall;
+  for (int at = static_cast<int>(sizeof(text)) - 3; number > 0; number /= 10) {
+    text[at--] = static_cast<char>('0' + number % 10);
+  }
+  [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, text, sizeof(text) - 1);
+  _exit(kTrappedStatus);
+}
+
+// From here on this thread may make only these calls. `allowed` beside: writing the verdict,
+// ending, and clock_gettime, which takes the kernel's way where the vDSO has no clock.
+bool TrapSystemCalls(std::initializer_list<int> allowed) {
+  struct sigaction action {};
+  action.sa_sigaction = SayAndEnd;
+  action.sa_flags = SA_SIGINFO;
+  if (sigaction(SIGSYS, &action, nullptr) != 0) return false;
+  sock_filter program[32];
+  unsigned short length = 0;
+  program[length++] = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
+  const auto allow = [&](int number) {
+    program[length++] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(number), 0, 1);
+    program[length++] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  };
+  for (int number : {SYS_write, SYS_exit_group, SYS_rt_sigreturn, SYS_clock_gettime}) allow(number);
+  for (int number : allowed) allow(number);
+  program[length++] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP);
+  const sock_fprog filter{length, program};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// What stands where EXPECT stands elsewhere: under a filter there is no way back to gtest.
+[[noreturn]] void EndUnderFilter(bool good, const char* otherwise) {
+  if (!good) {
+    size_t length = 0;
+    while (otherwise[length] != '\0') ++length;
+    [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, otherwise, length);
+  }
+  _exit(good ? 0 : 1);
+}
+
+// All callbacks of an eager collective with traffic: call, launch, Coll, two ProxyOps.
+void RunEager(NcclCommunicator& comm) {
+  void* coll = comm.Enqueue();
+  void* first = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+  void* second = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+  Record(first, abi::kStateProxyOpInProgress);
+  Stop(first);
+  Stop(second);
+}
+
+// The same with GPU times of four channels and no traffic.
+void RunTimed(NcclCommunicator& comm, uint64_t number) {
+  constexpr uint8_t kChannels = 4;
+  void* coll = comm.Enqueue(kChannels);
+  void* handles[kChannels];
+  for (uint8_t i = 0; i < kChannels; ++i) {
+    handles[i] = Start(comm.context(), ChannelEvent(coll, i, 1000 * number + 1));
+  }
+  for (void* handle : handles) RecordAndStopChannel(handle, 1000 * number + 500);
+}
+
+TEST(HotPathTest, NetsCatchWhatTheyShould) {
+  RunInChild({}, [] {
+    const Counts before = g_counts;
+    NcclCommunicator comm(1);  // init allocates, maps and locks, from within the library
+    EXPECT_GT(g_counts.allocations, before.allocations);
+    EXPECT_GT(g_counts.mappings, before.mappings);
+    EXPECT_GT(g_counts.locks, before.locks);
+    EXPECT_GT(g_counts.calls, before.calls);
+  });
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!TrapSystemCalls({})) _exit(77);
+    getppid();
+    _exit(0);
+  }
+  int status = 0;
+  siginfo_t info{};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED), 0);
+  status = info.si_status;
+  if (status == 77) GTEST_SKIP() << "seccomp filters are not permitted here";
+  EXPECT_EQ(status, kTrappedStatus);
+}
+
+// getpid is a system call of this test: asked once.
+TEST(HotPathTest, EagerCollectivesOnOneThread) {
+  RunInChild({}, [] {
+    NcclCommunicator comm(1);
+    for (int i = 0; i < 2000; ++i) RunEager(comm);
+    if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
+    const Counts before = g_counts;
+    for (uint64_t i = 0; i < kCollectives; ++i) RunEager(comm);
+    EndUnderFilter(g_counts.Sum() == before.Sum(), "a callback allocated or locked\n");
+  });
+}
+
+TEST(HotPathTest, TimedCollectivesOnOneThread) {
+  RunInChild(kKernel, [] {
+    NcclCommunicator comm(1);
+    uint64_t number = 0;
+    for (int i = 0; i < 2000; ++i) RunTimed(comm, ++number);
+    if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
+    const Counts before = g_counts;
+    for (uint64_t i = 0; i < kCollectives; ++i) RunTimed(comm, ++number);
+    EndUnderFilter(g_counts.Sum() == before.Sum(), "a callback allocated or locked\n");
+  });
+}
+
+// What is rare must not block either.
+TEST(HotPathTest, RefusedEvents) {
+  RunInChild(kKernel, [] {
+    NcclCommunicator comm(1);
+    NcclCommunicator gone(2);
+    void* stale = comm.Enqueue();
+    for (int i = 0; i < 2000; ++i) RunTimed(comm, static_cast<uint64_t>(i) + 1);
+    gone.Finalize();
+    if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
+    const Counts before = g_counts;
+    for (int i = 0; i < 100000; ++i) {
+      Stop(nullptr);
+      Stop(stale);
+      Record(stale, 1000);
+      Start(gone.context(), CollEvent(nullptr, 0, 1));
+      Start(&comm, ProxyOpEvent(stale, getpid()));
+      Start(comm.context(), ProxyOpEvent(&comm, -1));
+      Start(comm.context(), ChannelEvent(stale, 255, 1));
+      Descriptor event{};
+      event.type = 1u << 20;
+      Start(comm.context(), event);
+    }
+    EndUnderFilter(g_counts.Sum() == before.Sum(), "a callback allocated or locked\n");
+  });
+}
+
+struct Group {
+  NcclCommunicator* comm;
+  uint64_t number;
+  uint64_t counted;
+  bool permitted;
+};
+constexpr int kPerGroup = 8;
+
+void* RunGroup(void* argument) {
+  Group& group = *static_cast<Group*>(argument);
+  group.permitted = TrapSystemCalls({SYS_getpid, SYS_exit, SYS_madvise, SYS_munmap, SYS_futex,
+                                     SYS_rt_sigprocmask, SYS_set_robust_list, SYS_rseq});
+  const Counts before = g_counts;
+  for (int i = 0; i < kPerGroup; ++i) {
+    RunTimed(*group.comm, ++group.number);
+    RunEager(*group.comm);
+  }
+  group.counted += g_counts.Sum() - before.Sum();
+  return nullptr;
+}
+
+// A thread that lives for one group: its first callbacks are its steady state. What the thread
+// needs to end is allowed; what the plugin could do with it is in the other net.
+TEST(HotPathTest, FreshThreadForEveryGroup) {
+  RunInChild(kKernel, [] {
+    NcclCommunicator comm(1);
+    Group group{&comm, 0, 0, true};
+    for (int i = 0; i < 2000; ++i) RunTimed(comm, ++group.number);
+    constexpr int kThreads = 2000;
+    for (int i = 0; i < kThreads && group.permitted; ++i) {
+      // Not std::thread: that one frees, in the new thread, what it was handed.
+      pthread_t thread;
+      ASSERT_EQ(pthread_create(&thread, nullptr, RunGroup, &group), 0);
+      ASSERT_EQ(pthread_join(thread, nullptr), 0);
+    }
+    if (!group.permitted) SkipScenario("seccomp filters are not permitted here");
+    EXPECT_EQ(group.counted, 0u);
+    comm.Finalize();
+    EXPECT_EQ(Operations(Find(ReadSnapshot(), 1)), 2000u + 2 * kThreads * kPerGroup);
+  });
+}
+
+// The same without filters and with a million: thread-local counters alone.
+TEST(HotPathTest, MillionCollectivesOnFreshThreads) {
+  RunInChild({}, [] {
+    NcclCommunicator comm(1);
+    for (int i = 0; i < 2000; ++i) RunEager(comm);
+    constexpr uint64_t kPerGroup = 256;
+    uint64_t counted = 0;
+    for (uint64_t i = 0; i < kCollectives / kPerGroup; ++i) {
+      std::thread([&] {
+        const Counts before = g_counts;
+        for (uint64_t j = 0; j < kPerGroup; ++j) RunEager(comm);
+        counted += g_counts.Sum() - before.Sum();
+      }).join();
+    }
+    EXPECT_EQ(counted, 0u);
+    comm.Finalize();
+    EXPECT_EQ(Calls(Find(ReadSnapshot(), 1)), 2000 + kCollectives);
+    EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kCompletionProxy), 2000 + kCollectives);
+  });
+}
+
+}  // namespace
+}  // namespace nccl_pulse
+
+#else
+
+TEST(HotPathTest, NotInThisBuild) { GTEST_SKIP() << "the sanitizer has malloc for itself"; }
+
+#endif

@@ -1,0 +1,154 @@
+// Everything at once, for ThreadSanitizer above all: launching threads, progress threads, a reader,
+// communicators that come and go.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "metrics/segment_layout.h"
+#include "tests/plugin/harness.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr uint64_t kOperations = kThreadSanitized ? 3000 : 30000;
+
+// Hands Coll handles from a launching to a progress thread, as NCCL's proxy does, in a ring.
+class Mailbox {
+ public:
+  void Push(void* handle) {
+    while (pushed_ - popped_.load(std::memory_order_acquire) == kPlaces) std::this_thread::yield();
+    ring_[pushed_++ % kPlaces].store(handle, std::memory_order_release);
+  }
+  void* Pop() {
+    std::atomic<void*>& place = ring_[popped_.load(std::memory_order_relaxed) % kPlaces];
+    void* handle;
+    while ((handle = place.exchange(nullptr, std::memory_order_acquire)) == nullptr) {
+      std::this_thread::yield();
+    }
+    popped_.fetch_add(1, std::memory_order_release);
+    return handle;
+  }
+
+ private:
+  static constexpr uint64_t kPlaces = 64;
+  uint64_t pushed_ = 0;
+  std::atomic<uint64_t> popped_{0};
+  std::atomic<void*> ring_[kPlaces]{};
+};
+
+void RunCommunicator(uint64_t comm_id) {
+  NcclCommunicator comm(comm_id);
+  Mailbox mailbox;
+  std::thread progress([&] {
+    for (uint64_t i = 1; i <= kOperations; ++i) {
+      void* coll = mailbox.Pop();
+      if (i % 3 != 0) {
+        void* first = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+        void* second = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+        Record(first, abi::kStateProxyOpInProgress);
+        Stop(second);
+        Stop(first);
+      }
+      void* channels[2];
+      for (uint8_t channel = 0; channel < 2; ++channel) {
+        channels[channel] = Start(comm.context(), ChannelEvent(coll, channel, 1000 * i));
+      }
+      for (void* channel : channels) RecordAndStopChannel(channel, 1000 * i + 500);
+    }
+  });
+  for (uint64_t i = 0; i < kOperations; ++i) mailbox.Push(comm.Enqueue(2));
+  progress.join();
+  comm.Finalize();
+  // Late ones, as of a proxy that several communicators share.
+  EXPECT_EQ(Start(comm.context(), CollEvent(nullptr, 0, 1)), nullptr);
+}
+
+TEST(StressTest, EverythingAtOnce) {
+  RunInChild({{"NCCL_PULSE_TIMING", "kernel"}}, [] {
+    constexpr uint64_t kCommunicators = 2;
+    constexpr uint64_t kPassing = kThreadSanitized ? 200 : 1500;
+    std::atomic<bool> end{false};
+    NcclCommunicator shared(100);
+    std::thread reader([&] {
+      uint64_t calls = 0;
+      while (!end) {
+        const ProcessSnapshot snapshot = ReadSnapshot();
+        const uint64_t now = Calls(Find(snapshot, 100));
+        EXPECT_GE(now, calls);
+        calls = now;
+      }
+    });
+    std::thread host_callbacks([&] {  // CUDA's thread for graphs, on a communicator in use
+      for (uint64_t i = 0; i < kOperations; ++i) shared.RunWithProxy();
+    });
+    std::thread passing([&] {  // more than there are places, so that some are used again
+      for (uint64_t i = 0; i < kPassing; ++i) {
+        NcclCommunicator comm(1000 + i);
+        comm.RunWithProxy();
+        Start(comm.context(), ProxyOpEvent(comm.Enqueue(), getpid()));
+        comm.Finalize();
+      }
+    });
+    std::vector<std::thread> launching;
+    for (uint64_t id = 1; id <= kCommunicators; ++id) launching.emplace_back(RunCommunicator, id);
+    for (std::thread& thread : launching) thread.join();
+    host_callbacks.join();
+    passing.join();
+    // Before the reader ends: what a reader sees now is what was counted.
+    shared.Finalize();
+    end = true;
+    reader.join();
+
+    const ProcessSnapshot snapshot = ReadSnapshot();
+    EXPECT_EQ(Operations(Find(snapshot, 100)), kOperations);
+    EXPECT_EQ(Timed(Find(snapshot, 100), LatencyKind::kCompletionProxy), kOperations);
+    EXPECT_EQ(Ignored(snapshot, IgnoredReason::kStaleContext), kCommunicators);
+    EXPECT_EQ(Ignored(snapshot, IgnoredReason::kNoRoom), 0u);
+    if (kPassing + kCommunicators < kMaxCommunicators) {
+      for (uint64_t id = 1; id <= kCommunicators; ++id) {
+        const CommunicatorSnapshot& measured = Find(snapshot, id);
+        EXPECT_EQ(Operations(measured), kOperations);
+        EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel) + Untimed(measured), kOperations);
+        EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy) +
+                      Timed(measured, LatencyKind::kCompletionKernel) + Uncompleted(measured),
+                  kOperations);
+      }
+    }
+  });
+}
+
+// Several proxies of one process work for one operation (PXN with several GPUs in a process).
+TEST(StressTest, ProxyOpsOfOneOperationOnTwoThreads) {
+  RunInChild({}, [] {
+    NcclCommunicator comm(1);
+    std::atomic<uint64_t> round{0};
+    std::atomic<void*> coll{nullptr};
+    std::atomic<uint64_t> done{0};
+    std::vector<std::thread> proxies;
+    for (int thread = 0; thread < 2; ++thread) {
+      proxies.emplace_back([&] {
+        for (uint64_t i = 1; i <= kOperations; ++i) {
+          while (round.load() < i) std::this_thread::yield();
+          for (int j = 0; j < 3; ++j) Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
+          done.fetch_add(1);
+        }
+      });
+    }
+    for (uint64_t i = 1; i <= kOperations; ++i) {
+      coll = comm.Enqueue();
+      round = i;
+      while (done.load() < 2 * i) std::this_thread::yield();
+    }
+    for (std::thread& thread : proxies) thread.join();
+    comm.Finalize();
+    const ProcessSnapshot snapshot = ReadSnapshot();
+    const CommunicatorSnapshot& measured = Find(snapshot, 1);
+    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), kOperations);
+    EXPECT_EQ(Ignored(snapshot), 0u);
+  });
+}
+
+}  // namespace
+}  // namespace nccl_pulse

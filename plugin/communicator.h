@@ -31,7 +31,7 @@ namespace nccl_pulse {
 // More than the 435 operations that a recorded run had open at once (groups of five, the GPU a
 // hundred launches behind), and a size that keeps a communicator below 64 KiB with kernel timing
 // on.
-inline constexpr uint32_t kOperationSlots = 448;
+inline constexpr uint32_t kOperationSlots = 440;
 static_assert(kOperationSlots <= 1u << Ticket::kOperationBits);
 
 inline constexpr int kMaxChannels = 64;  // NCCL 2.28, MAXCHANNELS in src/include/device.h
@@ -55,15 +55,27 @@ struct SlotWord {
 
 struct OperationSlot {
   std::atomic<uint64_t> word;
-  // Of the last ProxyOp stop: generation's low 12 bits, then ns since enqueue. The tag shows a
-  // store that came late, from a child of the slot's previous operation.
-  std::atomic<uint64_t> last_stop;
+  std::atomic<uint64_t> last_stop;  // LastStop, of the last ProxyOp to stop
   std::atomic<uint64_t> enqueue_ns;
   std::atomic<uint64_t> bytes;
   std::atomic<uint64_t> meta;             // OperationMeta
   std::atomic<uint64_t> stopped_proxies;  // bit i: ProxyOp number i; only to see repeated stops
 };
 static_assert(sizeof(OperationSlot) == 48);
+
+// OperationSlot::last_stop: generation's low 12 bits, then ns since enqueue. The tag shows a store
+// that came late, from a child of the slot's previous operation.
+struct LastStop {
+  static constexpr uint64_t kDeltaBits = 52;
+  static constexpr uint64_t kDeltaMask = (uint64_t{1} << kDeltaBits) - 1;
+
+  static constexpr uint64_t TagOf(uint32_t generation) { return generation & 0xfff; }
+  static constexpr uint64_t Pack(uint32_t generation, uint64_t delta_ns) {
+    return TagOf(generation) << kDeltaBits | (delta_ns < kDeltaMask ? delta_ns : kDeltaMask);
+  }
+  static constexpr uint64_t Tag(uint64_t bits) { return bits >> kDeltaBits; }
+  static constexpr uint64_t DeltaNs(uint64_t bits) { return bits & kDeltaMask; }
+};
 
 struct OperationMeta {
   uint8_t op;
@@ -152,21 +164,26 @@ enum class LaunchFate : uint32_t {
 inline constexpr int kCallRows = 16;  // NCCL's known operations; later ones share the last row
 inline constexpr int kCallColumns = 12;
 
+// What follows the calls and launches of one communicator.
+struct LaunchState {
+  CommunicatorTimer timer;
+  PendingLaunch pending;
+  std::atomic<uint32_t> call_numbers[kCallRows][kCallColumns];
+  std::atomic<uint32_t> next_group;
+};
+
 struct Communicator {
   std::atomic<uint64_t> context;  // the ticket that is valid now, 0: none (finalized or never used)
   std::atomic<uint32_t> record_generation;
   uint32_t index;  // of this slot and of its record
   CommunicatorRecord* record;
   OperationSlot* operations;    // kOperationSlots, null until first used
+  LaunchState* launching;       // null until first used
   KernelTimes* kernel_times;    // kOperationSlots, null unless kernel timing
   KernelTrust* kernel_trust;    // null unless kernel timing
   uint32_t context_generation;  // init lock
   std::atomic<int32_t> rank, nranks;
   std::atomic<uint64_t> comm_id;
-  CommunicatorTimer timer;
-  PendingLaunch pending;
-  std::atomic<uint32_t> call_numbers[kCallRows][kCallColumns];
-  std::atomic<uint32_t> next_group;
   std::atomic<bool> identity_known;  // v1 to v3 learn it with the first operation
   std::atomic<uint64_t>
       oldest_open;  // background thread: operations before this number are settled

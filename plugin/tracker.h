@@ -24,6 +24,8 @@
 #ifndef PLUGIN_TRACKER_H_
 #define PLUGIN_TRACKER_H_
 
+#include <time.h>
+
 #include <cstdint>
 #include <memory>
 
@@ -109,6 +111,11 @@ class Tracker {
   Segment& segment() { return segment_; }
 
  private:
+  // A callback holds a lane for a fraction of a microsecond, unless its thread was taken off the
+  // CPU. So long do init and finalize wait for one.
+  static constexpr int kLaneAttempts = 50;
+  static constexpr timespec kLanePause{0, 100000};
+
   struct OperationRef {
     Communicator* communicator;  // null: not a ticket of this process
     OperationSlot* slot;

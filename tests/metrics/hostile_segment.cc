@@ -46,7 +46,7 @@ std::string CheckCommunicator(const CommunicatorSnapshot& communicator) {
     }
   }
   const auto is_kind = [](LatencyKind kind) {
-    return kind >= LatencyKind::kDurationKernel && kind <= LatencyKind::kCompletionKernel;
+    return kind >= LatencyKind::kDurationKernel && kind <= LatencyKind::kDurationStream;
   };
   for (const LatencySnapshot& latency : communicator.latencies) {
     if (!IsClean(latency.op) || !is_kind(latency.kind)) return "a latency is of no kind";

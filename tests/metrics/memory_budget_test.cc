@@ -26,7 +26,7 @@ constexpr uint32_t kRuntimePageStep = 76;     // and with kPagesPerCommunicator
 
 // Memory of one communicator outside the segment, but for its place in the tracker's table.
 size_t PrivateBytes(bool kernel_timing) {
-  const size_t slots = kOperationSlots * sizeof(OperationSlot);
+  const size_t slots = kOperationSlots * sizeof(OperationSlot) + sizeof(LaunchState);
   return kernel_timing ? slots + kOperationSlots * sizeof(KernelTimes) + sizeof(KernelTrust)
                        : slots;
 }

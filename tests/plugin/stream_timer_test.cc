@@ -319,15 +319,17 @@ TEST(StreamTimerTest, KernelTimingHasAHeartbeatAndNoPairs) {
       {{"NCCL_PULSE_TIMING", "kernel"}});
 }
 
-TEST(StreamTimerTest, OffMakesNoDriverCall) {
+TEST(StreamTimerTest, OffAsksTheDriverForNamesAlone) {
   RunWithGpu(
       [](FakeCuda& gpu) {
         StreamCommunicator comm(gpu, 1);
+        const uint64_t for_names = gpu.Calls();
+        EXPECT_EQ(gpu.EventsAlive(), 0);
         for (int i = 0; i < 10; ++i) comm.Run(kMs);
         gpu.Advance(kSecond);
         WaitForPoll();
         comm.Finalize();
-        EXPECT_EQ(gpu.Calls(), 0u);
+        EXPECT_EQ(gpu.Calls(), for_names);
         EXPECT_EQ(comm.Read().launches, 10u);
         EXPECT_FALSE(comm.Read().has_heartbeat);
         EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kNotTimed), 10u);

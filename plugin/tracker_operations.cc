@@ -1,0 +1,174 @@
+// Tracker, the part that follows operations: Coll and P2p, and the place that each has.
+#include "metrics/shared_bytes.h"
+#include "plugin/tracker.h"
+
+namespace nccl_pulse {
+namespace {
+
+// One operation in this many has the cost of its callback measured.
+constexpr uint64_t kCostSampling = 1024;
+
+}  // namespace
+
+uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) {
+  Communicator* communicator = FindContext(context);
+  if (communicator == nullptr) return 0;
+  const uint64_t now_ns = clock_.NowNs();
+  LaneWriter lane(segment_, *communicator->record,
+                  communicator->record_generation.load(std::memory_order_relaxed),
+                  LaneRole::kLaunch);
+  if (!lane.ok()) {
+    Ignore(IgnoredReason::kNoRoom);
+    return 0;
+  }
+  const CachedName op = names_.Find(event.func);
+  const CachedName datatype = names_.Find(event.datatype);
+  const uint64_t bytes = event.count * datatype.element_bytes;
+  const auto size_class = static_cast<uint32_t>(SizeClassOf(bytes));
+  if (event.counts_as_call) {
+    if (!communicator->identity_known.load(std::memory_order_relaxed)) {
+      LearnIdentity(*communicator, event);
+    }
+    lane.Count(SeriesKey::Pack(SeriesKind::kCalls, op.id, size_class, datatype.id, 0), 1, bytes);
+  }
+  if (event.is_collective) {
+    lane.Count(SeriesKey::Pack(SeriesKind::kAlgorithm, op.id, 0, names_.Find(event.algo).id,
+                               names_.Find(event.proto).id),
+               1, 0);
+    lane.Set(SeriesKey::Pack(SeriesKind::kSequence, op.id, 0, 0, 0), event.sequence + 1);
+  }
+
+  // More channels than there are: not set (NCCL 2.28 and later towards a plugin of API v4).
+  const uint8_t channels = event.channels <= kMaxChannels ? event.channels : 0;
+  OperationMeta meta{op.id, static_cast<uint8_t>(size_class), channels, false, 0};
+  if (timing_ != TimingMode::kKernel) {
+    CountFate(*communicator, lane, op.id, bytes, event.parent);
+    meta.untimed = true;
+  } else if (!event.is_collective && event.peer == event.rank) {
+    // The device counts a send to oneself, the host does not: from here on NCCL attributes this
+    // communicator's GPU times to the wrong operations (fact sheet, 2.8).
+    Distrust(*communicator, TrustState::kSelfSend);
+    CountUntimed(lane, op.id, UntimedReason::kInvisible);
+    meta.untimed = true;
+  }
+
+  uint64_t handle = 0;
+  if (timing_ != TimingMode::kOff) {
+    meta.call_number = static_cast<uint32_t>(event.sequence);
+    handle = ClaimSlot(*communicator, lane, meta, bytes, now_ns);
+  }
+  // An operation's enqueue follows its launch by microseconds, so one reading of the clock serves
+  // both.
+  lane.lane().last_launch_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
+  Cell& callbacks = lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)];
+  AddToCell(callbacks, 1);
+  if (callbacks.load(std::memory_order_relaxed) % kCostSampling == 0) {
+    SegmentHeader& header = segment_.header();
+    header.sampled_callback_ns.fetch_add(clock_.NowNs() - now_ns, std::memory_order_relaxed);
+    header.sampled_callbacks.fetch_add(1, std::memory_order_relaxed);
+  }
+  return handle;
+}
+
+void Tracker::StartCopyEngineOperation(uint64_t context, const OperationEvent& event) {
+  Communicator* communicator = FindContext(context);
+  if (communicator == nullptr) return;
+  LaneWriter lane(segment_, *communicator->record,
+                  communicator->record_generation.load(std::memory_order_relaxed),
+                  LaneRole::kLaunch);
+  if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
+  const NameId op = names_.Find(event.func).id;
+  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
+  lane.Count(SeriesKey::Pack(SeriesKind::kAlgorithm, op, 0, names_.Find(event.algo).id, kNoName), 1,
+             0);
+  CountUntimed(
+      lane, op,
+      timing_ == TimingMode::kKernel ? UntimedReason::kInvisible : UntimedReason::kNotTimed);
+}
+
+uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const OperationMeta& meta,
+                            uint64_t bytes, uint64_t now_ns) {
+  // Relaxed: a ticket number; the slot's word orders everything else.
+  const uint64_t number = communicator.next_operation.fetch_add(1, std::memory_order_relaxed);
+  const auto index = static_cast<uint32_t>(number % kOperationSlots);
+  OperationSlot& slot = communicator.operations[index];
+  uint64_t word = slot.word.load(std::memory_order_acquire);  // sees the fields of that generation
+  OperationState old;
+  uint32_t generation;
+  do {
+    // Its claimer was taken off the CPU, and all other places have been claimed since: writing the
+    // fields under it would mix two operations.
+    if ((word & SlotWord::kClaimed) != 0) {
+      Ignore(IgnoredReason::kNoRoom);
+      if (!meta.untimed) CountUntimed(lane, meta.op, UntimedReason::kLost);
+      return 0;
+    }
+    if ((word & SlotWord::kOpen) != 0) old = ReadSlot(slot, word);
+    generation = (SlotWord::Generation(word) + 1) & Ticket::kGenerationMask;
+    // Release: the reads of the old fields stay before the swap. Acquire: nor do the stores below
+    // move up. The loop ends: each failure means that a child of an operation 440 calls old has
+    // just advanced.
+  } while (!slot.word.compare_exchange_weak(word,
+                                            SlotWord::OfGeneration(generation) | SlotWord::kClaimed,
+                                            std::memory_order_acq_rel, std::memory_order_acquire));
+  // An operation without children leaves nothing to say, unless GPU times were expected of it.
+  const bool may_count = SlotWord::Started(word) > 0 || timing_ == TimingMode::kKernel;
+  if ((word & SlotWord::kOpen) != 0 && may_count) Settle(communicator, index, old, lane);
+
+  // Relaxed: published by the store of the word.
+  slot.last_stop.store(LastStop::Pack(generation, 0), std::memory_order_relaxed);
+  slot.enqueue_ns.store(now_ns, std::memory_order_relaxed);
+  slot.bytes.store(bytes, std::memory_order_relaxed);
+  slot.meta.store(meta.Pack(), std::memory_order_relaxed);
+  slot.stopped_proxies.store(0, std::memory_order_relaxed);
+  slot.word.store(SlotWord::OfGeneration(generation) | SlotWord::kOpen, std::memory_order_release);
+  return Ticket::Pack(process_tag_, TicketKind::kOperation, 0, generation, index,
+                      communicator.index);
+}
+
+void Tracker::StopOperation(const OperationRef& ref) {
+  uint64_t word = ref.slot->word.load(std::memory_order_relaxed);  // only the word itself is used
+  do {
+    if (SlotWord::Generation(word) != ref.generation) {
+      return Ignore(IgnoredReason::kStaleHandle);
+    }
+    if ((word & SlotWord::kEnqueued) != 0) return Ignore(IgnoredReason::kRepeatedStop);
+  } while (!ref.slot->word.compare_exchange_weak(word, word | SlotWord::kEnqueued,
+                                                 std::memory_order_relaxed));
+  // A small operation may be complete before NCCL says that it was enqueued; only after finalize is
+  // that too late. Relaxed: the place may have a new owner by now, then this one goes uncounted.
+  if ((word & SlotWord::kOpen) == 0 &&
+      ref.communicator->context.load(std::memory_order_relaxed) == 0) {
+    Ignore(IgnoredReason::kAfterClose);
+  }
+}
+
+bool Tracker::IsOpen(const OperationRef& ref) {
+  const uint64_t word = ref.slot->word.load(std::memory_order_relaxed);  // only the word is used
+  if (SlotWord::Generation(word) != ref.generation) {
+    Ignore(IgnoredReason::kStaleHandle);
+    return false;
+  }
+  if ((word & SlotWord::kOpen) == 0) {
+    Ignore(IgnoredReason::kAfterClose);
+    return false;
+  }
+  return true;
+}
+
+void Tracker::LearnIdentity(Communicator& communicator, const OperationEvent& event) {
+  if (event.comm_hash == 0) return;
+  bool expected = false;
+  // One thread copies. Relaxed: readers are told by the identity's own atomics.
+  if (!communicator.identity_known.compare_exchange_strong(expected, true,
+                                                           std::memory_order_relaxed)) {
+    return;
+  }
+  CommunicatorRecord& record = *communicator.record;
+  if (event.comm_name != nullptr) CopyToShared(record.name, event.comm_name);
+  record.rank.store(event.rank, std::memory_order_relaxed);
+  communicator.rank.store(event.rank, std::memory_order_relaxed);
+  record.comm_id.store(event.comm_hash, std::memory_order_relaxed);
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,113 @@
+// Tracker, the part of the background thread: what became of the launches that are followed.
+#include "plugin/tracker.h"
+
+namespace nccl_pulse {
+
+void Tracker::CountTimedLaunch(Communicator& communicator, const TimedPair& pair,
+                               uint64_t duration_ns) {
+  LaneWriter lane(segment_, *communicator.record,
+                  communicator.record_generation.load(std::memory_order_relaxed),
+                  LaneRole::kProgress);
+  if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
+  // Relaxed: published when the pair was armed. What Coll and P2p added since came microseconds
+  // after the launch, long before a poll.
+  OperationMeta meta = OperationMeta::Unpack(pair.call_meta.load(std::memory_order_relaxed));
+  uint64_t bytes = pair.call_bytes.load(std::memory_order_relaxed);
+  uint64_t bus_bytes = pair.call_bus_bytes.load(std::memory_order_relaxed);
+  if (pair.calls.load(std::memory_order_relaxed) != 1) {
+    if (pair.seen.load(std::memory_order_relaxed) > 0) {
+      bytes = pair.seen_bytes.load(std::memory_order_relaxed);
+      bus_bytes = pair.seen_bus_bytes.load(std::memory_order_relaxed);
+    }
+    meta = {kGroupedName, static_cast<uint8_t>(SizeClassOf(bytes)), 0, false, meta.call_number};
+  }
+  CountLatency(communicator, lane, LatencyKind::kDurationStream, meta, bytes, bus_bytes,
+               duration_ns, pair.launch_ns.load(std::memory_order_relaxed) + duration_ns);
+}
+
+// Of several operations each has been counted as one of a group.
+void Tracker::CountLostLaunch(Communicator& communicator, const TimedPair& pair) {
+  if (pair.calls.load(std::memory_order_relaxed) != 1) return;  // as in CountTimedLaunch
+  LaneWriter lane(segment_, *communicator.record,
+                  communicator.record_generation.load(std::memory_order_relaxed),
+                  LaneRole::kProgress);
+  if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
+  const auto meta = OperationMeta::Unpack(pair.call_meta.load(std::memory_order_relaxed));
+  CountUntimed(lane, meta.op, UntimedReason::kLost);
+}
+
+bool Tracker::PollLaunches() {
+  if (stream_timer_ == nullptr) return false;
+  const uint64_t now_ns = clock_.NowNs();
+  bool in_flight = false;
+  const uint32_t used = used_slots_.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < used; ++i) in_flight |= PollCommunicator(slots_[i], now_ns);
+  return in_flight;
+}
+
+bool Tracker::PollCommunicator(Communicator& communicator, uint64_t now_ns) {
+  if (communicator.launching == nullptr) return false;
+  CommunicatorTimer& timer = communicator.launching->timer;
+  CommunicatorRecord& record = *communicator.record;
+  const uint32_t state = timer.state.load(std::memory_order_acquire);  // sees the events
+  if (state == CommunicatorTimer::kOff) return false;
+  // When the place already belongs to the next communicator, which then has no timer, the old one's
+  // end is nobody's.
+  const bool counts =
+      state == CommunicatorTimer::kOn || communicator.context.load(std::memory_order_acquire) == 0;
+  StreamTimer::Progress progress;
+  const bool alive = stream_timer_->Poll(
+      timer, now_ns,
+      [&](const TimedPair& pair, uint64_t duration_ns) {
+        CountTimedLaunch(communicator, pair, duration_ns);
+      },
+      [&](const TimedPair& pair) {
+        if (counts) CountLostLaunch(communicator, pair);
+      },
+      &progress);
+  const bool ends = StreamTimer::IsOver(timer, now_ns);
+  // Absent rather than wrong: when the driver failed, and when nobody looks any longer.
+  if (counts && (!alive || (ends && progress.in_flight))) {
+    record.has_heartbeat.store(0, std::memory_order_relaxed);
+  }
+  if (counts && alive) {
+    // Since when before how many: a reader that sees work in flight finds its age.
+    record.oldest_inflight_ns.store(progress.oldest_ns, std::memory_order_relaxed);
+    record.launches_completed.store(progress.completed, std::memory_order_release);
+    if (progress.advanced) {
+      LaneWriter lane(segment_, record,
+                      communicator.record_generation.load(std::memory_order_relaxed),
+                      LaneRole::kBackground);
+      if (lane.ok()) {
+        lane.lane().last_completion_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
+      }
+    }
+  }
+  if (ends) stream_timer_->Destroy(timer);
+  return progress.in_flight;
+}
+
+void Tracker::AdaptSampling() {
+  if (stream_timer_ == nullptr || timing_ != TimingMode::kAuto) return;
+  const uint64_t now_ns = clock_.NowNs();
+  uint64_t launches = 0;
+  uint64_t devices = 0;
+  const uint32_t used = used_slots_.load(std::memory_order_acquire);
+  for (uint32_t i = 0; i < used; ++i) {
+    if (slots_[i].launching == nullptr) continue;
+    CommunicatorTimer& timer = slots_[i].launching->timer;
+    if (!timer.is_on()) continue;
+    devices |= uint64_t{1} << (timer.device & 63);
+    const uint64_t launched = timer.launched.load(std::memory_order_relaxed);  // a rate: no order
+    launches += launched - timer.adapted_launches;
+    timer.adapted_launches = launched;
+  }
+  if (adapted_ns_ != 0 && now_ns > adapted_ns_) {
+    const double seconds = static_cast<double>(now_ns - adapted_ns_) / 1e9;
+    sampler_.Adapt(static_cast<double>(launches) / seconds, __builtin_popcountll(devices));
+    segment_.header().sampling_exponent.store(sampler_.exponent(), std::memory_order_relaxed);
+  }
+  adapted_ns_ = now_ns;
+}
+
+}  // namespace nccl_pulse

@@ -18,9 +18,11 @@ void Add(std::atomic<uint64_t>& cell, uint64_t amount) {
 uint64_t Tracker::StartGroup(uint64_t context, bool captured) {
   Communicator* communicator = FindContext(context);
   if (communicator == nullptr) return 0;
-  // A number to tell one group's calls from the next one's. Relaxed: it carries nothing else.
-  const uint32_t number =
-      communicator->launching->next_group.fetch_add(1, std::memory_order_relaxed);
+  // A number to tell one group's calls from the next one's. Relaxed, and no read-modify-write: see
+  // PendingLaunch.
+  std::atomic<uint32_t>& next = communicator->launching->next_group;
+  const uint32_t number = next.load(std::memory_order_relaxed);
+  next.store(number + 1, std::memory_order_relaxed);
   return Ticket::Pack(process_tag_, TicketKind::kGroup, captured ? 1 : 0,
                       number & Ticket::kGenerationMask, 0, communicator->index);
 }

@@ -18,6 +18,8 @@ void Add(std::atomic<uint64_t>& cell, uint64_t amount) {
 uint64_t Tracker::StartGroup(uint64_t context, bool captured) {
   Communicator* communicator = FindContext(context);
   if (communicator == nullptr) return 0;
+  // Nothing to tell its launches, and no stop to be called for.
+  if (!captured && stream_timer_ == nullptr) return 0;
   // A number to tell one group's calls from the next one's. Relaxed, and no read-modify-write: see
   // PendingLaunch.
   std::atomic<uint32_t>& next = communicator->launching->next_group;

@@ -187,10 +187,10 @@ std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
   process->event_mask = EventMask(arguments.api_version, process->settings.timing);
   WriteProcessIdentity(*process, arguments.api_version);
   RenewTimes(*process);
-  process->tracker =
-      std::make_unique<Tracker>(*process->segment, process->clock, process->settings.timing,
-                                process->settings.timing == TimingMode::kOff ? nullptr : process->driver,
-                                getpid(), MakeProcessTag());
+  process->tracker = std::make_unique<Tracker>(
+      *process->segment, process->clock, process->settings.timing,
+      process->settings.timing == TimingMode::kOff ? nullptr : process->driver, getpid(),
+      MakeProcessTag(), process->settings.timed_launches_per_second);
   return process;
 }
 

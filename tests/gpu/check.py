@@ -44,7 +44,7 @@ SIZE_CLASSES = ((4 << 10, "le_4KiB"), (16 << 10, "le_16KiB"), (64 << 10, "le_64K
 
 # The op of launches that carry a group, and why an operation has no duration with stream timing.
 GROUPED = "Grouped"
-STREAM_REASONS = {"not_sampled", "grouped", "captured", "lost"}
+STREAM_REASONS = {"not_sampled", "not_timed", "grouped", "captured", "lost"}
 
 SCRAPE_PERIOD_S = 0.2
 # The last operations are settled a second after their last sign of life, and pages are rendered
@@ -251,6 +251,7 @@ class Rank:
             # Multicast can put shared machines' GPUs out of order, and nothing here needs it.
             NCCL_NVLS_ENABLE="0",
             RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(options.ranks))
+        environment.update(getattr(options, "environment", {}))  # prove.py's
         if options.mode == "network":
             environment.update(NCCL_P2P_DISABLE="1", NCCL_SHM_DISABLE="1", NCCL_IB_DISABLE="1",
                                NCCL_SOCKET_IFNAME="lo")
@@ -259,7 +260,7 @@ class Rank:
                                NCCL_SOCKET_IFNAME="lo")
         command = [os.path.abspath(options.program), "--rank=%d" % rank,
                    "--nranks=%d" % options.ranks, "--gpu=%d" % self.gpu, "--exchange=" + work,
-                   "--phases=" + options.phases]
+                   "--phases=" + options.phases] + list(getattr(options, "arguments", ()))
         if options.program.endswith(".py"):
             command.insert(0, sys.executable)
         elif options.libraries:

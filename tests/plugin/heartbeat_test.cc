@@ -80,7 +80,7 @@ TEST(HeartbeatTest, UnderSteadyLoadTheBacklogIsKnown) {
       // late where the machine is busy.
       ASSERT_GE(measured.launches_completed + 3 * kAhead / 8, done);
       const int64_t oldest = launched_at[done];
-      ASSERT_NEAR(static_cast<double>(measured.oldest_inflight_realtime_ns - oldest), 0, 3e8);
+      ASSERT_NEAR(static_cast<double>(measured.oldest_inflight_realtime_ns - oldest), 0, 6e8);
     }
   });
 }

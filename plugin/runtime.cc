@@ -133,6 +133,14 @@ const char* DurationSource(const Process& process, int api_version) {
   return stream ? "stream" : "none";
 }
 
+// What tells that work has ended. On the stream: every visible launch. ProxyOps: operations that
+// touch the network; they tell the end of an operation, beside the stream, wherever they come.
+const char* CompletionSourceName(const Process& process, int api_version) {
+  if (process.settings.timing == TimingMode::kOff) return "none";
+  if (api_version >= 5 && process.driver != nullptr) return "stream";
+  return process.settings.timing == TimingMode::kKernel ? "kernel" : "proxy";
+}
+
 void WriteProcessIdentity(const Process& process, int api_version) {
   SegmentHeader& header = process.segment->header();
   const ProcessIdentity identity = FindProcessIdentity();
@@ -143,6 +151,7 @@ void WriteProcessIdentity(const Process& process, int api_version) {
   CopyToShared(header.plugin_version, kVersion);
   CopyToShared(header.timing, TimingModeName(process.settings.timing));
   CopyToShared(header.duration_source, DurationSource(process, api_version));
+  CopyToShared(header.completion_source, CompletionSourceName(process, api_version));
   CopyToShared(header.hostname, identity.hostname);
   CopyToShared(header.global_rank, identity.global_rank);
   CopyToShared(header.local_rank, identity.local_rank);
@@ -187,10 +196,10 @@ std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
   process->event_mask = EventMask(arguments.api_version, process->settings.timing);
   WriteProcessIdentity(*process, arguments.api_version);
   RenewTimes(*process);
-  process->tracker =
-      std::make_unique<Tracker>(*process->segment, process->clock, process->settings.timing,
-                                process->settings.timing == TimingMode::kOff ? nullptr : process->driver,
-                                getpid(), MakeProcessTag());
+  process->tracker = std::make_unique<Tracker>(
+      *process->segment, process->clock, process->settings.timing,
+      process->settings.timing == TimingMode::kOff ? nullptr : process->driver, getpid(),
+      MakeProcessTag());
   return process;
 }
 
@@ -243,11 +252,14 @@ void StartServing(Process& process, const InitArguments& arguments) {
       where = MetricsUrl(*process.server, FindProcessIdentity().hostname);
     }
   }
-  process.log.Info(arguments.logger,
-                   absl::StrCat("version ", kVersion, ", profiler API v", arguments.api_version,
-                                ", timing ", TimingModeName(settings.timing), " (durations: ",
-                                DurationSource(process, arguments.api_version), "), event mask ",
-                                absl::StrCat("0x", absl::Hex(process.event_mask)), ", ", where));
+  process.log.Info(
+      arguments.logger,
+      absl::StrCat("version ", kVersion, ", profiler API v", arguments.api_version, ", timing ",
+                   TimingModeName(settings.timing),
+                   " (durations: ", DurationSource(process, arguments.api_version),
+                   ", completions: ", CompletionSourceName(process, arguments.api_version),
+                   "), event mask ", absl::StrCat("0x", absl::Hex(process.event_mask)), ", ",
+                   where));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Tracker, the part that counts what an operation came to, once: when it is quiet, when its place is
-// needed, or at finalize.
+// Tracker, the part that counts what an operation came to, once: when it is quiet, when its place
+// is needed, or at finalize.
 #include <time.h>
 
 #include "plugin/bus_bytes.h"

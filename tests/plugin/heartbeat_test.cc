@@ -247,6 +247,23 @@ TEST(HeartbeatTest, PollingDoesNotEndACapture) {
   });
 }
 
+// The driver does not even say whether the legacy stream is in capture. That is no failure.
+TEST(HeartbeatTest, TheLegacyStreamWhileAnotherIsCaptured) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    FakeCuda::Stream captured = gpu.CreateStream(comm.gpu_context());
+    comm.UseStream(nullptr);
+    comm.Run(kMs);
+    gpu.BeginCapture(captured);
+    comm.Run(kMs);  // the driver refuses such a launch; not followed
+    EXPECT_TRUE(gpu.EndCapture(captured));
+    comm.Run(kMs);
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    ExpectIdle(comm, 2);
+  });
+}
+
 // ---- failures -----------------------------------------------------------------------------------
 
 // One communicator's driver calls fail, at each function that there is; the other's do not.
@@ -254,7 +271,8 @@ TEST(HeartbeatTest, ADriverThatFailsIsAskedNoMore) {
   for (const char* function :
        {"cuEventRecord", "cuEventQuery", "cuEventElapsedTime", "cuStreamIsCapturing", ""}) {
     for (const int error :
-         {FakeCuda::kContextDestroyed, FakeCuda::kInvalidHandle, FakeCuda::kDeviceLost}) {
+         {FakeCuda::kContextDestroyed, FakeCuda::kInvalidContext, FakeCuda::kInvalidHandle,
+          FakeCuda::kDeviceLost, FakeCuda::kIllegalAddress, FakeCuda::kDeinitialized}) {
       SCOPED_TRACE(std::string(function) + " " + std::to_string(error));
       RunWithGpu([&](FakeCuda& gpu) {
         StreamCommunicator comm(gpu, 1);
@@ -481,6 +499,35 @@ TEST(HeartbeatTest, APlaceIsUsedAgain) {
       AdvanceClock(700 * kSecond);  // it may be given to the next
     }
     EXPECT_EQ(ReadSnapshot().communicators.size(), 1u);
+  });
+}
+
+// A poller that was stuck in the driver for so long that the place belongs to somebody else.
+TEST(HeartbeatTest, WhatIsSeenTooLateIsNotTheNextOwners) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    TimeEveryCall();
+    comm.WarmUp();
+    gpu.Advance(kMs);
+    WaitForPoll();
+    gpu.Block("cuEventQuery");
+    for (int i = 0; i < 3; ++i) comm.Run(kMs);
+    gpu.Advance(kSecond);
+    ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));
+    comm.Finalize();
+    AdvanceClock(700 * kSecond);
+    StreamCommunicator next(gpu, 2);
+    ASSERT_EQ(ReadSnapshot().communicators.size(), 1u);
+    next.Run(kMs);
+    gpu.Unblock();
+    WaitForPoll();
+    const CommunicatorSnapshot measured = next.Read();
+    EXPECT_EQ(measured.launches, 1u);
+    EXPECT_FALSE(measured.has_heartbeat);  // its timer was still the other's
+    EXPECT_EQ(TimedOperations(measured), 0u);
+    EXPECT_EQ(Untimed(measured), 1u);
+    EXPECT_EQ(measured.last_completion_realtime_ns, 0);
+    next.Finalize();
   });
 }
 

@@ -1,9 +1,37 @@
 // What is launched, completed and stuck, at any moment, whatever streams, contexts, captures and
 // the driver do.
+//
+// What can go wrong, and which test has it (ST: stream_timer_test, SS: stream_stress_test, CE:
+// copy_engine_test, IF: inflight_test):
+//   driver refuses a call (201, 400, 46, 4 at exit), device error     ADriverThatFailsIsAskedNoMore
+//     that sticks (700), context destroyed (709)                      AContextThatIsDestroyed, SS
+//   primary context reset, its addresses given to others              AContextThatIsReset
+//   no context, no events at init                                     NoContextNoHeartbeat,
+//                                                                     EventsThatCanNotBeMade
+//   driver call that never returns                                    ADriverThatBlocksBlocks...,
+//                                                                     WhatIsSeenTooLate...
+//   stream destroyed; default streams; many streams                   AStreamThatIsDestroyed,
+//                                                                     ST.TheDefaultStreams,
+//                                                                     ManyStreamsOfOneCommunicator
+//   another GPU's context is current ST.AnotherGpusContextIsCurrent capture, of this stream or
+//   another, global mode                   ACaptureIsNeverTouched,
+//                                                                     PollingDoesNotEndACapture,
+//                                                                     TheLegacyStreamWhile...
+//   launch on another thread than the call                            LaunchedOnAnotherThread...
+//   report before the launch, late, or never; launch without end ST.OperationsReportedOutOfOrder,
+//                                                                     ST.TimedOperationsReportedLate,
+//                                                                     ST.AnOperationReportedAfter...,
+//                                                                     ST.ALaunchWithoutEnd...
+//   armed pairs at failure and finalize: lost, once FinalizedWithLaunchesInFlight,
+//                                                                     CE.ADriverThatFails
+//   fork; exit while polling AChildOfForkMakesNoDriverCall,
+//                                                                     TheProcessMayExitAtAnyMoment
+//   driver fails, network goes on                                     IF.AfterTheDriverHasFailed
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -51,7 +79,7 @@ TEST(HeartbeatTest, IdleBusyIdle) {
 }
 
 // The host is always ahead: the last launch is never complete, and yet it is known how far the GPU
-// has come, to a few polls' time or an eighth of the backlog.
+// has come, to a part of the backlog.
 TEST(HeartbeatTest, UnderSteadyLoadTheBacklogIsKnown) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);
@@ -76,10 +104,15 @@ TEST(HeartbeatTest, UnderSteadyLoadTheBacklogIsKnown) {
       ASSERT_EQ(measured.launches, kAhead + done);
       ASSERT_LE(measured.launches_completed, done);
       if (done < 2 * kAhead) continue;  // the markers have spread out
-      // 1 s of backlog: an eighth is 125 ms, and there are 20 ms between polls.
-      ASSERT_GE(measured.launches_completed + 2 * kAhead / 8 + 2, done);
-      const int64_t oldest = launched_at[done];
-      ASSERT_NEAR(static_cast<double>(measured.oldest_inflight_realtime_ns - oldest), 0, 3e8);
+      // The oldest marker is an eighth of the backlog behind, and the next as far again. In
+      // launches, not in time: a slow machine's own time comes on top of the test's, now more, now
+      // less; hence twice as much.
+      constexpr uint64_t kTolerance = kAhead / 2;
+      ASSERT_GE(measured.launches_completed + kTolerance, done);
+      const auto oldest = std::lower_bound(launched_at.begin(), launched_at.end(),
+                                           measured.oldest_inflight_realtime_ns);
+      ASSERT_NEAR(static_cast<double>(oldest - launched_at.begin()), static_cast<double>(done),
+                  kTolerance);
     }
   });
 }
@@ -273,6 +306,10 @@ TEST(HeartbeatTest, ADriverThatFailsIsAskedNoMore) {
     for (const int error :
          {FakeCuda::kContextDestroyed, FakeCuda::kInvalidContext, FakeCuda::kInvalidHandle,
           FakeCuda::kDeviceLost, FakeCuda::kIllegalAddress, FakeCuda::kDeinitialized}) {
+      // Each error once with each function would be long under a sanitizer: some with all at once.
+      const bool seldom = error == FakeCuda::kInvalidContext || error == FakeCuda::kDeinitialized ||
+                          error == FakeCuda::kDeviceLost;
+      if (seldom && *function != '\0') continue;
       SCOPED_TRACE(std::string(function) + " " + std::to_string(error));
       RunWithGpu([&](FakeCuda& gpu) {
         StreamCommunicator comm(gpu, 1);

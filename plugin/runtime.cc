@@ -98,7 +98,7 @@ void* Poll(void* argument) {
   Process& process = *static_cast<Process*>(argument);
   // A query of an event from this thread must not end another thread's stream capture in global
   // mode.
-  if (process.driver != nullptr) {
+  if (process.driver != nullptr && process.settings.timing != TimingMode::kOff) {
     int mode = kCudaCaptureModeRelaxed;
     process.driver->exchange_capture_mode(&mode);
   }

@@ -1,11 +1,16 @@
-// What the background thread's look at the launches costs: one round over 16 communicators, with
-// driver calls that take what an H200's host was measured to take.
-// ./bazelw run -c opt //bench:poll
+// What the background thread's look at the launches costs, at 10,000 launches a second on 16
+// communicators, with driver calls that take what they were measured to take on an H200's host.
+// ./bazelw run -c opt //bench:poll -- [--record_ns=100] [--timed_record_ns=2900] [--query_ns=1200]
+//     [--elapsed_ns=45] [--set_current_ns=50]
 //
-// Share of a core: the round's time over the 20 ms between two. The goal is 0.5 %, or 100 us.
+// core_percent: the mean round over the 20 ms between two, in percent of one core. The goal is 0.5.
+// launch_ns: what the callbacks of a launch cost the launching thread beside it, driver included.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,13 +22,28 @@ namespace nccl_pulse::bench {
 namespace {
 
 constexpr int kCommunicators = 16;
-constexpr uint64_t kQueryNs = 1200;
-constexpr uint64_t kElapsedNs = 45;
-constexpr uint64_t kSetCurrentNs = 50;
+constexpr int kLaunchesPerRound = 200;
+constexpr uint64_t kPollNs = 20000000;
+constexpr int kRoundsPerSecond = 50;
+
+// What the driver's calls take.
+struct DriverCosts {
+  uint64_t record_ns = 100;
+  uint64_t timed_record_ns = 2900;
+  uint64_t query_ns = 1200;
+  uint64_t elapsed_ns = 45;
+  uint64_t set_current_ns = 50;
+};
+DriverCosts costs;
 
 uint64_t queries = 0;
-// How many events, of all, the GPU has still to reach.
+// Whether the newest of what was recorded is never complete at the first look.
 bool gpu_is_behind = false;
+
+struct Event {
+  bool timing;
+  int looks = 0;  // since it was recorded
+};
 
 void Spin(uint64_t ns) {
   const uint64_t end = Clock::MonotonicNs() + ns;
@@ -38,7 +58,7 @@ CudaDriver SlowDriver() {
     return kCudaSuccess;
   };
   driver.context_set_current = [](CudaContext) {
-    Spin(kSetCurrentNs);
+    Spin(costs.set_current_ns);
     return kCudaSuccess;
   };
   driver.context_get_device = [](int* device) {
@@ -49,27 +69,27 @@ CudaDriver SlowDriver() {
     *id = 1;
     return kCudaSuccess;
   };
-  driver.event_create = [](CudaEvent* event, unsigned) {
-    *event = new int(0);
+  driver.event_create = [](CudaEvent* event, unsigned flags) {
+    *event = new Event{flags == kCudaEventTiming};
     return kCudaSuccess;
   };
   driver.event_destroy = [](CudaEvent event) {
-    delete static_cast<int*>(event);
+    delete static_cast<Event*>(event);
     return kCudaSuccess;
   };
-  // An event knows how often it was looked at since it was recorded.
   driver.event_record = [](CudaEvent event, CudaStream) {
-    *static_cast<int*>(event) = 0;
+    auto* recorded = static_cast<Event*>(event);
+    Spin(recorded->timing ? costs.timed_record_ns : costs.record_ns);
+    recorded->looks = 0;
     return kCudaSuccess;
   };
   driver.event_query = [](CudaEvent event) {
-    Spin(kQueryNs);
+    Spin(costs.query_ns);
     ++queries;
-    // Steady load: what was recorded before the last look is complete, the newest is not.
-    return gpu_is_behind && (*static_cast<int*>(event))++ == 0 ? kCudaNotReady : kCudaSuccess;
+    return gpu_is_behind && static_cast<Event*>(event)->looks++ == 0 ? kCudaNotReady : kCudaSuccess;
   };
   driver.event_elapsed_time = [](float* milliseconds, CudaEvent, CudaEvent) {
-    Spin(kElapsedNs);
+    Spin(costs.elapsed_ns);
     *milliseconds = 0.01F;
     return kCudaSuccess;
   };
@@ -80,7 +100,6 @@ CudaDriver SlowDriver() {
   return driver;
 }
 
-// 10,000 launches a second in all: 200 between two looks, which two of them time.
 void PollRound(benchmark::State& state, bool busy, bool behind) {
   gpu_is_behind = behind;
   std::string warning;
@@ -89,7 +108,7 @@ void PollRound(benchmark::State& state, bool busy, bool behind) {
   clock.Initialize(ClockSource::kAuto);
   const CudaDriver driver = SlowDriver();
   const auto tracker = std::make_unique<Tracker>(*segment, clock, TimingMode::kAuto, &driver,
-                                                 static_cast<int32_t>(getpid()), 1);
+                                                 static_cast<int32_t>(getpid()), 1, 100);
   segment->PopulatePages(1024, 1024);
   std::vector<uint64_t> contexts;
   for (uint64_t i = 0; i < kCommunicators; ++i) {
@@ -102,28 +121,85 @@ void PollRound(benchmark::State& state, bool busy, bool behind) {
     tracker->Stop(tracker->StartLaunch(context, {nullptr, group}));
   };
   uint64_t rounds = 0;
+  uint64_t polled_ns = 0;
+  uint64_t launched_ns = 0;
   queries = 0;
   for (auto _ : state) {
-    state.PauseTiming();
+    const uint64_t begin_ns = Clock::MonotonicNs();
     if (busy) {
-      for (int i = 0; i < 200; ++i) launch(contexts[static_cast<size_t>(i) % kCommunicators]);
+      for (int i = 0; i < kLaunchesPerRound; ++i) {
+        launch(contexts[static_cast<size_t>(i) % kCommunicators]);
+      }
     }
-    const timespec pause{0, 1000000};
+    const uint64_t made_ns = Clock::MonotonicNs();
+    launched_ns += made_ns - begin_ns;
+    const timespec pause{
+        0, static_cast<long>(made_ns - begin_ns < kPollNs ? kPollNs - (made_ns - begin_ns) : 0)};
     nanosleep(&pause, nullptr);
-    ++rounds;
-    if (rounds % 50 == 0) tracker->AdaptSampling();
-    state.ResumeTiming();
+    if (++rounds % kRoundsPerSecond == 0) tracker->AdaptSampling();
+    const uint64_t poll_ns = Clock::MonotonicNs();
     benchmark::DoNotOptimize(tracker->PollLaunches());
+    const uint64_t round_ns = Clock::MonotonicNs() - poll_ns;
+    polled_ns += round_ns;
+    state.SetIterationTime(static_cast<double>(round_ns) * 1e-9);
   }
-  state.counters["queries"] = static_cast<double>(queries) / static_cast<double>(rounds);
+  const auto per_round = [&](uint64_t sum) {
+    return static_cast<double>(sum) / static_cast<double>(rounds);
+  };
+  state.counters["core_percent"] = per_round(polled_ns) / static_cast<double>(kPollNs) * 100;
+  state.counters["queries"] = per_round(queries);
+  state.counters["exponent"] = segment->header().sampling_exponent.load();
+  if (busy) state.counters["launch_ns"] = per_round(launched_ns) / kLaunchesPerRound;
 }
-BENCHMARK_CAPTURE(PollRound, Idle, false, false)->Iterations(500)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(PollRound, Busy, true, false)->Iterations(500)->Unit(benchmark::kMicrosecond);
-BENCHMARK_CAPTURE(PollRound, BusyAndBehind, true, true)
+BENCHMARK_CAPTURE(PollRound, Idle, false, false)
+    ->UseManualTime()
+    ->Iterations(200)
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(PollRound, Busy, true, false)
+    ->UseManualTime()
     ->Iterations(500)
     ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(PollRound, BusyAndBehind, true, true)
+    ->UseManualTime()
+    ->Iterations(500)
+    ->Unit(benchmark::kMicrosecond);
+
+// Takes the driver's costs out of the arguments. False, and said, when one is no number.
+bool ReadCosts(int* argc, char** argv) {
+  const struct {
+    const char* name;
+    uint64_t* value;
+  } flags[] = {{"--record_ns=", &costs.record_ns},
+               {"--timed_record_ns=", &costs.timed_record_ns},
+               {"--query_ns=", &costs.query_ns},
+               {"--elapsed_ns=", &costs.elapsed_ns},
+               {"--set_current_ns=", &costs.set_current_ns}};
+  int kept = 1;
+  for (int i = 1; i < *argc; ++i) {
+    bool ours = false;
+    for (const auto& flag : flags) {
+      if (strncmp(argv[i], flag.name, strlen(flag.name)) != 0) continue;
+      char* end = nullptr;
+      *flag.value = strtoull(argv[i] + strlen(flag.name), &end, 10);
+      if (*end != '\0' || end == argv[i] + strlen(flag.name)) {
+        fprintf(stderr, "%s is not a number of nanoseconds\n", argv[i]);
+        return false;
+      }
+      ours = true;
+    }
+    if (!ours) argv[kept++] = argv[i];
+  }
+  *argc = kept;
+  return true;
+}
 
 }  // namespace
 }  // namespace nccl_pulse::bench
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  if (!nccl_pulse::bench::ReadCosts(&argc, argv)) return 2;
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  return 0;
+}

@@ -29,21 +29,27 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      kComm, LabelNames("op", "algo", "proto"),
      "Operations by the algorithm and protocol that NCCL chose."},
     {MetricId::kLaunches, "nccl_launches_total", MetricType::Counter, "", kComm, LabelNames(),
-     "Kernel launches that were visible. One launch carries one operation or several of a group."},
+     "Launches that were visible: kernels, and copy-engine collectives. One launch carries one "
+     "operation or several of a group."},
     {MetricId::kLaunchesCompleted, "nccl_launches_completed_total", MetricType::Counter, "", kComm,
      LabelNames(),
-     "Visible kernel launches that are known to have completed, from CUDA events behind them. "
-     "Absent "
-     "when that is not known."},
+     "Visible launches that are known to have completed, from CUDA events behind them. Absent when "
+     "that is not known."},
     {MetricId::kInflightLaunches, "nccl_inflight_launches", MetricType::Gauge, "", kComm,
      LabelNames(),
-     "Visible kernel launches that have not completed. Absent when that is not known."},
+     "Visible launches that were not known to have completed when the background thread last "
+     "looked. Absent when that is not known."},
     {MetricId::kOldestInflightLaunch, "nccl_oldest_inflight_launch_timestamp_seconds",
      MetricType::Gauge, "seconds", kComm, LabelNames(),
-     "When the oldest unfinished kernel launch was made, in Unix time, known to about 20 ms; 0 "
-     "when "
-     "none is in flight. Absent when that is not known, and in place of 0 on a communicator with "
+     "When the oldest unfinished launch was made, in Unix time, known to about 20 ms; 0 when none "
+     "is in flight. Absent when that is not known, and in place of 0 on a communicator with "
      "CUDA graphs, whose replays can not be seen."},
+    {MetricId::kOldestInflightOperation, "nccl_oldest_inflight_operation_timestamp_seconds",
+     MetricType::Gauge, "seconds", kComm, LabelNames("source"),
+     "Where no CUDA events follow the launches: when the oldest operation that is known to be in "
+     "flight was enqueued, in Unix time; 0 when none is. source proxy: its network operations have "
+     "started and not all stopped, those without network traffic are not seen; kernel: not all its "
+     "channels have stopped. Absent until an operation has been seen to end."},
     {MetricId::kCaptured, "nccl_communicator_captured", MetricType::Gauge, "", kComm, LabelNames(),
      "1 when operations of the communicator were captured into a CUDA graph: its replays are "
      "counted and timed nowhere."},
@@ -76,7 +82,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "Sequence number of the last operation seen. Compare ranks only while it stands still."},
     {MetricId::kLastLaunchTimestamp, "nccl_last_launch_timestamp_seconds", MetricType::Gauge,
      "seconds", kComm, LabelNames(),
-     "When the last visible kernel launch was, in Unix time; absent before the first."},
+     "When the last visible launch was, in Unix time; absent before the first."},
     {MetricId::kLastCompletionTimestamp, "nccl_last_completion_timestamp_seconds",
      MetricType::Gauge, "seconds", kComm, LabelNames(),
      "When the last operation known to be complete ended, in Unix time; absent before the first."},
@@ -90,7 +96,8 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "Times that an operation found no series of its own: past the limit it counts in one with "
      "size=\"overflow\", without memory in none."},
     {MetricId::kBuildInfo, "nccl_pulse_build_info", MetricType::Gauge, "", kProcess,
-     LabelNames("version", "nccl_api_version", "timing", "durations", "event_mask", "memory"),
+     LabelNames("version", "nccl_api_version", "timing", "durations", "completions", "event_mask",
+                "memory"),
      "The plugin's version and what it picked in this process; always 1."},
     {MetricId::kStartTimestamp, "nccl_pulse_start_timestamp_seconds", MetricType::Gauge, "seconds",
      kProcess, LabelNames(), "When the plugin started in this process, in Unix time."},
@@ -169,6 +176,9 @@ constexpr LabelEntry kLabels[] = {
     {"version", "the plugin's version"},
     {"nccl_api_version", "version of NCCL's profiler interface that is in use"},
     {"durations", "what times operations: stream, kernel or none"},
+    {"completions",
+     "what tells that work has ended: stream (CUDA events behind every launch), proxy (network "
+     "operations), kernel (channels) or none"},
     {"event_mask", "event types that NCCL was asked for, hexadecimal"},
     {"memory", "shared, or private when the system refused shared memory"},
 };

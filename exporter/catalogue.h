@@ -29,6 +29,7 @@ enum class MetricId : int {
   kLaunchesCompleted,
   kInflightLaunches,
   kOldestInflightLaunch,
+  kOldestInflightOperation,
   kCaptured,
   kOperationDuration,
   kOperationCompletion,

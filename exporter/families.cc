@@ -234,6 +234,11 @@ std::string Hex(uint64_t value, std::size_t width) {
 // What is known of launches that have been made. What is not known is absent, never zero.
 void AddHeartbeat(const CommunicatorSnapshot& comm, FamilySet* set) {
   set->Gauge(MetricId::kCaptured, {}, comm.captured ? 1 : 0);
+  if (comm.operations_source != CompletionSource::kNone) {
+    set->Gauge(MetricId::kOldestInflightOperation,
+               {comm.operations_source == CompletionSource::kProxy ? "proxy" : "kernel"},
+               Seconds(comm.oldest_operation_realtime_ns));
+  }
   if (!comm.has_heartbeat) return;
   set->Counter(MetricId::kLaunchesCompleted, {}, comm.launches_completed);
   // The two were not read at the same moment.
@@ -299,7 +304,7 @@ void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
   set->SetScope(MetricScope::kProcess, {Digits(process.pid), process.global_rank});
   set->Info(MetricId::kBuildInfo,
             {process.plugin_version, Digits(process.nccl_api_version), process.timing,
-             process.duration_source, "0x" + Hex(process.event_mask, 1),
+             process.duration_source, process.completion_source, "0x" + Hex(process.event_mask, 1),
              process.shared_memory ? "shared" : "private"});
   set->Gauge(MetricId::kStartTimestamp, {}, Seconds(process.start_realtime_ns));
   if (process.last_poll_realtime_ns != 0) {

@@ -127,6 +127,8 @@ struct SegmentHeader {
   // callbacks are never missing between their record and this sum.
   Cell recycle_epoch;
   Cell recycled_callbacks[5];  // by CallbackKind, of communicators whose record was used again
+
+  char completion_source[16];  // "stream", "proxy", "kernel", "none"
 };
 static_assert(sizeof(SegmentHeader) <= 4096);
 inline constexpr uint64_t kHeaderBytes = 4096;
@@ -237,8 +239,8 @@ struct CommunicatorRecord {
   Cell next_timed_call;
   // Heartbeat, written by the background thread (captured: by the launching thread).
   Cell launches_completed;
-  Cell oldest_inflight_ns;  // monotonic, 0: nothing in flight
-  std::atomic<uint32_t> has_heartbeat;
+  Cell oldest_inflight_ns;  // monotonic, 0: nothing in flight; a launch, or an operation (source)
+  std::atomic<uint32_t> completion_source;  // CompletionSource
   std::atomic<uint32_t> captured;
   char name[128];  // identity strings: zero-terminated, written by CopyToShared
   char gpu[16];

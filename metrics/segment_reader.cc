@@ -119,10 +119,17 @@ class Reader {
     out->kernel_trust = trust <= static_cast<uint32_t>(TrustState::kChecksFailed)
                             ? static_cast<TrustState>(trust)
                             : TrustState::kChecksFailed;
-    out->has_heartbeat = record.has_heartbeat.load(std::memory_order_relaxed) != 0;
+    const uint32_t source = record.completion_source.load(std::memory_order_relaxed);
+    out->has_heartbeat = source == static_cast<uint32_t>(CompletionSource::kStream);
     // Before the launches, in the lanes: never have more completed than were launched.
     out->launches_completed = ReadCell(record.launches_completed);
-    out->oldest_inflight_realtime_ns = Realtime(ReadCell(record.oldest_inflight_ns));
+    const int64_t oldest_ns = Realtime(ReadCell(record.oldest_inflight_ns));
+    if (out->has_heartbeat) {
+      out->oldest_inflight_realtime_ns = oldest_ns;
+    } else if (source != 0 && source <= static_cast<uint32_t>(CompletionSource::kKernel)) {
+      out->operations_source = static_cast<CompletionSource>(source);
+      out->oldest_operation_realtime_ns = oldest_ns;
+    }
     ReadLanes(record, callbacks, out);
     out->captured = record.captured.load(std::memory_order_relaxed) != 0;
     ReadSeries(record, out);
@@ -310,6 +317,7 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
   snapshot->timing = CopyFromShared(header.timing);
   snapshot->event_mask = ReadOnce(header.event_mask);
   snapshot->duration_source = CopyFromShared(header.duration_source);
+  snapshot->completion_source = CopyFromShared(header.completion_source);
   snapshot->sampling_exponent = header.sampling_exponent.load(std::memory_order_relaxed);
   snapshot->start_realtime_ns = ReadOnce(header.start_realtime_ns);
   const uint64_t last_poll_ns = ReadCell(header.last_poll_monotonic_ns);

@@ -57,6 +57,14 @@ const char* UntimedReasonName(UntimedReason reason);
 // Why a communicator's GPU timestamps are not believed (0: they are, or were not asked for).
 enum class TrustState : uint8_t { kTrusted = 0, kSelfSend = 1, kChecksFailed = 2 };
 
+// What tells which work of a communicator is complete.
+enum class CompletionSource : uint8_t {
+  kNone = 0,    // nothing
+  kStream = 1,  // CUDA events behind the launches: all that are visible
+  kProxy = 2,   // ProxyOps: operations with network traffic
+  kKernel = 3,  // KernelCh: operations with GPU timestamps
+};
+
 // Why a callback was ignored (label `reason` of nccl_pulse_ignored_events_total).
 enum class IgnoredReason : uint8_t {
   kNullHandle = 0,        // stop or record on NULL
@@ -166,7 +174,11 @@ struct CommunicatorSnapshot {
   bool has_heartbeat = false;
   uint64_t launches_completed = 0;
   int64_t oldest_inflight_realtime_ns =
-      0;                  // launch of the oldest unfinished one, 0: none in flight
+      0;  // launch of the oldest unfinished one, 0: none in flight
+  // Without a heartbeat, and where operations are seen to end: what tells, and the enqueue of the
+  // oldest operation that it knows to be in flight, 0: none. kNone: nothing tells.
+  CompletionSource operations_source = CompletionSource::kNone;
+  int64_t oldest_operation_realtime_ns = 0;
   bool captured = false;  // calls were captured into a CUDA graph: its replays can not be seen
   int64_t last_launch_realtime_ns = 0;      // 0: none yet
   int64_t last_completion_realtime_ns = 0;  // 0: none yet
@@ -182,6 +194,7 @@ struct ProcessSnapshot {
   std::string timing;                           // "auto", "kernel" or "off"
   uint32_t event_mask = 0;
   std::string duration_source;     // what times operations: "stream", "kernel" or "none"
+  std::string completion_source;   // what tells their end: "stream", "proxy", "kernel" or "none"
   int32_t sampling_exponent = -1;  // one call in 2^n is timed on the stream; -1: no stream timing
   int64_t start_realtime_ns = 0;
   int64_t last_poll_realtime_ns = 0;  // when the background thread last went round

@@ -15,11 +15,10 @@ int InitV6(void** context, uint64_t comm_id, int* mask, const char* comm_name, i
 int StartV6(void* context, void** handle, Descriptor* descriptor) {
   return StartEventV5(context, handle, descriptor, [&](Tracker& tracker) -> uint64_t {
     if (descriptor->type != abi::kEventCeColl) return PassOver(tracker, descriptor->type, 6);
-    OperationEvent event{};
-    event.func = descriptor->ceColl.func;
-    event.algo = "CE";
-    tracker.StartCopyEngineOperation(TicketOf(context), event);
-    return 0;
+    const Descriptor::CeColl& coll = descriptor->ceColl;
+    return tracker.StartCopyEngineOperation(
+        TicketOf(context),
+        {coll.func, coll.datatype, coll.count, coll.stream, TicketOf(descriptor->parentObj)});
   });
 }
 

@@ -142,8 +142,12 @@ struct PendingLaunch {
   std::atomic<uint64_t>
       grouped_launches;  // launches of several operations: sampled by their own count
   // Serials number the calls, never 0, as their tickets carry them (kGenerationBits).
-  std::atomic<uint32_t> serial;           // of the last call
-  std::atomic<uint32_t> timed_serial;     // of the call that was timed alone last, 0: none yet
+  std::atomic<uint32_t> serial;  // of the last call
+  // Of the calls that were timed alone last, so many as there are pairs: a CUDA host callback may
+  // report an operation long after its launch, but not after its pair was used again.
+  std::atomic<uint32_t> timed_serials[kTimedPairs];
+  std::atomic<uint32_t>
+      timed_calls;  // their number; the last is at (timed_calls - 1) % kTimedPairs
   std::atomic<uint32_t> reported_serial;  // of the operation that NCCL reported last
   std::atomic<uint64_t> open_launch;      // ticket of the launch that is being made, 0: none
   std::atomic<CudaStream> stream;         // it is made on
@@ -164,6 +168,16 @@ enum class LaunchFate : uint32_t {
 inline constexpr int kCallRows = 16;  // NCCL's known operations; later ones share the last row
 inline constexpr int kCallColumns = 12;
 
+// Which operations are in flight, where no events follow the launches (tracker_inflight.cc).
+// Background thread.
+struct InflightOperations {
+  uint32_t record_generation;  // of the communicator that the rest is about
+  bool ends_are_seen;          // an operation's end has been seen
+  uint64_t newest_ended_ns;    // enqueue of the newest operation that has ended
+  uint64_t oldest_operation;   // number of the oldest in flight
+  uint64_t oldest_ns;          // its enqueue, 0: none
+};
+
 // What follows the calls and launches of one communicator.
 struct LaunchState {
   CommunicatorTimer timer;
@@ -179,12 +193,14 @@ struct Communicator {
   CommunicatorRecord* record;
   OperationSlot* operations;    // kOperationSlots, null until first used
   LaunchState* launching;       // null until first used
+  InflightOperations inflight;  // background thread
   KernelTimes* kernel_times;    // kOperationSlots, null unless kernel timing
   KernelTrust* kernel_trust;    // null unless kernel timing
   uint32_t context_generation;  // init lock
   std::atomic<int32_t> rank, nranks;
   std::atomic<uint64_t> comm_id;
-  std::atomic<bool> identity_known;  // v1 to v3 learn it with the first operation
+  std::atomic<bool> identity_known;       // v1 to v3 learn it with the first operation
+  std::atomic<uint64_t> first_operation;  // number of this communicator's first
   std::atomic<uint64_t>
       oldest_open;  // background thread: operations before this number are settled
   alignas(64) std::atomic<uint64_t> next_operation;

@@ -2,7 +2,9 @@
 // library must load on machines without a GPU, and must not need CUDA to be built.
 //
 // Types and numbers are the driver API's (cuda.h 13.0): CUresult, CUdevice and the capture
-// enumerations are int, CUevent, CUstream and CUcontext pointers; a cudaStream_t is a CUstream.
+// enumerations are int, CUevent, CUstream and CUcontext pointers; a cudaStream_t is a CUstream. The
+// handles 0 (default), 1 (legacy) and 2 (per-thread) are streams of the calling thread's current
+// context; 0 is the legacy stream for these functions, as it is for NCCL.
 //
 // Thread: Load from init; the calls as their users say. Cost of the calls on an H200 host: record
 // 0.1 us (without timing), 2.9 us (with), query 1.2 us, is-capturing 0.01 us.
@@ -19,6 +21,11 @@ using CudaContext = void*;
 
 inline constexpr int kCudaSuccess = 0;
 inline constexpr int kCudaNotReady = 600;
+// What the driver says of a stream that it will not look at because some stream is in capture:
+// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900) to CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD (908). The
+// legacy stream gives 906 while another stream is captured in global mode.
+inline constexpr int kCudaFirstCaptureError = 900;
+inline constexpr int kCudaLastCaptureError = 908;
 inline constexpr unsigned kCudaEventTiming = 0;         // CU_EVENT_DEFAULT
 inline constexpr unsigned kCudaEventWithoutTiming = 2;  // CU_EVENT_DISABLE_TIMING
 inline constexpr int kCudaNotCapturing = 0;             // CU_STREAM_CAPTURE_STATUS_NONE

@@ -22,7 +22,16 @@ struct LaunchEvent {
   uint64_t parent;  // ticket of the group
 };
 
-// An operation as NCCL enqueues it (Coll, P2p, CeColl).
+// A collective that the copy engines carry out, without a kernel (CeColl; v6 and later).
+struct CopyEngineEvent {
+  const char* func;
+  const char* datatype;
+  uint64_t count;   // elements of `datatype`; AllGather comes as bytes
+  void* stream;     // its copies are made on
+  uint64_t parent;  // ticket of the call, 0: none
+};
+
+// An operation as NCCL enqueues it (Coll, P2p).
 struct OperationEvent {
   const char* func;
   const char* datatype;

@@ -98,7 +98,7 @@ void* Poll(void* argument) {
   Process& process = *static_cast<Process*>(argument);
   // A query of an event from this thread must not end another thread's stream capture in global
   // mode.
-  if (process.driver != nullptr) {
+  if (process.driver != nullptr && process.settings.timing != TimingMode::kOff) {
     int mode = kCudaCaptureModeRelaxed;
     process.driver->exchange_capture_mode(&mode);
   }
@@ -133,6 +133,14 @@ const char* DurationSource(const Process& process, int api_version) {
   return stream ? "stream" : "none";
 }
 
+// What tells that work has ended. On the stream: every visible launch. ProxyOps: operations that
+// touch the network; they tell the end of an operation, beside the stream, wherever they come.
+const char* CompletionSourceName(const Process& process, int api_version) {
+  if (process.settings.timing == TimingMode::kOff) return "none";
+  if (api_version >= 5 && process.driver != nullptr) return "stream";
+  return process.settings.timing == TimingMode::kKernel ? "kernel" : "proxy";
+}
+
 void WriteProcessIdentity(const Process& process, int api_version) {
   SegmentHeader& header = process.segment->header();
   const ProcessIdentity identity = FindProcessIdentity();
@@ -143,6 +151,7 @@ void WriteProcessIdentity(const Process& process, int api_version) {
   CopyToShared(header.plugin_version, kVersion);
   CopyToShared(header.timing, TimingModeName(process.settings.timing));
   CopyToShared(header.duration_source, DurationSource(process, api_version));
+  CopyToShared(header.completion_source, CompletionSourceName(process, api_version));
   CopyToShared(header.hostname, identity.hostname);
   CopyToShared(header.global_rank, identity.global_rank);
   CopyToShared(header.local_rank, identity.local_rank);
@@ -243,11 +252,14 @@ void StartServing(Process& process, const InitArguments& arguments) {
       where = MetricsUrl(*process.server, FindProcessIdentity().hostname);
     }
   }
-  process.log.Info(arguments.logger,
-                   absl::StrCat("version ", kVersion, ", profiler API v", arguments.api_version,
-                                ", timing ", TimingModeName(settings.timing), " (durations: ",
-                                DurationSource(process, arguments.api_version), "), event mask ",
-                                absl::StrCat("0x", absl::Hex(process.event_mask)), ", ", where));
+  process.log.Info(
+      arguments.logger,
+      absl::StrCat("version ", kVersion, ", profiler API v", arguments.api_version, ", timing ",
+                   TimingModeName(settings.timing),
+                   " (durations: ", DurationSource(process, arguments.api_version),
+                   ", completions: ", CompletionSourceName(process, arguments.api_version),
+                   "), event mask ", absl::StrCat("0x", absl::Hex(process.event_mask)), ", ",
+                   where));
 }
 
 }  // namespace

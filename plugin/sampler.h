@@ -24,7 +24,8 @@ namespace nccl_pulse {
 
 class Sampler {
  public:
-  // A timed launch holds its GPU up by about 5 us (docs/design-notes.md), so 100 a second cost 0.05
+  // A timed launch holds its GPU up by about 5 us (docs/stream-timing.md), so 100 a second cost
+  // 0.05
   // %.
   static constexpr int kTimedPerSecond = 100;
   static constexpr int kMaxExponent = 24;

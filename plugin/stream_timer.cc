@@ -63,7 +63,9 @@ void StreamTimer::Retire(CommunicatorTimer& timer, uint64_t now_ns) {
 
 bool StreamTimer::IsCapturing(CommunicatorTimer& timer, CudaStream stream) {
   int capturing = kCudaNotCapturing;
-  if (driver_.stream_is_capturing(stream, &capturing) != kCudaSuccess) return Fail(timer);
+  const int result = driver_.stream_is_capturing(stream, &capturing);
+  if (result >= kCudaFirstCaptureError && result <= kCudaLastCaptureError) return true;
+  if (result != kCudaSuccess) return Fail(timer);
   return capturing != kCudaNotCapturing;  // also one that was invalidated
 }
 

@@ -164,7 +164,7 @@ class StreamTimer {
   bool PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool* entered, Progress* progress);
   bool EnterContext(const CommunicatorTimer& timer, bool* entered);
   void DestroyEvents(CommunicatorTimer& timer);
-  // Relaxed: a flag; has_heartbeat follows with the next poll.
+  // Relaxed: a flag; the record's completion source follows with the next poll.
   static bool Fail(CommunicatorTimer& timer) {
     timer.failed.store(true, std::memory_order_relaxed);
     return false;

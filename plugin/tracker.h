@@ -83,8 +83,8 @@ class Tracker {
   uint64_t StartCall(uint64_t context, const CallEvent& event);
   uint64_t StartLaunch(uint64_t context, const LaunchEvent& event);
   uint64_t StartOperation(uint64_t context, const OperationEvent& event);
-  // A copy-engine collective: counted, never tracked.
-  void StartCopyEngineOperation(uint64_t context, const OperationEvent& event);
+  // A copy-engine collective: a launch that carries one operation. Stopped like a launch.
+  uint64_t StartCopyEngineOperation(uint64_t context, const CopyEngineEvent& event);
   uint64_t StartProxyOp(uint64_t context, const ProxyOpEvent& event);
   uint64_t StartKernelChannel(uint64_t context, const KernelChannelEvent& event);
   void Stop(uint64_t ticket);
@@ -103,7 +103,8 @@ class Tracker {
   // Settles operations that have been quiet. True while some are open.
   bool SettleIdle();
 
-  // Looks at the events behind the launches. True while launches are in flight.
+  // Looks at the events behind the launches, and where there are none at the operations. True while
+  // launches are in flight.
   bool PollLaunches();
 
   // Once a second or so: how many launches are timed from now on.
@@ -182,15 +183,25 @@ class Tracker {
   // Returns the call's serial.
   uint32_t NoteCall(Communicator& communicator, NameId op, uint64_t bytes, uint64_t group);
   bool ShouldTime(const Communicator& communicator, const OperationMeta& meta) const;
-  bool IsCaptured(Communicator& communicator, const LaunchEvent& event);
+  bool IsCaptured(Communicator& communicator, uint64_t parent, CudaStream stream);
+  bool IsFollowed(const Communicator& communicator) const;
   uint64_t BeginLaunch(Communicator& communicator, const LaunchEvent& event, uint64_t context);
+  uint64_t OpenLaunch(Communicator& communicator, CudaStream stream, const TimedPair* pair,
+                      uint64_t context);
   TimedPair* BeginTiming(Communicator& communicator, CudaStream stream, uint64_t calls);
+  TimedPair* BeginCopyEngineTiming(Communicator& communicator, const CopyEngineEvent& event,
+                                   OperationMeta meta, uint64_t bytes);
+  static void NoteTimed(PendingLaunch& pending, uint32_t serial);
+  static bool WasTimed(const PendingLaunch& pending, uint32_t serial);
   void AbandonLaunch(Communicator& communicator);
   void StopLaunch(uint64_t ticket);
+  void FollowOperations(Communicator& communicator);
   // True while launches of its are in flight.
   bool PollCommunicator(Communicator& communicator, uint64_t now_ns);
-  void CountTimedLaunch(Communicator& communicator, const TimedPair& pair, uint64_t duration_ns);
-  void CountLostLaunch(Communicator& communicator, const TimedPair& pair);
+  void CountTimedLaunch(Communicator& communicator, uint32_t record_generation,
+                        const TimedPair& pair, uint64_t duration_ns);
+  void CountLostLaunch(Communicator& communicator, uint32_t record_generation,
+                       const TimedPair& pair);
   void CountFate(Communicator& communicator, LaneWriter& lane, NameId op, uint64_t bytes,
                  uint64_t call);
   void StopOperation(const OperationRef& ref);

@@ -176,6 +176,8 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
       start.store(0, std::memory_order_relaxed);
     }
   }
+  communicator.first_operation.store(communicator.next_operation.load(std::memory_order_relaxed),
+                                     std::memory_order_relaxed);
   communicator.oldest_open.store(communicator.next_operation.load(std::memory_order_relaxed),
                                  std::memory_order_relaxed);
   communicator.comm_id.store(identity.comm_id, std::memory_order_relaxed);
@@ -184,7 +186,7 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
     for (auto& number : row) number.store(0, std::memory_order_relaxed);
   }
   launching.pending.calls.store(0, std::memory_order_relaxed);
-  launching.pending.timed_serial.store(0, std::memory_order_relaxed);
+  for (auto& serial : launching.pending.timed_serials) serial.store(0, std::memory_order_relaxed);
   launching.pending.open_launch.store(0, std::memory_order_relaxed);
   launching.pending.grouped_launches.store(0, std::memory_order_relaxed);
   launching.pending.fate.store(static_cast<uint32_t>(LaunchFate::kNotTimed),
@@ -194,7 +196,9 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
   record.oldest_inflight_ns.store(0, std::memory_order_relaxed);
   const bool heartbeat = stream_timer_ != nullptr && identity.launches_visible &&
                          stream_timer_->Attach(launching.timer, timing_ == TimingMode::kAuto);
-  record.has_heartbeat.store(heartbeat ? 1 : 0, std::memory_order_relaxed);
+  record.completion_source.store(
+      static_cast<uint32_t>(heartbeat ? CompletionSource::kStream : CompletionSource::kNone),
+      std::memory_order_relaxed);
   if (used_slots_.load(std::memory_order_relaxed) <= communicator.index) {
     used_slots_.store(communicator.index + 1,
                       std::memory_order_release);  // the poller looks here now

@@ -90,14 +90,20 @@ bool Tracker::ShouldTime(const Communicator& communicator, const OperationMeta& 
                              meta.size_class, meta.call_number);
 }
 
-// Part of a graph: it is not launched now, and its replays will not be seen.
-bool Tracker::IsCaptured(Communicator& communicator, const LaunchEvent& event) {
-  const bool group_captured =
-      Ticket::Issuer(event.parent) == Ticket::MakeIssuer(process_tag_, TicketKind::kGroup) &&
-      Ticket::Child(event.parent) != 0;
+bool Tracker::IsFollowed(const Communicator& communicator) const {
+  return stream_timer_ != nullptr && communicator.launching->timer.is_on();
+}
+
+// Part of a graph: it is not launched now, and its replays will not be seen. `parent`: group or
+// call.
+bool Tracker::IsCaptured(Communicator& communicator, uint64_t parent, CudaStream stream) {
+  const TicketKind kind = Ticket::Kind(parent);
+  const bool parent_captured = (kind == TicketKind::kGroup || kind == TicketKind::kApiCall) &&
+                               Ticket::Process(parent) == process_tag_ &&
+                               Ticket::Child(parent) != 0;
   const bool captured =
-      group_captured || (stream_timer_ != nullptr && communicator.launching->timer.is_on() &&
-                         stream_timer_->IsCapturing(communicator.launching->timer, event.stream));
+      parent_captured || (IsFollowed(communicator) &&
+                          stream_timer_->IsCapturing(communicator.launching->timer, stream));
   if (captured) communicator.record->captured.store(1, std::memory_order_relaxed);  // a flag
   return captured;
 }
@@ -105,9 +111,8 @@ bool Tracker::IsCaptured(Communicator& communicator, const LaunchEvent& event) {
 uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
   Communicator* communicator = FindContext(context);
   if (communicator == nullptr) return 0;
-  const bool captured = IsCaptured(*communicator, event);
-  const bool followed =
-      !captured && stream_timer_ != nullptr && communicator->launching->timer.is_on();
+  const bool captured = IsCaptured(*communicator, event.parent, event.stream);
+  const bool followed = !captured && IsFollowed(*communicator);
   {
     LaneWriter lane(segment_, *communicator->record,
                     communicator->record_generation.load(std::memory_order_relaxed),
@@ -136,17 +141,25 @@ uint64_t Tracker::BeginLaunch(Communicator& communicator, const LaunchEvent& eve
                              : 0;  // a further launch of a large group
   pending.calls.store(0, std::memory_order_relaxed);
   LaunchFate fate = LaunchFate::kNotTimed;
-  uint32_t index = kNoPair;
+  const TimedPair* pair = nullptr;
   if (timing_ == TimingMode::kAuto) {
-    TimedPair* pair = BeginTiming(communicator, event.stream, calls);
-    if (pair != nullptr) index = static_cast<uint32_t>(pair - communicator.launching->timer.pairs);
+    pair = BeginTiming(communicator, event.stream, calls);
     fate = pair == nullptr ? LaunchFate::kNotSampled
            : calls == 1    ? LaunchFate::kTimed
                            : LaunchFate::kGrouped;
   }
-  pending.pair.store(index, std::memory_order_relaxed);
   pending.fate.store(static_cast<uint32_t>(fate), std::memory_order_relaxed);
-  pending.stream.store(event.stream, std::memory_order_relaxed);
+  return OpenLaunch(communicator, event.stream, pair, context);
+}
+
+uint64_t Tracker::OpenLaunch(Communicator& communicator, CudaStream stream, const TimedPair* pair,
+                             uint64_t context) {
+  // Relaxed throughout: see PendingLaunch.
+  PendingLaunch& pending = communicator.launching->pending;
+  const uint32_t index =
+      pair != nullptr ? static_cast<uint32_t>(pair - communicator.launching->timer.pairs) : kNoPair;
+  pending.pair.store(index, std::memory_order_relaxed);
+  pending.stream.store(stream, std::memory_order_relaxed);
   const uint32_t number = pending.launch_number.load(std::memory_order_relaxed) + 1;
   pending.launch_number.store(number, std::memory_order_relaxed);
   const uint64_t ticket =
@@ -183,8 +196,22 @@ TimedPair* Tracker::BeginTiming(Communicator& communicator, CudaStream stream, u
                          std::memory_order_relaxed);
   pair->call_bus_bytes.store(calls > 0 ? pending.bus_bytes.load(std::memory_order_relaxed) : 0,
                              std::memory_order_relaxed);
-  if (calls == 1) pending.timed_serial.store(serial, std::memory_order_relaxed);
+  if (calls == 1) NoteTimed(pending, serial);
   return pair;
+}
+
+void Tracker::NoteTimed(PendingLaunch& pending, uint32_t serial) {
+  // Relaxed: see PendingLaunch.
+  const uint32_t number = pending.timed_calls.load(std::memory_order_relaxed);
+  pending.timed_serials[number % kTimedPairs].store(serial, std::memory_order_relaxed);
+  pending.timed_calls.store(number + 1, std::memory_order_relaxed);
+}
+
+bool Tracker::WasTimed(const PendingLaunch& pending, uint32_t serial) {
+  return std::any_of(std::begin(pending.timed_serials), std::end(pending.timed_serials),
+                     [serial](const std::atomic<uint32_t>& timed) {
+                       return timed.load(std::memory_order_relaxed) == serial;
+                     });
 }
 
 // A launch that was begun and never ended; NCCL has gone on to the next one.
@@ -194,9 +221,19 @@ void Tracker::AbandonLaunch(Communicator& communicator) {
   const uint32_t index = Ticket::Child(pending.open_launch.load(std::memory_order_relaxed));
   if (index >= kTimedPairs) return;
   TimedPair& pair = communicator.launching->timer.pairs[index];
-  const bool reported = pending.timed_serial.load(std::memory_order_relaxed) ==
-                        pending.reported_serial.load(std::memory_order_relaxed);
-  if (reported) CountLostLaunch(communicator, pair);
+  if (pair.calls.load(std::memory_order_relaxed) == 1) {
+    std::atomic<uint32_t>& timed =
+        pending
+            .timed_serials[(pending.timed_calls.load(std::memory_order_relaxed) - 1) % kTimedPairs];
+    const bool reported = timed.load(std::memory_order_relaxed) ==
+                          pending.reported_serial.load(std::memory_order_relaxed);
+    if (reported) {
+      CountLostLaunch(communicator, communicator.record_generation.load(std::memory_order_relaxed),
+                      pair);
+    }
+    // Should it be reported yet, it is one that was not timed.
+    if (!reported) timed.store(0, std::memory_order_relaxed);
+  }
   pair.state.store(TimedPair::kFree, std::memory_order_relaxed);
 }
 
@@ -229,7 +266,10 @@ void Tracker::StopLaunch(uint64_t ticket) {
   TimedPair* pair = index < kTimedPairs ? &communicator.launching->timer.pairs[index] : nullptr;
   const bool kept = stream_timer_->End(
       communicator.launching->timer, pending.stream.load(std::memory_order_relaxed), pair, now_ns);
-  if (!kept) CountLostLaunch(communicator, *pair);
+  if (!kept) {
+    CountLostLaunch(communicator, communicator.record_generation.load(std::memory_order_relaxed),
+                    *pair);
+  }
 }
 
 void Tracker::CountFate(Communicator& communicator, LaneWriter& lane, NameId op, uint64_t bytes,
@@ -243,7 +283,7 @@ void Tracker::CountFate(Communicator& communicator, LaneWriter& lane, NameId op,
     if (Ticket::Child(call) != 0) return CountUntimed(lane, op, UntimedReason::kCaptured);
     const uint32_t serial = Ticket::Generation(call);
     pending.reported_serial.store(serial, std::memory_order_relaxed);
-    if (serial == pending.timed_serial.load(std::memory_order_relaxed)) return;  // or lost there
+    if (WasTimed(pending, serial)) return;  // or lost there
     if (fate == LaunchFate::kTimed) fate = LaunchFate::kNotSampled;
   }
   switch (fate) {

@@ -70,22 +70,6 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
   return handle;
 }
 
-void Tracker::StartCopyEngineOperation(uint64_t context, const OperationEvent& event) {
-  Communicator* communicator = FindContext(context);
-  if (communicator == nullptr) return;
-  LaneWriter lane(segment_, *communicator->record,
-                  communicator->record_generation.load(std::memory_order_relaxed),
-                  LaneRole::kLaunch);
-  if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
-  const NameId op = names_.Find(event.func).id;
-  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
-  lane.Count(SeriesKey::Pack(SeriesKind::kAlgorithm, op, 0, names_.Find(event.algo).id, kNoName), 1,
-             0);
-  CountUntimed(
-      lane, op,
-      timing_ == TimingMode::kKernel ? UntimedReason::kInvisible : UntimedReason::kNotTimed);
-}
-
 uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const OperationMeta& meta,
                             uint64_t bytes, uint64_t now_ns) {
   // Relaxed: a ticket number; the slot's word orders everything else.

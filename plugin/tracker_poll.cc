@@ -3,11 +3,9 @@
 
 namespace nccl_pulse {
 
-void Tracker::CountTimedLaunch(Communicator& communicator, const TimedPair& pair,
-                               uint64_t duration_ns) {
-  LaneWriter lane(segment_, *communicator.record,
-                  communicator.record_generation.load(std::memory_order_relaxed),
-                  LaneRole::kProgress);
+void Tracker::CountTimedLaunch(Communicator& communicator, uint32_t record_generation,
+                               const TimedPair& pair, uint64_t duration_ns) {
+  LaneWriter lane(segment_, *communicator.record, record_generation, LaneRole::kProgress);
   if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
   // Relaxed: published when the pair was armed. What Coll and P2p added since came microseconds
   // after the launch, long before a poll.
@@ -26,22 +24,23 @@ void Tracker::CountTimedLaunch(Communicator& communicator, const TimedPair& pair
 }
 
 // Of several operations each has been counted as one of a group.
-void Tracker::CountLostLaunch(Communicator& communicator, const TimedPair& pair) {
+void Tracker::CountLostLaunch(Communicator& communicator, uint32_t record_generation,
+                              const TimedPair& pair) {
   if (pair.calls.load(std::memory_order_relaxed) != 1) return;  // as in CountTimedLaunch
-  LaneWriter lane(segment_, *communicator.record,
-                  communicator.record_generation.load(std::memory_order_relaxed),
-                  LaneRole::kProgress);
+  LaneWriter lane(segment_, *communicator.record, record_generation, LaneRole::kProgress);
   if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
   const auto meta = OperationMeta::Unpack(pair.call_meta.load(std::memory_order_relaxed));
   CountUntimed(lane, meta.op, UntimedReason::kLost);
 }
 
 bool Tracker::PollLaunches() {
-  if (stream_timer_ == nullptr) return false;
   const uint64_t now_ns = clock_.NowNs();
   bool in_flight = false;
   const uint32_t used = used_slots_.load(std::memory_order_acquire);
-  for (uint32_t i = 0; i < used; ++i) in_flight |= PollCommunicator(slots_[i], now_ns);
+  for (uint32_t i = 0; i < used; ++i) {
+    if (stream_timer_ != nullptr) in_flight |= PollCommunicator(slots_[i], now_ns);
+    FollowOperations(slots_[i]);
+  }
   return in_flight;
 }
 
@@ -49,35 +48,39 @@ bool Tracker::PollCommunicator(Communicator& communicator, uint64_t now_ns) {
   if (communicator.launching == nullptr) return false;
   CommunicatorTimer& timer = communicator.launching->timer;
   CommunicatorRecord& record = *communicator.record;
+  // Before the state: a driver call may block until the place has a new owner, whose numbers are
+  // not to be touched then.
+  const uint32_t record_generation = communicator.record_generation.load(std::memory_order_acquire);
   const uint32_t state = timer.state.load(std::memory_order_acquire);  // sees the events
   if (state == CommunicatorTimer::kOff) return false;
   // When the place already belongs to the next communicator, which then has no timer, the old one's
   // end is nobody's.
-  const bool counts =
+  const bool owned =
       state == CommunicatorTimer::kOn || communicator.context.load(std::memory_order_acquire) == 0;
   StreamTimer::Progress progress;
   const bool alive = stream_timer_->Poll(
       timer, now_ns,
       [&](const TimedPair& pair, uint64_t duration_ns) {
-        CountTimedLaunch(communicator, pair, duration_ns);
+        CountTimedLaunch(communicator, record_generation, pair, duration_ns);
       },
       [&](const TimedPair& pair) {
-        if (counts) CountLostLaunch(communicator, pair);
+        if (owned) CountLostLaunch(communicator, record_generation, pair);
       },
       &progress);
   const bool ends = StreamTimer::IsOver(timer, now_ns);
+  const bool counts =
+      owned && communicator.record_generation.load(std::memory_order_acquire) == record_generation;
   // Absent rather than wrong: when the driver failed, and when nobody looks any longer.
   if (counts && (!alive || (ends && progress.in_flight))) {
-    record.has_heartbeat.store(0, std::memory_order_relaxed);
+    record.completion_source.store(static_cast<uint32_t>(CompletionSource::kNone),
+                                   std::memory_order_relaxed);
   }
   if (counts && alive) {
     // Since when before how many: a reader that sees work in flight finds its age.
     record.oldest_inflight_ns.store(progress.oldest_ns, std::memory_order_relaxed);
     record.launches_completed.store(progress.completed, std::memory_order_release);
     if (progress.advanced) {
-      LaneWriter lane(segment_, record,
-                      communicator.record_generation.load(std::memory_order_relaxed),
-                      LaneRole::kBackground);
+      LaneWriter lane(segment_, record, record_generation, LaneRole::kBackground);
       if (lane.ok()) {
         lane.lane().last_completion_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
       }

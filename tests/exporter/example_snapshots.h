@@ -30,6 +30,9 @@ inline CommunicatorSnapshot ExampleCommunicator() {
   comm.has_heartbeat = true;
   comm.launches_completed = 108;
   comm.oldest_inflight_realtime_ns = 1760000002250000000;
+  // No communicator has both; the example has everything.
+  comm.operations_source = CompletionSource::kProxy;
+  comm.oldest_operation_realtime_ns = 1760000002250000000;
   comm.last_launch_realtime_ns = 1760000002500000000;
   comm.last_completion_realtime_ns = 1760000002750000000;
   comm.overflowed_operations = 5;
@@ -66,6 +69,7 @@ inline ProcessSnapshot ExampleProcess() {
   process.nccl_api_version = 5;
   process.timing = "kernel";
   process.duration_source = "kernel";
+  process.completion_source = "stream";
   process.sampling_exponent = 7;
   process.event_mask = 0xdb;
   process.start_realtime_ns = 1760000000000000000;

@@ -109,7 +109,7 @@ TEST(Families, Values) {
           "nccl_pulse_overflowed_operations_total" + comm + "} 5",
           R"(nccl_pulse_build_info{pid="4711",global_rank="11",version="0.1.0",)" +
               std::string(R"(nccl_api_version="5",)") +
-              R"(timing="kernel",durations="kernel",event_mask="0xdb",memory="shared"} 1)",
+              R"(timing="kernel",durations="kernel",completions="stream",event_mask="0xdb",memory="shared"} 1)",
           R"(nccl_pulse_callbacks_total{pid="4711",global_rank="11",callback="proxy"} 40)",
           R"(nccl_pulse_callback_duration_seconds_count{pid="4711",global_rank="11"} 4)",
           R"(nccl_pulse_callback_duration_seconds_sum{pid="4711",global_rank="11"} 1e-07)",
@@ -307,6 +307,23 @@ TEST(Families, WithoutAHeartbeatWhatIsInFlightIsAbsent) {
   EXPECT_THAT(Lines(page, "nccl_inflight_launches"), testing::IsEmpty());
   EXPECT_THAT(Lines(page, "nccl_oldest_inflight_launch_timestamp_seconds"), testing::IsEmpty());
   EXPECT_THAT(Lines(page, "nccl_pulse_sampling_exponent"), testing::IsEmpty());
+}
+
+TEST(Families, WithoutAHeartbeatOperationsMayBeKnownToBeInFlight) {
+  ProcessSnapshot process = ExampleProcess();
+  CommunicatorSnapshot& comm = process.communicators[0];
+  const std::string name = "nccl_oldest_inflight_operation_timestamp_seconds";
+  comm.has_heartbeat = false;
+  comm.operations_source = CompletionSource::kNone;
+  EXPECT_THAT(Lines(Page({process}), name), testing::IsEmpty());
+  comm.operations_source = CompletionSource::kProxy;
+  comm.oldest_operation_realtime_ns = 1760000002250000000;
+  EXPECT_THAT(Lines(Page({process}), name),
+              testing::ElementsAre(HasSubstr(R"(source="proxy"} 1760000002.25)")));
+  comm.operations_source = CompletionSource::kKernel;
+  comm.oldest_operation_realtime_ns = 0;
+  EXPECT_THAT(Lines(Page({process}), name),
+              testing::ElementsAre(HasSubstr(R"(source="kernel"} 0)")));
 }
 
 TEST(Families, AnIdleCommunicatorIsZeroUnlessItsGraphsMayRun) {

@@ -16,7 +16,6 @@ namespace nccl_pulse {
 namespace {
 
 constexpr int kSuccess = 0;
-constexpr int kInvalidContext = 201;
 constexpr int kNotReady = 600;
 constexpr unsigned kDisableTiming = 2;
 constexpr int kRelaxed = 2;
@@ -25,10 +24,12 @@ constexpr int kRelaxed = 2;
 using Completion = std::shared_ptr<std::optional<uint64_t>>;
 Completion NewCompletion() { return std::make_shared<std::optional<uint64_t>>(); }
 
+struct StreamState;
 struct ContextState {
   int device;
   uint64_t id;
   bool destroyed = false;
+  StreamState* default_streams[2] = {};  // legacy, per-thread; null until used
 };
 
 struct EventState {
@@ -102,14 +103,14 @@ class Simulation final : public FakeCuda {
 
   void Launch(Stream stream, uint64_t duration_ns) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    auto& state = *static_cast<StreamState*>(stream);
+    StreamState& state = *Resolve(stream);
     if (!state.capturing) Enqueue(state, duration_ns, nullptr);
   }
   void Wait(Stream stream, Stream other) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto& source = *static_cast<StreamState*>(other);
+    const StreamState& source = *Resolve(other);
     if (stream == other || source.last == nullptr) return;
-    Enqueue(*static_cast<StreamState*>(stream), 0, source.last);
+    Enqueue(*Resolve(stream), 0, source.last);
   }
   void Release(Stream stream) override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -245,8 +246,9 @@ class Simulation final : public FakeCuda {
     std::unique_lock<std::mutex> lock(mutex_);
     EventState* state = nullptr;
     if (const int error = EnterEvent("cuEventRecord", event, &state, &lock)) return error;
-    if (live_streams_.count(stream) == 0) return kInvalidHandle;
-    auto& target = *static_cast<StreamState*>(stream);
+    StreamState* resolved = ResolveLive(stream);
+    if (resolved == nullptr) return kInvalidHandle;
+    StreamState& target = *resolved;
     if (target.context != state->context) return kInvalidHandle;
     if (target.capturing) {
       ++records_into_captures_;
@@ -285,11 +287,18 @@ class Simulation final : public FakeCuda {
   }
   int IsCapturing(void* stream, int* status) {
     std::unique_lock<std::mutex> lock(mutex_);
-    auto* state = live_streams_.count(stream) != 0 ? static_cast<StreamState*>(stream) : nullptr;
+    const StreamState* state = ResolveLive(stream);
     const int error =
         Enter("cuStreamIsCapturing", state != nullptr ? state->context : nullptr, &lock);
     if (error != kSuccess) return error;
     if (state == nullptr) return kInvalidHandle;
+    const auto others_capture = [&](const std::unique_ptr<StreamState>& other) {
+      return other->capturing && other->context == state->context;
+    };
+    if (reinterpret_cast<uintptr_t>(stream) <= 1 &&
+        std::any_of(streams_.begin(), streams_.end(), others_capture)) {
+      return kCaptureImplicit;
+    }
     *status = !state->capturing ? 0 : state->invalidated ? 2 : 1;
     return kSuccess;
   }
@@ -310,6 +319,25 @@ class Simulation final : public FakeCuda {
   uint64_t Read(const uint64_t& counter) {
     const std::lock_guard<std::mutex> lock(mutex_);
     return counter;
+  }
+
+  // Null: not a stream.
+  StreamState* ResolveLive(void* stream) {
+    const bool dead = reinterpret_cast<uintptr_t>(stream) > 2 && live_streams_.count(stream) == 0;
+    return dead ? nullptr : Resolve(stream);
+  }
+  // Also one that was destroyed: its work goes on.
+  StreamState* Resolve(void* stream) {
+    const auto handle = reinterpret_cast<uintptr_t>(stream);
+    if (handle > 2) return static_cast<StreamState*>(stream);
+    if (current_context == nullptr) return nullptr;
+    StreamState*& state = current_context->default_streams[handle == 2 ? 1 : 0];
+    if (state == nullptr) {
+      streams_.push_back(std::make_unique<StreamState>());
+      state = streams_.back().get();
+      state->context = current_context;
+    }
+    return state;
   }
 
   // What every function does first.

@@ -8,7 +8,8 @@
 //              them has. Time is the test's (Advance) and starts at 0.
 //   capture    a stream may be in capture; recording an event into one is what the plugin must
 //              never do. A query from a thread that has not relaxed its capture mode invalidates
-//              every capture that is running, as the driver does in global mode.
+//              every capture that is running, as the driver does in global mode. The legacy stream
+//              is not looked at while another one is in capture (906).
 //   failures   any function may be told to fail or to block, a context may be destroyed (709) or
 //              reset: its address then lives on, with other events. An event that is used after it
 //              was destroyed is counted.
@@ -28,7 +29,11 @@ class FakeCuda {
   static constexpr int kContextDestroyed = 709;  // CUDA_ERROR_CONTEXT_IS_DESTROYED
   static constexpr int kInvalidHandle = 400;     // CUDA_ERROR_INVALID_HANDLE
   static constexpr int kDeviceLost = 46;         // CUDA_ERROR_DEVICE_UNAVAILABLE
+  static constexpr int kInvalidContext = 201;    // CUDA_ERROR_INVALID_CONTEXT
+  static constexpr int kDeinitialized = 4;     // CUDA_ERROR_DEINITIALIZED, while the process exits
+  static constexpr int kIllegalAddress = 700;  // CUDA_ERROR_ILLEGAL_ADDRESS, of every call after it
   static constexpr int kCaptureUnsupported = 900;
+  static constexpr int kCaptureImplicit = 906;  // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
   static constexpr uint64_t kForever = UINT64_MAX;
 
   using Context = void*;
@@ -44,6 +49,8 @@ class FakeCuda {
   // The same address is a new context afterwards, as a primary context is after a reset.
   virtual void ResetContext(Context context) = 0;
   virtual Stream CreateStream(Context context) = 0;
+  // Handles 0, 1 (both the legacy stream) and 2 (the per-thread one, here one for all threads) are
+  // streams of the thread's current context, wherever a stream is asked for.
   // Work that was enqueued goes on.
   virtual void DestroyStream(Stream stream) = 0;
   virtual void Launch(Stream stream, uint64_t duration_ns) = 0;

@@ -51,6 +51,8 @@ class StreamCommunicator {
   void* context() const { return context_; }
   uint64_t comm_id() const { return comm_id_; }
   void Finalize();
+  // Its own stream from now on.
+  void UseStream(Stream stream) { stream_ = stream; }
 
   // ---- the callbacks ----
   struct Call {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "plugin/abi/profiler_v4.h"
 #include "tests/plugin/stream_job.h"
@@ -242,6 +243,91 @@ TEST(StreamTimerTest, ALaunchWithoutEndIsPassedOver) {
     ExpectEveryOperationOnce(measured, 2 + 10 + 1);
     EXPECT_EQ(measured.launches, 3u);
     EXPECT_EQ(measured.launches_completed, 3u);
+  });
+}
+
+// A CUDA host callback may report an operation many launches later.
+TEST(StreamTimerTest, TimedOperationsReportedLateAreCountedOnce) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    TimeEveryCall();
+    comm.WarmUp();
+    std::vector<StreamCommunicator::Call> calls;
+    for (int i = 0; i < 8; ++i) {
+      void* group = comm.StartGroup();
+      calls.push_back(comm.MakeCall(group, "AllReduce", 4096));
+      comm.Launch(group, kMs);
+      comm.StopGroup(group);
+    }
+    for (const auto& call : calls) comm.Report(call);
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    EXPECT_EQ(TimedOperations(comm.Read()), 8u);
+    ExpectEveryOperationOnce(comm.Read(), 10);
+  });
+}
+
+TEST(StreamTimerTest, AnOperationReportedAfterItsLaunchWasGivenUp) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    TimeEveryCall();
+    comm.WarmUp();
+    void* group = comm.StartGroup();
+    const auto call = comm.MakeCall(group, "AllReduce", 4096);
+    comm.StartLaunch(group);
+    comm.StopGroup(group);
+    comm.Run(kMs, "Reduce", 64);
+    comm.Report(call);
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    EXPECT_EQ(TimedOperations(comm.Read()), 0u);
+    ExpectEveryOperationOnce(comm.Read(), 4);
+  });
+}
+
+TEST(StreamTimerTest, TheDefaultStreams) {
+  for (const uintptr_t handle : {0, 1, 2}) {
+    RunWithGpu([&](FakeCuda& gpu) {
+      StreamCommunicator comm(gpu, 1);
+      comm.UseStream(reinterpret_cast<void*>(handle));  // NOLINT(performance-no-int-to-ptr)
+      TimeEveryCall();
+      comm.WarmUp();
+      for (int i = 0; i < 3; ++i) comm.Run(kMs);
+      gpu.Advance(kSecond);
+      WaitForPoll();
+      EXPECT_EQ(TimedOperations(comm.Read()), 3u);
+      EXPECT_TRUE(comm.Read().has_heartbeat);
+      EXPECT_EQ(comm.Read().launches_completed, 5u);
+    });
+  }
+}
+
+// Several GPUs of one process: whatever context its other communicators left behind in the thread.
+TEST(StreamTimerTest, AnotherGpusContextIsCurrent) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1, 0);
+    StreamCommunicator other(gpu, 2, 1);  // its context stays current here
+    TimeEveryCall();
+    for (StreamCommunicator* each : {&comm, &other}) each->WarmUp();
+    for (int i = 0; i < 3; ++i) {
+      comm.Run(kMs);
+      other.Run(2 * kMs);
+    }
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    for (StreamCommunicator* each : {&comm, &other}) {
+      EXPECT_EQ(TimedOperations(each->Read()), 3u);
+      EXPECT_EQ(each->Read().launches_completed, 5u);
+    }
+    // The default stream is then another GPU's: refused by the driver, and given up.
+    comm.UseStream(nullptr);
+    for (int i = 0; i < 3; ++i) comm.Run(kMs);
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    EXPECT_FALSE(comm.Read().has_heartbeat);
+    EXPECT_EQ(comm.Read().launches, 8u);
+    ExpectEveryOperationOnce(comm.Read(), 8);
+    EXPECT_TRUE(other.Read().has_heartbeat);
   });
 }
 

@@ -1,0 +1,224 @@
+// Copy-engine collectives (CeColl, API v6): launches without a kernel, timed and followed like one.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "plugin/abi/profiler_v6.h"
+#include "tests/plugin/stream_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+// What NCCL does for one: CeColl, the copies on the stream, and neither KernelLaunch nor Coll.
+class CopyEngine {
+ public:
+  CopyEngine(FakeCuda& gpu, StreamCommunicator& comm) : gpu_(gpu), comm_(comm) {}
+
+  void* Start(const StreamCommunicator::Call& call) {
+    abi::v6::Descriptor event{};
+    event.type = abi::kEventCeColl;
+    event.parentObj = call.handle;
+    event.ceColl.func = call.op;
+    event.ceColl.count = call.bytes;
+    event.ceColl.datatype = "ncclInt8";
+    event.ceColl.stream = comm_.stream();
+    void* handle = &event;
+    gpu_.EnterCallback();
+    EXPECT_EQ(Profiler().startEvent(comm_.context(), &handle, &event), abi::kSuccess);
+    gpu_.LeaveCallback();
+    return handle;
+  }
+  void Stop(void* handle) {
+    gpu_.EnterCallback();
+    if (handle != nullptr) Profiler().stopEvent(handle);
+    gpu_.LeaveCallback();
+  }
+  void Carry(const StreamCommunicator::Call& call, uint64_t duration_ns) {
+    void* handle = Start(call);
+    gpu_.Launch(comm_.stream(), duration_ns);
+    Stop(handle);
+  }
+  // A call in a group of its own.
+  void Run(uint64_t duration_ns = kMs, const char* op = "AllGather", uint64_t bytes = 4096,
+           bool captured = false) {
+    void* group = comm_.StartGroup(captured);
+    Carry(comm_.MakeCall(group, op, bytes, captured), duration_ns);
+    comm_.StopGroup(group);
+  }
+
+ private:
+  static const abi::v6::Profiler& Profiler() { return ProfilerOf<abi::v6::Profiler>(6); }
+
+  FakeCuda& gpu_;
+  StreamCommunicator& comm_;
+};
+
+uint64_t CountedAsCopyEngine(const CommunicatorSnapshot& measured) {
+  uint64_t count = 0;
+  for (const AlgorithmCountSnapshot& algorithm : measured.algorithms) {
+    if (algorithm.algo == "CE") count += algorithm.operations;
+  }
+  return count;
+}
+
+TEST(CopyEngineTest, IsTimedAndFollowedLikeALaunch) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    CopyEngine engine(gpu, comm);
+    TimeEveryCall();
+    for (int i = 0; i < 7; ++i) engine.Run(3 * kMs);
+    WaitForPoll();
+    EXPECT_EQ(comm.Read().launches, 7u);
+    EXPECT_EQ(comm.Read().launches_completed, 0u);
+    EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    const CommunicatorSnapshot measured = comm.Read();
+    EXPECT_EQ(measured.launches_completed, 7u);
+    EXPECT_EQ(measured.oldest_inflight_realtime_ns, 0);
+    const LatencySnapshot latency = StreamLatency(measured, "AllGather");
+    EXPECT_EQ(latency.histogram.Count(), 5u);  // not the first two calls
+    EXPECT_NEAR(static_cast<double>(latency.histogram.sum_ns), 15.0 * kMs, 100);
+    EXPECT_EQ(latency.bytes, 5u * 4096);
+    EXPECT_EQ(latency.bus_bytes, 5u * 4096);  // (n - 1) of two ranks
+    for (const TimedCallSnapshot& call : measured.timed_calls) EXPECT_GE(call.call_number, 2u);
+    EXPECT_EQ(Untimed(measured, UntimedReason::kNotSampled), 2u);
+    EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 7u);
+    EXPECT_EQ(CountedAsCopyEngine(measured), 7u);
+    EXPECT_EQ(IgnoredByName(ReadSnapshot()), (std::map<std::string, uint64_t>{}));
+  });
+}
+
+TEST(CopyEngineTest, AHangIsSeen) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    CopyEngine engine(gpu, comm);
+    engine.Run(kMs);
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    engine.Run(FakeCuda::kForever);
+    for (int i = 0; i < 5; ++i) comm.Run(kMs);
+    gpu.Advance(kSecond);
+    AdvanceClock(60 * kSecond);
+    WaitForPoll();
+    EXPECT_EQ(comm.Read().launches, 7u);
+    EXPECT_EQ(comm.Read().launches_completed, 1u);
+    EXPECT_LT(comm.Read().oldest_inflight_realtime_ns,
+              ReadSnapshot().last_poll_realtime_ns - 50 * int64_t{1000000000});
+  });
+}
+
+// The kernels of the same group are launched besides, before it or after it.
+TEST(CopyEngineTest, InAGroupWithKernels) {
+  for (const bool first : {true, false}) {
+    RunWithGpu([&](FakeCuda& gpu) {
+      StreamCommunicator comm(gpu, 1);
+      CopyEngine engine(gpu, comm);
+      TimeEveryCall();
+      constexpr uint64_t kRounds = 6;
+      for (uint64_t round = 0; round < kRounds; ++round) {
+        void* group = comm.StartGroup();
+        const auto copied = comm.MakeCall(group, "AllGather", 1000);
+        const auto reduced = comm.MakeCall(group, "AllReduce", 2000);
+        if (first) engine.Carry(copied, 2 * kMs);
+        comm.Launch(group, 5 * kMs);
+        comm.Report(reduced);
+        if (!first) engine.Carry(copied, 2 * kMs);
+        comm.StopGroup(group);
+        gpu.Advance(kSecond);
+        WaitForPoll();
+      }
+      const CommunicatorSnapshot measured = comm.Read();
+      EXPECT_EQ(measured.launches, 2 * kRounds);
+      EXPECT_EQ(measured.launches_completed, 2 * kRounds);
+      const LatencySnapshot copied = StreamLatency(measured, "AllGather");
+      EXPECT_GE(copied.histogram.Count(), kRounds - 1);
+      EXPECT_NEAR(static_cast<double>(copied.histogram.sum_ns),
+                  static_cast<double>(copied.histogram.Count()) * 2.0 * kMs, 100);
+      EXPECT_EQ(copied.bytes, copied.histogram.Count() * 1000);
+      const LatencySnapshot kernels = StreamLatency(measured, "Grouped");
+      EXPECT_GE(kernels.histogram.Count(), kRounds - 1);
+      EXPECT_NEAR(static_cast<double>(kernels.histogram.sum_ns),
+                  static_cast<double>(kernels.histogram.Count()) * 5.0 * kMs, 100);
+      EXPECT_EQ(kernels.bytes, kernels.histogram.Count() * 2000);
+      EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 2 * kRounds);
+    });
+  }
+}
+
+TEST(CopyEngineTest, CapturedOnesAreNotTouched) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    CopyEngine engine(gpu, comm);
+    TimeEveryCall();
+    for (const bool call_says : {true, false}) {
+      gpu.BeginCapture(comm.stream());
+      for (int i = 0; i < 3; ++i) engine.Run(kMs, "AllGather", 4096, call_says);
+      EXPECT_TRUE(gpu.EndCapture(comm.stream()));
+    }
+    EXPECT_EQ(gpu.RecordsInCallbacks(), 0u);
+    EXPECT_TRUE(comm.Read().captured);
+    EXPECT_EQ(comm.Read().launches, 0u);
+    EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kCaptured), 6u);
+  });
+}
+
+// On an error NCCL leaves without the stop; and RCCL has a way to one without a call.
+TEST(CopyEngineTest, WithoutEndOrCall) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    CopyEngine engine(gpu, comm);
+    TimeEveryCall();
+    for (int i = 0; i < 20; ++i) engine.Start({"AllGather", 4096});
+    for (int i = 0; i < 4; ++i) engine.Carry({"AllGather", 4096}, kMs);
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    const CommunicatorSnapshot measured = comm.Read();
+    EXPECT_EQ(measured.launches, 4u);
+    EXPECT_EQ(measured.launches_completed, 4u);
+    EXPECT_EQ(TimedOperations(measured), 4u);
+    EXPECT_EQ(Untimed(measured, UntimedReason::kLost), 18u);
+    EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 24u);
+  });
+}
+
+TEST(CopyEngineTest, ADriverThatFails) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    CopyEngine engine(gpu, comm);
+    TimeEveryCall();
+    for (int i = 0; i < 5; ++i) engine.Run();
+    gpu.Fail("cuEventRecord", FakeCuda::kIllegalAddress);
+    for (int i = 0; i < 5; ++i) engine.Run();
+    WaitForPoll();
+    const CommunicatorSnapshot measured = comm.Read();
+    EXPECT_FALSE(measured.has_heartbeat);
+    EXPECT_EQ(measured.launches, 10u);
+    EXPECT_EQ(Untimed(measured, UntimedReason::kLost), 3u);
+    EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 10u);
+  });
+}
+
+TEST(CopyEngineTest, OtherTimingsDoNotTimeIt) {
+  for (const char* timing : {"kernel", "off"}) {
+    RunWithGpu(
+        [&](FakeCuda& gpu) {
+          StreamCommunicator comm(gpu, 1);
+          CopyEngine engine(gpu, comm);
+          for (int i = 0; i < 5; ++i) engine.Run();
+          gpu.Advance(kSecond);
+          WaitForPoll();
+          const bool kernel = std::string(timing) == "kernel";
+          EXPECT_EQ(comm.Read().has_heartbeat, kernel);
+          EXPECT_EQ(comm.Read().launches, 5u);
+          EXPECT_EQ(comm.Read().launches_completed, kernel ? 5u : 0u);
+          EXPECT_EQ(
+              Untimed(comm.Read(), kernel ? UntimedReason::kInvisible : UntimedReason::kNotTimed),
+              5u);
+        },
+        {{"NCCL_PULSE_TIMING", timing}});
+  }
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -1,0 +1,213 @@
+// Since when operations are in flight where no events follow the launches: from ProxyOps, and from
+// KernelCh. What can not be known is absent.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "plugin/abi/profiler_v4.h"
+#include "plugin/communicator.h"
+#include "tests/plugin/stream_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
+
+// A job whose communicators find no CUDA context.
+void RunWithoutEvents(const std::function<void()>& scenario, const Environment& environment = {}) {
+  RunWithGpu(
+      [&](FakeCuda& gpu) {
+        gpu.MakeCurrent(nullptr);
+        scenario();
+      },
+      environment);
+}
+
+CommunicatorSnapshot Look(uint64_t comm_id = 1) {
+  WaitForPoll();
+  return Find(ReadSnapshot(), comm_id);
+}
+
+void ExpectUnknown(const CommunicatorSnapshot& measured) {
+  EXPECT_EQ(measured.operations_source, CompletionSource::kNone);
+  EXPECT_EQ(measured.oldest_operation_realtime_ns, 0);
+  EXPECT_FALSE(measured.has_heartbeat);
+}
+void ExpectIdle(const CommunicatorSnapshot& measured, CompletionSource source) {
+  EXPECT_EQ(measured.operations_source, source);
+  EXPECT_EQ(measured.oldest_operation_realtime_ns, 0);
+}
+// The last enqueue is also the last launch that is seen.
+void ExpectInFlightSince(const CommunicatorSnapshot& measured, CompletionSource source,
+                         int64_t realtime_ns) {
+  EXPECT_EQ(measured.operations_source, source);
+  EXPECT_NEAR(static_cast<double>(measured.oldest_operation_realtime_ns - realtime_ns), 0, 1e8);
+}
+
+void* StartProxyOp(const NcclCommunicator& comm, void* operation) {
+  return Start(comm.context(), ProxyOpEvent(operation, getpid()));
+}
+
+TEST(InflightTest, ANetworkOperationIsInFlightSinceItsEnqueue) {
+  RunWithoutEvents([] {
+    NcclCommunicator comm(1);
+    ExpectUnknown(Look());
+    for (int i = 0; i < 5; ++i) comm.RunWithProxy();
+    ExpectIdle(Look(), CompletionSource::kProxy);
+    void* operation = comm.Enqueue();
+    const int64_t since = Look().last_launch_realtime_ns;
+    ExpectIdle(Look(), CompletionSource::kProxy);  // no network traffic, or not yet
+    void* send = StartProxyOp(comm, operation);
+    void* receive = StartProxyOp(comm, operation);
+    ExpectInFlightSince(Look(), CompletionSource::kProxy, since);
+    Stop(send);
+    AdvanceClock(60 * kSecond);
+    ExpectInFlightSince(Look(), CompletionSource::kProxy, since);
+    // Others, enqueued behind it, do not change that.
+    for (int i = 0; i < 10; ++i) StartProxyOp(comm, comm.Enqueue());
+    ExpectInFlightSince(Look(), CompletionSource::kProxy, since);
+    Stop(receive);
+    EXPECT_GT(Look().oldest_operation_realtime_ns, since + 50 * int64_t{1000000000});
+    comm.Finalize();
+    ExpectUnknown(Look());
+  });
+}
+
+// The place of the oldest is given to a newer one while nothing ends.
+TEST(InflightTest, AHangIsOlderThanThereArePlaces) {
+  RunWithoutEvents([] {
+    NcclCommunicator comm(1);
+    comm.RunWithProxy();
+    StartProxyOp(comm, comm.Enqueue());
+    const int64_t since = Look().last_launch_realtime_ns;
+    for (uint32_t i = 0; i < 3 * kOperationSlots; ++i) {
+      AdvanceClock(kMs);
+      StartProxyOp(comm, comm.Enqueue());
+      if (i % 100 == 0) Look();
+    }
+    AdvanceClock(kSecond);
+    ExpectInFlightSince(Look(), CompletionSource::kProxy, since);
+  });
+}
+
+TEST(InflightTest, NothingIsSaidBeforeAnEndWasSeen) {
+  RunWithoutEvents([] {
+    NcclCommunicator comm(1);
+    // As copy-engine proxies do: they never stop.
+    for (int i = 0; i < 5; ++i) StartProxyOp(comm, comm.Enqueue());
+    AdvanceClock(60 * kSecond);
+    ExpectUnknown(Look());
+  });
+}
+
+TEST(InflightTest, OperationsThatDoNotTellTheirChannelsAreLeftOut) {
+  RunWithoutEvents([] {
+    NcclCommunicator comm(1);
+    comm.RunWithProxy();
+    StartProxyOp(comm, comm.Enqueue(/*channels=*/0));
+    ExpectIdle(Look(), CompletionSource::kProxy);
+  });
+}
+
+// A stop that NCCL swallowed, and an operation that was enqueued a second later has ended.
+TEST(InflightTest, WhatALaterOperationHasOvertakenIsOver) {
+  RunWithoutEvents([] {
+    NcclCommunicator comm(1);
+    comm.RunWithProxy();
+    StartProxyOp(comm, comm.Enqueue());
+    comm.RunWithProxy();  // it may be of the same launch: proves nothing
+    EXPECT_NE(Look().oldest_operation_realtime_ns, 0);
+    AdvanceClock(2 * kSecond);
+    comm.RunWithProxy();
+    ExpectIdle(Look(), CompletionSource::kProxy);
+  });
+}
+
+TEST(InflightTest, WithKernelTimingUntilAllChannelsHaveStopped) {
+  RunWithoutEvents(
+      [] {
+        NcclCommunicator comm(1);
+        ExpectUnknown(Look());
+        comm.RunWithKernel(2, 1000, 2000);
+        ExpectIdle(Look(), CompletionSource::kKernel);
+        void* operation = comm.Enqueue(2);
+        const int64_t since = Look().last_launch_realtime_ns;
+        // Before its first channel: it waits on the GPU.
+        ExpectInFlightSince(Look(), CompletionSource::kKernel, since);
+        void* first = Start(comm.context(), ChannelEvent(operation, 0, 3000));
+        void* second = Start(comm.context(), ChannelEvent(operation, 1, 3000));
+        RecordAndStopChannel(first, 4000);
+        AdvanceClock(60 * kSecond);
+        ExpectInFlightSince(Look(), CompletionSource::kKernel, since);
+        RecordAndStopChannel(second, 4000);
+        ExpectIdle(Look(), CompletionSource::kKernel);
+      },
+      kKernel);
+}
+
+// Before API v5 there is no launch, and ProxyOps there are.
+TEST(InflightTest, AnOlderApi) {
+  RunWithGpu([](FakeCuda&) {
+    const auto& profiler = ProfilerOf<abi::v4::Profiler>(4);
+    void* context = nullptr;
+    int mask = 0;
+    profiler.init(&context, &mask, "v4", 1, 1, 2, 0, Logger);
+    void* last = nullptr;
+    for (uint64_t i = 0; i < 3; ++i) {
+      abi::v4::Descriptor event{};
+      event.type = static_cast<uint8_t>(abi::kEventColl);
+      event.coll.func = "AllReduce";
+      event.coll.datatype = "ncclInt8";
+      event.coll.nChannels = 2;
+      void* operation = nullptr;
+      profiler.startEvent(context, &operation, &event);
+      profiler.stopEvent(operation);
+      abi::v4::Descriptor proxy{};
+      proxy.type = static_cast<uint8_t>(abi::kEventProxyOp);
+      proxy.parentObj = operation;
+      proxy.proxyOp.pid = getpid();
+      profiler.startEvent(context, &last, &proxy);
+      if (i < 2) profiler.stopEvent(last);
+    }
+    EXPECT_EQ(Look().operations_source, CompletionSource::kProxy);
+    EXPECT_NE(Look().oldest_operation_realtime_ns, 0);
+    EXPECT_EQ(ReadSnapshot().completion_source, "proxy");
+    profiler.stopEvent(last);
+    ExpectIdle(Look(), CompletionSource::kProxy);
+  });
+}
+
+// With events behind the launches they say it all; when the driver fails, the network goes on.
+TEST(InflightTest, AfterTheDriverHasFailed) {
+  RunWithGpu([](FakeCuda& gpu) {
+    NcclCommunicator comm(1);
+    EXPECT_TRUE(Look().has_heartbeat);
+    EXPECT_EQ(ReadSnapshot().completion_source, "stream");
+    gpu.Fail("", FakeCuda::kIllegalAddress);
+    comm.RunWithProxy();
+    StartProxyOp(comm, comm.Enqueue());
+    const CommunicatorSnapshot measured = Look();
+    EXPECT_FALSE(measured.has_heartbeat);
+    EXPECT_EQ(measured.operations_source, CompletionSource::kProxy);
+    EXPECT_NE(measured.oldest_operation_realtime_ns, 0);
+  });
+}
+
+TEST(InflightTest, ThePlaceOfAnotherCommunicatorSaysNothing) {
+  RunWithoutEvents([] {
+    for (uint64_t i = 1; i <= 3; ++i) {
+      NcclCommunicator comm(i);
+      ExpectUnknown(Look(i));
+      comm.RunWithProxy();
+      StartProxyOp(comm, comm.Enqueue());
+      EXPECT_NE(Look(i).oldest_operation_realtime_ns, 0);
+      comm.Finalize();
+      AdvanceClock(700 * kSecond);
+    }
+    EXPECT_EQ(ReadSnapshot().communicators.size(), 1u);
+  });
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -9,6 +9,7 @@
 #include <ctime>
 #include <set>
 
+#include "metrics/segment_layout.h"
 #include "plugin/network_window.h"
 #include "plugin/step_table.h"
 #include "tests/plugin/harness.h"
@@ -325,6 +326,34 @@ TEST(NetworkTest, AfterFinalize) {
     const ProcessSnapshot snapshot = ReadSnapshot();
     EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{0, 0}));
     EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"after_close", 2}}));
+  });
+}
+
+// A place that is used again belongs to the next communicator, with what comes late of the last
+// one.
+TEST(NetworkTest, NextCommunicatorStartsAtZero) {
+  RunInChild(kAlways, [] {
+    void* late = nullptr;
+    {
+      NcclCommunicator comm(1);
+      void* proxy = StartProxyOp(comm, comm.Enqueue());
+      RunSend(comm, proxy, 11);
+      late = StartStep(comm, proxy);
+      RecordStep(late, abi::kStateProxyStepSendWait, 99);
+      comm.Finalize();
+    }
+    EXPECT_EQ(Find(ReadSnapshot(), 1).network_bytes, (Directions{11, 0}));
+    for (uint64_t id = 2; id <= kMaxCommunicators + 1; ++id) {
+      NcclCommunicator next(id);
+      if (id == kMaxCommunicators + 1) Stop(late);
+      next.Finalize();
+    }
+    const ProcessSnapshot snapshot = ReadSnapshot();
+    for (const CommunicatorSnapshot& communicator : snapshot.communicators) {
+      EXPECT_NE(communicator.comm_id, 1u);
+      EXPECT_EQ(communicator.network_bytes, (Directions{0, 0})) << communicator.comm_id;
+    }
+    EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"after_close", 1}}));
   });
 }
 

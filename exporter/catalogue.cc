@@ -103,8 +103,8 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "were asked for."},
     {MetricId::kOverflowedOperations, "nccl_pulse_overflowed_operations_total", MetricType::Counter,
      "", kComm, LabelNames(),
-     "Operations counted in a series with size=\"overflow\" because the limit on series was "
-     "reached."},
+     "Times that an operation found no series of its own: past the limit it counts in one with "
+     "size=\"overflow\", without memory in none."},
     {MetricId::kBuildInfo, "nccl_pulse_build_info", MetricType::Gauge, "", kProcess,
      LabelNames("version", "nccl_api_version", "timing", "durations", "event_mask", "memory"),
      "The plugin's version and what it picked in this process; always 1."},

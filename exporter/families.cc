@@ -4,7 +4,6 @@
 #include <array>
 #include <cassert>
 #include <charconv>
-#include <cmath>
 #include <initializer_list>
 #include <string_view>
 #include <tuple>
@@ -22,6 +21,18 @@ using prometheus::MetricFamily;
 using LabelValues = std::initializer_list<std::string_view>;
 
 constexpr int kClassicBuckets = kMaxExponent - kMinExponent + 1;
+
+// 2^kMinExponent and the powers of two from there on, in seconds.
+constexpr std::array<double, kClassicBuckets> kClassicBounds = [] {
+  std::array<double, kClassicBuckets> bounds{};
+  double bound = 1;
+  for (int exponent = 0; exponent > kMinExponent; --exponent) bound /= 2;
+  for (double& each : bounds) {
+    each = bound;
+    bound *= 2;
+  }
+  return bounds;
+}();
 
 double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 double Seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
@@ -55,7 +66,7 @@ void AddHistogram(const HistogramSnapshot& from, ClientMetric::Histogram* to) {
     // The cell whose upper bound is 2^(kMinExponent + i).
     const int last_cell = i * kBucketsPerOctave;
     while (cell < last_cell) cumulative += from.cells[++cell];
-    to->bucket[i].upper_bound = std::ldexp(1.0, kMinExponent + i);
+    to->bucket[i].upper_bound = kClassicBounds[i];
     to->bucket[i].cumulative_count += cumulative;
   }
   to->sample_count += cumulative + from.cells[kOverflowCell];

@@ -52,9 +52,33 @@ void AppendEscaped(std::string_view value, std::string* out) {
   out->append(value, start, value.npos);
 }
 
+// About the size of the page, rather more than less: growing would copy it several times.
+std::size_t EstimateBytes(const std::vector<MetricFamily>& families) {
+  constexpr std::size_t kNumber = 12;
+  std::size_t bytes = 0;
+  for (const MetricFamily& family : families) {
+    bytes += family.help.size() + 3 * family.name.size() + 64;
+    for (const ClientMetric& metric : family.metric) {
+      std::size_t line = family.name.size() + kNumber;
+      for (const ClientMetric::Label& label : metric.label) {
+        line += label.name.size() + label.value.size() + 4;
+      }
+      bytes += line;
+      if (family.type == MetricType::Histogram) {
+        bytes += (metric.histogram.bucket.size() + 3) * (line + 32);
+      } else if (family.type == MetricType::Summary) {
+        bytes += (metric.summary.quantile.size() + 2) * (line + 32);
+      }
+    }
+  }
+  return bytes;
+}
+
 // Writes one page.
 class Writer {
  public:
+  explicit Writer(std::size_t bytes) { out_.reserve(bytes); }
+
   void Family(const MetricFamily& family) {
     if (!family.help.empty()) {
       out_.append("# HELP ").append(family.name).append(" ").append(family.help).append("\n");
@@ -161,15 +185,22 @@ class Writer {
     const ClientMetric::Histogram& histogram = metric.histogram;
     Line(family, metric, "_count", histogram.sample_count);
     Line(family, metric, "_sum", histogram.sample_sum);
+    // Most of a page are these lines, and all of one histogram begin alike.
+    start_.assign(family.name).append("_bucket{").append(labels_);
+    start_.append(labels_.empty() ? "le=\"" : ",le=\"");
     double last = -std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < histogram.bucket.size(); ++i) {
       last = histogram.bucket[i].upper_bound;
-      LineWithLabel(family, metric, "_bucket", "le=\"", BoundText(i, last),
-                    histogram.bucket[i].cumulative_count);
+      BucketLine(metric, BoundText(i, last), histogram.bucket[i].cumulative_count);
     }
     if (last != std::numeric_limits<double>::infinity()) {
-      LineWithLabel(family, metric, "_bucket", "le=\"", "+Inf", histogram.sample_count);
+      BucketLine(metric, "+Inf", histogram.sample_count);
     }
+  }
+
+  void BucketLine(const ClientMetric& metric, std::string_view bound, uint64_t count) {
+    out_.append(start_).append(bound).append("\"} ");
+    EndLine(metric, count);
   }
 
   const std::string& BoundText(std::size_t index, double value) {
@@ -185,13 +216,14 @@ class Writer {
 
   std::string out_;
   std::string labels_;
+  std::string start_;
   std::vector<Bound> bounds_;
 };
 
 }  // namespace
 
 std::string TextFormat(const std::vector<MetricFamily>& families) {
-  Writer writer;
+  Writer writer(EstimateBytes(families));
   for (const MetricFamily& family : families) writer.Family(family);
   return std::move(writer).Take();
 }

@@ -31,7 +31,8 @@ std::string FormatUuid(const unsigned char (&uuid)[16]) {
   return text;
 }
 
-// The kernel driver's number of the device ("Device Minor"), which nvidia-smi and DCGM order by.
+// The kernel driver's number of the device ("Device Minor"): as a rule also its index to nvidia-smi
+// and DCGM, which go by PCI bus id. The UUID is the label to join on.
 // The CUDA ordinal is no substitute: CUDA_VISIBLE_DEVICES renumbers it.
 std::string FindNodeIndex(const std::string& short_pci_bus_id) {
   std::string path = "/proc/driver/nvidia/gpus/" + short_pci_bus_id + "/information";

@@ -225,7 +225,7 @@ std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
   process->tracker = std::make_unique<Tracker>(
       *process->segment, process->clock, process->settings.timing,
       process->settings.timing == TimingMode::kOff ? nullptr : process->driver, getpid(),
-      MakeProcessTag());
+      MakeProcessTag(), process->settings.timed_launches_per_second);
   if (process->network_window.is_always() && !process->tracker->PrepareSteps(true)) {
     process->network_window.Configure(0, 0);
     process->event_mask &= ~abi::kEventProxyStep;

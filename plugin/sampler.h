@@ -26,11 +26,15 @@ class Sampler {
  public:
   // A timed launch holds its GPU up by about 5 us (docs/design-notes.md), so 100 a second cost 0.05
   // %.
-  static constexpr double kTimedPerSecond = 100;
+  static constexpr int kTimedPerSecond = 100;
   static constexpr int kMaxExponent = 24;
   // Until the rate is known: one in 64.
   static constexpr int kInitialExponent = 6;
   static constexpr uint64_t kUntimedFirstCalls = 2;
+
+  // The budget: so many launches are timed a second and GPU.
+  explicit Sampler(int timed_per_second = kTimedPerSecond)
+      : timed_per_second_(timed_per_second), allowance_(timed_per_second) {}
 
   // splitmix64's finalizer: each output bit depends on every input bit.
   static uint64_t Mix(uint64_t x) {
@@ -63,7 +67,7 @@ class Sampler {
 
   // Once a second: the launches of the last period, on so many GPUs, each with a budget of its own.
   void Adapt(double launches_per_second, int gpus) {
-    const double budget = kTimedPerSecond * (gpus > 0 ? gpus : 1);
+    const double budget = static_cast<double>(timed_per_second_) * (gpus > 0 ? gpus : 1);
     allowance_.store(static_cast<int>(budget), std::memory_order_relaxed);  // see Spend
     const int current = exponent();
     int wanted = 0;
@@ -80,8 +84,9 @@ class Sampler {
   }
 
  private:
+  const int timed_per_second_;
   std::atomic<int> exponent_{kInitialExponent};
-  std::atomic<int> allowance_{static_cast<int>(kTimedPerSecond)};
+  std::atomic<int> allowance_;
 };
 
 }  // namespace nccl_pulse

@@ -19,6 +19,8 @@ constexpr std::string_view kPrefix = "NCCL_PULSE_";
 constexpr uint64_t kMinSeries = 16;
 constexpr uint64_t kMaxSeries = 30000;  // two pages each must fit the segment's page numbers
 constexpr double kMinWindowPercent = 0.01;
+// Times 64 GPUs it must fit an int; far above what pairs of events allow.
+constexpr int kMaxTimedLaunches = 1000000;
 
 // Everything a setting needs: its parser returns false for a bad value and leaves the default.
 struct Setting {
@@ -66,6 +68,15 @@ bool ParseSeriesLimit(const std::string& value, Settings* settings) {
   uint64_t limit = 0;
   if (!absl::SimpleAtoi(value, &limit) || limit < kMinSeries || limit > kMaxSeries) return false;
   settings->series_limit = limit;
+  return true;
+}
+
+bool ParseTimedLaunches(const std::string& value, Settings* settings) {
+  int launches = 0;
+  if (!absl::SimpleAtoi(value, &launches) || launches < 1 || launches > kMaxTimedLaunches) {
+    return false;
+  }
+  settings->timed_launches_per_second = launches;
   return true;
 }
 
@@ -124,6 +135,8 @@ constexpr Setting kSettings[] = {
      [](const Settings& s) { return s.listen; }},
     {"NCCL_PULSE_SERIES_LIMIT", "a number from 16 to 30000", ParseSeriesLimit,
      [](const Settings& s) { return absl::StrCat(s.series_limit); }},
+    {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "a number from 1 to 1000000", ParseTimedLaunches,
+     [](const Settings& s) { return absl::StrCat(s.timed_launches_per_second); }},
     {"NCCL_PULSE_LABELS", "up to 16 labels as name=value,name=value", ParseLabels,
      [](const Settings&) { return std::string("no labels"); }},
     {"NCCL_PULSE_LOG_LEVEL", "off, warn or info", ParseLogLevel,

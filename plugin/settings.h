@@ -25,6 +25,7 @@
 
 #include "plugin/clock.h"
 #include "plugin/log.h"
+#include "plugin/sampler.h"
 #include "plugin/tracker.h"
 
 namespace nccl_pulse {
@@ -33,6 +34,7 @@ struct Settings {
   TimingMode timing = TimingMode::kAuto;
   std::string listen = ":9410";
   uint64_t series_limit = 2048;
+  int timed_launches_per_second = Sampler::kTimedPerSecond;  // and GPU
   std::map<std::string, std::string> labels;
   LogVerbosity log_level = LogVerbosity::kWarn;
   ClockSource clock = ClockSource::kAuto;

@@ -6,13 +6,14 @@
 namespace nccl_pulse {
 
 Tracker::Tracker(Segment& segment, Clock& clock, TimingMode timing, const CudaDriver* driver,
-                 int32_t pid, uint32_t process_tag)
+                 int32_t pid, uint32_t process_tag, int timed_launches_per_second)
     : segment_(segment),
       clock_(clock),
       timing_(timing),
       pid_(pid),
       process_tag_(process_tag & ((1u << Ticket::kProcessBits) - 1)),
       names_(segment.names()),
+      sampler_(timed_launches_per_second),
       stream_timer_(driver != nullptr && timing != TimingMode::kOff
                         ? std::make_unique<StreamTimer>(*driver)
                         : nullptr) {

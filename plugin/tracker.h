@@ -55,8 +55,9 @@ class Tracker {
   static constexpr uint64_t kQuietNs = 1000000000;
 
   // `driver` may be null: then nothing is timed on streams, and what has completed is not known.
+  // `timed_launches_per_second`: see Sampler.
   Tracker(Segment& segment, Clock& clock, TimingMode timing, const CudaDriver* driver, int32_t pid,
-          uint32_t process_tag);
+          uint32_t process_tag, int timed_launches_per_second);
   Tracker(const Tracker&) = delete;
   Tracker& operator=(const Tracker&) = delete;
 

@@ -18,8 +18,13 @@ void Add(std::atomic<uint64_t>& cell, uint64_t amount) {
 uint64_t Tracker::StartGroup(uint64_t context, bool captured) {
   Communicator* communicator = FindContext(context);
   if (communicator == nullptr) return 0;
-  // A number to tell one group's calls from the next one's. Relaxed: it carries nothing else.
-  const uint32_t number = communicator->launching->next_group.fetch_add(1, std::memory_order_relaxed);
+  // Nothing to tell its launches, and no stop to be called for.
+  if (!captured && stream_timer_ == nullptr) return 0;
+  // A number to tell one group's calls from the next one's. Relaxed, and no read-modify-write: see
+  // PendingLaunch.
+  std::atomic<uint32_t>& next = communicator->launching->next_group;
+  const uint32_t number = next.load(std::memory_order_relaxed);
+  next.store(number + 1, std::memory_order_relaxed);
   return Ticket::Pack(process_tag_, TicketKind::kGroup, captured ? 1 : 0,
                       number & Ticket::kGenerationMask, 0, communicator->index);
 }
@@ -101,7 +106,8 @@ uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
   Communicator* communicator = FindContext(context);
   if (communicator == nullptr) return 0;
   const bool captured = IsCaptured(*communicator, event);
-  const bool followed = !captured && stream_timer_ != nullptr && communicator->launching->timer.is_on();
+  const bool followed =
+      !captured && stream_timer_ != nullptr && communicator->launching->timer.is_on();
   {
     LaneWriter lane(segment_, *communicator->record,
                     communicator->record_generation.load(std::memory_order_relaxed),
@@ -116,7 +122,7 @@ uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
   }
   if (followed) return BeginLaunch(*communicator, event, context);
   communicator->launching->pending.fate.store(static_cast<uint32_t>(LaunchFate::kNotTimed),
-                                   std::memory_order_relaxed);  // see PendingLaunch
+                                              std::memory_order_relaxed);  // see PendingLaunch
   return 0;
 }
 

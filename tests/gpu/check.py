@@ -42,6 +42,10 @@ SIZE_CLASSES = ((4 << 10, "le_4KiB"), (16 << 10, "le_16KiB"), (64 << 10, "le_64K
                 (16 << 20, "le_16MiB"), (64 << 20, "le_64MiB"), (256 << 20, "le_256MiB"),
                 (1 << 30, "le_1GiB"))
 
+# The op of launches that carry a group, and why an operation has no duration with stream timing.
+GROUPED = "Grouped"
+STREAM_REASONS = {"not_sampled", "not_timed", "grouped", "captured", "lost"}
+
 SCRAPE_PERIOD_S = 0.2
 # The last operations are settled a second after their last sign of life, and pages are rendered
 # four times a second.
@@ -247,6 +251,7 @@ class Rank:
             # Multicast can put shared machines' GPUs out of order, and nothing here needs it.
             NCCL_NVLS_ENABLE="0",
             RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(options.ranks))
+        environment.update(getattr(options, "environment", {}))  # prove.py's
         if options.mode == "network":
             environment.update(NCCL_P2P_DISABLE="1", NCCL_SHM_DISABLE="1", NCCL_IB_DISABLE="1",
                                NCCL_SOCKET_IFNAME="lo")
@@ -255,7 +260,7 @@ class Rank:
                                NCCL_SOCKET_IFNAME="lo")
         command = [os.path.abspath(options.program), "--rank=%d" % rank,
                    "--nranks=%d" % options.ranks, "--gpu=%d" % self.gpu, "--exchange=" + work,
-                   "--phases=" + options.phases]
+                   "--phases=" + options.phases] + list(getattr(options, "arguments", ()))
         if options.program.endswith(".py"):
             command.insert(0, sys.executable)
         elif options.libraries:
@@ -468,11 +473,67 @@ def compare_communicator(page, rank, report, communicator, options, gpus):
                                  expected["kernel_completions"],
                                  counts("nccl_operation_completion_seconds_count", ("op",),
                                         source="kernel"), still_open=few_open))
+    elif duration_source(page) == "stream":
+        result += compare_stream(where, expected, communicator, untimed, counts)
     else:
         result.append(Comparison("nccl_untimed_operations_total", where, expected["untimed"],
                                  untimed))
         result.append(Comparison("nccl_operation_duration_seconds", where, {}, durations))
-    return result
+    return result + compare_heartbeat(page, where, comm)
+
+
+def duration_source(page):
+    """What times operations in the page's process: stream, kernel or none."""
+    return next((labels["durations"] for labels, _ in page.select("nccl_pulse_build_info")), "")
+
+
+def compare_stream(where, expected, communicator, untimed, counts):
+    """Every operation has a duration or a reason; those of a group have a duration together."""
+    durations = counts("nccl_operation_duration_seconds_count", ("op",), timing="stream")
+    captured = {key: value for key, value in expected["untimed"].items() if key[1] == "captured"}
+    events, accounted = collections.Counter(), collections.Counter()
+    for (op, _), value in expected["untimed"].items():
+        events[op] += value
+    for (op, _), value in untimed.items():
+        accounted[op] += value
+    for (op,), value in durations.items():
+        if op != GROUPED:
+            accounted[op] += value
+    # NCCL may cut a group into more launches than it has calls, so no more is known of their number
+    # than that there are none without groups.
+    groups = communicator["launches_min"] < communicator["launches_max"]
+    grouped = durations.get((GROUPED,), 0)
+    with_reason = {key[1] for key in untimed}
+    return [
+        Comparison("nccl_untimed_operations_total captured", where, captured,
+                   {key: value for key, value in untimed.items() if key[1] == "captured"}),
+        Comparison("stream durations + nccl_untimed_operations_total", where, events, accounted),
+        Comparison("nccl_operation_duration_seconds Grouped", where, {},
+                   {} if groups else {key: grouped for key in [GROUPED] if grouped}),
+        Comparison("reasons of nccl_untimed_operations_total", where, {},
+                   {reason: "found" for reason in with_reason - STREAM_REASONS}),
+    ]
+
+
+def compare_heartbeat(page, where, comm):
+    """Once everything has settled, every launch is known to have completed."""
+    completed = page.select("nccl_launches_completed_total", **comm)
+    if not completed and duration_source(page) != "stream":
+        return []  # no CUDA driver, or not asked for
+    captured = page.sums("nccl_communicator_captured", (), **comm)
+    in_flight = page.select("nccl_inflight_launches", **comm)
+    oldest = page.select("nccl_oldest_inflight_launch_timestamp_seconds", **comm)
+    # Replays can not be seen, so of a captured communicator nobody can say that nothing runs.
+    absent = {} if captured else {"": 0}
+    return [
+        Comparison("nccl_launches_completed_total", where,
+                   {"": value for _, value in page.select("nccl_launches_total", **comm)},
+                   {"": value for _, value in completed}),
+        Comparison("nccl_inflight_launches", where, {key: "0" for key in absent},
+                   {"": show(value) for _, value in in_flight}),
+        Comparison("nccl_oldest_inflight_launch_timestamp_seconds", where,
+                   {key: "0" for key in absent}, {"": show(value) for _, value in oldest}),
+    ]
 
 
 def compare_totals(page, rank, report):
@@ -511,6 +572,16 @@ def compare_with_itself(page, rank, options):
         result.append(Comparison("nccl_launches_total as calls", where,
                                  {"": (min(1, sum(calls.values())), sum(calls.values()))},
                                  {"": launches}, accept=within_launches))
+        result += compare_heartbeat(page, where, comm)
+        if duration_source(page) == "stream":
+            # An operation has a reason, or its launch is timed.
+            untimed = page.sums("nccl_untimed_operations_total", ("op",), **comm)
+            durations = page.sums("nccl_operation_duration_seconds_count", ("op",),
+                                  timing="stream", **comm)
+            accounted = {key: untimed.get(key, 0) + durations.get(key, 0)
+                         for key in untimed.keys() | durations.keys() if key != (GROUPED,)}
+            result.append(Comparison("stream durations + untimed as calls", where, calls,
+                                     accounted))
         if traffic and options.timing != "off":
             result.append(Comparison(
                 "nccl_operation_completion_seconds as calls", where, collectives,

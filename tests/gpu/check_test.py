@@ -11,11 +11,11 @@ RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
                         os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
 
 
-def run_check(*arguments, fault=None):
-    """(exit status, output)"""
+def run_check(*arguments, fault=None, driver=True):
+    """(exit status, output). Without a driver there are no stream durations and no heartbeat."""
     # Short: an NCCL unique id holds the name of a file in it.
     with tempfile.TemporaryDirectory(prefix="gpu", dir="/tmp") as folder:
-        for name in ("libnccl.so.2", "libcudart.so.13"):
+        for name in ("libnccl.so.2", "libcudart.so.13") + (("libcuda.so.1",) if driver else ()):
             os.symlink(os.path.join(RUNFILES, "tests/gpu/fake/libfake_nccl.so"),
                        os.path.join(folder, name))
         command = [
@@ -24,7 +24,8 @@ def run_check(*arguments, fault=None):
             "--program=" + os.path.join(RUNFILES, "tests/gpu/nccl_program"),
             "--libraries=" + folder, "--listen=127.0.0.1:0", "--gpus=4",
             "--out=" + os.path.join(folder, "out")] + list(arguments)
-        environment = dict(os.environ, TMPDIR=folder)
+        # The plugin finds the driver as it does everywhere.
+        environment = dict(os.environ, TMPDIR=folder, LD_LIBRARY_PATH=folder)
         if fault:
             environment["FAKE_NCCL_FAULT"] = fault
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE,
@@ -34,14 +35,21 @@ def run_check(*arguments, fault=None):
 
 class EqualTest(unittest.TestCase):
 
-    def check(self, *arguments):
-        status, output = run_check(*arguments)
+    def check(self, *arguments, driver=True):
+        status, output = run_check(*arguments, driver=driver)
         self.assertEqual(status, 0, output)
         self.assertIn("RESULT OK", output)
         self.assertIn("phase exit", output)
+        stream = driver and not {"--timing=kernel", "--timing=off"} & set(arguments)
+        self.assertEqual("stream durations" in output, stream, output)
+        heartbeat = driver and "--timing=off" not in arguments
+        self.assertEqual("nccl_launches_completed_total" in output, heartbeat, output)
 
     def test_nvlink(self):
         self.check("--ranks=2", "--mode=nvlink")
+
+    def test_without_a_driver(self):
+        self.check("--ranks=2", "--mode=nvlink", driver=False)
 
     def test_nvlink_kernel(self):
         self.check("--ranks=2", "--mode=nvlink", "--timing=kernel")

@@ -27,8 +27,8 @@ struct CommunicatorLedger {
   bool destroyed = false;
   // op, datatype, bytes of one call, captured
   std::map<std::tuple<std::string, std::string, uint64_t, bool>, CallCount> calls;
-  // Kernel launches that these calls can make: a group makes one at least, and no more than it has
-  // calls.
+  // Kernel launches that these calls can make, those of graphs left out: a group makes one at
+  // least, and no more than it has calls.
   uint64_t launches_min = 0;
   uint64_t launches_max = 0;
 

@@ -302,7 +302,8 @@ class Worker {
       ++comm.calls_in_group;
     } else {
       WaitForCall(comm.handle, op);
-      comm.ledger.Launch(1);
+      // A captured call is launched by the graph, where nobody sees it.
+      if (!captured) comm.ledger.Launch(1);
     }
   }
 

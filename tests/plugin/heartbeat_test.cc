@@ -76,10 +76,11 @@ TEST(HeartbeatTest, UnderSteadyLoadTheBacklogIsKnown) {
       ASSERT_EQ(measured.launches, kAhead + done);
       ASSERT_LE(measured.launches_completed, done);
       if (done < 2 * kAhead) continue;  // the markers have spread out
-      // 1 s of backlog: an eighth is 125 ms, and there are 20 ms between polls.
-      ASSERT_GE(measured.launches_completed + 2 * kAhead / 8 + 2, done);
+      // 1 s of backlog: an eighth is 125 ms. The poller's own time is real: it may be a few rounds
+      // late where the machine is busy.
+      ASSERT_GE(measured.launches_completed + 3 * kAhead / 8, done);
       const int64_t oldest = launched_at[done];
-      ASSERT_NEAR(static_cast<double>(measured.oldest_inflight_realtime_ns - oldest), 0, 3e8);
+      ASSERT_NEAR(static_cast<double>(measured.oldest_inflight_realtime_ns - oldest), 0, 6e8);
     }
   });
 }

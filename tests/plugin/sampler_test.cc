@@ -182,5 +182,20 @@ TEST(SamplerTest, TheAllowanceIsOneSecondsBudget) {
   EXPECT_EQ(spend_all(sampler), Sampler::kTimedPerSecond);
 }
 
+TEST(SamplerTest, TheBudgetIsTheOneThatWasSet) {
+  Sampler sampler(5000);
+  int spent = 0;
+  while (spent < 10000 && sampler.Spend()) ++spent;
+  EXPECT_EQ(spent, 5000);
+  sampler.Adapt(4000, 1);
+  EXPECT_EQ(sampler.exponent(), 0);
+  sampler.Adapt(9000, 1);
+  EXPECT_EQ(sampler.exponent(), 1);
+  sampler.Adapt(9000, 2);
+  EXPECT_EQ(sampler.exponent(), 1);  // just below the step: it stays
+  sampler.Adapt(7000, 2);
+  EXPECT_EQ(sampler.exponent(), 0);
+}
+
 }  // namespace
 }  // namespace nccl_pulse

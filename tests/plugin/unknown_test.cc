@@ -42,8 +42,9 @@ TEST(UnknownTest, EventTypesThatWereNotAskedFor) {
   });
 }
 
-// NCCL delivers these with any of the others: no mask keeps them away. A GroupApi has a ticket, so
-// NCCL goes on to record its states, without arguments, and to stop it; also after finalize.
+// NCCL delivers these with any of the others: no mask keeps them away. A GroupApi in capture has a
+// ticket, so NCCL goes on to record its states, without arguments, and to stop it; also after
+// finalize. One whose launches nobody follows has none.
 TEST(UnknownTest, GroupsAreExpected) {
   RunInChild({}, [] {
     NcclCommunicator comm(1);
@@ -51,6 +52,9 @@ TEST(UnknownTest, GroupsAreExpected) {
     event.type = abi::kEventGroup;
     EXPECT_EQ(Start(comm.context(), event), nullptr);
     event.type = abi::kEventGroupApi;
+    event.groupApi.graphCaptured = false;
+    EXPECT_EQ(Start(comm.context(), event), nullptr);
+    event.groupApi.graphCaptured = true;
     void* group = Start(comm.context(), event);
     ASSERT_NE(group, nullptr);
     Record(group, abi::kStateGroupStartApiStop);

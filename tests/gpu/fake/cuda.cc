@@ -56,9 +56,12 @@ CudaError cudaStreamBeginCapture(CudaStream stream, int) {
 }
 
 CudaError cudaStreamEndCapture(CudaStream stream, CudaGraph* graph) {
-  *graph = static_cast<Stream*>(stream)->capture;
-  static_cast<Stream*>(stream)->capture = nullptr;
-  return 0;
+  auto* state = static_cast<Stream*>(stream);
+  *graph = state->capture;
+  state->capture = nullptr;
+  const bool invalidated = state->invalidated;
+  state->invalidated = false;
+  return invalidated ? 901 : 0;  // cudaErrorStreamCaptureInvalidated
 }
 
 CudaError cudaGraphInstantiateWithFlags(CudaGraphExec* exec, CudaGraph graph, unsigned long long) {

@@ -231,6 +231,7 @@ void LaunchGroup(Comm& comm, void* handle, std::vector<Call> calls) {
   }
   comm.profiler->Enqueue(calls);
   RunData(comm, calls);
+  stream->timeline->KernelEnded();
 }
 
 NcclResult EndGroup() {

@@ -155,13 +155,18 @@ void Profiler::CallMade(void* group, Call* call) {
   Stop(call->api_handle);
 }
 
-void Profiler::Launch(void* group, void* stream) {
-  if (!Wants(abi::kEventKernelLaunch)) return;
+void Profiler::Launch(void* group, Stream* stream) {
+  const auto enqueue_kernel = [stream] {
+    if (stream->capture == nullptr) stream->timeline->KernelEnqueued();
+  };
+  if (!Wants(abi::kEventKernelLaunch)) return enqueue_kernel();
   abi::v5::Descriptor event{};
   event.type = abi::kEventKernelLaunch;
   event.parentObj = group;
   event.kernelLaunch.stream = stream;
-  Stop(Start(&event));
+  void* handle = Start(&event);
+  enqueue_kernel();
+  Stop(handle);
 }
 
 void Profiler::Enqueue(const std::vector<Call>& calls) {

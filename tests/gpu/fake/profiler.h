@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "plugin/abi/profiler_v5.h"
+#include "tests/gpu/fake/cuda.h"
 
 namespace nccl_pulse::fake {
 
@@ -60,7 +61,8 @@ class Profiler {
   void StartEnd(void* group);  // the user's group ends, launches begin
   void StopGroup(void* group);
   void CallMade(void* group, Call* call);
-  void Launch(void* group, void* stream);
+  // Around it the kernel is enqueued.
+  void Launch(void* group, Stream* stream);
   // Coll, P2p and what follows on the progress thread.
   void Enqueue(const std::vector<Call>& calls);
   // Whether a replayed graph makes events, and then instead of the capture.

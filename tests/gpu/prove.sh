@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# All proofs on real GPUs, one after the other, each with a limit: about four minutes on two GPUs.
+#
+#   tests/gpu/prove.sh BINARIES [OUT] [GPUS]
+#
+# To copy to the GPU machine (nothing is built there; Python 3.9, NCCL and the CUDA runtime, and
+# PyTorch for the last two parts must be there):
+#   BINARIES/proof_program                  //tests/gpu:proof_program
+#   BINARIES/nccl_program                   //tests/gpu:nccl_program
+#   BINARIES/libnccl-profiler-pulse.so      //plugin:libnccl-profiler-pulse.so
+#   tests/gpu/{prove.sh,prove.py,check.py,ddp.py,torch_graph.py}, all in one folder
+#
+# OUT, else $OUT, else a new folder under /tmp, gets report.txt (everything that was printed, and the
+# table) and logs.tar.gz (NCCL's logs and pages). GPUS: how many to use, one rank each; else all.
+# Exit status: 0 when all parts were right.
+#
+#   PULSE_PARTS      some of: accuracy straggler coverage hang capture graph check ddp
+#                    accuracy-network; else all of them, in this order
+#   PULSE_COMPARE    what accuracy-network compares, stream,kernel; network,kernel where there is
+#                    network timing
+#   PULSE_LIBRARIES  folders of libnccl and libcudart with colons between, else python3's packages
+#   PULSE_SIZES      bytes with commas between, instead of those of each part
+#   PULSE_BUDGET_S   time for all, 280 s; a part that could not end in time is left out
+
+set -uo pipefail
+
+if (($# < 1)); then
+  sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+fi
+
+HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
+BINARIES="$(cd "$1" && pwd -P)" || exit 2
+OUTPUT="${2:-${OUT:-$(mktemp -d /tmp/pulse-proofs.XXXXXX)}}"
+mkdir -p "${OUTPUT}" || exit 2
+OUTPUT="$(cd "${OUTPUT}" && pwd -P)"
+WORK="$(mktemp -d /tmp/pulse-proofs-work.XXXXXX)"
+readonly HERE BINARIES OUTPUT WORK
+trap 'rm -rf "${WORK}"' EXIT
+export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+# Multicast can put shared machines' GPUs out of order, and nothing here needs it.
+export NCCL_NVLS_ENABLE=0
+
+# A copy of its own: the folder may be mounted without permission to execute.
+for file in proof_program nccl_program libnccl-profiler-pulse.so; do
+  cp "${BINARIES}/${file}" "${WORK}/${file}" || exit 2
+  chmod +x "${WORK}/${file}"
+done
+
+libraries() {
+  python3 - <<'PYTHON'
+import importlib.util, glob, os
+folders = []
+for package in ("nvidia", "torch"):
+    spec = importlib.util.find_spec(package)
+    for root in (spec.submodule_search_locations or []) if spec else []:
+        for name in ("libnccl.so.2", "libcudart.so.13", "libcudart.so.12"):
+            for path in sorted(glob.glob(os.path.join(root, "**", name), recursive=True)):
+                folders.append(os.path.dirname(path))
+print(":".join(dict.fromkeys(folders)))
+PYTHON
+}
+
+gpus() { nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU ' || true; }
+
+LIBRARIES="${PULSE_LIBRARIES:-$(libraries)}"
+GPUS="${3:-${PULSE_GPUS:-$(gpus)}}"
+readonly LIBRARIES GPUS
+readonly BUDGET_S="${PULSE_BUDGET_S:-280}"
+readonly REPORT="${OUTPUT}/report.txt"
+: >"${REPORT}"
+
+{
+  echo "machine: $(uname -sr), $(nproc) CPUs, $(python3 --version)"
+  echo "GPUs: ${GPUS}"
+  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | sort | uniq -c
+  echo "libraries: ${LIBRARIES}"
+  (cd "${WORK}" && sha256sum libnccl-profiler-pulse.so proof_program nccl_program)
+} | tee -a "${REPORT}"
+if ((GPUS < 2)); then
+  echo 'prove.sh: two GPUs are needed' | tee -a "${REPORT}" >&2
+  exit 2
+fi
+
+declare -a TABLE=()
+FAILURES=0
+
+wanted() { [[ -z "${PULSE_PARTS:-}" || " ${PULSE_PARTS} " == *" $1 "* ]]; }
+
+# part NAME LIMIT_S SCRIPT PROGRAM ARGUMENTS...
+part() {
+  local name="$1" limit="$2" script="$3" program="$4" begin="${SECONDS}" status line
+  shift 4
+  if ! wanted "${name}"; then return; fi
+  if ((begin + limit / 2 > BUDGET_S)); then
+    TABLE+=("$(printf '%-17s         left out: no time' "${name}")")
+    FAILURES=$((FAILURES + 1))
+    return
+  fi
+  if ((begin + limit > BUDGET_S)); then limit=$((BUDGET_S - begin)); fi
+  printf '\n==== %s (at %d s, limit %d s)\n' "${name}" "${begin}" "${limit}" | tee -a "${REPORT}"
+  # The scripts end their ranks when they are told to end.
+  timeout --signal=TERM --kill-after=5 "${limit}" \
+    python3 "${HERE}/${script}" "$@" --library="${WORK}/libnccl-profiler-pulse.so" \
+    --program="${program}" --libraries="${LIBRARIES}" --gpus="${GPUS}" \
+    --out="${WORK}/logs/${name}" >"${WORK}/output" 2>&1
+  status=$?
+  cat "${WORK}/output" >>"${REPORT}"
+  # The differences of check.py are in the report; here its result is enough.
+  if [[ "${script}" == check.py ]]; then
+    grep -E '^(FAILED|RESULT)|expected .* found' "${WORK}/output" | head -n 20
+  else
+    cat "${WORK}/output"
+  fi
+  if ((status != 0)); then
+    FAILURES=$((FAILURES + 1))
+    tail -n 15 "${WORK}/output" | sed 's/^/    | /'
+  fi
+  if ((status == 124 || status == 137)); then
+    TABLE+=("$(printf '%-17s %4d s  TIMEOUT' "${name}" $((SECONDS - begin)))")
+  fi
+  while IFS= read -r line; do
+    TABLE+=("$(printf '%-17s %4d s  %s' "${name}" $((SECONDS - begin)) "${line#RESULT }")")
+  done < <(grep '^RESULT' "${WORK}/output" || echo "NO RESULT, status ${status}")
+}
+
+readonly PROOF="${WORK}/proof_program"
+has_torch() { python3 -c 'import torch' 2>/dev/null; }
+RANKS="--ranks=${GPUS}"
+readonly RANKS
+declare -a SIZES=()
+if [[ -n "${PULSE_SIZES:-}" ]]; then SIZES=("--sizes=${PULSE_SIZES}"); fi
+readonly SIZES
+
+part accuracy 75 prove.py "${PROOF}" accuracy "${RANKS}" --limit=70 "${SIZES[@]}"
+part straggler 35 prove.py "${PROOF}" straggler "${RANKS}" --limit=30
+part coverage 40 prove.py "${PROOF}" coverage "${RANKS}" --limit=35 "${SIZES[@]}"
+part hang 30 prove.py "${PROOF}" hang "${RANKS}" --limit=25
+part capture 35 prove.py "${PROOF}" capture "${RANKS}" --limit=30
+if has_torch; then
+  part graph 80 prove.py "${HERE}/torch_graph.py" graph "${RANKS}" --limit=75
+elif wanted graph || wanted ddp; then
+  echo 'no PyTorch here: graph and ddp are left out' | tee -a "${REPORT}"
+  FAILURES=$((FAILURES + 1))
+fi
+part check 60 check.py "${WORK}/nccl_program" "${RANKS}" --mode=nvlink --settle=8
+if has_torch; then
+  part ddp 60 check.py "${HERE}/ddp.py" "${RANKS}" --mode=nvlink --settle=8
+fi
+part accuracy-network 60 prove.py "${PROOF}" accuracy "${RANKS}" --mode=network \
+  --compare="${PULSE_COMPARE:-stream,kernel}" --sizes=64,4096,32768,262144,2097152,16777216 \
+  "${SIZES[@]}" --repeats=60 --limit=55
+
+tar -C "${WORK}/logs" -czf "${OUTPUT}/logs.tar.gz" . 2>/dev/null
+
+{
+  printf '\n==== summary: %d parts not right, %d s\n' "${FAILURES}" "${SECONDS}"
+  printf '%s\n' "${TABLE[@]}"
+} | tee -a "${REPORT}"
+((FAILURES == 0))

@@ -42,6 +42,11 @@ NcclCalls& PulseWithHeartbeat() {
   static NcclCalls calls(FindLibrary("bench/libpulse_with_heartbeat.so"));
   return calls;
 }
+// A fourth: as within a window of watched network steps.
+NcclCalls& PulseWithNetworkSteps() {
+  static NcclCalls calls(FindLibrary("bench/libpulse_with_network_steps.so"));
+  return calls;
+}
 NcclCalls& Empty() {
   static NcclCalls calls(FindLibrary("bench/libempty_plugin.so"));
   return calls;
@@ -55,6 +60,9 @@ void InitializeInstances() {
   setenv("NCCL_PULSE_TIMING", "kernel", 1);
   PulseWithKernelTiming().Finalize(PulseWithKernelTiming().Init(0x2));
   unsetenv("NCCL_PULSE_TIMING");
+  setenv("NCCL_PULSE_NETWORK_WINDOW", "100", 1);
+  PulseWithNetworkSteps().Finalize(PulseWithNetworkSteps().Init(0x4));
+  unsetenv("NCCL_PULSE_NETWORK_WINDOW");
   PulseWithHeartbeat().Finalize(PulseWithHeartbeat().Init(0x3));
   setenv("NCCL_PULSE_LISTEN", listen.c_str(), 1);
 }
@@ -100,6 +108,9 @@ void ProxyOp(benchmark::State& state, NcclCalls& calls) {
 BENCHMARK_CAPTURE(ProxyOp, Pulse, Pulse());
 BENCHMARK_CAPTURE(ProxyOp, EmptyPlugin, Empty());
 
+// One network step while steps are watched, five callbacks: start, three states, stop. While they
+// are not, NCCL makes none of these calls, but the start for each step of a CUDA graph that was
+// captured while they were: it is refused.
 void ProxyStep(benchmark::State& state, NcclCalls& calls) {
   void* context = calls.Init(0x3000);
   void* coll = calls.EagerCollective(context, 0, 24);
@@ -107,8 +118,15 @@ void ProxyStep(benchmark::State& state, NcclCalls& calls) {
   for (auto _ : state) calls.ProxyStep(context, proxy_op);
   calls.Finalize(context);
 }
-BENCHMARK_CAPTURE(ProxyStep, Pulse, Pulse());
-BENCHMARK_CAPTURE(ProxyStep, EmptyPlugin, Empty());
+BENCHMARK_CAPTURE(ProxyStep, Watched, PulseWithNetworkSteps());
+BENCHMARK_CAPTURE(ProxyStep, EmptyPlugin, Empty());  // gives no handle, so it gets the start alone
+
+void ProxyStepRefused(benchmark::State& state) {
+  void* context = PulseWithNetworkSteps().Init(0x3100);
+  for (auto _ : state) PulseWithNetworkSteps().ProxyStep(context, nullptr);
+  PulseWithNetworkSteps().Finalize(context);
+}
+BENCHMARK(ProxyStepRefused);
 
 void KernelTimedCollective24Channels(benchmark::State& state, NcclCalls& calls) {
   void* context = calls.Init(0x4000);

@@ -57,7 +57,9 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "seconds", kComm, LabelNames("op", "size", "timing"),
      "How long timed operations took; the timing label says how that was measured. stream: CUDA "
      "events around a sample of the launches, a constant of about 6 us (launch latency and the "
-     "events) included. kernel: GPU timestamps."},
+     "events) included. kernel: GPU timestamps. network: from the first network step that moved "
+     "data to the end of the last proxy operation, for operations called while network steps were "
+     "watched."},
     {MetricId::kOperationCompletion, "nccl_operation_completion_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "source"),
      "Time from enqueueing an operation to its estimated end. It includes waiting for earlier work "
@@ -86,6 +88,20 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kLastCompletionTimestamp, "nccl_last_completion_timestamp_seconds",
      MetricType::Gauge, "seconds", kComm, LabelNames(),
      "When the last operation known to be complete ended, in Unix time; absent before the first."},
+    {MetricId::kNetworkBytes, "nccl_network_bytes_total", MetricType::Counter, "bytes", kComm,
+     LabelNames("direction"),
+     "Bytes that network steps moved, the protocol's own included, for operations called while "
+     "steps "
+     "were watched: a small share of the time, see NCCL_PULSE_NETWORK_WINDOW. The true rate is the "
+     "rate of this over the rate of nccl_pulse_network_observed_seconds_total. Absent when none "
+     "was "
+     "seen."},
+    {MetricId::kNetworkWait, "nccl_network_wait_seconds_total", MetricType::Counter, "seconds",
+     kComm, LabelNames("direction", "reason"),
+     "Where those network steps waited. gpu: for the GPU to produce or consume the data; peer: for "
+     "the network to take it, which waits for the receiver; wire: for it to be sent, or to arrive; "
+     "flush: for it to be visible to the GPU. Steps overlap, so a second can hold many seconds of "
+     "waiting: compare shares. Absent when none was seen."},
     {MetricId::kKernelTimingUntrusted, "nccl_pulse_kernel_timing_untrusted", MetricType::Gauge, "",
      kComm, LabelNames("reason"),
      "1 when the communicator's GPU timestamps are not believed for this reason. Present only "
@@ -110,6 +126,11 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      LabelNames(),
      "n: one call in 2^n is timed on its stream, as the budget of timed launches allows. Absent "
      "without stream timing."},
+    {MetricId::kNetworkObserved, "nccl_pulse_network_observed_seconds_total", MetricType::Counter,
+     "seconds", kProcess, LabelNames(),
+     "How long network steps were watched: rates of nccl_network_* are true when divided by the "
+     "rate "
+     "of this. Absent when they never were."},
     {MetricId::kCallbacks, "nccl_pulse_callbacks_total", MetricType::Counter, "", kProcess,
      LabelNames("callback"), "Callbacks that NCCL made."},
     {MetricId::kCallbackDuration, "nccl_pulse_callback_duration_seconds", MetricType::Summary,
@@ -168,11 +189,14 @@ constexpr LabelEntry kLabels[] = {
     {"algo", "algorithm, by NCCL's own name"},
     {"proto", "protocol, by NCCL's own name"},
     {"timing",
-     "how durations were measured: stream (CUDA events), kernel (GPU timestamps); on the info "
+     "how durations were measured: stream (CUDA events), kernel (GPU timestamps), network (steps "
+     "of "
+     "the network proxy); on the info "
      "metric: the setting"},
     {"source", "what ended the operation: proxy (last network operation) or kernel (last channel)"},
     {"reason", "why; the values are short words"},
-    {"callback", "kind of callback: api, launch, operation, proxy, kernel"},
+    {"direction", "send or recv, seen from this rank"},
+    {"callback", "kind of callback: api, launch, operation, proxy, kernel, step"},
     {"version", "the plugin's version"},
     {"nccl_api_version", "version of NCCL's profiler interface that is in use"},
     {"durations", "what times operations: stream, kernel or none"},

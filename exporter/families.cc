@@ -94,6 +94,10 @@ class FamilySet {
     Find(id, values)->counter.value += static_cast<double>(value);
   }
 
+  void SecondsCounter(MetricId id, LabelValues values, uint64_t ns) {
+    Find(id, values)->counter.value += Seconds(ns);
+  }
+
   void Gauge(MetricId id, LabelValues values, double value) {
     Find(id, values)->gauge.value = value;
   }
@@ -184,13 +188,25 @@ class FamilySet {
   std::array<Family, kMetrics> families_;
 };
 
+// The `timing` label of a duration.
+std::string_view TimingName(LatencyKind kind) {
+  switch (kind) {
+    case LatencyKind::kDurationStream:
+      return "stream";
+    case LatencyKind::kDurationNetwork:
+      return "network";
+    default:
+      return "kernel";
+  }
+}
+
 void AddLatency(const LatencySnapshot& latency, FamilySet* set) {
   const std::string_view size = SizeClassName(latency.size_class);
   switch (latency.kind) {
     case LatencyKind::kDurationStream:
-    case LatencyKind::kDurationKernel: {
-      const LabelValues labels = {
-          latency.op, size, latency.kind == LatencyKind::kDurationStream ? "stream" : "kernel"};
+    case LatencyKind::kDurationKernel:
+    case LatencyKind::kDurationNetwork: {
+      const LabelValues labels = {latency.op, size, TimingName(latency.kind)};
       set->Histogram(MetricId::kOperationDuration, labels, latency.histogram);
       set->Counter(MetricId::kTimedOperations, labels, latency.histogram.Count());
       set->Counter(MetricId::kTimedBytes, labels, latency.bytes);
@@ -251,6 +267,25 @@ void AddHeartbeat(const CommunicatorSnapshot& comm, FamilySet* set) {
              idle ? 0 : Seconds(comm.oldest_inflight_realtime_ns));
 }
 
+// All directions and reasons once there is one: a series that comes later would break rate().
+void AddNetwork(const CommunicatorSnapshot& comm, FamilySet* set) {
+  const auto is_zero = [](uint64_t value) { return value == 0; };
+  if (std::all_of(comm.network_bytes.begin(), comm.network_bytes.end(), is_zero) &&
+      std::all_of(comm.network_wait_ns.begin(), comm.network_wait_ns.end(), is_zero)) {
+    return;
+  }
+  for (int i = 0; i < kNetworkDirections; ++i) {
+    set->Counter(MetricId::kNetworkBytes, {NetworkDirectionName(static_cast<NetworkDirection>(i))},
+                 comm.network_bytes[i]);
+  }
+  for (int i = 0; i < kNetworkWaits; ++i) {
+    const auto wait = static_cast<NetworkWait>(i);
+    set->SecondsCounter(MetricId::kNetworkWait,
+                        {NetworkDirectionName(NetworkWaitDirection(wait)), NetworkWaitReason(wait)},
+                        comm.network_wait_ns[i]);
+  }
+}
+
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
                      FamilySet* set) {
   set->SetScope(MetricScope::kCommunicator, {Hex(comm.comm_id, 16), Digits(comm.rank)});
@@ -289,6 +324,7 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
   if (comm.last_completion_realtime_ns != 0) {
     set->Gauge(MetricId::kLastCompletionTimestamp, {}, Seconds(comm.last_completion_realtime_ns));
   }
+  AddNetwork(comm, set);
   if (process.timing == "kernel") {
     // Both reasons, always: a series that appears only with the failure cannot be compared to
     // before.
@@ -312,6 +348,9 @@ void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
   }
   if (process.sampling_exponent >= 0) {
     set->Gauge(MetricId::kSamplingExponent, {}, process.sampling_exponent);
+  }
+  if (process.network_observed_ns != 0) {
+    set->SecondsCounter(MetricId::kNetworkObserved, {}, process.network_observed_ns);
   }
   for (int i = 0; i < kCallbackKinds; ++i) {
     set->Counter(MetricId::kCallbacks, {CallbackKindName(static_cast<CallbackKind>(i))},

@@ -5,8 +5,7 @@ namespace {
 
 // Every overflow series that can be: of calls, algorithms and uncompleted operations one each, and
 // one for each kind of latency and each reason.
-constexpr uint32_t kOverflowSeries =
-    3 + static_cast<uint32_t>(LatencyKind::kCompletionKernel) + (kUntimedReasons - 1);
+constexpr uint32_t kOverflowSeries = 3 + (kLatencyKinds - 1) + (kUntimedReasons - 1);
 // Entries kept back for them. As many threads as there are lanes may all find the same last place
 // free: all but one of them go past the limit.
 constexpr uint32_t kReservedSeries = kOverflowSeries + kLanes - 1;

@@ -9,7 +9,7 @@
 //   offset
 //   0        SegmentHeader          who wrote this, geometry, process-wide counters          4 KiB
 //   4 KiB    NameEntry[128]         strings that NCCL gave (op, datatype, algo, proto)       4 KiB
-//   8 KiB    CommunicatorRecord[]   one per communicator: identity, lanes, series, calls     4160
+//   8 KiB    CommunicatorRecord[]   one per communicator: identity, lanes, series, calls     4416
 //   bytes each
 //   ...      Page[]                 2 KiB each: cells of histograms and counters
 //
@@ -19,9 +19,10 @@
 //   | state, generation, identity    |              | cell[0..241]  | sum_ns | bytes | bus_bytes |
 //   +--------------------------------+              +-------------------------------------------+
 //   | Lane[4]     owner, fixed       |              Page, as counters (one lane's, all its series)
-//   |             counters, page ----+------------> +-------------------------------------------+
-//   +--------------------------------+              | {a, b} of series 0 | ... of series 127     |
-//   | SeriesEntry[128]  key, page of |              +-------------------------------------------+
+//   |             counters, network  |              +-------------------------------------------+
+//   |             cells, page -------+------------> | {a, b} of series 0 | ... of series 127     |
+//   +--------------------------------+              +-------------------------------------------+
+//   | SeriesEntry[128]  key, page of |
 //   |             each lane ---------+------------> histogram page
 //   +--------------------------------+
 //   | TimedCall[32]  ring            |
@@ -65,7 +66,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
 using Cell = std::atomic<uint64_t>;
 
 inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
-inline constexpr uint32_t kSegmentVersion = 1;
+inline constexpr uint32_t kSegmentVersion = 2;
 
 inline constexpr int kLanes = 4;
 inline constexpr int kSeriesPerCommunicator = 128;
@@ -126,7 +127,10 @@ struct SegmentHeader {
   // Odd while a record is being recycled. A reader that saw it change starts again, so that
   // callbacks are never missing between their record and this sum.
   Cell recycle_epoch;
-  Cell recycled_callbacks[5];  // by CallbackKind, of communicators whose record was used again
+  Cell recycled_callbacks[6];  // by CallbackKind, of communicators whose record was used again
+
+  // How long network steps have been watched, 0: never. Written by the background thread.
+  Cell network_observed_ns;
 
   char completion_source[16];  // "stream", "proxy", "kernel", "none"
 };
@@ -202,14 +206,16 @@ struct Lane {
   std::atomic<uint32_t> owner;         // 0 free, 1 claimed
   std::atomic<uint16_t> counter_page;  // kNoPage: none yet
   uint16_t reserved;
-  Cell callbacks[5];  // by CallbackKind
+  Cell callbacks[6];  // by CallbackKind
   Cell launches;
   Cell last_launch_ns;  // monotonic; the largest over the lanes counts
   Cell last_completion_ns;
   Cell overflowed_operations;
-  uint64_t reserved1[6];
+  Cell network_bytes[2];    // by NetworkDirection, of the steps that were watched
+  Cell network_wait_ns[6];  // by NetworkWait
+  uint64_t reserved1[5];
 };
-static_assert(sizeof(Lane) == 128, "two cache lines: neighbours do not share");
+static_assert(sizeof(Lane) == 192, "whole cache lines: neighbours do not share");
 
 // Ring of the last timed calls. `sequence` is 0 while the entry is written, else 1 + its number.
 struct TimedCall {
@@ -251,7 +257,7 @@ struct CommunicatorRecord {
   TimedCall timed_calls[kTimedCalls];
 };
 inline constexpr uint64_t kRecordStride = sizeof(CommunicatorRecord);
-static_assert(kRecordStride == 4160 && kRecordStride % 64 == 0,
+static_assert(kRecordStride == 4416 && kRecordStride % 64 == 0,
               "cache lines of two records differ");
 
 }  // namespace nccl_pulse

@@ -171,6 +171,12 @@ class Reader {
       }
       out->launches += ReadCell(lane.launches);
       out->overflowed_operations += ReadCell(lane.overflowed_operations);
+      for (int i = 0; i < kNetworkDirections; ++i) {
+        out->network_bytes[i] += ReadCell(lane.network_bytes[i]);
+      }
+      for (int i = 0; i < kNetworkWaits; ++i) {
+        out->network_wait_ns[i] += ReadCell(lane.network_wait_ns[i]);
+      }
       last_launch_ns = std::max(last_launch_ns, ReadCell(lane.last_launch_ns));
       last_completion_ns = std::max(last_completion_ns, ReadCell(lane.last_completion_ns));
     }
@@ -203,7 +209,7 @@ class Reader {
   void ReadLatency(const SeriesEntry& entry, uint64_t key, CommunicatorSnapshot* out) {
     const uint32_t kind = SeriesKey::A(key);
     if (kind < static_cast<uint32_t>(LatencyKind::kDurationKernel) ||
-        kind > static_cast<uint32_t>(LatencyKind::kDurationStream)) {
+        kind >= static_cast<uint32_t>(kLatencyKinds)) {
       return;
     }
     LatencySnapshot latency;
@@ -280,7 +286,7 @@ class Reader {
       if (call.sequence.load(std::memory_order_relaxed) != sequence) continue;
       const uint32_t kind = key >> 8 & 0xff;
       if (kind < static_cast<uint32_t>(LatencyKind::kDurationKernel) ||
-          kind > static_cast<uint32_t>(LatencyKind::kDurationStream)) {
+          kind >= static_cast<uint32_t>(kLatencyKinds)) {
         continue;
       }
       copy.op = Name(key & 0xff);
@@ -331,6 +337,7 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
   for (int reason = 0; reason < kIgnoredReasons; ++reason) {
     snapshot->ignored[reason] = ReadCell(header.ignored[reason]);
   }
+  snapshot->network_observed_ns = ReadCell(header.network_observed_ns);
   snapshot->series_used = ReadCell(header.series_used);
   snapshot->series_limit = ReadOnce(header.series_limit);
   snapshot->communicator_limit = geometry.communicators;

@@ -56,6 +56,8 @@ const char* IgnoredReasonName(IgnoredReason reason) {
       return "no_room";
     case IgnoredReason::kAfterClose:
       return "after_close";
+    case IgnoredReason::kUnfollowedStep:
+      return "unfollowed_step";
   }
   return "unknown";
 }
@@ -72,6 +74,32 @@ const char* CallbackKindName(CallbackKind kind) {
       return "proxy";
     case CallbackKind::kKernel:
       return "kernel";
+    case CallbackKind::kStep:
+      return "step";
+  }
+  return "unknown";
+}
+
+const char* NetworkDirectionName(NetworkDirection direction) {
+  return direction == NetworkDirection::kSend ? "send" : "recv";
+}
+
+NetworkDirection NetworkWaitDirection(NetworkWait wait) {
+  return wait <= NetworkWait::kSendWire ? NetworkDirection::kSend : NetworkDirection::kReceive;
+}
+
+const char* NetworkWaitReason(NetworkWait wait) {
+  switch (wait) {
+    case NetworkWait::kSendGpu:
+    case NetworkWait::kReceiveGpu:
+      return "gpu";
+    case NetworkWait::kSendPeer:
+      return "peer";
+    case NetworkWait::kSendWire:
+    case NetworkWait::kReceiveWire:
+      return "wire";
+    case NetworkWait::kReceiveFlush:
+      return "flush";
   }
   return "unknown";
 }

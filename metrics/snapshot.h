@@ -37,7 +37,10 @@ enum class LatencyKind : uint8_t {
   kCompletionProxy = 2,   // source="proxy": enqueue to the last ProxyOp stop
   kCompletionKernel = 3,  // source="kernel": enqueue to the last KernelCh stop, no network traffic
   kDurationStream = 4,    // timing="stream": CUDA events around a sample of the launches
+  kDurationNetwork = 5,  // timing="network": first network step that moved data to the last ProxyOp
+                         // stop
 };
+inline constexpr int kLatencyKinds = 6;  // one past the last
 
 // Why an operation has no duration (label `reason` of nccl_untimed_operations_total).
 enum class UntimedReason : uint8_t {
@@ -81,8 +84,10 @@ enum class IgnoredReason : uint8_t {
   kMissingArgument = 11,  // record without its arguments, start without descriptor
   kNoRoom = 12,           // no slot, lane or communicator entry was free
   kAfterClose = 13,       // a child came after its operation had been closed
+  kUnfollowedStep = 14,  // network step of a proxy operation that is not followed: another process'
+                         // (PXN), or of a CUDA graph captured while steps were watched
 };
-inline constexpr int kIgnoredReasons = 14;
+inline constexpr int kIgnoredReasons = 15;
 const char* IgnoredReasonName(IgnoredReason reason);
 
 // Callbacks that the plugin counts (label `callback` of nccl_pulse_callbacks_total).
@@ -91,10 +96,29 @@ enum class CallbackKind : uint8_t {
   kLaunch = 1,
   kOperation = 2,
   kProxy = 3,
-  kKernel = 4
+  kKernel = 4,
+  kStep = 5
 };
-inline constexpr int kCallbackKinds = 5;
+inline constexpr int kCallbackKinds = 6;
 const char* CallbackKindName(CallbackKind kind);
+
+// Which way network steps move data (label `direction`).
+enum class NetworkDirection : uint8_t { kSend = 0, kReceive = 1 };
+inline constexpr int kNetworkDirections = 2;
+const char* NetworkDirectionName(NetworkDirection direction);
+
+// Where network steps wait (labels `direction` and `reason` of nccl_network_wait_seconds_total).
+enum class NetworkWait : uint8_t {
+  kSendGpu = 0,       // for the GPU to produce the data
+  kSendPeer = 1,      // for the peer to take it: until the network accepted it
+  kSendWire = 2,      // for the network to say that it was sent
+  kReceiveWire = 3,   // for the data to arrive
+  kReceiveFlush = 4,  // for the data to be visible to the GPU
+  kReceiveGpu = 5,    // for the GPU to consume it
+};
+inline constexpr int kNetworkWaits = 6;
+NetworkDirection NetworkWaitDirection(NetworkWait wait);
+const char* NetworkWaitReason(NetworkWait wait);
 
 struct CallCountSnapshot {  // nccl_operations_total, nccl_operation_bytes_total
   std::string op;
@@ -183,6 +207,10 @@ struct CommunicatorSnapshot {
   int64_t last_launch_realtime_ns = 0;      // 0: none yet
   int64_t last_completion_realtime_ns = 0;  // 0: none yet
   uint64_t overflowed_operations = 0;  // counted in overflow series because the budget was spent
+
+  // Of the network steps that were watched; all zero: none was.
+  std::array<uint64_t, kNetworkDirections> network_bytes{};
+  std::array<uint64_t, kNetworkWaits> network_wait_ns{};
 };
 
 struct ProcessSnapshot {
@@ -201,6 +229,7 @@ struct ProcessSnapshot {
   bool shared_memory = false;  // false: memfd or its seals were refused, private memory is used
 
   std::array<uint64_t, kCallbackKinds> callbacks{};
+  uint64_t network_observed_ns = 0;  // how long network steps have been watched, 0: never
   uint64_t sampled_callbacks = 0;    // callbacks whose cost was measured ...
   uint64_t sampled_callback_ns = 0;  // ... and what they took together
   std::array<uint64_t, kIgnoredReasons> ignored{};

@@ -48,20 +48,23 @@ int StartEvent(void** handle, const Descriptor* descriptor, Dispatch dispatch) {
   return abi::kSuccess;
 }
 
-// States with GPU times (v4 and later): `args` has kernelCh.pTimer.
+// States with numbers (v4 and later): `args` has kernelCh.pTimer and proxyStep.transSize.
 template <typename StateArgs>
 int RecordState(void* handle, int state, StateArgs* args) {
   Tracker* tracker = Runtime::tracker();
   if (tracker == nullptr) return abi::kSuccess;
   if (state == abi::kStateKernelChStop) {
     tracker->RecordKernelStop(TicketOf(handle), args != nullptr ? &args->kernelCh.pTimer : nullptr);
+  } else if (abi::IsProxyStepState(state)) {
+    tracker->RecordStep(TicketOf(handle), state,
+                        args != nullptr ? &args->proxyStep.transSize : nullptr);
   } else {
     tracker->RecordState(TicketOf(handle), state);
   }
   return abi::kSuccess;
 }
 
-// States without GPU times (v1 to v3).
+// States without (v1 to v3).
 inline int RecordStateWithoutTimes(void* handle, int state) {
   if (Tracker* tracker = Runtime::tracker()) tracker->RecordState(TicketOf(handle), state);
   return abi::kSuccess;

@@ -34,6 +34,8 @@ int StartEventV5(void* context, void** handle, const Descriptor* descriptor, Oth
         return StartPointToPoint(tracker, context, *descriptor, false);
       case abi::kEventProxyOp:
         return StartProxyOp(tracker, context, *descriptor);
+      case abi::kEventProxyStep:  // its context may be another process'
+        return tracker.StartStep(TicketOf(descriptor->parentObj));
       case abi::kEventKernelCh:
         return StartKernelChannel(tracker, context, *descriptor);
       default:

@@ -44,6 +44,7 @@ struct SlotWord {
   static constexpr uint64_t kKernelSeen = uint64_t{1} << 34;  // a channel has started
   static constexpr uint64_t kKernelDone = uint64_t{1} << 35;  // all channels have stopped
   static constexpr uint64_t kClaimed = uint64_t{1} << 36;     // its fields are being written
+  static constexpr uint64_t kCaptured = uint64_t{1} << 37;    // called into a CUDA graph
   static constexpr uint64_t kOneStarted = uint64_t{1} << 16;
   static constexpr uint64_t kOneStopped = 1;
 
@@ -74,6 +75,22 @@ struct LastStop {
     return TagOf(generation) << kDeltaBits | (delta_ns < kDeltaMask ? delta_ns : kDeltaMask);
   }
   static constexpr uint64_t Tag(uint64_t bits) { return bits >> kDeltaBits; }
+  static constexpr uint64_t DeltaNs(uint64_t bits) { return bits & kDeltaMask; }
+};
+
+// When an operation's first network step moved data: generation:20, then ns since enqueue. Of an
+// older generation: none did yet. Only network steps write it, so it costs nothing while none are
+// watched.
+struct FirstMove {
+  static constexpr uint64_t kDeltaBits = 44;
+  static constexpr uint64_t kDeltaMask = (uint64_t{1} << kDeltaBits) - 1;
+
+  static constexpr uint64_t Pack(uint32_t generation, uint64_t delta_ns) {
+    return uint64_t{generation} << kDeltaBits | (delta_ns < kDeltaMask ? delta_ns : kDeltaMask);
+  }
+  static constexpr uint32_t Generation(uint64_t bits) {
+    return static_cast<uint32_t>(bits >> kDeltaBits);
+  }
   static constexpr uint64_t DeltaNs(uint64_t bits) { return bits & kDeltaMask; }
 };
 
@@ -191,12 +208,13 @@ struct Communicator {
   std::atomic<uint32_t> record_generation;
   uint32_t index;  // of this slot and of its record
   CommunicatorRecord* record;
-  OperationSlot* operations;    // kOperationSlots, null until first used
-  LaunchState* launching;       // null until first used
-  InflightOperations inflight;  // background thread
-  KernelTimes* kernel_times;    // kOperationSlots, null unless kernel timing
-  KernelTrust* kernel_trust;    // null unless kernel timing
-  uint32_t context_generation;  // init lock
+  OperationSlot* operations;           // kOperationSlots, null until first used
+  LaunchState* launching;              // null until first used
+  InflightOperations inflight;         // background thread
+  std::atomic<uint64_t>* first_moves;  // FirstMove, kOperationSlots; null with kernel timing
+  KernelTimes* kernel_times;           // kOperationSlots, null unless kernel timing
+  KernelTrust* kernel_trust;           // null unless kernel timing
+  uint32_t context_generation;         // init lock
   std::atomic<int32_t> rank, nranks;
   std::atomic<uint64_t> comm_id;
   std::atomic<bool> identity_known;       // v1 to v3 learn it with the first operation

@@ -24,6 +24,7 @@
 #include "plugin/cuda_driver.h"
 #include "plugin/identity.h"
 #include "plugin/log.h"
+#include "plugin/network_window.h"
 #include "plugin/settings.h"
 #include "plugin/version.h"
 
@@ -51,6 +52,7 @@ struct Process {
   Clock clock;
   std::unique_ptr<Segment> segment;
   std::unique_ptr<Tracker> tracker;
+  NetworkWindow network_window;
   std::unique_ptr<Server> server;  // null: switched off, or no address to listen on
   const CudaDriver* driver = nullptr;
   uint32_t event_mask = 0;
@@ -93,6 +95,14 @@ uint32_t WantedPages(const Process& process) {
   return kPageReserve + kPagesPerCommunicator * process.tracker->CountUnused();
 }
 
+void WatchNetwork(Process& process, uint64_t now_ns) {
+  process.network_window.Tick(now_ns, process.tracker->network_seen(),
+                              [&process] { return process.tracker->PrepareSteps(false); });
+  // Relaxed: stands alone.
+  process.segment->header().network_observed_ns.store(process.network_window.observed_ns(),
+                                                      std::memory_order_relaxed);
+}
+
 // "pulse-poll". Only plain calls: nothing here throws.
 void* Poll(void* argument) {
   Process& process = *static_cast<Process*>(argument);
@@ -108,6 +118,7 @@ void* Poll(void* argument) {
     const bool in_flight = process.tracker->PollLaunches();
     RenewTimes(process);
     const uint64_t now_ns = process.clock.NowNs();
+    WatchNetwork(process, now_ns);
     if (now_ns - housekeeping_ns >= kHousekeepingNs) {
       housekeeping_ns = now_ns;
       process.clock.Correct();
@@ -171,6 +182,23 @@ void ForgetAfterFork(std::atomic<Tracker*>* tracker) {
   g_gave_up = false;
 }
 
+// Which share of the time network steps are watched; `warning` when that is not what was asked for.
+double NetworkWindowPercent(const Settings& settings, int api_version, std::string* warning) {
+  constexpr int kFirstVersion = 5;  // before, the steps of CUDA graphs can not be told from others
+  if (settings.timing != TimingMode::kOff && api_version >= kFirstVersion) {
+    return settings.network_window_percent;
+  }
+  if (settings.network_window_was_set) {
+    *warning = absl::StrCat(
+        "NCCL_PULSE_NETWORK_WINDOW needs ",
+        settings.timing == TimingMode::kOff
+            ? "another NCCL_PULSE_TIMING than off"
+            : absl::StrCat("NCCL 2.28.3 or newer (this is profiler API v", api_version, ")"),
+        "; using off");
+  }
+  return 0;
+}
+
 std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
   auto process = std::make_unique<Process>();
   std::vector<std::string> warnings;
@@ -183,6 +211,12 @@ std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
     process->settings.timing = TimingMode::kAuto;
   }
   process->clock.Initialize(process->settings.clock);
+  std::string window_warning;
+  const double window_percent =
+      NetworkWindowPercent(process->settings, arguments.api_version, &window_warning);
+  if (!window_warning.empty()) warnings.push_back(window_warning);
+  process->network_window.Configure(
+      window_percent, static_cast<uint64_t>(RealtimeNs()) ^ static_cast<uint64_t>(getpid()) << 32);
 
   std::string memory_warning;
   Segment::Options options;
@@ -194,12 +228,18 @@ std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
 
   process->driver = CudaDriver::Load();
   process->event_mask = EventMask(arguments.api_version, process->settings.timing);
+  if (process->network_window.is_always()) process->event_mask |= abi::kEventProxyStep;
   WriteProcessIdentity(*process, arguments.api_version);
   RenewTimes(*process);
   process->tracker = std::make_unique<Tracker>(
       *process->segment, process->clock, process->settings.timing,
       process->settings.timing == TimingMode::kOff ? nullptr : process->driver, getpid(),
       MakeProcessTag(), process->settings.timed_launches_per_second);
+  if (process->network_window.is_always() && !process->tracker->PrepareSteps(true)) {
+    process->network_window.Configure(0, 0);
+    process->event_mask &= ~abi::kEventProxyStep;
+    process->segment->header().event_mask = process->event_mask;
+  }
   return process;
 }
 
@@ -296,7 +336,7 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
                      std::memory_order_release);  // callbacks see all of it
     }
     Process& process = *g_process;
-    if (event_mask != nullptr) *event_mask = static_cast<int>(process.event_mask);
+    process.network_window.Write(event_mask, process.event_mask);
     // One more than there are, for this one.
     const uint32_t pages = WantedPages(process) + kPagesPerCommunicator;
     bool memory = process.segment->PopulatePages(pages, pages);
@@ -305,6 +345,9 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
         {arguments.comm_id, arguments.comm_name, arguments.rank, arguments.nranks, arguments.nnodes,
          gpu.index.c_str(), gpu.uuid.c_str(), gpu.pci_bus_id.c_str(), RealtimeNs(),
          arguments.api_version >= 5});
+    if (ticket != 0) {
+      process.network_window.Attach(ticket, event_mask, process.clock.NowNs());
+    }
     memory &= ticket != 0;
     if (!memory && !process.memory_warning_given) {
       process.memory_warning_given = true;
@@ -325,6 +368,7 @@ void Runtime::Finalize(void* context) {
     if (g_process == nullptr || context == nullptr) return;
     // A job may end all of its communicators at once, faster than the background thread looks.
     g_process->segment->PopulatePages(kPageReserve, kPageReserve);
+    g_process->network_window.Detach(reinterpret_cast<uint64_t>(context), g_process->clock.NowNs());
     g_process->tracker->FinishCommunicator(reinterpret_cast<uint64_t>(context));
   } catch (...) {
   }

@@ -50,8 +50,9 @@ class Runtime {
   static std::atomic<Tracker*> tracker_;
 };
 
-// The events that NCCL is asked for. Fixed for the life of the process: the KernelCh bit must never
-// change while the job runs (a CUDA graph would hang). Events that the version does not know are
+// The events that NCCL is asked for. Fixed for the life of the process, but for the ProxyStep bit
+// (network_window.h): the KernelCh bit must never change while the job runs (a CUDA graph would
+// hang). Events that the version does not know are
 // left out.
 uint32_t EventMask(int api_version, TimingMode timing);
 

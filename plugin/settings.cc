@@ -18,6 +18,7 @@ namespace {
 constexpr std::string_view kPrefix = "NCCL_PULSE_";
 constexpr uint64_t kMinSeries = 16;
 constexpr uint64_t kMaxSeries = 30000;  // two pages each must fit the segment's page numbers
+constexpr double kMinWindowPercent = 0.01;
 // Times 64 GPUs it must fit an int; far above what pairs of events allow.
 constexpr int kMaxTimedLaunches = 1000000;
 
@@ -115,6 +116,18 @@ bool ParseClock(const std::string& value, Settings* settings) {
                 &settings->clock);
 }
 
+bool ParseNetworkWindow(const std::string& value, Settings* settings) {
+  double percent = 0;
+  const bool off = absl::EqualsIgnoreCase(value, "off");
+  // Not by what is out of range: NaN is neither.
+  const bool in_range =
+      absl::SimpleAtod(value, &percent) && percent >= kMinWindowPercent && percent <= 100;
+  if (!off && !in_range) return false;
+  settings->network_window_percent = off ? 0 : percent;
+  settings->network_window_was_set = !off;
+  return true;
+}
+
 constexpr Setting kSettings[] = {
     {"NCCL_PULSE_TIMING", "auto, kernel or off", ParseTiming,
      [](const Settings& s) { return std::string(TimingModeName(s.timing)); }},
@@ -128,6 +141,8 @@ constexpr Setting kSettings[] = {
      [](const Settings&) { return std::string("no labels"); }},
     {"NCCL_PULSE_LOG_LEVEL", "off, warn or info", ParseLogLevel,
      [](const Settings&) { return std::string("warn"); }},
+    {"NCCL_PULSE_NETWORK_WINDOW", "a share of the time from 0.01 to 100 per cent, or off",
+     ParseNetworkWindow, [](const Settings& s) { return absl::StrCat(s.network_window_percent); }},
     {"NCCL_PULSE_CLOCK", "auto or monotonic", ParseClock,
      [](const Settings&) { return std::string("auto"); }},
 };

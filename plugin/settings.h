@@ -4,6 +4,8 @@
 //   NCCL_PULSE_LISTEN        [host]:port (default :9410) | off   where /metrics is served
 //   NCCL_PULSE_SERIES_LIMIT  16 ... 30000 (default 2048)     most series of this process
 //   NCCL_PULSE_LABELS        name=value,...  (default none)  labels added to every series
+//   NCCL_PULSE_NETWORK_WINDOW  off | 0.01 ... 100 (default 1)  share of the time, in per cent, in
+//                            which network steps are watched (network_window.h)
 //   NCCL_PULSE_LOG_LEVEL     off | warn (default) | info     what is also written to standard error
 //   NCCL_PULSE_CLOCK         auto (default) | monotonic      CPU counter where sound, or always the
 //   kernel's
@@ -36,6 +38,8 @@ struct Settings {
   std::map<std::string, std::string> labels;
   LogVerbosity log_level = LogVerbosity::kWarn;
   ClockSource clock = ClockSource::kAuto;
+  double network_window_percent = 1;  // 0: off
+  bool network_window_was_set = false;
 };
 
 const char* TimingModeName(TimingMode mode);

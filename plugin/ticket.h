@@ -5,12 +5,12 @@
 // names a place by index, and the place's generation when it was given out. A ticket that does not
 // fit is counted and ignored, and nothing is dereferenced on its word.
 //
-//   bit  63        50 49  47 46      39 38          19 18       10 9            0
+//   bit  63        51 50  47 46      39 38          19 18       10 9            0
 //        | process   | kind | child    | generation    | operation | communicator |
-//          14          3      8          20              9           10
+//          13          4      8          20              9           10
 //
 // `process` differs between processes (hash of pid, start and a random number): a foreign ticket is
-// taken for a foreign one, but for one chance in 16384, which a proxy operation's pid rules out
+// taken for a foreign one, but for one chance in 8192, which a proxy operation's pid rules out
 // before. `kind` is never 0, so a ticket is never NULL. Generation wraps after 2^20 uses of one
 // operation slot.
 //
@@ -30,6 +30,7 @@ enum class TicketKind : uint32_t {
   kKernelChannel = 5,  // child: channel
   kGroup = 6,          // GroupApi: a running number; child: 1 when captured into a CUDA graph
   kLaunch = 7,         // child: timed pair, operation: running number, generation: of the context
+  kProxyStep = 8,      // operation and communicator: its place in the step table (Step)
 };
 
 class Ticket {
@@ -38,8 +39,8 @@ class Ticket {
   static constexpr int kOperationBits = 9;
   static constexpr int kGenerationBits = 20;
   static constexpr int kChildBits = 8;
-  static constexpr int kKindBits = 3;
-  static constexpr int kProcessBits = 14;
+  static constexpr int kKindBits = 4;
+  static constexpr int kProcessBits = 13;
   static constexpr uint32_t kGenerationMask = (1u << kGenerationBits) - 1;
   static constexpr uint32_t kMaxChild = (1u << kChildBits) - 1;
 
@@ -70,6 +71,16 @@ class Ticket {
   }
   static constexpr uint32_t Process(uint64_t ticket) {
     return Field(ticket, kKindShift + kKindBits, kProcessBits);
+  }
+
+  // A network step has no communicator of its own: both fields together are its place.
+  static constexpr uint32_t kStepMask = (1u << (kCommunicatorBits + kOperationBits)) - 1;
+  static constexpr uint64_t PackStep(uint32_t process, uint32_t generation, uint32_t place) {
+    return Pack(process, TicketKind::kProxyStep, 0, generation, place >> kCommunicatorBits,
+                place & ((1u << kCommunicatorBits) - 1));
+  }
+  static constexpr uint32_t Step(uint64_t ticket) {
+    return static_cast<uint32_t>(ticket) & kStepMask;
   }
 
   // Process and kind together: who gave this out, and what for, in one compare.

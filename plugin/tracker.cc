@@ -51,7 +51,7 @@ void Tracker::CountLatency(Communicator& communicator, LaneWriter& lane, Latency
   lane.Observe(SeriesKey::Pack(SeriesKind::kLatency, meta.op, meta.size_class,
                                static_cast<uint32_t>(kind), 0),
                duration_ns, bytes, bus_bytes);
-  if (kind != LatencyKind::kDurationKernel && kind != LatencyKind::kDurationStream) {
+  if (kind == LatencyKind::kCompletionProxy || kind == LatencyKind::kCompletionKernel) {
     lane.lane().last_completion_ns.store(end_ns, std::memory_order_relaxed);  // orders nothing
   }
   CommunicatorRecord& record = *communicator.record;
@@ -75,6 +75,7 @@ void Tracker::Stop(uint64_t bits) {
   if (Ticket::Process(bits) == process_tag_) {
     if (kind == TicketKind::kApiCall || kind == TicketKind::kGroup) return;
     if (kind == TicketKind::kLaunch && stream_timer_ != nullptr) return StopLaunch(bits);
+    if (kind == TicketKind::kProxyStep) return StopStep(bits);
   }
   const OperationRef ref = FindOperation(bits, kind);
   if (ref.communicator == nullptr) return Ignore(IgnoredReason::kForeignHandle);

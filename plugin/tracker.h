@@ -21,6 +21,9 @@
 //   the channels,
 //       when all channels stopped, their intervals overlap, none runs backwards, the communicator
 //       is trusted.
+//   nccl_operation_duration_seconds{timing="network"}   first network step that moved data to the
+//   last ProxyOp
+//       stop, for operations whose steps were watched (tracker_steps.cc).
 #ifndef PLUGIN_TRACKER_H_
 #define PLUGIN_TRACKER_H_
 
@@ -36,6 +39,7 @@
 #include "plugin/events.h"
 #include "plugin/name_cache.h"
 #include "plugin/sampler.h"
+#include "plugin/step_table.h"
 #include "plugin/stream_timer.h"
 #include "plugin/ticket.h"
 
@@ -86,10 +90,13 @@ class Tracker {
   // A copy-engine collective: a launch that carries one operation. Stopped like a launch.
   uint64_t StartCopyEngineOperation(uint64_t context, const CopyEngineEvent& event);
   uint64_t StartProxyOp(uint64_t context, const ProxyOpEvent& event);
+  uint64_t StartStep(uint64_t proxy_op);
   uint64_t StartKernelChannel(uint64_t context, const KernelChannelEvent& event);
   void Stop(uint64_t ticket);
   // KernelCh has its stop time (state 22). `gpu_ns` null: NCCL passed no arguments.
   void RecordKernelStop(uint64_t ticket, const uint64_t* gpu_ns);
+  // A ProxyStep has reached a state (8 to 12, 20). `bytes` null: NCCL passed no arguments.
+  void RecordStep(uint64_t ticket, int state, const uint64_t* bytes);
   // Any other state of NCCL's enumeration, or an unknown one.
   void RecordState(uint64_t ticket, int state);
 
@@ -109,6 +116,14 @@ class Tracker {
 
   // Once a second or so: how many launches are timed from now on.
   void AdaptSampling();
+
+  // Whether a proxy operation has ended: only network traffic has such an end.
+  bool network_seen() const { return network_seen_.load(std::memory_order_relaxed); }  // a flag
+
+  // Makes room for network steps; until then all are refused. With `always` those of CUDA graphs
+  // count too (tracker_steps.cc). False when the kernel refuses memory. Init or background thread,
+  // one at a time.
+  bool PrepareSteps(bool always);
 
   Segment& segment() { return segment_; }
 
@@ -166,7 +181,7 @@ class Tracker {
   }
   static OperationState ReadSlot(const OperationSlot& slot, uint64_t word);
   uint64_t ClaimSlot(Communicator& communicator, LaneWriter& lane, const OperationMeta& meta,
-                     uint64_t bytes, uint64_t now_ns);
+                     bool captured, uint64_t bytes, uint64_t now_ns);
   // Counts what an operation that has been taken (by the swap of its word) came to.
   void Settle(Communicator& communicator, uint32_t operation, const OperationState& state,
               LaneWriter& lane);
@@ -209,6 +224,12 @@ class Tracker {
   bool IsOpen(const OperationRef& ref);
   void StopProxyOp(const OperationRef& ref);
   void StopKernelChannel(const OperationRef& ref);
+  StepSlot* FindStep(uint64_t ticket, uint64_t* word);
+  void StopStep(uint64_t ticket);
+  void CountStep(const StepTotals& totals);
+  void NoteFirstMove(uint64_t proxy_op, uint64_t now_ns);
+  void CountNetworkTime(Communicator& communicator, uint32_t operation, const OperationState& state,
+                        LaneWriter& lane);
   void Distrust(Communicator& communicator, TrustState why);
   bool IsTrusted(const Communicator& communicator) const;
   void LearnIdentity(Communicator& communicator, const OperationEvent& event);
@@ -226,9 +247,12 @@ class Tracker {
   Sampler sampler_;
   std::unique_ptr<StreamTimer> stream_timer_;  // null without a driver, or with timing off
   uint64_t adapted_ns_ = 0;                    // background thread
-  std::atomic<uint32_t> used_slots_{0};        // one past the highest slot ever used
-  uint32_t live_ = 0;                          // init lock
-  uint32_t communicators_ = 0;                 // init lock; n-th communicator of the process
+  std::atomic<StepTable*> steps_{nullptr};     // never freed once there
+  bool watches_graphs_ = false;                // before steps_
+  std::atomic<bool> network_seen_{false};
+  std::atomic<uint32_t> used_slots_{0};  // one past the highest slot ever used
+  uint32_t live_ = 0;                    // init lock
+  uint32_t communicators_ = 0;           // init lock; n-th communicator of the process
   Communicator slots_[kMaxCommunicators]{};
 };
 

@@ -25,11 +25,14 @@ void* AllocatePopulated(size_t bytes) {
 bool Tracker::AllocateSlots(Communicator& communicator) {
   if (communicator.operations != nullptr) return true;
   // Zeroes are the initial state of all of them.
-  struct Default {
+  struct Common {
     OperationSlot operations[kOperationSlots];
     LaunchState launching;
   };
-  struct Kernel : Default {
+  struct Default : Common {
+    std::atomic<uint64_t> first_moves[kOperationSlots];
+  };
+  struct Kernel : Common {
     KernelTimes times[kOperationSlots];
     KernelTrust trust;
   };
@@ -39,8 +42,10 @@ bool Tracker::AllocateSlots(Communicator& communicator) {
   if (kernel) {
     communicator.kernel_times = static_cast<Kernel*>(memory)->times;
     communicator.kernel_trust = &static_cast<Kernel*>(memory)->trust;
+  } else {
+    communicator.first_moves = static_cast<Default*>(memory)->first_moves;
   }
-  auto* common = static_cast<Default*>(memory);
+  auto* common = static_cast<Common*>(memory);
   communicator.launching = &common->launching;
   // Last, and with release: FindOperation may meet this slot with a made-up ticket.
   __atomic_store_n(&communicator.operations, &common->operations[0], __ATOMIC_RELEASE);
@@ -112,6 +117,8 @@ bool Tracker::Recycle(Communicator& communicator) {
     lane.last_launch_ns.store(0, std::memory_order_relaxed);
     lane.last_completion_ns.store(0, std::memory_order_relaxed);
     lane.overflowed_operations.store(0, std::memory_order_relaxed);
+    for (Cell& cell : lane.network_bytes) cell.store(0, std::memory_order_relaxed);
+    for (Cell& cell : lane.network_wait_ns) cell.store(0, std::memory_order_relaxed);
   }
   if (claimed_all) {
     // An operation that began while its communicator ended was settled by nobody, and must not be

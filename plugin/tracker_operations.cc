@@ -55,7 +55,10 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
   uint64_t handle = 0;
   if (timing_ != TimingMode::kOff) {
     meta.call_number = static_cast<uint32_t>(event.sequence);
-    handle = ClaimSlot(*communicator, lane, meta, bytes, now_ns);
+    const bool captured =
+        Ticket::Issuer(event.parent) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall) &&
+        Ticket::Child(event.parent) != 0;
+    handle = ClaimSlot(*communicator, lane, meta, captured, bytes, now_ns);
   }
   // An operation's enqueue follows its launch by microseconds, so one reading of the clock serves
   // both.
@@ -71,7 +74,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
 }
 
 uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const OperationMeta& meta,
-                            uint64_t bytes, uint64_t now_ns) {
+                            bool captured, uint64_t bytes, uint64_t now_ns) {
   // Relaxed: a ticket number; the slot's word orders everything else.
   const uint64_t number = communicator.next_operation.fetch_add(1, std::memory_order_relaxed);
   const auto index = static_cast<uint32_t>(number % kOperationSlots);
@@ -105,7 +108,9 @@ uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const 
   slot.bytes.store(bytes, std::memory_order_relaxed);
   slot.meta.store(meta.Pack(), std::memory_order_relaxed);
   slot.stopped_proxies.store(0, std::memory_order_relaxed);
-  slot.word.store(SlotWord::OfGeneration(generation) | SlotWord::kOpen, std::memory_order_release);
+  slot.word.store(
+      SlotWord::OfGeneration(generation) | SlotWord::kOpen | (captured ? SlotWord::kCaptured : 0),
+      std::memory_order_release);
   return Ticket::Pack(process_tag_, TicketKind::kOperation, 0, generation, index,
                       communicator.index);
 }

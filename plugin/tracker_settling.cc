@@ -23,6 +23,7 @@ void Tracker::Settle(Communicator& communicator, uint32_t operation, const Opera
           communicator, lane, LatencyKind::kCompletionProxy, state.meta, state.bytes,
           BusBytes(state.meta.op, state.bytes, communicator.nranks.load(std::memory_order_relaxed)),
           duration_ns, state.enqueue_ns + duration_ns);
+      CountNetworkTime(communicator, operation, state, lane);
     } else {
       uncompleted = true;
     }

@@ -84,6 +84,11 @@ inline constexpr int kStateKernelChStop = 22;           // since v4, kernelCh.pT
 inline constexpr int kStateGroupStartApiStop = 23;      // since v5, arguments pointer NULL
 inline constexpr int kStateGroupEndApiStart = 24;       // since v5, arguments pointer NULL
 
+constexpr bool IsProxyStepState(int state) {
+  return (state >= kStateProxyStepSendGpuWait && state <= kStateProxyStepRecvGpuWait) ||
+         state == kStateProxyStepSendPeerWait;
+}
+
 // ncclDebugLogger_t: formats like printf; `level` is one of kLog*, `flags` a mask of subsystems.
 using DebugLogger = void (*)(int level, unsigned long flags, const char* file, int line,
                              const char* format, ...);

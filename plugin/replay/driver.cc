@@ -31,6 +31,9 @@ constexpr uint32_t kReusedStorage =
     abi::kEventGroupApi | abi::kEventCollApi | abi::kEventP2pApi | abi::kEventProxyOp |
     abi::kEventProxyStep | abi::kEventProxyCtrl | abi::kEventKernelCh | abi::kEventNetPlugin;
 
+// Like NCCL's own, one for the process, in memory that stays. A plugin may write it at any time.
+int g_event_mask = 0;
+
 int BitIndex(uint32_t bit) { return __builtin_ctz(bit); }
 
 class Driver {
@@ -45,6 +48,7 @@ class Driver {
         contexts_(trace.communicators.size()),
         handles_(trace.handles),
         parents_(trace.handles),
+        masks_(trace.handles),
         threads_(trace.threads) {}
 
   absl::Status Run() {
@@ -125,7 +129,25 @@ class Driver {
     return !stop_.load(std::memory_order_relaxed);
   }
 
+  static uint32_t MaskNow() {
+    return static_cast<uint32_t>(__atomic_load_n(&g_event_mask, __ATOMIC_RELAXED));
+  }
+
+  // The mask that decides about this event. NCCL looks at it when an operation is called and keeps
+  // what it saw for all that belongs to the operation; with a CUDA graph, for all its replays.
+  uint32_t MaskOf(const TraceEvent& event) const {
+    constexpr uint32_t kOfAnOperation = abi::kEventColl | abi::kEventP2p | abi::kEventProxyOp |
+                                        abi::kEventProxyStep | abi::kEventKernelCh |
+                                        abi::kEventNetPlugin;
+    if (event.callback == Callback::kInit || event.callback == Callback::kFinalize) return 0;
+    if (event.callback != Callback::kStart) return masks_[event.handle];
+    const bool inherits = (event.type & kOfAnOperation) != 0 && event.parent != 0;
+    return inherits ? masks_[event.parent] : MaskNow();
+  }
+
   void Advance() {
+    const TraceEvent& event = trace_.events[next_];
+    if (event.callback == Callback::kStart) masks_[event.handle] = MaskOf(event);
     ++next_;
     progress_.callbacks.store(progress_.callbacks.load(std::memory_order_relaxed) + 1,
                               std::memory_order_relaxed);
@@ -135,7 +157,7 @@ class Driver {
   bool IsDue(const TraceEvent& event) const {
     if (event.callback == Callback::kInit) return true;
     if (library_ == nullptr) return false;  // before the first init or after the last finalize
-    if (!Delivered(event, static_cast<uint32_t>(mask_), library_->version())) return false;
+    if (!Delivered(event, MaskOf(event), library_->version())) return false;
     switch (event.callback) {
       case Callback::kStop:
         return handles_[event.handle] != nullptr || event.type == abi::kEventNetPlugin;
@@ -185,7 +207,7 @@ class Driver {
     const TraceCommunicator& communicator = trace_.communicators[context];
     contexts_[context] = {nullptr, true};
     ++alive_;
-    const int result = library_->Init(&contexts_[context].pointer, &mask_, communicator,
+    const int result = library_->Init(&contexts_[context].pointer, &g_event_mask, communicator,
                                       communicator.comm_id ^ repetition_, options_.logger);
     if (result != abi::kSuccess && options_.logger != nullptr) {
       options_.logger(abi::kLogWarn, abi::kSubsystemProfile, __FILE__, __LINE__,
@@ -203,7 +225,7 @@ class Driver {
     if (pid == trace_.communicators.front().pid) pid = own_pid_;
     const TraceEvent* made = &event;
     TraceEvent renumbered;
-    if (event.type == abi::kEventColl && (mask_ & abi::kEventKernelCh) == 0) {
+    if (event.type == abi::kEventColl && (MaskNow() & abi::kEventKernelCh) == 0) {
       renumbered = event;
       renumbered.operation.seq_number = event.operation.seq_number_without_kernelch;
       made = &renumbered;
@@ -254,10 +276,10 @@ class Driver {
   absl::Status status_;
   std::unique_ptr<ProfilerLibrary> library_;
   int alive_ = 0;  // communicators between init and finalize
-  int mask_ = 0;   // one for the process, as in NCCL
   std::vector<Context> contexts_;
   std::vector<void*> handles_;     // [0] is NULL
   std::vector<uint32_t> parents_;  // handle -> its parent
+  std::vector<uint32_t> masks_;    // handle -> the mask that it came with
   std::vector<ThreadState> threads_;
 };
 

@@ -8,7 +8,8 @@
 // repetition: NCCL counts its communicators and does the same. finalize is skipped for a NULL
 // context.
 //
-// Mask. What the plugin last wrote into the one int that every init is given; callbacks that it
+// Mask. The one int that every init is given, which the plugin may rewrite at any time. What stands
+// in it when an operation is called decides about all callbacks of that operation; those that it
 // does not ask for are not made (reduction.h).
 //
 // Handles, as in NCCL 2.28 to 2.30 (src/plugin/profiler.cc):

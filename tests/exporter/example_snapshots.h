@@ -36,6 +36,8 @@ inline CommunicatorSnapshot ExampleCommunicator() {
   comm.last_launch_realtime_ns = 1760000002500000000;
   comm.last_completion_realtime_ns = 1760000002750000000;
   comm.overflowed_operations = 5;
+  comm.network_bytes = {1000, 2000};
+  comm.network_wait_ns = {1500000000, 2000000000, 3000000000, 4000000000, 0, 6000000000};
 
   LatencySnapshot kernel;
   kernel.kind = LatencyKind::kDurationKernel;
@@ -75,7 +77,8 @@ inline ProcessSnapshot ExampleProcess() {
   process.start_realtime_ns = 1760000000000000000;
   process.last_poll_realtime_ns = 1760000003000000000;
   process.shared_memory = true;
-  process.callbacks = {10, 20, 30, 40, 50};
+  process.callbacks = {10, 20, 30, 40, 50, 60};
+  process.network_observed_ns = 2500000000;
   process.sampled_callbacks = 4;
   process.sampled_callback_ns = 100;
   process.ignored[static_cast<int>(IgnoredReason::kForeignHandle)] = 6;

@@ -106,6 +106,16 @@ TEST(Families, Values) {
           "nccl_operation_sequence" + comm + R"(,op="AllReduce"} 111)",
           "nccl_last_launch_timestamp_seconds" + comm + "} 1760000002.5",
           "nccl_last_completion_timestamp_seconds" + comm + "} 1760000002.75",
+          "nccl_network_bytes_total" + comm + R"(,direction="send"} 1000)",
+          "nccl_network_bytes_total" + comm + R"(,direction="recv"} 2000)",
+          "nccl_network_wait_seconds_total" + comm + R"(,direction="send",reason="gpu"} 1.5)",
+          "nccl_network_wait_seconds_total" + comm + R"(,direction="send",reason="peer"} 2)",
+          "nccl_network_wait_seconds_total" + comm + R"(,direction="send",reason="wire"} 3)",
+          "nccl_network_wait_seconds_total" + comm + R"(,direction="recv",reason="wire"} 4)",
+          "nccl_network_wait_seconds_total" + comm + R"(,direction="recv",reason="flush"} 0)",
+          "nccl_network_wait_seconds_total" + comm + R"(,direction="recv",reason="gpu"} 6)",
+          R"(nccl_pulse_network_observed_seconds_total{pid="4711",global_rank="11"} 2.5)",
+          R"(nccl_pulse_callbacks_total{pid="4711",global_rank="11",callback="step"} 60)",
           "nccl_pulse_overflowed_operations_total" + comm + "} 5",
           R"(nccl_pulse_build_info{pid="4711",global_rank="11",version="0.1.0",)" +
               std::string(R"(nccl_api_version="5",)") +
@@ -225,6 +235,23 @@ TEST(Families, CompletionSaysItsSource) {
   EXPECT_THAT(counts, testing::ElementsAre(
                           head + R"(,op="AllReduce",size="le_1MiB",source="proxy"} 31)",
                           head + R"(,op="AllReduce",size="overflow",source="kernel"} 31)"));
+}
+
+// What was never watched is absent, not zero.
+TEST(Families, NetworkIsAbsentWhenNoStepWasWatched) {
+  ProcessSnapshot process = ExampleProcess();
+  process.network_observed_ns = 0;
+  process.communicators[0].network_bytes = {};
+  process.communicators[0].network_wait_ns = {};
+  EXPECT_THAT(Page({process}), testing::Not(HasSubstr("_network_")));
+}
+
+TEST(Families, NetworkDurationSaysItsTiming) {
+  ProcessSnapshot process = ExampleProcess();
+  process.communicators[0].latencies[0].kind = LatencyKind::kDurationNetwork;
+  EXPECT_THAT(Lines(Page({process}), "nccl_timed_operations_total"),
+              testing::ElementsAre("nccl_timed_operations_total" + std::string(kComm) +
+                                   R"(,op="AllReduce",size="le_1MiB",timing="network"} 31)"));
 }
 
 // Recreated under the same id and rank: counters go on from where they were.

@@ -46,7 +46,7 @@ std::string CheckCommunicator(const CommunicatorSnapshot& communicator) {
     }
   }
   const auto is_kind = [](LatencyKind kind) {
-    return kind >= LatencyKind::kDurationKernel && kind <= LatencyKind::kDurationStream;
+    return kind >= LatencyKind::kDurationKernel && static_cast<int>(kind) < kLatencyKinds;
   };
   for (const LatencySnapshot& latency : communicator.latencies) {
     if (!IsClean(latency.op) || !is_kind(latency.kind)) return "a latency is of no kind";
@@ -76,6 +76,8 @@ std::vector<uint8_t> MakeSmallSegment() {
       LaneWriter lane = test.Writer(index, generation, role);
       AddToCell(lane.lane().launches, 5);
       AddToCell(lane.lane().callbacks[1], 5);
+      AddToCell(lane.lane().network_bytes[1], 5);
+      AddToCell(lane.lane().network_wait_ns[5], 5);
       lane.Count(SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, 4, kOtherName, 1), 3, 300);
       lane.Count(SeriesKey::Pack(SeriesKind::kAlgorithm, kAllReduceName, 0, 3, 4), 3, 0);
       lane.Count(SeriesKey::Pack(SeriesKind::kUntimed, kAllReduceName, 0, 2, 0), 3, 0);

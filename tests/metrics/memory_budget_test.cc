@@ -12,6 +12,7 @@
 #include "metrics/segment_layout.h"
 #include "metrics/snapshot.h"
 #include "plugin/communicator.h"
+#include "plugin/step_table.h"
 #include "plugin/tracker.h"
 #include "tests/metrics/test_segment.h"
 
@@ -28,7 +29,7 @@ constexpr uint32_t kRuntimePageStep = 76;     // and with kPagesPerCommunicator
 size_t PrivateBytes(bool kernel_timing) {
   const size_t slots = kOperationSlots * sizeof(OperationSlot) + sizeof(LaunchState);
   return kernel_timing ? slots + kOperationSlots * sizeof(KernelTimes) + sizeof(KernelTrust)
-                       : slots;
+                       : slots + kOperationSlots * sizeof(std::atomic<uint64_t>);  // first moves
 }
 
 // Drives a communicator as the tracker does: calls, algorithm, sequence and untimed operations on
@@ -115,7 +116,7 @@ TEST_P(MemoryBudget, CommunicatorAndProcess) {
   EXPECT_LE(segment.populated_bytes(), used);
   const size_t links = segment.pages().page_count() * sizeof(std::atomic<uint32_t>);
   const size_t process = segment.populated_bytes() + links + sizeof(Segment) + sizeof(Tracker) +
-                         kCommunicators * PrivateBytes(kernel_timing);
+                         kCommunicators * PrivateBytes(kernel_timing) + sizeof(StepTable);
   RecordProperty("process_bytes", static_cast<int>(process));
   EXPECT_LE(process, kProcessBudget);
   printf("%s: %zu bytes a communicator, %zu bytes a process\n",

@@ -49,6 +49,7 @@ TEST(SegmentReader, ProcessIdentityAndCounters) {
     header.ignored[reason].store(100 + static_cast<uint64_t>(reason));
   }
   header.recycled_callbacks[2].store(5);
+  header.network_observed_ns.store(77);
 
   const ProcessSnapshot read = Read(test.segment());
   EXPECT_EQ(read.pid, 4711);
@@ -68,6 +69,7 @@ TEST(SegmentReader, ProcessIdentityAndCounters) {
     EXPECT_EQ(read.ignored[reason], 100u + static_cast<uint64_t>(reason));
   }
   EXPECT_EQ(read.callbacks[2], 5u);
+  EXPECT_EQ(read.network_observed_ns, 77u);
   EXPECT_TRUE(read.shared_memory);
   EXPECT_EQ(read.series_limit, 777u);
   EXPECT_EQ(read.communicators_used, 0u);
@@ -94,6 +96,8 @@ TEST(SegmentReader, CommunicatorIdentityAndLanes) {
     cells.last_launch_ns.store(100 * ((n + 1) % 4));
     cells.last_completion_ns.store(lane == 2 ? 7 : 0);
     cells.overflowed_operations.store(n);
+    cells.network_bytes[1].store(3 * n);
+    cells.network_wait_ns[5].store(5 * n);
   }
 
   const ProcessSnapshot read = Read(segment);
@@ -114,6 +118,8 @@ TEST(SegmentReader, CommunicatorIdentityAndLanes) {
   EXPECT_EQ(live.kernel_trust, TrustState::kTrusted);
   EXPECT_EQ(live.launches, 100u);
   EXPECT_EQ(live.overflowed_operations, 10u);
+  EXPECT_EQ(live.network_bytes, (std::array<uint64_t, kNetworkDirections>{0, 30}));
+  EXPECT_EQ(live.network_wait_ns, (std::array<uint64_t, kNetworkWaits>{0, 0, 0, 0, 0, 50}));
   EXPECT_EQ(live.last_launch_realtime_ns, 1000300) << "the latest of the lanes";
   EXPECT_EQ(live.last_completion_realtime_ns, 1000007);
   for (int kind = 0; kind < kCallbackKinds; ++kind) {
@@ -277,9 +283,9 @@ TEST(SegmentReader, SaysWhatIsWrong) {
   EXPECT_EQ(error_of(8191), "segment of 8191 bytes is too small for a header");
   EXPECT_NE(error_of(8192).find("geometry"), std::string::npos);
   EXPECT_NE(error_of(segment.bytes() - 65536 - 4096).find("geometry"), std::string::npos);
-  header.version = 2;
-  EXPECT_EQ(error_of(segment.bytes()), "segment version 2, this reader knows 1");
-  header.version = 1;
+  header.version = kSegmentVersion + 1;
+  EXPECT_EQ(error_of(segment.bytes()), "segment version 3, this reader knows 2");
+  header.version = kSegmentVersion;
   header.magic ^= 1;
   EXPECT_EQ(error_of(segment.bytes()), "no segment: wrong magic number");
   header.magic ^= 1;

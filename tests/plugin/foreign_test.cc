@@ -113,8 +113,7 @@ TEST(ForeignTest, TicketsOfAnotherProcess) {
     waitpid(neighbour, nullptr, 0);
     Shared own;
     make(&own);
-    if (own.context == shared->context)
-      SkipScenario("two processes drew the same tag (1 in 16384)");
+    if (own.context == shared->context) SkipScenario("two processes drew the same tag (1 in 8192)");
     EXPECT_EQ(Start(shared->context, CollEvent(nullptr, 0, 1)), nullptr);
     EXPECT_EQ(Start(own.context, ProxyOpEvent(shared->coll, getpid())), nullptr);
     EXPECT_EQ(Start(own.context, ChannelEvent(shared->coll, 0, 1)), nullptr);

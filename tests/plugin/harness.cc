@@ -306,6 +306,14 @@ Descriptor ProxyOpEvent(const void* parent, int32_t pid) {
   return event;
 }
 
+Descriptor StepEvent(const void* proxy_op, int step) {
+  Descriptor event{};
+  event.type = abi::kEventProxyStep;
+  event.parentObj = const_cast<void*>(proxy_op);
+  event.proxyStep.step = step;
+  return event;
+}
+
 Descriptor ChannelEvent(const void* parent, uint8_t channel, uint64_t gpu_ns) {
   Descriptor event{};
   event.type = abi::kEventKernelCh;
@@ -346,14 +354,31 @@ void Record(void* handle, int state, const uint64_t* gpu_ns) {
   }
 }
 
+void RecordStep(void* handle, int state, uint64_t bytes) {
+  abi::v5::StateArgs args{};
+  args.proxyStep.transSize = bytes;
+  if (Profiler().recordEventState(handle, state, &args) != abi::kSuccess) {
+    ADD_FAILURE() << "recordEventState";
+  }
+}
+
 void RecordAndStopChannel(void* handle, uint64_t gpu_ns) {
   Record(handle, abi::kStateKernelChStop, &gpu_ns);
   Stop(handle);
 }
 
+namespace {
+
+// As NCCL's: one int in a library's own memory. A plugin may write it at any time.
+int g_event_mask = 0;
+
+}  // namespace
+
+int NcclCommunicator::event_mask() { return __atomic_load_n(&g_event_mask, __ATOMIC_RELAXED); }
+
 NcclCommunicator::NcclCommunicator(uint64_t comm_id, int rank, int nranks, const char* name)
     : comm_id_(comm_id) {
-  EXPECT_EQ(Profiler().init(&context_, comm_id, &event_mask_, name, 1, nranks, rank, Logger),
+  EXPECT_EQ(Profiler().init(&context_, comm_id, &g_event_mask, name, 1, nranks, rank, Logger),
             abi::kSuccess);
 }
 

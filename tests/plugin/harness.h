@@ -107,6 +107,7 @@ Descriptor LaunchEvent();
 Descriptor CollEvent(const void* parent, uint64_t sequence, uint8_t channels);
 Descriptor P2pEvent(const char* func, int rank, int peer, uint8_t channels);
 Descriptor ProxyOpEvent(const void* parent, int32_t pid);
+Descriptor StepEvent(const void* proxy_op, int step = 0);
 Descriptor ChannelEvent(const void* parent, uint8_t channel, uint64_t gpu_ns);
 
 // startEvent with a handle that holds a foreign value beforehand; checks what must hold for every
@@ -114,6 +115,8 @@ Descriptor ChannelEvent(const void* parent, uint8_t channel, uint64_t gpu_ns);
 void* Start(void* context, Descriptor event);
 void Stop(void* handle);
 void Record(void* handle, int state, const uint64_t* gpu_ns = nullptr);
+// A ProxyStep's state, with the bytes that NCCL passes with every one of them.
+void RecordStep(void* handle, int state, uint64_t bytes);
 void RecordAndStopChannel(void* handle, uint64_t gpu_ns);
 
 // A communicator of NCCL's, with the callbacks that NCCL makes for it (API v5).
@@ -126,7 +129,8 @@ class NcclCommunicator {
 
   void* context() const { return context_; }
   uint64_t comm_id() const { return comm_id_; }
-  int event_mask() const { return event_mask_; }
+  // NCCL's, one for the process, as it is now.
+  static int event_mask();
   void Finalize();
 
   // An AllReduce of kBytes: call, launch, Coll start and stop. Returns the Coll's handle.
@@ -139,7 +143,6 @@ class NcclCommunicator {
 
  private:
   uint64_t comm_id_;
-  int event_mask_ = 0;
   void* context_ = nullptr;
   uint64_t sequence_ = 0;
 };

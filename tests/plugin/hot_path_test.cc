@@ -217,6 +217,27 @@ void RunEager(NcclCommunicator& comm) {
   Stop(second);
 }
 
+// The same with two steps for each ProxyOp, as they come while steps are watched.
+void RunWatched(NcclCommunicator& comm) {
+  void* coll = comm.Enqueue();
+  void* sending = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+  void* receiving = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+  for (int i = 0; i < 2; ++i) {
+    void* send = Start(comm.context(), StepEvent(sending, i));
+    void* receive = Start(comm.context(), StepEvent(receiving, i));
+    RecordStep(send, abi::kStateProxyStepSendGpuWait, 0);
+    RecordStep(receive, abi::kStateProxyStepRecvWait, 0);
+    for (int poll = 0; poll < 3; ++poll) RecordStep(send, abi::kStateProxyStepSendPeerWait, 0);
+    RecordStep(send, abi::kStateProxyStepSendWait, 4096);
+    RecordStep(receive, abi::kStateProxyStepRecvFlushWait, 4096);
+    RecordStep(receive, abi::kStateProxyStepRecvGpuWait, 0);
+    Stop(send);
+    Stop(receive);
+  }
+  Stop(sending);
+  Stop(receiving);
+}
+
 // The same with GPU times of four channels and no traffic.
 void RunTimed(NcclCommunicator& comm, uint64_t number) {
   constexpr uint8_t kChannels = 4;
@@ -259,6 +280,22 @@ TEST(HotPathTest, EagerCollectivesOnOneThread) {
     if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
     const Counts before = g_counts;
     for (uint64_t i = 0; i < kCollectives; ++i) RunEager(comm);
+    EndUnderFilter(g_counts.Sum() == before.Sum(), "a callback allocated or locked\n");
+  });
+}
+
+TEST(HotPathTest, WatchedNetworkSteps) {
+  RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "100"}}, [] {
+    NcclCommunicator comm(1);
+    for (int i = 0; i < 2000; ++i) RunWatched(comm);
+    if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
+    const Counts before = g_counts;
+    for (uint64_t i = 0; i < kCollectives / 4; ++i) {
+      RunWatched(comm);
+      // What is refused must not block either.
+      Stop(Start(comm.context(), StepEvent(nullptr)));
+      RecordStep(&comm, abi::kStateProxyStepSendWait, 1);
+    }
     EndUnderFilter(g_counts.Sum() == before.Sum(), "a callback allocated or locked\n");
   });
 }

@@ -72,6 +72,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"NCCL_PULSE_LABELS", "a=1,b-c=2", "no labels"},
         BadValue{"NCCL_PULSE_LABELS", "=a", "no labels"},
         BadValue{"NCCL_PULSE_LOG_LEVEL", "debug", "warn"},
+        BadValue{"NCCL_PULSE_NETWORK_WINDOW", "0", "1"},
+        BadValue{"NCCL_PULSE_NETWORK_WINDOW", "0.001", "1"},
+        BadValue{"NCCL_PULSE_NETWORK_WINDOW", "101", "1"},
+        BadValue{"NCCL_PULSE_NETWORK_WINDOW", "-1", "1"},
+        BadValue{"NCCL_PULSE_NETWORK_WINDOW", "nan", "1"},
+        BadValue{"NCCL_PULSE_NETWORK_WINDOW", "1%", "1"},
+        BadValue{"NCCL_PULSE_NETWORK_WINDOW", "on", "1"},
         BadValue{"NCCL_PULSE_CLOCK", "tsc", "auto"},
         BadValue{"NCCL_PULSE_CLOCK",
                  "a value much longer than anybody would want to read in a line of a job's log, "
@@ -151,6 +158,36 @@ TEST(SettingsTest, SeriesLimitIsKept) {
   });
 }
 
+// What was asked for and can not be is said, once; the default asks for nothing.
+TEST(SettingsTest, NetworkWindowThatCanNotBe) {
+  RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "100"}, {"NCCL_PULSE_TIMING", "off"}}, [] {
+    NcclCommunicator comm(1);
+    const std::vector<std::string> warnings = TakeWarnings();
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_NE(warnings[0].find("NCCL_PULSE_NETWORK_WINDOW"), std::string::npos) << warnings[0];
+    EXPECT_NE(warnings[0].find("using off"), std::string::npos) << warnings[0];
+    EXPECT_EQ(comm.event_mask() & static_cast<int>(abi::kEventProxyStep), 0);
+  });
+  RunInChild({{"NCCL_PULSE_TIMING", "off"}}, [] {
+    NcclCommunicator comm(1);
+    EXPECT_TRUE(TakeWarnings().empty());
+  });
+}
+
+TEST(SettingsTest, NetworkWindow) {
+  RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "OFF"}}, [] {
+    NcclCommunicator comm(1);
+    EXPECT_TRUE(TakeWarnings().empty());
+    EXPECT_EQ(comm.event_mask() & static_cast<int>(abi::kEventProxyStep), 0);
+  });
+  RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", " 100 "}}, [] {
+    NcclCommunicator comm(1);
+    EXPECT_TRUE(TakeWarnings().empty());
+    EXPECT_NE(comm.event_mask() & static_cast<int>(abi::kEventProxyStep), 0);
+    EXPECT_EQ(ReadSnapshot().event_mask, static_cast<uint32_t>(comm.event_mask()));
+  });
+}
+
 // An NCCL without a logger (v1 to v3): standard error, as much as is asked for.
 std::string SaidByV3() {
   return CaptureStandardError([] {
@@ -164,6 +201,13 @@ TEST(SettingsTest, WithoutLoggerWarningsGoToStandardError) {
   RunInChild({{"NCCL_PULSE_TIMING", "fast"}}, [] {
     const std::string said = SaidByV3();
     EXPECT_NE(said.find("NCCL_PULSE_TIMING=\"fast\""), std::string::npos) << said;
+  });
+}
+
+TEST(SettingsTest, NetworkWindowNeedsNewerNccl) {
+  RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "2"}}, [] {
+    const std::string said = SaidByV3();
+    EXPECT_NE(said.find("NCCL_PULSE_NETWORK_WINDOW needs NCCL 2.28.3"), std::string::npos) << said;
   });
 }
 

@@ -119,6 +119,88 @@ TEST(StressTest, EverythingAtOnce) {
   });
 }
 
+// Watched and unwatched in turn, on several progress threads, while a reader looks.
+TEST(StressTest, NetworkSteps) {
+  RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "50"}}, [] {
+    constexpr uint64_t kCommunicators = 3;
+    constexpr uint64_t kStepsOfAProxyOp = 4;
+    constexpr uint64_t kBytes = 10;
+    constexpr int kStepBit = static_cast<int>(abi::kEventProxyStep);
+    std::atomic<uint64_t> watched[kCommunicators]{};
+    std::atomic<uint64_t> watched_operations[kCommunicators]{};
+    std::atomic<bool> end{false};
+    NcclCommunicator first(100);  // there is something to read
+    std::thread reader([&] {
+      while (!end) ReadSnapshot();
+    });
+    const auto run = [&](uint64_t number) {
+      NcclCommunicator comm(number + 1);
+      // Until enough were watched, however long the machine takes for the windows.
+      for (uint64_t i = 0; i < kOperations || watched[number] < 1000; ++i) {
+        const bool on = (NcclCommunicator::event_mask() & kStepBit) != 0;
+        void* proxy = Start(comm.context(), ProxyOpEvent(comm.Enqueue(), getpid()));
+        for (uint64_t j = 0; on && j < kStepsOfAProxyOp; ++j) {
+          void* step = Start(comm.context(), StepEvent(proxy));
+          RecordStep(step, abi::kStateProxyStepRecvWait, 0);
+          RecordStep(step, abi::kStateProxyStepRecvFlushWait, kBytes);
+          RecordStep(step, abi::kStateProxyStepRecvGpuWait, 0);
+          Stop(step);
+        }
+        Stop(proxy);
+        if (on) {
+          watched[number] += kStepsOfAProxyOp;
+          ++watched_operations[number];
+        }
+      }
+      comm.Finalize();
+    };
+    std::vector<std::thread> threads;
+    for (uint64_t number = 0; number < kCommunicators; ++number) threads.emplace_back(run, number);
+    for (std::thread& thread : threads) thread.join();
+    end = true;
+    reader.join();
+    const ProcessSnapshot snapshot = ReadSnapshot();
+    for (uint64_t number = 0; number < kCommunicators; ++number) {
+      const CommunicatorSnapshot& measured = Find(snapshot, number + 1);
+      EXPECT_EQ(measured.network_bytes[1], watched[number] * kBytes);
+      EXPECT_EQ(Timed(measured, LatencyKind::kDurationNetwork), watched_operations[number]);
+    }
+    EXPECT_EQ(IgnoredByName(snapshot), (std::map<std::string, uint64_t>{}));
+  });
+}
+
+// Steps of one ring of places on more threads than one, each place used again all the time.
+TEST(StressTest, StepsOfOneOperationOnSeveralThreads) {
+  RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "100"}}, [] {
+    NcclCommunicator comm(1);
+    void* coll = comm.Enqueue();
+    std::vector<std::thread> proxies;
+    constexpr uint64_t kThreads = 3;
+    for (uint64_t thread = 0; thread < kThreads; ++thread) {
+      proxies.emplace_back([&] {
+        void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+        for (uint64_t i = 0; i < kOperations; ++i) {
+          Start(comm.context(), StepEvent(proxy));  // never stopped
+          void* step = Start(comm.context(), StepEvent(proxy));
+          RecordStep(step, abi::kStateProxyStepSendGpuWait, 0);
+          RecordStep(step, abi::kStateProxyStepSendPeerWait, 0);
+          RecordStep(step, abi::kStateProxyStepSendWait, 1);
+          Stop(step);
+        }
+        Stop(proxy);
+      });
+    }
+    for (std::thread& thread : proxies) thread.join();
+    comm.Finalize();
+    const ProcessSnapshot snapshot = ReadSnapshot();
+    const CommunicatorSnapshot& measured = Find(snapshot, 1);
+    // A thread that was off the CPU for a whole ring has lost its step, and that was counted.
+    EXPECT_LE(measured.network_bytes[0], kThreads * kOperations);
+    EXPECT_GE(measured.network_bytes[0] + Ignored(snapshot), kThreads * kOperations);
+    EXPECT_EQ(Timed(measured, LatencyKind::kDurationNetwork), 1u);
+  });
+}
+
 // Several proxies of one process work for one operation (PXN with several GPUs in a process).
 TEST(StressTest, ProxyOpsOfOneOperationOnTwoThreads) {
   RunInChild({}, [] {

@@ -1,6 +1,6 @@
 """What a recorded trace must come to: an independent count, sharing no code with the plugin.
 
-    reference.py [--timing auto|kernel] [--api 4|5|6] TRACE.jsonl[.xz] ...
+    reference.py [--timing auto|kernel] [--api 4|5|6] [--network] TRACE.jsonl[.xz] ...
 
 prints one sample a line, as on a /metrics page but with exact numbers: histograms as native cells
 (cell:count) and a sum in nanoseconds. Needs Python 3 and its standard library alone.
@@ -21,6 +21,12 @@ Definitions
               several channels failed one of the last two checks.
   invisible   kernel timing: operations without any KernelCh. lost: with some, but not all stopped.
   not_timed   auto timing: every operation, but captured ones are "captured".
+  network     API 5 and later, with steps watched all the time: ProxyStep events of ProxyOps that count
+              above, each when it stops. Bytes are those of state 9 (send) or 11 (receive). A wait lasts
+              from one state to the next (the stop being the last): after 8 gpu, 20 peer, 9 wire; after
+              10 wire, 11 flush, 12 gpu. The first 20 counts, later ones say nothing new.
+              Without kernel timing, the duration of an operation that has steps and completes (source
+              "proxy"): first state 20 or 11 of them all to the last ProxyOp stop.
   launches    KernelLaunch events, but for those whose GroupApi was captured into a CUDA graph: they
               become part of the graph and run when it is replayed.
 
@@ -45,6 +51,10 @@ ELEMENT_BYTES = {
 }
 
 OVERFLOW_CELL = 241
+
+# State -> (direction, reason) of the wait that it begins.
+STEP_WAITS = {8: ("send", "gpu"), 20: ("send", "peer"), 9: ("send", "wire"),
+              10: ("recv", "wire"), 11: ("recv", "flush"), 12: ("recv", "gpu")}
 
 # Samples: (metric, ((label, value), ...)) -> int or Histogram. Labels sorted by name.
 
@@ -123,6 +133,7 @@ class Operation:
         self.stopped = set()  # channels
         self.backwards = False
         self.kernel_end = None  # time of the callback that completed the channels
+        self.moves = []  # times at which steps moved data
 
 
 class Communicator:
@@ -139,11 +150,13 @@ class Communicator:
 class Count:
     """Counts one trace file into samples."""
 
-    def __init__(self, events, timing, api, repetition=0):
+    def __init__(self, events, timing, api, repetition=0, network=False):
         self.samples = {}
         self.kernel = timing == "kernel"
         self.api = api
         self.repetition = repetition
+        self.network = network and api >= 5
+        self.steps = {}  # ProxyStep handle -> [(time, state, bytes)], each state once
         self.starts = {e["h"]: e for e in events if e["cb"] == "start"}
         self.communicators = {}
         self.operations = {}  # handle -> Operation
@@ -206,6 +219,10 @@ class Count:
         elif kind == "state":
             if event["state"] == 22:
                 self.channels[event["h"]] = event["pTimer"]
+            elif event["h"] in self.steps:
+                states = self.steps[event["h"]]
+                if event["state"] not in [state for _, state, _ in states]:
+                    states.append((event["t"], event["state"], event.get("transSize", 0)))
         elif kind == "stop":
             start = self.starts[event["h"]]
             handler = getattr(self, "stop_" + start["type"], None)
@@ -273,6 +290,27 @@ class Count:
         operation.proxy_stopped += 1
         operation.last_proxy_stop = event["t"]
 
+    def start_proxyStep(self, event, communicator):
+        proxy = self.starts.get(event["parent"])
+        if (self.network and proxy and proxy["parent"] and
+                proxy["pid"] == communicator.init["pid"]):
+            self.steps[event["h"]] = []
+
+    def stop_proxyStep(self, event, start):
+        states = self.steps.pop(event["h"], None)
+        if not states:
+            return
+        communicator = self.communicators[start["ctx"]]
+        operation = self.operations[self.starts[start["parent"]]["parent"]]
+        for (time, state, size), (after, _, _) in zip(states, states[1:] + [(event["t"], None, 0)]):
+            direction, reason = STEP_WAITS[state]
+            self.add_to("nccl_network_wait_seconds_total", communicator, after - time,
+                        direction=direction, reason=reason)
+            if state in (9, 11):
+                self.add_to("nccl_network_bytes_total", communicator, size, direction=direction)
+            if state in (20, 11):
+                operation.moves.append(time)
+
     def start_kernelCh(self, event, communicator):
         if not self.kernel:
             return
@@ -314,12 +352,14 @@ class Count:
             self.untimed(operation, communicator, "backwards")
         else:
             duration = max(operation.stops.values()) - min(operation.starts.values())
-            self.observe("nccl_operation_duration_seconds", communicator, duration, **labels)
-            self.add_to("nccl_timed_operations_total", communicator, 1, **labels)
-            self.add_to("nccl_timed_bytes_total", communicator, operation.bytes, **labels)
-            self.add_to("nccl_timed_bus_bytes_total", communicator,
-                        bus_bytes(operation.op, operation.bytes, communicator.init["nranks"]),
-                        **labels)
+            self.count_duration(operation, communicator, duration, **labels)
+
+    def count_duration(self, operation, communicator, duration, **labels):
+        self.observe("nccl_operation_duration_seconds", communicator, duration, **labels)
+        self.add_to("nccl_timed_operations_total", communicator, 1, **labels)
+        self.add_to("nccl_timed_bytes_total", communicator, operation.bytes, **labels)
+        self.add_to("nccl_timed_bus_bytes_total", communicator,
+                    bus_bytes(operation.op, operation.bytes, communicator.init["nranks"]), **labels)
 
     def untimed(self, operation, communicator, reason):
         self.add_to("nccl_untimed_operations_total", communicator, 1, op=operation.op, reason=reason)
@@ -341,6 +381,10 @@ class Count:
                 active = False
                 self.observe("nccl_operation_completion_seconds", communicator,
                              operation.last_proxy_stop - start, source="proxy", **labels)
+                if operation.moves and not self.kernel:
+                    self.count_duration(operation, communicator,
+                                        operation.last_proxy_stop - min(operation.moves),
+                                        timing="network", **labels)
         elif operation.kernel_end is not None:
             active = False
             self.observe("nccl_operation_completion_seconds", communicator,
@@ -358,13 +402,13 @@ class Count:
             self.untimed(operation, communicator, "captured" if captured else "not_timed")
 
 
-def count_files(paths, timing, api, repeat=1):
+def count_files(paths, timing, api, repeat=1, network=False):
     """The samples of a run: all its files, `repeat` times (repetition r has commId XOR r)."""
     samples = {}
     for path in paths:
         events = load(path)
         for repetition in range(repeat):
-            found = Count(events, timing, api, repetition).samples
+            found = Count(events, timing, api, repetition, network).samples
             assert not samples.keys() & found.keys(), "two processes have one rank of a communicator"
             samples.update(found)
     return samples
@@ -383,10 +427,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--timing", choices=("auto", "kernel"), default="auto")
     parser.add_argument("--api", type=int, choices=(4, 5, 6), default=6)
+    parser.add_argument("--network", action="store_true", help="network steps are watched")
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("traces", nargs="+")
     arguments = parser.parse_args()
-    samples = count_files(arguments.traces, arguments.timing, arguments.api, arguments.repeat)
+    samples = count_files(arguments.traces, arguments.timing, arguments.api, arguments.repeat,
+                          arguments.network)
     for key in sorted(samples):
         print(format_sample(key, samples[key]))
 

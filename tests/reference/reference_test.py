@@ -103,6 +103,22 @@ class Totals(unittest.TestCase):
             total(samples, "nccl_operation_completion_seconds", source="proxy", op="Send"), 200)
         self.assertEqual(total(samples, "nccl_uncompleted_operations_total"), 0)
 
+    def test_network_steps(self):
+        samples = reference.count_files(files("h200x2-net-mixed"), "auto", 6, network=True)
+        moved = {direction: total(samples, "nccl_network_bytes_total", direction=direction)
+                 for direction in ("send", "recv")}
+        # Two ranks, nobody else: what one sends the other receives.
+        self.assertGreater(moved["send"], 0)
+        self.assertEqual(moved["send"], moved["recv"])
+        self.assertEqual(total(samples, "nccl_operation_duration_seconds", timing="network"),
+                         total(samples, "nccl_operation_completion_seconds", source="proxy"))
+        for direction, reasons in (("send", ("gpu", "peer", "wire")), ("recv", ("wire", "gpu"))):
+            for reason in reasons:
+                self.assertGreater(total(samples, "nccl_network_wait_seconds_total",
+                                         direction=direction, reason=reason), 0, reason)
+        without = reference.count_files(files("h200x2-net-mixed"), "auto", 6)
+        self.assertEqual(total(without, "nccl_network_bytes_total"), 0)
+
     def test_graph_replays_are_seen_with_kernel_timing_alone(self):
         auto = reference.count_files(files("h200x2-graph"), "auto", 6)
         kernel = reference.count_files(files("h200x2-graph"), "kernel", 6)

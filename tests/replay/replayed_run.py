@@ -88,12 +88,14 @@ class ReplayedRun:
 
     TIMEOUT_S = 120
 
-    def __init__(self, run, timing, api, speed=0, repeat=1, clock="recorded", scrape=True):
+    def __init__(self, run, timing, api, speed=0, repeat=1, clock="recorded", scrape=True,
+                 network="off"):
         self.arguments = [
             PULSE, "replay", "--library=" + LIBRARY, "--api=%d" % api, "--speed=%g" % speed,
             "--repeat=%d" % repeat, "--clock=" + clock, "--hold=600", trace_folder(run)]
         self.environment = dict(os.environ, NCCL_PULSE_TIMING=timing,
-                                NCCL_PULSE_LISTEN="127.0.0.1:0")
+                                NCCL_PULSE_LISTEN="127.0.0.1:0",
+                                NCCL_PULSE_NETWORK_WINDOW=network)
         self.scrape = scrape
         self.scrapers = []
         self.output = []

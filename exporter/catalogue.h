@@ -43,6 +43,8 @@ enum class MetricId : int {
   kKernelTimingUntrusted,
   kOverflowedOperations,
   kBuildInfo,
+  kProcessUp,
+  kProcessEnd,
   kStartTimestamp,
   kLastPollTimestamp,
   kSamplingExponent,
@@ -54,6 +56,7 @@ enum class MetricId : int {
   kCommunicatorsUsed,
   kCommunicatorsLimit,
   kScrapeDuration,
+  kProcesses,
   kSegmentsRead,
   kSegmentsRejected,
 };

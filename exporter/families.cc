@@ -290,6 +290,11 @@ void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
             {process.plugin_version, Digits(process.nccl_api_version), process.timing,
              process.duration_source, "0x" + Hex(process.event_mask, 1),
              process.shared_memory ? "shared" : "private"});
+  set->Gauge(MetricId::kProcessUp, {}, process.end == ProcessEnd::kLive ? 1 : 0);
+  if (process.end != ProcessEnd::kLive) {
+    set->Gauge(MetricId::kProcessEnd, {ProcessEndName(process.end)},
+               Seconds(process.end_realtime_ns));
+  }
   set->Gauge(MetricId::kStartTimestamp, {}, Seconds(process.start_realtime_ns));
   if (process.last_poll_realtime_ns != 0) {
     set->Gauge(MetricId::kLastPollTimestamp, {}, Seconds(process.last_poll_realtime_ns));
@@ -358,8 +363,12 @@ std::vector<MetricFamily> BuildFamilies(const SnapshotSet& snapshots,
   }
   set.SetScope(MetricScope::kServer, {});
   set.Summary(MetricId::kScrapeDuration, {}, stats.pages, stats.seconds);
-  set.Gauge(MetricId::kSegmentsRead, {}, static_cast<double>(snapshots.processes.size()));
-  set.Gauge(MetricId::kSegmentsRejected, {}, static_cast<double>(snapshots.rejected_segments));
+  set.Gauge(MetricId::kProcesses, {}, static_cast<double>(snapshots.processes.size()));
+  set.Counter(MetricId::kSegmentsRead, {}, stats.segments_read);
+  for (int i = 0; i < kRejections; ++i) {
+    set.Counter(MetricId::kSegmentsRejected, {RejectionName(static_cast<Rejection>(i))},
+                snapshots.rejected[i]);
+  }
   return std::move(set).Take();
 }
 

@@ -173,6 +173,15 @@ struct CommunicatorSnapshot {
   uint64_t overflowed_operations = 0;  // counted in overflow series because the budget was spent
 };
 
+// How a process ended, as far as a reader can know (label `end` of
+// nccl_pulse_process_end_timestamp_seconds).
+enum class ProcessEnd : uint8_t {
+  kLive = 0,
+  kExit = 1,  // it said goodbye, or had finalized all of its communicators
+  kLost = 2,  // neither: killed, crashed, or left by _exit in the middle of its work
+};
+const char* ProcessEndName(ProcessEnd end);
+
 struct ProcessSnapshot {
   int32_t pid = 0;
   std::string plugin_version;
@@ -195,6 +204,10 @@ struct ProcessSnapshot {
   uint64_t communicators_used = 0, communicator_limit = 0;
 
   std::vector<CommunicatorSnapshot> communicators;
+
+  // Not of the segment: whoever keeps the last state of a process that ended says so here.
+  ProcessEnd end{};
+  int64_t end_realtime_ns = 0;
 };
 
 }  // namespace nccl_pulse

@@ -128,10 +128,10 @@ TEST(Server, ConnectionIsKeptAndRequestsMayBeSentAhead) {
 }
 
 TEST(Server, NoProcessAndNoCommunicator) {
-  const auto server = StartServer([] { return SnapshotSet({}); });
+  const auto server = StartServer([] { return SnapshotSet(); });
   const Response response = Get(server->port(), "/metrics");
   EXPECT_EQ(response.status, 200);
-  EXPECT_THAT(response.body, HasSubstr("nccl_pulse_segments_read 0\n"));
+  EXPECT_THAT(response.body, HasSubstr("nccl_pulse_processes 0\n"));
 }
 
 TEST(Server, PageIsKeptForAWhileAndThenMadeAnew) {
@@ -330,7 +330,7 @@ TEST(Server, AllDescriptorsAreClosedOnExec) {
     EXPECT_TRUE(fcntl(fd, F_GETFD) & FD_CLOEXEC) << fd;
     ++checked;
   }
-  EXPECT_GE(checked, 4);  // listener, two eventfds, the connection
+  EXPECT_GE(checked, 5);  // listener, three eventfds, the connection
 }
 
 // Runs `body` in a forked child; its exit status is what `body` returns.

@@ -276,6 +276,7 @@ void Node::HandleServer(Time now) {
   members_ = 0;  // those stay where they are
   LoseServer(now, milliseconds(0));
   elect_at_ = now;
+  port_returns_until_ = Time();  // that server stays where it is
 }
 
 // --- The agent ---------------------------------------------------------------------------------
@@ -381,8 +382,9 @@ void Node::Handle(const pollfd* polled, Time now) {
   switch (role_) {
     case Role::kServing: {
       const bool has_name = name_listener_.get() >= 0;
-      const bool asked = peers_.Handle(polled + (has_name ? 1 : 0), now);
+      peers_.Handle(polled + (has_name ? 1 : 0), now);
       if (has_name && polled[0].revents != 0) peers_.Accept(name_listener_.get(), now);
+      const bool asked = peers_.EndRound();
       if (accept_from_ > now && peers_.members() >= expected_members_) accept_from_ = now;
       if (!asked) return;
       if (options_.peers.agent) {

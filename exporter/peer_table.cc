@@ -105,7 +105,7 @@ PeerTable::Time PeerTable::next() const {
   return next;
 }
 
-bool PeerTable::Handle(const pollfd* polled, Time now) {
+void PeerTable::Handle(const pollfd* polled, Time now) {
   for (std::size_t i = 0; i < polled_.size(); ++i) {
     Peer* peer = polled_[i];
     if (peer->state == Peer::State::kFree) continue;
@@ -116,6 +116,9 @@ bool PeerTable::Handle(const pollfd* polled, Time now) {
     }
   }
   polled_.clear();
+}
+
+bool PeerTable::EndRound() {
   if (members_changed_) TellMembers();
   return asks_to_yield_ != nullptr;
 }

@@ -58,9 +58,11 @@ class PeerTable {
   void AppendPolled(std::vector<pollfd>* polled);
   // When Handle has something to do without an event.
   Time next() const;
-  // `polled` points at what AppendPolled appended. True when somebody who may asked this server to
-  // leave its port; then Yield is next.
-  bool Handle(const pollfd* polled, Time now);
+  // `polled` points at what AppendPolled appended.
+  void Handle(const pollfd* polled, Time now);
+  // After Handle and Accept: tells the members how many they are, if that changed. True when
+  // somebody who may has asked this server to leave its port; then Yield or RefuseYield is next.
+  bool EndRound();
 
   // Tells who asked how many processes will come, and the members to leave the port alone for
   // `delay`; closes all connections.

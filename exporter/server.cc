@@ -14,12 +14,14 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/communicators_json.h"
 #include "exporter/connection.h"
 #include "exporter/http.h"
 #include "exporter/node.h"
@@ -37,6 +39,7 @@ using Body = std::shared_ptr<const std::string>;
 
 constexpr std::string_view kTextType = "text/plain; charset=utf-8";
 constexpr std::string_view kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
+constexpr std::string_view kJsonType = "application/json";
 constexpr std::string_view kHtmlType = "text/html; charset=utf-8";
 
 constexpr std::string_view kStartPage = R"html(<!DOCTYPE html>
@@ -53,10 +56,12 @@ pre { padding: .75rem 1rem; overflow-x: auto; border: 1px solid #8884; border-ra
 </head>
 <body>
 <h1>NCCL Pulse</h1>
-<p>Metrics of the NCCL communicators in this job: calls, bytes, latencies and what NCCL chose, per
+<p>Metrics of the NCCL communicators on this node: calls, bytes, latencies and what NCCL chose, per
 communicator and rank.</p>
 <ul>
 <li><a href="/metrics">/metrics</a>: the metrics, for Prometheus</li>
+<li><a href="/api/v1/communicators">/api/v1/communicators</a>: what each communicator does now, as
+JSON</li>
 <li><a href="/healthz">/healthz</a>: says ok while this endpoint answers</li>
 </ul>
 <p>Prometheus reads them with:</p>
@@ -163,6 +168,7 @@ class Server::Thread {
   void UpdatePage(Page* page);
   SnapshotSet ReadAll();
   std::string MakeMetrics();
+  std::string MakeCommunicators();
   void LeaveClients();
   void ForgetOldPages();
   void Accept(Time now);
@@ -187,6 +193,7 @@ class Server::Thread {
   std::array<Connection, kMaxConnections> connections_;
   Time accept_from_{};  // no client is accepted before
   Page metrics_{&Thread::MakeMetrics, kMetricsType, 0, nullptr, {}};
+  Page communicators_{&Thread::MakeCommunicators, kJsonType, 0, nullptr, {}};
   ScrapeStats stats_;
   bool logged_page_failure_ = false;
   bool logged_accept_failure_ = false;
@@ -372,6 +379,8 @@ void Server::Thread::Answer(Connection* connection, const HttpRequest& request, 
     Respond(connection, request, 413, kTextType, nullptr, now);
   } else if (request.path == "/metrics") {
     RespondPage(connection, request, &metrics_, now);
+  } else if (request.path == "/api/v1/communicators") {
+    RespondPage(connection, request, &communicators_, now);
   } else if (request.path == "/healthz") {
     Respond(connection, request, 200, kTextType, healthy_, now);
   } else if (request.path == "/") {
@@ -413,6 +422,12 @@ SnapshotSet Server::Thread::ReadAll() {
 
 std::string Server::Thread::MakeMetrics() {
   return TextFormat(BuildFamilies(ReadAll(), options_.static_labels, stats_));
+}
+
+std::string Server::Thread::MakeCommunicators() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return CommunicatorsJson(ReadAll(), static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec);
 }
 
 void Server::Thread::UpdatePage(Page* page) {

@@ -74,6 +74,11 @@ TEST(Server, Pages) {
   EXPECT_THAT(metrics.body, HasSubstr("rank=\"3\",cluster=\"a\"} 111\n"));
   EXPECT_EQ(Get(server->port(), "/metrics?name[]=x").status, 200);
 
+  const Response communicators = Get(server->port(), "/api/v1/communicators");
+  EXPECT_EQ(communicators.status, 200);
+  EXPECT_THAT(communicators.head, HasSubstr("Content-Type: application/json\r\n"));
+  EXPECT_THAT(communicators.body, HasSubstr("\"comm\":\"00ab12cd34ef5678\""));
+
   const Response health = Get(server->port(), "/healthz");
   EXPECT_EQ(health.status, 200);
   EXPECT_EQ(health.body, "ok\n");

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 import time
+import unittest
 import urllib.parse
 
 from tests.replay import page
@@ -78,10 +79,13 @@ def ranks(port):
 class Process:
     """tests/node/node_process."""
 
-    def __init__(self, rank, listen, init=True, **environment):
+    PROGRAM = os.path.join(RUNFILES, "tests/node/node_process")
+
+    def __init__(self, rank, listen, init=True, program=PROGRAM, user=None, cwd=None,
+                 **environment):
         self.rank = rank
         self.process = subprocess.Popen(
-            [os.path.join(RUNFILES, "tests/node/node_process"), str(rank)],
+            [program, str(rank)], user=user, cwd=cwd,
             env=dict(os.environ, NCCL_PULSE_LISTEN=listen, NCCL_PULSE_LOG_LEVEL="info",
                      **environment),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -237,3 +241,33 @@ class Agent:
             self.end(signal.SIGKILL)
         self.reader.join()
         self.process.stdout.close()
+
+
+class NodeCase(unittest.TestCase):
+
+    def setUp(self):
+        self.port = free_port()
+        self.listen = "127.0.0.1:%d" % self.port
+
+    def start(self, rank, listen=None, **environment):
+        process = Process(rank, listen or self.listen, **environment)
+        self.addCleanup(process.close)
+        return process
+
+    def start_ranks(self, count):
+        processes = [self.start(rank) for rank in range(count)]
+        for process in processes:
+            self.assertEqual(process.ask("run 10"), "ok")
+        self.wait_for({process.rank: 10 for process in processes})
+        return processes
+
+    def wait_for(self, expected, port=None):
+        try:
+            wait_until(lambda: ranks(port or self.port) == expected, "the page shows all")
+        except AssertionError as error:
+            raise AssertionError("expected %s, the page shows %s" %
+                                 (expected, ranks(port or self.port))) from error
+
+    def server_of(self, processes, port=None):
+        return wait_until(lambda: next((p for p in processes if p.process.poll() is None and
+                                        p.serves(port or self.port)), None), "somebody serves")

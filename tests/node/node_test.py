@@ -7,35 +7,7 @@ import socket
 import tempfile
 import unittest
 
-from tests.node import cluster
-from tests.node.cluster import Process, Scraper, free_port, ranks, values, wait_until
-
-
-class NodeCase(unittest.TestCase):
-
-    def setUp(self):
-        self.port = free_port()
-        self.listen = "127.0.0.1:%d" % self.port
-
-    def start(self, rank, listen=None, **environment):
-        process = Process(rank, listen or self.listen, **environment)
-        self.addCleanup(process.close)
-        return process
-
-    def start_ranks(self, count):
-        processes = [self.start(rank) for rank in range(count)]
-        for process in processes:
-            self.assertEqual(process.ask("run 10"), "ok")
-        self.wait_for({process.rank: 10 for process in processes})
-        return processes
-
-    def wait_for(self, expected, port=None):
-        wait_until(lambda: ranks(port or self.port) == expected,
-                   "the page shows %s; it shows %s" % (expected, ranks(port or self.port)))
-
-    def server_of(self, processes, port=None):
-        return wait_until(lambda: next((p for p in processes if p.process.poll() is None and
-                                        p.serves(port or self.port)), None), "somebody serves")
+from tests.node.cluster import NodeCase, Process, Scraper, values, wait_until
 
 
 class OneEndpointTest(NodeCase):

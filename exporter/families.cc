@@ -46,6 +46,17 @@ std::vector<ClientMetric::Label> UsableLabels(const StaticLabels& labels) {
   return usable;
 }
 
+// "name=value,name=value", as a segment holds them; what is not of this form is left out.
+void SplitLabels(std::string_view text, StaticLabels* labels) {
+  while (!text.empty()) {
+    const std::string_view label = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(label.size() + 1, text.size()));
+    const std::size_t equals = label.find('=');
+    if (equals == label.npos) continue;
+    labels->emplace_back(label.substr(0, equals), label.substr(equals + 1));
+  }
+}
+
 // Adds `from` to `to`, bucket by bucket.
 void AddHistogram(const HistogramSnapshot& from, ClientMetric::Histogram* to) {
   to->bucket.resize(kClassicBuckets);
@@ -67,8 +78,14 @@ static_assert((kClassicBuckets - 1) * kBucketsPerOctave == kOverflowCell - 1,
 // The families of one page while it is filled.
 class FamilySet {
  public:
-  explicit FamilySet(const StaticLabels& static_labels)
-      : static_labels_(UsableLabels(static_labels)) {}
+  explicit FamilySet(const StaticLabels& static_labels) : labels_of_all_(static_labels) {}
+
+  // The user's labels on the following series.
+  void SetStaticLabels(const std::string& text) {
+    StaticLabels labels = labels_of_all_;
+    SplitLabels(text, &labels);
+    static_labels_ = UsableLabels(labels);
+  }
 
   // The labels of the scope that the following series belong to.
   void SetScope(MetricScope scope, LabelValues values) {
@@ -165,7 +182,8 @@ class FamilySet {
     return metric;
   }
 
-  const std::vector<ClientMetric::Label> static_labels_;
+  const StaticLabels labels_of_all_;
+  std::vector<ClientMetric::Label> static_labels_;
   MetricScope scope_ = MetricScope::kServer;
   std::vector<ClientMetric::Label> scope_labels_;
   std::string scope_key_;
@@ -357,10 +375,15 @@ std::vector<MetricFamily> BuildFamilies(const SnapshotSet& snapshots,
                                         const ScrapeStats& stats) {
   FamilySet set(static_labels);
   const std::vector<const ProcessSnapshot*> processes = OldestFirst(snapshots.processes);
-  for (const ProcessSnapshot* process : processes) AddProcess(*process, &set);
+  for (const ProcessSnapshot* process : processes) {
+    set.SetStaticLabels(process->static_labels);
+    AddProcess(*process, &set);
+  }
   for (const auto& [process, communicator] : CommunicatorsOldestFirst(processes)) {
+    set.SetStaticLabels(process->static_labels);
     AddCommunicator(*process, *communicator, &set);
   }
+  set.SetStaticLabels(snapshots.server_labels);
   set.SetScope(MetricScope::kServer, {});
   set.Summary(MetricId::kScrapeDuration, {}, stats.pages, stats.seconds);
   set.Gauge(MetricId::kProcesses, {}, static_cast<double>(snapshots.processes.size()));

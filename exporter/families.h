@@ -37,11 +37,15 @@ struct SnapshotSet {
       : processes(std::move(processes)) {}
 
   std::vector<ProcessSnapshot> processes;
+  // Of the process that serves, "name=value,name=value": for what the endpoint says of itself. A
+  // process' series have its own.
+  std::string server_labels;
   RejectionCounts rejected{};  // since the server started
 };
 
-// Added to every series, in this order. Names that are reserved (IsReservedLabel), come twice or
-// are no valid label names are left out: they would make the page invalid.
+// Added to every series, in this order, before those of the series' process. Names that are
+// reserved (IsReservedLabel), come twice or are no valid label names are left out: they would make
+// the page invalid.
 using StaticLabels = std::vector<std::pair<std::string, std::string>>;
 
 // What the endpoint knows about itself.

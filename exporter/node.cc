@@ -287,9 +287,12 @@ bool Node::OpenAgent(std::string* error) {
   const Time begin = steady_clock::now();
   while (true) {
     std::string refusal;
+    std::string silent;
+    milliseconds patience = kAgentPatience;
     int failure = shared() ? ListenOn(name, &name_listener_) : 0;
     if (failure == EADDRINUSE) {
       AskToYield(name, user, &refusal);
+      silent = "the process that serves there does not answer, it may be stopped";
     } else if (failure == 0) {
       Listener listener;
       failure = OpenListener(wanted_, &listener);
@@ -301,12 +304,17 @@ bool Node::OpenAgent(std::string* error) {
         return true;
       }
       name_listener_.Close();
-      if (failure == EADDRINUSE) AskOthersToYield(/*same_port_only=*/true, &refusal);
+      const bool asked =
+          failure == EADDRINUSE && AskOthersToYield(/*same_port_only=*/true, &refusal);
+      // Another program's, unless somebody is just closing it.
+      if (!asked) patience = kPortReturnTime;
     }
-    const bool in_vain = failure != EADDRINUSE || steady_clock::now() - begin > kAgentPatience;
+    const bool in_vain = failure != EADDRINUSE || steady_clock::now() - begin > patience;
     if (!refusal.empty() || in_vain) {
       *error = absl::StrCat("cannot serve on ", SpellAddress(wanted_), ": ",
-                            refusal.empty() ? ErrorText(failure) : refusal);
+                            !refusal.empty()  ? refusal
+                            : !silent.empty() ? silent
+                                              : ErrorText(failure));
       return false;
     }
     Pause(kBusyPause);
@@ -333,16 +341,20 @@ bool Node::AskToYield(const std::string& name, uid_t owner, std::string* refusal
   return true;
 }
 
-// Root's agent: servers of other users. Any agent: those that found the port taken.
-void Node::AskOthersToYield(bool same_port_only, std::string* refusal) {
-  if (!wanted_.path.empty()) return;
+// Root's agent: servers of other users. Any agent: those that found the port taken. False when
+// there is nobody to ask.
+bool Node::AskOthersToYield(bool same_port_only, std::string* refusal) {
+  if (!wanted_.path.empty()) return false;
+  bool asked = false;
   const std::string own = HandoverName(geteuid(), wanted_);
   for (const NameInUse& other : NamesInUse()) {
     if (other.name == own || (geteuid() != 0 && other.user != geteuid())) continue;
     const int last_port = same_port_only ? wanted_.port : wanted_.port + kFurtherPorts;
     if (other.port < wanted_.port || other.port > last_port) continue;
     AskToYield(other.name, other.user, refusal);
+    asked = true;
   }
+  return asked;
 }
 
 void Node::Yield(Time now) {

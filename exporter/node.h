@@ -125,7 +125,7 @@ class Node {
   void HandleServer(Time now);
   void LoseServer(Time now, std::chrono::milliseconds least_delay);
   bool AskToYield(const std::string& name, uid_t owner, std::string* refusal);
-  void AskOthersToYield(bool same_port_only, std::string* refusal);
+  bool AskOthersToYield(bool same_port_only, std::string* refusal);
   void Yield(Time now);
   bool IsRefusedBy(const std::string& name) const;
   bool shared() const { return wanted_.port != 0 || !wanted_.path.empty(); }

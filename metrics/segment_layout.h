@@ -72,7 +72,8 @@ inline constexpr int kSeriesPerCommunicator = 128;
 inline constexpr int kTimedCalls = 32;
 inline constexpr int kMaxNames = 128;
 inline constexpr uint32_t kPageBytes = 2048;
-inline constexpr uint16_t kNoPage = 0;  // page 0 is never handed out
+inline constexpr uint16_t kNoPage = 0;                // page 0 is never handed out
+inline constexpr uint32_t kStaticLabelsBytes = 1024;  // the terminating zero included
 inline constexpr uint32_t kMaxCommunicators = 1024;
 inline constexpr uint32_t kMaxSegmentPages = 65535;
 
@@ -127,6 +128,8 @@ struct SegmentHeader {
   // callbacks are never missing between their record and this sum.
   Cell recycle_epoch;
   Cell recycled_callbacks[5];  // by CallbackKind, of communicators whose record was used again
+
+  char static_labels[kStaticLabelsBytes];  // the user's, "name=value,name=value"
 };
 static_assert(sizeof(SegmentHeader) <= 4096);
 inline constexpr uint64_t kHeaderBytes = 4096;

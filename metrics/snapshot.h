@@ -188,6 +188,7 @@ struct ProcessSnapshot {
   std::string hostname;
   std::string global_rank, local_rank, job_id;  // "" when the launcher did not say
   int32_t nccl_api_version = 0;                 // 1..6: the ncclProfiler_vN that NCCL picked
+  std::string static_labels;                    // the user's, "name=value,name=value"
   std::string timing;                           // "auto", "kernel" or "off"
   uint32_t event_mask = 0;
   std::string duration_source;     // what times operations: "stream", "kernel" or "none"

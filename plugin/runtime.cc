@@ -16,6 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "exporter/server.h"
 #include "metrics/segment.h"
 #include "metrics/segment_reader.h"
@@ -148,6 +149,8 @@ void WriteProcessIdentity(const Process& process, int api_version) {
   CopyToShared(header.global_rank, identity.global_rank);
   CopyToShared(header.local_rank, identity.local_rank);
   CopyToShared(header.job_id, identity.job_id);
+  CopyToShared(header.static_labels,
+               absl::StrJoin(process.settings.labels, ",", absl::PairFormatter("=")));
 }
 
 // The parent's threads do not exist here, its memory and descriptors are not ours to use. Only what
@@ -198,9 +201,12 @@ std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
 
 // What the endpoint shows of this process: its segment, read like anybody else's.
 SnapshotSet ReadOwnSegment(const Segment& segment) {
-  std::vector<ProcessSnapshot> snapshots(1);
+  SnapshotSet set(std::vector<ProcessSnapshot>(1));
   std::string error;
-  if (ReadSegment(segment.base(), segment.bytes(), &snapshots.front(), &error)) return snapshots;
+  if (ReadSegment(segment.base(), segment.bytes(), &set.processes.front(), &error)) {
+    set.server_labels = set.processes.front().static_labels;
+    return set;
+  }
   throw std::runtime_error("this process' own segment: " + error);
 }
 
@@ -229,7 +235,6 @@ void StartServing(Process& process, const InitArguments& arguments) {
     options.listen_address = settings.listen;
     options.memory = process.segment->fd();
     options.service_directory = settings.file_sd_directory;
-    options.static_labels.assign(settings.labels.begin(), settings.labels.end());
     options.source = [&process] { return ReadOwnSegment(*process.segment); };
     options.log = [&process](LogLevel level, const std::string& message) {
       // The server's own thread: NCCL's logger may be gone by then.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "exporter/listener.h"
+#include "metrics/segment_layout.h"
 
 namespace nccl_pulse {
 namespace {
@@ -80,6 +81,8 @@ bool IsLabelName(std::string_view name) {
 }
 
 bool ParseLabels(const std::string& value, Settings* settings) {
+  // The segment has no room for more.
+  if (value.size() >= kStaticLabelsBytes) return false;
   std::map<std::string, std::string> labels;
   for (std::string_view part : absl::StrSplit(value, ',', absl::SkipWhitespace())) {
     const std::pair<std::string_view, std::string_view> label =
@@ -118,7 +121,8 @@ constexpr Setting kSettings[] = {
      [](const Settings&) { return std::string("none"); }},
     {"NCCL_PULSE_SERIES_LIMIT", "a number from 16 to 30000", ParseSeriesLimit,
      [](const Settings& s) { return absl::StrCat(s.series_limit); }},
-    {"NCCL_PULSE_LABELS", "up to 16 labels as name=value,name=value", ParseLabels,
+    {"NCCL_PULSE_LABELS",
+     "up to 16 labels as name=value,name=value of less than 1024 bytes together", ParseLabels,
      [](const Settings&) { return std::string("no labels"); }},
     {"NCCL_PULSE_LOG_LEVEL", "off, warn or info", ParseLogLevel,
      [](const Settings&) { return std::string("warn"); }},

@@ -387,6 +387,25 @@ TEST(Families, NoCommunicators) {
   EXPECT_EQ(Lines(Page({}), "nccl_pulse_processes").at(0), "nccl_pulse_processes 0");
 }
 
+TEST(Families, EachProcessHasItsOwnStaticLabels) {
+  ProcessSnapshot first = ExampleProcess();
+  first.static_labels = "team=a,cluster=mine,broken,pid=1,1st=x";
+  ProcessSnapshot second = ExampleProcess();
+  second.pid = 4712;
+  second.communicators[0].rank = 4;
+  SnapshotSet set({first, second});
+  set.server_labels = "team=server";
+  const std::string page = TextFormat(BuildFamilies(set, {{"cluster", "c"}}, {}));
+  EXPECT_THAT(page, HasSubstr("nccl_pulse_process_up{pid=\"4711\",global_rank=\"11\",cluster=\"c\","
+                              "team=\"a\"} 1\n"));
+  EXPECT_THAT(page,
+              HasSubstr("nccl_pulse_process_up{pid=\"4712\",global_rank=\"11\",cluster=\"c\"} "
+                        "1\n"));
+  EXPECT_THAT(page, HasSubstr("rank=\"3\",cluster=\"c\",team=\"a\"} 111\n"));
+  EXPECT_THAT(page, HasSubstr("rank=\"4\",cluster=\"c\"} 111\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_pulse_processes{cluster=\"c\",team=\"server\"} 2\n"));
+}
+
 TEST(Families, AnEndedProcessSaysHowAndWhen) {
   ProcessSnapshot process = ExampleProcess();
   EXPECT_THAT(Page({process}), Not(HasSubstr("nccl_pulse_process_end_timestamp_seconds")));

@@ -46,6 +46,13 @@ class StartTest(AgentCase):
         self.assertEqual(scraper.problems, [])
         self.assertTrue(self.nobody_serves(processes))
 
+    def test_labels_of_a_job_stay_on_its_series(self):
+        self.agent()
+        self.start(0, NCCL_PULSE_LABELS="team=a")
+        self.start(1)
+        wait_until(lambda: set(values(self.port, "nccl_pulse_process_up", "global_rank", "team"))
+                   == {("0", "a"), ("1", "")}, "both are there")
+
     def test_after_the_job(self):
         processes = self.start_ranks(2)
         for process in processes:

@@ -51,12 +51,21 @@ std::string Spell(const std::string& host, uint16_t port) {
   return absl::StrCat(is_v6 ? "[" : "", host, is_v6 ? "]:" : ":", port);
 }
 
+// The new descriptor, or -1.
+int OpenSocket(int family, SharedDescriptor* out) {
+  const ForkGuard guard;
+  const int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd >= 0) out->Set(fd);
+  return fd;
+}
+
 // 0, or the errno of the call that failed.
-int TryListen(const std::string& host, uint16_t port, bool dual_stack, Listener* listener) {
+int TryListen(const std::string& host, uint16_t port, bool dual_stack, SharedDescriptor* socket,
+              Listener* listener) {
   SocketAddress address;
   if (!MakeSocketAddress(host, port, &address)) return EINVAL;
   const int family = address.storage.ss_family;
-  const int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int fd = OpenSocket(family, socket);
   if (fd < 0) return errno;
   const int on = 1;
   const int v6_only = dual_stack ? 0 : 1;
@@ -74,21 +83,20 @@ int TryListen(const std::string& host, uint16_t port, bool dual_stack, Listener*
   ok = ok && getsockname(fd, reinterpret_cast<sockaddr*>(&bound.storage), &bound.size) == 0;
   if (!ok) {
     const int error = errno;
-    close(fd);
+    socket->Close();
     return error;
   }
-  listener->fd = fd;
   // Both families have the port at the same place.
   listener->port = ntohs(reinterpret_cast<const sockaddr_in*>(&bound.storage)->sin_port);
   listener->address = Spell(host, listener->port);
   return 0;
 }
 
-int TryPort(const std::string& host, uint16_t port, Listener* listener) {
-  if (!host.empty()) return TryListen(host, port, /*dual_stack=*/false, listener);
-  const int error = TryListen("::", port, /*dual_stack=*/true, listener);
+int TryPort(const std::string& host, uint16_t port, SharedDescriptor* socket, Listener* listener) {
+  if (!host.empty()) return TryListen(host, port, /*dual_stack=*/false, socket, listener);
+  const int error = TryListen("::", port, /*dual_stack=*/true, socket, listener);
   const bool no_ipv6 = error == EAFNOSUPPORT || error == EADDRNOTAVAIL || error == ENOPROTOOPT;
-  return no_ipv6 ? TryListen("0.0.0.0", port, /*dual_stack=*/false, listener) : error;
+  return no_ipv6 ? TryListen("0.0.0.0", port, /*dual_stack=*/false, socket, listener) : error;
 }
 
 constexpr std::string_view kUnixPrefix = "unix:";
@@ -114,19 +122,18 @@ int MakeRoomAt(const std::string& path, const sockaddr_un& address) {
   return unlink(path.c_str()) == 0 || errno == ENOENT ? 0 : errno;
 }
 
-int OpenUnixSocket(const std::string& path, Listener* listener) {
+int OpenUnixSocket(const std::string& path, SharedDescriptor* socket, Listener* listener) {
   const sockaddr_un address = UnixAddress(path);
   int error = MakeRoomAt(path, address);
   if (error != 0) return error;
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int fd = OpenSocket(AF_UNIX, socket);
   if (fd < 0) return errno;
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
       listen(fd, kBacklog) != 0) {
     error = errno;
-    close(fd);
+    socket->Close();
     return error;
   }
-  listener->fd = fd;
   listener->port = 0;
   listener->address = absl::StrCat(kUnixPrefix, path);
   return 0;
@@ -151,9 +158,9 @@ std::string SpellAddress(const ListenAddress& address) {
                               : absl::StrCat(kUnixPrefix, address.path);
 }
 
-int OpenAt(const ListenAddress& address, Listener* listener) {
-  return address.path.empty() ? TryPort(address.host, address.port, listener)
-                              : OpenUnixSocket(address.path, listener);
+int OpenAt(const ListenAddress& address, SharedDescriptor* socket, Listener* listener) {
+  return address.path.empty() ? TryPort(address.host, address.port, socket, listener)
+                              : OpenUnixSocket(address.path, socket, listener);
 }
 
 bool ParseListenAddress(std::string_view text, ListenAddress* address, std::string* error) {

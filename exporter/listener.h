@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "exporter/shared_descriptor.h"
+
 namespace nccl_pulse {
 
 struct ListenAddress {
@@ -22,7 +24,6 @@ struct ListenAddress {
 bool ParseListenAddress(std::string_view text, ListenAddress* address, std::string* error);
 
 struct Listener {
-  int fd = -1;          // non-blocking, close-on-exec, listening
   uint16_t port = 0;    // the one that is bound
   std::string address;  // "127.0.0.1:9410", "[::]:9410"
 };
@@ -30,11 +31,12 @@ struct Listener {
 // The address as a user would write it.
 std::string SpellAddress(const ListenAddress& address);
 
-// Opens this address and no other. All interfaces means IPv6 and IPv4 on one socket where the
-// system has IPv6, else IPv4. 0, or errno: EADDRINUSE when somebody listens there, EEXIST when the
-// path is a file that is no socket (one that nobody listens on any more is replaced). The caller
-// owns the descriptor.
-int OpenAt(const ListenAddress& address, Listener* listener);
+// Opens this address and no other. All interfaces means IPv6 and IPv4 on one socket where the system
+// has IPv6, else IPv4. 0, or errno: EADDRINUSE when somebody listens there, EEXIST when the path is a
+// file that is no socket (one that nobody listens on any more is replaced). `socket` gets the
+// descriptor, non-blocking and close-on-exec, as soon as it exists: what follows may take its time on
+// a slow file system.
+int OpenAt(const ListenAddress& address, SharedDescriptor* socket, Listener* listener);
 
 }  // namespace nccl_pulse
 

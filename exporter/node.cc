@@ -123,7 +123,7 @@ Node::Attempt Node::Try(const ListenAddress& address, Time now, std::string* fai
     // Refused for any other reason, nobody can hand over to this process; it serves itself.
   }
   Listener listener;
-  const int error = OpenListener(address, &listener);
+  const int error = OpenAt(address, &listener_, &listener);
   if (error == 0) {
     Serve(listener, now);
     return Attempt::kServing;
@@ -135,13 +135,6 @@ Node::Attempt Node::Try(const ListenAddress& address, Time now, std::string* fai
   }
   *failure = absl::StrCat("cannot listen on ", SpellAddress(address), ": ", ErrorText(error));
   return Attempt::kFailed;
-}
-
-int Node::OpenListener(const ListenAddress& address, Listener* listener) {
-  const ForkGuard guard;
-  const int error = OpenAt(address, listener);
-  if (error == 0) listener_.Set(listener->fd);
-  return error;
 }
 
 Node::Attempt Node::Join(uid_t owner, const ListenAddress& address, Time now) {
@@ -295,7 +288,7 @@ bool Node::OpenAgent(std::string* error) {
       silent = "the process that serves there does not answer, it may be stopped";
     } else if (failure == 0) {
       Listener listener;
-      failure = OpenListener(wanted_, &listener);
+      failure = OpenAt(wanted_, &listener_, &listener);
       if (failure == 0) {
         // Whoever had to serve on a port behind this one comes, too.
         std::string ignored;
@@ -372,7 +365,8 @@ void Node::Yield(Time now) {
 
 void Node::AppendPolled(std::vector<pollfd>* polled) {
   if (role_ == Role::kServing) {
-    if (name_listener_.get() >= 0) polled->push_back({name_listener_.get(), POLLIN, 0});
+    polls_name_ = name_listener_.get() >= 0 && peers_.accept_from() <= steady_clock::now();
+    if (polls_name_) polled->push_back({name_listener_.get(), POLLIN, 0});
     peers_.AppendPolled(polled);
   } else if (role_ != Role::kElecting) {
     polled->push_back({server_.get(), POLLIN, 0});
@@ -393,9 +387,8 @@ Node::Time Node::next() const {
 void Node::Handle(const pollfd* polled, Time now) {
   switch (role_) {
     case Role::kServing: {
-      const bool has_name = name_listener_.get() >= 0;
-      peers_.Handle(polled + (has_name ? 1 : 0), now);
-      if (has_name && polled[0].revents != 0) peers_.Accept(name_listener_.get(), now);
+      peers_.Handle(polled + (polls_name_ ? 1 : 0), now);
+      if (polls_name_ && polled[0].revents != 0) peers_.Accept(name_listener_.get(), now);
       const bool asked = peers_.EndRound();
       if (accept_from_ > now && peers_.members() >= expected_members_) accept_from_ = now;
       if (!asked) return;

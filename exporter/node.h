@@ -119,7 +119,6 @@ class Node {
   Attempt Elect(Time now, std::string* failure);
   Attempt Try(const ListenAddress& address, Time now, std::string* failure);
   Attempt Join(uid_t owner, const ListenAddress& address, Time now);
-  int OpenListener(const ListenAddress& address, Listener* listener);
   void Serve(const Listener& listener, Time now);
   void ElectAndSettle(Time now);
   void HandleServer(Time now);
@@ -145,6 +144,7 @@ class Node {
   // Serving.
   SharedDescriptor listener_;
   SharedDescriptor name_listener_;
+  bool polls_name_ = false;  // in this round
   PeerTable peers_;
   ServiceFile service_file_;
   std::string socket_path_;  // of a Unix socket for HTTP, to be removed

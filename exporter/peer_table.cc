@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 #include <utility>
 
@@ -15,6 +16,9 @@ namespace {
 
 // New connections per round: those that are already there have been served in between.
 constexpr int kAcceptsPerRound = 32;
+
+// How long accepting pauses when the process has no descriptor left.
+constexpr std::chrono::milliseconds kAcceptPause{100};
 
 int64_t RealtimeNs() {
   timespec now;
@@ -55,8 +59,11 @@ void PeerTable::Accept(int listener, Time now) {
     {
       const ForkGuard guard;
       const int fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-      // No descriptor left here: who waits is asked again in the next round, or gives up.
-      if (fd < 0) return;
+      if (fd < 0) {
+        const bool is_nobody_there = errno == EAGAIN || errno == EINTR || errno == ECONNABORTED;
+        if (!is_nobody_there) accept_from_ = now + kAcceptPause;
+        return;
+      }
       Drop(peer);
       peer->connection.Set(fd);
     }
@@ -98,7 +105,7 @@ void PeerTable::AppendPolled(std::vector<pollfd>* polled) {
 }
 
 PeerTable::Time PeerTable::next() const {
-  Time next = Time::max();
+  Time next = accept_from_ > std::chrono::steady_clock::now() ? accept_from_ : Time::max();
   for (const Peer& peer : peers_) {
     if (peer.state == Peer::State::kSilent) next = std::min(next, peer.since + kHelloTimeout);
   }

@@ -53,6 +53,8 @@ class PeerTable {
   // hand over.
   void Open(std::string address, uint16_t port, int own_memory);
   void Accept(int listener, Time now);
+  // Not before: no descriptor was left, and asking again at once would spin.
+  Time accept_from() const { return accept_from_; }
 
   // For poll(2): one entry for each connection, in an order that Handle knows.
   void AppendPolled(std::vector<pollfd>* polled);
@@ -117,6 +119,7 @@ class PeerTable {
   std::vector<Peer*> polled_;
   Peer* asks_to_yield_ = nullptr;
   int members_ = 0;
+  Time accept_from_{};
   bool members_changed_ = false;
   std::deque<Kept> kept_;  // the one that ended first in front
   RejectionCounts rejected_{};

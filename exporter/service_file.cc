@@ -10,7 +10,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "exporter/shared_descriptor.h"
 
 namespace nccl_pulse {
 namespace {
@@ -21,15 +20,12 @@ std::string HostName() {
   return name.data();
 }
 
+// Without ForkGuard: the file system may be slow, and a child that keeps this open harms nobody.
 bool WriteWhole(const std::string& path, const std::string& text) {
-  SharedDescriptor file;
-  {
-    const ForkGuard guard;
-    file.Set(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-  }
-  if (file.get() < 0) return false;
-  const ssize_t written = write(file.get(), text.data(), text.size());
-  file.Close();
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (file < 0) return false;
+  const ssize_t written = write(file, text.data(), text.size());
+  close(file);
   return written == static_cast<ssize_t>(text.size());
 }
 

@@ -62,19 +62,28 @@ TEST(ParseListenAddress, Bad) {
   }
 }
 
-Listener Open(const ListenAddress& address) {
-  Listener listener;
-  EXPECT_EQ(OpenAt(address, &listener), 0) << SpellAddress(address);
+struct OpenListener : Listener {
+  int fd = -1;
+};
+
+OpenListener Open(const ListenAddress& address) {
+  OpenListener listener;
+  SharedDescriptor socket;
+  EXPECT_EQ(OpenAt(address, &socket, &listener), 0) << SpellAddress(address);
+  listener.fd = socket.Release();
   return listener;
 }
 
 int Refusal(const ListenAddress& address) {
   Listener listener;
-  return OpenAt(address, &listener);
+  SharedDescriptor socket;
+  const int error = OpenAt(address, &socket, &listener);
+  EXPECT_EQ(socket.get(), -1);
+  return error;
 }
 
 TEST(OpenAt, SocketIsNonBlockingAndClosedOnExec) {
-  const Listener listener = Open({"127.0.0.1", 0, ""});
+  const OpenListener listener = Open({"127.0.0.1", 0, ""});
   EXPECT_NE(listener.port, 0);
   EXPECT_EQ(listener.address, "127.0.0.1:" + std::to_string(listener.port));
   EXPECT_TRUE(fcntl(listener.fd, F_GETFL) & O_NONBLOCK);
@@ -84,7 +93,7 @@ TEST(OpenAt, SocketIsNonBlockingAndClosedOnExec) {
 }
 
 TEST(OpenAt, PortInUse) {
-  const Listener first = Open({"127.0.0.1", 0, ""});
+  const OpenListener first = Open({"127.0.0.1", 0, ""});
   EXPECT_EQ(Refusal({"127.0.0.1", first.port, ""}), EADDRINUSE);
   // Of all interfaces, one is taken.
   EXPECT_EQ(Refusal({"", first.port, ""}), EADDRINUSE);
@@ -92,7 +101,7 @@ TEST(OpenAt, PortInUse) {
 }
 
 TEST(OpenAt, AllInterfacesIncludesIpv4) {
-  const Listener all = Open({"", 0, ""});
+  const OpenListener all = Open({"", 0, ""});
   EXPECT_TRUE(Client(all.port).connected());
   close(all.fd);
 }
@@ -105,13 +114,13 @@ TEST(OpenAt, UnixSocket) {
   // Short: a Unix socket's path has 107 bytes.
   const std::string path = "/tmp/pulse-" + std::to_string(getpid()) + ".sock";
   unlink(path.c_str());
-  const Listener first = Open({"", 0, path});
+  const OpenListener first = Open({"", 0, path});
   EXPECT_EQ(first.address, "unix:" + path);
   EXPECT_EQ(first.port, 0);
   EXPECT_EQ(Refusal({"", 0, path}), EADDRINUSE);
   close(first.fd);
   // Its listener is gone: replaced.
-  const Listener second = Open({"", 0, path});
+  const OpenListener second = Open({"", 0, path});
   close(second.fd);
   unlink(path.c_str());
   // A file of somebody else's is left alone.

@@ -31,11 +31,11 @@ struct Listener {
 // The address as a user would write it.
 std::string SpellAddress(const ListenAddress& address);
 
-// Opens this address and no other. All interfaces means IPv6 and IPv4 on one socket where the system
-// has IPv6, else IPv4. 0, or errno: EADDRINUSE when somebody listens there, EEXIST when the path is a
-// file that is no socket (one that nobody listens on any more is replaced). `socket` gets the
-// descriptor, non-blocking and close-on-exec, as soon as it exists: what follows may take its time on
-// a slow file system.
+// Opens this address and no other. All interfaces means IPv6 and IPv4 on one socket where the
+// system has IPv6, else IPv4. 0, or errno: EADDRINUSE when somebody listens there, EEXIST when the
+// path is a file that is no socket (one that nobody listens on any more is replaced). `socket` gets
+// the descriptor, non-blocking and close-on-exec, as soon as it exists: what follows may take its
+// time on a slow file system.
 int OpenAt(const ListenAddress& address, SharedDescriptor* socket, Listener* listener);
 
 }  // namespace nccl_pulse

@@ -115,6 +115,11 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      LabelNames("version", "nccl_api_version", "timing", "durations", "completions", "event_mask",
                 "memory"),
      "The plugin's version and what it picked in this process; always 1."},
+    {MetricId::kProcessUp, "nccl_pulse_process_up", MetricType::Gauge, "", kProcess, LabelNames(),
+     "1 while the process lives; 0 once it has ended, where an agent keeps its last state."},
+    {MetricId::kProcessEnd, "nccl_pulse_process_end_timestamp_seconds", MetricType::Gauge,
+     "seconds", kProcess, LabelNames("end"),
+     "When the process ended, in Unix time, and how; absent while it lives."},
     {MetricId::kStartTimestamp, "nccl_pulse_start_timestamp_seconds", MetricType::Gauge, "seconds",
      kProcess, LabelNames(), "When the plugin started in this process, in Unix time."},
     {MetricId::kLastPollTimestamp, "nccl_pulse_last_poll_timestamp_seconds", MetricType::Gauge,
@@ -147,10 +152,16 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      kProcess, LabelNames(), "Communicators that can be held; past it a new one is not measured."},
     {MetricId::kScrapeDuration, "nccl_pulse_scrape_duration_seconds", MetricType::Summary,
      "seconds", kServer, LabelNames(), "What earlier pages of this endpoint took to make."},
-    {MetricId::kSegmentsRead, "nccl_pulse_segments_read", MetricType::Gauge, "", kServer,
-     LabelNames(), "Processes whose measurements are on this page."},
-    {MetricId::kSegmentsRejected, "nccl_pulse_segments_rejected", MetricType::Gauge, "", kServer,
-     LabelNames(), "Processes whose measurements were refused as damaged or of an unknown layout."},
+    {MetricId::kProcesses, "nccl_pulse_processes", MetricType::Gauge, "", kServer, LabelNames(),
+     "Processes whose measurements are on this page, ended ones that an agent keeps included."},
+    {MetricId::kSegmentsRead, "nccl_pulse_segments_read_total", MetricType::Counter, "", kServer,
+     LabelNames(),
+     "Times that a process' segment was read for a page. It starts anew when another process "
+     "becomes "
+     "the server."},
+    {MetricId::kSegmentsRejected, "nccl_pulse_segments_rejected_total", MetricType::Counter, "",
+     kServer, LabelNames("reason"),
+     "Segments, and connections to hand one over, that this server refused, by reason."},
 }};
 
 constexpr bool InOrder() {
@@ -195,6 +206,8 @@ constexpr LabelEntry kLabels[] = {
      "metric: the setting"},
     {"source", "what ended the operation: proxy (last network operation) or kernel (last channel)"},
     {"reason", "why; the values are short words"},
+    {"end",
+     "how a process ended: exit (it said goodbye, or had finalized all communicators), lost"},
     {"direction", "send or recv, seen from this rank"},
     {"callback", "kind of callback: api, launch, operation, proxy, kernel, step"},
     {"version", "the plugin's version"},

@@ -46,6 +46,8 @@ enum class MetricId : int {
   kKernelTimingUntrusted,
   kOverflowedOperations,
   kBuildInfo,
+  kProcessUp,
+  kProcessEnd,
   kStartTimestamp,
   kLastPollTimestamp,
   kSamplingExponent,
@@ -58,6 +60,7 @@ enum class MetricId : int {
   kCommunicatorsUsed,
   kCommunicatorsLimit,
   kScrapeDuration,
+  kProcesses,
   kSegmentsRead,
   kSegmentsRejected,
 };

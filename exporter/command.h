@@ -20,6 +20,7 @@ struct Command {
   int (*run)(const std::vector<char*>& arguments);
 };
 
+extern const Command kAgentCommand;
 extern const Command kDemoCommand;
 extern const Command kReplayCommand;
 

@@ -1,37 +1,18 @@
 // One client's connection: its descriptor, what it has sent, and what is still to be sent to it.
 //
-// Thread: the server's, but for `descriptor`, which the child of a fork reads.
+// Thread: the server's, but for its descriptor, which the child of a fork closes.
 #ifndef EXPORTER_CONNECTION_H_
 #define EXPORTER_CONNECTION_H_
 
-#include <unistd.h>
-
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
 
 #include "exporter/http.h"
+#include "exporter/shared_descriptor.h"
 
 namespace nccl_pulse {
-
-// A descriptor that is closed exactly once, by the server's thread or, after a fork, by the child
-// in its own copy. It leaves the variable before it is closed, never after: between the two the
-// number may already be another thread's new file.
-class SharedDescriptor {
- public:
-  // Relaxed: in the child there is one thread, and fork() has ordered everything before it.
-  int get() const { return fd_.load(std::memory_order_relaxed); }
-  void Set(int fd) { fd_.store(fd, std::memory_order_relaxed); }
-  void Close() {
-    const int fd = fd_.exchange(-1, std::memory_order_relaxed);
-    if (fd >= 0) close(fd);
-  }
-
- private:
-  std::atomic<int> fd_{-1};
-};
 
 class Connection {
  public:
@@ -70,6 +51,8 @@ class Connection {
   // Starts a response; `keep_alive` false ends the connection after it.
   void Respond(std::string head, std::shared_ptr<const std::string> body, bool keep_alive,
                Time now);
+  // The response that is being sent, if any, is the last one.
+  void EndAfterResponse() { keep_alive_ = false; }
   // Sends what the socket takes. False when the connection has ended or failed.
   bool Send(Time now);
 

@@ -57,6 +57,17 @@ std::vector<ClientMetric::Label> UsableLabels(const StaticLabels& labels) {
   return usable;
 }
 
+// "name=value,name=value", as a segment holds them; what is not of this form is left out.
+void SplitLabels(std::string_view text, StaticLabels* labels) {
+  while (!text.empty()) {
+    const std::string_view label = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(label.size() + 1, text.size()));
+    const std::size_t equals = label.find('=');
+    if (equals == label.npos) continue;
+    labels->emplace_back(label.substr(0, equals), label.substr(equals + 1));
+  }
+}
+
 // Adds `from` to `to`, bucket by bucket.
 void AddHistogram(const HistogramSnapshot& from, ClientMetric::Histogram* to) {
   to->bucket.resize(kClassicBuckets);
@@ -78,8 +89,14 @@ static_assert((kClassicBuckets - 1) * kBucketsPerOctave == kOverflowCell - 1,
 // The families of one page while it is filled.
 class FamilySet {
  public:
-  explicit FamilySet(const StaticLabels& static_labels)
-      : static_labels_(UsableLabels(static_labels)) {}
+  explicit FamilySet(const StaticLabels& static_labels) : labels_of_all_(static_labels) {}
+
+  // The user's labels on the following series.
+  void SetStaticLabels(const std::string& text) {
+    StaticLabels labels = labels_of_all_;
+    SplitLabels(text, &labels);
+    static_labels_ = UsableLabels(labels);
+  }
 
   // The labels of the scope that the following series belong to.
   void SetScope(MetricScope scope, LabelValues values) {
@@ -180,7 +197,8 @@ class FamilySet {
     return metric;
   }
 
-  const std::vector<ClientMetric::Label> static_labels_;
+  const StaticLabels labels_of_all_;
+  std::vector<ClientMetric::Label> static_labels_;
   MetricScope scope_ = MetricScope::kServer;
   std::vector<ClientMetric::Label> scope_labels_;
   std::string scope_key_;
@@ -342,6 +360,11 @@ void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
             {process.plugin_version, Digits(process.nccl_api_version), process.timing,
              process.duration_source, process.completion_source, "0x" + Hex(process.event_mask, 1),
              process.shared_memory ? "shared" : "private"});
+  set->Gauge(MetricId::kProcessUp, {}, process.end == ProcessEnd::kLive ? 1 : 0);
+  if (process.end != ProcessEnd::kLive) {
+    set->Gauge(MetricId::kProcessEnd, {ProcessEndName(process.end)},
+               Seconds(process.end_realtime_ns));
+  }
   set->Gauge(MetricId::kStartTimestamp, {}, Seconds(process.start_realtime_ns));
   if (process.last_poll_realtime_ns != 0) {
     set->Gauge(MetricId::kLastPollTimestamp, {}, Seconds(process.last_poll_realtime_ns));
@@ -407,14 +430,23 @@ std::vector<MetricFamily> BuildFamilies(const SnapshotSet& snapshots,
                                         const ScrapeStats& stats) {
   FamilySet set(static_labels);
   const std::vector<const ProcessSnapshot*> processes = OldestFirst(snapshots.processes);
-  for (const ProcessSnapshot* process : processes) AddProcess(*process, &set);
+  for (const ProcessSnapshot* process : processes) {
+    set.SetStaticLabels(process->static_labels);
+    AddProcess(*process, &set);
+  }
   for (const auto& [process, communicator] : CommunicatorsOldestFirst(processes)) {
+    set.SetStaticLabels(process->static_labels);
     AddCommunicator(*process, *communicator, &set);
   }
+  set.SetStaticLabels(snapshots.server_labels);
   set.SetScope(MetricScope::kServer, {});
   set.Summary(MetricId::kScrapeDuration, {}, stats.pages, stats.seconds);
-  set.Gauge(MetricId::kSegmentsRead, {}, static_cast<double>(snapshots.processes.size()));
-  set.Gauge(MetricId::kSegmentsRejected, {}, static_cast<double>(snapshots.rejected_segments));
+  set.Gauge(MetricId::kProcesses, {}, static_cast<double>(snapshots.processes.size()));
+  set.Counter(MetricId::kSegmentsRead, {}, stats.segments_read);
+  for (int i = 0; i < kRejections; ++i) {
+    set.Counter(MetricId::kSegmentsRejected, {RejectionName(static_cast<Rejection>(i))},
+                snapshots.rejected[i]);
+  }
   return std::move(set).Take();
 }
 

@@ -23,6 +23,7 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/rejection.h"
 #include "metrics/snapshot.h"
 #include "prometheus/metric_family.h"
 
@@ -30,23 +31,28 @@ namespace nccl_pulse {
 
 // What one page is made from.
 struct SnapshotSet {
+  SnapshotSet() = default;
   // Implicit: a source that rejects nothing may return the snapshots alone.
-  SnapshotSet(std::vector<ProcessSnapshot> processes,  // NOLINT(google-explicit-constructor)
-              uint64_t rejected_segments = 0)
-      : processes(std::move(processes)), rejected_segments(rejected_segments) {}
+  SnapshotSet(std::vector<ProcessSnapshot> processes)  // NOLINT(google-explicit-constructor)
+      : processes(std::move(processes)) {}
 
   std::vector<ProcessSnapshot> processes;
-  uint64_t rejected_segments;
+  // Of the process that serves, "name=value,name=value": for what the endpoint says of itself. A
+  // process' series have its own.
+  std::string server_labels;
+  RejectionCounts rejected{};  // since the server started
 };
 
-// Added to every series, in this order. Names that are reserved (IsReservedLabel), come twice or
-// are no valid label names are left out: they would make the page invalid.
+// Added to every series, in this order, before those of the series' process. Names that are
+// reserved (IsReservedLabel), come twice or are no valid label names are left out: they would make
+// the page invalid.
 using StaticLabels = std::vector<std::pair<std::string, std::string>>;
 
 // What the endpoint knows about itself.
 struct ScrapeStats {
   uint64_t pages = 0;
-  double seconds = 0;  // that making those pages took
+  double seconds = 0;          // that making those pages took
+  uint64_t segments_read = 0;  // for all pages, this one included
 };
 
 // Families without a series are left out; the others come in the catalogue's order.

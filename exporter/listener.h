@@ -9,31 +9,34 @@
 #include <string>
 #include <string_view>
 
+#include "exporter/shared_descriptor.h"
+
 namespace nccl_pulse {
 
 struct ListenAddress {
   std::string host;   // numeric IPv4 or IPv6 (without brackets); "" for all interfaces
   uint16_t port = 0;  // 0: any free one
+  std::string path;   // of a Unix socket, absolute; then the others mean nothing
 };
 
-// Takes "host:port", "[IPv6]:port", ":port" (all interfaces) and "localhost:port". False, with what
-// is wrong in `error`, for anything else.
+// Takes "host:port", "[IPv6]:port", ":port" (all interfaces), "localhost:port" and "unix:/path".
+// False, with what is wrong in `error`, for anything else.
 bool ParseListenAddress(std::string_view text, ListenAddress* address, std::string* error);
 
 struct Listener {
-  int fd = -1;          // non-blocking, close-on-exec, listening
   uint16_t port = 0;    // the one that is bound
   std::string address;  // "127.0.0.1:9410", "[::]:9410"
 };
 
-// How many ports after the wanted one are tried when it is in use.
-inline constexpr int kFurtherPorts = 100;
+// The address as a user would write it.
+std::string SpellAddress(const ListenAddress& address);
 
-// Opens the socket. All interfaces means IPv6 and IPv4 on one socket where the system has IPv6,
-// else IPv4. False, with the reason in `error`, when the address cannot be used at all (not this
-// machine's, port not permitted) or all ports that may be tried are in use. The caller owns the
-// descriptor.
-bool OpenListener(const ListenAddress& address, Listener* listener, std::string* error);
+// Opens this address and no other. All interfaces means IPv6 and IPv4 on one socket where the
+// system has IPv6, else IPv4. 0, or errno: EADDRINUSE when somebody listens there, EEXIST when the
+// path is a file that is no socket (one that nobody listens on any more is replaced). `socket` gets
+// the descriptor, non-blocking and close-on-exec, as soon as it exists: what follows may take its
+// time on a slow file system.
+int OpenAt(const ListenAddress& address, SharedDescriptor* socket, Listener* listener);
 
 }  // namespace nccl_pulse
 

@@ -14,14 +14,17 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/communicators_json.h"
 #include "exporter/connection.h"
 #include "exporter/http.h"
-#include "exporter/listener.h"
+#include "exporter/node.h"
 #include "exporter/text_format.h"
 
 namespace nccl_pulse {
@@ -36,6 +39,7 @@ using Body = std::shared_ptr<const std::string>;
 
 constexpr std::string_view kTextType = "text/plain; charset=utf-8";
 constexpr std::string_view kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
+constexpr std::string_view kJsonType = "application/json";
 constexpr std::string_view kHtmlType = "text/html; charset=utf-8";
 
 constexpr std::string_view kStartPage = R"html(<!DOCTYPE html>
@@ -52,10 +56,12 @@ pre { padding: .75rem 1rem; overflow-x: auto; border: 1px solid #8884; border-ra
 </head>
 <body>
 <h1>NCCL Pulse</h1>
-<p>Metrics of the NCCL communicators in this job: calls, bytes, latencies and what NCCL chose, per
+<p>Metrics of the NCCL communicators on this node: calls, bytes, latencies and what NCCL chose, per
 communicator and rank.</p>
 <ul>
 <li><a href="/metrics">/metrics</a>: the metrics, for Prometheus</li>
+<li><a href="/api/v1/communicators">/api/v1/communicators</a>: what each communicator does now, as
+JSON</li>
 <li><a href="/healthz">/healthz</a>: says ok while this endpoint answers</li>
 </ul>
 <p>Prometheus reads them with:</p>
@@ -76,6 +82,7 @@ constexpr int kAcceptsPerRound = 8;
 // failure.
 constexpr milliseconds kPause{100};
 constexpr milliseconds kStopTimeout{2000};
+constexpr milliseconds kGoodbyeTimeout{100};
 
 void Pause() { poll(nullptr, 0, static_cast<int>(kPause.count())); }
 
@@ -85,6 +92,23 @@ int TimeoutUntil(Time end, Time now) {
   // One more, since the division rounds down: waking too early would be a round for nothing.
   const auto wait = duration_cast<milliseconds>(end - now) + milliseconds(1);
   return static_cast<int>(std::max(wait, milliseconds(0)).count());
+}
+
+// Cannot fail: an eventfd's counter is far from full.
+void Signal(const SharedDescriptor& event) {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(event.get(), &one, sizeof(one));
+}
+
+bool WaitFor(const SharedDescriptor& event, milliseconds patience) {
+  pollfd polled = {event.get(), POLLIN, 0};
+  const Time give_up = steady_clock::now() + patience;
+  int result = 0;
+  do {  // again when a signal handler of the job ran
+    const auto left = duration_cast<milliseconds>(give_up - steady_clock::now());
+    result = poll(&polled, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
+  } while (result < 0 && errno == EINTR);
+  return result > 0;
 }
 
 std::string ErrorText(int error) {
@@ -97,29 +121,36 @@ std::string ErrorText(int error) {
 // Everything the thread uses. Owned by the Server until the thread is known to have ended.
 class Server::Thread {
  public:
-  Thread(ServerOptions options, int listener_fd)
+  explicit Thread(ServerOptions options)
       : options_(std::move(options)),
         start_page_(std::make_shared<const std::string>(kStartPage)),
-        healthy_(std::make_shared<const std::string>("ok\n")) {
-    listener_.Set(listener_fd);
-  }
+        healthy_(std::make_shared<const std::string>("ok\n")),
+        node_(
+            {options_.listen_address, options_.memory, options_.peers, options_.service_directory},
+            options_.log) {}
 
   ~Thread() { CloseDescriptors(); }
 
+  bool Open(std::string* error) { return node_.Open(error); }
+  const Node& node() const { return node_; }
   bool Start(std::string* error);
+  void SayGoodbye();
   // False when the thread did not end in time; it then owns this object.
   bool Stop();
   // Async-signal-safe.
   void CloseDescriptors() {
-    listener_.Close();
+    node_.CloseDescriptors();
     wake_.Close();
     ended_.Close();
+    said_goodbye_.Close();
     for (Connection& connection : connections_) connection.CloseDescriptor();
   }
 
  private:
-  // What /metrics answers until it is too old.
+  // What a path answers until it is too old.
   struct Page {
+    std::string (Thread::*make)() = nullptr;
+    std::string_view type;
     int status = 0;
     Body body;
     Time made{};
@@ -133,9 +164,15 @@ class Server::Thread {
   void Answer(Connection* connection, const HttpRequest& request, Time now);
   void Respond(Connection* connection, const HttpRequest& request, int status,
                std::string_view type, Body body, Time now);
-  void UpdatePage();
+  void RespondPage(Connection* connection, const HttpRequest& request, Page* page, Time now);
+  void UpdatePage(Page* page);
+  SnapshotSet ReadAll();
+  std::string MakeMetrics();
+  std::string MakeCommunicators();
+  void LeaveClients();
   void ForgetOldPages();
   void Accept(Time now);
+  int AcceptInto(Connection* connection, Time now);
   Connection* PlaceForClient(Time now);
   void LogOnce(bool* logged, std::string_view message, std::string_view reason) noexcept;
 
@@ -146,12 +183,17 @@ class Server::Thread {
   // Set by Stop() before it writes to wake_, read after that was read: the write orders them, too.
   std::atomic<bool> stopping_{false};
   std::atomic<bool> left_behind_{false};
-  SharedDescriptor listener_;
-  SharedDescriptor wake_;   // an eventfd: there is something to look at
-  SharedDescriptor ended_;  // an eventfd: the thread is about to return
+  std::atomic<bool> leaving_{false};  // likewise, by SayGoodbye()
+  bool left_ = false;
+  Node node_;
+  std::vector<pollfd> polled_;     // reused
+  SharedDescriptor wake_;          // an eventfd: there is something to look at
+  SharedDescriptor ended_;         // an eventfd: the thread is about to return
+  SharedDescriptor said_goodbye_;  // an eventfd
   std::array<Connection, kMaxConnections> connections_;
   Time accept_from_{};  // no client is accepted before
-  Page page_;
+  Page metrics_{&Thread::MakeMetrics, kMetricsType, 0, nullptr, {}};
+  Page communicators_{&Thread::MakeCommunicators, kJsonType, 0, nullptr, {}};
   ScrapeStats stats_;
   bool logged_page_failure_ = false;
   bool logged_accept_failure_ = false;
@@ -159,9 +201,13 @@ class Server::Thread {
 };
 
 bool Server::Thread::Start(std::string* error) {
-  wake_.Set(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  ended_.Set(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (wake_.get() < 0 || ended_.get() < 0) {
+  {
+    const ForkGuard guard;
+    for (SharedDescriptor* event : {&wake_, &ended_, &said_goodbye_}) {
+      event->Set(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    }
+  }
+  if (wake_.get() < 0 || ended_.get() < 0 || said_goodbye_.get() < 0) {
     *error = absl::StrCat("cannot open an eventfd: ", ErrorText(errno));
     return false;
   }
@@ -186,20 +232,18 @@ bool Server::Thread::Start(std::string* error) {
   return true;
 }
 
+void Server::Thread::SayGoodbye() {
+  leaving_.store(true, std::memory_order_release);
+  Signal(wake_);
+  WaitFor(said_goodbye_, kGoodbyeTimeout);
+}
+
 bool Server::Thread::Stop() {
   stopping_.store(true, std::memory_order_release);
-  const uint64_t one = 1;
-  // Cannot fail: the counter is far from full.
-  [[maybe_unused]] ssize_t written = write(wake_.get(), &one, sizeof(one));
-  pollfd ended = {ended_.get(), POLLIN, 0};
-  const Time give_up = steady_clock::now() + kStopTimeout;
-  int result = 0;
-  do {  // poll() again when a signal handler of the job ran
-    const auto left = duration_cast<milliseconds>(give_up - steady_clock::now());
-    result = poll(&ended, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
-  } while (result < 0 && errno == EINTR);
+  Signal(wake_);
+  const bool ended = WaitFor(ended_, kStopTimeout);
   // Whoever sets it second knows that the other has gone on, and deletes.
-  if (result <= 0 && !left_behind_.exchange(true, std::memory_order_acq_rel)) {
+  if (!ended && !left_behind_.exchange(true, std::memory_order_acq_rel)) {
     pthread_detach(thread_);
     return false;
   }
@@ -210,13 +254,12 @@ bool Server::Thread::Stop() {
 void* Server::Thread::Main(void* self) {
   auto* thread = static_cast<Thread*>(self);
   thread->Loop();
-  const uint64_t one = 1;
   if (thread->left_behind_.exchange(true, std::memory_order_acq_rel)) {
     delete thread;
     return nullptr;
   }
   // Stop() waits for this before it joins, and only then deletes.
-  [[maybe_unused]] ssize_t written = write(thread->ended_.get(), &one, sizeof(one));
+  Signal(thread->ended_);
   return nullptr;
 }
 
@@ -231,7 +274,7 @@ void Server::Thread::Loop() {
     }
   }
   for (Connection& connection : connections_) connection.Close();
-  listener_.Close();
+  node_.Close();
 }
 
 // Memory ran out, in all likelihood: go on with nothing, and not at once.
@@ -241,43 +284,66 @@ void Server::Thread::StartOver(std::string_view what) noexcept {
   Pause();
 }
 
-// Waits for the first of a client, an event of a connection, a deadline, and Stop().
+// Waits for the first of a client, another process, an event of a connection, a deadline, and
+// Stop().
 void Server::Thread::Round() {
   // Nothing but what is open: poll() refuses more entries than the process may have descriptors.
-  std::array<pollfd, kMaxConnections + 2> polled;
+  polled_.clear();
   std::array<Connection*, kMaxConnections> waiting;
   const Time start = steady_clock::now();
-  Time next = Time::max();
-  nfds_t count = 0;
+  Time next = node_.next();
   for (Connection& connection : connections_) {
     if (!connection.in_use()) continue;
-    waiting[count] = &connection;
-    polled[count++] = {connection.fd(), connection.poll_events(), 0};
+    waiting[polled_.size()] = &connection;
+    polled_.push_back({connection.fd(), connection.poll_events(), 0});
     next = std::min(next, connection.deadline());
   }
-  const nfds_t connections = count;
-  polled[count++] = {wake_.get(), POLLIN, 0};
-  const bool accepting = accept_from_ <= start;
+  const std::size_t connections = polled_.size();
+  polled_.push_back({wake_.get(), POLLIN, 0});
+  const Time accept_from = std::max(accept_from_, node_.accept_from());
+  const bool serving = node_.is_serving();
+  const bool accepting = serving && accept_from <= start;
   if (accepting) {
-    polled[count++] = {listener_.get(), POLLIN, 0};
-  } else {
-    next = std::min(next, accept_from_);
+    polled_.push_back({node_.listener(), POLLIN, 0});
+  } else if (serving) {
+    next = std::min(next, accept_from);
   }
-  if (poll(polled.data(), count, TimeoutUntil(next, start)) < 0) {
+  const std::size_t others = polled_.size();
+  node_.AppendPolled(&polled_);
+  if (poll(polled_.data(), polled_.size(), TimeoutUntil(next, start)) < 0) {
     // The limit of descriptors was lowered below what is open, or the kernel has no memory.
     if (errno != EINTR) Pause();
     return;
   }
   const Time now = steady_clock::now();
-  for (nfds_t i = 0; i < connections; ++i) {
+  if (polled_[connections].revents != 0) {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t size = read(wake_.get(), &count, sizeof(count));
+  }
+  if (!left_ && leaving_.load(std::memory_order_acquire)) {
+    left_ = true;
+    node_.SayGoodbye();
+    Signal(said_goodbye_);
+  }
+  node_.Handle(polled_.data() + others, now);
+  if (serving && !node_.is_serving()) LeaveClients();
+  for (std::size_t i = 0; i < connections; ++i) {
     if (!waiting[i]->in_use()) continue;  // gave way to another one's new page
-    if (polled[i].revents != 0) {
-      Serve(waiting[i], polled[i].revents, now);
+    if (polled_[i].revents != 0) {
+      Serve(waiting[i], polled_[i].revents, now);
     } else if (waiting[i]->deadline() <= now) {
       waiting[i]->Close();
     }
   }
-  if (accepting && polled[count - 1].revents != 0) Accept(now);
+  if (accepting && node_.is_serving() && polled_[others - 1].revents != 0) Accept(now);
+}
+
+// Another process serves from now on: what is being sent is sent, and that is all.
+void Server::Thread::LeaveClients() {
+  for (Connection& connection : connections_) {
+    if (connection.state() == Connection::State::kReading) connection.Close();
+    connection.EndAfterResponse();
+  }
 }
 
 void Server::Thread::Serve(Connection* connection, short events, Time now) {
@@ -312,9 +378,9 @@ void Server::Thread::Answer(Connection* connection, const HttpRequest& request, 
   } else if (request.has_body) {
     Respond(connection, request, 413, kTextType, nullptr, now);
   } else if (request.path == "/metrics") {
-    UpdatePage();
-    Respond(connection, request, page_.status, page_.status == 200 ? kMetricsType : kTextType,
-            page_.body, now);
+    RespondPage(connection, request, &metrics_, now);
+  } else if (request.path == "/api/v1/communicators") {
+    RespondPage(connection, request, &communicators_, now);
   } else if (request.path == "/healthz") {
     Respond(connection, request, 200, kTextType, healthy_, now);
   } else if (request.path == "/") {
@@ -338,30 +404,56 @@ void Server::Thread::Respond(Connection* connection, const HttpRequest& request,
   if (!connection->Send(now)) connection->Close();
 }
 
-void Server::Thread::UpdatePage() {
+void Server::Thread::RespondPage(Connection* connection, const HttpRequest& request, Page* page,
+                                 Time now) {
+  UpdatePage(page);
+  Respond(connection, request, page->status, page->status == 200 ? page->type : kTextType,
+          page->body, now);
+}
+
+SnapshotSet Server::Thread::ReadAll() {
+  SnapshotSet set = options_.source();
+  node_.Read(&set, steady_clock::now());
+  stats_.segments_read += std::count_if(
+      set.processes.begin(), set.processes.end(),
+      [](const ProcessSnapshot& process) { return process.end == ProcessEnd::kLive; });
+  return set;
+}
+
+std::string Server::Thread::MakeMetrics() {
+  return TextFormat(BuildFamilies(ReadAll(), options_.static_labels, stats_));
+}
+
+std::string Server::Thread::MakeCommunicators() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return CommunicatorsJson(ReadAll(), static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec);
+}
+
+void Server::Thread::UpdatePage(Page* page) {
   const Time start = steady_clock::now();
-  if (page_.body != nullptr && start - page_.made < kPageLifetime) return;
+  if (page->body != nullptr && start - page->made < kPageLifetime) return;
   ForgetOldPages();
   std::string failure;
   try {
-    std::string text = TextFormat(BuildFamilies(options_.source(), options_.static_labels, stats_));
-    page_.status = 200;
-    page_.body = std::make_shared<const std::string>(std::move(text));
-    page_.made = steady_clock::now();
+    std::string text = (this->*page->make)();
+    page->status = 200;
+    page->body = std::make_shared<const std::string>(std::move(text));
+    page->made = steady_clock::now();
     stats_.pages += 1;
-    stats_.seconds += duration<double>(page_.made - start).count();
+    stats_.seconds += duration<double>(page->made - start).count();
     return;
   } catch (const std::exception& e) {
     failure = e.what();
   } catch (...) {
     failure = "unknown exception";
   }
-  LogOnce(&logged_page_failure_, "HTTP endpoint: cannot make the metrics page: ", failure);
+  LogOnce(&logged_page_failure_, "HTTP endpoint: cannot make the page: ", failure);
   // Kept like a good page: a source in trouble is not called more often than a healthy one.
-  page_.status = 500;
-  page_.body = std::make_shared<const std::string>(
-      absl::StrCat("500 Internal Server Error\ncannot make the metrics page: ", failure, "\n"));
-  page_.made = steady_clock::now();
+  page->status = 500;
+  page->body = std::make_shared<const std::string>(
+      absl::StrCat("500 Internal Server Error\ncannot make the page: ", failure, "\n"));
+  page->made = steady_clock::now();
 }
 
 // Before a new page is made: with it there are at most kMaxPages.
@@ -387,7 +479,7 @@ void Server::Thread::Accept(Time now) {
   for (int i = 0; i < kAcceptsPerRound; ++i) {
     Connection* connection = PlaceForClient(now);
     if (connection == nullptr) return;
-    const int fd = accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    const int fd = AcceptInto(connection, now);
     if (fd < 0) {
       // Of the network's errors a pending client may bring (accept(2)), the next round hears no
       // more.
@@ -401,12 +493,19 @@ void Server::Thread::Accept(Time now) {
       }
       return;
     }
-    connection->Close();
-    connection->Open(fd, now);
     // The end of a page must not wait for the client's delayed acknowledgement of what came before.
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   }
+}
+
+int Server::Thread::AcceptInto(Connection* connection, Time now) {
+  const ForkGuard guard;
+  const int fd = accept4(node_.listener(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) return fd;
+  connection->Close();
+  connection->Open(fd, now);
+  return fd;
 }
 
 // A free connection, or that which a new client may replace. Null when all may still keep their
@@ -437,14 +536,12 @@ Server::Server(Thread* thread, uint16_t port, std::string address)
     : thread_(thread), port_(port), address_(std::move(address)) {}
 
 std::unique_ptr<Server> Server::Start(ServerOptions options, std::string* error) {
-  ListenAddress wanted;
-  Listener listener;
-  if (!ParseListenAddress(options.listen_address, &wanted, error)) return nullptr;
-  if (!OpenListener(wanted, &listener, error)) return nullptr;
-  auto thread = std::make_unique<Thread>(std::move(options), listener.fd);
+  auto thread = std::make_unique<Thread>(std::move(options));
+  if (!thread->Open(error)) return nullptr;
+  const uint16_t port = thread->node().port();
+  std::string address = thread->node().address();
   if (!thread->Start(error)) return nullptr;
-  return std::unique_ptr<Server>(
-      new Server(thread.release(), listener.port, std::move(listener.address)));
+  return std::unique_ptr<Server>(new Server(thread.release(), port, std::move(address)));
 }
 
 Server::~Server() { Stop(); }
@@ -455,7 +552,16 @@ void Server::Stop() {
   thread_ = nullptr;
 }
 
+void Server::SayGoodbye() {
+  if (thread_ != nullptr) thread_->SayGoodbye();
+}
+
+void Server::PrepareFork() { ForkGuard::Lock(); }
+void Server::ParentAfterFork() { ForkGuard::Unlock(); }
+void Server::ResetAfterFork() { ForkGuard::ResetInChild(); }
+
 void Server::AbandonAfterFork() {
+  ForkGuard::ResetInChild();
   if (thread_ == nullptr) return;
   thread_->CloseDescriptors();
   thread_ = nullptr;

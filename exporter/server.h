@@ -1,4 +1,6 @@
-// The HTTP endpoint: one background thread that answers GET and HEAD for /metrics, /healthz and /.
+// The HTTP endpoint: one background thread that answers GET and HEAD for /metrics, /healthz,
+// /api/v1/communicators and /, for all processes of the node or hands this one over to the server
+// that does (exporter/node.h).
 //
 // It lives inside somebody's training process, and that decides its shape.
 //
@@ -6,14 +8,15 @@
 //   when a descriptor for its loop cannot be had (signal.c, evsig_init_, 2.1.12), and asserts with
 //   abort(); its HTTP part bounds neither connections nor the time of a client that sends a byte
 //   now and then, and keeps descriptors that a forked child cannot find. What is needed of it is a
-//   loop over at most 34 descriptors, and that is short.
+//   loop over few descriptors, and that is short.
 //
 //   Signals. The thread blocks all of them, so no handler of the job runs on it. Writing to a
 //   closed connection raises none: MSG_NOSIGNAL. If it did, SIGPIPE goes to the thread that wrote,
 //   where it is blocked. The process' signal dispositions are not touched.
 //
-//   Descriptors. All close-on-exec. At most kMaxConnections + 4, since they count against the job's
-//   limit. When the job itself is at that limit, accepting pauses; nothing spins.
+//   Descriptors. All close-on-exec. At most kMaxConnections + 5, since they count against the job's
+//   limit, and two for each process that has handed over (exporter/peer_table.h). When the job
+//   itself is at that limit, accepting pauses; nothing spins.
 //
 //   Clients. A request head has 8 KiB, a body is never read. A connection has 5 s for its request
 //   and 10 s for taking the response, by the clock and not since the last byte. When all
@@ -40,6 +43,8 @@
 #include <string>
 
 #include "exporter/families.h"
+#include "exporter/log_level.h"
+#include "exporter/peer_table.h"
 
 namespace nccl_pulse {
 
@@ -50,23 +55,26 @@ inline constexpr std::chrono::milliseconds kRequestTimeout{5000};
 inline constexpr std::chrono::milliseconds kResponseTimeout{10000};
 inline constexpr std::chrono::milliseconds kPageLifetime{250};
 
-enum class LogLevel { kInfo, kWarning };
-
 struct ServerOptions {
   std::string listen_address = ":9410";  // as ParseListenAddress takes it
   StaticLabels static_labels;
   // Called on the server's thread, at most once per kPageLifetime. May throw.
   std::function<SnapshotSet()> source;
-  // Called on the server's thread. May be empty.
-  std::function<void(LogLevel, const std::string&)> log;
+  LogFunction log;
+  // This process' segment, to be handed over to the node's server; -1: it serves itself, on the
+  // next free port when another serves. Must stay open.
+  int memory = -1;
+  PeerOptions peers;
+  std::string service_directory;  // see exporter/service_file.h; "": none
 };
 
 // Not thread-safe: one thread at a time calls its methods.
 class Server {
  public:
-  // Opens the port (or the next free one, see OpenListener) and starts the thread. Null, with the
-  // reason in `error`, when the address is bad or the system refuses a socket or a thread. Bounded:
-  // some system calls, microseconds. The caller's signal mask is as before when this returns.
+  // Opens the port or hands over to who has it (see Node::Open), and starts the thread. Null, with
+  // the reason in `error`, when the address is bad or the system refuses a socket or a thread.
+  // Bounded: some system calls, and at most kJoinPatience for a server that takes its time. The
+  // caller's signal mask is as before when this returns.
   static std::unique_ptr<Server> Start(ServerOptions options, std::string* error);
 
   // Stops, if that was not done.
@@ -74,10 +82,15 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // The port that was bound; not the wanted one if that was in use.
+  // Where the metrics were served when this returned: here, or by the node's server. Not the wanted
+  // port if that was somebody else's; 0 for a Unix socket.
   uint16_t port() const { return port_; }
-  // "[::]:9410"
+  // "[::]:9410", "unix:/path"
   const std::string& address() const { return address_; }
+
+  // For a process that ends in order: tells the node's server so, and takes back what is announced.
+  // The thread goes on, for what is still counted until the end. Returns within 100 ms.
+  void SayGoodbye();
 
   // Closes everything and ends the thread. Returns within about 2 s: a thread that is stuck in the
   // source is left behind with its memory, and closes its descriptors should it ever come back.
@@ -87,10 +100,16 @@ class Server {
   // descriptors and makes the object empty, so that destroying it does nothing. Async-signal-safe,
   // so it may run in a pthread_atfork handler: close() only, no lock, no memory. The parent's
   // server is not affected: there is no descriptor, such as epoll's, whose state the two would
-  // share. The thread's memory stays allocated, since it may be in the middle of a change. A
-  // connection that the thread was just accepting or closing may stay open in the child until that
-  // executes a program or ends.
+  // share. The thread's memory stays allocated, since it may be in the middle of a change.
+  // Where PrepareFork was called before the fork, nothing stays open; without it, a descriptor that
+  // the thread was just opening may, until the child executes a program or ends.
   void AbandonAfterFork();
+
+  // For pthread_atfork, parent and child: no server's thread opens a descriptor between the first
+  // and the second. Microseconds.
+  static void PrepareFork();
+  static void ParentAfterFork();
+  static void ResetAfterFork();  // in the child; AbandonAfterFork does it, too
 
  private:
   class Thread;

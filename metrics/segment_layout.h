@@ -73,7 +73,8 @@ inline constexpr int kSeriesPerCommunicator = 128;
 inline constexpr int kTimedCalls = 32;
 inline constexpr int kMaxNames = 128;
 inline constexpr uint32_t kPageBytes = 2048;
-inline constexpr uint16_t kNoPage = 0;  // page 0 is never handed out
+inline constexpr uint16_t kNoPage = 0;                // page 0 is never handed out
+inline constexpr uint32_t kStaticLabelsBytes = 1024;  // the terminating zero included
 inline constexpr uint32_t kMaxCommunicators = 1024;
 inline constexpr uint32_t kMaxSegmentPages = 65535;
 
@@ -132,7 +133,8 @@ struct SegmentHeader {
   // How long network steps have been watched, 0: never. Written by the background thread.
   Cell network_observed_ns;
 
-  char completion_source[16];  // "stream", "proxy", "kernel", "none"
+  char completion_source[16];              // "stream", "proxy", "kernel", "none"
+  char static_labels[kStaticLabelsBytes];  // the user's, "name=value,name=value"
 };
 static_assert(sizeof(SegmentHeader) <= 4096);
 inline constexpr uint64_t kHeaderBytes = 4096;

@@ -31,12 +31,19 @@ struct Geometry {
   uint32_t records_present;  // as many as may be touched
   uint32_t pages;
   uint64_t pages_offset;
+  SegmentExtents extents;
 };
+
+bool HasMemory(const SegmentExtents& extents, uint64_t offset, uint64_t bytes) {
+  const uint64_t end = offset + bytes;  // both far below the largest number
+  return end <= extents.first_end || (offset >= extents.second_begin && end <= extents.second_end);
+}
 
 // The layout has one possible geometry per version but for the number of pages, so anything else is
 // wrong.
-bool CheckGeometry(const uint8_t* base, size_t bytes, Geometry* geometry, std::string* error) {
-  if (bytes < kHeaderBytes + kNamesBytes) {
+bool CheckGeometry(const uint8_t* base, size_t bytes, const SegmentExtents& extents,
+                   Geometry* geometry, std::string* error) {
+  if (bytes < kHeaderBytes + kNamesBytes || extents.first_end < kHeaderBytes + kNamesBytes) {
     *error = "segment of " + std::to_string(bytes) + " bytes is too small for a header";
     return false;
   }
@@ -67,9 +74,12 @@ bool CheckGeometry(const uint8_t* base, size_t bytes, Geometry* geometry, std::s
   }
   // Acquire: pairs with PopulateRecord.
   const uint64_t present = header.records_present.load(std::memory_order_acquire);
-  *geometry = {base, static_cast<uint32_t>(communicators),
+  *geometry = {base,
+               static_cast<uint32_t>(communicators),
                static_cast<uint32_t>(std::min(present, communicators)),
-               static_cast<uint32_t>(pages), pages_offset};
+               static_cast<uint32_t>(pages),
+               pages_offset,
+               extents};
   return true;
 }
 
@@ -98,8 +108,9 @@ class Reader {
 
   // False: the record is free, or changed hands while it was read.
   bool ReadCommunicator(uint32_t index, CallbackCounts* callbacks, CommunicatorSnapshot* out) {
-    const auto& record = *reinterpret_cast<const CommunicatorRecord*>(
-        geometry_.base + kHeaderBytes + kNamesBytes + index * kRecordStride);
+    const uint64_t offset = kHeaderBytes + kNamesBytes + index * kRecordStride;
+    if (!HasMemory(geometry_.extents, offset, kRecordStride)) return false;
+    const auto& record = *reinterpret_cast<const CommunicatorRecord*>(geometry_.base + offset);
     const uint32_t generation = record.generation.load(std::memory_order_acquire);
     const auto state = static_cast<CommunicatorState>(record.state.load(std::memory_order_acquire));
     if (state != CommunicatorState::kLive && state != CommunicatorState::kFinalized) return false;
@@ -149,9 +160,10 @@ class Reader {
   template <typename T>
   const T* ClaimPage(uint16_t page) {
     if (page == kNoPage || page >= geometry_.pages || claimed_pages_[page]) return nullptr;
+    const uint64_t offset = geometry_.pages_offset + uint64_t{page} * kPageBytes;
+    if (!HasMemory(geometry_.extents, offset, kPageBytes)) return nullptr;
     claimed_pages_[page] = true;
-    return reinterpret_cast<const T*>(geometry_.base + geometry_.pages_offset +
-                                      uint64_t{page} * kPageBytes);
+    return reinterpret_cast<const T*>(geometry_.base + offset);
   }
 
   int64_t Realtime(uint64_t monotonic_ns) const {
@@ -306,10 +318,16 @@ class Reader {
 
 }  // namespace
 
-bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std::string* error) {
+uint64_t ClaimedSegmentBytes(const void* base) {
+  return ReadOnce(static_cast<const SegmentHeader*>(base)->total_bytes);
+}
+
+bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std::string* error,
+                 const SegmentExtents& extents) {
   *snapshot = ProcessSnapshot{};
   Geometry geometry;
-  if (!CheckGeometry(static_cast<const uint8_t*>(base), bytes, &geometry, error)) return false;
+  if (!CheckGeometry(static_cast<const uint8_t*>(base), bytes, extents, &geometry, error))
+    return false;
   const auto& header = *static_cast<const SegmentHeader*>(base);
   const int64_t realtime_offset_ns = header.realtime_offset_ns.load(std::memory_order_relaxed);
 
@@ -319,6 +337,7 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
   snapshot->global_rank = CopyFromShared(header.global_rank);
   snapshot->local_rank = CopyFromShared(header.local_rank);
   snapshot->job_id = CopyFromShared(header.job_id);
+  snapshot->static_labels = CopyFromShared(header.static_labels);
   snapshot->nccl_api_version = ReadOnce(header.nccl_api_version);
   snapshot->timing = CopyFromShared(header.timing);
   snapshot->event_mask = ReadOnce(header.event_mask);

@@ -12,15 +12,29 @@
 #define METRICS_SEGMENT_READER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "metrics/snapshot.h"
 
 namespace nccl_pulse {
 
+// Which bytes of a segment have memory behind them: reading a hole of a memfd would make the kernel
+// allocate it, at the reader's expense. Writers populate records and pages from the front, so there
+// are two ranges; what lies in neither is left out.
+struct SegmentExtents {
+  uint64_t first_end = UINT64_MAX;  // the first range begins at 0
+  uint64_t second_begin = UINT64_MAX, second_end = UINT64_MAX;
+};
+
 // `base` must be readable for `bytes` (a mapping of the whole memfd; its size from fstat, its seals
 // checked by whoever mapped it).
-bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std::string* error);
+bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std::string* error,
+                 const SegmentExtents& extents = {});
+
+// The whole size that the segment's header claims; whoever maps a handed-over segment compares it
+// with the memory's. `base` must be readable for kHeaderBytes.
+uint64_t ClaimedSegmentBytes(const void* base);
 
 }  // namespace nccl_pulse
 

@@ -213,12 +213,22 @@ struct CommunicatorSnapshot {
   std::array<uint64_t, kNetworkWaits> network_wait_ns{};
 };
 
+// How a process ended, as far as a reader can know (label `end` of
+// nccl_pulse_process_end_timestamp_seconds).
+enum class ProcessEnd : uint8_t {
+  kLive = 0,
+  kExit = 1,  // it said goodbye, or had finalized all of its communicators
+  kLost = 2,  // neither: killed, crashed, or left by _exit in the middle of its work
+};
+const char* ProcessEndName(ProcessEnd end);
+
 struct ProcessSnapshot {
   int32_t pid = 0;
   std::string plugin_version;
   std::string hostname;
   std::string global_rank, local_rank, job_id;  // "" when the launcher did not say
   int32_t nccl_api_version = 0;                 // 1..6: the ncclProfiler_vN that NCCL picked
+  std::string static_labels;                    // the user's, "name=value,name=value"
   std::string timing;                           // "auto", "kernel" or "off"
   uint32_t event_mask = 0;
   std::string duration_source;     // what times operations: "stream", "kernel" or "none"
@@ -237,6 +247,10 @@ struct ProcessSnapshot {
   uint64_t communicators_used = 0, communicator_limit = 0;
 
   std::vector<CommunicatorSnapshot> communicators;
+
+  // Not of the segment: whoever keeps the last state of a process that ended says so here.
+  ProcessEnd end{};
+  int64_t end_realtime_ns = 0;
 };
 
 }  // namespace nccl_pulse

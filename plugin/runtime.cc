@@ -9,12 +9,14 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "exporter/server.h"
 #include "metrics/segment.h"
 #include "metrics/segment_reader.h"
@@ -167,6 +169,8 @@ void WriteProcessIdentity(const Process& process, int api_version) {
   CopyToShared(header.global_rank, identity.global_rank);
   CopyToShared(header.local_rank, identity.local_rank);
   CopyToShared(header.job_id, identity.job_id);
+  CopyToShared(header.static_labels,
+               absl::StrJoin(process.settings.labels, ",", absl::PairFormatter("=")));
 }
 
 // The parent's threads do not exist here, its memory and descriptors are not ours to use. Only what
@@ -174,6 +178,7 @@ void WriteProcessIdentity(const Process& process, int api_version) {
 void ForgetAfterFork(std::atomic<Tracker*>* tracker) {
   tracker->store(nullptr, std::memory_order_relaxed);  // a child has one thread
   new (g_mutex_storage) std::mutex;
+  Server::ResetAfterFork();
   if (g_process != nullptr) {
     if (g_process->server != nullptr) g_process->server->AbandonAfterFork();
     g_process->segment->AbandonAfterFork();
@@ -243,17 +248,21 @@ std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
   return process;
 }
 
-// What the endpoint shows: this process' segment, read like anybody else's.
+// What the endpoint shows of this process: its segment, read like anybody else's.
 SnapshotSet ReadOwnSegment(const Segment& segment) {
-  std::vector<ProcessSnapshot> snapshots(1);
+  SnapshotSet set(std::vector<ProcessSnapshot>(1));
   std::string error;
-  if (ReadSegment(segment.base(), segment.bytes(), &snapshots.front(), &error)) return snapshots;
-  return SnapshotSet({}, 1);
+  if (ReadSegment(segment.base(), segment.bytes(), &set.processes.front(), &error)) {
+    set.server_labels = set.processes.front().static_labels;
+    return set;
+  }
+  throw std::runtime_error("this process' own segment: " + error);
 }
 
 // "http://node17:9410/metrics"; a server on all interfaces is named by the host.
 std::string MetricsUrl(const Server& server, const std::string& hostname) {
   const std::string& address = server.address();
+  if (absl::StartsWith(address, "unix:")) return address;
   const bool all_interfaces =
       absl::StartsWith(address, "[::]:") || absl::StartsWith(address, "0.0.0.0:");
   return all_interfaces ? absl::StrCat("http://", hostname, ":", server.port(), "/metrics")
@@ -273,7 +282,8 @@ void StartServing(Process& process, const InitArguments& arguments) {
   if (settings.listen != "off") {
     ServerOptions options;
     options.listen_address = settings.listen;
-    options.static_labels.assign(settings.labels.begin(), settings.labels.end());
+    options.memory = process.segment->fd();
+    options.service_directory = settings.file_sd_directory;
     options.source = [&process] { return ReadOwnSegment(*process.segment); };
     options.log = [&process](LogLevel level, const std::string& message) {
       // The server's own thread: NCCL's logger may be gone by then.
@@ -302,6 +312,14 @@ void StartServing(Process& process, const InitArguments& arguments) {
                    where));
 }
 
+// When the process ends by exit() or by returning from main: whoever keeps its numbers can tell
+// that from a crash. Never waits for an init that another thread is in.
+__attribute__((destructor)) void SayGoodbye() {
+  const std::unique_lock<std::mutex> lock(Mutex(), std::try_to_lock);
+  if (!lock.owns_lock() || g_process == nullptr || g_process->server == nullptr) return;
+  g_process->server->SayGoodbye();
+}
+
 }  // namespace
 
 std::atomic<Tracker*> Runtime::tracker_{nullptr};
@@ -320,8 +338,8 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
   try {
     const std::lock_guard<std::mutex> lock(Mutex());
     if (!g_fork_handler_set) {
-      g_fork_handler_set =
-          pthread_atfork(nullptr, nullptr, [] { ForgetAfterFork(&tracker_); }) == 0;
+      g_fork_handler_set = pthread_atfork(Server::PrepareFork, Server::ParentAfterFork,
+                                          [] { ForgetAfterFork(&tracker_); }) == 0;
     }
     if (g_process == nullptr) {
       // Not tried again: the event mask of a process must not change, and one warning is enough.

@@ -11,6 +11,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "exporter/listener.h"
+#include "metrics/segment_layout.h"
 
 namespace nccl_pulse {
 namespace {
@@ -54,13 +56,16 @@ bool ParseListen(const std::string& value, Settings* settings) {
     settings->listen = "off";
     return true;
   }
-  const size_t colon = value.rfind(':');
-  uint32_t port = 0;
-  if (colon == std::string::npos || !absl::SimpleAtoi(value.substr(colon + 1), &port) ||
-      port > 65535) {
-    return false;
-  }
+  ListenAddress address;
+  std::string error;
+  if (!ParseListenAddress(value, &address, &error)) return false;
   settings->listen = value;
+  return true;
+}
+
+bool ParseFileSdDirectory(const std::string& value, Settings* settings) {
+  if (value[0] != '/') return false;
+  settings->file_sd_directory = value;
   return true;
 }
 
@@ -88,6 +93,8 @@ bool IsLabelName(std::string_view name) {
 }
 
 bool ParseLabels(const std::string& value, Settings* settings) {
+  // The segment has no room for more.
+  if (value.size() >= kStaticLabelsBytes) return false;
   std::map<std::string, std::string> labels;
   for (std::string_view part : absl::StrSplit(value, ',', absl::SkipWhitespace())) {
     const std::pair<std::string_view, std::string_view> label =
@@ -131,13 +138,17 @@ bool ParseNetworkWindow(const std::string& value, Settings* settings) {
 constexpr Setting kSettings[] = {
     {"NCCL_PULSE_TIMING", "auto, kernel or off", ParseTiming,
      [](const Settings& s) { return std::string(TimingModeName(s.timing)); }},
-    {"NCCL_PULSE_LISTEN", "[host]:port with a port from 0 to 65535, or off", ParseListen,
-     [](const Settings& s) { return s.listen; }},
+    {"NCCL_PULSE_LISTEN",
+     "[host]:port with a numeric host or localhost and a port from 0 to 65535, unix:/path, or off",
+     ParseListen, [](const Settings& s) { return s.listen; }},
+    {"NCCL_PULSE_FILE_SD_DIR", "an absolute path", ParseFileSdDirectory,
+     [](const Settings&) { return std::string("none"); }},
     {"NCCL_PULSE_SERIES_LIMIT", "a number from 16 to 30000", ParseSeriesLimit,
      [](const Settings& s) { return absl::StrCat(s.series_limit); }},
     {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "a number from 1 to 1000000", ParseTimedLaunches,
      [](const Settings& s) { return absl::StrCat(s.timed_launches_per_second); }},
-    {"NCCL_PULSE_LABELS", "up to 16 labels as name=value,name=value", ParseLabels,
+    {"NCCL_PULSE_LABELS",
+     "up to 16 labels as name=value,name=value of less than 1024 bytes together", ParseLabels,
      [](const Settings&) { return std::string("no labels"); }},
     {"NCCL_PULSE_LOG_LEVEL", "off, warn or info", ParseLogLevel,
      [](const Settings&) { return std::string("warn"); }},

@@ -1,7 +1,8 @@
 // The plugin's settings: environment variables NCCL_PULSE_*, read once in init.
 //
 //   NCCL_PULSE_TIMING        auto (default) | kernel | off   which latencies are measured
-//   NCCL_PULSE_LISTEN        [host]:port (default :9410) | off   where /metrics is served
+//   NCCL_PULSE_LISTEN        [host]:port (default :9410) | unix:/path | off   the node's endpoint
+//   NCCL_PULSE_FILE_SD_DIR   a folder (default none)         a file for Prometheus that names it
 //   NCCL_PULSE_SERIES_LIMIT  16 ... 30000 (default 2048)     most series of this process
 //   NCCL_PULSE_LABELS        name=value,...  (default none)  labels added to every series
 //   NCCL_PULSE_NETWORK_WINDOW  off | 0.01 ... 100 (default 1)  share of the time, in per cent, in
@@ -33,6 +34,7 @@ namespace nccl_pulse {
 struct Settings {
   TimingMode timing = TimingMode::kAuto;
   std::string listen = ":9410";
+  std::string file_sd_directory;
   uint64_t series_limit = 2048;
   int timed_launches_per_second = Sampler::kTimedPerSecond;  // and GPU
   std::map<std::string, std::string> labels;

@@ -48,8 +48,17 @@ void ExpectNoSeriesTwice(const std::string& page) {
   }
 }
 
+// Every metric, also that which only an ended process has.
+SnapshotSet LiveAndEnded() {
+  ProcessSnapshot ended = ExampleProcess();
+  ended.pid = 4712;
+  ended.end = ProcessEnd::kExit;
+  ended.end_realtime_ns = 1760000004000000000;
+  return SnapshotSet({ExampleProcess(), ended});
+}
+
 TEST(Families, EveryMetricOfTheCatalogueIsFilled) {
-  const auto families = BuildFamilies(SnapshotSet({ExampleProcess()}), {}, {});
+  const auto families = BuildFamilies(LiveAndEnded(), {}, {});
   ASSERT_EQ(families.size(), static_cast<std::size_t>(kMetrics));
   for (int i = 0; i < kMetrics; ++i) {
     const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
@@ -60,7 +69,7 @@ TEST(Families, EveryMetricOfTheCatalogueIsFilled) {
 }
 
 TEST(Families, LabelsAreThoseOfTheCatalogue) {
-  const auto families = BuildFamilies(SnapshotSet({ExampleProcess()}), {}, {});
+  const auto families = BuildFamilies(LiveAndEnded(), {}, {});
   for (int i = 0; i < kMetrics; ++i) {
     const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
     std::vector<std::string> expected;
@@ -131,7 +140,8 @@ TEST(Families, Values) {
           R"(nccl_pulse_start_timestamp_seconds{pid="4711",global_rank="11"} 1760000000)",
           R"(nccl_pulse_last_poll_timestamp_seconds{pid="4711",global_rank="11"} 1760000003)",
           R"(nccl_pulse_sampling_exponent{pid="4711",global_rank="11"} 7)",
-          "nccl_pulse_segments_read 1", "nccl_pulse_segments_rejected 0"}) {
+          "nccl_pulse_processes 1", "nccl_pulse_process_up{pid=\"4711\",global_rank=\"11\"} 1",
+          "nccl_pulse_segments_rejected_total{reason=\"bad_layout\"} 0"}) {
     EXPECT_THAT("\n" + page, HasSubstr("\n" + line + "\n"));
   }
   ExpectNoSeriesTwice(page);
@@ -409,7 +419,7 @@ TEST(Families, StaticLabelsThatWouldBreakThePageAreLeftOut) {
                                                      {"good", "y"},
                                                      {"good", "x"}});
   EXPECT_THAT(page, Not(HasSubstr("=\"x\"")));
-  EXPECT_THAT(page, HasSubstr("nccl_pulse_segments_read{good=\"y\"} 1"));
+  EXPECT_THAT(page, HasSubstr("nccl_pulse_processes{good=\"y\"} 1"));
 }
 
 TEST(Families, NoCommunicators) {
@@ -418,13 +428,46 @@ TEST(Families, NoCommunicators) {
   const std::string page = Page({process});
   EXPECT_THAT(page, Not(HasSubstr("comm=")));
   EXPECT_THAT(page, HasSubstr("nccl_pulse_build_info{"));
-  EXPECT_EQ(Lines(Page({}), "nccl_pulse_segments_read").at(0), "nccl_pulse_segments_read 0");
+  EXPECT_EQ(Lines(Page({}), "nccl_pulse_processes").at(0), "nccl_pulse_processes 0");
+}
+
+TEST(Families, EachProcessHasItsOwnStaticLabels) {
+  ProcessSnapshot first = ExampleProcess();
+  first.static_labels = "team=a,cluster=mine,broken,pid=1,1st=x";
+  ProcessSnapshot second = ExampleProcess();
+  second.pid = 4712;
+  second.communicators[0].rank = 4;
+  SnapshotSet set({first, second});
+  set.server_labels = "team=server";
+  const std::string page = TextFormat(BuildFamilies(set, {{"cluster", "c"}}, {}));
+  EXPECT_THAT(page, HasSubstr("nccl_pulse_process_up{pid=\"4711\",global_rank=\"11\",cluster=\"c\","
+                              "team=\"a\"} 1\n"));
+  EXPECT_THAT(page,
+              HasSubstr("nccl_pulse_process_up{pid=\"4712\",global_rank=\"11\",cluster=\"c\"} "
+                        "1\n"));
+  EXPECT_THAT(page, HasSubstr("rank=\"3\",cluster=\"c\",team=\"a\"} 111\n"));
+  EXPECT_THAT(page, HasSubstr("rank=\"4\",cluster=\"c\"} 111\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_pulse_processes{cluster=\"c\",team=\"server\"} 2\n"));
+}
+
+TEST(Families, AnEndedProcessSaysHowAndWhen) {
+  ProcessSnapshot process = ExampleProcess();
+  EXPECT_THAT(Page({process}), Not(HasSubstr("nccl_pulse_process_end_timestamp_seconds")));
+  process.end = ProcessEnd::kLost;
+  process.end_realtime_ns = 1760000004000000000;
+  const std::string page = Page({process});
+  EXPECT_THAT(page, HasSubstr("nccl_pulse_process_up{pid=\"4711\",global_rank=\"11\"} 0\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_pulse_process_end_timestamp_seconds{pid=\"4711\",global_rank="
+                              "\"11\",end=\"lost\"} 1760000004\n"));
 }
 
 TEST(Families, TheEndpointCountsItself) {
+  SnapshotSet set;
+  set.rejected[static_cast<int>(Rejection::kUnsealed)] = 2;
   const std::string page =
-      TextFormat(BuildFamilies(SnapshotSet({}, /*rejected_segments=*/2), {}, {/*pages=*/4, 0.5}));
-  EXPECT_THAT(page, HasSubstr("nccl_pulse_segments_rejected 2\n"));
+      TextFormat(BuildFamilies(set, {}, {/*pages=*/4, 0.5, /*segments_read=*/7}));
+  EXPECT_THAT(page, HasSubstr("nccl_pulse_segments_rejected_total{reason=\"unsealed\"} 2\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_pulse_segments_read_total 7\n"));
   EXPECT_THAT(page, HasSubstr("nccl_pulse_scrape_duration_seconds_count 4\n"));
   EXPECT_THAT(page, HasSubstr("nccl_pulse_scrape_duration_seconds_sum 0.5\n"));
 }

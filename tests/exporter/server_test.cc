@@ -74,6 +74,11 @@ TEST(Server, Pages) {
   EXPECT_THAT(metrics.body, HasSubstr("rank=\"3\",cluster=\"a\"} 111\n"));
   EXPECT_EQ(Get(server->port(), "/metrics?name[]=x").status, 200);
 
+  const Response communicators = Get(server->port(), "/api/v1/communicators");
+  EXPECT_EQ(communicators.status, 200);
+  EXPECT_THAT(communicators.head, HasSubstr("Content-Type: application/json\r\n"));
+  EXPECT_THAT(communicators.body, HasSubstr("\"comm\":\"00ab12cd34ef5678\""));
+
   const Response health = Get(server->port(), "/healthz");
   EXPECT_EQ(health.status, 200);
   EXPECT_EQ(health.body, "ok\n");
@@ -128,10 +133,10 @@ TEST(Server, ConnectionIsKeptAndRequestsMayBeSentAhead) {
 }
 
 TEST(Server, NoProcessAndNoCommunicator) {
-  const auto server = StartServer([] { return SnapshotSet({}); });
+  const auto server = StartServer([] { return SnapshotSet(); });
   const Response response = Get(server->port(), "/metrics");
   EXPECT_EQ(response.status, 200);
-  EXPECT_THAT(response.body, HasSubstr("nccl_pulse_segments_read 0\n"));
+  EXPECT_THAT(response.body, HasSubstr("nccl_pulse_processes 0\n"));
 }
 
 TEST(Server, PageIsKeptForAWhileAndThenMadeAnew) {
@@ -330,7 +335,7 @@ TEST(Server, AllDescriptorsAreClosedOnExec) {
     EXPECT_TRUE(fcntl(fd, F_GETFD) & FD_CLOEXEC) << fd;
     ++checked;
   }
-  EXPECT_GE(checked, 4);  // listener, two eventfds, the connection
+  EXPECT_GE(checked, 5);  // listener, three eventfds, the connection
 }
 
 // Runs `body` in a forked child; its exit status is what `body` returns.

@@ -812,7 +812,7 @@ def parse_options():
     parser.add_argument("--phase-timeout", type=float, default=60, metavar="SECONDS")
     parser.add_argument("--settle", type=float, default=SETTLE_S, metavar="SECONDS",
                         help="how long pages may take to show what was called")
-    parser.add_argument("--listen", default="127.0.0.1:9410",
+    parser.add_argument("--listen", default="127.0.0.1:0",
                         help="where each rank serves its page, or the next free port")
     parser.add_argument("--out", required=True, help="folder for logs and pages")
     options = parser.parse_args()

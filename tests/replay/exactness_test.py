@@ -121,7 +121,7 @@ class Exactness(unittest.TestCase):
         self.assertFalse(wrong, "%d samples differ:\n%s" % (len(wrong), "\n".join(wrong[:40])))
         self.assertFalse(problems, "\n".join(problems[:20]))
         for (name, labels), value in samples.items():
-            if name in ("nccl_pulse_overflowed_operations_total", "nccl_pulse_segments_rejected"):
+            if name in ("nccl_pulse_overflowed_operations_total", "nccl_pulse_segments_rejected_total"):
                 self.assertEqual(value, 0, name)
             # What the plugin could not use: nothing, in a recording of a sound run.
             if name == "nccl_pulse_ignored_events_total":

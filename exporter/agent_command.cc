@@ -1,0 +1,116 @@
+// pulse agent: the node's endpoint in a process of its own.
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "exporter/command.h"
+#include "exporter/server.h"
+
+ABSL_FLAG(std::string, listen, ":9410", "where to serve: [host]:port or unix:/path");
+ABSL_FLAG(absl::Duration, keep, absl::Minutes(10),
+          "how long a process that ended stays on the page");
+ABSL_FLAG(int, keep_processes, 256, "how many processes that ended stay on the page at most");
+ABSL_FLAG(std::string, file_sd_dir, "", "folder for a file that tells Prometheus of this endpoint");
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int kUsageError = 1;
+constexpr int kCannotServe = 2;
+constexpr int kMostKeptProcesses = 100000;
+
+constexpr char kHelp[] =
+    R"(usage: pulse agent [flags]
+
+Serves the metrics of all processes of this node, in a process of its own. Jobs that start later hand
+over to it by themselves; a job's process that serves now is asked to leave it the port. What a process
+measured stays on the page when it ends, however it ends. When the agent ends, the job's processes serve
+again. Run by root, it takes the processes of every user, else those of its own.
+
+  --listen=ADDRESS        [host]:port or unix:/path, as the jobs' NCCL_PULSE_LISTEN (default :9410)
+  --keep=DURATION         how long a process that ended stays on the page (default 10m)
+  --keep-processes=N      how many of them at most, the oldest go first (default 256; 0: none)
+  --file-sd-dir=FOLDER    writes a file there that tells Prometheus of this endpoint
+
+SIGTERM and SIGINT end it in order. SIGHUP is accepted: there is no settings file to read again.
+Exit status: 0 ended by a signal; 1 bad usage; 2 it cannot serve there.
+)";
+
+// A line with its time, so that the log can be read without another one beside it.
+void Log(LogLevel level, const std::string& message) {
+  const std::string now =
+      absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone());
+  std::fprintf(stderr, "%s %s: %s\n", now.c_str(), level == LogLevel::kInfo ? "info" : "warning",
+               message.c_str());
+}
+
+int BadFlag(const char* what) {
+  std::fprintf(stderr, "pulse: %s\n", what);
+  return kUsageError;
+}
+
+int Run(const std::vector<char*>& arguments) {
+  const absl::Duration keep = absl::GetFlag(FLAGS_keep);
+  const int keep_processes = absl::GetFlag(FLAGS_keep_processes);
+  ServerOptions options;
+  options.listen_address = absl::GetFlag(FLAGS_listen);
+  options.service_directory = absl::GetFlag(FLAGS_file_sd_dir);
+  if (!arguments.empty()) {
+    std::fprintf(stderr, "pulse: agent takes no argument\n%s", kHelp);
+    return kUsageError;
+  }
+  if (keep < absl::ZeroDuration() || keep > absl::Hours(24 * 365)) {
+    return BadFlag("--keep is not between 0 and a year");
+  }
+  if (keep_processes < 0 || keep_processes > kMostKeptProcesses) {
+    return BadFlag("--keep-processes is not between 0 and 100000");
+  }
+  if (!options.service_directory.empty() && options.service_directory[0] != '/') {
+    return BadFlag("--file-sd-dir is no absolute path");
+  }
+  options.source = [] { return SnapshotSet(); };
+  options.log = Log;
+  options.peers.agent = true;
+  options.peers.keep = absl::ToChronoMilliseconds(keep);
+  options.peers.keep_processes = keep_processes;
+
+  // Before there is another thread, and before the port can be anybody's to wait for.
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+
+  std::string error;
+  const std::unique_ptr<Server> server = Server::Start(std::move(options), &error);
+  if (server == nullptr) {
+    std::fprintf(stderr, "pulse: %s\n", error.c_str());
+    return kCannotServe;
+  }
+  Log(LogLevel::kInfo, "the agent serves at " + server->address() +
+                           (geteuid() == 0 ? ", for every user" : ", for its own user"));
+  while (true) {
+    int signal = 0;
+    if (sigwait(&signals, &signal) != 0) continue;
+    if (signal != SIGHUP) break;
+    Log(LogLevel::kInfo, "SIGHUP: there is no settings file to read again");
+  }
+  Log(LogLevel::kInfo, "the agent ends; the job's processes serve again");
+  server->Stop();
+  return 0;
+}
+
+}  // namespace
+
+const Command kAgentCommand = {"agent", "serve the metrics of all processes of this node", kHelp,
+                               Run};
+
+}  // namespace nccl_pulse

@@ -1,0 +1,43 @@
+// Snapshots to JSON, for people and programs that want to know what a node's communicators do now:
+// /api/v1/communicators.
+//
+//   {"time": 1760000003.25,
+//    "communicators": [
+//      {"comm": "00ab12cd34ef5678", "name": "tp", "nranks": 8, "nnodes": 2, "ranks": [
+//        {"rank": 3, "active": true, "process": {"pid": 4711, "state": "live", ...}, "gpu": {...},
+//         "launches": {"made": 111, "completed": 108, "in_flight": 3, "in_flight_since": 1760...},
+//         "last_launch": 1760..., "last_completion": 1760...,
+//         "last_timed_operation": {"op": "AllReduce", "size": ..., "bytes": ..., "seconds": ...,
+//                                  "ended": ..., "call": ...},
+//         "operations": [{"op": "AllReduce", "calls": 111, "bytes": ..., "sequence": 111}],
+//         "latencies": [{"op": "AllReduce", "size": "le_1MiB", "measure": "duration",
+//                        "source": "stream", "count": 9, "mean": ..., "p50": ..., "p90": ...,
+//                        "p99": ..., "max": ..., "bus_bytes_per_second": ...}]}]}]}
+//
+// Times are Unix times, durations are seconds. What is not known is null. Communicators stand in
+// the order of their ids, ranks in theirs. A quantile is exact to its histogram's bucket (about 9
+// %); "max" is the upper bound of the last bucket that holds something. The bus bandwidth is
+// nccl-tests' convention over all timed operations of the series; completion times have none (they
+// include waiting).
+//
+// Thread: any, no state. Cost: about that of a /metrics page.
+#ifndef EXPORTER_COMMUNICATORS_JSON_H_
+#define EXPORTER_COMMUNICATORS_JSON_H_
+
+#include <cstdint>
+#include <string>
+
+#include "exporter/families.h"
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime_ns);
+
+// In seconds, of a histogram that is not empty; 0 <= quantile <= 1. Between the bounds of a bucket
+// the logarithm is interpolated, as Prometheus does for native histograms.
+double HistogramQuantile(const HistogramSnapshot& histogram, double quantile);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_COMMUNICATORS_JSON_H_

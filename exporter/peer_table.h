@@ -1,0 +1,131 @@
+// The processes that handed their segments over to this server, and, in an agent, the last state of
+// those that ended.
+//
+//   connected --kHello, checked--> member --closed--> gone, or kept as ended (agent)
+//      |  silent for kHelloTimeout, or replaced by a newer one when kMaxSilent are silent
+//      +--> closed
+//
+// Bounded: kMaxMembers members, two descriptors each; kMaxSilent connections that have not said
+// hello; one message of each connection per round; as many ended processes, for as long, as the
+// agent's options say. A flood of connections displaces other silent ones and nobody else: an
+// honest process says hello before it is accepted.
+//
+// Thread: the server's, but for CloseDescriptors.
+#ifndef EXPORTER_PEER_TABLE_H_
+#define EXPORTER_PEER_TABLE_H_
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "exporter/families.h"
+#include "exporter/handover.h"
+#include "exporter/log_level.h"
+#include "exporter/peer_segment.h"
+#include "exporter/rejection.h"
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+inline constexpr int kMaxMembers = 256;
+inline constexpr int kMaxSilent = 16;
+inline constexpr std::chrono::milliseconds kHelloTimeout{5000};
+
+struct PeerOptions {
+  bool agent = false;                 // run by root, an agent takes every user's processes
+  std::chrono::milliseconds keep{0};  // how long an ended process stays on the page
+  int keep_processes = 0;             // and how many of them at most
+};
+
+class PeerTable {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  PeerTable(const PeerOptions& options, LogFunction log);
+
+  // What members are told, and the segment of this process itself (-1: none), which nobody else may
+  // hand over.
+  void Open(std::string address, uint16_t port, int own_memory);
+  void Accept(int listener, Time now);
+  // Not before: no descriptor was left, and asking again at once would spin.
+  Time accept_from() const { return accept_from_; }
+
+  // For poll(2): one entry for each connection, in an order that Handle knows.
+  void AppendPolled(std::vector<pollfd>* polled);
+  // When Handle has something to do without an event.
+  Time next() const;
+  // `polled` points at what AppendPolled appended.
+  void Handle(const pollfd* polled, Time now);
+  // After Handle and Accept: tells the members how many they are, if that changed. True when
+  // somebody who may has asked this server to leave its port; then Yield or RefuseYield is next.
+  bool EndRound();
+
+  // Tells who asked how many processes will come, and the members to leave the port alone for
+  // `delay`; closes all connections.
+  void Yield(std::chrono::milliseconds delay);
+  // An agent does not yield.
+  void RefuseYield(const std::string& why);
+
+  int members() const { return members_; }
+  // Adds the members' snapshots, the kept ones, and what was rejected so far.
+  void Read(SnapshotSet* set, Time now);
+
+  void CloseAll();
+  // Async-signal-safe.
+  void CloseDescriptors();
+
+ private:
+  struct Peer {
+    enum class State { kFree, kSilent, kMember };
+
+    State state = State::kFree;
+    SharedDescriptor connection;
+    SharedDescriptor received;  // what came along with the message that is being looked at
+    PeerSegment segment;
+    Credentials credentials;
+    Time since{};
+    bool said_goodbye = false;
+  };
+  struct Kept {
+    ProcessSnapshot process;
+    Time until;
+  };
+
+  Peer* PlaceForPeer();
+  void HandlePeer(Peer* peer, Time now);
+  void Welcome(Peer* peer);
+  void Refuse(Peer* peer, Rejection reason, const std::string& why);
+  void End(Peer* peer, Time now);
+  void Drop(Peer* peer);
+  void Keep(ProcessSnapshot process, bool said_goodbye, Time now);
+  void ForgetKept(Time now);
+  void TellMembers();
+  HandoverMessage Message(MessageType type) const;
+
+  const PeerOptions options_;
+  const LogFunction log_;
+  std::string address_;
+  uint16_t port_ = 0;
+  dev_t own_device_ = 0;
+  ino_t own_inode_ = 0;
+  // Not resized after the start: the child of a fork goes through it.
+  std::vector<Peer> peers_;
+  std::vector<Peer*> polled_;
+  Peer* asks_to_yield_ = nullptr;
+  int members_ = 0;
+  Time accept_from_{};
+  bool members_changed_ = false;
+  std::deque<Kept> kept_;  // the one that ended first in front
+  RejectionCounts rejected_{};
+  RejectionCounts logged_{};  // one warning for each reason
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_PEER_TABLE_H_

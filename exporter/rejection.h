@@ -1,0 +1,32 @@
+// Why a process' measurements are not on a page.
+//
+// Thread: any, constant data.
+#ifndef EXPORTER_REJECTION_H_
+#define EXPORTER_REJECTION_H_
+
+#include <array>
+#include <cstdint>
+
+namespace nccl_pulse {
+
+// Why a hand-over was refused (label `reason` of nccl_pulse_rejected_segments_total).
+enum class Rejection : int {
+  kNotMemory,    // no memfd: a pipe, a file, nothing
+  kUnsealed,     // it could shrink or grow
+  kBadSize,      // not a segment's size, or not the one that its header says
+  kBadLayout,    // damaged, or of another version
+  kBadMessage,   // not the hand-over's protocol
+  kForeignUser,  // of a user that this server does not serve
+  kDuplicate,    // memory that this server reads already
+  kNoRoom,       // too many processes, or no memory or descriptor left here
+  kSilent,       // connected, and said nothing in time
+};
+inline constexpr int kRejections = 9;
+const char* RejectionName(Rejection reason);
+
+// By Rejection.
+using RejectionCounts = std::array<uint64_t, kRejections>;
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_REJECTION_H_

@@ -1,0 +1,34 @@
+// A file for Prometheus' file_sd that says where this node's endpoint is, for endpoints whose port
+// is not known beforehand.
+//
+//   <directory>/nccl-pulse-<host>-<port>.json     [{"targets": ["node17:9411"]}]
+//
+// Written beside it and renamed, so that Prometheus never reads half of one. The name is the same
+// for whoever serves the port next, so a server that is killed leaves nothing wrong behind for
+// long.
+//
+// Thread: the server's. Cost: a file. Errors: `error` says what the system refused.
+#ifndef EXPORTER_SERVICE_FILE_H_
+#define EXPORTER_SERVICE_FILE_H_
+
+#include <string>
+
+namespace nccl_pulse {
+
+class ServiceFile {
+ public:
+  explicit ServiceFile(std::string directory) : directory_(std::move(directory)) {}
+
+  // Nothing without a directory, and for a Unix socket, which Prometheus can not scrape.
+  bool Write(const std::string& address, int port, std::string* error);
+  // Removes what was written, if anything was.
+  void Remove();
+
+ private:
+  const std::string directory_;
+  std::string path_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_SERVICE_FILE_H_

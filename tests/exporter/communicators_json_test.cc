@@ -1,0 +1,112 @@
+#include "exporter/communicators_json.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/exporter/example_snapshots.h"
+
+namespace nccl_pulse {
+namespace {
+
+using Json = nlohmann::json;
+
+Json Parse(const SnapshotSet& snapshots) {
+  return Json::parse(CommunicatorsJson(snapshots, 1760000003250000000));
+}
+
+TEST(CommunicatorsJson, OneRank) {
+  const Json json = Parse(SnapshotSet({ExampleProcess()}));
+  EXPECT_EQ(json["time"], 1760000003.25);
+  ASSERT_EQ(json["communicators"].size(), 1u);
+  const Json& comm = json["communicators"][0];
+  EXPECT_EQ(comm["comm"], "00ab12cd34ef5678");
+  EXPECT_EQ(comm["name"], "tp \"group\" \\ 0");
+  EXPECT_EQ(comm["nranks"], 8);
+  ASSERT_EQ(comm["ranks"].size(), 1u);
+  const Json& rank = comm["ranks"][0];
+  EXPECT_EQ(rank["rank"], 3);
+  EXPECT_EQ(rank["active"], true);
+  EXPECT_EQ(rank["process"]["pid"], 4711);
+  EXPECT_EQ(rank["process"]["state"], "live");
+  EXPECT_EQ(rank["process"]["ended"], nullptr);
+  EXPECT_EQ(rank["process"]["global_rank"], "11");
+  EXPECT_EQ(rank["gpu"]["pci_bus_id"], "00000000:18:00.0");
+  EXPECT_EQ(rank["launches"], Json({{"made", 111},
+                                    {"completed", 108},
+                                    {"in_flight", 3},
+                                    {"in_flight_since", 1760000002.25}}));
+  EXPECT_EQ(rank["last_launch"], 1760000002.5);
+  EXPECT_EQ(rank["last_timed_operation"], nullptr);
+  const Json expected = {
+      {"op", "AllReduce"}, {"calls", 111}, {"bytes", 105906200}, {"sequence", 111}};
+  EXPECT_EQ(rank["operations"], Json::array({expected}));
+  ASSERT_EQ(rank["latencies"].size(), 3u);
+  const Json& latency = rank["latencies"][0];
+  EXPECT_EQ(latency["measure"], "duration");
+  EXPECT_EQ(latency["source"], "kernel");
+  EXPECT_EQ(latency["count"], 31);
+  EXPECT_EQ(latency["bus_bytes_per_second"], 7168 / 2.5);
+  EXPECT_EQ(latency["max"], 1024);
+  EXPECT_EQ(rank["latencies"][1]["measure"], "completion");
+  EXPECT_EQ(rank["latencies"][1]["bus_bytes_per_second"], nullptr);
+  EXPECT_EQ(rank["latencies"][2]["size"], "overflow");
+}
+
+TEST(CommunicatorsJson, RanksOfSeveralProcessesAreOneCommunicator) {
+  ProcessSnapshot second = ExampleProcess();
+  second.pid = 4712;
+  second.communicators[0].rank = 1;
+  second.communicators.push_back(ExampleCommunicator());
+  second.communicators[1].comm_id = 1;
+  second.end = ProcessEnd::kLost;
+  second.end_realtime_ns = 1760000003000000000;
+  const Json json = Parse(SnapshotSet({ExampleProcess(), second}));
+  ASSERT_EQ(json["communicators"].size(), 2u);
+  EXPECT_EQ(json["communicators"][0]["comm"], "0000000000000001");
+  const Json& ranks = json["communicators"][1]["ranks"];
+  ASSERT_EQ(ranks.size(), 2u);
+  EXPECT_EQ(ranks[0]["rank"], 1);
+  EXPECT_EQ(ranks[0]["active"], false);
+  EXPECT_EQ(ranks[0]["process"]["state"], "lost");
+  EXPECT_EQ(ranks[1]["rank"], 3);
+}
+
+TEST(CommunicatorsJson, WhatIsNotKnownIsNull) {
+  ProcessSnapshot process = ExampleProcess();
+  CommunicatorSnapshot& comm = process.communicators[0];
+  comm.has_heartbeat = false;
+  comm.last_completion_realtime_ns = 0;
+  comm.uuid = "";
+  TimedCallSnapshot call;
+  call.op = "Broken\xff";  // not UTF-8: still JSON
+  call.end_realtime_ns = 1;
+  comm.timed_calls = {call};
+  const Json json = Parse(SnapshotSet({process}));
+  const Json& rank = json["communicators"][0]["ranks"][0];
+  EXPECT_EQ(rank["launches"]["made"], 111);
+  EXPECT_EQ(rank["launches"]["completed"], nullptr);
+  EXPECT_EQ(rank["launches"]["in_flight_since"], nullptr);
+  EXPECT_EQ(rank["last_completion"], nullptr);
+  EXPECT_EQ(rank["gpu"]["uuid"], nullptr);
+  EXPECT_EQ(rank["last_timed_operation"]["op"], "Broken\xef\xbf\xbd");
+  EXPECT_EQ(Parse(SnapshotSet())["communicators"], Json::array());
+}
+
+TEST(HistogramQuantile, LiesInItsBucket) {
+  HistogramSnapshot histogram;
+  histogram.cells[CellIndex(1000000)] = 90;   // 1 ms
+  histogram.cells[CellIndex(50000000)] = 10;  // 50 ms
+  EXPECT_NEAR(HistogramQuantile(histogram, 0.5), 0.001, 0.0001);
+  EXPECT_NEAR(HistogramQuantile(histogram, 0.89), 0.001, 0.0001);
+  EXPECT_NEAR(HistogramQuantile(histogram, 0.95), 0.05, 0.005);
+  EXPECT_EQ(HistogramQuantile(histogram, 1), CellUpperBoundSeconds(CellIndex(50000000)));
+  HistogramSnapshot all_long;
+  all_long.cells[kOverflowCell] = 1;
+  EXPECT_EQ(HistogramQuantile(all_long, 0.5), 1024);
+  HistogramSnapshot all_short;
+  all_short.cells[kZeroCell] = 4;
+  EXPECT_EQ(HistogramQuantile(all_short, 0.5), CellUpperBoundSeconds(kZeroCell) / 2);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

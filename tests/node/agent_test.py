@@ -1,0 +1,225 @@
+"""pulse agent: before, during and after a job, what it keeps, and what happens when it ends."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+
+from tests.node import cluster
+from tests.node.cluster import Agent, NodeCase, Process, Scraper, get, values, wait_until
+
+
+class AgentCase(NodeCase):
+
+    def agent(self, *arguments):
+        agent = Agent(self.listen, *arguments)
+        self.addCleanup(agent.close)
+        return agent.wait_ready()
+
+    def nobody_serves(self, processes):
+        return not any(process.serves(self.port) for process in processes)
+
+
+class StartTest(AgentCase):
+
+    def test_before_the_job(self):
+        self.agent()
+        self.assertEqual(values(self.port, "nccl_pulse_processes"), {(): 0})
+        processes = self.start_ranks(3)
+        self.assertTrue(self.nobody_serves(processes))
+        self.assertEqual({process.url for process in processes},
+                         {"http://%s/metrics" % self.listen})
+
+    def test_while_the_job_runs(self):
+        processes = self.start_ranks(4)
+        scraper = Scraper(self.port)
+        wait_until(lambda: scraper.pages > 3, "pages were read")
+        self.agent()
+        wait_until(lambda: self.nobody_serves(processes), "the job's server has left the port")
+        for process in processes:
+            process.ask("run 5")
+        self.wait_for({process.rank: 15 for process in processes})
+        scraper.stop()
+        self.assertEqual(scraper.problems, [])
+        self.assertTrue(self.nobody_serves(processes))
+
+    def test_labels_of_a_job_stay_on_its_series(self):
+        self.agent()
+        self.start(0, NCCL_PULSE_LABELS="team=a")
+        self.start(1)
+        wait_until(lambda: set(values(self.port, "nccl_pulse_process_up", "global_rank", "team"))
+                   == {("0", "a"), ("1", "")}, "both are there")
+
+    def test_after_the_job(self):
+        processes = self.start_ranks(2)
+        for process in processes:
+            process.end()
+        self.agent()
+        self.assertEqual(values(self.port, "nccl_pulse_processes"), {(): 0})
+
+    def test_two_agents(self):
+        first = self.agent()
+        second = self.agent()
+        self.assertEqual(second.process.wait(), 2)
+        self.assertIn("an agent serves already, process %d" % first.process.pid, second.log())
+
+    def test_port_of_another_program(self):
+        process = self.start(0, "127.0.0.1:0")
+        agent = Agent("127.0.0.1:%d" % process.port)
+        self.addCleanup(agent.close)
+        agent.wait_ready()
+        self.assertEqual(agent.process.wait(), 2)
+        self.assertIn("cannot serve on 127.0.0.1:%d" % process.port, agent.log())
+
+    def test_bad_flags(self):
+        for flag, text in (("--keep=-1s", "--keep is not"), ("--keep_processes=-1", "--keep-proc"),
+                           ("--file_sd_dir=x", "--file-sd-dir is no")):
+            agent = Agent(self.listen, flag)
+            self.addCleanup(agent.close)
+            self.assertEqual(agent.process.wait(), 1)
+            agent.reader.join()
+            self.assertIn(text, agent.log())
+
+
+class EndTest(AgentCase):
+
+    def end_of_agent(self, how, status):
+        agent = self.agent()
+        processes = self.start_ranks(3)
+        scraper = Scraper(self.port)
+        wait_until(lambda: scraper.pages > 3, "pages were read")
+        self.assertEqual(agent.end(how), status)
+        self.server_of(processes)
+        for process in processes:
+            process.ask("run 5")
+        self.wait_for({process.rank: 15 for process in processes})
+        scraper.stop()
+        self.assertEqual(scraper.problems, [])
+        # And another takes over again.
+        self.agent()
+        self.wait_for({process.rank: 15 for process in processes})
+        wait_until(lambda: self.nobody_serves(processes), "the job's server has left the port")
+
+    def test_killed(self):
+        self.end_of_agent(signal.SIGKILL, -signal.SIGKILL)
+
+    def test_terminated(self):
+        self.end_of_agent(signal.SIGTERM, 0)
+
+    def test_hangup_is_survived(self):
+        agent = self.agent()
+        agent.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "no settings file" in agent.log(), "it says so")
+        self.assertEqual(get(self.port, "/healthz"), (200, "ok\n"))
+
+
+class KeepTest(AgentCase):
+
+    def ups(self):
+        return {int(rank): int(up) for rank, up in
+                values(self.port, "nccl_pulse_process_up", "global_rank").items()}
+
+    def test_last_state_and_how_it_ended(self):
+        self.agent()
+        processes = self.start_ranks(4)
+        processes[0].kill()
+        processes[1].end("exit")
+        processes[2].ask("finalize")
+        processes[2].end("_exit")
+        wait_until(lambda: self.ups() == {0: 0, 1: 0, 2: 0, 3: 1}, "all ends were seen")
+        # Nothing of what was counted is lost.
+        self.wait_for({0: 10, 1: 10, 2: 10, 3: 10})
+        ends = values(self.port, "nccl_pulse_process_end_timestamp_seconds", "global_rank", "end")
+        self.assertEqual(set(ends), {("0", "lost"), ("1", "exit"), ("2", "exit")})
+        document = json.loads(get(self.port, "/api/v1/communicators")[1])
+        communicator, = document["communicators"]
+        self.assertEqual([rank["process"]["state"] for rank in communicator["ranks"]],
+                         ["lost", "exit", "exit", "live"])
+        processes[3].end("_exit")
+        wait_until(lambda: ("3", "lost") in values(
+            self.port, "nccl_pulse_process_end_timestamp_seconds", "global_rank", "end"), "it ended")
+
+    def test_number_of_kept_processes(self):
+        self.agent("--keep_processes=2")
+        processes = self.start_ranks(4)
+        for expected in ({0: 0, 1: 1, 2: 1, 3: 1}, {0: 0, 1: 0, 2: 1, 3: 1},
+                         {1: 0, 2: 0, 3: 1}, {2: 0, 3: 0}):
+            processes.pop(0).end()
+            wait_until(lambda: self.ups() == expected, "the page shows its end")
+
+    def test_time_of_kept_processes(self):
+        self.agent("--keep=1s")
+        process, = self.start_ranks(1)
+        process.kill()
+        self.wait_for({})
+
+    def test_nothing_is_kept(self):
+        self.agent("--keep_processes=0")
+        process, other = self.start_ranks(2)
+        process.kill()
+        self.wait_for({other.rank: 10})
+        self.assertEqual(self.ups(), {other.rank: 1})
+
+
+NOBODY = 65534
+
+
+def can_be_nobody():
+    """Root can, unless it is the only user of a user namespace."""
+    try:
+        return subprocess.run(["/bin/true"], user=NOBODY, check=False).returncode == 0
+    except (OSError, subprocess.SubprocessError):
+        return False
+
+
+@unittest.skipUnless(can_be_nobody(), "takes two users")
+class UsersTest(AgentCase):
+
+    def setUp(self):
+        super().setUp()
+        # Where another user may read them.
+        self.folder = tempfile.mkdtemp(dir="/tmp")
+        self.addCleanup(shutil.rmtree, self.folder)
+        os.chmod(self.folder, 0o755)
+        os.mkdir(os.path.join(self.folder, "plugin"))
+        for name in ("tests/node/node_process", "plugin/libnccl-profiler-pulse.so"):
+            shutil.copy(os.path.join(cluster.RUNFILES, name),
+                        os.path.join(self.folder, "plugin"))
+
+    def start_as_nobody(self, rank):
+        process = Process(rank, self.listen, user=NOBODY, cwd=self.folder,
+                          program=os.path.join(self.folder, "plugin/node_process"))
+        self.addCleanup(process.close)
+        return process
+
+    def test_users_do_not_meet(self):
+        own = self.start(0)
+        others = [self.start_as_nobody(rank) for rank in (1, 2)]
+        self.assertEqual(own.port, self.port)
+        ports = {other.port for other in others}
+        self.assertEqual(len(ports), 1)
+        self.assertNotIn(self.port, ports)
+        for process in [own] + others:
+            process.ask("run 1")
+        self.wait_for({0: 1})
+        self.wait_for({1: 1, 2: 1}, ports.pop())
+
+    def test_roots_agent_takes_everybody(self):
+        early = self.start_as_nobody(0)
+        early.ask("run 1")
+        self.assertEqual(early.port, self.port)
+        own = self.start(1)
+        own.ask("run 2")
+        self.assertGreater(own.port, self.port)
+        self.agent()
+        late = self.start_as_nobody(2)
+        late.ask("run 3")
+        self.wait_for({0: 1, 1: 2, 2: 3})
+        self.assertTrue(self.nobody_serves([early, own, late]))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

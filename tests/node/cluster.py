@@ -1,0 +1,273 @@
+"""Processes with the real library, and what a scraper sees of them."""
+
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+import unittest
+import urllib.parse
+
+from tests.replay import page
+
+RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
+                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
+PULSE = os.path.join(RUNFILES, "exporter/pulse")
+# For a broken build to end; a slow machine is no failure.
+PATIENCE_S = 60
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError("waited in vain until " + what)
+        time.sleep(0.02)
+
+
+def free_port():
+    """A port with room behind it. Nobody else on this machine takes it before us, in all likelihood."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return min(probe.getsockname()[1], 65000)
+
+
+def get(port, path="/metrics"):
+    """(status, body), or None when nobody answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+def samples(port):
+    """The page's samples, by (name, labels); None when nobody answers."""
+    answer = get(port)
+    if answer is None:
+        return None
+    assert answer[0] == 200, answer
+    return page.parse(answer[1])[0]
+
+
+def values(port, name, *labels):
+    """{values of the labels: value} of a metric; {} when nobody answers."""
+    found = {}
+    for (sample, pairs), value in (samples(port) or {}).items():
+        if sample == name:
+            key = tuple(dict(pairs).get(label, "") for label in labels)
+            found[key[0] if len(key) == 1 else key] = value
+    return found
+
+
+def ranks(port):
+    """{rank: operations} of the communicators on the page."""
+    return {int(rank): int(value)
+            for rank, value in values(port, "nccl_operations_total", "rank").items()}
+
+
+class Process:
+    """tests/node/node_process."""
+
+    PROGRAM = os.path.join(RUNFILES, "tests/node/node_process")
+
+    def __init__(self, rank, listen, init=True, program=PROGRAM, user=None, cwd=None,
+                 **environment):
+        self.rank = rank
+        self.process = subprocess.Popen(
+            [program, str(rank)], user=user, cwd=cwd,
+            env=dict(os.environ, NCCL_PULSE_LISTEN=listen, NCCL_PULSE_LOG_LEVEL="info",
+                     **environment),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.errors = []
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+        self.url = self.ask("init") if init else None
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.errors.append(line)
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def ask(self, line):
+        self.tell(line)
+        return self.process.stdout.readline().rstrip()
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    @property
+    def port(self):
+        return urllib.parse.urlsplit(self.url).port
+
+    def log(self):
+        return "".join(self.errors)
+
+    def serves(self, port):
+        """Whether it listens on this port, by the kernel's word."""
+        inodes = set()
+        folder = "/proc/%d/fd" % self.pid
+        for name in os.listdir(folder):
+            try:
+                match = re.match(r"socket:\[(\d+)\]", os.readlink(os.path.join(folder, name)))
+            except FileNotFoundError:
+                continue
+            if match:
+                inodes.add(match.group(1))
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            if not os.path.exists(table):
+                continue
+            with open(table, encoding="ascii") as lines:
+                for line in lines:
+                    fields = line.split()
+                    if (fields[3] == "0A" and fields[1].endswith(":%04X" % port)
+                            and fields[9] in inodes):
+                        return True
+        return False
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def end(self, how="exit"):
+        self.tell(how)
+        self.process.wait(timeout=PATIENCE_S)
+
+    def close(self):
+        self.kill()
+        self.reader.join()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            stream.close()
+
+
+class Scraper(threading.Thread):
+    """Reads an endpoint all the time. What it answers may be nothing, never something wrong:
+    a series of a process that lives must not vanish, step back or stand there twice."""
+
+    # What the server counts of itself begins anew with the next server.
+    OWN = ("nccl_pulse_scrape_duration_seconds", "nccl_pulse_segments_read_total",
+           "nccl_pulse_segments_rejected_total")
+
+    def __init__(self, port):
+        super().__init__(daemon=True)
+        self.port = port
+        self.pages = 0
+        self.last = {}
+        self.dead = set()
+        self.dead_pids = set()
+        self.problems = []
+        self.stopping = threading.Event()
+        self.lock = threading.Lock()
+        self.start()
+
+    def forget(self, process):
+        """Before it is killed: its series may go."""
+        with self.lock:
+            self.dead.add(str(process.rank))
+            self.dead_pids.add(str(process.pid))
+
+    def run(self):
+        while not self.stopping.wait(0.005):
+            answer = get(self.port)
+            if answer is None:
+                continue
+            try:
+                found, types = page.parse(answer[1])
+            except ValueError as error:
+                self.problems.append(str(error))
+                continue
+            with self.lock:
+                self.pages += 1
+                for key, before in self.last.items():
+                    labels = dict(key[1])
+                    if labels.get("rank") in self.dead or labels.get("pid") in self.dead_pids:
+                        continue
+                    if key not in found:
+                        self.problems.append("gone: %s %s" % key)
+                    elif found[key] < before:
+                        self.problems.append("%s %s: %s, then %s" % (key + (before, found[key])))
+                self.last = {key: value for key, value in found.items()
+                             if page.monotonic(key[0], types) and not key[0].startswith(self.OWN)}
+
+    def stop(self):
+        self.stopping.set()
+        self.join()
+
+
+class Agent:
+    """pulse agent"""
+
+    def __init__(self, listen, *arguments):
+        self.process = subprocess.Popen([PULSE, "agent", "--listen=" + listen] + list(arguments),
+                                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.lines = []
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.append(line)
+
+    def wait_ready(self):
+        wait_until(lambda: self.process.poll() is not None or
+                   any("serves" in line for line in list(self.lines)), "the agent serves")
+        return self
+
+    def log(self):
+        return "".join(self.lines)
+
+    def end(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        status = self.process.wait(timeout=PATIENCE_S)
+        self.reader.join()
+        return status
+
+    def close(self):
+        if self.process.poll() is None:
+            self.end(signal.SIGKILL)
+        self.reader.join()
+        self.process.stdout.close()
+
+
+class NodeCase(unittest.TestCase):
+
+    def setUp(self):
+        self.port = free_port()
+        self.listen = "127.0.0.1:%d" % self.port
+
+    def start(self, rank, listen=None, **environment):
+        process = Process(rank, listen or self.listen, **environment)
+        self.addCleanup(process.close)
+        return process
+
+    def start_ranks(self, count):
+        processes = [self.start(rank) for rank in range(count)]
+        for process in processes:
+            self.assertEqual(process.ask("run 10"), "ok")
+        self.wait_for({process.rank: 10 for process in processes})
+        return processes
+
+    def wait_for(self, expected, port=None):
+        try:
+            wait_until(lambda: ranks(port or self.port) == expected, "the page shows all")
+        except AssertionError as error:
+            raise AssertionError("expected %s, the page shows %s" %
+                                 (expected, ranks(port or self.port))) from error
+
+    def server_of(self, processes, port=None):
+        return wait_until(lambda: next((p for p in processes if p.process.poll() is None and
+                                        p.serves(port or self.port)), None), "somebody serves")

@@ -1,0 +1,124 @@
+// A process with the real library in it that does as it is told, for the tests of the node's
+// endpoint. One line on standard input, one answer on standard output:
+//
+//   init            makes a communicator              -> where the log says the metrics are
+//   run N           N operations on it                -> ok
+//   finalize        ends the communicator             -> ok
+//   open                                             -> what it has open of ours
+//   fork            a child that lives on, no exec    -> its pid and what it has open of ours
+//   exit / _exit    ends, in order or at once
+//
+// The communicator's rank is the first argument, and so is RANK.
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "tests/plugin/harness.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr uint64_t kCommId = 0xc0ffee;
+
+// Sockets, and memory of any segment, mapped or not.
+std::string WhatIsOpen() {
+  std::string open;
+  DIR* folder = opendir("/proc/self/fd");
+  while (const dirent* entry = readdir(folder)) {
+    char target[PATH_MAX] = {};
+    const std::string link = std::string("/proc/self/fd/") + entry->d_name;
+    if (readlink(link.c_str(), target, sizeof(target) - 1) <= 0) continue;
+    const std::string what = target;
+    if (what.rfind("socket:", 0) == 0 || what.find("nccl-pulse") != what.npos ||
+        what.find("eventfd") != what.npos) {
+      open += " " + what;
+    }
+  }
+  closedir(folder);
+  FILE* maps = fopen("/proc/self/maps", "r");
+  char line[PATH_MAX];
+  while (fgets(line, sizeof(line), maps) != nullptr) {
+    if (std::string(line).find("memfd:nccl-pulse") != std::string::npos) open += " mapped";
+  }
+  fclose(maps);
+  return open;
+}
+
+// What the parent may have from its own parent is no business of this test.
+void Fork() {
+  int answer[2];
+  if (pipe(answer) != 0) abort();
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string open = WhatIsOpen();
+    if (write(answer[1], open.data(), open.size()) < 0) _exit(1);
+    close(answer[1]);
+    while (getppid() != 1) sleep(1);  // until the parent, and the test, are gone
+    _exit(0);
+  }
+  close(answer[1]);
+  std::string open;
+  char buffer[4096];
+  for (ssize_t size; (size = read(answer[0], buffer, sizeof(buffer))) > 0;)
+    open.append(buffer, size);
+  close(answer[0]);
+  std::cout << child << open << std::endl;
+}
+
+std::string WhereMetricsAre() {
+  std::string where = "nowhere";
+  for (const std::string& line : TakeLog()) {
+    std::cerr << line << "\n";
+    const size_t at = std::min(line.find("http://"), line.find("unix:"));
+    if (at != line.npos) where = line.substr(at);
+  }
+  return where;
+}
+
+int Main(int argc, char** argv) {
+  const int rank = argc > 1 ? atoi(argv[1]) : 0;
+  setenv("RANK", std::to_string(rank).c_str(), 1);
+  std::unique_ptr<NcclCommunicator> communicator;
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string command;
+    words >> command;
+    if (command == "init") {
+      communicator = std::make_unique<NcclCommunicator>(kCommId, rank, 64);
+      std::cout << WhereMetricsAre() << std::endl;
+    } else if (command == "run") {
+      int count = 0;
+      words >> count;
+      for (int i = 0; i < count; ++i) communicator->RunWithProxy();
+      std::cout << "ok" << std::endl;
+    } else if (command == "finalize") {
+      communicator->Finalize();
+      std::cout << "ok" << std::endl;
+    } else if (command == "open") {
+      std::cout << WhatIsOpen() << std::endl;
+    } else if (command == "fork") {
+      Fork();
+    } else if (command == "exit") {
+      return 0;
+    } else if (command == "_exit") {
+      _exit(0);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace nccl_pulse
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  return nccl_pulse::Main(argc, argv);
+}

@@ -574,7 +574,7 @@ def parse_options():
     parser.add_argument("--seconds", type=float, default=5, help="of load, for coverage")
     parser.add_argument("--rounds", type=int, default=20, help="captures, for capture and graph")
     parser.add_argument("--replays", type=int, default=100, help="of each capture")
-    parser.add_argument("--listen", default="127.0.0.1:9410")
+    parser.add_argument("--listen", default="127.0.0.1:0")
     parser.add_argument("--limit", type=float, default=100, help="seconds for all of it")
     parser.add_argument("--out", required=True, help="folder for logs and pages")
     options = parser.parse_args()

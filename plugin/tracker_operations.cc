@@ -81,6 +81,7 @@ uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const 
   OperationSlot& slot = communicator.operations[index];
   uint64_t word = slot.word.load(std::memory_order_acquire);  // sees the fields of that generation
   OperationState old;
+  bool settles = false;
   uint32_t generation;
   do {
     // Its claimer was taken off the CPU, and all other places have been claimed since: writing the
@@ -90,7 +91,10 @@ uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const 
       if (!meta.untimed) CountUntimed(lane, meta.op, UntimedReason::kLost);
       return 0;
     }
-    if ((word & SlotWord::kOpen) != 0) old = ReadSlot(slot, word);
+    // An operation without children leaves nothing to say, unless GPU times were expected of it.
+    settles = (word & SlotWord::kOpen) != 0 &&
+              (SlotWord::Started(word) > 0 || timing_ == TimingMode::kKernel);
+    if (settles) old = ReadSlot(slot, word);
     generation = (SlotWord::Generation(word) + 1) & Ticket::kGenerationMask;
     // Release: the reads of the old fields stay before the swap. Acquire: nor do the stores below
     // move up. The loop ends: each failure means that a child of an operation 440 calls old has
@@ -98,9 +102,7 @@ uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const 
   } while (!slot.word.compare_exchange_weak(word,
                                             SlotWord::OfGeneration(generation) | SlotWord::kClaimed,
                                             std::memory_order_acq_rel, std::memory_order_acquire));
-  // An operation without children leaves nothing to say, unless GPU times were expected of it.
-  const bool may_count = SlotWord::Started(word) > 0 || timing_ == TimingMode::kKernel;
-  if ((word & SlotWord::kOpen) != 0 && may_count) Settle(communicator, index, old, lane);
+  if (settles) Settle(communicator, index, old, lane);
 
   // Relaxed: published by the store of the word.
   slot.last_stop.store(LastStop::Pack(generation, 0), std::memory_order_relaxed);

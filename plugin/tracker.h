@@ -211,7 +211,7 @@ class Tracker {
   void AbandonLaunch(Communicator& communicator);
   void StopLaunch(uint64_t ticket);
   void FollowOperations(Communicator& communicator);
-  // True while launches of its are in flight.
+  // True while launches of its are in flight, or were until just now.
   bool PollCommunicator(Communicator& communicator, uint64_t now_ns);
   void CountTimedLaunch(Communicator& communicator, uint32_t record_generation,
                         const TimedPair& pair, uint64_t duration_ns);

@@ -87,7 +87,7 @@ bool Tracker::PollCommunicator(Communicator& communicator, uint64_t now_ns) {
     }
   }
   if (ends) stream_timer_->Destroy(timer);
-  return progress.in_flight;
+  return progress.in_flight || progress.advanced;
 }
 
 void Tracker::AdaptSampling() {

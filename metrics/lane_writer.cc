@@ -3,9 +3,11 @@
 namespace nccl_pulse {
 namespace {
 
-// Every overflow series that can be: of calls, algorithms and uncompleted operations one each, and
-// one for each kind of latency and each reason.
-constexpr uint32_t kOverflowSeries = 3 + (kLatencyKinds - 1) + (kUntimedReasons - 1);
+// Every overflow series that can be: of calls and uncompleted operations one each, one for each
+// kind of latency, and twice one for each reason: of collectives, with one for those that have
+// none, and of others.
+constexpr uint32_t kOverflowSeries =
+    2 + (kLatencyKinds - 1) + kUntimedReasons + (kUntimedReasons - 1);
 // Entries kept back for them. As many threads as there are lanes may all find the same last place
 // free: all but one of them go past the limit.
 constexpr uint32_t kReservedSeries = kOverflowSeries + kLanes - 1;
@@ -14,12 +16,25 @@ uint64_t OverflowKey(uint64_t key) {
   const SeriesKind kind = SeriesKey::Kind(key);
   // What kind of latency, or for which reason untimed, is kept; who and what is lost.
   const bool keeps_a = kind == SeriesKind::kLatency || kind == SeriesKind::kUntimed;
-  return SeriesKey::Pack(kind, kOverflowName, kOverflowSizeClass,
+  return SeriesKey::Pack(kind, kOverflowName,
+                         kind == SeriesKind::kAlgorithm
+                             ? static_cast<uint32_t>(SeriesKey::SizeClass(key))
+                             : static_cast<uint32_t>(kOverflowSizeClass),
                          keeps_a ? SeriesKey::A(key) : kOverflowName,
                          kind == SeriesKind::kAlgorithm ? kOverflowName : 0);
 }
 
 }  // namespace
+
+void LaneWriter::ClaimOther(int lane) {
+  for (int i = 1; i < kLanes; ++i) {
+    const int candidate = (lane + i) % kLanes;
+    if (Claim(candidate)) {
+      index_ = candidate;
+      return;
+    }
+  }
+}
 
 int LaneWriter::FindOrAddSeries(uint64_t key) {
   const bool is_overflow = key == OverflowKey(key);
@@ -37,8 +52,6 @@ int LaneWriter::FindOrAddSeries(uint64_t key) {
                           // which is bounded by the pages; being one over is harmless.
                           segment_.header().series_used.load(std::memory_order_relaxed) >= limit;
         if (full) {
-          // The last sequence number of several operations mixed would mislead.
-          if (SeriesKey::Kind(key) == SeriesKind::kSequence) return -1;
           CountOverflow();
           return FindSeries(OverflowKey(key));
         }

@@ -54,15 +54,10 @@ class LaneWriter {
   // Claims a lane of `record` if it still is of `generation`.
   LaneWriter(Segment& segment, CommunicatorRecord& record, uint32_t generation, LaneRole role)
       : segment_(segment), record_(record) {
-    for (int i = 0; i < kLanes; ++i) {
-      const int candidate = (static_cast<int>(role) + i) % kLanes;
-      uint32_t expected = 0;
-      // Acquire: sees the cells as the lane's previous holder left them.
-      if (record.lanes[candidate].owner.compare_exchange_strong(
-              expected, 1, std::memory_order_acquire, std::memory_order_relaxed)) {
-        index_ = candidate;
-        break;
-      }
+    if (__builtin_expect(Claim(static_cast<int>(role)), 1)) {
+      index_ = static_cast<int>(role);
+    } else {
+      ClaimOther(static_cast<int>(role));
     }
     // Checked while holding the lane. A recycler changes the generation first and then waits for
     // the lanes, so either it waits for this object, or the new generation is seen here (through
@@ -88,10 +83,11 @@ class LaneWriter {
     }
   }
 
-  // Sets a gauge series (cell a); past the budget nothing is said. Only when ok().
-  void Set(uint64_t key, uint64_t value) {
+  // Counts one in cell a, and keeps the last `sequence` in cell b. Only when ok().
+  void CountSequenced(uint64_t key, uint64_t sequence) {
     if (CounterPair* pair = FindCounters(key)) {
-      pair->a.store(value, std::memory_order_release);  // a single cell: nothing else to order
+      pair->b.store(sequence, std::memory_order_release);  // as in Count
+      AddToCell(pair->a, 1);
     }
   }
 
@@ -110,6 +106,14 @@ class LaneWriter {
   }
 
  private:
+  bool Claim(int lane) {
+    uint32_t expected = 0;
+    // Acquire: sees the cells as the lane's previous holder left them.
+    return record_.lanes[lane].owner.compare_exchange_strong(expected, 1, std::memory_order_acquire,
+                                                             std::memory_order_relaxed);
+  }
+  [[gnu::cold, gnu::noinline]] void ClaimOther(int lane);
+
   void Release() {
     // Release: the next holder sees this one's cells.
     if (index_ >= 0) record_.lanes[index_].owner.store(0, std::memory_order_release);
@@ -154,7 +158,7 @@ class LaneWriter {
     return FindOrAddSeries(key);
   }
 
-  int FindOrAddSeries(uint64_t key);
+  [[gnu::cold, gnu::noinline]] int FindOrAddSeries(uint64_t key);
 
   Segment& segment_;
   CommunicatorRecord& record_;

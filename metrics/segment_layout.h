@@ -66,7 +66,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
 using Cell = std::atomic<uint64_t>;
 
 inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
-inline constexpr uint32_t kSegmentVersion = 2;
+inline constexpr uint32_t kSegmentVersion = 3;
 
 inline constexpr int kLanes = 4;
 inline constexpr int kSeriesPerCommunicator = 128;
@@ -151,11 +151,11 @@ inline constexpr uint64_t kNamesBytes = kMaxNames * sizeof(NameEntry);
 
 enum class SeriesKind : uint8_t {
   kCalls = 1,        // op, size, datatype (a), captured (b): {calls, bytes}
-  kAlgorithm = 2,    // op, algo (a), proto (b): {operations, -}
+  kAlgorithm = 2,    // op, algo (a), proto (b), UntimedReason or 0 (size): {operations, last
+                     // sequence number + 1}
   kLatency = 3,      // op, size, LatencyKind (a): histogram page
-  kUntimed = 4,      // op, UntimedReason (a): {operations, -}
+  kUntimed = 4,      // op, UntimedReason (a): {operations, -}, those that kAlgorithm does not tell
   kUncompleted = 5,  // op: {operations, -}
-  kSequence = 6,     // op: {last sequence number + 1, -}, a gauge
 };
 
 // Key of a series within its communicator, packed so that one compare-and-swap publishes it.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "metrics/name_table.h"
 #include "metrics/segment_layout.h"
 #include "metrics/shared_bytes.h"
 #include "metrics/size_class.h"
@@ -249,39 +250,71 @@ class Reader {
                     CommunicatorSnapshot* out) const {
     uint64_t a = 0;
     uint64_t b = 0;
-    uint64_t largest_a = 0;
+    uint64_t largest_b = 0;
     for (const CounterPage* page : pages) {
       if (page == nullptr) continue;
-      const uint64_t lane_a = ReadCell(page->series[series].a);
-      a += lane_a;
-      largest_a = std::max(largest_a, lane_a);
-      b += ReadCell(page->series[series].b);  // after a, see LaneWriter::Count
+      a += ReadCell(page->series[series].a);
+      const uint64_t lane_b = ReadCell(page->series[series].b);  // after a, see LaneWriter::Count
+      b += lane_b;
+      largest_b = std::max(largest_b, lane_b);
     }
     if (a == 0) return;  // entered by a callback that has not counted yet
     const std::string& op = Name(SeriesKey::Op(key));
-    const uint32_t reason = SeriesKey::A(key);
     switch (kind) {
       case SeriesKind::kCalls:
         out->calls.push_back(
             {op, SeriesKey::SizeClass(key), Name(SeriesKey::A(key)), SeriesKey::B(key) != 0, a, b});
         break;
       case SeriesKind::kAlgorithm:
-        out->algorithms.push_back({op, Name(SeriesKey::A(key)), Name(SeriesKey::B(key)), a});
+        AddAlgorithm({op, Name(SeriesKey::A(key)), Name(SeriesKey::B(key)), a}, out);
+        AddUntimed(op, static_cast<uint32_t>(SeriesKey::SizeClass(key)), a, out);
+        // The last sequence number of several operations mixed would mislead.
+        if (SeriesKey::Op(key) != kOverflowName && largest_b > 0) {
+          AddSequence({op, largest_b - 1}, out);
+        }
         break;
       case SeriesKind::kUntimed:
-        if (reason >= 1 && reason < static_cast<uint32_t>(kUntimedReasons)) {
-          out->untimed.push_back({op, static_cast<UntimedReason>(reason), a});
-        }
+        AddUntimed(op, SeriesKey::A(key), a, out);
         break;
       case SeriesKind::kUncompleted:
         out->uncompleted.push_back({op, a});
         break;
-      case SeriesKind::kSequence:
-        out->sequences.push_back({op, largest_a - 1});
-        break;
       default:
         break;  // a kind of a later version: not for this reader
     }
+  }
+
+  // Several series may speak of the same: a few entries, so a search is as good as a map.
+  static void AddAlgorithm(AlgorithmCountSnapshot count, CommunicatorSnapshot* out) {
+    for (AlgorithmCountSnapshot& known : out->algorithms) {
+      if (known.op == count.op && known.algo == count.algo && known.proto == count.proto) {
+        known.operations += count.operations;
+        return;
+      }
+    }
+    out->algorithms.push_back(std::move(count));
+  }
+
+  static void AddUntimed(const std::string& op, uint32_t reason, uint64_t operations,
+                         CommunicatorSnapshot* out) {
+    if (reason < 1 || reason >= static_cast<uint32_t>(kUntimedReasons)) return;
+    for (UntimedSnapshot& known : out->untimed) {
+      if (known.op == op && known.reason == static_cast<UntimedReason>(reason)) {
+        known.operations += operations;
+        return;
+      }
+    }
+    out->untimed.push_back({op, static_cast<UntimedReason>(reason), operations});
+  }
+
+  static void AddSequence(SequenceSnapshot sequence, CommunicatorSnapshot* out) {
+    for (SequenceSnapshot& known : out->sequences) {
+      if (known.op == sequence.op) {
+        known.sequence = std::max(known.sequence, sequence.sequence);
+        return;
+      }
+    }
+    out->sequences.push_back(std::move(sequence));
   }
 
   void ReadTimedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out) const {

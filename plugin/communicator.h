@@ -150,35 +150,45 @@ struct KernelTrust {
 // launches of one communicator (a non-blocking one launches on another thread, after its call), so
 // there is one writer at a time; relaxed atomics, so that a NCCL which breaks that costs accuracy
 // alone.
-struct PendingLaunch {
-  std::atomic<uint64_t> group;  // ticket of the group that the calls belong to
-  std::atomic<uint64_t> calls;  // since the group's last launch
-  std::atomic<uint64_t> bytes;  // of those calls
-  std::atomic<uint64_t> bus_bytes;
-  std::atomic<uint64_t> meta;  // OperationMeta of the last call; call_number: its number
+//
+// Callbacks find the caches full of NCCL's and the driver's own data, so what they cost is the
+// number of lines they touch: a launch that is not sampled touches the first line alone.
+struct alignas(64) PendingLaunch {
+  std::atomic<uint64_t> next_operation;  // number of the next Coll or P2p, over all communicators
+                                         // that had this place
+  std::atomic<uint64_t> group;           // that the calls belong to, Tracker::ThisGroup
+  std::atomic<uint64_t> bytes;           // of the calls since the last launch
+  std::atomic<uint64_t> meta;            // OperationMeta of the last call; call_number: its number
+  std::atomic<uint64_t> open_launch;     // ticket of the launch that is being made, 0: none
+  std::atomic<CudaStream> stream;        // it is made on
+  std::atomic<uint32_t> calls;           // since the last launch
+  std::atomic<uint32_t> launch_number;   // tells the launch's ticket from the next one's
+  std::atomic<uint16_t> pair;            // timed pair of the launch made last, kNoPair: none
+  std::atomic<uint8_t> fate;             // of the operations of the launch made last, LaunchFate
+  std::atomic<bool> sampled;             // the last call
+  std::atomic<bool> is_kernel;           // the launch that is being made, not of the copy engines
+  // ---- line
+  alignas(64) std::atomic<uint64_t> bus_bytes;  // of the calls, once there are several
   std::atomic<uint64_t>
       grouped_launches;  // launches of several operations: sampled by their own count
-  // Serials number the calls, never 0, as their tickets carry them (kGenerationBits).
-  std::atomic<uint32_t> serial;  // of the last call
+  // Serials number the sampled calls, never 0, as their tickets carry them (kGenerationBits).
+  std::atomic<uint32_t> serial;  // of the last one
   // Of the calls that were timed alone last, so many as there are pairs: a CUDA host callback may
   // report an operation long after its launch, but not after its pair was used again.
   std::atomic<uint32_t> timed_serials[kTimedPairs];
   std::atomic<uint32_t>
       timed_calls;  // their number; the last is at (timed_calls - 1) % kTimedPairs
-  std::atomic<uint32_t> reported_serial;  // of the operation that NCCL reported last
-  std::atomic<uint64_t> open_launch;      // ticket of the launch that is being made, 0: none
-  std::atomic<CudaStream> stream;         // it is made on
-  std::atomic<uint32_t> launch_number;    // tells its ticket from the next one's
-  std::atomic<uint32_t> pair;             // timed pair of the launch made last, kNoPair: none
-  std::atomic<uint32_t> fate;             // of the operations of the launch made last, LaunchFate
+  std::atomic<uint32_t> reported_serial;  // of the sampled operation that NCCL reported last
 };
+static_assert(sizeof(PendingLaunch) == 128);
 inline constexpr uint32_t kNoPair = 0xff;
 
-enum class LaunchFate : uint32_t {
+enum class LaunchFate : uint8_t {
   kNotTimed = 0,  // no stream timing
   kNotSampled = 1,
-  kTimed = 2,    // a single operation, timed_serial: it has the launch's duration
-  kGrouped = 3,  // several: the launch has a duration, they have none of their own
+  kTimed = 2,     // a single operation, timed_serial: it has the launch's duration
+  kGrouped = 3,   // several: the launch has a duration, they have none of their own
+  kCaptured = 4,  // an operation alone: called into a CUDA graph
 };
 
 // Calls so far by operation and size class: the call number that sampling goes by.
@@ -197,31 +207,30 @@ struct InflightOperations {
 
 // What follows the calls and launches of one communicator.
 struct LaunchState {
-  CommunicatorTimer timer;
   PendingLaunch pending;
+  CommunicatorTimer timer;
   std::atomic<uint32_t> call_numbers[kCallRows][kCallColumns];
-  std::atomic<uint32_t> next_group;
 };
 
-struct Communicator {
+struct alignas(64) Communicator {
   std::atomic<uint64_t> context;  // the ticket that is valid now, 0: none (finalized or never used)
   std::atomic<uint32_t> record_generation;
   uint32_t index;  // of this slot and of its record
   CommunicatorRecord* record;
-  OperationSlot* operations;           // kOperationSlots, null until first used
-  LaunchState* launching;              // null until first used
-  InflightOperations inflight;         // background thread
-  std::atomic<uint64_t>* first_moves;  // FirstMove, kOperationSlots; null with kernel timing
-  KernelTimes* kernel_times;           // kOperationSlots, null unless kernel timing
-  KernelTrust* kernel_trust;           // null unless kernel timing
-  uint32_t context_generation;         // init lock
-  std::atomic<int32_t> rank, nranks;
+  OperationSlot* operations;  // kOperationSlots, null until first used
+  LaunchState* launching;     // null until first used
   std::atomic<uint64_t> comm_id;
+  std::atomic<int32_t> rank, nranks;
+  // ---- line: what is above is all that the callbacks of a launch read
+  InflightOperations inflight;            // background thread
+  std::atomic<uint64_t>* first_moves;     // FirstMove, kOperationSlots; null with kernel timing
+  KernelTimes* kernel_times;              // kOperationSlots, null unless kernel timing
+  KernelTrust* kernel_trust;              // null unless kernel timing
+  uint32_t context_generation;            // init lock
   std::atomic<bool> identity_known;       // v1 to v3 learn it with the first operation
   std::atomic<uint64_t> first_operation;  // number of this communicator's first
   std::atomic<uint64_t>
       oldest_open;  // background thread: operations before this number are settled
-  alignas(64) std::atomic<uint64_t> next_operation;
 };
 
 }  // namespace nccl_pulse

@@ -59,7 +59,7 @@ class NameCache {
     return {static_cast<NameId>(value & 0xff), static_cast<uint8_t>(value >> 8 & 0xff)};
   }
 
-  __attribute__((noinline)) CachedName Probe(const char* text) {
+  [[gnu::cold, gnu::noinline]] CachedName Probe(const char* text) {
     uint32_t at = Hash(text);
     for (int probe = 0; probe < kProbes; ++probe) {
       Entry& entry = entries_[at];

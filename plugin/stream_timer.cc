@@ -45,6 +45,7 @@ bool StreamTimer::Attach(CommunicatorTimer& timer, bool with_pairs) {
   timer.armed_markers.store(0, std::memory_order_relaxed);
   timer.cleared_markers.store(0, std::memory_order_relaxed);
   timer.marker_spacing_ns.store(kMarkerSpacingNs, std::memory_order_relaxed);
+  timer.last_marker_ns.store(0, std::memory_order_relaxed);
   timer.completed.store(0, std::memory_order_relaxed);
   timer.oldest_ns.store(0, std::memory_order_relaxed);
   timer.adapted_launches = 0;
@@ -99,23 +100,10 @@ bool StreamTimer::End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pa
   }
   if (!timer.is_on()) return kept;
   const uint64_t launched = timer.launched.load(std::memory_order_relaxed) + 1;
-  const uint32_t armed = timer.armed_markers.load(std::memory_order_relaxed);  // this side's own
-  // Acquire: the poller is done with what it has cleared.
-  const uint32_t waiting = armed - timer.cleared_markers.load(std::memory_order_acquire);
-  const bool marker_is_due =
-      waiting == 0 ||
-      (waiting < kMarkers && now_ns >= timer.last_marker_ns.load(std::memory_order_relaxed) +
-                                           timer.marker_spacing_ns.load(std::memory_order_relaxed));
-  if (marker_is_due) {
-    LaunchMarker& marker = timer.markers[armed % kMarkers];
-    if (driver_.event_record(marker.event, stream) != kCudaSuccess) {
-      Fail(timer);
-      return kept;
-    }
-    marker.launch.store(launched, std::memory_order_relaxed);  // published by the count
-    marker.ns.store(now_ns, std::memory_order_relaxed);
-    timer.last_marker_ns.store(now_ns, std::memory_order_relaxed);  // this side's own
-    timer.armed_markers.store(armed + 1, std::memory_order_release);
+  const uint64_t last_marker_ns = timer.last_marker_ns.load(std::memory_order_relaxed);
+  if (__builtin_expect(now_ns >= last_marker_ns + kMarkerSpacingNs, 0) &&
+      !RecordMarker(timer, stream, launched, now_ns)) {
+    return kept;
   }
   if (driver_.event_record(timer.tail, stream) != kCudaSuccess) {
     Fail(timer);
@@ -126,6 +114,25 @@ bool StreamTimer::End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pa
   // it.
   timer.launched.store(launched, std::memory_order_release);
   return kept;
+}
+
+bool StreamTimer::RecordMarker(CommunicatorTimer& timer, CudaStream stream, uint64_t launched,
+                               uint64_t now_ns) {
+  const uint32_t armed = timer.armed_markers.load(std::memory_order_relaxed);  // this side's own
+  // Acquire: the poller is done with what it has cleared.
+  const uint32_t waiting = armed - timer.cleared_markers.load(std::memory_order_acquire);
+  const bool is_due =
+      waiting == 0 ||
+      (waiting < kMarkers && now_ns >= timer.last_marker_ns.load(std::memory_order_relaxed) +
+                                           timer.marker_spacing_ns.load(std::memory_order_relaxed));
+  if (!is_due) return true;
+  LaunchMarker& marker = timer.markers[armed % kMarkers];
+  if (driver_.event_record(marker.event, stream) != kCudaSuccess) return Fail(timer);
+  marker.launch.store(launched, std::memory_order_relaxed);  // published by the count
+  marker.ns.store(now_ns, std::memory_order_relaxed);
+  timer.last_marker_ns.store(now_ns, std::memory_order_relaxed);  // this side's own
+  timer.armed_markers.store(armed + 1, std::memory_order_release);
+  return true;
 }
 
 // ---- poller -------------------------------------------------------------------------------------

@@ -15,10 +15,9 @@
 //
 // `tail`, without timing, is recorded again after every launch: when it is complete, everything is.
 // Under steady load it never is. Therefore markers, a ring of events behind some of the launches:
-// one behind the first launch after rest, then at most one a poll, and no more than share the
-// backlog out evenly when the GPU is far behind. The oldest marker that is not complete says since
-// when a launch is in flight, right to one poll or an eighth of the backlog. Constant memory, two
-// queries a poll in the steady state.
+// at most one a poll, and no more than share the backlog out evenly when the GPU is far behind. The
+// oldest marker that is not complete says since when a launch is in flight, right to one poll or an
+// eighth of the backlog. Constant memory, two queries a poll in the steady state.
 //
 // A stream in capture is never touched. No event is destroyed while a callback could use it: those
 // of a finalized communicator are destroyed by the poller some seconds later, and never when their
@@ -65,27 +64,29 @@ struct LaunchMarker {
 };
 
 // One communicator's.
-struct CommunicatorTimer {
+struct alignas(64) CommunicatorTimer {
   // kOff -> kOn (init) -> kRetired (finalize) -> kOff (poller, events destroyed).
   enum State : uint32_t { kOff = 0, kOn = 1, kRetired = 2 };
   std::atomic<uint32_t> state;
   std::atomic<bool> failed;  // any thread: the driver refused a call; nothing is asked of it again
+  // Launching thread: all that a launch touches which needs no marker.
+  CudaEvent tail;
+  std::atomic<uint64_t> launched;  // `tail` stands behind that many
+  std::atomic<uint64_t> last_launch_ns;
+  std::atomic<uint64_t> last_marker_ns;
+  // Markers in the order of their launches: armed counts those ever recorded (launching thread),
+  // cleared those ever seen complete (poller); number i has place i % kMarkers.
+  std::atomic<uint32_t> armed_markers;
+  // ---- line
+  alignas(64) std::atomic<uint32_t> cleared_markers;
+  std::atomic<uint64_t> marker_spacing_ns;  // poller
+  LaunchMarker markers[kMarkers];
+  TimedPair pairs[kTimedPairs];
   CudaContext context;
   uint64_t context_id;
   int device;
   std::atomic<uint64_t> retired_ns;
-
-  TimedPair pairs[kTimedPairs];
-  CudaEvent tail;
-  std::atomic<uint64_t> launched;        // launching thread; `tail` stands behind that many
-  std::atomic<uint64_t> last_launch_ns;  // launching thread
-  // Markers in the order of their launches: armed counts those ever recorded (launching thread),
-  // cleared those ever seen complete (poller); number i has place i % kMarkers.
-  LaunchMarker markers[kMarkers];
-  std::atomic<uint32_t> armed_markers, cleared_markers;
-  std::atomic<uint64_t> last_marker_ns;     // launching thread
-  std::atomic<uint64_t> marker_spacing_ns;  // poller
-  std::atomic<uint64_t> completed;          // poller
+  std::atomic<uint64_t> completed;  // poller
   std::atomic<uint64_t> oldest_ns;  // poller: when the oldest in flight was launched, 0: none
   uint64_t adapted_launches;        // poller: `launched` when sampling was last adapted
 
@@ -108,11 +109,12 @@ class StreamTimer {
   // Launching thread; NCCL serialises the launches of a communicator.
 
   // Whether `stream` is in capture. An error switches the timer off.
-  bool IsCapturing(CommunicatorTimer& timer, CudaStream stream);
+  [[gnu::hot]] bool IsCapturing(CommunicatorTimer& timer, CudaStream stream);
   // Before a launch that is to be timed: its pair, null when none is free or the driver fails.
   TimedPair* BeginTiming(CommunicatorTimer& timer, CudaStream stream);
   // After a launch. `pair`: what BeginTiming gave, or null. False when `pair` is lost.
-  bool End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pair, uint64_t now_ns);
+  [[gnu::hot]] bool End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pair,
+                        uint64_t now_ns);
 
   // ---- poller ----
 
@@ -158,6 +160,9 @@ class StreamTimer {
   void Destroy(CommunicatorTimer& timer);
 
  private:
+  // A marker behind launch number `launched`, if one is due. False when the driver failed.
+  bool RecordMarker(CommunicatorTimer& timer, CudaStream stream, uint64_t launched,
+                    uint64_t now_ns);
   enum class PairState { kWaiting, kDone, kLost };
   PairState PollPair(CommunicatorTimer& timer, TimedPair& pair, bool* entered,
                      uint64_t* duration_ns);

@@ -12,11 +12,11 @@ Tracker::Tracker(Segment& segment, Clock& clock, TimingMode timing, const CudaDr
       timing_(timing),
       pid_(pid),
       process_tag_(process_tag & ((1u << Ticket::kProcessBits) - 1)),
-      names_(segment.names()),
       sampler_(timed_launches_per_second),
       stream_timer_(driver != nullptr && timing != TimingMode::kOff
                         ? std::make_unique<StreamTimer>(*driver)
-                        : nullptr) {
+                        : nullptr),
+      names_(segment.names()) {
   const bool times_streams = stream_timer_ != nullptr && timing_ == TimingMode::kAuto;
   segment_.header().sampling_exponent.store(times_streams ? sampler_.exponent() : -1,
                                             std::memory_order_relaxed);

@@ -83,16 +83,16 @@ class Tracker {
 
   // ---- callbacks ----
 
-  uint64_t StartGroup(uint64_t context, bool captured);
-  uint64_t StartCall(uint64_t context, const CallEvent& event);
-  uint64_t StartLaunch(uint64_t context, const LaunchEvent& event);
-  uint64_t StartOperation(uint64_t context, const OperationEvent& event);
+  [[gnu::hot]] uint64_t StartGroup(uint64_t context, bool captured);
+  [[gnu::hot, gnu::flatten]] uint64_t StartCall(uint64_t context, const CallEvent& event);
+  [[gnu::hot, gnu::flatten]] uint64_t StartLaunch(uint64_t context, const LaunchEvent& event);
+  [[gnu::hot, gnu::flatten]] uint64_t StartOperation(uint64_t context, const OperationEvent& event);
   // A copy-engine collective: a launch that carries one operation. Stopped like a launch.
   uint64_t StartCopyEngineOperation(uint64_t context, const CopyEngineEvent& event);
   uint64_t StartProxyOp(uint64_t context, const ProxyOpEvent& event);
   uint64_t StartStep(uint64_t proxy_op);
   uint64_t StartKernelChannel(uint64_t context, const KernelChannelEvent& event);
-  void Stop(uint64_t ticket);
+  [[gnu::hot]] void Stop(uint64_t ticket);
   // KernelCh has its stop time (state 22). `gpu_ns` null: NCCL passed no arguments.
   void RecordKernelStop(uint64_t ticket, const uint64_t* gpu_ns);
   // A ProxyStep has reached a state (8 to 12, 20). `bytes` null: NCCL passed no arguments.
@@ -100,7 +100,7 @@ class Tracker {
   // Any other state of NCCL's enumeration, or an unknown one.
   void RecordState(uint64_t ticket, int state);
 
-  void Ignore(IgnoredReason reason) {
+  [[gnu::cold, gnu::noinline]] void Ignore(IgnoredReason reason) {
     // A rare path on any thread: a read-modify-write is fine. Relaxed: a counter orders nothing.
     segment_.header().ignored[static_cast<int>(reason)].fetch_add(1, std::memory_order_relaxed);
   }
@@ -128,6 +128,19 @@ class Tracker {
   Segment& segment() { return segment_; }
 
  private:
+  // The group that a thread is in. NCCL says that one begins on the thread that makes its calls,
+  // once for all of its communicators. A table, for memory of each thread's own (thread_local)
+  // takes room that a library opened later may not get. When two threads meet at one place, neither
+  // is told.
+  struct ThreadGroup {
+    std::atomic<uintptr_t> thread;
+    std::atomic<uint64_t> group;
+  };
+  static constexpr int kThreadGroupBits = 7;
+  ThreadGroup& GroupOfThread(uintptr_t thread) {
+    return thread_groups_[thread * 0x9e3779b97f4a7c15ULL >> (64 - kThreadGroupBits)];
+  }
+
   // A callback holds a lane for a fraction of a microsecond, unless its thread was taken off the
   // CPU. So long do init and finalize wait for one.
   static constexpr int kLaneAttempts = 50;
@@ -154,7 +167,7 @@ class Tracker {
     IgnoreContext(context);
     return nullptr;
   }
-  void IgnoreContext(uint64_t context);
+  [[gnu::cold, gnu::noinline]] void IgnoreContext(uint64_t context);
 
   // Null communicator when the ticket is not of an operation (or child) that this process gave out.
   OperationRef FindOperation(uint64_t ticket, TicketKind kind) {
@@ -180,48 +193,63 @@ class Tracker {
                         ref.communicator->index);
   }
   static OperationState ReadSlot(const OperationSlot& slot, uint64_t word);
-  uint64_t ClaimSlot(Communicator& communicator, LaneWriter& lane, const OperationMeta& meta,
-                     bool captured, uint64_t bytes, uint64_t now_ns);
+  [[gnu::hot]] uint64_t ClaimSlot(Communicator& communicator, LaneWriter& lane,
+                                  const OperationMeta& meta, bool captured, uint64_t bytes,
+                                  uint64_t now_ns);
   // Counts what an operation that has been taken (by the swap of its word) came to.
-  void Settle(Communicator& communicator, uint32_t operation, const OperationState& state,
-              LaneWriter& lane);
+  [[gnu::noinline]] void Settle(Communicator& communicator, uint32_t operation,
+                                const OperationState& state, LaneWriter& lane);
   bool SettleSlotIfIdle(Communicator& communicator, uint32_t operation, uint64_t now_ns);
   void SettleAll(Communicator& communicator);
   void SettleAll(Communicator& communicator, LaneWriter& lane);
   void FinishKernel(const OperationRef& ref, KernelTimes& times, uint64_t tag);
   void CountKernelTime(Communicator& communicator, const OperationMeta& meta, uint64_t bytes,
                        const KernelTimes& times, uint64_t tag, uint64_t now_ns, LaneWriter& lane);
-  void CountUntimed(LaneWriter& lane, uint8_t op, UntimedReason reason);
+  [[gnu::noinline]] void CountUntimed(LaneWriter& lane, uint8_t op, UntimedReason reason);
   void CountLatency(Communicator& communicator, LaneWriter& lane, LatencyKind kind,
                     const OperationMeta& meta, uint64_t bytes, uint64_t bus_bytes,
                     uint64_t duration_ns, uint64_t end_ns);
-  // Returns the call's serial.
-  uint32_t NoteCall(Communicator& communicator, NameId op, uint64_t bytes, uint64_t group);
-  bool ShouldTime(const Communicator& communicator, const OperationMeta& meta) const;
-  bool IsCaptured(Communicator& communicator, uint64_t parent, CudaStream stream);
+  void BeginGroup();
+  // Tells the calls of one group from those of another, 0: not known.
+  uint64_t ThisGroup();
+  // Returns the call's serial, 0 for one that is not sampled.
+  [[gnu::hot]] uint32_t NoteCall(Communicator& communicator, NameId op, uint64_t bytes);
+  [[gnu::cold, gnu::noinline]] void NoteFurtherCall(Communicator& communicator, NameId op,
+                                                    uint64_t bytes);
+  static uint64_t PendingBusBytes(const Communicator& communicator);
+  [[gnu::hot]] bool ShouldTime(const Communicator& communicator, const OperationMeta& meta) const;
+  [[gnu::hot]] bool IsCaptured(Communicator& communicator, uint64_t parent, CudaStream stream);
   bool IsFollowed(const Communicator& communicator) const;
-  uint64_t BeginLaunch(Communicator& communicator, const LaunchEvent& event, uint64_t context);
-  uint64_t OpenLaunch(Communicator& communicator, CudaStream stream, const TimedPair* pair,
-                      uint64_t context);
-  TimedPair* BeginTiming(Communicator& communicator, CudaStream stream, uint64_t calls);
+  [[gnu::hot]] uint64_t BeginLaunch(Communicator& communicator, const LaunchEvent& event,
+                                    uint64_t context);
+  [[gnu::hot]] uint64_t OpenLaunch(Communicator& communicator, CudaStream stream,
+                                   const TimedPair* pair, uint64_t context);
+  [[gnu::cold, gnu::noinline]] TimedPair* BeginTiming(Communicator& communicator, CudaStream stream,
+                                                      uint32_t calls);
+  [[gnu::cold, gnu::noinline]] void CountLaunchCallback(Communicator& communicator, bool is_launch);
   TimedPair* BeginCopyEngineTiming(Communicator& communicator, const CopyEngineEvent& event,
                                    OperationMeta meta, uint64_t bytes);
-  static void NoteTimed(PendingLaunch& pending, uint32_t serial);
-  static bool WasTimed(const PendingLaunch& pending, uint32_t serial);
-  void AbandonLaunch(Communicator& communicator);
-  void StopLaunch(uint64_t ticket);
+  [[gnu::cold, gnu::noinline]] static void NoteTimed(PendingLaunch& pending, uint32_t serial);
+  [[gnu::cold, gnu::noinline]] static bool WasTimed(const PendingLaunch& pending, uint32_t serial);
+  [[gnu::cold, gnu::noinline]] void AbandonLaunch(Communicator& communicator);
+  [[gnu::hot, gnu::flatten]] void StopLaunch(uint64_t ticket);
   void FollowOperations(Communicator& communicator);
   // True while launches of its are in flight, or were until just now.
   bool PollCommunicator(Communicator& communicator, uint64_t now_ns);
   void CountTimedLaunch(Communicator& communicator, uint32_t record_generation,
                         const TimedPair& pair, uint64_t duration_ns);
-  void CountLostLaunch(Communicator& communicator, uint32_t record_generation,
-                       const TimedPair& pair);
-  void CountFate(Communicator& communicator, LaneWriter& lane, NameId op, uint64_t bytes,
-                 uint64_t call);
-  void StopOperation(const OperationRef& ref);
+  [[gnu::cold, gnu::noinline]] void CountLostLaunch(Communicator& communicator,
+                                                    uint32_t record_generation,
+                                                    const TimedPair& pair);
+  [[gnu::hot]] LaunchFate FateOf(Communicator& communicator, NameId op, uint64_t bytes,
+                                 uint64_t call);
+  [[gnu::cold, gnu::noinline]] static void NoteOfGroup(Communicator& communicator, NameId op,
+                                                       uint64_t bytes);
+  [[gnu::hot]] void StopOperation(const OperationRef& ref);
   // Whether an operation still takes events of its children; counts why not.
   bool IsOpen(const OperationRef& ref);
+  // What a callback took that began then.
+  [[gnu::cold, gnu::noinline]] void CountCost(uint64_t begin_ns);
   void StopProxyOp(const OperationRef& ref);
   void StopKernelChannel(const OperationRef& ref);
   StepSlot* FindStep(uint64_t ticket, uint64_t* word);
@@ -230,9 +258,10 @@ class Tracker {
   void NoteFirstMove(uint64_t proxy_op, uint64_t now_ns);
   void CountNetworkTime(Communicator& communicator, uint32_t operation, const OperationState& state,
                         LaneWriter& lane);
-  void Distrust(Communicator& communicator, TrustState why);
+  [[gnu::cold, gnu::noinline]] void Distrust(Communicator& communicator, TrustState why);
   bool IsTrusted(const Communicator& communicator) const;
-  void LearnIdentity(Communicator& communicator, const OperationEvent& event);
+  [[gnu::cold, gnu::noinline]] void LearnIdentity(Communicator& communicator,
+                                                  const OperationEvent& event);
 
   int FindRecordToUse();
   bool Recycle(Communicator& communicator);
@@ -243,12 +272,13 @@ class Tracker {
   const TimingMode timing_;
   const int32_t pid_;
   const uint32_t process_tag_;
-  NameCache names_;
   Sampler sampler_;
   std::unique_ptr<StreamTimer> stream_timer_;  // null without a driver, or with timing off
-  uint64_t adapted_ns_ = 0;                    // background thread
-  std::atomic<StepTable*> steps_{nullptr};     // never freed once there
-  bool watches_graphs_ = false;                // before steps_
+  NameCache names_;
+  ThreadGroup thread_groups_[1 << kThreadGroupBits]{};
+  uint64_t adapted_ns_ = 0;                 // background thread
+  std::atomic<StepTable*> steps_{nullptr};  // never freed once there
+  bool watches_graphs_ = false;             // before steps_
   std::atomic<bool> network_seen_{false};
   std::atomic<uint32_t> used_slots_{0};  // one past the highest slot ever used
   uint32_t live_ = 0;                    // init lock

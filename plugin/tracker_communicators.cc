@@ -183,12 +183,11 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
       start.store(0, std::memory_order_relaxed);
     }
   }
-  communicator.first_operation.store(communicator.next_operation.load(std::memory_order_relaxed),
-                                     std::memory_order_relaxed);
-  communicator.oldest_open.store(communicator.next_operation.load(std::memory_order_relaxed),
-                                 std::memory_order_relaxed);
-  communicator.comm_id.store(identity.comm_id, std::memory_order_relaxed);
   LaunchState& launching = *communicator.launching;
+  const uint64_t first = launching.pending.next_operation.load(std::memory_order_relaxed);
+  communicator.first_operation.store(first, std::memory_order_relaxed);
+  communicator.oldest_open.store(first, std::memory_order_relaxed);
+  communicator.comm_id.store(identity.comm_id, std::memory_order_relaxed);
   for (auto& row : launching.call_numbers) {
     for (auto& number : row) number.store(0, std::memory_order_relaxed);
   }
@@ -196,7 +195,7 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
   for (auto& serial : launching.pending.timed_serials) serial.store(0, std::memory_order_relaxed);
   launching.pending.open_launch.store(0, std::memory_order_relaxed);
   launching.pending.grouped_launches.store(0, std::memory_order_relaxed);
-  launching.pending.fate.store(static_cast<uint32_t>(LaunchFate::kNotTimed),
+  launching.pending.fate.store(static_cast<uint8_t>(LaunchFate::kNotTimed),
                                std::memory_order_relaxed);
   record.captured.store(0, std::memory_order_relaxed);
   record.launches_completed.store(0, std::memory_order_relaxed);

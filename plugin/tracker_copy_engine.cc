@@ -57,9 +57,9 @@ TimedPair* Tracker::BeginCopyEngineTiming(Communicator& communicator, const Copy
   const bool has_call =
       Ticket::Issuer(event.parent) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall);
   const uint32_t serial = has_call ? Ticket::Generation(event.parent) : 0;
-  const uint64_t calls = pending.calls.load(std::memory_order_relaxed);
+  const uint32_t calls = pending.calls.load(std::memory_order_relaxed);
   OperationMeta sampled_by = meta;
-  if (serial != 0 && serial == pending.serial.load(std::memory_order_relaxed)) {
+  if (calls == 1 || (serial != 0 && serial == pending.serial.load(std::memory_order_relaxed))) {
     meta = sampled_by = OperationMeta::Unpack(pending.meta.load(std::memory_order_relaxed));
   } else {
     // An earlier call of a group: its number is not known any more. As for launches of several.
@@ -67,6 +67,7 @@ TimedPair* Tracker::BeginCopyEngineTiming(Communicator& communicator, const Copy
     pending.grouped_launches.store(number + 1, std::memory_order_relaxed);
     sampled_by = {kGroupedName, 0, 0, false, static_cast<uint32_t>(number)};
   }
+  pending.is_kernel.store(false, std::memory_order_relaxed);
   // What is left of the group is launched with the kernels; of two calls on, as a group.
   if (calls == 1) {
     pending.calls.store(0, std::memory_order_relaxed);

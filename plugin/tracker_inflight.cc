@@ -42,7 +42,8 @@ void Tracker::FollowOperations(Communicator& communicator) {
     return;
   }
   InflightOperations& inflight = communicator.inflight;
-  const uint64_t end = communicator.next_operation.load(std::memory_order_acquire);
+  const uint64_t end =
+      communicator.launching->pending.next_operation.load(std::memory_order_acquire);
   const uint32_t record_generation = communicator.record_generation.load(std::memory_order_relaxed);
   if (inflight.record_generation != record_generation) {
     inflight = {record_generation, false, 0, 0, 0};

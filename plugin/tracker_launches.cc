@@ -9,7 +9,8 @@ namespace nccl_pulse {
 namespace {
 
 // A cell of PendingLaunch or TimedPair that has one writer at a time. Relaxed: see PendingLaunch.
-void Add(std::atomic<uint64_t>& cell, uint64_t amount) {
+template <typename Number>
+void Add(std::atomic<Number>& cell, Number amount) {
   cell.store(cell.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
 }
 
@@ -18,15 +19,26 @@ void Add(std::atomic<uint64_t>& cell, uint64_t amount) {
 uint64_t Tracker::StartGroup(uint64_t context, bool captured) {
   Communicator* communicator = FindContext(context);
   if (communicator == nullptr) return 0;
-  // Nothing to tell its launches, and no stop to be called for.
-  if (!captured && stream_timer_ == nullptr) return 0;
-  // A number to tell one group's calls from the next one's. Relaxed, and no read-modify-write: see
-  // PendingLaunch.
-  std::atomic<uint32_t>& next = communicator->launching->next_group;
-  const uint32_t number = next.load(std::memory_order_relaxed);
-  next.store(number + 1, std::memory_order_relaxed);
-  return Ticket::Pack(process_tag_, TicketKind::kGroup, captured ? 1 : 0,
-                      number & Ticket::kGenerationMask, 0, communicator->index);
+  BeginGroup();
+  // Nothing to tell its launches: NCCL then makes three calls less for it.
+  if (!captured) return 0;
+  return Ticket::Pack(process_tag_, TicketKind::kGroup, 1, 0, 0, communicator->index);
+}
+
+void Tracker::BeginGroup() {
+  const auto thread = reinterpret_cast<uintptr_t>(__builtin_thread_pointer());
+  ThreadGroup& entry = GroupOfThread(thread);
+  // Relaxed: of this thread alone, or of several, then none of them learns anything from it.
+  entry.thread.store(thread, std::memory_order_relaxed);
+  Add(entry.group, uint64_t{1});
+}
+
+uint64_t Tracker::ThisGroup() {
+  const auto thread = reinterpret_cast<uintptr_t>(__builtin_thread_pointer());
+  const ThreadGroup& entry = GroupOfThread(thread);
+  // Relaxed: see BeginGroup.
+  if (entry.thread.load(std::memory_order_relaxed) != thread) return 0;
+  return thread << 16 ^ entry.group.load(std::memory_order_relaxed);
 }
 
 uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
@@ -47,15 +59,15 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
                              datatype.id, event.captured ? 1 : 0),
              1, bytes);
   uint32_t serial = 0;
-  if (stream_timer_ != nullptr) serial = NoteCall(*communicator, op.id, bytes, event.parent);
+  if (stream_timer_ != nullptr) serial = NoteCall(*communicator, op.id, bytes);
   if (event.captured) communicator->record->captured.store(1, std::memory_order_relaxed);  // a flag
   // What it tells its operation: that it was captured, and which launch may have timed it.
-  if (!event.captured && (serial == 0 || timing_ != TimingMode::kAuto)) return 0;
+  if (!event.captured && serial == 0) return 0;
   return Ticket::Pack(process_tag_, TicketKind::kApiCall, event.captured ? 1 : 0, serial, 0,
                       communicator->index);
 }
 
-uint32_t Tracker::NoteCall(Communicator& communicator, NameId op, uint64_t bytes, uint64_t group) {
+uint32_t Tracker::NoteCall(Communicator& communicator, NameId op, uint64_t bytes) {
   // Relaxed throughout: see PendingLaunch.
   PendingLaunch& pending = communicator.launching->pending;
   const int size_class = SizeClassOf(bytes);
@@ -64,25 +76,48 @@ uint32_t Tracker::NoteCall(Communicator& communicator, NameId op, uint64_t bytes
   std::atomic<uint32_t>& number = communicator.launching->call_numbers[row][size_class];
   const uint32_t call_number = number.load(std::memory_order_relaxed);
   number.store(call_number + 1, std::memory_order_relaxed);
-  if (pending.group.load(std::memory_order_relaxed) != group) {
-    // Calls of an earlier group that were never launched are not this group's.
+  const uint64_t group = ThisGroup();
+  // Calls of an earlier group that were never launched are not this group's.
+  const bool is_first = pending.calls.load(std::memory_order_relaxed) == 0 ||
+                        (group != 0 && pending.group.load(std::memory_order_relaxed) != group);
+  if (!is_first) NoteFurtherCall(communicator, op, bytes);
+  if (is_first) {
     pending.group.store(group, std::memory_order_relaxed);
-    pending.calls.store(0, std::memory_order_relaxed);
+    pending.calls.store(1, std::memory_order_relaxed);
+    pending.bytes.store(bytes, std::memory_order_relaxed);
   }
-  if (pending.calls.load(std::memory_order_relaxed) == 0) {
-    pending.bytes.store(0, std::memory_order_relaxed);
-    pending.bus_bytes.store(0, std::memory_order_relaxed);
-  }
-  Add(pending.calls, 1);
-  Add(pending.bytes, bytes);
-  Add(pending.bus_bytes, BusBytes(op, bytes, communicator.nranks.load(std::memory_order_relaxed)));
   const OperationMeta meta{op, static_cast<uint8_t>(size_class), 0, false, call_number};
   pending.meta.store(meta.Pack(), std::memory_order_relaxed);
+  const bool sampled = timing_ == TimingMode::kAuto && ShouldTime(communicator, meta);
+  pending.sampled.store(sampled, std::memory_order_relaxed);
+  if (__builtin_expect(!sampled, 1)) return 0;
   const uint32_t next =
       (pending.serial.load(std::memory_order_relaxed) + 1) & Ticket::kGenerationMask;
   const uint32_t serial = next != 0 ? next : 1;
   pending.serial.store(serial, std::memory_order_relaxed);
   return serial;
+}
+
+uint64_t Tracker::PendingBusBytes(const Communicator& communicator) {
+  // Relaxed: see PendingLaunch.
+  const PendingLaunch& pending = communicator.launching->pending;
+  if (pending.calls.load(std::memory_order_relaxed) > 1) {
+    return pending.bus_bytes.load(std::memory_order_relaxed);
+  }
+  const auto meta = OperationMeta::Unpack(pending.meta.load(std::memory_order_relaxed));
+  return BusBytes(meta.op, pending.bytes.load(std::memory_order_relaxed),
+                  communicator.nranks.load(std::memory_order_relaxed));
+}
+
+void Tracker::NoteFurtherCall(Communicator& communicator, NameId op, uint64_t bytes) {
+  // Relaxed: see PendingLaunch.
+  PendingLaunch& pending = communicator.launching->pending;
+  pending.bus_bytes.store(
+      PendingBusBytes(communicator) +
+          BusBytes(op, bytes, communicator.nranks.load(std::memory_order_relaxed)),
+      std::memory_order_relaxed);
+  Add(pending.bytes, bytes);
+  Add(pending.calls, 1u);
 }
 
 bool Tracker::ShouldTime(const Communicator& communicator, const OperationMeta& meta) const {
@@ -112,23 +147,23 @@ uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
   Communicator* communicator = FindContext(context);
   if (communicator == nullptr) return 0;
   const bool captured = IsCaptured(*communicator, event.parent, event.stream);
-  const bool followed = !captured && IsFollowed(*communicator);
-  {
-    LaneWriter lane(segment_, *communicator->record,
-                    communicator->record_generation.load(std::memory_order_relaxed),
-                    LaneRole::kLaunch);
-    if (!lane.ok()) {
-      Ignore(IgnoredReason::kNoRoom);
-      return 0;
-    }
-    AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kLaunch)], 1);
-    // One that is followed counts when it has been made.
-    if (!captured && !followed) AddToCell(lane.lane().launches, 1);
+  // One that is followed counts when it has been made.
+  if (__builtin_expect(!captured && IsFollowed(*communicator), 1)) {
+    return BeginLaunch(*communicator, event, context);
   }
-  if (followed) return BeginLaunch(*communicator, event, context);
-  communicator->launching->pending.fate.store(static_cast<uint32_t>(LaunchFate::kNotTimed),
+  communicator->launching->pending.fate.store(static_cast<uint8_t>(LaunchFate::kNotTimed),
                                               std::memory_order_relaxed);  // see PendingLaunch
+  CountLaunchCallback(*communicator, !captured);
   return 0;
+}
+
+void Tracker::CountLaunchCallback(Communicator& communicator, bool is_launch) {
+  LaneWriter lane(segment_, *communicator.record,
+                  communicator.record_generation.load(std::memory_order_relaxed),
+                  LaneRole::kLaunch);
+  if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
+  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kLaunch)], 1);
+  if (is_launch) AddToCell(lane.lane().launches, 1);
 }
 
 uint64_t Tracker::BeginLaunch(Communicator& communicator, const LaunchEvent& event,
@@ -136,19 +171,19 @@ uint64_t Tracker::BeginLaunch(Communicator& communicator, const LaunchEvent& eve
   // Relaxed throughout: see PendingLaunch.
   PendingLaunch& pending = communicator.launching->pending;
   if (pending.open_launch.load(std::memory_order_relaxed) != 0) AbandonLaunch(communicator);
-  const uint64_t calls = pending.group.load(std::memory_order_relaxed) == event.parent
-                             ? pending.calls.load(std::memory_order_relaxed)
-                             : 0;  // a further launch of a large group
-  pending.calls.store(0, std::memory_order_relaxed);
+  const uint32_t calls = pending.calls.load(std::memory_order_relaxed);  // 0: further of a group
   LaunchFate fate = LaunchFate::kNotTimed;
   const TimedPair* pair = nullptr;
   if (timing_ == TimingMode::kAuto) {
-    pair = BeginTiming(communicator, event.stream, calls);
-    fate = pair == nullptr ? LaunchFate::kNotSampled
-           : calls == 1    ? LaunchFate::kTimed
-                           : LaunchFate::kGrouped;
+    fate = LaunchFate::kNotSampled;
+    if (calls != 1 || pending.sampled.load(std::memory_order_relaxed)) {
+      pair = BeginTiming(communicator, event.stream, calls);
+      if (pair != nullptr) fate = calls == 1 ? LaunchFate::kTimed : LaunchFate::kGrouped;
+    }
   }
-  pending.fate.store(static_cast<uint32_t>(fate), std::memory_order_relaxed);
+  pending.calls.store(0, std::memory_order_relaxed);
+  pending.fate.store(static_cast<uint8_t>(fate), std::memory_order_relaxed);
+  pending.is_kernel.store(true, std::memory_order_relaxed);
   return OpenLaunch(communicator, event.stream, pair, context);
 }
 
@@ -158,7 +193,7 @@ uint64_t Tracker::OpenLaunch(Communicator& communicator, CudaStream stream, cons
   PendingLaunch& pending = communicator.launching->pending;
   const uint32_t index =
       pair != nullptr ? static_cast<uint32_t>(pair - communicator.launching->timer.pairs) : kNoPair;
-  pending.pair.store(index, std::memory_order_relaxed);
+  pending.pair.store(static_cast<uint16_t>(index), std::memory_order_relaxed);
   pending.stream.store(stream, std::memory_order_relaxed);
   const uint32_t number = pending.launch_number.load(std::memory_order_relaxed) + 1;
   pending.launch_number.store(number, std::memory_order_relaxed);
@@ -169,7 +204,7 @@ uint64_t Tracker::OpenLaunch(Communicator& communicator, CudaStream stream, cons
   return ticket;
 }
 
-TimedPair* Tracker::BeginTiming(Communicator& communicator, CudaStream stream, uint64_t calls) {
+TimedPair* Tracker::BeginTiming(Communicator& communicator, CudaStream stream, uint32_t calls) {
   // Relaxed throughout: see PendingLaunch.
   PendingLaunch& pending = communicator.launching->pending;
   const uint64_t call_meta = pending.meta.load(std::memory_order_relaxed);
@@ -181,20 +216,21 @@ TimedPair* Tracker::BeginTiming(Communicator& communicator, CudaStream stream, u
     const uint64_t number = pending.grouped_launches.load(std::memory_order_relaxed);
     pending.grouped_launches.store(number + 1, std::memory_order_relaxed);
     meta = {kGroupedName, 0, 0, false, static_cast<uint32_t>(number)};
+    if (!ShouldTime(communicator, meta)) return nullptr;
   } else if (pending.reported_serial.load(std::memory_order_relaxed) == serial) {
     return nullptr;  // NCCL reported the operation before its launch: it is counted as untimed
   }
-  if (!ShouldTime(communicator, meta) || !sampler_.Spend()) return nullptr;
+  if (!sampler_.Spend()) return nullptr;
   TimedPair* pair = stream_timer_->BeginTiming(communicator.launching->timer, stream);
   if (pair == nullptr) return nullptr;
   // Published when the pair is armed.
-  pair->calls.store(static_cast<uint32_t>(calls), std::memory_order_relaxed);
+  pair->calls.store(calls, std::memory_order_relaxed);
   pair->call_meta.store(call_meta, std::memory_order_relaxed);
   // The first launch of a group that is cut into several stands for its calls, unless NCCL says
   // which operations it carries.
   pair->call_bytes.store(calls > 0 ? pending.bytes.load(std::memory_order_relaxed) : 0,
                          std::memory_order_relaxed);
-  pair->call_bus_bytes.store(calls > 0 ? pending.bus_bytes.load(std::memory_order_relaxed) : 0,
+  pair->call_bus_bytes.store(calls > 0 ? PendingBusBytes(communicator) : 0,
                              std::memory_order_relaxed);
   if (calls == 1) NoteTimed(pending, serial);
   return pair;
@@ -218,6 +254,7 @@ bool Tracker::WasTimed(const PendingLaunch& pending, uint32_t serial) {
 void Tracker::AbandonLaunch(Communicator& communicator) {
   // Relaxed: see PendingLaunch; the pair is this side's own until it is armed.
   PendingLaunch& pending = communicator.launching->pending;
+  if (pending.is_kernel.load(std::memory_order_relaxed)) CountLaunchCallback(communicator, false);
   const uint32_t index = Ticket::Child(pending.open_launch.load(std::memory_order_relaxed));
   if (index >= kTimedPairs) return;
   TimedPair& pair = communicator.launching->timer.pairs[index];
@@ -255,6 +292,9 @@ void Tracker::StopLaunch(uint64_t ticket) {
                     communicator.record_generation.load(std::memory_order_relaxed),
                     LaneRole::kLaunch);
     if (lane.ok()) {
+      if (pending.is_kernel.load(std::memory_order_relaxed)) {
+        AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kLaunch)], 1);
+      }
       // Before the events: never have more completed than were launched.
       AddToCell(lane.lane().launches, 1);
       lane.lane().last_launch_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
@@ -272,38 +312,33 @@ void Tracker::StopLaunch(uint64_t ticket) {
   }
 }
 
-void Tracker::CountFate(Communicator& communicator, LaneWriter& lane, NameId op, uint64_t bytes,
-                        uint64_t call) {
+LaunchFate Tracker::FateOf(Communicator& communicator, NameId op, uint64_t bytes, uint64_t call) {
   // Relaxed: see PendingLaunch. An operation that NCCL reports from another thread (a CUDA host
   // callback) may be told the fate of another launch; only the reason is then wrong, for the one
-  // that a launch times alone is known by its serial.
+  // that a launch times alone has a call with a ticket, and is known by its serial.
   PendingLaunch& pending = communicator.launching->pending;
-  auto fate = static_cast<LaunchFate>(pending.fate.load(std::memory_order_relaxed));
-  if (Ticket::Issuer(call) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall)) {
-    if (Ticket::Child(call) != 0) return CountUntimed(lane, op, UntimedReason::kCaptured);
+  const auto fate = static_cast<LaunchFate>(pending.fate.load(std::memory_order_relaxed));
+  if (__builtin_expect(call != 0, 0) &&
+      Ticket::Issuer(call) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall)) {
+    if (Ticket::Child(call) != 0) return LaunchFate::kCaptured;
     const uint32_t serial = Ticket::Generation(call);
     pending.reported_serial.store(serial, std::memory_order_relaxed);
-    if (WasTimed(pending, serial)) return;  // or lost there
-    if (fate == LaunchFate::kTimed) fate = LaunchFate::kNotSampled;
+    if (WasTimed(pending, serial)) return LaunchFate::kTimed;  // or lost there
   }
-  switch (fate) {
-    case LaunchFate::kNotTimed:
-      return CountUntimed(lane, op, UntimedReason::kNotTimed);
-    case LaunchFate::kNotSampled:
-      return CountUntimed(lane, op, UntimedReason::kNotSampled);
-    case LaunchFate::kTimed:
-      return;
-    case LaunchFate::kGrouped:
-      CountUntimed(lane, op, UntimedReason::kGrouped);
-      break;
-  }
-  const uint32_t index = pending.pair.load(std::memory_order_relaxed);
+  if (fate == LaunchFate::kTimed) return LaunchFate::kNotSampled;
+  if (fate == LaunchFate::kGrouped) NoteOfGroup(communicator, op, bytes);
+  return fate;
+}
+
+void Tracker::NoteOfGroup(Communicator& communicator, NameId op, uint64_t bytes) {
+  // Relaxed: see PendingLaunch.
+  const uint32_t index = communicator.launching->pending.pair.load(std::memory_order_relaxed);
   if (index >= kTimedPairs) return;
   TimedPair& pair = communicator.launching->timer.pairs[index];
   Add(pair.seen_bytes, bytes);
   Add(pair.seen_bus_bytes,
       BusBytes(op, bytes, communicator.nranks.load(std::memory_order_relaxed)));
-  Add(pair.seen, 1);
+  Add(pair.seen, uint64_t{1});
 }
 
 }  // namespace nccl_pulse

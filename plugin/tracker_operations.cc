@@ -8,6 +8,14 @@ namespace {
 // One operation in this many has the cost of its callback measured.
 constexpr uint64_t kCostSampling = 1024;
 
+// 0: none.
+uint32_t UntimedReasonOf(LaunchFate fate) {
+  constexpr UntimedReason kReasons[] = {UntimedReason::kNotTimed, UntimedReason::kNotSampled,
+                                        UntimedReason{}, UntimedReason::kGrouped,
+                                        UntimedReason::kCaptured};
+  return static_cast<uint32_t>(kReasons[static_cast<int>(fate)]);
+}
+
 }  // namespace
 
 uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) {
@@ -25,37 +33,40 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
   const CachedName datatype = names_.Find(event.datatype);
   const uint64_t bytes = event.count * datatype.element_bytes;
   const auto size_class = static_cast<uint32_t>(SizeClassOf(bytes));
-  if (event.counts_as_call) {
+  if (__builtin_expect(event.counts_as_call, 0)) {
     if (!communicator->identity_known.load(std::memory_order_relaxed)) {
       LearnIdentity(*communicator, event);
     }
     lane.Count(SeriesKey::Pack(SeriesKind::kCalls, op.id, size_class, datatype.id, 0), 1, bytes);
   }
-  if (event.is_collective) {
-    lane.Count(SeriesKey::Pack(SeriesKind::kAlgorithm, op.id, 0, names_.Find(event.algo).id,
-                               names_.Find(event.proto).id),
-               1, 0);
-    lane.Set(SeriesKey::Pack(SeriesKind::kSequence, op.id, 0, 0, 0), event.sequence + 1);
-  }
 
   // More channels than there are: not set (NCCL 2.28 and later towards a plugin of API v4).
   const uint8_t channels = event.channels <= kMaxChannels ? event.channels : 0;
   OperationMeta meta{op.id, static_cast<uint8_t>(size_class), channels, false, 0};
+  uint32_t untimed = 0;  // UntimedReason, 0: none, or not yet
   if (timing_ != TimingMode::kKernel) {
-    CountFate(*communicator, lane, op.id, bytes, event.parent);
+    untimed = UntimedReasonOf(FateOf(*communicator, op.id, bytes, event.parent));
     meta.untimed = true;
   } else if (!event.is_collective && event.peer == event.rank) {
     // The device counts a send to oneself, the host does not: from here on NCCL attributes this
     // communicator's GPU times to the wrong operations (fact sheet, 2.8).
     Distrust(*communicator, TrustState::kSelfSend);
-    CountUntimed(lane, op.id, UntimedReason::kInvisible);
+    untimed = static_cast<uint32_t>(UntimedReason::kInvisible);
     meta.untimed = true;
+  }
+  if (event.is_collective) {
+    lane.CountSequenced(SeriesKey::Pack(SeriesKind::kAlgorithm, op.id, untimed,
+                                        names_.Find(event.algo).id, names_.Find(event.proto).id),
+                        event.sequence + 1);
+  } else if (untimed != 0) {
+    CountUntimed(lane, op.id, static_cast<UntimedReason>(untimed));
   }
 
   uint64_t handle = 0;
   if (timing_ != TimingMode::kOff) {
     meta.call_number = static_cast<uint32_t>(event.sequence);
     const bool captured =
+        event.parent != 0 &&
         Ticket::Issuer(event.parent) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall) &&
         Ticket::Child(event.parent) != 0;
     handle = ClaimSlot(*communicator, lane, meta, captured, bytes, now_ns);
@@ -65,18 +76,24 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
   lane.lane().last_launch_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
   Cell& callbacks = lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)];
   AddToCell(callbacks, 1);
-  if (callbacks.load(std::memory_order_relaxed) % kCostSampling == 0) {
-    SegmentHeader& header = segment_.header();
-    header.sampled_callback_ns.fetch_add(clock_.NowNs() - now_ns, std::memory_order_relaxed);
-    header.sampled_callbacks.fetch_add(1, std::memory_order_relaxed);
+  if (__builtin_expect(callbacks.load(std::memory_order_relaxed) % kCostSampling == 0, 0)) {
+    CountCost(now_ns);
   }
   return handle;
+}
+
+void Tracker::CountCost(uint64_t begin_ns) {
+  SegmentHeader& header = segment_.header();
+  // Relaxed: counters order nothing.
+  header.sampled_callback_ns.fetch_add(clock_.NowNs() - begin_ns, std::memory_order_relaxed);
+  header.sampled_callbacks.fetch_add(1, std::memory_order_relaxed);
 }
 
 uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const OperationMeta& meta,
                             bool captured, uint64_t bytes, uint64_t now_ns) {
   // Relaxed: a ticket number; the slot's word orders everything else.
-  const uint64_t number = communicator.next_operation.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t number =
+      communicator.launching->pending.next_operation.fetch_add(1, std::memory_order_relaxed);
   const auto index = static_cast<uint32_t>(number % kOperationSlots);
   OperationSlot& slot = communicator.operations[index];
   uint64_t word = slot.word.load(std::memory_order_acquire);  // sees the fields of that generation
@@ -86,7 +103,7 @@ uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const 
   do {
     // Its claimer was taken off the CPU, and all other places have been claimed since: writing the
     // fields under it would mix two operations.
-    if ((word & SlotWord::kClaimed) != 0) {
+    if (__builtin_expect((word & SlotWord::kClaimed) != 0, 0)) {
       Ignore(IgnoredReason::kNoRoom);
       if (!meta.untimed) CountUntimed(lane, meta.op, UntimedReason::kLost);
       return 0;
@@ -102,7 +119,7 @@ uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const 
   } while (!slot.word.compare_exchange_weak(word,
                                             SlotWord::OfGeneration(generation) | SlotWord::kClaimed,
                                             std::memory_order_acq_rel, std::memory_order_acquire));
-  if (settles) Settle(communicator, index, old, lane);
+  if (__builtin_expect(settles, 0)) Settle(communicator, index, old, lane);
 
   // Relaxed: published by the store of the word.
   slot.last_stop.store(LastStop::Pack(generation, 0), std::memory_order_relaxed);

@@ -81,7 +81,8 @@ bool Tracker::SettleIdle() {
   bool any_open = false;
   for (Communicator& communicator : slots_) {
     if (communicator.context.load(std::memory_order_acquire) == 0) continue;  // settled by finalize
-    const uint64_t end = communicator.next_operation.load(std::memory_order_acquire);
+    const uint64_t end =
+        communicator.launching->pending.next_operation.load(std::memory_order_acquire);
     uint64_t begin = communicator.oldest_open.load(std::memory_order_relaxed);  // this thread's own
     if (end - begin > kOperationSlots) begin = end - kOperationSlots;
     bool all_settled = true;
@@ -111,7 +112,8 @@ void Tracker::SettleAll(Communicator& communicator) {
 }
 
 void Tracker::SettleAll(Communicator& communicator, LaneWriter& lane) {
-  const uint64_t end = communicator.next_operation.load(std::memory_order_acquire);
+  const uint64_t end =
+      communicator.launching->pending.next_operation.load(std::memory_order_acquire);
   const uint64_t begin = end > kOperationSlots ? end - kOperationSlots : 0;
   for (uint64_t number = begin; number < end; ++number) {
     const auto index = static_cast<uint32_t>(number % kOperationSlots);

@@ -48,9 +48,10 @@ TEST(LaneWriter, CountsSetsAndObserves) {
     lane.Count(CallsKey(kAllReduceName, 2), 1, 1000);
     lane.Count(CallsKey(kAllReduceName, 2), 2, 500);
     lane.Count(CallsKey(kAllReduceName, 3), 1, 0);
-    const uint64_t sequence = SeriesKey::Pack(SeriesKind::kSequence, kAllReduceName, 0, 0, 0);
-    lane.Set(sequence, 10);
-    lane.Set(sequence, 8);
+    const uint64_t algorithm =
+        SeriesKey::Pack(SeriesKind::kAlgorithm, kAllReduceName, 0, kOtherName, kOtherName);
+    lane.CountSequenced(algorithm, 10);
+    lane.CountSequenced(algorithm, 8);
     lane.Observe(LatencyKey(kAllReduceName, 2, LatencyKind::kDurationKernel), 20000, 1000, 1500);
     lane.Observe(LatencyKey(kAllReduceName, 2, LatencyKind::kDurationKernel), 20100, 1000, 1500);
     lane.Observe(LatencyKey(kAllReduceName, 2, LatencyKind::kDurationKernel), 90000, 1, 2);
@@ -63,6 +64,8 @@ TEST(LaneWriter, CountsSetsAndObserves) {
   EXPECT_EQ(both.bytes, 1500u);
   ASSERT_EQ(read.sequences.size(), 1u);
   EXPECT_EQ(read.sequences[0].sequence, 7u) << "a gauge: the last value, which is one more";
+  ASSERT_EQ(read.algorithms.size(), 1u);
+  EXPECT_EQ(read.algorithms[0].operations, 2u);
   ASSERT_EQ(read.latencies.size(), 1u);
   const LatencySnapshot& latency = read.latencies[0];
   EXPECT_EQ(latency.histogram.Count(), 3u);
@@ -173,7 +176,11 @@ TEST(LaneWriter, PastTheProcessBudgetIntoOverflow) {
     lane.Count(CallsKey(kAllGatherName, 1), 3, 300);
     lane.Observe(LatencyKey(kAllGatherName, 1, LatencyKind::kDurationKernel), 5000, 1, 1);
     lane.Observe(LatencyKey(kAllGatherName, 1, LatencyKind::kCompletionProxy), 6000, 1, 1);
-    lane.Set(SeriesKey::Pack(SeriesKind::kSequence, kAllGatherName, 0, 0, 0), 10);
+    for (UntimedReason reason : {UntimedReason{}, UntimedReason::kNotSampled}) {
+      lane.CountSequenced(SeriesKey::Pack(SeriesKind::kAlgorithm, kAllGatherName,
+                                          static_cast<uint32_t>(reason), kOtherName, kOtherName),
+                          10);
+    }
   }
   const CommunicatorSnapshot one = Read(test, 0);
   EXPECT_EQ(one.calls.size(), 6u) << "five, and the overflow";
@@ -195,7 +202,13 @@ TEST(LaneWriter, PastTheProcessBudgetIntoOverflow) {
     EXPECT_EQ(latency.op, "overflow");
     EXPECT_EQ(latency.histogram.Count(), 1u);
   }
-  EXPECT_EQ(two.overflowed_operations, 3u);
+  ASSERT_EQ(two.algorithms.size(), 1u);
+  EXPECT_EQ(two.algorithms[0].op, "overflow");
+  EXPECT_EQ(two.algorithms[0].operations, 2u);
+  ASSERT_EQ(two.untimed.size(), 1u) << "nor are reasons";
+  EXPECT_EQ(two.untimed[0].reason, UntimedReason::kNotSampled);
+  EXPECT_EQ(two.untimed[0].operations, 1u);
+  EXPECT_EQ(two.overflowed_operations, 5u);
   EXPECT_TRUE(two.sequences.empty()) << "one number for several operations would mislead";
 }
 
@@ -219,7 +232,10 @@ TEST(LaneWriter, PastTheCommunicatorsLimitNothingIsLost) {
         for (uint32_t size_class = 0; size_class < kSizes; ++size_class) {
           lane.Count(CallsKey(op, size_class), 1, 10);
         }
-        lane.Count(SeriesKey::Pack(SeriesKind::kAlgorithm, op, 0, kOtherName, kOtherName), 1, 0);
+        for (uint32_t reason = 0; reason < static_cast<uint32_t>(kUntimedReasons); ++reason) {
+          lane.CountSequenced(
+              SeriesKey::Pack(SeriesKind::kAlgorithm, op, reason, kOtherName, kOtherName), 1);
+        }
         lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, op, 0, 0, 0), 1, 0);
         for (int reason = 1; reason < kUntimedReasons; ++reason) {
           lane.Count(UntimedKey(op, static_cast<UntimedReason>(reason)), 1, 0);
@@ -235,7 +251,7 @@ TEST(LaneWriter, PastTheCommunicatorsLimitNothingIsLost) {
   const CommunicatorSnapshot read = Read(test);
   const uint64_t each = uint64_t{kThreads} * ops.size();
   EXPECT_EQ(SumOfCalls(read), each * kSizes);
-  uint64_t algorithms = 0, uncompleted = 0, overflowed = 0;
+  uint64_t algorithms = 0, uncompleted = 0, overflowed = 0, overflowed_untimed = 0;
   std::map<UntimedReason, uint64_t> untimed;
   std::map<LatencyKind, uint64_t> latencies;
   for (const auto& series : read.calls) overflowed += series.op == "overflow" ? series.calls : 0;
@@ -249,19 +265,23 @@ TEST(LaneWriter, PastTheCommunicatorsLimitNothingIsLost) {
   }
   for (const auto& series : read.untimed) {
     untimed[series.reason] += series.operations;
-    overflowed += series.op == "overflow" ? series.operations : 0;
+    overflowed_untimed += series.op == "overflow" ? series.operations : 0;
   }
   for (const auto& series : read.latencies) {
     latencies[series.kind] += series.histogram.Count();
     overflowed += series.op == "overflow" ? series.histogram.Count() : 0;
   }
-  EXPECT_EQ(algorithms, each);
+  EXPECT_EQ(algorithms, each * kUntimedReasons);
   EXPECT_EQ(uncompleted, each);
   ASSERT_EQ(untimed.size(), static_cast<size_t>(kUntimedReasons - 1));
-  for (const auto& [reason, count] : untimed) EXPECT_EQ(count, each) << static_cast<int>(reason);
+  for (const auto& [reason, count] : untimed) {
+    EXPECT_EQ(count, 2 * each) << static_cast<int>(reason) << ": on its own and with an algorithm";
+  }
   ASSERT_EQ(latencies.size(), 3u);
   for (const auto& [kind, count] : latencies) EXPECT_EQ(count, each) << static_cast<int>(kind);
-  EXPECT_EQ(read.overflowed_operations, overflowed);
+  // What overflowed with its algorithm and its reason is one series, and is read as two.
+  EXPECT_GE(read.overflowed_operations, overflowed);
+  EXPECT_LE(read.overflowed_operations, overflowed + overflowed_untimed);
   EXPECT_GT(overflowed, 0u);
   EXPECT_LE(test.segment().record(0).series_count, static_cast<uint32_t>(kSeriesPerCommunicator));
 }
@@ -305,9 +325,9 @@ TEST(LaneWriter, OverflowWithoutPagesCountsOnce) {
     LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);
     lane.Count(CallsKey(kAllReduceName, 1), 1, 10);
     lane.Observe(LatencyKey(kAllReduceName, 2, LatencyKind::kDurationKernel), 1, 1, 1);
-    lane.Set(SeriesKey::Pack(SeriesKind::kSequence, kAllReduceName, 0, 0, 0), 1);
+    lane.CountSequenced(SeriesKey::Pack(SeriesKind::kAlgorithm, kAllReduceName, 0, 0, 0), 1);
   }
-  EXPECT_EQ(Read(test).overflowed_operations, 2u);
+  EXPECT_EQ(Read(test).overflowed_operations, 3u);
 }
 
 }  // namespace

@@ -45,11 +45,9 @@ void Drive(TestSegment& test, uint32_t index, uint32_t generation, bool kernel_t
     {
       LaneWriter lane = test.Writer(index, generation, LaneRole::kLaunch);
       lane.Count(SeriesKey::Pack(SeriesKind::kCalls, op, kSizeClass, kNoName, 0), 1, 1 << 20);
-      lane.Count(SeriesKey::Pack(SeriesKind::kAlgorithm, op, 0, 20, 21), 1, 0);
-      lane.Set(SeriesKey::Pack(SeriesKind::kSequence, op, 0, 0, 0), i + 1);
-      if (!kernel_timing) {
-        lane.Count(SeriesKey::Pack(SeriesKind::kUntimed, op, 0, 1, 0), 1, 0);
-      }
+      const auto reason =
+          static_cast<uint32_t>(kernel_timing ? UntimedReason{} : UntimedReason::kNotSampled);
+      lane.CountSequenced(SeriesKey::Pack(SeriesKind::kAlgorithm, op, reason, 20, 21), i + 1);
     }
     LaneWriter lane = test.Writer(index, generation, LaneRole::kProgress);
     if (i % 100 == 99) {  // GPU timestamps that fail their checks, an end that was not seen

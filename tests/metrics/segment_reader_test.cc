@@ -146,14 +146,17 @@ TEST(SegmentReader, EveryKindOfSeries) {
       lane.Count(SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, 4, bf16, captured),
                  3 + captured, 1 << 20);
     }
-    lane.Count(SeriesKey::Pack(SeriesKind::kAlgorithm, kAllGatherName, 0, ring, ll128), 7, 0);
+    for (uint32_t reason : {0u, static_cast<uint32_t>(UntimedReason::kGrouped)}) {
+      const uint64_t key =
+          SeriesKey::Pack(SeriesKind::kAlgorithm, kAllGatherName, reason, ring, ll128);
+      for (uint64_t i = 1; i < 7; ++i) lane.CountSequenced(key, i);
+      lane.CountSequenced(key, role == LaneRole::kLaunch && reason == 0 ? 501 : 400);
+    }
     for (int reason = 1; reason < kUntimedReasons; ++reason) {
       lane.Count(SeriesKey::Pack(SeriesKind::kUntimed, future, 0, static_cast<uint32_t>(reason), 0),
                  static_cast<uint64_t>(reason), 0);
     }
     lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, kAllReduceName, 0, 0, 0), 11, 0);
-    lane.Set(SeriesKey::Pack(SeriesKind::kSequence, kAllReduceName, 0, 0, 0),
-             role == LaneRole::kLaunch ? 501 : 400);
     lane.Observe(LatencyKey(future, 0, LatencyKind::kDurationKernel), 1500, 100, 150);
     lane.Observe(LatencyKey(future, 10, LatencyKind::kCompletionProxy), 2500, 200, 300);
     lane.Observe(LatencyKey(future, 10, LatencyKind::kCompletionKernel), 2, 0, 0);
@@ -178,9 +181,14 @@ TEST(SegmentReader, EveryKindOfSeries) {
   EXPECT_EQ(read.algorithms[0].op, "AllGather");
   EXPECT_EQ(read.algorithms[0].algo, "RING");
   EXPECT_EQ(read.algorithms[0].proto, "LL128");
-  EXPECT_EQ(read.algorithms[0].operations, 14u);
+  EXPECT_EQ(read.algorithms[0].operations, 28u) << "with and without a reason";
   std::map<UntimedReason, uint64_t> untimed;
   for (const UntimedSnapshot& series : read.untimed) {
+    if (series.op == "AllGather") {
+      EXPECT_EQ(series.reason, UntimedReason::kGrouped);
+      EXPECT_EQ(series.operations, 14u);
+      continue;
+    }
     EXPECT_EQ(series.op, "AllFuture");
     untimed[series.reason] = series.operations;
   }
@@ -192,7 +200,7 @@ TEST(SegmentReader, EveryKindOfSeries) {
   EXPECT_EQ(read.uncompleted[0].op, "AllReduce");
   EXPECT_EQ(read.uncompleted[0].operations, 22u);
   ASSERT_EQ(read.sequences.size(), 1u);
-  EXPECT_EQ(read.sequences[0].op, "AllReduce");
+  EXPECT_EQ(read.sequences[0].op, "AllGather");
   EXPECT_EQ(read.sequences[0].sequence, 500u) << "a gauge is not added up";
   ASSERT_EQ(read.latencies.size(), 3u);
   for (const LatencySnapshot& latency : read.latencies) {
@@ -284,7 +292,7 @@ TEST(SegmentReader, SaysWhatIsWrong) {
   EXPECT_NE(error_of(8192).find("geometry"), std::string::npos);
   EXPECT_NE(error_of(segment.bytes() - 65536 - 4096).find("geometry"), std::string::npos);
   header.version = kSegmentVersion + 1;
-  EXPECT_EQ(error_of(segment.bytes()), "segment version 3, this reader knows 2");
+  EXPECT_EQ(error_of(segment.bytes()), "segment version 4, this reader knows 3");
   header.version = kSegmentVersion;
   header.magic ^= 1;
   EXPECT_EQ(error_of(segment.bytes()), "no segment: wrong magic number");

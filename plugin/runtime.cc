@@ -59,6 +59,7 @@ struct Process {
   const CudaDriver* driver = nullptr;
   uint32_t event_mask = 0;
   bool memory_warning_given = false;
+  bool heartbeat_warning_given = false;
 };
 
 // Never destroyed either: init may be called while the process exits.
@@ -373,6 +374,14 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
           arguments.logger,
           "no memory for a further communicator or its series (memory limit, or more than "
           "1024 communicators at a time): it is measured in part or not at all");
+    }
+    if (ticket != 0 && arguments.api_version >= 5 && !process.heartbeat_warning_given &&
+        process.tracker->WantsHeartbeat() && !process.tracker->HasHeartbeat(ticket)) {
+      process.heartbeat_warning_given = true;
+      process.log.Warn(
+          arguments.logger,
+          "no CUDA events for a communicator (no CUDA context is current, or the driver "
+          "refused): it has no durations, and whether its launches complete is not known");
     }
     if (context != nullptr) *context = reinterpret_cast<void*>(ticket);  // NOLINT
   } catch (...) {

@@ -77,6 +77,11 @@ class Tracker {
   // or memory was refused).
   uint64_t AddCommunicator(const CommunicatorIdentity& identity);
   void FinishCommunicator(uint64_t context);
+  // Whether CUDA events are to tell which launches completed, and whether they do for this one.
+  bool WantsHeartbeat() const { return stream_timer_ != nullptr; }
+  bool HasHeartbeat(uint64_t context) const {
+    return IsFollowed(slots_[Ticket::Communicator(context)]);
+  }
   uint32_t live_communicators() const { return live_; }
   // Live communicators that have counted nothing yet. Any thread.
   uint32_t CountUnused() const;

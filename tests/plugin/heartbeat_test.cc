@@ -402,10 +402,19 @@ TEST(HeartbeatTest, AContextThatIsReset) {
   }
 }
 
+bool Says(const std::vector<std::string>& log, const std::string& text) {
+  return std::any_of(log.begin(), log.end(),
+                     [&](const std::string& line) { return line.find(text) != std::string::npos; });
+}
+
 TEST(HeartbeatTest, NoContextNoHeartbeat) {
   RunWithGpu([](FakeCuda& gpu) {
     gpu.MakeCurrent(nullptr);
     NcclCommunicator comm(1);
+    EXPECT_TRUE(Says(TakeLog(), "no CUDA events for a communicator"));
+    NcclCommunicator other(2);
+    EXPECT_FALSE(Says(TakeLog(), "no CUDA events for a communicator")) << "once";
+    other.Finalize();
     for (int i = 0; i < 3; ++i) comm.Enqueue();
     WaitForPoll();
     EXPECT_FALSE(Find(ReadSnapshot(), 1).has_heartbeat);

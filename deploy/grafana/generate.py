@@ -238,7 +238,7 @@ def node():
         graph("Sequence numbers", "Of the last operation seen. Compare ranks while they stand still: who is "
               "behind in a hang?",
               ("max by (gpu, comm, rank, op) (nccl_operation_sequence %s)" % identity,
-               legend + " {{op}}")))
+               legend + " {{op}}"), unit="none"))
 
     board.row("Latency")
     board.add(
@@ -279,7 +279,7 @@ def node():
     board.add(
         graph("XID", "The last one of each GPU that a communicator uses; DCGM keeps it.",
               ("max by (gpu, UUID) (%s%s * on (UUID) group_left () max by (UUID) "
-               "(DCGM_FI_DEV_XID_ERRORS))" % (LIVE, here), gpu + " {{UUID}}")), height=7)
+               "(DCGM_FI_DEV_XID_ERRORS))" % (LIVE, here), gpu + " {{UUID}}"), unit="none"), height=7)
     return board.document
 
 

@@ -70,7 +70,9 @@ def heatmap(title, description, expression, unit="s"):
                      "calculate": False, "cellGap": 0, "yAxis": {"unit": unit, "axisPlacement": "left"},
                      "rowsFrame": {"layout": "auto"}, "filterValues": {"le": 1e-9},
                      "color": {"mode": "scheme", "scheme": "Spectral", "steps": 64, "reverse": True},
-                     "tooltip": {"mode": "single", "yHistogram": True}, "legend": {"show": True}})
+                     "exemplars": {"color": "rgba(255,0,255,0.7)"},
+                     "tooltip": {"mode": "single", "show": True, "yHistogram": True},
+                     "legend": {"show": True}})
 
 
 def table(title, description, keys, columns, links=()):
@@ -110,7 +112,7 @@ def query_variable(name, expression, label=None, all_value=None, multi=True):
     """all_value: what "All" stands for; without it, all values that there are."""
     variable = {"name": name, "type": "query", "label": label or name, "datasource": DATASOURCE,
                 "query": {"query": expression, "refId": name}, "definition": expression,
-                "refresh": 2, "sort": 3, "multi": multi, "includeAll": multi, "hide": 0,
+                "refresh": 2, "sort": 1, "multi": multi, "includeAll": multi, "hide": 0,
                 "current": {"text": "All", "value": "$__all"} if multi else {}}
     if all_value:
         variable["allValue"] = all_value

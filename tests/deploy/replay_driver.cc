@@ -1,6 +1,6 @@
-// libcuda.so.1 for replays, where there are no streams: everything is complete when it is asked for,
-// and a launch took a time that depends on which it is. One process in four is quicker than the
-// others, as a rank that comes last is. Each process has a GPU of its own.
+// libcuda.so.1 for replays, where there are no streams: everything is complete when it is asked
+// for, and a launch took a time that depends on which it is. One process in four is quicker than
+// the others, as a rank that comes last is. Each process has a GPU of its own.
 #include <unistd.h>
 
 #include <atomic>

@@ -5,10 +5,14 @@ promtool evaluates the rules as they are; a test says what was scraped (scenario
 
 import functools
 import glob
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
+import textwrap
 import unittest
 
 from tests.deploy import scenario
@@ -719,6 +723,50 @@ class Whole(RulesTest):
             if "<<:" not in text:
                 self.assertIn("summary:", text)
                 self.assertIn("description:", text)
+
+    def promtool_check(self, what, text):
+        """Of a file beside the rules."""
+        with tempfile.TemporaryDirectory() as folder:
+            for path in glob.glob(os.path.join(scenario.RULES, "*.yaml")):
+                shutil.copy(path, folder)
+            path = os.path.join(folder, "checked.yaml")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            result = subprocess.run(["promtool", "check", what, path], text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(result.returncode, 0, result.stdout)
+
+    def test_examples_of_the_fleet_page(self):
+        with open("docs/fleet.md", encoding="utf-8") as file:
+            blocks = re.findall(r"```(yaml|promql)\n(.*?)```", file.read(), re.DOTALL)
+        cluster, at_scrape = [text for kind, text in blocks if kind == "yaml"]
+        self.promtool_check("config", cluster)
+        self.promtool_check("config", "scrape_configs:\n- job_name: nccl-pulse\n" +
+                            textwrap.indent(at_scrape, "  "))
+        queries = [query for kind, text in blocks if kind == "promql"
+                   for query in re.split(r"^#.*\n", text, flags=re.MULTILINE) if query.strip()]
+        self.assertGreater(len(queries), 3)
+        self.promtool_check("rules", json.dumps({"groups": [{"name": "examples", "rules": [
+            {"record": "example", "expr": query} for query in queries]}]}))
+
+        # What the relabelling lets through.
+        keep, drop = re.findall(r"regex: (.+)\n", cluster)
+        recorded = set()
+        for path in glob.glob(os.path.join(scenario.RULES, "*.yaml")):
+            with open(path, encoding="utf-8") as file:
+                recorded |= set(re.findall(r"record: (\S+)", file.read()))
+        written = {name for name in recorded | {"nccl_operations_total", "ALERTS"}
+                   if re.fullmatch(keep, name) and not re.fullmatch(drop, name)}
+        self.assertIn("ALERTS", written)
+        self.assertEqual({name for name in recorded if not name.startswith("rank:")} - written,
+                         {"comm:nccl_operation_duration_seconds_bucket:rate5m"})
+        self.assertFalse([name for name in written if name.startswith(("rank:", "nccl_"))])
+        # Every other bucket.
+        drop = re.search(r"le\], regex: '(.+)'", at_scrape).group(1)
+        bounds = [2.0**i for i in range(-20, 11)]
+        dropped = [bound for bound in bounds if re.fullmatch(drop, "x_bucket;%r" % bound if bound < 1
+                                                             else "x_bucket;%d" % bound)]
+        self.assertEqual(dropped, bounds[1::2])
 
     def test_zz_every_alert_was_seen_firing_and_silent(self):
         """Runs last: the others have noted what they have seen."""

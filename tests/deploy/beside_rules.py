@@ -111,7 +111,7 @@ class Diagnosis(RulesTest):
         scrapes.set("nccl_hang_start_timestamp_seconds", CLOCK, job="nccl-pulse",
                     instance="node0:9410", **labels)
         self.annotates(
-            scrapes, "NcclHangSuspected", 6, dict(labels, severity="critical", job="nccl-pulse"),
+            scrapes, "NcclHangSuspected", 6, dict(labels, severity="warning", job="nccl-pulse"),
             dict(summary="Communicator c0ffee hangs in AllReduce: rank_not_called, rank 2 is suspected",
                  description="Since 2023-11-14 22:13:20 +0000 UTC. Rank 2: node1 gpu 0 pid 102.",
                  runbook_url=RUNBOOK + "#ncclhangsuspected"))

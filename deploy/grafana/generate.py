@@ -1,0 +1,379 @@
+"""Writes the dashboards: python3 deploy/grafana/generate.py. A test compares them with what is there.
+
+Queries that need all ranks at once are recording rules of deploy/prometheus; what is behind a selected job,
+node or rank comes from the metrics themselves.
+"""
+
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+# pylint: disable=wrong-import-position
+from panels import (Dashboard, bad_from, dashboard_url, graph, heatmap, query_variable, stat, table,
+                    thresholds)
+
+LIVE = "rank:nccl_communicator:live"
+WAITING = bad_from(0.05, 0.2)
+IN_FLIGHT = bad_from(60, 300)
+FEWER = thresholds((None, "red"), (1, "green"))
+
+JOB, NODE = "nccl-job", "nccl-node"
+
+
+def fleet():
+    board = Dashboard(
+        "nccl-fleet", "NCCL / Fleet", "Which jobs suffer. Needs recording.yaml and fleet.yaml.",
+        query_variable("workload", "label_values(job:nccl_ranks:live, workload)", "Workload", ".*"))
+    of = '{workload=~"$workload"}'
+    board.add(
+        stat("Jobs running", "With communicators in use.", "count(job:nccl_ranks:live%s)" % of),
+        stat("Ranks", "Processes that use communicators.", "sum(job:nccl_ranks:live%s)" % of),
+        stat("Communicators", "In use.", "sum(job:nccl_communicators:live%s)" % of),
+        stat("Jobs that hang", "With work in flight for more than a minute.",
+             "count(job:nccl_inflight_age:seconds%s > 60)" % of, steps=bad_from(1)),
+        stat("Jobs that wait", "Ranks of a communicator wait for each other more than 20 % of the time.",
+             "count(job:nccl_waiting:max%s > 0.2)" % of, steps=bad_from(1, 1e9)),
+        stat("Alerts", "That fire.", 'count(ALERTS{alertname=~"Nccl.*", alertstate="firing"})',
+             steps=bad_from(1)),
+        height=4)
+    board.add(table(
+        "Jobs", "Worst first by the column that you sort. The name opens the job.",
+        ("workload", "job_id", "job"), (
+            ("Ranks", "job:nccl_ranks:live%s" % of, "short"),
+            ("Communicators", "job:nccl_communicators:live%s" % of, "short"),
+            ("In flight for", "job:nccl_inflight_age:seconds%s" % of, "s", IN_FLIGHT),
+            ("Waiting", "job:nccl_waiting:max%s" % of, "percentunit", WAITING),
+            ("Calls/s", "sum by (job, job_id, workload) (job:nccl_operations:rate5m%s)" % of, "ops"),
+            ("Bytes/s", "sum by (job, job_id, workload) (job:nccl_operation_bytes:rate5m%s)" % of,
+             "Bps")),
+        links=[("workload", dashboard_url(JOB, workload="workload"))]))
+    board.add(
+        graph("Time lost to waiting", "Share of the time that the ranks of a job's worst communicator "
+              "wait for each other, on average.",
+              ("topk(10, max by (workload) (job:nccl_waiting:max%s))" % of, "{{workload}}"),
+              unit="percentunit", steps=WAITING),
+        graph("Oldest work in flight", "Nothing is drawn while launches complete.",
+              ("topk(10, max by (workload) (job:nccl_inflight_age:seconds%s))" % of, "{{workload}}"),
+              unit="s", steps=IN_FLIGHT))
+    board.add(
+        graph("Bytes called", "As the application passed them.",
+              ("topk(10, sum by (workload) (job:nccl_operation_bytes:rate5m%s))" % of, "{{workload}}"),
+              unit="Bps"),
+        graph("Latency against the past", "Mean duration over its median of the last three days, of the "
+              "worst operation. Needs an hour of history.",
+              ("""topk(10, max by (workload, op, size) (
+                    workload:nccl_operation_duration_seconds:mean%s
+                    / workload:nccl_operation_duration_seconds:mean_baseline))""" % of,
+               "{{workload}} {{op}} {{size}}"), unit="percentunit", steps=bad_from(1.5)))
+    board.add(
+        graph("Bandwidth: worst of its kind", "Bus bandwidth of the slowest communicator over that of the "
+              "median one with the same place in the job, of the rank that waits least.",
+              ("""bottomk(10, min by (workload, op, size) (
+                    workload:nccl_bus_bandwidth:worst_communicator%s
+                    / workload:nccl_bus_bandwidth:best_rank))""" % of,
+               "{{workload}} {{op}} {{size}}"), unit="percentunit", max=1),
+        graph("Where the network waits", "Seconds of waiting for each byte, against the last three days, "
+              "of the cause that has grown most. Needs an hour of history.",
+              ("""topk(10, max by (workload, direction, reason) (
+                    workload:nccl_network_wait:seconds_per_byte%s
+                    / workload:nccl_network_wait:seconds_per_byte_baseline))""" % of,
+               "{{workload}} {{direction}} {{reason}}"), unit="percentunit", steps=bad_from(2)))
+    board.add(table(
+        "Alerts that fire", "docs/runbook.md has a section for each.",
+        ("alertname", "severity", "workload", "comm", "rank", "Hostname", "instance"),
+        (("Firing", 'max by (alertname, severity, workload, comm, rank, Hostname, instance) '
+          '(ALERTS{alertname=~"Nccl.*", alertstate="firing"})', "short"),),
+        links=[("workload", dashboard_url(JOB, workload="workload"))]))
+    return board.document
+
+
+def job():
+    live = LIVE + '{workload=~"$workload"}'
+    board = Dashboard(
+        JOB, "NCCL / Job", "Communicators of a job: latency, bandwidth, who waits, and for what. Needs "
+        "recording.yaml.",
+        query_variable("workload", "label_values(%s, workload)" % LIVE, "Workload", multi=False),
+        query_variable("comm", "label_values(%s, comm)" % live, "Communicator"),
+        query_variable("op", 'label_values(comm:nccl_operation_duration_seconds:p50{comm=~"$comm"}, op)',
+                       "Operation", ".*"),
+        query_variable("size", 'label_values(comm:nccl_operation_duration_seconds:p50{comm=~"$comm"}, '
+                       'size)', "Size", ".*"))
+    comm = '{comm=~"$comm"}'
+    timed = '{comm=~"$comm", op=~"$op", size=~"$size", timing=~"stream|kernel"}'
+    board.add(
+        stat("Ranks", "Seen, of all communicators selected.", "sum(comm:nccl_ranks:seen%s)" % comm),
+        stat("Ranks seen / expected", "Of the communicator with the fewest.",
+             "min(comm:nccl_ranks:ratio%s)" % comm, "percentunit", FEWER, none="?"),
+        stat("In flight for", "The oldest launch that does not end; nothing while launches complete.",
+             "max(rank:nccl_inflight_age:seconds%s)" % comm, "s", IN_FLIGHT, none="-"),
+        stat("Waiting", "Share of the time that ranks wait for each other, in the worst communicator.",
+             "max(comm:nccl_waiting:avg%s)" % comm, "percentunit", WAITING, none="?"),
+        stat("Timed", "Share of the calls that have a duration; by design a sample.",
+             "avg(comm:nccl_timed_operations:ratio%s)" % comm, "percentunit", none="?"),
+        stat("With CUDA graphs", "Communicators whose operations were captured: replays are not seen.",
+             "sum(max by (comm) (nccl_communicator_captured%s))" % comm),
+        height=4)
+    board.add(table(
+        "Communicators", "", ("comm", "comm_name", "nranks", "nnodes", "index"), (
+            ("In use", "max by (comm, comm_name, nranks, nnodes, index) (comm:nccl_communicator:live%s)"
+             % comm, "short"),
+            ("Ranks seen", "max by (comm) (comm:nccl_ranks:seen%s)" % comm, "short"),
+            ("In flight for", "max by (comm) (rank:nccl_inflight_age:seconds%s)" % comm, "s", IN_FLIGHT),
+            ("Waiting", "max by (comm) (comm:nccl_waiting:avg%s)" % comm, "percentunit", WAITING),
+            ("Calls/s", "sum by (comm) (rate(nccl_operations_total%s[$__rate_interval]))" % comm, "ops"),
+            ("Bytes/s", "sum by (comm) (rate(nccl_operation_bytes_total%s[$__rate_interval]))" % comm,
+             "Bps")),
+        links=[("comm", "/d/%s?${datasource:queryparam}&var-workload=${workload}"
+                "&var-comm=${__data.fields.comm}&${__url_time_range}" % JOB)]), height=8)
+
+    board.row("Latency and bandwidth")
+    board.add(
+        graph("Median duration", "Of the slowest communicator, for each operation and size.",
+              ("max by (op, size) (comm:nccl_operation_duration_seconds:p50%s)" % timed,
+               "{{op}} {{size}}"), unit="s"),
+        graph("99th percentile", "Of the slowest communicator, for each operation and size.",
+              ("max by (op, size) (comm:nccl_operation_duration_seconds:p99%s)" % timed,
+               "{{op}} {{size}}"), unit="s"))
+    board.add(
+        heatmap("Durations", "All timed operations that are selected. Waiting for other ranks is in them.",
+                "sum by (le) (rate(nccl_operation_duration_seconds_bucket%s[$__rate_interval]))" % timed),
+        heatmap("Enqueue to completion", "As the host sees it, waiting for the GPU's earlier work "
+                "included: operations that cross the network, and all with kernel timing.",
+                'sum by (le) (rate(nccl_operation_completion_seconds_bucket{comm=~"$comm", op=~"$op", '
+                'size=~"$size"}[$__rate_interval]))'))
+    board.add(
+        graph("Bus bandwidth", "As nccl-tests states it; waiting for each other lowers it.",
+              ("min by (op, size) (comm:nccl_bus_bandwidth:bytes_per_second%s)" % timed,
+               "{{op}} {{size}}"), unit="Bps"),
+        graph("Bus bandwidth of the rank that waits least", "What the links give. Of the slowest "
+              "communicator.",
+              ("min by (op, size) (comm:nccl_bus_bandwidth:best_rank%s)" % timed, "{{op}} {{size}}"),
+              unit="Bps"))
+    board.add(
+        graph("Latency against the past", "Mean duration over its median of the last three days. Needs an "
+              "hour of history.",
+              ("""workload:nccl_operation_duration_seconds:mean{workload=~"$workload", op=~"$op", size=~"$size"}
+                  / workload:nccl_operation_duration_seconds:mean_baseline""",
+               "{{op}} {{size}} index {{index}} ({{nranks}})"), unit="percentunit",
+              steps=bad_from(1.5)),
+        graph("Calls", "Of the application.",
+              ('sum by (op, size) (rate(nccl_operations_total{comm=~"$comm", op=~"$op", size=~"$size"}'
+               '[$__rate_interval]))', "{{op}} {{size}}"), unit="ops", stack=True))
+
+    board.row("Who waits")
+    board.add(
+        graph("Waiting of each rank", "Seconds per second, at least. The one at the bottom is the one "
+              "that others wait for.",
+              ("max by (comm, rank) (rank:nccl_waiting:ratio%s)" % comm, "{{comm}} rank {{rank}}"),
+              unit="percentunit"),
+        graph("Work in flight", "For how long, of each rank. Nothing is drawn while launches complete.",
+              ("max by (comm, rank) (rank:nccl_inflight_age:seconds%s)" % comm, "{{comm}} rank {{rank}}"),
+              unit="s", steps=IN_FLIGHT))
+    board.add(
+        table("Ranks that others wait for", "Those that wait least in communicators whose ranks wait.",
+              ("comm", "rank", "Hostname", "gpu"), (
+                  ("Waits", "bottomk(10, max by (comm, rank, Hostname, gpu) (rank:nccl_waiting:ratio%s "
+                   "* on (job, instance, comm, rank) group_left (Hostname, gpu) %s))" % (comm, LIVE),
+                   "percentunit"),),
+              links=[("Hostname", dashboard_url(NODE, Hostname="Hostname"))]),
+        graph("Waiting for a rank, within its node", "Measured by the node's endpoint.",
+              ("max by (comm, rank) (rank:nccl_straggler_seconds:rate5m%s)" % comm,
+               "{{comm}} rank {{rank}}"), unit="percentunit", steps=bad_from(0.05)))
+
+    board.row("Network")
+    board.add(
+        graph("Sends wait for", "Shares, of watched steps. gpu: data; peer: the receiver's credit; wire: "
+              "being sent.",
+              ('avg by (reason) (comm:nccl_network_wait:share{comm=~"$comm", direction="send"})',
+               "{{reason}}"), unit="percentunit", stack=True, max=1),
+        graph("Receives wait for", "Shares, of watched steps. wire: data, the sender's delay included; "
+              "flush: being visible; gpu: being taken.",
+              ('avg by (reason) (comm:nccl_network_wait:share{comm=~"$comm", direction="recv"})',
+               "{{reason}}"), unit="percentunit", stack=True, max=1))
+
+    board.row("What NCCL does")
+    board.add(
+        graph("Algorithms and protocols", "Operations by what NCCL chose.",
+              ('sum by (op, algo, proto) (rate(nccl_algorithm_operations_total{comm=~"$comm", op=~"$op"}'
+               '[$__rate_interval]))', "{{op}} {{algo}} {{proto}}"), unit="ops"),
+        graph("Without a duration", "Calls by the reason why they were not timed.",
+              ('sum by (reason) (rate(nccl_untimed_operations_total{comm=~"$comm", op=~"$op"}'
+               '[$__rate_interval]))', "{{reason}}"), unit="ops", stack=True))
+    return board.document
+
+
+def node():
+    here = '{Hostname=~"$Hostname", comm=~"$comm"}'
+    identity = "* on (job, instance, comm, rank) group_left (Hostname, gpu) %s%s" % (LIVE, here)
+    board = Dashboard(
+        NODE, "NCCL / Node and rank", "What each rank of a node does. Needs recording.yaml; GPU panels "
+        "need dcgm-exporter and dcgm.yaml.",
+        query_variable("Hostname", "label_values(%s, Hostname)" % LIVE, "Node", multi=False),
+        query_variable("comm", 'label_values(%s{Hostname=~"$Hostname"}, comm)' % LIVE, "Communicator"))
+    board.add(table(
+        "Ranks", "Communicators in use on this node.",
+        ("gpu", "rank", "comm", "comm_name", "nranks", "workload", "pid", "UUID", "instance"), (
+            ("In use", "max by (gpu, rank, comm, comm_name, nranks, workload, pid, UUID, instance) (%s%s)"
+             % (LIVE, here), "short"),
+            ("In flight for", "max by (comm, rank, instance) (rank:nccl_inflight_age:seconds%s)" % here,
+             "s", IN_FLIGHT),
+            ("Waiting", "max by (comm, rank, instance) (rank:nccl_waiting:ratio %s)" % identity,
+             "percentunit", WAITING)),
+        links=[("workload", dashboard_url(JOB, workload="workload"))]))
+    legend = "gpu {{gpu}} {{comm}} rank {{rank}}"
+
+    def of_rank(expression):
+        return "max by (gpu, comm, rank) (%s %s)" % (expression, identity)
+
+    board.row("Launches")
+    board.add(
+        graph("Launches", "That were visible: replays of CUDA graphs are not.",
+              (of_rank("rate(nccl_launches_total[$__rate_interval])"), legend), unit="ops"),
+        graph("Launches in flight", "When the background thread last looked.",
+              (of_rank("nccl_inflight_launches"), legend)))
+    board.add(
+        graph("Oldest launch in flight", "Nothing is drawn while launches complete.",
+              ("max by (gpu, comm, rank) (rank:nccl_inflight_age:seconds%s)" % here, legend), unit="s",
+              steps=IN_FLIGHT),
+        graph("Sequence numbers", "Of the last operation seen. Compare ranks while they stand still: who is "
+              "behind in a hang?",
+              ("max by (gpu, comm, rank, op) (nccl_operation_sequence %s)" % identity,
+               legend + " {{op}}"), unit="none"))
+
+    board.row("Latency")
+    board.add(
+        graph("Mean duration", "Of all timed operations of a rank. Shorter than on other ranks: it comes "
+              "last.",
+              ("""max by (gpu, comm, rank, op) (
+                    sum by (job, instance, comm, rank, op) (rate(
+                      nccl_operation_duration_seconds_sum{timing=~"stream|kernel"}[$__rate_interval]))
+                    / sum by (job, instance, comm, rank, op) (rate(
+                      nccl_operation_duration_seconds_count{timing=~"stream|kernel"}[$__rate_interval]))
+                    %s)""" % identity, legend + " {{op}}"), unit="s"),
+        graph("Waiting", "For other ranks, seconds per second, at least.",
+              (of_rank("rank:nccl_waiting:ratio"), legend), unit="percentunit", steps=WAITING))
+
+    board.row("Network")
+    board.add(
+        graph("Network throughput", "While steps were watched, the protocol's own bytes included.",
+              ("""sum by (Hostname, direction) (
+                    rate(nccl_network_bytes_total[$__rate_interval]) %s)
+                  / on (Hostname) group_left () sum by (Hostname) (
+                    rate(nccl_pulse_network_observed_seconds_total[$__rate_interval])
+                    * on (job, instance, pid) group_left (Hostname)
+                    max by (job, instance, pid, Hostname) (%s%s))"""
+               % (identity, LIVE, here), "{{direction}}"), unit="Bps"),
+        graph("Network steps wait", "Seconds per second, summed over steps: compare shares.",
+              ("""sum by (direction, reason) (
+                    rate(nccl_network_wait_seconds_total[$__rate_interval]) %s)""" % identity,
+               "{{direction}} {{reason}}"), unit="s", stack=True))
+
+    board.row("GPU, from dcgm-exporter")
+    gpu = "gpu {{gpu}}"
+    board.add(
+        graph("GPU utilization", "", ("max by (gpu) (rank:nccl_gpu_utilization:percent%s)" % here, gpu),
+              unit="percent", max=100),
+        graph("Power", "", ("max by (gpu) (rank:nccl_gpu_power:watts%s)" % here, gpu), unit="watt"),
+        graph("SM clock", "", ("max by (gpu) (1e6 * rank:nccl_gpu_sm_clock:mhz%s)" % here, gpu),
+              unit="hertz"))
+    board.add(
+        graph("XID", "The last one of each GPU that a communicator uses; DCGM keeps it.",
+              ("max by (gpu, UUID) (%s%s * on (UUID) group_left () max by (UUID) "
+               "(DCGM_FI_DEV_XID_ERRORS))" % (LIVE, here), gpu + " {{UUID}}"), unit="none"), height=7)
+    return board.document
+
+
+def exporter():
+    at = '{instance=~"$instance"}'
+    board = Dashboard(
+        "nccl-pulse-exporter", "NCCL / Exporter health", "Whether to trust the others, and what it costs.",
+        query_variable("instance", "label_values(nccl_pulse_processes, instance)", "Endpoint", ".*"))
+
+    def rate(name, by, more=""):
+        return "sum by (%s) (rate(%s{instance=~\"$instance\"%s}[$__rate_interval]))" % (by, name, more)
+
+    board.add(
+        stat("Endpoints", "That answer.", 'sum(up{job=~"nccl-pulse.*", instance=~"$instance"})'),
+        stat("Processes", "Alive.", "sum(nccl_pulse_process_up%s)" % at),
+        stat("Ended processes", "Whose last state an agent shows.",
+             "count(nccl_pulse_process_up%s == 0)" % at),
+        stat("Stuck pollers", "Processes that do not look at their GPU.",
+             "count((changes(nccl_pulse_last_poll_timestamp_seconds%s[2m]) == 0) "
+             "and (nccl_pulse_process_up == 1))" % at, steps=bad_from(1)),
+        stat("Overflowed", "Processes that are out of series.",
+             "count(sum by (instance, comm, rank) (nccl_pulse_overflowed_operations_total%s) > 0)" % at,
+             steps=bad_from(1)),
+        stat("Fullest", "Series used of those that can be.",
+             "max(nccl_pulse_series_used%s / nccl_pulse_series_limit)" % at, "percentunit",
+             bad_from(0.8, 1), none="?"),
+        height=4)
+    board.add(table(
+        "Versions and what was picked", "durations, completions: where they come from.",
+        ("version", "nccl_api_version", "timing", "durations", "completions", "event_mask", "memory"),
+        (("Processes", "count by (version, nccl_api_version, timing, durations, completions, event_mask, "
+          "memory) (nccl_pulse_build_info%s)" % at, "short"),)), height=6)
+
+    board.row("Loss")
+    board.add(
+        graph("Ignored events", "Callbacks that could not be used, by reason. unfollowed_step and "
+              "foreign_process are other processes' (PXN).",
+              (rate("nccl_pulse_ignored_events_total", "reason"), "{{reason}}"), unit="ops"),
+        graph("Operations without a duration", "By reason; not_sampled is by design.",
+              (rate("nccl_untimed_operations_total", "reason"), "{{reason}}"), unit="ops", stack=True))
+    board.add(
+        graph("Seen below the call", "Share of the calls, of each operation, for which NCCL reported "
+              "algorithm and protocol.",
+              ("avg by (op) (comm:nccl_visible_operations:ratio)", "{{op}}"), unit="percentunit"),
+        graph("Refused and uncompleted",
+              "Segments that endpoints refused; operations whose end was not seen.",
+              (rate("nccl_pulse_segments_rejected_total", "reason"), "refused: {{reason}}"),
+              (rate("nccl_uncompleted_operations_total", "op"), "uncompleted: {{op}}"), unit="ops"))
+    board.add(
+        graph("Without trust in kernel timing", "Communicators whose GPU timestamps are not believed.",
+              ("count by (reason) (max by (comm, reason) (nccl_pulse_kernel_timing_untrusted%s) == 1)"
+               % at, "{{reason}}")),
+        graph("Overflowed operations", "Past the limit of series.",
+              (rate("nccl_pulse_overflowed_operations_total", "instance"), "{{instance}}"), unit="ops"))
+
+    board.row("Cost")
+    board.add(
+        graph("Callback", "What a sample of NCCL's callbacks cost their thread, on average.",
+              ("%s / %s" % (rate("nccl_pulse_callback_duration_seconds_sum", "instance"),
+                            rate("nccl_pulse_callback_duration_seconds_count", "instance")),
+               "{{instance}}"), unit="s"),
+        graph("Callbacks", "By kind.", (rate("nccl_pulse_callbacks_total", "callback"), "{{callback}}"),
+              unit="ops", stack=True))
+    board.add(
+        graph("Page", "What an endpoint takes to make a page, on average, and Prometheus to get it.",
+              ("%s / %s" % (rate("nccl_pulse_scrape_duration_seconds_sum", "instance"),
+                            rate("nccl_pulse_scrape_duration_seconds_count", "instance")),
+               "make: {{instance}}"),
+              ('scrape_duration_seconds{job=~"nccl-pulse.*", instance=~"$instance"}',
+               "get: {{instance}}"), unit="s"),
+        graph("Samples", "That a scrape brings.",
+              ('scrape_samples_scraped{job=~"nccl-pulse.*", instance=~"$instance"}', "{{instance}}")))
+    board.add(
+        graph("Series used", "Of the process with the most.",
+              ("max by (instance) (nccl_pulse_series_used%s)" % at, "{{instance}}"),
+              ("min(nccl_pulse_series_limit%s)" % at, "limit")),
+        graph("Sampling", "n: one call in 2^n is timed. Highest of the endpoint's processes.",
+              ("max by (instance) (nccl_pulse_sampling_exponent%s)" % at, "{{instance}}")),
+        graph("Network watched", "Share of the time in which network steps are watched.",
+              ("max by (instance) (rate(nccl_pulse_network_observed_seconds_total%s[$__rate_interval]))"
+               % at, "{{instance}}"), unit="percentunit"))
+    return board.document
+
+
+def main():
+    folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(
+        os.path.dirname(os.path.abspath(__file__)), "dashboards")
+    for name, board in (("fleet", fleet), ("job", job), ("node", node), ("exporter", exporter)):
+        with open(os.path.join(folder, name + ".json"), "w", encoding="utf-8") as file:
+            json.dump(board(), file, indent=1, ensure_ascii=False)
+            file.write("\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""A real Prometheus over real replays, with the rules of deploy/prometheus."""
+
+import http.server
+import json
+import math
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from tests.replay.replayed_run import LIBRARY, PULSE, RUNFILES, trace_folder
+
+RULES = os.path.join(RUNFILES, "deploy/prometheus")
+DRIVER = os.path.join(RUNFILES, "tests/deploy")  # holds libcuda.so.1
+
+# For a broken build to end; a slow machine is no failure.
+PATIENCE_S = 120
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return min(probe.getsockname()[1], 65000)
+
+
+class Replay:
+    """`pulse replay` of a recorded run, over and over, at an endpoint that its processes share."""
+
+    def __init__(self, run, speed, **environment):
+        self.process = subprocess.Popen(
+            [PULSE, "replay", "--library=" + LIBRARY, "--speed=%g" % speed, "--repeat=0",
+             trace_folder(run)], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=dict(os.environ, NCCL_PULSE_LISTEN="127.0.0.1:%d" % free_port(),
+                     LD_LIBRARY_PATH=DRIVER, NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND="1000000",
+                     **environment))
+        self.output = []
+        for line in self.process.stdout:
+            self.output.append(line)
+            url = re.search(r"http://([^/\s]+)", line)
+            if url:
+                self.target = url.group(1)
+                break
+        else:
+            raise RuntimeError("the replay ended:\n" + "".join(self.output))
+        # Nobody else reads on.
+        threading.Thread(target=self._drain, daemon=True).start()
+
+    def _drain(self):
+        for line in self.process.stdout:
+            self.output.append(line)
+
+    def end(self):
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(timeout=PATIENCE_S)
+        self.process.stdout.close()
+
+
+class Page:
+    """An endpoint that serves what a function says."""
+
+    def __init__(self, text):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):  # pylint: disable=invalid-name
+                body = text().encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.target = "127.0.0.1:%d" % self.server.server_port
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def end(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class Prometheus:
+    """Scrapes twice a second; rules are evaluated every second and look back for ten, and alerts wait
+    for nothing.
+
+    history: OpenMetrics text of samples from the past.
+    """
+
+    def __init__(self, folder, history):
+        self.folder = folder
+        rules = os.path.join(folder, "rules")
+        os.mkdir(rules)
+        for name in ("recording", "alerts", "dcgm", "diagnosis", "fleet"):
+            with open(os.path.join(RULES, name + ".yaml"), encoding="utf-8") as file:
+                text = re.sub(r"interval: \S+", "interval: 1s", file.read())
+                text = re.sub(r"\[(1|5|15)m\]", "[10s]", text)
+            with open(os.path.join(rules, name + ".yaml"), "w", encoding="utf-8") as file:
+                file.write(re.sub(r"\n +for: \S+", "", text))
+        with open(os.path.join(folder, "prometheus.json"), "w", encoding="utf-8") as file:
+            json.dump({"global": {"scrape_interval": "500ms", "scrape_timeout": "500ms"},
+                       "rule_files": [rules + "/*.yaml"],
+                       "scrape_configs": [{
+                           "job_name": job, "scrape_timeout": "500ms",
+                           "file_sd_configs": [{"files": [os.path.join(folder, job + ".json")],
+                                                "refresh_interval": "1s"}]}
+                                          for job in ("nccl-pulse", "dcgm")]}, file)
+        data = os.path.join(folder, "data")
+        past = os.path.join(folder, "history")
+        with open(past, "w", encoding="utf-8") as file:
+            file.write(history)
+        subprocess.run(["promtool", "tsdb", "create-blocks-from", "openmetrics", past, data],
+                       check=True, stdout=subprocess.DEVNULL)
+        self.url = "http://127.0.0.1:%d" % free_port()
+        with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                ["prometheus", "--config.file=" + os.path.join(folder, "prometheus.json"),
+                 "--storage.tsdb.path=" + data, "--web.listen-address=" + self.url[len("http://"):],
+                 "--log.level=warn"], stdout=log, stderr=log)
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._is_ready():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.process.kill()
+                raise RuntimeError("Prometheus does not start:\n" + self.log())
+            time.sleep(0.05)
+        self.start_s = time.time()
+
+    def log(self):
+        with open(os.path.join(self.folder, "log"), encoding="utf-8") as file:
+            return file.read()
+
+    def scrape(self, job, targets):
+        path = os.path.join(self.folder, job + ".json")
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            json.dump([{"targets": targets}], file)
+        os.rename(path + ".new", path)
+
+    def _is_ready(self):
+        try:
+            self._get("/-/ready")
+            return True
+        except (OSError, ValueError):  # not listening yet, not ready yet
+            return False
+
+    def _get(self, path, **parameters):
+        try:
+            with urllib.request.urlopen(
+                    self.url + path, urllib.parse.urlencode(parameters).encode() or None,
+                    timeout=PATIENCE_S) as answer:
+                return answer.read()
+        except urllib.error.HTTPError as error:
+            raise ValueError("%s: %s" % (parameters, error.read().decode())) from error
+
+    def query(self, expression):
+        """The series that had a value at any time: their labels."""
+        answer = json.loads(self._get("/api/v1/query_range", query=expression, start=self.start_s,
+                                      end=time.time(), step=1))["data"]["result"]
+        return [series["metric"] for series in answer
+                if any(math.isfinite(float(value)) for _, value in series["values"])]
+
+    def failing_rules(self):
+        groups = json.loads(self._get("/api/v1/rules"))["data"]["groups"]
+        return ["%s: %s" % (rule["name"], rule["lastError"]) for group in groups
+                for rule in group["rules"] if rule.get("lastError")]
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(timeout=PATIENCE_S)

@@ -1,0 +1,324 @@
+"""The dashboards: Grafana's model is kept, links and variables lead somewhere, every query has data.
+
+Queries run in a real Prometheus that scrapes real replays. What no replay has (a hang, GPUs beside it, yesterday)
+comes from a page that says so, and only the panels in WITHOUT_REPLAY may need it.
+"""
+
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from tests.deploy import cluster
+from tests.replay.replayed_run import RUNFILES
+
+GRAFANA = os.path.join(RUNFILES, "deploy/grafana")
+
+HANG = "nothing hangs in a recorded run"
+PAST = "needs an hour of history"
+DCGM = "needs dcgm-exporter"
+DIAGNOSIS = "needs a straggler on a real node"
+FAULT = "needs a fault"
+
+# (dashboard, panel): why no replay gives it data. Of a table: of some of its columns.
+WITHOUT_REPLAY = {
+    ("nccl-fleet", "Jobs that hang"): HANG,
+    ("nccl-fleet", "Jobs that wait"): "recorded runs wait less",
+    ("nccl-fleet", "Jobs"): HANG,
+    ("nccl-fleet", "Oldest work in flight"): HANG,
+    ("nccl-fleet", "Latency against the past"): PAST,
+    ("nccl-fleet", "Where the network waits"): PAST,
+    ("nccl-job", "In flight for"): HANG,
+    ("nccl-job", "Communicators"): HANG,
+    ("nccl-job", "Work in flight"): HANG,
+    ("nccl-job", "Latency against the past"): PAST,
+    ("nccl-job", "Waiting for a rank, within its node"): DIAGNOSIS,
+    ("nccl-node", "Ranks"): HANG,
+    ("nccl-node", "Oldest launch in flight"): HANG,
+    ("nccl-node", "GPU utilization"): DCGM,
+    ("nccl-node", "Power"): DCGM,
+    ("nccl-node", "SM clock"): DCGM,
+    ("nccl-node", "XID"): DCGM,
+    ("nccl-pulse-exporter", "Ended processes"): "needs an agent",
+    ("nccl-pulse-exporter", "Stuck pollers"): FAULT,
+    ("nccl-pulse-exporter", "Refused and uncompleted"): FAULT,
+    ("nccl-pulse-exporter", "Overflowed"): FAULT,
+}
+
+WORKLOAD = {"workload": "made-up", "nranks": "2", "nnodes": "1", "index": "0"}
+ALLREDUCE = {"op": "AllReduce", "size": "le_64MiB", "timing": "stream"}
+SEND = {"direction": "send", "reason": "wire"}
+
+
+def sample(name, value, time_s=None, **labels):
+    labels = ",".join("%s=%s" % (key, json.dumps(label)) for key, label in labels.items())
+    return "%s{%s} %r%s\n" % (name, labels, float(value), "" if time_s is None else " %d" % time_s)
+
+
+def history(now_s):
+    """Two hours ago the made-up workload was quicker."""
+    text = ""
+    for name, value, labels in (
+            ("workload:nccl_operation_duration_seconds:mean", 0.001, ALLREDUCE),
+            ("workload:nccl_timed_bytes:mean", 2**26, ALLREDUCE),
+            ("workload:nccl_bus_bandwidth:best_rank", 1e11, ALLREDUCE),
+            ("workload:nccl_network_wait:seconds_per_byte", 1e-9, SEND)):
+        text += "# TYPE %s gauge\n" % name
+        for minute in range(61):
+            text += sample(name, value, now_s - 7800 + minute * 60, job="nccl-pulse", **WORKLOAD,
+                           **labels)
+    return text + "# EOF\n"
+
+
+def made_up_page():
+    """A communicator that hangs with some bad luck besides."""
+    now = time.time()
+    text = ""
+    for rank in ("0", "1"):
+        of = {"comm": "00000000deadbeef", "rank": rank}
+        process = {"pid": rank, "global_rank": rank}
+        kind = dict(of, **ALLREDUCE)
+        text += sample("nccl_communicator_info", 1, **of, **process, **WORKLOAD, Hostname="made-up",
+                       gpu=rank, UUID="GPU-" + rank, pci_bus_id="00000000:01:00.0", job_id="9")
+        for name, value, labels in (
+                ("communicator_active", 1, of), ("pulse_process_up", 1, process),
+                ("pulse_last_poll_timestamp_seconds", now, process),
+                ("oldest_inflight_launch_timestamp_seconds", now - 400, of),
+                # Rank 1 comes last.
+                ("operation_duration_seconds_sum", now / (1 + int(rank)), kind),
+                ("operations_total", now * 100, dict(of, op="AllReduce", size="le_64MiB",
+                                                     captured="false")),
+                ("uncompleted_operations_total", now, dict(of, op="AllReduce")),
+                ("operation_duration_seconds_count", now * 100, kind),
+                ("timed_operations_total", now * 100, kind),
+                ("timed_bytes_total", now * 100 * 2**26, kind),
+                ("timed_bus_bytes_total", now * 100 * 2**26, kind),
+                ("network_bytes_total", now * 1e6, dict(of, direction="send")),
+                ("network_wait_seconds_total", now, dict(of, **SEND)),
+                ("straggler_seconds_total", now / 10, of),
+                ("pulse_overflowed_operations_total", now, of)):
+            text += sample("nccl_" + name, value, **labels)
+    text += sample("nccl_pulse_process_up", 0, pid="2")
+    text += sample("nccl_pulse_process_up", 1, pid="3")
+    text += sample("nccl_pulse_last_poll_timestamp_seconds", 1e9, pid="3")
+    text += sample("nccl_hang_start_timestamp_seconds", now - 400, comm="00000000deadbeef",
+                   verdict="rank_not_called", suspect_rank="1", op="AllReduce")
+    return text
+
+
+def dcgm_page():
+    return "".join(sample("DCGM_FI_DEV_" + name, value, UUID="GPU-" + gpu, gpu=gpu, Hostname="made-up")
+                   for gpu in ("0", "1")
+                   for name, value in (("GPU_UTIL", 100), ("POWER_USAGE", 700), ("SM_CLOCK", 1980),
+                                       ("XID_ERRORS", 79)))
+
+
+def dashboards():
+    found = {}
+    for path in sorted(glob.glob(os.path.join(GRAFANA, "dashboards/*.json"))):
+        with open(path, encoding="utf-8") as file:
+            found[os.path.basename(path)] = json.load(file)
+    return found
+
+
+def everything(value):
+    """All dictionaries in a document."""
+    if isinstance(value, dict):
+        yield value
+    if isinstance(value, (dict, list)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from everything(each)
+
+
+def strings(value):
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from strings(each)
+
+
+class Structure(unittest.TestCase):
+
+    def test_they_are_what_the_generator_writes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, os.path.join(GRAFANA, "generate.py"), folder], check=True)
+            for name in dashboards():
+                with open(os.path.join(folder, name)) as made, \
+                        open(os.path.join(GRAFANA, "dashboards", name)) as stored:
+                    self.assertEqual(made.read(), stored.read(),
+                                     "run: python3 deploy/grafana/generate.py")
+            self.assertEqual(sorted(os.listdir(folder)), sorted(dashboards()))
+
+    def test_model(self):
+        uids = [board["uid"] for board in dashboards().values()]
+        self.assertEqual(len(uids), len(set(uids)))
+        titles = [board["title"] for board in dashboards().values()]
+        self.assertEqual(len(titles), len(set(titles)))
+        for board in dashboards().values():
+            self.assertRegex(board["uid"], r"^[a-z-]{1,40}$")
+            self.assertGreaterEqual(board["schemaVersion"], 36)
+            ids = [panel["id"] for panel in board["panels"]]
+            self.assertEqual(len(ids), len(set(ids)))
+            for panel in board["panels"]:
+                self.assertIn(panel["type"], ("row", "stat", "timeseries", "heatmap", "table"))
+                self.assertTrue(panel["title"])
+                for of_panel in panel.get("targets", []):
+                    self.assertEqual(of_panel["datasource"], panel["datasource"])
+                refs = [of_panel["refId"] for of_panel in panel.get("targets", [])]
+                self.assertEqual(len(refs), len(set(refs)))
+                self.assertEqual(bool(refs), panel["type"] != "row")
+                if refs:
+                    self.assertIn("unit", panel["fieldConfig"]["defaults"])
+
+    def test_panels_do_not_overlap_and_can_be_read_on_a_laptop(self):
+        for board in dashboards().values():
+            taken = {}
+            for panel in board["panels"]:
+                place = panel["gridPos"]
+                self.assertLessEqual(place["x"] + place["w"], 24)
+                # 24 columns on 1440 pixels: a number needs 200, lines need 450.
+                self.assertGreaterEqual(place["w"], {"row": 24, "stat": 4, "table": 12}.get(
+                    panel["type"], 8), panel["title"])
+                for x in range(place["x"], place["x"] + place["w"]):
+                    for y in range(place["y"], place["y"] + place["h"]):
+                        self.assertNotIn((x, y), taken, panel["title"])
+                        taken[x, y] = panel["title"]
+
+    def test_data_source_is_the_variable(self):
+        for board in dashboards().values():
+            for part in everything(board):
+                if "datasource" in part and isinstance(part["datasource"], dict):
+                    self.assertEqual(part["datasource"],
+                                     {"type": "prometheus", "uid": "${datasource}"})
+
+    def test_variables_are_defined_and_used(self):
+        built_in = {"__rate_interval", "__url_time_range", "__data", "__all", "__auto"}
+        for board in dashboards().values():
+            defined = {variable["name"] for variable in board["templating"]["list"]}
+            used = set()
+            for text in strings(board):
+                used |= set(re.findall(r"\$\{?(\w+)", text))
+            self.assertEqual(used - built_in, defined, board["uid"])
+
+    def test_links_lead_to_dashboards(self):
+        boards = {board["uid"]: board for board in dashboards().values()}
+        linked = set()
+        for board in boards.values():
+            for part in everything(board):
+                url = re.match(r"/d/([^?]+)\?(.*)", part.get("url", ""))
+                if url is None:
+                    continue
+                linked.add(url.group(1))
+                defined = {variable["name"]
+                           for variable in boards[url.group(1)]["templating"]["list"]}
+                self.assertLessEqual(set(re.findall(r"var-(\w+)=", url.group(2))), defined)
+            for link in board["links"]:
+                self.assertTrue(set(link["tags"]) <= set(board["tags"]))
+        self.assertEqual(linked, {"nccl-job", "nccl-node"})
+
+    def test_tables_link_and_rename_columns_that_they_have(self):
+        for board in dashboards().values():
+            for panel in board["panels"]:
+                if panel["type"] != "table":
+                    continue
+                organize = panel["transformations"][-1]["options"]
+                keys = [name for name in organize["indexByName"] if not name.startswith("Value")]
+                names = set(keys) | set(organize["renameByName"].values())
+                for override in panel["fieldConfig"]["overrides"]:
+                    self.assertIn(override["matcher"]["options"], names)
+                for query in panel["targets"]:
+                    self.assertIn(query["format"], "table")
+
+    def test_metrics_exist(self):
+        """Every metric that is named is in the catalogue, recorded, dcgm-exporter's or Prometheus' own."""
+        with open(os.path.join(RUNFILES, "docs/metrics.md"), encoding="utf-8") as file:
+            known = set(re.findall(r"^\| `(nccl_\w+)`", file.read(), re.MULTILINE))
+        for rules in glob.glob(os.path.join(RUNFILES, "deploy/prometheus/*.yaml")):
+            with open(rules, encoding="utf-8") as file:
+                known |= set(re.findall(r"record: (\S+)", file.read()))
+        for board in dashboards().values():
+            for query in everything(board):
+                for name in re.findall(r"(?<![\w:\"])((?:\w+:)?nccl_[\w:]+)", query.get("expr", "")):
+                    stem = re.sub(r"_(bucket|sum|count)$", "", name)
+                    self.assertTrue(name in known or stem in known, name)
+
+
+class Queries(unittest.TestCase):
+
+    @staticmethod
+    def expressions():
+        """{(dashboard, panel): its expressions}, variables filled in."""
+        found = {}
+        for board in dashboards().values():
+            for variable in board["templating"]["list"]:
+                match = re.match(r"label_values\((.*), (\w+)\)$", variable.get("definition", ""))
+                if match:
+                    found[board["uid"], "variable " + variable["name"]] = [
+                        "group by (%s) (%s)" % match.group(2, 1)]
+            for panel in board["panels"]:
+                if panel["type"] != "row":
+                    key = board["uid"], panel["title"]
+                    assert key not in found, key
+                    found[key] = [query["expr"] for query in panel["targets"]]
+        return {key: [re.sub(r"\$\w+", ".*", e.replace("$__rate_interval", "10s")) for e in queries]
+                for key, queries in found.items()}
+
+    def start(self, thing):
+        self.addCleanup(thing.end)
+        return thing
+
+    def without_data(self, prometheus, queries):
+        """Those that have none yet."""
+        return {key: left for key, left in (
+            (key, [e for e in expressions if not prometheus.query(e)])
+            for key, expressions in queries.items()) if left}
+
+    def wait_for_data(self, prometheus, queries):
+        deadline = time.monotonic() + cluster.PATIENCE_S
+        while queries:
+            queries = self.without_data(prometheus, queries)
+            if time.monotonic() > deadline:
+                self.fail("no data:\n%s\nfailing rules: %s\n%s" % (
+                    json.dumps([[*key, left] for key, left in queries.items()], indent=1),
+                    prometheus.failing_rules(), prometheus.log()[-4000:]))
+
+    def test_every_query_has_data(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        prometheus = self.start(cluster.Prometheus(folder.name, history(time.time())))
+        replays = [
+            cluster.Replay("h200x4-pytorch-ddp-fsdp", 1, SLURM_JOB_ID="1"),
+            cluster.Replay("h200x2-net-mixed", 0.2, SLURM_JOB_ID="2",
+                           NCCL_PULSE_NETWORK_WINDOW="100"),
+            # With kernel timing, all-to-alls are not trusted.
+            cluster.Replay("h200x2-nvlink-mixed", 0.2, SLURM_JOB_ID="3",
+                           NCCL_PULSE_TIMING="kernel", NCCL_PULSE_LABELS="workload=mixed"),
+        ]
+        for replay in replays:
+            self.start(replay)
+        targets = [replay.target for replay in replays]
+        prometheus.scrape("nccl-pulse", targets)
+
+        queries = self.expressions()
+        self.assertLessEqual(set(WITHOUT_REPLAY), set(queries))
+        self.wait_for_data(prometheus, {key: expressions for key, expressions in queries.items()
+                                        if key not in WITHOUT_REPLAY})
+        left = self.without_data(prometheus, {key: queries[key] for key in WITHOUT_REPLAY})
+        self.assertEqual(set(left), set(WITHOUT_REPLAY))
+        # Nothing is wrong with the recorded jobs, not even for a moment.
+        self.assertEqual(prometheus.query('ALERTS{alertname!~"NcclPulse.*"}'), [])
+
+        prometheus.scrape("nccl-pulse", targets + [self.start(cluster.Page(made_up_page)).target])
+        prometheus.scrape("dcgm", [self.start(cluster.Page(dcgm_page)).target])
+        self.wait_for_data(prometheus, left)
+        self.assertEqual(prometheus.failing_rules(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

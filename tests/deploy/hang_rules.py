@@ -1,0 +1,181 @@
+"""Hung communicators and missing ranks."""
+
+from tests.deploy.rules_case import COMM, RUNBOOK, RulesTest
+from tests.deploy.scenario import CLOCK, Job
+
+
+HANGS = ("NcclCollectiveHung", "NcclCollectiveHungLong", "NcclRankMissing")
+
+
+class Hang(RulesTest):
+
+    def hung(self, minutes=12, **options):
+        """Ranks 0, 1 and 3 wait from minute 4 on; rank 2 does not come."""
+        scrapes = self.scrapes(minutes)
+        job = Job(scrapes, **options)
+        for rank in (0, 1, 3):
+            job.launches(rank, until=4)
+        job.idle(2, since=4)
+        return scrapes, job
+
+    def test_hung(self):
+        scrapes, _ = self.hung()
+        by = ("comm", "nranks", "workload", "severity")
+        self.is_silent(scrapes, 5, *HANGS)
+        self.fires(scrapes, "NcclCollectiveHung", 6.5, by, [("c0ffee", "4", "7", "warning")])
+        self.fires(scrapes, "NcclCollectiveHungLong", 10.5, by, [("c0ffee", "4", "7", "critical")])
+        self.is_silent(scrapes, 11, "NcclRankMissing")
+        self.is_silent(scrapes, 8, "NcclCollectiveHungLong")
+
+    def test_annotations_name_the_ranks_that_do_not_wait(self):
+        scrapes, _ = self.hung()
+        self.annotates(
+            scrapes, "NcclCollectiveHung", 7,
+            dict(severity="warning", job="nccl-pulse", job_id="7", workload="7", comm="c0ffee",
+                 comm_name="dp", nranks="4", nnodes="2"),
+            dict(summary="Communicator c0ffee dp (4 ranks) of 7 has had work in flight for 3m 0s",
+                 description="A launch on the GPU has not ended, and none has completed since. A rank "
+                 "that is not waiting is the one that others wait for. Ranks in use that do not wait, "
+                 "or cannot be seen to: 2 (node1 gpu 0 pid 102). Look at those first (py-spy dump), "
+                 "then at ranks that are missing.",
+                 runbook_url=RUNBOOK + "#ncclcollectivehung"))
+
+    def test_clock_of_the_scraper_does_not_matter(self):
+        # The scenario's clocks are 53 years apart.
+        self.assertGreater(CLOCK, 1e9)
+        scrapes, _ = self.hung()
+        self.gives(scrapes, "count(round(rank:nccl_inflight_age:seconds) == 180)", 7, {"{}": 3})
+
+    def test_without_events_behind_the_launches(self):
+        scrapes, job = self.hung()
+        for rank in job.ranks():
+            for name in ("nccl_oldest_inflight_launch_timestamp_seconds",
+                         "nccl_launches_completed_total"):
+                key = name, tuple(sorted(job.labels[rank].items()))
+                times = scrapes.series.pop(key)
+                if name.startswith("nccl_oldest"):
+                    job.set(rank, "nccl_oldest_inflight_operation_timestamp_seconds", times,
+                            source="proxy")
+        self.fires(scrapes, "NcclCollectiveHung", 7, COMM, [("c0ffee",)])
+
+    def test_idle_job(self):
+        scrapes = self.scrapes(30)
+        job = Job(scrapes)
+        for rank in job.ranks():
+            job.idle(rank, since=2)
+        self.is_silent(scrapes, 29, *HANGS)
+
+    def test_busy_job_and_no_job(self):
+        scrapes = self.scrapes(12)
+        Job(scrapes)
+        self.is_silent(scrapes, 11, *HANGS)
+        self.is_silent(self.scrapes(12), 11, *HANGS)
+
+    def test_long_queue_that_moves(self):
+        """The oldest launch in flight is two minutes old all the time, and launches complete."""
+        scrapes = self.scrapes(12)
+        job = Job(scrapes)
+        for rank in job.ranks():
+            job.set(rank, "nccl_oldest_inflight_launch_timestamp_seconds",
+                    [time - 120 for time in scrapes.clock()])
+        self.is_silent(scrapes, 11, *HANGS)
+
+    def test_captured_graphs(self):
+        """Replays are not seen: nothing completes, and idle is absent instead of 0."""
+        scrapes = self.scrapes(12)
+        job = Job(scrapes)
+        for rank in job.ranks():
+            job.launches(rank, until=0)
+            for name in ("inflight_launches", "oldest_inflight_launch_timestamp_seconds"):
+                scrapes.series.pop(("nccl_" + name, tuple(sorted(job.labels[rank].items()))), None)
+            job.set(rank, "nccl_communicator_captured", 1)
+        self.is_silent(scrapes, 11, *HANGS)
+
+    def test_finalized_or_ended_in_flight(self):
+        scrapes, job = self.hung()
+        for rank in job.ranks():
+            job.set(rank, "nccl_communicator_active", scrapes.change(4.5, 1, 0))
+        self.is_silent(scrapes, 11, *HANGS)
+        # An agent shows the last state of processes that were killed.
+        scrapes, job = self.hung()
+        for rank in job.ranks():
+            job.process(rank, "nccl_pulse_process_up", scrapes.change(4.5, 1, 0))
+        self.is_silent(scrapes, 11, *HANGS)
+
+    def test_stopped_poller_is_no_hang(self):
+        for stopped_at in (4, 6):
+            scrapes, job = self.hung()
+            for rank in job.ranks():
+                job.process(rank, "nccl_pulse_last_poll_timestamp_seconds",
+                            scrapes.clock(stopped_at=stopped_at))
+            self.is_silent(scrapes, 11, *HANGS)
+
+    def test_serving_is_left_out(self):
+        scrapes, _ = self.hung(hang_alert="off")
+        self.is_silent(scrapes, 11, *HANGS)
+
+    def test_pipeline_parallel_bubble(self):
+        """A stage waits 35 s for the one before, again and again."""
+        scrapes = self.scrapes(12)
+        job = Job(scrapes, ranks=2)
+        waits = [time - 5 - 30 * (i % 2) for i, time in enumerate(scrapes.clock())]
+        job.set(1, "nccl_oldest_inflight_launch_timestamp_seconds", waits)
+        self.is_silent(scrapes, 11, *HANGS)
+
+
+class Missing(RulesTest):
+
+    def test_killed_rank(self):
+        scrapes = self.scrapes(12)
+        job = Job(scrapes)
+        for rank in (0, 1, 3):
+            job.launches(rank, until=4)
+        scrapes.end(4, instance="node1:9410", pid="102")
+        scrapes.end(4, comm="c0ffee", rank="2")
+        self.fires(scrapes, "NcclRankMissing", 9, ("comm", "nranks"), [("c0ffee", "4")])
+        self.is_silent(scrapes, 6, "NcclRankMissing")
+
+    def test_killed_rank_that_an_agent_shows(self):
+        scrapes = self.scrapes(12)
+        job = Job(scrapes)
+        for rank in (0, 1, 3):
+            job.launches(rank, until=4)
+        job.process(2, "nccl_pulse_process_up", scrapes.change(4, 1, 0))
+        self.fires(scrapes, "NcclRankMissing", 9, COMM, [("c0ffee",)])
+
+    def test_lost_node(self):
+        scrapes = self.scrapes(12)
+        job = Job(scrapes)
+        for rank in (0, 1):
+            job.launches(rank, until=4)
+        scrapes.end(4, instance="node1:9410")
+        scrapes.set("up", scrapes.change(4, 1, 0), job="nccl-pulse", instance="node1:9410")
+        self.fires(scrapes, "NcclRankMissing", 9, COMM, [("c0ffee",)])
+
+    def test_end_of_a_job(self):
+        """Rank 0 alone lives on, to write its results; communicators are not finalized."""
+        scrapes = self.scrapes(30)
+        job = Job(scrapes)
+        for rank in job.ranks():
+            job.idle(rank, since=10)
+        scrapes.end(11, instance="node1:9410")
+        scrapes.end(11, comm="c0ffee", rank="1")
+        scrapes.end(11, pid="101")
+        self.is_silent(scrapes, 20, *HANGS, "NcclPulseRanksNotScraped")
+        self.is_silent(scrapes, 29, *HANGS, "NcclPulseRanksNotScraped")
+
+    def test_never_scraped(self):
+        """It hangs, and rank 3 was never seen: hung, but not lost."""
+        scrapes = self.scrapes(12)
+        job = Job(scrapes, missing=(3,))
+        for rank in job.ranks():
+            job.launches(rank, until=4)
+        self.is_silent(scrapes, 11, "NcclRankMissing")
+        self.fires(scrapes, "NcclCollectiveHung", 11, COMM, [("c0ffee",)])
+
+    def test_failed_scrapes_while_the_job_runs(self):
+        scrapes = self.scrapes(20)
+        Job(scrapes)
+        scrapes.end(8, instance="node1:9410")
+        scrapes.set("up", scrapes.change(8, 1, 0), job="nccl-pulse", instance="node1:9410")
+        self.is_silent(scrapes, 19, "NcclRankMissing")

@@ -1,0 +1,56 @@
+// libcuda.so.1 for replays, where there are no streams: everything is complete when it is asked
+// for, and a launch took a time that depends on which it is. One process in four is quicker than
+// the others, as a rank that comes last is. Each process has a GPU of its own.
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+
+extern "C" {  // NOLINTBEGIN(readability-identifier-naming): the driver's names
+
+int cuCtxGetCurrent(void** context) {
+  static int current;
+  *context = &current;
+  return 0;
+}
+int cuCtxSetCurrent(void* /*context*/) { return 0; }
+int cuCtxGetId(void* /*context*/, unsigned long long* id) {
+  *id = 1;
+  return 0;
+}
+int cuCtxGetDevice(int* device) {
+  *device = 0;
+  return 0;
+}
+int cuDeviceGetUuid_v2(unsigned char* uuid, int /*device*/) {
+  const pid_t pid = getpid();
+  std::memset(uuid, 0, 16);
+  std::memcpy(uuid, &pid, sizeof(pid));
+  return 0;
+}
+int cuDeviceGetPCIBusId(char* text, int length, int /*device*/) {
+  std::snprintf(text, length, "0000:%02x:00.0", static_cast<unsigned>(getpid()) % 256);
+  return 0;
+}
+int cuEventCreate(void** event, unsigned /*flags*/) {
+  static int any;
+  *event = &any;
+  return 0;
+}
+int cuEventDestroy_v2(void* /*event*/) { return 0; }
+int cuEventRecord(void* /*event*/, void* /*stream*/) { return 0; }
+int cuEventQuery(void* /*event*/) { return 0; }
+int cuEventElapsedTime_v2(float* milliseconds, void* /*begin*/, void* /*end*/) {
+  static std::atomic<unsigned> calls;
+  const unsigned call = calls.fetch_add(1, std::memory_order_relaxed);
+  *milliseconds = 0.03F * static_cast<float>(1 + call % 7) * (getpid() % 4 == 0 ? 1 : 3);
+  return 0;
+}
+int cuStreamIsCapturing(void* /*stream*/, int* status) {
+  *status = 0;
+  return 0;
+}
+int cuThreadExchangeStreamCaptureMode(int* /*mode*/) { return 0; }
+
+}  // extern "C" NOLINTEND(readability-identifier-naming)

@@ -1,0 +1,141 @@
+"""Every alert of deploy/prometheus fires when it should, and is silent when something else is the matter.
+
+promtool evaluates the rules as they are; a test says what was scraped (scenario.py).
+"""
+
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import textwrap
+import unittest
+
+from tests.deploy import scenario
+# The tests of the alerts: they run with those below.
+from tests.deploy.beside_rules import Dcgm, Diagnosis, Fleet
+from tests.deploy.exporter_rules import Exporter
+from tests.deploy.hang_rules import Hang, Missing
+from tests.deploy.latency_rules import Latency, Past, Straggler
+from tests.deploy.rules_case import COMM, RUNBOOK, RulesTest
+from tests.deploy.scenario import Job
+
+CASES = (Dcgm, Diagnosis, Exporter, Fleet, Hang, Latency, Missing, Past, Straggler)
+
+# Metrics of a newer exporter, which diagnosis.yaml can do without.
+DIAGNOSIS = {"nccl_hang_start_timestamp_seconds", "nccl_straggler_seconds_total"}
+
+
+def alerts():
+    """{alert: its lines in the file}"""
+    found = {}
+    for path in glob.glob(os.path.join(scenario.RULES, "*.yaml")):
+        with open(path, encoding="utf-8") as file:
+            for part in re.split(r"^ *- alert: ", file.read(), flags=re.MULTILINE)[1:]:
+                found[part.split("\n")[0]] = part
+    return found
+
+
+class Whole(RulesTest):
+
+    def test_promtool_finds_nothing_wrong(self):
+        paths = sorted(glob.glob(os.path.join(scenario.RULES, "*.yaml")))
+        rules = [path for path in paths if not path.endswith("/prometheus.yaml")]
+        result = subprocess.run(["promtool", "check", "rules", *rules], text=True,
+                                capture_output=True)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        result = subprocess.run(
+            ["promtool", "check", "config", os.path.join(scenario.RULES, "prometheus.yaml")],
+            text=True, capture_output=True)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_every_alert_has_its_section_and_its_annotations(self):
+        with open("docs/runbook.md", encoding="utf-8") as file:
+            sections = re.split(r"^### ", file.read(), flags=re.MULTILINE)[1:]
+        self.assertEqual(sorted(alerts()), sorted(section.split("\n")[0] for section in sections))
+        for section in sections:
+            for word in ("**Means**", "**Look at**", "**Do**"):
+                self.assertIn(word, section)
+        for alert, text in alerts().items():
+            self.assertIn("runbook_url: %s#%s\n" % (RUNBOOK, alert.lower()), text)
+            self.assertRegex(text, r"severity: (info|warning|critical)")
+            if "<<:" not in text:
+                self.assertIn("summary:", text)
+                self.assertIn("description:", text)
+
+    def test_metrics_exist(self):
+        with open("docs/metrics.md", encoding="utf-8") as file:
+            known = set(re.findall(r"^\| `(nccl_\w+)`", file.read(), re.MULTILINE)) | DIAGNOSIS
+        rules = ""
+        for path in glob.glob(os.path.join(scenario.RULES, "*.yaml")):
+            with open(path, encoding="utf-8") as file:
+                rules += file.read()
+        known |= set(re.findall(r"record: (\S+)", rules))
+        used = set(re.findall(r"\b(?:\w+:)?nccl_\w[\w:]*", re.sub(r"#.*", "", rules)))
+        self.assertEqual([name for name in used if name not in known and
+                          re.sub(r"_(bucket|sum|count)$", "", name) not in known], [])
+
+    def promtool_check(self, what, text):
+        """Of a file beside the rules."""
+        with tempfile.TemporaryDirectory() as folder:
+            for path in glob.glob(os.path.join(scenario.RULES, "*.yaml")):
+                shutil.copy(path, folder)
+            path = os.path.join(folder, "checked.yaml")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            result = subprocess.run(["promtool", "check", what, path], text=True,
+                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(result.returncode, 0, result.stdout)
+
+    def test_examples_of_the_fleet_page(self):
+        with open("docs/fleet.md", encoding="utf-8") as file:
+            blocks = re.findall(r"```(yaml|promql)\n(.*?)```", file.read(), re.DOTALL)
+        cluster, at_scrape = [text for kind, text in blocks if kind == "yaml"]
+        self.promtool_check("config", cluster)
+        self.promtool_check("config", "scrape_configs:\n- job_name: nccl-pulse\n" +
+                            textwrap.indent(at_scrape, "  "))
+        queries = [query for kind, text in blocks if kind == "promql"
+                   for query in re.split(r"^#.*\n", text, flags=re.MULTILINE) if query.strip()]
+        self.assertGreater(len(queries), 3)
+        self.promtool_check("rules", json.dumps({"groups": [{"name": "examples", "rules": [
+            {"record": "example", "expr": query} for query in queries]}]}))
+
+        # What the relabelling lets through.
+        keep, drop = re.findall(r"regex: (.+)\n", cluster)
+        recorded = set()
+        for path in glob.glob(os.path.join(scenario.RULES, "*.yaml")):
+            with open(path, encoding="utf-8") as file:
+                recorded |= set(re.findall(r"record: (\S+)", file.read()))
+        written = {name for name in recorded | {"nccl_operations_total", "ALERTS"}
+                   if re.fullmatch(keep, name) and not re.fullmatch(drop, name)}
+        self.assertIn("ALERTS", written)
+        self.assertEqual({name for name in recorded if not name.startswith("rank:")} - written,
+                         {"comm:nccl_operation_duration_seconds_bucket:rate5m"})
+        self.assertFalse([name for name in written if name.startswith(("rank:", "nccl_"))])
+        # Every other bucket.
+        drop = re.search(r"le\], regex: '(.+)'", at_scrape).group(1)
+        bounds = [2.0**i for i in range(-20, 11)]
+        dropped = [bound for bound in bounds if re.fullmatch(drop, "x_bucket;%r" % bound if bound < 1
+                                                             else "x_bucket;%d" % bound)]
+        self.assertEqual(dropped, bounds[1::2])
+
+    def test_zz_every_alert_was_seen_firing_and_silent(self):
+        """Runs last: the others have noted what they have seen."""
+        load = unittest.defaultTestLoader.loadTestsFromTestCase
+        if len(self.ran) <= sum(load(case).countTestCases() for case in CASES):
+            self.skipTest("not all tests ran")
+        self.assertEqual(set(alerts()), self.fired)
+        self.assertEqual(set(alerts()), self.silent)
+
+    def test_the_test_can_fail(self):
+        scrapes = self.scrapes(10)
+        Job(scrapes)
+        wrong = scenario.firing("NcclCollectiveHung", 9, COMM, [("c0ffee",)])
+        test = scenario.simulation(scrapes, [wrong], [])
+        self.assertIn("FAILED", scenario.run([test], self.FILES, self.STEP_S))
+
+
+if __name__ == "__main__":
+    unittest.main()

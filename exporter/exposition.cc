@@ -35,16 +35,15 @@ bool ParseHistograms(std::string_view text, Exposition* exposition) {
     const std::size_t equals = part.find('=');
     const std::string_view name =
         equals == part.npos ? "" : absl::StripAsciiWhitespace(part.substr(0, equals));
-    const auto shape = FindShape(
-        absl::StripAsciiWhitespace(equals == part.npos ? part : part.substr(equals + 1)));
+    const auto shape =
+        FindShape(absl::StripAsciiWhitespace(equals == part.npos ? part : part.substr(equals + 1)));
     if (!shape.has_value()) return false;
     if (equals == part.npos) {
       shapes.fill(*shape);
       continue;
     }
     const auto family = FindFamily(name);
-    if (!family.has_value() ||
-        CatalogueEntry(*family).type != prometheus::MetricType::Histogram) {
+    if (!family.has_value() || CatalogueEntry(*family).type != prometheus::MetricType::Histogram) {
       return false;
     }
     shapes[static_cast<std::size_t>(*family)] = *shape;

@@ -149,6 +149,7 @@ class FamilySet {
 
   std::vector<Family> Take() && {
     std::vector<Family> families;
+    families.reserve(kMetrics);
     for (int i = 0; i < kMetrics; ++i) {
       if (families_[i].metrics.empty()) continue;
       const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
@@ -166,7 +167,7 @@ class FamilySet {
  private:
   struct Collected {
     std::vector<ClientMetric> metrics;
-    std::deque<HistogramSnapshot> native;
+    std::vector<HistogramSnapshot> native;
     absl::flat_hash_map<std::string, std::size_t> index_of_key;
   };
 

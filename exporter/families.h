@@ -22,7 +22,6 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -68,8 +67,8 @@ inline constexpr std::array<int, 17> kClassicExponents = {
 
 // A family, and what prometheus-cpp's has no place for.
 struct Family : prometheus::MetricFamily {
-  std::string_view unit;                 // as in the catalogue
-  std::deque<HistogramSnapshot> native;  // one of each metric, or none at all
+  std::string_view unit;                  // as in the catalogue
+  std::vector<HistogramSnapshot> native;  // one of each metric, or none at all
 };
 
 // For a page of this format: classic buckets and native histograms where it can carry them and the

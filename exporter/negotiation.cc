@@ -33,7 +33,8 @@ struct Parameter {
 Parameter TakeParameter(std::string_view* list) {
   const std::string_view part = TakePart(list, ';');
   const std::size_t equals = std::min(part.find('='), part.size());
-  std::string_view value = absl::StripAsciiWhitespace(part.substr(std::min(equals + 1, part.size())));
+  std::string_view value =
+      absl::StripAsciiWhitespace(part.substr(std::min(equals + 1, part.size())));
   if (value.size() >= 2 && value.front() == '"' && value.back() == '"') {
     value = value.substr(1, value.size() - 2);
   }
@@ -152,8 +153,7 @@ Preference PreferenceFor(PageFormat format, std::string_view accept) {
 PageFormat NegotiateFormat(std::string_view accept) {
   PageFormat best = PageFormat::kText;
   Preference best_preference;
-  for (PageFormat format :
-       {PageFormat::kText, PageFormat::kOpenMetrics, PageFormat::kProtobuf}) {
+  for (PageFormat format : {PageFormat::kText, PageFormat::kOpenMetrics, PageFormat::kProtobuf}) {
     const Preference preference = PreferenceFor(format, accept);
     if (preference.weight > 0 && preference.IsBetterThan(best_preference)) {
       best = format;

@@ -15,8 +15,8 @@
 namespace nccl_pulse {
 
 // The format with the highest q; among equals the one that is named most exactly, then the one that
-// is named first. Whoever takes anything gets text; wildcards never mean protobuf. "" (no header) is
-// anything.
+// is named first. Whoever takes anything gets text; wildcards never mean protobuf. "" (no header)
+// is anything.
 PageFormat NegotiateFormat(std::string_view accept);
 
 // Whether to compress: gzip is accepted, and no less than the identity.

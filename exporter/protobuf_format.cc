@@ -61,6 +61,14 @@ int32_t TypeNumber(MetricType type) {
   return 3;
 }
 
+// Sizes of fields with their tags, which all take one byte. A message whose size is said before is
+// written in one go; otherwise what was written has to move when the size is known.
+constexpr std::size_t kDoubleBytes = 1 + sizeof(double);
+std::size_t VarintBytes(uint64_t value) {
+  return 1 + static_cast<std::size_t>(protozero::length_of_varint(value));
+}
+std::size_t StringBytes(const std::string& text) { return VarintBytes(text.size()) + text.size(); }
+
 // Up to this many empty buckets are written out: less than a new span would take.
 constexpr int kMostGap = 2;
 
@@ -124,7 +132,8 @@ void WriteHistogram(const ClientMetric::Histogram& classic, const HistogramSnaps
   histogram.add_uint64(histogram_field::kCount, classic.sample_count);
   histogram.add_double(histogram_field::kSum, classic.sample_sum);
   for (const ClientMetric::Bucket& each : classic.bucket) {
-    pbf_writer bucket(histogram, histogram_field::kBucket);
+    pbf_writer bucket(histogram, histogram_field::kBucket,
+                      VarintBytes(each.cumulative_count) + kDoubleBytes);
     bucket.add_uint64(bucket_field::kCumulativeCount, each.cumulative_count);
     bucket.add_double(bucket_field::kUpperBound, each.upper_bound);
   }
@@ -143,7 +152,7 @@ void WriteSummary(const ClientMetric::Summary& summary, pbf_writer* metric) {
 }
 
 void WriteValue(uint32_t field, double value, pbf_writer* metric) {
-  pbf_writer out(*metric, field);
+  pbf_writer out(*metric, field, kDoubleBytes);
   out.add_double(value_field::kValue, value);
 }
 
@@ -151,7 +160,7 @@ void WriteMetric(MetricType type, const ClientMetric& metric, const HistogramSna
                  pbf_writer* family) {
   pbf_writer out(*family, family_field::kMetric);
   for (const ClientMetric::Label& each : metric.label) {
-    pbf_writer label(out, metric_field::kLabel);
+    pbf_writer label(out, metric_field::kLabel, StringBytes(each.name) + StringBytes(each.value));
     label.add_string(label_field::kName, each.name);
     label.add_string(label_field::kValue, each.value);
   }
@@ -184,8 +193,8 @@ void WriteFamily(const Family& family, std::string* message) {
     out.add_string(family_field::kUnit, family.unit.data(), family.unit.size());
   }
   for (std::size_t i = 0; i < family.metric.size(); ++i) {
-    WriteMetric(family.type, family.metric[i],
-                family.native.empty() ? nullptr : &family.native[i], &out);
+    WriteMetric(family.type, family.metric[i], family.native.empty() ? nullptr : &family.native[i],
+                &out);
   }
 }
 

@@ -1,5 +1,6 @@
 #include "exporter/text_format.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -45,13 +46,15 @@ void AppendNumber(double value, std::string* out) {
 }
 
 void AppendEscaped(std::string_view value, std::string* out) {
-  std::size_t start = 0;
-  for (std::size_t special; (special = value.find_first_of("\\\"\n", start)) != value.npos;
+  const auto is_special = [](char c) { return c == '\\' || c == '"' || c == '\n'; };
+  auto start = value.begin();
+  for (auto special = start;
+       (special = std::find_if(start, value.end(), is_special)) != value.end();
        start = special + 1) {
-    out->append(value, start, special - start);
-    out->append(value[special] == '\n' ? "\\n" : value[special] == '"' ? "\\\"" : "\\\\");
+    out->append(start, special);
+    out->append(*special == '\n' ? "\\n" : *special == '"' ? "\\\"" : "\\\\");
   }
-  out->append(value, start, value.npos);
+  out->append(start, value.end());
 }
 
 // About the size of the page, rather more than less: growing would copy it several times.

@@ -31,10 +31,9 @@ TEST(NegotiateFormat, WhatScrapersSend) {
       {"application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;"
        "q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
        kOpenMetrics},
-      {kDelimited + std::string(
-                        ",application/openmetrics-text;version=1.0.0;q=0.8,"
-                        "application/openmetrics-text;version=0.0.1;q=0.75,"
-                        "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"),
+      {kDelimited + std::string(",application/openmetrics-text;version=1.0.0;q=0.8,"
+                                "application/openmetrics-text;version=0.0.1;q=0.75,"
+                                "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"),
        kProtobuf},
       // Prometheus 3.
       {"application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,"
@@ -116,10 +115,10 @@ TEST(NegotiateFormat, AbsurdHeaders) {
       {",", kText},
       {",,,;;;q=1,=,", kText},
       {";;;;" + openmetrics, kText},
-      {"\"" + openmetrics, kText},                             // a quote that does not end
-      {"x/y;a=\",;\\\"," + openmetrics, kText},                // likewise
-      {"x/y;a=\",;\\\"\"," + openmetrics, kOpenMetrics},       // one that does
-      {openmetrics + ";a=\";q=0\"", kOpenMetrics},             // no weight: it is quoted
+      {"\"" + openmetrics, kText},                        // a quote that does not end
+      {"x/y;a=\",;\\\"," + openmetrics, kText},           // likewise
+      {"x/y;a=\",;\\\"\"," + openmetrics, kOpenMetrics},  // one that does
+      {openmetrics + ";a=\";q=0\"", kOpenMetrics},        // no weight: it is quoted
       {openmetrics + ";\\", kOpenMetrics},
       {"\xff\xfe\x80, " + openmetrics + " ;q=0.9 ; x", kOpenMetrics},
       {"*/plain", kText},

@@ -217,9 +217,8 @@ class Parser {
 };
 
 std::string Page(std::vector<ProcessSnapshot> processes, const StaticLabels& labels = {}) {
-  return OpenMetricsFormat(
-      BuildFamilies(SnapshotSet(std::move(processes)), labels, {3, 0.125, 4}, {},
-                    PageFormat::kOpenMetrics));
+  return OpenMetricsFormat(BuildFamilies(SnapshotSet(std::move(processes)), labels, {3, 0.125, 4},
+                                         {}, PageFormat::kOpenMetrics));
 }
 
 TEST(OpenMetrics, TheParserFindsFaults) {
@@ -268,9 +267,9 @@ TEST(OpenMetrics, PagesWithLittleOrOddContent) {
   EXPECT_THAT(Parser(Page({process, process})).problems, testing::IsEmpty());
   Exposition native;
   ASSERT_TRUE(ParseHistograms("native", &native));
-  EXPECT_THAT(Parser(OpenMetricsFormat(BuildFamilies(SnapshotSet({process}), {}, {}, native)))
-                  .problems,
-              testing::IsEmpty());
+  EXPECT_THAT(
+      Parser(OpenMetricsFormat(BuildFamilies(SnapshotSet({process}), {}, {}, native))).problems,
+      testing::IsEmpty());
 }
 
 TEST(OpenMetrics, NamesTypesAndUnits) {

@@ -88,8 +88,10 @@ void AddCells(const HistogramSnapshot& from, HistogramSnapshot* to) {
 // The families of one page while it is filled.
 class FamilySet {
  public:
-  FamilySet(const StaticLabels& static_labels, const Exposition& exposition, PageFormat format)
-      : labels_of_all_(static_labels), exposition_(exposition), format_(format) {}
+  // `scopes`: how many there will be, about; a family has a series or more of each.
+  FamilySet(const StaticLabels& static_labels, const Exposition& exposition, PageFormat format,
+            std::size_t scopes)
+      : labels_of_all_(static_labels), exposition_(exposition), format_(format), scopes_(scopes) {}
 
   // The user's labels on the following series.
   void SetStaticLabels(const std::string& text) {
@@ -199,6 +201,10 @@ class FamilySet {
     assert(CatalogueEntry(id).scope == scope_);
     if (exposition_.IsDropped(id)) return &dropped_;
     Collected& family = families_[static_cast<std::size_t>(id)];
+    if (family.metrics.empty()) {
+      family.metrics.reserve(scopes_);
+      family.index_of_key.reserve(scopes_);
+    }
     const auto [it, is_new] = family.index_of_key.try_emplace(key_, family.metrics.size());
     if (is_new) family.metrics.emplace_back();
     return &family.metrics[it->second];
@@ -220,6 +226,7 @@ class FamilySet {
   std::string key_;  // reused, so that a key costs no allocation
   const Exposition exposition_;
   const PageFormat format_;
+  const std::size_t scopes_;
   ClientMetric dropped_;  // what is not shown is written here
   std::array<Collected, kMetrics> families_;
 };
@@ -446,13 +453,15 @@ std::vector<CommunicatorOfProcess> CommunicatorsOldestFirst(
 std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabels& static_labels,
                                   const ScrapeStats& stats, const Exposition& exposition,
                                   PageFormat format) {
-  FamilySet set(static_labels, exposition, format);
   const std::vector<const ProcessSnapshot*> processes = OldestFirst(snapshots.processes);
+  const std::vector<CommunicatorOfProcess> communicators = CommunicatorsOldestFirst(processes);
+  FamilySet set(static_labels, exposition, format,
+                std::max(processes.size(), communicators.size()));
   for (const ProcessSnapshot* process : processes) {
     set.SetStaticLabels(process->static_labels);
     AddProcess(*process, &set);
   }
-  for (const auto& [process, communicator] : CommunicatorsOldestFirst(processes)) {
+  for (const auto& [process, communicator] : communicators) {
     set.SetStaticLabels(process->static_labels);
     AddCommunicator(*process, *communicator, &set);
   }

@@ -105,8 +105,12 @@ class FamilySet {
     scope_ = scope;
     scope_labels_.clear();
     AppendLabels(ScopeLabels(scope), values, &scope_labels_);
-    scope_key_.clear();
-    AppendKey(values, &scope_key_);
+    key_.clear();
+    AppendKey(values, &key_);
+    // A number stands for it in keys: most are then short enough to need no allocation.
+    const auto number = static_cast<uint32_t>(
+        numbers_of_scopes_.try_emplace(key_, numbers_of_scopes_.size()).first->second);
+    scope_key_.assign(reinterpret_cast<const char*>(&number), sizeof(number));
   }
 
   void Counter(MetricId id, LabelValues values, uint64_t value) {
@@ -222,7 +226,8 @@ class FamilySet {
   std::vector<ClientMetric::Label> static_labels_;
   MetricScope scope_ = MetricScope::kServer;
   std::vector<ClientMetric::Label> scope_labels_;
-  std::string scope_key_;
+  std::string scope_key_;  // four bytes
+  absl::flat_hash_map<std::string, std::size_t> numbers_of_scopes_;
   std::string key_;  // reused, so that a key costs no allocation
   const Exposition exposition_;
   const PageFormat format_;

@@ -1,10 +1,13 @@
-// What a scrape costs: from the segment to the whole text page, as the HTTP thread makes it.
+// What a scrape costs: from the segments to the whole page, as the HTTP thread makes it.
 //
 //   ./bazelw run -c opt //bench:scrape
 //
 // One process; its communicators' histograms, with the counters and labels that come along, make up
-// the number in the name. The twins with ...TextSerializer write the same page with
-// prometheus-cpp's own serializer: the reason for exporter/text_format.h.
+// the number in the name. The protobuf page has them natively and with classic buckets, the
+// default;
+// ...Native natively alone. ...Gzip compresses the page, too. ScrapeNode64x16: the page of a node
+// with 64 processes, each with 16 communicators of two histograms. The twins with ...TextSerializer
+// write the same page with prometheus-cpp's own serializer: the reason for exporter/text_format.h.
 #include <cstdlib>
 #include <memory>
 #include <sstream>
@@ -13,7 +16,10 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
+#include "exporter/exposition.h"
 #include "exporter/families.h"
+#include "exporter/gzip.h"
+#include "exporter/protobuf_format.h"
 #include "exporter/text_format.h"
 #include "metrics/lane_writer.h"
 #include "metrics/segment_reader.h"
@@ -57,11 +63,12 @@ void WriteHistogram(TestSegment& test, uint32_t index, uint32_t generation, int 
   }
 }
 
-// A process with so many histograms.
-std::unique_ptr<TestSegment> MakeSegment(int histograms) {
-  auto test = std::make_unique<TestSegment>(8192, 2048);
+// A process with so many histograms, so many in each of its communicators.
+std::unique_ptr<TestSegment> MakeSegment(int histograms, int of_each = kHistogramsPerCommunicator,
+                                         int rank = 0) {
+  auto test = std::make_unique<TestSegment>(8192, histograms < 100 ? 128 : 2048);
   SegmentHeader& header = test->segment().header();
-  header.pid = 41234;
+  header.pid = 41234 + rank;
   header.nccl_api_version = 5;
   CopyToShared(header.plugin_version, "0.1.0");
   CopyToShared(header.timing, "kernel");
@@ -71,10 +78,10 @@ std::unique_ptr<TestSegment> MakeSegment(int histograms) {
   CopyToShared(header.job_id, "4711234");
   uint32_t generation = 0;
   for (int number = 0; number < histograms; ++number) {
-    const auto index = static_cast<uint32_t>(number / kHistogramsPerCommunicator);
-    const int of_communicator = number % kHistogramsPerCommunicator;
+    const auto index = static_cast<uint32_t>(number / of_each);
+    const int of_communicator = number % of_each;
     if (of_communicator == 0) {
-      generation = test->AddCommunicator(index, 0x9e3779b97f4a7c15u * (index + 1), 1017,
+      generation = test->AddCommunicator(index, 0x9e3779b97f4a7c15u * (index + 1), 1017 + rank,
                                          "tensor_parallel_group_" + std::to_string(index));
     }
     WriteHistogram(*test, index, generation, of_communicator);
@@ -82,14 +89,30 @@ std::unique_ptr<TestSegment> MakeSegment(int histograms) {
   return test;
 }
 
-SnapshotSet Read(const TestSegment& test, size_t histograms) {
-  std::vector<ProcessSnapshot> processes(1);
-  std::string error;
-  Segment& segment = const_cast<TestSegment&>(test).segment();
-  if (!ReadSegment(segment.base(), segment.bytes(), &processes.front(), &error)) abort();
-  size_t read = 0;
-  for (const CommunicatorSnapshot& communicator : processes.front().communicators) {
-    read += communicator.latencies.size();
+using Segments = std::vector<std::unique_ptr<TestSegment>>;
+
+Segments OneProcess(int histograms) {
+  Segments segments;
+  segments.push_back(MakeSegment(histograms));
+  return segments;
+}
+
+Segments Node64x16() {
+  Segments segments;
+  for (int rank = 0; rank < 64; ++rank) segments.push_back(MakeSegment(32, 2, rank));
+  return segments;
+}
+
+SnapshotSet Read(const Segments& segments, std::size_t histograms) {
+  std::vector<ProcessSnapshot> processes(segments.size());
+  std::size_t read = 0;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    std::string error;
+    Segment& segment = segments[i]->segment();
+    if (!ReadSegment(segment.base(), segment.bytes(), &processes[i], &error)) abort();
+    for (const CommunicatorSnapshot& communicator : processes[i].communicators) {
+      read += communicator.latencies.size();
+    }
   }
   if (read != histograms) abort();
   return SnapshotSet(std::move(processes));
@@ -97,12 +120,33 @@ SnapshotSet Read(const TestSegment& test, size_t histograms) {
 
 const StaticLabels kStaticLabels = {{"cluster", "eu-west-1"}};
 
-void Scrape(benchmark::State& state, int histograms) {
-  const auto segment = MakeSegment(histograms);
+std::string Page(const SnapshotSet& snapshots, PageFormat format, const Exposition& exposition) {
+  const auto families = BuildFamilies(snapshots, kStaticLabels, {}, exposition, format);
+  switch (format) {
+    case PageFormat::kText:
+      return TextFormat(families);
+    case PageFormat::kOpenMetrics:
+      return OpenMetricsFormat(families);
+    case PageFormat::kProtobuf:
+      break;
+  }
+  return ProtobufFormat(families);
+}
+
+struct Kind {
+  PageFormat format = PageFormat::kText;
+  bool gzip = false;
+  const char* histograms = "both";
+};
+
+void Scrape(benchmark::State& state, const Segments& segments, std::size_t histograms,
+            const Kind& kind) {
+  Exposition exposition;
+  if (!ParseHistograms(kind.histograms, &exposition)) abort();
   std::size_t bytes = 0;
   for ([[maybe_unused]] auto _ : state) {
-    const SnapshotSet snapshots = Read(*segment, histograms);
-    const std::string page = TextFormat(BuildFamilies(snapshots, kStaticLabels, {}));
+    std::string page = Page(Read(segments, histograms), kind.format, exposition);
+    if (kind.gzip) page = Gzip(page).value();
     benchmark::DoNotOptimize(page.data());
     bytes = page.size();
   }
@@ -110,25 +154,68 @@ void Scrape(benchmark::State& state, int histograms) {
 }
 
 void ScrapeTextSerializer(benchmark::State& state, int histograms) {
-  const auto segment = MakeSegment(histograms);
+  const Segments segments = OneProcess(histograms);
   for ([[maybe_unused]] auto _ : state) {
     std::ostringstream out;
-    const SnapshotSet snapshots = Read(*segment, histograms);
-    prometheus::TextSerializer().Serialize(out, BuildFamilies(snapshots, kStaticLabels, {}));
+    const auto families = BuildFamilies(Read(segments, histograms), kStaticLabels, {});
+    prometheus::TextSerializer().Serialize(
+        out, std::vector<prometheus::MetricFamily>(families.begin(), families.end()));
     const std::string page = out.str();
     benchmark::DoNotOptimize(page.data());
   }
 }
 
-void Scrape50(benchmark::State& state) { Scrape(state, 50); }
-void Scrape1000(benchmark::State& state) { Scrape(state, 1000); }
+constexpr Kind kText = {PageFormat::kText};
+constexpr Kind kTextGzip = {PageFormat::kText, true};
+constexpr Kind kOpenMetrics = {PageFormat::kOpenMetrics};
+constexpr Kind kProtobuf = {PageFormat::kProtobuf};
+constexpr Kind kProtobufNative = {PageFormat::kProtobuf, false, "native"};
+constexpr Kind kProtobufGzip = {PageFormat::kProtobuf, true};
+
+void ScrapeOne(benchmark::State& state, int histograms, const Kind& kind) {
+  Scrape(state, OneProcess(histograms), histograms, kind);
+}
+void ScrapeNode(benchmark::State& state, const Kind& kind) {
+  Scrape(state, Node64x16(), 64 * 16 * 2, kind);
+}
+
+void Scrape50(benchmark::State& state) { ScrapeOne(state, 50, kText); }
 void Scrape50TextSerializer(benchmark::State& state) { ScrapeTextSerializer(state, 50); }
+void ScrapeOpenMetrics50(benchmark::State& state) { ScrapeOne(state, 50, kOpenMetrics); }
+void ScrapeProtobuf50(benchmark::State& state) { ScrapeOne(state, 50, kProtobuf); }
+void ScrapeProtobufNative50(benchmark::State& state) { ScrapeOne(state, 50, kProtobufNative); }
+void Scrape50Gzip(benchmark::State& state) { ScrapeOne(state, 50, kTextGzip); }
+void ScrapeProtobuf50Gzip(benchmark::State& state) { ScrapeOne(state, 50, kProtobufGzip); }
+void Scrape1000(benchmark::State& state) { ScrapeOne(state, 1000, kText); }
 void Scrape1000TextSerializer(benchmark::State& state) { ScrapeTextSerializer(state, 1000); }
+void ScrapeOpenMetrics1000(benchmark::State& state) { ScrapeOne(state, 1000, kOpenMetrics); }
+void ScrapeProtobuf1000(benchmark::State& state) { ScrapeOne(state, 1000, kProtobuf); }
+void ScrapeProtobufNative1000(benchmark::State& state) { ScrapeOne(state, 1000, kProtobufNative); }
+void Scrape1000Gzip(benchmark::State& state) { ScrapeOne(state, 1000, kTextGzip); }
+void ScrapeProtobuf1000Gzip(benchmark::State& state) { ScrapeOne(state, 1000, kProtobufGzip); }
+void ScrapeNode64x16(benchmark::State& state) { ScrapeNode(state, kText); }
+void ScrapeNode64x16Protobuf(benchmark::State& state) { ScrapeNode(state, kProtobuf); }
+void ScrapeNode64x16Gzip(benchmark::State& state) { ScrapeNode(state, kTextGzip); }
+void ScrapeNode64x16ProtobufGzip(benchmark::State& state) { ScrapeNode(state, kProtobufGzip); }
 
 BENCHMARK(Scrape50)->Unit(benchmark::kMillisecond);
 BENCHMARK(Scrape50TextSerializer)->Unit(benchmark::kMillisecond);
+BENCHMARK(ScrapeOpenMetrics50)->Unit(benchmark::kMillisecond);
+BENCHMARK(ScrapeProtobuf50)->Unit(benchmark::kMillisecond);
+BENCHMARK(ScrapeProtobufNative50)->Unit(benchmark::kMillisecond);
+BENCHMARK(Scrape50Gzip)->Unit(benchmark::kMillisecond);
+BENCHMARK(ScrapeProtobuf50Gzip)->Unit(benchmark::kMillisecond);
 BENCHMARK(Scrape1000)->Unit(benchmark::kMillisecond);
 BENCHMARK(Scrape1000TextSerializer)->Unit(benchmark::kMillisecond);
+BENCHMARK(ScrapeOpenMetrics1000)->Unit(benchmark::kMillisecond);
+BENCHMARK(ScrapeProtobuf1000)->Unit(benchmark::kMillisecond);
+BENCHMARK(ScrapeProtobufNative1000)->Unit(benchmark::kMillisecond);
+BENCHMARK(Scrape1000Gzip)->Unit(benchmark::kMillisecond);
+BENCHMARK(ScrapeProtobuf1000Gzip)->Unit(benchmark::kMillisecond);
+BENCHMARK(ScrapeNode64x16)->Unit(benchmark::kMillisecond);
+BENCHMARK(ScrapeNode64x16Protobuf)->Unit(benchmark::kMillisecond);
+BENCHMARK(ScrapeNode64x16Gzip)->Unit(benchmark::kMillisecond);
+BENCHMARK(ScrapeNode64x16ProtobufGzip)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace nccl_pulse

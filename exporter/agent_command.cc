@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "exporter/command.h"
+#include "exporter/exposition.h"
 #include "exporter/server.h"
 
 ABSL_FLAG(std::string, listen, ":9410", "where to serve: [host]:port or unix:/path");
@@ -20,6 +21,9 @@ ABSL_FLAG(absl::Duration, keep, absl::Minutes(10),
           "how long a process that ended stays on the page");
 ABSL_FLAG(int, keep_processes, 256, "how many processes that ended stay on the page at most");
 ABSL_FLAG(std::string, file_sd_dir, "", "folder for a file that tells Prometheus of this endpoint");
+ABSL_FLAG(std::string, histograms, "both",
+          "both, classic or native, or one of them for one histogram as family=native");
+ABSL_FLAG(std::string, drop_families, "", "metric families to leave out, separated by commas");
 
 namespace nccl_pulse {
 namespace {
@@ -40,6 +44,8 @@ again. Run by root, it takes the processes of every user, else those of its own.
   --keep=DURATION         how long a process that ended stays on the page (default 10m)
   --keep-processes=N      how many of them at most, the oldest go first (default 256; 0: none)
   --file-sd-dir=FOLDER    writes a file there that tells Prometheus of this endpoint
+  --histograms=FORM       both, classic or native; family=FORM for one histogram (default both)
+  --drop-families=NAMES   metric families that are left out, separated by commas (default none)
 
 SIGTERM and SIGINT end it in order. SIGHUP is accepted: there is no settings file to read again.
 Exit status: 0 ended by a signal; 1 bad usage; 2 it cannot serve there.
@@ -76,6 +82,15 @@ int Run(const std::vector<char*>& arguments) {
   }
   if (!options.service_directory.empty() && options.service_directory[0] != '/') {
     return BadFlag("--file-sd-dir is no absolute path");
+  }
+  if (!ParseHistograms(absl::GetFlag(FLAGS_histograms), &options.exposition)) {
+    return BadFlag(
+        "--histograms is not both, classic or native, nor one of them for one histogram as "
+        "family=native");
+  }
+  std::string unknown;
+  if (!ParseDroppedFamilies(absl::GetFlag(FLAGS_drop_families), &options.exposition, &unknown)) {
+    return BadFlag(("--drop-families: there is no metric family " + unknown).c_str());
   }
   options.source = [] { return SnapshotSet(); };
   options.log = Log;

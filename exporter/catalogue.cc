@@ -289,8 +289,7 @@ std::string CatalogueMarkdown() {
       "<!-- Printed from the metric catalogue, exporter/catalogue.cc; a test compares the two.\n"
       "     ./bazelw run //exporter:catalogue_markdown > docs/metrics.md -->\n\n"
       "A label without a value is left out. Labels that the user sets are added to every series.\n"
-      "Histograms have the classic buckets 2^-20 s (about 1 µs) to 2^10 s (about 17 minutes), each "
-      "twice the one before.\n\n"
+      "Formats, histograms and how many series there are: [exposition.md](exposition.md).\n\n"
       "## Communicators\n\nAll have the labels `comm` and `rank`.\n\n";
   AppendTable(MetricScope::kCommunicator, &out);
   out +=

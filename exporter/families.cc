@@ -4,6 +4,8 @@
 #include <array>
 #include <cassert>
 #include <charconv>
+#include <cmath>
+#include <cstddef>
 #include <initializer_list>
 #include <string_view>
 #include <tuple>
@@ -17,22 +19,11 @@ namespace nccl_pulse {
 namespace {
 
 using prometheus::ClientMetric;
-using prometheus::MetricFamily;
 using LabelValues = std::initializer_list<std::string_view>;
 
-constexpr int kClassicBuckets = kMaxExponent - kMinExponent + 1;
-
-// 2^kMinExponent and the powers of two from there on, in seconds.
-constexpr std::array<double, kClassicBuckets> kClassicBounds = [] {
-  std::array<double, kClassicBuckets> bounds{};
-  double bound = 1;
-  for (int exponent = 0; exponent > kMinExponent; --exponent) bound /= 2;
-  for (double& each : bounds) {
-    each = bound;
-    bound *= 2;
-  }
-  return bounds;
-}();
+constexpr std::size_t kClassicBuckets = kClassicExponents.size();
+static_assert(kClassicExponents.front() >= kMinExponent && kClassicExponents.back() <= kMaxExponent,
+              "a classic bucket ends where a cell does");
 
 double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 double Seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
@@ -68,28 +59,39 @@ void SplitLabels(std::string_view text, StaticLabels* labels) {
   }
 }
 
-// Adds `from` to `to`, bucket by bucket.
-void AddHistogram(const HistogramSnapshot& from, ClientMetric::Histogram* to) {
+// Adds `from` to the count, the sum and, where they are wanted, the classic buckets of `to`.
+void AddHistogram(const HistogramSnapshot& from, bool classic, ClientMetric::Histogram* to) {
+  to->sample_sum += Seconds(from.sum_ns);
+  if (!classic) {
+    to->sample_count += from.Count();
+    return;
+  }
   to->bucket.resize(kClassicBuckets);
-  uint64_t cumulative = from.cells[kZeroCell];
-  int cell = kZeroCell;
-  for (int i = 0; i < kClassicBuckets; ++i) {
-    // The cell whose upper bound is 2^(kMinExponent + i).
-    const int last_cell = i * kBucketsPerOctave;
-    while (cell < last_cell) cumulative += from.cells[++cell];
-    to->bucket[i].upper_bound = kClassicBounds[i];
+  uint64_t cumulative = 0;
+  int cell = 0;  // the first that is not counted yet
+  for (std::size_t i = 0; i < kClassicBuckets; ++i) {
+    // The cell whose upper bound is the bucket's.
+    const int last_cell = (kClassicExponents[i] - kMinExponent) * kBucketsPerOctave;
+    while (cell <= last_cell) cumulative += from.cells[cell++];
+    to->bucket[i].upper_bound = std::ldexp(1.0, kClassicExponents[i]);
     to->bucket[i].cumulative_count += cumulative;
   }
-  to->sample_count += cumulative + from.cells[kOverflowCell];
-  to->sample_sum += Seconds(from.sum_ns);
+  while (cell < kHistogramCells) cumulative += from.cells[cell++];
+  to->sample_count += cumulative;
 }
-static_assert((kClassicBuckets - 1) * kBucketsPerOctave == kOverflowCell - 1,
-              "the last classic bucket ends where the overflow cell starts");
+
+void AddCells(const HistogramSnapshot& from, HistogramSnapshot* to) {
+  for (int cell = 0; cell < kHistogramCells; ++cell) to->cells[cell] += from.cells[cell];
+  to->sum_ns += from.sum_ns;
+}
 
 // The families of one page while it is filled.
 class FamilySet {
  public:
-  explicit FamilySet(const StaticLabels& static_labels) : labels_of_all_(static_labels) {}
+  // `scopes`: how many there will be, about; a family has a series or more of each.
+  FamilySet(const StaticLabels& static_labels, const Exposition& exposition, PageFormat format,
+            std::size_t scopes)
+      : labels_of_all_(static_labels), exposition_(exposition), format_(format), scopes_(scopes) {}
 
   // The user's labels on the following series.
   void SetStaticLabels(const std::string& text) {
@@ -103,8 +105,12 @@ class FamilySet {
     scope_ = scope;
     scope_labels_.clear();
     AppendLabels(ScopeLabels(scope), values, &scope_labels_);
-    scope_key_.clear();
-    AppendKey(values, &scope_key_);
+    key_.clear();
+    AppendKey(values, &key_);
+    // A number stands for it in keys: most are then short enough to need no allocation.
+    const auto number = static_cast<uint32_t>(
+        numbers_of_scopes_.try_emplace(key_, numbers_of_scopes_.size()).first->second);
+    scope_key_.assign(reinterpret_cast<const char*>(&number), sizeof(number));
   }
 
   void Counter(MetricId id, LabelValues values, uint64_t value) {
@@ -120,7 +126,17 @@ class FamilySet {
   }
 
   void Histogram(MetricId id, LabelValues values, const HistogramSnapshot& value) {
-    AddHistogram(value, &Find(id, values)->histogram);
+    if (exposition_.IsDropped(id)) return;
+    Collected& family = families_[static_cast<std::size_t>(id)];
+    ClientMetric* metric = Find(id, values);
+    AddHistogram(value, exposition_.HasClassic(id), &metric->histogram);
+    if (!exposition_.HasNative(id, format_)) return;
+    const auto index = static_cast<std::size_t>(metric - family.metrics.data());
+    if (index == family.native.size()) {
+      family.native.push_back(value);
+    } else {
+      AddCells(value, &family.native[index]);
+    }
   }
 
   void Summary(MetricId id, LabelValues values, uint64_t count, double sum) {
@@ -137,23 +153,27 @@ class FamilySet {
     metric->gauge.value = 1;
   }
 
-  std::vector<MetricFamily> Take() && {
-    std::vector<MetricFamily> families;
+  std::vector<Family> Take() && {
+    std::vector<Family> families;
+    families.reserve(kMetrics);
     for (int i = 0; i < kMetrics; ++i) {
       if (families_[i].metrics.empty()) continue;
       const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
-      MetricFamily& family = families.emplace_back();
+      Family& family = families.emplace_back();
       family.name = entry.name;
       family.help = entry.help;
       family.type = entry.type;
       family.metric = std::move(families_[i].metrics);
+      family.unit = entry.unit;
+      family.native = std::move(families_[i].native);
     }
     return families;
   }
 
  private:
-  struct Family {
+  struct Collected {
     std::vector<ClientMetric> metrics;
+    std::vector<HistogramSnapshot> native;
     absl::flat_hash_map<std::string, std::size_t> index_of_key;
   };
 
@@ -183,7 +203,12 @@ class FamilySet {
 
   ClientMetric* FindKey(MetricId id) {
     assert(CatalogueEntry(id).scope == scope_);
-    Family& family = families_[static_cast<std::size_t>(id)];
+    if (exposition_.IsDropped(id)) return &dropped_;
+    Collected& family = families_[static_cast<std::size_t>(id)];
+    if (family.metrics.empty()) {
+      family.metrics.reserve(scopes_);
+      family.index_of_key.reserve(scopes_);
+    }
     const auto [it, is_new] = family.index_of_key.try_emplace(key_, family.metrics.size());
     if (is_new) family.metrics.emplace_back();
     return &family.metrics[it->second];
@@ -201,9 +226,14 @@ class FamilySet {
   std::vector<ClientMetric::Label> static_labels_;
   MetricScope scope_ = MetricScope::kServer;
   std::vector<ClientMetric::Label> scope_labels_;
-  std::string scope_key_;
+  std::string scope_key_;  // four bytes
+  absl::flat_hash_map<std::string, std::size_t> numbers_of_scopes_;
   std::string key_;  // reused, so that a key costs no allocation
-  std::array<Family, kMetrics> families_;
+  const Exposition exposition_;
+  const PageFormat format_;
+  const std::size_t scopes_;
+  ClientMetric dropped_;  // what is not shown is written here
+  std::array<Collected, kMetrics> families_;
 };
 
 // The `timing` label of a duration.
@@ -425,16 +455,18 @@ std::vector<CommunicatorOfProcess> CommunicatorsOldestFirst(
 
 }  // namespace
 
-std::vector<MetricFamily> BuildFamilies(const SnapshotSet& snapshots,
-                                        const StaticLabels& static_labels,
-                                        const ScrapeStats& stats) {
-  FamilySet set(static_labels);
+std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabels& static_labels,
+                                  const ScrapeStats& stats, const Exposition& exposition,
+                                  PageFormat format) {
   const std::vector<const ProcessSnapshot*> processes = OldestFirst(snapshots.processes);
+  const std::vector<CommunicatorOfProcess> communicators = CommunicatorsOldestFirst(processes);
+  FamilySet set(static_labels, exposition, format,
+                std::max(processes.size(), communicators.size()));
   for (const ProcessSnapshot* process : processes) {
     set.SetStaticLabels(process->static_labels);
     AddProcess(*process, &set);
   }
-  for (const auto& [process, communicator] : CommunicatorsOldestFirst(processes)) {
+  for (const auto& [process, communicator] : communicators) {
     set.SetStaticLabels(process->static_labels);
     AddCommunicator(*process, *communicator, &set);
   }

@@ -11,18 +11,23 @@
 //   must be
 //     unique per (comm, rank), or joins on those two labels fail in Prometheus.
 //
-// A histogram always has all its 31 classic buckets, empty ones too: a bucket that appears later
-// breaks rate() over it. They are an exact subset of the cells, see metrics/histogram_geometry.h.
+// Classic buckets are a fixed few, the same in every histogram, process and rank, and empty ones
+// are there, too: a bucket that appears later breaks rate() over it, one that others lack breaks
+// sums. They are an exact subset of the cells (metrics/histogram_geometry.h): factors of two where
+// operations spend their time, few beyond, for each costs a series of every histogram.
 //
 // Thread: any, no state. Cost: see exporter/text_format.h.
 #ifndef EXPORTER_FAMILIES_H_
 #define EXPORTER_FAMILIES_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "exporter/exposition.h"
 #include "exporter/rejection.h"
 #include "metrics/snapshot.h"
 #include "prometheus/metric_family.h"
@@ -55,10 +60,23 @@ struct ScrapeStats {
   uint64_t segments_read = 0;  // for all pages, this one included
 };
 
-// Families without a series are left out; the others come in the catalogue's order.
-std::vector<prometheus::MetricFamily> BuildFamilies(const SnapshotSet& snapshots,
-                                                    const StaticLabels& static_labels,
-                                                    const ScrapeStats& stats);
+// Upper bounds of the classic buckets: these powers of two, in seconds; 3.8 us to 31 ms, 125 ms, 1
+// s and 16 s.
+inline constexpr std::array<int, 17> kClassicExponents = {
+    -18, -17, -16, -15, -14, -13, -12, -11, -10, -9, -8, -7, -6, -5, -3, 0, 4};
+
+// A family, and what prometheus-cpp's has no place for.
+struct Family : prometheus::MetricFamily {
+  std::string_view unit;                  // as in the catalogue
+  std::vector<HistogramSnapshot> native;  // one of each metric, or none at all
+};
+
+// For a page of this format: classic buckets and native histograms where it can carry them and the
+// exposition wants them. Families without a series are left out; the others come in the catalogue's
+// order.
+std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabels& static_labels,
+                                  const ScrapeStats& stats, const Exposition& exposition = {},
+                                  PageFormat format = PageFormat::kText);
 
 }  // namespace nccl_pulse
 

@@ -67,6 +67,11 @@ bool ParseRequestLine(std::string_view line, HttpRequest* request) {
   return TakePath(target, &request->path) || request->method == HttpRequest::Method::kOther;
 }
 
+// Several lines of one name are one list (RFC 9110, 5.3).
+void AppendToList(std::string_view value, std::string* list) {
+  absl::StrAppend(list, list->empty() ? "" : ", ", value);
+}
+
 bool ParseHeaderLine(std::string_view line, HttpRequest* request) {
   const std::size_t colon = line.find(':');
   if (colon == line.npos || colon == 0) return false;
@@ -79,6 +84,10 @@ bool ParseHeaderLine(std::string_view line, HttpRequest* request) {
     if (value != "0") request->has_body = true;
   } else if (absl::EqualsIgnoreCase(name, "transfer-encoding")) {
     request->has_body = true;
+  } else if (absl::EqualsIgnoreCase(name, "accept")) {
+    AppendToList(value, &request->accept);
+  } else if (absl::EqualsIgnoreCase(name, "accept-encoding")) {
+    AppendToList(value, &request->accept_encoding);
   }
   return true;
 }
@@ -127,11 +136,11 @@ std::string_view StatusText(int status) {
 }
 
 std::string ResponseHead(int status, std::string_view content_type, std::size_t body_bytes,
-                         bool keep_alive) {
+                         bool keep_alive, std::string_view more) {
   return absl::StrCat("HTTP/1.1 ", status, " ", StatusText(status),
                       "\r\nContent-Type: ", content_type, "\r\nContent-Length: ", body_bytes,
                       "\r\nConnection: ", keep_alive ? "keep-alive" : "close",
-                      status == 405 ? "\r\nAllow: GET, HEAD" : "", "\r\n\r\n");
+                      status == 405 ? "\r\nAllow: GET, HEAD" : "", "\r\n", more, "\r\n");
 }
 
 }  // namespace nccl_pulse

@@ -22,6 +22,9 @@ struct HttpRequest {
   bool keep_alive = false;  // the client will take another response on this connection
   bool has_body = false;    // announced; the bytes after the head are not a request
   std::size_t head_bytes = 0;
+  // Values of these headers, "" without; several lines of one are joined with ", ".
+  std::string accept;
+  std::string accept_encoding;
 };
 
 enum class ParseResult {
@@ -34,9 +37,10 @@ enum class ParseResult {
 // head.
 ParseResult ParseRequest(std::string_view input, HttpRequest* request);
 
-// Head of a response, ending in its empty line. 405 says which methods are allowed.
+// Head of a response, ending in its empty line. 405 says which methods are allowed. `more`: further
+// header lines, each with its CR LF.
 std::string ResponseHead(int status, std::string_view content_type, std::size_t body_bytes,
-                         bool keep_alive);
+                         bool keep_alive, std::string_view more = "");
 
 // "Not Found" for 404; the statuses that this endpoint uses.
 std::string_view StatusText(int status);

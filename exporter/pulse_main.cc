@@ -27,6 +27,14 @@ bool IsHelp(std::string_view argument) {
   return argument == "--help" || argument == "-h" || argument == "-help";
 }
 
+// --keep-processes is the flag keep_processes; values are left alone.
+void SpellFlag(char* argument) {
+  if (std::string_view(argument).substr(0, 2) != "--") return;
+  for (char* c = argument + 2; *c != '\0' && *c != '='; ++c) {
+    if (*c == '-') *c = '_';
+  }
+}
+
 int Main(int argc, char** argv) {
   const std::string_view name = argc > 1 ? argv[1] : "";
   if (IsHelp(name) || name == "help") {
@@ -46,6 +54,7 @@ int Main(int argc, char** argv) {
     }
     // The subcommand takes the place of the program's name; a wrong flag ends the program here,
     // with status 1 and a message.
+    for (int i = 2; i < argc; ++i) SpellFlag(argv[i]);
     std::vector<char*> arguments = absl::ParseCommandLine(argc - 1, argv + 1);
     arguments.erase(arguments.begin());
     return command->run(arguments);

@@ -16,6 +16,8 @@
 #include <cstring>
 #include <ctime>
 #include <exception>
+#include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -23,8 +25,11 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/communicators_json.h"
 #include "exporter/connection.h"
+#include "exporter/gzip.h"
 #include "exporter/http.h"
+#include "exporter/negotiation.h"
 #include "exporter/node.h"
+#include "exporter/protobuf_format.h"
 #include "exporter/text_format.h"
 
 namespace nccl_pulse {
@@ -38,9 +43,13 @@ using Time = Connection::Time;
 using Body = std::shared_ptr<const std::string>;
 
 constexpr std::string_view kTextType = "text/plain; charset=utf-8";
-constexpr std::string_view kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
 constexpr std::string_view kJsonType = "application/json";
 constexpr std::string_view kHtmlType = "text/html; charset=utf-8";
+
+// The answer depends on these headers of the request.
+constexpr std::string_view kVary = "Vary: Accept, Accept-Encoding\r\n";
+constexpr std::string_view kVaryGzip =
+    "Vary: Accept, Accept-Encoding\r\nContent-Encoding: gzip\r\n";
 
 constexpr std::string_view kStartPage = R"html(<!DOCTYPE html>
 <html lang="en">
@@ -149,10 +158,13 @@ class Server::Thread {
  private:
   // What a path answers until it is too old.
   struct Page {
-    std::string (Thread::*make)() = nullptr;
+    Page(std::string (Thread::*make)(), std::string_view type) : make(make), type(type) {}
+
+    std::string (Thread::*make)();
     std::string_view type;
     int status = 0;
     Body body;
+    Body packed;  // the same compressed, once somebody asked for it
     Time made{};
   };
 
@@ -163,14 +175,21 @@ class Server::Thread {
   void Serve(Connection* connection, short events, Time now);
   void Answer(Connection* connection, const HttpRequest& request, Time now);
   void Respond(Connection* connection, const HttpRequest& request, int status,
-               std::string_view type, Body body, Time now);
+               std::string_view type, Body body, Time now, std::string_view more = "");
   void RespondPage(Connection* connection, const HttpRequest& request, Page* page, Time now);
+  void RespondMetrics(Connection* connection, const HttpRequest& request, Time now);
   void UpdatePage(Page* page);
+  void PackPage(Page* page);
   SnapshotSet ReadAll();
-  std::string MakeMetrics();
+  std::vector<Family> ReadFamilies(PageFormat format);
+  std::string MakeText() { return TextFormat(ReadFamilies(PageFormat::kText)); }
+  std::string MakeOpenMetrics() {
+    return OpenMetricsFormat(ReadFamilies(PageFormat::kOpenMetrics));
+  }
+  std::string MakeProtobuf() { return ProtobufFormat(ReadFamilies(PageFormat::kProtobuf)); }
   std::string MakeCommunicators();
   void LeaveClients();
-  void ForgetOldPages();
+  void ForgetOldPages(Time now);
   void Accept(Time now);
   int AcceptInto(Connection* connection, Time now);
   Connection* PlaceForClient(Time now);
@@ -192,8 +211,13 @@ class Server::Thread {
   SharedDescriptor said_goodbye_;  // an eventfd
   std::array<Connection, kMaxConnections> connections_;
   Time accept_from_{};  // no client is accepted before
-  Page metrics_{&Thread::MakeMetrics, kMetricsType, 0, nullptr, {}};
-  Page communicators_{&Thread::MakeCommunicators, kJsonType, 0, nullptr, {}};
+  // One of each format, in PageFormat's order, and the last one JSON.
+  std::array<Page, kPageFormats + 1> pages_{{
+      Page(&Thread::MakeText, ContentType(PageFormat::kText)),
+      Page(&Thread::MakeOpenMetrics, ContentType(PageFormat::kOpenMetrics)),
+      Page(&Thread::MakeProtobuf, ContentType(PageFormat::kProtobuf)),
+      Page(&Thread::MakeCommunicators, kJsonType),
+  }};
   ScrapeStats stats_;
   bool logged_page_failure_ = false;
   bool logged_accept_failure_ = false;
@@ -378,9 +402,9 @@ void Server::Thread::Answer(Connection* connection, const HttpRequest& request, 
   } else if (request.has_body) {
     Respond(connection, request, 413, kTextType, nullptr, now);
   } else if (request.path == "/metrics") {
-    RespondPage(connection, request, &metrics_, now);
+    RespondMetrics(connection, request, now);
   } else if (request.path == "/api/v1/communicators") {
-    RespondPage(connection, request, &communicators_, now);
+    RespondPage(connection, request, &pages_.back(), now);
   } else if (request.path == "/healthz") {
     Respond(connection, request, 200, kTextType, healthy_, now);
   } else if (request.path == "/") {
@@ -392,12 +416,12 @@ void Server::Thread::Answer(Connection* connection, const HttpRequest& request, 
 
 // No body means one that repeats the status.
 void Server::Thread::Respond(Connection* connection, const HttpRequest& request, int status,
-                             std::string_view type, Body body, Time now) {
+                             std::string_view type, Body body, Time now, std::string_view more) {
   if (body == nullptr) {
     body = std::make_shared<const std::string>(absl::StrCat(status, " ", StatusText(status), "\n"));
   }
   const bool keep_alive = request.keep_alive && !request.has_body;
-  std::string head = ResponseHead(status, type, body->size(), keep_alive);
+  std::string head = ResponseHead(status, type, body->size(), keep_alive, more);
   if (request.method == HttpRequest::Method::kHead) body.reset();
   connection->Respond(std::move(head), std::move(body), keep_alive, now);
   // Most responses fit into the socket's buffer, and cost no further round.
@@ -411,6 +435,20 @@ void Server::Thread::RespondPage(Connection* connection, const HttpRequest& requ
           page->body, now);
 }
 
+void Server::Thread::RespondMetrics(Connection* connection, const HttpRequest& request, Time now) {
+  Page* page = &pages_[static_cast<std::size_t>(NegotiateFormat(request.accept))];
+  UpdatePage(page);
+  if (page->status != 200) {
+    Respond(connection, request, page->status, kTextType, page->body, now, kVary);
+    return;
+  }
+  const bool gzip = NegotiateGzip(request.accept_encoding);
+  if (gzip) PackPage(page);
+  const bool packed = gzip && page->packed != nullptr;
+  Respond(connection, request, page->status, page->type, packed ? page->packed : page->body, now,
+          packed ? kVaryGzip : kVary);
+}
+
 SnapshotSet Server::Thread::ReadAll() {
   SnapshotSet set = options_.source();
   node_.Read(&set, steady_clock::now());
@@ -420,8 +458,8 @@ SnapshotSet Server::Thread::ReadAll() {
   return set;
 }
 
-std::string Server::Thread::MakeMetrics() {
-  return TextFormat(BuildFamilies(ReadAll(), options_.static_labels, stats_));
+std::vector<Family> Server::Thread::ReadFamilies(PageFormat format) {
+  return BuildFamilies(ReadAll(), options_.static_labels, stats_, options_.exposition, format);
 }
 
 std::string Server::Thread::MakeCommunicators() {
@@ -433,7 +471,7 @@ std::string Server::Thread::MakeCommunicators() {
 void Server::Thread::UpdatePage(Page* page) {
   const Time start = steady_clock::now();
   if (page->body != nullptr && start - page->made < kPageLifetime) return;
-  ForgetOldPages();
+  ForgetOldPages(start);
   std::string failure;
   try {
     std::string text = (this->*page->make)();
@@ -456,21 +494,36 @@ void Server::Thread::UpdatePage(Page* page) {
   page->made = steady_clock::now();
 }
 
+// When there is no memory for it, the page is sent as it is.
+void Server::Thread::PackPage(Page* page) {
+  if (page->packed != nullptr) return;
+  ForgetOldPages(page->made);
+  const Time start = steady_clock::now();
+  std::optional<std::string> packed = Gzip(*page->body);
+  if (!packed.has_value()) return;
+  page->packed = std::make_shared<const std::string>(*std::move(packed));
+  stats_.seconds += duration<double>(steady_clock::now() - start).count();
+}
+
 // Before a new page is made: with it there are at most kMaxPages.
-void Server::Thread::ForgetOldPages() {
+void Server::Thread::ForgetOldPages(Time now) {
+  std::set<const std::string*> kept;
+  for (Page& page : pages_) {
+    if (now - page.made >= kPageLifetime) page.body = page.packed = nullptr;
+    for (const Body& body : {page.body, page.packed}) {
+      if (body != nullptr) kept.insert(body.get());
+    }
+  }
   while (true) {
-    std::array<const std::string*, kMaxConnections> bodies;
-    int count = 0;
+    std::set<const std::string*> bodies = kept;
     Connection* slowest = nullptr;
     for (Connection& connection : connections_) {
       const std::string* body = connection.body().get();
       if (body == nullptr) continue;
-      if (std::find(bodies.begin(), bodies.begin() + count, body) == bodies.begin() + count) {
-        bodies[count++] = body;
-      }
+      bodies.insert(body);
       if (slowest == nullptr || connection.deadline() < slowest->deadline()) slowest = &connection;
     }
-    if (count < kMaxPages) return;
+    if (bodies.size() < kMaxPages || slowest == nullptr) return;
     slowest->Close();
   }
 }

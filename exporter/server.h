@@ -24,7 +24,9 @@
 //   ms of grace for a request, 500 ms for a response. So neither silent nor slow clients hold up
 //   the next scrape, and what does not fit waits in the kernel's backlog.
 //
-//   Memory. Slow readers of one page share it; more than kMaxPages different pages are not kept.
+//   Memory. Slow readers of one page share it. More than kMaxPages pages are not kept, one for each
+//   format and encoding, those that are still being sent among them; made at most once per
+//   kPageLifetime, and forgotten when another one is made after that.
 //
 //   Exceptions, of the source, of rendering, of the log, end as an answer with status 500 or as a
 //   closed connection.
@@ -42,6 +44,7 @@
 #include <memory>
 #include <string>
 
+#include "exporter/exposition.h"
 #include "exporter/families.h"
 #include "exporter/log_level.h"
 #include "exporter/peer_table.h"
@@ -50,7 +53,7 @@ namespace nccl_pulse {
 
 inline constexpr int kMaxConnections = 32;
 inline constexpr int kMaxRequestHeadBytes = 8192;
-inline constexpr int kMaxPages = 4;
+inline constexpr int kMaxPages = 8;
 inline constexpr std::chrono::milliseconds kRequestTimeout{5000};
 inline constexpr std::chrono::milliseconds kResponseTimeout{10000};
 inline constexpr std::chrono::milliseconds kPageLifetime{250};
@@ -58,6 +61,7 @@ inline constexpr std::chrono::milliseconds kPageLifetime{250};
 struct ServerOptions {
   std::string listen_address = ":9410";  // as ParseListenAddress takes it
   StaticLabels static_labels;
+  Exposition exposition;
   // Called on the server's thread, at most once per kPageLifetime. May throw.
   std::function<SnapshotSet()> source;
   LogFunction log;

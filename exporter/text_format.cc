@@ -1,5 +1,6 @@
 #include "exporter/text_format.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -7,11 +8,13 @@
 #include <limits>
 #include <string_view>
 
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+
 namespace nccl_pulse {
 namespace {
 
 using prometheus::ClientMetric;
-using prometheus::MetricFamily;
 using prometheus::MetricType;
 
 // As the library's serializer: 16 digits hold every power of two that is a bucket's bound exactly.
@@ -43,20 +46,22 @@ void AppendNumber(double value, std::string* out) {
 }
 
 void AppendEscaped(std::string_view value, std::string* out) {
-  std::size_t start = 0;
-  for (std::size_t special; (special = value.find_first_of("\\\"\n", start)) != value.npos;
+  const auto is_special = [](char c) { return c == '\\' || c == '"' || c == '\n'; };
+  auto start = value.begin();
+  for (auto special = start;
+       (special = std::find_if(start, value.end(), is_special)) != value.end();
        start = special + 1) {
-    out->append(value, start, special - start);
-    out->append(value[special] == '\n' ? "\\n" : value[special] == '"' ? "\\\"" : "\\\\");
+    out->append(start, special);
+    out->append(*special == '\n' ? "\\n" : *special == '"' ? "\\\"" : "\\\\");
   }
-  out->append(value, start, value.npos);
+  out->append(start, value.end());
 }
 
 // About the size of the page, rather more than less: growing would copy it several times.
-std::size_t EstimateBytes(const std::vector<MetricFamily>& families) {
+std::size_t EstimateBytes(const std::vector<Family>& families) {
   constexpr std::size_t kNumber = 12;
   std::size_t bytes = 0;
-  for (const MetricFamily& family : families) {
+  for (const Family& family : families) {
     bytes += family.help.size() + 3 * family.name.size() + 64;
     for (const ClientMetric& metric : family.metric) {
       std::size_t line = family.name.size() + kNumber;
@@ -74,20 +79,18 @@ std::size_t EstimateBytes(const std::vector<MetricFamily>& families) {
   return bytes;
 }
 
+enum class Dialect { kPrometheus, kOpenMetrics };
+
+constexpr std::string_view kTotal = "_total";
+constexpr std::string_view kInfo = "_info";
+
 // Writes one page.
 class Writer {
  public:
-  explicit Writer(std::size_t bytes) { out_.reserve(bytes); }
+  Writer(Dialect dialect, std::size_t bytes) : dialect_(dialect) { out_.reserve(bytes); }
 
-  void Family(const MetricFamily& family) {
-    if (!family.help.empty()) {
-      out_.append("# HELP ").append(family.name).append(" ").append(family.help).append("\n");
-    }
-    out_.append("# TYPE ")
-        .append(family.name)
-        .append(" ")
-        .append(TypeName(family.type))
-        .append("\n");
+  void Family(const nccl_pulse::Family& family) {
+    dialect_ == Dialect::kOpenMetrics ? OpenMetricsHead(family) : PrometheusHead(family);
     for (const ClientMetric& metric : family.metric) {
       SetLabels(metric);
       switch (family.type) {
@@ -110,7 +113,10 @@ class Writer {
     }
   }
 
-  std::string Take() && { return std::move(out_); }
+  std::string Take() && {
+    if (dialect_ == Dialect::kOpenMetrics) out_.append("# EOF\n");
+    return std::move(out_);
+  }
 
  private:
   // Text of a bucket's bound. Histograms share their bounds, so it is nearly always at hand.
@@ -119,7 +125,7 @@ class Writer {
     std::string text;
   };
 
-  static const char* TypeName(MetricType type) {
+  std::string_view TypeName(MetricType type) const {
     switch (type) {
       case MetricType::Counter:
         return "counter";
@@ -132,7 +138,38 @@ class Writer {
       case MetricType::Untyped:
         break;
     }
-    return "untyped";
+    return dialect_ == Dialect::kOpenMetrics ? "unknown" : "untyped";
+  }
+
+  void PrometheusHead(const nccl_pulse::Family& family) {
+    if (!family.help.empty()) {
+      out_.append("# HELP ").append(family.name).append(" ").append(family.help).append("\n");
+    }
+    HeadLine("TYPE", family.name, TypeName(family.type));
+  }
+
+  void OpenMetricsHead(const nccl_pulse::Family& family) {
+    std::string_view name = family.name;
+    std::string_view type = TypeName(family.type);
+    if (family.type == MetricType::Counter) {
+      name = absl::StripSuffix(name, kTotal);
+    } else if (family.type == MetricType::Gauge && absl::EndsWith(name, kInfo)) {
+      name = absl::StripSuffix(name, kInfo);
+      type = "info";
+    }
+    HeadLine("TYPE", name, type);
+    // A unit that does not end the name would make the page invalid.
+    if (!family.unit.empty() && absl::EndsWith(name, family.unit)) {
+      HeadLine("UNIT", name, family.unit);
+    }
+    if (family.help.empty()) return;
+    out_.append("# HELP ").append(name).push_back(' ');
+    AppendEscaped(family.help, &out_);
+    out_.push_back('\n');
+  }
+
+  void HeadLine(std::string_view what, std::string_view name, std::string_view text) {
+    out_.append("# ").append(what).append(" ").append(name).append(" ").append(text).append("\n");
   }
 
   void SetLabels(const ClientMetric& metric) {
@@ -146,7 +183,7 @@ class Writer {
   }
 
   template <typename Number>
-  void Line(const MetricFamily& family, const ClientMetric& metric, std::string_view suffix,
+  void Line(const nccl_pulse::Family& family, const ClientMetric& metric, std::string_view suffix,
             Number value) {
     out_.append(family.name).append(suffix);
     if (!labels_.empty()) out_.append("{").append(labels_).append("}");
@@ -155,7 +192,7 @@ class Writer {
   }
 
   template <typename Number>
-  void LineWithLabel(const MetricFamily& family, const ClientMetric& metric,
+  void LineWithLabel(const nccl_pulse::Family& family, const ClientMetric& metric,
                      std::string_view suffix, std::string_view label_start,
                      std::string_view label_value, Number value) {
     out_.append(family.name).append(suffix).append("{").append(labels_);
@@ -167,24 +204,42 @@ class Writer {
   template <typename Number>
   void EndLine(const ClientMetric& metric, Number value) {
     AppendNumber(value, &out_);
-    if (metric.timestamp_ms != 0) out_.append(" ").append(std::to_string(metric.timestamp_ms));
+    if (metric.timestamp_ms != 0) AppendTimestamp(metric.timestamp_ms);
     out_.push_back('\n');
   }
 
-  void Summary(const MetricFamily& family, const ClientMetric& metric) {
+  // Milliseconds; in OpenMetrics seconds.
+  void AppendTimestamp(int64_t ms) {
+    out_.push_back(' ');
+    if (dialect_ == Dialect::kOpenMetrics) {
+      AppendNumber(static_cast<double>(ms) / 1000, &out_);
+    } else {
+      out_.append(std::to_string(ms));
+    }
+  }
+
+  void Summary(const nccl_pulse::Family& family, const ClientMetric& metric) {
     Line(family, metric, "_count", metric.summary.sample_count);
     Line(family, metric, "_sum", metric.summary.sample_sum);
     for (const ClientMetric::Quantile& quantile : metric.summary.quantile) {
       std::string text;
-      AppendNumber(quantile.quantile, &text);
+      AppendLabelNumber(quantile.quantile, &text);
       LineWithLabel(family, metric, "", "quantile=\"", text, quantile.value);
     }
   }
 
-  void Histogram(const MetricFamily& family, const ClientMetric& metric) {
+  void Histogram(const nccl_pulse::Family& family, const ClientMetric& metric) {
     const ClientMetric::Histogram& histogram = metric.histogram;
+    // prometheus-cpp's order, and OpenMetrics'.
+    const bool buckets_first = dialect_ == Dialect::kOpenMetrics;
+    if (buckets_first) Buckets(family, metric);
     Line(family, metric, "_count", histogram.sample_count);
     Line(family, metric, "_sum", histogram.sample_sum);
+    if (!buckets_first) Buckets(family, metric);
+  }
+
+  void Buckets(const nccl_pulse::Family& family, const ClientMetric& metric) {
+    const ClientMetric::Histogram& histogram = metric.histogram;
     // Most of a page are these lines, and all of one histogram begin alike.
     start_.assign(family.name).append("_bucket{").append(labels_);
     start_.append(labels_.empty() ? "le=\"" : ",le=\"");
@@ -203,29 +258,45 @@ class Writer {
     EndLine(metric, count);
   }
 
+  // As the value of a label: OpenMetrics wants to see that it is no integer.
+  void AppendLabelNumber(double value, std::string* text) const {
+    AppendNumber(value, text);
+    const bool whole = text->find_first_not_of("-0123456789") == text->npos;
+    if (dialect_ == Dialect::kOpenMetrics && whole) text->append(".0");
+  }
+
   const std::string& BoundText(std::size_t index, double value) {
     if (index >= bounds_.size()) bounds_.resize(index + 1);
     Bound& bound = bounds_[index];
     if (bound.value != value || value == 0) {  // 0 and -0 are equal, and written differently
       bound.value = value;
       bound.text.clear();
-      AppendNumber(value, &bound.text);
+      AppendLabelNumber(value, &bound.text);
     }
     return bound.text;
   }
 
+  const Dialect dialect_;
   std::string out_;
   std::string labels_;
   std::string start_;
   std::vector<Bound> bounds_;
 };
 
+std::string Write(Dialect dialect, const std::vector<Family>& families) {
+  Writer writer(dialect, EstimateBytes(families));
+  for (const Family& family : families) writer.Family(family);
+  return std::move(writer).Take();
+}
+
 }  // namespace
 
-std::string TextFormat(const std::vector<MetricFamily>& families) {
-  Writer writer(EstimateBytes(families));
-  for (const MetricFamily& family : families) writer.Family(family);
-  return std::move(writer).Take();
+std::string TextFormat(const std::vector<Family>& families) {
+  return Write(Dialect::kPrometheus, families);
+}
+
+std::string OpenMetricsFormat(const std::vector<Family>& families) {
+  return Write(Dialect::kOpenMetrics, families);
 }
 
 }  // namespace nccl_pulse

@@ -9,9 +9,11 @@
 //   240         2^(79/8)   < d <= 2^10 s (1024 s)        80
 //   241         d > 1024 s                               81 (the only inexact one)
 //
-// Every eighth boundary is a power of two, so the classic buckets (le = 2^-20 ... 2^10) are an
-// exact subset: nothing is interpolated when a text page is written. Source of the schema:
-// Prometheus' native histogram specification, "Standard (exponential) schemas".
+// Every eighth boundary is a power of two, so classic buckets that end at powers of two are an
+// exact subset: nothing is interpolated when a text page is written. Nor is anything for a native
+// histogram; only the last cell has no bucket, and stands in the one behind the last boundary.
+// Source of the schema: Prometheus' native histogram specification, "Standard (exponential)
+// schemas".
 //
 // Thread: any; everything here is constant data or pure. Cost of CellIndex: one table lookup, one
 // compare.

@@ -285,6 +285,7 @@ void StartServing(Process& process, const InitArguments& arguments) {
     options.listen_address = settings.listen;
     options.memory = process.segment->fd();
     options.service_directory = settings.file_sd_directory;
+    options.exposition = settings.exposition;
     options.source = [&process] { return ReadOwnSegment(*process.segment); };
     options.log = [&process](LogLevel level, const std::string& message) {
       // The server's own thread: NCCL's logger may be gone by then.

@@ -111,6 +111,14 @@ bool ParseLabels(const std::string& value, Settings* settings) {
   return true;
 }
 
+bool ParseHistogramShapes(const std::string& value, Settings* settings) {
+  return ParseHistograms(value, &settings->exposition);
+}
+
+bool ParseDropFamilies(const std::string& value, Settings* settings) {
+  return ParseDroppedFamilies(value, &settings->exposition, &settings->unknown_families);
+}
+
 bool ParseLogLevel(const std::string& value, Settings* settings) {
   return Choose(
       value,
@@ -150,6 +158,11 @@ constexpr Setting kSettings[] = {
     {"NCCL_PULSE_LABELS",
      "up to 16 labels as name=value,name=value of less than 1024 bytes together", ParseLabels,
      [](const Settings&) { return std::string("no labels"); }},
+    {"NCCL_PULSE_HISTOGRAMS",
+     "both, classic or native, or any of them for one histogram as family=native",
+     ParseHistogramShapes, [](const Settings&) { return std::string("both"); }},
+    {"NCCL_PULSE_DROP_FAMILIES", "a list of metric families that exist", ParseDropFamilies,
+     [](const Settings& s) { return absl::StrCat("it without ", s.unknown_families); }},
     {"NCCL_PULSE_LOG_LEVEL", "off, warn or info", ParseLogLevel,
      [](const Settings&) { return std::string("warn"); }},
     {"NCCL_PULSE_NETWORK_WINDOW", "a share of the time from 0.01 to 100 per cent, or off",

@@ -5,7 +5,10 @@
 //   NCCL_PULSE_FILE_SD_DIR   a folder (default none)         a file for Prometheus that names it
 //   NCCL_PULSE_SERIES_LIMIT  16 ... 30000 (default 2048)     most series of this process
 //   NCCL_PULSE_LABELS        name=value,...  (default none)  labels added to every series
-//   NCCL_PULSE_NETWORK_WINDOW  off | 0.01 ... 100 (default 1)  share of the time, in per cent, in
+//   NCCL_PULSE_HISTOGRAMS    both (default) | classic | native | family=...,...   their form on
+//   pages NCCL_PULSE_DROP_FAMILIES name,... (default none)         metric families left out of
+//   pages NCCL_PULSE_NETWORK_WINDOW  off | 0.01 ... 100 (default 1)  share of the time, in per
+//   cent, in
 //                            which network steps are watched (network_window.h)
 //   NCCL_PULSE_LOG_LEVEL     off | warn (default) | info     what is also written to standard error
 //   NCCL_PULSE_CLOCK         auto (default) | monotonic      CPU counter where sound, or always the
@@ -24,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "exporter/exposition.h"
 #include "plugin/clock.h"
 #include "plugin/log.h"
 #include "plugin/sampler.h"
@@ -38,6 +42,8 @@ struct Settings {
   uint64_t series_limit = 2048;
   int timed_launches_per_second = Sampler::kTimedPerSecond;  // and GPU
   std::map<std::string, std::string> labels;
+  Exposition exposition;
+  std::string unknown_families;  // among those to be dropped
   LogVerbosity log_level = LogVerbosity::kWarn;
   ClockSource clock = ClockSource::kAuto;
   double network_window_percent = 1;  // 0: off

@@ -92,6 +92,16 @@ def source_repositories():
     )
 
     pinned_source(
+        name = "protozero",
+        urls = ["https://github.com/mapbox/protozero/archive/refs/tags/v1.7.1.tar.gz"],
+        sha256 = "27e0017d5b3ba06d646a3ec6391d5ccc8500db821be480aefd2e4ddc3de5ff99",
+        strip_prefix = "protozero-1.7.1",
+        debian_archive = "libprotozero-dev_1.7.1-1_amd64.deb",
+        debian_strip_prefix = "usr",
+        overlay = {"//third_party:protozero.BUILD": "BUILD.bazel"},
+    )
+
+    pinned_source(
         name = "com_google_googletest",
         urls = ["https://github.com/google/googletest/archive/refs/tags/release-1.12.1.tar.gz"],
         sha256 = "81964fe578e9bd7c94dfdb09c8e4d6e6759e19967e397dbea48d1c10e45d0df2",

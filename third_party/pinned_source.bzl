@@ -23,6 +23,17 @@ def _debian_sha256(ctx):
             return line.split(" ")[0]
     fail("%s is not listed in %s" % (ctx.attr.debian_archive, _ARCHIVE_SUMS))
 
+def _unpack_package(ctx, prefix):
+    """Bazel knows no Debian packages; where one was fetched, dpkg-deb is at hand."""
+    for command in [
+        ["dpkg-deb", "--extract", "package.deb", "package"],
+        ["cp", "-R", "package/" + prefix + "/.", "."],
+        ["rm", "-r", "package", "package.deb"],
+    ]:
+        result = ctx.execute(command)
+        if result.return_code != 0:
+            fail("%s: %s" % (" ".join(command), result.stderr))
+
 def _pinned_source_impl(ctx):
     # Labels are resolved before anything is unpacked: a label that is not there yet restarts the rule.
     overlay = {path: ctx.path(label) for label, path in ctx.attr.overlay.items()}
@@ -30,7 +41,10 @@ def _pinned_source_impl(ctx):
     folder = _cache_folder(ctx)
     cached = ctx.path(folder + "/" + ctx.attr.debian_archive) if folder else None
 
-    if cached and cached.exists:
+    if cached and cached.exists and ctx.attr.debian_archive.endswith(".deb"):
+        ctx.download(url = "file://" + str(cached), sha256 = debian_sha256, output = "package.deb")
+        _unpack_package(ctx, ctx.attr.debian_strip_prefix)
+    elif cached and cached.exists:
         ctx.download_and_extract(
             url = "file://" + str(cached),
             sha256 = debian_sha256,
@@ -49,7 +63,8 @@ def _pinned_source_impl(ctx):
 
 pinned_source = repository_rule(
     implementation = _pinned_source_impl,
-    doc = "Unpacks Debian's archive from the cache folder or, failing that, the upstream release.",
+    doc = "Unpacks Debian's archive (or package of headers) from the cache folder or, failing that, " +
+          "the upstream release.",
     attrs = {
         "urls": attr.string_list(mandatory = True, doc = "The upstream release archive."),
         "sha256": attr.string(mandatory = True, doc = "Of the upstream archive."),

@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <protozero/pbf_reader.hpp>
+#include <protozero/pbf_writer.hpp>
 #include <string>
 #include <vector>
 
@@ -127,6 +129,22 @@ TEST(LiblzmaTest, RefusesDamagedXz) {
   lzma_ret result = LZMA_OK;
   DecodeXz(damaged.data(), damaged.size(), &result);
   EXPECT_EQ(result, LZMA_DATA_ERROR);
+}
+
+// The examples of the protocol buffers' encoding guide: field 1 = 150, field 2 = "testing".
+TEST(ProtozeroTest, WritesAndReads) {
+  std::string message;
+  protozero::pbf_writer writer(message);
+  writer.add_uint64(1, 150);
+  writer.add_string(2, "testing");
+  EXPECT_EQ(message, "\x08\x96\x01\x12\x07testing");
+
+  protozero::pbf_reader reader(message);
+  ASSERT_TRUE(reader.next(1));
+  EXPECT_EQ(reader.get_uint64(), 150U);
+  ASSERT_TRUE(reader.next(2));
+  EXPECT_EQ(reader.get_string(), "testing");
+  EXPECT_FALSE(reader.next());
 }
 
 TEST(NlohmannJsonTest, ParsesAndWrites) {

@@ -152,10 +152,8 @@ TEST(Families, HistogramHasAllBucketsWithExactBoundsAndIsCumulative) {
   const auto lines = Lines(page, "nccl_operation_duration_seconds_bucket");
   const std::string head = "nccl_operation_duration_seconds_bucket" + std::string(kComm) +
                            R"(,op="AllReduce",size="le_1MiB",timing="kernel",le=")";
-  // The cells' counts are 1 (zero bucket), 2 | 4 at 2^-19, 8 before 2^10, 16 past it.
-  const std::vector<std::string> bounds = {"9.5367431640625e-07",
-                                           "1.9073486328125e-06",
-                                           "3.814697265625e-06",
+  // Up to 2^-18 s are 1 + 2 + 4; 8 and 16 past the last bound.
+  const std::vector<std::string> bounds = {"3.814697265625e-06",
                                            "7.62939453125e-06",
                                            "1.52587890625e-05",
                                            "3.0517578125e-05",
@@ -169,25 +167,13 @@ TEST(Families, HistogramHasAllBucketsWithExactBoundsAndIsCumulative) {
                                            "0.0078125",
                                            "0.015625",
                                            "0.03125",
-                                           "0.0625",
                                            "0.125",
-                                           "0.25",
-                                           "0.5",
                                            "1",
-                                           "2",
-                                           "4",
-                                           "8",
                                            "16",
-                                           "32",
-                                           "64",
-                                           "128",
-                                           "256",
-                                           "512",
-                                           "1024",
                                            "+Inf"};
   ASSERT_EQ(lines.size(), bounds.size());
   for (std::size_t i = 0; i < bounds.size(); ++i) {
-    const int count = i == 0 ? 1 : i == 1 ? 3 : i < 30 ? 7 : i == 30 ? 15 : 31;
+    const int count = i + 1 < bounds.size() ? 7 : 31;
     EXPECT_EQ(lines[i], head + bounds[i] + "\"} " + std::to_string(count));
   }
   const std::string labels =
@@ -210,12 +196,83 @@ TEST(Families, EveryCellCountsInTheFirstBucketThatHoldsIt) {
       if (family.name != "nccl_operation_duration_seconds") continue;
       const auto& histogram = family.metric.at(0).histogram;
       EXPECT_EQ(histogram.sample_count, 1u);
-      EXPECT_EQ(histogram.bucket.size(), 31u);
+      EXPECT_EQ(histogram.bucket.size(), kClassicExponents.size());
       for (const auto& bucket : histogram.bucket) {
         EXPECT_EQ(bucket.cumulative_count,
                   CellUpperBoundSeconds(cell) <= bucket.upper_bound ? 1u : 0u)
             << cell << " " << bucket.upper_bound;
       }
+    }
+  }
+}
+
+const Family* Find(const std::vector<Family>& families, std::string_view name) {
+  for (const Family& family : families) {
+    if (family.name == name) return &family;
+  }
+  return nullptr;
+}
+
+TEST(Families, NativeHistogramsAreWhereTheFormatCarriesThemAndTheyAreWanted) {
+  struct Case {
+    const char* setting;
+    PageFormat format;
+    std::size_t classic, native;
+  };
+  for (const Case& c :
+       {Case{"both", PageFormat::kText, 17, 0}, Case{"both", PageFormat::kOpenMetrics, 17, 0},
+        Case{"both", PageFormat::kProtobuf, 17, 1}, Case{"classic", PageFormat::kProtobuf, 17, 0},
+        Case{"native", PageFormat::kProtobuf, 0, 1}, Case{"native", PageFormat::kText, 0, 0},
+        Case{"classic,nccl_operation_duration_seconds=native", PageFormat::kProtobuf, 0, 1}}) {
+    Exposition exposition;
+    ASSERT_TRUE(ParseHistograms(c.setting, &exposition));
+    const auto families =
+        BuildFamilies(SnapshotSet({ExampleProcess()}), {}, {}, exposition, c.format);
+    const Family* duration = Find(families, "nccl_operation_duration_seconds");
+    ASSERT_NE(duration, nullptr);
+    ASSERT_EQ(duration->metric.size(), 1u);
+    EXPECT_EQ(duration->metric[0].histogram.bucket.size(), c.classic) << c.setting;
+    EXPECT_EQ(duration->native.size(), c.native) << c.setting;
+    EXPECT_EQ(duration->metric[0].histogram.sample_count, 31u);
+  }
+}
+
+TEST(Families, CellsOfEqualLabelsAreAddedUp) {
+  const auto families = BuildFamilies(SnapshotSet({ExampleProcess(), ExampleProcess()}), {}, {}, {},
+                                      PageFormat::kProtobuf);
+  const Family* duration = Find(families, "nccl_operation_duration_seconds");
+  ASSERT_EQ(duration->native.size(), 1u);
+  EXPECT_EQ(duration->native[0].Count(), 62u);
+  EXPECT_EQ(duration->native[0].cells[kOverflowCell], 32u);
+  EXPECT_EQ(Find(families, "nccl_operation_completion_seconds")->native.size(), 2u);
+}
+
+TEST(Families, ATextPageShowsANativeHistogramWithItsSumAndCount) {
+  Exposition exposition;
+  ASSERT_TRUE(ParseHistograms("native", &exposition));
+  const std::string page =
+      TextFormat(BuildFamilies(SnapshotSet({ExampleProcess()}), {}, {}, exposition));
+  EXPECT_THAT(Lines(page, "nccl_operation_duration_seconds_bucket"),
+              testing::ElementsAre(HasSubstr("le=\"+Inf\"} 31")));
+  EXPECT_EQ(Lines(page, "nccl_operation_duration_seconds_count").size(), 1u);
+}
+
+TEST(Families, DroppedFamiliesAreAbsentAndTheOthersUnchanged) {
+  Exposition exposition;
+  std::string unknown;
+  EXPECT_FALSE(ParseDroppedFamilies(
+      "nccl_operations_total, nccl_communicator_info,nccl_no,nccl_operation_duration_seconds,"
+      "nccl_pulse_callback_duration_seconds_sum",
+      &exposition, &unknown));
+  EXPECT_EQ(unknown, "nccl_no, nccl_pulse_callback_duration_seconds_sum");
+  for (const PageFormat format : {PageFormat::kText, PageFormat::kProtobuf}) {
+    const auto all = BuildFamilies(LiveAndEnded(), {}, {}, {}, format);
+    const auto some = BuildFamilies(LiveAndEnded(), {}, {}, exposition, format);
+    EXPECT_EQ(some.size(), all.size() - 3);
+    EXPECT_EQ(Find(some, "nccl_operations_total"), nullptr);
+    EXPECT_EQ(Find(some, "nccl_operation_duration_seconds"), nullptr);
+    for (const Family& family : some) {
+      EXPECT_EQ(TextFormat({family}), TextFormat({*Find(all, family.name)}));
     }
   }
 }
@@ -283,7 +340,7 @@ TEST(Families, SameCommunicatorTwiceIsAddedUp) {
                               R"(,op="AllReduce",size="le_1MiB"} 211812400)"));
   EXPECT_THAT(page, HasSubstr("nccl_operation_duration_seconds_sum" + comm +
                               R"(,op="AllReduce",size="le_1MiB",timing="kernel"} 5)"));
-  EXPECT_THAT(page, HasSubstr(R"(timing="kernel",le="1024"} 30)"));
+  EXPECT_THAT(page, HasSubstr(R"(timing="kernel",le="16"} 14)"));
   EXPECT_THAT(page, HasSubstr(R"(timing="kernel",le="+Inf"} 62)"));
   // Gauges are the newest one's; what only the old one has stays.
   EXPECT_THAT(page, HasSubstr("nccl_communicator_active" + comm + "} 1\n"));

@@ -189,7 +189,7 @@ TEST(HostileClient, ConnectionsThatNeverCease) {
   flood.join();
 }
 
-// Each asks for a page of tens of megabytes and does not read it.
+// Each asks for a page of many megabytes and does not read it.
 TEST(HostileClient, SlowReaders) {
   std::atomic<int> pages{0};
   const auto server = StartServer([&pages] {

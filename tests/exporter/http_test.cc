@@ -58,6 +58,15 @@ TEST(ParseRequest, ConnectionAndBody) {
   EXPECT_EQ(Parse("GET / HTTP/1.1\nA: b\n\n").head_bytes, 21u);  // by hand, with LF alone
 }
 
+TEST(ParseRequest, WhatIsAccepted) {
+  const HttpRequest request = Parse(
+      "GET / HTTP/1.1\r\naccept:  text/plain \r\nAccept-Encoding:gzip\r\nACCEPT: */*;q=0.1\r\n"
+      "Accept-Language: de\r\n\r\n");
+  EXPECT_EQ(request.accept, "text/plain, */*;q=0.1");
+  EXPECT_EQ(request.accept_encoding, "gzip");
+  EXPECT_EQ(Parse("GET / HTTP/1.1\r\n\r\n").accept, "");
+}
+
 TEST(ParseRequest, WhatIsNoRequest) {
   using namespace std::string_literals;
   for (const std::string& text :
@@ -77,6 +86,9 @@ TEST(ResponseHead, Form) {
   EXPECT_EQ(ResponseHead(405, "text/plain", 0, false),
             "HTTP/1.1 405 Method Not Allowed\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n"
             "Connection: close\r\nAllow: GET, HEAD\r\n\r\n");
+  EXPECT_EQ(ResponseHead(200, "text/plain", 3, true, "Vary: Accept\r\n"),
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n"
+            "Connection: keep-alive\r\nVary: Accept\r\n\r\n");
 }
 
 }  // namespace

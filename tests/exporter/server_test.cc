@@ -20,6 +20,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/example_snapshots.h"
+#include "tests/exporter/gunzip.h"
 #include "tests/exporter/http_client.h"
 #include "tests/exporter/test_server.h"
 
@@ -30,6 +31,7 @@ using std::chrono::duration;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using testing::HasSubstr;
+using testing::Not;
 
 std::set<int> OpenDescriptors() {
   std::set<int> descriptors;
@@ -113,6 +115,108 @@ TEST(Server, HeadHasTheHeadOfGetAndNoBody) {
     EXPECT_EQ(head.body, "");
     EXPECT_NE(get.body, "");
   }
+}
+
+constexpr char kProtobuf[] =
+    "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited";
+constexpr char kOpenMetrics[] = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+Response GetAs(uint16_t port, const std::string& headers, const char* method = "GET") {
+  Client client(port);
+  client.Send(std::string(method) + " /metrics HTTP/1.1\r\n" + headers + "\r\n");
+  return ParseResponse(client.ReadResponse(method[0] == 'H'));
+}
+
+TEST(Server, AnswersInTheFormatThatIsAskedFor) {
+  const auto server = StartServer(Example);
+  const Response text = GetAs(server->port(), "Accept: */*\r\n");
+  EXPECT_THAT(text.head,
+              HasSubstr("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
+  EXPECT_THAT(text.head, HasSubstr("\r\nVary: Accept, Accept-Encoding\r\n"));
+  EXPECT_THAT(text.head, Not(HasSubstr("Content-Encoding")));
+  EXPECT_THAT(text.body, HasSubstr("# TYPE nccl_launches_total counter\n"));
+
+  const Response open_metrics =
+      GetAs(server->port(), "Accept: application/openmetrics-text;version=1.0.0,*/*;q=0.1\r\n");
+  EXPECT_THAT(open_metrics.head,
+              HasSubstr("\r\nContent-Type: " + std::string(kOpenMetrics) + "\r\n"));
+  EXPECT_THAT(open_metrics.body, HasSubstr("# TYPE nccl_launches counter\n"));
+  EXPECT_EQ(open_metrics.body.substr(open_metrics.body.size() - 6), "# EOF\n");
+
+  // In two lines, which are one list.
+  const Response protobuf = GetAs(
+      server->port(), "accept: text/plain;q=0.5\r\nACCEPT: " + std::string(kProtobuf) + "\r\n");
+  EXPECT_THAT(protobuf.head, HasSubstr("\r\nContent-Type: " + std::string(kProtobuf) + "\r\n"));
+  EXPECT_THAT(protobuf.body, HasSubstr("nccl_operation_duration_seconds"));
+  EXPECT_NE(protobuf.body[0], '#');
+  EXPECT_EQ(GetAs(server->port(), "Accept: image/png\r\n").body.substr(0, 2), "# ");
+}
+
+TEST(Server, CompressesWhenThatIsAccepted) {
+  const auto server = StartServer(Example);
+  for (const std::string type : {"text/plain", "application/openmetrics-text", kProtobuf}) {
+    const std::string accept = "Accept: " + type + "\r\n";
+    const Response plain = GetAs(server->port(), accept + "Accept-Encoding: gzip;q=0\r\n");
+    EXPECT_THAT(plain.head, Not(HasSubstr("Content-Encoding")));
+    const Response packed = GetAs(server->port(), accept + "Accept-Encoding: deflate, gzip\r\n");
+    EXPECT_EQ(packed.status, 200);
+    EXPECT_THAT(packed.head, HasSubstr("\r\nContent-Encoding: gzip\r\n"));
+    EXPECT_THAT(packed.head, HasSubstr("\r\nVary: Accept, Accept-Encoding\r\n"));
+    EXPECT_LT(packed.body.size(), plain.body.size() / 2);
+    const std::string unpacked = Gunzip(packed.body);
+    EXPECT_GT(unpacked.size(), plain.body.size() * 9 / 10);
+    EXPECT_THAT(unpacked, HasSubstr("nccl_operation_duration_seconds"));
+    const Response head = GetAs(server->port(), accept + "Accept-Encoding: gzip\r\n", "HEAD");
+    EXPECT_THAT(head.head, HasSubstr("\r\nContent-Encoding: gzip\r\n"));
+    EXPECT_EQ(head.body, "");
+  }
+  // Other pages are short.
+  Client client(server->port());
+  client.Send("GET /healthz HTTP/1.1\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n");
+  EXPECT_EQ(ParseResponse(client.ReadAll(10)).body, "ok\n");
+}
+
+TEST(Server, EachFormatIsMadeAtMostOncePerLifetimeWhateverTheEncoding) {
+  std::atomic<int> made{0};
+  const auto server = StartServer([&made] {
+    ++made;
+    return Example();
+  });
+  const auto start = steady_clock::now();
+  constexpr int kRounds = 20;
+  for (int i = 0; i < kRounds; ++i) {
+    for (const std::string type : {"text/plain", "application/openmetrics-text", kProtobuf}) {
+      for (const char* encoding : {"identity", "gzip"}) {
+        const Response response =
+            GetAs(server->port(), "Accept: " + type + "\r\nAccept-Encoding: " + encoding + "\r\n");
+        EXPECT_EQ(response.status, 200);
+      }
+    }
+  }
+  const auto lifetimes = 1 + static_cast<int>((steady_clock::now() - start) / kPageLifetime);
+  EXPECT_LE(made, kPageFormats * (lifetimes + 1));
+}
+
+TEST(Server, TheSettingsOfTheExpositionApply) {
+  ServerOptions options;
+  options.source = Example;
+  std::string unknown;
+  ASSERT_TRUE(ParseDroppedFamilies("nccl_launches_total", &options.exposition, &unknown));
+  ASSERT_TRUE(ParseHistograms("native", &options.exposition));
+  const auto server = StartServer(options);
+  const std::string page = Get(server->port(), "/metrics").body;
+  EXPECT_THAT(page, Not(HasSubstr("nccl_launches_total")));
+  EXPECT_THAT(page, Not(HasSubstr("le=\"1\"")));
+  EXPECT_THAT(page, HasSubstr("nccl_operation_duration_seconds_count"));
+}
+
+// A failing page, too, is one of several that a cache could keep.
+TEST(Server, AFailingPageSaysWhatItDependsOnAndIsNotCompressed) {
+  const auto server = StartServer([]() -> SnapshotSet { throw std::runtime_error("no"); });
+  const Response response = GetAs(server->port(), "Accept-Encoding: gzip\r\n");
+  EXPECT_EQ(response.status, 500);
+  EXPECT_THAT(response.head, HasSubstr("\r\nVary: Accept, Accept-Encoding\r\n"));
+  EXPECT_THAT(response.head, Not(HasSubstr("Content-Encoding")));
 }
 
 TEST(Server, ConnectionIsKeptAndRequestsMayBeSentAhead) {

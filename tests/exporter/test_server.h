@@ -20,7 +20,7 @@ inline constexpr char kScrape[] = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnectio
 
 inline SnapshotSet Example() { return SnapshotSet({ExampleProcess()}); }
 
-// A page of about 20 MB: no socket buffer takes all of it. One long name on the lines of one
+// A page of about 12 MB: no socket buffer takes all of it. One long name on the lines of one
 // histogram, so that making it costs little.
 inline SnapshotSet Large() {
   ProcessSnapshot process = ExampleProcess();

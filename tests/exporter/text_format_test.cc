@@ -17,14 +17,15 @@ using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-std::string ByLibrary(const std::vector<MetricFamily>& families) {
+std::string ByLibrary(const std::vector<Family>& families) {
   std::ostringstream out;
-  prometheus::TextSerializer().Serialize(out, families);
+  prometheus::TextSerializer().Serialize(
+      out, std::vector<MetricFamily>(families.begin(), families.end()));
   return out.str();
 }
 
-MetricFamily Numbers(MetricType type, const std::vector<double>& values) {
-  MetricFamily family;
+Family Numbers(MetricType type, const std::vector<double>& values) {
+  Family family;
   family.name = "numbers";
   family.help = "Numbers.";
   family.type = type;
@@ -51,30 +52,30 @@ TEST(TextFormat, AWholePageIsWhatTheLibraryWrites) {
 TEST(TextFormat, SpecialNumbersAreWhatTheLibraryWrites) {
   const double infinity = std::numeric_limits<double>::infinity();
   for (MetricType type : kTypes) {
-    const std::vector<MetricFamily> families = {Numbers(type, {0.0,
-                                                               -0.0,
-                                                               1,
-                                                               -1,
-                                                               0.1,
-                                                               1e15,
-                                                               999999999999999,
-                                                               1e15 - 0.5,
-                                                               1e15 + 1,
-                                                               9999999999999999.0,
-                                                               1e16,
-                                                               1e17,
-                                                               123456789012345678.0,
-                                                               1e22,
-                                                               1.8e19,
-                                                               1e300,
-                                                               5e-324,
-                                                               1e-5,
-                                                               0.0001,
-                                                               infinity,
-                                                               -infinity,
-                                                               std::nan(""),
-                                                               1.0 / 3,
-                                                               1760000002.123456789})};
+    const std::vector<Family> families = {Numbers(type, {0.0,
+                                                         -0.0,
+                                                         1,
+                                                         -1,
+                                                         0.1,
+                                                         1e15,
+                                                         999999999999999,
+                                                         1e15 - 0.5,
+                                                         1e15 + 1,
+                                                         9999999999999999.0,
+                                                         1e16,
+                                                         1e17,
+                                                         123456789012345678.0,
+                                                         1e22,
+                                                         1.8e19,
+                                                         1e300,
+                                                         5e-324,
+                                                         1e-5,
+                                                         0.0001,
+                                                         infinity,
+                                                         -infinity,
+                                                         std::nan(""),
+                                                         1.0 / 3,
+                                                         1760000002.123456789})};
     EXPECT_EQ(TextFormat(families), ByLibrary(families));
   }
 }
@@ -87,12 +88,12 @@ TEST(TextFormat, RandomNumbersAreWhatTheLibraryWrites) {
     values.push_back(std::ldexp(mantissa, static_cast<int>(random() % 200) - 120));
     values.push_back(std::floor(std::ldexp(mantissa, -static_cast<int>(random() % 64))));
   }
-  const std::vector<MetricFamily> families = {Numbers(MetricType::Gauge, values)};
+  const std::vector<Family> families = {Numbers(MetricType::Gauge, values)};
   EXPECT_EQ(TextFormat(families), ByLibrary(families));
 }
 
 TEST(TextFormat, LabelsAreEscapedAndTimestampsWrittenAsTheLibraryDoes) {
-  MetricFamily family;
+  Family family;
   family.name = "labels";
   for (const char* value : {"", "plain", "\"", "\\", "\n", "a\\n\"\n\\\"b", "ünïcödé"}) {
     ClientMetric& metric = family.metric.emplace_back();

@@ -74,9 +74,17 @@ class StartTest(AgentCase):
         self.assertEqual(agent.process.wait(), 2)
         self.assertIn("cannot serve on 127.0.0.1:%d" % process.port, agent.log())
 
+    def test_dropped_families(self):
+        self.agent("--drop-families=nccl_pulse_processes")
+        _, page = get(self.port)
+        self.assertNotIn("nccl_pulse_processes", page)
+        self.assertIn("nccl_pulse_segments_read_total", page)
+
     def test_bad_flags(self):
-        for flag, text in (("--keep=-1s", "--keep is not"), ("--keep_processes=-1", "--keep-proc"),
-                           ("--file_sd_dir=x", "--file-sd-dir is no")):
+        for flag, text in (("--keep=-1s", "--keep is not"), ("--keep-processes=-1", "--keep-proc"),
+                           ("--file_sd_dir=x", "--file-sd-dir is no"),
+                           ("--histograms=x", "--histograms is not both"),
+                           ("--drop-families=nccl_x", "no metric family nccl_x")):
             agent = Agent(self.listen, flag)
             self.addCleanup(agent.close)
             self.assertEqual(agent.process.wait(), 1)
@@ -143,7 +151,7 @@ class KeepTest(AgentCase):
             self.port, "nccl_pulse_process_end_timestamp_seconds", "global_rank", "end"), "it ended")
 
     def test_number_of_kept_processes(self):
-        self.agent("--keep_processes=2")
+        self.agent("--keep-processes=2")
         processes = self.start_ranks(4)
         for expected in ({0: 0, 1: 1, 2: 1, 3: 1}, {0: 0, 1: 0, 2: 1, 3: 1},
                          {1: 0, 2: 0, 3: 1}, {2: 0, 3: 0}):

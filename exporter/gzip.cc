@@ -1,0 +1,48 @@
+#include "exporter/gzip.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <memory>
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int kGzipWindow = MAX_WBITS + 16;  // deflateInit2: 16 more asks for gzip's frame
+constexpr int kMemoryLevel = 8;              // zlib's default
+// What one call takes: zlib counts in 32 bits.
+constexpr std::size_t kMostInput = std::numeric_limits<uInt>::max() / 2;
+
+}  // namespace
+
+std::optional<std::string> Gzip(std::string_view text) {
+  if (text.size() > kMostInput) return std::nullopt;
+  z_stream stream = {};
+  if (deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, kGzipWindow, kMemoryLevel,
+                   Z_DEFAULT_STRATEGY) != Z_OK) {
+    return std::nullopt;
+  }
+  // Also when the string below finds no memory.
+  const std::unique_ptr<z_stream, decltype(&deflateEnd)> end(&stream, &deflateEnd);
+
+  // Pages shrink to a tenth and less; doubled until it fits.
+  std::string packed(text.size() / 8 + 1024, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));  // only read from
+  stream.avail_in = static_cast<uInt>(text.size());
+  int result = Z_OK;
+  while (true) {
+    stream.next_out = reinterpret_cast<Bytef*>(packed.data()) + stream.total_out;
+    stream.avail_out = static_cast<uInt>(packed.size() - stream.total_out);
+    result = deflate(&stream, Z_FINISH);
+    if (result != Z_OK && result != Z_BUF_ERROR) break;
+    packed.resize(packed.size() * 2);
+  }
+  if (result != Z_STREAM_END) return std::nullopt;
+  packed.resize(stream.total_out);
+  packed.shrink_to_fit();
+  return packed;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,18 @@
+// A page compressed for the wire.
+#ifndef EXPORTER_GZIP_H_
+#define EXPORTER_GZIP_H_
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace nccl_pulse {
+
+// In gzip format, at the cheapest level: a page is mostly repetition, and the time is a core of
+// somebody's training job. Nothing when there is no memory for it (300 KiB and the result).
+// Thread: any, no state. Cost: //bench:scrape.
+std::optional<std::string> Gzip(std::string_view text);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_GZIP_H_

@@ -20,6 +20,8 @@ ABSL_FLAG(std::string, listen, ":9410", "where to serve: [host]:port or unix:/pa
 ABSL_FLAG(absl::Duration, keep, absl::Minutes(10),
           "how long a process that ended stays on the page");
 ABSL_FLAG(int, keep_processes, 256, "how many processes that ended stay on the page at most");
+ABSL_FLAG(absl::Duration, hang_after, absl::Seconds(10),
+          "without progress for so long, a communicator is suspected to hang");
 ABSL_FLAG(std::string, file_sd_dir, "", "folder for a file that tells Prometheus of this endpoint");
 ABSL_FLAG(std::string, histograms, "both",
           "both, classic or native, or one of them for one histogram as family=native");
@@ -43,6 +45,7 @@ again. Run by root, it takes the processes of every user, else those of its own.
   --listen=ADDRESS        [host]:port or unix:/path, as the jobs' NCCL_PULSE_LISTEN (default :9410)
   --keep=DURATION         how long a process that ended stays on the page (default 10m)
   --keep-processes=N      how many of them at most, the oldest go first (default 256; 0: none)
+  --hang-after=DURATION   work in flight without progress for so long: a hang is suspected (default 10s)
   --file-sd-dir=FOLDER    writes a file there that tells Prometheus of this endpoint
   --histograms=FORM       both, classic or native; family=FORM for one histogram (default both)
   --drop-families=NAMES   metric families that are left out, separated by commas (default none)
@@ -66,6 +69,7 @@ int BadFlag(const char* what) {
 
 int Run(const std::vector<char*>& arguments) {
   const absl::Duration keep = absl::GetFlag(FLAGS_keep);
+  const absl::Duration hang_after = absl::GetFlag(FLAGS_hang_after);
   const int keep_processes = absl::GetFlag(FLAGS_keep_processes);
   ServerOptions options;
   options.listen_address = absl::GetFlag(FLAGS_listen);
@@ -79,6 +83,9 @@ int Run(const std::vector<char*>& arguments) {
   }
   if (keep_processes < 0 || keep_processes > kMostKeptProcesses) {
     return BadFlag("--keep-processes is not between 0 and 100000");
+  }
+  if (hang_after < absl::Seconds(1) || hang_after > absl::Hours(24)) {
+    return BadFlag("--hang-after is not between 1s and 24h");
   }
   if (!options.service_directory.empty() && options.service_directory[0] != '/') {
     return BadFlag("--file-sd-dir is no absolute path");
@@ -97,6 +104,7 @@ int Run(const std::vector<char*>& arguments) {
   options.peers.agent = true;
   options.peers.keep = absl::ToChronoMilliseconds(keep);
   options.peers.keep_processes = keep_processes;
+  options.hang_after = absl::ToChronoMilliseconds(hang_after);
 
   // Before there is another thread, and before the port can be anybody's to wait for.
   sigset_t signals;

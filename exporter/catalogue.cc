@@ -82,6 +82,11 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kOperationSequence, "nccl_operation_sequence", MetricType::Gauge, "", kComm,
      LabelNames("op"),
      "Sequence number of the last operation seen. Compare ranks only while it stands still."},
+    {MetricId::kStragglerSeconds, "nccl_straggler_seconds_total", MetricType::Counter, "seconds",
+     kComm, LabelNames(),
+     "How long the other ranks of this node waited for this one: for each collective into which it "
+     "came last the mean of their waiting, from calls that all of them timed, scaled to all calls. "
+     "It starts anew when another process becomes the server. See hangs-and-stragglers.md."},
     {MetricId::kLastLaunchTimestamp, "nccl_last_launch_timestamp_seconds", MetricType::Gauge,
      "seconds", kComm, LabelNames(),
      "When the last visible launch was, in Unix time; absent before the first."},
@@ -150,6 +155,11 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      LabelNames(), "Communicators that are held, finalized ones that are still shown included."},
     {MetricId::kCommunicatorsLimit, "nccl_pulse_communicators_limit", MetricType::Gauge, "",
      kProcess, LabelNames(), "Communicators that can be held; past it a new one is not measured."},
+    {MetricId::kHangStart, "nccl_hang_start_timestamp_seconds", MetricType::Gauge, "seconds",
+     kServer, LabelNames("comm", "verdict", "suspect_rank", "op"),
+     "Since when a communicator makes no progress with work in flight, in Unix time, and what the "
+     "ranks of this node say about it; one series for each rank that the others wait for. Absent "
+     "when no hang is suspected. See hangs-and-stragglers.md."},
     {MetricId::kScrapeDuration, "nccl_pulse_scrape_duration_seconds", MetricType::Summary,
      "seconds", kServer, LabelNames(), "What earlier pages of this endpoint took to make."},
     {MetricId::kProcesses, "nccl_pulse_processes", MetricType::Gauge, "", kServer, LabelNames(),
@@ -208,6 +218,12 @@ constexpr LabelEntry kLabels[] = {
     {"reason", "why; the values are short words"},
     {"end",
      "how a process ended: exit (it said goodbye, or had finalized all communicators), lost"},
+    {"verdict",
+     "what holds a communicator up: rank_not_called, rank_not_launched, mismatched_operations, "
+     "blocked_elsewhere, process_gone, process_stopped, rank_not_seen, point_to_point, "
+     "no_progress, unknown"},
+    {"suspect_rank",
+     "rank in the communicator that the others wait for; absent when none is known"},
     {"direction", "send or recv, seen from this rank"},
     {"callback", "kind of callback: api, launch, operation, proxy, kernel, step"},
     {"version", "the plugin's version"},

@@ -23,6 +23,7 @@ struct Command {
 extern const Command kAgentCommand;
 extern const Command kDemoCommand;
 extern const Command kReplayCommand;
+extern const Command kStatusCommand;
 
 }  // namespace nccl_pulse
 

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/hang.h"
+#include "exporter/rank_view.h"
 #include "metrics/histogram_geometry.h"
 #include "metrics/size_class.h"
 #include "nlohmann/json.hpp"
@@ -39,7 +41,31 @@ Json ProcessJson(const ProcessSnapshot& process) {
           {"hostname", TextOrNull(process.hostname)},
           {"global_rank", TextOrNull(process.global_rank)},
           {"local_rank", TextOrNull(process.local_rank)},
-          {"job_id", TextOrNull(process.job_id)}};
+          {"job_id", TextOrNull(process.job_id)},
+          {"last_poll", TimeOrNull(process.last_poll_realtime_ns)}};
+}
+
+// How often it was called in this size: the number of the last call.
+Json LastCallJson(const CommunicatorSnapshot& comm) {
+  if (comm.last_call_op.empty()) return nullptr;
+  uint64_t calls = 0;
+  for (const CallCountSnapshot& call : comm.calls) {
+    if (call.op == comm.last_call_op && call.size_class == comm.last_call_size_class) {
+      calls += call.calls;
+    }
+  }
+  return {{"op", comm.last_call_op},
+          {"size", SizeClassName(comm.last_call_size_class)},
+          {"calls", calls}};
+}
+
+const char* StateName(const RankView& rank, int64_t now_realtime_ns) {
+  if (rank.communicator->finalized) return "ended";
+  if (rank.process->end != ProcessEnd::kLive) return "gone";
+  const int64_t polled = rank.process->last_poll_realtime_ns;
+  if (polled != 0 && ElapsedNs(now_realtime_ns, polled) >= kStoppedAfterNs) return "stopped";
+  if (rank.InFlightSince() != 0) return "in_flight";
+  return rank.IsIdle() ? "idle" : "unknown";
 }
 
 // As on /metrics: without a heartbeat nothing is known of what is in flight, and a communicator
@@ -97,10 +123,12 @@ Json OperationsJson(const CommunicatorSnapshot& comm) {
 }
 
 Json LatencyJson(const LatencySnapshot& latency) {
-  const bool is_duration =
-      latency.kind == LatencyKind::kDurationKernel || latency.kind == LatencyKind::kDurationStream;
+  const bool is_duration = latency.kind == LatencyKind::kDurationKernel ||
+                           latency.kind == LatencyKind::kDurationStream ||
+                           latency.kind == LatencyKind::kDurationNetwork;
   std::string_view source = "kernel";
   if (latency.kind == LatencyKind::kDurationStream) source = "stream";
+  if (latency.kind == LatencyKind::kDurationNetwork) source = "network";
   if (latency.kind == LatencyKind::kCompletionProxy) source = "proxy";
   const HistogramSnapshot& histogram = latency.histogram;
   const uint64_t count = histogram.Count();
@@ -122,13 +150,23 @@ Json LatencyJson(const LatencySnapshot& latency) {
   return json;
 }
 
-Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm) {
+Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
+              const CommunicatorDiagnosis* diagnosis, int64_t now_realtime_ns) {
+  const RankView view{&process, &comm, RankView::State::kLive};
+  Json loss = nullptr;
+  if (diagnosis != nullptr) {
+    for (const RankLoss& each : diagnosis->losses) {
+      if (each.rank == comm.rank) loss = each.seconds;
+    }
+  }
   Json latencies = Json::array();
   for (const LatencySnapshot& latency : comm.latencies) {
     if (latency.histogram.Count() > 0) latencies.push_back(LatencyJson(latency));
   }
   return {{"rank", comm.rank},
           {"active", !comm.finalized && process.end == ProcessEnd::kLive},
+          {"state", StateName(view, now_realtime_ns)},
+          {"in_flight_since", TimeOrNull(view.InFlightSince())},
           {"process", ProcessJson(process)},
           {"gpu",
            {{"index", TextOrNull(comm.gpu)},
@@ -136,6 +174,8 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm) 
             {"pci_bus_id", TextOrNull(comm.pci_bus_id)}}},
           {"captured", comm.captured},
           {"launches", LaunchesJson(comm)},
+          {"last_call", LastCallJson(comm)},
+          {"straggler_seconds", std::move(loss)},
           {"last_launch", TimeOrNull(comm.last_launch_realtime_ns)},
           {"last_completion", TimeOrNull(comm.last_completion_realtime_ns)},
           {"last_timed_operation", LastTimedJson(comm)},
@@ -143,10 +183,59 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm) 
           {"latencies", std::move(latencies)}};
 }
 
+Json HangJson(const CommunicatorDiagnosis* diagnosis) {
+  if (diagnosis == nullptr || !diagnosis->hang) return nullptr;
+  const Hang& hang = *diagnosis->hang;
+  return {{"verdict", HangVerdictName(hang.verdict)},
+          {"since", Seconds(hang.since_realtime_ns)},
+          {"op", TextOrNull(hang.op)},
+          {"suspects", hang.suspects},
+          {"waiting", hang.waiting},
+          {"text", hang.text}};
+}
+
+Json StragglerJson(const CommunicatorDiagnosis* diagnosis) {
+  if (diagnosis == nullptr || !diagnosis->straggler) return nullptr;
+  const Straggler& straggler = *diagnosis->straggler;
+  return {{"rank", straggler.rank},
+          {"seconds_per_second", straggler.seconds_per_second},
+          {"mean_seconds", straggler.mean_seconds},
+          {"late_share", straggler.late_share},
+          {"matched_calls", straggler.matched_calls},
+          {"text", straggler.text}};
+}
+
+const CommunicatorDiagnosis* FindDiagnosis(const DiagnosisResult& diagnosis, uint64_t comm_id) {
+  const auto found = std::lower_bound(
+      diagnosis.begin(), diagnosis.end(), comm_id,
+      [](const CommunicatorDiagnosis& each, uint64_t id) { return each.comm_id < id; });
+  return found != diagnosis.end() && found->comm_id == comm_id ? &*found : nullptr;
+}
+
 struct Rank {
   const ProcessSnapshot* process;
   const CommunicatorSnapshot* communicator;
 };
+
+using RanksById = std::map<uint64_t, std::vector<Rank>>;
+
+// Ranks whose process ended, of communicators that others still use: somebody waits for them.
+void AddEnded(const std::vector<ProcessSnapshot>& ended, RanksById* by_id) {
+  for (const ProcessSnapshot& process : ended) {
+    for (const CommunicatorSnapshot& communicator : process.communicators) {
+      const auto found = by_id->find(communicator.comm_id);
+      if (communicator.finalized || found == by_id->end()) continue;
+      std::vector<Rank>& ranks = found->second;
+      const bool in_use = std::any_of(ranks.begin(), ranks.end(), [](const Rank& rank) {
+        return !rank.communicator->finalized && rank.process->end == ProcessEnd::kLive;
+      });
+      const bool known = std::any_of(ranks.begin(), ranks.end(), [&](const Rank& rank) {
+        return rank.communicator->rank == communicator.rank;
+      });
+      if (in_use && !known) ranks.push_back({&process, &communicator});
+    }
+  }
+}
 
 }  // namespace
 
@@ -170,25 +259,32 @@ double HistogramQuantile(const HistogramSnapshot& histogram, double quantile) {
   return UpperBound(last);
 }
 
-std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime_ns) {
-  std::map<uint64_t, std::vector<Rank>> by_id;
+std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime_ns,
+                              const DiagnosisResult& diagnosis) {
+  RanksById by_id;
   for (const ProcessSnapshot& process : snapshots.processes) {
     for (const CommunicatorSnapshot& communicator : process.communicators) {
       by_id[communicator.comm_id].push_back({&process, &communicator});
     }
   }
+  AddEnded(snapshots.ended, &by_id);
   Json communicators = Json::array();
   for (auto& [id, ranks] : by_id) {
     std::stable_sort(ranks.begin(), ranks.end(), [](const Rank& a, const Rank& b) {
       return a.communicator->rank < b.communicator->rank;
     });
     const CommunicatorSnapshot& first = *ranks.front().communicator;
+    const CommunicatorDiagnosis* found = FindDiagnosis(diagnosis, id);
     Json list = Json::array();
-    for (const Rank& rank : ranks) list.push_back(RankJson(*rank.process, *rank.communicator));
+    for (const Rank& rank : ranks) {
+      list.push_back(RankJson(*rank.process, *rank.communicator, found, now_realtime_ns));
+    }
     communicators.push_back({{"comm", absl::StrCat(absl::Hex(id, absl::kZeroPad16))},
                              {"name", TextOrNull(first.name)},
                              {"nranks", first.nranks},
                              {"nnodes", first.nnodes},
+                             {"hang", HangJson(found)},
+                             {"straggler", StragglerJson(found)},
                              {"ranks", std::move(list)}});
   }
   const Json json = {{"time", Seconds(now_realtime_ns)},

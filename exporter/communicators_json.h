@@ -3,8 +3,16 @@
 //
 //   {"time": 1760000003.25,
 //    "communicators": [
-//      {"comm": "00ab12cd34ef5678", "name": "tp", "nranks": 8, "nnodes": 2, "ranks": [
-//        {"rank": 3, "active": true, "process": {"pid": 4711, "state": "live", ...}, "gpu": {...},
+//      {"comm": "00ab12cd34ef5678", "name": "tp", "nranks": 8, "nnodes": 2,
+//       "hang": {"verdict": "rank_not_called", "since": 1760..., "op": "AllReduce",
+//                "suspects": [3], "waiting": [0, 1, 2], "text": "Rank 3 (pid 4711) has not ..."},
+//       "straggler": {"rank": 3, "seconds_per_second": 0.2, "mean_seconds": 0.001,
+//                     "late_share": 0.9, "matched_calls": 100, "text": "Rank 3 comes last ..."},
+//       "ranks": [
+//        {"rank": 3, "active": true, "state": "in_flight", "in_flight_since": 1760...,
+//         "process": {"pid": 4711, "state": "live", "last_poll": 1760..., ...}, "gpu": {...},
+//         "last_call": {"op": "AllReduce", "size": "le_1MiB", "calls": 111},
+//         "straggler_seconds": 1.5,
 //         "launches": {"made": 111, "completed": 108, "in_flight": 3, "in_flight_since": 1760...},
 //         "last_launch": 1760..., "last_completion": 1760...,
 //         "last_timed_operation": {"op": "AllReduce", "size": ..., "bytes": ..., "seconds": ...,
@@ -13,6 +21,10 @@
 //         "latencies": [{"op": "AllReduce", "size": "le_1MiB", "measure": "duration",
 //                        "source": "stream", "count": 9, "mean": ..., "p50": ..., "p90": ...,
 //                        "p99": ..., "max": ..., "bus_bytes_per_second": ...}]}]}]}
+//
+// "hang" and "straggler" are null when none is suspected (diagnosis.h). A rank's "state" is idle,
+// in_flight, stopped (its process does not run), ended (finalized), gone (its process ended), or
+// unknown (what is in flight cannot be seen).
 //
 // Times are Unix times, durations are seconds. What is not known is null. Communicators stand in
 // the order of their ids, ranks in theirs. A quantile is exact to its histogram's bucket (about 9
@@ -27,12 +39,14 @@
 #include <cstdint>
 #include <string>
 
-#include "exporter/families.h"
+#include "exporter/diagnosis_result.h"
+#include "exporter/snapshot_set.h"
 #include "metrics/snapshot.h"
 
 namespace nccl_pulse {
 
-std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime_ns);
+std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime_ns,
+                              const DiagnosisResult& diagnosis = {});
 
 // In seconds, of a histogram that is not empty; 0 <= quantile <= 1. Between the bounds of a bucket
 // the logarithm is interpolated, as Prometheus does for native histograms.

@@ -121,6 +121,10 @@ class FamilySet {
     Find(id, values)->counter.value += Seconds(ns);
   }
 
+  void RealCounter(MetricId id, LabelValues values, double seconds) {
+    Find(id, values)->counter.value += seconds;
+  }
+
   void Gauge(MetricId id, LabelValues values, double value) {
     Find(id, values)->gauge.value = value;
   }
@@ -421,6 +425,28 @@ void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
   set->Gauge(MetricId::kCommunicatorsLimit, {}, static_cast<double>(process.communicator_limit));
 }
 
+// As many series for one hang; more suspects than that say the same.
+constexpr std::size_t kMostSuspects = 16;
+
+void AddHang(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
+  const Hang& hang = *diagnosis.hang;
+  const std::string comm = Hex(diagnosis.comm_id, 16);
+  const char* verdict = HangVerdictName(hang.verdict);
+  const double since = Seconds(hang.since_realtime_ns);
+  if (hang.suspects.empty()) set->Gauge(MetricId::kHangStart, {comm, verdict, "", hang.op}, since);
+  for (std::size_t i = 0; i < std::min(hang.suspects.size(), kMostSuspects); ++i) {
+    set->Gauge(MetricId::kHangStart, {comm, verdict, Digits(hang.suspects[i]), hang.op}, since);
+  }
+}
+
+void AddLosses(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
+  for (const RankLoss& loss : diagnosis.losses) {
+    set->SetStaticLabels(loss.static_labels);
+    set->SetScope(MetricScope::kCommunicator, {Hex(diagnosis.comm_id, 16), Digits(loss.rank)});
+    set->RealCounter(MetricId::kStragglerSeconds, {}, loss.seconds);
+  }
+}
+
 // The newest last, so that its gauges are the ones that stay. Process id and index make the order
 // the same at every scrape when the times are equal.
 std::vector<const ProcessSnapshot*> OldestFirst(const std::vector<ProcessSnapshot>& processes) {
@@ -457,7 +483,7 @@ std::vector<CommunicatorOfProcess> CommunicatorsOldestFirst(
 
 std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabels& static_labels,
                                   const ScrapeStats& stats, const Exposition& exposition,
-                                  PageFormat format) {
+                                  PageFormat format, const DiagnosisResult& diagnosis) {
   const std::vector<const ProcessSnapshot*> processes = OldestFirst(snapshots.processes);
   const std::vector<CommunicatorOfProcess> communicators = CommunicatorsOldestFirst(processes);
   FamilySet set(static_labels, exposition, format,
@@ -470,8 +496,12 @@ std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabe
     set.SetStaticLabels(process->static_labels);
     AddCommunicator(*process, *communicator, &set);
   }
+  for (const CommunicatorDiagnosis& each : diagnosis) AddLosses(each, &set);
   set.SetStaticLabels(snapshots.server_labels);
   set.SetScope(MetricScope::kServer, {});
+  for (const CommunicatorDiagnosis& each : diagnosis) {
+    if (each.hang) AddHang(each, &set);
+  }
   set.Summary(MetricId::kScrapeDuration, {}, stats.pages, stats.seconds);
   set.Gauge(MetricId::kProcesses, {}, static_cast<double>(snapshots.processes.size()));
   set.Counter(MetricId::kSegmentsRead, {}, stats.segments_read);

@@ -27,26 +27,12 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/diagnosis_result.h"
 #include "exporter/exposition.h"
-#include "exporter/rejection.h"
-#include "metrics/snapshot.h"
+#include "exporter/snapshot_set.h"
 #include "prometheus/metric_family.h"
 
 namespace nccl_pulse {
-
-// What one page is made from.
-struct SnapshotSet {
-  SnapshotSet() = default;
-  // Implicit: a source that rejects nothing may return the snapshots alone.
-  SnapshotSet(std::vector<ProcessSnapshot> processes)  // NOLINT(google-explicit-constructor)
-      : processes(std::move(processes)) {}
-
-  std::vector<ProcessSnapshot> processes;
-  // Of the process that serves, "name=value,name=value": for what the endpoint says of itself. A
-  // process' series have its own.
-  std::string server_labels;
-  RejectionCounts rejected{};  // since the server started
-};
 
 // Added to every series, in this order, before those of the series' process. Names that are
 // reserved (IsReservedLabel), come twice or are no valid label names are left out: they would make
@@ -76,7 +62,8 @@ struct Family : prometheus::MetricFamily {
 // order.
 std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabels& static_labels,
                                   const ScrapeStats& stats, const Exposition& exposition = {},
-                                  PageFormat format = PageFormat::kText);
+                                  PageFormat format = PageFormat::kText,
+                                  const DiagnosisResult& diagnosis = {});
 
 }  // namespace nccl_pulse
 

@@ -216,7 +216,7 @@ void PeerTable::Refuse(Peer* peer, Rejection reason, const std::string& why) {
 
 // The connection has ended, and with it, in all likelihood, the process.
 void PeerTable::End(Peer* peer, Time now) {
-  if (peer->state == Peer::State::kMember && options_.keep_processes > 0) {
+  if (peer->state == Peer::State::kMember) {
     ProcessSnapshot snapshot;
     std::string error;
     if (peer->segment.Read(&snapshot, &error)) {
@@ -250,19 +250,30 @@ void PeerTable::Keep(ProcessSnapshot process, bool said_goodbye, Time now) {
                   [](const CommunicatorSnapshot& each) { return each.finalized; });
   process.end = said_goodbye || all_finalized ? ProcessEnd::kExit : ProcessEnd::kLost;
   process.end_realtime_ns = RealtimeNs();
-  if (log_) {
-    log_(LogLevel::kInfo, absl::StrCat("process ", process.pid, " of rank \"", process.global_rank,
-                                       "\" ended (", ProcessEndName(process.end), ")"));
+  if (options_.keep_processes > 0) {
+    if (log_) {
+      log_(LogLevel::kInfo,
+           absl::StrCat("process ", process.pid, " of rank \"", process.global_rank, "\" ended (",
+                        ProcessEndName(process.end), ")"));
+    }
+    kept_.push_back({std::move(process), now + options_.keep});
+  } else if (!all_finalized) {
+    for (CommunicatorSnapshot& communicator : process.communicators) {
+      communicator.latencies.clear();
+      communicator.timed_calls.clear();
+    }
+    ended_.push_back({std::move(process), now + kRememberEnded});
   }
-  kept_.push_back({std::move(process), now + options_.keep});
   ForgetKept(now);
 }
 
 void PeerTable::ForgetKept(Time now) {
-  while (!kept_.empty() && (kept_.front().until <= now ||
-                            kept_.size() > static_cast<std::size_t>(options_.keep_processes))) {
-    kept_.pop_front();
-  }
+  Forget(&kept_, options_.keep_processes, now);
+  Forget(&ended_, kMaxEnded, now);
+}
+
+void PeerTable::Forget(std::deque<Kept>* kept, std::size_t most, Time now) {
+  while (!kept->empty() && (kept->front().until <= now || kept->size() > most)) kept->pop_front();
 }
 
 void PeerTable::TellMembers() {
@@ -307,6 +318,7 @@ void PeerTable::Read(SnapshotSet* set, Time now) {
     }
   }
   for (const Kept& kept : kept_) set->processes.push_back(kept.process);
+  for (const Kept& ended : ended_) set->ended.push_back(ended.process);
   for (int i = 0; i < kRejections; ++i) set->rejected[i] += rejected_[i];
 }
 

@@ -36,6 +36,10 @@ namespace nccl_pulse {
 inline constexpr int kMaxMembers = 256;
 inline constexpr int kMaxSilent = 16;
 inline constexpr std::chrono::milliseconds kHelloTimeout{5000};
+// What a server that is no agent remembers of processes that ended, a few KiB each, so that it can
+// say for whom the others wait.
+inline constexpr std::size_t kMaxEnded = 64;
+inline constexpr std::chrono::minutes kRememberEnded{10};
 
 struct PeerOptions {
   bool agent = false;                 // run by root, an agent takes every user's processes
@@ -105,6 +109,7 @@ class PeerTable {
   void Drop(Peer* peer);
   void Keep(ProcessSnapshot process, bool said_goodbye, Time now);
   void ForgetKept(Time now);
+  static void Forget(std::deque<Kept>* kept, std::size_t most, Time now);
   void TellMembers();
   HandoverMessage Message(MessageType type) const;
 
@@ -121,7 +126,9 @@ class PeerTable {
   int members_ = 0;
   Time accept_from_{};
   bool members_changed_ = false;
-  std::deque<Kept> kept_;  // the one that ended first in front
+  // The one that ended first in front.
+  std::deque<Kept> kept_;
+  std::deque<Kept> ended_;  // for the diagnosis alone, where none is kept
   RejectionCounts rejected_{};
   RejectionCounts logged_{};  // one warning for each reason
 };

@@ -13,7 +13,8 @@ namespace {
 
 constexpr int kUsageError = 1;
 
-const Command* const kCommands[] = {&kAgentCommand, &kDemoCommand, &kReplayCommand};
+const Command* const kCommands[] = {&kStatusCommand, &kAgentCommand, &kDemoCommand,
+                                    &kReplayCommand};
 
 void PrintUsage(FILE* out) {
   std::fprintf(out, "NCCL Pulse: always-on metrics for NCCL.\n\nusage: pulse COMMAND [flags]\n\n");

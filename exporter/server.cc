@@ -25,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/communicators_json.h"
 #include "exporter/connection.h"
+#include "exporter/diagnosis.h"
 #include "exporter/gzip.h"
 #include "exporter/http.h"
 #include "exporter/negotiation.h"
@@ -120,6 +121,12 @@ bool WaitFor(const SharedDescriptor& event, milliseconds patience) {
   return result > 0;
 }
 
+int64_t RealtimeNs() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
 std::string ErrorText(int error) {
   std::array<char, 128> buffer;
   return strerror_r(error, buffer.data(), buffer.size());
@@ -136,7 +143,8 @@ class Server::Thread {
         healthy_(std::make_shared<const std::string>("ok\n")),
         node_(
             {options_.listen_address, options_.memory, options_.peers, options_.service_directory},
-            options_.log) {}
+            options_.log),
+        diagnosis_(options_.hang_after) {}
 
   ~Thread() { CloseDescriptors(); }
 
@@ -219,6 +227,7 @@ class Server::Thread {
       Page(&Thread::MakeCommunicators, kJsonType),
   }};
   ScrapeStats stats_;
+  Diagnosis diagnosis_;
   bool logged_page_failure_ = false;
   bool logged_accept_failure_ = false;
   bool logged_loop_failure_ = false;
@@ -459,13 +468,15 @@ SnapshotSet Server::Thread::ReadAll() {
 }
 
 std::vector<Family> Server::Thread::ReadFamilies(PageFormat format) {
-  return BuildFamilies(ReadAll(), options_.static_labels, stats_, options_.exposition, format);
+  const SnapshotSet set = ReadAll();
+  return BuildFamilies(set, options_.static_labels, stats_, options_.exposition, format,
+                       diagnosis_.Update(set, RealtimeNs()));
 }
 
 std::string Server::Thread::MakeCommunicators() {
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return CommunicatorsJson(ReadAll(), static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec);
+  const SnapshotSet set = ReadAll();
+  const int64_t now_ns = RealtimeNs();
+  return CommunicatorsJson(set, now_ns, diagnosis_.Update(set, now_ns));
 }
 
 void Server::Thread::UpdatePage(Page* page) {

@@ -44,6 +44,7 @@
 #include <memory>
 #include <string>
 
+#include "exporter/diagnosis.h"
 #include "exporter/exposition.h"
 #include "exporter/families.h"
 #include "exporter/log_level.h"
@@ -69,6 +70,8 @@ struct ServerOptions {
   // next free port when another serves. Must stay open.
   int memory = -1;
   PeerOptions peers;
+  // A communicator with work in flight and no progress for this long is suspected to hang.
+  std::chrono::milliseconds hang_after = Diagnosis::kDefaultHangAfter;
   std::string service_directory;  // see exporter/service_file.h; "": none
 };
 

@@ -207,7 +207,9 @@ static_assert(sizeof(CounterPage) == kPageBytes);
 struct Lane {
   std::atomic<uint32_t> owner;         // 0 free, 1 claimed
   std::atomic<uint16_t> counter_page;  // kNoPage: none yet
-  uint16_t reserved;
+  // What the application called last through this lane: 1 + op | size_class << 8, 0: nothing yet.
+  // Stands in the line that every call writes anyway.
+  std::atomic<uint16_t> last_call;
   Cell callbacks[6];  // by CallbackKind
   Cell launches;
   Cell last_launch_ns;  // monotonic; the largest over the lanes counts

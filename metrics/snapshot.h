@@ -192,6 +192,11 @@ struct CommunicatorSnapshot {
   std::vector<SequenceSnapshot> sequences;
   std::vector<TimedCallSnapshot> timed_calls;  // oldest first
 
+  // What the application called last, "" when that is not known (nothing yet, no callbacks for
+  // calls, or calls from several threads at once).
+  std::string last_call_op;
+  int last_call_size_class = 0;
+
   uint64_t launches = 0;  // visible kernel launches
   // From the heartbeat: CUDA events behind the launches. Without one (no driver, API before v5, the
   // driver failed) has_heartbeat is false and the three below mean nothing.

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <ctime>
 #include <memory>
 #include <mutex>
@@ -286,6 +287,7 @@ void StartServing(Process& process, const InitArguments& arguments) {
     options.memory = process.segment->fd();
     options.service_directory = settings.file_sd_directory;
     options.exposition = settings.exposition;
+    options.hang_after = std::chrono::seconds(settings.hang_seconds);
     options.source = [&process] { return ReadOwnSegment(*process.segment); };
     options.log = [&process](LogLevel level, const std::string& message) {
       // The server's own thread: NCCL's logger may be gone by then.

@@ -22,6 +22,7 @@ constexpr uint64_t kMinSeries = 16;
 constexpr uint64_t kMaxSeries = 30000;  // two pages each must fit the segment's page numbers
 constexpr double kMinWindowPercent = 0.01;
 // Times 64 GPUs it must fit an int; far above what pairs of events allow.
+constexpr int kMaxHangSeconds = 86400;
 constexpr int kMaxTimedLaunches = 1000000;
 
 // Everything a setting needs: its parser returns false for a bad value and leaves the default.
@@ -82,6 +83,13 @@ bool ParseTimedLaunches(const std::string& value, Settings* settings) {
     return false;
   }
   settings->timed_launches_per_second = launches;
+  return true;
+}
+
+bool ParseHangSeconds(const std::string& value, Settings* settings) {
+  int seconds = 0;
+  if (!absl::SimpleAtoi(value, &seconds) || seconds < 1 || seconds > kMaxHangSeconds) return false;
+  settings->hang_seconds = seconds;
   return true;
 }
 
@@ -163,6 +171,8 @@ constexpr Setting kSettings[] = {
      ParseHistogramShapes, [](const Settings&) { return std::string("both"); }},
     {"NCCL_PULSE_DROP_FAMILIES", "a list of metric families that exist", ParseDropFamilies,
      [](const Settings& s) { return absl::StrCat("it without ", s.unknown_families); }},
+    {"NCCL_PULSE_HANG_SECONDS", "a number from 1 to 86400", ParseHangSeconds,
+     [](const Settings& s) { return absl::StrCat(s.hang_seconds); }},
     {"NCCL_PULSE_LOG_LEVEL", "off, warn or info", ParseLogLevel,
      [](const Settings&) { return std::string("warn"); }},
     {"NCCL_PULSE_NETWORK_WINDOW", "a share of the time from 0.01 to 100 per cent, or off",

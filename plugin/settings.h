@@ -5,14 +5,14 @@
 //   NCCL_PULSE_FILE_SD_DIR   a folder (default none)         a file for Prometheus that names it
 //   NCCL_PULSE_SERIES_LIMIT  16 ... 30000 (default 2048)     most series of this process
 //   NCCL_PULSE_LABELS        name=value,...  (default none)  labels added to every series
-//   NCCL_PULSE_HISTOGRAMS    both (default) | classic | native | family=...,...   their form on
-//   pages NCCL_PULSE_DROP_FAMILIES name,... (default none)         metric families left out of
-//   pages NCCL_PULSE_NETWORK_WINDOW  off | 0.01 ... 100 (default 1)  share of the time, in per
-//   cent, in
-//                            which network steps are watched (network_window.h)
-//   NCCL_PULSE_LOG_LEVEL     off | warn (default) | info     what is also written to standard error
-//   NCCL_PULSE_CLOCK         auto (default) | monotonic      CPU counter where sound, or always the
-//   kernel's
+//   NCCL_PULSE_HISTOGRAMS    both (default) | classic | native | family=...,...   form on pages
+//   NCCL_PULSE_DROP_FAMILIES name,... (default none)         metric families left out of pages
+//   NCCL_PULSE_HANG_SECONDS  1 ... 86400 (default 10)        without progress: a suspected hang
+//   NCCL_PULSE_NETWORK_WINDOW  off | 0.01 ... 100 (default 1)  share of the time, in per cent,
+//                            in which network steps are watched (network_window.h)
+//   NCCL_PULSE_LOG_LEVEL     off | warn (default) | info     what also goes to standard error
+//   NCCL_PULSE_CLOCK         auto (default) | monotonic      CPU counter where sound, or always
+//                            the kernel's
 //
 // A bad value never stops anything: the default is used, and one warning names the variable, the
 // value and what is used instead. An unknown NCCL_PULSE_ variable is named too: it is most likely a
@@ -44,6 +44,7 @@ struct Settings {
   std::map<std::string, std::string> labels;
   Exposition exposition;
   std::string unknown_families;  // among those to be dropped
+  int hang_seconds = 10;
   LogVerbosity log_level = LogVerbosity::kWarn;
   ClockSource clock = ClockSource::kAuto;
   double network_window_percent = 1;  // 0: off

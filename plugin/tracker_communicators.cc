@@ -114,6 +114,7 @@ bool Tracker::Recycle(Communicator& communicator) {
       if (page != kNoPage) segment_.RecyclePage(page);
     }
     lane.launches.store(0, std::memory_order_relaxed);
+    lane.last_call.store(0, std::memory_order_relaxed);
     lane.last_launch_ns.store(0, std::memory_order_relaxed);
     lane.last_completion_ns.store(0, std::memory_order_relaxed);
     lane.overflowed_operations.store(0, std::memory_order_relaxed);

@@ -54,10 +54,14 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   const CachedName op = names_.Find(event.func);
   const CachedName datatype = names_.Find(event.datatype);
   const uint64_t bytes = event.count * datatype.element_bytes;
+  const auto size_class = static_cast<uint32_t>(SizeClassOf(bytes));
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 1);
-  lane.Count(SeriesKey::Pack(SeriesKind::kCalls, op.id, static_cast<uint32_t>(SizeClassOf(bytes)),
-                             datatype.id, event.captured ? 1 : 0),
-             1, bytes);
+  // Relaxed: stands alone.
+  lane.lane().last_call.store(static_cast<uint16_t>(op.id + 1 + (size_class << 8)),
+                              std::memory_order_relaxed);
+  lane.Count(
+      SeriesKey::Pack(SeriesKind::kCalls, op.id, size_class, datatype.id, event.captured ? 1 : 0),
+      1, bytes);
   uint32_t serial = 0;
   if (stream_timer_ != nullptr) serial = NoteCall(*communicator, op.id, bytes);
   if (event.captured) communicator->record->captured.store(1, std::memory_order_relaxed);  // a flag

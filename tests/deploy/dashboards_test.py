@@ -22,7 +22,6 @@ GRAFANA = os.path.join(RUNFILES, "deploy/grafana")
 HANG = "nothing hangs in a recorded run"
 PAST = "needs an hour of history"
 DCGM = "needs dcgm-exporter"
-DIAGNOSIS = "needs a straggler on a real node"
 FAULT = "needs a fault"
 
 # (dashboard, panel): why no replay gives it data. Of a table: of some of its columns.
@@ -37,7 +36,6 @@ WITHOUT_REPLAY = {
     ("nccl-job", "Communicators"): HANG,
     ("nccl-job", "Work in flight"): HANG,
     ("nccl-job", "Latency against the past"): PAST,
-    ("nccl-job", "Waiting for a rank, within its node"): DIAGNOSIS,
     ("nccl-node", "Ranks"): HANG,
     ("nccl-node", "Oldest launch in flight"): HANG,
     ("nccl-node", "GPU utilization"): DCGM,

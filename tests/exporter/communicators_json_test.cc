@@ -71,6 +71,50 @@ TEST(CommunicatorsJson, RanksOfSeveralProcessesAreOneCommunicator) {
   EXPECT_EQ(ranks[1]["rank"], 3);
 }
 
+TEST(CommunicatorsJson, WhatTheDiagnosisSays) {
+  ProcessSnapshot process = ExampleProcess();
+  process.communicators[0].last_call_op = "AllReduce";
+  process.communicators[0].last_call_size_class = 4;
+  const Json json = Json::parse(
+      CommunicatorsJson(SnapshotSet({process}), 1760000003250000000, ExampleDiagnosis()));
+  const Json& comm = json["communicators"][0];
+  EXPECT_EQ(comm["hang"], Json({{"verdict", "rank_not_called"},
+                                {"since", 1760000002.25},
+                                {"op", "AllReduce"},
+                                {"suspects", {3}},
+                                {"waiting", {1, 2}},
+                                {"text", "Rank 3 (pid 4711, GPU 3) has not called AllReduce."}}));
+  EXPECT_EQ(comm["straggler"]["rank"], 3);
+  EXPECT_EQ(comm["straggler"]["seconds_per_second"], 0.25);
+  EXPECT_EQ(comm["straggler"]["matched_calls"], 100);
+  const Json& rank = comm["ranks"][0];
+  EXPECT_EQ(rank["state"], "in_flight");
+  EXPECT_EQ(rank["in_flight_since"], 1760000002.25);
+  EXPECT_EQ(rank["process"]["last_poll"], 1760000003.0);
+  EXPECT_EQ(rank["straggler_seconds"], 1.5);
+  EXPECT_EQ(rank["last_call"], Json({{"op", "AllReduce"}, {"size", "le_1MiB"}, {"calls", 111}}));
+  const Json none = Parse(SnapshotSet({ExampleProcess()}));
+  EXPECT_EQ(none["communicators"][0]["hang"], nullptr);
+  EXPECT_EQ(none["communicators"][0]["straggler"], nullptr);
+  EXPECT_EQ(none["communicators"][0]["ranks"][0]["straggler_seconds"], nullptr);
+  EXPECT_EQ(none["communicators"][0]["ranks"][0]["last_call"], nullptr);
+}
+
+TEST(CommunicatorsJson, RanksThatEndedStandThereWhileOthersUseTheCommunicator) {
+  SnapshotSet set({ExampleProcess()});
+  ProcessSnapshot ended = ExampleProcess();
+  ended.end = ProcessEnd::kLost;
+  ended.communicators[0].rank = 7;
+  ended.communicators.push_back(ExampleCommunicator());
+  ended.communicators[1].comm_id = 5;  // nobody's any longer
+  set.ended = {ended};
+  const Json json = Parse(set);
+  ASSERT_EQ(json["communicators"].size(), 1u);
+  ASSERT_EQ(json["communicators"][0]["ranks"].size(), 2u);
+  EXPECT_EQ(json["communicators"][0]["ranks"][1]["rank"], 7);
+  EXPECT_EQ(json["communicators"][0]["ranks"][1]["state"], "gone");
+}
+
 TEST(CommunicatorsJson, WhatIsNotKnownIsNull) {
   ProcessSnapshot process = ExampleProcess();
   CommunicatorSnapshot& comm = process.communicators[0];

@@ -2,6 +2,7 @@
 #ifndef TESTS_EXPORTER_EXAMPLE_SNAPSHOTS_H_
 #define TESTS_EXPORTER_EXAMPLE_SNAPSHOTS_H_
 
+#include "exporter/diagnosis_result.h"
 #include "metrics/size_class.h"
 #include "metrics/snapshot.h"
 
@@ -88,6 +89,21 @@ inline ProcessSnapshot ExampleProcess() {
   process.communicator_limit = 64;
   process.communicators = {ExampleCommunicator()};
   return process;
+}
+
+// Of the example's communicator.
+inline DiagnosisResult ExampleDiagnosis() {
+  CommunicatorDiagnosis diagnosis;
+  diagnosis.comm_id = 0x00ab12cd34ef5678;
+  diagnosis.hang = Hang{HangVerdict::kRankNotCalled,
+                        1760000002250000000,
+                        "AllReduce",
+                        {3},
+                        {1, 2},
+                        "Rank 3 (pid 4711, GPU 3) has not called AllReduce."};
+  diagnosis.straggler = Straggler{3, 0.25, 0.001, 0.9, 100, "Rank 3 comes last."};
+  diagnosis.losses = {{3, 1.5, ""}};
+  return {diagnosis};
 }
 
 }  // namespace nccl_pulse

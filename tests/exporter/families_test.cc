@@ -58,7 +58,8 @@ SnapshotSet LiveAndEnded() {
 }
 
 TEST(Families, EveryMetricOfTheCatalogueIsFilled) {
-  const auto families = BuildFamilies(LiveAndEnded(), {}, {});
+  const auto families =
+      BuildFamilies(LiveAndEnded(), {}, {}, {}, PageFormat::kText, ExampleDiagnosis());
   ASSERT_EQ(families.size(), static_cast<std::size_t>(kMetrics));
   for (int i = 0; i < kMetrics; ++i) {
     const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
@@ -69,7 +70,8 @@ TEST(Families, EveryMetricOfTheCatalogueIsFilled) {
 }
 
 TEST(Families, LabelsAreThoseOfTheCatalogue) {
-  const auto families = BuildFamilies(LiveAndEnded(), {}, {});
+  const auto families =
+      BuildFamilies(LiveAndEnded(), {}, {}, {}, PageFormat::kText, ExampleDiagnosis());
   for (int i = 0; i < kMetrics; ++i) {
     const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
     std::vector<std::string> expected;
@@ -81,6 +83,34 @@ TEST(Families, LabelsAreThoseOfTheCatalogue) {
       EXPECT_EQ(names, expected) << entry.name;
     }
   }
+}
+
+TEST(Families, HangsAndStragglers) {
+  ProcessSnapshot process = ExampleProcess();
+  process.static_labels = "job=a";
+  DiagnosisResult diagnosis = ExampleDiagnosis();
+  diagnosis[0].losses[0].static_labels = "job=a";
+  CommunicatorDiagnosis many;
+  many.comm_id = 0xff;
+  many.hang = Hang{HangVerdict::kNoProgress, 1760000002000000000, "", {}, {0, 1}, ""};
+  diagnosis.push_back(many);
+  many.comm_id = 0x100;
+  many.hang->verdict = HangVerdict::kRankNotCalled;
+  for (int rank = 0; rank < 100; ++rank) many.hang->suspects.push_back(rank);
+  diagnosis.push_back(many);
+  const std::string page = TextFormat(
+      BuildFamilies(SnapshotSet({process}), {}, ScrapeStats(), {}, PageFormat::kText, diagnosis));
+  EXPECT_THAT(page, testing::HasSubstr("\nnccl_straggler_seconds_total{comm=\"00ab12cd34ef5678\","
+                                       "rank=\"3\",job=\"a\"} 1.5\n"));
+  EXPECT_THAT(page, testing::HasSubstr(
+                        "\nnccl_hang_start_timestamp_seconds{comm=\"00ab12cd34ef5678\",verdict="
+                        "\"rank_not_called\",suspect_rank=\"3\",op=\"AllReduce\"} 1760000002.25"));
+  EXPECT_THAT(page, testing::HasSubstr("\nnccl_hang_start_timestamp_seconds{comm="
+                                       "\"00000000000000ff\",verdict=\"no_progress\"} 1760000002"));
+  EXPECT_THAT(page, testing::HasSubstr("suspect_rank=\"15\""));
+  EXPECT_THAT(page, testing::Not(testing::HasSubstr("suspect_rank=\"16\"")));
+  ExpectNoSeriesTwice(page);
+  EXPECT_THAT(Page({process}), testing::Not(testing::HasSubstr("nccl_hang")));
 }
 
 TEST(Families, Values) {

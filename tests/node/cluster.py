@@ -158,9 +158,10 @@ class Scraper(threading.Thread):
     """Reads an endpoint all the time. What it answers may be nothing, never something wrong:
     a series of a process that lives must not vanish, step back or stand there twice."""
 
-    # What the server counts of itself begins anew with the next server.
+    # What the server counts of itself, and what it finds by comparing ranks, begins anew with the
+    # next server.
     OWN = ("nccl_pulse_scrape_duration_seconds", "nccl_pulse_segments_read_total",
-           "nccl_pulse_segments_rejected_total")
+           "nccl_pulse_segments_rejected_total", "nccl_straggler_seconds_total")
 
     def __init__(self, port):
         super().__init__(daemon=True)

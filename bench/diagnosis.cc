@@ -1,0 +1,67 @@
+// What the diagnosis of hangs and stragglers costs a page (exporter/diagnosis.h): so many processes
+// of a node with 16 communicators each, every ring full.
+//
+//   ./bazelw run -c opt //bench:diagnosis
+//
+// "new": every call of every ring is one that was not counted before, the most there can be.
+#include "exporter/diagnosis.h"
+
+#include <cstdint>
+#include <string>
+
+#include "benchmark/benchmark.h"
+#include "tests/exporter/simulated_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int kCommunicators = 16;
+
+SnapshotSet MakeSet(int processes) {
+  SimulatedJob job(processes);
+  std::vector<int> all;
+  for (int i = 0; i < processes; ++i) all.push_back(i);
+  for (int i = 0; i < kCommunicators; ++i) job.AddCommunicator(i + 1, all);
+  for (int call = 0; call < 40; ++call) {
+    for (int i = 0; i < kCommunicators; ++i) {
+      std::vector<int64_t> arrivals(processes);
+      for (int rank = 0; rank < processes; ++rank) arrivals[rank] = (rank * 7 + call) % 50 * kUs;
+      job.Collective(i + 1, call % 2 == 0 ? "AllReduce" : "AllGather", arrivals, kMs);
+    }
+  }
+  return job.Set();
+}
+
+void Diagnose(benchmark::State& state, bool is_new) {
+  SnapshotSet set = MakeSet(static_cast<int>(state.range(0)));
+  const int64_t now = kStart + 60 * kSecond;
+  Diagnosis seen;
+  seen.Update(set, now);
+  for ([[maybe_unused]] auto _ : state) {
+    Diagnosis fresh;
+    benchmark::DoNotOptimize((is_new ? fresh : seen).Update(set, now));
+  }
+}
+
+// What a diagnosis looks at once something is in flight for long.
+void DiagnoseHang(benchmark::State& state) {
+  SnapshotSet set = MakeSet(static_cast<int>(state.range(0)));
+  const int64_t now = kStart + 60 * kSecond;
+  for (std::size_t i = 1; i < set.processes.size(); ++i) {
+    for (CommunicatorSnapshot& communicator : set.processes[i].communicators) {
+      ++communicator.launches;
+      ++communicator.calls.front().calls;
+      communicator.oldest_inflight_realtime_ns = kStart + kSecond;
+      communicator.last_completion_realtime_ns = kStart + kSecond;
+    }
+  }
+  Diagnosis diagnosis;
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(diagnosis.Update(set, now));
+}
+
+BENCHMARK_CAPTURE(Diagnose, seen, false)->Arg(8)->Arg(64)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(Diagnose, new, true)->Arg(8)->Arg(64)->Unit(benchmark::kMicrosecond);
+BENCHMARK(DiagnoseHang)->Arg(8)->Arg(64)->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -1,0 +1,33 @@
+#include "exporter/diagnosis.h"
+
+#include <utility>
+
+#include "exporter/rank_view.h"
+
+namespace nccl_pulse {
+
+DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_realtime_ns) {
+  const std::vector<CommunicatorView> views = GroupByCommunicator(snapshots);
+  std::vector<std::optional<Hang>> hangs =
+      FindHangs(views, std::chrono::nanoseconds(hang_after_).count(), now_realtime_ns);
+  DiagnosisResult results;
+  results.reserve(views.size());
+  std::unordered_map<uint64_t, StragglerState> kept;
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    const CommunicatorView& view = views[i];
+    CommunicatorDiagnosis& result = results.emplace_back();
+    result.comm_id = view.comm_id;
+    result.hang = std::move(hangs[i]);
+    StragglerState& state = kept[view.comm_id];
+    if (const auto found = stragglers_.find(view.comm_id); found != stragglers_.end()) {
+      state = std::move(found->second);
+    }
+    state.Update(view, now_realtime_ns);
+    result.losses = state.Losses(view);
+    if (!result.hang) result.straggler = state.Find(view);
+  }
+  stragglers_ = std::move(kept);  // without the communicators that are no more
+  return results;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,170 @@
+// A job in simulated time, as the processes of a node would have measured it: for the tests of the
+// diagnosis. Minutes take milliseconds.
+#ifndef TESTS_EXPORTER_SIMULATED_JOB_H_
+#define TESTS_EXPORTER_SIMULATED_JOB_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "exporter/snapshot_set.h"
+#include "metrics/histogram_geometry.h"
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+inline constexpr int64_t kUs = 1000;
+inline constexpr int64_t kMs = 1000 * kUs;
+inline constexpr int64_t kSecond = 1000 * kMs;
+inline constexpr int64_t kStart = 1760000000 * kSecond;
+
+class SimulatedJob {
+ public:
+  // One process for each rank of the job.
+  explicit SimulatedJob(int processes) : processes_(processes) {
+    for (int i = 0; i < processes; ++i) {
+      processes_[i].pid = 100 + i;
+      processes_[i].global_rank = std::to_string(i);
+      processes_[i].sampling_exponent = 0;
+      processes_[i].last_poll_realtime_ns = kStart;
+      processes_[i].static_labels = "job=j" + std::to_string(i);
+    }
+  }
+
+  int64_t now() const { return now_; }
+  ProcessSnapshot& process(int index) { return processes_[index]; }
+
+  // The members become ranks 0, 1, ... of it.
+  void AddCommunicator(uint64_t id, std::vector<int> members, int nranks = 0, int nnodes = 1) {
+    for (std::size_t rank = 0; rank < members.size(); ++rank) {
+      CommunicatorSnapshot communicator;
+      communicator.comm_id = id;
+      communicator.rank = static_cast<int>(rank);
+      communicator.nranks = nranks == 0 ? static_cast<int>(members.size()) : nranks;
+      communicator.nnodes = nnodes;
+      communicator.gpu = std::to_string(members[rank]);
+      communicator.init_realtime_ns = kStart;
+      communicator.has_heartbeat = true;
+      processes_[members[rank]].communicators.push_back(communicator);
+    }
+    members_.push_back({id, std::move(members)});
+  }
+
+  CommunicatorSnapshot& Of(uint64_t id, int rank) {
+    ProcessSnapshot& process = processes_[Members(id)[rank]];
+    return *std::find_if(process.communicators.begin(), process.communicators.end(),
+                         [id](const auto& each) { return each.comm_id == id; });
+  }
+
+  void Advance(int64_t ns) {
+    now_ += ns;
+    for (ProcessSnapshot& process : processes_) {
+      if (process.end == ProcessEnd::kLive) process.last_poll_realtime_ns = now_;
+    }
+  }
+
+  // One rank calls and launches; it stays in flight until Complete.
+  void Launch(uint64_t id, int rank, const std::string& op, int size_class = 4) {
+    CommunicatorSnapshot& communicator = Of(id, rank);
+    ++CallsOf(&communicator, op, size_class)->calls;
+    communicator.last_call_op = op;
+    communicator.last_call_size_class = size_class;
+    communicator.last_launch_realtime_ns = now_;
+    if (communicator.launches == communicator.launches_completed) {
+      communicator.oldest_inflight_realtime_ns = now_;
+    }
+    ++communicator.launches;
+  }
+
+  void Complete(uint64_t id, int rank) {
+    CommunicatorSnapshot& communicator = Of(id, rank);
+    communicator.launches_completed = communicator.launches;
+    communicator.oldest_inflight_realtime_ns = 0;
+    communicator.last_completion_realtime_ns = now_;
+  }
+
+  // All ranks call; each arrives so much after now, and all end `work_ns` after the last.
+  void Collective(uint64_t id, const std::string& op, const std::vector<int64_t>& arrivals_ns,
+                  int64_t work_ns, int size_class = 4) {
+    const int64_t last_ns = *std::max_element(arrivals_ns.begin(), arrivals_ns.end());
+    for (std::size_t rank = 0; rank < arrivals_ns.size(); ++rank) {
+      Launch(id, static_cast<int>(rank), op, size_class);
+      Time(id, static_cast<int>(rank), op, size_class, last_ns - arrivals_ns[rank] + work_ns,
+           now_ + last_ns + work_ns);
+    }
+    Advance(last_ns + work_ns);
+    for (std::size_t rank = 0; rank < arrivals_ns.size(); ++rank) {
+      Complete(id, static_cast<int>(rank));
+    }
+  }
+
+  SnapshotSet Set() const { return SnapshotSet(processes_); }
+
+ private:
+  struct Group {
+    uint64_t id;
+    std::vector<int> members;
+  };
+
+  const std::vector<int>& Members(uint64_t id) const {
+    return std::find_if(members_.begin(), members_.end(),
+                        [id](const Group& each) { return each.id == id; })
+        ->members;
+  }
+
+  static CallCountSnapshot* CallsOf(CommunicatorSnapshot* communicator, const std::string& op,
+                                    int size_class) {
+    for (CallCountSnapshot& call : communicator->calls) {
+      if (call.op == op && call.size_class == size_class) return &call;
+    }
+    communicator->calls.push_back({op, size_class, "ncclFloat32", false, 0, 0});
+    return &communicator->calls.back();
+  }
+
+  // If it is one of the sample: the same calls on all ranks, where the exponents are the same.
+  void Time(uint64_t id, int rank, const std::string& op, int size_class, int64_t duration_ns,
+            int64_t end_ns) {
+    CommunicatorSnapshot& communicator = Of(id, rank);
+    const uint64_t call = CallsOf(&communicator, op, size_class)->calls - 1;
+    uint64_t mix = (call + 1) * 0x9e3779b97f4a7c15ULL;
+    mix ^= mix >> 29;
+    mix *= 0xbf58476d1ce4e5b9ULL;
+    mix ^= mix >> 32;
+    const int exponent = processes_[Members(id)[rank]].sampling_exponent;
+    if ((mix & ((uint64_t{1} << exponent) - 1)) != 0) return;
+    auto& latencies = communicator.latencies;
+    auto latency = std::find_if(latencies.begin(), latencies.end(), [&](const auto& each) {
+      return each.op == op && each.size_class == size_class;
+    });
+    if (latency == latencies.end()) {
+      latencies.emplace_back();
+      latency = latencies.end() - 1;
+      latency->kind = LatencyKind::kDurationStream;
+      latency->op = op;
+      latency->size_class = size_class;
+    }
+    ++latency->histogram.cells[CellIndex(duration_ns)];
+    latency->histogram.sum_ns += duration_ns;
+    TimedCallSnapshot timed;
+    timed.op = op;
+    timed.kind = LatencyKind::kDurationStream;
+    timed.size_class = size_class;
+    timed.call_number = call & 0xffffffff;
+    timed.duration_ns = duration_ns;
+    timed.end_realtime_ns = end_ns;
+    communicator.timed_calls.push_back(timed);
+    constexpr std::size_t kRing = 32;
+    if (communicator.timed_calls.size() > kRing) {
+      communicator.timed_calls.erase(communicator.timed_calls.begin());
+    }
+  }
+
+  std::vector<ProcessSnapshot> processes_;
+  std::vector<Group> members_;
+  int64_t now_ = kStart;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // TESTS_EXPORTER_SIMULATED_JOB_H_

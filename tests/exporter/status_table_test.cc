@@ -1,0 +1,140 @@
+#include "exporter/status_table.h"
+
+#include "exporter/communicators_json.h"
+#include "exporter/diagnosis.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/exporter/example_snapshots.h"
+#include "tests/exporter/simulated_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr uint64_t kComm = 0xc0;
+
+Json Page(const SimulatedJob& job) {
+  return Json::parse(
+      CommunicatorsJson(job.Set(), job.now(), Diagnosis().Update(job.Set(), job.now())));
+}
+
+SimulatedJob RunningJob() {
+  SimulatedJob job(3);
+  job.AddCommunicator(kComm, {0, 1, 2});
+  for (int i = 0; i < 100; ++i) job.Collective(kComm, "AllReduce", {0, 0, 0}, kMs);
+  return job;
+}
+
+TEST(StatusTable, AHealthyJob) {
+  SimulatedJob job = RunningJob();
+  const Json before = Page(job);
+  for (int i = 0; i < 50; ++i) job.Collective(kComm, "AllReduce", {0, 0, 0}, kMs);
+  job.Advance(950 * kMs);
+  const std::string table = StatusTable(Page(job), &before, {});
+  EXPECT_THAT(table,
+              HasSubstr("1 communicator, 3 ranks\nNo hang and no straggler is suspected.\n"));
+  EXPECT_THAT(table, HasSubstr("00000000000000c0  3 ranks; p50, p99, bus: AllReduce <=1MiB, "
+                               "duration (stream), since its start\n"));
+  EXPECT_THAT(table, HasSubstr("   RANK  PID  GPU  STATE     FOR  LAST CALL              CALLS  "
+                               "CALLS/S      P50      P99  BUS\n"
+                               "      0  100    0  idle   950 ms  AllReduce <=1MiB #150    150     "
+                               "  50  1.02 ms  1.06 ms    -\n"));
+  EXPECT_FALSE(HasHang(Page(job)));
+}
+
+TEST(StatusTable, AHangStandsFirstAndIsMarked) {
+  SimulatedJob job = RunningJob();
+  job.AddCommunicator(1, {0, 1, 2});  // a lower id, and nothing wrong
+  job.Launch(kComm, 0, "AllReduce");
+  job.Launch(kComm, 2, "AllReduce");
+  job.Advance(43 * kSecond);
+  const Json page = Page(job);
+  EXPECT_TRUE(HasHang(page));
+  const std::string table = StatusTable(page, nullptr, {});
+  EXPECT_THAT(table, HasSubstr("\nHANG  communicator 00000000000000c0 makes no progress for 43 s  "
+                               "[rank_not_called]\n"
+                               "      Rank 1 (pid 101, GPU 1) has not called AllReduce (up to "
+                               "1MiB), and has nothing in flight here.\n"
+                               "      Ranks 0 and 2 wait in AllReduce.\n"));
+  EXPECT_THAT(table, HasSubstr("\n      0  100    0  waits  43 s  AllReduce <=1MiB #101"));
+  EXPECT_THAT(table, HasSubstr("\n>>    1  101    1  idle   43 s  AllReduce <=1MiB #100"));
+  EXPECT_LT(table.find("\n00000000000000c0"), table.find("\n0000000000000001"));
+  EXPECT_THAT(table, Not(HasSubstr("\033")));
+  StatusOptions color;
+  color.color = true;
+  EXPECT_THAT(StatusTable(page, nullptr, color), HasSubstr("\033[1;31mHANG\033[0m"));
+}
+
+TEST(StatusTable, AStraggler) {
+  SimulatedJob job(3);
+  job.AddCommunicator(kComm, {0, 1, 2});
+  for (int i = 0; i < 100; ++i) {
+    job.Collective(kComm, "AllReduce", {0, 2 * kMs, 0}, kMs);
+    job.Advance(7 * kMs);
+  }
+  const std::string table = StatusTable(Page(job), nullptr, {});
+  EXPECT_THAT(table, HasSubstr("SLOW  communicator 00000000000000c0 waits for rank 1\n"
+                               "      Rank 1 (pid 101, GPU 1) comes last into 100 % of the calls; "
+                               "the others wait 2 ms a call, 0.2\n"
+                               "      seconds of every second.\n"));
+  EXPECT_THAT(table, HasSubstr("\n>     1  101"));
+}
+
+TEST(StatusTable, DeadStoppedEndedAndInvisible) {
+  SimulatedJob job = RunningJob();
+  job.Launch(kComm, 0, "AllReduce");
+  job.process(1).end = ProcessEnd::kLost;
+  job.process(1).end_realtime_ns = job.now();
+  job.Advance(20 * kSecond);
+  job.Of(kComm, 2).captured = true;
+  std::string table = StatusTable(Page(job), nullptr, {});
+  EXPECT_THAT(table, HasSubstr("[process_gone]"));
+  EXPECT_THAT(table, HasSubstr("\n>>    1  101    1  gone       20 s"));
+  EXPECT_THAT(table, HasSubstr("\n      2  102    2  in graphs     -"));
+  job.process(2).last_poll_realtime_ns -= 15 * kSecond;
+  table = StatusTable(Page(job), nullptr, {});
+  EXPECT_THAT(table, HasSubstr("  stopped  15 s"));
+  for (int rank = 0; rank < 3; ++rank) job.Of(kComm, rank).finalized = true;
+  table = StatusTable(Page(job), nullptr, {});
+  EXPECT_THAT(table,
+              HasSubstr("No communicator is in use.\n\n1 communicator that ended not shown"));
+  StatusOptions all;
+  all.all = true;
+  EXPECT_THAT(StatusTable(Page(job), nullptr, all), HasSubstr("  ended  "));
+}
+
+TEST(StatusTable, NarrowScreensLoseColumnsOnTheRight) {
+  SimulatedJob job = RunningJob();
+  StatusOptions narrow;
+  narrow.table_width = 80;
+  const std::string table = StatusTable(Page(job), nullptr, narrow);
+  EXPECT_THAT(table, HasSubstr("CALLS/S  "));
+  EXPECT_THAT(table, Not(HasSubstr("BUS\n")));
+}
+
+TEST(StatusTable, OtherVersionsAndHostileText) {
+  for (const char* text :
+       {"{}", "[]", "null", R"({"communicators": 7})", R"({"communicators": [7, {}]})",
+        R"({"communicators": [{"ranks": [7, {}, {"rank": "x", "latencies": {"a": 1}}]}]})",
+        R"({"time": "x", "communicators": [{"hang": 7, "straggler": [], "ranks": 7}]})"}) {
+    StatusOptions all;
+    all.all = true;
+    const Json page = Json::parse(text);
+    EXPECT_FALSE(StatusTable(page, &page, all).empty()) << text;
+    HasHang(page);
+  }
+  ProcessSnapshot process = ExampleProcess();
+  process.hostname = "evil\033]0;x\007";
+  Json page = Json::parse(CommunicatorsJson(SnapshotSet({process}), 1760000003250000000));
+  page["communicators"][0]["name"] = "a\033[2Jb\nc";
+  const std::string table = StatusTable(page, nullptr, {});
+  EXPECT_THAT(table, Not(HasSubstr("\033")));
+  EXPECT_THAT(table, HasSubstr("\"a?[2Jb?c\""));
+}
+
+}  // namespace
+}  // namespace nccl_pulse

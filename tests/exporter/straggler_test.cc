@@ -1,0 +1,261 @@
+#include "exporter/straggler.h"
+
+#include <random>
+
+#include "exporter/diagnosis.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/exporter/simulated_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kComm = 0xc0;
+
+// A job that is looked at now and then, as Prometheus does.
+class Watched {
+ public:
+  explicit Watched(int processes) : job(processes) {}
+
+  CommunicatorDiagnosis Look(uint64_t id = kComm) {
+    for (const CommunicatorDiagnosis& each : diagnosis.Update(job.Set(), job.now())) {
+      stragglers += each.straggler ? 1 : 0;
+      hangs += each.hang ? 1 : 0;
+      if (each.comm_id == id) found = each;
+    }
+    return found;
+  }
+  // At a scrape of 5 s.
+  void LookIfDue() {
+    if (job.now() < due) return;
+    due = job.now() + 5 * kSecond;
+    Look();
+  }
+  double Loss(int rank) {
+    for (const RankLoss& loss : Look().losses) {
+      if (loss.rank == rank) return loss.seconds;
+    }
+    return -1;
+  }
+
+  SimulatedJob job;
+  Diagnosis diagnosis;
+  CommunicatorDiagnosis found;
+  int stragglers = 0;
+  int hangs = 0;
+  int64_t due = 0;
+};
+
+// Seconds of 100 calls each; one rank comes `late_ns` after the others.
+void RunSeconds(Watched* watched, int seconds, int late_rank, int64_t late_ns,
+                const std::string& op = "AllReduce", int ranks = 4, bool look = true) {
+  for (int i = 0; i < seconds * 100; ++i) {
+    std::vector<int64_t> arrivals(ranks, 0);
+    arrivals[late_rank] = late_ns;
+    watched->job.Collective(kComm, op, arrivals, kMs);
+    watched->job.Advance(9 * kMs - late_ns);
+    if (look) watched->LookIfDue();
+  }
+}
+
+TEST(Straggler, OneMillisecondACall) {
+  Watched watched(4);
+  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
+  RunSeconds(&watched, 60, 2, kMs);
+  const CommunicatorDiagnosis diagnosis = watched.Look();
+  ASSERT_TRUE(diagnosis.straggler);
+  EXPECT_EQ(diagnosis.straggler->rank, 2);
+  // 100 calls a second, 1 ms each.
+  EXPECT_NEAR(diagnosis.straggler->seconds_per_second, 0.1, 0.01);
+  EXPECT_NEAR(diagnosis.straggler->mean_seconds, 0.001, 1e-6);
+  EXPECT_THAT(diagnosis.straggler->text, HasSubstr("Rank 2 (pid 102, GPU 2) comes last"));
+  EXPECT_NEAR(watched.Loss(2), 6, 0.6);
+  for (const int other : {0, 1, 3}) EXPECT_EQ(watched.Loss(other), 0);
+  EXPECT_EQ(watched.hangs, 0);
+}
+
+TEST(Straggler, OneLookIsEnough) {
+  Watched watched(4);
+  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
+  RunSeconds(&watched, 1, 1, kMs, "AllReduce", 4, false);
+  ASSERT_TRUE(watched.Look().straggler);
+  EXPECT_EQ(watched.found.straggler->rank, 1);
+  EXPECT_NEAR(watched.found.straggler->seconds_per_second, 0.1, 0.01);
+}
+
+TEST(Straggler, EachCallCountsOnce) {
+  Watched watched(4);
+  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
+  RunSeconds(&watched, 10, 1, kMs);
+  const double loss = watched.Loss(1);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(watched.Loss(1), loss);
+}
+
+TEST(Straggler, SampledCallsAreScaled) {
+  Watched watched(4);
+  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
+  // Ranks whose exponents differ time nested sets.
+  const int exponents[] = {2, 3, 1, 2};
+  for (int i = 0; i < 4; ++i) watched.job.process(i).sampling_exponent = exponents[i];
+  RunSeconds(&watched, 300, 3, kMs);
+  EXPECT_NEAR(watched.Loss(3), 30, 3);
+  ASSERT_TRUE(watched.found.straggler);
+  EXPECT_NEAR(watched.found.straggler->seconds_per_second, 0.1, 0.03);
+}
+
+TEST(Straggler, CallsThatTheRingLostAreCounted) {
+  Watched watched(2);
+  watched.job.AddCommunicator(kComm, {0, 1});
+  watched.Look();
+  RunSeconds(&watched, 1, 1, kMs, "AllReduce", 2, false);
+  watched.Look();
+  RunSeconds(&watched, 100, 1, kMs, "AllReduce", 2, false);  // 10000 calls, 32 of them seen
+  EXPECT_NEAR(watched.Loss(1), 10.1, 1.2);
+}
+
+TEST(Straggler, CallNumbersGoRound) {
+  Watched watched(2);
+  watched.job.AddCommunicator(kComm, {0, 1});
+  for (const int rank : {0, 1}) {
+    watched.job.Of(kComm, rank).calls = {
+        {"AllReduce", 4, "ncclFloat32", false, 0xffffffff - 500, 0}};
+  }
+  RunSeconds(&watched, 20, 1, kMs, "AllReduce", 2);
+  EXPECT_NEAR(watched.Loss(1), 2, 0.3);
+}
+
+TEST(Straggler, OneLongWaitIsNoStragglerAndStandsForNoOther) {
+  Watched watched(4);
+  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
+  for (int i = 0; i < 4; ++i) watched.job.process(i).sampling_exponent = 0;
+  RunSeconds(&watched, 60, 0, 0);
+  const int64_t begin = watched.job.now();
+  watched.job.Collective(kComm, "AllReduce", {6 * kSecond, 0, 0, 0}, kMs);  // a checkpoint
+  RunSeconds(&watched, 60, 0, 0);
+  EXPECT_LE(watched.Loss(0), static_cast<double>(watched.job.now() - begin) / kSecond);
+  EXPECT_GT(watched.Loss(0), 5.9);
+  EXPECT_EQ(watched.stragglers, 0);
+}
+
+// 10 minutes at a scrape of 5 s, with the noise that ranks always have.
+TEST(Straggler, NoneInABalancedJob) {
+  Watched watched(8);
+  constexpr uint64_t kTensor[] = {1, 2};  // four ranks each
+  watched.job.AddCommunicator(kComm, {0, 1, 2, 3, 4, 5, 6, 7});
+  watched.job.AddCommunicator(kTensor[0], {0, 1, 2, 3});
+  watched.job.AddCommunicator(kTensor[1], {4, 5, 6, 7});
+  std::mt19937 random(1);
+  std::exponential_distribution<double> jitter(1.0 / (15 * kUs));
+  const auto arrivals = [&](int ranks, double scale) {
+    std::vector<int64_t> result(ranks);
+    for (int64_t& arrival : result) arrival = static_cast<int64_t>(scale * jitter(random));
+    return result;
+  };
+  const int64_t end = watched.job.now() + 600 * kSecond;
+  for (int i = 0; watched.job.now() < end; ++i) {
+    watched.job.Collective(kTensor[i % 2], "AllReduce", arrivals(4, 1), 200 * kUs);
+    watched.job.Advance(3 * kMs);
+    if (i % 8 == 0) watched.job.Collective(kComm, "ReduceScatter", arrivals(8, 100), 4 * kMs);
+    watched.LookIfDue();
+  }
+  EXPECT_EQ(watched.stragglers, 0);
+  EXPECT_EQ(watched.hangs, 0);
+}
+
+// Two ranks, each as likely to be late, by much: nobody's fault.
+TEST(Straggler, NoneAmongTwoThatTakeTurns) {
+  Watched watched(2);
+  watched.job.AddCommunicator(kComm, {0, 1});
+  std::mt19937 random(2);
+  std::uniform_int_distribution<int64_t> late(0, 2 * kMs);
+  const int64_t end = watched.job.now() + 600 * kSecond;
+  while (watched.job.now() < end) {
+    watched.job.Collective(kComm, "AllReduce", {late(random), late(random)}, kMs);
+    watched.job.Advance(7 * kMs);
+    watched.LookIfDue();
+  }
+  EXPECT_EQ(watched.stragglers, 0);
+}
+
+// Stages of a pipeline come to the step's last AllReduce one after the other, by right. Within a
+// stage's tensor-parallel group a late rank is a straggler all the same.
+TEST(Straggler, PipelineStagesDifferByRight) {
+  Watched watched(4);
+  constexpr uint64_t kPipeline = 1;
+  constexpr uint64_t kTensor = 2;
+  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
+  watched.job.AddCommunicator(kPipeline, {0, 2});
+  watched.job.AddCommunicator(kTensor, {0, 1});
+  for (int i = 0; i < 3000; ++i) {
+    watched.job.Launch(kPipeline, 0, "Send");
+    watched.job.Launch(kPipeline, 1, "Recv");
+    watched.job.Complete(kPipeline, 0);
+    watched.job.Complete(kPipeline, 1);
+    watched.job.Collective(kTensor, "AllReduce", {0, 2 * kMs}, kMs);
+    watched.job.Collective(kComm, "AllReduce", {0, 0, 5 * kMs, 5 * kMs}, kMs);
+    watched.job.Advance(10 * kMs);
+  }
+  const CommunicatorDiagnosis all = watched.Look();
+  EXPECT_FALSE(all.straggler);
+  EXPECT_GT(all.losses[2].seconds, 0);
+  const CommunicatorDiagnosis tensor = watched.Look(kTensor);
+  ASSERT_TRUE(tensor.straggler);
+  EXPECT_EQ(tensor.straggler->rank, 1);
+}
+
+TEST(Straggler, RanksThatMayLeaveEarlyAreNotCompared) {
+  Watched watched(4);
+  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
+  RunSeconds(&watched, 30, 2, kMs, "Broadcast");
+  EXPECT_FALSE(watched.Look().straggler);
+  EXPECT_EQ(watched.Loss(2), 0);
+}
+
+TEST(Straggler, OneRankOnThisNodeIsComparedWithNobody) {
+  Watched watched(1);
+  watched.job.AddCommunicator(kComm, {0}, 8, 8);
+  RunSeconds(&watched, 10, 0, 0, "AllReduce", 1);
+  EXPECT_TRUE(watched.Look().losses.empty());
+}
+
+TEST(Straggler, OtherNodesAreMentioned) {
+  Watched watched(2);
+  watched.job.AddCommunicator(kComm, {0, 1}, 16, 8);
+  RunSeconds(&watched, 10, 0, kMs, "AllReduce", 2);
+  ASSERT_TRUE(watched.Look().straggler);
+  EXPECT_THAT(watched.found.straggler->text, HasSubstr("among the ranks of this node"));
+}
+
+TEST(Straggler, ItIsOverWhenItIsOver) {
+  Watched watched(4);
+  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
+  RunSeconds(&watched, 60, 2, kMs);
+  ASSERT_TRUE(watched.Look().straggler);
+  RunSeconds(&watched, 120, 2, 0);
+  EXPECT_FALSE(watched.Look().straggler);
+  EXPECT_NEAR(watched.Loss(2), 6, 0.6);  // what was lost stays lost
+}
+
+TEST(Straggler, ACommunicatorThatLosesARankGoesOn) {
+  Watched watched(3);
+  watched.job.AddCommunicator(kComm, {0, 1, 2});
+  RunSeconds(&watched, 10, 1, kMs, "AllReduce", 3);
+  const double loss = watched.Loss(1);
+  watched.job.process(2).end = ProcessEnd::kLost;
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(watched.Loss(1), loss);
+}
+
+TEST(Straggler, StateGoesWithTheCommunicator) {
+  Watched watched(2);
+  watched.job.AddCommunicator(kComm, {0, 1});
+  RunSeconds(&watched, 10, 1, kMs, "AllReduce", 2);
+  EXPECT_GT(watched.Loss(1), 0);
+  watched.diagnosis.Update(SnapshotSet(), watched.job.now());
+  const DiagnosisResult result = watched.diagnosis.Update(watched.job.Set(), watched.job.now());
+  EXPECT_LT(result[0].losses[1].seconds, 0.1);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -1,0 +1,75 @@
+"""Recorded runs, in which nothing was wrong: no page may say that something hangs or lags."""
+
+import glob
+import json
+import os
+import select
+import signal
+import subprocess
+import unittest
+
+from tests.node import cluster
+
+# The runs of several ranks.
+RUNS = {"h200x2-graph": 2, "h200x2-net-mixed": 2, "h200x2-nvlink-group": 2,
+        "h200x2-nvlink-mixed": 2, "h200x4-pytorch-ddp-fsdp": 4}
+
+
+class ReplayVerdictTest(unittest.TestCase):
+
+    def replay(self, run, timing, speed):
+        """(what pages said was wrong, ranks that were compared, pages)"""
+        port = cluster.free_port()
+        folder = os.path.join(cluster.RUNFILES, "tests/traces", run)
+        self.assertEqual(len(glob.glob(os.path.join(folder, "*.xz"))), RUNS[run])
+        replay = subprocess.Popen(
+            [cluster.PULSE, "replay", "--speed=%g" % speed, "--repeat=2", "--hold=600",
+             "--library=" + os.path.join(cluster.RUNFILES, "plugin/libnccl-profiler-pulse.so"),
+             folder],
+            env=dict(os.environ, NCCL_PULSE_TIMING=timing,
+                     NCCL_PULSE_LISTEN="127.0.0.1:%d" % port),
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.addCleanup(replay.communicate)
+        self.addCleanup(replay.kill)
+        wrong, compared, pages = [], set(), 0
+        done = False
+        while not done:
+            # The last page is of what has been replayed to the end.
+            done = self.has_ended(replay)
+            answer = cluster.get(port, "/api/v1/communicators")
+            if answer is None:
+                continue
+            pages += 1
+            for comm in json.loads(answer[1])["communicators"]:
+                wrong += [comm[what]["text"] for what in ("hang", "straggler") if comm[what]]
+                compared |= {rank["rank"] for rank in comm["ranks"]
+                             if rank["straggler_seconds"] is not None}
+        replay.send_signal(signal.SIGINT)
+        return wrong, compared, pages
+
+    @staticmethod
+    def has_ended(replay):
+        """Waits a little for the end of the replay."""
+        ready, _, _ = select.select([replay.stdout], [], [], 0.3)
+        if not ready:
+            return False
+        line = replay.stdout.readline()
+        assert line, "the replay ended early"
+        return line.startswith("replayed ")
+
+    def test_kernel_timing(self):
+        for run, ranks in RUNS.items():
+            with self.subTest(run):
+                wrong, compared, pages = self.replay(run, "kernel", 1)
+                self.assertEqual(wrong, [])
+                self.assertEqual(compared, set(range(ranks)))
+                self.assertGreater(pages, 1)
+
+    def test_default_timing(self):
+        for run in RUNS:
+            with self.subTest(run):
+                self.assertEqual(self.replay(run, "auto", 0)[0], [])
+
+
+if __name__ == "__main__":
+    unittest.main()

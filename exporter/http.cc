@@ -79,6 +79,8 @@ bool ParseHeaderLine(std::string_view line, HttpRequest* request) {
     if (value != "0") request->has_body = true;
   } else if (absl::EqualsIgnoreCase(name, "transfer-encoding")) {
     request->has_body = true;
+  } else if (absl::EqualsIgnoreCase(name, "authorization")) {
+    if (request->authorization.empty()) request->authorization = std::string(value);
   }
   return true;
 }
@@ -113,6 +115,8 @@ std::string_view StatusText(int status) {
       return "OK";
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
     case 404:
       return "Not Found";
     case 405:
@@ -127,11 +131,12 @@ std::string_view StatusText(int status) {
 }
 
 std::string ResponseHead(int status, std::string_view content_type, std::size_t body_bytes,
-                         bool keep_alive) {
+                         bool keep_alive, std::string_view headers) {
   return absl::StrCat("HTTP/1.1 ", status, " ", StatusText(status),
                       "\r\nContent-Type: ", content_type, "\r\nContent-Length: ", body_bytes,
                       "\r\nConnection: ", keep_alive ? "keep-alive" : "close",
-                      status == 405 ? "\r\nAllow: GET, HEAD" : "", "\r\n\r\n");
+                      status == 405 ? "\r\nAllow: GET, HEAD" : "",
+                      status == 401 ? "\r\nWWW-Authenticate: Basic" : "", "\r\n", headers, "\r\n");
 }
 
 }  // namespace nccl_pulse

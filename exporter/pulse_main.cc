@@ -27,6 +27,14 @@ bool IsHelp(std::string_view argument) {
   return argument == "--help" || argument == "-h" || argument == "-help";
 }
 
+// absl knows --web_config alone; everybody writes --web-config.
+void SpellForAbsl(char* argument) {
+  if (std::strncmp(argument, "--", 2) != 0) return;
+  for (char* c = argument + 2; *c != '\0' && *c != '='; ++c) {
+    if (*c == '-') *c = '_';
+  }
+}
+
 int Main(int argc, char** argv) {
   const std::string_view name = argc > 1 ? argv[1] : "";
   if (IsHelp(name) || name == "help") {
@@ -44,6 +52,7 @@ int Main(int argc, char** argv) {
       std::fputs(command->help, stdout);
       return 0;
     }
+    for (int i = 2; i < argc && std::strcmp(argv[i], "--") != 0; ++i) SpellForAbsl(argv[i]);
     // The subcommand takes the place of the program's name; a wrong flag ends the program here,
     // with status 1 and a message.
     std::vector<char*> arguments = absl::ParseCommandLine(argc - 1, argv + 1);

@@ -15,6 +15,7 @@
 #include "exporter/command.h"
 #include "exporter/exposition.h"
 #include "exporter/server.h"
+#include "exporter/web/guard.h"
 
 ABSL_FLAG(std::string, listen, ":9410", "where to serve: [host]:port or unix:/path");
 ABSL_FLAG(absl::Duration, keep, absl::Minutes(10),
@@ -22,6 +23,7 @@ ABSL_FLAG(absl::Duration, keep, absl::Minutes(10),
 ABSL_FLAG(int, keep_processes, 256, "how many processes that ended stay on the page at most");
 ABSL_FLAG(absl::Duration, hang_after, absl::Seconds(10),
           "without progress for so long, a communicator is suspected to hang");
+ABSL_FLAG(std::string, web_config, "", "file with TLS, passwords and headers; \"\": none");
 ABSL_FLAG(std::string, file_sd_dir, "", "folder for a file that tells Prometheus of this endpoint");
 ABSL_FLAG(std::string, histograms, "both",
           "both, classic or native, or one of them for one histogram as family=native");
@@ -49,9 +51,25 @@ again. Run by root, it takes the processes of every user, else those of its own.
   --file-sd-dir=FOLDER    writes a file there that tells Prometheus of this endpoint
   --histograms=FORM       both, classic or native; family=FORM for one histogram (default both)
   --drop-families=NAMES   metric families that are left out, separated by commas (default none)
+  --web-config=FILE       TLS, client certificates, passwords: YAML as Prometheus' exporters take it
 
-SIGTERM and SIGINT end it in order. SIGHUP is accepted: there is no settings file to read again.
-Exit status: 0 ended by a signal; 1 bad usage; 2 it cannot serve there.
+A FILE for --web-config, all of whose parts may be left out:
+  tls_server_config:
+    cert_file: server.pem             # relative to FILE
+    key_file: server.key
+    client_auth_type: RequireAndVerifyClientCert
+    client_ca_file: ca.pem
+  basic_auth_users:
+    prometheus: $2y$10$...            # a bcrypt hash: htpasswd -nBC 10 prometheus
+What Prometheus then needs in its scrape_config:
+  scheme: https
+  tls_config: {ca_file: ca.pem, cert_file: prometheus.pem, key_file: prometheus.key}
+  basic_auth: {username: prometheus, password_file: password}
+  static_configs: [{targets: ["HOST:9410"]}]
+
+SIGTERM and SIGINT end it in order. SIGHUP reads FILE again, and the files that it names; when there is
+something wrong with them it says so and nothing changes.
+Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 it cannot serve there.
 )";
 
 // A line with its time, so that the log can be read without another one beside it.
@@ -65,6 +83,17 @@ void Log(LogLevel level, const std::string& message) {
 int BadFlag(const char* what) {
   std::fprintf(stderr, "pulse: %s\n", what);
   return kUsageError;
+}
+
+void Reload(WebGuard* guard) {
+  std::string error;
+  if (guard == nullptr) {
+    Log(LogLevel::kInfo, "SIGHUP: there is no web configuration to read again");
+  } else if (guard->Reload(&error)) {
+    Log(LogLevel::kInfo, "SIGHUP: the web configuration was read again, with all that it names");
+  } else {
+    Log(LogLevel::kWarning, "SIGHUP: nothing changes: " + error);
+  }
 }
 
 int Run(const std::vector<char*>& arguments) {
@@ -106,25 +135,36 @@ int Run(const std::vector<char*>& arguments) {
   options.peers.keep_processes = keep_processes;
   options.hang_after = absl::ToChronoMilliseconds(hang_after);
 
+  const std::string web_config = absl::GetFlag(FLAGS_web_config);
+  std::shared_ptr<WebGuard> guard;
+  std::string error;
+  if (!web_config.empty()) {
+    guard = WebGuard::Open(web_config, Log, &error);
+    if (guard == nullptr) return BadFlag(error.c_str());
+    options.guard = guard;
+  }
+
   // Before there is another thread, and before the port can be anybody's to wait for.
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // The TLS library writes to connections that clients have closed.
+  std::signal(SIGPIPE, SIG_IGN);
 
-  std::string error;
   const std::unique_ptr<Server> server = Server::Start(std::move(options), &error);
   if (server == nullptr) {
     std::fprintf(stderr, "pulse: %s\n", error.c_str());
     return kCannotServe;
   }
   Log(LogLevel::kInfo, "the agent serves at " + server->address() +
+                           (guard != nullptr && guard->is_https() ? " with TLS" : "") +
                            (geteuid() == 0 ? ", for every user" : ", for its own user"));
   while (true) {
     int signal = 0;
     if (sigwait(&signals, &signal) != 0) continue;
     if (signal != SIGHUP) break;
-    Log(LogLevel::kInfo, "SIGHUP: there is no settings file to read again");
+    Reload(guard.get());
   }
   Log(LogLevel::kInfo, "the agent ends; the job's processes serve again");
   server->Stop();

@@ -27,12 +27,17 @@ bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == E
 
 }  // namespace
 
-short Connection::poll_events() const { return state_ == State::kWriting ? POLLOUT : POLLIN; }
+short Connection::poll_events() const {
+  if (state_ == State::kParked) return 0;
+  if (transport_ != nullptr && state_ != State::kDraining) return transport_->poll_events();
+  return state_ == State::kWriting ? POLLOUT : POLLIN;
+}
 
 Connection::Time Connection::deadline() const {
   switch (state_) {
     case State::kReading:
       return since_ + kRequestTimeout;
+    case State::kParked:
     case State::kWriting:
       return since_ + kResponseTimeout;
     case State::kDraining:
@@ -47,6 +52,7 @@ Connection::Time Connection::replaceable_from() const {
   switch (state_) {
     case State::kReading:
       return since_ + kRequestGrace;
+    case State::kParked:
     case State::kWriting:
       return since_ + kResponseGrace;
     case State::kDraining:
@@ -68,26 +74,36 @@ void Connection::Open(int fd, Time now) {
 }
 
 void Connection::Close() {
+  transport_.reset();
   descriptor_.Close();
   state_ = State::kFree;
   input_ = std::string();
+  parked_ = HttpRequest();
   head_ = std::string();
   body_.reset();
   sent_bytes_ = drained_bytes_ = 0;
 }
 
+// What is only thrown away need not be understood.
+ssize_t Connection::ReceiveSome(char* buffer, std::size_t size) {
+  if (transport_ == nullptr || state_ == State::kDraining) return recv(fd(), buffer, size, 0);
+  return transport_->Receive(buffer, size);
+}
+
 bool Connection::Receive(Time now) {
   std::array<char, kReceiveBytes> buffer;
-  const ssize_t size = recv(fd(), buffer.data(), buffer.size(), 0);
-  if (size < 0) return WouldBlock();
-  if (size == 0) return false;
-  if (state_ == State::kDraining) {
-    drained_bytes_ += static_cast<std::size_t>(size);
-    return drained_bytes_ < kMaxDrainBytes;
-  }
-  // A connection that was kept gets the full time for its next request once that has begun.
-  if (input_.empty()) Enter(State::kReading, now);
-  input_.append(buffer.data(), static_cast<std::size_t>(size));
+  do {
+    const ssize_t size = ReceiveSome(buffer.data(), buffer.size());
+    if (size < 0) return WouldBlock();
+    if (size == 0) return false;
+    if (state_ == State::kDraining) {
+      drained_bytes_ += static_cast<std::size_t>(size);
+      return drained_bytes_ < kMaxDrainBytes;
+    }
+    // A connection that was kept gets the full time for its next request once that has begun.
+    if (input_.empty()) Enter(State::kReading, now);
+    input_.append(buffer.data(), static_cast<std::size_t>(size));
+  } while (transport_ != nullptr && transport_->has_pending());
   return true;
 }
 
@@ -102,6 +118,12 @@ ParseResult Connection::NextRequest(HttpRequest* request) {
   return result == ParseResult::kIncomplete && head_too_long() ? ParseResult::kBad : result;
 }
 
+void Connection::Park(const HttpRequest& request, Time now) {
+  if (state_ == State::kParked) return;
+  parked_ = request;
+  Enter(State::kParked, now);
+}
+
 void Connection::Respond(std::string head, std::shared_ptr<const std::string> body, bool keep_alive,
                          Time now) {
   head_ = std::move(head);
@@ -111,25 +133,32 @@ void Connection::Respond(std::string head, std::shared_ptr<const std::string> bo
   Enter(State::kWriting, now);
 }
 
-bool Connection::Send(Time now) {
+ssize_t Connection::SendSome() {
   const std::size_t body_bytes = body_ != nullptr ? body_->size() : 0;
-  const std::size_t total = head_.size() + body_bytes;
+  std::array<iovec, 2> parts;
+  std::size_t count = 0;
+  if (sent_bytes_ < head_.size()) {
+    parts[count++] = {head_.data() + sent_bytes_, head_.size() - sent_bytes_};
+  }
+  const std::size_t sent_of_body = sent_bytes_ > head_.size() ? sent_bytes_ - head_.size() : 0;
+  if (sent_of_body < body_bytes) {
+    // sendmsg does not write to it; iovec serves reading calls, too.
+    char* body = const_cast<char*>(body_->data());
+    parts[count++] = {body + sent_of_body, body_bytes - sent_of_body};
+  }
+  if (transport_ != nullptr) {
+    return transport_->Send(static_cast<const char*>(parts[0].iov_base), parts[0].iov_len);
+  }
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = count;
+  return sendmsg(fd(), &message, MSG_NOSIGNAL);
+}
+
+bool Connection::Send(Time now) {
+  const std::size_t total = head_.size() + (body_ != nullptr ? body_->size() : 0);
   while (sent_bytes_ < total) {
-    std::array<iovec, 2> parts;
-    std::size_t count = 0;
-    if (sent_bytes_ < head_.size()) {
-      parts[count++] = {head_.data() + sent_bytes_, head_.size() - sent_bytes_};
-    }
-    const std::size_t sent_of_body = sent_bytes_ > head_.size() ? sent_bytes_ - head_.size() : 0;
-    if (sent_of_body < body_bytes) {
-      // sendmsg does not write to it; iovec serves reading calls, too.
-      char* body = const_cast<char*>(body_->data());
-      parts[count++] = {body + sent_of_body, body_bytes - sent_of_body};
-    }
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = count;
-    const ssize_t size = sendmsg(fd(), &message, MSG_NOSIGNAL);
+    const ssize_t size = SendSome();
     if (size < 0) return WouldBlock();
     sent_bytes_ += static_cast<std::size_t>(size);
   }
@@ -141,6 +170,7 @@ bool Connection::Send(Time now) {
   }
   input_.clear();
   Enter(State::kDraining, now);
+  if (transport_ != nullptr) transport_->Finish();
   return shutdown(fd(), SHUT_WR) == 0;
 }
 

@@ -4,13 +4,17 @@
 #ifndef EXPORTER_CONNECTION_H_
 #define EXPORTER_CONNECTION_H_
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "exporter/http.h"
 #include "exporter/shared_descriptor.h"
+#include "exporter/transport.h"
 
 namespace nccl_pulse {
 
@@ -21,6 +25,7 @@ class Connection {
   enum class State {
     kFree,     // no client
     kReading,  // waiting for a request, or the rest of one
+    kParked,   // its request waits for the guard's verdict
     kWriting,  // sending the response
     kDraining  // response sent, discarding what the client still sends: closing at once would make
                // the kernel reset the connection, and the client lose the response
@@ -38,6 +43,8 @@ class Connection {
   const std::shared_ptr<const std::string>& body() const { return body_; }
 
   void Open(int fd, Time now);
+  // Right after Open(), where the bytes do not travel as they are.
+  void SetTransport(std::unique_ptr<Transport> transport) { transport_ = std::move(transport); }
   void Close();
   // Close() for the child of a fork: the descriptor alone.
   void CloseDescriptor() { descriptor_.Close(); }
@@ -47,6 +54,10 @@ class Connection {
   // The next whole request, if the input has one. kBad also when the head is too long.
   ParseResult NextRequest(HttpRequest* request);
   bool head_too_long() const;
+
+  // Keeps a request until it can be answered. Parking it again does not lengthen its time.
+  void Park(const HttpRequest& request, Time now);
+  const HttpRequest& parked() const { return parked_; }
 
   // Starts a response; `keep_alive` false ends the connection after it.
   void Respond(std::string head, std::shared_ptr<const std::string> body, bool keep_alive,
@@ -58,11 +69,15 @@ class Connection {
 
  private:
   void Enter(State state, Time now);
+  ssize_t ReceiveSome(char* buffer, std::size_t size);
+  ssize_t SendSome();
 
   SharedDescriptor descriptor_;
+  std::unique_ptr<Transport> transport_;
   State state_ = State::kFree;
   Time since_;  // when the state was entered
   std::string input_;
+  HttpRequest parked_;
   std::size_t drained_bytes_ = 0;
   std::string head_;
   std::shared_ptr<const std::string> body_;

@@ -88,6 +88,8 @@ bool ParseHeaderLine(std::string_view line, HttpRequest* request) {
     AppendToList(value, &request->accept);
   } else if (absl::EqualsIgnoreCase(name, "accept-encoding")) {
     AppendToList(value, &request->accept_encoding);
+  } else if (absl::EqualsIgnoreCase(name, "authorization")) {
+    if (request->authorization.empty()) request->authorization = std::string(value);
   }
   return true;
 }
@@ -122,6 +124,8 @@ std::string_view StatusText(int status) {
       return "OK";
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
     case 404:
       return "Not Found";
     case 405:
@@ -140,7 +144,8 @@ std::string ResponseHead(int status, std::string_view content_type, std::size_t 
   return absl::StrCat("HTTP/1.1 ", status, " ", StatusText(status),
                       "\r\nContent-Type: ", content_type, "\r\nContent-Length: ", body_bytes,
                       "\r\nConnection: ", keep_alive ? "keep-alive" : "close",
-                      status == 405 ? "\r\nAllow: GET, HEAD" : "", "\r\n", more, "\r\n");
+                      status == 405 ? "\r\nAllow: GET, HEAD" : "",
+                      status == 401 ? "\r\nWWW-Authenticate: Basic" : "", "\r\n", more, "\r\n");
 }
 
 }  // namespace nccl_pulse

@@ -18,9 +18,10 @@ struct HttpRequest {
   enum class Method { kGet, kHead, kOther };
 
   Method method = Method::kOther;
-  std::string path;         // without query; as the client spelled it
-  bool keep_alive = false;  // the client will take another response on this connection
-  bool has_body = false;    // announced; the bytes after the head are not a request
+  std::string path;           // without query; as the client spelled it
+  std::string authorization;  // that header's value, "" without it
+  bool keep_alive = false;    // the client will take another response on this connection
+  bool has_body = false;      // announced; the bytes after the head are not a request
   std::size_t head_bytes = 0;
   // Values of these headers, "" without; several lines of one are joined with ", ".
   std::string accept;
@@ -37,8 +38,8 @@ enum class ParseResult {
 // head.
 ParseResult ParseRequest(std::string_view input, HttpRequest* request);
 
-// Head of a response, ending in its empty line. 405 says which methods are allowed. `more`: further
-// header lines, each with its CR LF.
+// Head of a response, ending in its empty line. 405 says which methods are allowed, 401 how to
+// authenticate. `more`: further header lines, each with its CR LF.
 std::string ResponseHead(int status, std::string_view content_type, std::size_t body_bytes,
                          bool keep_alive, std::string_view more = "");
 

@@ -165,7 +165,7 @@ void Node::Serve(const Listener& listener, Time now) {
   accept_from_ = expected_members_ > 0 ? now + kGatherTime : now;
   peers_.Open(address_, port_, options_.memory);
   std::string error;
-  if (!service_file_.Write(address_, port_, &error)) Log(LogLevel::kWarning, error);
+  if (!service_file_.Write(address_, port_, options_.https, &error)) Log(LogLevel::kWarning, error);
 }
 
 bool Node::IsRefusedBy(const std::string& name) const {

@@ -66,6 +66,7 @@ struct NodeOptions {
   int memory = -1;             // the memfd to hand over; -1: there is none, or it is private
   PeerOptions peers;
   std::string service_directory;  // for a ServiceFile; "": none
+  bool https = false;             // what the file says of the endpoint
 };
 
 class Node {
@@ -80,6 +81,10 @@ class Node {
 
   // Where the metrics of this process are: here, or at its server.
   const std::string& address() const { return address_; }
+  // See exporter/service_file.h.
+  std::string ServiceTargets() const {
+    return nccl_pulse::ServiceTargets(address_, port_, options_.https);
+  }
   uint16_t port() const { return port_; }
   bool is_serving() const { return role_ == Role::kServing; }
   // For HTTP clients; -1 while not serving.

@@ -28,9 +28,9 @@ bool IsHelp(std::string_view argument) {
   return argument == "--help" || argument == "-h" || argument == "-help";
 }
 
-// --keep-processes is the flag keep_processes; values are left alone.
-void SpellFlag(char* argument) {
-  if (std::string_view(argument).substr(0, 2) != "--") return;
+// absl knows --web_config alone; everybody writes --web-config.
+void SpellForAbsl(char* argument) {
+  if (std::strncmp(argument, "--", 2) != 0) return;
   for (char* c = argument + 2; *c != '\0' && *c != '='; ++c) {
     if (*c == '-') *c = '_';
   }
@@ -53,9 +53,9 @@ int Main(int argc, char** argv) {
       std::fputs(command->help, stdout);
       return 0;
     }
+    for (int i = 2; i < argc && std::strcmp(argv[i], "--") != 0; ++i) SpellForAbsl(argv[i]);
     // The subcommand takes the place of the program's name; a wrong flag ends the program here,
     // with status 1 and a message.
-    for (int i = 2; i < argc; ++i) SpellFlag(argv[i]);
     std::vector<char*> arguments = absl::ParseCommandLine(argc - 1, argv + 1);
     arguments.erase(arguments.begin());
     return command->run(arguments);

@@ -141,9 +141,9 @@ class Server::Thread {
       : options_(std::move(options)),
         start_page_(std::make_shared<const std::string>(kStartPage)),
         healthy_(std::make_shared<const std::string>("ok\n")),
-        node_(
-            {options_.listen_address, options_.memory, options_.peers, options_.service_directory},
-            options_.log),
+        node_({options_.listen_address, options_.memory, options_.peers, options_.service_directory,
+               options_.guard != nullptr && options_.guard->is_https()},
+              options_.log),
         diagnosis_(options_.hang_after) {}
 
   ~Thread() { CloseDescriptors(); }
@@ -181,6 +181,9 @@ class Server::Thread {
   void Round();
   void StartOver(std::string_view what) noexcept;
   void Serve(Connection* connection, short events, Time now);
+  void AnswerRequests(Connection* connection, Time now);
+  void AnswerParked(Time now);
+  bool Admit(Connection* connection, const HttpRequest& request, Time now);
   void Answer(Connection* connection, const HttpRequest& request, Time now);
   void Respond(Connection* connection, const HttpRequest& request, int status,
                std::string_view type, Body body, Time now, std::string_view more = "");
@@ -333,6 +336,7 @@ void Server::Thread::Round() {
   }
   const std::size_t connections = polled_.size();
   polled_.push_back({wake_.get(), POLLIN, 0});
+  if (options_.guard != nullptr) polled_.push_back({options_.guard->event(), POLLIN, 0});
   const Time accept_from = std::max(accept_from_, node_.accept_from());
   const bool serving = node_.is_serving();
   const bool accepting = serving && accept_from <= start;
@@ -358,6 +362,7 @@ void Server::Thread::Round() {
     node_.SayGoodbye();
     Signal(said_goodbye_);
   }
+  if (options_.guard != nullptr && polled_[connections + 1].revents != 0) AnswerParked(now);
   node_.Handle(polled_.data() + others, now);
   if (serving && !node_.is_serving()) LeaveClients();
   for (std::size_t i = 0; i < connections; ++i) {
@@ -374,20 +379,28 @@ void Server::Thread::Round() {
 // Another process serves from now on: what is being sent is sent, and that is all.
 void Server::Thread::LeaveClients() {
   for (Connection& connection : connections_) {
-    if (connection.state() == Connection::State::kReading) connection.Close();
+    if (connection.state() == Connection::State::kReading ||
+        connection.state() == Connection::State::kParked) {
+      connection.Close();
+    }
     connection.EndAfterResponse();
   }
 }
 
 void Server::Thread::Serve(Connection* connection, short events, Time now) {
   const bool writing = connection->state() == Connection::State::kWriting;
-  // POLLHUP and POLLERR come unasked; the call that follows tells what they mean.
-  const bool open =
-      (events & POLLNVAL) == 0 && (writing ? connection->Send(now) : connection->Receive(now));
+  // POLLHUP and POLLERR come unasked; the call that follows tells what they mean. A parked one is
+  // polled for nothing else.
+  const bool open = (events & POLLNVAL) == 0 && connection->state() != Connection::State::kParked &&
+                    (writing ? connection->Send(now) : connection->Receive(now));
   if (!open || connection->deadline() <= now) {
     connection->Close();
     return;
   }
+  AnswerRequests(connection, now);
+}
+
+void Server::Thread::AnswerRequests(Connection* connection, Time now) {
   // Several when the client did not wait for the responses; at most what fits into one input.
   while (connection->state() == Connection::State::kReading) {
     HttpRequest request;
@@ -405,7 +418,36 @@ void Server::Thread::Serve(Connection* connection, short events, Time now) {
   }
 }
 
+// The guard has come to a verdict, about one of them at least.
+void Server::Thread::AnswerParked(Time now) {
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t size = read(options_.guard->event(), &count, sizeof(count));
+  for (Connection& connection : connections_) {
+    if (connection.state() != Connection::State::kParked) continue;
+    const HttpRequest request = connection.parked();
+    Answer(&connection, request, now);
+    AnswerRequests(&connection, now);
+  }
+}
+
+// False when the request is not to be answered, or not yet.
+bool Server::Thread::Admit(Connection* connection, const HttpRequest& request, Time now) {
+  if (options_.guard == nullptr) return true;
+  switch (options_.guard->Check(request.authorization)) {
+    case Guard::Verdict::kGranted:
+      return true;
+    case Guard::Verdict::kRefused:
+      Respond(connection, request, 401, kTextType, nullptr, now);
+      return false;
+    case Guard::Verdict::kPending:
+      connection->Park(request, now);
+      return false;
+  }
+  return false;
+}
+
 void Server::Thread::Answer(Connection* connection, const HttpRequest& request, Time now) {
+  if (!Admit(connection, request, now)) return;
   if (request.method == HttpRequest::Method::kOther) {
     Respond(connection, request, 405, kTextType, nullptr, now);
   } else if (request.has_body) {
@@ -414,6 +456,9 @@ void Server::Thread::Answer(Connection* connection, const HttpRequest& request, 
     RespondMetrics(connection, request, now);
   } else if (request.path == "/api/v1/communicators") {
     RespondPage(connection, request, &pages_.back(), now);
+  } else if (request.path == "/api/v1/http_sd") {
+    Respond(connection, request, 200, kJsonType,
+            std::make_shared<const std::string>(node_.ServiceTargets()), now);
   } else if (request.path == "/healthz") {
     Respond(connection, request, 200, kTextType, healthy_, now);
   } else if (request.path == "/") {
@@ -430,7 +475,10 @@ void Server::Thread::Respond(Connection* connection, const HttpRequest& request,
     body = std::make_shared<const std::string>(absl::StrCat(status, " ", StatusText(status), "\n"));
   }
   const bool keep_alive = request.keep_alive && !request.has_body;
-  std::string head = ResponseHead(status, type, body->size(), keep_alive, more);
+  std::string head =
+      ResponseHead(status, type, body->size(), keep_alive,
+                   options_.guard != nullptr ? absl::StrCat(options_.guard->headers(), more)
+                                             : std::string(more));
   if (request.method == HttpRequest::Method::kHead) body.reset();
   connection->Respond(std::move(head), std::move(body), keep_alive, now);
   // Most responses fit into the socket's buffer, and cost no further round.
@@ -560,6 +608,7 @@ void Server::Thread::Accept(Time now) {
     // The end of a page must not wait for the client's delayed acknowledgement of what came before.
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (options_.guard != nullptr) connection->SetTransport(options_.guard->MakeTransport(fd));
   }
 }
 

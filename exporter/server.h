@@ -1,6 +1,6 @@
 // The HTTP endpoint: one background thread that answers GET and HEAD for /metrics, /healthz,
-// /api/v1/communicators and /, for all processes of the node or hands this one over to the server
-// that does (exporter/node.h).
+// /api/v1/communicators, /api/v1/http_sd and /, for all processes of the node or hands this one
+// over to the server that does (exporter/node.h).
 //
 // It lives inside somebody's training process, and that decides its shape.
 //
@@ -47,6 +47,7 @@
 #include "exporter/diagnosis.h"
 #include "exporter/exposition.h"
 #include "exporter/families.h"
+#include "exporter/guard.h"
 #include "exporter/log_level.h"
 #include "exporter/peer_table.h"
 
@@ -73,6 +74,7 @@ struct ServerOptions {
   // A communicator with work in flight and no progress for this long is suspected to hang.
   std::chrono::milliseconds hang_after = Diagnosis::kDefaultHangAfter;
   std::string service_directory;  // see exporter/service_file.h; "": none
+  std::shared_ptr<Guard> guard;   // null: plain HTTP for everybody
 };
 
 // Not thread-safe: one thread at a time calls its methods.

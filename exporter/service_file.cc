@@ -31,17 +31,23 @@ bool WriteWhole(const std::string& path, const std::string& text) {
 
 }  // namespace
 
-bool ServiceFile::Write(const std::string& address, int port, std::string* error) {
-  if (directory_.empty() || port == 0) return true;
+std::string ServiceTargets(const std::string& address, int port, bool https) {
+  if (port == 0) return "[]\n";
   const std::string host = HostName();
   const bool everywhere =
       absl::StartsWith(address, "[::]:") || absl::StartsWith(address, "0.0.0.0:");
   // Neither a host name nor an address has a character that JSON would want escaped.
-  const std::string target = everywhere ? absl::StrCat(host, ":", port) : address;
-  const std::string name = absl::StrCat(directory_, "/nccl-pulse-", host, "-", port);
+  return absl::StrCat("[{\"targets\": [\"", everywhere ? absl::StrCat(host, ":", port) : address,
+                      "\"], \"labels\": {\"__scheme__\": \"", https ? "https" : "http",
+                      "\", \"__meta_nccl_pulse_host\": \"", host, "\"}}]\n");
+}
+
+bool ServiceFile::Write(const std::string& address, int port, bool https, std::string* error) {
+  if (directory_.empty() || port == 0) return true;
+  const std::string name = absl::StrCat(directory_, "/nccl-pulse-", HostName(), "-", port);
   const std::string temporary = absl::StrCat(name, ".", getpid(), ".tmp");
   path_ = name + ".json";
-  if (WriteWhole(temporary, absl::StrCat("[{\"targets\": [\"", target, "\"]}]\n")) &&
+  if (WriteWhole(temporary, ServiceTargets(address, port, https)) &&
       rename(temporary.c_str(), path_.c_str()) == 0) {
     return true;
   }

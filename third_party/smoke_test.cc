@@ -1,12 +1,16 @@
 // Proves that every library of third_party/ compiles, links statically and works: each test asks
 // one of them for something whose answer is known beforehand.
 
+#include <bcrypt.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <lzma.h>
+#include <openssl/sha.h>
+#include <openssl/ssl.h>
 #include <prometheus/counter.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
+#include <yaml-cpp/yaml.h>
 #include <zlib.h>
 
 #include <array>
@@ -153,6 +157,32 @@ TEST(NlohmannJsonTest, ParsesAndWrites) {
   document["ranks"].push_back(3);
   EXPECT_EQ(document.dump(), R"({"name":"dp","ranks":[0,1,2,3]})");
   EXPECT_THAT(nlohmann::json::parse("{", nullptr, false).is_discarded(), true);
+}
+
+TEST(YamlCppTest, Parses) {
+  const YAML::Node document = YAML::Load("ranks: [0, 1]\nname: dp\n");
+  EXPECT_EQ(document["ranks"].size(), 2U);
+  EXPECT_EQ(document["name"].Scalar(), "dp");
+  EXPECT_THROW(YAML::Load("["), YAML::Exception);
+}
+
+TEST(BoringSslTest, HashesAndTalks) {
+  std::array<uint8_t, SHA256_DIGEST_LENGTH> digest;
+  SHA256(reinterpret_cast<const uint8_t*>("abc"), 3, digest.data());
+  EXPECT_EQ(digest[0], 0xba);  // FIPS 180-2, appendix B.1
+  EXPECT_EQ(digest[31], 0xad);
+  const bssl::UniquePtr<SSL_CTX> context(SSL_CTX_new(TLS_method()));
+  EXPECT_EQ(SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION), 1);
+}
+
+TEST(LibxcryptTest, HashesWithBcrypt) {
+  // Of jBCrypt's tests; there with $2a$, which is the same for this password.
+  constexpr char kHash[] = "$2b$06$If6bvum7DFjUnE9p2uDeDu0YHzrHM6tf.iqN8.yx.jNN1ILEf7h0i";
+  std::array<uint8_t, BCRYPT_OUTPUT_SIZE> output{};
+  alignas(16) std::array<char, BCRYPT_SCRATCH_SIZE> scratch;
+  crypt_bcrypt_rn("abc", 3, kHash, sizeof(kHash) - 1, output.data(), output.size(), scratch.data(),
+                  scratch.size());
+  EXPECT_STREQ(reinterpret_cast<const char*>(output.data()), kHash);
 }
 
 }  // namespace

@@ -64,6 +64,7 @@ class StartTest(AgentCase):
         first = self.agent()
         second = self.agent()
         self.assertEqual(second.process.wait(), 2)
+        second.reader.join()
         self.assertIn("an agent serves already, process %d" % first.process.pid, second.log())
 
     def test_port_of_another_program(self):
@@ -72,6 +73,7 @@ class StartTest(AgentCase):
         self.addCleanup(agent.close)
         agent.wait_ready()
         self.assertEqual(agent.process.wait(), 2)
+        agent.reader.join()
         self.assertIn("cannot serve on 127.0.0.1:%d" % process.port, agent.log())
 
     def test_dropped_families(self):
@@ -81,10 +83,12 @@ class StartTest(AgentCase):
         self.assertIn("nccl_pulse_segments_read_total", page)
 
     def test_bad_flags(self):
-        for flag, text in (("--keep=-1s", "--keep is not"), ("--keep-processes=-1", "--keep-proc"),
+        for flag, text in (("--keep=-1s", "--keep is not"), ("--keep_processes=-1", "--keep-proc"),
+                           ("--keep-processes=-1", "--keep-proc"),
                            ("--file_sd_dir=x", "--file-sd-dir is no"),
                            ("--histograms=x", "--histograms is not both"),
-                           ("--drop-families=nccl_x", "no metric family nccl_x")):
+                           ("--drop-families=nccl_x", "no metric family nccl_x"),
+                           ("--web-config=/x", "web configuration /x: No such file")):
             agent = Agent(self.listen, flag)
             self.addCleanup(agent.close)
             self.assertEqual(agent.process.wait(), 1)
@@ -120,7 +124,7 @@ class EndTest(AgentCase):
     def test_hangup_is_survived(self):
         agent = self.agent()
         agent.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "no settings file" in agent.log(), "it says so")
+        wait_until(lambda: "no web configuration" in agent.log(), "it says so")
         self.assertEqual(get(self.port, "/healthz"), (200, "ok\n"))
 
 

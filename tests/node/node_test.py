@@ -159,7 +159,10 @@ class ForeignPortTest(NodeCase):
             name, = os.listdir(folder)
             self.assertTrue(name.startswith("nccl-pulse-") and name.endswith("-%d.json" % port))
             with open(os.path.join(folder, name), encoding="utf-8") as file:
-                self.assertEqual(json.load(file), [{"targets": ["127.0.0.1:%d" % port]}])
+                self.assertEqual(json.load(file), [{
+                    "targets": ["127.0.0.1:%d" % port],
+                    "labels": {"__scheme__": "http",
+                               "__meta_nccl_pulse_host": socket.gethostname()}}])
             # The next server names the same file; the last one to end in order removes it.
             self.server_of(processes, port).kill()
             left = [process for process in processes if process.process.poll() is None]

@@ -1,0 +1,26 @@
+// bcrypt, as htpasswd -B and Prometheus' exporters use it.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_WEB_BCRYPT_H_
+#define EXPORTER_WEB_BCRYPT_H_
+
+#include <string>
+#include <string_view>
+
+namespace nccl_pulse {
+
+// Above it one password takes seconds, and each doubles that.
+inline constexpr int kMaxBcryptCost = 16;
+
+// False, with what is wrong in `reason`, when `hash` is not one of $2a$, $2b$ or $2y$ with a cost
+// of 4 to kMaxBcryptCost. The hash itself is not repeated.
+bool IsBcryptHash(std::string_view hash, std::string* reason);
+
+// Whether `password` is the one of `hash`, which IsBcryptHash took. Only its first 72 bytes count,
+// as everywhere with bcrypt; one with a zero byte is nobody's.
+// Cost: 2^cost times 60 us: 60 ms at 10, which is usual. 10 KiB of memory.
+bool MatchesBcrypt(const std::string& hash, std::string_view password);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_WEB_BCRYPT_H_

@@ -1,0 +1,57 @@
+// The agent's web configuration: a YAML file in the format of Prometheus' exporter-toolkit
+// (prometheus/exporter-toolkit, docs/web-configuration.md), so that what a site has written for its
+// other exporters serves here, too.
+//
+// What this endpoint can not do is refused by name rather than ignored: who writes a setting for
+// security must not find out later that it did nothing.
+//
+// Thread: any, no state. Cost: reads the file; the files that it names are read by whoever uses
+// them. Errors: a message with the file, the line, the key and what is accepted.
+#ifndef EXPORTER_WEB_CONFIG_H_
+#define EXPORTER_WEB_CONFIG_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nccl_pulse {
+
+enum class ClientAuth {
+  kNone,           // NoClientCert
+  kRequest,        // RequestClientCert: asked for, not verified
+  kRequireAny,     // RequireAnyClientCert: must be there, not verified
+  kVerifyIfGiven,  // VerifyClientCertIfGiven
+  kVerify          // RequireAndVerifyClientCert
+};
+
+struct TlsConfig {
+  // Absolute, or relative to the working directory as the configuration's own path is.
+  std::string cert_file;
+  std::string key_file;
+  std::string client_ca_file;
+  ClientAuth client_auth = ClientAuth::kNone;
+  std::vector<std::string> client_allowed_sans;  // none: every name will do
+  uint16_t min_version = 0x0303;                 // as TLS spells them: 1.2
+  uint16_t max_version = 0x0304;                 // 1.3
+  std::vector<std::string> cipher_suites;        // below TLS 1.3; none: the library's choice
+  std::vector<std::string> curves;               // as the library spells them; none: its choice
+  bool prefer_server_cipher_suites = true;
+};
+
+struct WebConfig {
+  std::optional<TlsConfig> tls;
+  std::string headers;                       // lines for the head of a response, with their CR LF
+  std::map<std::string, std::string> users;  // bcrypt hashes; none: everybody is admitted
+  std::vector<std::string> notes;            // what is ignored, and why
+};
+
+bool ReadWebConfig(const std::string& path, WebConfig* config, std::string* error);
+
+// The whole of a regular file of at most 1 MiB. False with what the system says in `error`.
+bool ReadSmallFile(const std::string& path, std::string* text, std::string* error);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_WEB_CONFIG_H_

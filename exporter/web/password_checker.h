@@ -1,0 +1,48 @@
+// Passwords against bcrypt hashes, without waiting: bcrypt takes 60 ms and more by design, so it
+// runs on a thread of its own, one password at a time, and what it found is remembered.
+//
+// Remembered are the last kRemembered right and as many wrong passwords, apart: guesses do not
+// push out who is let in at every scrape. What is kept is a keyed digest, no password. At most
+// kMaxQueued passwords wait; more are not taken until there is room.
+//
+// Thread: one calls the methods, the server's. The checker's own thread starts with the first
+// password; it is not waited for at the end, when it may be in the middle of one.
+#ifndef EXPORTER_WEB_PASSWORD_CHECKER_H_
+#define EXPORTER_WEB_PASSWORD_CHECKER_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace nccl_pulse {
+
+class PasswordChecker {
+ public:
+  enum class Verdict { kRight, kWrong, kPending };
+
+  static constexpr std::size_t kRemembered = 128;
+  static constexpr std::size_t kMaxQueued = 32;
+
+  PasswordChecker();
+  ~PasswordChecker();
+  PasswordChecker(const PasswordChecker&) = delete;
+  PasswordChecker& operator=(const PasswordChecker&) = delete;
+
+  // kPending: ask again when event() is readable. Microseconds.
+  // `user`: what is found out for one says nothing about another, not even by the time it takes.
+  Verdict Check(const std::string& user, const std::string& hash, std::string_view password);
+
+  // An eventfd, written to at each verdict; -1 when the system refused one.
+  int event() const;
+
+ private:
+  struct Shared;
+
+  const std::shared_ptr<Shared> shared_;
+  bool started_ = false;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_WEB_PASSWORD_CHECKER_H_

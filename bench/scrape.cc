@@ -51,8 +51,7 @@ void WriteHistogram(TestSegment& test, uint32_t index, uint32_t generation, int 
         uint64_t{1} << 42);
     launch.Count(
         SeriesKey::Pack(SeriesKind::kAlgorithm, op, 0, test.Intern("RING"), test.Intern("SIMPLE")),
-        123456, 0);
-    launch.Set(SeriesKey::Pack(SeriesKind::kSequence, op, 0, 0, 0), 12345);
+        123456, 12346);
   }
   LaneWriter progress = test.Writer(index, generation, LaneRole::kProgress);
   const uint64_t latency =

@@ -221,6 +221,16 @@ struct Lane {
 };
 static_assert(sizeof(Lane) == 192, "whole cache lines: neighbours do not share");
 
+// Launches that are followed. NCCL serialises the launches of a communicator, so these cells have
+// one writer at a time without a lane; others are counted in lanes.
+struct FollowedLaunches {
+  Cell launches;
+  Cell callbacks;       // of CallbackKind::kLaunch
+  Cell last_launch_ns;  // monotonic
+  uint64_t reserved[5];
+};
+static_assert(sizeof(FollowedLaunches) == 64, "a cache line: lanes do not share");
+
 // Ring of the last timed calls. `sequence` is 0 while the entry is written, else 1 + its number.
 struct TimedCall {
   Cell sequence;
@@ -256,12 +266,13 @@ struct CommunicatorRecord {
   char gpu[16];
   char uuid[48];
   char pci_bus_id[32];
+  alignas(64) FollowedLaunches followed;
   alignas(64) Lane lanes[kLanes];
   SeriesEntry series[kSeriesPerCommunicator];
   TimedCall timed_calls[kTimedCalls];
 };
 inline constexpr uint64_t kRecordStride = sizeof(CommunicatorRecord);
-static_assert(kRecordStride == 4416 && kRecordStride % 64 == 0,
+static_assert(kRecordStride == 4480 && kRecordStride % 64 == 0,
               "cache lines of two records differ");
 
 }  // namespace nccl_pulse

@@ -176,7 +176,9 @@ class Reader {
 
   void ReadLanes(const CommunicatorRecord& record, CallbackCounts* callbacks,
                  CommunicatorSnapshot* out) const {
-    uint64_t last_launch_ns = 0;
+    out->launches += ReadCell(record.followed.launches);
+    (*callbacks)[static_cast<int>(CallbackKind::kLaunch)] += ReadCell(record.followed.callbacks);
+    uint64_t last_launch_ns = ReadCell(record.followed.last_launch_ns);
     uint64_t last_completion_ns = 0;
     uint32_t last_call = 0;
     int lanes_with_calls = 0;

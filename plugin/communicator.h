@@ -40,7 +40,8 @@ inline constexpr int kMaxChannels = 64;  // NCCL 2.28, MAXCHANNELS in src/includ
 // stopped:16.
 struct SlotWord {
   static constexpr uint64_t kOpen = uint64_t{1} << 32;
-  static constexpr uint64_t kEnqueued = uint64_t{1} << 33;    // Coll or P2p was stopped
+  // Coll or P2p was stopped; or it is the communicator's last, and PendingLaunch knows.
+  static constexpr uint64_t kEnqueued = uint64_t{1} << 33;
   static constexpr uint64_t kKernelSeen = uint64_t{1} << 34;  // a channel has started
   static constexpr uint64_t kKernelDone = uint64_t{1} << 35;  // all channels have stopped
   static constexpr uint64_t kClaimed = uint64_t{1} << 36;     // its fields are being written
@@ -159,13 +160,14 @@ struct alignas(64) PendingLaunch {
   std::atomic<uint64_t> group;           // that the calls belong to, Tracker::ThisGroup
   std::atomic<uint64_t> bytes;           // of the calls since the last launch
   std::atomic<uint64_t> meta;            // OperationMeta of the last call; call_number: its number
-  std::atomic<uint64_t> open_launch;     // ticket of the launch that is being made, 0: none
-  std::atomic<CudaStream> stream;        // it is made on
+  std::atomic<uint64_t> unstopped;       // ticket of the last Coll or P2p until it is stopped, or 0
+  std::atomic<CudaStream> stream;        // that the launch which is being made is made on
   std::atomic<uint32_t> calls;           // since the last launch
   std::atomic<uint32_t> launch_number;   // tells the launch's ticket from the next one's
   std::atomic<uint16_t> pair;            // timed pair of the launch made last, kNoPair: none
   std::atomic<uint8_t> fate;             // of the operations of the launch made last, LaunchFate
   std::atomic<bool> sampled;             // the last call
+  std::atomic<bool> is_open;             // a launch is being made
   std::atomic<bool> is_kernel;           // the launch that is being made, not of the copy engines
   // ---- line
   alignas(64) std::atomic<uint64_t> bus_bytes;  // of the calls, once there are several

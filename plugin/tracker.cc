@@ -81,7 +81,7 @@ void Tracker::Stop(uint64_t bits) {
   if (ref.communicator == nullptr) return Ignore(IgnoredReason::kForeignHandle);
   switch (kind) {
     case TicketKind::kOperation:
-      return StopOperation(ref);
+      return StopOperation(ref, bits);
     case TicketKind::kProxyOp:
       return StopProxyOp(ref);
     case TicketKind::kKernelChannel:

@@ -250,7 +250,9 @@ class Tracker {
                                  uint64_t call);
   [[gnu::cold, gnu::noinline]] static void NoteOfGroup(Communicator& communicator, NameId op,
                                                        uint64_t bytes);
-  [[gnu::hot]] void StopOperation(const OperationRef& ref);
+  [[gnu::hot]] void StopOperation(const OperationRef& ref, uint64_t ticket);
+  // Another operation was started before this one was stopped.
+  [[gnu::cold, gnu::noinline]] static void ExpectStop(Communicator& communicator, uint64_t ticket);
   // Whether an operation still takes events of its children; counts why not.
   bool IsOpen(const OperationRef& ref);
   // What a callback took that began then.

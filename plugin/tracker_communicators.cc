@@ -121,6 +121,12 @@ bool Tracker::Recycle(Communicator& communicator) {
     for (Cell& cell : lane.network_bytes) cell.store(0, std::memory_order_relaxed);
     for (Cell& cell : lane.network_wait_ns) cell.store(0, std::memory_order_relaxed);
   }
+  // Nobody launches on a communicator that was finalized: see FollowedLaunches.
+  header.recycled_callbacks[static_cast<int>(CallbackKind::kLaunch)].fetch_add(
+      record.followed.callbacks.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  record.followed.callbacks.store(0, std::memory_order_relaxed);
+  record.followed.launches.store(0, std::memory_order_relaxed);
+  record.followed.last_launch_ns.store(0, std::memory_order_relaxed);
   if (claimed_all) {
     // An operation that began while its communicator ended was settled by nobody, and must not be
     // by the next one. Relaxed: whoever holds no lane claims no place.
@@ -194,7 +200,8 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
   }
   launching.pending.calls.store(0, std::memory_order_relaxed);
   for (auto& serial : launching.pending.timed_serials) serial.store(0, std::memory_order_relaxed);
-  launching.pending.open_launch.store(0, std::memory_order_relaxed);
+  launching.pending.is_open.store(false, std::memory_order_relaxed);
+  launching.pending.unstopped.store(0, std::memory_order_relaxed);
   launching.pending.grouped_launches.store(0, std::memory_order_relaxed);
   launching.pending.fate.store(static_cast<uint8_t>(LaunchFate::kNotTimed),
                                std::memory_order_relaxed);

@@ -20,7 +20,7 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
   const uint64_t bytes = event.count * names_.Find(event.datatype).element_bytes;
   const TimedPair* pair = nullptr;
   if (followed) {
-    if (communicator->launching->pending.open_launch.load(std::memory_order_relaxed) != 0) {
+    if (communicator->launching->pending.is_open.load(std::memory_order_relaxed)) {
       AbandonLaunch(*communicator);
     }
     pair = BeginCopyEngineTiming(

@@ -174,7 +174,9 @@ uint64_t Tracker::BeginLaunch(Communicator& communicator, const LaunchEvent& eve
                               uint64_t context) {
   // Relaxed throughout: see PendingLaunch.
   PendingLaunch& pending = communicator.launching->pending;
-  if (pending.open_launch.load(std::memory_order_relaxed) != 0) AbandonLaunch(communicator);
+  if (__builtin_expect(pending.is_open.load(std::memory_order_relaxed), 0)) {
+    AbandonLaunch(communicator);
+  }
   const uint32_t calls = pending.calls.load(std::memory_order_relaxed);  // 0: further of a group
   LaunchFate fate = LaunchFate::kNotTimed;
   const TimedPair* pair = nullptr;
@@ -204,7 +206,7 @@ uint64_t Tracker::OpenLaunch(Communicator& communicator, CudaStream stream, cons
   const uint64_t ticket =
       Ticket::Pack(process_tag_, TicketKind::kLaunch, index, Ticket::Generation(context),
                    number & ((1u << Ticket::kOperationBits) - 1), communicator.index);
-  pending.open_launch.store(ticket, std::memory_order_relaxed);
+  pending.is_open.store(true, std::memory_order_relaxed);
   return ticket;
 }
 
@@ -259,7 +261,7 @@ void Tracker::AbandonLaunch(Communicator& communicator) {
   // Relaxed: see PendingLaunch; the pair is this side's own until it is armed.
   PendingLaunch& pending = communicator.launching->pending;
   if (pending.is_kernel.load(std::memory_order_relaxed)) CountLaunchCallback(communicator, false);
-  const uint32_t index = Ticket::Child(pending.open_launch.load(std::memory_order_relaxed));
+  const uint32_t index = pending.pair.load(std::memory_order_relaxed);
   if (index >= kTimedPairs) return;
   TimedPair& pair = communicator.launching->timer.pairs[index];
   if (pair.calls.load(std::memory_order_relaxed) == 1) {
@@ -286,26 +288,18 @@ void Tracker::StopLaunch(uint64_t ticket) {
   }
   // Relaxed: see PendingLaunch.
   PendingLaunch& pending = communicator.launching->pending;
-  if (pending.open_launch.load(std::memory_order_relaxed) != ticket) {
+  const uint32_t number = pending.launch_number.load(std::memory_order_relaxed);
+  if (!pending.is_open.load(std::memory_order_relaxed) ||
+      Ticket::Operation(ticket) != (number & ((1u << Ticket::kOperationBits) - 1))) {
     return Ignore(IgnoredReason::kRepeatedStop);
   }
-  pending.open_launch.store(0, std::memory_order_relaxed);
+  pending.is_open.store(false, std::memory_order_relaxed);
   const uint64_t now_ns = clock_.NowNs();
-  {
-    LaneWriter lane(segment_, *communicator.record,
-                    communicator.record_generation.load(std::memory_order_relaxed),
-                    LaneRole::kLaunch);
-    if (lane.ok()) {
-      if (pending.is_kernel.load(std::memory_order_relaxed)) {
-        AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kLaunch)], 1);
-      }
-      // Before the events: never have more completed than were launched.
-      AddToCell(lane.lane().launches, 1);
-      lane.lane().last_launch_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
-    } else {
-      Ignore(IgnoredReason::kNoRoom);
-    }
-  }
+  FollowedLaunches& followed = communicator.record->followed;
+  if (pending.is_kernel.load(std::memory_order_relaxed)) AddToCell(followed.callbacks, 1);
+  // Before the events: never have more completed than were launched.
+  AddToCell(followed.launches, 1);
+  followed.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
   const uint32_t index = Ticket::Child(ticket);
   TimedPair* pair = index < kTimedPairs ? &communicator.launching->timer.pairs[index] : nullptr;
   const bool kept = stream_timer_->End(

@@ -127,14 +127,39 @@ uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane, const 
   slot.bytes.store(bytes, std::memory_order_relaxed);
   slot.meta.store(meta.Pack(), std::memory_order_relaxed);
   slot.stopped_proxies.store(0, std::memory_order_relaxed);
-  slot.word.store(
-      SlotWord::OfGeneration(generation) | SlotWord::kOpen | (captured ? SlotWord::kCaptured : 0),
-      std::memory_order_release);
-  return Ticket::Pack(process_tag_, TicketKind::kOperation, 0, generation, index,
-                      communicator.index);
+  slot.word.store(SlotWord::OfGeneration(generation) | SlotWord::kOpen | SlotWord::kEnqueued |
+                      (captured ? SlotWord::kCaptured : 0),
+                  std::memory_order_release);
+  const uint64_t ticket =
+      Ticket::Pack(process_tag_, TicketKind::kOperation, 0, generation, index, communicator.index);
+  // Nearly all are stopped at once: then the place needs no second swap. Relaxed: see
+  // PendingLaunch; should two threads meet here, a stop is taken for a repeated one.
+  std::atomic<uint64_t>& unstopped = communicator.launching->pending.unstopped;
+  const uint64_t other = unstopped.load(std::memory_order_relaxed);
+  if (__builtin_expect(other != 0, 0)) ExpectStop(communicator, other);
+  unstopped.store(ticket, std::memory_order_relaxed);
+  return ticket;
 }
 
-void Tracker::StopOperation(const OperationRef& ref) {
+void Tracker::ExpectStop(Communicator& communicator, uint64_t ticket) {
+  OperationSlot& slot = communicator.operations[Ticket::Operation(ticket)];
+  uint64_t word = slot.word.load(std::memory_order_relaxed);  // only the word itself is used
+  do {
+    if (SlotWord::Generation(word) != Ticket::Generation(ticket)) return;
+  } while (!slot.word.compare_exchange_weak(word, word & ~SlotWord::kEnqueued,
+                                            std::memory_order_relaxed));
+}
+
+void Tracker::StopOperation(const OperationRef& ref, uint64_t ticket) {
+  // Relaxed: see PendingLaunch. After finalize the place tells.
+  std::atomic<uint64_t>& unstopped = ref.communicator->launching->pending.unstopped;
+  if (__builtin_expect(unstopped.load(std::memory_order_relaxed) == ticket, 1)) {
+    unstopped.store(0, std::memory_order_relaxed);
+    if (__builtin_expect(ref.communicator->context.load(std::memory_order_relaxed) == 0, 0)) {
+      Ignore(IgnoredReason::kAfterClose);
+    }
+    return;
+  }
   uint64_t word = ref.slot->word.load(std::memory_order_relaxed);  // only the word itself is used
   do {
     if (SlotWord::Generation(word) != ref.generation) {

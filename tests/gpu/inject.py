@@ -177,7 +177,7 @@ def run_hang(options, results, case, variant, wanted):
 
 
 def hangs(options, results):
-    runs = [(inject_cases.CASES[name], variant) for variant in ("server", "agent")
+    runs = [(inject_cases.CASES[name], variant) for variant in options.variants
             for name in options.cases if variant in inject_cases.CASES[name].variants]
     with concurrent.futures.ThreadPoolExecutor(max_workers=options.parallel) as pool:
         futures = [pool.submit(run_hang, options, results, case, variant, i % options.gpus)
@@ -367,8 +367,9 @@ def parse_options():
     parser.add_argument("--gpus", type=int, default=2, help="one rank each")
     parser.add_argument("--parts", default="hangs,stragglers")
     parser.add_argument("--cases", default=",".join(inject_cases.CASES))
+    parser.add_argument("--variants", default="server,agent", help="who serves the page")
     parser.add_argument("--delays", default="1,50,5,20", help="milliseconds")
-    parser.add_argument("--parallel", type=int, default=3, help="jobs that hang at a time")
+    parser.add_argument("--parallel", type=int, default=4, help="jobs that hang at a time")
     parser.add_argument("--scrape", type=float, default=5, help="seconds")
     parser.add_argument("--hang-after", type=float, default=10, help="seconds")
     parser.add_argument("--run-in", type=float, default=3, help="seconds before a fault")
@@ -382,6 +383,7 @@ def parse_options():
     unknown = set(options.cases) - set(inject_cases.CASES)
     if unknown:
         parser.error("no case " + ", ".join(sorted(unknown)))
+    options.variants = options.variants.split(",")
     options.delays = [float(delay) for delay in options.delays.split(",")]
     options.pulse = os.path.abspath(options.pulse)
     options.limit = Limit(options.budget)

@@ -20,7 +20,7 @@
 #   INJECT_BUDGET_S   time for all, 290 s; cases that could not end in time are left out
 #   INJECT_PARTS      hangs, stragglers or hangs,stragglers (all)
 #   INJECT_CASES      some of the hangs that inject_cases.py lists, with commas between
-#   INJECT_PARALLEL   how many jobs that hang share the GPUs at a time, 3
+#   INJECT_PARALLEL   how many jobs that hang share the GPUs at a time, 4
 #   INJECT_DELAYS     milliseconds, 1,50,5,20
 #   INJECT_TORCH      0: stragglers without PyTorch
 #   PULSE_LIBRARIES   folders of libnccl and libcudart with colons between, else python3's packages
@@ -97,7 +97,7 @@ if ((GPUS < 2)); then
 fi
 
 declare -a ARGUMENTS=(--parts="${INJECT_PARTS:-hangs,stragglers}")
-ARGUMENTS+=(--parallel="${INJECT_PARALLEL:-3}" --delays="${INJECT_DELAYS:-1,50,5,20}")
+ARGUMENTS+=(--parallel="${INJECT_PARALLEL:-4}" --delays="${INJECT_DELAYS:-1,50,5,20}")
 if [[ -n "${INJECT_CASES:-}" ]]; then ARGUMENTS+=(--cases="${INJECT_CASES}"); fi
 if [[ "${INJECT_TORCH:-1}" != 0 ]] && python3 -c 'import torch' 2>/dev/null; then
   ARGUMENTS+=(--ddp="${HERE}/inject_ddp.py")
@@ -110,10 +110,15 @@ timeout --signal=TERM --kill-after=20 $((LIMIT_S + 5)) \
   python3 "${HERE}/inject.py" --library="${WORK}/libnccl-profiler-pulse.so" \
   --program="${WORK}/inject_program" --pulse="${WORK}/pulse" --libraries="${LIBRARIES}" \
   --gpus="${GPUS}" --budget="${LIMIT_S}" --out="${WORK}/logs" "${ARGUMENTS[@]}" 2>&1 |
-  tee -a "${REPORT}" | grep -v '^    |'
+  tee -a "${REPORT}" | grep --line-buffered -v '^    |'
 STATUS="${PIPESTATUS[0]}"
 readonly STATUS
 
+{
+  # What the programs of all jobs used, and what the plugin warned of.
+  grep -rhoE 'NCCL version [^ ]+' "${WORK}/logs" | sort | uniq -c
+  grep -rhoE 'WARN NCCL Pulse: .*' "${WORK}/logs" | sort | uniq -c | sort -rn | head -n 10
+} | tee -a "${REPORT}"
 cp "${WORK}/logs/results.jsonl" "${OUTPUT}/" 2>/dev/null
 tar -C "${WORK}/logs" -czf "${OUTPUT}/logs.tar.gz" . 2>/dev/null
 echo "inject.sh: exit status ${STATUS} after ${SECONDS} s" | tee -a "${REPORT}"

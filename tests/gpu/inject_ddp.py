@@ -5,7 +5,8 @@
 
 Steps of a model of four wide layers, about 10 ms of an H200 each. The control file's one line, written
 by rename, is "CASE RANK MILLISECONDS": each case has a process group and a model of its own, so a
-communicator of its own, and RANK sleeps so long before its backward pass. Each step ends as training
+communicator of its own, and RANK sleeps so long
+before each step, as with a slow input. Each step ends as training
 loops do, with the mean of the loss over all ranks, on the default group; that all_reduce also tells
 all ranks what rank 0 has read.
 
@@ -52,10 +53,11 @@ class Case:
         self.batch = torch.randn(BATCH, WIDTH, device=device)
 
     def step(self, delay_s):
-        loss = self.model(self.batch).square().mean()
-        self.optimizer.zero_grad()
+        # The GPU has nothing to do here, so all of it is late.
         if delay_s:
             time.sleep(delay_s)
+        loss = self.model(self.batch).square().mean()
+        self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
         self.steps += 1

@@ -55,7 +55,7 @@ constexpr int kWarmSteps = 5;
 constexpr uint64_t kLargeBytes = 4 << 20;   // NCCL's protocol Simple
 constexpr uint64_t kSmallBytes = 1 << 10;   // LL
 constexpr uint64_t kMediumBytes = 64 << 10;
-constexpr uint64_t kSpinNs = 60'000'000'000;
+constexpr uint64_t kSpinNs = 40'000'000'000;
 constexpr std::chrono::milliseconds kPause(2);
 
 Api g_api;

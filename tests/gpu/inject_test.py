@@ -41,7 +41,7 @@ class InjectTest(unittest.TestCase):
 
     def run_inject(self, *arguments):
         """(exit status, output, {(case, variant or rank): record})"""
-        out = os.path.join(self.folder, "out")
+        out = tempfile.mkdtemp(dir=self.folder)
         status, output = self.run_script(
             [sys.executable, runfile("tests/gpu/inject.py"),
              "--library=" + runfile("plugin/libnccl-profiler-pulse.so"),
@@ -53,13 +53,13 @@ class InjectTest(unittest.TestCase):
         return status, output, records
 
     def test_hangs(self):
-        status, output, records = self.run_inject(
-            "--parts=hangs", "--hang-after=2", "--scrape=1", "--run-in=0.3", "--late=60",
-            "--budget=200")
-        self.assertEqual(status, 0, output)
-        self.assertEqual(len(records), 16)
-        for record in records:
-            self.assertEqual((record["state"], record["wrong"]), ("OK", ""), output)
+        for variant, cases, number in (("server", (), 10), ("agent", ("--cases=killed,stopped",), 2)):
+            status, output, records = self.run_inject(
+                "--parts=hangs", "--variants=" + variant, "--hang-after=2", "--scrape=0.5",
+                "--run-in=0.1", "--late=60", "--budget=200", *cases)
+            self.assertEqual(status, 0, output)
+            self.assertEqual([(record["state"], record["wrong"]) for record in records],
+                             [("OK", "")] * number, output)
 
     def test_stragglers(self):
         _, output, records = self.run_inject(

@@ -238,6 +238,25 @@ TEST(Straggler, ItIsOverWhenItIsOver) {
   EXPECT_NEAR(watched.Loss(2), 6, 0.6);  // what was lost stays lost
 }
 
+// However long nobody was late before, and wherever the scrapes fall.
+TEST(Straggler, IsNamedWithinHalfAMinute) {
+  for (const int ranks : {2, 4, 8}) {
+    for (const int64_t late_ns : {kMs, 8 * kMs}) {
+      for (int phase_ms = 0; phase_ms < 5000; phase_ms += 500) {
+        Watched watched(ranks);
+        std::vector<int> all(ranks);
+        for (int i = 0; i < ranks; ++i) all[i] = i;
+        watched.job.AddCommunicator(kComm, all);
+        watched.due = watched.job.now() + phase_ms * kMs;
+        RunSeconds(&watched, 120, 0, 0, "AllReduce", ranks);
+        RunSeconds(&watched, 30, 1, late_ns, "AllReduce", ranks);
+        ASSERT_TRUE(watched.found.straggler) << ranks << " ranks, phase " << phase_ms << " ms";
+        EXPECT_EQ(watched.found.straggler->rank, 1);
+      }
+    }
+  }
+}
+
 TEST(Straggler, ACommunicatorThatLosesARankGoesOn) {
   Watched watched(3);
   watched.job.AddCommunicator(kComm, {0, 1, 2});

@@ -3,8 +3,60 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "tests/gpu/nccl_api.h"
+
+namespace nccl_pulse::fake {
+namespace {
+
+bool IsAsynchronous() {
+  static const bool kIs = [] {
+    const char* value = std::getenv("FAKE_NCCL_ASYNC");  // NOLINT(concurrency-mt-unsafe)
+    return value != nullptr && std::strcmp(value, "1") == 0;
+  }();
+  return kIs;
+}
+
+}  // namespace
+
+Stream::~Stream() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Stream::Run(std::function<void()> kernel) {
+  if (!IsAsynchronous()) return kernel();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!thread_.joinable()) thread_ = std::thread([this] { RunKernels(); });
+  kernels_.push_back(std::move(kernel));
+  changed_.notify_all();
+}
+
+void Stream::Synchronize() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return kernels_.empty(); });
+}
+
+void Stream::RunKernels() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return ended_ || !kernels_.empty(); });
+    if (kernels_.empty()) return;
+    const std::function<void()> kernel = kernels_.front();
+    lock.unlock();
+    kernel();
+    lock.lock();
+    kernels_.pop_front();
+    changed_.notify_all();
+  }
+}
+
+}  // namespace nccl_pulse::fake
 
 using nccl_pulse::CudaError;
 using nccl_pulse::CudaGraph;
@@ -18,6 +70,11 @@ extern "C" {
 
 CudaError cudaSetDevice(int) { return 0; }
 
+CudaError cudaStreamSynchronize(CudaStream stream) {
+  if (stream != nullptr) static_cast<Stream*>(stream)->Synchronize();
+  return 0;
+}
+
 CudaError cudaMalloc(void** memory, size_t bytes) {
   *memory = std::malloc(bytes);
   return *memory != nullptr ? 0 : 2;
@@ -28,12 +85,14 @@ CudaError cudaFree(void* memory) {
   return 0;
 }
 
-CudaError cudaMemcpyAsync(void* to, const void* from, size_t bytes, int, CudaStream) {
+CudaError cudaMemcpyAsync(void* to, const void* from, size_t bytes, int, CudaStream stream) {
+  cudaStreamSynchronize(stream);
   std::memcpy(to, from, bytes);
   return 0;
 }
 
-CudaError cudaMemsetAsync(void* memory, int value, size_t bytes, CudaStream) {
+CudaError cudaMemsetAsync(void* memory, int value, size_t bytes, CudaStream stream) {
+  cudaStreamSynchronize(stream);
   std::memset(memory, value, bytes);
   return 0;
 }
@@ -42,8 +101,6 @@ CudaError cudaStreamCreateWithFlags(CudaStream* stream, unsigned) {
   *stream = new Stream;
   return 0;
 }
-
-CudaError cudaStreamSynchronize(CudaStream) { return 0; }
 
 CudaError cudaStreamDestroy(CudaStream stream) {
   delete static_cast<Stream*>(stream);

@@ -1,12 +1,19 @@
 // Streams and graphs of the stand-in: everything runs at once, unless the stream captures. NCCL's
 // kernels alone take time, until their data has been exchanged; events of the driver see that.
+//
+// With FAKE_NCCL_ASYNC=1 kernels run on a thread of their stream, one after the other, and the host
+// goes on, as with a GPU. For programs that use each communicator on one stream: nothing orders its
+// kernels on several.
 #ifndef TESTS_GPU_FAKE_CUDA_H_
 #define TESTS_GPU_FAKE_CUDA_H_
 
+#include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 namespace nccl_pulse::fake {
@@ -31,10 +38,26 @@ class Timeline {
   std::vector<uint64_t> end_ns_;
 };
 
-struct Stream {
+class Stream {
+ public:
+  ~Stream();
+  // A kernel: behind those before it.
+  void Run(std::function<void()> kernel);
+  // Returns when all of them have ended.
+  void Synchronize();
+
   Graph* capture = nullptr;  // null: not capturing
   bool invalidated = false;  // the capture, by something that must not happen in one
   const std::shared_ptr<Timeline> timeline = std::make_shared<Timeline>();
+
+ private:
+  void RunKernels();
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> kernels_;  // the first one runs
+  bool ended_ = false;
+  std::thread thread_;
 };
 
 }  // namespace nccl_pulse::fake

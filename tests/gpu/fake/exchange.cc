@@ -41,6 +41,16 @@ void Exchange::Barrier() {
   }
 }
 
+bool Exchange::Meet(const uint64_t (&words)[2]) {
+  std::memcpy(header().words[rank_], words, sizeof(words));
+  Barrier();
+  bool equal = true;
+  for (int i = 0; i < nranks_; ++i) {
+    equal = equal && std::memcmp(header().words[i], words, sizeof(words)) == 0;
+  }
+  return equal;
+}
+
 void Exchange::Publish(const uint64_t (&words)[2], uint64_t (*all)[2]) {
   std::memcpy(header().words[rank_], words, sizeof(words));
   Barrier();

@@ -28,6 +28,8 @@ class Exchange {
 
   // Returns when all ranks are here. A rank that died keeps the others waiting, as in NCCL.
   void Barrier();
+  // A Barrier; false when the ranks came with different words. Another Barrier must follow.
+  bool Meet(const uint64_t (&words)[2]);
   // What every rank gave, by rank.
   void Publish(const uint64_t (&words)[2], uint64_t (*all)[2]);
   char* Area(int rank) const {

@@ -3,10 +3,16 @@
 //   NCCL_HOSTID                                 ranks with different ones are different nodes
 //   NCCL_P2P_DISABLE=1 with NCCL_SHM_DISABLE=1  everything goes through a network
 //   FAKE_NCCL_FAULT=skip|crash|hang             misbehaves, to see whether it is noticed
+//   FAKE_NCCL_ASYNC=1                           kernels run beside the host: cuda.h
+//
+// When ranks call different collectives, or sizes, on a communicator, the call never ends. NCCL
+// does not check that: there such a call hangs when the ranks wait for different steps or
+// protocols, and may else end with garbage.
 
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -137,6 +143,10 @@ void Add(int datatype, char* sum, const char* addend, size_t count) {
   }
 }
 
+[[noreturn]] void Hang() {
+  while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
 void RunCollective(Comm& comm, const Call& call) {
   const size_t element = ElementBytes(call.datatype);
   const size_t bytes = call.count * element;
@@ -145,7 +155,7 @@ void RunCollective(Comm& comm, const Call& call) {
   const auto n = static_cast<size_t>(comm.nranks);
   if (bytes * (scatter ? n : 1) > kAreaBytes) std::abort();
   std::memcpy(comm.exchange->Area(comm.rank), call.send, bytes * (scatter ? n : 1));
-  comm.exchange->Barrier();
+  if (!comm.exchange->Meet({std::hash<std::string>()(func), bytes})) Hang();
   auto* recv = static_cast<char*>(call.recv);
   if (func == "AllGather") {
     for (int i = 0; i < comm.nranks; ++i) {
@@ -230,8 +240,10 @@ void LaunchGroup(Comm& comm, void* handle, std::vector<Call> calls) {
     return;
   }
   comm.profiler->Enqueue(calls);
-  RunData(comm, calls);
-  stream->timeline->KernelEnded();
+  stream->Run([&comm, calls = std::move(calls), timeline = stream->timeline] {
+    RunData(comm, calls);
+    timeline->KernelEnded();
+  });
 }
 
 NcclResult EndGroup() {

@@ -1,0 +1,94 @@
+"""The hangs that inject.py makes, and what the product has to say about each.
+
+A case is right when the first verdict that a scraper sees on "train" is the expected one, names the
+expected ranks on the page and in the JSON, and comes in time. Where the facts name nobody, the case
+is right when nobody is named.
+
+    case           the fault, on one rank        verdict                named
+    never          calls nothing any more        rank_not_called        that rank
+    order          AllGather before AllReduce    mismatched_operations  all; that rank on a side of
+                                                                        its own, with what it called
+    order-queued   the same, both enqueued       no_progress            nobody: all have called the
+                   before either is waited for                          same by then
+    size           an AllReduce of another size  mismatched_operations  as order, with the sizes
+    crossed        two communicators in another  blocked_elsewhere      that rank, which waits in the
+                   order                                                other communicator
+    killed         SIGKILL, it does not serve    process_gone           that rank
+    killed-server  SIGKILL, it serves the page   rank_not_seen          that rank
+    stopped        SIGSTOP                       process_stopped        that rank
+    kernel         a GPU kernel of its own that  no_progress            nobody: it has called and
+                   does not end, before its                             launched as the others have
+                   AllReduce on the same stream
+    kernel-waited  the same, and it waits for    rank_not_called        that rank
+                   the kernel before it calls
+
+With an agent no rank serves: killed-server is left out there.
+"""
+
+import dataclasses
+import re
+import typing
+
+RANK = "rank"  # the one with the fault
+ALL = "all"
+NOBODY = "nobody"
+
+
+@dataclasses.dataclass
+class Case:
+    name: str
+    verdict: str
+    named: str
+    op: str = ""  # "": any
+    # What the text must say; %d is the rank.
+    text: str = ""
+    fault: str = ""  # inject_program's name of it, when that is another
+    arguments: typing.Tuple[str, ...] = ()
+    variants: typing.Tuple[str, ...] = ("server", "agent")
+
+
+_SIDE = r"(?i:\brank) %d \(pid \d+[^)]*\) has called "
+
+CASES = {case.name: case for case in (
+    Case("never", "rank_not_called", RANK, "AllReduce"),
+    Case("order", "mismatched_operations", ALL, "AllGather,AllReduce", _SIDE + "AllGather"),
+    Case("size", "mismatched_operations", ALL, "AllReduce",
+         _SIDE + r"AllReduce \(up to 4KiB\)"),
+    Case("killed", "process_gone", RANK),
+    Case("stopped", "process_stopped", RANK),
+    Case("kernel", "no_progress", NOBODY),
+    Case("kernel-waited", "rank_not_called", RANK, "AllReduce", variants=("server",)),
+    Case("killed-server", "rank_not_seen", RANK, variants=("server",)),
+    Case("crossed", "blocked_elsewhere", RANK, "AllReduce", variants=("server",)),
+    Case("order-queued", "no_progress", NOBODY, fault="order",
+         arguments=("--queued=1",), variants=("server",)),
+)}
+
+SIGNALS = ("killed", "killed-server", "stopped")
+
+
+def victim(case, wanted, server, gpus):
+    """The rank that gets the fault: the wanted one, if it can show what the case is about."""
+    if case.name == "killed-server":
+        return server
+    # Stopped, the serving process answers nobody; killed, it is the case above.
+    if case.name in SIGNALS and wanted == server:
+        return (wanted + 1) % gpus
+    return wanted
+
+
+def judge(case, rank, gpus, verdict, suspects, page_suspects, op, text):
+    """What is wrong with a verdict; "" when it is the expected one."""
+    expected = {RANK: [rank], ALL: list(range(gpus)), NOBODY: []}[case.named]
+    wrong = []
+    if verdict != case.verdict:
+        wrong.append("verdict %s instead of %s" % (verdict, case.verdict))
+    if suspects != expected:
+        wrong.append("it names %s instead of %s" % (suspects, expected))
+    if page_suspects != suspects:
+        wrong.append("/metrics names %s" % page_suspects)
+    if case.op and op != case.op:
+        wrong.append("operation %s instead of %s" % (op, case.op))
+    if case.text and not re.search(case.text % rank, text):
+        wrong.append("the text does not say what rank %d has called" % rank)
+    return "; ".join(wrong)

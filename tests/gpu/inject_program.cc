@@ -1,0 +1,357 @@
+// A job in which faults are injected, one process a rank, for inject.py.
+//
+//   inject_program --rank=R --nranks=N --gpu=G --exchange=FOLDER [--library-path=FOLDER:FOLDER]
+//                  [--queued=1] [--control=FILE]
+//
+// It trains: steps of an AllReduce of 4 MiB and an AllGather of 1 KiB on the communicator "train",
+// and an AllReduce of 64 KiB on "other", each waited for before the next is called (--queued=1: only
+// the step is). The two sizes of "train" make NCCL choose different protocols, so that ranks which
+// mix them up wait for each other in different buffers, for ever.
+//
+// A line on standard input is a fault, which this rank has from its next step on:
+//
+//   never          it calls nothing any more
+//   order          it calls the AllGather before the AllReduce
+//   size           its AllReduce is of 1 KiB
+//   crossed        it calls on "other" before it calls on "train"
+//   kernel         a kernel of its own that does not end is queued before the AllReduce
+//   kernel-waited  the same, and it waits for that kernel before it calls
+//
+// With --control it has no faults, but is late. The file's one line, written by rename, is "CASE RANK
+// MILLISECONDS": the AllReduces of a case are made on a communicator of their own, and RANK makes
+// them so much later than the others.
+//
+// Standard output, a line of JSON each: {"event": "running"} once all calls have been made five
+// times; "case", with its number, the same for a case; "fault"; "went_on" when the step of the fault
+// has ended; "error" with its text, after which the process waits as a program does whose watchdog
+// has not noticed yet. It ends itself after four minutes.
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <string>
+#include <thread>
+
+#include "tests/gpu/dynamic_api.h"
+#include "tests/gpu/nccl_api.h"
+#include "tests/gpu/spin_kernel.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr int kExitApi = 3;
+constexpr unsigned kLifeSeconds = 240;
+constexpr int kWarmSteps = 5;
+constexpr uint64_t kLargeBytes = 4 << 20;   // NCCL's protocol Simple
+constexpr uint64_t kSmallBytes = 1 << 10;   // LL
+constexpr uint64_t kMediumBytes = 64 << 10;
+constexpr uint64_t kSpinNs = 40'000'000'000;
+constexpr std::chrono::milliseconds kPause(2);
+
+Api g_api;
+
+[[noreturn]] void Die(int status, const std::string& message) {
+  std::cerr << "inject_program: " << message << std::endl;
+  _exit(status);  // other threads may be inside NCCL: no destructors
+}
+
+[[noreturn]] void WaitForEver() {
+  while (true) pause();
+}
+
+void Say(const std::string& event, const std::string& more = "") {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  std::printf("{\"event\":\"%s\",\"pid\":%d,\"time\":%.6f%s}\n", event.c_str(), getpid(),
+              now.count(), more.c_str());
+  std::fflush(stdout);
+}
+
+// What fails after a fault is part of what is to be seen.
+[[noreturn]] void Fail(const std::string& text) {
+  std::cerr << "inject_program: " << text << std::endl;
+  std::string plain = text;
+  std::replace_if(
+      plain.begin(), plain.end(), [](char c) { return c == '"' || c == '\\' || c < ' '; }, ' ');
+  Say("error", ",\"text\":\"" + plain + "\"");
+  WaitForEver();
+}
+
+void CheckCuda(CudaError error, const char* what) {
+  if (error != 0) Fail(std::string(what) + ": " + g_api.cudaGetErrorString(error));
+}
+
+void CheckNccl(NcclResult result, const char* what) {
+  if (result == kNcclSuccess) return;
+  Fail(std::string(what) + ": " + g_api.ncclGetErrorString(result) + ", " +
+       g_api.ncclGetLastError(nullptr));
+}
+
+struct Options {
+  int rank = -1;
+  int nranks = 0;
+  int gpu = 0;
+  bool queued = false;
+  std::string exchange, library_path, control;
+};
+
+// A kernel that does not end, through the driver. The context must be current.
+class Spinner {
+ public:
+  Spinner() {
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (driver == nullptr) Die(kExitApi, "cannot load libcuda.so.1");
+    Resolve(driver, "cuMemHostAlloc", &host_alloc_);
+    Resolve(driver, "cuModuleLoadData", &load_);
+    Resolve(driver, "cuModuleGetFunction", &get_function_);
+    Resolve(driver, "cuLaunchKernel", &launch_);
+    constexpr unsigned kPortableAndMapped = 3;
+    void* module = nullptr;
+    Check(host_alloc_(&flag_, sizeof(uint64_t), kPortableAndMapped), "cuMemHostAlloc");
+    *static_cast<uint64_t*>(flag_) = 0;
+    Check(load_(&module, kSpinPtx), "cuModuleLoadData");
+    Check(get_function_(&function_, module, "spin"), "cuModuleGetFunction");
+  }
+
+  void Launch(CudaStream stream, uint64_t limit_ns) {
+    void* parameters[] = {&flag_, &limit_ns};
+    Check(launch_(function_, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
+  }
+
+ private:
+  template <typename Function>
+  static void Resolve(void* driver, const char* name, Function* function) {
+    *function = reinterpret_cast<Function>(dlsym(driver, name));
+    if (*function == nullptr) Die(kExitApi, std::string("the driver has no ") + name);
+  }
+  static void Check(int result, const char* what) {
+    if (result != 0) Fail(std::string(what) + ": error " + std::to_string(result));
+  }
+
+  int (*host_alloc_)(void** memory, size_t bytes, unsigned flags) = nullptr;
+  int (*load_)(void** module, const void* image) = nullptr;
+  int (*get_function_)(void** function, void* module, const char* name) = nullptr;
+  int (*launch_)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                 unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                 void* stream, void** parameters, void** extra) = nullptr;
+  void* function_ = nullptr;
+  void* flag_ = nullptr;  // the host's address is the device's, too
+};
+
+class Job {
+ public:
+  explicit Job(const Options& options) : options_(options) {
+    CheckCuda(g_api.cudaSetDevice(options.gpu), "cudaSetDevice");
+    CheckCuda(g_api.cudaStreamCreateWithFlags(&stream_, kStreamNonBlocking), "cudaStreamCreate");
+    for (void** buffer : {&send_, &recv_}) {
+      CheckCuda(g_api.cudaMalloc(buffer, kLargeBytes), "cudaMalloc");
+      CheckCuda(g_api.cudaMemsetAsync(*buffer, 0, kLargeBytes, stream_), "cudaMemsetAsync");
+    }
+    Synchronize();
+  }
+
+  [[noreturn]] void Train() {
+    Spinner spinner;
+    for (int i = 0; i < kWarmSteps; ++i) Step("");
+    Say("running");
+    std::thread([this] { ReadFault(); }).detach();
+    while (true) {
+      if (!has_fault_.load()) {
+        Step("");
+        continue;
+      }
+      Say("fault", ",\"fault\":\"" + fault_ + "\"");
+      if (fault_ == "never") WaitForEver();
+      if (fault_.rfind("kernel", 0) == 0) spinner.Launch(stream_, kSpinNs);
+      if (fault_ == "kernel-waited") Synchronize();
+      Step(fault_);
+      Synchronize();
+      Say("went_on");
+      WaitForEver();
+    }
+  }
+
+  [[noreturn]] void BeLate() {
+    int number = -1;
+    int steps = 0;
+    while (true) {
+      const Control control = Agree();
+      if (control.number != number) steps = 0;
+      number = control.number;
+      std::this_thread::sleep_for(2 * kPause);
+      if (control.rank == options_.rank) {
+        std::this_thread::sleep_for(std::chrono::duration<float, std::milli>(control.delay_ms));
+      }
+      AllReduce(Communicator("case-" + std::to_string(number)), kMediumBytes);
+      Synchronize();
+      if (++steps == kWarmSteps) Say("case", ",\"case\":" + std::to_string(number));
+    }
+  }
+
+ private:
+  struct Control {
+    int number = 0;
+    int rank = -1;
+    float delay_ms = 0;
+  };
+
+  void ReadFault() {
+    std::string line;
+    if (!std::getline(std::cin, line)) return;
+    for (const char* known : {"never", "order", "size", "crossed", "kernel", "kernel-waited"}) {
+      if (line == known) return SetFault(line);
+    }
+    Die(kExitUsage, "no fault " + line);
+  }
+
+  void SetFault(const std::string& line) {
+    fault_ = line;
+    has_fault_.store(true);
+  }
+
+  // All ranks ask for their communicators in the same order.
+  NcclComm Communicator(const std::string& name) {
+    const auto found = communicators_.find(name);
+    if (found != communicators_.end()) return found->second;
+    const auto entry = communicators_.emplace(name, nullptr).first;
+    NcclConfig config;
+    config.comm_name = entry->first.c_str();  // NCCL keeps the pointer; a map's keys stay
+    CheckNccl(g_api.ncclCommInitRankConfig(&entry->second, options_.nranks, ExchangeId(name),
+                                           options_.rank, &config),
+              "ncclCommInitRankConfig");
+    return entry->second;
+  }
+
+  NcclUniqueId ExchangeId(const std::string& name) const {
+    const std::string path = options_.exchange + "/id-" + name;
+    NcclUniqueId id{};
+    if (options_.rank == 0) {
+      CheckNccl(g_api.ncclGetUniqueId(&id), "ncclGetUniqueId");
+      const std::string partial = path + ".partial";
+      FILE* file = std::fopen(partial.c_str(), "wb");
+      if (file == nullptr || std::fwrite(&id, sizeof(id), 1, file) != 1 || std::fclose(file) != 0 ||
+          std::rename(partial.c_str(), path.c_str()) != 0) {
+        Die(kExitUsage, "cannot write " + path);
+      }
+      return id;
+    }
+    while (true) {
+      if (FILE* file = std::fopen(path.c_str(), "rb")) {
+        const bool complete = std::fread(&id, sizeof(id), 1, file) == 1;
+        std::fclose(file);
+        if (!complete) Die(kExitUsage, "cannot read " + path);
+        return id;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+  void Synchronize() { CheckCuda(g_api.cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+
+  void AllReduce(NcclComm comm, uint64_t bytes) {
+    CheckNccl(g_api.ncclAllReduce(send_, recv_, bytes / 4, kFloat32, kSum, comm, stream_),
+              "ncclAllReduce");
+  }
+
+  void Step(const std::string& fault) {
+    NcclComm train = Communicator("train");
+    NcclComm other = Communicator("other");
+    const auto wait = [this] {
+      if (!options_.queued) Synchronize();
+    };
+    const auto reduce = [&] {
+      AllReduce(train, fault == "size" ? kSmallBytes : kLargeBytes);
+      wait();
+    };
+    const auto gather = [&] {
+      CheckNccl(g_api.ncclAllGather(send_, recv_, kSmallBytes / 4, kFloat32, train, stream_),
+                "ncclAllGather");
+      wait();
+    };
+    const auto reduce_other = [&] {
+      AllReduce(other, kMediumBytes);
+      wait();
+    };
+    if (fault == "crossed") reduce_other();
+    if (fault == "order") gather();
+    reduce();
+    if (fault != "order") gather();
+    if (fault != "crossed") reduce_other();
+    Synchronize();
+    std::this_thread::sleep_for(kPause);
+  }
+
+  // What rank 0 reads, known to all. Nobody leaves before the last one has come, so that each step
+  // begins together.
+  Control Agree() {
+    float mine[3] = {0, 0, 0};
+    if (options_.rank == 0) {
+      std::ifstream file(options_.control);
+      if (!(file >> mine[0] >> mine[1] >> mine[2])) Die(kExitUsage, "bad " + options_.control);
+    }
+    CheckCuda(g_api.cudaMemcpyAsync(send_, mine, sizeof(mine), kCopyDefault, stream_), "copy");
+    CheckNccl(
+        g_api.ncclAllReduce(send_, recv_, 3, kFloat32, kSum, Communicator("control"), stream_),
+        "ncclAllReduce");
+    Synchronize();
+    float all[3] = {0, 0, 0};
+    CheckCuda(g_api.cudaMemcpyAsync(all, recv_, sizeof(all), kCopyDefault, stream_), "copy");
+    Synchronize();
+    return {static_cast<int>(all[0]), static_cast<int>(all[1]), all[2]};
+  }
+
+  const Options options_;
+  CudaStream stream_ = nullptr;
+  void* send_ = nullptr;
+  void* recv_ = nullptr;
+  std::map<std::string, NcclComm> communicators_;
+  std::string fault_;  // written before has_fault_
+  std::atomic<bool> has_fault_{false};
+};
+
+bool Parse(int argc, char** argv, Options* options) {
+  const std::map<std::string, std::function<void(const std::string&)>> setters = {
+      {"--rank", [&](const std::string& v) { options->rank = std::atoi(v.c_str()); }},
+      {"--nranks", [&](const std::string& v) { options->nranks = std::atoi(v.c_str()); }},
+      {"--gpu", [&](const std::string& v) { options->gpu = std::atoi(v.c_str()); }},
+      {"--exchange", [&](const std::string& v) { options->exchange = v; }},
+      {"--library-path", [&](const std::string& v) { options->library_path = v; }},
+      {"--queued", [&](const std::string& v) { options->queued = v == "1"; }},
+      {"--control", [&](const std::string& v) { options->control = v; }},
+  };
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const size_t equals = argument.find('=');
+    const auto setter = setters.find(argument.substr(0, equals));
+    if (equals == std::string::npos || setter == setters.end()) return false;
+    setter->second(argument.substr(equals + 1));
+  }
+  return options->rank >= 0 && options->rank < options->nranks && !options->exchange.empty();
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  if (!Parse(argc, argv, &options)) {
+    Die(kExitUsage, "usage: --rank=R --nranks=N --gpu=G --exchange=FOLDER [...]");
+  }
+  alarm(kLifeSeconds);
+  std::string error;
+  if (!LoadApi(options.library_path, &g_api, &error)) Die(kExitApi, error);
+  Job job(options);
+  if (options.control.empty()) job.Train();
+  job.BeLate();
+}
+
+}  // namespace
+}  // namespace nccl_pulse
+
+int main(int argc, char** argv) { return nccl_pulse::Main(argc, argv); }

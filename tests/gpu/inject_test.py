@@ -1,0 +1,94 @@
+"""inject.sh, inject.py and inject_program on the stand-in for NCCL: that each injected hang gets its
+verdict, and a late rank its name. Times are not looked at: goals are as long as patience."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
+                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
+RANKS = 3
+
+
+def runfile(path):
+    return os.path.join(RUNFILES, path)
+
+
+class InjectTest(unittest.TestCase):
+
+    def setUp(self):
+        # Short: an NCCL unique id holds the name of a file in it.
+        folder = tempfile.TemporaryDirectory(prefix="inj", dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.libraries = os.path.join(self.folder, "lib")
+        os.mkdir(self.libraries)
+        for name in ("libnccl.so.2", "libcudart.so.13", "libcuda.so.1"):
+            os.symlink(runfile("tests/gpu/fake/libfake_nccl.so"),
+                       os.path.join(self.libraries, name))
+        self.environment = dict(os.environ, TMPDIR=self.folder, LD_LIBRARY_PATH=self.libraries,
+                                FAKE_NCCL_ASYNC="1", PULSE_LIBRARIES=self.libraries)
+
+    def run_script(self, command, **environment):
+        """(exit status, output)"""
+        done = subprocess.run(command, env=dict(self.environment, **environment),
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              check=False)
+        return done.returncode, done.stdout
+
+    def run_inject(self, *arguments):
+        """(exit status, output, {(case, variant or rank): record})"""
+        out = tempfile.mkdtemp(dir=self.folder)
+        status, output = self.run_script(
+            [sys.executable, runfile("tests/gpu/inject.py"),
+             "--library=" + runfile("plugin/libnccl-profiler-pulse.so"),
+             "--program=" + runfile("tests/gpu/inject_program"),
+             "--pulse=" + runfile("exporter/pulse"), "--libraries=" + self.libraries,
+             "--gpus=%d" % RANKS, "--out=" + out] + list(arguments))
+        with open(os.path.join(out, "results.jsonl"), encoding="utf-8") as file:
+            records = [json.loads(line) for line in file]
+        return status, output, records
+
+    def test_hangs(self):
+        for variant, cases, number in (("server", (), 10), ("agent", ("--cases=killed,stopped",), 2)):
+            status, output, records = self.run_inject(
+                "--parts=hangs", "--variants=" + variant, "--hang-after=2", "--scrape=0.5",
+                "--run-in=0.1", "--late=60", "--budget=200", *cases)
+            self.assertEqual(status, 0, output)
+            self.assertEqual([(record["state"], record["wrong"]) for record in records],
+                             [("OK", "")] * number, output)
+
+    def test_stragglers(self):
+        _, output, records = self.run_inject(
+            "--parts=stragglers", "--delays=100", "--scrape=1", "--balanced=2", "--late=60",
+            "--budget=200")
+        # Whom a loaded machine makes late meanwhile is not known.
+        turns = [record for record in records if record.get("case") == "turn"]
+        self.assertEqual([record["straggler"]["rank"] for record in turns if record["straggler"]],
+                         list(range(RANKS)), output)
+
+    def test_script(self):
+        binaries = os.path.join(self.folder, "binaries")
+        os.mkdir(binaries)
+        for path in ("tests/gpu/inject_program", "exporter/pulse",
+                     "plugin/libnccl-profiler-pulse.so"):
+            os.symlink(runfile(path), os.path.join(binaries, os.path.basename(path)))
+        out = os.path.join(self.folder, "result")
+        # No time for anything, which is said.
+        status, output = self.run_script([runfile("tests/gpu/inject.sh"), binaries, out, "2"],
+                                         INJECT_BUDGET_S="30", INJECT_TORCH="0",
+                                         INJECT_PARTS="hangs", INJECT_CASES="never,killed-server")
+        self.assertEqual(status, 1, output)
+        self.assertIn("RESULT LEFT OUT hang never, agent: no time", output)
+        self.assertIn("3 cases, 3 not right", output)
+        self.assertEqual(sorted(os.listdir(out)), ["logs.tar.gz", "report.txt", "results.jsonl"])
+        status, output = self.run_script([runfile("tests/gpu/inject.sh")])
+        self.assertEqual(status, 2, output)
+        self.assertIn("INJECT_BUDGET_S", output)
+
+
+if __name__ == "__main__":
+    unittest.main()

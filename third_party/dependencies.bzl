@@ -42,6 +42,7 @@ def source_repositories():
         urls = ["https://github.com/abseil/abseil-cpp/archive/refs/tags/20220623.1.tar.gz"],
         sha256 = "91ac87d30cc6d79f9ab974c51874a704de9c2647c40f6932597329a282217ba8",
         strip_prefix = "abseil-cpp-20220623.1",
+        licences = ["LICENSE"],
         debian_archive = "abseil_20220623.1.orig.tar.gz",
         debian_strip_prefix = "abseil-20220623.1",
     )
@@ -51,6 +52,7 @@ def source_repositories():
         urls = ["https://github.com/jupp0r/prometheus-cpp/archive/refs/tags/v1.0.1.tar.gz"],
         sha256 = "593e028d401d3298eada804d252bc38d8cab3ea1c9e88bcd72095281f85e6d16",
         strip_prefix = "prometheus-cpp-1.0.1",
+        licences = ["LICENSE"],
         debian_archive = "prometheus-cpp_1.0.1.orig.tar.gz",
     )
 
@@ -62,6 +64,7 @@ def source_repositories():
         ],
         sha256 = "b3a24de97a8fdbc835b9833169501030b8977031bcb54b3b3ac13740f846ab30",
         strip_prefix = "zlib-1.2.13",
+        licences = ["LICENSE"],
         debian_archive = "zlib_1.2.13.dfsg.orig.tar.bz2",
         debian_strip_prefix = "zlib-1.2.13.dfsg",
         overlay = {"//third_party:zlib.BUILD": "BUILD.bazel"},
@@ -75,6 +78,7 @@ def source_repositories():
         ],
         sha256 = "5d9827aa1875b21c288f78864bb26d2650b436ea8d2cad364e4921eb6266a5a5",
         strip_prefix = "xz-5.4.1",
+        licences = ["COPYING"],
         debian_archive = "xz-utils_5.4.1.orig.tar.xz",
         overlay = {
             "//third_party/xz:xz.BUILD": "BUILD.bazel",
@@ -87,6 +91,7 @@ def source_repositories():
         urls = ["https://github.com/nlohmann/json/archive/refs/tags/v3.11.2.tar.gz"],
         sha256 = "d69f9deb6a75e2580465c6c4c5111b89c4dc2fa94e3a85fcd2ffcd9a143d9273",
         strip_prefix = "json-3.11.2",
+        licences = ["LICENSE.MIT"],
         debian_archive = "nlohmann-json3_3.11.2.orig.tar.gz",
         overlay = {"//third_party:nlohmann_json.BUILD": "BUILD.bazel"},
     )
@@ -131,6 +136,8 @@ def source_repositories():
         urls = ["https://github.com/mapbox/protozero/archive/refs/tags/v1.7.1.tar.gz"],
         sha256 = "27e0017d5b3ba06d646a3ec6391d5ccc8500db821be480aefd2e4ddc3de5ff99",
         strip_prefix = "protozero-1.7.1",
+        licences = ["LICENSE.md", "LICENSE.from_folly"],
+        debian_licences = ["share/doc/libprotozero-dev/copyright"],
         debian_archive = "libprotozero-dev_1.7.1-1_amd64.deb",
         debian_strip_prefix = "usr",
         overlay = {"//third_party:protozero.BUILD": "BUILD.bazel"},
@@ -141,6 +148,7 @@ def source_repositories():
         urls = ["https://github.com/google/googletest/archive/refs/tags/release-1.12.1.tar.gz"],
         sha256 = "81964fe578e9bd7c94dfdb09c8e4d6e6759e19967e397dbea48d1c10e45d0df2",
         strip_prefix = "googletest-release-1.12.1",
+        licences = ["LICENSE"],
         debian_archive = "googletest_1.12.1.orig.tar.gz",
     )
 
@@ -149,5 +157,6 @@ def source_repositories():
         urls = ["https://github.com/google/benchmark/archive/refs/tags/v1.7.1.tar.gz"],
         sha256 = "6430e4092653380d9dc4ccb45a1e2dc9259d581f4866dc0759713126056bc1d7",
         strip_prefix = "benchmark-1.7.1",
+        licences = ["LICENSE"],
         debian_archive = "benchmark_1.7.1.orig.tar.gz",
     )

@@ -104,6 +104,7 @@ def source_repositories():
         urls = ["https://github.com/google/boringssl/archive/c00d7ca810e93780bd0c8ee4eea28f4f2ea4bcdc.tar.gz"],
         sha256 = "9dc53f851107eaf87b391136d13b815df97ec8f76dadb487b58b2fc45e624d2c",
         strip_prefix = "boringssl-c00d7ca810e93780bd0c8ee4eea28f4f2ea4bcdc",
+        licences = ["src/LICENSE"],
         debian_archive = "android-platform-external-boringssl_13.0.0+r24.orig.tar.xz",
         debian_strip_prefix = "android-platform-external-boringssl-13.0.0+r24",
         overlay = {"//third_party:boringssl.BUILD": "BUILD.bazel"},
@@ -114,6 +115,7 @@ def source_repositories():
         urls = ["https://github.com/jbeder/yaml-cpp/archive/refs/tags/yaml-cpp-0.7.0.tar.gz"],
         sha256 = "43e6a9fcb146ad871515f0d0873947e5d497a1c9c60c58cb102a97b47208b7c3",
         strip_prefix = "yaml-cpp-yaml-cpp-0.7.0",
+        licences = ["LICENSE"],
         debian_archive = "yaml-cpp_0.7.0+dfsg.orig.tar.xz",
         overlay = {"//third_party:yaml_cpp.BUILD": "BUILD.bazel"},
     )
@@ -123,6 +125,7 @@ def source_repositories():
         urls = ["https://github.com/besser82/libxcrypt/releases/download/v4.4.33/libxcrypt-4.4.33.tar.xz"],
         sha256 = "e87acf9c652c573a4713d5582159f98f305d56ed5f754ce64f57d4194d6b3a6f",
         strip_prefix = "libxcrypt-4.4.33",
+        licences = ["LICENSING"],
         debian_archive = "libxcrypt_4.4.33.orig.tar.xz",
         overlay = {
             "//third_party/libxcrypt:libxcrypt.BUILD": "BUILD.bazel",

@@ -154,6 +154,29 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(sorted(moved), sorted(files))
         self.assertTrue(moved == files)
 
+    def test_the_program_of_the_archive_puts_the_library_into_a_folder(self):
+        folder = tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
+        with tarfile.open(fileobj=io.BytesIO(self.tar), mode="r:gz") as tar:
+            tar.extractall(folder)
+        target = os.path.join(folder, "volume")
+        # No RUNFILES_DIR: it is to find its library by itself.
+        command = [os.path.join(folder, "nccl-pulse/bin/pulse"), "install", target]
+        failed = subprocess.run(command, capture_output=True, text=True, env={}, check=False)
+        self.assertEqual(2, failed.returncode)
+        self.assertIn("No such file or directory", failed.stderr)
+        self.assertIn(target, failed.stderr)
+        os.mkdir(target)
+        for _ in range(2):
+            subprocess.run(command, check=True, env={}, stdout=subprocess.DEVNULL)
+            names = ["libnccl-profiler-pulse.so", "librccl-profiler-pulse.so"]
+            self.assertEqual(names, sorted(os.listdir(target)))
+            for name in names:
+                path = os.path.join(target, name)
+                self.assertEqual(self.files[self.library()], read(path))
+                self.assertEqual(0o644, os.stat(path).st_mode & 0o777)
+        self.assertEqual(1, subprocess.run(command[:2], capture_output=True, env={},
+                                           check=False).returncode)
+
     def test_what_the_binaries_need_is_on_every_machine(self):
         for path in ["usr/bin/pulse", self.library()]:
             tables = subprocess.run(["readelf", "--dynamic", "--version-info", "--wide",

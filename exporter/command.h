@@ -22,6 +22,7 @@ struct Command {
 
 extern const Command kAgentCommand;
 extern const Command kDemoCommand;
+extern const Command kInstallCommand;
 extern const Command kReplayCommand;
 extern const Command kStatusCommand;
 

@@ -1,7 +1,8 @@
 // Where the files that belong to the `pulse` program are: beside it when installed, in Bazel's
 // runfiles when run from the build tree.
 //
-//   plugin   <program's folder>/libnccl-profiler-pulse.so or <program's folder>/../lib/...
+//   plugin   <program's folder>/libnccl-profiler-pulse.so, <program's folder>/../lib/... or, from
+//            the Debian package, <program's folder>/../lib/<architecture>-linux-gnu/...
 //   traces   <program's folder>/../share/nccl-pulse/traces/<name>
 //
 // Thread: any. Cost: a few system calls.

@@ -14,7 +14,7 @@ namespace {
 constexpr int kUsageError = 1;
 
 const Command* const kCommands[] = {&kStatusCommand, &kAgentCommand, &kDemoCommand,
-                                    &kReplayCommand};
+                                    &kInstallCommand, &kReplayCommand};
 
 void PrintUsage(FILE* out) {
   std::fprintf(out, "NCCL Pulse: always-on metrics for NCCL.\n\nusage: pulse COMMAND [flags]\n\n");

@@ -42,6 +42,7 @@ def source_repositories():
         urls = ["https://github.com/abseil/abseil-cpp/archive/refs/tags/20220623.1.tar.gz"],
         sha256 = "91ac87d30cc6d79f9ab974c51874a704de9c2647c40f6932597329a282217ba8",
         strip_prefix = "abseil-cpp-20220623.1",
+        licences = ["LICENSE"],
         debian_archive = "abseil_20220623.1.orig.tar.gz",
         debian_strip_prefix = "abseil-20220623.1",
     )
@@ -51,6 +52,7 @@ def source_repositories():
         urls = ["https://github.com/jupp0r/prometheus-cpp/archive/refs/tags/v1.0.1.tar.gz"],
         sha256 = "593e028d401d3298eada804d252bc38d8cab3ea1c9e88bcd72095281f85e6d16",
         strip_prefix = "prometheus-cpp-1.0.1",
+        licences = ["LICENSE"],
         debian_archive = "prometheus-cpp_1.0.1.orig.tar.gz",
     )
 
@@ -62,6 +64,7 @@ def source_repositories():
         ],
         sha256 = "b3a24de97a8fdbc835b9833169501030b8977031bcb54b3b3ac13740f846ab30",
         strip_prefix = "zlib-1.2.13",
+        licences = ["LICENSE"],
         debian_archive = "zlib_1.2.13.dfsg.orig.tar.bz2",
         debian_strip_prefix = "zlib-1.2.13.dfsg",
         overlay = {"//third_party:zlib.BUILD": "BUILD.bazel"},
@@ -75,6 +78,7 @@ def source_repositories():
         ],
         sha256 = "5d9827aa1875b21c288f78864bb26d2650b436ea8d2cad364e4921eb6266a5a5",
         strip_prefix = "xz-5.4.1",
+        licences = ["COPYING"],
         debian_archive = "xz-utils_5.4.1.orig.tar.xz",
         overlay = {
             "//third_party/xz:xz.BUILD": "BUILD.bazel",
@@ -87,6 +91,7 @@ def source_repositories():
         urls = ["https://github.com/nlohmann/json/archive/refs/tags/v3.11.2.tar.gz"],
         sha256 = "d69f9deb6a75e2580465c6c4c5111b89c4dc2fa94e3a85fcd2ffcd9a143d9273",
         strip_prefix = "json-3.11.2",
+        licences = ["LICENSE.MIT"],
         debian_archive = "nlohmann-json3_3.11.2.orig.tar.gz",
         overlay = {"//third_party:nlohmann_json.BUILD": "BUILD.bazel"},
     )
@@ -99,6 +104,7 @@ def source_repositories():
         urls = ["https://github.com/google/boringssl/archive/c00d7ca810e93780bd0c8ee4eea28f4f2ea4bcdc.tar.gz"],
         sha256 = "9dc53f851107eaf87b391136d13b815df97ec8f76dadb487b58b2fc45e624d2c",
         strip_prefix = "boringssl-c00d7ca810e93780bd0c8ee4eea28f4f2ea4bcdc",
+        licences = ["src/LICENSE"],
         debian_archive = "android-platform-external-boringssl_13.0.0+r24.orig.tar.xz",
         debian_strip_prefix = "android-platform-external-boringssl-13.0.0+r24",
         overlay = {"//third_party:boringssl.BUILD": "BUILD.bazel"},
@@ -109,6 +115,7 @@ def source_repositories():
         urls = ["https://github.com/jbeder/yaml-cpp/archive/refs/tags/yaml-cpp-0.7.0.tar.gz"],
         sha256 = "43e6a9fcb146ad871515f0d0873947e5d497a1c9c60c58cb102a97b47208b7c3",
         strip_prefix = "yaml-cpp-yaml-cpp-0.7.0",
+        licences = ["LICENSE"],
         debian_archive = "yaml-cpp_0.7.0+dfsg.orig.tar.xz",
         overlay = {"//third_party:yaml_cpp.BUILD": "BUILD.bazel"},
     )
@@ -118,6 +125,7 @@ def source_repositories():
         urls = ["https://github.com/besser82/libxcrypt/releases/download/v4.4.33/libxcrypt-4.4.33.tar.xz"],
         sha256 = "e87acf9c652c573a4713d5582159f98f305d56ed5f754ce64f57d4194d6b3a6f",
         strip_prefix = "libxcrypt-4.4.33",
+        licences = ["LICENSING"],
         debian_archive = "libxcrypt_4.4.33.orig.tar.xz",
         overlay = {
             "//third_party/libxcrypt:libxcrypt.BUILD": "BUILD.bazel",
@@ -131,6 +139,8 @@ def source_repositories():
         urls = ["https://github.com/mapbox/protozero/archive/refs/tags/v1.7.1.tar.gz"],
         sha256 = "27e0017d5b3ba06d646a3ec6391d5ccc8500db821be480aefd2e4ddc3de5ff99",
         strip_prefix = "protozero-1.7.1",
+        licences = ["LICENSE.md", "LICENSE.from_folly"],
+        debian_licences = ["share/doc/libprotozero-dev/copyright"],
         debian_archive = "libprotozero-dev_1.7.1-1_amd64.deb",
         debian_strip_prefix = "usr",
         overlay = {"//third_party:protozero.BUILD": "BUILD.bazel"},
@@ -141,6 +151,7 @@ def source_repositories():
         urls = ["https://github.com/google/googletest/archive/refs/tags/release-1.12.1.tar.gz"],
         sha256 = "81964fe578e9bd7c94dfdb09c8e4d6e6759e19967e397dbea48d1c10e45d0df2",
         strip_prefix = "googletest-release-1.12.1",
+        licences = ["LICENSE"],
         debian_archive = "googletest_1.12.1.orig.tar.gz",
     )
 
@@ -149,5 +160,6 @@ def source_repositories():
         urls = ["https://github.com/google/benchmark/archive/refs/tags/v1.7.1.tar.gz"],
         sha256 = "6430e4092653380d9dc4ccb45a1e2dc9259d581f4866dc0759713126056bc1d7",
         strip_prefix = "benchmark-1.7.1",
+        licences = ["LICENSE"],
         debian_archive = "benchmark_1.7.1.orig.tar.gz",
     )

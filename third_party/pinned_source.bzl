@@ -34,6 +34,20 @@ def _unpack_package(ctx, prefix):
         if result.return_code != 0:
             fail("%s: %s" % (" ".join(command), result.stderr))
 
+def _lay_out_licences(ctx, files):
+    """Makes the package @name//licences: the texts that whoever ships this source has to ship too."""
+    for path in files:
+        text = ctx.path(path)
+        if not text.exists:
+            fail("%s: there is no licence %s in it" % (ctx.name, path))
+        ctx.symlink(text, "licences/" + path.split("/")[-1])
+    ctx.file("licences/BUILD.bazel", """filegroup(
+    name = "licences",
+    srcs = glob(["*"], exclude = ["BUILD.bazel"]),
+    visibility = ["//visibility:public"],
+)
+""", executable = False)
+
 def _pinned_source_impl(ctx):
     # Labels are resolved before anything is unpacked: a label that is not there yet restarts the rule.
     overlay = {path: ctx.path(label) for label, path in ctx.attr.overlay.items()}
@@ -44,18 +58,22 @@ def _pinned_source_impl(ctx):
     if cached and cached.exists and ctx.attr.debian_archive.endswith(".deb"):
         ctx.download(url = "file://" + str(cached), sha256 = debian_sha256, output = "package.deb")
         _unpack_package(ctx, ctx.attr.debian_strip_prefix)
+        licences = ctx.attr.debian_licences or ctx.attr.licences
     elif cached and cached.exists:
         ctx.download_and_extract(
             url = "file://" + str(cached),
             sha256 = debian_sha256,
             stripPrefix = ctx.attr.debian_strip_prefix or ctx.attr.strip_prefix,
         )
+        licences = ctx.attr.debian_licences or ctx.attr.licences
     else:
         ctx.download_and_extract(
             url = ctx.attr.urls,
             sha256 = ctx.attr.sha256,
             stripPrefix = ctx.attr.strip_prefix,
         )
+        licences = ctx.attr.licences
+    _lay_out_licences(ctx, licences)
 
     for path, source in overlay.items():
         ctx.delete(path)
@@ -74,6 +92,12 @@ pinned_source = repository_rule(
             doc = "Name in the cache folder; its sha256 is in debian_archives.sha256.",
         ),
         "debian_strip_prefix": attr.string(doc = "Only where it differs from strip_prefix."),
+        "licences": attr.string_list(
+            mandatory = True,
+            allow_empty = False,
+            doc = "Files of the unpacked tree with licence and copyright; @name//licences has them.",
+        ),
+        "debian_licences": attr.string_list(doc = "Only where they differ in Debian's archive."),
         "overlay": attr.label_keyed_string_dict(
             allow_files = True,
             doc = "Our files that are laid over the source tree, each with its path in there.",

@@ -1,0 +1,314 @@
+"""The packages: what is in them, where, with which modes, and that building them twice gives one result."""
+
+import gzip
+import hashlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import time
+import unittest
+
+from deploy.package import make_package
+
+RUNFILES = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"])
+PACKAGES = os.path.join(RUNFILES, "deploy")
+VERSION_HEADER = os.path.join(RUNFILES, "plugin/version.h")
+LINKED = os.path.join(RUNFILES, "tests/deploy/shipped_dependencies")
+
+# What every machine has, and which the packages may need.
+SYSTEM_LIBRARIES = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2",
+                    "ld-linux-aarch64.so.1"}
+NEWEST_GLIBC = (2, 34)
+LARGEST_LIBRARY_BYTES = 4 << 20
+
+# Bazel's own, and what only says where the compiler is.
+NOT_LINKED = {"bazel_tools", "local_config_cc", "platforms", "bazel_skylib", "rules_cc",
+              "local_config_platform"}
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def members_of_ar(archive):
+    """Returns {name: bytes} of an ar archive."""
+    if archive[:8] != b"!<arch>\n":
+        raise ValueError("no ar archive")
+    members, at = {}, 8
+    while at < len(archive):
+        header = archive[at:at + 60]
+        size = int(header[48:58])
+        members[header[:16].decode().strip()] = archive[at + 60:at + 60 + size]
+        at += 60 + size + size % 2
+    return members
+
+
+def entries_of_tar(archive):
+    """Returns ({path: TarInfo}, {path: bytes}) of a tar.gz."""
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
+        entries = {entry.name[2:]: entry for entry in tar.getmembers()}
+        return entries, {path: tar.extractfile(entry).read()
+                         for path, entry in entries.items() if entry.isreg()}
+
+
+class PackageTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.deb = members_of_ar(read(os.path.join(PACKAGES, "nccl-pulse.deb")))
+        cls.control = entries_of_tar(cls.deb["control.tar.gz"])[1]
+        cls.entries, cls.files = entries_of_tar(cls.deb["data.tar.gz"])
+        cls.tar = read(os.path.join(PACKAGES, "nccl-pulse.tar.gz"))
+        cls.fields = dict(line.split(": ", 1)
+                          for line in cls.control["control"].decode().splitlines()
+                          if not line.startswith(" "))
+        cls.multiarch = {"amd64": "x86_64-linux-gnu",
+                         "arm64": "aarch64-linux-gnu"}[cls.fields["Architecture"]]
+
+    def library(self):
+        return "usr/lib/%s/libnccl-profiler-pulse.so" % self.multiarch
+
+    def unpacked(self, path):
+        file = tempfile.NamedTemporaryFile(dir=os.environ["TEST_TMPDIR"])
+        file.write(self.files[path])
+        file.flush()
+        self.addCleanup(file.close)
+        return file.name
+
+    def test_the_control_fields_say_what_it_is(self):
+        version = re.search(r'kVersion\[\] = "(.+?)"', read(VERSION_HEADER).decode()).group(1)
+        self.assertEqual("nccl-pulse", self.fields["Package"])
+        self.assertEqual(version, self.fields["Version"])
+        self.assertEqual("libc6 (>= 2.34), libgcc-s1", self.fields["Depends"])
+        kib = sum(len(content) for content in self.files.values()) / 1024
+        self.assertAlmostEqual(kib, float(self.fields["Installed-Size"]), delta=len(self.files))
+        self.assertEqual(b"2.0\n", self.deb["debian-binary"])
+        self.assertEqual(["debian-binary", "control.tar.gz", "data.tar.gz"], list(self.deb))
+
+    def test_the_sums_are_those_of_the_files(self):
+        sums = dict(reversed(line.split("  ", 1))
+                    for line in self.control["md5sums"].decode().splitlines())
+        self.assertEqual({path: hashlib.md5(content).hexdigest()
+                          for path, content in self.files.items()}, sums)
+
+    def test_everything_is_there(self):
+        for path in [
+                "usr/bin/pulse",
+                self.library(),
+                "usr/lib/systemd/system/nccl-pulse-agent.service",
+                "usr/share/nccl-pulse/deploy/prometheus/alerts.yaml",
+                "usr/share/nccl-pulse/deploy/prometheus/recording.yaml",
+                "usr/share/nccl-pulse/deploy/grafana/dashboards/fleet.json",
+                "usr/share/nccl-pulse/deploy/grafana/provisioning/dashboards/nccl-pulse.yaml",
+                "usr/share/nccl-pulse/traces/h200x4-pytorch-ddp-fsdp/process0.jsonl.xz",
+                "usr/share/doc/nccl-pulse/LICENSE",
+                "usr/share/doc/nccl-pulse/copyright",
+                "usr/share/doc/nccl-pulse/README.md",
+                "usr/share/doc/nccl-pulse/docs/node-endpoint.md",
+        ]:
+            self.assertIn(path, self.files)
+            self.assertTrue(self.files[path], path)
+
+    def test_rccl_finds_the_library_under_its_own_name(self):
+        rccl = self.entries["usr/lib/%s/librccl-profiler-pulse.so" % self.multiarch]
+        self.assertTrue(rccl.issym())
+        self.assertEqual("libnccl-profiler-pulse.so", rccl.linkname)
+
+    def test_links_lead_somewhere(self):
+        for path, entry in self.entries.items():
+            if entry.issym():
+                target = os.path.normpath(os.path.join(os.path.dirname(path), entry.linkname))
+                self.assertIn(target, self.entries, path)
+
+    def test_what_a_document_links_to_is_there(self):
+        links, broken = 0, []
+        for path, content in self.files.items():
+            if not path.endswith(".md"):
+                continue
+            for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", content.decode()):
+                links += 1
+                target = os.path.normpath(os.path.join(os.path.dirname(path), link))
+                for start, entry in self.entries.items():
+                    if entry.issym() and target.startswith(start + "/"):
+                        target = os.path.normpath(os.path.join(
+                            os.path.dirname(start), entry.linkname, target[len(start) + 1:]))
+                        break
+                if target not in self.entries:
+                    broken.append("%s links to %s" % (path, link))
+        self.assertEqual([], broken)
+        self.assertGreater(links, 10)
+
+    def test_modes_and_owners(self):
+        programs = [path for path, entry in self.entries.items()
+                    if entry.isreg() and entry.mode == 0o755]
+        self.assertEqual(["usr/bin/pulse"], programs)
+        for path, entry in self.entries.items():
+            self.assertEqual((0, 0, "root", "root"),
+                             (entry.uid, entry.gid, entry.uname, entry.gname), path)
+            self.assertEqual(make_package.MODIFIED, entry.mtime, path)
+            expected = {tarfile.DIRTYPE: 0o755, tarfile.SYMTYPE: 0o777}.get(entry.type, entry.mode)
+            self.assertEqual(expected, entry.mode, path)
+            self.assertIn(entry.mode, (0o644, 0o755, 0o777), path)
+            parent = os.path.dirname(path)
+            if parent:
+                self.assertIn(parent, self.entries, "dpkg wants every folder named")
+
+    def test_the_archive_holds_the_same_below_one_folder(self):
+        _, files = entries_of_tar(self.tar)
+        moved = {re.sub("^usr/", "nccl-pulse/", path).replace("/lib/%s/" % self.multiarch, "/lib/"):
+                 content for path, content in self.files.items()}
+        self.assertEqual(sorted(moved), sorted(files))
+        self.assertTrue(moved == files)
+
+    def test_the_program_of_the_archive_puts_the_library_into_a_folder(self):
+        folder = tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
+        with tarfile.open(fileobj=io.BytesIO(self.tar), mode="r:gz") as tar:
+            tar.extractall(folder)
+        target = os.path.join(folder, "volume")
+        # No RUNFILES_DIR: it is to find its library by itself.
+        command = [os.path.join(folder, "nccl-pulse/bin/pulse"), "install", target]
+        failed = subprocess.run(command, capture_output=True, text=True, env={}, check=False)
+        self.assertEqual(2, failed.returncode)
+        self.assertIn("No such file or directory", failed.stderr)
+        self.assertIn(target, failed.stderr)
+        os.mkdir(target)
+        for _ in range(2):
+            subprocess.run(command, check=True, env={}, stdout=subprocess.DEVNULL)
+            names = ["libnccl-profiler-pulse.so", "librccl-profiler-pulse.so"]
+            self.assertEqual(names, sorted(os.listdir(target)))
+            for name in names:
+                path = os.path.join(target, name)
+                self.assertEqual(self.files[self.library()], read(path))
+                self.assertEqual(0o644, os.stat(path).st_mode & 0o777)
+        self.assertEqual(1, subprocess.run(command[:2], capture_output=True, env={},
+                                           check=False).returncode)
+
+    def test_what_the_binaries_need_is_on_every_machine(self):
+        for path in ["usr/bin/pulse", self.library()]:
+            tables = subprocess.run(["readelf", "--dynamic", "--version-info", "--wide",
+                                     self.unpacked(path)], check=True, capture_output=True,
+                                    text=True).stdout
+            needed = set(re.findall(r"\(NEEDED\).*\[(.+)\]", tables))
+            self.assertLessEqual(needed, SYSTEM_LIBRARIES, path)
+            versions = {tuple(map(int, version.split(".")))
+                        for version in re.findall(r"Name: GLIBC_([0-9.]+)", tables)}
+            self.assertLessEqual(max(versions), NEWEST_GLIBC, path)
+        self.assertLess(len(self.files[self.library()]), LARGEST_LIBRARY_BYTES)
+
+    def test_every_source_that_is_linked_has_its_licence_there(self):
+        linked = {match for match in re.findall(r"^@([^/]+)//", read(LINKED).decode(), re.MULTILINE)}
+        linked -= NOT_LINKED
+        self.assertIn("com_google_absl", linked)
+        folder = "usr/share/doc/nccl-pulse/licences/"
+        there = {path[len(folder):].split("/")[0] for path in self.files if path.startswith(folder)}
+        self.assertEqual(linked, there, "deploy/package/shipped.bzl does not name what is linked")
+        for path, text in self.files.items():
+            if path.startswith(folder):
+                self.assertRegex(text.decode(), r"(?i)copyright|licen[cs]e|public domain", path)
+
+    @unittest.skipUnless(shutil.which("dpkg-deb"), "needs dpkg-deb")
+    def test_dpkg_reads_it(self):
+        package = os.path.join(PACKAGES, "nccl-pulse.deb")
+        self.assertEqual("nccl-pulse", subprocess.run(
+            ["dpkg-deb", "--field", package, "Package"], check=True, capture_output=True,
+            text=True).stdout.strip())
+        folder = tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
+        subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
+        self.assertEqual(self.files["usr/bin/pulse"], read(os.path.join(folder, "usr/bin/pulse")))
+
+
+class UnitFileTest(unittest.TestCase):
+    UNIT = os.path.join(RUNFILES, "deploy/systemd/nccl-pulse-agent.service")
+
+    def setUp(self):
+        if not shutil.which("systemd-analyze"):
+            self.skipTest("needs systemd-analyze")
+        # The program lies elsewhere here.
+        self.folder = tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
+        self.unit = os.path.join(self.folder, os.path.basename(self.UNIT))
+        program = os.path.join(RUNFILES, "exporter/pulse")
+        with open(self.unit, "w", encoding="utf-8") as file:
+            file.write(read(self.UNIT).decode().replace("/usr/bin/pulse", program))
+
+    def analyze(self, *arguments):
+        result = subprocess.run(["systemd-analyze", *arguments], stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, check=False,
+                                env={**os.environ, "SYSTEMD_LOG_TARGET": "console"})
+        return result.returncode, result.stdout
+
+    def test_systemd_takes_it(self):
+        status, output = self.analyze("verify", "--man=no", "--recursive-errors=no", self.unit)
+        # Of our unit; units of the machine are not ours to judge.
+        self.assertNotIn(os.path.basename(self.unit), output)
+        self.assertEqual(0, status, output)
+
+    def test_systemd_finds_little_that_could_be_closed_further(self):
+        status, output = self.analyze("security", "--offline=true", "--no-pager", self.unit)
+        if "Unknown" in output or "unrecognized" in output:
+            self.skipTest("this systemd cannot judge a unit that is not loaded")
+        self.assertEqual(0, status, output)
+        exposure = re.search(r"exposure level for .*: ([0-9.]+)", output)
+        self.assertIsNotNone(exposure, output)
+        self.assertLessEqual(float(exposure.group(1)), 2.0, output)
+
+
+class ReproducibleTest(unittest.TestCase):
+    """The packager itself, over files of its own."""
+
+    def build(self, folder, umask, modified, mode, zone):
+        os.makedirs(os.path.join(folder, "external/zlib/licences"))
+        sources = {
+            "pulse": b"\x7fELF\x02\x01" + bytes(12) + b"\x3e\x00" + bytes(100),
+            "libnccl-profiler-pulse.so": b"library",
+            "version.h": b'inline constexpr char kVersion[] = "1.2.3";\n',
+            "external/zlib/licences/LICENSE": "Lizenz für alle\n".encode(),
+        }
+        names = list(sources)
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path, "wb") as file:
+                file.write(sources[name])
+            os.chmod(path, mode)
+            os.utime(path, (modified, modified))
+        command = [
+            os.path.join(RUNFILES, "deploy/package/make_package"), "--version_header",
+            "version.h", "--deb", "out.deb", "--tar", "out.tar.gz", "--install", "bin", "pulse",
+            "--install", "lib", "libnccl-profiler-pulse.so", "--licences", "share/doc/licences",
+            "external/zlib/licences/LICENSE",
+        ]
+        subprocess.run(command, check=True, cwd=folder, preexec_fn=lambda: os.umask(umask),
+                       env={**os.environ, "TZ": zone, "LC_ALL": "C"})
+        return [read(os.path.join(folder, name)) for name in ("out.deb", "out.tar.gz")]
+
+    def test_the_same_bytes_whenever_and_by_whomever(self):
+        folder = tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
+        first = self.build(os.path.join(folder, "a"), 0o022, time.time(), 0o644, "UTC")
+        second = self.build(os.path.join(folder, "b/c"), 0o077, 1e9, 0o700, "Asia/Tokyo")
+        self.assertEqual(first, second)
+        entries, _ = entries_of_tar(members_of_ar(first[0])["data.tar.gz"])
+        self.assertIn("usr/lib/x86_64-linux-gnu/libnccl-profiler-pulse.so", entries)
+        self.assertIn("usr/share/doc/licences/zlib/LICENSE", entries)
+
+    def test_an_unknown_machine_is_named(self):
+        with self.assertRaisesRegex(SystemExit, "unknown machine 40"):
+            make_package.architecture(b"\x7fELF\x02\x01" + bytes(12) + b"\x28\x00")
+        with self.assertRaisesRegex(SystemExit, "no 64-bit"):
+            make_package.architecture(b"#!/bin/sh")
+
+    def test_a_header_without_version_is_named(self):
+        with self.assertRaisesRegex(SystemExit, "no kVersion"):
+            make_package.version("constexpr int kOther = 1;")
+
+    def test_no_time_of_day_in_the_compressed_streams(self):
+        stream = make_package.tar_gz({"a": b"b"})
+        self.assertEqual(bytes(4), stream[4:8])
+        self.assertTrue(gzip.decompress(stream))
+
+
+if __name__ == "__main__":
+    unittest.main()

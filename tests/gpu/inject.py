@@ -236,7 +236,7 @@ def watch_straggler(options, job, comm_id, begin, seconds):
     shown = {"seconds": None, "straggler": None, "by_counter": None, "scrapes": 0}
     while True:
         at = begin + first + shown["scrapes"] * options.scrape
-        if at > begin + seconds + options.late or at > options.limit.end - 2:
+        if at > begin + seconds or at > options.limit.end - 2:
             return shown
         options.limit.sleep(at - time.monotonic())
         shown["scrapes"] += 1
@@ -317,7 +317,8 @@ def stragglers(options, results):
             # On the same communicator: what came before counts, too.
             rank, delay = options.gpus - 1, options.delays[-1]
             control.write(1, rank, delay)
-            shown = watch_straggler(options, job, comm, time.monotonic(), STRAGGLER_GOAL_S)
+            shown = watch_straggler(options, job, comm, time.monotonic(),
+                                    STRAGGLER_GOAL_S + options.late)
             report_straggler(results, dict(base, case="after balance", rank=rank, delay_ms=delay),
                              "straggler %s, rank %d late by %g ms after %g s without" % (
                                  kind, rank, delay, options.balanced),
@@ -331,7 +332,8 @@ def stragglers(options, results):
                     continue
                 comm = begin_case(options, job, control, number, -1, 0)
                 control.write(number, rank, delay)
-                shown = watch_straggler(options, job, comm, time.monotonic(), STRAGGLER_GOAL_S)
+                shown = watch_straggler(options, job, comm, time.monotonic(),
+                                    STRAGGLER_GOAL_S + options.late)
                 report_straggler(results, record, what, rank, shown, options.late)
                 if number == 2:
                     print(job.status(), flush=True)

@@ -8,7 +8,7 @@ hangs       inject_cases.py says which, and what is expected. Each in a job of i
             a GPU, twice: with the page served by one of the job's processes, and by `pulse agent`.
             Jobs that hang share the GPUs, --parallel at a time. A job runs for 3 s, then one rank
             gets the fault, and the endpoint is read every 5 s from a random moment on, as Prometheus
-            does, until it shows a verdict on the communicator. `pulse status` is kept.
+            does, until it shows a verdict. `pulse status` is kept.
 stragglers  One job, PyTorch DDP (inject_ddp.py) or, without PyTorch, AllReduces with pauses
             (inject_program --control). First 30 s in which nobody is late and nobody may be named;
             on the same communicator then the last rank is late, as in a job that has run for a
@@ -88,9 +88,10 @@ def inject(job, case, rank):
         job.ranks[rank].tell(case.fault or case.name)
 
 
-def watch_hang(options, job, comm_id, begin):
+def watch_hang(options, job, comm_ids, begin):
     """(seconds since `begin` of the first scrape with a verdict or None, hang of the page, hang of
-    the JSON, number of scrapes, and how many nobody answered)"""
+    the JSON, number of scrapes, and how many nobody answered), of the first of the communicators
+    that has a verdict"""
     first = random.uniform(0, options.scrape)
     scrapes, silent = 0, 0
     until = begin + options.hang_after + 3 * options.scrape + options.late
@@ -108,10 +109,11 @@ def watch_hang(options, job, comm_id, begin):
         if page is None or comms is None:
             silent += 1
             continue
-        found = hang_on_page(page, comm_id)
-        hang = next((comm["hang"] for comm in comms if comm["comm"] == comm_id), None)
-        if found and hang:
-            return seconds, found, hang, scrapes, silent
+        for comm_id in comm_ids:
+            found = hang_on_page(page, comm_id)
+            hang = next((comm["hang"] for comm in comms if comm["comm"] == comm_id), None)
+            if found and hang:
+                return seconds, found, hang, scrapes, silent
 
 
 def run_hang(options, results, case, variant, wanted):
@@ -131,14 +133,19 @@ def run_hang(options, results, case, variant, wanted):
                        == options.gpus, 20, "all ranks are on the page")
             options.limit.sleep(options.run_in)
             healthy = communicator(job, "train")
-            if healthy["hang"]:
-                raise Failure("a hang before there is one: %s" % healthy["hang"])
+            other = communicator(job, "other")
+            if healthy["hang"] or other["hang"]:
+                raise Failure("a hang before there is one: %s" % (healthy["hang"] or other["hang"]))
             rank = inject_cases.victim(case, wanted, job.server(), options.gpus)
             record.update(rank=rank, serves=job.server(), pid=job.ranks[rank].pid,
                           start_s=round(time.monotonic() - started, 1))
             begin = time.monotonic()
             inject(job, case, rank)
-            seconds, found, hang, scrapes, silent = watch_hang(options, job, healthy["comm"], begin)
+            # A signal may come while it calls on the other one.
+            comm_ids = [healthy["comm"]]
+            if case.name in inject_cases.SIGNALS:
+                comm_ids.append(other["comm"])
+            seconds, found, hang, scrapes, silent = watch_hang(options, job, comm_ids, begin)
             status = job.status()
             job.keep("status.txt", status)
             notes = []
@@ -229,7 +236,7 @@ def watch_straggler(options, job, comm_id, begin, seconds):
     shown = {"seconds": None, "straggler": None, "by_counter": None, "scrapes": 0}
     while True:
         at = begin + first + shown["scrapes"] * options.scrape
-        if at > begin + seconds + options.late or at > options.limit.end - 2:
+        if at > begin + seconds or at > options.limit.end - 2:
             return shown
         options.limit.sleep(at - time.monotonic())
         shown["scrapes"] += 1
@@ -310,7 +317,8 @@ def stragglers(options, results):
             # On the same communicator: what came before counts, too.
             rank, delay = options.gpus - 1, options.delays[-1]
             control.write(1, rank, delay)
-            shown = watch_straggler(options, job, comm, time.monotonic(), STRAGGLER_GOAL_S)
+            shown = watch_straggler(options, job, comm, time.monotonic(),
+                                    STRAGGLER_GOAL_S + options.late)
             report_straggler(results, dict(base, case="after balance", rank=rank, delay_ms=delay),
                              "straggler %s, rank %d late by %g ms after %g s without" % (
                                  kind, rank, delay, options.balanced),
@@ -324,7 +332,8 @@ def stragglers(options, results):
                     continue
                 comm = begin_case(options, job, control, number, -1, 0)
                 control.write(number, rank, delay)
-                shown = watch_straggler(options, job, comm, time.monotonic(), STRAGGLER_GOAL_S)
+                shown = watch_straggler(options, job, comm, time.monotonic(),
+                                    STRAGGLER_GOAL_S + options.late)
                 report_straggler(results, record, what, rank, shown, options.late)
                 if number == 2:
                     print(job.status(), flush=True)

@@ -1,8 +1,8 @@
 """The hangs that inject.py makes, and what the product has to say about each.
 
-A case is right when the first verdict that a scraper sees on "train" is the expected one, names the
-expected ranks on the page and in the JSON, and comes in time. Where the facts name nobody, the case
-is right when nobody is named.
+A case is right when the first verdict that a scraper sees on "train" (after a signal, or on "other")
+is the expected one, names the expected ranks on the page and in the JSON, and comes in time. Where
+the facts name nobody, the case is right when nobody is named.
 
     case           the fault, on one rank        verdict                named
     never          calls nothing any more        rank_not_called        that rank

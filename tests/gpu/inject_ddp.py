@@ -5,10 +5,9 @@
 
 Steps of a model of four wide layers, about 10 ms of an H200 each. The control file's one line, written
 by rename, is "CASE RANK MILLISECONDS": each case has a process group and a model of its own, so a
-communicator of its own, and RANK sleeps so long
-before each step, as with a slow input. Each step ends as training
-loops do, with the mean of the loss over all ranks, on the default group; that all_reduce also tells
-all ranks what rank 0 has read.
+communicator of its own, and RANK sleeps so long before each step, as with a slow input. Each step
+ends as training loops do, with the mean of the loss over all ranks, on the default group; that
+all_reduce also tells all ranks what rank 0 has read.
 
 Standard output as inject_program's: {"event": "case", "case": N} when a case has made five steps.
 """

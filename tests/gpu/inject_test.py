@@ -63,7 +63,7 @@ class InjectTest(unittest.TestCase):
 
     def test_stragglers(self):
         _, output, records = self.run_inject(
-            "--parts=stragglers", "--delays=100", "--scrape=1", "--balanced=2", "--late=60",
+            "--parts=stragglers", "--delays=40", "--scrape=1", "--balanced=1", "--late=30",
             "--budget=200")
         # Whom a loaded machine makes late meanwhile is not known.
         turns = [record for record in records if record.get("case") == "turn"]

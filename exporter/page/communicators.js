@@ -59,7 +59,7 @@ class Section {
     put(this.badge, isInUse(comm) ? {ok: 'ok', slow: '▲ SLOW', hang: '■ HANG'}[level] : 'ended');
     putName(this.name, text(comm.name) || 'unnamed');
     put(this.id, text(comm.comm));
-    const ranks = list(comm.ranks);
+    const ranks = objects(comm.ranks);
     const nranks = Math.max(0, number(comm.nranks));
     const nnodes = Math.max(0, number(comm.nnodes));
     put(this.ranks, plural(nranks, 'rank') + (nnodes > 1 ? ` on ${plural(nnodes, 'node')}` : '') +
@@ -70,7 +70,7 @@ class Section {
     put(this.rate, `${dash(history.callRate(comm), count)} calls/s`);
     this.spark.update(history.sparks.get(comm.comm) || []);
     const shown = mostTime(comm);
-    put(this.latency, shown === null ? 'nothing timed' :
+    putName(this.latency, shown === null ? 'nothing timed' :
       `${text(shown.op)} ${size(shown.size)}: p50 ${dash(shown.latency.p50, seconds)}, p99 ${dash(shown.latency.p99, seconds)}` +
       (isNumber(shown.latency.bus_bytes_per_second) ? `, ${byteRate(shown.latency.bus_bytes_per_second)}` : ''));
     this.render();
@@ -88,8 +88,8 @@ class Section {
     }
     const {comm, history, now} = this;
     const shown = mostTime(comm);
-    const indices = [...new Set(list(comm.ranks).map((rank) => text(rank.index)))].slice(0, 4).join(', ');
-    const jobs = [...new Set(list(comm.ranks).map((rank) => text(processOf(rank).job_id)))].filter(Boolean).slice(0, 4).join(', ');
+    const indices = [...new Set(objects(comm.ranks).map((rank) => text(rank.index)))].slice(0, 4).join(', ');
+    const jobs = [...new Set(objects(comm.ranks).map((rank) => text(processOf(rank).job_id)))].filter(Boolean).slice(0, 4).join(', ');
     put(this.facts, `Communicator ${text(comm.comm)}, number ${indices} of its processes` + (jobs ? `; job ${jobs}` : '') +
         (shown ? `. Ranks: p50, p99, bus of ${text(shown.op)} ${size(shown.size)}, ${text(shown.latency.measure)} ` +
         `(${text(shown.latency.source)}), since its start.` : '.'));
@@ -108,11 +108,11 @@ class Section {
 // What the filter looks at.
 function searchText(comm) {
   const words = [text(comm.comm), text(comm.name), ['ok', 'slow', 'hang'][trouble(comm)], text(object(comm.hang).verdict)];
-  for (const rank of list(comm.ranks)) {
+  for (const rank of objects(comm.ranks)) {
     words.push(text(rank.rank), text(processOf(rank).pid), text(processOf(rank).hostname), text(rank.state).replace('_', ' '),
         `gpu ${text(object(rank.gpu).index)}`);
   }
-  for (const operation of list(comm.operations)) words.push(text(operation.op));
+  for (const operation of objects(comm.operations)) words.push(text(operation.op));
   return words.join(' ').toLowerCase();
 }
 
@@ -122,7 +122,7 @@ class CommunicatorList {
   }
 
   update(page, history, filter, withEnded) {
-    const all = list(page.communicators).map(object);
+    const all = objects(page.communicators);
     const usable = all.filter((comm) => withEnded || isInUse(comm));
     const wanted = filter.trim().toLowerCase().split(/\s+/).filter(Boolean);
     const shown = usable.filter((comm) => {

@@ -57,11 +57,12 @@ function reconcile(parent, items, keyOf, make, update) {
   }
 }
 
-// A table whose columns are {title, left?, tip?}; wide ones scroll, by keyboard, too.
+// A table whose columns are {title, unseen?, left?, kind?, tip?, node?}; wide ones scroll, by keyboard,
+// too.
 function table(caption, columns) {
   const head = element('tr');
   for (const column of columns) {
-    const cell = element('th', {scope: 'col', class: column.left ? 'left' : ''});
+    const cell = element('th', {scope: 'col', class: [column.left ? 'left' : '', column.kind || ''].join(' ').trim()});
     if (column.tip) cell.title = column.tip;
     if (column.unseen) cell.append(element('span', {class: 'unseen'}, column.title));
     else cell.append(column.title);

@@ -24,8 +24,8 @@ class Scale {
   constructor() { this.from = Infinity; this.to = -Infinity; }
 
   include(comm) {
-    for (const operation of list(comm.operations)) {
-      for (const latency of list(operation.latencies)) {
+    for (const operation of objects(comm.operations)) {
+      for (const latency of objects(operation.latencies)) {
         for (const bucket of bucketsOf(latency)) {
           const {from, to} = bucketSpan(bucket);
           this.from = Math.min(this.from, Math.floor(from - 0.25));

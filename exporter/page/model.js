@@ -5,8 +5,8 @@ const SPARK_POINTS = 60;
 
 const processOf = (rank) => object(rank.process);
 const keyOfRank = (comm, rank) => `${text(comm.comm)} ${text(rank.rank)} ${text(processOf(rank).pid)}`;
-const callsOf = (rank) => list(rank.operations).reduce((sum, each) => sum + number(each.calls), 0);
-const isInUse = (comm) => list(comm.ranks).some((rank) => rank.active === true);
+const callsOf = (rank) => objects(rank.operations).reduce((sum, each) => sum + number(each.calls), 0);
+const isInUse = (comm) => objects(comm.ranks).some((rank) => rank.active === true);
 const trouble = (comm) => (comm.hang ? 2 : comm.straggler ? 1 : 0);
 
 function communicatorName(comm) {
@@ -30,15 +30,15 @@ class History {
       this.pages = [];
     }
     const counters = new Map();
-    for (const comm of list(page.communicators)) {
-      for (const rank of list(comm.ranks)) {
+    for (const comm of objects(page.communicators)) {
+      for (const rank of objects(comm.ranks)) {
         counters.set(keyOfRank(comm, rank), {
           calls: callsOf(rank),
           launches: number(object(rank.launches).made),
           straggler: rank.straggler_seconds,
         });
       }
-      for (const operation of list(comm.operations)) {
+      for (const operation of objects(comm.operations)) {
         counters.set(this.operationKey(comm, operation),
             {calls: number(operation.calls), bytes: number(operation.bytes)});
       }
@@ -71,7 +71,7 @@ class History {
 
   callRate(comm) {
     let sum = null;
-    for (const rank of list(comm.ranks)) {
+    for (const rank of objects(comm.ranks)) {
       const rate = this.rankRate(comm, rank, 'calls');
       if (rate !== null) sum = (sum || 0) + rate;
     }
@@ -80,7 +80,7 @@ class History {
 
   updateSparks(page) {
     const sparks = new Map();
-    for (const comm of list(page.communicators)) {
+    for (const comm of objects(page.communicators)) {
       const rate = this.callRate(comm);
       const points = this.sparks.get(comm.comm) || [];
       if (rate !== null) points.push(rate);
@@ -96,8 +96,8 @@ class History {
 function mostTime(comm) {
   let most = null;
   let mostWeight = [-1, -1];
-  for (const operation of list(comm.operations)) {
-    for (const latency of list(operation.latencies)) {
+  for (const operation of objects(comm.operations)) {
+    for (const latency of objects(operation.latencies)) {
       const weight = [latency.measure === 'duration' ? 1 : 0, number(latency.count) * number(latency.mean)];
       if (weight[0] < mostWeight[0] || (weight[0] === mostWeight[0] && weight[1] <= mostWeight[1])) continue;
       most = {op: operation.op, size: operation.size, latency};
@@ -109,7 +109,7 @@ function mostTime(comm) {
 
 function latencyOfRank(rank, shown) {
   if (shown === null) return null;
-  return list(rank.latencies).find((each) => each.op === shown.op && each.size === shown.size &&
+  return objects(rank.latencies).find((each) => each.op === shown.op && each.size === shown.size &&
       each.measure === shown.latency.measure && each.source === shown.latency.source) || null;
 }
 
@@ -130,7 +130,7 @@ function stateOf(rank, waits, now) {
 function inFlight(comm) {
   let ranks = 0;
   let since = Infinity;
-  for (const rank of list(comm.ranks)) {
+  for (const rank of objects(comm.ranks)) {
     if (rank.state !== 'in_flight' || !isNumber(rank.in_flight_since)) continue;
     ranks += 1;
     since = Math.min(since, rank.in_flight_since);

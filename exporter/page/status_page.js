@@ -4,6 +4,7 @@ const POLL_MS = 2000;
 const SLOWEST_POLL_MS = 30000;
 const TIMEOUT_MS = 15000;
 const MOST_PROBLEMS = 8;
+const MOST_WORDS = 3000;  // characters of a sentence
 
 // Beside this page, wherever a proxy has put it; without a password that stands in the address.
 const source = location.origin + location.pathname.replace(/[^/]*$/, '') + 'api/v1/communicators';
@@ -49,7 +50,7 @@ function updateProblem(part, {kind, comm, finding}, now) {
     `communicator ${name} makes no progress for ${seconds(now - number(finding.since))} [${text(finding.verdict)}]` :
     `communicator ${name} waits for rank ${text(finding.rank)}`);
   mark(part.button, 'aria-label', `show communicator ${name}`);
-  put(part.sentence, text(finding.text));
+  put(part.sentence, text(finding.text, MOST_WORDS));
   const hint = LOOK_AT.get(finding.verdict);
   put(part.hint, kind === 'hang' && hint ? `Look at: ${hint}.` : '');
 }
@@ -77,13 +78,13 @@ function showVerdict(comms, now) {
 function show() {
   if (page === null) return;
   const now = number(page.time);
-  const comms = list(page.communicators).map(object);
+  const comms = objects(page.communicators);
   const inUse = comms.filter(isInUse);
   const hosts = new Set();
   let ranks = 0;
   for (const comm of inUse) {
-    ranks += list(comm.ranks).length;
-    for (const rank of list(comm.ranks)) hosts.add(text(processOf(rank).hostname));
+    ranks += objects(comm.ranks).length;
+    for (const rank of objects(comm.ranks)) hosts.add(text(processOf(rank).hostname));
   }
   const host = hosts.size > 1 ? plural(hosts.size, 'host') : [...hosts].join('') || 'NCCL Pulse';
   putName(byId('host'), host);
@@ -136,10 +137,15 @@ async function poll() {
     failure = reasonOf(error);
   }
   asking = false;
-  if (answer !== null) {
-    page = answer;
-    history.add(page);
-    show();
+  try {
+    if (answer !== null) {
+      page = answer;
+      history.add(page);
+      show();
+    }
+  } catch (error) {
+    // Better than an old page that says it is live.
+    failure = `This page cannot show the answer (${text(error.message)}); /api/v1/communicators has it.`;
   }
   showConnection();
   // Whoever answers does it inside somebody's job: a page that takes long is asked for less often.

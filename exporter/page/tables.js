@@ -1,11 +1,12 @@
 // What an opened communicator shows: its ranks, its operations, and the histograms' numbers.
 
 const RANK_COLUMNS = [
-  {title: 'Suspicion', unseen: true, left: true}, {title: 'Rank'}, {title: 'Pid'}, {title: 'GPU'}, {title: 'State', left: true},
-  {title: 'For'}, {title: 'Last call', left: true}, {title: 'Calls'}, {title: 'Calls/s'},
+  {title: 'Suspicion', unseen: true, left: true}, {title: 'Rank'}, {title: 'Pid'}, {title: 'GPU'},
+  {title: 'State', left: true}, {title: 'For', kind: 'time'}, {title: 'Last call', left: true, kind: 'call'},
+  {title: 'Calls'}, {title: 'Calls/s'},
   {title: 'In flight', tip: 'Kernel launches that are not known to be complete'}, {title: 'Launches/s'},
   {title: 'Holds up others', tip: 'Share of the last half minute that the other ranks here waited for this one'},
-  {title: 'p50'}, {title: 'p99'}, {title: 'Bus'},
+  {title: 'p50', kind: 'time'}, {title: 'p99', kind: 'time'}, {title: 'Bus', kind: 'time'},
 ];
 // More rows than a page can show make no sense; the JSON has them all.
 const MOST_ROWS = 300;
@@ -31,7 +32,7 @@ class RankTable {
     const suspects = new Set(list(hang.suspects));
     const waiting = new Set(list(hang.waiting));
     const late = comm.straggler ? comm.straggler.rank : null;
-    reconcile(this.body, list(comm.ranks).slice(0, MOST_ROWS),
+    reconcile(this.body, objects(comm.ranks).slice(0, MOST_ROWS),
         (rank) => keyOfRank(comm, rank), () => makeRow(RANK_COLUMNS, 1), ({node, cells}, rank) => {
           const suspect = suspects.has(rank.rank);
           const waits = waiting.has(rank.rank);
@@ -61,8 +62,8 @@ class OperationTable {
     this.axis = new Axis();
     this.columns = [
       {title: 'Operation', left: true}, {title: 'Size', left: true}, {title: 'Measured', left: true},
-      {title: 'Calls'}, {title: 'Calls/s'}, {title: 'Bytes/s'}, {title: 'p50'}, {title: 'p90'}, {title: 'p99'},
-      {title: 'Max'}, {title: 'Bus'}, {title: 'Histogram', unseen: true, left: true, node: this.axis.node},
+      {title: 'Calls'}, {title: 'Calls/s'}, {title: 'Bytes/s', kind: 'time'}, {title: 'p50', kind: 'time'}, {title: 'p90', kind: 'time'}, {title: 'p99', kind: 'time'},
+      {title: 'Max', kind: 'time'}, {title: 'Bus', kind: 'time'}, {title: 'Histogram', unseen: true, left: true, node: this.axis.node},
     ];
     const {node, body} = table('Operations, all ranks', this.columns);
     Object.assign(this, {node, body});
@@ -73,8 +74,8 @@ class OperationTable {
     this.scale.include(comm);
     this.axis.update(this.scale);
     const rows = [];
-    for (const operation of list(comm.operations)) {
-      const latencies = list(operation.latencies);
+    for (const operation of objects(comm.operations)) {
+      const latencies = objects(operation.latencies);
       if (latencies.length === 0) rows.push({operation, latency: null, first: true});
       latencies.forEach((latency, i) => rows.push({operation, latency, first: i === 0}));
     }
@@ -121,8 +122,8 @@ class BucketTable {
     this.last = comm;
     if (!this.node.open) return;
     const rows = [];
-    for (const operation of list(comm.operations)) {
-      for (const latency of list(operation.latencies)) {
+    for (const operation of objects(comm.operations)) {
+      for (const latency of objects(operation.latencies)) {
         for (const bucket of bucketsOf(latency)) rows.push({operation, latency, bucket});
       }
     }

@@ -4,12 +4,13 @@ const isNumber = (value) => typeof value === 'number' && Number.isFinite(value);
 const number = (value) => (isNumber(value) ? value : 0);
 const list = (value) => (Array.isArray(value) ? value : []);
 const object = (value) => (value !== null && typeof value === 'object' ? value : {});
+const objects = (value) => list(value).map(object);
 
 // Names come from other processes: nothing that steers, and no end to what is shown.
-function text(value) {
+function text(value, most = 300) {
   if (isNumber(value)) return String(value);
   if (typeof value !== 'string') return '';
-  return value.slice(0, 2000).replace(/[\u0000-\u001f\u007f-\u009f]/g, '?');
+  return value.slice(0, most).replace(/[\u0000-\u001f\u007f-\u009f]/g, '?');
 }
 
 const threeDigits = (value) => String(Number(value.toPrecision(3)));

@@ -49,7 +49,7 @@ class LivePageTest(unittest.TestCase):
         # Not every communicator has had one of its calls timed.
         page.evaluate("document.querySelectorAll('details.communicator').forEach("
                       "(each) => { each.open = true; })")
-        page.wait("document.querySelector('details[open] .histogram g rect')")
+        page.wait("!!document.querySelector('details[open] .histogram g rect')")
 
         self.job.go_on()
         page.wait("document.title.startsWith('HANG ')")

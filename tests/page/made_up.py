@@ -68,8 +68,6 @@ class Endpoint:
         self.paths = []
 
         class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
             def do_GET(self):
                 endpoint.paths.append(self.path)
                 if self.path == prefix:

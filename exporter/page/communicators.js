@@ -48,8 +48,9 @@ class Section {
   }
 
   // Trouble opens what the reader has not closed; nothing closes by itself.
-  update(comm, history, now) {
-    Object.assign(this, {comm, history, now});
+  update(whole, history, recent, now) {
+    const comm = recent ? recent.view(whole) : whole;
+    Object.assign(this, {comm, history, now, isRecent: recent !== null});
     if (trouble(comm) === 2 && !this.decided && !this.wanted) {
       this.wanted = true;
       this.node.open = true;
@@ -93,8 +94,11 @@ class Section {
     put(this.facts, `Communicator ${text(comm.comm)}, number ${indices} of its processes` + (jobs ? `; job ${jobs}` : '') +
         (shown ? `. Ranks: p50, p99, bus of ${text(shown.op)} ${size(shown.size)}, ${text(shown.latency.measure)} ` +
         `(${text(shown.latency.source)}), since its start.` : '.'));
+    const operations = objects(comm.operations).length > 0;
+    this.operationTable.node.hidden = !operations;
+    this.bucketTable.node.hidden = !operations;
     this.rankTable.update(comm, history, now);
-    this.operationTable.update(comm, history);
+    this.operationTable.update(comm, history, this.isRecent);
     this.bucketTable.update(comm);
   }
 
@@ -121,7 +125,7 @@ class CommunicatorList {
     Object.assign(this, {parent, note});
   }
 
-  update(page, history, filter, withEnded) {
+  update(page, history, recent, filter, withEnded) {
     const all = objects(page.communicators);
     const usable = all.filter((comm) => withEnded || isInUse(comm));
     const wanted = filter.trim().toLowerCase().split(/\s+/).filter(Boolean);
@@ -135,7 +139,7 @@ class CommunicatorList {
     const few = usable.length <= OPEN_AT_FIRST;
     reconcile(this.parent, shown, (comm) => text(comm.comm),
         (comm) => new Section(few || trouble(comm) === 2),
-        (section, comm) => section.update(comm, history, number(page.time)));
+        (section, comm) => section.update(comm, history, recent, number(page.time)));
     const notes = [];
     if (usable.length > shown.length) notes.push(`${plural(usable.length - shown.length, 'communicator')} not shown (filter).`);
     if (all.length > usable.length) notes.push(`${plural(all.length - usable.length, 'communicator')} that ended not shown.`);

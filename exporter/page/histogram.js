@@ -130,7 +130,8 @@ class Histogram {
     }));
     const p50 = scale.x(Math.log2(number(latency.p50) || 1e-9));
     const p99 = scale.x(Math.log2(number(latency.p99) || 1e-9));
-    this.marks.replaceChildren(
+    if (buckets.length === 0) this.marks.replaceChildren();
+    else this.marks.replaceChildren(
         drawn('circle', {cx: p50, cy: BASE + 3, r: 2}),
         drawn('rect', {x: p99 - 0.75, y: BASE + 1, width: 1.5, height: 4}));
     this.showChosen();

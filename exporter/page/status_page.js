@@ -10,6 +10,7 @@ const MOST_WORDS = 3000;  // characters of a sentence
 const source = location.origin + location.pathname.replace(/[^/]*$/, '') + 'api/v1/communicators';
 
 const history = new History();
+const recent = new Recent();
 const communicators = new CommunicatorList(byId('communicators'), byId('hidden'));
 let page = null;
 let answeredAt = 0;  // performance.now()
@@ -93,7 +94,7 @@ function show() {
   const hangs = problems.filter(({kind}) => kind === 'hang').length;
   const title = `${hangs > 0 ? 'HANG ' : problems.length > 0 ? 'SLOW ' : ''}${host}${host === 'NCCL Pulse' ? '' : ' - NCCL Pulse'}`;
   if (document.title !== title) document.title = title;
-  communicators.update(page, history, byId('filter').value, byId('ended').checked);
+  communicators.update(page, history, byId('recent').checked ? recent : null, byId('filter').value, byId('ended').checked);
 }
 
 // What is old must not look new.
@@ -141,6 +142,7 @@ async function poll() {
     if (answer !== null) {
       page = answer;
       history.add(page);
+      recent.add(page);
       show();
     }
   } catch (error) {
@@ -160,6 +162,6 @@ document.addEventListener('visibilitychange', () => {
   poll();
 });
 byId('filter').addEventListener('input', show);
-byId('ended').addEventListener('change', show);
+for (const id of ['recent', 'ended']) byId(id).addEventListener('change', show);
 setInterval(() => { if (failure !== '') showConnection(); }, 1000);
 poll();

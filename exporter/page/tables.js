@@ -5,7 +5,7 @@ const RANK_COLUMNS = [
   {title: 'State', left: true}, {title: 'For', kind: 'time'}, {title: 'Last call', left: true, kind: 'call'},
   {title: 'Calls'}, {title: 'Calls/s'},
   {title: 'In flight', tip: 'Kernel launches that are not known to be complete'}, {title: 'Launches/s'},
-  {title: 'Holds up others', tip: 'Share of the last half minute that the other ranks here waited for this one'},
+  {title: 'Holds up others', kind: 'two', tip: 'Share of the last half minute that the other ranks here waited for this one'},
   {title: 'p50', kind: 'time'}, {title: 'p99', kind: 'time'}, {title: 'Bus', kind: 'time'},
 ];
 // More rows than a page can show make no sense; the JSON has them all.
@@ -70,7 +70,8 @@ class OperationTable {
     this.scale = new Scale();
   }
 
-  update(comm, history) {
+  update(comm, history, isRecent) {
+    put(this.node.querySelector('caption'), `Operations, all ranks, ${isRecent ? 'last minute' : 'since the start'}`);
     this.scale.include(comm);
     this.axis.update(this.scale);
     const rows = [];

@@ -6,11 +6,13 @@ const list = (value) => (Array.isArray(value) ? value : []);
 const object = (value) => (value !== null && typeof value === 'object' ? value : {});
 const objects = (value) => list(value).map(object);
 
-// Names come from other processes: nothing that steers, and no end to what is shown.
+// Names come from other processes: nothing that steers (control characters, marks that turn the text
+// behind them around), and no end to what is shown.
+const STEERS = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 function text(value, most = 300) {
   if (isNumber(value)) return String(value);
   if (typeof value !== 'string') return '';
-  return value.slice(0, most).replace(/[\u0000-\u001f\u007f-\u009f]/g, '?');
+  return value.slice(0, most).replace(STEERS, '?');
 }
 
 const threeDigits = (value) => String(Number(value.toPrecision(3)));

@@ -125,6 +125,38 @@ class PageTest(unittest.TestCase):
         self.assertEqual(shown.evaluate(cells % (0, 1))[8], "–")
         self.assert_clean(shown)
 
+    def test_last_minute(self):
+        def answer(after, fast, slow):
+            latency = dict(made_up.latency(count=fast + slow, mean=0.001), buckets=[
+                [0.0002348, fast], [0.01105, slow]])
+            return page(communicator(operations=[operation(latencies=[latency])]),
+                        time=made_up.NOW + after)
+        endpoint = self.serve(answer(0, 1000, 1))
+        shown = self.open(endpoint)
+        cells = ("[...document.querySelectorAll('.body table')[1].rows[1].cells]"
+                 ".map((cell) => cell.innerText)")
+        shown.wait("document.querySelectorAll('.body table').length === 3")
+        for i, after in enumerate((31, 62)):
+            endpoint.answer = answer(after, 1000, 2 + i)
+            shown.wait("document.getElementById('counts').innerText.includes('%s')" %
+                       time.strftime("%M:%S", time.localtime(made_up.NOW + after)))
+        self.assertEqual(shown.evaluate(cells)[6], "300 µs")
+        shown.evaluate("document.getElementById('recent').click()")
+        row = shown.evaluate(cells)
+        # Since the second answer: one slow call.
+        self.assertEqual(row[2], "duration (stream), 1")
+        self.assertRegex(row[6], r"^10(\.\d)? ms$")
+        self.assertEqual(row[9], "11 ms")
+        self.assertEqual(shown.evaluate("document.querySelectorAll('.histogram g rect').length"), 2)
+        shown.evaluate("document.getElementById('recent').click()")
+        self.assertEqual(shown.evaluate(cells)[6], "300 µs")
+        # Begun anew: all of it is recent.
+        endpoint.answer = answer(64, 5, 0)
+        shown.wait(cells + "[2].endsWith(' 5')")
+        shown.evaluate("document.getElementById('recent').click()")
+        self.assertEqual(shown.evaluate(cells)[2], "duration (stream), 5")
+        self.assert_clean(shown)
+
     def test_trouble_stands_first(self):
         calm = [communicator("%016x" % i, "tp-%d" % i) for i in range(6)]
         slow = communicator("00000000000000aa", "pp", straggler=straggler())
@@ -172,7 +204,8 @@ class PageTest(unittest.TestCase):
         self.assertEqual(shown.evaluate("document.querySelectorAll('img, script').length"), 1)
         self.assertTrue(shown.evaluate(
             "document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
-        self.assertNotIn("\x1b", shown.text("body"))
+        for steers in "\x1b\u202e\u2066":
+            self.assertNotIn(steers, shown.text("body"))
         self.picture(shown, "hostile")
         self.assert_clean(shown)
 
@@ -240,10 +273,10 @@ class PageTest(unittest.TestCase):
         focus = "(document.activeElement.id || document.activeElement.className.baseVal || " \
                 "document.activeElement.className || document.activeElement.tagName)"
         order = []
-        for _ in range(4):
+        for _ in range(5):
             shown.press("Tab")
             order.append(shown.evaluate(focus))
-        self.assertEqual(order, ["skip", "ended", "filter", "SUMMARY"])
+        self.assertEqual(order, ["skip", "recent", "ended", "filter", "SUMMARY"])
         self.assertEqual(shown.evaluate("getComputedStyle(document.activeElement).outlineStyle"),
                          "solid")
         shown.press("Enter")

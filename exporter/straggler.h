@@ -13,8 +13,8 @@
 // interval never exceeds the interval: one long wait does not stand for 2^n of its kind.
 //
 // A rank is called a straggler when it costs its peers more than kMinLoss of the time, came last by
-// more than kMinLateNs into most of the matched calls of the last half minute or so, and into many more
-// than chance would have it. Not among ranks that are stages of a pipeline (rank_view.h).
+// more than kMinLateNs into most of the matched calls of the last half minute or so, and into many
+// more than chance would have it. Not among ranks that are stages of a pipeline (rank_view.h).
 //
 // Thread: the server's.
 #ifndef EXPORTER_STRAGGLER_H_
@@ -35,8 +35,8 @@ namespace nccl_pulse {
 
 class StragglerState {
  public:
-  // What is older counts e times less. Short enough that at a scrape of 5 s also of two ranks one that
-  // begins to be late is named within 30 s, however long it was not.
+  // What is older counts e times less. Short enough that at a scrape of 5 s also of two ranks one
+  // that begins to be late is named within 30 s, however long it was not.
   static constexpr double kWindowSeconds = 20;
   static constexpr double kMinMatched = 16;
   static constexpr double kMinLoss = 0.02;       // seconds per second

@@ -4,9 +4,9 @@
 //                  [--queued=1] [--control=FILE]
 //
 // It trains: steps of an AllReduce of 4 MiB and an AllGather of 1 KiB on the communicator "train",
-// and an AllReduce of 64 KiB on "other", each waited for before the next is called (--queued=1: only
-// the step is). The two sizes of "train" make NCCL choose different protocols, so that ranks which
-// mix them up wait for each other in different buffers, for ever.
+// and an AllReduce of 64 KiB on "other", each waited for before the next is called (--queued=1:
+// only the step is). The two sizes of "train" make NCCL choose different protocols, so that ranks
+// which mix them up wait for each other in different buffers, for ever.
 //
 // A line on standard input is a fault, which this rank has from its next step on:
 //
@@ -17,14 +17,14 @@
 //   kernel         a kernel of its own that does not end is queued before the AllReduce
 //   kernel-waited  the same, and it waits for that kernel before it calls
 //
-// With --control it has no faults, but is late. The file's one line, written by rename, is "CASE RANK
-// MILLISECONDS": the AllReduces of a case are made on a communicator of their own, and RANK makes
-// them so much later than the others.
+// With --control it has no faults, but is late. The file's one line, written by rename, is "CASE
+// RANK MILLISECONDS": the AllReduces of a case are made on a communicator of their own, and RANK
+// makes them so much later than the others.
 //
 // Standard output, a line of JSON each: {"event": "running"} once all calls have been made five
-// times; "case", with its number, the same for a case; "fault"; "went_on" when the step of the fault
-// has ended; "error" with its text, after which the process waits as a program does whose watchdog
-// has not noticed yet. It ends itself after four minutes.
+// times; "case", with its number, the same for a case; "fault"; "went_on" when the step of the
+// fault has ended; "error" with its text, after which the process waits as a program does whose
+// watchdog has not noticed yet. It ends itself after four minutes.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -52,8 +52,8 @@ constexpr int kExitUsage = 2;
 constexpr int kExitApi = 3;
 constexpr unsigned kLifeSeconds = 240;
 constexpr int kWarmSteps = 5;
-constexpr uint64_t kLargeBytes = 4 << 20;   // NCCL's protocol Simple
-constexpr uint64_t kSmallBytes = 1 << 10;   // LL
+constexpr uint64_t kLargeBytes = 4 << 20;  // NCCL's protocol Simple
+constexpr uint64_t kSmallBytes = 1 << 10;  // LL
 constexpr uint64_t kMediumBytes = 64 << 10;
 constexpr uint64_t kSpinNs = 40'000'000'000;
 constexpr std::chrono::milliseconds kPause(2);

@@ -1,5 +1,5 @@
-// The driver's functions for kernels of a program's own. There is one: tests/gpu/spin_kernel.h, which
-// waits until its flag is set or its time is over.
+// The driver's functions for kernels of a program's own. There is one: tests/gpu/spin_kernel.h,
+// which waits until its flag is set or its time is over.
 #include <unistd.h>
 
 #include <atomic>

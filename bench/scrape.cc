@@ -6,7 +6,8 @@
 // the number in the name. The protobuf page has them natively and with classic buckets, the
 // default;
 // ...Native natively alone. ...Gzip compresses the page, too. ScrapeNode64x16: the page of a node
-// with 64 processes, each with 16 communicators of two histograms. The twins with ...TextSerializer
+// with 64 processes, each with 16 communicators of two histograms. StatusPage...: the JSON that the
+// status page asks for, compressed. The twins with ...TextSerializer
 // write the same page with prometheus-cpp's own serializer: the reason for exporter/text_format.h.
 #include <cstdlib>
 #include <memory>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
+#include "exporter/communicators_json.h"
 #include "exporter/exposition.h"
 #include "exporter/families.h"
 #include "exporter/gzip.h"
@@ -197,6 +199,23 @@ void ScrapeNode64x16Protobuf(benchmark::State& state) { ScrapeNode(state, kProto
 void ScrapeNode64x16Gzip(benchmark::State& state) { ScrapeNode(state, kTextGzip); }
 void ScrapeNode64x16ProtobufGzip(benchmark::State& state) { ScrapeNode(state, kProtobufGzip); }
 
+// What the status page asks for, every two seconds while somebody looks, as a browser takes it.
+void StatusPage(benchmark::State& state, const Segments& segments, std::size_t histograms) {
+  std::size_t bytes = 0;
+  std::size_t gzip_bytes = 0;
+  for ([[maybe_unused]] auto _ : state) {
+    const std::string json = CommunicatorsJson(Read(segments, histograms), 1760000003250000000);
+    bytes = json.size();
+    gzip_bytes = Gzip(json).value().size();
+  }
+  state.counters["page_bytes"] = static_cast<double>(bytes);
+  state.counters["gzip_bytes"] = static_cast<double>(gzip_bytes);
+}
+void StatusPage50(benchmark::State& state) { StatusPage(state, OneProcess(50), 50); }
+void StatusPageNode64x16(benchmark::State& state) { StatusPage(state, Node64x16(), 64 * 16 * 2); }
+
+BENCHMARK(StatusPage50)->Unit(benchmark::kMillisecond);
+BENCHMARK(StatusPageNode64x16)->Unit(benchmark::kMillisecond);
 BENCHMARK(Scrape50)->Unit(benchmark::kMillisecond);
 BENCHMARK(Scrape50TextSerializer)->Unit(benchmark::kMillisecond);
 BENCHMARK(ScrapeOpenMetrics50)->Unit(benchmark::kMillisecond);

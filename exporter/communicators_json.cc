@@ -1,15 +1,14 @@
 #include "exporter/communicators_json.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "exporter/hang.h"
+#include "exporter/latency_json.h"
 #include "exporter/rank_view.h"
-#include "metrics/histogram_geometry.h"
 #include "metrics/size_class.h"
 #include "nlohmann/json.hpp"
 
@@ -28,11 +27,6 @@ Json TimeOrNull(int64_t realtime_ns) {
 }
 
 Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
-
-// The bound of the overflow cell is not a number that JSON has: its lower one.
-double UpperBound(int cell) {
-  return cell == kOverflowCell ? std::ldexp(1.0, kMaxExponent) : CellUpperBoundSeconds(cell);
-}
 
 Json ProcessJson(const ProcessSnapshot& process) {
   return {{"pid", process.pid},
@@ -122,34 +116,6 @@ Json OperationsJson(const CommunicatorSnapshot& comm) {
   return json;
 }
 
-Json LatencyJson(const LatencySnapshot& latency) {
-  const bool is_duration = latency.kind == LatencyKind::kDurationKernel ||
-                           latency.kind == LatencyKind::kDurationStream ||
-                           latency.kind == LatencyKind::kDurationNetwork;
-  std::string_view source = "kernel";
-  if (latency.kind == LatencyKind::kDurationStream) source = "stream";
-  if (latency.kind == LatencyKind::kDurationNetwork) source = "network";
-  if (latency.kind == LatencyKind::kCompletionProxy) source = "proxy";
-  const HistogramSnapshot& histogram = latency.histogram;
-  const uint64_t count = histogram.Count();
-  const double sum = Seconds(histogram.sum_ns);
-  Json json = {{"op", latency.op},
-               {"size", SizeClassName(latency.size_class)},
-               {"measure", is_duration ? "duration" : "completion"},
-               {"source", source},
-               {"count", count},
-               {"mean", sum / static_cast<double>(count)},
-               {"p50", HistogramQuantile(histogram, 0.5)},
-               {"p90", HistogramQuantile(histogram, 0.9)},
-               {"p99", HistogramQuantile(histogram, 0.99)},
-               {"max", HistogramQuantile(histogram, 1)},
-               {"bus_bytes_per_second", nullptr}};
-  if (is_duration && latency.bus_bytes > 0 && histogram.sum_ns > 0) {
-    json["bus_bytes_per_second"] = static_cast<double>(latency.bus_bytes) / sum;
-  }
-  return json;
-}
-
 Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
               const CommunicatorDiagnosis* diagnosis, int64_t now_realtime_ns) {
   const RankView view{&process, &comm, RankView::State::kLive};
@@ -161,9 +127,13 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
   }
   Json latencies = Json::array();
   for (const LatencySnapshot& latency : comm.latencies) {
-    if (latency.histogram.Count() > 0) latencies.push_back(LatencyJson(latency));
+    if (latency.histogram.Count() == 0) continue;
+    Json json = {{"op", latency.op}, {"size", SizeClassName(latency.size_class)}};
+    json.update(LatencyJson(latency.kind, latency.histogram, latency.bus_bytes));
+    latencies.push_back(std::move(json));
   }
   return {{"rank", comm.rank},
+          {"index", comm.index},
           {"active", !comm.finalized && process.end == ProcessEnd::kLive},
           {"state", StateName(view, now_realtime_ns)},
           {"in_flight_since", TimeOrNull(view.InFlightSince())},
@@ -239,26 +209,6 @@ void AddEnded(const std::vector<ProcessSnapshot>& ended, RanksById* by_id) {
 
 }  // namespace
 
-double HistogramQuantile(const HistogramSnapshot& histogram, double quantile) {
-  const double wanted = quantile * static_cast<double>(histogram.Count());
-  double below = 0;
-  int last = kZeroCell;
-  for (int cell = 0; cell < kHistogramCells; ++cell) {
-    const auto inside = static_cast<double>(histogram.cells[cell]);
-    if (inside == 0) continue;
-    last = cell;
-    if (below + inside >= wanted) {
-      const double share = (wanted - below) / inside;
-      if (cell == kOverflowCell) break;
-      if (cell == kZeroCell) return UpperBound(cell) * share;
-      const double lower = UpperBound(cell - 1);
-      return lower * std::pow(UpperBound(cell) / lower, share);
-    }
-    below += inside;
-  }
-  return UpperBound(last);
-}
-
 std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime_ns,
                               const DiagnosisResult& diagnosis) {
   RanksById by_id;
@@ -276,7 +226,9 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
     const CommunicatorSnapshot& first = *ranks.front().communicator;
     const CommunicatorDiagnosis* found = FindDiagnosis(diagnosis, id);
     Json list = Json::array();
+    std::vector<const CommunicatorSnapshot*> snapshots_of_ranks;
     for (const Rank& rank : ranks) {
+      snapshots_of_ranks.push_back(rank.communicator);
       list.push_back(RankJson(*rank.process, *rank.communicator, found, now_realtime_ns));
     }
     communicators.push_back({{"comm", absl::StrCat(absl::Hex(id, absl::kZeroPad16))},
@@ -285,6 +237,7 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
                              {"nnodes", first.nnodes},
                              {"hang", HangJson(found)},
                              {"straggler", StragglerJson(found)},
+                             {"operations", OperationsOfAllRanks(snapshots_of_ranks)},
                              {"ranks", std::move(list)}});
   }
   const Json json = {{"time", Seconds(now_realtime_ns)},

@@ -8,8 +8,11 @@
 //                "suspects": [3], "waiting": [0, 1, 2], "text": "Rank 3 (pid 4711) has not ..."},
 //       "straggler": {"rank": 3, "seconds_per_second": 0.2, "mean_seconds": 0.001,
 //                     "late_share": 0.9, "matched_calls": 100, "text": "Rank 3 comes last ..."},
+//       "operations": [{"op": "AllReduce", "size": "le_1MiB", "calls": 444, "bytes": ...,
+//                       "latencies": [{"measure": "duration", "source": "stream", "count": 36, ...,
+//                                      "buckets": [[0.0001974, 30], [0.0002348, 6]]}]}],
 //       "ranks": [
-//        {"rank": 3, "active": true, "state": "in_flight", "in_flight_since": 1760...,
+//        {"rank": 3, "index": 0, "active": true, "state": "in_flight", "in_flight_since": 1760...,
 //         "process": {"pid": 4711, "state": "live", "last_poll": 1760..., ...}, "gpu": {...},
 //         "last_call": {"op": "AllReduce", "size": "le_1MiB", "calls": 111},
 //         "straggler_seconds": 1.5,
@@ -25,6 +28,9 @@
 // "hang" and "straggler" are null when none is suspected (diagnosis.h). A rank's "state" is idle,
 // in_flight, stopped (its process does not run), ended (finalized), gone (its process ended), or
 // unknown (what is in flight cannot be seen).
+//
+// A communicator's "operations" are sums over the ranks here; "buckets" are those of
+// BucketsJson (latency_json.h). "index": the n-th communicator of its process.
 //
 // Times are Unix times, durations are seconds. What is not known is null. Communicators stand in
 // the order of their ids, ranks in theirs. A quantile is exact to its histogram's bucket (about 9
@@ -47,10 +53,6 @@ namespace nccl_pulse {
 
 std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime_ns,
                               const DiagnosisResult& diagnosis = {});
-
-// In seconds, of a histogram that is not empty; 0 <= quantile <= 1. Between the bounds of a bucket
-// the logarithm is interpolated, as Prometheus does for native histograms.
-double HistogramQuantile(const HistogramSnapshot& histogram, double quantile);
 
 }  // namespace nccl_pulse
 

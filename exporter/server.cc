@@ -30,6 +30,7 @@
 #include "exporter/http.h"
 #include "exporter/negotiation.h"
 #include "exporter/node.h"
+#include "exporter/page/status_page.h"
 #include "exporter/protobuf_format.h"
 #include "exporter/text_format.h"
 
@@ -51,37 +52,6 @@ constexpr std::string_view kHtmlType = "text/html; charset=utf-8";
 constexpr std::string_view kVary = "Vary: Accept, Accept-Encoding\r\n";
 constexpr std::string_view kVaryGzip =
     "Vary: Accept, Accept-Encoding\r\nContent-Encoding: gzip\r\n";
-
-constexpr std::string_view kStartPage = R"html(<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>NCCL Pulse</title>
-<style>
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 40rem; margin: 3rem auto; padding: 0 1rem; }
-pre { padding: .75rem 1rem; overflow-x: auto; border: 1px solid #8884; border-radius: 6px; }
-:root { color-scheme: light dark; }
-</style>
-</head>
-<body>
-<h1>NCCL Pulse</h1>
-<p>Metrics of the NCCL communicators on this node: calls, bytes, latencies and what NCCL chose, per
-communicator and rank.</p>
-<ul>
-<li><a href="/metrics">/metrics</a>: the metrics, for Prometheus</li>
-<li><a href="/api/v1/communicators">/api/v1/communicators</a>: what each communicator does now, as
-JSON</li>
-<li><a href="/healthz">/healthz</a>: says ok while this endpoint answers</li>
-</ul>
-<p>Prometheus reads them with:</p>
-<pre>scrape_configs:
-  - job_name: nccl
-    static_configs:
-      - targets: ["this-host:9410"]</pre>
-</body>
-</html>
-)html";
 
 // Large enough for the readers of snapshots, and for libraries that reserve thread-local memory on
 // every thread's stack.
@@ -139,7 +109,7 @@ class Server::Thread {
  public:
   explicit Thread(ServerOptions options)
       : options_(std::move(options)),
-        start_page_(std::make_shared<const std::string>(kStartPage)),
+        status_page_(std::make_shared<const std::string>(StatusPage())),
         healthy_(std::make_shared<const std::string>("ok\n")),
         node_({options_.listen_address, options_.memory, options_.peers, options_.service_directory,
                options_.guard != nullptr && options_.guard->is_https()},
@@ -188,7 +158,6 @@ class Server::Thread {
   void Respond(Connection* connection, const HttpRequest& request, int status,
                std::string_view type, Body body, Time now, std::string_view more = "");
   void RespondPage(Connection* connection, const HttpRequest& request, Page* page, Time now);
-  void RespondMetrics(Connection* connection, const HttpRequest& request, Time now);
   void UpdatePage(Page* page);
   void PackPage(Page* page);
   SnapshotSet ReadAll();
@@ -207,7 +176,7 @@ class Server::Thread {
   void LogOnce(bool* logged, std::string_view message, std::string_view reason) noexcept;
 
   const ServerOptions options_;
-  const Body start_page_;
+  const Body status_page_;
   const Body healthy_;
   pthread_t thread_{};
   // Set by Stop() before it writes to wake_, read after that was read: the write orders them, too.
@@ -453,7 +422,8 @@ void Server::Thread::Answer(Connection* connection, const HttpRequest& request, 
   } else if (request.has_body) {
     Respond(connection, request, 413, kTextType, nullptr, now);
   } else if (request.path == "/metrics") {
-    RespondMetrics(connection, request, now);
+    RespondPage(connection, request,
+                &pages_[static_cast<std::size_t>(NegotiateFormat(request.accept))], now);
   } else if (request.path == "/api/v1/communicators") {
     RespondPage(connection, request, &pages_.back(), now);
   } else if (request.path == "/api/v1/http_sd") {
@@ -462,7 +432,7 @@ void Server::Thread::Answer(Connection* connection, const HttpRequest& request, 
   } else if (request.path == "/healthz") {
     Respond(connection, request, 200, kTextType, healthy_, now);
   } else if (request.path == "/") {
-    Respond(connection, request, 200, kHtmlType, start_page_, now);
+    Respond(connection, request, 200, kHtmlType, status_page_, now, StatusPageHeaders());
   } else {
     Respond(connection, request, 404, kTextType, nullptr, now);
   }
@@ -487,13 +457,6 @@ void Server::Thread::Respond(Connection* connection, const HttpRequest& request,
 
 void Server::Thread::RespondPage(Connection* connection, const HttpRequest& request, Page* page,
                                  Time now) {
-  UpdatePage(page);
-  Respond(connection, request, page->status, page->status == 200 ? page->type : kTextType,
-          page->body, now);
-}
-
-void Server::Thread::RespondMetrics(Connection* connection, const HttpRequest& request, Time now) {
-  Page* page = &pages_[static_cast<std::size_t>(NegotiateFormat(request.accept))];
   UpdatePage(page);
   if (page->status != 200) {
     Respond(connection, request, page->status, kTextType, page->body, now, kVary);

@@ -1,5 +1,6 @@
 #include "exporter/communicators_json.h"
 
+#include "exporter/latency_json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -113,6 +114,40 @@ TEST(CommunicatorsJson, RanksThatEndedStandThereWhileOthersUseTheCommunicator) {
   ASSERT_EQ(json["communicators"][0]["ranks"].size(), 2u);
   EXPECT_EQ(json["communicators"][0]["ranks"][1]["rank"], 7);
   EXPECT_EQ(json["communicators"][0]["ranks"][1]["state"], "gone");
+}
+
+TEST(CommunicatorsJson, OperationsAreSumsOverTheRanks) {
+  ProcessSnapshot second = ExampleProcess();
+  second.communicators[0].rank = 4;
+  const Json json = Parse(SnapshotSet({ExampleProcess(), second}));
+  const Json& operations = json["communicators"][0]["operations"];
+  ASSERT_EQ(operations.size(), 2u);
+  EXPECT_EQ(operations[0]["op"], "AllReduce");
+  EXPECT_EQ(operations[0]["size"], "le_1MiB");
+  EXPECT_EQ(operations[0]["calls"], 222);
+  EXPECT_EQ(operations[0]["bytes"], 2 * 105906200);
+  ASSERT_EQ(operations[0]["latencies"].size(), 2u);
+  const Json& latency = operations[0]["latencies"][0];
+  EXPECT_EQ(latency["measure"], "duration");
+  EXPECT_EQ(latency["count"], 62);
+  EXPECT_EQ(latency["bus_bytes_per_second"], 7168 / 2.5);
+  EXPECT_EQ(latency["p50"], json["communicators"][0]["ranks"][0]["latencies"][0]["p50"]);
+  // Bounds of the zero cell and of the pairs that cells 8, 9 and the last ones belong to.
+  const Json expected = {{9.537e-07, 2}, {1.907e-06, 4}, {2.268e-06, 8}, {1024, 16}, {nullptr, 32}};
+  EXPECT_EQ(latency["buckets"], expected);
+  EXPECT_EQ(operations[1]["size"], "overflow");
+  EXPECT_EQ(operations[1]["calls"], 0);
+}
+
+TEST(CommunicatorsJson, BucketsAreBounded) {
+  HistogramSnapshot histogram;
+  histogram.cells.fill(1);
+  const Json buckets = BucketsJson(histogram);
+  ASSERT_EQ(buckets.size(), 122u);
+  EXPECT_EQ(buckets[0][1], 1);
+  EXPECT_EQ(buckets[60][1], 2);
+  EXPECT_EQ(buckets[121], Json({nullptr, 1}));
+  for (std::size_t i = 1; i + 1 < buckets.size(); ++i) EXPECT_GT(buckets[i][0], buckets[i - 1][0]);
 }
 
 TEST(CommunicatorsJson, WhatIsNotKnownIsNull) {

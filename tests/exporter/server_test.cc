@@ -88,8 +88,10 @@ TEST(Server, Pages) {
   const Response start = Get(server->port(), "/");
   EXPECT_EQ(start.status, 200);
   EXPECT_THAT(start.head, HasSubstr("Content-Type: text/html; charset=utf-8\r\n"));
-  EXPECT_THAT(start.body, HasSubstr("href=\"/metrics\""));
-  EXPECT_THAT(start.body, HasSubstr("href=\"/healthz\""));
+  EXPECT_THAT(start.body, HasSubstr("href=\"metrics\""));
+  EXPECT_THAT(start.body, HasSubstr("href=\"healthz\""));
+  EXPECT_THAT(start.head,
+              HasSubstr("Content-Security-Policy: default-src 'none'; script-src 'sha256-"));
 
   const Response missing = Get(server->port(), "/etc/passwd");
   EXPECT_EQ(missing.status, 404);

@@ -13,9 +13,8 @@ import tempfile
 import unittest
 
 from tests.node import cluster
+from tests.node.proof_job import Job, RANKS
 
-FILES = {"libnccl.so.2", "libcudart.so.13", "libcuda.so.1"}
-RANKS = 3
 
 
 def status(*arguments):
@@ -23,44 +22,6 @@ def status(*arguments):
     done = subprocess.run([cluster.PULSE, "status"] + list(arguments), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, check=False)
     return done.returncode, done.stdout, done.stderr
-
-
-def runfile(path):
-    return os.path.join(cluster.RUNFILES, path)
-
-
-class Job:
-    """proof_program's ranks, which go on to the next phase when they are told so."""
-
-    def __init__(self, folder, listen, *phases, delays="20", repeats="1000"):
-        self.ranks = []
-        libraries = os.path.join(folder, "lib")
-        os.mkdir(libraries)
-        for name in FILES:
-            os.symlink(runfile("tests/gpu/fake/libfake_nccl.so"), os.path.join(libraries, name))
-        environment = dict(os.environ, LD_LIBRARY_PATH=libraries, NCCL_PULSE_LISTEN=listen,
-                           NCCL_PROFILER_PLUGIN=runfile("plugin/libnccl-profiler-pulse.so"),
-                           NCCL_PULSE_HANG_SECONDS="2")
-        for rank in range(RANKS):
-            self.ranks.append(subprocess.Popen(
-                [runfile("tests/gpu/proof_program"), "--rank=%d" % rank, "--nranks=%d" % RANKS,
-                 "--gpu=%d" % rank, "--exchange=" + folder, "--library-path=" + libraries,
-                 "--delays-ms=" + delays, "--repeats=" + repeats, "--phases=" + ",".join(phases)],
-                env=dict(environment, RANK=str(rank)), stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
-
-    def report(self):
-        return [json.loads(rank.stdout.readline())["phase"] for rank in self.ranks]
-
-    def go_on(self):
-        for rank in self.ranks:
-            rank.stdin.write("\n")
-            rank.stdin.flush()
-
-    def close(self):
-        for rank in self.ranks:
-            rank.kill()
-            rank.communicate()
 
 
 class StatusTest(unittest.TestCase):

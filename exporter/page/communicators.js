@@ -1,0 +1,150 @@
+// The list of communicators: a line for each, and what is behind it when it is opened.
+
+// So many are open from the start; more would be a wall.
+const OPEN_AT_FIRST = 3;
+const SPARK_WIDTH = 64;
+const SPARK_HEIGHT = 16;
+
+class Spark {
+  constructor() {
+    this.line = drawn('polyline');
+    this.node = drawn('svg', {class: 'spark', width: SPARK_WIDTH, height: SPARK_HEIGHT, 'aria-hidden': 'true'}, this.line);
+  }
+
+  update(points) {
+    const highest = Math.max(1e-9, ...points);
+    const step = SPARK_WIDTH / (SPARK_POINTS - 1);
+    mark(this.line, 'points', points.map((value, i) => {
+      const x = SPARK_WIDTH - (points.length - 1 - i) * step;
+      return `${x.toFixed(1)},${(SPARK_HEIGHT - 1 - value / highest * (SPARK_HEIGHT - 2)).toFixed(1)}`;
+    }).join(' '));
+  }
+}
+
+class Section {
+  constructor(open) {
+    const part = (name, tag = 'span') => element(tag, {class: name});
+    this.badge = part('badge');
+    this.name = part('name', 'bdi');
+    this.id = part('id');
+    this.ranks = part('ranks');
+    this.flight = part('flight');
+    this.rate = part('rate');
+    this.latency = part('latency');
+    this.spark = new Spark();
+    this.body = element('div', {class: 'body'});
+    this.node = element('details', {class: 'communicator'},
+        element('summary', {},
+            this.badge, element('h3', {}, this.name, this.id), this.ranks, this.flight,
+            element('span', {class: 'rates'}, this.spark.node, this.rate), this.latency),
+        this.body);
+    this.wanted = open;
+    this.node.open = open;
+    this.node.addEventListener('toggle', () => {
+      if (this.node.open !== this.wanted) this.decided = true;  // by the reader
+      this.wanted = this.node.open;
+      this.render();
+    });
+  }
+
+  // Trouble opens what the reader has not closed; nothing closes by itself.
+  update(whole, history, recent, now) {
+    const comm = recent ? recent.view(whole) : whole;
+    Object.assign(this, {comm, history, now, isRecent: recent !== null});
+    if (trouble(comm) === 2 && !this.decided && !this.wanted) {
+      this.wanted = true;
+      this.node.open = true;
+    }
+    const level = ['ok', 'slow', 'hang'][trouble(comm)];
+    mark(this.node, 'data-level', isInUse(comm) ? level : 'ended');
+    put(this.badge, isInUse(comm) ? {ok: 'ok', slow: '▲ SLOW', hang: '■ HANG'}[level] : 'ended');
+    putName(this.name, text(comm.name) || 'unnamed');
+    put(this.id, text(comm.comm));
+    const ranks = objects(comm.ranks);
+    const nranks = Math.max(0, number(comm.nranks));
+    const nnodes = Math.max(0, number(comm.nnodes));
+    put(this.ranks, plural(nranks, 'rank') + (nnodes > 1 ? ` on ${plural(nnodes, 'node')}` : '') +
+        (ranks.length < nranks ? `, ${ranks.length} here` : ''));
+    const flying = inFlight(comm);
+    put(this.flight, flying.ranks === 0 ? 'nothing in flight' :
+      `${flying.ranks} in flight, ${seconds(now - flying.since)}`);
+    put(this.rate, `${dash(history.callRate(comm), count)} calls/s`);
+    this.spark.update(history.sparks.get(comm.comm) || []);
+    const shown = mostTime(comm);
+    putName(this.latency, shown === null ? 'nothing timed' :
+      `${text(shown.op)} ${size(shown.size)}: p50 ${dash(shown.latency.p50, seconds)}, p99 ${dash(shown.latency.p99, seconds)}` +
+      (isNumber(shown.latency.bus_bytes_per_second) ? `, ${byteRate(shown.latency.bus_bytes_per_second)}` : ''));
+    this.render();
+  }
+
+  // Only what is open costs anything.
+  render() {
+    if (!this.node.open || !this.comm) return;
+    if (!this.facts) {
+      this.facts = element('p', {class: 'quiet'});
+      this.rankTable = new RankTable();
+      this.operationTable = new OperationTable();
+      this.bucketTable = new BucketTable();
+      this.body.append(this.facts, this.rankTable.node, this.operationTable.node, this.bucketTable.node);
+    }
+    const {comm, history, now} = this;
+    const shown = mostTime(comm);
+    const indices = [...new Set(objects(comm.ranks).map((rank) => text(rank.index)))].slice(0, 4).join(', ');
+    const jobs = [...new Set(objects(comm.ranks).map((rank) => text(processOf(rank).job_id)))].filter(Boolean).slice(0, 4).join(', ');
+    put(this.facts, `Communicator ${text(comm.comm)}, number ${indices} of its processes` + (jobs ? `; job ${jobs}` : '') +
+        (shown ? `. Ranks: p50, p99, bus of ${text(shown.op)} ${size(shown.size)}, ${text(shown.latency.measure)} ` +
+        `(${text(shown.latency.source)}), since its start.` : '.'));
+    const operations = objects(comm.operations).length > 0;
+    this.operationTable.node.hidden = !operations;
+    this.bucketTable.node.hidden = !operations;
+    this.rankTable.update(comm, history, now);
+    this.operationTable.update(comm, history, this.isRecent);
+    this.bucketTable.update(comm);
+  }
+
+  reveal() {
+    this.node.open = true;
+    this.node.scrollIntoView({block: 'start'});
+    this.node.firstChild.focus();
+  }
+}
+
+// What the filter looks at.
+function searchText(comm) {
+  const words = [text(comm.comm), text(comm.name), ['ok', 'slow', 'hang'][trouble(comm)], text(object(comm.hang).verdict)];
+  for (const rank of objects(comm.ranks)) {
+    words.push(text(rank.rank), text(processOf(rank).pid), text(processOf(rank).hostname), text(rank.state).replace('_', ' '),
+        `gpu ${text(object(rank.gpu).index)}`);
+  }
+  for (const operation of objects(comm.operations)) words.push(text(operation.op));
+  return words.join(' ').toLowerCase();
+}
+
+class CommunicatorList {
+  constructor(parent, note) {
+    Object.assign(this, {parent, note});
+  }
+
+  update(page, history, recent, filter, withEnded) {
+    const all = objects(page.communicators);
+    const usable = all.filter((comm) => withEnded || isInUse(comm));
+    const wanted = filter.trim().toLowerCase().split(/\s+/).filter(Boolean);
+    const shown = usable.filter((comm) => {
+      if (wanted.length === 0) return true;
+      const words = searchText(comm);
+      return wanted.every((word) => words.includes(word));
+    });
+    // Trouble first; else by id, as the page has them.
+    shown.sort((a, b) => trouble(b) - trouble(a));
+    const few = usable.length <= OPEN_AT_FIRST;
+    reconcile(this.parent, shown, (comm) => text(comm.comm),
+        (comm) => new Section(few || trouble(comm) === 2),
+        (section, comm) => section.update(comm, history, recent, number(page.time)));
+    const notes = [];
+    if (usable.length > shown.length) notes.push(`${plural(usable.length - shown.length, 'communicator')} not shown (filter).`);
+    if (all.length > usable.length) notes.push(`${plural(all.length - usable.length, 'communicator')} that ended not shown.`);
+    put(this.note, notes.join(' '));
+  }
+
+  find(comm) { return this.parent.parts && this.parent.parts.get(comm); }
+}

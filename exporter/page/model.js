@@ -1,0 +1,139 @@
+// From one answer of the endpoint to the next: rates, and what a rank does in a word.
+
+const HISTORY_SECONDS = 30;
+const SPARK_POINTS = 60;
+
+const processOf = (rank) => object(rank.process);
+const keyOfRank = (comm, rank) => `${text(comm.comm)} ${text(rank.rank)} ${text(processOf(rank).pid)}`;
+const callsOf = (rank) => objects(rank.operations).reduce((sum, each) => sum + number(each.calls), 0);
+const isInUse = (comm) => objects(comm.ranks).some((rank) => rank.active === true);
+const trouble = (comm) => (comm.hang ? 2 : comm.straggler ? 1 : 0);
+
+function communicatorName(comm) {
+  const name = text(comm.name);
+  return text(comm.comm) + (name === '' ? '' : ` "${name}"`);
+}
+
+// Of what the endpoint answered, by its own clock: the browser's may be another.
+class History {
+  constructor() {
+    this.pages = [];  // oldest first: {time, counters}
+    this.sparks = new Map();
+  }
+
+  add(page) {
+    const time = number(page.time);
+    const last = this.pages[this.pages.length - 1];
+    if (last && time <= last.time) {
+      // The same page again (it is kept for a moment), or another server with another clock.
+      if (time === last.time) return;
+      this.pages = [];
+    }
+    const counters = new Map();
+    for (const comm of objects(page.communicators)) {
+      for (const rank of objects(comm.ranks)) {
+        counters.set(keyOfRank(comm, rank), {
+          calls: callsOf(rank),
+          launches: number(object(rank.launches).made),
+          straggler: rank.straggler_seconds,
+        });
+      }
+      for (const operation of objects(comm.operations)) {
+        counters.set(this.operationKey(comm, operation),
+            {calls: number(operation.calls), bytes: number(operation.bytes)});
+      }
+    }
+    this.pages.push({time, counters});
+    while (this.pages.length > 2 && time - this.pages[1].time >= HISTORY_SECONDS) this.pages.shift();
+    this.updateSparks(page);
+  }
+
+  operationKey(comm, operation) {
+    return `${text(comm.comm)}/${text(operation.op)}/${text(operation.size)}`;
+  }
+
+  // A second; null when it is not known.
+  rate(key, counter, pagesBack = 1) {
+    const now = this.pages[this.pages.length - 1];
+    const before = this.pages[Math.max(0, this.pages.length - 1 - pagesBack)];
+    if (!now || now === before) return null;
+    const [a, b] = [before.counters.get(key), now.counters.get(key)];
+    if (!a || !b || !isNumber(a[counter]) || !isNumber(b[counter]) || b[counter] < a[counter]) return null;
+    return (b[counter] - a[counter]) / (now.time - before.time);
+  }
+
+  rankRate(comm, rank, counter) { return this.rate(keyOfRank(comm, rank), counter); }
+  operationRate(comm, operation, counter) {
+    return this.rate(this.operationKey(comm, operation), counter);
+  }
+  // Over the last half minute: single waits would make it jump.
+  holdsUp(comm, rank) { return this.rate(keyOfRank(comm, rank), 'straggler', this.pages.length); }
+
+  callRate(comm) {
+    let sum = null;
+    for (const rank of objects(comm.ranks)) {
+      const rate = this.rankRate(comm, rank, 'calls');
+      if (rate !== null) sum = (sum || 0) + rate;
+    }
+    return sum;
+  }
+
+  updateSparks(page) {
+    const sparks = new Map();
+    for (const comm of objects(page.communicators)) {
+      const rate = this.callRate(comm);
+      const points = this.sparks.get(comm.comm) || [];
+      if (rate !== null) points.push(rate);
+      if (points.length > SPARK_POINTS) points.shift();
+      sparks.set(comm.comm, points);
+    }
+    this.sparks = sparks;
+  }
+}
+
+// What the communicator's ranks spent most time in: durations before completions, which contain
+// waiting for earlier work. {op, size, latency} or null.
+function mostTime(comm) {
+  let most = null;
+  let mostWeight = [-1, -1];
+  for (const operation of objects(comm.operations)) {
+    for (const latency of objects(operation.latencies)) {
+      const weight = [latency.measure === 'duration' ? 1 : 0, number(latency.count) * number(latency.mean)];
+      if (weight[0] < mostWeight[0] || (weight[0] === mostWeight[0] && weight[1] <= mostWeight[1])) continue;
+      most = {op: operation.op, size: operation.size, latency};
+      mostWeight = weight;
+    }
+  }
+  return most;
+}
+
+function latencyOfRank(rank, shown) {
+  if (shown === null) return null;
+  return objects(rank.latencies).find((each) => each.op === shown.op && each.size === shown.size &&
+      each.measure === shown.latency.measure && each.source === shown.latency.source) || null;
+}
+
+// {word, seconds}; seconds null: not known.
+function stateOf(rank, waits, now) {
+  const since = (time) => (isNumber(time) ? now - time : null);
+  switch (rank.state) {
+    case 'in_flight': return {word: waits ? 'waits' : 'in flight', seconds: since(rank.in_flight_since)};
+    case 'stopped': return {word: 'stopped', seconds: since(processOf(rank).last_poll)};
+    case 'gone': return {word: 'gone', seconds: since(processOf(rank).ended)};
+    case 'idle': return {word: 'idle', seconds: since(rank.last_completion)};
+    case 'unknown': return {word: rank.captured === true ? 'in graphs' : 'not seen', seconds: null};
+    default: return {word: text(rank.state) || '?', seconds: null};
+  }
+}
+
+// Oldest work in flight of a communicator: {ranks, since}.
+function inFlight(comm) {
+  let ranks = 0;
+  let since = Infinity;
+  for (const rank of objects(comm.ranks)) {
+    if (rank.state !== 'in_flight' || !isNumber(rank.in_flight_since)) continue;
+    ranks += 1;
+    since = Math.min(since, rank.in_flight_since);
+  }
+  return {ranks, since};
+}

@@ -1,0 +1,167 @@
+// Asks the endpoint every two seconds while somebody looks, and says what it answered.
+
+const POLL_MS = 2000;
+const SLOWEST_POLL_MS = 30000;
+const TIMEOUT_MS = 15000;
+const MOST_PROBLEMS = 8;
+const MOST_WORDS = 3000;  // characters of a sentence
+
+// Beside this page, wherever a proxy has put it; without a password that stands in the address.
+const source = location.origin + location.pathname.replace(/[^/]*$/, '') + 'api/v1/communicators';
+
+const history = new History();
+const recent = new Recent();
+const communicators = new CommunicatorList(byId('communicators'), byId('hidden'));
+let page = null;
+let answeredAt = 0;  // performance.now()
+let failure = '';
+let timer = 0;
+let asking = false;
+
+function problemsOf(comms) {
+  const problems = [];
+  for (const comm of comms) {
+    if (comm.hang) problems.push({kind: 'hang', comm, finding: object(comm.hang)});
+  }
+  for (const comm of comms) {
+    if (comm.straggler) problems.push({kind: 'slow', comm, finding: object(comm.straggler)});
+  }
+  return problems;
+}
+
+function makeProblem({kind, comm}) {
+  const lead = element('strong', {class: 'badge'}, kind === 'hang' ? '■ HANG' : '▲ SLOW');
+  const what = element('span');
+  const button = element('button', {type: 'button'}, 'show');
+  button.addEventListener('click', () => {
+    byId('filter').value = '';
+    show();
+    const section = communicators.find(text(comm.comm));
+    if (section) section.reveal();
+  });
+  const sentence = element('p');
+  const hint = element('p', {class: 'quiet'});
+  const node = element('li', {'data-level': kind}, element('p', {class: 'lead'}, lead, what, button), sentence, hint);
+  return {node, what, button, sentence, hint};
+}
+
+function updateProblem(part, {kind, comm, finding}, now) {
+  const name = communicatorName(comm);
+  put(part.what, kind === 'hang' ?
+    `communicator ${name} makes no progress for ${seconds(now - number(finding.since))} [${text(finding.verdict)}]` :
+    `communicator ${name} waits for rank ${text(finding.rank)}`);
+  mark(part.button, 'aria-label', `show communicator ${name}`);
+  put(part.sentence, text(finding.text, MOST_WORDS));
+  const hint = LOOK_AT.get(finding.verdict);
+  put(part.hint, kind === 'hang' && hint ? `Look at: ${hint}.` : '');
+}
+
+function showVerdict(comms, now) {
+  const parent = byId('verdict');
+  const problems = problemsOf(comms);
+  if (!parent.list) {
+    parent.list = element('ul');
+    parent.more = element('p', {class: 'none'});
+    parent.replaceChildren(parent.list, parent.more);
+  }
+  reconcile(parent.list, problems.slice(0, MOST_PROBLEMS), ({kind, comm}) => `${kind} ${text(comm.comm)}`,
+      makeProblem, (part, problem) => updateProblem(part, problem, now));
+  const calm = comms.length === 0 ? 'No communicator is in use.' : '✓ No hang and no straggler is suspected.';
+  mark(parent.more, 'data-level', problems.length === 0 && comms.length > 0 ? 'ok' : null);
+  put(parent.more, problems.length === 0 ? calm :
+    problems.length > MOST_PROBLEMS ? `and ${problems.length - MOST_PROBLEMS} more, below` : '');
+  // Said once, not with every second that passes.
+  put(byId('announcement'), problems.length === 0 ? calm : problems.slice(0, 3).map(({kind, comm, finding}) =>
+    `${kind === 'hang' ? 'Hang suspected' : 'Straggler'} in communicator ${communicatorName(comm)}. ${text(finding.text)}`).join(' '));
+  return problems;
+}
+
+function show() {
+  if (page === null) return;
+  const now = number(page.time);
+  const comms = objects(page.communicators);
+  const inUse = comms.filter(isInUse);
+  const hosts = new Set();
+  let ranks = 0;
+  for (const comm of inUse) {
+    ranks += objects(comm.ranks).length;
+    for (const rank of objects(comm.ranks)) hosts.add(text(processOf(rank).hostname));
+  }
+  const host = hosts.size > 1 ? plural(hosts.size, 'host') : [...hosts].join('') || 'NCCL Pulse';
+  putName(byId('host'), host);
+  put(byId('counts'), `${clock(now)}  ${plural(inUse.length, 'communicator')}, ${plural(ranks, 'rank')}`);
+  const problems = showVerdict(inUse, now);
+  const hangs = problems.filter(({kind}) => kind === 'hang').length;
+  const title = `${hangs > 0 ? 'HANG ' : problems.length > 0 ? 'SLOW ' : ''}${host}${host === 'NCCL Pulse' ? '' : ' - NCCL Pulse'}`;
+  if (document.title !== title) document.title = title;
+  communicators.update(page, history, byId('recent').checked ? recent : null, byId('filter').value, byId('ended').checked);
+}
+
+// What is old must not look new.
+function showConnection() {
+  const age = Math.round((performance.now() - answeredAt) / 1000);
+  const stale = failure !== '';
+  document.documentElement.classList.toggle('stale', stale && page !== null);
+  mark(byId('connection'), 'class', stale ? 'lost' : document.hidden ? 'paused' : page === null ? 'waiting' : 'live');
+  put(byId('connection-text'), stale ? (page === null ? 'no answer' : `no answer since ${age} s`) :
+    document.hidden ? 'paused' : page === null ? 'asking' : 'live');
+  byId('gone').hidden = !stale;
+  put(byId('gone'), stale ? `${failure} ${page === null ? '' : `What is shown is of ${clock(number(page.time))}. `}Asking again.` : '');
+}
+
+async function ask() {
+  const response = await fetch(source, {cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT_MS)});
+  if (!response.ok) throw new Error(`The endpoint answers with status ${response.status}.`);
+  const answer = await response.json();
+  if (!isNumber(object(answer).time) || !Array.isArray(answer.communicators)) throw new SyntaxError();
+  return answer;
+}
+
+function reasonOf(error) {
+  if (error.name === 'SyntaxError') return 'What answers is not NCCL Pulse’s endpoint.';
+  if (error.name === 'TimeoutError') return `The endpoint did not answer within ${TIMEOUT_MS / 1000} s.`;
+  // The browser does not say why a connection failed.
+  return error.name === 'TypeError' ? 'The endpoint does not answer.' : text(error.message);
+}
+
+async function poll() {
+  clearTimeout(timer);
+  if (asking || document.hidden) return;
+  asking = true;
+  const begin = performance.now();
+  let answer = null;
+  try {
+    answer = await ask();
+    failure = '';
+    answeredAt = performance.now();
+  } catch (error) {
+    failure = reasonOf(error);
+  }
+  asking = false;
+  try {
+    if (answer !== null) {
+      page = answer;
+      history.add(page);
+      recent.add(page);
+      show();
+    }
+  } catch (error) {
+    // Better than an old page that says it is live.
+    failure = `This page cannot show the answer (${text(error.message)}); /api/v1/communicators has it.`;
+  }
+  showConnection();
+  // Whoever answers does it inside somebody's job: a page that takes long is asked for less often.
+  const took = performance.now() - begin;
+  if (!document.hidden) {
+    timer = setTimeout(poll, failure ? POLL_MS : Math.min(SLOWEST_POLL_MS, Math.max(POLL_MS, 10 * took)));
+  }
+}
+
+document.addEventListener('visibilitychange', () => {
+  showConnection();
+  poll();
+});
+byId('filter').addEventListener('input', show);
+for (const id of ['recent', 'ended']) byId(id).addEventListener('change', show);
+setInterval(() => { if (failure !== '') showConnection(); }, 1000);
+poll();

@@ -1,0 +1,140 @@
+// What an opened communicator shows: its ranks, its operations, and the histograms' numbers.
+
+const RANK_COLUMNS = [
+  {title: 'Suspicion', unseen: true, left: true}, {title: 'Rank'}, {title: 'Pid'}, {title: 'GPU'},
+  {title: 'State', left: true}, {title: 'For', kind: 'time'}, {title: 'Last call', left: true, kind: 'call'},
+  {title: 'Calls'}, {title: 'Calls/s'},
+  {title: 'In flight', tip: 'Kernel launches that are not known to be complete'}, {title: 'Launches/s'},
+  {title: 'Holds up others', kind: 'two', tip: 'Share of the last half minute that the other ranks here waited for this one'},
+  {title: 'p50', kind: 'time'}, {title: 'p99', kind: 'time'}, {title: 'Bus', kind: 'time'},
+];
+// More rows than a page can show make no sense; the JSON has them all.
+const MOST_ROWS = 300;
+
+const dash = (value, words) => (isNumber(value) ? words(value) : '–');
+
+function makeRow(columns, header) {
+  const cells = columns.map((column, i) => (i === header ?
+    element('th', {scope: 'row', class: column.left ? 'left' : ''}) :
+    element('td', {class: column.left ? 'left' : ''})));
+  return {node: element('tr', {}, ...cells), cells};
+}
+
+class RankTable {
+  constructor() {
+    const {node, body} = table('Ranks', RANK_COLUMNS);
+    Object.assign(this, {node, body});
+  }
+
+  update(comm, history, now) {
+    const shown = mostTime(comm);
+    const hang = object(comm.hang);
+    const suspects = new Set(list(hang.suspects));
+    const waiting = new Set(list(hang.waiting));
+    const late = comm.straggler ? comm.straggler.rank : null;
+    reconcile(this.body, objects(comm.ranks).slice(0, MOST_ROWS),
+        (rank) => keyOfRank(comm, rank), () => makeRow(RANK_COLUMNS, 1), ({node, cells}, rank) => {
+          const suspect = suspects.has(rank.rank);
+          const waits = waiting.has(rank.rank);
+          const isLate = rank.rank === late && late !== null;
+          const state = stateOf(rank, waits, now);
+          const last = rank.last_call ? object(rank.last_call) : null;
+          const latency = latencyOfRank(rank, shown) || {};
+          mark(node, 'class', suspect ? 'suspect' : isLate ? 'late' : waits ? 'waits' : null);
+          const contents = [
+            suspect ? '▶▶ suspect' : isLate ? '▶ late' : '',
+            text(rank.rank), text(processOf(rank).pid), text(object(rank.gpu).index) || '–',
+            state.word, dash(state.seconds, seconds),
+            last ? `${text(last.op)} ${size(last.size)} #${text(last.calls)}` : '–',
+            count(callsOf(rank)), dash(history.rankRate(comm, rank, 'calls'), count),
+            dash(object(rank.launches).in_flight, count), dash(history.rankRate(comm, rank, 'launches'), count),
+            dash(history.holdsUp(comm, rank), share),
+            dash(latency.p50, seconds), dash(latency.p99, seconds), dash(latency.bus_bytes_per_second, byteRate),
+          ];
+          contents.forEach((content, i) => put(cells[i], content));
+          mark(cells[6], 'title', contents[6].length > 40 ? contents[6] : null);
+        });
+  }
+}
+
+class OperationTable {
+  constructor() {
+    this.axis = new Axis();
+    this.columns = [
+      {title: 'Operation', left: true}, {title: 'Size', left: true}, {title: 'Measured', left: true},
+      {title: 'Calls'}, {title: 'Calls/s'}, {title: 'Bytes/s', kind: 'time'}, {title: 'p50', kind: 'time'}, {title: 'p90', kind: 'time'}, {title: 'p99', kind: 'time'},
+      {title: 'Max', kind: 'time'}, {title: 'Bus', kind: 'time'}, {title: 'Histogram', unseen: true, left: true, node: this.axis.node},
+    ];
+    const {node, body} = table('Operations, all ranks', this.columns);
+    Object.assign(this, {node, body});
+    this.scale = new Scale();
+  }
+
+  update(comm, history, isRecent) {
+    put(this.node.querySelector('caption'), `Operations, all ranks, ${isRecent ? 'last minute' : 'since the start'}`);
+    this.scale.include(comm);
+    this.axis.update(this.scale);
+    const rows = [];
+    for (const operation of objects(comm.operations)) {
+      const latencies = objects(operation.latencies);
+      if (latencies.length === 0) rows.push({operation, latency: null, first: true});
+      latencies.forEach((latency, i) => rows.push({operation, latency, first: i === 0}));
+    }
+    const keyOf = ({operation, latency}) => JSON.stringify(
+        [operation.op, operation.size, latency && latency.measure, latency && latency.source]);
+    reconcile(this.body, rows.slice(0, MOST_ROWS), keyOf, () => makeRow(this.columns, 0), (row, item) => {
+      const {operation, latency, first} = item;
+      const at = latency || {};
+      const contents = [
+        text(operation.op), size(operation.size),
+        latency ? `${text(latency.measure)} (${text(latency.source)}), ${count(number(latency.count))}` : 'not timed',
+        first ? count(number(operation.calls)) : '',
+        first ? dash(history.operationRate(comm, operation, 'calls'), count) : '',
+        first ? dash(history.operationRate(comm, operation, 'bytes'), byteRate) : '',
+        dash(at.p50, seconds), dash(at.p90, seconds), dash(at.p99, seconds), dash(at.max, seconds),
+        dash(at.bus_bytes_per_second, byteRate),
+      ];
+      contents.forEach((content, i) => (i < 2 ? putName : put)(row.cells[i], content));
+      mark(row.node, 'class', first ? null : 'more');
+      if (!latency) return;
+      if (!row.histogram) {
+        row.histogram = new Histogram();
+        row.cells[11].append(row.histogram.node);
+      }
+      row.histogram.update(latency, this.scale, `${contents[0]} ${contents[1]}, ${contents[2]}`);
+    });
+  }
+}
+
+// The drawings' numbers, for who cannot see or point at them. Made when it is opened.
+class BucketTable {
+  constructor() {
+    this.columns = [
+      {title: 'Operation', left: true}, {title: 'Size', left: true}, {title: 'Measured', left: true},
+      {title: 'Duration', left: true}, {title: 'Count'}, {title: 'Share'},
+    ];
+    const {node, body} = table('Buckets of the histograms', this.columns);
+    this.body = body;
+    this.node = element('details', {class: 'buckets'}, element('summary', {}, 'Histograms as numbers'), node);
+    this.node.addEventListener('toggle', () => this.last && this.update(this.last));
+  }
+
+  update(comm) {
+    this.last = comm;
+    if (!this.node.open) return;
+    const rows = [];
+    for (const operation of objects(comm.operations)) {
+      for (const latency of objects(operation.latencies)) {
+        for (const bucket of bucketsOf(latency)) rows.push({operation, latency, bucket});
+      }
+    }
+    const keyOf = ({operation, latency, bucket}) =>
+      JSON.stringify([operation.op, operation.size, latency.measure, latency.source, bucket[0]]);
+    reconcile(this.body, rows.slice(0, 10 * MOST_ROWS), keyOf, () => makeRow(this.columns, 0), ({cells}, item) => {
+      const {operation, latency, bucket} = item;
+      [text(operation.op), size(operation.size), `${text(latency.measure)} (${text(latency.source)})`,
+        bucketWords(bucket), count(bucket[1]), share(bucket[1] / (number(latency.count) || 1))]
+          .forEach((content, i) => put(cells[i], content));
+    });
+  }
+}

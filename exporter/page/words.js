@@ -1,0 +1,73 @@
+// Numbers as people read them; the same words as `pulse status` (exporter/status_table.cc).
+
+const isNumber = (value) => typeof value === 'number' && Number.isFinite(value);
+const number = (value) => (isNumber(value) ? value : 0);
+const list = (value) => (Array.isArray(value) ? value : []);
+const object = (value) => (value !== null && typeof value === 'object' ? value : {});
+const objects = (value) => list(value).map(object);
+
+// Names come from other processes: nothing that steers (control characters, marks that turn the text
+// behind them around), and no end to what is shown.
+const STEERS = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+function text(value, most = 300) {
+  if (isNumber(value)) return String(value);
+  if (typeof value !== 'string') return '';
+  return value.slice(0, most).replace(STEERS, '?');
+}
+
+const threeDigits = (value) => String(Number(value.toPrecision(3)));
+
+function seconds(value) {
+  const s = Math.max(0, value);
+  if (s < 999.5e-6) return `${threeDigits(s * 1e6)} µs`;
+  if (s < 0.9995) return `${threeDigits(s * 1e3)} ms`;
+  if (s < 99.5) return `${threeDigits(s)} s`;
+  if (s < 7200) return `${Math.floor(s / 60)} min ${Math.floor(s) % 60} s`;
+  return `${Math.floor(s / 3600)} h ${Math.floor(s / 60) % 60} min`;
+}
+
+function scaled(value, units) {
+  let unit = 0;
+  while (Math.abs(value) >= 999.5 && unit + 1 < units.length) {
+    value /= 1000;
+    unit += 1;
+  }
+  return threeDigits(value) + units[unit];
+}
+
+function count(value) {
+  if (value < 1e4) return value < 10 && value !== Math.floor(value) ? value.toFixed(1) : value.toFixed(0);
+  return scaled(value, ['', 'k', 'M', 'G', 'T', 'P']);
+}
+
+const byteRate = (value) => scaled(value, [' B/s', ' kB/s', ' MB/s', ' GB/s', ' TB/s']);
+const share = (value) => `${value < 0.0995 ? (value * 100).toFixed(1) : (value * 100).toFixed(0)} %`;
+const plural = (many, noun) => `${many} ${noun}${many === 1 ? '' : 's'}`;
+
+function size(name) {
+  const known = text(name);
+  if (known.startsWith('le_')) return `≤${known.slice(3)}`;
+  if (known.startsWith('gt_')) return `>${known.slice(3)}`;
+  return known;
+}
+
+function clock(unixSeconds) {
+  const date = new Date(unixSeconds * 1000);
+  if (Number.isNaN(date.getTime())) return '';
+  const two = (part) => String(part).padStart(2, '0');
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ` +
+      `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+}
+
+// What a verdict asks to be looked at (docs/hangs-and-stragglers.md).
+const LOOK_AT = new Map([
+  ['rank_not_called', 'what the suspect’s program does: its stack'],
+  ['rank_not_launched', 'the suspect’s stack: connecting, or a group that is not ended'],
+  ['mismatched_operations', 'the program: ranks took different branches'],
+  ['blocked_elsewhere', 'the hang of the communicator that is named'],
+  ['process_gone', 'why that process ended: its log, the kernel’s'],
+  ['process_stopped', 'SIGSTOP, a debugger, a frozen container, a driver that does not return'],
+  ['rank_not_seen', 'whether that process lives and has the plugin'],
+  ['no_progress', 'GPUs and network; ranks on other nodes, if there are any'],
+  ['point_to_point', 'the ranks that wait: their peers are not known'],
+]);

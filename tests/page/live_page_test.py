@@ -1,0 +1,77 @@
+"""The page in a browser, beside a job that works and then hangs."""
+
+import json
+import tempfile
+import unittest
+
+from tests.node import cluster
+from tests.node.proof_job import Job, RANKS
+from tests.page.browser import Browser
+
+
+class LivePageTest(unittest.TestCase):
+
+    def setUp(self):
+        self.port = cluster.free_port()
+        # Short: an NCCL unique id holds the name of a file in it.
+        folder = tempfile.TemporaryDirectory(prefix="lp", dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.job = Job(folder.name, "127.0.0.1:%d" % self.port, "warm", "sizes", "hang",
+                       repeats="20")
+        self.addCleanup(self.job.close)
+        self.browser = Browser()
+        self.addCleanup(self.browser.close)
+
+    def hang(self):
+        answer = cluster.get(self.port, "/api/v1/communicators")
+        page = json.loads(answer[1])
+        return next(comm["hang"] for comm in page["communicators"] if comm["hang"])
+
+    def test_works_then_hangs(self):
+        self.job.report()
+        page = self.browser.open("http://127.0.0.1:%d/" % self.port)
+        page.wait("document.querySelectorAll('details.communicator').length === 9")
+        self.assertEqual(page.text("#verdict"), "✓ No hang and no straggler is suspected.")
+        self.assertRegex(page.text("#counts"), r"^20\d\d-.* 9 communicators, %d ranks$" %
+                         (9 * RANKS))
+        self.assertRegex(page.evaluate("document.title"), " - NCCL Pulse$")
+        self.assertEqual(page.text("#connection"), "live")
+
+        # What is shown changes by itself.
+        page.evaluate("[...document.querySelectorAll('details.communicator')]"
+                      ".find((each) => each.innerText.includes('size-64\\n')).open = true")
+        cell = "document.querySelector('details[open] tbody tr').cells[7].innerText"
+        self.assertEqual(page.wait("document.querySelector('details[open] tbody tr') && " + cell),
+                         "5")
+        self.job.go_on()
+        page.wait(cell + " === '25'")
+        self.job.report()
+        # Not every communicator has had one of its calls timed.
+        page.evaluate("document.querySelectorAll('details.communicator').forEach("
+                      "(each) => { each.open = true; })")
+        page.wait("!!document.querySelector('details[open] .histogram g rect')")
+
+        self.job.go_on()
+        page.wait("document.title.startsWith('HANG ')")
+        hang = self.hang()
+        self.assertEqual(hang["suspects"], [RANKS - 1])
+        verdict = page.text("#verdict")
+        self.assertRegex(verdict, r"■ HANG\s*communicator [0-9a-f]{16} \"hang\" makes no progress "
+                         r"for .* s \[rank_not_called\]")
+        self.assertIn(hang["text"], verdict)
+        # It stands first and is open; its ranks say who waits for whom.
+        first = "document.querySelector('details.communicator')"
+        self.assertTrue(page.wait(first + ".open && !!%s.querySelector('tr.suspect')" % first))
+        rows = page.evaluate("[...%s.querySelector('tbody').rows].map((row) => "
+                             "[...row.cells].slice(0, 5).map((cell) => cell.innerText))" % first)
+        self.assertEqual([(row[0], row[1], row[2], row[4]) for row in rows],
+                         [("▶▶ suspect" if i == RANKS - 1 else "", str(i),
+                           str(self.job.ranks[i].pid), "idle" if i == RANKS - 1 else "waits")
+                          for i in range(RANKS)])
+        self.assertIn("HANG", page.evaluate(first + ".querySelector('summary').innerText"))
+        self.assertIn("Hang suspected in communicator", page.text("#announcement"))
+        self.assertEqual((page.problems, page.network), ([], []))
+
+
+if __name__ == "__main__":
+    unittest.main()

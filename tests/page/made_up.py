@@ -1,0 +1,112 @@
+"""An endpoint that serves the real page with answers of the test's own making."""
+
+import http.server
+import json
+import threading
+
+NOW = 1760000000.0
+
+
+def buckets(middle, counts):
+    """[upper bound, count] around a number of seconds."""
+    first = -(len(counts) // 2)
+    return [[float("%.4g" % (middle * 2 ** ((first + i) / 4))), each]
+            for i, each in enumerate(counts) if each]
+
+
+def latency(p50=0.0003, count=100, **more):
+    return dict({"measure": "duration", "source": "stream", "count": count, "mean": p50, "p50": p50,
+                 "p90": p50 * 1.2, "p99": p50 * 1.5, "max": p50 * 2, "bus_bytes_per_second": 9e9},
+                **more)
+
+
+def operation(op="AllReduce", size="le_1MiB", calls=400, **more):
+    return dict({"op": op, "size": size, "calls": calls, "bytes": calls << 20, "latencies": [
+        dict(latency(), buckets=buckets(0.0003, [1, 5, 40, 30, 16, 6, 1, 0, 1]))]}, **more)
+
+
+def rank(number, calls=100, op="AllReduce", hostname="node-17", **more):
+    return dict({
+        "rank": number, "index": 0, "active": True, "state": "idle", "in_flight_since": None,
+        "process": {"pid": 24000 + number, "state": "live", "ended": None, "hostname": hostname,
+                    "job_id": "4711", "last_poll": NOW},
+        "gpu": {"index": str(number % 8)}, "captured": False,
+        "launches": {"made": calls, "completed": calls, "in_flight": 0, "in_flight_since": None},
+        "last_call": {"op": op, "size": "le_1MiB", "calls": calls}, "straggler_seconds": 0.0,
+        "last_completion": NOW - 0.01,
+        "operations": [{"op": op, "calls": calls, "bytes": calls << 20, "sequence": calls}],
+        "latencies": [dict(latency(), op=op, size="le_1MiB")]}, **more)
+
+
+def communicator(comm="00ab12cd34ef5678", name="dp", ranks=4, **more):
+    members = [rank(i) for i in range(ranks)] if isinstance(ranks, int) else ranks
+    return dict({"comm": comm, "name": name, "nranks": len(members), "nnodes": 1, "hang": None,
+                 "straggler": None, "operations": [operation()], "ranks": members}, **more)
+
+
+def page(*communicators, time=NOW):
+    return {"time": time, "communicators": list(communicators)}
+
+
+def hang(since=NOW - 14, text="Rank 3 (pid 24003, GPU 3) has not called AllReduce.", **more):
+    return dict({"verdict": "rank_not_called", "since": since, "op": "AllReduce", "suspects": [3],
+                 "waiting": [0, 1, 2], "text": text}, **more)
+
+
+def straggler(number=2, text="Rank 2 comes last into 93 % of the calls."):
+    return {"rank": number, "seconds_per_second": 0.2, "mean_seconds": 0.001, "late_share": 0.93,
+            "matched_calls": 100, "text": text}
+
+
+class Endpoint:
+    """Serves the page at `prefix`, and what `answer` is: JSON, or (status, text)."""
+
+    def __init__(self, html, headers, answer, prefix="/", port=0):
+        endpoint = self
+        self.answer = answer
+        self.asked = 0
+        self.paths = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                endpoint.paths.append(self.path)
+                if self.path == prefix:
+                    self.reply(200, html, headers)
+                elif self.path == prefix + "api/v1/communicators":
+                    endpoint.asked += 1
+                    answer = endpoint.answer
+                    if isinstance(answer, tuple):
+                        self.reply(answer[0], answer[1].encode(), {})
+                    else:
+                        self.reply(200, json.dumps(answer).encode(), {})
+                else:
+                    self.reply(404, b"", {})
+
+            def reply(self, status, body, headers):
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        class Server(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+            block_on_close = False
+
+            def handle_error(self, *_):
+                pass  # the browser went away
+
+        self.server = Server(("127.0.0.1", port), Handler)
+        self.port = self.server.server_address[1]
+        self.url = "http://127.0.0.1:%d%s" % (self.port, prefix)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
+        self.thread.start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()

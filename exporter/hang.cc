@@ -283,6 +283,7 @@ class Finder {
                                         " called fewer operations than ", Name(*live_[most_]),
                                         ", but whether there is work in flight cannot be seen"));
     }
+    if (behind_.empty() && is_quiet_ && !view_.has_point_to_point && DecideOrder()) return;
     // All have called what they wait in.
     if (view_.has_point_to_point && IsPointToPointPossible()) return DecidePointToPoint();
     DecideLaunched();
@@ -323,6 +324,29 @@ class Finder {
     Conclude(HangVerdict::kMismatched, live_,
              absl::StrCat("The ranks have called different ", by_size ? "sizes" : "operations",
                           ", which never complete: ", sides, "."));
+  }
+
+  // All have called equally often, but not the same last: then not in one order either.
+  bool DecideOrder() {
+    std::map<std::string, Ranks> by_words;
+    std::set<std::string> operations;
+    for (const RankView* rank : live_) {
+      const CommunicatorSnapshot& communicator = *rank->communicator;
+      if (communicator.last_call_op.empty()) return false;
+      operations.insert(communicator.last_call_op);
+      by_words[CallWords({{{communicator.last_call_op, communicator.last_call_size_class}, 1}})]
+          .push_back(rank);
+    }
+    if (by_words.size() < 2) return false;
+    const std::string sides = absl::StrJoin(by_words, "; ", [](std::string* out, const auto& side) {
+      absl::StrAppend(out, Names(side.second), Verb(side.second, " has", " have"), " called ",
+                      side.first, " last");
+    });
+    hang_.op = absl::StrJoin(operations, ",");
+    Conclude(HangVerdict::kMismatched, live_,
+             absl::StrCat("The ranks have called the same operations, but not in the same order: ",
+                          sides, "."));
+    return true;
   }
 
   void DecideOwing(const Ranks& owing, const Calls& owed, const RankView& ahead) {
@@ -476,11 +500,20 @@ std::size_t WaitsElsewhere(const std::vector<CommunicatorView>& views,
 
 // Of the ranks that have not called, those that wait in another communicator hold nobody up: who
 // holds them up does.
-void FollowWaits(const std::vector<CommunicatorView>& views,
-                 std::vector<std::optional<Hang>>* hangs) {
-  const std::vector<std::optional<Hang>> before = *hangs;
+void FollowWaits(const std::vector<CommunicatorView>& views, int64_t hang_after_ns,
+                 int64_t now_realtime_ns, std::vector<std::optional<Hang>>* hangs) {
+  if (std::none_of(hangs->begin(), hangs->end(), [](const std::optional<Hang>& hang) {
+        return hang && hang->verdict == HangVerdict::kRankNotCalled;
+      })) {
+    return;
+  }
+  // Of two communicators that wait for each other one has begun to a bit later.
+  std::vector<std::optional<Hang>> before = *hangs;
   for (std::size_t i = 0; i < views.size(); ++i) {
-    if (!before[i] || before[i]->verdict != HangVerdict::kRankNotCalled) continue;
+    if (!before[i]) before[i] = Finder(views[i], hang_after_ns / 2, now_realtime_ns).Find();
+  }
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (!(*hangs)[i] || before[i]->verdict != HangVerdict::kRankNotCalled) continue;
     Hang& hang = *(*hangs)[i];
     std::vector<int32_t> free;
     std::size_t elsewhere = views.size();
@@ -545,7 +578,7 @@ std::vector<std::optional<Hang>> FindHangs(const std::vector<CommunicatorView>& 
   for (const CommunicatorView& view : views) {
     hangs.push_back(Finder(view, hang_after_ns, now_realtime_ns).Find());
   }
-  FollowWaits(views, &hangs);
+  FollowWaits(views, hang_after_ns, now_realtime_ns, &hangs);
   return hangs;
 }
 

@@ -119,6 +119,22 @@ TEST(Hang, DifferentSizes) {
   EXPECT_THAT(hang->text, HasSubstr("AllReduce (up to 1MiB)"));
 }
 
+TEST(Hang, TheSameCallsInAnotherOrder) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  LaunchOn(&job, {0, 1, 2, 3}, "AllGather");
+  LaunchOn(&job, {2}, "AllReduce");
+  job.Advance(kHangAfter);
+  const std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kMismatched);
+  EXPECT_EQ(hang->op, "AllGather,AllReduce");
+  EXPECT_THAT(hang->text, HasSubstr("not in the same order: rank 0 (pid 100, GPU 0), rank 1 (pid "
+                                    "101, GPU 1) and rank 3 (pid 103, GPU 3) have called AllGather "
+                                    "(up to 1MiB) last; rank 2 (pid 102, GPU 2) has called "
+                                    "AllReduce (up to 1MiB) last."));
+}
+
 TEST(Hang, AllHaveLaunched) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2, 3}, "AllGather");
@@ -399,6 +415,30 @@ TEST(Hang, WhoWaitsElsewhereIsNotTheCulprit) {
   ASSERT_TRUE(tensor2);
   EXPECT_EQ(tensor2->verdict, HangVerdict::kRankNotCalled);
   EXPECT_THAT(tensor2->suspects, ElementsAre(1));  // process 3, too
+}
+
+// Two communicators, called in another order; one wait is younger, and not yet a hang.
+TEST(Hang, TwoThatWaitForEachOther) {
+  SimulatedJob job(2);
+  constexpr uint64_t kOne = 1;
+  constexpr uint64_t kOther = 2;
+  job.AddCommunicator(kOne, {0, 1});
+  job.AddCommunicator(kOther, {0, 1});
+  job.Launch(kOne, 0, "AllReduce");
+  job.Advance(kSecond);
+  job.Launch(kOther, 1, "AllReduce");
+  job.Advance(kHangAfter - kSecond);
+  const std::optional<Hang> one = HangOf(job, kOne);
+  ASSERT_TRUE(one);
+  EXPECT_EQ(one->verdict, HangVerdict::kBlockedElsewhere);
+  EXPECT_THAT(one->suspects, ElementsAre(1));
+  EXPECT_THAT(one->text, HasSubstr("communicator 0000000000000002"));
+  EXPECT_EQ(HangOf(job, kOther), std::nullopt);
+  job.Advance(kSecond);
+  const std::optional<Hang> other = HangOf(job, kOther);
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->verdict, HangVerdict::kBlockedElsewhere);
+  EXPECT_THAT(other->suspects, ElementsAre(0));
 }
 
 TEST(Hang, EveryVerdictHasAName) {

@@ -12,8 +12,8 @@ hangs       inject_cases.py says which, and what is expected. Each in a job of i
 stragglers  One job, PyTorch DDP (inject_ddp.py) or, without PyTorch, AllReduces with pauses
             (inject_program --control). First 30 s in which nobody is late and nobody may be named;
             on the same communicator then the last rank is late, as in a job that has run for a
-            while. Then each rank in turn, by each delay, on a communicator of its own each time.
-            It is read like a hang until a rank is named.
+            while. Then each rank in turn, by each delay, on a communicator of its own each time;
+            time counts from its fifth step. It is read like a hang until a rank is named.
 
 Prints "RESULT OK|WRONG|LEFT OUT ..." lines and a table, writes OUT/results.jsonl, a line for each
 case, and one folder of logs and pages for each job. Exit status: 0 when all cases were run and right;
@@ -228,10 +228,21 @@ class Losses:
         return rank, rates[rank]
 
 
-def watch_straggler(options, job, comm_id, begin, seconds):
-    """What the scrapes of the next `seconds` show of a communicator, until it names a rank."""
+def number_of_launches(comm):
+    return sum(rank["launches"]["made"] for rank in comm["ranks"])
+
+
+def case_communicator(options, comms, known):
+    """Id of the communicator that was not there before the case; None: not on the page yet."""
+    new = [comm for comm in comms if comm["comm"] not in known and comm["name"] != "control" and
+           len(comm["ranks"]) == options.gpus]
+    return max(new, key=number_of_launches)["comm"] if new else None
+
+
+def watch_straggler(options, job, known, begin, seconds):
+    """What the scrapes of the next `seconds` show of the communicator that is not in `known`, until
+    they name one of its ranks."""
     losses = Losses()
-    losses.most(job.endpoint.get("/metrics") or "\n", comm_id)
     first = random.uniform(0, options.scrape)
     shown = {"seconds": None, "straggler": None, "by_counter": None, "scrapes": 0}
     while True:
@@ -243,37 +254,27 @@ def watch_straggler(options, job, comm_id, begin, seconds):
         page = job.endpoint.get("/metrics")
         comms = job.endpoint.communicators()
         now = time.monotonic() - begin
-        if page is None or comms is None:
+        comm_id = case_communicator(options, comms or (), known)
+        if page is None or comm_id is None:
             continue
+        job.keep("straggler-page.txt", page)
         most = losses.most(page, comm_id)
         if most and most[1] > 0.02 and shown["by_counter"] is None:
             shown["by_counter"] = {"rank": most[0], "seconds_per_second": round(most[1], 4),
                                    "after_s": round(now, 2)}
-        straggler = next((c["straggler"] for c in comms if c["comm"] == comm_id), None)
-        job.keep("straggler-page.txt", page)
+        straggler = next(comm["straggler"] for comm in comms if comm["comm"] == comm_id)
         if straggler:
             shown.update(seconds=round(now, 2), straggler=straggler)
             return shown
 
 
-def begin_case(options, job, control, number, rank, delay_ms):
-    """Id of the communicator that this case uses."""
+def begin_case(job, control, number, rank, delay_ms):
+    """Ids of the communicators that were there before it."""
     known = {comm["comm"] for comm in job.endpoint.communicators() or ()}
     control.write(number, rank, delay_ms)
     job.wait("case %d" % number, 60,
              lambda: all(process.event("case", case=number) for process in job.ranks))
-
-    def found():
-        new = [comm for comm in job.endpoint.communicators() or ()
-               if comm["comm"] not in known and len(comm["ranks"]) == options.gpus
-               and comm["name"] != "control"]
-        # PyTorch's default group has one, too; a case's is the one that was made last.
-        return max(new, key=lambda comm: number_of_launches(comm))["comm"] if new else None
-    return wait_until(found, 10, "the communicator of case %d" % number)
-
-
-def number_of_launches(comm):
-    return sum(rank["launches"]["made"] for rank in comm["ranks"])
+    return known
 
 
 def report_straggler(results, record, what, rank, shown, late):
@@ -307,8 +308,8 @@ def stragglers(options, results):
             first = job.ranks[0].event("case", case=0)
             print("%s, %s" % (kind, {key: first[key] for key in ("torch", "step_ms")
                                      if key in first}), flush=True)
-            comm = begin_case(options, job, control, 1, -1, 0)
-            shown = watch_straggler(options, job, comm, time.monotonic(), options.balanced)
+            known = begin_case(job, control, 1, -1, 0)
+            shown = watch_straggler(options, job, known, time.monotonic(), options.balanced)
             record = dict(base, case="balanced", rank=None, delay_ms=0, **shown)
             results.add("OK" if shown["straggler"] is None else "WRONG",
                         "straggler %s, nobody late for %g s: %s" % (
@@ -317,7 +318,7 @@ def stragglers(options, results):
             # On the same communicator: what came before counts, too.
             rank, delay = options.gpus - 1, options.delays[-1]
             control.write(1, rank, delay)
-            shown = watch_straggler(options, job, comm, time.monotonic(),
+            shown = watch_straggler(options, job, known, time.monotonic(),
                                     STRAGGLER_GOAL_S + options.late)
             report_straggler(results, dict(base, case="after balance", rank=rank, delay_ms=delay),
                              "straggler %s, rank %d late by %g ms after %g s without" % (
@@ -330,9 +331,8 @@ def stragglers(options, results):
                 if options.limit.left() < 2 * options.scrape + 6:
                     results.add("LEFT OUT", what + ": no time", **record)
                     continue
-                comm = begin_case(options, job, control, number, -1, 0)
-                control.write(number, rank, delay)
-                shown = watch_straggler(options, job, comm, time.monotonic(),
+                known = begin_case(job, control, number, rank, delay)
+                shown = watch_straggler(options, job, known, time.monotonic(),
                                     STRAGGLER_GOAL_S + options.late)
                 report_straggler(results, record, what, rank, shown, options.late)
                 if number == 2:

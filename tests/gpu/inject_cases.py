@@ -8,8 +8,8 @@ the facts name nobody, the case is right when nobody is named.
     never          calls nothing any more        rank_not_called        that rank
     order          AllGather before AllReduce    mismatched_operations  all; that rank on a side of
                                                                         its own, with what it called
-    order-queued   the same, both enqueued       no_progress            nobody: all have called the
-                   before either is waited for                          same by then
+    order-queued   the same, both enqueued       mismatched_operations  all; that rank on a side of
+                   before either is waited for                          its own, with its last call
     size           an AllReduce of another size  mismatched_operations  as order, with the sizes
     crossed        two communicators in another  blocked_elsewhere      that rank, which waits in the
                    order                                                other communicator
@@ -60,7 +60,8 @@ CASES = {case.name: case for case in (
     Case("kernel-waited", "rank_not_called", RANK, "AllReduce", variants=("server",)),
     Case("killed-server", "rank_not_seen", RANK, variants=("server",)),
     Case("crossed", "blocked_elsewhere", RANK, "AllReduce", variants=("server",)),
-    Case("order-queued", "no_progress", NOBODY, fault="order",
+    Case("order-queued", "mismatched_operations", ALL, "AllGather,AllReduce",
+         _SIDE + r"AllReduce \([^)]*\) last", fault="order",
          arguments=("--queued=1",), variants=("server",)),
 )}
 

@@ -293,7 +293,11 @@ bool Node::OpenAgent(std::string* error) {
         // Whoever had to serve on a port behind this one comes, too.
         std::string ignored;
         AskOthersToYield(/*same_port_only=*/false, &ignored);
-        Serve(listener, steady_clock::now());
+        const bool nobody_told = expected_members_ == 0 && shared();
+        if (nobody_told) expected_members_ = kMaxMembers;
+        const Time now = steady_clock::now();
+        Serve(listener, now);
+        if (nobody_told) accept_from_ = now + kAgentGatherTime;
         return true;
       }
       name_listener_.Close();

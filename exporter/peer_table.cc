@@ -27,7 +27,7 @@ int64_t RealtimeNs() {
 }
 
 bool IsSameProcess(const ProcessSnapshot& a, const ProcessSnapshot& b) {
-  return a.pid == b.pid && a.global_rank == b.global_rank;
+  return a.pid == b.pid && a.pid_namespace == b.pid_namespace && a.global_rank == b.global_rank;
 }
 
 }  // namespace

@@ -3,12 +3,14 @@
 #include <arpa/inet.h>
 #include <benchmark/benchmark.h>
 #include <dlfcn.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -219,11 +221,13 @@ BENCHMARK_CAPTURE(FreshThreadFirstCollective, EmptyPlugin, Empty())
     ->Iterations(20000)
     ->Iterations(20000);
 
-// A scraper of its own process, at 100 Hz, until it is killed.
-pid_t StartScraper(int port) {
+// Scrapes so many times a second, from a process of its own, until that is killed. Each request has
+// its moment: one that took long does not lower the rate. `requests` (shared memory) counts them.
+pid_t StartScraper(int port, int per_second, std::atomic<uint64_t>* requests) {
   const pid_t child = fork();
   if (child != 0) return child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  auto next = std::chrono::steady_clock::now();
   while (true) {
     const int fd = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
@@ -240,14 +244,21 @@ pid_t StartScraper(int port) {
       }
     }
     close(fd);
-    usleep(10000);
+    requests->fetch_add(1, std::memory_order_relaxed);
+    next += std::chrono::nanoseconds(1000000000 / per_second);
+    std::this_thread::sleep_until(next);
   }
 }
 
 // The 99.9th percentile of an operation's callbacks, every 20 us one operation; scraped or not.
-void CollectiveTail(benchmark::State& state, bool scraped) {
+void CollectiveTail(benchmark::State& state, int scrapes_per_second) {
   void* context = Pulse().Init(0x6000);
-  const pid_t scraper = scraped ? StartScraper(NcclCalls::MetricsPort()) : 0;
+  auto* requests = static_cast<std::atomic<uint64_t>*>(
+      mmap(nullptr, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const pid_t scraper = scrapes_per_second > 0
+                            ? StartScraper(NcclCalls::MetricsPort(), scrapes_per_second, requests)
+                            : 0;
+  const auto started = std::chrono::steady_clock::now();
   std::vector<double> took_ns;
   took_ns.reserve(1 << 22);
   uint64_t sequence = 0;
@@ -269,13 +280,17 @@ void CollectiveTail(benchmark::State& state, bool scraped) {
   state.counters["p99_ns"] = percentile(0.99);
   state.counters["p999_ns"] = percentile(0.999);
   if (scraper > 0) {
+    const std::chrono::duration<double> ran_s = std::chrono::steady_clock::now() - started;
+    state.counters["scrapes_per_s"] = static_cast<double>(*requests) / ran_s.count();
     kill(scraper, SIGKILL);
     waitpid(scraper, nullptr, 0);
   }
+  munmap(requests, sizeof(uint64_t));
   Pulse().Finalize(context);
 }
-BENCHMARK_CAPTURE(CollectiveTail, Alone, false)->Iterations(200000);
-BENCHMARK_CAPTURE(CollectiveTail, ScrapedAt100Hz, true)->Iterations(200000);
+BENCHMARK_CAPTURE(CollectiveTail, Alone, 0)->Iterations(200000);
+BENCHMARK_CAPTURE(CollectiveTail, ScrapedAt100Hz, 100)->Iterations(200000);
+BENCHMARK_CAPTURE(CollectiveTail, ScrapedAt1000Hz, 1000)->Iterations(200000);
 
 }  // namespace
 }  // namespace nccl_pulse::bench

@@ -14,7 +14,7 @@ constexpr MetricScope kServer = MetricScope::kServer;
 constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kCommunicatorInfo, "nccl_communicator_info", MetricType::Gauge, "", kComm,
      LabelNames("comm_name", "nranks", "nnodes", "global_rank", "local_rank", "job_id", "index",
-                "pid", "Hostname", "gpu", "UUID", "pci_bus_id"),
+                "pid", "pid_namespace", "Hostname", "gpu", "UUID", "pci_bus_id"),
      "Identity of the communicator, to join on; always 1."},
     {MetricId::kCommunicatorActive, "nccl_communicator_active", MetricType::Gauge, "", kComm,
      LabelNames(),
@@ -191,6 +191,9 @@ constexpr LabelEntry kLabels[] = {
     {"comm", "the communicator's id, 16 hexadecimal digits, the same on all its ranks"},
     {"rank", "rank in the communicator"},
     {"pid", "process id, as the process sees it"},
+    {"pid_namespace",
+     "the PID namespace that `pid` counts in, its inode: containers count from 1; absent in the "
+     "system's own"},
     {"global_rank", "rank in the job; absent when the launcher did not say"},
     {"local_rank", "rank on the node; absent when the launcher did not say"},
     {"job_id", "the launcher's job id; absent when it has none"},
@@ -286,7 +289,7 @@ LabelNames ScopeLabels(MetricScope scope) {
     case MetricScope::kCommunicator:
       return LabelNames("comm", "rank");
     case MetricScope::kProcess:
-      return LabelNames("pid", "global_rank");
+      return LabelNames("pid", "pid_namespace", "global_rank");
     case MetricScope::kServer:
       break;
   }
@@ -309,7 +312,8 @@ std::string CatalogueMarkdown() {
       "## Communicators\n\nAll have the labels `comm` and `rank`.\n\n";
   AppendTable(MetricScope::kCommunicator, &out);
   out +=
-      "\n## Processes: the exporter on itself\n\nAll have the labels `pid` and `global_rank`.\n\n";
+      "\n## Processes: the exporter on itself\n\nAll have the labels `pid`, `pid_namespace` and "
+      "`global_rank`.\n\n";
   AppendTable(MetricScope::kProcess, &out);
   out += "\n## The endpoint\n\n";
   AppendTable(MetricScope::kServer, &out);

@@ -77,7 +77,7 @@ enum class MetricScope {
 
 // A fixed-size list, so that the catalogue can be constexpr.
 struct LabelNames {
-  static constexpr std::size_t kMax = 12;
+  static constexpr std::size_t kMax = 13;
   std::array<std::string_view, kMax> names{};
   std::size_t size = 0;
 

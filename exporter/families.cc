@@ -338,13 +338,18 @@ void AddNetwork(const CommunicatorSnapshot& comm, FamilySet* set) {
   }
 }
 
+// Two containers behind one endpoint may both have a process 7 of rank 0.
+std::string PidNamespace(const ProcessSnapshot& process) {
+  return process.pid_namespace == 0 ? "" : std::to_string(process.pid_namespace);
+}
+
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
                      FamilySet* set) {
   set->SetScope(MetricScope::kCommunicator, {Hex(comm.comm_id, 16), Digits(comm.rank)});
   set->Info(MetricId::kCommunicatorInfo,
             {comm.name, Digits(comm.nranks), Digits(comm.nnodes), process.global_rank,
              process.local_rank, process.job_id, Digits(comm.index), Digits(process.pid),
-             process.hostname, comm.gpu, comm.uuid, comm.pci_bus_id});
+             PidNamespace(process), process.hostname, comm.gpu, comm.uuid, comm.pci_bus_id});
   set->Gauge(MetricId::kCommunicatorActive, {}, comm.finalized ? 0 : 1);
   for (const CallCountSnapshot& call : comm.calls) {
     const std::string_view size = SizeClassName(call.size_class);
@@ -389,7 +394,8 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
 }
 
 void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
-  set->SetScope(MetricScope::kProcess, {Digits(process.pid), process.global_rank});
+  set->SetScope(MetricScope::kProcess,
+                {Digits(process.pid), PidNamespace(process), process.global_rank});
   set->Info(MetricId::kBuildInfo,
             {process.plugin_version, Digits(process.nccl_api_version), process.timing,
              process.duration_source, process.completion_source, "0x" + Hex(process.event_mask, 1),

@@ -251,6 +251,11 @@ void Node::HandleServer(Time now) {
       refused_by_.clear();
       unanswered_ = 0;
       logged_nowhere_ = false;
+      // Init did not wait so long, and named another place.
+      if (!logged_address_.empty() && address_ != logged_address_) {
+        Log(LogLevel::kWarning, absl::StrCat("the node's metrics are served at ", address_));
+        logged_address_ = address_;
+      }
       return;
     case MessageType::kMembers:
       members_ = static_cast<int>(std::min<uint32_t>(message.members, kMaxMembers));
@@ -293,7 +298,11 @@ bool Node::OpenAgent(std::string* error) {
         // Whoever had to serve on a port behind this one comes, too.
         std::string ignored;
         AskOthersToYield(/*same_port_only=*/false, &ignored);
-        Serve(listener, steady_clock::now());
+        const bool nobody_told = expected_members_ == 0 && shared();
+        if (nobody_told) expected_members_ = kMaxMembers;
+        const Time now = steady_clock::now();
+        Serve(listener, now);
+        if (nobody_told) accept_from_ = now + kAgentGatherTime;
         return true;
       }
       name_listener_.Close();
@@ -351,11 +360,13 @@ bool Node::AskOthersToYield(bool same_port_only, std::string* refusal) {
 }
 
 void Node::Yield(Time now) {
-  expected_members_ = peers_.members();
+  // Those that are still on their way to this server will come to the next one.
+  const bool gathering = accept_from_ > now;
+  expected_members_ = gathering ? std::max(peers_.members(), expected_members_) : peers_.members();
   service_file_.Remove();
   listener_.Close();
   name_listener_.Close();
-  peers_.Yield(kYieldTime);
+  peers_.Yield(kYieldTime, expected_members_);
   role_ = Role::kElecting;
   elect_at_ = now + kYieldTime + RandomDelay();
   port_returns_until_ = elect_at_ + kPortReturnTime;

@@ -54,6 +54,10 @@ namespace nccl_pulse {
 inline constexpr int kFurtherPorts = 100;
 inline constexpr std::chrono::milliseconds kMaxElectionDelay{200};
 inline constexpr std::chrono::milliseconds kGatherTime{1000};
+// An agent that found nobody may follow one that was killed: its members are about to elect, and
+// nobody told how many. So long it accepts no HTTP client.
+inline constexpr std::chrono::milliseconds kAgentGatherTime{500};
+static_assert(kAgentGatherTime > kMaxElectionDelay);
 inline constexpr std::chrono::milliseconds kNameCheckPeriod{5000};
 // How long an agent that asked for the port is left alone with it.
 inline constexpr std::chrono::milliseconds kYieldTime{500};

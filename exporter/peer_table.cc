@@ -27,7 +27,7 @@ int64_t RealtimeNs() {
 }
 
 bool IsSameProcess(const ProcessSnapshot& a, const ProcessSnapshot& b) {
-  return a.pid == b.pid && a.global_rank == b.global_rank;
+  return a.pid == b.pid && a.pid_namespace == b.pid_namespace && a.global_rank == b.global_rank;
 }
 
 }  // namespace
@@ -285,14 +285,16 @@ void PeerTable::TellMembers() {
   }
 }
 
-void PeerTable::Yield(std::chrono::milliseconds delay) {
+void PeerTable::Yield(std::chrono::milliseconds delay, int members) {
   HandoverMessage reelect = Message(MessageType::kReelect);
   reelect.delay_ms = static_cast<uint32_t>(delay.count());
   for (const Peer& peer : peers_) {
     if (peer.state == Peer::State::kMember) Send(peer.connection.get(), reelect);
   }
   if (asks_to_yield_ != nullptr) {
-    Send(asks_to_yield_->connection.get(), Message(MessageType::kYielded));
+    HandoverMessage yielded = Message(MessageType::kYielded);
+    yielded.members = static_cast<uint32_t>(members);
+    Send(asks_to_yield_->connection.get(), yielded);
   }
   CloseAll();
 }

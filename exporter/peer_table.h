@@ -70,9 +70,9 @@ class PeerTable {
   // somebody who may has asked this server to leave its port; then Yield or RefuseYield is next.
   bool EndRound();
 
-  // Tells who asked how many processes will come, and the members to leave the port alone for
+  // Tells who asked that `members` processes will come, and the members to leave the port alone for
   // `delay`; closes all connections.
-  void Yield(std::chrono::milliseconds delay);
+  void Yield(std::chrono::milliseconds delay, int members);
   // An agent does not yield.
   void RefuseYield(const std::string& why);
 

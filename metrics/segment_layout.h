@@ -118,7 +118,7 @@ struct SegmentHeader {
   Cell last_poll_monotonic_ns;
 
   std::atomic<int32_t> sampling_exponent;  // -1: no stream timing
-  uint32_t reserved1;
+  uint32_t pid_namespace;                  // its inode; 0: the system's own, or unknown
   Cell series_used;
   uint64_t series_limit;
   Cell sampled_callbacks;

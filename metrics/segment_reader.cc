@@ -378,6 +378,7 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
   const int64_t realtime_offset_ns = header.realtime_offset_ns.load(std::memory_order_relaxed);
 
   snapshot->pid = ReadOnce(header.pid);
+  snapshot->pid_namespace = ReadOnce(header.pid_namespace);
   snapshot->plugin_version = CopyFromShared(header.plugin_version);
   snapshot->hostname = CopyFromShared(header.hostname);
   snapshot->global_rank = CopyFromShared(header.global_rank);

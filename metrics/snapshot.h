@@ -229,6 +229,7 @@ const char* ProcessEndName(ProcessEnd end);
 
 struct ProcessSnapshot {
   int32_t pid = 0;
+  uint32_t pid_namespace = 0;  // its inode; 0: the system's own, or unknown
   std::string plugin_version;
   std::string hostname;
   std::string global_rank, local_rank, job_id;  // "" when the launcher did not say

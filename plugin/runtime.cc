@@ -160,6 +160,7 @@ void WriteProcessIdentity(const Process& process, int api_version) {
   SegmentHeader& header = process.segment->header();
   const ProcessIdentity identity = FindProcessIdentity();
   header.pid = getpid();
+  header.pid_namespace = FindPidNamespace();
   header.nccl_api_version = api_version;
   header.event_mask = process.event_mask;
   header.start_realtime_ns = RealtimeNs();

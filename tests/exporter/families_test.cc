@@ -50,11 +50,13 @@ void ExpectNoSeriesTwice(const std::string& page) {
 
 // Every metric, also that which only an ended process has.
 SnapshotSet LiveAndEnded() {
-  ProcessSnapshot ended = ExampleProcess();
+  ProcessSnapshot live = ExampleProcess();
+  live.pid_namespace = 4026532331;
+  ProcessSnapshot ended = live;
   ended.pid = 4712;
   ended.end = ProcessEnd::kExit;
   ended.end_realtime_ns = 1760000004000000000;
-  return SnapshotSet({ExampleProcess(), ended});
+  return SnapshotSet({live, ended});
 }
 
 TEST(Families, EveryMetricOfTheCatalogueIsFilled) {
@@ -382,7 +384,7 @@ TEST(Families, SameCommunicatorTwiceIsAddedUp) {
   EXPECT_THAT(info[0], Not(HasSubstr("comm_name=\"old\"")));
 }
 
-TEST(Families, ProcessesAreToldApartByPidAndMayShareOne) {
+TEST(Families, ProcessesAreToldApartByPidAndPidNamespace) {
   ProcessSnapshot first = ExampleProcess();
   ProcessSnapshot second = ExampleProcess();
   second.pid = 4712;
@@ -394,6 +396,15 @@ TEST(Families, ProcessesAreToldApartByPidAndMayShareOne) {
   EXPECT_EQ(Lines(two, "nccl_communicator_info").size(), 2u);
 
   // Two containers of a pod have PID namespaces of their own.
+  ProcessSnapshot container = ExampleProcess();
+  container.pid_namespace = 4026532331;
+  const std::string apart = Page({first, container});
+  ExpectNoSeriesTwice(apart);
+  EXPECT_EQ(Lines(apart, "nccl_pulse_process_up").size(), 2u);
+  EXPECT_THAT(apart, HasSubstr(R"(nccl_pulse_process_up{pid="4711",pid_namespace="4026532331",)"));
+  EXPECT_THAT(apart, Not(HasSubstr(R"(callback="proxy"} 80)")));
+
+  // Nothing tells these apart.
   ProcessSnapshot same_pid = ExampleProcess();
   same_pid.start_realtime_ns += 1000;
   same_pid.plugin_version = "0.2.0";

@@ -82,10 +82,11 @@ class Process:
     PROGRAM = os.path.join(RUNFILES, "tests/node/node_process")
 
     def __init__(self, rank, listen, init=True, program=PROGRAM, user=None, cwd=None,
-                 **environment):
+                 before=(), preexec_fn=None, **environment):
+        """`before`: a command that starts the program, preexec_fn: see subprocess.Popen."""
         self.rank = rank
         self.process = subprocess.Popen(
-            [program, str(rank)], user=user, cwd=cwd,
+            [*before, program, str(rank)], preexec_fn=preexec_fn, user=user, cwd=cwd,
             env=dict(os.environ, NCCL_PULSE_LISTEN=listen, NCCL_PULSE_LOG_LEVEL="info",
                      **environment),
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -268,6 +269,19 @@ class NodeCase(unittest.TestCase):
         except AssertionError as error:
             raise AssertionError("expected %s, the page shows %s" %
                                  (expected, ranks(port or self.port))) from error
+
+    def kill_at_the_end(self, pid):
+        """A child of a process of ours, which lives now. By the end of the test it may be gone."""
+        process = os.pidfd_open(pid)
+
+        def kill():
+            try:
+                signal.pidfd_send_signal(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            os.close(process)
+
+        self.addCleanup(kill)
 
     def server_of(self, processes, port=None):
         return wait_until(lambda: next((p for p in processes if p.process.poll() is None and

@@ -39,7 +39,7 @@ def memory_of(process):
     raise AssertionError("no segment")
 
 
-class HostilePeerTest(NodeCase):
+class HostileCase(NodeCase):
 
     def setUp(self):
         super().setUp()
@@ -60,6 +60,8 @@ class HostilePeerTest(NodeCase):
         self.wait_for({0: 10, 1: 10})
         self.assertEqual(values(self.port, "nccl_pulse_processes"), {(): 2})
         self.assertEqual(get(self.port, "/healthz")[0], 200)
+
+class HostilePeerTest(HostileCase):
 
     def offer(self, reason, fds, data=None):
         """Sends this, and expects to be refused for that."""

@@ -1,16 +1,25 @@
 // A process with the real library in it that does as it is told, for the tests of the node's
 // endpoint. One line on standard input, one answer on standard output:
 //
-//   init            makes a communicator              -> where the log says the metrics are
+//   init [ID]       makes a communicator              -> where the log says the metrics are
 //   run N           N operations on it                -> ok
 //   finalize        ends the communicator             -> ok
 //   open                                             -> what it has open of ours
 //   fork            a child that lives on, no exec    -> its pid and what it has open of ours
+//   fork_init       a child that uses NCCL itself     -> its pid and where its metrics are
+//   spawn           a child that is another program   -> its pid
+//   clock SECONDS   sets the wall clock, as it sees it -> ok
+//   no_unix         may make no such sockets any more -> ok
+//   busy HOW        ends so amid callbacks, see ways_to_end.h -> with "stay": ok
+//   exec            becomes this program anew
 //   exit / _exit    ends, in order or at once
 //
 // The communicator's rank is the first argument, and so is RANK.
 #include <dirent.h>
 #include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <climits>
@@ -21,6 +30,8 @@
 #include <sstream>
 #include <string>
 
+#include "tests/node/stepped_clock.h"
+#include "tests/node/ways_to_end.h"
 #include "tests/plugin/harness.h"
 
 namespace nccl_pulse {
@@ -83,6 +94,30 @@ std::string WhereMetricsAre() {
   return where;
 }
 
+// What the parent has measured is no business of the child: it starts afresh, as rank + 100.
+void ForkAndInit(int rank) {
+  if (fork() != 0) return;
+  NcclCommunicator communicator(kCommId, rank + 100, 64);
+  communicator.RunWithProxy();
+  std::cout << getpid() << " " << WhereMetricsAre() << std::endl;
+  while (getppid() != 1) sleep(1);
+  _exit(0);
+}
+
+// posix_spawn shares the memory until the other program starts, and runs no fork handlers.
+pid_t Spawn() {
+  pid_t child = 0;
+  std::string program = "sleep";
+  std::string time = "1000";
+  char* const arguments[] = {program.data(), time.data(), nullptr};
+  if (posix_spawnp(&child, "sleep", nullptr, nullptr, arguments, environ) != 0) abort();
+  return child;
+}
+
+bool RefuseUnixSockets() {
+  return RefuseSystemCalls({{SYS_socket, EACCES, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC}});
+}
+
 int Main(int argc, char** argv) {
   const int rank = argc > 1 ? atoi(argv[1]) : 0;
   setenv("RANK", std::to_string(rank).c_str(), 1);
@@ -92,7 +127,9 @@ int Main(int argc, char** argv) {
     std::string command;
     words >> command;
     if (command == "init") {
-      communicator = std::make_unique<NcclCommunicator>(kCommId, rank, 64);
+      uint64_t comm_id = kCommId;
+      words >> std::hex >> comm_id;
+      communicator = std::make_unique<NcclCommunicator>(comm_id, rank, 64);
       std::cout << WhereMetricsAre() << std::endl;
     } else if (command == "run") {
       int count = 0;
@@ -106,6 +143,24 @@ int Main(int argc, char** argv) {
       std::cout << WhatIsOpen() << std::endl;
     } else if (command == "fork") {
       Fork();
+    } else if (command == "fork_init") {
+      ForkAndInit(rank);
+    } else if (command == "spawn") {
+      std::cout << Spawn() << std::endl;
+    } else if (command == "clock") {
+      long seconds = 0;
+      words >> seconds;
+      SetClock(seconds);
+      std::cout << "ok" << std::endl;
+    } else if (command == "no_unix") {
+      std::cout << (RefuseUnixSockets() ? "ok" : "no filters") << std::endl;
+    } else if (command == "busy") {
+      std::string how;
+      words >> how;
+      BeBusyThen(how);
+      std::cout << "ok" << std::endl;
+    } else if (command == "exec") {
+      Exec();
     } else if (command == "exit") {
       return 0;
     } else if (command == "_exit") {

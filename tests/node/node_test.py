@@ -183,7 +183,7 @@ class ForkTest(NodeCase):
             self.assertIn("socket:", process.ask("open"))
             pid, *still_open = process.ask("fork").split(" ")
             children[process.rank] = int(pid)
-            self.addCleanup(os.kill, int(pid), signal.SIGKILL)
+            self.kill_at_the_end(int(pid))
             self.assertEqual(still_open, [], "of rank %d" % process.rank)
         # The children live on: neither the port nor a connection may be held by one.
         server.kill()

@@ -63,7 +63,7 @@ class Section {
     const ranks = objects(comm.ranks);
     const nranks = Math.max(0, number(comm.nranks));
     const nnodes = Math.max(0, number(comm.nnodes));
-    put(this.ranks, plural(nranks, 'rank') + (nnodes > 1 ? ` on ${plural(nnodes, 'node')}` : '') +
+    putName(this.ranks, plural(nranks, 'rank') + (nnodes > 1 ? `, ${plural(nnodes, 'node')}` : '') +
         (ranks.length < nranks ? `, ${ranks.length} here` : ''));
     const flying = inFlight(comm);
     put(this.flight, flying.ranks === 0 ? 'nothing in flight' :

@@ -88,8 +88,9 @@ class Browser:
             if "method" in answer:
                 self.events.append(answer)
 
-    def open(self, url, width=1280, height=720, **media):
-        return Page(self, url, width, height, media)
+    def open(self, url, width=1280, height=720, hurry=1, **media):
+        """hurry: the page's timeouts end so many times earlier."""
+        return Page(self, url, width, height, hurry, media)
 
     def close(self):
         self.process.kill()
@@ -102,7 +103,7 @@ class Browser:
 class Page:
     """One tab."""
 
-    def __init__(self, browser, url, width, height, media):
+    def __init__(self, browser, url, width, height, hurry, media):
         self.browser = browser
         self.problems = []  # what the console says, and exceptions
         self.network = []   # requests that failed
@@ -114,6 +115,9 @@ class Page:
             self.call(domain + ".enable")
         self.resize(width, height)
         self.set_media(**media)
+        self.call("Page.addScriptToEvaluateOnNewDocument", source="""{
+            const original = window.setTimeout;
+            window.setTimeout = (call, ms) => original(call, ms / %d); }""" % hurry)
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'")
 

@@ -39,7 +39,8 @@ class LivePageTest(unittest.TestCase):
 
         # What is shown changes by itself.
         page.evaluate("[...document.querySelectorAll('details.communicator')]"
-                      ".find((each) => each.innerText.includes('size-64\\n')).open = true")
+                      ".find((each) => each.querySelector('.name').textContent === 'size-64')"
+                      ".open = true")
         cell = "document.querySelector('details[open] tbody tr').cells[7].innerText"
         self.assertEqual(page.wait("document.querySelector('details[open] tbody tr') && " + cell),
                          "5")

@@ -43,6 +43,8 @@ int Run(const std::vector<char*>& arguments) {
   }
   // The recording has GPU timestamps, and without a GPU nothing else could time its operations.
   setenv("NCCL_PULSE_TIMING", "kernel", 0);
+  // Each time round makes new communicators, and those that ended stay for ten minutes.
+  setenv("NCCL_PULSE_SERIES_LIMIT", "30000", 0);
   ProcessesOptions options;
   options.replay.repeat = 0;
   const int problem = FillReplayOptions(traces, &options);

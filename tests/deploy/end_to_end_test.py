@@ -33,7 +33,7 @@ class EndToEndTest(unittest.TestCase):
 
     def setUp(self):
         self.listen = "127.0.0.1:%d" % node.free_port()
-        self.start(node.Agent(self.listen, "--hang-after=2s"), node.Agent.close).wait_ready()
+        self.start(node.Agent(self.listen, "--hang-after=5s"), node.Agent.close).wait_ready()
         self.start(cluster.Replay("h200x4-pytorch-ddp-fsdp", 1, self.listen,
                                   NCCL_PULSE_TIMING="kernel"), cluster.Replay.end)
         self.native, self.classic = self.both = [
@@ -129,7 +129,8 @@ class EndToEndTest(unittest.TestCase):
         """Native histograms in one, classic ones in the other, and text that promtool likes."""
         family = "nccl_operation_duration_seconds"
         self.assertTrue(self.native.query("histogram_count(%s)" % family))
-        self.assertFalse(self.native.query(family + "_bucket"))
+        for part in ("_bucket", "_sum", "_count"):
+            self.assertFalse(self.native.query(family + part))
         self.assertTrue(self.classic.query(family + "_bucket"))
         status, text = node.get(int(self.listen.rsplit(":", 1)[1]))
         self.assertEqual(status, 200)

@@ -30,13 +30,16 @@ def free_port():
 
 
 class Replay:
-    """`pulse replay` of a recorded run, over and over, at an endpoint that its processes share."""
+    """`pulse replay` of a recorded run, over and over, at an endpoint that its processes share.
 
-    def __init__(self, run, speed, **environment):
+    listen: where, if not at a port of its own.
+    """
+
+    def __init__(self, run, speed, listen=None, **environment):
         self.process = subprocess.Popen(
             [PULSE, "replay", "--library=" + LIBRARY, "--speed=%g" % speed, "--repeat=0",
              trace_folder(run)], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=dict(os.environ, NCCL_PULSE_LISTEN="127.0.0.1:%d" % free_port(),
+            env=dict(os.environ, NCCL_PULSE_LISTEN=listen or "127.0.0.1:%d" % free_port(),
                      LD_LIBRARY_PATH=DRIVER, NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND="1000000",
                      **environment))
         self.output = []
@@ -86,13 +89,15 @@ class Page:
 
 
 class Prometheus:
-    """Scrapes twice a second; rules are evaluated every second and look back for ten, and alerts wait
-    for nothing.
+    """Rules are evaluated every second and look back for ten, and alerts wait for nothing.
 
     history: OpenMetrics text of samples from the past.
+    flags: of Prometheus.
+    interval: between scrapes; it is their time limit, too.
+    hung_s: how old work in flight is when it hangs.
     """
 
-    def __init__(self, folder, history):
+    def __init__(self, folder, history="", flags=(), interval="500ms", hung_s=60):
         self.folder = folder
         rules = os.path.join(folder, "rules")
         os.mkdir(rules)
@@ -100,28 +105,30 @@ class Prometheus:
             with open(os.path.join(RULES, name + ".yaml"), encoding="utf-8") as file:
                 text = re.sub(r"interval: \S+", "interval: 1s", file.read())
                 text = re.sub(r"\[(1|5|15)m\]", "[10s]", text)
+                text = text.replace(") > 60\n", ") > %d\n" % hung_s)
             with open(os.path.join(rules, name + ".yaml"), "w", encoding="utf-8") as file:
                 file.write(re.sub(r"\n +for: \S+", "", text))
         with open(os.path.join(folder, "prometheus.json"), "w", encoding="utf-8") as file:
-            json.dump({"global": {"scrape_interval": "500ms", "scrape_timeout": "500ms"},
+            json.dump({"global": {"scrape_interval": interval, "scrape_timeout": interval},
                        "rule_files": [rules + "/*.yaml"],
                        "scrape_configs": [{
-                           "job_name": job, "scrape_timeout": "500ms",
+                           "job_name": job,
                            "file_sd_configs": [{"files": [os.path.join(folder, job + ".json")],
                                                 "refresh_interval": "1s"}]}
                                           for job in ("nccl-pulse", "dcgm")]}, file)
         data = os.path.join(folder, "data")
-        past = os.path.join(folder, "history")
-        with open(past, "w", encoding="utf-8") as file:
-            file.write(history)
-        subprocess.run(["promtool", "tsdb", "create-blocks-from", "openmetrics", past, data],
-                       check=True, stdout=subprocess.DEVNULL)
+        if history:
+            past = os.path.join(folder, "history")
+            with open(past, "w", encoding="utf-8") as file:
+                file.write(history)
+            subprocess.run(["promtool", "tsdb", "create-blocks-from", "openmetrics", past, data],
+                           check=True, stdout=subprocess.DEVNULL)
         self.url = "http://127.0.0.1:%d" % free_port()
         with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 ["prometheus", "--config.file=" + os.path.join(folder, "prometheus.json"),
                  "--storage.tsdb.path=" + data, "--web.listen-address=" + self.url[len("http://"):],
-                 "--log.level=warn"], stdout=log, stderr=log)
+                 "--log.level=warn", *flags], stdout=log, stderr=log)
         deadline = time.monotonic() + PATIENCE_S
         while not self._is_ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -163,10 +170,22 @@ class Prometheus:
         return [series["metric"] for series in answer
                 if any(math.isfinite(float(value)) for _, value in series["values"])]
 
-    def failing_rules(self):
+    def targets(self):
+        return json.loads(self._get("/api/v1/targets"))["data"]["activeTargets"]
+
+    def rules(self):
         groups = json.loads(self._get("/api/v1/rules"))["data"]["groups"]
-        return ["%s: %s" % (rule["name"], rule["lastError"]) for group in groups
-                for rule in group["rules"] if rule.get("lastError")]
+        return [rule for group in groups for rule in group["rules"]]
+
+    def failing_rules(self):
+        return ["%s: %s" % (rule["name"], rule["lastError"]) for rule in self.rules()
+                if rule.get("lastError")]
+
+    def alerts(self, name):
+        """Those that fire now: [(labels, annotations)]"""
+        return [(alert["labels"], alert["annotations"])
+                for alert in json.loads(self._get("/api/v1/alerts"))["data"]["alerts"]
+                if alert["labels"]["alertname"] == name and alert["state"] == "firing"]
 
     def end(self):
         self.process.terminate()

@@ -1,0 +1,178 @@
+"""From collectives to alerts: the agent of a node, jobs on it, and a real Prometheus with our rules.
+
+One Prometheus asks for protobuf (native histograms are switched on), another for OpenMetrics. A
+recorded run is in balance all the time: nothing may be said of it. Beside it runs a job in which a
+rank is late, and one that hangs: the alerts must say which rank it is.
+"""
+
+import re
+import subprocess
+import tempfile
+import unittest
+
+from tests.deploy import cluster
+from tests.node import cluster as node
+from tests.node.proof_job import Job, RANKS
+
+RECORDED_RANKS = 4
+LAST = RANKS - 1  # the rank that is late, or does not call
+# Of alerts about a job that is in balance; each takes a second.
+EVALUATIONS = 10
+
+
+class EndToEndTest(unittest.TestCase):
+
+    def folder(self, **where):
+        folder = tempfile.TemporaryDirectory(**where)
+        self.addCleanup(folder.cleanup)
+        return folder.name
+
+    def start(self, thing, end):
+        self.addCleanup(end, thing)
+        return thing
+
+    def setUp(self):
+        self.listen = "127.0.0.1:%d" % node.free_port()
+        self.start(node.Agent(self.listen, "--hang-after=5s"), node.Agent.close).wait_ready()
+        self.start(cluster.Replay("h200x4-pytorch-ddp-fsdp", 1, self.listen,
+                                  NCCL_PULSE_TIMING="kernel"), cluster.Replay.end)
+        self.native, self.classic = self.both = [
+            self.start(cluster.Prometheus(self.folder(), flags=flags, interval="1s", hung_s=5),
+                       cluster.Prometheus.end)
+            for flags in (["--enable-feature=native-histograms"], [])]
+        for prometheus in self.both:
+            prometheus.scrape("nccl-pulse", [self.listen])
+
+    def job(self, *phases, **options):
+        # Short: an NCCL unique id holds the name of a file in it.
+        return self.start(Job(self.folder(prefix="ee", dir="/tmp"), self.listen, *phases, **options),
+                          Job.close)
+
+    def healthy(self, prometheus):
+        """Whether the target is scraped and every rule was evaluated, all without an error."""
+        targets = prometheus.targets()
+        for target in targets:
+            # A loaded machine may be late.
+            self.assertRegex(target["lastError"], "^$|deadline exceeded")
+        self.assertEqual(prometheus.failing_rules(), [])
+        return ([target["health"] for target in targets] == ["up"] and
+                all(rule["health"] == "ok" for rule in prometheus.rules()))
+
+    def wait_until_healthy(self):
+        for prometheus in self.both:
+            node.wait_until(lambda p=prometheus: self.healthy(p), "target and rules are healthy")
+            # Refused samples: out of order, twice on a page, too old.
+            self.assertNotRegex(prometheus.log(), "(?i)scrape|ingest|evaluat")
+
+    def wait_for_alert(self, prometheus, name, says, **labels):
+        """Until it fires with these labels and says so: ranks are seen to wait one after the other."""
+        def fires():
+            return any(labels.items() <= has.items() and re.search(says, self.text(annotations))
+                       for has, annotations in prometheus.alerts(name))
+        try:
+            node.wait_until(fires, name)
+        except AssertionError as error:
+            raise AssertionError("no %s%s that says %r, only %s" % (
+                name, labels, says, prometheus.alerts(name))) from error
+
+    @staticmethod
+    def text(annotations):
+        return " ".join((annotations["summary"] + " | " + annotations["description"]).split())
+
+    def comm(self, prometheus, name, job):
+        """The communicator of this name, of this job."""
+        query = 'rank:nccl_communicator:live{comm_name="%s", pid="%d"}' % (name, job.ranks[0].pid)
+        return node.wait_until(lambda: prometheus.query(query), name)[0]["comm"]
+
+    def check_balance(self):
+        for prometheus in self.both:
+            node.wait_until(lambda p=prometheus: p.query(
+                "count_over_time((count(group by (pid) (rank:nccl_communicator:live)) == %d)[5m:1s])"
+                " > %d" % (RECORDED_RANKS, EVALUATIONS)), "the recorded ranks are seen")
+        self.assertTrue(node.wait_until(lambda: self.classic.query("rank:nccl_waiting:ratio"),
+                                        "waiting is seen"))
+        self.check_recorded()
+
+    def check_recorded(self):
+        """No alert has ever fired for communicators of the recorded run."""
+        for prometheus in self.both:
+            recorded = {each["comm"] for each in prometheus.query("rank:nccl_communicator:live")
+                        if each["pid"] not in self.pids}
+            self.assertTrue(recorded)
+            alerts = prometheus.query('ALERTS{alertname!~"NcclPulse.*"}')
+            self.assertEqual([each for each in alerts if each.get("comm") in recorded], [])
+            if not self.pids:
+                self.assertEqual(alerts, [])
+
+    def test_from_collectives_to_alerts(self):
+        self.pids = set()
+        self.check_balance()
+        self.wait_until_healthy()
+        self.check_formats()
+
+        late = self.job("warm", "straggler", delays="100", repeats="1000000")
+        hung = self.job("warm", "hang")
+        self.pids = {str(rank.pid) for job in (late, hung) for rank in job.ranks}
+        for job in (hung, late):
+            self.assertEqual(job.report(), ["warm"] * RANKS)
+            job.go_on()
+        for prometheus in self.both:
+            self.check_straggler(prometheus, late)
+            self.check_hang(prometheus, hung)
+        hung.ranks[LAST].kill()
+        for prometheus in self.both:
+            self.check_missing(prometheus, hung)
+        self.wait_until_healthy()
+        self.check_recorded()
+
+    def check_formats(self):
+        """Native histograms in one, classic ones in the other, and text that promtool likes."""
+        family = "nccl_operation_duration_seconds"
+        self.assertTrue(self.native.query("histogram_count(%s)" % family))
+        for part in ("_bucket", "_sum", "_count"):
+            self.assertFalse(self.native.query(family + part))
+        self.assertTrue(self.classic.query(family + "_bucket"))
+        status, text = node.get(int(self.listen.rsplit(":", 1)[1]))
+        self.assertEqual(status, 200)
+        checked = subprocess.run(["promtool", "check", "metrics"], input=text, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        self.assertEqual((checked.returncode, checked.stdout), (0, ""))
+
+    def check_straggler(self, prometheus, job):
+        pid = job.ranks[LAST].pid
+        comm = self.comm(prometheus, "delay-100", job)
+        self.wait_for_alert(
+            prometheus, "NcclNodeStraggler",
+            r"wait for rank %d \| .*%% of the time\. Rank %d: \S+ gpu.* pid %d\.$" % (LAST, LAST, pid),
+            comm=comm, rank=str(LAST))
+        # It compares classic histograms, over all nodes.
+        if prometheus is self.classic:
+            self.wait_for_alert(
+                prometheus, "NcclStraggler", r"^Rank %d \(.*\) comes last" % LAST, comm=comm,
+                comm_name="delay-100", rank=str(LAST), pid=str(pid), nranks=str(RANKS))
+
+    def check_hang(self, prometheus, job):
+        pid = job.ranks[LAST].pid
+        comm = self.comm(prometheus, "hang", job)
+        self.wait_for_alert(
+            prometheus, "NcclHangSuspected",
+            r"hangs in AllReduce: rank_not_called, rank %d is suspected \| "
+            r"Since .*\. Rank %d: \S+ gpu.* pid %d\.$" % (LAST, LAST, pid),
+            comm=comm, op="AllReduce", verdict="rank_not_called", suspect_rank=str(LAST))
+        self.wait_for_alert(
+            prometheus, "NcclCollectiveHung",
+            r"or cannot be seen to: %d \(\S+ gpu.* pid %d\)\. Look" % (LAST, pid),
+            comm=comm, comm_name="hang", nranks=str(RANKS))
+
+    def check_missing(self, prometheus, job):
+        comm = self.comm(prometheus, "hang", job)
+        self.wait_for_alert(
+            prometheus, "NcclHangSuspected", "process_gone, rank %d is suspected" % LAST, comm=comm,
+            verdict="process_gone", suspect_rank=str(LAST))
+        self.wait_for_alert(
+            prometheus, "NcclRankMissing", r"\| %d of %d ranks are scraped" % (LAST, RANKS),
+            comm=comm, comm_name="hang")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -42,6 +42,7 @@
 #include <thread>
 
 #include "tests/gpu/dynamic_api.h"
+#include "tests/gpu/id_exchange.h"
 #include "tests/gpu/nccl_api.h"
 #include "tests/gpu/spin_kernel.h"
 
@@ -236,23 +237,11 @@ class Job {
     NcclUniqueId id{};
     if (options_.rank == 0) {
       CheckNccl(g_api.ncclGetUniqueId(&id), "ncclGetUniqueId");
-      const std::string partial = path + ".partial";
-      FILE* file = std::fopen(partial.c_str(), "wb");
-      if (file == nullptr || std::fwrite(&id, sizeof(id), 1, file) != 1 || std::fclose(file) != 0 ||
-          std::rename(partial.c_str(), path.c_str()) != 0) {
-        Die(kExitUsage, "cannot write " + path);
-      }
-      return id;
+      if (!PublishId(path, id)) Die(kExitUsage, "cannot write " + path);
+    } else if (!AwaitId(path, &id)) {
+      Die(kExitUsage, "cannot read " + path);
     }
-    while (true) {
-      if (FILE* file = std::fopen(path.c_str(), "rb")) {
-        const bool complete = std::fread(&id, sizeof(id), 1, file) == 1;
-        std::fclose(file);
-        if (!complete) Die(kExitUsage, "cannot read " + path);
-        return id;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
+    return id;
   }
 
   void Synchronize() { CheckCuda(g_api.cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }

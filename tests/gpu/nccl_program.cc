@@ -36,6 +36,7 @@
 #include <vector>
 
 #include "tests/gpu/dynamic_api.h"
+#include "tests/gpu/id_exchange.h"
 #include "tests/gpu/ledger.h"
 #include "tests/gpu/nccl_api.h"
 
@@ -393,24 +394,11 @@ class Program {
     NcclUniqueId id{};
     if (options_.rank == 0) {
       CheckNccl(g_api.ncclGetUniqueId(&id), "ncclGetUniqueId");
-      const std::string partial = path + ".partial";
-      FILE* file = std::fopen(partial.c_str(), "wb");
-      if (file == nullptr || std::fwrite(&id, sizeof(id), 1, file) != 1 || std::fclose(file) != 0 ||
-          std::rename(partial.c_str(), path.c_str()) != 0) {
-        Die(kExitUsage, "cannot write " + path);
-      }
-      return id;
+      if (!PublishId(path, id)) Die(kExitUsage, "cannot write " + path);
+    } else if (!AwaitId(path, &id)) {
+      Die(kExitUsage, "cannot read " + path);
     }
-    while (true) {
-      FILE* file = std::fopen(path.c_str(), "rb");
-      if (file != nullptr) {
-        const bool complete = std::fread(&id, sizeof(id), 1, file) == 1;
-        std::fclose(file);
-        if (!complete) Die(kExitUsage, "cannot read " + path);
-        return id;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
+    return id;
   }
 
   Communicator& Adopt(NcclComm handle, Communicator& comm) {

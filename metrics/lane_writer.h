@@ -71,6 +71,9 @@ class LaneWriter {
 
   bool ok() const { return index_ >= 0; }
 
+  // Whether the lane is the one that `role` prefers: then nobody else holds that one.
+  bool holds(LaneRole role) const { return index_ == static_cast<int>(role); }
+
   // The lane's fixed counters. Only when ok().
   Lane& lane() { return record_.lanes[index_]; }
 

@@ -66,7 +66,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
 using Cell = std::atomic<uint64_t>;
 
 inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
-inline constexpr uint32_t kSegmentVersion = 3;
+inline constexpr uint32_t kSegmentVersion = 4;
 
 inline constexpr int kLanes = 4;
 inline constexpr int kSeriesPerCommunicator = 128;
@@ -207,9 +207,7 @@ static_assert(sizeof(CounterPage) == kPageBytes);
 struct Lane {
   std::atomic<uint32_t> owner;         // 0 free, 1 claimed
   std::atomic<uint16_t> counter_page;  // kNoPage: none yet
-  // What the application called last through this lane: 1 + op | size_class << 8, 0: nothing yet.
-  // Stands in the line that every call writes anyway.
-  std::atomic<uint16_t> last_call;
+  uint16_t reserved0;
   Cell callbacks[6];  // by CallbackKind
   Cell launches;
   Cell last_launch_ns;  // monotonic; the largest over the lanes counts
@@ -221,13 +219,22 @@ struct Lane {
 };
 static_assert(sizeof(Lane) == 192, "whole cache lines: neighbours do not share");
 
-// Launches that are followed. NCCL serialises the launches of a communicator, so these cells have
-// one writer at a time without a lane; others are counted in lanes.
+// The last call, and the launches that are followed. NCCL serialises the calls and the launches of
+// a communicator, so each of these cells has one writer at a time without a lane; launches that are
+// not followed are counted in lanes.
 struct FollowedLaunches {
   Cell launches;
   Cell callbacks;       // of CallbackKind::kLaunch
   Cell last_launch_ns;  // monotonic
-  uint64_t reserved[5];
+  // The last call, while it is counted in no lane: its kCalls key, 0: none. The calling thread
+  // hands it over, whoever holds the launch lane counts it and gives the cell back: the operation
+  // that the call becomes, or the background thread when none comes. So a call costs its thread no
+  // lane before its kernel is launched. A reader leaves it alone: counted in both ways, it would
+  // make a counter step back.
+  Cell uncounted_call;
+  Cell uncounted_bytes;
+  Cell last_call;  // what was called last: 1 + op | size_class << 8, 0: nothing yet
+  uint64_t reserved[2];
 };
 static_assert(sizeof(FollowedLaunches) == 64, "a cache line: lanes do not share");
 

@@ -180,13 +180,7 @@ class Reader {
     (*callbacks)[static_cast<int>(CallbackKind::kLaunch)] += ReadCell(record.followed.callbacks);
     uint64_t last_launch_ns = ReadCell(record.followed.last_launch_ns);
     uint64_t last_completion_ns = 0;
-    uint32_t last_call = 0;
-    int lanes_with_calls = 0;
     for (const Lane& lane : record.lanes) {
-      if (const uint32_t call = lane.last_call.load(std::memory_order_relaxed); call != 0) {
-        last_call = call;
-        ++lanes_with_calls;
-      }
       for (int kind = 0; kind < kCallbackKinds; ++kind) {
         (*callbacks)[kind] += ReadCell(lane.callbacks[kind]);
       }
@@ -203,10 +197,10 @@ class Reader {
     }
     out->last_launch_realtime_ns = Realtime(last_launch_ns);
     out->last_completion_realtime_ns = Realtime(last_completion_ns);
-    // Of several lanes nothing tells which was last.
-    if (lanes_with_calls == 1 && (last_call & 0xff) != 0) {
+    const uint64_t last_call = ReadCell(record.followed.last_call);
+    if ((last_call & 0xff) != 0) {
       out->last_call_op = Name((last_call & 0xff) - 1);
-      out->last_call_size_class = static_cast<int>(last_call >> 8);
+      out->last_call_size_class = static_cast<int>(last_call >> 8 & 0xff);
     }
   }
 

@@ -225,6 +225,7 @@ struct alignas(64) Communicator {
   std::atomic<int32_t> rank, nranks;
   // ---- line: what is above is all that the callbacks of a launch read
   InflightOperations inflight;            // background thread
+  bool uncounted_seen;                    // background thread: FollowedLaunches::uncounted_call
   std::atomic<uint64_t>* first_moves;     // FirstMove, kOperationSlots; null with kernel timing
   KernelTimes* kernel_times;              // kOperationSlots, null unless kernel timing
   KernelTrust* kernel_trust;              // null unless kernel timing

@@ -223,7 +223,16 @@ class Tracker {
                                                     uint64_t bytes);
   static uint64_t PendingBusBytes(const Communicator& communicator);
   [[gnu::hot]] bool ShouldTime(const Communicator& communicator, const OperationMeta& meta) const;
-  [[gnu::hot]] bool IsCaptured(Communicator& communicator, uint64_t parent, CudaStream stream);
+  // Counts the communicator's call that is counted in no lane yet (FollowedLaunches), if this lane
+  // is the one that may.
+  [[gnu::hot]] static void CountUncounted(CommunicatorRecord& record, LaneWriter& lane);
+  // A call that finds another one still uncounted: both at once.
+  [[gnu::noinline]] void CountCall(Communicator& communicator, uint64_t key, uint64_t bytes);
+  void CountLeftCall(Communicator& communicator);
+  [[gnu::hot]] bool IsCalledIntoGraph(Communicator& communicator, uint64_t parent);
+  [[gnu::hot]] bool IsInCapture(Communicator& communicator, CudaStream stream);
+  [[gnu::cold, gnu::noinline]] void CountUnfollowedLaunch(Communicator& communicator,
+                                                          bool captured);
   bool IsFollowed(const Communicator& communicator) const;
   [[gnu::hot]] uint64_t BeginLaunch(Communicator& communicator, const LaunchEvent& event,
                                     uint64_t context);
@@ -239,6 +248,7 @@ class Tracker {
   [[gnu::cold, gnu::noinline]] void AbandonLaunch(Communicator& communicator);
   [[gnu::hot, gnu::flatten]] void StopLaunch(uint64_t ticket);
   void FollowOperations(Communicator& communicator);
+  void CountAbandonedCall(Communicator& communicator);
   // True while launches of its are in flight, or were until just now.
   bool PollCommunicator(Communicator& communicator, uint64_t now_ns);
   void CountTimedLaunch(Communicator& communicator, uint32_t record_generation,

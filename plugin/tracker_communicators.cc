@@ -114,19 +114,20 @@ bool Tracker::Recycle(Communicator& communicator) {
       if (page != kNoPage) segment_.RecyclePage(page);
     }
     lane.launches.store(0, std::memory_order_relaxed);
-    lane.last_call.store(0, std::memory_order_relaxed);
     lane.last_launch_ns.store(0, std::memory_order_relaxed);
     lane.last_completion_ns.store(0, std::memory_order_relaxed);
     lane.overflowed_operations.store(0, std::memory_order_relaxed);
     for (Cell& cell : lane.network_bytes) cell.store(0, std::memory_order_relaxed);
     for (Cell& cell : lane.network_wait_ns) cell.store(0, std::memory_order_relaxed);
   }
-  // Nobody launches on a communicator that was finalized: see FollowedLaunches.
+  // Nobody calls or launches on a communicator that was finalized: see FollowedLaunches.
   header.recycled_callbacks[static_cast<int>(CallbackKind::kLaunch)].fetch_add(
       record.followed.callbacks.load(std::memory_order_relaxed), std::memory_order_relaxed);
   record.followed.callbacks.store(0, std::memory_order_relaxed);
   record.followed.launches.store(0, std::memory_order_relaxed);
   record.followed.last_launch_ns.store(0, std::memory_order_relaxed);
+  record.followed.uncounted_call.store(0, std::memory_order_relaxed);
+  record.followed.last_call.store(0, std::memory_order_relaxed);
   if (claimed_all) {
     // An operation that began while its communicator ended was settled by nobody, and must not be
     // by the next one. Relaxed: whoever holds no lane claims no place.
@@ -233,6 +234,7 @@ void Tracker::FinishCommunicator(uint64_t context) {
   // From here on events with this context are stale. Release and acquire: settling comes after.
   communicator->context.exchange(0, std::memory_order_acq_rel);
   if (stream_timer_ != nullptr) StreamTimer::Retire(communicator->launching->timer, clock_.NowNs());
+  CountLeftCall(*communicator);
   SettleAll(*communicator);
   communicator->record->finalized_monotonic_ns.store(static_cast<int64_t>(clock_.NowNs()),
                                                      std::memory_order_relaxed);

@@ -14,7 +14,8 @@ namespace nccl_pulse {
 uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEvent& event) {
   Communicator* communicator = FindContext(context);
   if (communicator == nullptr) return 0;
-  const bool captured = IsCaptured(*communicator, event.parent, event.stream);
+  const bool captured = IsCalledIntoGraph(*communicator, event.parent) ||
+                        (IsFollowed(*communicator) && IsInCapture(*communicator, event.stream));
   const bool followed = !captured && IsFollowed(*communicator);
   const NameId op = names_.Find(event.func).id;
   const uint64_t bytes = event.count * names_.Find(event.datatype).element_bytes;
@@ -31,6 +32,7 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
                     communicator->record_generation.load(std::memory_order_relaxed),
                     LaneRole::kLaunch);
     if (lane.ok()) {
+      CountUncounted(*communicator->record, lane);
       AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
       lane.Count(SeriesKey::Pack(SeriesKind::kAlgorithm, op, 0, names_.Find("CE").id, kNoName), 1,
                  0);

@@ -44,24 +44,22 @@ uint64_t Tracker::ThisGroup() {
 uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   Communicator* communicator = FindContext(context);
   if (communicator == nullptr) return 0;
-  LaneWriter lane(segment_, *communicator->record,
-                  communicator->record_generation.load(std::memory_order_relaxed),
-                  LaneRole::kLaunch);
-  if (!lane.ok()) {
-    Ignore(IgnoredReason::kNoRoom);
-    return 0;
-  }
   const CachedName op = names_.Find(event.func);
   const CachedName datatype = names_.Find(event.datatype);
   const uint64_t bytes = event.count * datatype.element_bytes;
   const auto size_class = static_cast<uint32_t>(SizeClassOf(bytes));
-  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 1);
+  FollowedLaunches& followed = communicator->record->followed;
   // Relaxed: stands alone.
-  lane.lane().last_call.store(static_cast<uint16_t>(op.id + 1 + (size_class << 8)),
-                              std::memory_order_relaxed);
-  lane.Count(
-      SeriesKey::Pack(SeriesKind::kCalls, op.id, size_class, datatype.id, event.captured ? 1 : 0),
-      1, bytes);
+  followed.last_call.store(op.id + 1 + (size_class << 8), std::memory_order_relaxed);
+  const uint64_t key =
+      SeriesKey::Pack(SeriesKind::kCalls, op.id, size_class, datatype.id, event.captured ? 1 : 0);
+  // Acquire: who counted the call before this one has read its bytes.
+  if (__builtin_expect(followed.uncounted_call.load(std::memory_order_acquire) != 0, 0)) {
+    CountCall(*communicator, key, bytes);
+  } else {
+    followed.uncounted_bytes.store(bytes, std::memory_order_relaxed);  // published by the key
+    followed.uncounted_call.store(key, std::memory_order_release);
+  }
   uint32_t serial = 0;
   if (stream_timer_ != nullptr) serial = NoteCall(*communicator, op.id, bytes);
   if (event.captured) communicator->record->captured.store(1, std::memory_order_relaxed);  // a flag
@@ -69,6 +67,35 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   if (!event.captured && serial == 0) return 0;
   return Ticket::Pack(process_tag_, TicketKind::kApiCall, event.captured ? 1 : 0, serial, 0,
                       communicator->index);
+}
+
+void Tracker::CountUncounted(CommunicatorRecord& record, LaneWriter& lane) {
+  if (!lane.holds(LaneRole::kLaunch)) return;  // its holder, or the next one, will
+  FollowedLaunches& followed = record.followed;
+  // Acquire: sees the call's bytes.
+  const uint64_t key = followed.uncounted_call.load(std::memory_order_acquire);
+  if (key == 0) return;
+  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 1);
+  lane.Count(key, 1, followed.uncounted_bytes.load(std::memory_order_relaxed));
+  // Release: the bytes have been read, the next call may write its own.
+  followed.uncounted_call.store(0, std::memory_order_release);
+}
+
+void Tracker::CountCall(Communicator& communicator, uint64_t key, uint64_t bytes) {
+  LaneWriter lane(segment_, *communicator.record,
+                  communicator.record_generation.load(std::memory_order_relaxed),
+                  LaneRole::kLaunch);
+  if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
+  CountUncounted(*communicator.record, lane);
+  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 1);
+  lane.Count(key, 1, bytes);
+}
+
+void Tracker::CountLeftCall(Communicator& communicator) {
+  LaneWriter lane(segment_, *communicator.record,
+                  communicator.record_generation.load(std::memory_order_relaxed),
+                  LaneRole::kLaunch);
+  if (lane.ok()) CountUncounted(*communicator.record, lane);
 }
 
 uint32_t Tracker::NoteCall(Communicator& communicator, NameId op, uint64_t bytes) {
@@ -133,16 +160,18 @@ bool Tracker::IsFollowed(const Communicator& communicator) const {
   return stream_timer_ != nullptr && communicator.launching->timer.is_on();
 }
 
-// Part of a graph: it is not launched now, and its replays will not be seen. `parent`: group or
-// call.
-bool Tracker::IsCaptured(Communicator& communicator, uint64_t parent, CudaStream stream) {
+// Of a launch or copy-engine collective, by its group or call: it was called into a graph.
+bool Tracker::IsCalledIntoGraph(Communicator& communicator, uint64_t parent) {
   const TicketKind kind = Ticket::Kind(parent);
-  const bool parent_captured = (kind == TicketKind::kGroup || kind == TicketKind::kApiCall) &&
-                               Ticket::Process(parent) == process_tag_ &&
-                               Ticket::Child(parent) != 0;
-  const bool captured =
-      parent_captured || (IsFollowed(communicator) &&
-                          stream_timer_->IsCapturing(communicator.launching->timer, stream));
+  const bool captured = (kind == TicketKind::kGroup || kind == TicketKind::kApiCall) &&
+                        Ticket::Process(parent) == process_tag_ && Ticket::Child(parent) != 0;
+  if (captured) communicator.record->captured.store(1, std::memory_order_relaxed);  // a flag
+  return captured;
+}
+
+// Part of a graph all the same: it is not launched now, and its replays will not be seen.
+bool Tracker::IsInCapture(Communicator& communicator, CudaStream stream) {
+  const bool captured = stream_timer_->IsCapturing(communicator.launching->timer, stream);
   if (captured) communicator.record->captured.store(1, std::memory_order_relaxed);  // a flag
   return captured;
 }
@@ -150,15 +179,19 @@ bool Tracker::IsCaptured(Communicator& communicator, uint64_t parent, CudaStream
 uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
   Communicator* communicator = FindContext(context);
   if (communicator == nullptr) return 0;
-  const bool captured = IsCaptured(*communicator, event.parent, event.stream);
+  const bool captured = IsCalledIntoGraph(*communicator, event.parent);
   // One that is followed counts when it has been made.
   if (__builtin_expect(!captured && IsFollowed(*communicator), 1)) {
     return BeginLaunch(*communicator, event, context);
   }
-  communicator->launching->pending.fate.store(static_cast<uint8_t>(LaunchFate::kNotTimed),
-                                              std::memory_order_relaxed);  // see PendingLaunch
-  CountLaunchCallback(*communicator, !captured);
+  CountUnfollowedLaunch(*communicator, captured);
   return 0;
+}
+
+void Tracker::CountUnfollowedLaunch(Communicator& communicator, bool captured) {
+  communicator.launching->pending.fate.store(static_cast<uint8_t>(LaunchFate::kNotTimed),
+                                             std::memory_order_relaxed);  // see PendingLaunch
+  CountLaunchCallback(communicator, !captured);
 }
 
 void Tracker::CountLaunchCallback(Communicator& communicator, bool is_launch) {
@@ -182,7 +215,11 @@ uint64_t Tracker::BeginLaunch(Communicator& communicator, const LaunchEvent& eve
   const TimedPair* pair = nullptr;
   if (timing_ == TimingMode::kAuto) {
     fate = LaunchFate::kNotSampled;
-    if (calls != 1 || pending.sampled.load(std::memory_order_relaxed)) {
+    if (__builtin_expect(calls != 1 || pending.sampled.load(std::memory_order_relaxed), 0)) {
+      if (IsInCapture(communicator, event.stream)) {
+        CountUnfollowedLaunch(communicator, true);
+        return 0;
+      }
       pair = BeginTiming(communicator, event.stream, calls);
       if (pair != nullptr) fate = calls == 1 ? LaunchFate::kTimed : LaunchFate::kGrouped;
     }
@@ -294,13 +331,20 @@ void Tracker::StopLaunch(uint64_t ticket) {
     return Ignore(IgnoredReason::kRepeatedStop);
   }
   pending.is_open.store(false, std::memory_order_relaxed);
+  const uint32_t index = Ticket::Child(ticket);
+  // Where nothing was recorded before the launch, this need not have been asked before it either:
+  // the launch does not wait for the answer.
+  if (index >= kTimedPairs && pending.is_kernel.load(std::memory_order_relaxed) &&
+      __builtin_expect(IsInCapture(communicator, pending.stream.load(std::memory_order_relaxed)),
+                       0)) {
+    return CountUnfollowedLaunch(communicator, true);
+  }
   const uint64_t now_ns = clock_.NowNs();
   FollowedLaunches& followed = communicator.record->followed;
   if (pending.is_kernel.load(std::memory_order_relaxed)) AddToCell(followed.callbacks, 1);
   // Before the events: never have more completed than were launched.
   AddToCell(followed.launches, 1);
   followed.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
-  const uint32_t index = Ticket::Child(ticket);
   TimedPair* pair = index < kTimedPairs ? &communicator.launching->timer.pairs[index] : nullptr;
   const bool kept = stream_timer_->End(
       communicator.launching->timer, pending.stream.load(std::memory_order_relaxed), pair, now_ns);

@@ -29,6 +29,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     Ignore(IgnoredReason::kNoRoom);
     return 0;
   }
+  CountUncounted(*communicator->record, lane);
   const CachedName op = names_.Find(event.func);
   const CachedName datatype = names_.Find(event.datatype);
   const uint64_t bytes = event.count * datatype.element_bytes;

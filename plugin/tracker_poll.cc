@@ -40,8 +40,21 @@ bool Tracker::PollLaunches() {
   for (uint32_t i = 0; i < used; ++i) {
     if (stream_timer_ != nullptr) in_flight |= PollCommunicator(slots_[i], now_ns);
     FollowOperations(slots_[i]);
+    CountAbandonedCall(slots_[i]);
   }
   return in_flight;
+}
+
+// A call that became no operation, or waits within NCCL to become one.
+void Tracker::CountAbandonedCall(Communicator& communicator) {
+  if (communicator.launching == nullptr) return;
+  // Relaxed: whoever counts it looks again.
+  const bool is_uncounted =
+      communicator.record->followed.uncounted_call.load(std::memory_order_relaxed) != 0;
+  // Seen twice: most calls are counted by their operation a few microseconds later, which is not to
+  // find its lane taken.
+  if (is_uncounted && communicator.uncounted_seen) CountLeftCall(communicator);
+  communicator.uncounted_seen = is_uncounted;
 }
 
 bool Tracker::PollCommunicator(Communicator& communicator, uint64_t now_ns) {

@@ -292,7 +292,7 @@ TEST(SegmentReader, SaysWhatIsWrong) {
   EXPECT_NE(error_of(8192).find("geometry"), std::string::npos);
   EXPECT_NE(error_of(segment.bytes() - 65536 - 4096).find("geometry"), std::string::npos);
   header.version = kSegmentVersion + 1;
-  EXPECT_EQ(error_of(segment.bytes()), "segment version 4, this reader knows 3");
+  EXPECT_EQ(error_of(segment.bytes()), "segment version 5, this reader knows 4");
   header.version = kSegmentVersion;
   header.magic ^= 1;
   EXPECT_EQ(error_of(segment.bytes()), "no segment: wrong magic number");

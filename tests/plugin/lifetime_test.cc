@@ -174,6 +174,7 @@ TEST(LifetimeTest, StringsMayChangeAfterTheLastFinalize) {
     snprintf(name, sizeof(name), "Broadcast");
     NcclCommunicator second(2);
     Start(second.context(), CallEvent(name, 1, "ncclInt8"));
+    second.Finalize();
     const ProcessSnapshot snapshot = ReadSnapshot();
     ASSERT_EQ(Find(snapshot, 2).calls.size(), 1u);
     EXPECT_EQ(Find(snapshot, 1).calls[0].op, "AllReduce");

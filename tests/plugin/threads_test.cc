@@ -97,7 +97,8 @@ TEST(ThreadsTest, LaunchAndProgressThreads) {
 }
 
 // More threads in the same communicator at once than it has lanes, and than it has places: what
-// can not be counted is counted as such.
+// can not be counted is counted as such. NCCL forbids it; then a call may be missing when another
+// thread calls at the same moment, but none is counted twice.
 TEST(ThreadsTest, CrowdOnOneCommunicator) {
   RunInChild(kKernel, [] {
     constexpr uint64_t kThreads = 12;
@@ -116,11 +117,14 @@ TEST(ThreadsTest, CrowdOnOneCommunicator) {
     comm.Finalize();
     const ProcessSnapshot snapshot = ReadSnapshot();
     const CommunicatorSnapshot& measured = Find(snapshot, 1);
+    EXPECT_GT(Calls(measured), 0u);
+    EXPECT_LE(Calls(measured), kThreads * kOperations);
     // One that found its place being claimed by a thread which had lost the CPU is counted as an
-    // operation, but lost; one that found no lane is not counted as an operation.
-    EXPECT_EQ(Calls(measured) + Operations(measured) + Ignored(snapshot, IgnoredReason::kNoRoom) -
-                  Untimed(measured, UntimedReason::kLost),
-              2 * kThreads * kOperations);
+    // operation, but lost; one that found no lane is not counted as an operation, nor as a call.
+    const uint64_t operations = Operations(measured) + Ignored(snapshot, IgnoredReason::kNoRoom) -
+                                Untimed(measured, UntimedReason::kLost);
+    EXPECT_GE(operations, kThreads * kOperations);
+    EXPECT_LE(Calls(measured) + operations, 2 * kThreads * kOperations);
     EXPECT_EQ(Untimed(measured), Operations(measured));
   });
 }

@@ -131,6 +131,7 @@ TEST(UnknownTest, NewNames) {
          {"AllToAllv2", "weird\"name\n\\{}", "\xff\xfe", "", long_name.c_str()}) {
       Start(comm.context(), CallEvent(func, 1, "ncclFloat4e2m1x1234567890123456789"));
     }
+    comm.Finalize();
     const ProcessSnapshot snapshot = ReadSnapshot();
     EXPECT_EQ(Calls(Find(snapshot, 1)), 5u);
     for (const CallCountSnapshot& count : Find(snapshot, 1).calls) {

@@ -9,8 +9,8 @@
 #   BINARIES/inject_program                 //tests/gpu:inject_program
 #   BINARIES/pulse                          //exporter:pulse
 #   BINARIES/libnccl-profiler-pulse.so      //plugin:libnccl-profiler-pulse.so
-#   tests/gpu/{inject.sh,inject.py,inject_cases.py,inject_job.py,inject_ddp.py,check.py}, all in one
-#   folder
+#   tests/gpu/{inject.sh,machine.sh,inject.py,inject_cases.py,inject_job.py,inject_ddp.py,check.py}, all
+#   in one folder
 #
 # OUT, else $OUT, else a new folder under /tmp, gets report.txt (everything that was printed, with what
 # `pulse status` said of each case, and the tables), results.jsonl (a line for each case) and
@@ -27,21 +27,16 @@
 
 set -uo pipefail
 
+HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
+readonly HERE
+# shellcheck source=tests/gpu/machine.sh
+source "${HERE}/machine.sh"
 if (($# < 1)); then
-  sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2
+  usage
   exit 2
 fi
-
-HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
-BINARIES="$(cd "$1" && pwd -P)" || exit 2
-OUTPUT="${2:-${OUT:-$(mktemp -d /tmp/pulse-inject.XXXXXX)}}"
-mkdir -p "${OUTPUT}" || exit 2
-OUTPUT="$(cd "${OUTPUT}" && pwd -P)"
-WORK="$(mktemp -d /tmp/pulse-inject-work.XXXXXX)"
-readonly HERE BINARIES OUTPUT WORK
-export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 PULSE_INJECT_PIDS="${WORK}/pids"
-# Multicast can put shared machines' GPUs out of order, and nothing here needs it.
-export NCCL_NVLS_ENABLE=0
+open_folders inject "$1" "${2:-}"
+export PULSE_INJECT_PIDS="${WORK}/pids"
 : >"${PULSE_INJECT_PIDS}"
 
 # What inject.py could not end any more; each is the leader of a group of its own.
@@ -54,47 +49,8 @@ trap cleanup EXIT
 trap 'exit 143' TERM
 trap 'exit 130' INT
 
-# A copy of its own: the folder may be mounted without permission to execute.
-readonly FILES=(inject_program pulse libnccl-profiler-pulse.so)
-for file in "${FILES[@]}"; do
-  cp "${BINARIES}/${file}" "${WORK}/${file}" || exit 2
-  chmod +x "${WORK}/${file}"
-done
-
-libraries() {
-  python3 - <<'PYTHON'
-import importlib.util, glob, os
-folders = []
-for package in ("nvidia", "torch"):
-    spec = importlib.util.find_spec(package)
-    for root in (spec.submodule_search_locations or []) if spec else []:
-        for name in ("libnccl.so.2", "libcudart.so.13", "libcudart.so.12"):
-            for path in sorted(glob.glob(os.path.join(root, "**", name), recursive=True)):
-                folders.append(os.path.dirname(path))
-print(":".join(dict.fromkeys(folders)))
-PYTHON
-}
-
-gpus() { nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU ' || true; }
-
-LIBRARIES="${PULSE_LIBRARIES:-$(libraries)}"
-GPUS="${3:-${PULSE_GPUS:-$(gpus)}}"
-readonly LIBRARIES GPUS
+look_around 2 "${3:-}" inject_program pulse libnccl-profiler-pulse.so
 readonly BUDGET_S="${INJECT_BUDGET_S:-290}"
-readonly REPORT="${OUTPUT}/report.txt"
-: >"${REPORT}"
-
-{
-  echo "machine: $(uname -sr), $(nproc) CPUs, $(python3 --version)"
-  echo "GPUs: ${GPUS}"
-  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | sort | uniq -c
-  echo "libraries: ${LIBRARIES}"
-  (cd "${WORK}" && sha256sum "${FILES[@]}")
-} | tee -a "${REPORT}"
-if ((GPUS < 2)); then
-  echo 'inject.sh: two GPUs are needed' | tee -a "${REPORT}" >&2
-  exit 2
-fi
 
 declare -a ARGUMENTS=(--parts="${INJECT_PARTS:-hangs,stragglers}")
 ARGUMENTS+=(--parallel="${INJECT_PARALLEL:-4}" --delays="${INJECT_DELAYS:-1,50,5,20}")

@@ -8,7 +8,7 @@
 #   BINARIES/proof_program                  //tests/gpu:proof_program
 #   BINARIES/nccl_program                   //tests/gpu:nccl_program
 #   BINARIES/libnccl-profiler-pulse.so      //plugin:libnccl-profiler-pulse.so
-#   tests/gpu/{prove.sh,prove.py,check.py,ddp.py,torch_graph.py}, all in one folder
+#   tests/gpu/{prove.sh,machine.sh,prove.py,check.py,ddp.py,torch_graph.py}, all in one folder
 #
 # OUT, else $OUT, else a new folder under /tmp, gets report.txt (everything that was printed, and the
 # table) and logs.tar.gz (NCCL's logs and pages). GPUS: how many to use, one rank each; else all.
@@ -24,64 +24,19 @@
 
 set -uo pipefail
 
-if (($# < 1)); then
-  sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2
-  exit 2
-fi
-
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
-BINARIES="$(cd "$1" && pwd -P)" || exit 2
-OUTPUT="${2:-${OUT:-$(mktemp -d /tmp/pulse-proofs.XXXXXX)}}"
-mkdir -p "${OUTPUT}" || exit 2
-OUTPUT="$(cd "${OUTPUT}" && pwd -P)"
-WORK="$(mktemp -d /tmp/pulse-proofs-work.XXXXXX)"
-readonly HERE BINARIES OUTPUT WORK
-trap 'rm -rf "${WORK}"' EXIT
-export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-# Multicast can put shared machines' GPUs out of order, and nothing here needs it.
-export NCCL_NVLS_ENABLE=0
-
-# A copy of its own: the folder may be mounted without permission to execute.
-for file in proof_program nccl_program libnccl-profiler-pulse.so; do
-  cp "${BINARIES}/${file}" "${WORK}/${file}" || exit 2
-  chmod +x "${WORK}/${file}"
-done
-
-libraries() {
-  python3 - <<'PYTHON'
-import importlib.util, glob, os
-folders = []
-for package in ("nvidia", "torch"):
-    spec = importlib.util.find_spec(package)
-    for root in (spec.submodule_search_locations or []) if spec else []:
-        for name in ("libnccl.so.2", "libcudart.so.13", "libcudart.so.12"):
-            for path in sorted(glob.glob(os.path.join(root, "**", name), recursive=True)):
-                folders.append(os.path.dirname(path))
-print(":".join(dict.fromkeys(folders)))
-PYTHON
-}
-
-gpus() { nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU ' || true; }
-
-LIBRARIES="${PULSE_LIBRARIES:-$(libraries)}"
-GPUS="${3:-${PULSE_GPUS:-$(gpus)}}"
-readonly LIBRARIES GPUS
-readonly BUDGET_S="${PULSE_BUDGET_S:-280}"
-readonly REPORT="${OUTPUT}/report.txt"
-: >"${REPORT}"
-
-{
-  echo "machine: $(uname -sr), $(nproc) CPUs, $(python3 --version)"
-  echo "GPUs: ${GPUS}"
-  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | sort | uniq -c
-  echo "libraries: ${LIBRARIES}"
-  (cd "${WORK}" && sha256sum libnccl-profiler-pulse.so proof_program nccl_program)
-} | tee -a "${REPORT}"
-if ((GPUS < 2)); then
-  echo 'prove.sh: two GPUs are needed' | tee -a "${REPORT}" >&2
+readonly HERE
+# shellcheck source=tests/gpu/machine.sh
+source "${HERE}/machine.sh"
+if (($# < 1)); then
+  usage
   exit 2
 fi
+open_folders proofs "$1" "${2:-}"
+trap 'rm -rf "${WORK}"' EXIT
+look_around 2 "${3:-}" libnccl-profiler-pulse.so proof_program nccl_program
 
+readonly BUDGET_S="${PULSE_BUDGET_S:-280}"
 declare -a TABLE=()
 FAILURES=0
 

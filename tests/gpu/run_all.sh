@@ -4,7 +4,7 @@
 #   tests/gpu/run_all.sh BINARIES [OUT]
 #
 # BINARIES holds nccl_program and libnccl-profiler-pulse.so (nothing is built here: a GPU machine
-# needs no Bazel). OUT, else $OUT, else a new folder under /tmp, gets
+# needs no Bazel); beside this script must be machine.sh, check.py and ddp.py. OUT, else $OUT, else a new folder under /tmp, gets
 #   report.txt    what every run printed, and the table
 #   logs.tar.gz   NCCL's logs and the pages of all runs
 # NCCL and the CUDA runtime are taken from PULSE_LIBRARIES ("folder:folder") if set, else from
@@ -16,67 +16,17 @@
 
 set -uo pipefail
 
-if (($# < 1)); then
-  sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2
-  exit 2
-fi
-
 HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
-BINARIES="$(cd "$1" && pwd -P)" || exit 2
-OUTPUT="${2:-${OUT:-$(mktemp -d /tmp/pulse-gpu.XXXXXX)}}"
-mkdir -p "${OUTPUT}" || exit 2
-OUTPUT="$(cd "${OUTPUT}" && pwd -P)"
-readonly HERE BINARIES OUTPUT
-WORK="$(mktemp -d /tmp/pulse-gpu-work.XXXXXX)"
-readonly WORK
-trap 'rm -rf "${WORK}"' EXIT
-export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-
-# A copy of its own: the folder may be mounted without permission to execute.
-for file in nccl_program libnccl-profiler-pulse.so; do
-  cp "${BINARIES}/${file}" "${WORK}/${file}" || exit 2
-done
-chmod +x "${WORK}/nccl_program"
-
-libraries() {
-  python3 - <<'PYTHON'
-import importlib.util, glob, os, sys
-folders = []
-for package in ("nvidia", "torch"):
-    spec = importlib.util.find_spec(package)
-    for root in (spec.submodule_search_locations or []) if spec else []:
-        for name in ("libnccl.so.2", "libcudart.so.13", "libcudart.so.12"):
-            for path in sorted(glob.glob(os.path.join(root, "**", name), recursive=True)):
-                folders.append(os.path.dirname(path))
-print(":".join(dict.fromkeys(folders)))
-PYTHON
-}
-
-gpus() {
-  if [[ -n "${PULSE_GPUS:-}" ]]; then
-    echo "${PULSE_GPUS}"
-  else
-    nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU ' || true
-  fi
-}
-
-LIBRARIES="${PULSE_LIBRARIES:-$(libraries)}"
-GPUS="$(gpus)"
-readonly LIBRARIES GPUS
-readonly REPORT="${OUTPUT}/report.txt"
-: >"${REPORT}"
-
-{
-  echo "machine: $(uname -sr), $(nproc) CPUs, $(python3 --version)"
-  echo "GPUs: ${GPUS}"
-  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | sort | uniq -c
-  echo "libraries: ${LIBRARIES}"
-  (cd "${WORK}" && sha256sum libnccl-profiler-pulse.so nccl_program)
-} | tee -a "${REPORT}"
-if ((GPUS < 1)); then
-  echo 'run_all.sh: no GPU here' | tee -a "${REPORT}" >&2
+readonly HERE
+# shellcheck source=tests/gpu/machine.sh
+source "${HERE}/machine.sh"
+if (($# < 1)); then
+  usage
   exit 2
 fi
+open_folders gpu "$1" "${2:-}"
+trap 'rm -rf "${WORK}"' EXIT
+look_around 1 '' nccl_program libnccl-profiler-pulse.so
 
 declare -a TABLE=()
 FAILURES=0

@@ -1,0 +1,66 @@
+# shellcheck shell=bash
+# What run_all.sh, prove.sh and inject.sh, which read this file, do alike on a GPU machine.
+#
+# Sets BINARIES, OUTPUT, WORK, REPORT, LIBRARIES and GPUS.
+
+export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+# Multicast can put shared machines' GPUs out of order, and nothing here needs it.
+export NCCL_NVLS_ENABLE=0
+
+# The comment at the head of the script that was called.
+usage() { sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2; }
+
+# Folders of libnccl and libcudart in python3's packages, with colons between.
+libraries() {
+  python3 - <<'PYTHON'
+import importlib.util, glob, os
+folders = []
+for package in ("nvidia", "torch"):
+    spec = importlib.util.find_spec(package)
+    for root in (spec.submodule_search_locations or []) if spec else []:
+        for name in ("libnccl.so.2", "libcudart.so.13", "libcudart.so.12"):
+            for path in sorted(glob.glob(os.path.join(root, "**", name), recursive=True)):
+                folders.append(os.path.dirname(path))
+print(":".join(dict.fromkeys(folders)))
+PYTHON
+}
+
+gpus() { nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU ' || true; }
+
+# open_folders NAME BINARIES [OUT]: where the script's files come from and go to. Ends the script when
+# they can not be had; the caller removes WORK.
+open_folders() {
+  BINARIES="$(cd "$2" && pwd -P)" || exit 2
+  OUTPUT="${3:-${OUT:-$(mktemp -d "/tmp/pulse-$1.XXXXXX")}}"
+  mkdir -p "${OUTPUT}" || exit 2
+  OUTPUT="$(cd "${OUTPUT}" && pwd -P)"
+  WORK="$(mktemp -d "/tmp/pulse-$1-work.XXXXXX")"
+  REPORT="${OUTPUT}/report.txt"
+  readonly BINARIES OUTPUT WORK REPORT
+}
+
+# look_around LEAST_GPUS "GPUS or empty" FILE...: copies the binaries, says on what all this runs, and
+# ends the script on a machine with too few GPUs.
+look_around() {
+  local least="$1" file
+  GPUS="${2:-${PULSE_GPUS:-$(gpus)}}"
+  LIBRARIES="${PULSE_LIBRARIES:-$(libraries)}"
+  readonly GPUS LIBRARIES
+  shift 2
+  # Copies of its own: the folder may be mounted without permission to execute.
+  for file in "$@"; do
+    cp "${BINARIES}/${file}" "${WORK}/${file}" || exit 2
+    chmod +x "${WORK}/${file}"
+  done
+  {
+    echo "machine: $(uname -sr), $(nproc) CPUs, $(python3 --version)"
+    echo "GPUs: ${GPUS}"
+    nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | sort | uniq -c
+    echo "libraries: ${LIBRARIES}"
+    (cd "${WORK}" && sha256sum "$@")
+  } | tee "${REPORT}"
+  if ((GPUS < least)); then
+    echo "$(basename "$0"): GPUs needed: ${least}, here: ${GPUS}" | tee -a "${REPORT}" >&2
+    exit 2
+  fi
+}

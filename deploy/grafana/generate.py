@@ -11,15 +11,21 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 # pylint: disable=wrong-import-position
-from panels import (Dashboard, bad_from, dashboard_url, graph, heatmap, query_variable, stat, table,
-                    thresholds)
+from panels import (Dashboard, bad_from, dashboard_url, graph, heatmap, override, query_variable, stat,
+                    table, thresholds)
 
 LIVE = "rank:nccl_communicator:live"
 WAITING = bad_from(0.05, 0.2)
 IN_FLIGHT = bad_from(60, 300)
 FEWER = thresholds((None, "red"), (1, "green"))
+FIRING = 'ALERTS{alertname=~"Nccl.*", alertstate="firing", severity!="info"}'
 
 JOB, NODE = "nccl-job", "nccl-node"
+
+# What stands in a panel without data.
+COMPLETE = "Launches complete"
+YOUNG = "Needs an hour of history"
+NO_DCGM = "Needs dcgm-exporter and dcgm.yaml"
 
 
 def fleet():
@@ -35,20 +41,23 @@ def fleet():
              "count(job:nccl_inflight_age:seconds%s > 60)" % of, steps=bad_from(1)),
         stat("Jobs that wait", "Ranks of a communicator wait for each other more than 20 % of the time.",
              "count(job:nccl_waiting:max%s > 0.2)" % of, steps=bad_from(1, 1e9)),
-        stat("Alerts", "That fire.", 'count(ALERTS{alertname=~"Nccl.*", alertstate="firing"})',
-             steps=bad_from(1)),
+        stat("Alerts", "Warnings and critical ones that fire.", "count(%s)" % FIRING, steps=bad_from(1)),
         height=4)
+
+    def of_job(how, name):
+        return "%s by (cluster, workload, job_id, job) (%s%s)" % (how, name, of)
+
     board.add(table(
-        "Jobs", "Worst first by the column that you sort. The name opens the job.",
-        ("workload", "job_id", "job"), (
-            ("Ranks", "job:nccl_ranks:live%s" % of, "short"),
-            ("Communicators", "job:nccl_communicators:live%s" % of, "short"),
-            ("In flight for", "job:nccl_inflight_age:seconds%s" % of, "s", IN_FLIGHT),
-            ("Waiting", "job:nccl_waiting:max%s" % of, "percentunit", WAITING),
-            ("Calls/s", "sum by (job, job_id, workload) (job:nccl_operations:rate5m%s)" % of, "ops"),
-            ("Bytes/s", "sum by (job, job_id, workload) (job:nccl_operation_bytes:rate5m%s)" % of,
-             "Bps")),
-        links=[("workload", dashboard_url(JOB, workload="workload"))]))
+        "Jobs", "Those that hang first, then those that wait. The name opens the job.",
+        ("cluster", "workload", "job_id", "job"), (
+            ("Ranks", of_job("sum", "job:nccl_ranks:live"), "short"),
+            ("Communicators", of_job("sum", "job:nccl_communicators:live"), "short"),
+            ("In flight for", of_job("max", "job:nccl_inflight_age:seconds"), "s", IN_FLIGHT),
+            ("Waiting", of_job("max", "job:nccl_waiting:max"), "percentunit", WAITING),
+            ("Calls/s", of_job("sum", "job:nccl_operations:rate5m"), "ops"),
+            ("Bytes/s", of_job("sum", "job:nccl_operation_bytes:rate5m"), "Bps")),
+        links=[("workload", dashboard_url(JOB, workload="workload"))],
+        sort=[("In flight for", True), ("Waiting", True)]))
     board.add(
         graph("Time lost to waiting", "Share of the time that the ranks of a job's worst communicator "
               "wait for each other, on average.",
@@ -56,7 +65,7 @@ def fleet():
               unit="percentunit", steps=WAITING),
         graph("Oldest work in flight", "Nothing is drawn while launches complete.",
               ("topk(10, max by (workload) (job:nccl_inflight_age:seconds%s))" % of, "{{workload}}"),
-              unit="s", steps=IN_FLIGHT))
+              unit="s", steps=IN_FLIGHT, none=COMPLETE))
     board.add(
         graph("Bytes called", "As the application passed them.",
               ("topk(10, sum by (workload) (job:nccl_operation_bytes:rate5m%s))" % of, "{{workload}}"),
@@ -66,7 +75,7 @@ def fleet():
               ("""topk(10, max by (workload, op, size) (
                     workload:nccl_operation_duration_seconds:mean%s
                     / workload:nccl_operation_duration_seconds:mean_baseline))""" % of,
-               "{{workload}} {{op}} {{size}}"), unit="percentunit", steps=bad_from(1.5)))
+               "{{workload}} {{op}} {{size}}"), unit="percentunit", steps=bad_from(1.5), none=YOUNG))
     board.add(
         graph("Bandwidth: worst of its kind", "Bus bandwidth of the slowest communicator over that of the "
               "median one with the same place in the job, of the rank that waits least.",
@@ -79,13 +88,18 @@ def fleet():
               ("""topk(10, max by (workload, direction, reason) (
                     workload:nccl_network_wait:seconds_per_byte%s
                     / workload:nccl_network_wait:seconds_per_byte_baseline))""" % of,
-               "{{workload}} {{direction}} {{reason}}"), unit="percentunit", steps=bad_from(2)))
+               "{{workload}} {{direction}} {{reason}}"), unit="percentunit", steps=bad_from(2),
+              none=YOUNG))
+    alert = ("severity", "alertname", "cluster", "workload", "comm", "rank", "Hostname", "instance")
     board.add(table(
-        "Alerts that fire", "docs/runbook.md has a section for each.",
-        ("alertname", "severity", "workload", "comm", "rank", "Hostname", "instance"),
-        (("Firing", 'max by (alertname, severity, workload, comm, rank, Hostname, instance) '
-          '(ALERTS{alertname=~"Nccl.*", alertstate="firing"})', "short"),),
-        links=[("workload", dashboard_url(JOB, workload="workload"))]))
+        "Alerts that fire", "Without those for information. docs/runbook.md has a section for each.", alert,
+        ((None, "max by (%s) (%s)" % (", ".join(alert), FIRING), "short"),),
+        links=[("workload", dashboard_url(JOB, workload="workload")),
+               ("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
+        sort=[("severity", False)],
+        overrides=[override("severity", custom__cellOptions={"type": "color-text"}, mappings=[
+            {"type": "value", "options": {"critical": {"color": "red", "index": 0},
+                                          "warning": {"color": "orange", "index": 1}}}])]))
     return board.document
 
 
@@ -125,6 +139,7 @@ def job():
             ("Calls/s", "sum by (comm) (rate(nccl_operations_total%s[$__rate_interval]))" % comm, "ops"),
             ("Bytes/s", "sum by (comm) (rate(nccl_operation_bytes_total%s[$__rate_interval]))" % comm,
              "Bps")),
+        sort=[("In flight for", True), ("Waiting", True)],
         links=[("comm", "/d/%s?${datasource:queryparam}&var-workload=${workload}"
                 "&var-comm=${__data.fields.comm}&${__url_time_range}" % JOB)]), height=8)
 
@@ -157,7 +172,7 @@ def job():
               ("""workload:nccl_operation_duration_seconds:mean{workload=~"$workload", op=~"$op", size=~"$size"}
                   / workload:nccl_operation_duration_seconds:mean_baseline""",
                "{{op}} {{size}} index {{index}} ({{nranks}})"), unit="percentunit",
-              steps=bad_from(1.5)),
+              steps=bad_from(1.5), none=YOUNG),
         graph("Calls", "Of the application.",
               ('sum by (op, size) (rate(nccl_operations_total{comm=~"$comm", op=~"$op", size=~"$size"}'
                '[$__rate_interval]))', "{{op}} {{size}}"), unit="ops", stack=True))
@@ -170,14 +185,15 @@ def job():
               unit="percentunit"),
         graph("Work in flight", "For how long, of each rank. Nothing is drawn while launches complete.",
               ("max by (comm, rank) (rank:nccl_inflight_age:seconds%s)" % comm, "{{comm}} rank {{rank}}"),
-              unit="s", steps=IN_FLIGHT))
+              unit="s", steps=IN_FLIGHT, none=COMPLETE))
     board.add(
         table("Ranks that others wait for", "Those that wait least in communicators whose ranks wait.",
               ("comm", "rank", "Hostname", "gpu"), (
                   ("Waits", "bottomk(10, max by (comm, rank, Hostname, gpu) (rank:nccl_waiting:ratio%s "
                    "* on (job, instance, comm, rank) group_left (Hostname, gpu) %s))" % (comm, LIVE),
                    "percentunit"),),
-              links=[("Hostname", dashboard_url(NODE, Hostname="Hostname"))]),
+              links=[("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
+              sort=[("Waits", False)]),
         graph("Waiting for a rank, within its node", "Measured by the node's endpoint.",
               ("max by (comm, rank) (rank:nccl_straggler_seconds:rate5m%s)" % comm,
                "{{comm}} rank {{rank}}"), unit="percentunit", steps=bad_from(0.05)))
@@ -214,14 +230,15 @@ def node():
         query_variable("comm", 'label_values(%s{Hostname=~"$Hostname"}, comm)' % LIVE, "Communicator"))
     board.add(table(
         "Ranks", "Communicators in use on this node.",
-        ("gpu", "rank", "comm", "comm_name", "nranks", "workload", "pid", "UUID", "instance"), (
-            ("In use", "max by (gpu, rank, comm, comm_name, nranks, workload, pid, UUID, instance) (%s%s)"
+        ("gpu", "rank", "comm", "comm_name", "nranks", "workload"), (
+            (None, "max by (gpu, rank, comm, comm_name, nranks, workload, pid, UUID, instance) (%s%s)"
              % (LIVE, here), "short"),
             ("In flight for", "max by (comm, rank, instance) (rank:nccl_inflight_age:seconds%s)" % here,
              "s", IN_FLIGHT),
             ("Waiting", "max by (comm, rank, instance) (rank:nccl_waiting:ratio %s)" % identity,
              "percentunit", WAITING)),
-        links=[("workload", dashboard_url(JOB, workload="workload"))]))
+        links=[("workload", dashboard_url(JOB, workload="workload"))],
+        details=("pid", "instance", "UUID")))
     legend = "gpu {{gpu}} {{comm}} rank {{rank}}"
 
     def of_rank(expression):
@@ -236,7 +253,7 @@ def node():
     board.add(
         graph("Oldest launch in flight", "Nothing is drawn while launches complete.",
               ("max by (gpu, comm, rank) (rank:nccl_inflight_age:seconds%s)" % here, legend), unit="s",
-              steps=IN_FLIGHT),
+              steps=IN_FLIGHT, none=COMPLETE),
         graph("Sequence numbers", "Of the last operation seen. Compare ranks while they stand still: who is "
               "behind in a hang?",
               ("max by (gpu, comm, rank, op) (nccl_operation_sequence %s)" % identity,
@@ -268,20 +285,21 @@ def node():
         graph("Network steps wait", "Seconds per second, summed over steps: compare shares.",
               ("""sum by (direction, reason) (
                     rate(nccl_network_wait_seconds_total[$__rate_interval]) %s)""" % identity,
-               "{{direction}} {{reason}}"), unit="s", stack=True))
+               "{{direction}} {{reason}}"), unit="suffix:s/s", stack=True))
 
     board.row("GPU, from dcgm-exporter")
     gpu = "gpu {{gpu}}"
     board.add(
         graph("GPU utilization", "", ("max by (gpu) (rank:nccl_gpu_utilization:percent%s)" % here, gpu),
-              unit="percent", max=100),
-        graph("Power", "", ("max by (gpu) (rank:nccl_gpu_power:watts%s)" % here, gpu), unit="watt"),
+              unit="percent", max=100, none=NO_DCGM),
+        graph("Power", "", ("max by (gpu) (rank:nccl_gpu_power:watts%s)" % here, gpu), unit="watt",
+              none=NO_DCGM),
         graph("SM clock", "", ("max by (gpu) (1e6 * rank:nccl_gpu_sm_clock:mhz%s)" % here, gpu),
-              unit="hertz"))
+              unit="hertz", none=NO_DCGM))
     board.add(
         graph("XID", "The last one of each GPU that a communicator uses; DCGM keeps it.",
               ("max by (gpu, UUID) (%s%s * on (UUID) group_left () max by (UUID) "
-               "(DCGM_FI_DEV_XID_ERRORS))" % (LIVE, here), gpu + " {{UUID}}"), unit="none"), height=7)
+               "(DCGM_FI_DEV_XID_ERRORS))" % (LIVE, here), gpu + " {{UUID}}"), unit="none", none=NO_DCGM), height=7)
     return board.document
 
 

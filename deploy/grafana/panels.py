@@ -1,7 +1,7 @@
 """Panels and dashboards as Grafana's JSON model has them, and a layout that keeps them apart.
 
 For Grafana 10 and newer. A panel is made without a place; Dashboard puts panels side by side into rows of
-24 columns.
+24 columns. tests/deploy/grafana_schema.py says which fields and values there are.
 """
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -23,6 +23,12 @@ def bad_from(*bounds):
     return thresholds((None, GREEN), *zip(bounds, colors))
 
 
+def known_from(steps):
+    """The same, but gray, not the color of the lowest step, where there is no value."""
+    lowest = dict(steps["steps"][0], value=0)
+    return dict(steps, steps=NONE["steps"] + [lowest] + steps["steps"][1:])
+
+
 def target(expression, legend="", index=0, **more):
     return dict({"refId": chr(ord("A") + index), "datasource": DATASOURCE,
                  "expr": " ".join(expression.split()), "legendFormat": legend or "__auto",
@@ -42,21 +48,28 @@ def panel(kind, title, description, targets, unit, steps=NONE, options=None, cus
 
 
 def stat(title, description, expression, unit="short", steps=NONE, none="0", **defaults):
-    """One number. `none`: what stands there when there is no series."""
+    """One number. `none`: what stands there when there is no series; "?" has no color."""
+    if none == "?" and steps is not NONE:
+        steps = known_from(steps)
     return panel("stat", title, description, [target(expression, instant=True, range=False)], unit,
-                 steps, {"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value",
-                         "graphMode": "none", "textMode": "value"},
+                 steps, {"reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
+                         "colorMode": "value", "graphMode": "none", "textMode": "value",
+                         "justifyMode": "auto", "orientation": "auto", "wideLayout": True,
+                         "showPercentChange": False, "percentChangeColorMode": "standard"},
                  color={"mode": "thresholds"}, noValue=none, **defaults)
 
 
-def graph(title, description, *queries, unit="short", steps=None, stack=False, **defaults):
-    """Lines over time. queries: (expression, legend)."""
-    custom = {"lineWidth": 1, "fillOpacity": 30 if stack else 5, "showPoints": "never",
+def graph(title, description, *queries, unit="short", steps=None, stack=False, none=None, **defaults):
+    """Lines over time. queries: (expression, legend). `none`: instead of "No data"."""
+    if none:
+        defaults["noValue"] = none
+    # Areas only where they add up: of many lines they would hide each other.
+    custom = {"lineWidth": 1, "fillOpacity": 30 if stack else 0, "showPoints": "never",
               "spanNulls": False, "stacking": {"mode": "normal" if stack else "none"},
               "thresholdsStyle": {"mode": "dashed" if steps else "off"}}
     options = {"tooltip": {"mode": "multi", "sort": "desc"},
-               "legend": {"displayMode": "table", "placement": "bottom", "calcs": ["lastNotNull", "max"],
-                          "sortBy": "Max", "sortDesc": True}}
+               "legend": {"showLegend": True, "displayMode": "table", "placement": "bottom",
+                          "calcs": ["lastNotNull", "max"], "sortBy": "Max", "sortDesc": True}}
     targets = [target(expression, legend, i) for i, (expression, legend) in enumerate(queries)]
     defaults.setdefault("min", 0)
     return panel("timeseries", title, description, targets, unit, steps or NONE, options, custom,
@@ -69,35 +82,57 @@ def heatmap(title, description, expression, unit="s"):
                  [target(expression, "{{le}}", format="heatmap")], unit, options={
                      "calculate": False, "cellGap": 0, "yAxis": {"unit": unit, "axisPlacement": "left"},
                      "rowsFrame": {"layout": "auto"}, "filterValues": {"le": 1e-9},
-                     "color": {"mode": "scheme", "scheme": "Spectral", "steps": 64, "reverse": True},
-                     "exemplars": {"color": "rgba(255,0,255,0.7)"},
-                     "tooltip": {"mode": "single", "show": True, "yHistogram": True},
+                     "color": {"mode": "scheme", "scheme": "Spectral", "steps": 64, "reverse": False,
+                               "exponent": 0.5, "fill": "dark-orange"},
+                     "exemplars": {"color": "rgba(255,0,255,0.7)"}, "showValue": "never",
+                     "tooltip": {"mode": "single", "yHistogram": True},
                      "legend": {"show": True}})
 
 
-def table(title, description, keys, columns, links=()):
-    """One row for each value of the labels `keys`. columns: (name, expression, unit[, thresholds])."""
-    targets, renames, overrides = [], {}, []
+# Pixels. A laptop has 1400 for all columns; those without a width share what is left.
+WIDTHS = {"alertname": 260, "severity": 100, "gpu": 60, "rank": 70, "comm": 165, "nranks": 90, "nnodes": 90,
+          "index": 80, "job_id": 110, "pid": 90, "instance": 180}
+
+
+def override(column, **properties):
+    """properties: a dot in their names is written as two underscores."""
+    return {"matcher": {"id": "byName", "options": column}, "properties": [
+        {"id": name.replace("__", "."), "value": value} for name, value in properties.items()]}
+
+
+def table(title, description, keys, columns, links=(), details=(), sort=(), overrides=()):
+    """One row for each value of the labels `keys` and `details`, the values between them.
+
+    columns: (name, expression, unit[, thresholds]). Rows are merged by labels: the expressions give no
+    others than those. Without a name the column only brings rows and is not shown.
+    sort: (column, whether descending).
+    """
+    targets, renames, hidden = [], {}, {"Time": True}
+    overrides = list(overrides)
     for i, (name, expression, unit, *steps) in enumerate(columns):
         targets.append(target(expression, "", i, instant=True, range=False, format="table"))
         # Grafana names the value column of one query "Value", of several "Value #A".
         value = "Value #%s" % targets[-1]["refId"] if len(columns) > 1 else "Value"
+        if name is None:
+            hidden[value] = True
+            continue
         renames[value] = name
-        properties = [{"id": "unit", "value": unit}]
-        if steps:
-            properties += [{"id": "thresholds", "value": steps[0]},
-                           {"id": "custom.cellOptions", "value": {"type": "color-text"}},
-                           {"id": "color", "value": {"mode": "thresholds"}}]
-        overrides.append({"matcher": {"id": "byName", "options": name}, "properties": properties})
-    for label, url in links:
-        overrides.append({"matcher": {"id": "byName", "options": label}, "properties": [
-            {"id": "links", "value": [{"title": "Open", "url": url}]}]})
-    made = panel("table", title, description, targets, "short", overrides=overrides,
-                 options={"showHeader": True, "cellHeight": "sm"}, custom={"filterable": True})
-    order = {name: i for i, name in enumerate(list(keys) + list(renames))}
+        color = {"thresholds": steps[0], "custom__cellOptions": {"type": "color-text"},
+                 "color": {"mode": "thresholds"}} if steps else {}
+        overrides.append(override(name, unit=unit, **color))
+    overrides += [override(label, custom__width=WIDTHS[label])
+                  for label in (*keys, *details) if label in WIDTHS]
+    overrides += [override(label, links=[{"title": "Open", "url": url}]) for label, url in links]
+    # Labels are text: as anything else, process 1340 is shown (and linked to) as 1.34 K.
+    made = panel("table", title, description, targets, "string", overrides=overrides,
+                 options={"showHeader": True, "cellHeight": "sm", "frameIndex": 0,
+                          "sortBy": [{"displayName": name, "desc": desc} for name, desc in sort]},
+                 custom={"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False,
+                         "filterable": True, "minWidth": 80})
+    order = {name: i for i, name in enumerate((*keys, *renames, *details))}
     made["transformations"] = [
         {"id": "merge", "options": {}},
-        {"id": "organize", "options": {"excludeByName": {"Time": True}, "renameByName": renames,
+        {"id": "organize", "options": {"excludeByName": hidden, "renameByName": renames,
                                        "indexByName": order}}]
     return made
 
@@ -112,8 +147,9 @@ def query_variable(name, expression, label=None, all_value=None, multi=True):
     """all_value: what "All" stands for; without it, all values that there are."""
     variable = {"name": name, "type": "query", "label": label or name, "datasource": DATASOURCE,
                 "query": {"query": expression, "refId": name}, "definition": expression,
-                "refresh": 2, "sort": 1, "multi": multi, "includeAll": multi, "hide": 0,
-                "current": {"text": "All", "value": "$__all"} if multi else {}}
+                "refresh": 2, "sort": 1, "multi": multi, "includeAll": multi, "hide": 0}
+    if multi:
+        variable["current"] = {"text": "All", "value": "$__all"}
     if all_value:
         variable["allValue"] = all_value
     return variable
@@ -123,19 +159,22 @@ class Dashboard:
     """Panels are added by the row; `row` starts a section with a heading."""
 
     def __init__(self, uid, title, description, *variables):
+        alerts = 'ALERTS{alertname=~"Nccl.*", alertstate="firing", severity="critical"}'
         self.document = {
             "uid": uid, "title": title, "description": description, "tags": ["nccl-pulse"],
             "schemaVersion": 39, "version": 1, "editable": True, "graphTooltip": 1, "refresh": "30s",
             "timezone": "browser", "time": {"from": "now-1h", "to": "now"},
             "links": [{"type": "dashboards", "title": "NCCL", "tags": ["nccl-pulse"],
-                       "asDropdown": False, "includeVars": False, "keepTime": True, "icon": "dashboard"}],
+                       "asDropdown": False, "includeVars": False, "keepTime": True, "icon": "dashboard",
+                       "targetBlank": False, "tooltip": "", "url": ""}],
+            # Grafana 10 reads the query from expr, newer ones from target.
             "annotations": {"list": [{
                 "name": "Alerts", "datasource": DATASOURCE, "enable": True, "iconColor": "red",
-                "expr": 'ALERTS{alertname=~"Nccl.*", alertstate="firing", severity="critical"}',
+                "expr": alerts, "target": {"refId": "Anno", "expr": alerts},
                 "titleFormat": "{{alertname}}", "textFormat": "{{workload}} {{comm}}"}]},
             "templating": {"list": [{
                 "name": "datasource", "type": "datasource", "label": "Data source",
-                "query": "prometheus", "hide": 0, "refresh": 1, "current": {}}] + list(variables)},
+                "query": "prometheus", "hide": 0, "refresh": 1}] + list(variables)},
             "panels": []}
         self.y = 0
 

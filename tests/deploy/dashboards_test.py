@@ -23,12 +23,15 @@ HANG = "nothing hangs in a recorded run"
 PAST = "needs an hour of history"
 DCGM = "needs dcgm-exporter"
 FAULT = "needs a fault"
+ALERT = "only an alert for information fires"
 
 # (dashboard, panel): why no replay gives it data. Of a table: of some of its columns.
 WITHOUT_REPLAY = {
     ("nccl-fleet", "Jobs that hang"): HANG,
     ("nccl-fleet", "Jobs that wait"): "recorded runs wait less",
     ("nccl-fleet", "Jobs"): HANG,
+    ("nccl-fleet", "Alerts"): ALERT,
+    ("nccl-fleet", "Alerts that fire"): ALERT,
     ("nccl-fleet", "Oldest work in flight"): HANG,
     ("nccl-fleet", "Latency against the past"): PAST,
     ("nccl-fleet", "Where the network waits"): PAST,
@@ -232,6 +235,24 @@ class Structure(unittest.TestCase):
                     self.assertIn(override["matcher"]["options"], names)
                 for query in panel["targets"]:
                     self.assertIn(query["format"], "table")
+                # As a number, process 1340 would be shown, and linked to, as 1.34 K.
+                self.assertEqual(panel["fieldConfig"]["defaults"]["unit"], "string")
+
+    def test_tables_are_not_wider_than_a_laptop(self):
+        for board in dashboards().values():
+            for panel in board["panels"]:
+                if panel["type"] != "table":
+                    continue
+                organize = panel["transformations"][-1]["options"]
+                config = panel["fieldConfig"]
+                widths = {name: config["defaults"]["custom"]["minWidth"]
+                          for name in organize["indexByName"]}
+                for override in config["overrides"]:
+                    for each in override["properties"]:
+                        if each["id"] == "custom.width":
+                            widths[override["matcher"]["options"]] = each["value"]
+                self.assertLessEqual(sum(widths.values()), 1400 * panel["gridPos"]["w"] / 24 - 50,
+                                     panel["title"])
 
     def test_metrics_exist(self):
         """Every metric that is named is in the catalogue, recorded, dcgm-exporter's or Prometheus' own."""
@@ -266,6 +287,14 @@ class Queries(unittest.TestCase):
                     found[key] = [query["expr"] for query in panel["targets"]]
         return {key: [re.sub(r"\$\w+", ".*", e.replace("$__rate_interval", "10s")) for e in queries]
                 for key, queries in found.items()}
+
+    def tables(self):
+        """{(dashboard, panel): the labels that are its columns}"""
+        return {(board["uid"], panel["title"]):
+                {name for name in panel["transformations"][-1]["options"]["indexByName"]
+                 if not name.startswith("Value")}
+                for board in dashboards().values() for panel in board["panels"]
+                if panel["type"] == "table"}
 
     def start(self, thing):
         self.addCleanup(thing.end)
@@ -316,6 +345,13 @@ class Queries(unittest.TestCase):
         prometheus.scrape("dcgm", [self.start(cluster.Page(dcgm_page)).target])
         self.wait_for_data(prometheus, left)
         self.assertEqual(prometheus.failing_rules(), [])
+
+        # Columns are merged into rows by all labels that they have: one more (__name__, say), and each
+        # column gets rows of its own.
+        for key, columns in self.tables().items():
+            for expression in queries[key]:
+                for labels in prometheus.query(expression):
+                    self.assertLessEqual(set(labels), columns, (key, expression))
 
 
 if __name__ == "__main__":

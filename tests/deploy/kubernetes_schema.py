@@ -3,70 +3,9 @@
 A subset of the API reference (Kubernetes 1.29, Prometheus operator v1, kustomize v1beta1): what our
 manifests use, and what is likely to be put beside it. A field that is not here is refused: add it, after
 a look into the reference.
-
-A schema is a function that raises ValueError, a dict {field: schema} whose required fields end in "!",
-or a list of one schema for the elements of a list.
 """
 
-import re
-
-
-def fail(message):
-    raise ValueError(message)
-
-
-def matching(pattern, what):
-    def check(value):
-        if not isinstance(value, str) or not re.fullmatch(pattern, value):
-            fail("%r is no %s" % (value, what))
-    return check
-
-
-def text(value):
-    if not isinstance(value, str) or not value:
-        fail("%r is no text" % (value,))
-
-
-def yes_no(value):
-    if not isinstance(value, bool):
-        fail("%r is neither true nor false" % (value,))
-
-
-def number(low, high=2**31 - 1):
-    def check(value):
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            fail("%r is no number from %d to %d" % (value, low, high))
-    return check
-
-
-def one_of(*values):
-    def check(value):
-        if value not in values:
-            fail("%r is none of %s" % (value, ", ".join(values)))
-    return check
-
-
-def either(*checks):
-    def check(value):
-        errors = []
-        for one in checks:
-            try:
-                return one(value)
-            except ValueError as error:
-                errors.append(str(error))
-        return fail(" and ".join(errors))
-    return check
-
-
-def mapping(key, value_check):
-    def check(value):
-        if not isinstance(value, dict):
-            fail("%r is no mapping" % (value,))
-        for name, item in value.items():
-            key(name)
-            value_check(item)
-    return check
-
+from tests.deploy.schema import check, either, fail, mapping, matching, number, one_of, text, yes_no
 
 NAME = matching(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", "object name")
 LABEL_NAME = matching(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", "name of a container or volume")
@@ -178,32 +117,6 @@ def optional(schema):
         return {name if name in ("name!", "mountPath!", "containerPort!") else name.rstrip("!"):
                 optional(part) for name, part in schema.items()}
     return [optional(schema[0])] if isinstance(schema, list) else schema
-
-
-def check(value, schema, where):
-    """Raises ValueError that says where `value` does not keep to `schema`."""
-    if callable(schema):
-        try:
-            return schema(value)
-        except ValueError as error:
-            return fail("%s: %s" % (where, error))
-    if isinstance(schema, list):
-        if not isinstance(value, list):
-            fail("%s: not a list" % where)
-        for i, item in enumerate(value):
-            check(item, schema[0], "%s[%d]" % (where, i))
-        return None
-    if not isinstance(value, dict):
-        fail("%s: not a mapping" % where)
-    fields = {name.rstrip("!"): part for name, part in schema.items()}
-    for name in value:
-        if name not in fields:
-            fail("%s: unknown field %s" % (where, name))
-        check(value[name], fields[name], "%s.%s" % (where, name))
-    for name in schema:
-        if name.endswith("!") and name[:-1] not in value:
-            fail("%s: %s is missing" % (where, name[:-1]))
-    return None
 
 
 def check_object(value, where, patch=False):

@@ -25,6 +25,7 @@ JOB, NODE = "nccl-job", "nccl-node"
 # What stands in a panel without data.
 COMPLETE = "Launches complete"
 YOUNG = "Needs an hour of history"
+NO_STEPS = "No network steps seen"
 NO_DCGM = "Needs dcgm-exporter and dcgm.yaml"
 
 
@@ -139,7 +140,7 @@ def job():
             ("Calls/s", "sum by (comm) (rate(nccl_operations_total%s[$__rate_interval]))" % comm, "ops"),
             ("Bytes/s", "sum by (comm) (rate(nccl_operation_bytes_total%s[$__rate_interval]))" % comm,
              "Bps")),
-        sort=[("In flight for", True), ("Waiting", True)],
+        sort=[("In use", True), ("In flight for", True), ("Waiting", True)],
         links=[("comm", "/d/%s?${datasource:queryparam}&var-workload=${workload}"
                 "&var-comm=${__data.fields.comm}&${__url_time_range}" % JOB)]), height=8)
 
@@ -203,11 +204,11 @@ def job():
         graph("Sends wait for", "Shares, of watched steps. gpu: data; peer: the receiver's credit; wire: "
               "being sent.",
               ('avg by (reason) (comm:nccl_network_wait:share{comm=~"$comm", direction="send"})',
-               "{{reason}}"), unit="percentunit", stack=True, max=1),
+               "{{reason}}"), unit="percentunit", stack=True, max=1, none=NO_STEPS),
         graph("Receives wait for", "Shares, of watched steps. wire: data, the sender's delay included; "
               "flush: being visible; gpu: being taken.",
               ('avg by (reason) (comm:nccl_network_wait:share{comm=~"$comm", direction="recv"})',
-               "{{reason}}"), unit="percentunit", stack=True, max=1))
+               "{{reason}}"), unit="percentunit", stack=True, max=1, none=NO_STEPS))
 
     board.row("What NCCL does")
     board.add(

@@ -56,7 +56,6 @@ class ManifestsTest(unittest.TestCase):
                 there = os.path.normpath(os.path.join(folder, name))
                 self.assertTrue(os.path.exists(there), "%s names %s" % (path, name))
                 used.add(there)
-        used.add(os.path.join(FOLDER, "monitoring/rules-fleet.yaml"))  # optional
         self.assertEqual(set(), set(glob.glob(os.path.join(FOLDER, "**/*.yaml"), recursive=True)) - used)
 
     def test_what_is_applied_keeps_to_the_schema(self):

@@ -25,7 +25,7 @@ ABSL_FLAG(absl::Duration, hang_after, absl::Seconds(10),
           "without progress for so long, a communicator is suspected to hang");
 ABSL_FLAG(std::string, web_config, "", "file with TLS, passwords and headers; \"\": none");
 ABSL_FLAG(std::string, file_sd_dir, "", "folder for a file that tells Prometheus of this endpoint");
-ABSL_FLAG(std::string, histograms, "both",
+ABSL_FLAG(std::string, histograms, nccl_pulse::kDefaultHistograms,
           "both, classic or native, or one of them for one histogram as family=native");
 ABSL_FLAG(std::string, drop_families, "", "metric families to leave out, separated by commas");
 
@@ -49,7 +49,8 @@ again. Run by root, it takes the processes of every user, else those of its own.
   --keep-processes=N      how many of them at most, the oldest go first (default 256; 0: none)
   --hang-after=DURATION   work in flight without progress for so long: a hang is suspected (default 10s)
   --file-sd-dir=FOLDER    writes a file there that tells Prometheus of this endpoint
-  --histograms=FORM       both, classic or native; family=FORM for one histogram (default both)
+  --histograms=FORM       both, classic or native; family=FORM for one histogram, after a comma
+                          (default both,nccl_operation_network_seconds=native)
   --drop-families=NAMES   metric families that are left out, separated by commas (default none)
   --web-config=FILE       TLS, client certificates, passwords: YAML as Prometheus' exporters take it
 

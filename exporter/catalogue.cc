@@ -16,10 +16,10 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      LabelNames("comm_name", "nranks", "nnodes", "global_rank", "local_rank", "job_id", "index",
                 "pid", "pid_namespace", "Hostname", "gpu", "UUID", "pci_bus_id"),
      "Identity of the communicator, to join on; always 1."},
-    {MetricId::kCommunicatorActive, "nccl_communicator_active", MetricType::Gauge, "", kComm,
+    {MetricId::kCommunicatorFinalized, "nccl_communicator_finalized", MetricType::Gauge, "", kComm,
      LabelNames(),
-     "1 while the communicator is in use, 0 once it was finalized; its series stay for ten "
-     "minutes."},
+     "1 once the communicator was finalized; its series stay for ten minutes. Absent while it is "
+     "in use."},
     {MetricId::kOperations, "nccl_operations_total", MetricType::Counter, "", kComm,
      LabelNames("op", "size", "datatype", "captured"), "Operations that the application called."},
     {MetricId::kOperationBytes, "nccl_operation_bytes_total", MetricType::Counter, "bytes", kComm,
@@ -52,36 +52,31 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "channels have stopped. Absent until an operation has been seen to end."},
     {MetricId::kCaptured, "nccl_communicator_captured", MetricType::Gauge, "", kComm, LabelNames(),
      "1 when operations of the communicator were captured into a CUDA graph: its replays are "
-     "counted and timed nowhere."},
+     "counted and timed nowhere. Absent when none was."},
     {MetricId::kOperationDuration, "nccl_operation_duration_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "timing"),
      "How long timed operations took; the timing label says how that was measured. stream: CUDA "
      "events around a sample of the launches, a constant of about 6 us (launch latency and the "
-     "events) included. kernel: GPU timestamps. network: from the first network step that moved "
-     "data to the end of the last proxy operation, for operations called while network steps were "
-     "watched."},
+     "events) included. kernel: GPU timestamps. An operation counts either here or in "
+     "nccl_untimed_operations_total; op Grouped is launches whose operations count there."},
+    {MetricId::kOperationNetwork, "nccl_operation_network_seconds", MetricType::Histogram,
+     "seconds", kComm, LabelNames("op", "size"),
+     "How long operations were on the network: from the first network step that moved data to the "
+     "end of the last proxy operation, for operations called while network steps were watched, a "
+     "small share of the time. Beside their duration, not in place of it."},
     {MetricId::kOperationCompletion, "nccl_operation_completion_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "source"),
      "Time from enqueueing an operation to its estimated end. It includes waiting for earlier work "
-     "of "
-     "the GPU, so no bandwidth follows from it."},
-    {MetricId::kTimedOperations, "nccl_timed_operations_total", MetricType::Counter, "", kComm,
-     LabelNames("op", "size", "timing"), "Operations that have a duration."},
-    {MetricId::kTimedBytes, "nccl_timed_bytes_total", MetricType::Counter, "bytes", kComm,
-     LabelNames("op", "size", "timing"), "Bytes of the operations that have a duration."},
+     "of the GPU, so no bandwidth follows from it."},
     {MetricId::kTimedBusBytes, "nccl_timed_bus_bytes_total", MetricType::Counter, "bytes", kComm,
      LabelNames("op", "size", "timing"),
-     "The same bytes by the convention of nccl-tests: their rate over the rate of the durations' "
-     "sum is "
-     "the bus bandwidth."},
+     "Bytes of the operations that have a duration, by the bus bandwidth convention of nccl-tests: "
+     "their rate over the rate of the durations' sum is the bus bandwidth."},
     {MetricId::kUntimedOperations, "nccl_untimed_operations_total", MetricType::Counter, "", kComm,
      LabelNames("op", "reason"), "Operations that have no duration, by reason."},
     {MetricId::kUncompletedOperations, "nccl_uncompleted_operations_total", MetricType::Counter, "",
      kComm, LabelNames("op"),
      "Operations that showed network or kernel activity but whose end was not seen."},
-    {MetricId::kOperationSequence, "nccl_operation_sequence", MetricType::Gauge, "", kComm,
-     LabelNames("op"),
-     "Sequence number of the last operation seen. Compare ranks only while it stands still."},
     {MetricId::kStragglerSeconds, "nccl_straggler_seconds_total", MetricType::Counter, "seconds",
      kComm, LabelNames(),
      "How long the other ranks of this node waited for this one: for each collective into which it "
@@ -115,7 +110,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kOverflowedOperations, "nccl_pulse_overflowed_operations_total", MetricType::Counter,
      "", kComm, LabelNames(),
      "Times that an operation found no series of its own: past the limit it counts in one with "
-     "size=\"overflow\", without memory in none."},
+     "size=\"overflow\", without memory in none. Present from the first on."},
     {MetricId::kBuildInfo, "nccl_pulse_build_info", MetricType::Gauge, "", kProcess,
      LabelNames("version", "nccl_api_version", "timing", "durations", "completions", "event_mask",
                 "memory"),
@@ -142,11 +137,12 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "rate "
      "of this. Absent when they never were."},
     {MetricId::kCallbacks, "nccl_pulse_callbacks_total", MetricType::Counter, "", kProcess,
-     LabelNames("callback"), "Callbacks that NCCL made."},
+     LabelNames("callback"), "Callbacks that NCCL made. A kind is present from its first on."},
     {MetricId::kCallbackDuration, "nccl_pulse_callback_duration_seconds", MetricType::Summary,
      "seconds", kProcess, LabelNames(), "What a sample of the callbacks cost their thread."},
     {MetricId::kIgnoredEvents, "nccl_pulse_ignored_events_total", MetricType::Counter, "", kProcess,
-     LabelNames("reason"), "Callbacks that could not be used, by reason."},
+     LabelNames("reason"),
+     "Callbacks that could not be used, by reason. A reason is present from its first on."},
     {MetricId::kSeriesUsed, "nccl_pulse_series_used", MetricType::Gauge, "", kProcess, LabelNames(),
      "Series that hold measurements."},
     {MetricId::kSeriesLimit, "nccl_pulse_series_limit", MetricType::Gauge, "", kProcess,
@@ -171,7 +167,8 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "the server."},
     {MetricId::kSegmentsRejected, "nccl_pulse_segments_rejected_total", MetricType::Counter, "",
      kServer, LabelNames("reason"),
-     "Segments, and connections to hand one over, that this server refused, by reason."},
+     "Segments, and connections to hand one over, that this server refused, by reason. A reason is "
+     "present from its first on."},
 }};
 
 constexpr bool InOrder() {
@@ -213,9 +210,7 @@ constexpr LabelEntry kLabels[] = {
     {"algo", "algorithm, by NCCL's own name"},
     {"proto", "protocol, by NCCL's own name"},
     {"timing",
-     "how durations were measured: stream (CUDA events), kernel (GPU timestamps), network (steps "
-     "of "
-     "the network proxy); on the info "
+     "how durations were measured: stream (CUDA events), kernel (GPU timestamps); on the info "
      "metric: the setting"},
     {"source", "what ended the operation: proxy (last network operation) or kernel (last channel)"},
     {"reason", "why; the values are short words"},

@@ -21,7 +21,7 @@ namespace nccl_pulse {
 // In the order in which a page and docs/metrics.md show them.
 enum class MetricId : int {
   kCommunicatorInfo,
-  kCommunicatorActive,
+  kCommunicatorFinalized,
   kOperations,
   kOperationBytes,
   kAlgorithmOperations,
@@ -32,13 +32,11 @@ enum class MetricId : int {
   kOldestInflightOperation,
   kCaptured,
   kOperationDuration,
+  kOperationNetwork,
   kOperationCompletion,
-  kTimedOperations,
-  kTimedBytes,
   kTimedBusBytes,
   kUntimedOperations,
   kUncompletedOperations,
-  kOperationSequence,
   kStragglerSeconds,
   kLastLaunchTimestamp,
   kLastCompletionTimestamp,

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <bitset>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -21,8 +22,18 @@ inline constexpr int kPageFormats = 3;
 // that is native alone with its sum and count.
 enum class HistogramShape { kBoth, kClassic, kNative };
 
+// What ParseHistograms starts from. A small share of the operations has network seconds: their mean
+// is worth its series, their classic buckets, 17 more of each, are for those who ask.
+inline constexpr char kDefaultHistograms[] = "both,nccl_operation_network_seconds=native";
+
+constexpr std::array<HistogramShape, kMetrics> DefaultShapes() {
+  std::array<HistogramShape, kMetrics> shapes{};
+  shapes[static_cast<std::size_t>(MetricId::kOperationNetwork)] = HistogramShape::kNative;
+  return shapes;
+}
+
 struct Exposition {
-  std::array<HistogramShape, kMetrics> shapes{};  // matters for histograms
+  std::array<HistogramShape, kMetrics> shapes = DefaultShapes();  // matters for histograms
   std::bitset<kMetrics> dropped;
 
   bool IsDropped(MetricId id) const { return dropped[static_cast<std::size_t>(id)]; }
@@ -35,9 +46,9 @@ struct Exposition {
   HistogramShape shape(MetricId id) const { return shapes[static_cast<std::size_t>(id)]; }
 };
 
-// "both", "classic" or "native", for all histograms; "family=..." for one of them; several,
-// separated by commas, from left to right. False when it is none of that; the exposition is then
-// unchanged.
+// "both", "classic" or "native", for all histograms without exception; "family=..." for one of
+// them; several, separated by commas, from left to right. False when it is none of that; the
+// exposition is then unchanged.
 bool ParseHistograms(std::string_view text, Exposition* exposition);
 
 // Names of families, separated by commas, as docs/metrics.md has them. The known ones are dropped;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 #include <cassert>
 #include <charconv>
 #include <cmath>
@@ -117,6 +118,12 @@ class FamilySet {
     Find(id, values)->counter.value += static_cast<double>(value);
   }
 
+  // Absent until there is something to count: for what most processes never see. A rule for which
+  // the first event matters has to look for a new series, too.
+  void SeenCounter(MetricId id, LabelValues values, uint64_t value) {
+    if (value != 0) Counter(id, values, value);
+  }
+
   void SecondsCounter(MetricId id, LabelValues values, uint64_t ns) {
     Find(id, values)->counter.value += Seconds(ns);
   }
@@ -127,6 +134,12 @@ class FamilySet {
 
   void Gauge(MetricId id, LabelValues values, double value) {
     Find(id, values)->gauge.value = value;
+  }
+
+  // A gauge that is there, and 1, while something is true of the newest with these labels.
+  void Flag(MetricId id, bool value) {
+    flags_.set(static_cast<std::size_t>(id));
+    Gauge(id, {}, value ? 1 : 0);
   }
 
   void Histogram(MetricId id, LabelValues values, const HistogramSnapshot& value) {
@@ -161,6 +174,7 @@ class FamilySet {
     std::vector<Family> families;
     families.reserve(kMetrics);
     for (int i = 0; i < kMetrics; ++i) {
+      if (flags_[i]) RemoveZeros(&families_[i].metrics);
       if (families_[i].metrics.empty()) continue;
       const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
       Family& family = families.emplace_back();
@@ -180,6 +194,11 @@ class FamilySet {
     std::vector<HistogramSnapshot> native;
     absl::flat_hash_map<std::string, std::size_t> index_of_key;
   };
+
+  static void RemoveZeros(std::vector<ClientMetric>* metrics) {
+    const auto is_zero = [](const ClientMetric& metric) { return metric.gauge.value == 0; };
+    metrics->erase(std::remove_if(metrics->begin(), metrics->end(), is_zero), metrics->end());
+  }
 
   // 0xff is no part of UTF-8, so no two lists of values give the same key.
   static void AppendKey(LabelValues values, std::string* key) {
@@ -238,33 +257,23 @@ class FamilySet {
   const std::size_t scopes_;
   ClientMetric dropped_;  // what is not shown is written here
   std::array<Collected, kMetrics> families_;
+  std::bitset<kMetrics> flags_;
 };
-
-// The `timing` label of a duration.
-std::string_view TimingName(LatencyKind kind) {
-  switch (kind) {
-    case LatencyKind::kDurationStream:
-      return "stream";
-    case LatencyKind::kDurationNetwork:
-      return "network";
-    default:
-      return "kernel";
-  }
-}
 
 void AddLatency(const LatencySnapshot& latency, FamilySet* set) {
   const std::string_view size = SizeClassName(latency.size_class);
   switch (latency.kind) {
     case LatencyKind::kDurationStream:
-    case LatencyKind::kDurationKernel:
-    case LatencyKind::kDurationNetwork: {
-      const LabelValues labels = {latency.op, size, TimingName(latency.kind)};
+    case LatencyKind::kDurationKernel: {
+      const bool stream = latency.kind == LatencyKind::kDurationStream;
+      const LabelValues labels = {latency.op, size, stream ? "stream" : "kernel"};
       set->Histogram(MetricId::kOperationDuration, labels, latency.histogram);
-      set->Counter(MetricId::kTimedOperations, labels, latency.histogram.Count());
-      set->Counter(MetricId::kTimedBytes, labels, latency.bytes);
       set->Counter(MetricId::kTimedBusBytes, labels, latency.bus_bytes);
       break;
     }
+    case LatencyKind::kDurationNetwork:
+      set->Histogram(MetricId::kOperationNetwork, {latency.op, size}, latency.histogram);
+      break;
     case LatencyKind::kCompletionProxy:
       set->Histogram(MetricId::kOperationCompletion, {latency.op, size, "proxy"},
                      latency.histogram);
@@ -301,7 +310,7 @@ std::string Hex(uint64_t value, std::size_t width) {
 
 // What is known of launches that have been made. What is not known is absent, never zero.
 void AddHeartbeat(const CommunicatorSnapshot& comm, FamilySet* set) {
-  set->Gauge(MetricId::kCaptured, {}, comm.captured ? 1 : 0);
+  set->Flag(MetricId::kCaptured, comm.captured);
   if (comm.operations_source != CompletionSource::kNone) {
     set->Gauge(MetricId::kOldestInflightOperation,
                {comm.operations_source == CompletionSource::kProxy ? "proxy" : "kernel"},
@@ -350,7 +359,7 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
             {comm.name, Digits(comm.nranks), Digits(comm.nnodes), process.global_rank,
              process.local_rank, process.job_id, Digits(comm.index), Digits(process.pid),
              PidNamespace(process), process.hostname, comm.gpu, comm.uuid, comm.pci_bus_id});
-  set->Gauge(MetricId::kCommunicatorActive, {}, comm.finalized ? 0 : 1);
+  set->Flag(MetricId::kCommunicatorFinalized, comm.finalized);
   for (const CallCountSnapshot& call : comm.calls) {
     const std::string_view size = SizeClassName(call.size_class);
     set->Counter(MetricId::kOperations,
@@ -372,9 +381,6 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
   for (const UncompletedSnapshot& uncompleted : comm.uncompleted) {
     set->Counter(MetricId::kUncompletedOperations, {uncompleted.op}, uncompleted.operations);
   }
-  for (const SequenceSnapshot& sequence : comm.sequences) {
-    set->Gauge(MetricId::kOperationSequence, {sequence.op}, static_cast<double>(sequence.sequence));
-  }
   if (comm.last_launch_realtime_ns != 0) {
     set->Gauge(MetricId::kLastLaunchTimestamp, {}, Seconds(comm.last_launch_realtime_ns));
   }
@@ -390,7 +396,7 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
     set->Gauge(MetricId::kKernelTimingUntrusted, {"checks_failed"},
                comm.kernel_trust == TrustState::kChecksFailed ? 1 : 0);
   }
-  set->Counter(MetricId::kOverflowedOperations, {}, comm.overflowed_operations);
+  set->SeenCounter(MetricId::kOverflowedOperations, {}, comm.overflowed_operations);
 }
 
 void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
@@ -416,14 +422,14 @@ void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
     set->SecondsCounter(MetricId::kNetworkObserved, {}, process.network_observed_ns);
   }
   for (int i = 0; i < kCallbackKinds; ++i) {
-    set->Counter(MetricId::kCallbacks, {CallbackKindName(static_cast<CallbackKind>(i))},
-                 process.callbacks[i]);
+    set->SeenCounter(MetricId::kCallbacks, {CallbackKindName(static_cast<CallbackKind>(i))},
+                     process.callbacks[i]);
   }
   set->Summary(MetricId::kCallbackDuration, {}, process.sampled_callbacks,
                Seconds(process.sampled_callback_ns));
   for (int i = 0; i < kIgnoredReasons; ++i) {
-    set->Counter(MetricId::kIgnoredEvents, {IgnoredReasonName(static_cast<IgnoredReason>(i))},
-                 process.ignored[i]);
+    set->SeenCounter(MetricId::kIgnoredEvents, {IgnoredReasonName(static_cast<IgnoredReason>(i))},
+                     process.ignored[i]);
   }
   set->Gauge(MetricId::kSeriesUsed, {}, static_cast<double>(process.series_used));
   set->Gauge(MetricId::kSeriesLimit, {}, static_cast<double>(process.series_limit));
@@ -512,8 +518,8 @@ std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabe
   set.Gauge(MetricId::kProcesses, {}, static_cast<double>(snapshots.processes.size()));
   set.Counter(MetricId::kSegmentsRead, {}, stats.segments_read);
   for (int i = 0; i < kRejections; ++i) {
-    set.Counter(MetricId::kSegmentsRejected, {RejectionName(static_cast<Rejection>(i))},
-                snapshots.rejected[i]);
+    set.SeenCounter(MetricId::kSegmentsRejected, {RejectionName(static_cast<Rejection>(i))},
+                    snapshots.rejected[i]);
   }
   return std::move(set).Take();
 }

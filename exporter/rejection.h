@@ -9,7 +9,7 @@
 
 namespace nccl_pulse {
 
-// Why a hand-over was refused (label `reason` of nccl_pulse_rejected_segments_total).
+// Why a hand-over was refused (label `reason` of nccl_pulse_segments_rejected_total).
 enum class Rejection : int {
   kNotMemory,    // no memfd: a pipe, a file, nothing
   kUnsealed,     // it could shrink or grow

@@ -168,7 +168,7 @@ constexpr Setting kSettings[] = {
      [](const Settings&) { return std::string("no labels"); }},
     {"NCCL_PULSE_HISTOGRAMS",
      "both, classic or native, or any of them for one histogram as family=native",
-     ParseHistogramShapes, [](const Settings&) { return std::string("both"); }},
+     ParseHistogramShapes, [](const Settings&) { return std::string(kDefaultHistograms); }},
     {"NCCL_PULSE_DROP_FAMILIES", "a list of metric families that exist", ParseDropFamilies,
      [](const Settings& s) { return absl::StrCat("it without ", s.unknown_families); }},
     {"NCCL_PULSE_HANG_SECONDS", "a number from 1 to 86400", ParseHangSeconds,

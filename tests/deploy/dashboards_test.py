@@ -38,6 +38,7 @@ WITHOUT_REPLAY = {
     ("nccl-job", "In flight for"): HANG,
     ("nccl-job", "Communicators"): HANG,
     ("nccl-job", "Work in flight"): HANG,
+    ("nccl-job", "With CUDA graphs"): "not recorded here",
     ("nccl-job", "Latency against the past"): PAST,
     ("nccl-node", "Ranks"): HANG,
     ("nccl-node", "Oldest launch in flight"): HANG,
@@ -47,8 +48,10 @@ WITHOUT_REPLAY = {
     ("nccl-node", "XID"): DCGM,
     ("nccl-pulse-exporter", "Ended processes"): "needs an agent",
     ("nccl-pulse-exporter", "Stuck pollers"): FAULT,
+    ("nccl-pulse-exporter", "Ignored events"): FAULT,
     ("nccl-pulse-exporter", "Refused and uncompleted"): FAULT,
     ("nccl-pulse-exporter", "Overflowed"): FAULT,
+    ("nccl-pulse-exporter", "Overflowed operations"): FAULT,
 }
 
 WORKLOAD = {"workload": "made-up", "nranks": "2", "nnodes": "1", "index": "0"}
@@ -66,7 +69,7 @@ def history(now_s):
     text = ""
     for name, value, labels in (
             ("workload:nccl_operation_duration_seconds:mean", 0.001, ALLREDUCE),
-            ("workload:nccl_timed_bytes:mean", 2**26, ALLREDUCE),
+            ("workload:nccl_timed_bus_bytes:mean", 2**26, ALLREDUCE),
             ("workload:nccl_bus_bandwidth:best_rank", 1e11, ALLREDUCE),
             ("workload:nccl_network_wait:seconds_per_byte", 1e-9, SEND)):
         text += "# TYPE %s gauge\n" % name
@@ -87,7 +90,7 @@ def made_up_page():
         text += sample("nccl_communicator_info", 1, **of, **process, **WORKLOAD, Hostname="made-up",
                        gpu=rank, UUID="GPU-" + rank, pci_bus_id="00000000:01:00.0", job_id="9")
         for name, value, labels in (
-                ("communicator_active", 1, of), ("pulse_process_up", 1, process),
+                ("pulse_process_up", 1, process),
                 ("pulse_last_poll_timestamp_seconds", now, process),
                 ("oldest_inflight_launch_timestamp_seconds", now - 400, of),
                 # Rank 1 comes last.
@@ -96,14 +99,15 @@ def made_up_page():
                                                      captured="false")),
                 ("uncompleted_operations_total", now, dict(of, op="AllReduce")),
                 ("operation_duration_seconds_count", now * 100, kind),
-                ("timed_operations_total", now * 100, kind),
-                ("timed_bytes_total", now * 100 * 2**26, kind),
                 ("timed_bus_bytes_total", now * 100 * 2**26, kind),
                 ("network_bytes_total", now * 1e6, dict(of, direction="send")),
                 ("network_wait_seconds_total", now, dict(of, **SEND)),
                 ("straggler_seconds_total", now / 10, of),
+                ("communicator_captured", 1, of),
+                ("pulse_ignored_events_total", now, dict(process, reason="no_room")),
                 ("pulse_overflowed_operations_total", now, of)):
             text += sample("nccl_" + name, value, **labels)
+    text += sample("nccl_pulse_segments_rejected_total", now, reason="no_room")
     text += sample("nccl_pulse_process_up", 0, pid="2")
     text += sample("nccl_pulse_process_up", 1, pid="3")
     text += sample("nccl_pulse_last_poll_timestamp_seconds", 1e9, pid="3")

@@ -122,6 +122,10 @@ class Exporter(RulesTest):
         scrapes = self.server(name, change, reason="no_room")
         self.fires(scrapes, "NcclPulseSegmentsRejected", 15, ("instance", "reason"),
                    [("node0:9410", "no_room")])
+        # The first of its reason: there was no series before.
+        self.fires(self.server(name, self.scrapes(30).change(10, None, 1), reason="no_room"),
+                   "NcclPulseSegmentsRejected", 15, ("instance", "reason"),
+                   [("node0:9410", "no_room")])
         # Again after another process serves: it starts anew.
         self.is_silent(self.server(name, self.scrapes(30).change(10, 3, 0), reason="no_room"), 15,
                        "NcclPulseSegmentsRejected")
@@ -139,6 +143,9 @@ class Exporter(RulesTest):
         labels = {"comm": "c0ffee", "rank": "0"}
         scrapes = self.server(name, [i * 10 for i in range(31)], **labels)
         self.fires(scrapes, "NcclPulseSeriesOverflow", 20, ("instance",), [("node0:9410",)])
+        # The counter comes with its first operations, and they may be all.
+        self.fires(self.server(name, self.scrapes(30).change(10, None, 3), **labels),
+                   "NcclPulseSeriesOverflow", 20, ("instance",), [("node0:9410",)])
         # It has stopped long ago.
         self.is_silent(self.server(name, 500, **labels), 20, "NcclPulseSeriesOverflow")
 

@@ -94,7 +94,7 @@ class Hang(RulesTest):
     def test_finalized_or_ended_in_flight(self):
         scrapes, job = self.hung()
         for rank in job.ranks():
-            job.set(rank, "nccl_communicator_active", scrapes.change(4.5, 1, 0))
+            job.set(rank, "nccl_communicator_finalized", scrapes.change(4.5, None, 1))
         self.is_silent(scrapes, 11, *HANGS)
         # An agent shows the last state of processes that were killed.
         scrapes, job = self.hung()

@@ -100,7 +100,6 @@ class Job:
                         index=str(index), Hostname=host, gpu=str(rank % per_node), job_id=job_id,
                         UUID="GPU-%s-%d" % (host, rank % per_node),
                         pci_bus_id="00000000:%02X:00.0" % rank)
-            scrapes.set("nccl_communicator_active", 1, **self.labels[rank])
             of_process = {"job": "nccl-pulse", "instance": host + ":9410", **process, **static}
             self.labels[rank, "process"] = of_process
             scrapes.set("nccl_pulse_process_up", 1, **of_process)
@@ -151,10 +150,8 @@ class Job:
         self.count(rank, "nccl_algorithm_operations_total", per_second, op=op, algo="RING",
                    proto="SIMPLE")
         kind["timing"] = timing
-        for name in ("nccl_operation_duration_seconds_count", "nccl_timed_operations_total"):
-            self.count(rank, name, timed, **kind)
+        self.count(rank, "nccl_operation_duration_seconds_count", timed, **kind)
         self.count(rank, "nccl_operation_duration_seconds_sum", [timed * s for s in each], **kind)
-        self.count(rank, "nccl_timed_bytes_total", [timed * b for b in sizes], **kind)
         self.count(rank, "nccl_timed_bus_bytes_total", [timed * b * 1.5 for b in sizes], **kind)
         if not buckets:
             return

@@ -48,7 +48,7 @@ void ExpectNoSeriesTwice(const std::string& page) {
   }
 }
 
-// Every metric, also that which only an ended process has.
+// Every metric, also what only an ended process has, or one whose calls were captured.
 SnapshotSet LiveAndEnded() {
   ProcessSnapshot live = ExampleProcess();
   live.pid_namespace = 4026532331;
@@ -56,7 +56,14 @@ SnapshotSet LiveAndEnded() {
   ended.pid = 4712;
   ended.end = ProcessEnd::kExit;
   ended.end_realtime_ns = 1760000004000000000;
-  return SnapshotSet({live, ended});
+  CommunicatorSnapshot& comm = ended.communicators[0];
+  comm.rank = 4;
+  comm.captured = true;
+  comm.finalized = true;
+  comm.latencies[0].kind = LatencyKind::kDurationNetwork;
+  SnapshotSet set({live, ended});
+  set.rejected[static_cast<int>(Rejection::kNoRoom)] = 1;
+  return set;
 }
 
 TEST(Families, EveryMetricOfTheCatalogueIsFilled) {
@@ -124,7 +131,6 @@ TEST(Families, Values) {
               R"(,comm_name="tp \"group\" \\ 0",nranks="8",nnodes="2",global_rank="11",)"
               R"(local_rank="3",job_id="99",index="1",pid="4711",Hostname="node-1",gpu="3",)"
               R"(UUID="GPU-8a56b4a1-93c7-11ee-b9d1-0242ac120002",pci_bus_id="00000000:18:00.0"} 1)",
-          "nccl_communicator_active" + comm + "} 1",
           "nccl_operations_total" + comm +
               R"(,op="AllReduce",size="le_1MiB",datatype="ncclFloat32",captured="false"} 100)",
           "nccl_operations_total" + comm +
@@ -136,15 +142,12 @@ TEST(Families, Values) {
           "nccl_launches_total" + comm + "} 111", "nccl_launches_completed_total" + comm + "} 108",
           "nccl_inflight_launches" + comm + "} 3",
           "nccl_oldest_inflight_launch_timestamp_seconds" + comm + "} 1760000002.25",
-          "nccl_timed_operations_total" + comm +
+          "nccl_operation_duration_seconds_count" + comm +
               R"(,op="AllReduce",size="le_1MiB",timing="kernel"} 31)",
-          "nccl_timed_bytes_total" + comm +
-              R"(,op="AllReduce",size="le_1MiB",timing="kernel"} 4096)",
           "nccl_timed_bus_bytes_total" + comm +
               R"(,op="AllReduce",size="le_1MiB",timing="kernel"} 7168)",
           "nccl_untimed_operations_total" + comm + R"(,op="AllReduce",reason="overlap"} 7)",
           "nccl_uncompleted_operations_total" + comm + R"(,op="Send"} 2)",
-          "nccl_operation_sequence" + comm + R"(,op="AllReduce"} 111)",
           "nccl_last_launch_timestamp_seconds" + comm + "} 1760000002.5",
           "nccl_last_completion_timestamp_seconds" + comm + "} 1760000002.75",
           "nccl_network_bytes_total" + comm + R"(,direction="send"} 1000)",
@@ -172,8 +175,7 @@ TEST(Families, Values) {
           R"(nccl_pulse_start_timestamp_seconds{pid="4711",global_rank="11"} 1760000000)",
           R"(nccl_pulse_last_poll_timestamp_seconds{pid="4711",global_rank="11"} 1760000003)",
           R"(nccl_pulse_sampling_exponent{pid="4711",global_rank="11"} 7)",
-          "nccl_pulse_processes 1", "nccl_pulse_process_up{pid=\"4711\",global_rank=\"11\"} 1",
-          "nccl_pulse_segments_rejected_total{reason=\"bad_layout\"} 0"}) {
+          "nccl_pulse_processes 1", "nccl_pulse_process_up{pid=\"4711\",global_rank=\"11\"} 1"}) {
     EXPECT_THAT("\n" + page, HasSubstr("\n" + line + "\n"));
   }
   ExpectNoSeriesTwice(page);
@@ -345,12 +347,46 @@ TEST(Families, NetworkIsAbsentWhenNoStepWasWatched) {
   EXPECT_THAT(Page({process}), testing::Not(HasSubstr("_network_")));
 }
 
-TEST(Families, NetworkDurationSaysItsTiming) {
+// Apart from the durations: an operation may have both, and a sum over them would count it twice.
+TEST(Families, NetworkSecondsAreTheirOwnFamilyWithoutClassicBucketsByDefault) {
   ProcessSnapshot process = ExampleProcess();
   process.communicators[0].latencies[0].kind = LatencyKind::kDurationNetwork;
-  EXPECT_THAT(Lines(Page({process}), "nccl_timed_operations_total"),
-              testing::ElementsAre("nccl_timed_operations_total" + std::string(kComm) +
-                                   R"(,op="AllReduce",size="le_1MiB",timing="network"} 31)"));
+  const std::string page = Page({process});
+  const std::string labels = std::string(kComm) + R"(,op="AllReduce",size="le_1MiB")";
+  EXPECT_THAT(page, HasSubstr("nccl_operation_network_seconds_count" + labels + "} 31\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_operation_network_seconds_sum" + labels + "} 2.5\n"));
+  EXPECT_THAT(
+      Lines(page, "nccl_operation_network_seconds_bucket"),
+      testing::ElementsAre("nccl_operation_network_seconds_bucket" + labels + R"(,le="+Inf"} 31)"));
+  EXPECT_THAT(page, Not(HasSubstr("nccl_operation_duration_seconds")));
+  EXPECT_THAT(page, Not(HasSubstr("nccl_timed_bus_bytes_total")));
+
+  const auto native = BuildFamilies(SnapshotSet({process}), {}, {}, {}, PageFormat::kProtobuf);
+  EXPECT_EQ(Find(native, "nccl_operation_network_seconds")->native.size(), 1u);
+  Exposition both;
+  ASSERT_TRUE(ParseHistograms("both", &both));
+  const auto classic = BuildFamilies(SnapshotSet({process}), {}, {}, both);
+  EXPECT_EQ(Find(classic, "nccl_operation_network_seconds")->metric[0].histogram.bucket.size(),
+            kClassicExponents.size());
+}
+
+// Flags and counters of rare events cost a series only where there is something to say.
+TEST(Families, WhatHasNotHappenedIsAbsent) {
+  ProcessSnapshot process = ExampleProcess();
+  process.callbacks = {10, 0, 30, 0, 0, 0};
+  process.ignored = {};
+  process.communicators[0].overflowed_operations = 0;
+  std::string page = Page({process});
+  EXPECT_EQ(Lines(page, "nccl_pulse_callbacks_total").size(), 2u);
+  for (const char* family :
+       {"nccl_communicator_finalized", "nccl_communicator_captured",
+        "nccl_pulse_ignored_events_total", "nccl_pulse_segments_rejected_total",
+        "nccl_pulse_overflowed_operations_total"}) {
+    EXPECT_THAT(page, Not(HasSubstr(family)));
+  }
+  process.communicators[0].finalized = true;
+  EXPECT_THAT(Page({process}),
+              HasSubstr("nccl_communicator_finalized" + std::string(kComm) + "} 1\n"));
 }
 
 // Recreated under the same id and rank: counters go on from where they were.
@@ -361,7 +397,7 @@ TEST(Families, SameCommunicatorTwiceIsAddedUp) {
   old.init_realtime_ns -= 1000;
   old.index = 0;
   old.name = "old";
-  old.sequences = {{"AllReduce", 999}, {"Reduce", 5}};
+  old.captured = true;
   // Newest first in the snapshot: the times decide, not the order.
   process.communicators.push_back(old);
   const std::string page = Page({process});
@@ -374,10 +410,9 @@ TEST(Families, SameCommunicatorTwiceIsAddedUp) {
                               R"(,op="AllReduce",size="le_1MiB",timing="kernel"} 5)"));
   EXPECT_THAT(page, HasSubstr(R"(timing="kernel",le="16"} 14)"));
   EXPECT_THAT(page, HasSubstr(R"(timing="kernel",le="+Inf"} 62)"));
-  // Gauges are the newest one's; what only the old one has stays.
-  EXPECT_THAT(page, HasSubstr("nccl_communicator_active" + comm + "} 1\n"));
-  EXPECT_THAT(page, HasSubstr("nccl_operation_sequence" + comm + ",op=\"AllReduce\"} 111\n"));
-  EXPECT_THAT(page, HasSubstr("nccl_operation_sequence" + comm + ",op=\"Reduce\"} 5\n"));
+  // Gauges are the newest one's, which is neither finalized nor captured.
+  EXPECT_THAT(page, Not(HasSubstr("nccl_communicator_finalized")));
+  EXPECT_THAT(page, Not(HasSubstr("nccl_communicator_captured")));
   // Joins on comm and rank need the info metric to be unique.
   const auto info = Lines(page, "nccl_communicator_info");
   ASSERT_EQ(info.size(), 1u);
@@ -470,7 +505,7 @@ TEST(Families, AnIdleCommunicatorIsZeroUnlessItsGraphsMayRun) {
   std::string page = Page({process});
   EXPECT_THAT(page, HasSubstr("nccl_inflight_launches" + labels + "0\n"));
   EXPECT_THAT(page, HasSubstr("nccl_oldest_inflight_launch_timestamp_seconds" + labels + "0\n"));
-  EXPECT_THAT(page, HasSubstr("nccl_communicator_captured" + labels + "0\n"));
+  EXPECT_THAT(page, Not(HasSubstr("nccl_communicator_captured")));
 
   comm.captured = true;
   page = Page({process});

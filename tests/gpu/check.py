@@ -442,8 +442,9 @@ def compare_communicator(page, rank, report, communicator, options, gpus):
 
     result = [
         Comparison("nccl_communicator_info", where, identity, found_identity),
-        Comparison("nccl_communicator_active", where, {"": 0 if destroyed else 1},
-                   {"": page.samples.get(("nccl_communicator_active", frozenset(comm.items())))}),
+        Comparison("nccl_communicator_finalized", where, {"": "1"} if destroyed else {},
+                   {"": show(value)
+                    for _, value in page.select("nccl_communicator_finalized", **comm)}),
         Comparison("nccl_operations_total", where, expected["operations"],
                    counts("nccl_operations_total", ("op", "size", "datatype", "captured"))),
         Comparison("nccl_operation_bytes_total", where, expected["bytes"],

@@ -2,6 +2,7 @@
 page stays as it is, and the next honest process is taken."""
 
 import array
+import collections
 import fcntl
 import os
 import socket
@@ -54,7 +55,9 @@ class HostileCase(NodeCase):
         return peer
 
     def rejected(self):
-        return values(self.port, "nccl_pulse_segments_rejected_total", "reason")
+        """By reason; those that have not been seen are absent."""
+        return collections.Counter(
+            values(self.port, "nccl_pulse_segments_rejected_total", "reason"))
 
     def expect_all_is_well(self):
         self.wait_for({0: 10, 1: 10})

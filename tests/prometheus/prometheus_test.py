@@ -242,7 +242,7 @@ class PrometheusTest(unittest.TestCase):
         """Names, labels and values of what stands still."""
         for family in ("nccl_operations_total", "nccl_operation_bytes_total",
                        "nccl_communicator_info", "nccl_pulse_build_info", "nccl_launches_total",
-                       "nccl_timed_operations_total", "nccl_operation_sequence"):
+                       "nccl_timed_bus_bytes_total"):
             found = self.native.values(family)
             self.assertTrue(found, family)
             self.assertEqual(found, self.classic.values(family))

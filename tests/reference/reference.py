@@ -255,7 +255,7 @@ class Count:
             call = self.starts.get(event["parent"])
             if not (call and call["graphCaptured"]):
                 communicator.sequence[event["func"]] = number + 1
-        self.set("nccl_operation_sequence", communicator, number, op=event["func"])
+        self.set("sequence", communicator, number, op=event["func"])  # of the JSON, no metric
         self.add_to("nccl_algorithm_operations_total", communicator, 1, op=event["func"],
                     algo=event["algo"], proto=event["proto"])
         self.start_operation(event, communicator)
@@ -352,14 +352,9 @@ class Count:
             self.untimed(operation, communicator, "backwards")
         else:
             duration = max(operation.stops.values()) - min(operation.starts.values())
-            self.count_duration(operation, communicator, duration, **labels)
-
-    def count_duration(self, operation, communicator, duration, **labels):
-        self.observe("nccl_operation_duration_seconds", communicator, duration, **labels)
-        self.add_to("nccl_timed_operations_total", communicator, 1, **labels)
-        self.add_to("nccl_timed_bytes_total", communicator, operation.bytes, **labels)
-        self.add_to("nccl_timed_bus_bytes_total", communicator,
-                    bus_bytes(operation.op, operation.bytes, communicator.init["nranks"]), **labels)
+            self.observe("nccl_operation_duration_seconds", communicator, duration, **labels)
+            self.add_to("nccl_timed_bus_bytes_total", communicator, bus_bytes(
+                operation.op, operation.bytes, communicator.init["nranks"]), **labels)
 
     def untimed(self, operation, communicator, reason):
         self.add_to("nccl_untimed_operations_total", communicator, 1, op=operation.op, reason=reason)
@@ -382,9 +377,8 @@ class Count:
                 self.observe("nccl_operation_completion_seconds", communicator,
                              operation.last_proxy_stop - start, source="proxy", **labels)
                 if operation.moves and not self.kernel:
-                    self.count_duration(operation, communicator,
-                                        operation.last_proxy_stop - min(operation.moves),
-                                        timing="network", **labels)
+                    self.observe("nccl_operation_network_seconds", communicator,
+                                 operation.last_proxy_stop - min(operation.moves), **labels)
         elif operation.kernel_end is not None:
             active = False
             self.observe("nccl_operation_completion_seconds", communicator,

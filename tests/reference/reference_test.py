@@ -70,7 +70,7 @@ class Totals(unittest.TestCase):
                 samples = reference.count_files(files(run), timing, 6)
                 operations = total(samples, "nccl_algorithm_operations_total") + self.p2p(run)
                 self.assertEqual(
-                    total(samples, "nccl_timed_operations_total") +
+                    total(samples, "nccl_operation_duration_seconds") +
                     total(samples, "nccl_untimed_operations_total"), operations, (run, timing))
 
     @staticmethod
@@ -91,7 +91,7 @@ class Totals(unittest.TestCase):
         samples = reference.count_files(files("h200x2-nvlink-mixed"), "kernel", 6)
         self.assertEqual(total(samples, "nccl_pulse_kernel_timing_untrusted", reason="self_send"), 2)
         # The split communicator has none: all of its operations are timed.
-        self.assertEqual(total(samples, "nccl_timed_operations_total", op="AllGather"), 400)
+        self.assertEqual(total(samples, "nccl_operation_duration_seconds", op="AllGather"), 400)
 
     def test_network_operations_complete_by_proxy(self):
         samples = reference.count_files(files("h200x2-net-mixed"), "auto", 6)
@@ -109,7 +109,7 @@ class Totals(unittest.TestCase):
         # Two ranks, nobody else: what one sends the other receives.
         self.assertGreater(moved["send"], 0)
         self.assertEqual(moved["send"], moved["recv"])
-        self.assertEqual(total(samples, "nccl_operation_duration_seconds", timing="network"),
+        self.assertEqual(total(samples, "nccl_operation_network_seconds"),
                          total(samples, "nccl_operation_completion_seconds", source="proxy"))
         for direction, reasons in (("send", ("gpu", "peer", "wire")), ("recv", ("wire", "gpu"))):
             for reason in reasons:

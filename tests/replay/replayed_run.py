@@ -2,6 +2,7 @@
 
 import glob
 import http.client
+import json
 import os
 import re
 import signal
@@ -36,6 +37,7 @@ class Scraper(threading.Thread):
         parts = urllib.parse.urlsplit(url)
         self.connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=5)
         self.path = parts.path
+        self.address = parts.netloc
         self.stop = threading.Event()
         self.lock = threading.Lock()
         self.last = {}
@@ -95,7 +97,8 @@ class ReplayedRun:
             "--repeat=%d" % repeat, "--clock=" + clock, "--hold=600", trace_folder(run)]
         self.environment = dict(os.environ, NCCL_PULSE_TIMING=timing,
                                 NCCL_PULSE_LISTEN="127.0.0.1:0",
-                                NCCL_PULSE_NETWORK_WINDOW=network)
+                                NCCL_PULSE_NETWORK_WINDOW=network,
+                                NCCL_PULSE_HISTOGRAMS="both")
         self.scrape = scrape
         self.scrapers = []
         self.output = []
@@ -136,6 +139,25 @@ class ReplayedRun:
         for scraper in self.scrapers:
             union.update(scraper.scrape())
         return union
+
+    def sequences(self):
+        """The last sequence numbers, which the JSON has, as samples of "sequence"."""
+        found = {}
+        for scraper in self.scrapers:
+            connection = http.client.HTTPConnection(scraper.address, timeout=5)
+            try:
+                connection.request("GET", "/api/v1/communicators")
+                communicators = json.loads(connection.getresponse().read())["communicators"]
+            finally:
+                connection.close()
+            for communicator in communicators:
+                for rank in communicator["ranks"]:
+                    labels = {("comm", communicator["comm"]), ("rank", str(rank["rank"]))}
+                    for operation in rank["operations"]:
+                        if operation["sequence"] is not None:
+                            found["sequence", frozenset(labels | {("op", operation["op"])})] = (
+                                operation["sequence"])
+        return found
 
     def problems(self):
         return [problem for scraper in self.scrapers for problem in scraper.problems]

@@ -319,7 +319,8 @@ def exporter():
         stat("Ended processes", "Whose last state an agent shows.",
              "count(nccl_pulse_process_up%s == 0)" % at),
         stat("Stuck pollers", "Processes that do not look at their GPU.",
-             "count((changes(nccl_pulse_last_poll_timestamp_seconds%s[2m]) == 0) "
+             "count((time() - nccl_pulse_last_poll_timestamp_seconds%s > 120) "
+             "and (changes(nccl_pulse_last_poll_timestamp_seconds[2m]) == 0) "
              "and (nccl_pulse_process_up == 1))" % at, steps=bad_from(1)),
         stat("Overflowed", "Processes that are out of series.",
              "count(sum by (instance, comm, rank) (nccl_pulse_overflowed_operations_total%s) > 0)" % at,

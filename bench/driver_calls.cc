@@ -1,5 +1,5 @@
-// What a call of the CUDA driver behind a kernel launch costs the launching thread, on this machine:
-// the floor for any profiler plugin that is to know when each launch ends.
+// What a call of the CUDA driver behind a kernel launch costs the launching thread, on this
+// machine: the floor for any profiler plugin that is to know when each launch ends.
 //
 //   bazel build -c opt //bench:driver_calls      then, on a machine with a GPU:
 //   driver_calls [ROUNDS]                        400 rounds, some seconds
@@ -112,7 +112,8 @@ int main(int argc, char** argv) {
   const auto record = driver.Function<void*, void*>("cuEventRecord");
   const auto query = driver.Function<void*>("cuEventQuery");
   const auto is_capturing = driver.Function<void*, int*>("cuStreamIsCapturing");
-  const auto write = driver.Function<void*, uint64_t, uint32_t, unsigned>("cuStreamWriteValue32_v2");
+  const auto write =
+      driver.Function<void*, uint64_t, uint32_t, unsigned>("cuStreamWriteValue32_v2");
   const auto synchronize = driver.Function<void*>("cuStreamSynchronize");
   int status = 0;
 

@@ -49,8 +49,8 @@ again. Run by root, it takes the processes of every user, else those of its own.
   --keep-processes=N      how many of them at most, the oldest go first (default 256; 0: none)
   --hang-after=DURATION   work in flight without progress for so long: a hang is suspected (default 10s)
   --file-sd-dir=FOLDER    writes a file there that tells Prometheus of this endpoint
-  --histograms=FORM       both, classic or native; family=FORM for one histogram, after a comma
-                          (default both,nccl_operation_network_seconds=native)
+  --histograms=FORM       both, classic or native; family=FORM for one histogram, network=FORM
+                          for timing="network", after a comma (default both,network=native)
   --drop-families=NAMES   metric families that are left out, separated by commas (default none)
   --web-config=FILE       TLS, client certificates, passwords: YAML as Prometheus' exporters take it
 

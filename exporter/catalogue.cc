@@ -57,20 +57,20 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "seconds", kComm, LabelNames("op", "size", "timing"),
      "How long timed operations took; the timing label says how that was measured. stream: CUDA "
      "events around a sample of the launches, a constant of about 6 us (launch latency and the "
-     "events) included. kernel: GPU timestamps. An operation counts either here or in "
-     "nccl_untimed_operations_total; op Grouped is launches whose operations count there."},
-    {MetricId::kOperationNetwork, "nccl_operation_network_seconds", MetricType::Histogram,
-     "seconds", kComm, LabelNames("op", "size"),
-     "How long operations were on the network: from the first network step that moved data to the "
-     "end of the last proxy operation, for operations called while network steps were watched, a "
-     "small share of the time. Beside their duration, not in place of it."},
+     "events) included. kernel: GPU timestamps. An operation counts either in these or in "
+     "nccl_untimed_operations_total; op Grouped is launches whose operations count there. network, "
+     "beside them: from the first network step that moved data to the end of the last proxy "
+     "operation, for operations called while network steps were watched, a small share of the "
+     "time; "
+     "without classic buckets unless asked for."},
     {MetricId::kOperationCompletion, "nccl_operation_completion_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "source"),
      "Time from enqueueing an operation to its estimated end. It includes waiting for earlier work "
      "of the GPU, so no bandwidth follows from it."},
     {MetricId::kTimedBusBytes, "nccl_timed_bus_bytes_total", MetricType::Counter, "bytes", kComm,
      LabelNames("op", "size", "timing"),
-     "Bytes of the operations that have a duration, by the bus bandwidth convention of nccl-tests: "
+     "Bytes of the operations that have a duration on the stream or in the kernel, by the bus "
+     "bandwidth convention of nccl-tests: "
      "their rate over the rate of the durations' sum is the bus bandwidth."},
     {MetricId::kUntimedOperations, "nccl_untimed_operations_total", MetricType::Counter, "", kComm,
      LabelNames("op", "reason"), "Operations that have no duration, by reason."},
@@ -210,7 +210,8 @@ constexpr LabelEntry kLabels[] = {
     {"algo", "algorithm, by NCCL's own name"},
     {"proto", "protocol, by NCCL's own name"},
     {"timing",
-     "how durations were measured: stream (CUDA events), kernel (GPU timestamps); on the info "
+     "how durations were measured: stream (CUDA events), kernel (GPU timestamps), network (steps "
+     "of the network proxy); on the info "
      "metric: the setting"},
     {"source", "what ended the operation: proxy (last network operation) or kernel (last channel)"},
     {"reason", "why; the values are short words"},

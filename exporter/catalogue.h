@@ -32,7 +32,6 @@ enum class MetricId : int {
   kOldestInflightOperation,
   kCaptured,
   kOperationDuration,
-  kOperationNetwork,
   kOperationCompletion,
   kTimedBusBytes,
   kUntimedOperations,

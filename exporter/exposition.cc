@@ -31,6 +31,7 @@ std::optional<HistogramShape> FindShape(std::string_view name) {
 
 bool ParseHistograms(std::string_view text, Exposition* exposition) {
   auto shapes = exposition->shapes;
+  HistogramShape network = exposition->network_durations;
   for (std::string_view part : absl::StrSplit(text, ',')) {
     const std::size_t equals = part.find('=');
     const std::string_view name =
@@ -40,6 +41,11 @@ bool ParseHistograms(std::string_view text, Exposition* exposition) {
     if (!shape.has_value()) return false;
     if (equals == part.npos) {
       shapes.fill(*shape);
+      network = *shape;
+      continue;
+    }
+    if (name == "network") {
+      network = *shape;
       continue;
     }
     const auto family = FindFamily(name);
@@ -49,6 +55,7 @@ bool ParseHistograms(std::string_view text, Exposition* exposition) {
     shapes[static_cast<std::size_t>(*family)] = *shape;
   }
   exposition->shapes = shapes;
+  exposition->network_durations = network;
   return true;
 }
 

@@ -22,22 +22,22 @@ inline constexpr int kPageFormats = 3;
 // that is native alone with its sum and count.
 enum class HistogramShape { kBoth, kClassic, kNative };
 
-// What ParseHistograms starts from. A small share of the operations has network seconds: their mean
-// is worth its series, their classic buckets, 17 more of each, are for those who ask.
-inline constexpr char kDefaultHistograms[] = "both,nccl_operation_network_seconds=native";
-
-constexpr std::array<HistogramShape, kMetrics> DefaultShapes() {
-  std::array<HistogramShape, kMetrics> shapes{};
-  shapes[static_cast<std::size_t>(MetricId::kOperationNetwork)] = HistogramShape::kNative;
-  return shapes;
-}
+// What ParseHistograms starts from. A small share of the operations has a duration by network
+// steps: its mean is worth its series, its classic buckets, 17 more of each, are for those who ask.
+inline constexpr char kDefaultHistograms[] = "both,network=native";
 
 struct Exposition {
-  std::array<HistogramShape, kMetrics> shapes = DefaultShapes();  // matters for histograms
+  std::array<HistogramShape, kMetrics> shapes{};  // matters for histograms
+  // Of nccl_operation_duration_seconds{timing="network"}: whether it has classic buckets. It is
+  // native where its family is.
+  HistogramShape network_durations = HistogramShape::kNative;
   std::bitset<kMetrics> dropped;
 
   bool IsDropped(MetricId id) const { return dropped[static_cast<std::size_t>(id)]; }
   bool HasClassic(MetricId id) const { return shape(id) != HistogramShape::kNative; }
+  bool NetworkDurationsHaveClassic() const {
+    return HasClassic(MetricId::kOperationDuration) && network_durations != HistogramShape::kNative;
+  }
   bool HasNative(MetricId id, PageFormat format) const {
     return format == PageFormat::kProtobuf && shape(id) != HistogramShape::kClassic;
   }
@@ -47,8 +47,8 @@ struct Exposition {
 };
 
 // "both", "classic" or "native", for all histograms without exception; "family=..." for one of
-// them; several, separated by commas, from left to right. False when it is none of that; the
-// exposition is then unchanged.
+// them, "network=..." for durations by network steps; several, separated by commas, from left to
+// right. False when it is none of that; the exposition is then unchanged.
 bool ParseHistograms(std::string_view text, Exposition* exposition);
 
 // Names of families, separated by commas, as docs/metrics.md has them. The known ones are dropped;

@@ -143,10 +143,20 @@ class FamilySet {
   }
 
   void Histogram(MetricId id, LabelValues values, const HistogramSnapshot& value) {
+    Histogram(id, values, value, exposition_.HasClassic(id));
+  }
+
+  void NetworkDuration(LabelValues values, const HistogramSnapshot& value) {
+    Histogram(MetricId::kOperationDuration, values, value,
+              exposition_.NetworkDurationsHaveClassic());
+  }
+
+  void Histogram(MetricId id, LabelValues values, const HistogramSnapshot& value,
+                 bool has_classic) {
     if (exposition_.IsDropped(id)) return;
     Collected& family = families_[static_cast<std::size_t>(id)];
     ClientMetric* metric = Find(id, values);
-    AddHistogram(value, exposition_.HasClassic(id), &metric->histogram);
+    AddHistogram(value, has_classic, &metric->histogram);
     if (!exposition_.HasNative(id, format_)) return;
     const auto index = static_cast<std::size_t>(metric - family.metrics.data());
     if (index == family.native.size()) {
@@ -272,7 +282,7 @@ void AddLatency(const LatencySnapshot& latency, FamilySet* set) {
       break;
     }
     case LatencyKind::kDurationNetwork:
-      set->Histogram(MetricId::kOperationNetwork, {latency.op, size}, latency.histogram);
+      set->NetworkDuration({latency.op, size, "network"}, latency.histogram);
       break;
     case LatencyKind::kCompletionProxy:
       set->Histogram(MetricId::kOperationCompletion, {latency.op, size, "proxy"},

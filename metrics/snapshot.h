@@ -29,14 +29,15 @@ struct HistogramSnapshot {
   }
 };
 
-// How a latency was obtained: the `timing` label of nccl_operation_duration_seconds, the `source`
-// label of nccl_operation_completion_seconds, or nccl_operation_network_seconds.
+// How a latency was obtained: the `timing` label of nccl_operation_duration_seconds, or the
+// `source` label of nccl_operation_completion_seconds.
 enum class LatencyKind : uint8_t {
   kDurationKernel = 1,    // timing="kernel": GPU timestamps of KernelCh
   kCompletionProxy = 2,   // source="proxy": enqueue to the last ProxyOp stop
   kCompletionKernel = 3,  // source="kernel": enqueue to the last KernelCh stop, no network traffic
   kDurationStream = 4,    // timing="stream": CUDA events around a sample of the launches
-  kDurationNetwork = 5,   // first network step that moved data to the last ProxyOp stop
+  kDurationNetwork =
+      5,  // timing="network": first network step that moved data to the last ProxyOp stop
 };
 inline constexpr int kLatencyKinds = 6;  // one past the last
 

@@ -167,7 +167,7 @@ constexpr Setting kSettings[] = {
      "up to 16 labels as name=value,name=value of less than 1024 bytes together", ParseLabels,
      [](const Settings&) { return std::string("no labels"); }},
     {"NCCL_PULSE_HISTOGRAMS",
-     "both, classic or native, or any of them for one histogram as family=native",
+     "both, classic or native, or any of them for one histogram as family=native or network=native",
      ParseHistogramShapes, [](const Settings&) { return std::string(kDefaultHistograms); }},
     {"NCCL_PULSE_DROP_FAMILIES", "a list of metric families that exist", ParseDropFamilies,
      [](const Settings& s) { return absl::StrCat("it without ", s.unknown_families); }},

@@ -6,7 +6,7 @@
 //   NCCL_PULSE_SERIES_LIMIT  16 ... 30000 (default 2048)     most series of this process
 //   NCCL_PULSE_LABELS        name=value,...  (default none)  labels added to every series
 //   NCCL_PULSE_HISTOGRAMS    both | classic | native | family=...,...   form on pages (default
-//                            both, but native for nccl_operation_network_seconds)
+//                            both, but native for durations by network steps)
 //   NCCL_PULSE_DROP_FAMILIES name,... (default none)         metric families left out of pages
 //   NCCL_PULSE_HANG_SECONDS  1 ... 86400 (default 10)        without progress: a suspected hang
 //   NCCL_PULSE_NETWORK_WINDOW  off | 0.01 ... 100 (default 1)  share of the time, in per cent,

@@ -21,7 +21,7 @@
 //   the channels,
 //       when all channels stopped, their intervals overlap, none runs backwards, the communicator
 //       is trusted.
-//   nccl_operation_network_seconds                      first network step that moved data to the
+//   nccl_operation_duration_seconds{timing="network"}   first network step that moved data to the
 //       last ProxyOp stop, for operations whose steps were watched (tracker_steps.cc).
 #ifndef PLUGIN_TRACKER_H_
 #define PLUGIN_TRACKER_H_

@@ -116,7 +116,7 @@ def job():
         query_variable("size", 'label_values(comm:nccl_operation_duration_seconds:p50{comm=~"$comm"}, '
                        'size)', "Size", ".*"))
     comm = '{comm=~"$comm"}'
-    timed = '{comm=~"$comm", op=~"$op", size=~"$size"}'
+    timed = '{comm=~"$comm", op=~"$op", size=~"$size", timing=~"stream|kernel"}'
     board.add(
         stat("Ranks", "Seen, of all communicators selected.", "sum(comm:nccl_ranks:seen%s)" % comm),
         stat("Ranks seen / expected", "Of the communicator with the fewest.",
@@ -266,9 +266,9 @@ def node():
               "last.",
               ("""max by (gpu, comm, rank, op) (
                     sum by (job, instance, comm, rank, op) (rate(
-                      nccl_operation_duration_seconds_sum[$__rate_interval]))
+                      nccl_operation_duration_seconds_sum{timing=~"stream|kernel"}[$__rate_interval]))
                     / sum by (job, instance, comm, rank, op) (rate(
-                      nccl_operation_duration_seconds_count[$__rate_interval]))
+                      nccl_operation_duration_seconds_count{timing=~"stream|kernel"}[$__rate_interval]))
                     %s)""" % identity, legend + " {{op}}"), unit="s"),
         graph("Waiting", "For other ranks, seconds per second, at least.",
               (of_rank("rank:nccl_waiting:ratio"), legend), unit="percentunit", steps=WAITING))

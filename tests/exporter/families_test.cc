@@ -347,27 +347,34 @@ TEST(Families, NetworkIsAbsentWhenNoStepWasWatched) {
   EXPECT_THAT(Page({process}), testing::Not(HasSubstr("_network_")));
 }
 
-// Apart from the durations: an operation may have both, and a sum over them would count it twice.
-TEST(Families, NetworkSecondsAreTheirOwnFamilyWithoutClassicBucketsByDefault) {
+// Beside the duration on the stream: an operation may have both.
+TEST(Families, DurationsByNetworkStepsHaveNoClassicBucketsByDefault) {
   ProcessSnapshot process = ExampleProcess();
   process.communicators[0].latencies[0].kind = LatencyKind::kDurationNetwork;
   const std::string page = Page({process});
-  const std::string labels = std::string(kComm) + R"(,op="AllReduce",size="le_1MiB")";
-  EXPECT_THAT(page, HasSubstr("nccl_operation_network_seconds_count" + labels + "} 31\n"));
-  EXPECT_THAT(page, HasSubstr("nccl_operation_network_seconds_sum" + labels + "} 2.5\n"));
-  EXPECT_THAT(
-      Lines(page, "nccl_operation_network_seconds_bucket"),
-      testing::ElementsAre("nccl_operation_network_seconds_bucket" + labels + R"(,le="+Inf"} 31)"));
-  EXPECT_THAT(page, Not(HasSubstr("nccl_operation_duration_seconds")));
+  const std::string labels =
+      std::string(kComm) + R"(,op="AllReduce",size="le_1MiB",timing="network")";
+  EXPECT_THAT(page, HasSubstr("nccl_operation_duration_seconds_count" + labels + "} 31\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_operation_duration_seconds_sum" + labels + "} 2.5\n"));
+  EXPECT_THAT(Lines(page, "nccl_operation_duration_seconds_bucket"),
+              testing::ElementsAre("nccl_operation_duration_seconds_bucket" + labels +
+                                   R"(,le="+Inf"} 31)"));
   EXPECT_THAT(page, Not(HasSubstr("nccl_timed_bus_bytes_total")));
 
   const auto native = BuildFamilies(SnapshotSet({process}), {}, {}, {}, PageFormat::kProtobuf);
-  EXPECT_EQ(Find(native, "nccl_operation_network_seconds")->native.size(), 1u);
-  Exposition both;
-  ASSERT_TRUE(ParseHistograms("both", &both));
-  const auto classic = BuildFamilies(SnapshotSet({process}), {}, {}, both);
-  EXPECT_EQ(Find(classic, "nccl_operation_network_seconds")->metric[0].histogram.bucket.size(),
-            kClassicExponents.size());
+  EXPECT_EQ(Find(native, "nccl_operation_duration_seconds")->native.size(), 1u);
+  for (const auto& [setting, has_buckets] :
+       {std::pair{"both", true}, std::pair{"classic", true},
+        std::pair{"native,network=both", false},
+        std::pair{"native,network=native,nccl_operation_duration_seconds=both", false},
+        std::pair{"native,network=both,nccl_operation_duration_seconds=both", true}}) {
+    Exposition exposition;
+    ASSERT_TRUE(ParseHistograms(setting, &exposition)) << setting;
+    const auto families = BuildFamilies(SnapshotSet({process}), {}, {}, exposition);
+    EXPECT_EQ(Find(families, "nccl_operation_duration_seconds")->metric[0].histogram.bucket.empty(),
+              !has_buckets)
+        << setting;
+  }
 }
 
 // Flags and counters of rare events cost a series only where there is something to say.

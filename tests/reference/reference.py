@@ -377,8 +377,9 @@ class Count:
                 self.observe("nccl_operation_completion_seconds", communicator,
                              operation.last_proxy_stop - start, source="proxy", **labels)
                 if operation.moves and not self.kernel:
-                    self.observe("nccl_operation_network_seconds", communicator,
-                                 operation.last_proxy_stop - min(operation.moves), **labels)
+                    self.observe("nccl_operation_duration_seconds", communicator,
+                                 operation.last_proxy_stop - min(operation.moves),
+                                 timing="network", **labels)
         elif operation.kernel_end is not None:
             active = False
             self.observe("nccl_operation_completion_seconds", communicator,

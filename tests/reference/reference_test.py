@@ -109,7 +109,7 @@ class Totals(unittest.TestCase):
         # Two ranks, nobody else: what one sends the other receives.
         self.assertGreater(moved["send"], 0)
         self.assertEqual(moved["send"], moved["recv"])
-        self.assertEqual(total(samples, "nccl_operation_network_seconds"),
+        self.assertEqual(total(samples, "nccl_operation_duration_seconds", timing="network"),
                          total(samples, "nccl_operation_completion_seconds", source="proxy"))
         for direction, reasons in (("send", ("gpu", "peer", "wire")), ("recv", ("wire", "gpu"))):
             for reason in reasons:

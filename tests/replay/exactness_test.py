@@ -19,8 +19,8 @@ RUNS = ("h200x2-graph", "h200x2-net-mixed", "h200x2-nvlink-group", "h200x2-nvlin
 # Families that are compared, sample for sample, in both directions. The sequence numbers are JSON's.
 COUNTED = ("nccl_operations_total", "nccl_operation_bytes_total", "nccl_algorithm_operations_total",
            "nccl_launches_total", "sequence")
-TIMED = ("nccl_operation_duration_seconds", "nccl_operation_network_seconds",
-         "nccl_operation_completion_seconds", "nccl_timed_bus_bytes_total",
+TIMED = ("nccl_operation_duration_seconds", "nccl_operation_completion_seconds",
+         "nccl_timed_bus_bytes_total",
          "nccl_untimed_operations_total", "nccl_uncompleted_operations_total",
          "nccl_pulse_kernel_timing_untrusted", "nccl_network_bytes_total",
          "nccl_network_wait_seconds_total")

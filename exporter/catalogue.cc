@@ -218,9 +218,9 @@ constexpr LabelEntry kLabels[] = {
     {"end",
      "how a process ended: exit (it said goodbye, or had finalized all communicators), lost"},
     {"verdict",
-     "what holds a communicator up: rank_not_called, rank_not_launched, mismatched_operations, "
-     "blocked_elsewhere, process_gone, process_stopped, rank_not_seen, point_to_point, "
-     "no_progress, unknown"},
+     "what holds a communicator up: rank_not_called, rank_not_launched, rank_not_begun, "
+     "mismatched_operations, blocked_elsewhere, process_gone, process_stopped, rank_not_seen, "
+     "point_to_point, no_progress, unknown"},
     {"suspect_rank",
      "rank in the communicator that the others wait for; absent when none is known"},
     {"direction", "send or recv, seen from this rank"},

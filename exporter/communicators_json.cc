@@ -80,6 +80,11 @@ Json LaunchesJson(const CommunicatorSnapshot& comm) {
   return json;
 }
 
+Json BegunJson(const RankView& view) {
+  if (view.oldest_launch() == OldestLaunch::kUnknown) return nullptr;
+  return view.oldest_launch() == OldestLaunch::kBegun;
+}
+
 Json LastTimedJson(const CommunicatorSnapshot& comm) {
   const auto last = std::max_element(comm.timed_calls.begin(), comm.timed_calls.end(),
                                      [](const TimedCallSnapshot& a, const TimedCallSnapshot& b) {
@@ -137,6 +142,7 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
           {"active", !comm.finalized && process.end == ProcessEnd::kLive},
           {"state", StateName(view, now_realtime_ns)},
           {"in_flight_since", TimeOrNull(view.InFlightSince())},
+          {"begun", BegunJson(view)},
           {"process", ProcessJson(process)},
           {"gpu",
            {{"index", TextOrNull(comm.gpu)},

@@ -13,6 +13,7 @@
 //                                      "buckets": [[0.0001974, 30], [0.0002348, 6]]}]}],
 //       "ranks": [
 //        {"rank": 3, "index": 0, "active": true, "state": "in_flight", "in_flight_since": 1760...,
+//         "begun": true,
 //         "process": {"pid": 4711, "state": "live", "last_poll": 1760..., ...}, "gpu": {...},
 //         "last_call": {"op": "AllReduce", "size": "le_1MiB", "calls": 111},
 //         "straggler_seconds": 1.5,
@@ -27,7 +28,8 @@
 //
 // "hang" and "straggler" are null when none is suspected (diagnosis.h). A rank's "state" is idle,
 // in_flight, stopped (its process does not run), ended (finalized), gone (its process ended), or
-// unknown (what is in flight cannot be seen).
+// unknown (what is in flight cannot be seen). "begun" says of its oldest launch in flight whether
+// the GPU has come to it; null where that is not known, and always while launches complete.
 //
 // A communicator's "operations" are sums over the ranks here; "buckets" are those of
 // BucketsJson (latency_json.h). "index": the n-th communicator of its process.

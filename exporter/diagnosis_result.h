@@ -13,8 +13,9 @@ namespace nccl_pulse {
 enum class HangVerdict : uint8_t {
   kRankNotCalled,     // a rank has not called what the others have called
   kRankNotLaunched,   // a rank has called but launched nothing: it is inside NCCL
+  kRankNotBegun,      // a rank has launched, but its GPU does not come to it
   kMismatched,        // ranks have called different operations, or sizes
-  kBlockedElsewhere,  // the rank that has not called waits in another communicator itself
+  kBlockedElsewhere,  // the rank that has not called or begun waits in another communicator itself
   kProcessGone,       // a rank's process ended
   kProcessStopped,    // a rank's process does not run, or is stuck in the driver
   kRankNotSeen,       // of one node, but a rank has never been at this endpoint

@@ -428,6 +428,8 @@ class Finder {
                                    "connection, a group that was not ended).",
                                    Waiters(inside)));
     }
+    const Ranks late = RanksNotBegun();
+    if (!late.empty()) return DecideNotBegun(late);
     const bool all_seen = static_cast<int32_t>(live_.size()) >= view_.nranks;
     if (!all_seen && view_.nnodes == 1) return DecideNotSeen();
     Conclude(HangVerdict::kNoProgress, {},
@@ -436,7 +438,64 @@ class Finder {
                           hang_.op.empty() ? "" : absl::StrCat(" (", hang_.op, ")"), ": ",
                           all_seen ? "a GPU or the network."
                                    : "a rank on another node, a GPU or the network. Compare with "
-                                     "the other nodes."));
+                                     "the other nodes.",
+                          WhoHasNotBegun()));
+  }
+
+  // The ranks whose GPU has not come to a launch that another one's has.
+  Ranks RanksNotBegun() const {
+    Ranks late;
+    if (view_.has_point_to_point) return late;  // launches of two ranks do not correspond
+    for (std::size_t i = 0; i < live_.size(); ++i) {
+      if (live_[i]->oldest_launch() != OldestLaunch::kNotBegun) continue;
+      for (std::size_t j = 0; j < live_.size(); ++j) {
+        if (live_[j]->oldest_launch() != OldestLaunch::kBegun || !HaveSameLaunches(i, j)) continue;
+        if (live_[i]->communicator->launches_completed <=
+            live_[j]->communicator->launches_completed) {
+          late.push_back(live_[i]);
+          break;
+        }
+      }
+    }
+    return late;
+  }
+
+  // Launch number n of one is that of the other: they have put their calls into as many.
+  bool HaveSameLaunches(std::size_t i, std::size_t j) const {
+    return Total(calls_[i]) - live_[i]->communicator->launches ==
+           Total(calls_[j]) - live_[j]->communicator->launches;
+  }
+
+  void DecideNotBegun(const Ranks& late) {
+    std::set<std::pair<std::string, int>> what;  // "" when there are several
+    for (const RankView* rank : late) {
+      const CommunicatorSnapshot& communicator = *rank->communicator;
+      const bool is_last = communicator.launches - communicator.launches_completed == 1;
+      what.insert({is_last ? communicator.last_call_op : "", communicator.last_call_size_class});
+    }
+    const bool is_known = what.size() == 1 && !what.begin()->first.empty();
+    Conclude(
+        HangVerdict::kRankNotBegun, late,
+        absl::StrCat(Capital(Names(late)), Verb(late, " has", " have"), " launched ",
+                     is_known ? CallWords({{*what.begin(), 1}}) : "what the others wait in",
+                     Verb(late, ", but its GPU has not begun it: work before it on the stream has",
+                          ", but their GPUs have not begun it: work before it on the streams has"),
+                     " not ended.", Waiters(late)));
+  }
+
+  // Where that accuses nobody.
+  std::string WhoHasNotBegun() const {
+    Ranks late;
+    for (const RankView* rank : live_) {
+      if (rank->oldest_launch() == OldestLaunch::kNotBegun) late.push_back(rank);
+    }
+    if (late.empty()) return "";
+    return absl::StrCat(late.size() == live_.size()
+                            ? " No GPU here has begun"
+                            : absl::StrCat(Verb(late, " The GPU of ", " The GPUs of "), Names(late),
+                                           Verb(late, " has", " have"), " not begun"),
+                        " it: work before it on the ", Verb(late, "stream", "streams"),
+                        " has not ended.");
   }
 
   void DecideNotSeen() {
@@ -482,6 +541,10 @@ bool Contains(const std::vector<int32_t>& ranks, int32_t rank) {
   return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
+bool IsOnSameGpu(const RankView& a, const RankView& b) {
+  return a.process == b.process && a.communicator->gpu == b.communicator->gpu;
+}
+
 // Where a rank's process waits on the same GPU besides `here`; views.size(): nowhere.
 std::size_t WaitsElsewhere(const std::vector<CommunicatorView>& views,
                            const std::vector<std::optional<Hang>>& hangs, std::size_t here,
@@ -489,8 +552,24 @@ std::size_t WaitsElsewhere(const std::vector<CommunicatorView>& views,
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (i == here || !hangs[i]) continue;
     for (const RankView& rank : views[i].ranks) {
-      if (rank.process == suspect.process && rank.communicator->gpu == suspect.communicator->gpu &&
-          Contains(hangs[i]->waiting, rank.rank())) {
+      if (IsOnSameGpu(rank, suspect) && Contains(hangs[i]->waiting, rank.rank())) return i;
+    }
+  }
+  return views.size();
+}
+
+// The communicator in which a rank's GPU works on, or waits in, what may stand before a launch of
+// `here` that it has not begun; views.size(): none. What has not begun either is behind the same.
+std::size_t BusyElsewhere(const std::vector<CommunicatorView>& views, std::size_t here,
+                          const RankView& suspect) {
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (i == here) continue;
+    for (const RankView& rank : views[i].ranks) {
+      const int64_t since = rank.InFlightSince();
+      if (since == 0 || rank.state != State::kLive || !IsOnSameGpu(rank, suspect)) continue;
+      // Of those that have begun the time is exact, as it is of the suspect's.
+      if (rank.oldest_launch() == OldestLaunch::kUnknown ||
+          (rank.oldest_launch() == OldestLaunch::kBegun && since < suspect.InFlightSince())) {
         return i;
       }
     }
@@ -498,12 +577,35 @@ std::size_t WaitsElsewhere(const std::vector<CommunicatorView>& views,
   return views.size();
 }
 
-// Of the ranks that have not called, those that wait in another communicator hold nobody up: who
-// holds them up does.
+// A communicator in which it may wait without that being seen; views.size(): none.
+std::size_t MayWaitUnseen(const std::vector<CommunicatorView>& views, std::size_t here,
+                          const RankView& suspect) {
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (i == here) continue;
+    for (const RankView& rank : views[i].ranks) {
+      const bool is_seen = rank.communicator->has_heartbeat && !rank.communicator->captured;
+      if (!is_seen && rank.state == State::kLive && IsOnSameGpu(rank, suspect)) return i;
+    }
+  }
+  return views.size();
+}
+
+// Nobody is named after all.
+void Acquit(const std::string& why, Hang* hang) {
+  hang->verdict = HangVerdict::kUnknown;
+  hang->waiting.insert(hang->waiting.end(), hang->suspects.begin(), hang->suspects.end());
+  std::sort(hang->waiting.begin(), hang->waiting.end());
+  hang->suspects.clear();
+  hang->text += why;
+}
+
+// Of the ranks that have not called or begun, those that wait in another communicator hold nobody
+// up: who holds them up does.
 void FollowWaits(const std::vector<CommunicatorView>& views, int64_t hang_after_ns,
                  int64_t now_realtime_ns, std::vector<std::optional<Hang>>* hangs) {
   if (std::none_of(hangs->begin(), hangs->end(), [](const std::optional<Hang>& hang) {
-        return hang && hang->verdict == HangVerdict::kRankNotCalled;
+        return hang && (hang->verdict == HangVerdict::kRankNotCalled ||
+                        hang->verdict == HangVerdict::kRankNotBegun);
       })) {
     return;
   }
@@ -513,25 +615,39 @@ void FollowWaits(const std::vector<CommunicatorView>& views, int64_t hang_after_
     if (!before[i]) before[i] = Finder(views[i], hang_after_ns / 2, now_realtime_ns).Find();
   }
   for (std::size_t i = 0; i < views.size(); ++i) {
-    if (!(*hangs)[i] || before[i]->verdict != HangVerdict::kRankNotCalled) continue;
+    if (!(*hangs)[i]) continue;
+    const bool is_begun = before[i]->verdict != HangVerdict::kRankNotBegun;
+    if (is_begun && before[i]->verdict != HangVerdict::kRankNotCalled) continue;
     Hang& hang = *(*hangs)[i];
     std::vector<int32_t> free;
     std::size_t elsewhere = views.size();
+    std::size_t unseen = views.size();
     for (const int32_t rank : hang.suspects) {
       const RankView* suspect = FindRank(views[i], rank);
       if (suspect == nullptr || suspect->state != State::kLive) {
         free.push_back(rank);
         continue;
       }
-      const std::size_t there = WaitsElsewhere(views, before, i, *suspect);
+      const std::size_t there =
+          is_begun ? WaitsElsewhere(views, before, i, *suspect) : BusyElsewhere(views, i, *suspect);
+      if (!is_begun && unseen == views.size()) unseen = MayWaitUnseen(views, i, *suspect);
       if (there == views.size()) {
         free.push_back(rank);
       } else {
         elsewhere = there;
       }
     }
+    const auto id = [&views](std::size_t at) {
+      return absl::StrCat(absl::Hex(views[at].comm_id, absl::kZeroPad16));
+    };
+    if (!free.empty() && unseen != views.size()) {
+      Acquit(absl::StrCat(" Whether it waits in communicator ", id(unseen),
+                          " meanwhile cannot be seen."),
+             &hang);
+      continue;
+    }
     if (elsewhere == views.size()) continue;
-    const std::string where = absl::StrCat(absl::Hex(views[elsewhere].comm_id, absl::kZeroPad16));
+    const std::string where = id(elsewhere);
     if (free.empty()) {
       hang.verdict = HangVerdict::kBlockedElsewhere;
       hang.text += absl::StrCat(" Its process waits in communicator ", where,
@@ -551,6 +667,8 @@ const char* HangVerdictName(HangVerdict verdict) {
       return "rank_not_called";
     case HangVerdict::kRankNotLaunched:
       return "rank_not_launched";
+    case HangVerdict::kRankNotBegun:
+      return "rank_not_begun";
     case HangVerdict::kMismatched:
       return "mismatched_operations";
     case HangVerdict::kBlockedElsewhere:

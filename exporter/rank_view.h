@@ -24,6 +24,10 @@ struct RankView {
   int32_t rank() const { return communicator->rank; }
   // Since when something is in flight, 0: nothing that is known of.
   int64_t InFlightSince() const;
+  // Of what is in flight.
+  OldestLaunch oldest_launch() const {
+    return InFlightSince() != 0 ? communicator->oldest_launch : OldestLaunch::kUnknown;
+  }
   // Nothing is in flight, and that is known.
   bool IsIdle() const;
   uint64_t CallsOf(std::string_view op) const;

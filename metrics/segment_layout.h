@@ -9,7 +9,7 @@
 //   offset
 //   0        SegmentHeader          who wrote this, geometry, process-wide counters          4 KiB
 //   4 KiB    NameEntry[128]         strings that NCCL gave (op, datatype, algo, proto)       4 KiB
-//   8 KiB    CommunicatorRecord[]   one per communicator: identity, lanes, series, calls     4416
+//   8 KiB    CommunicatorRecord[]   one per communicator: identity, lanes, series, calls     4480
 //   bytes each
 //   ...      Page[]                 2 KiB each: cells of histograms and counters
 //
@@ -53,6 +53,7 @@
 #include <cstdint>
 
 #include "metrics/histogram_geometry.h"
+#include "metrics/snapshot.h"
 
 namespace nccl_pulse {
 
@@ -248,6 +249,18 @@ struct TimedCall {
 };
 static_assert(sizeof(TimedCall) == 40);
 
+// Whether the GPU has begun the oldest launch in flight, and the number of that launch, so that the
+// answer is never taken for one about another launch. 0: not known.
+struct OldestLaunchBits {
+  static constexpr uint64_t Pack(uint64_t launch, OldestLaunch oldest) {
+    return oldest == OldestLaunch::kUnknown ? 0 : launch << 2 | static_cast<uint64_t>(oldest);
+  }
+  static constexpr OldestLaunch Of(uint64_t launch, uint64_t bits) {
+    const bool is_of_it = bits >> 2 == launch && (bits & 3) <= 2;
+    return is_of_it ? static_cast<OldestLaunch>(bits & 3) : OldestLaunch::kUnknown;
+  }
+};
+
 enum class CommunicatorState : uint32_t { kFree = 0, kLive = 1, kFinalized = 2 };
 
 struct CommunicatorRecord {
@@ -267,6 +280,7 @@ struct CommunicatorRecord {
   // Heartbeat, written by the background thread (captured: by the launching thread).
   Cell launches_completed;
   Cell oldest_inflight_ns;  // monotonic, 0: nothing in flight; a launch, or an operation (source)
+  Cell oldest_launch;       // OldestLaunchBits
   std::atomic<uint32_t> completion_source;  // CompletionSource
   std::atomic<uint32_t> captured;
   char name[128];  // identity strings: zero-terminated, written by CopyToShared

@@ -138,6 +138,8 @@ class Reader {
     const int64_t oldest_ns = Realtime(ReadCell(record.oldest_inflight_ns));
     if (out->has_heartbeat) {
       out->oldest_inflight_realtime_ns = oldest_ns;
+      out->oldest_launch =
+          OldestLaunchBits::Of(out->launches_completed + 1, ReadCell(record.oldest_launch));
     } else if (source != 0 && source <= static_cast<uint32_t>(CompletionSource::kKernel)) {
       out->operations_source = static_cast<CompletionSource>(source);
       out->oldest_operation_realtime_ns = oldest_ns;

@@ -67,6 +67,10 @@ enum class CompletionSource : uint8_t {
   kKernel = 3,  // KernelCh: operations with GPU timestamps
 };
 
+// What is known of the oldest launch in flight. Begun: the GPU has come to it, all work before it
+// on its stream is done.
+enum class OldestLaunch : uint8_t { kUnknown = 0, kBegun = 1, kNotBegun = 2 };
+
 // Why a callback was ignored (label `reason` of nccl_pulse_ignored_events_total).
 enum class IgnoredReason : uint8_t {
   kNullHandle = 0,        // stop or record on NULL
@@ -198,11 +202,12 @@ struct CommunicatorSnapshot {
 
   uint64_t launches = 0;  // visible kernel launches
   // From the heartbeat: CUDA events behind the launches. Without one (no driver, API before v5, the
-  // driver failed) has_heartbeat is false and the three below mean nothing.
+  // driver failed) has_heartbeat is false and the four below mean nothing.
   bool has_heartbeat = false;
   uint64_t launches_completed = 0;
   int64_t oldest_inflight_realtime_ns =
-      0;  // launch of the oldest unfinished one, 0: none in flight
+      0;                         // launch of the oldest unfinished one, 0: none in flight
+  OldestLaunch oldest_launch{};  // asked when nothing has completed for a tenth of a second
   // Without a heartbeat, and where operations are seen to end: what tells, and the enqueue of the
   // oldest operation that it knows to be in flight, 0: none. kNone: nothing tells.
   CompletionSource operations_source = CompletionSource::kNone;

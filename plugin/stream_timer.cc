@@ -9,6 +9,9 @@ namespace {
 constexpr uint64_t kRetirementNs = 5000000000;
 // No closer than the poller looks.
 constexpr uint64_t kMarkerSpacingNs = 20000000;
+// Gates are asked when nothing has completed for so long: no query more while work goes on, and
+// soon enough for whoever suspects a hang.
+constexpr uint64_t kStandstillNs = 100000000;
 
 }  // namespace
 
@@ -35,7 +38,18 @@ bool StreamTimer::Attach(CommunicatorTimer& timer, bool with_pairs) {
     pair.state.store(TimedPair::kFree, std::memory_order_relaxed);  // published by the state
   }
   for (LaunchMarker& marker : timer.markers) make(marker.event, kCudaEventWithoutTiming);
-  make(timer.tail, kCudaEventWithoutTiming);
+  const auto make_shared = [&](std::atomic<CudaEvent>& event) {
+    CudaEvent made_event = nullptr;
+    make(made_event, kCudaEventWithoutTiming);
+    event.store(made_event, std::memory_order_relaxed);  // published by the state
+  };
+  for (LaunchGate& gate : timer.gates) {
+    make(gate.front, kCudaEventWithoutTiming);
+    make_shared(gate.behind);
+  }
+  make(timer.newest_gate.front, kCudaEventWithoutTiming);
+  make_shared(timer.newest_gate.behind);
+  make_shared(timer.tail);
   if (!made) {
     DestroyEvents(timer);
     return false;
@@ -46,9 +60,15 @@ bool StreamTimer::Attach(CommunicatorTimer& timer, bool with_pairs) {
   timer.cleared_markers.store(0, std::memory_order_relaxed);
   timer.marker_spacing_ns.store(kMarkerSpacingNs, std::memory_order_relaxed);
   timer.last_marker_ns.store(0, std::memory_order_relaxed);
+  timer.armed_gates.store(0, std::memory_order_relaxed);
+  timer.cleared_gates.store(0, std::memory_order_relaxed);
+  timer.newest_gate.launch.store(0, std::memory_order_relaxed);
+  timer.last_gate_ns.store(0, std::memory_order_relaxed);
   timer.completed.store(0, std::memory_order_relaxed);
   timer.oldest_ns.store(0, std::memory_order_relaxed);
   timer.adapted_launches = 0;
+  timer.begun = 0;
+  timer.progress_ns = 0;
   timer.state.store(CommunicatorTimer::kOn, std::memory_order_release);  // publishes the events
   return true;
 }
@@ -88,8 +108,30 @@ TimedPair* StreamTimer::BeginTiming(CommunicatorTimer& timer, CudaStream stream)
   return nullptr;
 }
 
-bool StreamTimer::End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pair,
-                      uint64_t now_ns) {
+void StreamTimer::RecordGate(CommunicatorTimer& timer, CudaStream stream) {
+  const uint64_t now_ns = timer.begin_ns.load(std::memory_order_relaxed);
+  const uint32_t armed = timer.armed_gates.load(std::memory_order_relaxed);  // this side's own
+  // Acquire: the poller is done with what it has cleared.
+  const bool in_ring = armed - timer.cleared_gates.load(std::memory_order_acquire) < kGates;
+  LaunchGate& gate = in_ring ? timer.gates[armed % kGates] : timer.newest_gate;
+  if (!in_ring) {
+    // The poller may be asking about it. Before the record, which this fence keeps behind the
+    // store: who asks an event as it is recorded from now on finds that the number has changed.
+    gate.launch.store(0, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+  }
+  if (driver_.event_record(gate.front, stream) != kCudaSuccess) {
+    Fail(timer);
+    return;
+  }
+  gate.ns.store(now_ns, std::memory_order_relaxed);             // published with the number
+  timer.last_gate_ns.store(now_ns, std::memory_order_relaxed);  // this side's own, like the next
+  timer.gate.store(in_ring ? CommunicatorTimer::kRingGate : CommunicatorTimer::kNewestGate,
+                   std::memory_order_relaxed);
+}
+
+bool StreamTimer::End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pair) {
+  const uint64_t now_ns = timer.begin_ns.load(std::memory_order_relaxed);  // this side's own
   bool kept = true;
   if (pair != nullptr) {
     pair->launch_ns.store(now_ns, std::memory_order_relaxed);  // published when it is armed
@@ -105,9 +147,23 @@ bool StreamTimer::End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pa
       !RecordMarker(timer, stream, launched, now_ns)) {
     return kept;
   }
-  if (driver_.event_record(timer.tail, stream) != kCudaSuccess) {
+  LaunchGate* const gate = PendingGate(timer);
+  const CudaEvent last_tail = timer.tail.load(std::memory_order_relaxed);  // this side's own
+  const CudaEvent tail =
+      gate != nullptr ? gate->behind.load(std::memory_order_relaxed) : last_tail;  // likewise
+  if (driver_.event_record(tail, stream) != kCudaSuccess) {
     Fail(timer);
     return kept;
+  }
+  if (gate != nullptr) {
+    gate->behind.store(last_tail, std::memory_order_relaxed);  // published with the number
+    // Release, after the record: whoever finds this tail finds it behind this launch.
+    timer.tail.store(tail, std::memory_order_release);
+    gate->launch.store(launched, std::memory_order_release);  // sees both events, and when
+    if (gate != &timer.newest_gate) {
+      timer.armed_gates.store(timer.armed_gates.load(std::memory_order_relaxed) + 1,
+                              std::memory_order_release);
+    }
   }
   timer.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // published by the count
   // Release, after the record: a poller that reads this number queries a `tail` that stands behind
@@ -183,26 +239,87 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool*
     timer.cleared_markers.store(cleared, std::memory_order_release);  // they may be recorded again
     // While a marker before it waits, the tail can not be complete.
     if (waiting_ns == 0) {
-      const int result = driver_.event_query(timer.tail);
+      // Acquire: one that is newer than `launched` stands behind later launches, see End.
+      const int result = driver_.event_query(timer.tail.load(std::memory_order_acquire));
       if (result != kCudaSuccess && result != kCudaNotReady) return Fail(timer);
       if (result == kCudaSuccess) completed = std::max(completed, launched);
     }
   }
+  Front front{completed};
+  const uint64_t known_ns = timer.oldest_ns.load(std::memory_order_relaxed);  // this side's own
+  if (before < launched) {
+    const bool ask = completed == before && known_ns != 0 &&
+                     now_ns >= std::max(timer.progress_ns, known_ns) + kStandstillNs;
+    if (!PollGates(timer, launched, ask, &front)) return false;
+    completed = front.completed;
+  }
   uint64_t oldest_ns = 0;
   if (completed < launched) {
-    // Nothing completed since the last look: what was the oldest still is. Else it is between the
-    // last marker and the next, or between the last marker and the newest launch.
-    const uint64_t known_ns = timer.oldest_ns.load(std::memory_order_relaxed);
-    oldest_ns = known_ns != 0 && completed == before ? known_ns
-                : waiting_ns != 0                    ? waiting_ns
-                                                     : last_launch_ns;
+    if (timer.begun == completed + 1) progress->oldest = OldestLaunch::kBegun;
+    if (front.waiting == completed + 1) progress->oldest = OldestLaunch::kNotBegun;
+    // Its own gate says it exactly. Else, if nothing completed since the last look, what was the
+    // oldest still is; or it is between the last marker and the next, or between the last marker
+    // and the newest launch.
+    const uint64_t exact_ns = progress->oldest == OldestLaunch::kNotBegun ? front.waiting_ns
+                              : progress->oldest == OldestLaunch::kBegun  ? front.begun_ns
+                                                                          : 0;
+    oldest_ns = exact_ns != 0                          ? exact_ns
+                : known_ns != 0 && completed == before ? known_ns
+                : waiting_ns != 0                      ? waiting_ns
+                                                       : last_launch_ns;
     progress->in_flight = true;
   }
+  if (completed != before) timer.progress_ns = now_ns;
   timer.oldest_ns.store(oldest_ns, std::memory_order_relaxed);  // this side's own
   timer.completed.store(completed, std::memory_order_relaxed);
   progress->completed = completed;
   progress->oldest_ns = oldest_ns;
   progress->advanced = completed != before;
+  return true;
+}
+
+bool StreamTimer::PollGates(CommunicatorTimer& timer, uint64_t launched, bool ask, Front* front) {
+  const uint32_t armed = timer.armed_gates.load(std::memory_order_acquire);  // sees them
+  uint32_t cleared = timer.cleared_gates.load(std::memory_order_relaxed);    // this side's own
+  for (; cleared != armed; ++cleared) {
+    const LaunchGate& gate = timer.gates[cleared % kGates];
+    const uint64_t launch = gate.launch.load(std::memory_order_relaxed);
+    if (launch <= front->completed) continue;
+    if (!ask || launch > launched) break;  // one made since: for the next round
+    if (!AskGate(timer, gate, launch, front)) return Fail(timer);
+    if (front->waiting != 0) break;
+  }
+  timer.cleared_gates.store(cleared, std::memory_order_release);  // they may be recorded again
+  // Acquire: sees that its event was recorded for this launch.
+  const uint64_t launch = timer.newest_gate.launch.load(std::memory_order_acquire);
+  if (!ask || launch > launched || launch <= front->completed || launch <= timer.begun ||
+      (front->waiting != 0 && launch > front->waiting)) {
+    return true;
+  }
+  return AskGate(timer, timer.newest_gate, launch, front) || Fail(timer);
+}
+
+bool StreamTimer::AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint64_t launch,
+                          Front* front) {
+  const uint64_t ns = gate.ns.load(std::memory_order_relaxed);
+  const int result = driver_.event_query(gate.front);
+  if (result != kCudaSuccess && result != kCudaNotReady) return false;
+  const bool has_begun = result == kCudaSuccess;
+  // The launches before it have ended: they have if it has begun.
+  const int before =
+      has_begun ? kCudaSuccess : driver_.event_query(gate.behind.load(std::memory_order_relaxed));
+  if (before != kCudaSuccess && before != kCudaNotReady) return false;
+  // The answers were about another launch if `newest_gate` has been recorded again: see RecordGate.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (gate.launch.load(std::memory_order_relaxed) != launch) return true;
+  if (before == kCudaSuccess) front->completed = std::max(front->completed, launch - 1);
+  if (!has_begun) {
+    front->waiting = launch;
+    front->waiting_ns = ns;
+  } else if (launch > timer.begun) {
+    timer.begun = launch;
+    front->begun_ns = ns;
+  }
   return true;
 }
 
@@ -239,7 +356,17 @@ void StreamTimer::DestroyEvents(CommunicatorTimer& timer) {
     destroy(pair.end);
   }
   for (LaunchMarker& marker : timer.markers) destroy(marker.event);
-  destroy(timer.tail);
+  const auto destroy_shared = [&destroy](std::atomic<CudaEvent>& event) {
+    CudaEvent made = event.exchange(nullptr, std::memory_order_relaxed);  // nobody else's any more
+    destroy(made);
+  };
+  for (LaunchGate& gate : timer.gates) {
+    destroy(gate.front);
+    destroy_shared(gate.behind);
+  }
+  destroy(timer.newest_gate.front);
+  destroy_shared(timer.newest_gate.behind);
+  destroy_shared(timer.tail);
 }
 
 }  // namespace nccl_pulse

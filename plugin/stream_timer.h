@@ -2,16 +2,18 @@
 //
 //   launching thread, in KernelLaunch            "pulse-poll", every 20 ms while work is in flight
 //   ------------------------------------         -----------------------------------------------
-//   start: sampled? record `begin`               query `end` of each armed pair -> elapsed ->
-//                                                histogram
+//   start: a gate is due? record it              query `end` of each armed pair -> elapsed ->
+//          sampled? record `begin`               histogram
 //   stop:  sampled? record `end`, arm the pair   query the oldest marker, the next while they are
 //          a marker is due? record it            complete, then `tail` -> completed launches,
-//          record `tail`                         oldest in flight
+//          record `tail`                         oldest in flight; nothing completes? query the
+//                                                gates -> has the GPU begun the oldest?
 //
 // NCCL orders the launches of a communicator on the GPU, whatever streams they are made on (2.28,
 // src/enqueue.cc: in ncclLaunchPrepare the launch's stream waits for the device stream, in
-// ncclLaunchFinish the device stream advances to the launch's end). So one heartbeat serves all
-// streams of a communicator: an event behind a launch is complete when all launches before it are.
+// ncclLaunchFinish the device stream advances to the launch's end; ncclLaunchKernel, which begins
+// with the callback, lies between). So one heartbeat serves all streams of a communicator: an event
+// behind a launch, or in front of the next one, is complete only when all launches before it are.
 //
 // `tail`, without timing, is recorded again after every launch: when it is complete, everything is.
 // Under steady load it never is. Therefore markers, a ring of events behind some of the launches:
@@ -19,28 +21,40 @@
 // oldest marker that is not complete says since when a launch is in flight, right to one poll or an
 // eighth of the backlog. Constant memory, two queries a poll in the steady state.
 //
+// Gates tell the rank whose GPU does not come to a launch (work of the application before it on the
+// stream does not end) from those that wait in it. A gate is a pair of events without timing around
+// that work: `behind` the launch before, which was its tail and is left as it is, while the next
+// tail takes the gate's old event; and `front`, recorded in front of the launch. Is `front`
+// complete, the GPU has come to the launch; is `behind` alone, the launch is the oldest in flight
+// and has not begun. One is due when the last is 200 us old. A ring of them keeps the oldest; while
+// it is full, one more stands at the newest launch that had one due. They are asked only when
+// nothing has completed for 100 ms. An answer that is not certain is none.
+//
 // A stream in capture is never touched. No event is destroyed while a callback could use it: those
 // of a finalized communicator are destroyed by the poller some seconds later, and never when their
 // context is no longer the one that they were made in.
 //
 // Thread: as drawn; Attach and Retire under the runtime's lock. The poller holds nothing that a
 // callback waits for; a driver call that blocks blocks the poller alone. Cost on the launching
-// thread: one record without timing (0.1 us) a launch, two with timing (5.8 us) for a sampled one.
-// GPU: nothing for the heartbeat, about 5 us for a sampled launch. Errors: a driver call that fails
-// (context destroyed, device lost) switches the communicator's timer off for good; its in-flight
-// metrics are then absent.
+// thread: one record without timing (0.1 us) a launch, a second one every 200 us at most, two with
+// timing (5.8 us) for a sampled one. GPU: nothing for the heartbeat, about 5 us for a sampled
+// launch. Errors: a driver call that fails (context destroyed, device lost) switches the
+// communicator's timer off for good; its in-flight metrics are then absent.
 #ifndef PLUGIN_STREAM_TIMER_H_
 #define PLUGIN_STREAM_TIMER_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
+#include "metrics/snapshot.h"
 #include "plugin/cuda_driver.h"
 
 namespace nccl_pulse {
 
 inline constexpr int kTimedPairs = 8;
 inline constexpr uint32_t kMarkers = 8;
+inline constexpr uint32_t kGates = 8;  // both: powers of two, so that the counts may wrap
 
 // A pair of timing events around one launch.
 struct TimedPair {
@@ -59,8 +73,16 @@ struct TimedPair {
 // An event behind one launch.
 struct LaunchMarker {
   CudaEvent event;
-  std::atomic<uint64_t> launch;  // its number
+  std::atomic<uint64_t> launch;  // its number, from 1
   std::atomic<uint64_t> ns;      // when it was made
+};
+
+// Between two launches.
+struct LaunchGate {
+  CudaEvent front;                // of the later one
+  std::atomic<CudaEvent> behind;  // the earlier one
+  std::atomic<uint64_t> launch;   // number of the later one
+  std::atomic<uint64_t> ns;       // when it was made
 };
 
 // One communicator's.
@@ -69,18 +91,28 @@ struct alignas(64) CommunicatorTimer {
   enum State : uint32_t { kOff = 0, kOn = 1, kRetired = 2 };
   std::atomic<uint32_t> state;
   std::atomic<bool> failed;  // any thread: the driver refused a call; nothing is asked of it again
+  // Launching thread: in front of the launch that is being made there is no gate, the ring's next
+  // one, or `newest_gate`. It counts when the launch has been made: none of one that is given up.
+  enum Gate : uint8_t { kNoGate = 0, kRingGate = 1, kNewestGate = 2 };
+  std::atomic<uint8_t> gate;
   // Launching thread: all that a launch touches which needs no marker.
-  CudaEvent tail;
+  std::atomic<CudaEvent> tail;
   std::atomic<uint64_t> launched;  // `tail` stands behind that many
   std::atomic<uint64_t> last_launch_ns;
   std::atomic<uint64_t> last_marker_ns;
   // Markers in the order of their launches: armed counts those ever recorded (launching thread),
   // cleared those ever seen complete (poller); number i has place i % kMarkers.
   std::atomic<uint32_t> armed_markers;
+  std::atomic<uint32_t> armed_gates;  // the same of gates
+  std::atomic<uint64_t> last_gate_ns;
+  std::atomic<uint64_t> begin_ns;  // of the launch that is being made
   // ---- line
   alignas(64) std::atomic<uint32_t> cleared_markers;
   std::atomic<uint64_t> marker_spacing_ns;  // poller
+  std::atomic<uint32_t> cleared_gates;      // poller: passed, or their launches are complete
   LaunchMarker markers[kMarkers];
+  LaunchGate gates[kGates];
+  LaunchGate newest_gate;  // `launch` is 0 while its events are recorded again
   TimedPair pairs[kTimedPairs];
   CudaContext context;
   uint64_t context_id;
@@ -89,12 +121,16 @@ struct alignas(64) CommunicatorTimer {
   std::atomic<uint64_t> completed;  // poller
   std::atomic<uint64_t> oldest_ns;  // poller: when the oldest in flight was launched, 0: none
   uint64_t adapted_launches;        // poller: `launched` when sampling was last adapted
+  uint64_t begun;                   // poller: number of the newest launch known to have begun
+  uint64_t progress_ns;             // poller: when it last saw a completion
 
   // Whether launches are followed. Acquire: sees the events.
   bool is_on() const {
     return state.load(std::memory_order_acquire) == kOn && !failed.load(std::memory_order_relaxed);
   }
 };
+
+static_assert(offsetof(CommunicatorTimer, cleared_markers) == 64);
 
 class StreamTimer {
  public:
@@ -110,11 +146,19 @@ class StreamTimer {
 
   // Whether `stream` is in capture. An error switches the timer off.
   [[gnu::hot]] bool IsCapturing(CommunicatorTimer& timer, CudaStream stream);
+  // Before each launch. Whether a gate is due in front of it.
+  [[gnu::hot]] static bool Begin(CommunicatorTimer& timer, uint64_t now_ns) {
+    // Relaxed: this side's own.
+    timer.begin_ns.store(now_ns, std::memory_order_relaxed);
+    timer.gate.store(CommunicatorTimer::kNoGate, std::memory_order_relaxed);
+    return now_ns >= timer.last_gate_ns.load(std::memory_order_relaxed) + kGateSpacingNs;
+  }
+  // Then the gate, on a stream that is not in capture.
+  [[gnu::cold, gnu::noinline]] void RecordGate(CommunicatorTimer& timer, CudaStream stream);
   // Before a launch that is to be timed: its pair, null when none is free or the driver fails.
   TimedPair* BeginTiming(CommunicatorTimer& timer, CudaStream stream);
   // After a launch. `pair`: what BeginTiming gave, or null. False when `pair` is lost.
-  [[gnu::hot]] bool End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pair,
-                        uint64_t now_ns);
+  [[gnu::hot]] bool End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pair);
 
   // ---- poller ----
 
@@ -123,6 +167,7 @@ class StreamTimer {
     uint64_t oldest_ns = 0;  // when the oldest in flight was launched, 0: none
     bool in_flight = false;  // launches or pairs
     bool advanced = false;   // launches completed since the last look
+    OldestLaunch oldest = OldestLaunch::kUnknown;
   };
   // `timed(pair, duration_ns)` is called for each finished pair, `lost(pair)` for each that will
   // not be waited for. False when the driver failed: the timer is off from now on.
@@ -167,6 +212,25 @@ class StreamTimer {
   PairState PollPair(CommunicatorTimer& timer, TimedPair& pair, bool* entered,
                      uint64_t* duration_ns);
   bool PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool* entered, Progress* progress);
+  // What the gates say.
+  struct Front {
+    uint64_t completed;       // launches, as far as known; gates may tell of more
+    uint64_t begun_ns = 0;    // when launch number `begun` was made, if it is new that it has begun
+    uint64_t waiting = 0;     // number of the launch whose gate is not passed, 0: none is known
+    uint64_t waiting_ns = 0;  // when it was made
+  };
+  // `ask`: else those of completed launches are cleared, and nothing else. False when the driver
+  // failed.
+  bool PollGates(CommunicatorTimer& timer, uint64_t launched, bool ask, Front* front);
+  bool AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint64_t launch, Front* front);
+  // The gate of the launch that is being made, null: it has none.
+  [[gnu::hot]] static LaunchGate* PendingGate(CommunicatorTimer& timer) {
+    // Relaxed: this side's own.
+    const uint8_t which = timer.gate.load(std::memory_order_relaxed);
+    if (__builtin_expect(which == CommunicatorTimer::kNoGate, 1)) return nullptr;
+    if (which == CommunicatorTimer::kNewestGate) return &timer.newest_gate;
+    return &timer.gates[timer.armed_gates.load(std::memory_order_relaxed) % kGates];
+  }
   bool EnterContext(const CommunicatorTimer& timer, bool* entered);
   void DestroyEvents(CommunicatorTimer& timer);
   // Relaxed: a flag; the record's completion source follows with the next poll.
@@ -174,6 +238,8 @@ class StreamTimer {
     timer.failed.store(true, std::memory_order_relaxed);
     return false;
   }
+
+  static constexpr uint64_t kGateSpacingNs = 200000;
 
   const CudaDriver& driver_;
 };

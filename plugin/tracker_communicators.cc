@@ -209,6 +209,7 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
   record.captured.store(0, std::memory_order_relaxed);
   record.launches_completed.store(0, std::memory_order_relaxed);
   record.oldest_inflight_ns.store(0, std::memory_order_relaxed);
+  record.oldest_launch.store(0, std::memory_order_relaxed);
   const bool heartbeat = stream_timer_ != nullptr && identity.launches_visible &&
                          stream_timer_->Attach(launching.timer, timing_ == TimingMode::kAuto);
   record.completion_source.store(

@@ -213,17 +213,24 @@ uint64_t Tracker::BeginLaunch(Communicator& communicator, const LaunchEvent& eve
   const uint32_t calls = pending.calls.load(std::memory_order_relaxed);  // 0: further of a group
   LaunchFate fate = LaunchFate::kNotTimed;
   const TimedPair* pair = nullptr;
+  const bool gate_is_due = StreamTimer::Begin(communicator.launching->timer, clock_.NowNs());
+  bool may_be_timed = false;
   if (timing_ == TimingMode::kAuto) {
     fate = LaunchFate::kNotSampled;
-    if (__builtin_expect(calls != 1 || pending.sampled.load(std::memory_order_relaxed), 0)) {
-      if (IsInCapture(communicator, event.stream)) {
-        CountUnfollowedLaunch(communicator, true);
-        return 0;
-      }
-      pair = BeginTiming(communicator, event.stream, calls);
-      if (pair != nullptr) fate = calls == 1 ? LaunchFate::kTimed : LaunchFate::kGrouped;
-    }
+    may_be_timed = calls != 1 || pending.sampled.load(std::memory_order_relaxed);
   }
+  const bool records = may_be_timed || gate_is_due;
+  if (__builtin_expect(records, 0)) {
+    if (IsInCapture(communicator, event.stream)) {
+      CountUnfollowedLaunch(communicator, true);
+      return 0;
+    }
+    if (gate_is_due) stream_timer_->RecordGate(communicator.launching->timer, event.stream);
+    // Last: what is recorded behind it would be timed, too.
+    if (may_be_timed) pair = BeginTiming(communicator, event.stream, calls);
+    if (pair != nullptr) fate = calls == 1 ? LaunchFate::kTimed : LaunchFate::kGrouped;
+  }
+  pending.is_eager.store(records, std::memory_order_relaxed);
   pending.calls.store(0, std::memory_order_relaxed);
   pending.fate.store(static_cast<uint8_t>(fate), std::memory_order_relaxed);
   pending.is_kernel.store(true, std::memory_order_relaxed);
@@ -334,20 +341,20 @@ void Tracker::StopLaunch(uint64_t ticket) {
   const uint32_t index = Ticket::Child(ticket);
   // Where nothing was recorded before the launch, this need not have been asked before it either:
   // the launch does not wait for the answer.
-  if (index >= kTimedPairs && pending.is_kernel.load(std::memory_order_relaxed) &&
+  if (!pending.is_eager.load(std::memory_order_relaxed) &&
       __builtin_expect(IsInCapture(communicator, pending.stream.load(std::memory_order_relaxed)),
                        0)) {
     return CountUnfollowedLaunch(communicator, true);
   }
-  const uint64_t now_ns = clock_.NowNs();
+  CommunicatorTimer& timer = communicator.launching->timer;
+  const uint64_t launch_ns = timer.begin_ns.load(std::memory_order_relaxed);
   FollowedLaunches& followed = communicator.record->followed;
   if (pending.is_kernel.load(std::memory_order_relaxed)) AddToCell(followed.callbacks, 1);
   // Before the events: never have more completed than were launched.
   AddToCell(followed.launches, 1);
-  followed.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
-  TimedPair* pair = index < kTimedPairs ? &communicator.launching->timer.pairs[index] : nullptr;
-  const bool kept = stream_timer_->End(
-      communicator.launching->timer, pending.stream.load(std::memory_order_relaxed), pair, now_ns);
+  followed.last_launch_ns.store(launch_ns, std::memory_order_relaxed);  // orders nothing
+  TimedPair* pair = index < kTimedPairs ? &timer.pairs[index] : nullptr;
+  const bool kept = stream_timer_->End(timer, pending.stream.load(std::memory_order_relaxed), pair);
   if (!kept) {
     CountLostLaunch(communicator, communicator.record_generation.load(std::memory_order_relaxed),
                     *pair);

@@ -91,6 +91,8 @@ bool Tracker::PollCommunicator(Communicator& communicator, uint64_t now_ns) {
   if (counts && alive) {
     // Since when before how many: a reader that sees work in flight finds its age.
     record.oldest_inflight_ns.store(progress.oldest_ns, std::memory_order_relaxed);
+    record.oldest_launch.store(OldestLaunchBits::Pack(progress.completed + 1, progress.oldest),
+                               std::memory_order_relaxed);
     record.launches_completed.store(progress.completed, std::memory_order_release);
     if (progress.advanced) {
       LaneWriter lane(segment_, record, record_generation, LaneRole::kBackground);

@@ -63,6 +63,7 @@ function clock(unixSeconds) {
 const LOOK_AT = new Map([
   ['rank_not_called', 'what the suspect’s program does: its stack'],
   ['rank_not_launched', 'the suspect’s stack: connecting, or a group that is not ended'],
+  ['rank_not_begun', 'what else the suspect’s GPU runs: a kernel before it does not end'],
   ['mismatched_operations', 'the program: ranks took different branches'],
   ['blocked_elsewhere', 'the hang of the communicator that is named'],
   ['process_gone', 'why that process ended: its log, the kernel’s'],

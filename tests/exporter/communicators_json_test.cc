@@ -91,9 +91,18 @@ TEST(CommunicatorsJson, WhatTheDiagnosisSays) {
   const Json& rank = comm["ranks"][0];
   EXPECT_EQ(rank["state"], "in_flight");
   EXPECT_EQ(rank["in_flight_since"], 1760000002.25);
+  EXPECT_EQ(rank["begun"], nullptr);
   EXPECT_EQ(rank["process"]["last_poll"], 1760000003.0);
   EXPECT_EQ(rank["straggler_seconds"], 1.5);
   EXPECT_EQ(rank["last_call"], Json({{"op", "AllReduce"}, {"size", "le_1MiB"}, {"calls", 111}}));
+  for (const auto& [oldest, begun] : {std::pair(OldestLaunch::kBegun, true),
+                                      std::pair(OldestLaunch::kNotBegun, false)}) {
+    ProcessSnapshot process = ExampleProcess();
+    process.communicators[0].oldest_launch = oldest;
+    EXPECT_EQ(Parse(SnapshotSet({process}))["communicators"][0]["ranks"][0]["begun"], begun);
+    process.communicators[0].launches_completed = process.communicators[0].launches;
+    EXPECT_EQ(Parse(SnapshotSet({process}))["communicators"][0]["ranks"][0]["begun"], nullptr);
+  }
   const Json none = Parse(SnapshotSet({ExampleProcess()}));
   EXPECT_EQ(none["communicators"][0]["hang"], nullptr);
   EXPECT_EQ(none["communicators"][0]["straggler"], nullptr);

@@ -81,6 +81,7 @@ class SimulatedJob {
     CommunicatorSnapshot& communicator = Of(id, rank);
     communicator.launches_completed = communicator.launches;
     communicator.oldest_inflight_realtime_ns = 0;
+    communicator.oldest_launch = OldestLaunch::kUnknown;
     communicator.last_completion_realtime_ns = now_;
   }
 

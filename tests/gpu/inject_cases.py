@@ -1,8 +1,7 @@
 """The hangs that inject.py makes, and what the product has to say about each.
 
 A case is right when the first verdict that a scraper sees on "train" (after a signal, or on "other")
-is the expected one, names the expected ranks on the page and in the JSON, and comes in time. Where
-the facts name nobody, the case is right when nobody is named.
+is the expected one, names the expected ranks on the page and in the JSON, and comes in time.
 
     case           the fault, on one rank        verdict                named
     never          calls nothing any more        rank_not_called        that rank
@@ -16,8 +15,8 @@ the facts name nobody, the case is right when nobody is named.
     killed         SIGKILL, it does not serve    process_gone           that rank
     killed-server  SIGKILL, it serves the page   rank_not_seen          that rank
     stopped        SIGSTOP                       process_stopped        that rank
-    kernel         a GPU kernel of its own that  no_progress            nobody: it has called and
-                   does not end, before its                             launched as the others have
+    kernel         a GPU kernel of its own that  rank_not_begun         that rank
+                   does not end, before its
                    AllReduce on the same stream
     kernel-waited  the same, and it waits for    rank_not_called        that rank
                    the kernel before it calls
@@ -31,7 +30,6 @@ import typing
 
 RANK = "rank"  # the one with the fault
 ALL = "all"
-NOBODY = "nobody"
 
 
 @dataclasses.dataclass
@@ -56,7 +54,7 @@ CASES = {case.name: case for case in (
          _SIDE + r"AllReduce \(up to 4KiB\)"),
     Case("killed", "process_gone", RANK),
     Case("stopped", "process_stopped", RANK),
-    Case("kernel", "no_progress", NOBODY),
+    Case("kernel", "rank_not_begun", RANK, "AllReduce"),
     Case("kernel-waited", "rank_not_called", RANK, "AllReduce", variants=("server",)),
     Case("killed-server", "rank_not_seen", RANK, variants=("server",)),
     Case("crossed", "blocked_elsewhere", RANK, "AllReduce", variants=("server",)),
@@ -80,7 +78,7 @@ def victim(case, wanted, server, gpus):
 
 def judge(case, rank, gpus, verdict, suspects, page_suspects, op, text):
     """What is wrong with a verdict; "" when it is the expected one."""
-    expected = {RANK: [rank], ALL: list(range(gpus)), NOBODY: []}[case.named]
+    expected = {RANK: [rank], ALL: list(range(gpus))}[case.named]
     wrong = []
     if verdict != case.verdict:
         wrong.append("verdict %s instead of %s" % (verdict, case.verdict))

@@ -132,6 +132,30 @@ TEST(SegmentReader, CommunicatorIdentityAndLanes) {
   EXPECT_EQ(finished.last_launch_realtime_ns, 0) << "none yet, not the epoch plus an offset";
 }
 
+// It is believed of the launch that it names, if that is the oldest in flight, and of no other.
+TEST(SegmentReader, OldestLaunchInFlight) {
+  TestSegment test;
+  test.AddCommunicator(0, 1, 0, "c");
+  CommunicatorRecord& record = test.segment().record(0);
+  record.launches_completed = 7;
+  const auto read = [&](uint64_t bits) {
+    record.oldest_launch = bits;
+    return Read(test.segment()).communicators.at(0).oldest_launch;
+  };
+  record.completion_source = static_cast<uint32_t>(CompletionSource::kStream);
+  for (const OldestLaunch oldest :
+       {OldestLaunch::kUnknown, OldestLaunch::kBegun, OldestLaunch::kNotBegun}) {
+    EXPECT_EQ(read(OldestLaunchBits::Pack(8, oldest)), oldest);
+    EXPECT_EQ(read(OldestLaunchBits::Pack(7, oldest)), OldestLaunch::kUnknown);
+    EXPECT_EQ(read(OldestLaunchBits::Pack(9, oldest)), OldestLaunch::kUnknown);
+  }
+  for (const uint64_t bits : {uint64_t{8 << 2 | 3}, uint64_t{3}, uint64_t{1}, UINT64_MAX}) {
+    EXPECT_EQ(read(bits), OldestLaunch::kUnknown) << bits;
+  }
+  record.completion_source = static_cast<uint32_t>(CompletionSource::kProxy);
+  EXPECT_EQ(read(OldestLaunchBits::Pack(8, OldestLaunch::kBegun)), OldestLaunch::kUnknown);
+}
+
 TEST(SegmentReader, EveryKindOfSeries) {
   TestSegment test;
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");

@@ -108,6 +108,22 @@ TEST(CopyEngineTest, AHangIsSeen) {
   });
 }
 
+TEST(CopyEngineTest, TheGpuDoesNotComeToIt) {
+  for (const bool begun : {false, true}) {
+    RunWithGpu([begun](FakeCuda& gpu) {
+      StreamCommunicator comm(gpu, 1);
+      CopyEngine engine(gpu, comm);
+      if (!begun) gpu.Launch(comm.stream(), FakeCuda::kForever);
+      engine.Run(FakeCuda::kForever);
+      for (int i = 0; i < 3; ++i) {
+        AdvanceClock(200 * kMs);
+        WaitForPoll();
+      }
+      EXPECT_EQ(comm.Read().oldest_launch, begun ? OldestLaunch::kBegun : OldestLaunch::kNotBegun);
+    });
+  }
+}
+
 // The kernels of the same group are launched besides, before it or after it.
 TEST(CopyEngineTest, InAGroupWithKernels) {
   for (const bool first : {true, false}) {

@@ -397,7 +397,7 @@ TEST(StreamTimerTest, KernelTimingHasAHeartbeatAndNoPairs) {
         WaitForPoll();
         EXPECT_EQ(comm.Read().launches_completed, 10u);
         EXPECT_EQ(gpu.Calls("cuEventElapsedTime"), 0u);
-        EXPECT_EQ(gpu.EventsAlive(), 9);
+        EXPECT_EQ(gpu.EventsAlive(), 27);
         EXPECT_EQ(Timed(comm.Read(), LatencyKind::kDurationStream), 0u);
         EXPECT_EQ(ReadSnapshot().duration_source, "kernel");
         EXPECT_EQ(ReadSnapshot().sampling_exponent, -1);

@@ -1,5 +1,6 @@
 // Streams and graphs of the stand-in: everything runs at once, unless the stream captures. NCCL's
-// kernels alone take time, until their data has been exchanged; events of the driver see that.
+// kernels take time, until their data has been exchanged, and kernels of a program's own; events of
+// the driver see that.
 //
 // With FAKE_NCCL_ASYNC=1 kernels run on a thread of their stream, one after the other, and the host
 // goes on, as with a GPU. For programs that use each communicator on one stream: nothing orders its

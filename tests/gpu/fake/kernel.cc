@@ -45,7 +45,12 @@ int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsi
                    void* stream, void** parameters, void**) {
   const auto* flag = *static_cast<const std::atomic<uint32_t>**>(parameters[0]);
   const std::chrono::nanoseconds limit(*static_cast<uint64_t*>(parameters[1]));
-  static_cast<Stream*>(stream)->Run([flag, limit] { nccl_pulse::fake::Spin(flag, limit); });
+  auto* on = static_cast<Stream*>(stream);
+  on->timeline->KernelEnqueued();
+  on->Run([flag, limit, timeline = on->timeline] {
+    nccl_pulse::fake::Spin(flag, limit);
+    timeline->KernelEnded();
+  });
   return 0;
 }
 

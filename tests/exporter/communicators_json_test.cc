@@ -95,8 +95,8 @@ TEST(CommunicatorsJson, WhatTheDiagnosisSays) {
   EXPECT_EQ(rank["process"]["last_poll"], 1760000003.0);
   EXPECT_EQ(rank["straggler_seconds"], 1.5);
   EXPECT_EQ(rank["last_call"], Json({{"op", "AllReduce"}, {"size", "le_1MiB"}, {"calls", 111}}));
-  for (const auto& [oldest, begun] : {std::pair(OldestLaunch::kBegun, true),
-                                      std::pair(OldestLaunch::kNotBegun, false)}) {
+  for (const auto& [oldest, begun] :
+       {std::pair(OldestLaunch::kBegun, true), std::pair(OldestLaunch::kNotBegun, false)}) {
     ProcessSnapshot process = ExampleProcess();
     process.communicators[0].oldest_launch = oldest;
     EXPECT_EQ(Parse(SnapshotSet({process}))["communicators"][0]["ranks"][0]["begun"], begun);

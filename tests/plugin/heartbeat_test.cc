@@ -609,9 +609,13 @@ TEST(HeartbeatTest, AContextThatIsReset) {
         if (idle) gpu.Advance(kSecond);
         WaitForPoll();
         if (finalized) comm.Finalize();
+        // Not while the poller is in the middle of it: nobody could tell then.
+        if (!idle) gpu.Block("cuCtxSetCurrent");
+        ASSERT_TRUE(WaitUntil([&] { return idle || gpu.IsBlocked(); }));
         gpu.ResetContext(comm.gpu_context());
         for (int i = 0; i < 100; ++i) gpu.CreateEvent(comm.gpu_context());
         gpu.Advance(kSecond);
+        gpu.Unblock();
         WaitForPoll();
         EXPECT_EQ(comm.Read().has_heartbeat, idle);
         if (!finalized) comm.Finalize();

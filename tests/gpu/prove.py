@@ -53,6 +53,7 @@ TIMINGS = {
 
 HANG_WATCH_S = 5.0
 HANG_AGE_S = 3.0
+HANG_SETTLED_S = 0.5
 ANSWER_S = 1.0
 
 
@@ -459,7 +460,8 @@ def hang(options, results):
             time.sleep(0.2)
         job.pages()
     for i in waiting:
-        stamps = {stamp for _, stamp, _, _ in oldest[i]}
+        # After a tenth of a second of standstill an estimate gives way to the exact time.
+        stamps = {stamp for at, stamp, _, _ in oldest[i] if at > HANG_SETTLED_S}
         first = next((at for at, stamp, age, flying in oldest[i]
                       if stamp and age > HANG_AGE_S and flying), None)
         stands = len(stamps) == 1 and None not in stamps and 0 not in stamps

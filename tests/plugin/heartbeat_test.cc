@@ -399,8 +399,8 @@ TEST(HeartbeatTest, GatesOfLaunchesThatWereGivenUp) {
   }
 }
 
-// One record in 200 us, whatever the rate of launches; and one for each when they are further
-// apart.
+// At a high rate of launches one record in 2 ms; and one for each when they are 200 us apart. (A
+// test that loses the CPU has launches that are.)
 TEST(HeartbeatTest, GatesAreFewWhereLaunchesAreMany) {
   RunWithGpu(
       [](FakeCuda& gpu) {

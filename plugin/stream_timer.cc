@@ -12,6 +12,8 @@ constexpr uint64_t kMarkerSpacingNs = 20000000;
 // Gates are asked when nothing has completed for so long: no query more while work goes on, and
 // soon enough for whoever suspects a hang.
 constexpr uint64_t kStandstillNs = 100000000;
+// Launches that are further apart each have a gate.
+constexpr uint64_t kUnhurriedNs = 200000;
 
 }  // namespace
 
@@ -63,10 +65,12 @@ bool StreamTimer::Attach(CommunicatorTimer& timer, bool with_pairs) {
   timer.armed_gates.store(0, std::memory_order_relaxed);
   timer.cleared_gates.store(0, std::memory_order_relaxed);
   timer.newest_gate.launch.store(0, std::memory_order_relaxed);
-  timer.last_gate_ns.store(0, std::memory_order_relaxed);
+  timer.gate.store(CommunicatorTimer::kNoGate, std::memory_order_relaxed);
   timer.completed.store(0, std::memory_order_relaxed);
   timer.oldest_ns.store(0, std::memory_order_relaxed);
   timer.adapted_launches = 0;
+  timer.paced_launches = 0;
+  timer.paced_ns = 0;
   timer.begun = 0;
   timer.progress_ns = 0;
   timer.state.store(CommunicatorTimer::kOn, std::memory_order_release);  // publishes the events
@@ -108,8 +112,7 @@ TimedPair* StreamTimer::BeginTiming(CommunicatorTimer& timer, CudaStream stream)
   return nullptr;
 }
 
-void StreamTimer::RecordGate(CommunicatorTimer& timer, CudaStream stream) {
-  const uint64_t now_ns = timer.begin_ns.load(std::memory_order_relaxed);
+void StreamTimer::RecordGate(CommunicatorTimer& timer, CudaStream stream, uint64_t now_ns) {
   const uint32_t armed = timer.armed_gates.load(std::memory_order_relaxed);  // this side's own
   // Acquire: the poller is done with what it has cleared.
   const bool in_ring = armed - timer.cleared_gates.load(std::memory_order_acquire) < kGates;
@@ -124,14 +127,13 @@ void StreamTimer::RecordGate(CommunicatorTimer& timer, CudaStream stream) {
     Fail(timer);
     return;
   }
-  gate.ns.store(now_ns, std::memory_order_relaxed);             // published with the number
-  timer.last_gate_ns.store(now_ns, std::memory_order_relaxed);  // this side's own, like the next
+  gate.ns.store(now_ns, std::memory_order_relaxed);  // published with the number
   timer.gate.store(in_ring ? CommunicatorTimer::kRingGate : CommunicatorTimer::kNewestGate,
-                   std::memory_order_relaxed);
+                   std::memory_order_relaxed);  // this side's own
 }
 
-bool StreamTimer::End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pair) {
-  const uint64_t now_ns = timer.begin_ns.load(std::memory_order_relaxed);  // this side's own
+bool StreamTimer::End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pair,
+                      uint64_t now_ns) {
   bool kept = true;
   if (pair != nullptr) {
     pair->launch_ns.store(now_ns, std::memory_order_relaxed);  // published when it is armed
@@ -164,6 +166,7 @@ bool StreamTimer::End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pa
       timer.armed_gates.store(timer.armed_gates.load(std::memory_order_relaxed) + 1,
                               std::memory_order_release);
     }
+    timer.gate.store(CommunicatorTimer::kNoGate, std::memory_order_relaxed);  // this side's own
   }
   timer.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // published by the count
   // Release, after the record: a poller that reads this number queries a `tail` that stands behind
@@ -321,6 +324,15 @@ bool StreamTimer::AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint
     front->begun_ns = ns;
   }
   return true;
+}
+
+bool StreamTimer::IsUnhurried(CommunicatorTimer& timer, uint64_t now_ns) {
+  const uint64_t launched = timer.launched.load(std::memory_order_relaxed);  // a rate: no order
+  const uint64_t launches = launched - timer.paced_launches;
+  const bool unhurried = launches * kUnhurriedNs <= now_ns - timer.paced_ns;
+  timer.paced_launches = launched;
+  timer.paced_ns = now_ns;
+  return unhurried;
 }
 
 bool StreamTimer::EnterContext(const CommunicatorTimer& timer, bool* entered) {

@@ -26,11 +26,11 @@
 // that work: `behind` the launch before, which was its tail and is left as it is, while the next
 // tail takes the gate's old event; and `front`, recorded in front of the launch. Is `front`
 // complete, the GPU has come to the launch; is `behind` alone, the launch is the oldest in flight
-// and has not begun. One is due in front of a launch that comes 200 us after the one before, and
-// when the last is 2 ms old: a launching thread that is in a hurry has one in a hundred launches. A
-// ring of them keeps the oldest; while it is full, one more stands at the newest launch that had
-// one due. They are asked only when nothing has completed for 100 ms. An answer that is not certain
-// is none.
+// and has not begun. Each launch has one while there are fewer than 5000 a second, as the poller
+// sees it, else one in 128: a launching thread in a hurry looks at no clock and no further memory
+// for it. A ring of them keeps the oldest; while it is full, one more stands at the newest launch
+// that had one. They are asked only when nothing has completed for 100 ms. An answer that is not
+// certain is none.
 //
 // A stream in capture is never touched. No event is destroyed while a callback could use it: those
 // of a finalized communicator are destroyed by the poller some seconds later, and never when their
@@ -106,8 +106,6 @@ struct alignas(64) CommunicatorTimer {
   // cleared those ever seen complete (poller); number i has place i % kMarkers.
   std::atomic<uint32_t> armed_markers;
   std::atomic<uint32_t> armed_gates;  // the same of gates
-  std::atomic<uint64_t> last_gate_ns;
-  std::atomic<uint64_t> begin_ns;  // of the launch that is being made
   // ---- line
   alignas(64) std::atomic<uint32_t> cleared_markers;
   std::atomic<uint64_t> marker_spacing_ns;  // poller
@@ -123,8 +121,10 @@ struct alignas(64) CommunicatorTimer {
   std::atomic<uint64_t> completed;  // poller
   std::atomic<uint64_t> oldest_ns;  // poller: when the oldest in flight was launched, 0: none
   uint64_t adapted_launches;        // poller: `launched` when sampling was last adapted
-  uint64_t begun;                   // poller: number of the newest launch known to have begun
-  uint64_t progress_ns;             // poller: when it last saw a completion
+  uint64_t paced_launches;          // poller: `launched` and the time when Pace was last asked
+  uint64_t paced_ns;
+  uint64_t begun;        // poller: number of the newest launch known to have begun
+  uint64_t progress_ns;  // poller: when it last saw a completion
 
   // Whether launches are followed. Acquire: sees the events.
   bool is_on() const {
@@ -148,20 +148,18 @@ class StreamTimer {
 
   // Whether `stream` is in capture. An error switches the timer off.
   [[gnu::hot]] bool IsCapturing(CommunicatorTimer& timer, CudaStream stream);
-  // Before each launch. Whether a gate is due in front of it.
-  [[gnu::hot]] static bool Begin(CommunicatorTimer& timer, uint64_t now_ns) {
-    // Relaxed: this side's own.
-    timer.begin_ns.store(now_ns, std::memory_order_relaxed);
-    timer.gate.store(CommunicatorTimer::kNoGate, std::memory_order_relaxed);
-    return now_ns >= timer.last_launch_ns.load(std::memory_order_relaxed) + kUnhurriedNs ||
-           now_ns >= timer.last_gate_ns.load(std::memory_order_relaxed) + kGateSpacingNs;
+  // Before a launch: a gate, on a stream that is not in capture.
+  [[gnu::cold, gnu::noinline]] void RecordGate(CommunicatorTimer& timer, CudaStream stream,
+                                               uint64_t now_ns);
+  // The launch in front of which it was recorded is not made.
+  static void GiveGateUp(CommunicatorTimer& timer) {
+    timer.gate.store(CommunicatorTimer::kNoGate, std::memory_order_relaxed);  // this side's own
   }
-  // Then the gate, on a stream that is not in capture.
-  [[gnu::cold, gnu::noinline]] void RecordGate(CommunicatorTimer& timer, CudaStream stream);
   // Before a launch that is to be timed: its pair, null when none is free or the driver fails.
   TimedPair* BeginTiming(CommunicatorTimer& timer, CudaStream stream);
   // After a launch. `pair`: what BeginTiming gave, or null. False when `pair` is lost.
-  [[gnu::hot]] bool End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pair);
+  [[gnu::hot]] bool End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pair,
+                        uint64_t now_ns);
 
   // ---- poller ----
 
@@ -172,6 +170,9 @@ class StreamTimer {
     bool advanced = false;   // launches completed since the last look
     OldestLaunch oldest = OldestLaunch::kUnknown;
   };
+  // Whether launches are so far apart that each may have a gate, which with what it brings into the
+  // caches costs a microsecond.
+  static bool IsUnhurried(CommunicatorTimer& timer, uint64_t now_ns);
   // `timed(pair, duration_ns)` is called for each finished pair, `lost(pair)` for each that will
   // not be waited for. False when the driver failed: the timer is off from now on.
   template <typename Timed, typename Lost>
@@ -241,11 +242,6 @@ class StreamTimer {
     timer.failed.store(true, std::memory_order_relaxed);
     return false;
   }
-
-  // A gate and what it brings into the caches costs about a microsecond: half a per cent of the
-  // one, less than a thousandth of the other.
-  static constexpr uint64_t kUnhurriedNs = 200000;
-  static constexpr uint64_t kGateSpacingNs = 2000000;
 
   const CudaDriver& driver_;
 };

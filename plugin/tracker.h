@@ -228,6 +228,7 @@ class Tracker {
   // A call that finds another one still uncounted: both at once.
   [[gnu::noinline]] void CountCall(Communicator& communicator, uint64_t key, uint64_t bytes);
   void CountLeftCall(Communicator& communicator);
+  [[gnu::hot]] static bool IsGateDue(const PendingLaunch& pending);
   [[gnu::hot]] bool IsCalledIntoGraph(Communicator& communicator, uint64_t parent);
   [[gnu::hot]] bool IsInCapture(Communicator& communicator, CudaStream stream);
   [[gnu::cold, gnu::noinline]] void CountUnfollowedLaunch(Communicator& communicator,

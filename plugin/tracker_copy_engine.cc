@@ -24,8 +24,9 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
     if (communicator->launching->pending.is_open.load(std::memory_order_relaxed)) {
       AbandonLaunch(*communicator);
     }
-    CommunicatorTimer& timer = communicator->launching->timer;
-    if (StreamTimer::Begin(timer, clock_.NowNs())) stream_timer_->RecordGate(timer, event.stream);
+    if (IsGateDue(communicator->launching->pending)) {
+      stream_timer_->RecordGate(communicator->launching->timer, event.stream, clock_.NowNs());
+    }
     communicator->launching->pending.is_eager.store(true, std::memory_order_relaxed);
     pair = BeginCopyEngineTiming(
         *communicator, event, {op, static_cast<uint8_t>(SizeClassOf(bytes)), 0, false, 0}, bytes);

@@ -203,6 +203,13 @@ void Tracker::CountLaunchCallback(Communicator& communicator, bool is_launch) {
   if (is_launch) AddToCell(lane.lane().launches, 1);
 }
 
+bool Tracker::IsGateDue(const PendingLaunch& pending) {
+  // Of a launching thread in a hurry one in so many launches has a gate.
+  constexpr uint32_t kHurriedSpacing = 128;
+  return pending.has_gates.load(std::memory_order_relaxed) ||
+         pending.launch_number.load(std::memory_order_relaxed) % kHurriedSpacing == 0;
+}
+
 uint64_t Tracker::BeginLaunch(Communicator& communicator, const LaunchEvent& event,
                               uint64_t context) {
   // Relaxed throughout: see PendingLaunch.
@@ -213,7 +220,7 @@ uint64_t Tracker::BeginLaunch(Communicator& communicator, const LaunchEvent& eve
   const uint32_t calls = pending.calls.load(std::memory_order_relaxed);  // 0: further of a group
   LaunchFate fate = LaunchFate::kNotTimed;
   const TimedPair* pair = nullptr;
-  const bool gate_is_due = StreamTimer::Begin(communicator.launching->timer, clock_.NowNs());
+  const bool gate_is_due = IsGateDue(pending);
   bool may_be_timed = false;
   if (timing_ == TimingMode::kAuto) {
     fate = LaunchFate::kNotSampled;
@@ -225,7 +232,9 @@ uint64_t Tracker::BeginLaunch(Communicator& communicator, const LaunchEvent& eve
       CountUnfollowedLaunch(communicator, true);
       return 0;
     }
-    if (gate_is_due) stream_timer_->RecordGate(communicator.launching->timer, event.stream);
+    if (gate_is_due) {
+      stream_timer_->RecordGate(communicator.launching->timer, event.stream, clock_.NowNs());
+    }
     // Last: what is recorded behind it would be timed, too.
     if (may_be_timed) pair = BeginTiming(communicator, event.stream, calls);
     if (pair != nullptr) fate = calls == 1 ? LaunchFate::kTimed : LaunchFate::kGrouped;
@@ -305,6 +314,7 @@ void Tracker::AbandonLaunch(Communicator& communicator) {
   // Relaxed: see PendingLaunch; the pair is this side's own until it is armed.
   PendingLaunch& pending = communicator.launching->pending;
   if (pending.is_kernel.load(std::memory_order_relaxed)) CountLaunchCallback(communicator, false);
+  StreamTimer::GiveGateUp(communicator.launching->timer);
   const uint32_t index = pending.pair.load(std::memory_order_relaxed);
   if (index >= kTimedPairs) return;
   TimedPair& pair = communicator.launching->timer.pairs[index];
@@ -347,14 +357,15 @@ void Tracker::StopLaunch(uint64_t ticket) {
     return CountUnfollowedLaunch(communicator, true);
   }
   CommunicatorTimer& timer = communicator.launching->timer;
-  const uint64_t launch_ns = timer.begin_ns.load(std::memory_order_relaxed);
+  const uint64_t now_ns = clock_.NowNs();
   FollowedLaunches& followed = communicator.record->followed;
   if (pending.is_kernel.load(std::memory_order_relaxed)) AddToCell(followed.callbacks, 1);
   // Before the events: never have more completed than were launched.
   AddToCell(followed.launches, 1);
-  followed.last_launch_ns.store(launch_ns, std::memory_order_relaxed);  // orders nothing
+  followed.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
   TimedPair* pair = index < kTimedPairs ? &timer.pairs[index] : nullptr;
-  const bool kept = stream_timer_->End(timer, pending.stream.load(std::memory_order_relaxed), pair);
+  const bool kept =
+      stream_timer_->End(timer, pending.stream.load(std::memory_order_relaxed), pair, now_ns);
   if (!kept) {
     CountLostLaunch(communicator, communicator.record_generation.load(std::memory_order_relaxed),
                     *pair);

@@ -170,7 +170,7 @@ struct alignas(64) PendingLaunch {
   std::atomic<bool> is_open;             // a launch is being made
   std::atomic<bool> is_kernel;           // the launch that is being made, not of the copy engines
   std::atomic<bool> is_eager;            // its stream is known not to be in capture
-  std::atomic<bool> has_gates;           // background thread: StreamTimer::IsUnhurried
+  std::atomic<bool> is_unhurried;        // the next launch may have a gate (stream_timer.h)
   // ---- line
   alignas(64) std::atomic<uint64_t> bus_bytes;  // of the calls, once there are several
   std::atomic<uint64_t>

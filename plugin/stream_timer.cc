@@ -12,8 +12,6 @@ constexpr uint64_t kMarkerSpacingNs = 20000000;
 // Gates are asked when nothing has completed for so long: no query more while work goes on, and
 // soon enough for whoever suspects a hang.
 constexpr uint64_t kStandstillNs = 100000000;
-// Launches that are further apart each have a gate.
-constexpr uint64_t kUnhurriedNs = 200000;
 
 }  // namespace
 
@@ -69,8 +67,7 @@ bool StreamTimer::Attach(CommunicatorTimer& timer, bool with_pairs) {
   timer.completed.store(0, std::memory_order_relaxed);
   timer.oldest_ns.store(0, std::memory_order_relaxed);
   timer.adapted_launches = 0;
-  timer.paced_launches = 0;
-  timer.paced_ns = 0;
+  timer.seen_launches = 0;
   timer.begun = 0;
   timer.progress_ns = 0;
   timer.state.store(CommunicatorTimer::kOn, std::memory_order_release);  // publishes the events
@@ -326,13 +323,11 @@ bool StreamTimer::AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint
   return true;
 }
 
-bool StreamTimer::IsUnhurried(CommunicatorTimer& timer, uint64_t now_ns) {
-  const uint64_t launched = timer.launched.load(std::memory_order_relaxed);  // a rate: no order
-  const uint64_t launches = launched - timer.paced_launches;
-  const bool unhurried = launches * kUnhurriedNs <= now_ns - timer.paced_ns;
-  timer.paced_launches = launched;
-  timer.paced_ns = now_ns;
-  return unhurried;
+bool StreamTimer::IsQuiet(CommunicatorTimer& timer) {
+  const uint64_t launched = timer.launched.load(std::memory_order_relaxed);  // a count: no order
+  const bool quiet = launched == timer.seen_launches;
+  timer.seen_launches = launched;
+  return quiet;
 }
 
 bool StreamTimer::EnterContext(const CommunicatorTimer& timer, bool* entered) {

@@ -26,11 +26,12 @@
 // that work: `behind` the launch before, which was its tail and is left as it is, while the next
 // tail takes the gate's old event; and `front`, recorded in front of the launch. Is `front`
 // complete, the GPU has come to the launch; is `behind` alone, the launch is the oldest in flight
-// and has not begun. Each launch has one while there are fewer than 5000 a second, as the poller
-// sees it, else one in 128: a launching thread in a hurry looks at no clock and no further memory
-// for it. A ring of them keeps the oldest; while it is full, one more stands at the newest launch
-// that had one. They are asked only when nothing has completed for 100 ms. An answer that is not
-// certain is none.
+// and has not begun. A gate costs its launch the record and what that brings into the caches, about
+// a microsecond, so who is in a hurry has few: a launch has one when the two before it were 200 us
+// apart, when none came since the poller last looked, and one in 128 has one anyway; the launching
+// thread looks at no clock for it. A ring of them keeps the oldest; while it is full, one more
+// stands at the newest launch that had one. They are asked only when nothing has completed for
+// 100 ms. An answer that is not certain is none.
 //
 // A stream in capture is never touched. No event is destroyed while a callback could use it: those
 // of a finalized communicator are destroyed by the poller some seconds later, and never when their
@@ -121,10 +122,9 @@ struct alignas(64) CommunicatorTimer {
   std::atomic<uint64_t> completed;  // poller
   std::atomic<uint64_t> oldest_ns;  // poller: when the oldest in flight was launched, 0: none
   uint64_t adapted_launches;        // poller: `launched` when sampling was last adapted
-  uint64_t paced_launches;          // poller: `launched` and the time when Pace was last asked
-  uint64_t paced_ns;
-  uint64_t begun;        // poller: number of the newest launch known to have begun
-  uint64_t progress_ns;  // poller: when it last saw a completion
+  uint64_t seen_launches;           // poller: `launched` when IsQuiet was last asked
+  uint64_t begun;                   // poller: number of the newest launch known to have begun
+  uint64_t progress_ns;             // poller: when it last saw a completion
 
   // Whether launches are followed. Acquire: sees the events.
   bool is_on() const {
@@ -170,9 +170,8 @@ class StreamTimer {
     bool advanced = false;   // launches completed since the last look
     OldestLaunch oldest = OldestLaunch::kUnknown;
   };
-  // Whether launches are so far apart that each may have a gate, which with what it brings into the
-  // caches costs a microsecond.
-  static bool IsUnhurried(CommunicatorTimer& timer, uint64_t now_ns);
+  // Whether no launch was made since the last look.
+  static bool IsQuiet(CommunicatorTimer& timer);
   // `timed(pair, duration_ns)` is called for each finished pair, `lost(pair)` for each that will
   // not be waited for. False when the driver failed: the timer is off from now on.
   template <typename Timed, typename Lost>

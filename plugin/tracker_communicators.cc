@@ -202,7 +202,7 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
   launching.pending.calls.store(0, std::memory_order_relaxed);
   for (auto& serial : launching.pending.timed_serials) serial.store(0, std::memory_order_relaxed);
   launching.pending.is_open.store(false, std::memory_order_relaxed);
-  launching.pending.has_gates.store(true, std::memory_order_relaxed);
+  launching.pending.is_unhurried.store(true, std::memory_order_relaxed);
   launching.pending.unstopped.store(0, std::memory_order_relaxed);
   launching.pending.grouped_launches.store(0, std::memory_order_relaxed);
   launching.pending.fate.store(static_cast<uint8_t>(LaunchFate::kNotTimed),

@@ -204,9 +204,9 @@ void Tracker::CountLaunchCallback(Communicator& communicator, bool is_launch) {
 }
 
 bool Tracker::IsGateDue(const PendingLaunch& pending) {
-  // Of a launching thread in a hurry one in so many launches has a gate.
   constexpr uint32_t kHurriedSpacing = 128;
-  return pending.has_gates.load(std::memory_order_relaxed) ||
+  // Relaxed: see PendingLaunch; the poller sets the flag, too, and being late is harmless.
+  return pending.is_unhurried.load(std::memory_order_relaxed) ||
          pending.launch_number.load(std::memory_order_relaxed) % kHurriedSpacing == 0;
 }
 
@@ -362,6 +362,10 @@ void Tracker::StopLaunch(uint64_t ticket) {
   if (pending.is_kernel.load(std::memory_order_relaxed)) AddToCell(followed.callbacks, 1);
   // Before the events: never have more completed than were launched.
   AddToCell(followed.launches, 1);
+  constexpr uint64_t kUnhurriedNs = 200000;
+  pending.is_unhurried.store(
+      now_ns >= followed.last_launch_ns.load(std::memory_order_relaxed) + kUnhurriedNs,
+      std::memory_order_relaxed);
   followed.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
   TimedPair* pair = index < kTimedPairs ? &timer.pairs[index] : nullptr;
   const bool kept =

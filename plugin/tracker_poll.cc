@@ -88,8 +88,9 @@ bool Tracker::PollCommunicator(Communicator& communicator, uint64_t now_ns) {
     record.completion_source.store(static_cast<uint32_t>(CompletionSource::kNone),
                                    std::memory_order_relaxed);
   }
-  communicator.launching->pending.has_gates.store(StreamTimer::IsUnhurried(timer, now_ns),
-                                                  std::memory_order_relaxed);  // stands alone
+  if (StreamTimer::IsQuiet(timer)) {
+    communicator.launching->pending.is_unhurried.store(true, std::memory_order_relaxed);  // alone
+  }
   if (counts && alive) {
     // Since when before how many: a reader that sees work in flight finds its age.
     record.oldest_inflight_ns.store(progress.oldest_ns, std::memory_order_relaxed);

@@ -245,7 +245,7 @@ OldestLaunch AtStandstill(const StreamCommunicator& comm) {
   return comm.Read().oldest_launch;
 }
 
-// Far enough from the last launch to have a gate.
+// Far enough from the last launch for it and the next one to have a gate, if that one was.
 void RunWithGate(StreamCommunicator& comm, uint64_t duration_ns,
                  FakeCuda::Stream stream = nullptr) {
   AdvanceClock(kMs);
@@ -313,15 +313,14 @@ TEST(HeartbeatTest, TheFirstLaunchOfAll) {
   });
 }
 
-// One or two launches were complete, but no marker stands behind them, and the tail has gone on.
+// Launches were complete, but no marker stands behind the last of them, and the tail has gone on.
 TEST(HeartbeatTest, GatesTellOfCompletedLaunches) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);
     gpu.Block("cuEventQuery");
     comm.Run(kMs);
     ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));
-    for (int i = 0; i < 4; ++i) RunWithGate(comm, kMs);
-    comm.Run(kMs);  // most likely without a gate
+    for (int i = 0; i < 5; ++i) RunWithGate(comm, kMs);
     gpu.Advance(kSecond);
     gpu.Launch(comm.stream(), FakeCuda::kForever);
     RunWithGate(comm, kMs);
@@ -399,7 +398,8 @@ TEST(HeartbeatTest, GatesOfLaunchesThatWereGivenUp) {
   }
 }
 
-// One of 128 at a high rate of launches, once the poller has seen it; else each launch has one.
+// One of 128 at a high rate of launches (a test that loses the CPU has pauses); else each launch
+// has one.
 TEST(HeartbeatTest, GatesAreFewWhereLaunchesAreMany) {
   RunWithGpu(
       [](FakeCuda& gpu) {

@@ -48,7 +48,7 @@ DURATION = "nccl_operation_duration_seconds"
 TIMINGS = {
     "stream": ("auto", {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND": "1000000"}),
     "kernel": ("kernel", {}),
-    "network": ("auto", {"NCCL_PULSE_NETWORK_WINDOW": "100"}),
+    "network": ("auto", {"NCCL_PULSE_NETWORK_WINDOW": "100", "NCCL_PULSE_HISTOGRAMS": "both"}),
 }
 
 HANG_WATCH_S = 5.0

@@ -247,9 +247,10 @@ class Driver {
 
   // Sleeps until the recorded time is due. False when the replay is to stop.
   bool WaitUntil(int64_t t_ns) {
-    const double recorded_ns =
-        static_cast<double>(t_ns - options_.first_ns) +
-        static_cast<double>(repetition_) * static_cast<double>(options_.period_ns);
+    const int64_t into_ns = std::max<int64_t>(t_ns - options_.first_ns - options_.skip_ns, 0);
+    const double recorded_ns = static_cast<double>(into_ns) +
+                               static_cast<double>(repetition_) *
+                                   static_cast<double>(options_.period_ns - options_.skip_ns);
     while (!stop_.load(std::memory_order_relaxed)) {
       if (options_.speed <= 0) return true;
       const int64_t due_ns = options_.start_ns + static_cast<int64_t>(recorded_ns / options_.speed);

@@ -58,6 +58,7 @@ struct ReplayOptions {
   int64_t first_ns = 0;   // recorded time that is played at start_ns
   int64_t start_ns = 0;   // CLOCK_MONOTONIC of today
   int64_t period_ns = 0;  // recorded time from one repetition to the next
+  int64_t skip_ns = 0;    // of each repetition's recorded time so much passes at once, at its start
 };
 
 // Written by the driver, read by anyone.

@@ -70,8 +70,11 @@ class StatusTest(unittest.TestCase):
         self.assertIn("No hang and no straggler is suspected.", output)
         self.assertIn("idle", output)
         job.go_on()
-        hang = self.wait_for_hang("rank_not_called")
+        self.wait_for_hang("rank_not_called")
         last = RANKS - 1
+        # On a busy machine one rank may have waited long enough before the other has.
+        cluster.wait_until(lambda: len(self.hang()["waiting"]) == last, "both wait")
+        hang = self.hang()
         self.assertEqual((hang["suspects"], hang["waiting"], hang["op"]),
                          ([last], list(range(last)), "AllReduce"))
         code, output, _ = status("--endpoint=" + self.endpoint)

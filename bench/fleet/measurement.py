@@ -28,6 +28,7 @@ class Measurement:
     scraped_series: int = 0        # stored of all pages
     served_series: int = 0         # counted on the pages
     recorded_series: int = 0
+    recorded: dict = dataclasses.field(default_factory=dict)  # level: how many of those
     head_series: int = 0
     remote_series: int = 0
     # What comes and goes.
@@ -44,7 +45,7 @@ class Measurement:
     memory_peak: float = 0
     cores: float = 0               # processor seconds of Prometheus per second
     page_cpu_s: float = 0          # of an endpoint, for one scrape
-    rule_groups: dict = dataclasses.field(default_factory=dict)  # name: (median s, interval s)
+    rule_groups: dict = dataclasses.field(default_factory=dict)  # name: (s, interval s)
     missed_evaluations: float = 0
     wal_bytes_per_sample: float = 0
     chunk_bytes_per_sample: float = 0
@@ -97,18 +98,21 @@ def _is_warm(prometheus, nodes):
 
 
 def _watch(prometheus, seconds):
-    """Waits; returns the resident memory, and {rule group: {time of the evaluation: (s, interval)}}."""
+    """Waits; returns the resident memory, sampled, and {rule group: (s, interval s)}.
+
+    Of a group's evaluations in the second half, when ranges are full, that which took least: others use
+    the processors, too.
+    """
     memory, groups = [], {}
-    end = time.monotonic() + seconds
-    asked = 0
-    while time.monotonic() < end:
+    start = asked = time.monotonic()
+    while time.monotonic() < start + seconds:
         memory.append(resident_bytes(prometheus.pid))
-        # Often enough to see every evaluation of a group, of an interval of 15 s.
-        if time.monotonic() > asked + min(5, seconds / 20):
+        # Often enough to see every evaluation.
+        if time.monotonic() > max(asked + min(5, seconds / 20), start + seconds / 2):
             asked = time.monotonic()
             for group in prometheus.rule_groups():
-                groups.setdefault(group["name"], {})[group["lastEvaluation"]] = (
-                    group["evaluationTime"], group["interval"])
+                evaluation = group["evaluationTime"], group["interval"]
+                groups[group["name"]] = min(evaluation, groups.get(group["name"], evaluation))
         time.sleep(min(1, seconds / 50))
     return memory, groups
 
@@ -129,6 +133,7 @@ def _read_pages(endpoints, run):
 
 def _count_series(prometheus, run):
     run.scraped_series = run.recorded_series = run.remote_series = 0
+    run.recorded = {}
     for name in prometheus.names():
         # One after the other: all at once take gigabytes, and longer than a query may.
         count = int(sum(prometheus.query('count({__name__="%s"})' % name).values()))
@@ -138,6 +143,8 @@ def _count_series(prometheus, run):
             run.scraped_series += count
         elif name != "up" and not name.startswith("scrape_"):
             run.recorded_series += count
+            level = name.partition(":")[0]  # rank, comm, workload, job, or ALERTS
+            run.recorded[level] = run.recorded.get(level, 0) + count
 
 
 def _problems(prometheus, run):
@@ -229,7 +236,6 @@ def measure(format_, ranks, seconds, communicators, factor):
     run.memory_peak = max(memory)
     run.cores = (end.cpu - start.cpu) / passed_s
     run.page_cpu_s = (end.endpoints_cpu - start.endpoints_cpu) / max(end.scrapes - start.scrapes, 1)
-    run.rule_groups = {name: (statistics.median(seconds for seconds, _ in seen.values()),
-                              next(iter(seen.values()))[1]) for name, seen in groups.items()}
+    run.rule_groups = groups
     run.missed_evaluations = end.missed - start.missed
     return run

@@ -40,6 +40,8 @@ def measured(runs):
         row("series of the pages; of a rank", lambda r: "%s; %s" % (
             _number(r.scraped_series), _number(r.scraped_series / r.ranks))),
         row("series that rules record", lambda r: _number(r.recorded_series)),
+        row("of them rank:, comm:, workload:, job:", lambda r: ", ".join(
+            _number(r.recorded.get(level, 0)) for level in ("rank", "comm", "workload", "job"))),
         row("series in the head", lambda r: _number(r.head_series)),
         row("samples/s", lambda r: _number(r.samples_per_s)),
         row("a node's page; gzip", lambda r: "%s; %s" % (

@@ -60,7 +60,8 @@ class WholeSimulationTest(unittest.TestCase):
     def test_rules_record_and_a_few_of_their_series_leave(self):
         for run in (self.classic, self.native):
             self.assertGreater(len(run["rule_groups"]), 10)
-            self.assertGreater(run["recorded_series"], 0)
+            for level in ("rank", "comm", "workload", "job"):
+                self.assertGreater(run["recorded"][level], 0, level)
             self.assertGreater(run["remote_series"], run["nodes"])
             self.assertLess(run["remote_series"], run["scraped_series"] / 2)
 

@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import re
+import signal
 import subprocess
 import sys
 
@@ -34,7 +35,8 @@ def parse(arguments):
     parser.add_argument("--ranks", type=_positive(measurement.GPUS_PER_NODE, 8000), default=1000,
                         help="eight on each node, rounded down (default 1000)")
     parser.add_argument("--fewer-ranks", type=_positive(0, 8000),
-                        help="of the second fleet (default: a quarter of --ranks; 0: none)")
+                        help="of the second fleet (default: a quarter of --ranks, in groups of five "
+                             "nodes: the same pipeline stages; 0: none)")
     parser.add_argument("--minutes", type=_positive(0.01, 120), default=5,
                         help="that each run is measured for, once it is warm (default 5)")
     parser.add_argument("--formats", default=",".join(measurement.FORMATS),
@@ -55,7 +57,8 @@ def parse(arguments):
         parser.error("--formats is not a list of " + ", ".join(measurement.FORMATS))
     options.ranks = _whole_nodes(options.ranks)
     if options.fewer_ranks is None:
-        options.fewer_ranks = options.ranks / 4
+        group = 5 * measurement.GPUS_PER_NODE
+        options.fewer_ranks = options.ranks // 4 // group * group or options.ranks / 4
     options.fewer_ranks = _whole_nodes(options.fewer_ranks)
     if options.fewer_ranks >= options.ranks:
         parser.error("--fewer-ranks is not less than --ranks")
@@ -79,6 +82,7 @@ def machine():
 
 def main(arguments):
     options = parse(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("fleet_simulation: ended by a signal"))
     print(machine() + "\n", flush=True)
     fleets = [ranks for ranks in (options.fewer_ranks, options.ranks) if ranks]
     runs, extrapolated = [], []

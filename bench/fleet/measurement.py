@@ -207,7 +207,7 @@ def measure(format_, ranks, seconds, communicators, factor):
     nodes = ranks // GPUS_PER_NODE
     run = Measurement(format_, ranks, nodes, configuration.scrape_interval_s(factor), seconds)
     flags = ["--enable-feature=native-histograms"] if format_ == "native" else []
-    with tempfile.TemporaryDirectory(prefix="fleet-") as folder, Store() as store, \
+    with tempfile.TemporaryDirectory(prefix="fleet_simulation-") as folder, Store() as store, \
             Endpoints(nodes, GPUS_PER_NODE, communicators, seconds + 5 * PATIENCE_S) as endpoints:
         path = configuration.write(folder, endpoints.addresses, store.url, factor)
         with Prometheus(folder, path, flags) as prometheus:

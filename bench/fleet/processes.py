@@ -1,11 +1,13 @@
 """The processes of a simulation: the endpoints of a made-up job, a Prometheus, and a store that takes
 what it writes. Each is a context; nothing is left behind."""
 
+import ctypes
 import http.client
 import http.server
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import threading
@@ -17,6 +19,15 @@ from bench.fleet.files import ENDPOINTS
 
 # For what is broken to end; a slow machine is no failure.
 PATIENCE_S = 180
+
+
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+
+
+def _end_with_parent():
+    """In a child: whatever ends the simulation ends this, too."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def cpu_s(pid):
@@ -127,7 +138,8 @@ class Prometheus:
 
     def __enter__(self):
         with open(self.log_path, "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen(self.command, stdout=log, stderr=log)
+            self.process = subprocess.Popen(self.command, stdout=log, stderr=log,
+                                            preexec_fn=_end_with_parent)
         try:
             self.wait_until(self._is_ready, "Prometheus is ready")
         except BaseException:

@@ -84,7 +84,7 @@ class WholeSimulationTest(unittest.TestCase):
 
     def test_nothing_is_left_behind(self):
         self.assertEqual([name for name in os.listdir(os.environ["TEST_TMPDIR"])
-                          if name.startswith("fleet-")], [])
+                          if name.startswith("fleet_simulation-")], [])
 
 
 class PartsTest(unittest.TestCase):

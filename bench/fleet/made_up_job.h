@@ -2,7 +2,7 @@
 //
 // The ranks are laid out as Megatron-LM does it by default: tensor parallel within a node, then
 // data parallel, then pipeline parallel. Example: 1,000 ranks on 125 nodes are 5 pipeline stages of
-// 25 nodes, with 125 + 200 + 200 + 1 communicators.
+// 25 nodes, with 125 + 40 + 200 + 1 communicators.
 //
 // Thread: any; plain data and pure functions.
 #ifndef BENCH_FLEET_MADE_UP_JOB_H_

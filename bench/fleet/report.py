@@ -22,8 +22,8 @@ def _bytes(value):
     return "%.3g B" % value
 
 
-def _ms(seconds):
-    return "%.3g ms" % (1000 * seconds)
+def _time(seconds):
+    return "%.2g s" % seconds if seconds >= 1 else "%.3g ms" % (1000 * seconds)
 
 
 def _table(heads, rows):
@@ -46,14 +46,14 @@ def measured(runs):
         row("samples/s", lambda r: _number(r.samples_per_s)),
         row("a node's page; gzip", lambda r: "%s; %s" % (
             _bytes(r.page_bytes), _bytes(r.page_gzip_bytes))),
-        row("processor time of an endpoint, a scrape", lambda r: _ms(r.page_cpu_s)),
+        row("processor time of an endpoint, a scrape", lambda r: _time(r.page_cpu_s)),
         row("a scrape: mean; slowest; failed", lambda r: "%s; %s; %.2g %%" % (
-            _ms(r.scrape_mean_s), _ms(r.scrape_slowest_s), 100 * r.failed_scrapes)),
+            _time(r.scrape_mean_s), _time(r.scrape_slowest_s), 100 * r.failed_scrapes)),
         row("Prometheus: memory, mean; peak", lambda r: "%s; %s" % (
             _bytes(r.memory_mean), _bytes(r.memory_peak))),
         row("Prometheus: processors", lambda r: "%.2g" % r.cores),
         row("rules: evaluation, s/s", lambda r: "%.2g" % r.rules_share()),
-        row("busiest group, of its interval", lambda r: "%s %.2g %%" % (
+        row("busiest group of rules, of its interval", lambda r: "%s, %.2g %%" % (
             r.busiest_group()[0], 100 * r.busiest_group()[1])),
         row("evaluations left out", lambda r: "%d" % r.missed_evaluations),
         row("WAL, a sample", lambda r: _bytes(r.wal_bytes_per_sample)),
@@ -78,7 +78,7 @@ def extrapolated(fleets, server_bytes):
             _bytes(f.memory.constant), _bytes(f.memory.slope))),
         row("memory, all in one", lambda f: _bytes(f.memory_bytes)),
         row("processors", lambda f: "%.2g" % f.cores),
-        row("busiest group, of its interval, all in one",
+        row("busiest group of rules, of its interval, all in one",
             lambda f: "%.3g %%" % (100 * f.rules_share)),
         row("servers of %s: by memory; by rules" % _bytes(server_bytes),
             lambda f: "%d; %d" % (f.servers_by_memory, f.servers_by_rules)),

@@ -81,7 +81,6 @@ class _Window:
         self.cpu = cpu_s(prometheus.pid)
         self.endpoints_cpu = endpoints.cpu_s()
         metrics = prometheus.own_metrics()
-        self.head_series = _total(metrics, "prometheus_tsdb_head_series")
         self.samples = _total(metrics, "prometheus_tsdb_head_samples_appended_total")
         self.remote_samples = _total(metrics, "prometheus_remote_storage_samples_total")
         self.remote_bytes = _total(metrics, "prometheus_remote_storage_bytes_total")
@@ -222,11 +221,11 @@ def measure(format_, ranks, seconds, communicators, factor):
             end = _Window(prometheus, endpoints)
             _read_scrapes(prometheus, run)
             _compare(prometheus, endpoints, run)
+            run.head_series = int(_total(prometheus.own_metrics(), "prometheus_tsdb_head_series"))
             _read_block(prometheus, run)
 
     passed_s = end.time - start.time
     run.measured_s = passed_s
-    run.head_series = int(end.head_series)
     run.samples_per_s = (end.samples - start.samples) / passed_s
     run.remote_samples_per_s = (end.remote_samples - start.remote_samples) / passed_s
     run.remote_bytes_per_s = (end.remote_bytes - start.remote_bytes) / passed_s

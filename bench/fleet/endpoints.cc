@@ -1,0 +1,164 @@
+// The endpoints of a made-up job, all in this process: for each node one real server on a port of
+// the loopback interface, over the segments of the node's ranks, into which one thread writes what
+// their plugins would.
+//
+//   endpoints --nodes=125
+//
+// Standard output: "endpoint HOST ADDRESS" for each, then "ready". To each line of standard input
+// it answers with "cpu SERVERS WRITER": seconds of processor time so far, of the servers' threads
+// and of what stands for the job. Ends with standard input, and after --life.
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/time/time.h"
+#include "bench/fleet/made_up_job.h"
+#include "bench/fleet/made_up_rank.h"
+#include "exporter/server.h"
+#include "metrics/segment_reader.h"
+
+ABSL_FLAG(int, nodes, 125, "nodes, each with an endpoint; at most 1000");
+ABSL_FLAG(int, gpus_per_node, 8, "ranks of a node; at most 16");
+ABSL_FLAG(int, communicators, 4, "communicators of a rank; at most 8");
+ABSL_FLAG(absl::Duration, life, absl::Hours(2), "ends after that, whatever happens");
+
+namespace nccl_pulse {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kStep{500};
+
+double ThreadSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+}
+
+double ProcessSeconds() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+}
+
+struct NodeOfJob {
+  std::vector<std::unique_ptr<MadeUpRank>> ranks;
+  std::unique_ptr<Server> server;  // reads the ranks: ends before them
+};
+
+SnapshotSet ReadRanks(const std::vector<std::unique_ptr<MadeUpRank>>& ranks) {
+  SnapshotSet set(std::vector<ProcessSnapshot>(ranks.size()));
+  std::string error;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const Segment& segment = ranks[i]->segment();
+    if (!ReadSegment(segment.base(), segment.bytes(), &set.processes[i], &error)) {
+      throw std::runtime_error(error);
+    }
+  }
+  return set;
+}
+
+std::unique_ptr<Server> Serve(const std::vector<std::unique_ptr<MadeUpRank>>& ranks) {
+  ServerOptions options;
+  options.listen_address = "127.0.0.1:0";
+  options.source = [&ranks] { return ReadRanks(ranks); };
+  // On a busy machine the made-up job may well stand still for seconds: that is no hang.
+  options.hang_after = std::chrono::minutes(10);
+  options.log = [](LogLevel level, const std::string& message) {
+    if (level != LogLevel::kInfo) std::fprintf(stderr, "%s\n", message.c_str());
+  };
+  std::string error;
+  std::unique_ptr<Server> server = Server::Start(std::move(options), &error);
+  if (server == nullptr) throw std::runtime_error(error);
+  return server;
+}
+
+// A descriptor for each segment, and some for each server.
+void AllowDescriptors() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// False at the end of standard input. Lines are short, and what comes in one piece is one question.
+bool AnswerQuestion() {
+  char line[64];
+  if (read(STDIN_FILENO, line, sizeof(line)) <= 0) return false;
+  const double writer = ThreadSeconds();
+  std::printf("cpu %.3f %.3f\n", ProcessSeconds() - writer, writer);
+  std::fflush(stdout);
+  return true;
+}
+
+void RunJob(const std::vector<NodeOfJob>& nodes) {
+  const auto end = steady_clock::now() + absl::ToChronoSeconds(absl::GetFlag(FLAGS_life));
+  auto last = steady_clock::now();
+  while (last < end) {
+    pollfd input = {STDIN_FILENO, POLLIN, 0};
+    const auto wait = std::max<int64_t>(
+        0, std::chrono::duration_cast<std::chrono::milliseconds>(last + kStep - steady_clock::now())
+               .count());
+    if (poll(&input, 1, static_cast<int>(wait)) > 0 && !AnswerQuestion()) return;
+    const auto now = steady_clock::now();
+    if (now < last + kStep) continue;
+    // A machine that was busy for long does not make the job catch up for long.
+    const auto passed = std::min<steady_clock::duration>(now - last, 10 * kStep);
+    for (const NodeOfJob& node : nodes) {
+      for (const auto& rank : node.ranks) {
+        rank->Advance(static_cast<uint64_t>(std::chrono::nanoseconds(passed).count()));
+      }
+    }
+    last = now;
+  }
+}
+
+int Main() {
+  const int communicators = absl::GetFlag(FLAGS_communicators);
+  const JobShape job = MakeJobShape(absl::GetFlag(FLAGS_nodes), absl::GetFlag(FLAGS_gpus_per_node));
+  if (job.nodes < 1 || job.nodes > 1000 || job.gpus_per_node < 1 || job.gpus_per_node > 16 ||
+      communicators < 1 || communicators > kMostCommunicators) {
+    std::fprintf(stderr, "endpoints: a flag is out of range; see --help\n");
+    return 1;
+  }
+  AllowDescriptors();
+  std::vector<NodeOfJob> nodes(job.nodes);
+  for (int node = 0; node < job.nodes; ++node) {
+    auto& ranks = nodes[node].ranks;
+    for (int gpu = 0; gpu < job.gpus_per_node; ++gpu) {
+      ranks.push_back(
+          std::make_unique<MadeUpRank>(job, node * job.gpus_per_node + gpu, communicators));
+    }
+    nodes[node].server = Serve(ranks);
+    std::printf("endpoint %s %s\n", HostName(node).c_str(), nodes[node].server->address().c_str());
+  }
+  std::printf("ready\n");
+  std::fflush(stdout);
+  RunJob(nodes);
+  return 0;
+}
+
+}  // namespace
+}  // namespace nccl_pulse
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  try {
+    return nccl_pulse::Main();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "endpoints: %s\n", error.what());
+    return 1;
+  }
+}

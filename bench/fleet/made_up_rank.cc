@@ -1,0 +1,204 @@
+#include "bench/fleet/made_up_rank.h"
+
+#include <ctime>
+#include <string>
+
+#include "metrics/shared_bytes.h"
+#include "metrics/size_class.h"
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr uint64_t kNsPerSecond = 1'000'000'000;
+constexpr uint64_t kSeriesLimit = 2048;  // the default
+// A histogram page for each way of measuring each operation, and a counter page for each lane.
+constexpr int kPagesOfCommunicator = 10;
+// Of about 450 launches a second the default budget times one in 2^3.
+constexpr int kSamplingExponent = 3;
+constexpr int kWatchedOf = 100;  // network steps are watched for 1 % of the time
+constexpr int kSampledOf = 64;   // callbacks whose cost is measured
+constexpr int kFirstPid = 1'204'000;
+constexpr uint64_t kInflightNs = 300'000;
+
+int64_t NowNs(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
+uint64_t MonotonicNs() { return static_cast<uint64_t>(NowNs(CLOCK_MONOTONIC)); }
+
+uint64_t LatencyKey(NameId op, uint32_t size_class, LatencyKind kind) {
+  return SeriesKey::Pack(SeriesKind::kLatency, op, size_class, static_cast<uint32_t>(kind), 0);
+}
+
+}  // namespace
+
+MadeUpRank::MadeUpRank(const JobShape& job, int global_rank, int communicators)
+    : test_(kSeriesLimit, kPagesOfCommunicator * communicators),
+      random_(static_cast<uint64_t>(global_rank) + 1) {
+  WriteIdentity(job, global_rank);
+  for (const Membership& membership : CommunicatorsOf(job, global_rank, communicators)) {
+    AddCommunicator(job, global_rank, membership);
+  }
+  for (Communicator& communicator : communicators_) {
+    for (Operation& operation : communicator.operations) {
+      Call(communicator, &operation);
+      Call(communicator, &operation);
+    }
+  }
+  RenewTimes();
+}
+
+void MadeUpRank::WriteIdentity(const JobShape& job, int global_rank) {
+  SegmentHeader& header = segment().header();
+  const int local_rank = global_rank % job.gpus_per_node;
+  header.pid = kFirstPid + 17 * local_rank;
+  header.nccl_api_version = 6;
+  header.event_mask = 0x8a;
+  CopyToShared(header.plugin_version, "0.1.0");
+  CopyToShared(header.timing, "auto");
+  CopyToShared(header.duration_source, "stream");
+  CopyToShared(header.completion_source, "stream");
+  CopyToShared(header.hostname, HostName(global_rank / job.gpus_per_node));
+  CopyToShared(header.global_rank, std::to_string(global_rank));
+  CopyToShared(header.local_rank, std::to_string(local_rank));
+  CopyToShared(header.job_id, "4711234");
+  header.start_realtime_ns = NowNs(CLOCK_REALTIME);
+  header.sampling_exponent.store(kSamplingExponent, std::memory_order_relaxed);
+}
+
+void MadeUpRank::AddCommunicator(const JobShape& job, int global_rank,
+                                 const Membership& membership) {
+  const auto index = static_cast<uint32_t>(communicators_.size());
+  Communicator communicator{
+      index,
+      test_.AddCommunicator(index, membership.comm_id, membership.rank, membership.kind->name),
+      membership.nranks,
+      {}};
+  CommunicatorRecord& record = segment().record(index);
+  const int gpu = global_rank % job.gpus_per_node;
+  record.nranks = membership.nranks;
+  record.nnodes = membership.nnodes;
+  record.init_realtime_ns = NowNs(CLOCK_REALTIME);
+  CopyToShared(record.gpu, std::to_string(gpu));
+  CopyToShared(record.uuid, GpuUuid(global_rank));
+  CopyToShared(record.pci_bus_id, PciBusId(gpu));
+  record.completion_source.store(static_cast<uint32_t>(CompletionSource::kStream),
+                                 std::memory_order_relaxed);
+  for (const OperationKind& kind : membership.kind->operations) {
+    communicator.operations.push_back({&kind, membership.nnodes > 1, test_.Intern(kind.op),
+                                       static_cast<uint32_t>(SizeClassOf(kind.bytes))});
+  }
+  communicators_.push_back(std::move(communicator));
+}
+
+void MadeUpRank::Advance(uint64_t ns) {
+  for (Communicator& communicator : communicators_) {
+    for (Operation& operation : communicator.operations) {
+      const uint64_t period_ns =
+          kNsPerSecond / static_cast<uint64_t>(operation.kind->calls_per_second);
+      for (operation.due_ns += ns; operation.due_ns >= period_ns; operation.due_ns -= period_ns) {
+        Call(communicator, &operation);
+      }
+    }
+  }
+  segment().header().network_observed_ns += ns / kWatchedOf;
+  RenewTimes();
+}
+
+void MadeUpRank::RenewTimes() {
+  SegmentHeader& header = segment().header();
+  const uint64_t now_ns = MonotonicNs();
+  header.realtime_offset_ns.store(NowNs(CLOCK_REALTIME) - static_cast<int64_t>(now_ns),
+                                  std::memory_order_relaxed);
+  header.last_poll_monotonic_ns.store(now_ns, std::memory_order_relaxed);
+  for (const Communicator& communicator : communicators_) {
+    CommunicatorRecord& record = segment().record(communicator.index);
+    // The last launch is still on its way.
+    record.followed.last_launch_ns.store(now_ns - kInflightNs, std::memory_order_relaxed);
+    record.oldest_inflight_ns.store(now_ns - kInflightNs, std::memory_order_relaxed);
+    record.launches_completed.store(record.followed.launches.load(std::memory_order_relaxed) - 1,
+                                    std::memory_order_relaxed);
+  }
+}
+
+void MadeUpRank::Call(const Communicator& communicator, Operation* operation) {
+  const OperationKind& kind = *operation->kind;
+  const uint64_t call = operation->calls++;
+  const bool timed = call % (1 << kSamplingExponent) == 0;
+  CommunicatorRecord& record = segment().record(communicator.index);
+  {
+    LaneWriter lane(segment(), record, communicator.generation, LaneRole::kLaunch);
+    lane.Count(SeriesKey::Pack(SeriesKind::kCalls, operation->name, operation->size_class,
+                               test_.Intern("ncclBfloat16"), 0),
+               1, kind.bytes);
+    const uint32_t untimed = timed ? 0 : static_cast<uint32_t>(UntimedReason::kNotSampled);
+    if (kind.collective) {
+      lane.CountSequenced(SeriesKey::Pack(SeriesKind::kAlgorithm, operation->name, untimed,
+                                          test_.Intern("RING"), test_.Intern("SIMPLE")),
+                          call + 1);
+    } else if (!timed) {
+      lane.Count(SeriesKey::Pack(SeriesKind::kUntimed, operation->name, 0, untimed, 0), 1, 0);
+    }
+    AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 2);
+    AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)], 2);
+  }
+  AddToCell(record.followed.launches, 1);
+  AddToCell(record.followed.callbacks, 1);
+  record.followed.last_call.store(1 + operation->name + (operation->size_class << 8),
+                                  std::memory_order_relaxed);
+  if (call % kSampledOf == 0) {
+    AddToCell(segment().header().sampled_callbacks, 5);
+    AddToCell(segment().header().sampled_callback_ns, 5 * 40);
+  }
+  Complete(communicator, *operation, timed);
+}
+
+void MadeUpRank::Complete(const Communicator& communicator, const Operation& operation,
+                          bool timed) {
+  const uint64_t duration_ns = DurationNs(operation);
+  const uint64_t bytes = operation.kind->bytes;
+  if (operation.network) CrossNetwork(communicator, operation, duration_ns);
+  LaneWriter lane(segment(), segment().record(communicator.index), communicator.generation,
+                  LaneRole::kBackground);
+  lane.lane().last_completion_ns.store(MonotonicNs(), std::memory_order_relaxed);
+  if (!timed) return;
+  lane.Observe(LatencyKey(operation.name, operation.size_class, LatencyKind::kDurationStream),
+               duration_ns, bytes, bytes * static_cast<uint64_t>(communicator.nranks - 1));
+  // Only collectives are timed on all ranks alike.
+  if (!operation.kind->collective) return;
+  test_.AddTimedCall(communicator.index, operation.name, LatencyKind::kDurationStream,
+                     static_cast<uint8_t>(operation.size_class),
+                     static_cast<uint32_t>(operation.calls), bytes, duration_ns, MonotonicNs());
+}
+
+void MadeUpRank::CrossNetwork(const Communicator& communicator, const Operation& operation,
+                              uint64_t duration_ns) {
+  const uint64_t bytes = operation.kind->bytes;
+  LaneWriter lane(segment(), segment().record(communicator.index), communicator.generation,
+                  LaneRole::kProgress);
+  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kProxy)], 4);
+  lane.Observe(LatencyKey(operation.name, operation.size_class, LatencyKind::kCompletionProxy),
+               duration_ns + duration_ns / 4, bytes, 0);
+  if (operation.calls % kWatchedOf != 1) return;  // the first one is, so the series is there
+  lane.Observe(LatencyKey(operation.name, operation.size_class, LatencyKind::kDurationNetwork),
+               duration_ns - duration_ns / 8, bytes,
+               bytes * static_cast<uint64_t>(communicator.nranks - 1));
+  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kStep)], 64);
+  for (Cell& sent : lane.lane().network_bytes) AddToCell(sent, bytes);
+  for (Cell& waited : lane.lane().network_wait_ns) AddToCell(waited, DurationNs(operation) / 8);
+}
+
+// From 70 % of the typical one up, seldom above 170 %.
+uint64_t MadeUpRank::DurationNs(const Operation& operation) {
+  random_ ^= random_ << 13;
+  random_ ^= random_ >> 7;
+  random_ ^= random_ << 17;
+  const uint64_t thousandths = 700 + (random_ & 0xff) + (random_ >> 8 & 0xff) +
+                               (random_ >> 16 & 0xf) * (random_ >> 20 & 0xf) * 2;
+  return operation.kind->typical_ns * thousandths / 1000;
+}
+
+}  // namespace nccl_pulse

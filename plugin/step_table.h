@@ -1,12 +1,14 @@
 // The network steps that are under way: when each began to wait for what it waits for now, and what
 // it has come to so far.
 //
-// One table a process, a ring that is only ever taken from: a step gets the next place, whatever is
-// there. A place that was never given back (NCCL starts some receives several times and stops them
-// once; an abort stops nothing) is so used again after kPlaces further steps, and whoever held it
-// meets another generation. NCCL has at most 8 steps of a connection and channel under way, so a
-// place is taken from a step that still needs it only when more than 512 connections are busy at
-// once: that step is then not counted, and its later callbacks are, as of a stale handle.
+// One table a process, a ring: a step gets the next place of which nobody needs what is there. A
+// place that was never given back (NCCL starts some receives several times and stops them once; an
+// abort stops nothing) is needed until its operation has ended, and one whose operation goes on is
+// passed over: a step that waits for long, for a late rank say, is what the table is there for.
+// When kStepProbes places in a row are needed, some 4,000 steps are under way or left behind within
+// operations that go on: the last of them is taken. Its step is then not counted, and its later
+// callbacks are, as of a stale handle. NCCL has at most 8 steps of a connection and channel under
+// way.
 //
 //   claim:   word = generation+1, kClaimed     the claimer alone writes the fields
 //            word = generation+1, kStarted     published
@@ -77,6 +79,9 @@ struct StepTotals {
   uint64_t bytes;
   uint64_t wait_ns[kNetworkWaits];  // by NetworkWait
 };
+
+// Few: each costs a shared read-modify-write, and only steps that wait make a second one needed.
+inline constexpr int kStepProbes = 4;
 
 struct StepTable {
   static constexpr uint32_t kPlaces = 4096;

@@ -269,6 +269,8 @@ class Tracker {
   [[gnu::cold, gnu::noinline]] void CountCost(uint64_t begin_ns);
   void StopProxyOp(const OperationRef& ref);
   void StopKernelChannel(const OperationRef& ref);
+  uint32_t NextStepPlace(StepTable& steps, uint64_t* word);
+  bool IsNeeded(const StepSlot& slot, uint64_t word);
   StepSlot* FindStep(uint64_t ticket, uint64_t* word);
   void StopStep(uint64_t ticket);
   void CountStep(const StepTotals& totals);

@@ -108,10 +108,9 @@ uint64_t Tracker::StartStep(uint64_t proxy_op) {
     Ignore(IgnoredReason::kUnfollowedStep);
     return 0;
   }
-  // Relaxed: a running number; the place's word orders everything else.
-  const uint32_t place = steps->next.fetch_add(1, std::memory_order_relaxed) % StepTable::kPlaces;
+  uint64_t word;
+  const uint32_t place = NextStepPlace(*steps, &word);
   StepSlot& slot = steps->slots[place];
-  uint64_t word = slot.word.load(std::memory_order_relaxed);  // nothing of the old step is read
   const uint32_t generation = (StepWord::Generation(word) + 1) & Ticket::kGenerationMask;
   // Once: who fails met a thread that is a whole ring behind, or ahead, at this very moment.
   // Acquire: the stores below do not move up.
@@ -131,6 +130,32 @@ uint64_t Tracker::StartStep(uint64_t proxy_op) {
   slot.callbacks.store(2, std::memory_order_relaxed);  // start and stop
   slot.word.store(StepWord::Pack(generation, StepPhase::kStarted), std::memory_order_release);
   return Ticket::PackStep(process_tag_, generation, place);
+}
+
+// The next place that nobody needs; when kStepProbes in a row are needed, the last of them.
+uint32_t Tracker::NextStepPlace(StepTable& steps, uint64_t* word) {
+  uint32_t place;
+  int probes = 0;
+  do {
+    // Relaxed: a running number; the place's word orders everything else.
+    place = steps.next.fetch_add(1, std::memory_order_relaxed) % StepTable::kPlaces;
+    // Acquire: the ProxyOp that is read is this generation's, or a later one's: who claims the
+    // place then fails.
+    *word = steps.slots[place].word.load(std::memory_order_acquire);
+  } while (++probes < kStepProbes && IsNeeded(steps.slots[place], *word));
+  return place;
+}
+
+// Whether the step there may still go on. What NCCL has left behind ends with its operation.
+bool Tracker::IsNeeded(const StepSlot& slot, uint64_t word) {
+  if (StepWord::Phase(word) == StepPhase::kFree) return false;
+  if (StepWord::Phase(word) == StepPhase::kClaimed) return true;
+  // Relaxed: see NextStepPlace.
+  const OperationRef ref =
+      FindOperation(slot.proxy_op.load(std::memory_order_relaxed), TicketKind::kProxyOp);
+  if (ref.communicator == nullptr) return false;
+  const uint64_t operation = ref.slot->word.load(std::memory_order_relaxed);  // the word alone
+  return SlotWord::Generation(operation) == ref.generation && (operation & SlotWord::kOpen) != 0;
 }
 
 // Null, and counted, when the ticket is not of a step that is under way.

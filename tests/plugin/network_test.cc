@@ -241,21 +241,75 @@ TEST(NetworkTest, RestartedReceive) {
   });
 }
 
-// Handles that are never stopped give their places up, and are known when they come late.
-TEST(NetworkTest, PlacesAreUsedAgain) {
+// When all places are taken by steps of operations that go on, new ones take the fourth they come
+// to, and who had it is known when it comes late.
+TEST(NetworkTest, PlacesAreTakenWhenAllAreNeeded) {
   RunInChild(kAlways, [] {
     NcclCommunicator comm(1);
     void* proxy = StartProxyOp(comm, comm.Enqueue());
-    void* forgotten = StartStep(comm, proxy);
+    std::vector<void*> forgotten;
+    for (int i = 0; i < kStepProbes; ++i) forgotten.push_back(StartStep(comm, proxy));
     for (uint32_t i = 0; i < 2 * StepTable::kPlaces; ++i) {
       EXPECT_NE(StartStep(comm, proxy), nullptr);
     }
     RunSend(comm, proxy, 3);
-    RecordStep(forgotten, abi::kStateProxyStepSendGpuWait, 0);
-    Stop(forgotten);
+    for (void* step : forgotten) {
+      RecordStep(step, abi::kStateProxyStepSendGpuWait, 0);
+      Stop(step);
+    }
     const ProcessSnapshot snapshot = ReadSnapshot();
     EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{3, 0}));
     EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"stale_handle", 2}}));
+  });
+}
+
+// A step that waits for long, for a late rank say, while others come and go by the thousand: the
+// wait that one looks for must not be the one that is lost.
+TEST(NetworkTest, LongWaitKeepsItsPlace) {
+  RunInChild(kAlways, [] {
+    NcclCommunicator waiting(1);
+    NcclCommunicator busy(2);
+    void* late = StartProxyOp(waiting, waiting.Enqueue());
+    std::vector<void*> steps;
+    for (int i = 0; i < 3; ++i) {
+      steps.push_back(StartStep(waiting, late));
+      RecordStep(steps.back(), abi::kStateProxyStepRecvWait, 0);
+    }
+    void* proxy = StartProxyOp(busy, busy.Enqueue());
+    for (uint32_t i = 0; i < 3 * StepTable::kPlaces; ++i) RunReceive(busy, proxy, 1);
+    for (void* step : steps) {
+      RecordStep(step, abi::kStateProxyStepRecvFlushWait, 100);
+      RecordStep(step, abi::kStateProxyStepRecvGpuWait, 0);
+      Stop(step);
+    }
+    const ProcessSnapshot snapshot = ReadSnapshot();
+    EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{0, 300}));
+    EXPECT_EQ(Find(snapshot, 2).network_bytes, (Directions{0, 3 * StepTable::kPlaces}));
+    EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
+  });
+}
+
+// A step that nobody stopped is passed over no longer than its operation lasts: or all places would
+// be such ones in the end, and steps that wait would be taken for new ones.
+TEST(NetworkTest, LeftStepsEndWithTheirOperation) {
+  RunInChild(kAlways, [] {
+    NcclCommunicator comm(1);
+    void* proxy = StartProxyOp(comm, comm.Enqueue());
+    for (uint32_t i = 0; i < StepTable::kPlaces; ++i) StartStep(comm, proxy);
+    RunReceive(comm, proxy, 3);
+    Stop(proxy);
+    EXPECT_TRUE(WaitUntil(
+        [] { return Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationNetwork) == 1; }));
+
+    proxy = StartProxyOp(comm, comm.Enqueue());
+    void* step = StartStep(comm, proxy);
+    RecordStep(step, abi::kStateProxyStepRecvWait, 0);
+    for (uint32_t i = 1; i < StepTable::kPlaces; ++i) StartStep(comm, proxy);
+    RecordStep(step, abi::kStateProxyStepRecvFlushWait, 5);
+    Stop(step);
+    const ProcessSnapshot snapshot = ReadSnapshot();
+    EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{0, 8}));
+    EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
   });
 }
 

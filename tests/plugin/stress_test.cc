@@ -160,12 +160,21 @@ TEST(StressTest, NetworkSteps) {
     end = true;
     reader.join();
     const ProcessSnapshot snapshot = ReadSnapshot();
+    std::map<std::string, uint64_t> ignored = IgnoredByName(snapshot);
+    // A thread that was off the CPU while the others went through all places has lost its step, and
+    // each event of it was counted.
+    const uint64_t lost = ignored["stale_handle"];
+    uint64_t missing = 0;
     for (uint64_t number = 0; number < kCommunicators; ++number) {
       const CommunicatorSnapshot& measured = Find(snapshot, number + 1);
-      EXPECT_EQ(measured.network_bytes[1], watched[number] * kBytes);
-      EXPECT_EQ(Timed(measured, LatencyKind::kDurationNetwork), watched_operations[number]);
+      ASSERT_LE(measured.network_bytes[1], watched[number] * kBytes);
+      missing += watched[number] - measured.network_bytes[1] / kBytes;
+      const uint64_t timed = Timed(measured, LatencyKind::kDurationNetwork);
+      EXPECT_LE(timed, watched_operations[number]);
+      EXPECT_GE(timed + lost, watched_operations[number]);
     }
-    EXPECT_EQ(IgnoredByName(snapshot), (std::map<std::string, uint64_t>{}));
+    EXPECT_LE(missing, lost);
+    EXPECT_EQ(ignored, (std::map<std::string, uint64_t>{{"stale_handle", lost}}));
   });
 }
 

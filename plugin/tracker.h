@@ -192,6 +192,11 @@ class Tracker {
     ref.child = Ticket::Child(ticket);
     return ref;
   }
+  LaneWriter ClaimLane(Communicator& communicator, LaneRole role) {
+    // Relaxed: the writer compares it with the record while it holds the lane.
+    return LaneWriter(segment_, *communicator.record,
+                      communicator.record_generation.load(std::memory_order_relaxed), role);
+  }
   uint64_t ChildTicket(const OperationRef& ref, TicketKind kind, uint32_t child) const {
     return Ticket::Pack(process_tag_, kind, child, ref.generation, ref.operation,
                         ref.communicator->index);

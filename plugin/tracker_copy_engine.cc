@@ -32,9 +32,7 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
         *communicator, event, {op, static_cast<uint8_t>(SizeClassOf(bytes)), 0, false, 0}, bytes);
   }
   {
-    LaneWriter lane(segment_, *communicator->record,
-                    communicator->record_generation.load(std::memory_order_relaxed),
-                    LaneRole::kLaunch);
+    LaneWriter lane = ClaimLane(*communicator, LaneRole::kLaunch);
     if (lane.ok()) {
       CountUncounted(*communicator->record, lane);
       AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)], 1);

@@ -142,9 +142,7 @@ void Tracker::FinishKernel(const OperationRef& ref, KernelTimes& times, uint64_t
   Communicator& communicator = *ref.communicator;
   OperationSlot& slot = *ref.slot;
   const uint64_t now_ns = clock_.NowNs();
-  LaneWriter lane(segment_, *communicator.record,
-                  communicator.record_generation.load(std::memory_order_relaxed),
-                  LaneRole::kProgress);
+  LaneWriter lane = ClaimLane(communicator, LaneRole::kProgress);
   if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
   uint64_t word = slot.word.load(std::memory_order_acquire);  // the fields are of this generation
   OperationState state;

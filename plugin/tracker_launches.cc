@@ -82,9 +82,7 @@ void Tracker::CountUncounted(CommunicatorRecord& record, LaneWriter& lane) {
 }
 
 void Tracker::CountCall(Communicator& communicator, uint64_t key, uint64_t bytes) {
-  LaneWriter lane(segment_, *communicator.record,
-                  communicator.record_generation.load(std::memory_order_relaxed),
-                  LaneRole::kLaunch);
+  LaneWriter lane = ClaimLane(communicator, LaneRole::kLaunch);
   if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
   CountUncounted(*communicator.record, lane);
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 1);
@@ -92,9 +90,7 @@ void Tracker::CountCall(Communicator& communicator, uint64_t key, uint64_t bytes
 }
 
 void Tracker::CountLeftCall(Communicator& communicator) {
-  LaneWriter lane(segment_, *communicator.record,
-                  communicator.record_generation.load(std::memory_order_relaxed),
-                  LaneRole::kLaunch);
+  LaneWriter lane = ClaimLane(communicator, LaneRole::kLaunch);
   if (lane.ok()) CountUncounted(*communicator.record, lane);
 }
 
@@ -195,9 +191,7 @@ void Tracker::CountUnfollowedLaunch(Communicator& communicator, bool captured) {
 }
 
 void Tracker::CountLaunchCallback(Communicator& communicator, bool is_launch) {
-  LaneWriter lane(segment_, *communicator.record,
-                  communicator.record_generation.load(std::memory_order_relaxed),
-                  LaneRole::kLaunch);
+  LaneWriter lane = ClaimLane(communicator, LaneRole::kLaunch);
   if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kLaunch)], 1);
   if (is_launch) AddToCell(lane.lane().launches, 1);

@@ -22,9 +22,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
   Communicator* communicator = FindContext(context);
   if (communicator == nullptr) return 0;
   const uint64_t now_ns = clock_.NowNs();
-  LaneWriter lane(segment_, *communicator->record,
-                  communicator->record_generation.load(std::memory_order_relaxed),
-                  LaneRole::kLaunch);
+  LaneWriter lane = ClaimLane(*communicator, LaneRole::kLaunch);
   if (!lane.ok()) {
     Ignore(IgnoredReason::kNoRoom);
     return 0;

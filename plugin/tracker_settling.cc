@@ -62,9 +62,7 @@ bool Tracker::SettleSlotIfIdle(Communicator& communicator, uint32_t operation, u
   if (kernel_pending) return false;
   const uint64_t last_ns = state.enqueue_ns + LastStop::DeltaNs(state.last_stop);
   if (now_ns < last_ns + kQuietNs) return false;
-  LaneWriter lane(segment_, *communicator.record,
-                  communicator.record_generation.load(std::memory_order_relaxed),
-                  LaneRole::kProgress);
+  LaneWriter lane = ClaimLane(communicator, LaneRole::kProgress);
   if (!lane.ok()) return false;
   // Acquire and release: the fields were read before; the new word comes after. Failure: somebody
   // acted on the operation just now, so it is not idle.
@@ -103,9 +101,7 @@ void Tracker::SettleAll(Communicator& communicator) {
   // Finalize may wait for one of them.
   for (int attempt = 0; attempt < kLaneAttempts; ++attempt) {
     // The progress thread's lane: it has the pages that its own settling needed.
-    LaneWriter lane(segment_, *communicator.record,
-                    communicator.record_generation.load(std::memory_order_relaxed),
-                    LaneRole::kProgress);
+    LaneWriter lane = ClaimLane(communicator, LaneRole::kProgress);
     if (lane.ok()) return SettleAll(communicator, lane);
     nanosleep(&kLanePause, nullptr);
   }

@@ -37,7 +37,7 @@ class WholeSimulationTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         figures = os.path.join(os.environ["TEST_TMPDIR"], "figures.json")
-        cls.result = run_program("--ranks=%d" % RANKS, "--fewer-ranks=0", "--faster=15",
+        cls.result = run_program("--ranks=%d" % RANKS, "--fewer-ranks=0", "--faster=8",
                                  "--minutes=0.1", "--json=" + figures)
         with open(figures, encoding="utf-8") as file:
             cls.classic, cls.native = json.load(file)["runs"]

@@ -89,26 +89,27 @@ class Page:
 
 
 class Prometheus:
-    """Rules are evaluated every second and look back for ten, and alerts wait for nothing.
+    """Rules look back for ten of its intervals, and alerts wait for nothing.
 
     history: OpenMetrics text of samples from the past.
     flags: of Prometheus.
-    interval: between scrapes; it is their time limit, too.
+    interval_s: between scrapes, and evaluations of the rules; it is the scrapes' time limit, too.
     hung_s: how old work in flight is when it hangs.
     """
 
-    def __init__(self, folder, history="", flags=(), interval="500ms", hung_s=60):
+    def __init__(self, folder, history="", flags=(), interval_s=1, hung_s=60):
         self.folder = folder
         rules = os.path.join(folder, "rules")
         os.mkdir(rules)
         for name in ("recording", "alerts", "dcgm", "diagnosis", "fleet"):
             with open(os.path.join(RULES, name + ".yaml"), encoding="utf-8") as file:
-                text = re.sub(r"interval: \S+", "interval: 1s", file.read())
-                text = re.sub(r"\[(1|5|15)m\]", "[10s]", text)
+                text = re.sub(r"interval: \S+", "interval: %ds" % interval_s, file.read())
+                text = re.sub(r"\[(1|5|15)m\]", "[%ds]" % (10 * interval_s), text)
                 text = text.replace(") > 60\n", ") > %d\n" % hung_s)
             with open(os.path.join(rules, name + ".yaml"), "w", encoding="utf-8") as file:
                 file.write(re.sub(r"\n +for: \S+", "", text))
         with open(os.path.join(folder, "prometheus.json"), "w", encoding="utf-8") as file:
+            interval = "%ds" % interval_s
             json.dump({"global": {"scrape_interval": interval, "scrape_timeout": interval},
                        "rule_files": [rules + "/*.yaml"],
                        "scrape_configs": [{

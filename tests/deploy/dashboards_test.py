@@ -314,6 +314,7 @@ class Queries(unittest.TestCase):
         deadline = time.monotonic() + cluster.PATIENCE_S
         while queries:
             queries = self.without_data(prometheus, queries)
+            time.sleep(0.2)
             if time.monotonic() > deadline:
                 self.fail("no data:\n%s\nfailing rules: %s\n%s" % (
                     json.dumps([[*key, left] for key, left in queries.items()], indent=1),

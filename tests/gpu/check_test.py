@@ -70,9 +70,9 @@ class EqualTest(unittest.TestCase):
 class FaultTest(unittest.TestCase):
     """What must be noticed is."""
 
-    def check(self, fault, text):
-        status, output = run_check("--ranks=2", "--phases=collectives,exit", "--phase-timeout=5",
-                                   "--settle=2", fault=fault)
+    def check(self, fault, text, *arguments):
+        status, output = run_check("--ranks=2", "--phases=collectives,exit", "--settle=2",
+                                   *arguments, fault=fault)
         self.assertEqual(status, 1, output)
         self.assertIn("RESULT DIFFERENT", output)
         self.assertIn(text, output)
@@ -84,7 +84,7 @@ class FaultTest(unittest.TestCase):
         self.check("crash", "rank 1 ended with status -11")
 
     def test_hang(self):
-        self.check("hang", "phase collectives: no answer within 5 s")
+        self.check("hang", "phase collectives: no answer within 5 s", "--phase-timeout=5")
 
 
 if __name__ == "__main__":

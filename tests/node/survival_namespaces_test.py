@@ -114,7 +114,13 @@ class PidNamespaceTest(NodeCase):
                            "callback")
             return {key: value for key, value in shown.items() if key[1] == "0"}
 
-        before = callbacks()
+        def all_callbacks():
+            """Four of the proxy for each call, a thread that may come later."""
+            shown = callbacks()
+            of_proxies = sorted(value for key, value in shown.items() if key[2] == "proxy")
+            return shown if of_proxies == [40, 80] else None
+
+        before = wait_until(all_callbacks, "the proxies' callbacks are there, too")
         totals = sorted(sum(value for key, value in before.items() if key[0] == namespace)
                         for namespace in namespaces)
         self.assertGreater(totals[1], totals[0])

@@ -26,7 +26,7 @@ TIMED = ("nccl_operation_duration_seconds", "nccl_operation_completion_seconds",
          "nccl_network_wait_seconds_total")
 
 # The longest wait for what is settled and rendered a little later than the last callback.
-PATIENCE_S = 15
+PATIENCE_S = 60
 
 # The scrapes of many runs look at few trace files at a time.
 reference.load = functools.lru_cache(maxsize=4)(reference.load)

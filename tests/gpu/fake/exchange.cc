@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -36,8 +37,12 @@ void Exchange::Barrier() {
     header().round.store(round + 1);
     return;
   }
+  // Ever longer: who waits for a rank that does something else leaves it the processor.
+  useconds_t rest_us = 20;
   for (int spins = 0; header().round.load() == round; ++spins) {
-    if (spins > 1000) usleep(50);
+    if (spins < 1000) continue;
+    usleep(rest_us);
+    rest_us = std::min<useconds_t>(2 * rest_us, 1000);
   }
 }
 

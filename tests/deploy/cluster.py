@@ -20,7 +20,7 @@ RULES = os.path.join(RUNFILES, "deploy/prometheus")
 DRIVER = os.path.join(RUNFILES, "tests/deploy")  # holds libcuda.so.1
 
 # For a broken build to end; a slow machine is no failure.
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 
 def free_port():

@@ -325,7 +325,8 @@ class Queries(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         prometheus = self.start(cluster.Prometheus(folder.name, history(time.time())))
         replays = [
-            cluster.Replay("h200x4-pytorch-ddp-fsdp", 1, SLURM_JOB_ID="1"),
+            # Slowly: its calls come within two seconds, and rates take two scrapes of them.
+            cluster.Replay("h200x4-pytorch-ddp-fsdp", 0.2, SLURM_JOB_ID="1"),
             cluster.Replay("h200x2-net-mixed", 0.2, SLURM_JOB_ID="2",
                            NCCL_PULSE_NETWORK_WINDOW="100"),
             # With kernel timing, all-to-alls are not trusted.

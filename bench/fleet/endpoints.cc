@@ -41,15 +41,10 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kStep{500};
 
-double ThreadSeconds() {
+// Of processor time, so far.
+double Seconds(clockid_t clock) {
   timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
-}
-
-double ProcessSeconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  clock_gettime(clock, &time);
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
 }
 
@@ -97,8 +92,8 @@ void AllowDescriptors() {
 bool AnswerQuestion() {
   char line[64];
   if (read(STDIN_FILENO, line, sizeof(line)) <= 0) return false;
-  const double writer = ThreadSeconds();
-  std::printf("cpu %.3f %.3f\n", ProcessSeconds() - writer, writer);
+  const double writer = Seconds(CLOCK_THREAD_CPUTIME_ID);
+  std::printf("cpu %.3f %.3f\n", Seconds(CLOCK_PROCESS_CPUTIME_ID) - writer, writer);
   std::fflush(stdout);
   return true;
 }

@@ -24,14 +24,10 @@ constexpr uint64_t kInflightNs = 300'000;
 int64_t NowNs(clockid_t clock) {
   timespec now{};
   clock_gettime(clock, &now);
-  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+  return now.tv_sec * static_cast<int64_t>(kNsPerSecond) + now.tv_nsec;
 }
 
 uint64_t MonotonicNs() { return static_cast<uint64_t>(NowNs(CLOCK_MONOTONIC)); }
-
-uint64_t LatencyKey(NameId op, uint32_t size_class, LatencyKind kind) {
-  return SeriesKey::Pack(SeriesKind::kLatency, op, size_class, static_cast<uint32_t>(kind), 0);
-}
 
 }  // namespace
 
@@ -130,7 +126,7 @@ void MadeUpRank::Call(const Communicator& communicator, Operation* operation) {
   const bool timed = call % (1 << kSamplingExponent) == 0;
   CommunicatorRecord& record = segment().record(communicator.index);
   {
-    LaneWriter lane(segment(), record, communicator.generation, LaneRole::kLaunch);
+    LaneWriter lane = test_.Writer(communicator.index, communicator.generation, LaneRole::kLaunch);
     lane.Count(SeriesKey::Pack(SeriesKind::kCalls, operation->name, operation->size_class,
                                test_.Intern("ncclBfloat16"), 0),
                1, kind.bytes);
@@ -161,8 +157,8 @@ void MadeUpRank::Complete(const Communicator& communicator, const Operation& ope
   const uint64_t duration_ns = DurationNs(operation);
   const uint64_t bytes = operation.kind->bytes;
   if (operation.network) CrossNetwork(communicator, operation, duration_ns);
-  LaneWriter lane(segment(), segment().record(communicator.index), communicator.generation,
-                  LaneRole::kBackground);
+  LaneWriter lane =
+      test_.Writer(communicator.index, communicator.generation, LaneRole::kBackground);
   lane.lane().last_completion_ns.store(MonotonicNs(), std::memory_order_relaxed);
   if (!timed) return;
   lane.Observe(LatencyKey(operation.name, operation.size_class, LatencyKind::kDurationStream),
@@ -177,8 +173,7 @@ void MadeUpRank::Complete(const Communicator& communicator, const Operation& ope
 void MadeUpRank::CrossNetwork(const Communicator& communicator, const Operation& operation,
                               uint64_t duration_ns) {
   const uint64_t bytes = operation.kind->bytes;
-  LaneWriter lane(segment(), segment().record(communicator.index), communicator.generation,
-                  LaneRole::kProgress);
+  LaneWriter lane = test_.Writer(communicator.index, communicator.generation, LaneRole::kProgress);
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kProxy)], 4);
   lane.Observe(LatencyKey(operation.name, operation.size_class, LatencyKind::kCompletionProxy),
                duration_ns + duration_ns / 4, bytes, 0);

@@ -17,9 +17,6 @@ namespace {
 uint64_t CallsKey(NameId op, uint32_t size_class) {
   return SeriesKey::Pack(SeriesKind::kCalls, op, size_class, kNoName, 0);
 }
-uint64_t LatencyKey(NameId op, uint32_t size_class, LatencyKind kind) {
-  return SeriesKey::Pack(SeriesKind::kLatency, op, size_class, static_cast<uint32_t>(kind), 0);
-}
 uint64_t UntimedKey(NameId op, UntimedReason reason) {
   return SeriesKey::Pack(SeriesKind::kUntimed, op, 0, static_cast<uint32_t>(reason), 0);
 }

@@ -24,10 +24,6 @@ ProcessSnapshot Read(Segment& segment) {
   return snapshot;
 }
 
-uint64_t LatencyKey(NameId op, uint32_t size_class, LatencyKind kind) {
-  return SeriesKey::Pack(SeriesKind::kLatency, op, size_class, static_cast<uint32_t>(kind), 0);
-}
-
 TEST(SegmentReader, ProcessIdentityAndCounters) {
   TestSegment test(777);
   SegmentHeader& header = test.segment().header();

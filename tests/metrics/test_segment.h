@@ -16,6 +16,10 @@
 
 namespace nccl_pulse {
 
+inline uint64_t LatencyKey(NameId op, uint32_t size_class, LatencyKind kind) {
+  return SeriesKey::Pack(SeriesKind::kLatency, op, size_class, static_cast<uint32_t>(kind), 0);
+}
+
 class TestSegment {
  public:
   // With room for `series_limit` series and `pages` pages ready.

@@ -26,14 +26,12 @@ uint64_t OverflowKey(uint64_t key) {
 
 }  // namespace
 
-void LaneWriter::ClaimOther(int lane) {
+Lane* LaneWriter::ClaimOther(int lane) {
   for (int i = 1; i < kLanes; ++i) {
-    const int candidate = (lane + i) % kLanes;
-    if (Claim(candidate)) {
-      index_ = candidate;
-      return;
-    }
+    Lane& candidate = record_.lanes[(lane + i) % kLanes];
+    if (Claim(candidate)) return &candidate;
   }
+  return nullptr;
 }
 
 int LaneWriter::FindOrAddSeries(uint64_t key) {

@@ -53,35 +53,34 @@ class LaneWriter {
  public:
   // Claims a lane of `record` if it still is of `generation`.
   LaneWriter(Segment& segment, CommunicatorRecord& record, uint32_t generation, LaneRole role)
-      : segment_(segment), record_(record) {
-    if (__builtin_expect(Claim(static_cast<int>(role)), 1)) {
-      index_ = static_cast<int>(role);
-    } else {
-      ClaimOther(static_cast<int>(role));
-    }
+      : segment_(segment), record_(record), lane_(&record.lanes[static_cast<int>(role)]) {
+    if (__builtin_expect(!Claim(*lane_), 0)) lane_ = ClaimOther(static_cast<int>(role));
     // Checked while holding the lane. A recycler changes the generation first and then waits for
     // the lanes, so either it waits for this object, or the new generation is seen here (through
     // the lane's owner).
-    if (index_ >= 0 && record.generation.load(std::memory_order_relaxed) != generation) Release();
+    if (__builtin_expect(ok() && record.generation.load(std::memory_order_relaxed) != generation,
+                         0)) {
+      Release();
+    }
   }
 
   ~LaneWriter() { Release(); }
   LaneWriter(const LaneWriter&) = delete;
   LaneWriter& operator=(const LaneWriter&) = delete;
 
-  bool ok() const { return index_ >= 0; }
+  bool ok() const { return lane_ != nullptr; }
 
   // Whether the lane is the one that `role` prefers: then nobody else holds that one.
-  bool holds(LaneRole role) const { return index_ == static_cast<int>(role); }
+  bool holds(LaneRole role) const { return lane_ == &record_.lanes[static_cast<int>(role)]; }
 
   // The lane's fixed counters. Only when ok().
-  Lane& lane() { return record_.lanes[index_]; }
+  Lane& lane() { return *lane_; }
 
   // Adds to the two cells of a counter series. Only when ok().
   void Count(uint64_t key, uint64_t a, uint64_t b) {
     if (CounterPair* pair = FindCounters(key)) {
       // As in RecordInPage: who counts the calls finds their bytes.
-      if (b != 0) AddToCell(pair->b, b);
+      if (__builtin_expect(b != 0, 1)) AddToCell(pair->b, b);
       AddToCell(pair->a, a);
     }
   }
@@ -98,7 +97,7 @@ class LaneWriter {
   void Observe(uint64_t key, uint64_t duration_ns, uint64_t bytes, uint64_t bus_bytes) {
     const int series = FindSeries(key);
     if (series < 0) return;
-    std::atomic<uint16_t>& slot = record_.series[series].page[index_];
+    std::atomic<uint16_t>& slot = record_.series[series].page[lane_ - record_.lanes];
     uint16_t page = slot.load(std::memory_order_relaxed);  // written by this lane's holders only
     if (page == kNoPage) {
       page = segment_.pages().Allocate();
@@ -109,18 +108,19 @@ class LaneWriter {
   }
 
  private:
-  bool Claim(int lane) {
+  static bool Claim(Lane& lane) {
     uint32_t expected = 0;
     // Acquire: sees the cells as the lane's previous holder left them.
-    return record_.lanes[lane].owner.compare_exchange_strong(expected, 1, std::memory_order_acquire,
-                                                             std::memory_order_relaxed);
+    return lane.owner.compare_exchange_strong(expected, 1, std::memory_order_acquire,
+                                              std::memory_order_relaxed);
   }
-  [[gnu::cold, gnu::noinline]] void ClaimOther(int lane);
+  // Another lane than that one, null: all are taken.
+  [[gnu::cold, gnu::noinline]] Lane* ClaimOther(int lane);
 
   void Release() {
     // Release: the next holder sees this one's cells.
-    if (index_ >= 0) record_.lanes[index_].owner.store(0, std::memory_order_release);
-    index_ = -1;
+    if (ok()) lane_->owner.store(0, std::memory_order_release);
+    lane_ = nullptr;
   }
 
   void CountOverflow() { AddToCell(lane().overflowed_operations, 1); }
@@ -133,10 +133,10 @@ class LaneWriter {
 
   CounterPair* FindCounters(uint64_t key) {
     const int series = FindSeries(key);
-    if (series < 0) return nullptr;
+    if (__builtin_expect(series < 0, 0)) return nullptr;
     std::atomic<uint16_t>& slot = lane().counter_page;
     uint16_t page = slot.load(std::memory_order_relaxed);  // written by this lane's holders only
-    if (page == kNoPage) {
+    if (__builtin_expect(page == kNoPage, 0)) {
       page = segment_.pages().Allocate();
       if (page == kNoPage) {
         CountUnlessCounted(series, key);
@@ -157,7 +157,8 @@ class LaneWriter {
   int FindSeries(uint64_t key) {
     uint32_t at = Hash(key);
     // Relaxed: an entry's key never changes once set, and an index carries no other data.
-    if (record_.series[at].key.load(std::memory_order_relaxed) == key) return static_cast<int>(at);
+    const uint64_t found = record_.series[at].key.load(std::memory_order_relaxed);
+    if (__builtin_expect(found == key, 1)) return static_cast<int>(at);
     return FindOrAddSeries(key);
   }
 
@@ -165,7 +166,7 @@ class LaneWriter {
 
   Segment& segment_;
   CommunicatorRecord& record_;
-  int index_ = -1;
+  Lane* lane_;  // null: none
 };
 
 }  // namespace nccl_pulse

@@ -34,7 +34,7 @@ class Clock {
   uint64_t NowNs() const {
     // Acquire: sees the scale's fields as Correct wrote them.
     const Scale* scale = scale_.load(std::memory_order_acquire);
-    if (scale == nullptr) return MonotonicNs();
+    if (__builtin_expect(scale == nullptr, 0)) return MonotonicNs();
     // Relaxed: published by scale_; a scale is rewritten only kScales corrections later.
     // Signed: nothing keeps the CPU from reading its counter before it has loaded the scale, and
     // a scale that was made in between begins a few ticks later.

@@ -22,6 +22,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "metrics/name_table.h"
 #include "metrics/segment_layout.h"
 #include "plugin/stream_timer.h"
 #include "plugin/ticket.h"
@@ -49,8 +50,14 @@ struct SlotWord {
   static constexpr uint64_t kOneStarted = uint64_t{1} << 16;
   static constexpr uint64_t kOneStopped = 1;
 
+  static constexpr uint64_t kStartedMask = uint64_t{0xffff} << 16;
+
   static constexpr uint32_t Generation(uint64_t word) { return static_cast<uint32_t>(word >> 40); }
-  static constexpr uint64_t OfGeneration(uint32_t generation) { return uint64_t{generation} << 40; }
+  // Nothing but the generation after that of `word`.
+  static constexpr uint64_t NextGeneration(uint64_t word) {
+    constexpr uint64_t kOne = uint64_t{1} << 40;
+    return (word + kOne) & uint64_t{Ticket::kGenerationMask} << 40;
+  }
   static constexpr uint32_t Started(uint64_t word) { return word >> 16 & 0xffff; }
   static constexpr uint32_t Stopped(uint64_t word) { return word & 0xffff; }
 };
@@ -187,17 +194,24 @@ struct alignas(64) PendingLaunch {
 static_assert(sizeof(PendingLaunch) == 128);
 inline constexpr uint32_t kNoPair = 0xff;
 
+// 0, or the UntimedReason of its operations.
 enum class LaunchFate : uint8_t {
-  kNotTimed = 0,  // no stream timing
-  kNotSampled = 1,
-  kTimed = 2,     // a single operation, timed_serial: it has the launch's duration
-  kGrouped = 3,   // several: the launch has a duration, they have none of their own
-  kCaptured = 4,  // an operation alone: called into a CUDA graph
+  kTimed = 0,  // a single operation, timed_serial: it has the launch's duration
+  kNotTimed = static_cast<uint8_t>(UntimedReason::kNotTimed),  // no stream timing
+  kNotSampled = static_cast<uint8_t>(UntimedReason::kNotSampled),
+  // Several: the launch has a duration, they have none of their own.
+  kGrouped = static_cast<uint8_t>(UntimedReason::kGrouped),
+  // An operation alone: called into a CUDA graph.
+  kCaptured = static_cast<uint8_t>(UntimedReason::kCaptured),
 };
 
 // Calls so far by operation and size class: the call number that sampling goes by.
-inline constexpr int kCallRows = 16;  // NCCL's known operations; later ones share the last row
+inline constexpr int kCallRows = 16;  // NCCL's known operations; all others share the last row
 inline constexpr int kCallColumns = 12;
+constexpr uint32_t CallRowOf(NameId op) {
+  const uint32_t row = uint32_t{op} - kFirstNcclName;  // very large for what comes before
+  return row < kCallRows ? row : kCallRows - 1;
+}
 
 // Which operations are in flight, where no events follow the launches (tracker_inflight.cc).
 // Background thread.
@@ -221,10 +235,11 @@ struct alignas(64) Communicator {
   std::atomic<uint32_t> record_generation;
   uint32_t index;  // of this slot and of its record
   CommunicatorRecord* record;
-  OperationSlot* operations;  // kOperationSlots, null until first used
-  LaunchState* launching;     // null until first used
-  std::atomic<uint64_t> comm_id;
+  OperationSlot* operations;            // kOperationSlots, null until first used
+  LaunchState* launching;               // null until first used
+  std::atomic<uint64_t> sampling_seed;  // Sampler::SeedOf
   std::atomic<int32_t> rank, nranks;
+  uint64_t first_ticket;  // Ticket::OfOperation
   // ---- line: what is above is all that the callbacks of a launch read
   InflightOperations inflight;            // background thread
   bool uncounted_seen;                    // background thread: FollowedLaunches::uncounted_call

@@ -2,7 +2,7 @@
 //
 // The strings of a descriptor (func, datatype, algo, proto) are literals in libnccl, so equal
 // addresses mean equal strings for as long as libnccl is mapped. The first callback that meets an
-// address looks its text up in the name table; later ones find it here with one or two loads.
+// address looks its text up in the name table; later ones find it here, address and id in one word.
 //
 // Thread: Find any, lock-free, no allocation. Clear when no communicator is left (libnccl may be
 // unmapped then and another one mapped in its place). Cost: about 2 ns; about 100 ns for a new
@@ -25,53 +25,43 @@ struct CachedName {
 
 class NameCache {
  public:
-  explicit NameCache(NameTable table) : table_(table) {}
+  explicit NameCache(NameTable table) : table_(table) { Clear(); }
 
   CachedName Find(const char* text) {
-    if (text == nullptr) return {kNoName, 1};
-    const Entry& first = entries_[Hash(text)];
-    if (first.address.load(std::memory_order_acquire) == text) {  // value comes before it
-      const uint32_t value = first.value.load(std::memory_order_relaxed);
-      if (value != 0) return Unpack(value);
-    }
+    // Relaxed: a word is all there is of an entry.
+    const uint64_t word = entries_[Hash(text)].load(std::memory_order_relaxed);
+    if (__builtin_expect(IsOf(word, text), 1)) return Unpack(word);
     return Probe(text);
   }
   void Clear() {
-    for (Entry& entry : entries_) {
-      entry.value.store(0, std::memory_order_relaxed);
-      entry.address.store(nullptr,
-                          std::memory_order_release);  // a finder sees no address with an old value
-    }
+    for (auto& entry : entries_) entry.store(0, std::memory_order_relaxed);  // as above
+    entries_[Hash(nullptr)].store(kNull, std::memory_order_relaxed);
   }
 
  private:
   static constexpr int kEntries = 256;
   static constexpr int kProbes = 16;
-  struct Entry {
-    std::atomic<const char*> address{nullptr};
-    std::atomic<uint32_t> value{0};  // 1 << 16 | element_bytes << 8 | id; 0: not yet
-  };
+  // A word: address << 16 | element_bytes << 8 | id, 0: free. An address that takes more than 48
+  // bits (no Linux gives one out unasked) has none.
+  static constexpr int kAddressShift = 16;
+  static constexpr uint64_t kNull = 1 << 8 | kNoName;
 
+  static bool IsOf(uint64_t word, const char* text) {
+    return word >> kAddressShift == reinterpret_cast<uintptr_t>(text);
+  }
   static uint32_t Hash(const char* text) {
     return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(text) * 0x9e3779b97f4a7c15ULL >> 56);
   }
-  static CachedName Unpack(uint32_t value) {
-    return {static_cast<NameId>(value & 0xff), static_cast<uint8_t>(value >> 8 & 0xff)};
+  static CachedName Unpack(uint64_t word) {
+    return {static_cast<NameId>(word & 0xff), static_cast<uint8_t>(word >> 8 & 0xff)};
   }
 
   [[gnu::cold, gnu::noinline]] CachedName Probe(const char* text) {
     uint32_t at = Hash(text);
     for (int probe = 0; probe < kProbes; ++probe) {
-      Entry& entry = entries_[at];
-      const char* address = entry.address.load(std::memory_order_acquire);  // value comes before it
-      if (address == text) {
-        const uint32_t value = entry.value.load(std::memory_order_relaxed);
-        if (value != 0) return Unpack(value);
-        break;  // being entered by another thread right now
-      }
-      if (address == nullptr) {
-        return Enter(entry, text);
-      }
+      const uint64_t word = entries_[at].load(std::memory_order_relaxed);  // as in Find
+      if (IsOf(word, text)) return Unpack(word);
+      if (word == 0) return Enter(entries_[at], text);
       at = (at + 1) % kEntries;
     }
     return Look(text);
@@ -81,17 +71,15 @@ class NameCache {
     return {table_.Intern(text), ElementBytes(text)};
   }
 
-  __attribute__((noinline)) CachedName Enter(Entry& entry, const char* text) {
+  __attribute__((noinline)) CachedName Enter(std::atomic<uint64_t>& entry, const char* text) {
     const CachedName name = Look(text);
     if (name.id == kOtherName)
       return name;  // may be a passing state of the table: ask again next time
-    const char* expected = nullptr;
-    // Relaxed: the value is published by its own store; a finder that comes between falls back to
-    // Look.
-    if (entry.address.compare_exchange_strong(expected, text, std::memory_order_relaxed)) {
-      entry.value.store(1u << 16 | uint32_t{name.element_bytes} << 8 | name.id,
-                        std::memory_order_release);
-    }
+    const uint64_t word = uint64_t{reinterpret_cast<uintptr_t>(text)} << kAddressShift |
+                          uint64_t{name.element_bytes} << 8 | name.id;
+    uint64_t free = 0;
+    // Should another thread have taken the place, the next finder tries again. Relaxed: as in Find.
+    if (IsOf(word, text)) entry.compare_exchange_strong(free, word, std::memory_order_relaxed);
     return name;
   }
 
@@ -108,7 +96,7 @@ class NameCache {
   }
 
   NameTable table_;
-  Entry entries_[kEntries];
+  std::atomic<uint64_t> entries_[kEntries];
 };
 
 }  // namespace nccl_pulse

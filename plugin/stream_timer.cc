@@ -7,8 +7,6 @@ namespace {
 
 // A callback that was running when its communicator was finalized has long ended after this.
 constexpr uint64_t kRetirementNs = 5000000000;
-// No closer than the poller looks.
-constexpr uint64_t kMarkerSpacingNs = 20000000;
 // Gates are asked when nothing has completed for so long: no query more while work goes on, and
 // soon enough for whoever suspects a hang.
 constexpr uint64_t kStandstillNs = 100000000;
@@ -83,14 +81,6 @@ void StreamTimer::Retire(CommunicatorTimer& timer, uint64_t now_ns) {
 
 // ---- launching thread ---------------------------------------------------------------------------
 
-bool StreamTimer::IsCapturing(CommunicatorTimer& timer, CudaStream stream) {
-  int capturing = kCudaNotCapturing;
-  const int result = driver_.stream_is_capturing(stream, &capturing);
-  if (result >= kCudaFirstCaptureError && result <= kCudaLastCaptureError) return true;
-  if (result != kCudaSuccess) return Fail(timer);
-  return capturing != kCudaNotCapturing;  // also one that was invalidated
-}
-
 TimedPair* StreamTimer::BeginTiming(CommunicatorTimer& timer, CudaStream stream) {
   for (TimedPair& pair : timer.pairs) {
     // Acquire: the poller has finished with the pair.
@@ -129,47 +119,25 @@ void StreamTimer::RecordGate(CommunicatorTimer& timer, CudaStream stream, uint64
                    std::memory_order_relaxed);  // this side's own
 }
 
-bool StreamTimer::End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pair,
-                      uint64_t now_ns) {
-  bool kept = true;
-  if (pair != nullptr) {
-    pair->launch_ns.store(now_ns, std::memory_order_relaxed);  // published when it is armed
-    kept = timer.is_on();
-    if (kept && driver_.event_record(pair->end, stream) != kCudaSuccess) kept = Fail(timer);
-    // Release: the poller sees everything about the pair. Only this side takes it out of kTaken.
-    pair->state.store(kept ? TimedPair::kArmed : TimedPair::kFree, std::memory_order_release);
-  }
-  if (!timer.is_on()) return kept;
-  const uint64_t launched = timer.launched.load(std::memory_order_relaxed) + 1;
-  const uint64_t last_marker_ns = timer.last_marker_ns.load(std::memory_order_relaxed);
-  if (__builtin_expect(now_ns >= last_marker_ns + kMarkerSpacingNs, 0) &&
-      !RecordMarker(timer, stream, launched, now_ns)) {
-    return kept;
-  }
-  LaunchGate* const gate = PendingGate(timer);
-  const CudaEvent last_tail = timer.tail.load(std::memory_order_relaxed);  // this side's own
-  const CudaEvent tail =
-      gate != nullptr ? gate->behind.load(std::memory_order_relaxed) : last_tail;  // likewise
-  if (driver_.event_record(tail, stream) != kCudaSuccess) {
-    Fail(timer);
-    return kept;
-  }
-  if (gate != nullptr) {
-    gate->behind.store(last_tail, std::memory_order_relaxed);  // published with the number
-    // Release, after the record: whoever finds this tail finds it behind this launch.
-    timer.tail.store(tail, std::memory_order_release);
-    gate->launch.store(launched, std::memory_order_release);  // sees both events, and when
-    if (gate != &timer.newest_gate) {
-      timer.armed_gates.store(timer.armed_gates.load(std::memory_order_relaxed) + 1,
-                              std::memory_order_release);
-    }
-    timer.gate.store(CommunicatorTimer::kNoGate, std::memory_order_relaxed);  // this side's own
-  }
-  timer.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // published by the count
-  // Release, after the record: a poller that reads this number queries a `tail` that stands behind
-  // it.
-  timer.launched.store(launched, std::memory_order_release);
+bool StreamTimer::EndPair(CommunicatorTimer& timer, CudaStream stream, TimedPair& pair,
+                          uint64_t now_ns) {
+  pair.launch_ns.store(now_ns, std::memory_order_relaxed);  // published when it is armed
+  bool kept = timer.is_on();
+  if (kept && driver_.event_record(pair.end, stream) != kCudaSuccess) kept = Fail(timer);
+  // Release: the poller sees everything about the pair. Only this side takes it out of kTaken.
+  pair.state.store(kept ? TimedPair::kArmed : TimedPair::kFree, std::memory_order_release);
   return kept;
+}
+
+void StreamTimer::EndGate(CommunicatorTimer& timer, LaunchGate& gate, CudaEvent last_tail,
+                          uint64_t launched) {
+  gate.behind.store(last_tail, std::memory_order_relaxed);  // published with the number
+  gate.launch.store(launched, std::memory_order_release);   // sees both events, and when
+  if (&gate != &timer.newest_gate) {
+    timer.armed_gates.store(timer.armed_gates.load(std::memory_order_relaxed) + 1,
+                            std::memory_order_release);
+  }
+  timer.gate.store(CommunicatorTimer::kNoGate, std::memory_order_relaxed);  // this side's own
 }
 
 bool StreamTimer::RecordMarker(CommunicatorTimer& timer, CudaStream stream, uint64_t launched,

@@ -58,6 +58,8 @@ namespace nccl_pulse {
 inline constexpr int kTimedPairs = 8;
 inline constexpr uint32_t kMarkers = 8;
 inline constexpr uint32_t kGates = 8;  // both: powers of two, so that the counts may wrap
+// No closer than the poller looks.
+inline constexpr uint64_t kMarkerSpacingNs = 20000000;
 
 // A pair of timing events around one launch.
 struct TimedPair {
@@ -147,7 +149,14 @@ class StreamTimer {
   // Launching thread; NCCL serialises the launches of a communicator.
 
   // Whether `stream` is in capture. An error switches the timer off.
-  [[gnu::hot]] bool IsCapturing(CommunicatorTimer& timer, CudaStream stream);
+  bool IsCapturing(CommunicatorTimer& timer, CudaStream stream) {
+    int capturing = kCudaNotCapturing;
+    const int result = driver_.stream_is_capturing(stream, &capturing);
+    if (__builtin_expect(result != kCudaSuccess, 0)) {
+      return (result >= kCudaFirstCaptureError && result <= kCudaLastCaptureError) || Fail(timer);
+    }
+    return capturing != kCudaNotCapturing;  // also one that was invalidated
+  }
   // Before a launch: a gate, on a stream that is not in capture.
   [[gnu::cold, gnu::noinline]] void RecordGate(CommunicatorTimer& timer, CudaStream stream,
                                                uint64_t now_ns);
@@ -157,9 +166,38 @@ class StreamTimer {
   }
   // Before a launch that is to be timed: its pair, null when none is free or the driver fails.
   TimedPair* BeginTiming(CommunicatorTimer& timer, CudaStream stream);
-  // After a launch. `pair`: what BeginTiming gave, or null. False when `pair` is lost.
-  [[gnu::hot]] bool End(CommunicatorTimer& timer, CudaStream stream, TimedPair* pair,
-                        uint64_t now_ns);
+  // After a launch that was timed. False when the pair is lost.
+  [[gnu::cold, gnu::noinline]] bool EndPair(CommunicatorTimer& timer, CudaStream stream,
+                                            TimedPair& pair, uint64_t now_ns);
+  // After each launch, also a timed one.
+  void End(CommunicatorTimer& timer, CudaStream stream, uint64_t now_ns) {
+    if (__builtin_expect(!timer.is_on(), 0)) return;
+    const uint64_t launched = timer.launched.load(std::memory_order_relaxed) + 1;
+    const uint64_t last_marker_ns = timer.last_marker_ns.load(std::memory_order_relaxed);
+    if (__builtin_expect(now_ns >= last_marker_ns + kMarkerSpacingNs, 0) &&
+        !RecordMarker(timer, stream, launched, now_ns)) {
+      return;
+    }
+    const CudaEvent last_tail = timer.tail.load(std::memory_order_relaxed);  // this side's own
+    CudaEvent tail = last_tail;
+    LaunchGate* const gate = PendingGate(timer);
+    if (__builtin_expect(gate != nullptr, 0)) {
+      tail = gate->behind.load(std::memory_order_relaxed);  // likewise
+    }
+    if (__builtin_expect(driver_.event_record(tail, stream) != kCudaSuccess, 0)) {
+      Fail(timer);
+      return;
+    }
+    if (__builtin_expect(gate != nullptr, 0)) {
+      // Release, after the record: whoever finds this tail finds it behind this launch.
+      timer.tail.store(tail, std::memory_order_release);
+      EndGate(timer, *gate, last_tail, launched);
+    }
+    timer.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // published by the count
+    // Release, after the record: a poller that reads this number queries a `tail` that stands
+    // behind it.
+    timer.launched.store(launched, std::memory_order_release);
+  }
 
   // ---- poller ----
 
@@ -209,8 +247,11 @@ class StreamTimer {
 
  private:
   // A marker behind launch number `launched`, if one is due. False when the driver failed.
-  bool RecordMarker(CommunicatorTimer& timer, CudaStream stream, uint64_t launched,
-                    uint64_t now_ns);
+  [[gnu::cold, gnu::noinline]] bool RecordMarker(CommunicatorTimer& timer, CudaStream stream,
+                                                 uint64_t launched, uint64_t now_ns);
+  // The launch with that number has been made, and a new tail stands behind it.
+  [[gnu::cold, gnu::noinline]] static void EndGate(CommunicatorTimer& timer, LaunchGate& gate,
+                                                   CudaEvent last_tail, uint64_t launched);
   enum class PairState { kWaiting, kDone, kLost };
   PairState PollPair(CommunicatorTimer& timer, TimedPair& pair, bool* entered,
                      uint64_t* duration_ns);
@@ -237,7 +278,7 @@ class StreamTimer {
   bool EnterContext(const CommunicatorTimer& timer, bool* entered);
   void DestroyEvents(CommunicatorTimer& timer);
   // Relaxed: a flag; the record's completion source follows with the next poll.
-  static bool Fail(CommunicatorTimer& timer) {
+  [[gnu::cold, gnu::noinline]] static bool Fail(CommunicatorTimer& timer) {
     timer.failed.store(true, std::memory_order_relaxed);
     return false;
   }

@@ -83,10 +83,23 @@ class Ticket {
     return static_cast<uint32_t>(ticket) & kStepMask;
   }
 
+  // A launch's ticket: process, generation and communicator are those of its context.
+  static constexpr uint64_t OfLaunch(uint64_t context, uint32_t child, uint32_t operation) {
+    constexpr uint64_t kOtherKind =
+        static_cast<uint64_t>(TicketKind::kContext) ^ static_cast<uint64_t>(TicketKind::kLaunch);
+    return (context ^ kOtherKind << kKindShift) | uint64_t{child} << kChildShift |
+           uint64_t{operation} << kOperationShift;
+  }
+  // An operation's: process and communicator are those of the communicator's first place.
+  static constexpr uint64_t OfOperation(uint64_t first, uint32_t generation, uint32_t operation) {
+    return first | uint64_t{generation} << kGenerationShift |
+           uint64_t{operation} << kOperationShift;
+  }
+
   // Process and kind together: who gave this out, and what for, in one compare.
   static constexpr uint64_t Issuer(uint64_t ticket) { return ticket >> kKindShift; }
-  static constexpr uint64_t MakeIssuer(uint32_t process, TicketKind kind) {
-    return uint64_t{process} << kKindBits | static_cast<uint32_t>(kind);
+  static constexpr uint32_t MakeIssuer(uint32_t process, TicketKind kind) {
+    return process << kKindBits | static_cast<uint32_t>(kind);
   }
 
  private:

@@ -12,6 +12,10 @@ Tracker::Tracker(Segment& segment, Clock& clock, TimingMode timing, const CudaDr
       timing_(timing),
       pid_(pid),
       process_tag_(process_tag & ((1u << Ticket::kProcessBits) - 1)),
+      operation_issuer_(Ticket::MakeIssuer(process_tag_, TicketKind::kOperation)),
+      launch_issuer_(driver != nullptr && timing != TimingMode::kOff
+                         ? Ticket::MakeIssuer(process_tag_, TicketKind::kLaunch)
+                         : UINT32_MAX),
       sampler_(timed_launches_per_second),
       stream_timer_(driver != nullptr && timing != TimingMode::kOff
                         ? std::make_unique<StreamTimer>(*driver)
@@ -22,6 +26,7 @@ Tracker::Tracker(Segment& segment, Clock& clock, TimingMode timing, const CudaDr
                                             std::memory_order_relaxed);
   for (uint32_t i = 0; i < kMaxCommunicators; ++i) {
     slots_[i].index = i;
+    slots_[i].first_ticket = Ticket::Pack(process_tag_, TicketKind::kOperation, 0, 0, 0, i);
     slots_[i].record = &segment_.record(i);
   }
 }
@@ -69,19 +74,18 @@ void Tracker::CountLatency(Communicator& communicator, LaneWriter& lane, Latency
   call.sequence.store(number + 1, std::memory_order_release);  // publishes the fields
 }
 
-void Tracker::Stop(uint64_t bits) {
+void Tracker::StopAny(uint64_t bits) {
   if (bits == 0) return Ignore(IgnoredReason::kNullHandle);
   const TicketKind kind = Ticket::Kind(bits);
   if (Ticket::Process(bits) == process_tag_) {
     if (kind == TicketKind::kApiCall || kind == TicketKind::kGroup) return;
-    if (kind == TicketKind::kLaunch && stream_timer_ != nullptr) return StopLaunch(bits);
     if (kind == TicketKind::kProxyStep) return StopStep(bits);
   }
   const OperationRef ref = FindOperation(bits, kind);
   if (ref.communicator == nullptr) return Ignore(IgnoredReason::kForeignHandle);
   switch (kind) {
     case TicketKind::kOperation:
-      return StopOperation(ref, bits);
+      return StopOperation(ref);
     case TicketKind::kProxyOp:
       return StopProxyOp(ref);
     case TicketKind::kKernelChannel:

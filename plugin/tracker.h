@@ -96,7 +96,12 @@ class Tracker {
   uint64_t StartProxyOp(uint64_t context, const ProxyOpEvent& event);
   uint64_t StartStep(uint64_t proxy_op);
   uint64_t StartKernelChannel(uint64_t context, const KernelChannelEvent& event);
-  [[gnu::hot]] void Stop(uint64_t ticket);
+  [[gnu::hot]] void Stop(uint64_t ticket) {
+    const uint64_t issuer = Ticket::Issuer(ticket);
+    if (issuer == launch_issuer_) return StopLaunch(ticket);
+    if (issuer == operation_issuer_ && StopNewestOperation(ticket)) return;
+    StopAny(ticket);
+  }
   // KernelCh has its stop time (state 22). `gpu_ns` null: NCCL passed no arguments.
   void RecordKernelStop(uint64_t ticket, const uint64_t* gpu_ns);
   // A ProxyStep has reached a state (8 to 12, 20). `bytes` null: NCCL passed no arguments.
@@ -165,11 +170,12 @@ class Tracker {
   Communicator* FindContext(uint64_t context) {
     Communicator& communicator = slots_[Ticket::Communicator(context)];  // always within the table
     // Acquire: sees the communicator as AddCommunicator made it.
-    if (communicator.context.load(std::memory_order_acquire) == context && context != 0) {
-      return &communicator;
+    const uint64_t valid = communicator.context.load(std::memory_order_acquire);
+    if (__builtin_expect(valid != context || context == 0, 0)) {
+      IgnoreContext(context);
+      return nullptr;
     }
-    IgnoreContext(context);
-    return nullptr;
+    return &communicator;
   }
   [[gnu::cold, gnu::noinline]] void IgnoreContext(uint64_t context);
 
@@ -202,9 +208,18 @@ class Tracker {
                         ref.communicator->index);
   }
   static OperationState ReadSlot(const OperationSlot& slot, uint64_t word);
+  struct NewOperation {
+    uint64_t meta;  // OperationMeta
+    uint64_t bytes, enqueue_ns;
+    bool captured;
+  };
+  // Its ticket, 0: there is no place.
   [[gnu::hot]] uint64_t ClaimSlot(Communicator& communicator, LaneWriter& lane,
-                                  const OperationMeta& meta, bool captured, uint64_t bytes,
-                                  uint64_t now_ns);
+                                  const NewOperation& operation);
+  // Takes a place whose last operation may have something to say, and settles that. `claimed`: the
+  // place's new generation, as its word has it. False: it can not be taken.
+  [[gnu::noinline]] bool SettleUsedSlot(Communicator& communicator, uint32_t index,
+                                        LaneWriter& lane, uint64_t* claimed);
   // Counts what an operation that has been taken (by the swap of its word) came to.
   [[gnu::noinline]] void Settle(Communicator& communicator, uint32_t operation,
                                 const OperationState& state, LaneWriter& lane);
@@ -222,14 +237,13 @@ class Tracker {
   // Tells the calls of one group from those of another, 0: not known.
   uint64_t ThisGroup();
   // Returns the call's serial, 0 for one that is not sampled.
-  [[gnu::hot]] uint32_t NoteCall(Communicator& communicator, NameId op, uint64_t bytes);
+  [[gnu::hot]] uint32_t NoteCall(Communicator& communicator, NameId op, uint32_t size_class,
+                                 uint64_t bytes);
+  [[gnu::cold, gnu::noinline]] static uint32_t NextSerial(PendingLaunch& pending);
   [[gnu::cold, gnu::noinline]] void NoteFurtherCall(Communicator& communicator, NameId op,
                                                     uint64_t bytes);
   static uint64_t PendingBusBytes(const Communicator& communicator);
   [[gnu::hot]] bool ShouldTime(const Communicator& communicator, const OperationMeta& meta) const;
-  // Counts the communicator's call that is counted in no lane yet (FollowedLaunches), if this lane
-  // is the one that may.
-  [[gnu::hot]] static void CountUncounted(CommunicatorRecord& record, LaneWriter& lane);
   // A call that finds another one still uncounted: both at once.
   [[gnu::noinline]] void CountCall(Communicator& communicator, uint64_t key, uint64_t bytes);
   void CountLeftCall(Communicator& communicator);
@@ -241,8 +255,12 @@ class Tracker {
   bool IsFollowed(const Communicator& communicator) const;
   [[gnu::hot]] uint64_t BeginLaunch(Communicator& communicator, const LaunchEvent& event,
                                     uint64_t context);
-  [[gnu::hot]] uint64_t OpenLaunch(Communicator& communicator, CudaStream stream,
-                                   const TimedPair* pair, uint64_t context);
+  // Records what a launch has in front of it: a gate, the first of a pair of timing events, or
+  // both. False, and counted, when it is not made now but part of a graph.
+  [[gnu::cold, gnu::noinline]] bool RecordInFront(Communicator& communicator, CudaStream stream,
+                                                  bool may_be_timed, const TimedPair** pair);
+  [[gnu::hot]] static uint64_t OpenLaunch(LaunchState& launching, CudaStream stream,
+                                          const TimedPair* pair, uint64_t context);
   [[gnu::cold, gnu::noinline]] TimedPair* BeginTiming(Communicator& communicator, CudaStream stream,
                                                       uint32_t calls);
   [[gnu::cold, gnu::noinline]] void CountLaunchCallback(Communicator& communicator, bool is_launch);
@@ -252,6 +270,8 @@ class Tracker {
   [[gnu::cold, gnu::noinline]] static bool WasTimed(const PendingLaunch& pending, uint32_t serial);
   [[gnu::cold, gnu::noinline]] void AbandonLaunch(Communicator& communicator);
   [[gnu::hot, gnu::flatten]] void StopLaunch(uint64_t ticket);
+  [[gnu::cold, gnu::noinline]] void EndTiming(Communicator& communicator, CudaStream stream,
+                                              uint32_t index, uint64_t now_ns);
   void FollowOperations(Communicator& communicator);
   void CountAbandonedCall(Communicator& communicator);
   // True while launches of its are in flight, or were until just now.
@@ -265,7 +285,23 @@ class Tracker {
                                  uint64_t call);
   [[gnu::cold, gnu::noinline]] static void NoteOfGroup(Communicator& communicator, NameId op,
                                                        uint64_t bytes);
-  [[gnu::hot]] void StopOperation(const OperationRef& ref, uint64_t ticket);
+  // False for another than the one that its communicator reported last: that one is stopped at
+  // once, nearly always.
+  bool StopNewestOperation(uint64_t ticket) {
+    Communicator& communicator = slots_[Ticket::Communicator(ticket)];
+    // Acquire: as in FindOperation. One that was never used has no operations.
+    if (__atomic_load_n(&communicator.operations, __ATOMIC_ACQUIRE) == nullptr) return false;
+    // Relaxed: see PendingLaunch.
+    std::atomic<uint64_t>& unstopped = communicator.launching->pending.unstopped;
+    if (unstopped.load(std::memory_order_relaxed) != ticket) return false;
+    unstopped.store(0, std::memory_order_relaxed);
+    if (__builtin_expect(communicator.context.load(std::memory_order_relaxed) == 0, 0)) {
+      Ignore(IgnoredReason::kAfterClose);
+    }
+    return true;
+  }
+  void StopAny(uint64_t ticket);
+  void StopOperation(const OperationRef& ref);
   // Another operation was started before this one was stopped.
   [[gnu::cold, gnu::noinline]] static void ExpectStop(Communicator& communicator, uint64_t ticket);
   // Whether an operation still takes events of its children; counts why not.
@@ -296,6 +332,8 @@ class Tracker {
   const TimingMode timing_;
   const int32_t pid_;
   const uint32_t process_tag_;
+  const uint32_t operation_issuer_;  // Ticket::MakeIssuer
+  const uint32_t launch_issuer_;     // that of no ticket where launches have none
   Sampler sampler_;
   std::unique_ptr<StreamTimer> stream_timer_;  // null without a driver, or with timing off
   NameCache names_;

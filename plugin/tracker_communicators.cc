@@ -195,7 +195,7 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
   const uint64_t first = launching.pending.next_operation.load(std::memory_order_relaxed);
   communicator.first_operation.store(first, std::memory_order_relaxed);
   communicator.oldest_open.store(first, std::memory_order_relaxed);
-  communicator.comm_id.store(identity.comm_id, std::memory_order_relaxed);
+  communicator.sampling_seed.store(Sampler::SeedOf(identity.comm_id), std::memory_order_relaxed);
   for (auto& row : launching.call_numbers) {
     for (auto& number : row) number.store(0, std::memory_order_relaxed);
   }

@@ -8,6 +8,7 @@
 
 #include "plugin/bus_bytes.h"
 #include "plugin/tracker.h"
+#include "plugin/uncounted_call.h"
 
 namespace nccl_pulse {
 
@@ -51,7 +52,7 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
       Ignore(IgnoredReason::kNoRoom);
     }
   }
-  return followed ? OpenLaunch(*communicator, event.stream, pair, context) : 0;
+  return followed ? OpenLaunch(*communicator->launching, event.stream, pair, context) : 0;
 }
 
 TimedPair* Tracker::BeginCopyEngineTiming(Communicator& communicator, const CopyEngineEvent& event,

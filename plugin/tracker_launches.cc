@@ -4,6 +4,7 @@
 
 #include "plugin/bus_bytes.h"
 #include "plugin/tracker.h"
+#include "plugin/uncounted_call.h"
 
 namespace nccl_pulse {
 namespace {
@@ -37,7 +38,7 @@ uint64_t Tracker::ThisGroup() {
   const auto thread = reinterpret_cast<uintptr_t>(__builtin_thread_pointer());
   const ThreadGroup& entry = GroupOfThread(thread);
   // Relaxed: see BeginGroup.
-  if (entry.thread.load(std::memory_order_relaxed) != thread) return 0;
+  if (__builtin_expect(entry.thread.load(std::memory_order_relaxed) != thread, 0)) return 0;
   return thread << 16 ^ entry.group.load(std::memory_order_relaxed);
 }
 
@@ -61,24 +62,14 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
     followed.uncounted_call.store(key, std::memory_order_release);
   }
   uint32_t serial = 0;
-  if (stream_timer_ != nullptr) serial = NoteCall(*communicator, op.id, bytes);
+  if (__builtin_expect(stream_timer_ != nullptr, 1)) {
+    serial = NoteCall(*communicator, op.id, size_class, bytes);
+  }
   if (event.captured) communicator->record->captured.store(1, std::memory_order_relaxed);  // a flag
   // What it tells its operation: that it was captured, and which launch may have timed it.
-  if (!event.captured && serial == 0) return 0;
+  if (__builtin_expect(!event.captured && serial == 0, 1)) return 0;
   return Ticket::Pack(process_tag_, TicketKind::kApiCall, event.captured ? 1 : 0, serial, 0,
                       communicator->index);
-}
-
-void Tracker::CountUncounted(CommunicatorRecord& record, LaneWriter& lane) {
-  if (!lane.holds(LaneRole::kLaunch)) return;  // its holder, or the next one, will
-  FollowedLaunches& followed = record.followed;
-  // Acquire: sees the call's bytes.
-  const uint64_t key = followed.uncounted_call.load(std::memory_order_acquire);
-  if (key == 0) return;
-  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 1);
-  lane.Count(key, 1, followed.uncounted_bytes.load(std::memory_order_relaxed));
-  // Release: the bytes have been read, the next call may write its own.
-  followed.uncounted_call.store(0, std::memory_order_release);
 }
 
 void Tracker::CountCall(Communicator& communicator, uint64_t key, uint64_t bytes) {
@@ -94,21 +85,21 @@ void Tracker::CountLeftCall(Communicator& communicator) {
   if (lane.ok()) CountUncounted(*communicator.record, lane);
 }
 
-uint32_t Tracker::NoteCall(Communicator& communicator, NameId op, uint64_t bytes) {
+uint32_t Tracker::NoteCall(Communicator& communicator, NameId op, uint32_t size_class,
+                           uint64_t bytes) {
   // Relaxed throughout: see PendingLaunch.
-  PendingLaunch& pending = communicator.launching->pending;
-  const int size_class = SizeClassOf(bytes);
-  const int row =
-      op >= kFirstNcclName ? std::min(op - kFirstNcclName, kCallRows - 1) : kCallRows - 1;
-  std::atomic<uint32_t>& number = communicator.launching->call_numbers[row][size_class];
+  LaunchState& launching = *communicator.launching;
+  PendingLaunch& pending = launching.pending;
+  std::atomic<uint32_t>& number = launching.call_numbers[CallRowOf(op)][size_class];
   const uint32_t call_number = number.load(std::memory_order_relaxed);
   number.store(call_number + 1, std::memory_order_relaxed);
   const uint64_t group = ThisGroup();
   // Calls of an earlier group that were never launched are not this group's.
-  const bool is_first = pending.calls.load(std::memory_order_relaxed) == 0 ||
-                        (group != 0 && pending.group.load(std::memory_order_relaxed) != group);
-  if (!is_first) NoteFurtherCall(communicator, op, bytes);
-  if (is_first) {
+  const bool is_further = pending.calls.load(std::memory_order_relaxed) != 0 &&
+                          (group == 0 || pending.group.load(std::memory_order_relaxed) == group);
+  if (__builtin_expect(is_further, 0)) {
+    NoteFurtherCall(communicator, op, bytes);
+  } else {
     pending.group.store(group, std::memory_order_relaxed);
     pending.calls.store(1, std::memory_order_relaxed);
     pending.bytes.store(bytes, std::memory_order_relaxed);
@@ -117,7 +108,11 @@ uint32_t Tracker::NoteCall(Communicator& communicator, NameId op, uint64_t bytes
   pending.meta.store(meta.Pack(), std::memory_order_relaxed);
   const bool sampled = timing_ == TimingMode::kAuto && ShouldTime(communicator, meta);
   pending.sampled.store(sampled, std::memory_order_relaxed);
-  if (__builtin_expect(!sampled, 1)) return 0;
+  return __builtin_expect(sampled, 0) ? NextSerial(pending) : 0;
+}
+
+uint32_t Tracker::NextSerial(PendingLaunch& pending) {
+  // Relaxed: see PendingLaunch.
   const uint32_t next =
       (pending.serial.load(std::memory_order_relaxed) + 1) & Ticket::kGenerationMask;
   const uint32_t serial = next != 0 ? next : 1;
@@ -148,8 +143,8 @@ void Tracker::NoteFurtherCall(Communicator& communicator, NameId op, uint64_t by
 }
 
 bool Tracker::ShouldTime(const Communicator& communicator, const OperationMeta& meta) const {
-  return sampler_.ShouldTime(communicator.comm_id.load(std::memory_order_relaxed), meta.op,
-                             meta.size_class, meta.call_number);
+  return sampler_.ShouldTime(communicator.sampling_seed.load(std::memory_order_relaxed),
+                             CallRowOf(meta.op), meta.size_class, meta.call_number);
 }
 
 bool Tracker::IsFollowed(const Communicator& communicator) const {
@@ -159,7 +154,8 @@ bool Tracker::IsFollowed(const Communicator& communicator) const {
 // Of a launch or copy-engine collective, by its group or call: it was called into a graph.
 bool Tracker::IsCalledIntoGraph(Communicator& communicator, uint64_t parent) {
   const TicketKind kind = Ticket::Kind(parent);
-  const bool captured = (kind == TicketKind::kGroup || kind == TicketKind::kApiCall) &&
+  const bool captured = __builtin_expect(parent != 0, 0) &&
+                        (kind == TicketKind::kGroup || kind == TicketKind::kApiCall) &&
                         Ticket::Process(parent) == process_tag_ && Ticket::Child(parent) != 0;
   if (captured) communicator.record->captured.store(1, std::memory_order_relaxed);  // a flag
   return captured;
@@ -212,49 +208,54 @@ uint64_t Tracker::BeginLaunch(Communicator& communicator, const LaunchEvent& eve
     AbandonLaunch(communicator);
   }
   const uint32_t calls = pending.calls.load(std::memory_order_relaxed);  // 0: further of a group
-  LaunchFate fate = LaunchFate::kNotTimed;
+  const bool times = timing_ == TimingMode::kAuto;
+  const bool may_be_timed =
+      times && (calls != 1 || pending.sampled.load(std::memory_order_relaxed));
+  LaunchFate fate = times ? LaunchFate::kNotSampled : LaunchFate::kNotTimed;
   const TimedPair* pair = nullptr;
-  const bool gate_is_due = IsGateDue(pending);
-  bool may_be_timed = false;
-  if (timing_ == TimingMode::kAuto) {
-    fate = LaunchFate::kNotSampled;
-    may_be_timed = calls != 1 || pending.sampled.load(std::memory_order_relaxed);
-  }
-  const bool records = may_be_timed || gate_is_due;
+  const bool records = may_be_timed || IsGateDue(pending);
   if (__builtin_expect(records, 0)) {
-    if (IsInCapture(communicator, event.stream)) {
-      CountUnfollowedLaunch(communicator, true);
-      return 0;
-    }
-    if (gate_is_due) {
-      stream_timer_->RecordGate(communicator.launching->timer, event.stream, clock_.NowNs());
-    }
-    // Last: what is recorded behind it would be timed, too.
-    if (may_be_timed) pair = BeginTiming(communicator, event.stream, calls);
+    if (!RecordInFront(communicator, event.stream, may_be_timed, &pair)) return 0;
     if (pair != nullptr) fate = calls == 1 ? LaunchFate::kTimed : LaunchFate::kGrouped;
   }
   pending.is_eager.store(records, std::memory_order_relaxed);
   pending.calls.store(0, std::memory_order_relaxed);
   pending.fate.store(static_cast<uint8_t>(fate), std::memory_order_relaxed);
   pending.is_kernel.store(true, std::memory_order_relaxed);
-  return OpenLaunch(communicator, event.stream, pair, context);
+  return OpenLaunch(*communicator.launching, event.stream, pair, context);
 }
 
-uint64_t Tracker::OpenLaunch(Communicator& communicator, CudaStream stream, const TimedPair* pair,
+bool Tracker::RecordInFront(Communicator& communicator, CudaStream stream, bool may_be_timed,
+                            const TimedPair** pair) {
+  if (IsInCapture(communicator, stream)) {
+    CountUnfollowedLaunch(communicator, true);
+    return false;
+  }
+  LaunchState& launching = *communicator.launching;
+  if (IsGateDue(launching.pending)) {
+    stream_timer_->RecordGate(launching.timer, stream, clock_.NowNs());
+  }
+  // Last: what is recorded behind it would be timed, too.
+  if (may_be_timed) {
+    *pair =
+        BeginTiming(communicator, stream, launching.pending.calls.load(std::memory_order_relaxed));
+  }
+  return true;
+}
+
+uint64_t Tracker::OpenLaunch(LaunchState& launching, CudaStream stream, const TimedPair* pair,
                              uint64_t context) {
   // Relaxed throughout: see PendingLaunch.
-  PendingLaunch& pending = communicator.launching->pending;
-  const uint32_t index =
-      pair != nullptr ? static_cast<uint32_t>(pair - communicator.launching->timer.pairs) : kNoPair;
+  PendingLaunch& pending = launching.pending;
+  const uint32_t index = __builtin_expect(pair != nullptr, 0)
+                             ? static_cast<uint32_t>(pair - launching.timer.pairs)
+                             : kNoPair;
   pending.pair.store(static_cast<uint16_t>(index), std::memory_order_relaxed);
   pending.stream.store(stream, std::memory_order_relaxed);
   const uint32_t number = pending.launch_number.load(std::memory_order_relaxed) + 1;
   pending.launch_number.store(number, std::memory_order_relaxed);
-  const uint64_t ticket =
-      Ticket::Pack(process_tag_, TicketKind::kLaunch, index, Ticket::Generation(context),
-                   number & ((1u << Ticket::kOperationBits) - 1), communicator.index);
   pending.is_open.store(true, std::memory_order_relaxed);
-  return ticket;
+  return Ticket::OfLaunch(context, index, number & ((1u << Ticket::kOperationBits) - 1));
 }
 
 TimedPair* Tracker::BeginTiming(Communicator& communicator, CudaStream stream, uint32_t calls) {
@@ -331,29 +332,33 @@ void Tracker::AbandonLaunch(Communicator& communicator) {
 void Tracker::StopLaunch(uint64_t ticket) {
   Communicator& communicator = slots_[Ticket::Communicator(ticket)];
   const uint64_t context = communicator.context.load(std::memory_order_acquire);  // sees the events
-  if (context == 0 || Ticket::Generation(context) != Ticket::Generation(ticket)) {
+  if (__builtin_expect(context == 0 || Ticket::Generation(context) != Ticket::Generation(ticket),
+                       0)) {
     return Ignore(IgnoredReason::kStaleHandle);
   }
   // Relaxed: see PendingLaunch.
-  PendingLaunch& pending = communicator.launching->pending;
+  LaunchState& launching = *communicator.launching;
+  PendingLaunch& pending = launching.pending;
   const uint32_t number = pending.launch_number.load(std::memory_order_relaxed);
-  if (!pending.is_open.load(std::memory_order_relaxed) ||
-      Ticket::Operation(ticket) != (number & ((1u << Ticket::kOperationBits) - 1))) {
+  if (__builtin_expect(
+          !pending.is_open.load(std::memory_order_relaxed) ||
+              Ticket::Operation(ticket) != (number & ((1u << Ticket::kOperationBits) - 1)),
+          0)) {
     return Ignore(IgnoredReason::kRepeatedStop);
   }
   pending.is_open.store(false, std::memory_order_relaxed);
-  const uint32_t index = Ticket::Child(ticket);
+  CudaStream const stream = pending.stream.load(std::memory_order_relaxed);
   // Where nothing was recorded before the launch, this need not have been asked before it either:
   // the launch does not wait for the answer.
-  if (!pending.is_eager.load(std::memory_order_relaxed) &&
-      __builtin_expect(IsInCapture(communicator, pending.stream.load(std::memory_order_relaxed)),
-                       0)) {
+  if (__builtin_expect(!pending.is_eager.load(std::memory_order_relaxed), 1) &&
+      __builtin_expect(IsInCapture(communicator, stream), 0)) {
     return CountUnfollowedLaunch(communicator, true);
   }
-  CommunicatorTimer& timer = communicator.launching->timer;
   const uint64_t now_ns = clock_.NowNs();
   FollowedLaunches& followed = communicator.record->followed;
-  if (pending.is_kernel.load(std::memory_order_relaxed)) AddToCell(followed.callbacks, 1);
+  if (__builtin_expect(pending.is_kernel.load(std::memory_order_relaxed), 1)) {
+    AddToCell(followed.callbacks, 1);
+  }
   // Before the events: never have more completed than were launched.
   AddToCell(followed.launches, 1);
   constexpr uint64_t kUnhurriedNs = 200000;
@@ -361,31 +366,18 @@ void Tracker::StopLaunch(uint64_t ticket) {
       now_ns >= followed.last_launch_ns.load(std::memory_order_relaxed) + kUnhurriedNs,
       std::memory_order_relaxed);
   followed.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
-  TimedPair* pair = index < kTimedPairs ? &timer.pairs[index] : nullptr;
-  const bool kept =
-      stream_timer_->End(timer, pending.stream.load(std::memory_order_relaxed), pair, now_ns);
-  if (!kept) {
-    CountLostLaunch(communicator, communicator.record_generation.load(std::memory_order_relaxed),
-                    *pair);
-  }
+  const uint32_t index = Ticket::Child(ticket);
+  if (__builtin_expect(index < kTimedPairs, 0)) EndTiming(communicator, stream, index, now_ns);
+  stream_timer_->End(launching.timer, stream, now_ns);
 }
 
-LaunchFate Tracker::FateOf(Communicator& communicator, NameId op, uint64_t bytes, uint64_t call) {
-  // Relaxed: see PendingLaunch. An operation that NCCL reports from another thread (a CUDA host
-  // callback) may be told the fate of another launch; only the reason is then wrong, for the one
-  // that a launch times alone has a call with a ticket, and is known by its serial.
-  PendingLaunch& pending = communicator.launching->pending;
-  const auto fate = static_cast<LaunchFate>(pending.fate.load(std::memory_order_relaxed));
-  if (__builtin_expect(call != 0, 0) &&
-      Ticket::Issuer(call) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall)) {
-    if (Ticket::Child(call) != 0) return LaunchFate::kCaptured;
-    const uint32_t serial = Ticket::Generation(call);
-    pending.reported_serial.store(serial, std::memory_order_relaxed);
-    if (WasTimed(pending, serial)) return LaunchFate::kTimed;  // or lost there
-  }
-  if (fate == LaunchFate::kTimed) return LaunchFate::kNotSampled;
-  if (fate == LaunchFate::kGrouped) NoteOfGroup(communicator, op, bytes);
-  return fate;
+void Tracker::EndTiming(Communicator& communicator, CudaStream stream, uint32_t index,
+                        uint64_t now_ns) {
+  CommunicatorTimer& timer = communicator.launching->timer;
+  TimedPair& pair = timer.pairs[index];
+  if (stream_timer_->EndPair(timer, stream, pair, now_ns)) return;
+  CountLostLaunch(communicator, communicator.record_generation.load(std::memory_order_relaxed),
+                  pair);
 }
 
 void Tracker::NoteOfGroup(Communicator& communicator, NameId op, uint64_t bytes) {

@@ -34,8 +34,8 @@ TEST(SamplerTest, RanksAgree) {
       uint64_t timed_by_coarse = 0;
       for (uint32_t op = 2; op < 6; ++op) {
         for (uint64_t call = 0; call < 5000; ++call) {
-          const bool by_fine = one.ShouldTime(kComm, op, 3, call);
-          const bool by_coarse = other.ShouldTime(kComm, op, 3, call);
+          const bool by_fine = one.ShouldTime(Sampler::SeedOf(kComm), op, 3, call);
+          const bool by_coarse = other.ShouldTime(Sampler::SeedOf(kComm), op, 3, call);
           EXPECT_TRUE(by_fine || !by_coarse) << fine << " " << coarse << " " << call;
           EXPECT_TRUE(fine != coarse || by_fine == by_coarse);
           timed_by_fine += by_fine ? 1 : 0;
@@ -57,9 +57,9 @@ TEST(SamplerTest, TheFirstTwoCallsOfEachAreNeverTimed) {
   for (uint64_t comm = 0; comm < 100; ++comm) {
     for (uint32_t op = 0; op < 16; ++op) {
       for (uint32_t size = 0; size < 12; ++size) {
-        EXPECT_FALSE(sampler.ShouldTime(comm, op, size, 0));
-        EXPECT_FALSE(sampler.ShouldTime(comm, op, size, 1));
-        EXPECT_TRUE(sampler.ShouldTime(comm, op, size, 2));
+        EXPECT_FALSE(sampler.ShouldTime(Sampler::SeedOf(comm), op, size, 0));
+        EXPECT_FALSE(sampler.ShouldTime(Sampler::SeedOf(comm), op, size, 1));
+        EXPECT_TRUE(sampler.ShouldTime(Sampler::SeedOf(comm), op, size, 2));
       }
     }
   }
@@ -84,7 +84,8 @@ TEST(SamplerTest, EveryKindOfAPeriodicProgramIsReachedInProportion) {
         const auto op = static_cast<uint32_t>(2 + kind % 8);
         const auto size = static_cast<uint32_t>(kind / 8);
         const uint64_t call = calls[static_cast<size_t>(kind)]++;
-        if (sampler.ShouldTime(kComm + static_cast<uint64_t>(period), op, size, call)) {
+        if (sampler.ShouldTime(Sampler::SeedOf(kComm + static_cast<uint64_t>(period)), op, size,
+                               call)) {
           ++timed[static_cast<size_t>(place)];
         }
       }
@@ -112,7 +113,7 @@ TEST(SamplerTest, InterleavedProgramsOnLikeCommunicators) {
       std::vector<uint64_t> timed_at(period);
       constexpr uint64_t kCalls = 1 << 16;
       for (uint64_t call = 2; call < kCalls; ++call) {
-        if (!sampler.ShouldTime(comm, 4, period, call)) continue;
+        if (!sampler.ShouldTime(Sampler::SeedOf(comm), 4, period, call)) continue;
         ++timed;
         ++timed_at[call % period];
       }

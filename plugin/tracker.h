@@ -4,9 +4,9 @@
 // Thread: every method may be called from any thread at any time, concurrently, also for
 // communicators that were finalized. Add/Finish/SettleIdle: see there. No lock, no allocation, no
 // system call (the clock reads a counter, or the vDSO), no exception, no logging; nothing NCCL
-// passed is dereferenced but the strings of the event itself. Cost: bench/callbacks.cc; about 60 ns
-// for all callbacks of one eager collective. Errors: none. What does not fit is counted by reason
-// (IgnoredReason) and dropped.
+// passed is dereferenced but the strings of the event itself. Cost: bench/callbacks.cc; about 150
+// ns for all callbacks of one eager collective, 280 with cold caches (docs/stream-timing.md).
+// Errors: none. What does not fit is counted by reason (IgnoredReason) and dropped.
 //
 // What an operation's numbers mean:
 //   nccl_operation_completion_seconds{source="proxy"}   Coll/P2p start to the last ProxyOp stop,

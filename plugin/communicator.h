@@ -196,7 +196,7 @@ inline constexpr uint32_t kNoPair = 0xff;
 
 // 0, or the UntimedReason of its operations.
 enum class LaunchFate : uint8_t {
-  kTimed = 0,  // a single operation, timed_serial: it has the launch's duration
+  kTimed = 0,  // a single operation, of timed_serials: it has the launch's duration
   kNotTimed = static_cast<uint8_t>(UntimedReason::kNotTimed),  // no stream timing
   kNotSampled = static_cast<uint8_t>(UntimedReason::kNotSampled),
   // Several: the launch has a duration, they have none of their own.

@@ -34,8 +34,11 @@ class NameCache {
     return Probe(text);
   }
   void Clear() {
-    for (auto& entry : entries_) entry.store(0, std::memory_order_relaxed);  // as above
-    entries_[Hash(nullptr)].store(kNull, std::memory_order_relaxed);
+    // The null pointer's place has its own name at every moment: else it would look like address 0.
+    for (auto& entry : entries_) {
+      const bool is_null = &entry == &entries_[Hash(nullptr)];
+      entry.store(is_null ? kNull : 0, std::memory_order_relaxed);  // as above
+    }
   }
 
  private:

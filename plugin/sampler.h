@@ -6,7 +6,8 @@
 // and GPU that the budget allows, so ranks may differ in n; what a rank with a larger n times is a
 // subset of what one with a smaller n times. The mix is a good 64-bit hash, so a periodic program
 // can not run in step with it: every (operation, size class) is reached in proportion. The first
-// two calls of each carry set-up and are not timed.
+// two calls of each carry set-up and are not timed. Ranks whose plugins mix differently (other
+// versions) each time calls of their own.
 //
 // n follows the rate with a delay: after an idle minute everything would be timed, and a burst then
 // cost the GPU what the budget forbids. So there is an allowance of one second's budget besides,

@@ -258,7 +258,8 @@ class Tracker {
   // Records what a launch has in front of it: a gate, the first of a pair of timing events, or
   // both. False, and counted, when it is not made now but part of a graph.
   [[gnu::cold, gnu::noinline]] bool RecordInFront(Communicator& communicator, CudaStream stream,
-                                                  bool may_be_timed, const TimedPair** pair);
+                                                  bool may_be_timed, uint32_t calls,
+                                                  const TimedPair** pair);
   [[gnu::hot]] static uint64_t OpenLaunch(LaunchState& launching, CudaStream stream,
                                           const TimedPair* pair, uint64_t context);
   [[gnu::cold, gnu::noinline]] TimedPair* BeginTiming(Communicator& communicator, CudaStream stream,

@@ -215,7 +215,7 @@ uint64_t Tracker::BeginLaunch(Communicator& communicator, const LaunchEvent& eve
   const TimedPair* pair = nullptr;
   const bool records = may_be_timed || IsGateDue(pending);
   if (__builtin_expect(records, 0)) {
-    if (!RecordInFront(communicator, event.stream, may_be_timed, &pair)) return 0;
+    if (!RecordInFront(communicator, event.stream, may_be_timed, calls, &pair)) return 0;
     if (pair != nullptr) fate = calls == 1 ? LaunchFate::kTimed : LaunchFate::kGrouped;
   }
   pending.is_eager.store(records, std::memory_order_relaxed);
@@ -226,7 +226,7 @@ uint64_t Tracker::BeginLaunch(Communicator& communicator, const LaunchEvent& eve
 }
 
 bool Tracker::RecordInFront(Communicator& communicator, CudaStream stream, bool may_be_timed,
-                            const TimedPair** pair) {
+                            uint32_t calls, const TimedPair** pair) {
   if (IsInCapture(communicator, stream)) {
     CountUnfollowedLaunch(communicator, true);
     return false;
@@ -236,10 +236,7 @@ bool Tracker::RecordInFront(Communicator& communicator, CudaStream stream, bool 
     stream_timer_->RecordGate(launching.timer, stream, clock_.NowNs());
   }
   // Last: what is recorded behind it would be timed, too.
-  if (may_be_timed) {
-    *pair =
-        BeginTiming(communicator, stream, launching.pending.calls.load(std::memory_order_relaxed));
-  }
+  if (may_be_timed) *pair = BeginTiming(communicator, stream, calls);
   return true;
 }
 

@@ -127,6 +127,9 @@ uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane,
   }
 
   const uint32_t generation = SlotWord::Generation(claimed);
+  // Release: who finds a new field (FollowOperations) then finds the place claimed. No instruction
+  // on x86-64.
+  std::atomic_thread_fence(std::memory_order_release);
   // Relaxed: published by the store of the word.
   slot.last_stop.store(LastStop::Pack(generation, 0), std::memory_order_relaxed);
   slot.enqueue_ns.store(operation.enqueue_ns, std::memory_order_relaxed);

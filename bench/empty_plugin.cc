@@ -7,6 +7,7 @@
 // one.
 #include <cstdlib>
 
+#include "bench/plugin_parts.h"
 #include "plugin/abi/profiler_v4.h"
 #include "plugin/abi/profiler_v5.h"
 #include "plugin/abi/profiler_v6.h"
@@ -14,13 +15,14 @@
 namespace {
 
 namespace abi = nccl_pulse::abi;
-
-constexpr int kDefaultMask = 0xe0e;
+using nccl_pulse::bench::IgnoreFinalize;
+using nccl_pulse::bench::IgnoreState;
+using nccl_pulse::bench::kRealMask;
 
 int Mask() {
   // NOLINTNEXTLINE(concurrency-mt-unsafe): the program that loads it sets nothing meanwhile.
   const char* mask = std::getenv("EMPTY_PLUGIN_MASK");
-  return mask != nullptr ? static_cast<int>(std::strtol(mask, nullptr, 0)) : kDefaultMask;
+  return mask != nullptr ? static_cast<int>(std::strtol(mask, nullptr, 0)) : kRealMask;
 }
 
 int Init(void** context, uint64_t /*comm_id*/, int* mask, const char* /*comm_name*/, int /*nnodes*/,
@@ -39,19 +41,14 @@ int Start(void* /*context*/, void** handle, Descriptor* /*descriptor*/) {
   return abi::kSuccess;
 }
 int Stop(void* /*handle*/) { return abi::kSuccess; }
-template <typename StateArgs>
-int Record(void* /*handle*/, int /*state*/, StateArgs* /*args*/) {
-  return abi::kSuccess;
-}
-int Finalize(void* /*context*/) { return abi::kSuccess; }
 
 }  // namespace
 
 extern "C" {
 __attribute__((visibility("default")))
-abi::v4::Profiler ncclProfiler_v4 = {"Empty", InitV4, Start, Stop, Record, Finalize};
+abi::v4::Profiler ncclProfiler_v4 = {"Empty", InitV4, Start, Stop, IgnoreState, IgnoreFinalize};
 __attribute__((visibility("default")))
-abi::v5::Profiler ncclProfiler_v5 = {"Empty", Init, Start, Stop, Record, Finalize};
+abi::v5::Profiler ncclProfiler_v5 = {"Empty", Init, Start, Stop, IgnoreState, IgnoreFinalize};
 __attribute__((visibility("default")))
-abi::v6::Profiler ncclProfiler_v6 = {"Empty", Init, Start, Stop, Record, Finalize};
+abi::v6::Profiler ncclProfiler_v6 = {"Empty", Init, Start, Stop, IgnoreState, IgnoreFinalize};
 }  // extern "C"

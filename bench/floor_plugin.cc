@@ -6,57 +6,41 @@
 //   FLOOR_PLUGIN_ASKS=1   asks first whether the stream is in capture, as one that may be used must
 //
 // Only for collective_overhead: without the question it records into CUDA graphs. API v5 and v6.
-#include <dlfcn.h>
-
 #include <cstdint>
 #include <cstdlib>
 #include <new>
 
+#include "bench/plugin_parts.h"
 #include "plugin/abi/profiler_v5.h"
 #include "plugin/abi/profiler_v6.h"
+#include "plugin/cuda_driver.h"
 
 namespace {
 
 namespace abi = nccl_pulse::abi;
-
-constexpr int kMask = 0xe0e;                 // as the real one by default
-constexpr unsigned kEventWithoutTiming = 2;  // cuda.h 13.0
+using nccl_pulse::bench::IgnoreFinalize;
+using nccl_pulse::bench::IgnoreState;
 
 struct Communicator {
-  void* event;
-  void* stream;  // of the launch that is being made
+  nccl_pulse::CudaEvent event;
+  nccl_pulse::CudaStream stream;  // of the launch that is being made
 };
 
-struct Driver {
-  int (*event_create)(void** event, unsigned flags);
-  int (*event_record)(void* event, void* stream);
-  int (*is_capturing)(void* stream, int* status);
-};
-
-Driver driver;
+const nccl_pulse::CudaDriver* driver = nullptr;
 bool asks = false;
-
-template <typename Function>
-bool Find(void* library, const char* name, Function* function) {
-  *function = reinterpret_cast<Function>(dlsym(library, name));
-  return *function != nullptr;
-}
 
 int Init(void** context, uint64_t /*comm_id*/, int* mask, const char* /*comm_name*/, int /*nnodes*/,
          int /*nranks*/, int /*rank*/, abi::DebugLogger /*logger*/) {
   *context = nullptr;
-  *mask = kMask;
-  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr || !Find(library, "cuEventCreate", &driver.event_create) ||
-      !Find(library, "cuEventRecord", &driver.event_record) ||
-      !Find(library, "cuStreamIsCapturing", &driver.is_capturing)) {
-    return abi::kSuccess;
-  }
+  *mask = nccl_pulse::bench::kRealMask;
   // NOLINTNEXTLINE(concurrency-mt-unsafe): the program that loads it sets nothing meanwhile.
   asks = std::getenv("FLOOR_PLUGIN_ASKS") != nullptr;
+  driver = nccl_pulse::CudaDriver::Load();
+  if (driver == nullptr) return abi::kSuccess;
   auto* communicator = new (std::nothrow) Communicator{};
   if (communicator != nullptr &&
-      driver.event_create(&communicator->event, kEventWithoutTiming) == 0) {
+      driver->event_create(&communicator->event, nccl_pulse::kCudaEventWithoutTiming) ==
+          nccl_pulse::kCudaSuccess) {
     *context = communicator;  // for as long as the process lives
   }
   return abi::kSuccess;
@@ -74,25 +58,21 @@ int Start(void* context, void** handle, Descriptor* descriptor) {
 
 int Stop(void* handle) {
   const auto* communicator = static_cast<const Communicator*>(handle);
-  int capturing = 0;
-  if (asks && (driver.is_capturing(communicator->stream, &capturing) != 0 || capturing != 0)) {
+  int capturing = nccl_pulse::kCudaNotCapturing;
+  if (asks &&
+      (driver->stream_is_capturing(communicator->stream, &capturing) != nccl_pulse::kCudaSuccess ||
+       capturing != nccl_pulse::kCudaNotCapturing)) {
     return abi::kSuccess;
   }
-  driver.event_record(communicator->event, communicator->stream);
+  driver->event_record(communicator->event, communicator->stream);
   return abi::kSuccess;
 }
-
-template <typename StateArgs>
-int Record(void* /*handle*/, int /*state*/, StateArgs* /*args*/) {
-  return abi::kSuccess;
-}
-int Finalize(void* /*context*/) { return abi::kSuccess; }
 
 }  // namespace
 
 extern "C" {
 __attribute__((visibility("default")))
-abi::v5::Profiler ncclProfiler_v5 = {"Floor", Init, Start, Stop, Record, Finalize};
+abi::v5::Profiler ncclProfiler_v5 = {"Floor", Init, Start, Stop, IgnoreState, IgnoreFinalize};
 __attribute__((visibility("default")))
-abi::v6::Profiler ncclProfiler_v6 = {"Floor", Init, Start, Stop, Record, Finalize};
+abi::v6::Profiler ncclProfiler_v6 = {"Floor", Init, Start, Stop, IgnoreState, IgnoreFinalize};
 }  // extern "C"

@@ -26,7 +26,8 @@ class NcclCalls {
 
   // All callbacks of one eager AllReduce on the launching thread. Returns the handle of the Coll
   // event.
-  void* EagerCollective(void* context, uint64_t sequence, uint8_t channels) {
+  void* EagerCollective(void* context, uint64_t sequence, uint8_t channels,
+                        void* stream = nullptr) {
     Descriptor event{};
     void* group = nullptr;
     event.type = abi::kEventGroupApi;
@@ -47,6 +48,7 @@ class NcclCalls {
     event = Descriptor{};
     event.type = abi::kEventKernelLaunch;
     event.parentObj = group;
+    event.kernelLaunch.stream = stream;
     profiler_->startEvent(context, &launch, &event);
     if (launch != nullptr) profiler_->stopEvent(launch);
 

@@ -25,10 +25,12 @@
 
 namespace nccl_pulse {
 
-// Adds to a cell whose only writer is the caller. Release: a reader that sees the new value also
-// sees what the caller stored before it (the sum before the bucket).
-inline void AddToCell(Cell& cell, uint64_t amount) {
-  cell.store(cell.load(std::memory_order_relaxed) + amount, std::memory_order_release);
+// Adds to a cell whose only writer is the caller, and returns the new value. Release: a reader that
+// sees it also sees what the caller stored before it (the sum before the bucket).
+inline uint64_t AddToCell(Cell& cell, uint64_t amount) {
+  const uint64_t value = cell.load(std::memory_order_relaxed) + amount;
+  cell.store(value, std::memory_order_release);
+  return value;
 }
 
 inline void RecordInPage(HistogramPage& page, uint64_t duration_ns, uint64_t bytes,

@@ -13,13 +13,13 @@ Tracker::Tracker(Segment& segment, Clock& clock, TimingMode timing, const CudaDr
       pid_(pid),
       process_tag_(process_tag & ((1u << Ticket::kProcessBits) - 1)),
       operation_issuer_(Ticket::MakeIssuer(process_tag_, TicketKind::kOperation)),
-      launch_issuer_(driver != nullptr && timing != TimingMode::kOff
-                         ? Ticket::MakeIssuer(process_tag_, TicketKind::kLaunch)
-                         : UINT32_MAX),
       sampler_(timed_launches_per_second),
       stream_timer_(driver != nullptr && timing != TimingMode::kOff
                         ? std::make_unique<StreamTimer>(*driver)
                         : nullptr),
+      launch_issuer_(stream_timer_ != nullptr
+                         ? Ticket::MakeIssuer(process_tag_, TicketKind::kLaunch)
+                         : UINT32_MAX),
       names_(segment.names()) {
   const bool times_streams = stream_timer_ != nullptr && timing_ == TimingMode::kAuto;
   segment_.header().sampling_exponent.store(times_streams ? sampler_.exponent() : -1,
@@ -32,9 +32,8 @@ Tracker::Tracker(Segment& segment, Clock& clock, TimingMode timing, const CudaDr
 }
 
 void Tracker::IgnoreContext(uint64_t context) {
-  const bool ours =
-      Ticket::Issuer(context) == Ticket::MakeIssuer(process_tag_, TicketKind::kContext);
-  Ignore(ours ? IgnoredReason::kStaleContext : IgnoredReason::kForeignContext);
+  Ignore(IsOwn(context, TicketKind::kContext) ? IgnoredReason::kStaleContext
+                                              : IgnoredReason::kForeignContext);
 }
 
 Tracker::OperationState Tracker::ReadSlot(const OperationSlot& slot, uint64_t word) {

@@ -179,12 +179,15 @@ class Tracker {
   }
   [[gnu::cold, gnu::noinline]] void IgnoreContext(uint64_t context);
 
+  // Whether this process gave the ticket out, for that.
+  bool IsOwn(uint64_t ticket, TicketKind kind) const {
+    return Ticket::Issuer(ticket) == Ticket::MakeIssuer(process_tag_, kind);
+  }
   // Null communicator when the ticket is not of an operation (or child) that this process gave out.
   OperationRef FindOperation(uint64_t ticket, TicketKind kind) {
     OperationRef ref{};
     ref.operation = Ticket::Operation(ticket);
-    if (Ticket::Issuer(ticket) != Ticket::MakeIssuer(process_tag_, kind) ||
-        ref.operation >= kOperationSlots) {
+    if (!IsOwn(ticket, kind) || ref.operation >= kOperationSlots) {
       return ref;
     }
     Communicator& communicator = slots_[Ticket::Communicator(ticket)];
@@ -334,9 +337,9 @@ class Tracker {
   const int32_t pid_;
   const uint32_t process_tag_;
   const uint32_t operation_issuer_;  // Ticket::MakeIssuer
-  const uint32_t launch_issuer_;     // that of no ticket where launches have none
   Sampler sampler_;
   std::unique_ptr<StreamTimer> stream_timer_;  // null without a driver, or with timing off
+  const uint32_t launch_issuer_;               // without a stream timer that of no ticket
   NameCache names_;
   ThreadGroup thread_groups_[1 << kThreadGroupBits]{};
   uint64_t adapted_ns_ = 0;                 // background thread

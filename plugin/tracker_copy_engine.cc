@@ -59,8 +59,7 @@ TimedPair* Tracker::BeginCopyEngineTiming(Communicator& communicator, const Copy
                                           OperationMeta meta, uint64_t bytes) {
   // Relaxed throughout: see PendingLaunch.
   PendingLaunch& pending = communicator.launching->pending;
-  const bool has_call =
-      Ticket::Issuer(event.parent) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall);
+  const bool has_call = IsOwn(event.parent, TicketKind::kApiCall);
   const uint32_t serial = has_call ? Ticket::Generation(event.parent) : 0;
   const uint32_t calls = pending.calls.load(std::memory_order_relaxed);
   OperationMeta sampled_by = meta;

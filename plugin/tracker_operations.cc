@@ -17,8 +17,7 @@ LaunchFate Tracker::FateOf(Communicator& communicator, NameId op, uint64_t bytes
   // that a launch times alone has a call with a ticket, and is known by its serial.
   PendingLaunch& pending = communicator.launching->pending;
   const auto fate = static_cast<LaunchFate>(pending.fate.load(std::memory_order_relaxed));
-  if (__builtin_expect(call != 0, 0) &&
-      Ticket::Issuer(call) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall)) {
+  if (__builtin_expect(call != 0, 0) && IsOwn(call, TicketKind::kApiCall)) {
     if (Ticket::Child(call) != 0) return LaunchFate::kCaptured;
     const uint32_t serial = Ticket::Generation(call);
     pending.reported_serial.store(serial, std::memory_order_relaxed);
@@ -75,19 +74,16 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     const OperationMeta meta{op.id, static_cast<uint8_t>(size_class), channels,
                              timing_ != TimingMode::kKernel || untimed != 0,
                              static_cast<uint32_t>(event.sequence)};
-    const bool captured =
-        __builtin_expect(event.parent != 0, 0) &&
-        Ticket::Issuer(event.parent) == Ticket::MakeIssuer(process_tag_, TicketKind::kApiCall) &&
-        Ticket::Child(event.parent) != 0;
+    const bool captured = __builtin_expect(event.parent != 0, 0) &&
+                          IsOwn(event.parent, TicketKind::kApiCall) &&
+                          Ticket::Child(event.parent) != 0;
     handle = ClaimSlot(communicator, writer, {meta.Pack(), bytes, now_ns, captured});
   }
   // An operation's enqueue follows its launch by microseconds, so one reading of the clock serves
   // both.
   Lane& lane = writer.lane();
   lane.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
-  Cell& callbacks = lane.callbacks[static_cast<int>(CallbackKind::kOperation)];
-  const uint64_t count = callbacks.load(std::memory_order_relaxed) + 1;
-  callbacks.store(count, std::memory_order_release);  // as AddToCell
+  const uint64_t count = AddToCell(lane.callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
   if (__builtin_expect(count % kCostSampling == 0, 0)) CountCost(now_ns);
   return handle;
 }

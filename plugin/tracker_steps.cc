@@ -162,8 +162,7 @@ bool Tracker::IsNeeded(const StepSlot& slot, uint64_t word) {
 StepSlot* Tracker::FindStep(uint64_t ticket, uint64_t* word) {
   StepTable* steps = steps_.load(std::memory_order_acquire);
   const uint32_t place = Ticket::Step(ticket);
-  if (Ticket::Issuer(ticket) != Ticket::MakeIssuer(process_tag_, TicketKind::kProxyStep) ||
-      steps == nullptr || place >= StepTable::kPlaces) {
+  if (!IsOwn(ticket, TicketKind::kProxyStep) || steps == nullptr || place >= StepTable::kPlaces) {
     Ignore(IgnoredReason::kForeignHandle);
     return nullptr;
   }

@@ -1,57 +1,82 @@
 // bench/floor_plugin.cc records one event behind each launch, and none into a capture when it asks:
 // else it would be no floor.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
 #include "bench/nccl_calls.h"
-#include "tests/bench/fake/counting_cuda.h"
+#include "tests/plugin/load_fake_cuda.h"
 
 namespace nccl_pulse::bench {
 namespace {
 
 class FloorPlugin : public testing::Test {
  protected:
-  void SetUp() override {
-    // By its soname the plugin finds it again.
-    void* driver = dlopen(FindLibrary("tests/bench/fake/libcuda.so.1").c_str(), RTLD_NOW);
-    ASSERT_NE(driver, nullptr) << dlerror();
-    calls_ = static_cast<CountedCalls*>(dlsym(driver, "counted_calls"));
-    ASSERT_NE(calls_, nullptr);
-    *calls_ = {};
+  FloorPlugin()
+      : gpu_(LoadFakeCuda()),
+        context_(gpu_.CreateContext(0)),
+        stream_(gpu_.CreateStream(context_)) {
+    gpu_.MakeCurrent(context_);
   }
 
-  void MakeTenCollectives() {
+  struct Counts {
+    uint64_t events, records, into_captures, questions;
+  };
+  Counts Now() {
+    return {gpu_.EventsCreated(), gpu_.Calls("cuEventRecord"), gpu_.RecordsIntoCaptures(),
+            gpu_.Calls("cuStreamIsCapturing")};
+  }
+
+  // What the driver was asked for by ten collectives of a new communicator.
+  Counts OfTenCollectives() {
     static NcclCalls calls(FindLibrary("bench/libfloor_plugin.so"));
+    const Counts before = Now();
     void* context = calls.Init(1);
-    ASSERT_NE(context, nullptr);
-    // It keeps no operation: only launches have handles.
-    for (uint64_t i = 0; i < 10; ++i) EXPECT_EQ(calls.EagerCollective(context, i, 4), nullptr);
+    EXPECT_NE(context, nullptr);
+    for (uint64_t i = 0; i < 10; ++i) {
+      // It keeps no operation: only launches have handles.
+      EXPECT_EQ(calls.EagerCollective(context, i, 4, stream_), nullptr);
+    }
     calls.Finalize(context);
+    const Counts after = Now();
+    return {after.events - before.events, after.records - before.records,
+            after.into_captures - before.into_captures, after.questions - before.questions};
   }
 
-  CountedCalls* calls_ = nullptr;
+  FakeCuda& gpu_;
+  FakeCuda::Context context_;
+  FakeCuda::Stream stream_;
 };
 
 TEST_F(FloorPlugin, RecordsBehindEachLaunch) {
   unsetenv("FLOOR_PLUGIN_ASKS");
-  calls_->capturing = 1;  // it does not ask
-  MakeTenCollectives();
-  EXPECT_EQ(calls_->events, 1);
-  EXPECT_EQ(calls_->records, 10);
-  EXPECT_EQ(calls_->questions, 0);
+  const Counts counts = OfTenCollectives();
+  EXPECT_EQ(counts.events, 1u);
+  EXPECT_EQ(counts.records, 10u);
+  EXPECT_EQ(counts.questions, 0u);
+  gpu_.BeginCapture(stream_);
+  EXPECT_EQ(OfTenCollectives().into_captures, 10u) << "it did ask";
 }
 
 TEST_F(FloorPlugin, AsksFirstWhenToldTo) {
   setenv("FLOOR_PLUGIN_ASKS", "1", 1);
-  MakeTenCollectives();
-  EXPECT_EQ(calls_->records, 10);
-  EXPECT_EQ(calls_->questions, 10);
-  calls_->capturing = 1;
-  MakeTenCollectives();
-  EXPECT_EQ(calls_->records, 10) << "it recorded into a capture";
-  EXPECT_EQ(calls_->questions, 20);
+  Counts counts = OfTenCollectives();
+  EXPECT_EQ(counts.records, 10u);
+  EXPECT_EQ(counts.questions, 10u);
+  gpu_.BeginCapture(stream_);
+  counts = OfTenCollectives();
+  EXPECT_EQ(counts.records, 0u) << "it recorded into a capture";
+  EXPECT_EQ(counts.questions, 10u);
+}
+
+// As the legacy stream is answered for while another one is in capture.
+TEST_F(FloorPlugin, TakesARefusedQuestionForACapture) {
+  setenv("FLOOR_PLUGIN_ASKS", "1", 1);
+  gpu_.Fail("cuStreamIsCapturing", FakeCuda::kCaptureImplicit);
+  const Counts counts = OfTenCollectives();
+  gpu_.StopFailing();
+  EXPECT_EQ(counts.records, 0u);
+  EXPECT_EQ(counts.questions, 10u);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "tests/plugin/stream_job.h"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -52,18 +51,6 @@ class InCallback {
 bool IsPointToPoint(const char* op) { return strcmp(op, "Send") == 0 || strcmp(op, "Recv") == 0; }
 
 }  // namespace
-
-FakeCuda& LoadFakeCuda() {
-  static FakeCuda* const gpu = [] {
-    void* library = dlopen("tests/plugin/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      fprintf(stderr, "%s\n", dlerror());
-      abort();
-    }
-    return reinterpret_cast<GetFakeCuda>(dlsym(library, kGetFakeCuda))();
-  }();
-  return *gpu;
-}
 
 void AdvanceClock(uint64_t ns) { g_advanced_ns.fetch_add(ns, std::memory_order_relaxed); }
 

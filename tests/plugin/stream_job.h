@@ -11,13 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/plugin/fake_cuda.h"
 #include "tests/plugin/harness.h"
+#include "tests/plugin/load_fake_cuda.h"
 
 namespace nccl_pulse {
-
-// Loads the fake driver, once a process, so that the plugin finds it.
-FakeCuda& LoadFakeCuda();
 
 void AdvanceClock(uint64_t ns);
 

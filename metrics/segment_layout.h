@@ -9,7 +9,7 @@
 //   offset
 //   0        SegmentHeader          who wrote this, geometry, process-wide counters          4 KiB
 //   4 KiB    NameEntry[128]         strings that NCCL gave (op, datatype, algo, proto)       4 KiB
-//   8 KiB    CommunicatorRecord[]   one per communicator: identity, lanes, series, calls     4480
+//   8 KiB    CommunicatorRecord[]   one per communicator: identity, lanes, series, calls     4672
 //   bytes each
 //   ...      Page[]                 2 KiB each: cells of histograms and counters
 //
@@ -67,12 +67,13 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
 using Cell = std::atomic<uint64_t>;
 
 inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
-inline constexpr uint32_t kSegmentVersion = 4;
+inline constexpr uint32_t kSegmentVersion = 5;
 
 inline constexpr int kLanes = 4;
 inline constexpr int kSeriesPerCommunicator = 128;
 inline constexpr int kTimedCalls = 32;
 inline constexpr int kMaxNames = 128;
+inline constexpr int kWaitRows = 16;  // NCCL's operations; all others share the last row
 inline constexpr uint32_t kPageBytes = 2048;
 inline constexpr uint16_t kNoPage = 0;                // page 0 is never handed out
 inline constexpr uint32_t kStaticLabelsBytes = 1024;  // the terminating zero included
@@ -133,6 +134,12 @@ struct SegmentHeader {
 
   // How long network steps have been watched, 0: never. Written by the background thread.
   Cell network_observed_ns;
+
+  std::atomic<uint32_t> poller_state;  // PollerState
+  // The event mask was changed by somebody else (NCCL's RAS can, from 2.31 on): what it was changed
+  // to last, and how often. Written by the background thread.
+  std::atomic<uint32_t> foreign_event_mask;
+  Cell event_mask_changes;
 
   char completion_source[16];              // "stream", "proxy", "kernel", "none"
   char static_labels[kStaticLabelsBytes];  // the user's, "name=value,name=value"
@@ -216,7 +223,8 @@ struct Lane {
   Cell overflowed_operations;
   Cell network_bytes[2];    // by NetworkDirection, of the steps that were watched
   Cell network_wait_ns[6];  // by NetworkWait
-  uint64_t reserved1[5];
+  Cell overflowed_calls;    // of overflowed_operations: calls that no kCalls series has
+  uint64_t reserved1[4];
 };
 static_assert(sizeof(Lane) == 192, "whole cache lines: neighbours do not share");
 
@@ -287,13 +295,22 @@ struct CommunicatorRecord {
   char gpu[16];
   char uuid[48];
   char pci_bus_id[32];
+  int32_t nccl_api_version;  // of the NCCL that made it: a process may have several
+  uint32_t event_mask;       // that this NCCL was given
+  // Calls since the last launch that NCCL reported, as the background thread last saw them, and
+  // since when they stand alone; 0: none. Their launches cannot be seen, or have not been made.
+  Cell unreported_calls;
+  Cell unreported_since_ns;  // monotonic
+  // The longest that the oldest launch in flight stood without progress and then completed, by
+  // what was called last meanwhile: the operation's name minus kFirstNcclName. Background thread.
+  Cell longest_wait_ns[kWaitRows];
   alignas(64) FollowedLaunches followed;
   alignas(64) Lane lanes[kLanes];
   SeriesEntry series[kSeriesPerCommunicator];
   TimedCall timed_calls[kTimedCalls];
 };
 inline constexpr uint64_t kRecordStride = sizeof(CommunicatorRecord);
-static_assert(kRecordStride == 4480 && kRecordStride % 64 == 0,
+static_assert(kRecordStride == 4672 && kRecordStride % 64 == 0,
               "cache lines of two records differ");
 
 }  // namespace nccl_pulse

@@ -146,6 +146,7 @@ class Reader {
     }
     ReadLanes(record, callbacks, out);
     out->captured = record.captured.load(std::memory_order_relaxed) != 0;
+    ReadVisibility(record, out);
     ReadSeries(record, out);
     ReadTimedCalls(record, out);
 
@@ -188,6 +189,7 @@ class Reader {
       }
       out->launches += ReadCell(lane.launches);
       out->overflowed_operations += ReadCell(lane.overflowed_operations);
+      out->overflowed_calls += ReadCell(lane.overflowed_calls);
       for (int i = 0; i < kNetworkDirections; ++i) {
         out->network_bytes[i] += ReadCell(lane.network_bytes[i]);
       }
@@ -203,6 +205,20 @@ class Reader {
     if ((last_call & 0xff) != 0) {
       out->last_call_op = Name((last_call & 0xff) - 1);
       out->last_call_size_class = static_cast<int>(last_call >> 8 & 0xff);
+    }
+  }
+
+  void ReadVisibility(const CommunicatorRecord& record, CommunicatorSnapshot* out) const {
+    out->nccl_api_version = ReadOnce(record.nccl_api_version);
+    out->event_mask = ReadOnce(record.event_mask);
+    out->unreported_calls = ReadCell(record.unreported_calls);
+    out->unreported_since_realtime_ns = Realtime(ReadCell(record.unreported_since_ns));
+    for (uint32_t row = 0; row < kWaitRows; ++row) {
+      const uint64_t longest_ns = ReadCell(record.longest_wait_ns[row]);
+      if (longest_ns == 0) continue;
+      const bool is_last = row == kWaitRows - 1;  // which all others share
+      out->longest_waits.push_back(
+          {is_last ? Name(kOtherName) : Name(kFirstNcclName + row), longest_ns});
     }
   }
 
@@ -393,6 +409,12 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
       last_poll_ns == 0
           ? 0
           : static_cast<int64_t>(last_poll_ns + static_cast<uint64_t>(realtime_offset_ns));
+  const uint32_t poller = header.poller_state.load(std::memory_order_relaxed);
+  if (poller <= static_cast<uint32_t>(PollerState::kNotStarted)) {
+    snapshot->poller = static_cast<PollerState>(poller);
+  }
+  snapshot->foreign_event_mask = header.foreign_event_mask.load(std::memory_order_relaxed);
+  snapshot->event_mask_changes = ReadCell(header.event_mask_changes);
   snapshot->shared_memory = ReadOnce(header.shared_memory) != 0;
   snapshot->sampled_callbacks = ReadCell(header.sampled_callbacks);
   snapshot->sampled_callback_ns = ReadCell(header.sampled_callback_ns);

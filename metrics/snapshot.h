@@ -71,6 +71,9 @@ enum class CompletionSource : uint8_t {
 // on its stream is done.
 enum class OldestLaunch : uint8_t { kUnknown = 0, kBegun = 1, kNotBegun = 2 };
 
+// Whether the background thread, which learns that work has ended, exists.
+enum class PollerState : uint8_t { kUnknown = 0, kRunning = 1, kNotStarted = 2 };
+
 // Why a callback was ignored (label `reason` of nccl_pulse_ignored_events_total).
 enum class IgnoredReason : uint8_t {
   kNullHandle = 0,        // stop or record on NULL
@@ -174,6 +177,12 @@ struct TimedCallSnapshot {
   int64_t end_realtime_ns = 0;
 };
 
+// The longest that work of a communicator stood still and then went on.
+struct LongestWaitSnapshot {
+  std::string op;  // what was called last meanwhile
+  uint64_t longest_ns = 0;
+};
+
 struct CommunicatorSnapshot {
   // Identity.
   uint64_t comm_id = 0;
@@ -216,6 +225,15 @@ struct CommunicatorSnapshot {
   int64_t last_launch_realtime_ns = 0;      // 0: none yet
   int64_t last_completion_realtime_ns = 0;  // 0: none yet
   uint64_t overflowed_operations = 0;  // counted in overflow series because the budget was spent
+  uint64_t overflowed_calls = 0;       // of them calls, which `calls` then lacks by operation
+
+  int32_t nccl_api_version = 0;  // of the NCCL that made it
+  uint32_t event_mask = 0;       // that this NCCL was given
+  // Calls since the last launch that NCCL reported (their launches are not visible, or have not
+  // been made), and since when the background thread has seen them so. 0: none.
+  uint64_t unreported_calls = 0;
+  int64_t unreported_since_realtime_ns = 0;
+  std::vector<LongestWaitSnapshot> longest_waits;  // those above zero
 
   // Of the network steps that were watched; all zero: none was.
   std::array<uint64_t, kNetworkDirections> network_bytes{};
@@ -246,6 +264,9 @@ struct ProcessSnapshot {
   int32_t sampling_exponent = -1;  // one call in 2^n is timed on the stream; -1: no stream timing
   int64_t start_realtime_ns = 0;
   int64_t last_poll_realtime_ns = 0;  // when the background thread last went round
+  PollerState poller{};
+  uint32_t foreign_event_mask = 0;   // what somebody else changed the event mask to last
+  uint64_t event_mask_changes = 0;   // how often
   bool shared_memory = false;  // false: memfd or its seals were refused, private memory is used
 
   std::array<uint64_t, kCallbackKinds> callbacks{};

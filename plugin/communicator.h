@@ -32,7 +32,7 @@ namespace nccl_pulse {
 // More than the 435 operations that a recorded run had open at once (groups of five, the GPU a
 // hundred launches behind), and a size that keeps a communicator below 64 KiB with kernel timing
 // on.
-inline constexpr uint32_t kOperationSlots = 440;
+inline constexpr uint32_t kOperationSlots = 436;
 static_assert(kOperationSlots <= 1u << Ticket::kOperationBits);
 
 inline constexpr int kMaxChannels = 64;  // NCCL 2.28, MAXCHANNELS in src/include/device.h

@@ -312,7 +312,7 @@ TEST(SegmentReader, SaysWhatIsWrong) {
   EXPECT_NE(error_of(8192).find("geometry"), std::string::npos);
   EXPECT_NE(error_of(segment.bytes() - 65536 - 4096).find("geometry"), std::string::npos);
   header.version = kSegmentVersion + 1;
-  EXPECT_EQ(error_of(segment.bytes()), "segment version 5, this reader knows 4");
+  EXPECT_EQ(error_of(segment.bytes()), "segment version 6, this reader knows 5");
   header.version = kSegmentVersion;
   header.magic ^= 1;
   EXPECT_EQ(error_of(segment.bytes()), "no segment: wrong magic number");

@@ -11,6 +11,7 @@
 #include "plugin/abi/profiler_v4.h"
 #include "plugin/abi/profiler_v5.h"
 #include "plugin/abi/profiler_v6.h"
+#include "plugin/abi/profiler_v7.h"
 
 namespace {
 
@@ -51,4 +52,5 @@ __attribute__((visibility("default")))
 abi::v5::Profiler ncclProfiler_v5 = {"Empty", Init, Start, Stop, IgnoreState, IgnoreFinalize};
 __attribute__((visibility("default")))
 abi::v6::Profiler ncclProfiler_v6 = {"Empty", Init, Start, Stop, IgnoreState, IgnoreFinalize};
+abi::v7::Profiler ncclProfiler_v7 = {"Empty", Init, Start, Stop, IgnoreState, IgnoreFinalize};
 }  // extern "C"

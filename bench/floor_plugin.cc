@@ -5,7 +5,7 @@
 //
 //   FLOOR_PLUGIN_ASKS=1   asks first whether the stream is in capture, as one that may be used must
 //
-// Only for collective_overhead: without the question it records into CUDA graphs. API v5 and v6.
+// Only for collective_overhead: without the question it records into CUDA graphs. API v5 to v7.
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -13,6 +13,7 @@
 #include "bench/plugin_parts.h"
 #include "plugin/abi/profiler_v5.h"
 #include "plugin/abi/profiler_v6.h"
+#include "plugin/abi/profiler_v7.h"
 #include "plugin/cuda_driver.h"
 
 namespace {
@@ -75,4 +76,5 @@ __attribute__((visibility("default")))
 abi::v5::Profiler ncclProfiler_v5 = {"Floor", Init, Start, Stop, IgnoreState, IgnoreFinalize};
 __attribute__((visibility("default")))
 abi::v6::Profiler ncclProfiler_v6 = {"Floor", Init, Start, Stop, IgnoreState, IgnoreFinalize};
+abi::v7::Profiler ncclProfiler_v7 = {"Floor", Init, Start, Stop, IgnoreState, IgnoreFinalize};
 }  // extern "C"

@@ -26,7 +26,7 @@ Replays a recorded PyTorch run on four GPUs through the real library, over and o
 metrics can be looked at without a GPU. Every recorded process is a process here. Stops on Ctrl-C.
 
   --library=PATH   the plugin library; default: the one that came with this program
-  --api=1..6       profiler API version; default: the newest that the library exports
+  --api=1..7       profiler API version; default: the newest that the library exports
 
 Kernel timing is on, so that the recorded GPU timestamps show as durations; set
 NCCL_PULSE_TIMING=auto for the default of a real job. Exit status: 0 when stopped by

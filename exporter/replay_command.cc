@@ -22,7 +22,7 @@ mask that the plugin asks for. TRACE_DIR holds *.jsonl or *.jsonl.xz files: each
 process of its own. The environment is passed on, so NCCL_PULSE_* and NCCL_DEBUG work as in a job.
 
   --library=PATH   the plugin library; default: the one that came with this program
-  --api=1..6       profiler API version; default: the newest that the library exports
+  --api=1..7       profiler API version; default: the newest that the library exports
   --speed=F        recorded seconds per second (default 1); 0: as fast as possible
   --repeat=N       replay N times, each time with new communicators (default 1); 0: until stopped
   --hold=SECONDS   keep the processes alive after the last callback, to read the endpoint (default 0)

@@ -11,7 +11,7 @@
 #include "plugin/replay/trace_file.h"
 
 ABSL_FLAG(std::string, library, "", "the plugin library; default: the one of this installation");
-ABSL_FLAG(int, api, 0, "profiler API version 1 to 6; default: the newest that the library exports");
+ABSL_FLAG(int, api, 0, "profiler API version 1 to 7; default: the newest that the library exports");
 ABSL_FLAG(std::string, clock, "real",
           "what the plugin's monotonic clock shows: real, or recorded (the trace's own times)");
 
@@ -29,7 +29,8 @@ int FillReplayOptions(const std::string& folder, ProcessesOptions* options) {
   options->replay.api = absl::GetFlag(FLAGS_api);
   if (options->replay.api != 0 &&
       (options->replay.api < kOldestApi || options->replay.api > kNewestApi)) {
-    std::fprintf(stderr, "pulse: --api=%d: not a version from 1 to 6\n", options->replay.api);
+    std::fprintf(stderr, "pulse: --api=%d: not a version from %d to %d\n", options->replay.api,
+                 kOldestApi, kNewestApi);
     return kReplayUsage;
   }
   const std::string clock = absl::GetFlag(FLAGS_clock);

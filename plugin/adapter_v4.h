@@ -6,6 +6,20 @@
 
 namespace nccl_pulse {
 
+// The protocol of a collective. Symmetric-memory kernels have none, and v7 says which those are
+// (NCCL 2.31.2, ncclProfilerStartTaskEvents in src/plugin/profiler.cc: proto is "", algo names the
+// kernel).
+inline constexpr const char* kSymmetricProtocol = "SYMMETRIC";
+
+template <typename Coll>
+auto ProtocolOf(const Coll& coll, int /*preferred*/) -> decltype(coll.isSymColl, coll.proto) {
+  return coll.isSymColl ? kSymmetricProtocol : coll.proto;
+}
+template <typename Coll>
+auto ProtocolOf(const Coll& coll, long /*before v7*/) {
+  return coll.proto;
+}
+
 template <typename Descriptor>
 uint64_t StartCollective(Tracker& tracker, void* context, const Descriptor& descriptor,
                          bool counts_as_call) {
@@ -14,7 +28,7 @@ uint64_t StartCollective(Tracker& tracker, void* context, const Descriptor& desc
   event.func = coll.func;
   event.datatype = coll.datatype;
   event.algo = coll.algo;
-  event.proto = coll.proto;
+  event.proto = ProtocolOf(coll, 0);
   event.count = coll.count;
   event.sequence = coll.seqNumber;
   event.parent = TicketOf(descriptor.parentObj);

@@ -11,8 +11,8 @@
 //
 // Members keep the names that they have in NCCL, so that a fact can be looked up by name.
 //
-// Source of the facts: NCCL 2.23.4 to 2.30.7, src/include/plugin/profiler/profiler_v1.h ...
-// profiler_v6.h (2.23 to 2.25: src/include/nccl_profiler.h), src/include/nccl_common.h (logger) and
+// Source of the facts: NCCL 2.23.4 to 2.31.2, src/include/plugin/profiler/profiler_v1.h ...
+// profiler_v7.h (2.23 to 2.25: src/include/nccl_profiler.h), src/include/nccl_common.h (logger) and
 // src/plugin/profiler.cc (which states are emitted). Offsets were computed by compiling probes
 // against the headers of each release for x86-64; they hold for every LP64 ABI, aarch64 included.
 //
@@ -51,10 +51,15 @@ inline constexpr uint32_t kEventKernelLaunch = 1u << 11;  // since v5
 inline constexpr uint32_t kEventCeColl = 1u << 12;        // since v6
 inline constexpr uint32_t kEventCeSync = 1u << 13;        // since v6
 inline constexpr uint32_t kEventCeBatch = 1u << 14;       // since v6
+inline constexpr uint32_t kEventKernelPhase = 1u << 15;   // since v7
 
-// Event types that exist in API version 1..6.
+// Event types that exist in API version 1..7.
 constexpr uint32_t EventsOfVersion(int version) {
-  return version >= 6 ? 0x7fff : version == 5 ? 0xfff : version >= 3 ? 0xff : 0x3f;
+  return version >= 7   ? 0xffff
+         : version == 6 ? 0x7fff
+         : version == 5 ? 0xfff
+         : version >= 3 ? 0xff
+                        : 0x3f;
 }
 
 // States (enum of NCCL; passed as an int). 0 to 7 were emitted by 2.23 to 2.26 only.
@@ -83,6 +88,7 @@ inline constexpr int kStateNetPluginUpdate = 21;        // since v4
 inline constexpr int kStateKernelChStop = 22;           // since v4, kernelCh.pTimer is valid
 inline constexpr int kStateGroupStartApiStop = 23;      // since v5, arguments pointer NULL
 inline constexpr int kStateGroupEndApiStart = 24;       // since v5, arguments pointer NULL
+inline constexpr int kStateKernelPhaseStop = 31;        // since v7, kernelCh.pTimer is valid
 
 constexpr bool IsProxyStepState(int state) {
   return (state >= kStateProxyStepSendGpuWait && state <= kStateProxyStepRecvGpuWait) ||

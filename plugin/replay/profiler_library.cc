@@ -14,6 +14,7 @@
 #include "plugin/abi/profiler_v4.h"
 #include "plugin/abi/profiler_v5.h"
 #include "plugin/abi/profiler_v6.h"
+#include "plugin/abi/profiler_v7.h"
 
 namespace nccl_pulse {
 namespace {
@@ -72,6 +73,13 @@ struct Abi<6> {
   using Descriptor = abi::v6::Descriptor;
   using StateArgs = abi::v6::StateArgs;
   using Profiler = abi::v6::Profiler;
+};
+
+template <>
+struct Abi<7> {
+  using Descriptor = abi::v7::Descriptor;
+  using StateArgs = abi::v7::StateArgs;
+  using Profiler = abi::v7::Profiler;
 };
 
 struct Unload {
@@ -174,12 +182,19 @@ class VersionedLibrary final : public ProfilerLibrary {
         descriptor.groupApi = {event.group_call.captured, event.group_call.depth};
         break;
       case abi::kEventCollApi:
-        descriptor.collApi = {call.func, call.count,           call.datatype,
-                              call.root, Pointer(call.stream), call.captured};
+        descriptor.collApi.func = call.func;
+        descriptor.collApi.count = call.count;
+        descriptor.collApi.datatype = call.datatype;
+        descriptor.collApi.root = call.root;
+        descriptor.collApi.stream = Pointer(call.stream);
+        descriptor.collApi.graphCaptured = call.captured;
         break;
       case abi::kEventP2pApi:
-        descriptor.p2pApi = {call.func, call.count, call.datatype, Pointer(call.stream),
-                             call.captured};
+        descriptor.p2pApi.func = call.func;
+        descriptor.p2pApi.count = call.count;
+        descriptor.p2pApi.datatype = call.datatype;
+        descriptor.p2pApi.stream = Pointer(call.stream);
+        descriptor.p2pApi.graphCaptured = call.captured;
         break;
       case abi::kEventKernelLaunch:
         descriptor.kernelLaunch.stream = Pointer(event.launch.stream);
@@ -252,8 +267,10 @@ std::unique_ptr<ProfilerLibrary> Wrap(int version, LibraryHandle library, void* 
       return std::make_unique<VersionedLibrary<4>>(std::move(library), symbol);
     case 5:
       return std::make_unique<VersionedLibrary<5>>(std::move(library), symbol);
-    default:
+    case 6:
       return std::make_unique<VersionedLibrary<6>>(std::move(library), symbol);
+    default:
+      return std::make_unique<VersionedLibrary<7>>(std::move(library), symbol);
   }
 }
 
@@ -274,7 +291,7 @@ absl::StatusOr<std::unique_ptr<ProfilerLibrary>> ProfilerLibrary::Load(const std
     if (symbol != nullptr) return Wrap(version, std::move(library), symbol);
   }
   return absl::FailedPreconditionError(
-      api == 0 ? absl::StrCat(path, " exports none of ncclProfiler_v1 ... ncclProfiler_v6")
+      api == 0 ? absl::StrCat(path, " exports none of ncclProfiler_v1 ... ncclProfiler_v7")
                : absl::StrCat(path, " does not export ncclProfiler_v", api));
 }
 

@@ -4,7 +4,7 @@
 // older one. This is the same idea over recorded events: the adapter for version N fills version
 // N's descriptor the way NCCL's does, its oddities included:
 //
-//   v6, v5   native; state arguments of the GroupApi states are NULL (2.28.9, which recorded the
+//   v7 to v5 native; state arguments of the GroupApi states are NULL (2.28.9, which recorded the
 //   traces) v4       parentObj of Coll and P2p is the Group; the descriptor is not cleared and
 //   p2p.nChannels is
 //            never written: it holds garbage
@@ -14,7 +14,7 @@
 //            call; KernelCh without times; transSize always 0
 //   v1       names as numbers; an unknown name becomes Send, PAT, SIMPLE or Float64
 //
-// Source: NCCL 2.30.7 src/plugin/profiler/profiler_v1.cc ... profiler_v6.cc.
+// Source: NCCL 2.30.7 src/plugin/profiler/profiler_v1.cc ... profiler_v6.cc; 2.31.2 profiler_v7.cc.
 // Buffers are not recorded; descriptors carry an address that must not be read.
 //
 // Thread: any, as the plugin's own functions. Cost: that of filling a descriptor, and the call.
@@ -32,11 +32,11 @@
 namespace nccl_pulse {
 
 inline constexpr int kOldestApi = 1;
-inline constexpr int kNewestApi = 6;
+inline constexpr int kNewestApi = 7;
 
 class ProfilerLibrary {
  public:
-  // Loads `path` as NCCL does (RTLD_NOW | RTLD_LOCAL). `api` 1 to 6, or 0 for the newest version
+  // Loads `path` as NCCL does (RTLD_NOW | RTLD_LOCAL). `api` 1 to 7, or 0 for the newest version
   // that the library exports, which is NCCL's choice. Unloaded when destroyed. Errors: NotFound
   // (does not load), FailedPrecondition (does not export ncclProfiler_vN).
   static absl::StatusOr<std::unique_ptr<ProfilerLibrary>> Load(const std::string& path, int api);

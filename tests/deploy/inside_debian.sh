@@ -70,7 +70,7 @@ echo 'the dynamic linker finds the library by its names'
 for name in libnccl-profiler-pulse.so librccl-profiler-pulse.so; do
   perl -MDynaLoader -e '
     my $library = DynaLoader::dl_load_file($ARGV[0]) or die DynaLoader::dl_error(), "\n";
-    DynaLoader::dl_find_symbol($library, "ncclProfiler_v6") or die DynaLoader::dl_error(), "\n";
+    DynaLoader::dl_find_symbol($library, "ncclProfiler_v7") or die DynaLoader::dl_error(), "\n";
   ' "${name}" || fail "dlopen(\"${name}\")"
 done
 

@@ -98,7 +98,8 @@ class ExportsTest : public ::testing::Test {
 TEST_F(ExportsTest, ExactlyTheSixProfilers) {
   EXPECT_EQ(library_.exported,
             (std::set<std::string>{"ncclProfiler_v1", "ncclProfiler_v2", "ncclProfiler_v3",
-                                   "ncclProfiler_v4", "ncclProfiler_v5", "ncclProfiler_v6"}));
+                                   "ncclProfiler_v4", "ncclProfiler_v5", "ncclProfiler_v6",
+                                   "ncclProfiler_v7"}));
 }
 
 TEST_F(ExportsTest, StaysMappedWhenClosed) { EXPECT_NE(library_.flags_1 & DF_1_NODELETE, 0u); }

@@ -1,9 +1,11 @@
-// What holds for each version of the profiler API: the same operations through each of the six
+// What holds for each version of the profiler API: the same operations through each of the seven
 // exported structures.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <map>
+#include <string>
 #include <type_traits>
 
 #include "plugin/abi/profiler_v1.h"
@@ -12,6 +14,7 @@
 #include "plugin/abi/profiler_v4.h"
 #include "plugin/abi/profiler_v5.h"
 #include "plugin/abi/profiler_v6.h"
+#include "plugin/abi/profiler_v7.h"
 #include "tests/plugin/harness.h"
 
 namespace nccl_pulse {
@@ -126,7 +129,8 @@ using Versions =
                      ApiOf<3, abi::v3::Profiler, abi::v3::Descriptor, abi::v3::StateArgs>,
                      ApiOf<4, abi::v4::Profiler, abi::v4::Descriptor, abi::v4::StateArgs>,
                      ApiOf<5, abi::v5::Profiler, abi::v5::Descriptor, abi::v5::StateArgs>,
-                     ApiOf<6, abi::v6::Profiler, abi::v6::Descriptor, abi::v6::StateArgs>>;
+                     ApiOf<6, abi::v6::Profiler, abi::v6::Descriptor, abi::v6::StateArgs>,
+                     ApiOf<7, abi::v7::Profiler, abi::v7::Descriptor, abi::v7::StateArgs>>;
 struct VersionName {
   template <typename Api>
   static std::string GetName(int /*index*/) {
@@ -273,6 +277,49 @@ using V1 = ApiOf<1, abi::v1::Profiler, abi::v1::Descriptor, abi::v1::StateArgs>;
 using V2 = ApiOf<2, abi::v2::Profiler, abi::v2::Descriptor, abi::v2::StateArgs>;
 using V3 = ApiOf<3, abi::v3::Profiler, abi::v3::Descriptor, abi::v3::StateArgs>;
 using V4 = ApiOf<4, abi::v4::Profiler, abi::v4::Descriptor, abi::v4::StateArgs>;
+
+using V7 = ApiOf<7, abi::v7::Profiler, abi::v7::Descriptor, abi::v7::StateArgs>;
+
+// As NCCL 2.31.2 reports a collective that a symmetric-memory kernel carries out.
+TEST(NewVersionsTest, SymmetricKernelIsNamedAsAlgorithm) {
+  RunInChild({}, [] {
+    V7 api;
+    api.Init();
+    static const char kVariant[] = "AllReduce_AGxLL_R";
+    for (const bool symmetric : {true, true, false}) {
+      abi::v7::Descriptor event = api.Coll(0);
+      event.coll.nChannels = 0;
+      event.coll.isSymColl = symmetric;
+      if (symmetric) {
+        event.coll.kernelVariant = kVariant;
+        event.coll.algo = kVariant + strlen("AllReduce_");
+        event.coll.proto = "";
+      }
+      api.Stop(api.Start(event));
+    }
+    std::map<std::string, uint64_t> counts;
+    const ProcessSnapshot snapshot = ReadSnapshot();
+    for (const AlgorithmCountSnapshot& count : Find(snapshot, kCommId).algorithms) {
+      counts[count.algo + "/" + count.proto] = count.operations;
+    }
+    EXPECT_EQ(counts,
+              (std::map<std::string, uint64_t>{{"AGxLL_R/SYMMETRIC", 2}, {"RING/SIMPLE", 1}}));
+    EXPECT_EQ(Ignored(snapshot), 0u);
+  });
+}
+
+TEST(NewVersionsTest, KernelPhaseIsNotAskedFor) {
+  RunInChild({{"NCCL_PULSE_TIMING", "kernel"}}, [] {
+    V7 api;
+    api.Init();
+    EXPECT_EQ(api.mask & static_cast<int>(abi::kEventKernelPhase), 0);
+    abi::v7::Descriptor event{};
+    event.type = abi::kEventKernelPhase;
+    event.parentObj = api.Start(api.Coll(0));
+    EXPECT_EQ(api.Start(event), nullptr);
+    EXPECT_EQ(Ignored(ReadSnapshot(), IgnoredReason::kUnrequestedType), 1u);
+  });
+}
 
 TEST(OldVersionsTest, NumbersOutOfRange) {
   RunInChild({}, [] {

@@ -150,7 +150,7 @@ def add_test(run, timing, api):
 
 for _run in RUNS:
     for _timing in ("auto", "kernel"):
-        for _api in (4, 5, 6):
+        for _api in (4, 6, 7):
             add_test(_run, _timing, _api)
 
 if __name__ == "__main__":

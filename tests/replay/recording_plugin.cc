@@ -1,6 +1,6 @@
 // A profiler plugin that writes down every call it gets, to check the replay with.
 //
-// Exports ncclProfiler_v1 ... v6. Every call appends a line to the file named by
+// Exports ncclProfiler_v1 ... v7. Every call appends a line to the file named by
 // RECORDING_PLUGIN_FILE (with the process id appended), in the order of the calls. Handles are
 // numbers 1, 2, 3 ...
 //
@@ -28,6 +28,7 @@
 #include "plugin/abi/profiler_v4.h"
 #include "plugin/abi/profiler_v5.h"
 #include "plugin/abi/profiler_v6.h"
+#include "plugin/abi/profiler_v7.h"
 
 namespace nccl_pulse::abi {
 namespace {
@@ -209,3 +210,4 @@ RECORDING_PROFILER(3, InitV1)
 RECORDING_PROFILER(4, InitV4)
 RECORDING_PROFILER(5, InitV5)
 RECORDING_PROFILER(6, InitV5)
+RECORDING_PROFILER(7, InitV5)

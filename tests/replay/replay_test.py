@@ -300,7 +300,7 @@ class Problems(ReplayTest):
 
     def test_usage(self):
         folder = trace_folder("h200x2-graph")
-        for flags in (["--api=7"], ["--clock=sundial"], ["--speed=-1"], ["--hold=-1"],
+        for flags in (["--api=8"], ["--clock=sundial"], ["--speed=-1"], ["--hold=-1"],
                       ["--no_such_flag"], ["--repeat=some"], [folder]):
             status, _, err = self.replay(folder, *flags)
             self.assertEqual(status, 1, flags)

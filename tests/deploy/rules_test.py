@@ -86,6 +86,15 @@ class Whole(RulesTest):
                                     stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.assertEqual(result.returncode, 0, result.stdout)
 
+    def test_the_alerts_know_the_scrape_jobs_of_the_documents(self):
+        known = re.findall(r'up\{job=~"([^"]+)"\}', alerts()["NcclPulseEndpointDown"])
+        jobs = []
+        for path in glob.glob("docs/*.md"):
+            with open(path, encoding="utf-8") as file:
+                jobs += re.findall(r"- job_name: *(\S+)", file.read())
+        self.assertGreater(len(jobs), 1)
+        self.assertEqual([job for job in jobs if not any(re.fullmatch(each, job) for each in known)], [])
+
     def test_examples_of_the_fleet_page(self):
         with open("docs/fleet.md", encoding="utf-8") as file:
             blocks = re.findall(r"```(yaml|promql)\n(.*?)```", file.read(), re.DOTALL)

@@ -31,7 +31,7 @@
 // WHO WRITES WHAT
 //   header, names            init, callbacks (names: append only; counters: relaxed adds on rare
 //   paths) CommunicatorRecord       init and finalize of that communicator (under the process' init
-//   lock) Lane and its cells       whoever holds the lane. A lane is the shard of the design: it
+//   lock) Lane and its cells       whoever holds the lane. A lane (docs/glossary.md)
 //   has one writer at
 //                            a time, claimed for the length of one callback with one
 //                            compare-and-swap and given back with one store. A thread that ends

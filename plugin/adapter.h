@@ -71,7 +71,8 @@ inline int RecordStateWithoutTimes(void* handle, int state) {
 }
 
 // Types that need no descriptor field, or are of no use: known ones are passed over, others
-// counted. Group and GroupApi come whether they were asked for or not (fact sheet, 2.10).
+// counted. Group and GroupApi come whether they were asked for or not
+// (docs/nccl-profiler-api.md#implied-events).
 inline uint64_t PassOver(Tracker& tracker, uint64_t type, int api_version) {
   const uint64_t known = abi::EventsOfVersion(api_version);
   if (type == abi::kEventGroup || type == abi::kEventGroupApi) return 0;

@@ -121,9 +121,9 @@ struct OperationMeta {
 };
 
 // GPU times of one operation's channels, kernel timing only. Written by one thread: NCCL makes all
-// KernelCh callbacks of a communicator on one thread (2.8 of the fact sheet). The fields are
-// atomics all the same, so that a NCCL which breaks that costs accuracy, not memory safety. Whoever
-// settles may read it.
+// KernelCh callbacks of a communicator on one thread (docs/nccl-profiler-api.md#threads). The
+// fields are atomics all the same, so that a NCCL which breaks that costs accuracy, not memory
+// safety. Whoever settles may read it.
 struct KernelTimes {
   std::atomic<uint64_t>
       tag;  // kUsed | flags | stopped << 40 | generation << 16 | channels; 0: never used

@@ -2,7 +2,7 @@
 // share of the time.
 //
 // NCCL has one mask for the whole process, an int of its own of which init gets the address, and
-// looks at it with each call (fact sheet, rule 4 and 2.3; src/plugin/profiler.cc,
+// looks at it with each call (docs/nccl-profiler-api.md#event-mask; src/plugin/profiler.cc,
 // ncclProfilerEventMask). Only the ProxyStep bit is ever touched after init, by an atomic or / and:
 // switching it changes which callbacks the host makes and nothing on the GPU, and ran clean with
 // graphs. The KernelCh bit must never change while a job runs.

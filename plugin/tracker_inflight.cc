@@ -9,7 +9,8 @@
 //                    seen.
 // Left out is what has no visible end:
 //   - operations whose channels NCCL does not tell: CollNet, NVLS over several nodes, API v1 to v3.
-//     NCCL starts ProxyOps for the first two that it never stops (fact sheet, 2.11);
+//     NCCL starts ProxyOps for the first two that it never stops
+//     (docs/nccl-profiler-api.md#network);
 //   - all, until one operation of the communicator has ended before our eyes: copy-engine proxies
 //     (NCCL_P2P_USE_CUDA_MEMCPY) never stop theirs either;
 //   - an operation when one that was enqueued a second or more after it has ended: NCCL orders the

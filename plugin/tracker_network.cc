@@ -51,8 +51,8 @@ void Tracker::StopProxyOp(const OperationRef& ref) {
     if ((stopped & bit) != 0) return Ignore(IgnoredReason::kRepeatedStop);
     slot.stopped_proxies.store(stopped | bit, std::memory_order_relaxed);
   }
-  // Only the network transport stops its ProxyOps (fact sheet, 2.11). Relaxed: a flag; the look
-  // before the store keeps its line shared.
+  // Only the network transport stops its ProxyOps (docs/nccl-profiler-api.md#network). Relaxed: a
+  // flag; the look before the store keeps its line shared.
   if (!network_seen_.load(std::memory_order_relaxed)) {
     network_seen_.store(true, std::memory_order_relaxed);
   }

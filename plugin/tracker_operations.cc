@@ -55,7 +55,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     untimed = static_cast<uint32_t>(FateOf(communicator, op.id, bytes, event.parent));
   } else if (!event.is_collective && event.peer == event.rank) {
     // The device counts a send to oneself, the host does not: from here on NCCL attributes this
-    // communicator's GPU times to the wrong operations (fact sheet, 2.8).
+    // communicator's GPU times to the wrong operations (docs/nccl-profiler-api.md#kernel-channels).
     Distrust(communicator, TrustState::kSelfSend);
     untimed = static_cast<uint32_t>(UntimedReason::kInvisible);
   }

@@ -2,18 +2,18 @@
 // where they waited.
 //
 // Which steps are counted. NCCL looks at the event mask when an operation is called, and keeps what
-// it saw for all of the operation's ProxyOps and steps (fact sheet, 2.3; src/plugin/profiler.cc,
-// sub->eActivationMask). So an operation that was called while the ProxyStep bit was on has all its
-// steps reported, also those after the bit went off, and any other has none: operations are watched
-// as a whole, short and long ones alike, and no edge of a window cuts one. The operations that were
-// called in a time that is watched are a fair share of all, hence bytes per watched second is the
-// true rate.
+// it saw for all of the operation's ProxyOps and steps (docs/nccl-profiler-api.md#event-mask;
+// src/plugin/profiler.cc, sub->eActivationMask). So an operation that was called while the
+// ProxyStep bit was on has all its steps reported, also those after the bit went off, and any other
+// has none: operations are watched as a whole, short and long ones alike, and no edge of a window
+// cuts one. The operations that were called in a time that is watched are a fair share of all,
+// hence bytes per watched second is the true rate.
 //
 // CUDA graphs break that: a captured operation keeps the mask it was captured with for all replays.
 // Replays of one graph would be watched always, those of another never. They are left out, unless
 // steps are watched always. Their steps get no handle, so NCCL makes one callback for each.
 //
-// Lines of time, by the states that NCCL reports (fact sheet, 2.11):
+// Lines of time, by the states that NCCL reports (docs/nccl-profiler-api.md#network):
 //   send      start ... 8 --gpu--> 20 --peer--> 9 --wire--> stop
 //   receive   start ... 10 --wire--> 11 --flush--> 12 --gpu--> stop
 // A step that stops earlier waited for what it was waiting for. One that never stops (aborted, or a

@@ -1,5 +1,5 @@
 // The agent's web configuration: a YAML file in the format of Prometheus' exporter-toolkit
-// (prometheus/exporter-toolkit, docs/web-configuration.md), so that what a site has written for its
+// (web-configuration.md of prometheus/exporter-toolkit), so that what a site has written for its
 // other exporters serves here, too.
 //
 // What this endpoint can not do is refused by name rather than ignored: who writes a setting for

@@ -1,0 +1,170 @@
+"""Checks what documents and comments point to.
+
+    python3 tools/check_documents.py        all files that git knows; tools/lint runs it
+
+In every *.md: relative links lead to a file, and their anchors to a heading of it; a file of this tree,
+a Bazel label or an NCCL_PULSE_ variable that is named `like this` exists. In every other text file: a page
+that is cited by its path below docs/ exists, and so does the heading behind its #.
+"""
+
+import fnmatch
+import os
+import re
+import subprocess
+import sys
+
+FENCE = re.compile(r"^ {0,3}(```|~~~)")
+LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
+CODE = re.compile(r"`([^`\n]+)`")
+CITED = re.compile(r"(?<![\w/.])docs/[\w/-]+\.md(?:#[\w-]+)?")
+TREE = re.compile(r"^(?:plugin|metrics|exporter|bench|tests|deploy|tools|docs|third_party)/[\w./*+-]+$")
+LABEL = re.compile(r"(?<![\w:/.@])//([\w/.-]*)(?::([\w.+-]+))?")
+VARIABLE = re.compile(r"\bNCCL_PULSE_[A-Z_]*[A-Z]\b")
+
+
+def without_code(text):
+    """The text outside of fences, with what stands between `backticks` left out."""
+    lines, fenced = [], False
+    for line in text.split("\n"):
+        if FENCE.match(line):
+            fenced = not fenced
+            line = ""
+        lines.append("" if fenced else CODE.sub("", line))
+    return "\n".join(lines)
+
+
+def anchors(text):
+    """The anchors that GitHub gives the headings of a document."""
+    found, fenced = set(), False
+    for line in text.split("\n"):
+        if FENCE.match(line):
+            fenced = not fenced
+        match = None if fenced else re.match(r"^#{1,6} +(.*?)(?: +#+)?$", line)
+        if not match:
+            continue
+        title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", match.group(1))
+        slug = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        name, number = slug, 0
+        while name in found:
+            number += 1
+            name = "%s-%d" % (slug, number)
+        found.add(name)
+    return found
+
+
+class Tree:
+    """`files`: {path: text, or None for what is no text}"""
+
+    def __init__(self, files):
+        self.files = files
+        self.folders = {""}
+        for path in files:
+            while "/" in path:
+                path = path.rsplit("/", 1)[0]
+                self.folders.add(path)
+        self.anchors = {path: anchors(text) for path, text in files.items()
+                        if path.endswith(".md") and text is not None}
+        self.names = {os.path.dirname(path): set(re.findall(r'"([^"\n]+)"', text or ""))
+                      for path, text in files.items() if os.path.basename(path) == "BUILD.bazel"}
+        self.variables = {name for path, text in files.items() if not path.endswith(".md")
+                          for name in VARIABLE.findall(text or "")}
+
+    def exists(self, path):
+        path = path.rstrip("/")
+        return path in self.files or path in self.folders
+
+    def names_something(self, path):
+        """A file or folder, one without its ending (`bench/callbacks`), or a pattern."""
+        path = path.rstrip("/.")
+        return self.exists(path) or any(
+            name.startswith(path + ".") or fnmatch.fnmatchcase(name, path) for name in self.files)
+
+    def has_anchor(self, path, anchor):
+        return not anchor or path not in self.anchors or anchor in self.anchors[path]
+
+    def problem_of_link(self, document, link):
+        if re.match(r"^[a-z][a-z0-9+.-]*:", link):
+            return None  # elsewhere
+        path, _, anchor = link.partition("#")
+        path = os.path.normpath(os.path.join(os.path.dirname(document), path)) if path else document
+        if not self.exists(path):
+            return "there is no %s" % path
+        return None if self.has_anchor(path, anchor) else "%s has no heading #%s" % (path, anchor)
+
+    def problem_of_label(self, package, target):
+        if "..." in package:
+            return None
+        if package not in self.names:
+            return "there is no package //%s" % package
+        target = target or package.rsplit("/", 1)[-1]
+        known = target in self.names[package] or "%s/%s" % (package, target) in self.files
+        return None if known else "//%s has no target %s" % (package, target)
+
+    def problems(self):
+        """[(path, line number, what is wrong)]"""
+        found = []
+        for path, text in sorted(self.files.items()):
+            if text is None:
+                continue
+            kinds = (self._links, self._names) if path.endswith(".md") else (self._citations,)
+            found += [(path, *problem) for kind in kinds for problem in kind(path, text)]
+        return found
+
+    def broken_links(self):
+        """Those of `problems` that need no other file than documents and what they link to."""
+        return [(path, *problem) for path, text in sorted(self.files.items())
+                if path.endswith(".md") and text is not None for problem in self._links(path, text)]
+
+    def _links(self, path, text):
+        for number, line in enumerate(without_code(text).split("\n"), 1):
+            for link in LINK.findall(line):
+                yield from self._note(number, link, self.problem_of_link(path, link))
+
+    def _names(self, _, text):
+        for number, line in enumerate(text.split("\n"), 1):
+            for code in CODE.findall(line):
+                if TREE.match(code) and not self.names_something(code):
+                    yield number, "there is no `%s`" % code
+            for package, target in LABEL.findall(line):
+                if "bazelw" in line or "`//" in line:
+                    label = "//%s%s" % (package, ":" + target if target else "")
+                    yield from self._note(number, label, self.problem_of_label(package, target))
+            for name in VARIABLE.findall(line):
+                if name not in self.variables:
+                    yield number, "nothing knows %s" % name
+
+    def _citations(self, _, text):
+        for number, line in enumerate(text.split("\n"), 1):
+            for cited in CITED.findall(line):
+                page, _, anchor = cited.partition("#")
+                if page not in self.files:
+                    yield number, "there is no %s" % page
+                elif not self.has_anchor(page, anchor):
+                    yield number, "%s has no heading #%s" % (page, anchor)
+
+    @staticmethod
+    def _note(number, what, problem):
+        if problem:
+            yield number, "%s: %s" % (what, problem)
+
+
+def read(path):
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (UnicodeDecodeError, IsADirectoryError):
+        return None
+
+
+def main():
+    os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    paths = subprocess.run(["git", "ls-files", "-z"], check=True, capture_output=True,
+                           text=True).stdout.split("\0")
+    tree = Tree({path: read(path) for path in paths if path and os.path.exists(path)})
+    wrong = ["%s:%d: %s" % problem for problem in tree.problems()]
+    print("\n".join(wrong), end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

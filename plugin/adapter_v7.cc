@@ -1,6 +1,5 @@
 // NCCL 2.31.2 and later.
 #include "plugin/abi/profiler_v7.h"
-
 #include "plugin/adapter_v6.h"
 
 extern "C" {

@@ -31,6 +31,10 @@ struct CommunicatorLedger {
   // least, and no more than it has calls.
   uint64_t launches_min = 0;
   uint64_t launches_max = 0;
+  // Of launches_min, those of groups of nothing but Broadcasts, which newer NCCLs do not report; and
+  // how many of them have come since the last launch that every NCCL reports.
+  uint64_t broadcast_launches = 0;
+  uint64_t broadcasts_at_end = 0;
 
   CallCount& Call(const char* op, int datatype, uint64_t count, bool captured) {
     CallCount& entry =
@@ -38,9 +42,12 @@ struct CommunicatorLedger {
     ++entry.calls;
     return entry;
   }
-  void Launch(uint64_t calls_in_group) {
+  void Launch(uint64_t calls_in_group, uint64_t broadcasts) {
     ++launches_min;
     launches_max += calls_in_group;
+    const bool is_broadcast = broadcasts == calls_in_group;
+    if (is_broadcast) ++broadcast_launches;
+    broadcasts_at_end = is_broadcast ? broadcasts_at_end + 1 : 0;
   }
 
   std::string ToJson() const;

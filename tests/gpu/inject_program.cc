@@ -6,9 +6,9 @@
 // It trains: steps of an AllReduce of 4 MiB and an AllGather of 1 KiB on the communicator "train",
 // and an AllReduce of 64 KiB on "other", each waited for before the next is called (--queued=1:
 // only the step is). The two sizes of "train" make NCCL choose different protocols, so that ranks
-// which mix them up wait for each other in different buffers, for ever. With --broadcast a step begins
-// with a Broadcast of 1 KiB on "train", which a rank leaves as soon as it has handed it on: the ranks
-// before one that has not called go on, those behind it wait.
+// which mix them up wait for each other in different buffers, for ever. With --broadcast a step
+// begins with a Broadcast of 1 KiB on "train", which a rank leaves as soon as it has handed it on:
+// the ranks before one that has not called go on, those behind it wait.
 //
 // A line on standard input is a fault, which this rank has from its next step on:
 //
@@ -19,17 +19,17 @@
 //   kernel         a kernel of its own that does not end is queued before the AllReduce
 //   kernel-waited  the same, and it waits for that kernel before it calls
 //   run-ahead      no fault, for rank 0 with --together=1: in one and the same step all ranks queue
-//                  such a kernel and the AllReduce behind it. "release" ends a rank's kernel, and it
-//                  trains on.
+//                  such a kernel and the AllReduce behind it. "release" ends a rank's kernel, and
+//                  it trains on.
 //
 // With --control it has no faults, but is late. The file's one line, written by rename, is "CASE
 // RANK MILLISECONDS": the AllReduces of a case are made on a communicator of their own, and RANK
 // makes them so much later than the others.
 //
 // Standard output, a line of JSON each: {"event": "running"} once all calls have been made five
-// times, with NCCL's version; "case", with its number, the same for a case; "fault"; "went_on" when the
-// step of the fault has ended; "error" with its text, after which the process waits as a program does whose
-// watchdog has not noticed yet. It ends itself after four minutes.
+// times, with NCCL's version; "case", with its number, the same for a case; "fault"; "went_on" when
+// the step of the fault has ended; "error" with its text, after which the process waits as a
+// program does whose watchdog has not noticed yet. It ends itself after four minutes.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -360,7 +360,8 @@ bool Parse(int argc, char** argv, Options* options) {
       {"--exchange", [&](const std::string& v) { options->exchange = v; }},
       {"--library-path", [&](const std::string& v) { options->library_path = v; }},
       {"--queued", [&](const std::string& v) { options->queued = v == "1"; }},
-      {"--broadcast", [&](const std::string& v) { options->broadcast_root = std::atoi(v.c_str()); }},
+      {"--broadcast",
+       [&](const std::string& v) { options->broadcast_root = std::atoi(v.c_str()); }},
       {"--together", [&](const std::string& v) { options->together = v == "1"; }},
       {"--control", [&](const std::string& v) { options->control = v; }},
   };

@@ -31,8 +31,8 @@ struct CommunicatorLedger {
   // least, and no more than it has calls.
   uint64_t launches_min = 0;
   uint64_t launches_max = 0;
-  // Of launches_min, those of groups of nothing but Broadcasts, which newer NCCLs do not report; and
-  // how many of them have come since the last launch that every NCCL reports.
+  // Of launches_min, those of groups of nothing but Broadcasts, which newer NCCLs do not report;
+  // and how many of them have come since the last launch that every NCCL reports.
   uint64_t broadcast_launches = 0;
   uint64_t broadcasts_at_end = 0;
 

@@ -16,8 +16,8 @@
 //   nonblocking  a communicator with config.blocking = 0
 //   graph        ten AllReduces captured, the graph replayed twenty times
 //   threads      three communicators, a thread for each
-//   broadcast    a communicator whose last calls are Broadcasts, and one with a group of Broadcasts from
-//                every rank, which newer NCCLs make one operation of
+//   broadcast    a communicator whose last calls are Broadcasts, and one with a group of Broadcasts
+//                from every rank, which newer NCCLs make one operation of
 //   exit         leaves without destroying anything; only as the last phase
 //
 // Results are copied back and compared. Exit status: 0 right, 1 wrong results, 2 bad arguments or

@@ -33,8 +33,8 @@ class Exchange {
   void Barrier();
   // A Barrier; false when the ranks came with different words. Another Barrier must follow.
   bool Meet(const uint64_t (&words)[2]);
-  // At most kSlotBytes from the root round the ring of ranks. Waits for the rank before it to hand it
-  // on, and for a slot; not for the ranks behind it.
+  // At most kSlotBytes from the root round the ring of ranks. Waits for the rank before it to hand
+  // it on, and for a slot; not for the ranks behind it.
   void Broadcast(int root, const void* send, void* recv, size_t bytes);
   // What every rank gave, by rank.
   void Publish(const uint64_t (&words)[2], uint64_t (*all)[2]);

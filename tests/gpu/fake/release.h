@@ -19,8 +19,9 @@ int Release();
 int ProfilerApi();
 
 // Whether a Broadcast makes events below its API call. From 2.29.2 on it does not: collTaskAppend
-// queues it as a ncclTaskBcast, which has no event mask, and ncclPrepareTasks makes an ordinary task
-// of it without one (enqueue.cc, read in 2.30.7 and 2.31.2). NCCL_ALLGATHERV_ENABLE=0 prevents that.
+// queues it as a ncclTaskBcast, which has no event mask, and ncclPrepareTasks makes an ordinary
+// task of it without one (enqueue.cc, read in 2.30.7 and 2.31.2). NCCL_ALLGATHERV_ENABLE=0 prevents
+// that.
 bool ReportsBroadcast();
 
 }  // namespace nccl_pulse::fake

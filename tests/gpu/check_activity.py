@@ -15,8 +15,9 @@ ABSENT = "absent"
 
 
 def of_communicator(communicator, unreported):
-    """Of nccl_program's, once all of its calls have ended."""
-    hidden = "Broadcast" in unreported and communicator["broadcasts_at_end"] > 0
+    """Of nccl_program's, once all of its calls have ended. Of a group with a Broadcast nobody can say
+    whether that has a launch of its own behind the one that is reported."""
+    hidden = "Broadcast" in unreported and communicator["ends_with_broadcast"]
     return UNKNOWN if hidden else KNOWN
 
 

@@ -54,7 +54,7 @@ std::string CommunicatorLedger::ToJson() const {
   out << "{\"name\":\"" << name << "\",\"rank\":" << rank << ",\"nranks\":" << nranks
       << ",\"destroyed\":" << (destroyed ? "true" : "false") << ",\"launches_min\":" << launches_min
       << ",\"launches_max\":" << launches_max << ",\"broadcast_launches\":" << broadcast_launches
-      << ",\"broadcasts_at_end\":" << broadcasts_at_end << ",\"calls\":[";
+      << ",\"ends_with_broadcast\":" << (ends_with_broadcast ? "true" : "false") << ",\"calls\":[";
   const char* separator = "";
   for (const auto& [key, count] : calls) {
     const auto& [op, datatype, bytes, captured] = key;

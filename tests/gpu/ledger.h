@@ -32,9 +32,9 @@ struct CommunicatorLedger {
   uint64_t launches_min = 0;
   uint64_t launches_max = 0;
   // Of launches_min, those of groups of nothing but Broadcasts, which newer NCCLs do not report;
-  // and how many of them have come since the last launch that every NCCL reports.
+  // and whether the last group holds one: it may be launched behind what is reported of the group.
   uint64_t broadcast_launches = 0;
-  uint64_t broadcasts_at_end = 0;
+  bool ends_with_broadcast = false;
 
   CallCount& Call(const char* op, int datatype, uint64_t count, bool captured) {
     CallCount& entry =
@@ -45,9 +45,8 @@ struct CommunicatorLedger {
   void Launch(uint64_t calls_in_group, uint64_t broadcasts) {
     ++launches_min;
     launches_max += calls_in_group;
-    const bool is_broadcast = broadcasts == calls_in_group;
-    if (is_broadcast) ++broadcast_launches;
-    broadcasts_at_end = is_broadcast ? broadcasts_at_end + 1 : 0;
+    if (broadcasts == calls_in_group) ++broadcast_launches;
+    ends_with_broadcast = broadcasts != 0;
   }
 
   std::string ToJson() const;

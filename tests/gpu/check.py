@@ -33,7 +33,11 @@ import threading
 import time
 import urllib.parse
 
-PROGRAM_PHASES = "collectives,p2p,group,split,recreate,nonblocking,graph,threads,exit"
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import check_activity  # noqa: E402  (beside this file)
+import nccl_versions  # noqa: E402
+
+PROGRAM_PHASES = "collectives,p2p,group,split,recreate,nonblocking,graph,threads,broadcast,exit"
 PYTHON_PHASES = "explicit,ddp,fsdp,destroy"
 
 COLLECTIVES = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce")
@@ -392,18 +396,22 @@ def gpus_of_machine():
             for line in text.splitlines()]
 
 
-def expected_of(communicator, options):
-    """What a communicator's calls must come to, by metric."""
+def expected_of(communicator, options, unreported):
+    """What a communicator's calls must come to, by metric, when of the operations in `unreported`
+    nothing is seen but the calls."""
     traffic = options.mode != "nvlink" and communicator["nranks"] > 1
     sees_replays = traffic or options.timing == "kernel"
     result = {name: collections.Counter() for name in (
         "operations", "bytes", "algorithms", "untimed", "events", "completions",
-        "kernel_completions")}
+        "kernel_completions", "unreported")}
     for call in communicator["calls"]:
         op, calls, size = call["op"], call["calls"], size_class(call["bytes"])
         captured = call["captured"]
         # Coll and P2p events. A captured call's come with each replay, or once at capture.
         events = call["replays"] if captured and sees_replays else calls
+        if op in unreported:
+            events = 0
+            result["unreported"][op,] += calls
         result["operations"][op, size, call["datatype"], "true" if captured else "false"] += calls
         result["bytes"][op, size] += calls * call["bytes"]
         result["events"][op] += events
@@ -418,6 +426,28 @@ def expected_of(communicator, options):
             for name, counts in result.items()}
 
 
+def launches_of(communicator, unreported):
+    """(least, most) launches that NCCL reports: a group makes one at least, and no more than it has
+    calls; those of nothing but unreported calls are not reported."""
+    least, most = communicator["launches_min"], communicator["launches_max"]
+    if "Broadcast" in unreported:
+        least -= communicator["broadcast_launches"]
+        most -= sum(call["calls"] for call in communicator["calls"]
+                    if call["op"] == "Broadcast" and not call["captured"])
+    return least, most
+
+
+def split_unreported(untimed, calls, where):
+    """`untimed` without what NCCL does not report, and the comparison of that: all such calls have
+    that reason, or the page has no such reason."""
+    found = {key[:1]: value for key, value in untimed.items()
+             if key[1] == nccl_versions.UNREPORTED_REASON}
+    rest = {key: value for key, value in untimed.items()
+            if key[1] != nccl_versions.UNREPORTED_REASON}
+    return rest, Comparison("nccl_untimed_operations_total " + nccl_versions.UNREPORTED_REASON,
+                            where, calls if found else {}, found)
+
+
 def find_communicator(page, communicator, pid):
     """Its `comm` label; a string that says what is wrong when it is not there once."""
     name = communicator["name"]
@@ -429,12 +459,13 @@ def find_communicator(page, communicator, pid):
 
 
 def compare_communicator(page, rank, report, communicator, options, gpus):
+    unreported = nccl_versions.unreported(report["nccl"])
     where = "rank%d/%s" % (rank.rank, communicator["name"] or "(no name)")
     info, problem = find_communicator(page, communicator, report["pid"])
     if info is None:
         return [Comparison("nccl_communicator_info", where, {"": "one"}, {"": problem})]
     comm = dict(comm=info["comm"], rank=str(communicator["rank"]))
-    expected = expected_of(communicator, options)
+    expected = expected_of(communicator, options, unreported)
     kernel = options.timing == "kernel"
     destroyed = communicator["destroyed"]
 
@@ -466,7 +497,7 @@ def compare_communicator(page, rank, report, communicator, options, gpus):
         Comparison("nccl_algorithm_operations_total", where, expected["algorithms"],
                    counts("nccl_algorithm_operations_total", ("op",))),
         Comparison("nccl_launches_total", where,
-                   {"": (communicator["launches_min"], communicator["launches_max"])},
+                   {"": launches_of(communicator, unreported)},
                    {"": sum(counts("nccl_launches_total", ()).values())}, accept=within_launches),
         Comparison("nccl_operation_completion_seconds proxy", where, expected["completions"],
                    counts("nccl_operation_completion_seconds_count", ("op",), source="proxy"),
@@ -475,7 +506,9 @@ def compare_communicator(page, rank, report, communicator, options, gpus):
                    counts("nccl_uncompleted_operations_total", ("op",)),
                    still_open=(lambda wanted, got: got <= 3) if kernel else None),
     ]
-    untimed = counts("nccl_untimed_operations_total", ("op", "reason"))
+    untimed, without_events = split_unreported(
+        counts("nccl_untimed_operations_total", ("op", "reason")), expected["unreported"], where)
+    result.append(without_events)
     durations = counts("nccl_operation_duration_seconds_count", ("op",), timing="kernel")
     if kernel:
         accounted = collections.Counter()
@@ -494,7 +527,17 @@ def compare_communicator(page, rank, report, communicator, options, gpus):
         result.append(Comparison("nccl_untimed_operations_total", where, expected["untimed"],
                                  untimed))
         result.append(Comparison("nccl_operation_duration_seconds", where, {}, durations))
-    return result + compare_heartbeat(page, where, comm)
+    activity = check_activity.of_communicator(communicator, unreported)
+    result += compare_heartbeat(page, where, comm, activity)
+    if activity == check_activity.UNKNOWN and duration_source(page) == "stream":
+        result.append(Comparison("state in the JSON", where, {"": activity},
+                                 {"": check_activity.state(rank.scraper.url, comm)}))
+    return result
+
+
+def compare_heartbeat(page, where, comm, activity):
+    return check_activity.compare(Comparison, page, where, comm, activity,
+                                  duration_source(page) == "stream")
 
 
 def duration_source(page):
@@ -530,27 +573,6 @@ def compare_stream(where, expected, communicator, untimed, counts):
     ]
 
 
-def compare_heartbeat(page, where, comm):
-    """Once everything has settled, every launch is known to have completed."""
-    completed = page.select("nccl_launches_completed_total", **comm)
-    if not completed and duration_source(page) != "stream":
-        return []  # no CUDA driver, or not asked for
-    captured = page.sums("nccl_communicator_captured", (), **comm)
-    in_flight = page.select("nccl_inflight_launches", **comm)
-    oldest = page.select("nccl_oldest_inflight_launch_timestamp_seconds", **comm)
-    # Replays can not be seen, so of a captured communicator nobody can say that nothing runs.
-    absent = {} if captured else {"": 0}
-    return [
-        Comparison("nccl_launches_completed_total", where,
-                   {"": value for _, value in page.select("nccl_launches_total", **comm)},
-                   {"": value for _, value in completed}),
-        Comparison("nccl_inflight_launches", where, {key: "0" for key in absent},
-                   {"": show(value) for _, value in in_flight}),
-        Comparison("nccl_oldest_inflight_launch_timestamp_seconds", where,
-                   {key: "0" for key in absent}, {"": show(value) for _, value in oldest}),
-    ]
-
-
 def compare_totals(page, rank, report):
     """For programs that know only part of their calls: sums over all communicators."""
     where = "rank%d" % rank.rank
@@ -572,7 +594,7 @@ def compare_totals(page, rank, report):
     return result
 
 
-def compare_with_itself(page, rank, options):
+def compare_with_itself(page, rank, options, unreported):
     """Where the calls are not known: what must be consistent within a page."""
     traffic = options.mode != "nvlink"
     result = []
@@ -580,22 +602,29 @@ def compare_with_itself(page, rank, options):
         comm = dict(comm=info["comm"], rank=info["rank"])
         where = "rank%d/%s" % (rank.rank, info["comm"])
         calls = page.sums("nccl_operations_total", ("op",), **comm)
-        collectives = {key: value for key, value in calls.items() if key[0] in COLLECTIVES}
+        reported = {key: value for key, value in calls.items() if key[0] not in unreported}
+        collectives = {key: value for key, value in reported.items() if key[0] in COLLECTIVES}
         result.append(Comparison("nccl_algorithm_operations_total as calls", where, collectives,
                                  page.sums("nccl_algorithm_operations_total", ("op",), **comm)))
         launches = sum(page.sums("nccl_launches_total", (), **comm).values())
         result.append(Comparison("nccl_launches_total as calls", where,
-                                 {"": (min(1, sum(calls.values())), sum(calls.values()))},
+                                 {"": (min(1, sum(reported.values())), sum(reported.values()))},
                                  {"": launches}, accept=within_launches))
-        result += compare_heartbeat(page, where, comm)
+        result += compare_heartbeat(page, where, comm, check_activity.of_totals(calls, unreported))
         if duration_source(page) == "stream":
             # An operation has a reason, or its launch is timed.
-            untimed = page.sums("nccl_untimed_operations_total", ("op",), **comm)
+            untimed, without_events = split_unreported(
+                page.sums("nccl_untimed_operations_total", ("op", "reason"), **comm),
+                {key: value for key, value in calls.items() if key not in reported}, where)
+            result.append(without_events)
+            accounted = collections.Counter()
+            for (op, _), value in untimed.items():
+                accounted[op,] += value
             durations = page.sums("nccl_operation_duration_seconds_count", ("op",),
                                   timing="stream", **comm)
-            accounted = {key: untimed.get(key, 0) + durations.get(key, 0)
-                         for key in untimed.keys() | durations.keys() if key != (GROUPED,)}
-            result.append(Comparison("stream durations + untimed as calls", where, calls,
+            accounted.update({key: value for key, value in durations.items()
+                              if key != (GROUPED,)})
+            result.append(Comparison("stream durations + untimed as calls", where, reported,
                                      accounted))
         if traffic and options.timing != "off":
             result.append(Comparison(
@@ -648,9 +677,15 @@ def compare(ranks, pages, reports, options, gpus):
                 {"": len(page.select("nccl_communicator_info"))}))
         else:
             result += compare_totals(page, rank, report)
-            result += compare_with_itself(page, rank, options)
+            result += compare_with_itself(page, rank, options,
+                                          nccl_versions.unreported(report["nccl"]))
         result.append(Comparison("results checked by the program", "rank%d" % rank.rank,
                                  {"wrong": 0}, {"wrong": report["wrong"]}))
+        result.append(Comparison(
+            "nccl_api_version", "rank%d" % rank.rank,
+            {"": str(nccl_versions.profiler_api(report["nccl"], options.library))},
+            {"": labels["nccl_api_version"]
+             for labels, _ in page.select("nccl_pulse_build_info")}))
         lost = page.sums("nccl_pulse_overflowed_operations_total", ())
         result.append(Comparison("nccl_pulse_overflowed_operations_total", "rank%d" % rank.rank,
                                  {}, lost))
@@ -751,7 +786,10 @@ class Run:
                     self.last_notes[rank.rank, what] = text
                     print("  note rank%d: %s" % (rank.rank, text))
         if phase == self.options.phases.split(",")[0]:
-            print("  note rank0: NCCL %s, %s" % (reports[0].get("nccl"), self.ranks[0].scraper.url))
+            print("  note rank0: NCCL %s, %s%s" % (
+                nccl_versions.text(reports[0]["nccl"]),
+                "torch %s, " % reports[0]["torch"] if "torch" in reports[0] else "",
+                self.ranks[0].scraper.url))
             for rank, page in zip(self.ranks, pages):
                 for info, _ in page.select("nccl_communicator_info")[:1] if page else ():
                     print("  note rank%d: CUDA device %d, %s" % (rank.rank, rank.gpu, " ".join(
@@ -833,6 +871,10 @@ def parse_options():
     options = parser.parse_args()
     if not options.phases:
         options.phases = PYTHON_PHASES if options.program.endswith(".py") else PROGRAM_PHASES
+        if options.timing == "kernel":
+            # From NCCL 2.29.2 on the kernel reads the work of a group of Broadcasts as a collective's
+            # to see whether it is timed (device/common.h, profilerEnabled; 2.30.7).
+            options.phases = options.phases.replace("broadcast,", "")
     if options.mode != "shared-gpu" and options.ranks > options.gpus:
         parser.error("more ranks than GPUs need --mode shared-gpu")
     return options

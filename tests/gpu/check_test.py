@@ -11,7 +11,7 @@ RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
                         os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
 
 
-def run_check(*arguments, fault=None, driver=True):
+def run_check(*arguments, fault=None, driver=True, environment=None):
     """(exit status, output). Without a driver there are no stream durations and no heartbeat."""
     # Short: an NCCL unique id holds the name of a file in it.
     with tempfile.TemporaryDirectory(prefix="gpu", dir="/tmp") as folder:
@@ -25,7 +25,8 @@ def run_check(*arguments, fault=None, driver=True):
             "--libraries=" + folder, "--listen=127.0.0.1:0", "--gpus=4",
             "--out=" + os.path.join(folder, "out")] + list(arguments)
         # The plugin finds the driver as it does everywhere.
-        environment = dict(os.environ, TMPDIR=folder, LD_LIBRARY_PATH=folder)
+        environment = dict(os.environ, TMPDIR=folder, LD_LIBRARY_PATH=folder,
+                           **(environment or {}))
         if fault:
             environment["FAKE_NCCL_FAULT"] = fault
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE,
@@ -33,10 +34,11 @@ def run_check(*arguments, fault=None, driver=True):
         return done.returncode, done.stdout
 
 
-class EqualTest(unittest.TestCase):
+class Checked(unittest.TestCase):
+    """check_newer_test.py has more of them."""
 
-    def check(self, *arguments, driver=True):
-        status, output = run_check(*arguments, driver=driver)
+    def check(self, *arguments, driver=True, environment=None):
+        status, output = run_check(*arguments, driver=driver, environment=environment)
         self.assertEqual(status, 0, output)
         self.assertIn("RESULT OK", output)
         self.assertIn("phase exit", output)
@@ -44,6 +46,9 @@ class EqualTest(unittest.TestCase):
         self.assertEqual("stream durations" in output, stream, output)
         heartbeat = driver and "--timing=off" not in arguments
         self.assertEqual("nccl_launches_completed_total" in output, heartbeat, output)
+
+
+class EqualTest(Checked):
 
     def test_nvlink(self):
         self.check("--ranks=2", "--mode=nvlink")

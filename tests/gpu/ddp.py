@@ -20,6 +20,7 @@ An all-to-all reaches NCCL as a Send and a Recv for each rank, itself included.
 
 import argparse
 import collections
+import ctypes
 import json
 import math
 import os
@@ -35,6 +36,17 @@ ELEMENTS = (500, 20000)  # float64: 4 KB, 160 KB
 
 # gloo on the CPU, to try this file without a GPU.
 BACKEND = os.environ.get("PULSE_DDP_BACKEND", "nccl")
+
+
+def nccl_version():
+    """Of the library that runs; torch.cuda.nccl.version() is what PyTorch was compiled with."""
+    try:
+        version = ctypes.c_int()
+        ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(version))
+        return version.value
+    except (OSError, AttributeError):  # PyTorch with NCCL in itself
+        major, minor, patch = torch.cuda.nccl.version()[:3]
+        return 10000 * major + 100 * minor + patch
 
 
 class Trainer:
@@ -167,8 +179,7 @@ class Trainer:
         report = {"phase": phase, "rank": self.rank, "pid": os.getpid(), "exact": exact,
                   "at_least": at_least, "checked": self.checked, "wrong": self.wrong}
         if self.device.type == "cuda":
-            version = torch.cuda.nccl.version()
-            report["nccl"] = ".".join(map(str, version)) + ", torch " + torch.__version__
+            report.update(nccl=nccl_version(), torch=torch.__version__)
         if self.note:
             report["note"] = self.note
         return json.dumps(report)

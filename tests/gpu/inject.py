@@ -15,7 +15,7 @@ stragglers  One job, PyTorch DDP (inject_ddp.py) or, without PyTorch, AllReduces
             while. Then each rank in turn, by each delay, on a communicator of its own each time;
             time counts from its fifth step. It is read like a hang until a rank is named.
 
-Prints "RESULT OK|WRONG|LEFT OUT ..." lines and a table, writes OUT/results.jsonl, a line for each
+Prints "RESULT OK|WRONG|LEFT OUT|NOT RUN ..." lines and a table, writes OUT/results.jsonl, a line for each
 case, and one folder of logs and pages for each job. Exit status: 0 when all cases were run and right;
 1 else. It ends all it started within --budget seconds. Python 3.9's standard library alone.
 """
@@ -33,10 +33,10 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import check  # noqa: E402  (beside this file)
 import inject_cases  # noqa: E402
+import inject_watch  # noqa: E402
 from inject_job import Failure, Job, Limit, Ports, wait_until  # noqa: E402
 
 STRAGGLER_GOAL_S = 30
-HANG = "nccl_hang_start_timestamp_seconds"
 LOSS = "nccl_straggler_seconds_total"
 
 
@@ -52,7 +52,7 @@ class Results:
 
     def add(self, state, text, details="", /, **record):
         with self.lock:
-            self.wrong += state != "OK"
+            self.wrong += state not in ("OK", "NOT RUN")
             print("RESULT %s %s" % (state, text), flush=True)
             for line in details.splitlines():
                 print("    | " + line)
@@ -66,20 +66,6 @@ class Results:
 # ---- hangs ---------------------------------------------------------------------------------------
 
 
-def communicator(job, name):
-    return next((comm for comm in job.endpoint.communicators() or () if comm["name"] == name), None)
-
-
-def hang_on_page(text, comm):
-    """[(verdict, ranks, op)] of this communicator."""
-    found = {}
-    for labels, _ in check.Page(text).select(HANG, comm=comm):
-        ranks = found.setdefault((labels["verdict"], labels.get("op", "")), [])
-        if labels.get("suspect_rank", ""):
-            ranks.append(int(labels["suspect_rank"]))
-    return [(verdict, sorted(ranks), op) for (verdict, op), ranks in found.items()]
-
-
 def inject(job, case, rank):
     if case.name in inject_cases.SIGNALS:
         os.kill(job.ranks[rank].pid,
@@ -88,99 +74,105 @@ def inject(job, case, rank):
         job.ranks[rank].tell(case.fault or case.name)
 
 
-def watch_hang(options, job, comm_ids, begin):
-    """(seconds since `begin` of the first scrape with a verdict or None, hang of the page, hang of
-    the JSON, number of scrapes, and how many nobody answered), of the first of the communicators
-    that has a verdict"""
-    first = random.uniform(0, options.scrape)
-    scrapes, silent = 0, 0
-    until = begin + options.hang_after + 3 * options.scrape + options.late
-    while True:
-        at = begin + first + scrapes * options.scrape
-        if at > until or at > options.limit.end - 2:
-            return None, None, None, scrapes, silent
-        options.limit.sleep(at - time.monotonic())
-        scrapes += 1
-        page = job.endpoint.get("/metrics")
-        comms = job.endpoint.communicators()
-        seconds = time.monotonic() - begin
-        job.keep("page-%d.txt" % scrapes, page)
-        job.keep("communicators-%d.json" % scrapes, json.dumps(comms, indent=1))
-        if page is None or comms is None:
-            silent += 1
-            continue
-        for comm_id in comm_ids:
-            found = hang_on_page(page, comm_id)
-            hang = next((comm["hang"] for comm in comms if comm["comm"] == comm_id), None)
-            if found and hang:
-                return seconds, found, hang, scrapes, silent
+def warm_up(options, job):
+    """The communicators "train" and "other" of a job that runs and has no hang."""
+    job.wait_running("running")
+    wait_until(lambda: len((inject_watch.communicator(job, "train") or {"ranks": ()})["ranks"])
+               == options.gpus, 20, "all ranks are on the page")
+    options.limit.sleep(options.run_in)
+    comms = [inject_watch.communicator(job, name) for name in ("train", "other")]
+    for comm in comms:
+        if comm["hang"]:
+            raise Failure("a hang before there is one: %s" % comm["hang"])
+    return comms
+
+
+def notes_of(job, case, rank, scrapes):
+    notes = []
+    if case.verdict and job.ranks[rank].event("went_on"):
+        notes.append("the call of rank %d ended" % rank)
+    for i, process in enumerate(job.ranks):
+        error = process.event("error")
+        if error:
+            notes.append("rank %d: %s" % (i, error["text"]))
+        elif not process.is_alive() and not (case.name.startswith("killed") and i == rank):
+            notes.append("rank %d ended: %s" % (i, process.tail()))
+    if scrapes.silent:
+        notes.append("%d scrapes were not answered" % scrapes.silent)
+    return notes
 
 
 def run_hang(options, results, case, variant, wanted):
-    name = "%s-%s" % (case.name, variant)
     record = {"kind": "hang", "case": case.name, "variant": variant, "gpus": options.gpus,
               "expected": {"verdict": case.verdict, "named": case.named}}
     what = "hang %s, %s" % (case.name, variant)
+    if options.gpus < case.gpus:
+        results.add("NOT RUN", "%s: it needs %d GPUs" % (what, case.gpus), **record)
+        return
     if options.limit.left() < options.hang_after + 2 * options.scrape + 10:
         results.add("LEFT OUT", what + ": no time", **record)
         return
     started = time.monotonic()
     try:
-        with Job(options, name, os.path.abspath(options.program), variant == "agent",
-                 case.arguments) as job:
-            job.wait_running("running")
-            wait_until(lambda: len((communicator(job, "train") or {"ranks": ()})["ranks"])
-                       == options.gpus, 20, "all ranks are on the page")
-            options.limit.sleep(options.run_in)
-            healthy = communicator(job, "train")
-            other = communicator(job, "other")
-            if healthy["hang"] or other["hang"]:
-                raise Failure("a hang before there is one: %s" % (healthy["hang"] or other["hang"]))
+        with Job(options, "%s-%s" % (case.name, variant), os.path.abspath(options.program),
+                 variant == "agent", case.arguments) as job:
+            train, other = warm_up(options, job)
             rank = inject_cases.victim(case, wanted, job.server(), options.gpus)
             record.update(rank=rank, serves=job.server(), pid=job.ranks[rank].pid,
+                          nccl=job.ranks[0].event("running")["nccl"],
                           start_s=round(time.monotonic() - started, 1))
-            begin = time.monotonic()
+            scrapes = inject_watch.Scrapes(options, job, time.monotonic())
             inject(job, case, rank)
-            # A signal may come while it calls on the other one.
-            comm_ids = [healthy["comm"]]
-            if case.name in inject_cases.SIGNALS:
-                comm_ids.append(other["comm"])
-            seconds, found, hang, scrapes, silent = watch_hang(options, job, comm_ids, begin)
-            status = job.status()
-            job.keep("status.txt", status)
-            notes = []
-            if job.ranks[rank].event("went_on"):
-                notes.append("the call of rank %d ended" % rank)
-            for i, process in enumerate(job.ranks):
-                error = process.event("error")
-                if error:
-                    notes.append("rank %d: %s" % (i, error["text"]))
-                elif not process.is_alive() and not (case.name.startswith("killed") and i == rank):
-                    notes.append("rank %d ended: %s" % (i, process.tail()))
-            if silent:
-                notes.append("%d scrapes were not answered" % silent)
+            if case.named == inject_cases.NOBODY:
+                wrong, said, status = stay_silent(options, job, scrapes, train, record)
+            else:
+                # A signal may come while it calls on the other one.
+                signalled = case.name in inject_cases.SIGNALS
+                comm_ids = [train["comm"]] + ([other["comm"]] if signalled else [])
+                wrong, said, status = await_hang(options, job, scrapes, case, comm_ids, record)
+            notes = notes_of(job, case, rank, scrapes)
     except (Failure, OSError, ValueError) as failure:
         results.add("WRONG", "%s: %s" % (what, failure), error=str(failure), **record)
         return
-    record.update(scrapes=scrapes, notes=notes)
-    note = "; ".join([""] + notes)
-    what += ", rank %d of %d" % (rank, options.gpus)
-    if seconds is None:
-        results.add("WRONG", "%s: no verdict after %d scrapes%s" % (what, scrapes, note), status,
-                    **record)
-        return
-    wrong = inject_cases.judge(case, rank, options.gpus, hang["verdict"], hang["suspects"],
-                               found[0][1], found[0][2], hang["text"])
+    record.update(scrapes=scrapes.number, notes=notes, wrong=wrong)
+    results.add("WRONG" if wrong else "OK", "%s, rank %d of %d: %s, scrape %d%s" % (
+        what, rank, options.gpus, said, scrapes.number,
+        "; ".join([""] + notes + list(filter(None, [wrong])))), status, **record)
+
+
+def await_hang(options, job, scrapes, case, comm_ids, record):
+    """(what is wrong, what was said, what `pulse status` prints)"""
+    first = inject_watch.until_hang(options, scrapes, comm_ids)
+    _, status = job.status()
+    job.keep("status.txt", status)
+    if first is None:
+        return "no verdict", "nothing is said", status
+    seconds, found, hang = first
+    wrong = [inject_cases.judge(case, record["rank"], options.gpus, hang["verdict"],
+                                hang["suspects"], found[0][1], found[0][2], hang["text"])]
     if len(found) != 1 or found[0][0] != hang["verdict"]:
-        wrong = "; ".join(filter(None, [wrong, "/metrics says %s" % found]))
+        wrong.append("/metrics says %s" % found)
     goal = options.hang_after + options.scrape
     if seconds > goal + options.late:
-        wrong = "; ".join(filter(None, [wrong, "later than %g s" % goal]))
+        wrong.append("later than %g s" % goal)
     record.update(seconds=round(seconds, 2), verdict=hang["verdict"], suspects=hang["suspects"],
-                  waiting=hang["waiting"], op=hang["op"], text=hang["text"], wrong=wrong)
-    results.add("WRONG" if wrong else "OK", "%s: %s, names %s, op %s, after %.1f s, scrape %d%s%s" % (
-        what, hang["verdict"], hang["suspects"] or "nobody", hang["op"], seconds, scrapes,
-        note, ": " + wrong if wrong else ""), status, **record)
+                  waiting=hang["waiting"], op=hang["op"], text=hang["text"])
+    return "; ".join(filter(None, wrong)), "%s, names %s, op %s, after %.1f s" % (
+        hang["verdict"], hang["suspects"] or "nobody", hang["op"], seconds), status
+
+
+def stay_silent(options, job, scrapes, train, record):
+    """As await_hang, of a job that is well; it is let go on, and must."""
+    wrong, seconds = inject_watch.while_queued(options, scrapes, train["comm"])
+    code, status = job.status()
+    job.keep("status.txt", status)
+    if not wrong and code != 0:
+        wrong = "`pulse status` ends with %d" % code
+    for process in job.ranks:
+        process.tell("release")
+    job.wait("the job goes on", 30, lambda: all(rank.event("went_on") for rank in job.ranks))
+    record.update(seconds=round(seconds, 2), verdict="", suspects=[])
+    return wrong, "watched for %.1f s" % seconds, status
 
 
 def hangs(options, results):
@@ -324,7 +316,7 @@ def stragglers(options, results):
                              "straggler %s, rank %d late by %g ms after %g s without" % (
                                  kind, rank, delay, options.balanced),
                              rank, shown, options.late)
-            job.keep("status.txt", job.status())
+            job.keep("status.txt", job.status()[1])
             for number, (rank, delay) in enumerate(plan, 2):
                 what = "straggler %s, rank %d late by %g ms" % (kind, rank, delay)
                 record = dict(base, case="turn", rank=rank, delay_ms=delay)
@@ -336,7 +328,7 @@ def stragglers(options, results):
                                     STRAGGLER_GOAL_S + options.late)
                 report_straggler(results, record, what, rank, shown, options.late)
                 if number == 2:
-                    print(job.status(), flush=True)
+                    print(job.status()[1], flush=True)
     except (Failure, OSError, ValueError) as failure:
         results.add("WRONG", "stragglers: did not finish: %s" % failure, error=str(failure), **base)
 
@@ -350,7 +342,7 @@ def table(results):
     for row in results.rows:
         if row["kind"] == "hang":
             print("%-14s %-7s %4s  %-22s %-12s %7s  %s" % (
-                row["case"], row["variant"], row.get("rank", ""), row.get("verdict", ""),
+                row["case"], row["variant"], row.get("rank", ""), row.get("verdict") or "none",
                 ",".join(map(str, row.get("suspects", ()))) or "nobody",
                 row.get("seconds", ""), row["state"]))
     print("\n%-14s %4s %8s  %-12s %7s %7s  %s" % (

@@ -9,13 +9,13 @@
 #   BINARIES/inject_program                 //tests/gpu:inject_program
 #   BINARIES/pulse                          //exporter:pulse
 #   BINARIES/libnccl-profiler-pulse.so      //plugin:libnccl-profiler-pulse.so
-#   tests/gpu/{inject.sh,machine.sh,inject.py,inject_cases.py,inject_job.py,inject_ddp.py,check.py}, all
-#   in one folder
+#   tests/gpu/{inject.sh,machine.sh,inject*.py,check*.py,nccl_versions.py}, all in one folder
 #
 # OUT, else $OUT, else a new folder under /tmp, gets report.txt (everything that was printed, with what
 # `pulse status` said of each case, and the tables), results.jsonl (a line for each case) and
 # logs.tar.gz (NCCL's logs, what the ranks printed, and the pages). GPUS: how many to use, one rank
-# each; else all. Exit status: 0 when every case was run and right.
+# each; else all. Exit status: 0 when every case was run and right, but for
+# those that need more GPUs.
 #
 #   INJECT_BUDGET_S   time for all, 290 s; cases that could not end in time are left out
 #   INJECT_PARTS      hangs, stragglers or hangs,stragglers (all)

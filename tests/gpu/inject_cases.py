@@ -20,8 +20,21 @@ is the expected one, names the expected ranks on the page and in the JSON, and c
                    AllReduce on the same stream
     kernel-waited  the same, and it waits for    rank_not_called        that rank
                    the kernel before it calls
+    broadcast-root calls nothing any more; the   rank_not_called        that rank, which is the root
+                   others wait in a Broadcast
+                   from it
+    broadcast-held the same, but not the root:   rank_not_called        that rank; not the ranks that
+                   the ranks before it in the                           wait in the Broadcast
+                   ring are in the AllReduce
+                   behind the Broadcast
+    run-ahead      none: all ranks have queued   none                   nobody; `pulse status` ends
+                   an AllReduce behind work of                          with 0
+                   their own GPUs that takes
+                   longer than a hang would be
+                   suspected after
 
-With an agent no rank serves: killed-server is left out there.
+With an agent no rank serves: killed-server is left out there. NCCL reports no launch of a Broadcast from
+2.29.2 on (nccl_versions.py): the two cases are then told by what was called alone.
 """
 
 import dataclasses
@@ -30,12 +43,13 @@ import typing
 
 RANK = "rank"  # the one with the fault
 ALL = "all"
+NOBODY = "nobody"
 
 
 @dataclasses.dataclass
 class Case:
     name: str
-    verdict: str
+    verdict: str  # "": none
     named: str
     op: str = ""  # "": any
     # What the text must say; %d is the rank.
@@ -43,6 +57,9 @@ class Case:
     fault: str = ""  # inject_program's name of it, when that is another
     arguments: typing.Tuple[str, ...] = ()
     variants: typing.Tuple[str, ...] = ("server", "agent")
+    rank_from_end: int = 0  # the rank with the fault, 1: the last one; 0: another one each time
+    root: bool = False  # rank 0 has it
+    gpus: int = 2  # at least
 
 
 _SIDE = r"(?i:\brank) %d \(pid \d+[^)]*\) has called "
@@ -61,6 +78,12 @@ CASES = {case.name: case for case in (
     Case("order-queued", "mismatched_operations", ALL, "AllGather,AllReduce",
          _SIDE + r"AllReduce \([^)]*\) last", fault="order",
          arguments=("--queued=1",), variants=("server",)),
+    Case("broadcast-root", "rank_not_called", RANK, "Broadcast", fault="never",
+         arguments=("--broadcast=0",), root=True),
+    # From rank 0, in a ring of the ranks' numbers, as NCCL makes it on a host with NVSwitch.
+    Case("broadcast-held", "rank_not_called", RANK, fault="never", arguments=("--broadcast=0",),
+         variants=("server",), rank_from_end=2, gpus=3),
+    Case("run-ahead", "", NOBODY, arguments=("--together=1",), variants=("server",), root=True),
 )}
 
 SIGNALS = ("killed", "killed-server", "stopped")
@@ -70,6 +93,10 @@ def victim(case, wanted, server, gpus):
     """The rank that gets the fault: the wanted one, if it can show what the case is about."""
     if case.name == "killed-server":
         return server
+    if case.root:
+        return 0
+    if case.rank_from_end:
+        return gpus - case.rank_from_end
     # Stopped, the serving process answers nobody; killed, it is the case above.
     if case.name in SIGNALS and wanted == server:
         return (wanted + 1) % gpus

@@ -258,11 +258,11 @@ class Job:
         return None
 
     def status(self):
-        """What `pulse status` prints."""
+        """(exit status, that and what it prints) of `pulse status`"""
         done = subprocess.run(
             [self.options.pulse, "status", "--endpoint=" + self.endpoint.address],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=20)
-        return "exit status %d\n%s" % (done.returncode, done.stdout)
+        return done.returncode, "exit status %d\n%s" % (done.returncode, done.stdout)
 
     def keep(self, name, text):
         with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:

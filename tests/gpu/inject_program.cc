@@ -1,12 +1,14 @@
 // A job in which faults are injected, one process a rank, for inject.py.
 //
 //   inject_program --rank=R --nranks=N --gpu=G --exchange=FOLDER [--library-path=FOLDER:FOLDER]
-//                  [--queued=1] [--control=FILE]
+//                  [--queued=1] [--broadcast=ROOT] [--together=1] [--control=FILE]
 //
 // It trains: steps of an AllReduce of 4 MiB and an AllGather of 1 KiB on the communicator "train",
 // and an AllReduce of 64 KiB on "other", each waited for before the next is called (--queued=1:
 // only the step is). The two sizes of "train" make NCCL choose different protocols, so that ranks
-// which mix them up wait for each other in different buffers, for ever.
+// which mix them up wait for each other in different buffers, for ever. With --broadcast a step
+// begins with a Broadcast of 1 KiB on "train", which a rank leaves as soon as it has handed it on:
+// the ranks before one that has not called go on, those behind it wait.
 //
 // A line on standard input is a fault, which this rank has from its next step on:
 //
@@ -16,19 +18,23 @@
 //   crossed        it calls on "other" before it calls on "train"
 //   kernel         a kernel of its own that does not end is queued before the AllReduce
 //   kernel-waited  the same, and it waits for that kernel before it calls
+//   run-ahead      no fault, for rank 0 with --together=1: in one and the same step all ranks queue
+//                  such a kernel and the AllReduce behind it. "release" ends a rank's kernel, and
+//                  it trains on.
 //
 // With --control it has no faults, but is late. The file's one line, written by rename, is "CASE
 // RANK MILLISECONDS": the AllReduces of a case are made on a communicator of their own, and RANK
 // makes them so much later than the others.
 //
 // Standard output, a line of JSON each: {"event": "running"} once all calls have been made five
-// times; "case", with its number, the same for a case; "fault"; "went_on" when the step of the
-// fault has ended; "error" with its text, after which the process waits as a program does whose
-// watchdog has not noticed yet. It ends itself after four minutes.
+// times, with NCCL's version; "case", with its number, the same for a case; "fault"; "went_on" when
+// the step of the fault has ended; "error" with its text, after which the process waits as a
+// program does whose watchdog has not noticed yet. It ends itself after four minutes.
 #include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -102,6 +108,8 @@ struct Options {
   int nranks = 0;
   int gpu = 0;
   bool queued = false;
+  int broadcast_root = -1;  // -1: no Broadcast
+  bool together = false;
   std::string exchange, library_path, control;
 };
 
@@ -127,6 +135,9 @@ class Spinner {
     void* parameters[] = {&flag_, &limit_ns};
     Check(launch_(function_, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
   }
+
+  // All of them, for good.
+  void End() { static_cast<std::atomic<uint32_t>*>(flag_)->store(1); }
 
  private:
   template <typename Function>
@@ -162,10 +173,21 @@ class Job {
 
   [[noreturn]] void Train() {
     Spinner spinner;
-    for (int i = 0; i < kWarmSteps; ++i) Step("");
-    Say("running");
-    std::thread([this] { ReadFault(); }).detach();
+    for (int i = 0; i < kWarmSteps; ++i) {
+      Step("");
+      if (options_.together) Share({});
+    }
+    int version = 0;
+    CheckNccl(g_api.ncclGetVersion(&version), "ncclGetVersion");
+    Say("running", ",\"nccl\":" + std::to_string(version));
+    std::thread([this, &spinner] { ReadFaults(&spinner); }).detach();
     while (true) {
+      if (options_.together && Share({runs_ahead_.exchange(false) ? 1.0F : 0})[0] > 0) {
+        spinner.Launch(stream_, kSpinNs);
+        Step("");
+        Say("went_on");
+        continue;
+      }
       if (!has_fault_.load()) {
         Step("");
         continue;
@@ -205,16 +227,23 @@ class Job {
     float delay_ms = 0;
   };
 
-  void ReadFault() {
-    std::string line;
-    if (!std::getline(std::cin, line)) return;
-    for (const char* known : {"never", "order", "size", "crossed", "kernel", "kernel-waited"}) {
-      if (line == known) return SetFault(line);
+  void ReadFaults(Spinner* spinner) {
+    for (std::string line; std::getline(std::cin, line);) {
+      if (line == "release") {
+        spinner->End();
+      } else if (line == "run-ahead" && options_.together && options_.rank == 0) {
+        runs_ahead_.store(true);
+      } else {
+        SetFault(line);
+      }
     }
-    Die(kExitUsage, "no fault " + line);
   }
 
   void SetFault(const std::string& line) {
+    const auto known = {"never", "order", "size", "crossed", "kernel", "kernel-waited"};
+    if (std::find(known.begin(), known.end(), line) == known.end()) {
+      Die(kExitUsage, "no fault " + line);
+    }
     fault_ = line;
     has_fault_.store(true);
   }
@@ -270,6 +299,12 @@ class Job {
       AllReduce(other, kMediumBytes);
       wait();
     };
+    if (options_.broadcast_root >= 0) {
+      CheckNccl(g_api.ncclBroadcast(send_, recv_, kSmallBytes / 4, kFloat32,
+                                    options_.broadcast_root, train, stream_),
+                "ncclBroadcast");
+      wait();
+    }
     if (fault == "crossed") reduce_other();
     if (fault == "order") gather();
     reduce();
@@ -279,22 +314,31 @@ class Job {
     std::this_thread::sleep_for(kPause);
   }
 
-  // What rank 0 reads, known to all. Nobody leaves before the last one has come, so that each step
-  // begins together.
-  Control Agree() {
-    float mine[3] = {0, 0, 0};
-    if (options_.rank == 0) {
-      std::ifstream file(options_.control);
-      if (!(file >> mine[0] >> mine[1] >> mine[2])) Die(kExitUsage, "bad " + options_.control);
-    }
-    CheckCuda(g_api.cudaMemcpyAsync(send_, mine, sizeof(mine), kCopyDefault, stream_), "copy");
+  using Words = std::array<float, 3>;
+
+  // The sum over all ranks. Nobody leaves before the last one has come, so that each step begins
+  // together.
+  Words Share(const Words& mine) {
+    CheckCuda(g_api.cudaMemcpyAsync(send_, mine.data(), sizeof(mine), kCopyDefault, stream_),
+              "copy");
     CheckNccl(
         g_api.ncclAllReduce(send_, recv_, 3, kFloat32, kSum, Communicator("control"), stream_),
         "ncclAllReduce");
     Synchronize();
-    float all[3] = {0, 0, 0};
-    CheckCuda(g_api.cudaMemcpyAsync(all, recv_, sizeof(all), kCopyDefault, stream_), "copy");
+    Words all{};
+    CheckCuda(g_api.cudaMemcpyAsync(all.data(), recv_, sizeof(all), kCopyDefault, stream_), "copy");
     Synchronize();
+    return all;
+  }
+
+  // What rank 0 reads, known to all.
+  Control Agree() {
+    Words mine{};
+    if (options_.rank == 0) {
+      std::ifstream file(options_.control);
+      if (!(file >> mine[0] >> mine[1] >> mine[2])) Die(kExitUsage, "bad " + options_.control);
+    }
+    const Words all = Share(mine);
     return {static_cast<int>(all[0]), static_cast<int>(all[1]), all[2]};
   }
 
@@ -305,6 +349,7 @@ class Job {
   std::map<std::string, NcclComm> communicators_;
   std::string fault_;  // written before has_fault_
   std::atomic<bool> has_fault_{false};
+  std::atomic<bool> runs_ahead_{false};
 };
 
 bool Parse(int argc, char** argv, Options* options) {
@@ -315,6 +360,9 @@ bool Parse(int argc, char** argv, Options* options) {
       {"--exchange", [&](const std::string& v) { options->exchange = v; }},
       {"--library-path", [&](const std::string& v) { options->library_path = v; }},
       {"--queued", [&](const std::string& v) { options->queued = v == "1"; }},
+      {"--broadcast",
+       [&](const std::string& v) { options->broadcast_root = std::atoi(v.c_str()); }},
+      {"--together", [&](const std::string& v) { options->together = v == "1"; }},
       {"--control", [&](const std::string& v) { options->control = v; }},
   };
   for (int i = 1; i < argc; ++i) {

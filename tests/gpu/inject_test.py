@@ -11,19 +11,24 @@ import unittest
 RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
                         os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
 RANKS = 3
+ALL_CASES = ("never,order,size,killed,stopped,kernel,kernel-waited,killed-server,crossed,"
+             "order-queued")
+BROADCASTS = "broadcast-root,broadcast-held"
 
 
 def runfile(path):
     return os.path.join(RUNFILES, path)
 
 
-class InjectTest(unittest.TestCase):
+class Injected(unittest.TestCase):
+    """inject_unseen_test.py has more of them."""
 
     def setUp(self):
         # Short: an NCCL unique id holds the name of a file in it.
         folder = tempfile.TemporaryDirectory(prefix="inj", dir="/tmp")
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
+        self.ranks = RANKS
         self.libraries = os.path.join(self.folder, "lib")
         os.mkdir(self.libraries)
         for name in ("libnccl.so.2", "libcudart.so.13", "libcuda.so.1"):
@@ -47,19 +52,35 @@ class InjectTest(unittest.TestCase):
              "--library=" + runfile("plugin/libnccl-profiler-pulse.so"),
              "--program=" + runfile("tests/gpu/inject_program"),
              "--pulse=" + runfile("exporter/pulse"), "--libraries=" + self.libraries,
-             "--gpus=%d" % RANKS, "--out=" + out] + list(arguments))
+             "--gpus=%d" % self.ranks, "--out=" + out] + list(arguments))
         with open(os.path.join(out, "results.jsonl"), encoding="utf-8") as file:
             records = [json.loads(line) for line in file]
         return status, output, records
 
+    def check_hangs(self, cases, variant="server"):
+        status, output, records = self.run_inject(
+            "--parts=hangs", "--variants=" + variant, "--cases=" + cases, "--hang-after=2",
+            "--scrape=0.5", "--run-in=0.1", "--late=60", "--budget=200")
+        self.assertEqual(status, 0, output)
+        self.assertEqual([(record["state"], record["wrong"]) for record in records],
+                         [("OK", "")] * (cases.count(",") + 1), output)
+
+
+class InjectTest(Injected):
+
     def test_hangs(self):
-        for variant, cases, number in (("server", (), 10), ("agent", ("--cases=killed,stopped",), 2)):
-            status, output, records = self.run_inject(
-                "--parts=hangs", "--variants=" + variant, "--hang-after=2", "--scrape=0.5",
-                "--run-in=0.1", "--late=60", "--budget=200", *cases)
-            self.assertEqual(status, 0, output)
-            self.assertEqual([(record["state"], record["wrong"]) for record in records],
-                             [("OK", "")] * number, output)
+        self.check_hangs(ALL_CASES)
+
+    def test_hangs_with_an_agent(self):
+        self.check_hangs("killed,stopped", variant="agent")
+
+    def test_broadcasts_that_are_seen(self):
+        self.check_hangs(BROADCASTS)
+
+    def test_too_few_gpus_for_a_case(self):
+        self.ranks = 2
+        status, output, records = self.run_inject("--parts=hangs", "--cases=broadcast-held")
+        self.assertEqual((status, [record["state"] for record in records]), (0, ["NOT RUN"]), output)
 
     def test_stragglers(self):
         _, output, records = self.run_inject(

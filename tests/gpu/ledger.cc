@@ -53,7 +53,8 @@ std::string CommunicatorLedger::ToJson() const {
   // No value needs escaping.
   out << "{\"name\":\"" << name << "\",\"rank\":" << rank << ",\"nranks\":" << nranks
       << ",\"destroyed\":" << (destroyed ? "true" : "false") << ",\"launches_min\":" << launches_min
-      << ",\"launches_max\":" << launches_max << ",\"calls\":[";
+      << ",\"launches_max\":" << launches_max << ",\"broadcast_launches\":" << broadcast_launches
+      << ",\"ends_with_broadcast\":" << (ends_with_broadcast ? "true" : "false") << ",\"calls\":[";
   const char* separator = "";
   for (const auto& [key, count] : calls) {
     const auto& [op, datatype, bytes, captured] = key;

@@ -31,6 +31,10 @@ struct CommunicatorLedger {
   // least, and no more than it has calls.
   uint64_t launches_min = 0;
   uint64_t launches_max = 0;
+  // Of launches_min, those of groups of nothing but Broadcasts, which newer NCCLs do not report;
+  // and whether the last group holds one: it may be launched behind what is reported of the group.
+  uint64_t broadcast_launches = 0;
+  bool ends_with_broadcast = false;
 
   CallCount& Call(const char* op, int datatype, uint64_t count, bool captured) {
     CallCount& entry =
@@ -38,9 +42,11 @@ struct CommunicatorLedger {
     ++entry.calls;
     return entry;
   }
-  void Launch(uint64_t calls_in_group) {
+  void Launch(uint64_t calls_in_group, uint64_t broadcasts) {
     ++launches_min;
     launches_max += calls_in_group;
+    if (broadcasts == calls_in_group) ++broadcast_launches;
+    ends_with_broadcast = broadcasts != 0;
   }
 
   std::string ToJson() const;

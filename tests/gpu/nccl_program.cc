@@ -16,6 +16,8 @@
 //   nonblocking  a communicator with config.blocking = 0
 //   graph        ten AllReduces captured, the graph replayed twenty times
 //   threads      three communicators, a thread for each
+//   broadcast    a communicator whose last calls are Broadcasts, and one with a group of Broadcasts
+//                from every rank, which newer NCCLs make one operation of
 //   exit         leaves without destroying anything; only as the last phase
 //
 // Results are copied back and compared. Exit status: 0 right, 1 wrong results, 2 bad arguments or
@@ -143,6 +145,7 @@ struct Communicator {
   CommunicatorLedger ledger;
   bool is_in_group = false;
   uint64_t calls_in_group = 0;
+  uint64_t broadcasts_in_group = 0;
 
   int rank() const { return ledger.rank; }
   int nranks() const { return ledger.nranks; }
@@ -203,12 +206,13 @@ class Worker {
     CheckNccl(g_api.ncclGroupStart(), "ncclGroupStart");
     comm.is_in_group = true;
     comm.calls_in_group = 0;
+    comm.broadcasts_in_group = 0;
   }
   void GroupEnd(Communicator& comm) {
     CheckNccl(g_api.ncclGroupEnd(), "ncclGroupEnd");
     comm.is_in_group = false;
     WaitForCall(comm.handle, "ncclGroupEnd");
-    comm.ledger.Launch(comm.calls_in_group);
+    comm.ledger.Launch(comm.calls_in_group, comm.broadcasts_in_group);
   }
 
   void Collective(Communicator& comm, Op op, Shape shape, int root, const void* send, void* recv,
@@ -299,12 +303,14 @@ class Worker {
     CheckNccl(result, op, comm.handle);
     CallCount& count = comm.ledger.Call(op, shape.datatype, shape.count(), captured);
     if (to_self) ++count.to_self;
+    const uint64_t broadcasts = std::strcmp(op, "Broadcast") == 0 ? 1 : 0;
     if (comm.is_in_group) {
       ++comm.calls_in_group;
+      comm.broadcasts_in_group += broadcasts;
     } else {
       WaitForCall(comm.handle, op);
       // A captured call is launched by the graph, where nobody sees it.
-      if (!captured) comm.ledger.Launch(1);
+      if (!captured) comm.ledger.Launch(1, broadcasts);
     }
   }
 
@@ -350,6 +356,8 @@ class Program {
       Graph();
     } else if (phase == "threads") {
       Threads();
+    } else if (phase == "broadcast") {
+      Broadcasts();
     } else if (phase == "exit") {
       worker_.Sweep(Main(), kFewShapes, 1);
     } else {
@@ -633,6 +641,32 @@ class Program {
     }
     for (std::thread& thread : threads) thread.join();
     for (const Worker& worker : workers) worker_.AddChecks(worker);
+  }
+
+  void Broadcasts() {
+    const Shape shape{kFloat32, 100000};
+    Communicator& last = NewCommunicator("broadcast-last");
+    worker_.SetSend(Worker::Input(last, Op::kBroadcast, shape));
+    worker_.Collective(last, Op::kAllReduce, shape, 0, worker_.send(), worker_.recv());
+    for (int root = 0; root < last.nranks(); ++root) {
+      worker_.ClearRecv(shape.bytes);
+      worker_.Collective(last, Op::kBroadcast, shape, root, worker_.send(), worker_.recv());
+      worker_.CheckRecv(Worker::Output(last, Op::kBroadcast, shape, root), "Broadcast");
+    }
+
+    Communicator& roots = NewCommunicator("broadcast-roots");
+    const auto place = [&](int root) { return shape.bytes * static_cast<uint64_t>(root); };
+    worker_.GroupStart(roots);
+    for (int root = 0; root < roots.nranks(); ++root) {
+      worker_.Collective(roots, Op::kBroadcast, shape, root, worker_.send(),
+                         worker_.recv() + place(root));
+    }
+    worker_.GroupEnd(roots);
+    for (int root = 0; root < roots.nranks(); ++root) {
+      worker_.CheckRecv(Worker::Output(roots, Op::kBroadcast, shape, root), "group of Broadcasts",
+                        place(root));
+    }
+    worker_.Sweep(roots, {shape}, 1);
   }
 
   const Options options_;

@@ -393,13 +393,15 @@ int Main(int argc, char** argv) {
   alarm(kLifeSeconds);
   std::string error;
   if (!LoadApi(options.library_path, &g_api, &error)) Die(kExitApi, error);
+  int version = 0;
+  CheckNccl(g_api.ncclGetVersion(&version), "ncclGetVersion");
   Program program(options);
   for (const std::string& phase : options.phases) {
     std::ostringstream report;
     if (!program.Run(phase, &report)) Die(kExitUsage, "no phase " + phase);
     std::ostringstream line;
     line << "{\"phase\":\"" << phase << "\",\"rank\":" << options.rank << ",\"pid\":" << getpid()
-         << report.str() << "}\n";
+         << ",\"nccl\":" << version << report.str() << "}\n";
     std::cout << line.str() << std::flush;
     std::string answer;
     if (!std::getline(std::cin, answer)) Die(kExitUsage, "end of input");

@@ -4,7 +4,7 @@
 #   tests/gpu/run_all.sh BINARIES [OUT]
 #
 # BINARIES holds nccl_program and libnccl-profiler-pulse.so (nothing is built here: a GPU machine
-# needs no Bazel); beside this script must be machine.sh, check.py and ddp.py. OUT, else $OUT, else a new folder under /tmp, gets
+# needs no Bazel); beside this script must be machine.sh, check*.py, nccl_versions.py and ddp.py. OUT, else $OUT, else a new folder under /tmp, gets
 #   report.txt    what every run printed, and the table
 #   logs.tar.gz   NCCL's logs and the pages of all runs
 # NCCL and the CUDA runtime are taken from PULSE_LIBRARIES ("folder:folder") if set, else from

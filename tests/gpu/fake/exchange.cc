@@ -10,11 +10,25 @@
 #include <cstring>
 
 namespace nccl_pulse::fake {
+namespace {
+
+template <typename Condition>
+void WaitUntil(Condition holds) {
+  // Ever longer: who waits for a rank that does something else leaves it the processor.
+  useconds_t rest_us = 20;
+  for (int spins = 0; !holds(); ++spins) {
+    if (spins < 1000) continue;
+    usleep(rest_us);
+    rest_us = std::min<useconds_t>(2 * rest_us, 1000);
+  }
+}
+
+}  // namespace
 
 Exchange::Exchange(const std::string& path, int rank, int nranks)
     : rank_(rank),
       nranks_(nranks),
-      bytes_(kHeaderBytes + kAreaBytes * static_cast<size_t>(nranks)) {
+      bytes_(kHeaderBytes + (kAreaBytes + kSlotBytes * kSlots) * static_cast<size_t>(nranks)) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0 || nranks > kMaxRanks || ftruncate(fd, static_cast<off_t>(bytes_)) != 0) {
     std::perror(path.c_str());
@@ -37,13 +51,26 @@ void Exchange::Barrier() {
     header().round.store(round + 1);
     return;
   }
-  // Ever longer: who waits for a rank that does something else leaves it the processor.
-  useconds_t rest_us = 20;
-  for (int spins = 0; header().round.load() == round; ++spins) {
-    if (spins < 1000) continue;
-    usleep(rest_us);
-    rest_us = std::min<useconds_t>(2 * rest_us, 1000);
+  WaitUntil([&] { return header().round.load() != round; });
+}
+
+void Exchange::Broadcast(int root, const void* send, void* recv, size_t bytes) {
+  const int next = (rank_ + 1) % nranks_;
+  const int previous = (rank_ + nranks_ - 1) % nranks_;
+  auto& made = header().broadcasts;
+  const uint64_t number = made[rank_].load();
+  const void* data = send;
+  if (rank_ != root) {
+    // What it handed on stands in its slot by then: both are sequentially consistent.
+    WaitUntil([&] { return made[previous].load() > number; });
+    data = Slot(previous, number);
   }
+  if (recv != data) std::memmove(recv, data, bytes);
+  if (next != root) {
+    WaitUntil([&] { return made[next].load() + kSlots > number; });
+    std::memcpy(Slot(rank_, number), recv, bytes);
+  }
+  made[rank_].store(number + 1);
 }
 
 bool Exchange::Meet(const uint64_t (&words)[2]) {

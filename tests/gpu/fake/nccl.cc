@@ -2,12 +2,14 @@
 //
 //   NCCL_HOSTID                                 ranks with different ones are different nodes
 //   NCCL_P2P_DISABLE=1 with NCCL_SHM_DISABLE=1  everything goes through a network
+//   FAKE_NCCL_VERSION                           which release it is: release.h
 //   FAKE_NCCL_FAULT=skip|crash|hang             misbehaves, to see whether it is noticed
 //   FAKE_NCCL_ASYNC=1                           kernels run beside the host: cuda.h
 //
 // When ranks call different collectives, or sizes, on a communicator, the call never ends. NCCL
 // does not check that: there such a call hangs when the ranks wait for different steps or
-// protocols, and may else end with garbage.
+// protocols, and may else end with garbage. A small Broadcast is handed round a ring, as NCCL does:
+// a rank leaves it when it has handed it on.
 
 #include <unistd.h>
 
@@ -26,6 +28,7 @@
 #include "tests/gpu/fake/cuda.h"
 #include "tests/gpu/fake/exchange.h"
 #include "tests/gpu/fake/profiler.h"
+#include "tests/gpu/fake/release.h"
 #include "tests/gpu/nccl_api.h"
 
 namespace nccl_pulse::fake {
@@ -153,6 +156,9 @@ void RunCollective(Comm& comm, const Call& call) {
   const std::string func = call.func;
   const bool scatter = func == "ReduceScatter";
   const auto n = static_cast<size_t>(comm.nranks);
+  if (func == "Broadcast" && bytes <= kSlotBytes) {
+    return comm.exchange->Broadcast(call.root_or_peer, call.send, call.recv, bytes);
+  }
   if (bytes * (scatter ? n : 1) > kAreaBytes) std::abort();
   std::memcpy(comm.exchange->Area(comm.rank), call.send, bytes * (scatter ? n : 1));
   if (!comm.exchange->Meet({std::hash<std::string>()(func), bytes})) Hang();
@@ -230,7 +236,7 @@ thread_local Group t_group;
 
 void LaunchGroup(Comm& comm, void* handle, std::vector<Call> calls) {
   auto* stream = static_cast<Stream*>(calls.front().stream);
-  comm.profiler->Launch(handle, stream);
+  comm.profiler->Launch(handle, stream, calls);
   if (calls.front().captured) {
     if (!comm.profiler->sees_replays()) comm.profiler->Enqueue(calls);
     stream->capture->nodes.emplace_back([&comm, calls] {
@@ -306,7 +312,7 @@ using nccl_pulse::fake::Comm;
 extern "C" {
 
 NcclResult ncclGetVersion(int* version) {
-  *version = 22809;
+  *version = nccl_pulse::fake::Release();
   return kNcclSuccess;
 }
 

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdarg>
@@ -10,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "plugin/abi/profiler_v6.h"
+#include "tests/gpu/fake/release.h"
 #include "tests/gpu/nccl_api.h"
 
 namespace nccl_pulse::fake {
@@ -58,7 +61,11 @@ bool Load() {
     }
     return false;
   }
-  g_plugin = static_cast<abi::v5::Profiler*>(dlsym(g_library, "ncclProfiler_v5"));
+  // The newest that both know; what v6 and v7 add to v5 stands behind what is used here.
+  for (int api = ProfilerApi(); api >= 5 && g_plugin == nullptr; --api) {
+    const std::string symbol = "ncclProfiler_v" + std::to_string(api);
+    g_plugin = static_cast<abi::v5::Profiler*>(dlsym(g_library, symbol.c_str()));
+  }
   return g_plugin != nullptr;
 }
 
@@ -68,6 +75,11 @@ void Unload() {
   if (g_library != nullptr) dlclose(g_library);
   g_library = nullptr;
   g_plugin = nullptr;
+}
+
+// Whether it makes events below the API call.
+bool IsReported(const Call& call) {
+  return ReportsBroadcast() || std::strcmp(call.func, "Broadcast") != 0;
 }
 
 // The faults that the driver must find: FAKE_NCCL_FAULT.
@@ -104,8 +116,14 @@ bool Profiler::Wants(uint32_t bits) const {
 bool Profiler::sees_replays() const { return identity_.has_traffic || Wants(abi::kEventKernelCh); }
 
 void* Profiler::Start(abi::v5::Descriptor* descriptor) {
+  // What later versions of the descriptor have more is zero.
+  struct {
+    abi::v5::Descriptor known;
+    uint64_t more[8];
+  } event{*descriptor, {}};
+  static_assert(sizeof(event) >= sizeof(abi::v6::Descriptor));
   void* handle = nullptr;
-  g_plugin->startEvent(context_, &handle, descriptor);
+  g_plugin->startEvent(context_, &handle, &event.known);
   return handle;
 }
 
@@ -155,11 +173,13 @@ void Profiler::CallMade(void* group, Call* call) {
   Stop(call->api_handle);
 }
 
-void Profiler::Launch(void* group, Stream* stream) {
+void Profiler::Launch(void* group, Stream* stream, const std::vector<Call>& calls) {
   const auto enqueue_kernel = [stream] {
     if (stream->capture == nullptr) stream->timeline->KernelEnqueued();
   };
-  if (!Wants(abi::kEventKernelLaunch)) return enqueue_kernel();
+  // NCCL looks for a task of the plan that has a mask (ncclProfilerStartKernelLaunchEvent).
+  const bool is_reported = std::any_of(calls.begin(), calls.end(), IsReported);
+  if (!Wants(abi::kEventKernelLaunch) || !is_reported) return enqueue_kernel();
   abi::v5::Descriptor event{};
   event.type = abi::kEventKernelLaunch;
   event.parentObj = group;
@@ -172,6 +192,7 @@ void Profiler::Launch(void* group, Stream* stream) {
 void Profiler::Enqueue(const std::vector<Call>& calls) {
   constexpr uint32_t kDependants = abi::kEventProxyOp | abi::kEventProxyStep | abi::kEventKernelCh;
   if (!Wants(abi::kEventColl | abi::kEventP2p | kDependants)) return;
+  if (std::none_of(calls.begin(), calls.end(), IsReported)) return;
   if (Fault("crash") && identity_.rank == 1) std::raise(SIGSEGV);
   if (Fault("hang")) std::this_thread::sleep_for(std::chrono::hours(1));
   abi::v5::Descriptor group{};
@@ -182,7 +203,7 @@ void Profiler::Enqueue(const std::vector<Call>& calls) {
   // Collectives first, whatever the user's order was.
   std::vector<Call> ordered;
   for (const Call& call : calls) {
-    if (!call.is_p2p) ordered.push_back(call);
+    if (!call.is_p2p && IsReported(call)) ordered.push_back(call);
   }
   for (const Call& call : calls) {
     if (call.is_p2p) ordered.push_back(call);

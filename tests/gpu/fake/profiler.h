@@ -1,5 +1,5 @@
-// The profiler plugin as NCCL 2.28 uses it: which callbacks, in which order, on which threads. The
-// facts are those recorded in tests/traces.
+// The profiler plugin as NCCL uses it: which callbacks, in which order, on which threads. The facts
+// are those recorded in tests/traces; what differs between releases is in release.h.
 //
 //   application's thread   GroupApi, CollApi, P2pApi
 //   launching thread       KernelLaunch, Group, Coll, P2p: the application's, or a fresh one
@@ -10,7 +10,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <map>
@@ -23,11 +22,6 @@
 #include "tests/gpu/fake/cuda.h"
 
 namespace nccl_pulse::fake {
-
-// The environment is not written to after start-up.
-inline const char* Variable(const char* name) {
-  return std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
-}
 
 // A call of the user.
 struct Call {
@@ -61,8 +55,8 @@ class Profiler {
   void StartEnd(void* group);  // the user's group ends, launches begin
   void StopGroup(void* group);
   void CallMade(void* group, Call* call);
-  // Around it the kernel is enqueued.
-  void Launch(void* group, Stream* stream);
+  // Around it the kernel of these calls is enqueued.
+  void Launch(void* group, Stream* stream, const std::vector<Call>& calls);
   // Coll, P2p and what follows on the progress thread.
   void Enqueue(const std::vector<Call>& calls);
   // Whether a replayed graph makes events, and then instead of the capture.

@@ -1,0 +1,43 @@
+"""check_test.py on the stand-in as a newer NCCL."""
+
+import unittest
+
+from tests.gpu.check_test import Checked
+
+
+class NewerTest(Checked):
+    """NCCL 2.30.7 reports nothing of a Broadcast but the call."""
+
+    PHASES = "--phases=collectives,group,nonblocking,graph,exit"
+
+    def check(self, *arguments, driver=True, environment=None):
+        super().check("--ranks=2", *arguments, driver=driver,
+                      environment=dict({"FAKE_NCCL_VERSION": "23007"}, **(environment or {})))
+
+    def test_nvlink(self):
+        self.check(self.PHASES)
+
+    def test_nvlink_kernel(self):
+        self.check(self.PHASES, "--timing=kernel")
+
+    def test_network(self):
+        self.check(self.PHASES, "--mode=network")
+
+    def test_network_kernel(self):
+        self.check(self.PHASES, "--mode=network", "--timing=kernel")
+
+    def test_without_a_driver(self):
+        self.check("--phases=collectives,broadcast,exit", driver=False)
+
+    def test_work_after_a_broadcast_is_unknown(self):
+        self.check("--phases=broadcast,exit")
+
+    def test_broadcasts_are_seen_when_asked_for(self):
+        self.check("--phases=broadcast,exit", environment={"NCCL_ALLGATHERV_ENABLE": "0"})
+
+    def test_2_31(self):
+        self.check("--phases=group,exit", environment={"FAKE_NCCL_VERSION": "23102"})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,59 @@
+"""What each NCCL lets a profiler see below the API call: data for check.py, prove.py and inject.py.
+
+    from     profiler  Broadcast       symmetric-memory kernels
+    2.28.3   v5        seen            not seen
+    2.29.2   v6        not seen        not seen
+    2.31.2   v7        not seen        seen (Coll with isSymColl)
+
+"Not seen": calls are counted, and then comes nothing: no Coll, no KernelLaunch, no ProxyOp. Broadcast is seen
+with NCCL_ALLGATHERV_ENABLE=0. Source: NCCL's enqueue.cc (collTaskAppend, ncclPrepareTasks) and plugin/profiler.cc
+(ncclProfilerStartKernelLaunchEvent) of 2.30.7 and 2.31.2, and runs on GPUs with 2.28.9, 2.30.7 and 2.31.2. The
+programs here register no memory windows, so no symmetric kernel runs.
+"""
+
+import os
+import re
+import typing
+
+
+class Release(typing.NamedTuple):
+    since: int  # as ncclGetVersion spells it
+    api: int  # newest profiler API that it looks for
+    unreported: typing.FrozenSet[str]  # operations of which only the call is seen
+
+
+RELEASES = (
+    Release(22803, 5, frozenset()),
+    Release(22902, 6, frozenset({"Broadcast"})),
+    Release(23102, 7, frozenset({"Broadcast"})),
+)
+
+# Why an operation that NCCL reports nothing of has no duration, where the page says so at all.
+UNREPORTED_REASON = "unreported"
+
+
+def text(version):
+    """2.30.7 of 23007"""
+    return "%d.%d.%d" % (version // 10000, version // 100 % 100, version % 100)
+
+
+def release(version):
+    known = [entry for entry in RELEASES if entry.since <= version]
+    if not known:
+        raise ValueError("NCCL %s: what it reports is not known here, see nccl_versions.py" %
+                         text(version))
+    return known[-1]
+
+
+def unreported(version, environment=os.environ):
+    """The operations of which nothing is seen below the call."""
+    if environment.get("NCCL_ALLGATHERV_ENABLE") == "0":
+        return frozenset()
+    return release(version).unreported
+
+
+def profiler_api(version, library):
+    """The newest profiler API that both this NCCL and the plugin have."""
+    with open(library, "rb") as file:
+        exported = {int(number) for number in re.findall(rb"ncclProfiler_v(\d+)\0", file.read())}
+    return max(number for number in exported if number <= release(version).api)

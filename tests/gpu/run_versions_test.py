@@ -1,0 +1,93 @@
+"""run_versions.py on the stand-in for NCCL: that it unpacks, runs, and says what was right."""
+
+import lzma
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
+                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
+
+
+def runfile(path):
+    return os.path.join(RUNFILES, path)
+
+
+class RunVersionsTest(unittest.TestCase):
+
+    def setUp(self):
+        # Short: an NCCL unique id holds the name of a file in it.
+        folder = tempfile.TemporaryDirectory(prefix="ver", dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.out = os.path.join(self.folder, "out")
+        self.binaries = os.path.join(self.folder, "binaries")
+        self.libraries = os.path.join(self.folder, "lib")
+        for path in (self.binaries, self.libraries):
+            os.mkdir(path)
+        for path in ("tests/gpu/inject_program", "tests/gpu/proof_program", "tests/gpu/nccl_program",
+                     "exporter/pulse", "plugin/libnccl-profiler-pulse.so"):
+            os.symlink(runfile(path), os.path.join(self.binaries, os.path.basename(path)))
+        for name in ("libnccl.so.2", "libcudart.so.13", "libcuda.so.1"):
+            os.symlink(runfile("tests/gpu/fake/libfake_nccl.so"),
+                       os.path.join(self.libraries, name))
+
+    def run_versions(self, *arguments, **environment):
+        """(exit status, output)"""
+        all_of_it = dict(os.environ, TMPDIR=self.folder, LD_LIBRARY_PATH=self.libraries,
+                         FAKE_NCCL_ASYNC="1", INJECT_TORCH="0", PULSE_LIBRARIES=self.libraries)
+        all_of_it.update(environment)
+        done = subprocess.run(
+            [sys.executable, runfile("tests/gpu/run_versions.py"), "--gpus=2", self.binaries,
+             self.out] + list(arguments),
+            env=all_of_it, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        return done.returncode, done.stdout
+
+    def read(self, name):
+        with open(os.path.join(self.out, name), encoding="utf-8") as file:
+            return file.read()
+
+    def test_a_packed_library(self):
+        packed = os.path.join(self.folder, "libnccl-new.so.2.xz")
+        with open(runfile("tests/gpu/fake/libfake_nccl.so"), "rb") as file:
+            with lzma.open(packed, "wb", preset=0) as out:
+                out.write(file.read())
+        _, output = self.run_versions(
+            packed, FAKE_NCCL_VERSION="23007", PULSE_PARTS="capture", INJECT_PARTS="hangs",
+            INJECT_CASES="broadcast-held")
+        self.assertRegex(self.read("table.txt"), r"(?m)^ +NCCL +2\.30\.7$")
+        self.assertRegex(self.read("table.txt"), r"(?m)^prove +capture +right \d+\.0 s$")
+        # Two GPUs are too few for it.
+        self.assertRegex(self.read("table.txt"), r"(?m)^inject +broadcast-held, server +not run$")
+        self.assertIn("RESULT OK capture", self.read("report.txt"))
+        self.assertEqual(sorted(os.listdir(self.out)),
+                         ["logs-2.30.7.tar", "report.txt", "results.jsonl", "table.txt"])
+        self.assertIn("2 cells, 0 not right", output)
+
+    def test_what_is_wrong_is_said(self):
+        status, output = self.run_versions("own", "--parts=all", "--budget=60", FAKE_NCCL_FAULT="hang",
+                                           PULSE_RUN_S="3")
+        self.assertEqual(status, 1, output)
+        self.assertRegex(self.read("table.txt"), r"(?m)^all +program-nvlink-auto +TIMEOUT")
+
+    def test_no_time(self):
+        status, output = self.run_versions("own", "--budget=10")
+        self.assertEqual(status, 1, output)
+        self.assertRegex(self.read("table.txt"), r"(?m)^prove +\(all\) +no time$")
+
+    def test_bad_libraries(self):
+        for library, text in (("/nowhere", "/nowhere: no such file or folder"),
+                              (__file__, "invalid ELF header"),
+                              (self.folder, "no libnccl.so.2 in " + self.folder)):
+            status, output = self.run_versions(library, PULSE_LIBRARIES=self.folder)
+            self.assertEqual(status, 2, output)
+            self.assertIn(text, output)
+        status, output = self.run_versions("own", self.libraries)
+        self.assertEqual(status, 2, output)
+        self.assertIn("a version twice: 2.28.9, 2.28.9", output)
+
+
+if __name__ == "__main__":
+    unittest.main()

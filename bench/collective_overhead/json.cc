@@ -37,22 +37,21 @@ std::string JsonEstimate(const Estimate& estimate) {
 
 std::string JsonRow(const Row& row) {
   const Comparison& c = row.comparison;
-  std::string json = absl::StrCat(
-      "{\"measured\": ", Quoted(Name(row.measured)),
-      ", \"configuration\": ", Quoted(row.configuration),
-      ", \"twin\": ", row.twin ? "true" : "false", ", \"pairs\": ", c.pairs);
+  std::string json =
+      absl::StrCat("{\"measured\": ", Quoted(Name(row.measured)),
+                   ", \"configuration\": ", Quoted(row.configuration),
+                   ", \"twin\": ", row.twin ? "true" : "false", ", \"pairs\": ", c.pairs);
   if (c.pairs > 0) {
-    absl::StrAppend(&json, ", \"none_us\": ", Number(c.base_us), ", \"with_us\": ",
-                    Number(c.with_us), ", \"ratio\": ", JsonEstimate(c.ratio),
+    absl::StrAppend(&json, ", \"none_us\": ", Number(c.base_us),
+                    ", \"with_us\": ", Number(c.with_us), ", \"ratio\": ", JsonEstimate(c.ratio),
                     ", \"difference_us\": ", JsonEstimate(c.difference_us),
                     ", \"mean_ratio\": ", Number(c.mean_ratio), ",\n    \"rounds\": [");
     std::vector<std::string> rounds;
     for (const RoundFigure& figure : c.rounds) {
-      rounds.push_back(absl::StrCat(
-          "{\"round\": ", figure.round, ", \"pairs\": ", figure.pairs,
-          ", \"none_us\": ", Number(figure.base_us), ", \"with_us\": ", Number(figure.with_us),
-          ", \"ratio\": ", Number(figure.ratio),
-          ", \"difference_us\": ", Number(figure.difference_us), "}"));
+      rounds.push_back(absl::StrCat("{\"round\": ", figure.round, ", \"pairs\": ", figure.pairs,
+                                    ", \"none_us\": ", Number(figure.base_us), ", \"with_us\": ",
+                                    Number(figure.with_us), ", \"ratio\": ", Number(figure.ratio),
+                                    ", \"difference_us\": ", Number(figure.difference_us), "}"));
     }
     absl::StrAppend(&json, absl::StrJoin(rounds, ",\n     "), "]");
   }

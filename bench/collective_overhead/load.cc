@@ -49,8 +49,8 @@ Error Timer::CalibrateCompute() {
       }
     }
     if (count == 0) return last;
-    round_us = sum_us / count /
-               (static_cast<double>(request.compute_rounds) * request.compute_kernels);
+    round_us =
+        sum_us / count / (static_cast<double>(request.compute_rounds) * request.compute_kernels);
     if (!(round_us > 0)) return "the compute kernel took no time";
     request.compute_rounds = RoundsFor(options_.compute_us, round_us);
   }

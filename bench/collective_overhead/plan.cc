@@ -12,6 +12,7 @@ constexpr double kPrepareSeconds = 0.02;
 // A tenth of the operations to warm up, and what it takes to send and wait.
 constexpr double kSampleOverhead = 1.15;
 constexpr double kLargestStartShare = 1.0 / 3;
+constexpr double kShortestSampleUs = 1000;
 // With less than this many times the start, fewer than five rounds.
 constexpr double kLeastStarts = 1.25;
 
@@ -34,6 +35,12 @@ Plan MakePlan(const PlanInput& input, int rounds_asked) {
   plan.point_seconds =
       std::max(0.0, plan.round_seconds - input.start_seconds) / std::max(1, input.points);
   return plan;
+}
+
+double SampleUs(const PlanInput& input, const Plan& plan) {
+  const double fitting_us = (plan.point_seconds - input.sets * kPrepareSeconds) * 1e6 /
+                            (kBlocksPerRound * 2 * input.sets * kSampleOverhead);
+  return std::max(kShortestSampleUs, std::min(input.sample_us, fitting_us));
 }
 
 double GuessStartSeconds(int sets, int ranks) { return 3 + 0.2 * sets * ranks; }

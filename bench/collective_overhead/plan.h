@@ -32,6 +32,9 @@ struct Plan {
 };
 
 Plan MakePlan(const PlanInput& input, int rounds_asked);
+// The length of a timing with which that many blocks fit into a point's share; at most the one
+// asked for, at least a millisecond.
+double SampleUs(const PlanInput& input, const Plan& plan);
 // Before anything was started.
 double GuessStartSeconds(int sets, int ranks);
 

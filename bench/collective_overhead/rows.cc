@@ -19,8 +19,7 @@ std::vector<std::size_t> WithoutPlugin(const Options& options) {
 
 // `member` beside the mean of those of `base` that the same block has and that are others.
 Comparison CompareWith(const PointResult& result, std::size_t member,
-                       const std::vector<std::size_t>& base, Measured measured,
-                       double confidence) {
+                       const std::vector<std::size_t>& base, Measured measured, double confidence) {
   std::vector<Pair> pairs;
   for (const Block& block : result.blocks) {
     double sum_us = 0;
@@ -83,7 +82,9 @@ std::vector<Row> RowsOf(const PointResult& result, const Options& options) {
   std::vector<Row> rows;
   for (const Measured what : measured) {
     const auto row_of = [&](std::size_t member, bool twin) {
-      Row row = {result.launch, result.point, what,
+      Row row = {result.launch,
+                 result.point,
+                 what,
                  options.configurations[member].name,
                  twin,
                  CompareWith(result, member, base, what, options.confidence),

@@ -12,7 +12,7 @@ namespace nccl_pulse::overhead {
 namespace {
 
 constexpr double kReserveSeconds = 2;  // of the budget, for ending the processes
-constexpr double kShortestSampleUs = 1000;
+constexpr double kGuessedQuitSeconds = 0.5;
 
 }  // namespace
 
@@ -70,6 +70,8 @@ Error Session::RunLaunch(std::size_t launch, double end_seconds) {
       fprintf(stderr, "%s: %s\n", what, PlanText(input, MakePlan(input, options_.rounds)).c_str());
     }
   };
+  double quit_seconds = kGuessedQuitSeconds;
+  sample_us_ = options_.sample_ms * 1000;
   fprintf(stderr, "%d sets of %d ranks (%s), %zu points\n", sets, ranks,
           Name(options_.launches[launch]), points_.size());
   say("Planned, if starting takes as long as guessed");
@@ -80,8 +82,10 @@ Error Session::RunLaunch(std::size_t launch, double end_seconds) {
     if (error.empty() && NeedsCompute(options_)) error = timer_.CalibrateCompute();
     if (!error.empty()) return error;
     if (round == 0 && limited) {
-      input.start_seconds = NowSeconds() - begin;
-      rounds = MakePlan(input, options_.rounds).rounds;
+      input.start_seconds = NowSeconds() - begin + quit_seconds;
+      const Plan plan = MakePlan(input, options_.rounds);
+      rounds = plan.rounds;
+      sample_us_ = SampleUs(input, plan);
       say("Planned");
     }
     // Whole pairs, divided as evenly as they go.
@@ -89,8 +93,10 @@ Error Session::RunLaunch(std::size_t launch, double end_seconds) {
       return static_cast<int>(int64_t{options_.pairs} * of_rounds / rounds);
     };
     MeasureRound(launch * points_.size(), round, until(round + 1) - until(round),
-                 begin + (end_seconds - begin) / (rounds - round), end_seconds);
+                 begin + (end_seconds - begin) / (rounds - round) - quit_seconds, end_seconds);
+    const double quit_begin = NowSeconds();
     sets_.Quit();
+    quit_seconds = NowSeconds() - quit_begin;
     WriteFiles();
   }
   return {};
@@ -166,13 +172,7 @@ void Session::MeasurePoint(std::size_t index, int round, int pairs, double deadl
   if (!sets_.CanCompare()) return;
   Load& load = loads_[index];
   if (load.steps == 0) {
-    double sample_us = options_.sample_ms * 1000;
-    if (std::isfinite(deadline_seconds)) {
-      const double fitting_us = (deadline_seconds - NowSeconds()) * 1e6 /
-                                (kBlocksPerRound * 2 * static_cast<double>(sets_.Alive().size()));
-      sample_us = std::max(kShortestSampleUs, std::min(sample_us, fitting_us));
-    }
-    if (!timer_.CalibrateLoad(result.point, sample_us, &load).empty()) return;
+    if (!timer_.CalibrateLoad(result.point, sample_us_, &load).empty()) return;
   }
 
   double longest_block_seconds = 0;

@@ -54,6 +54,7 @@ class Session {
   Schedule schedule_;
   Sets sets_;
   Timer timer_;
+  double sample_us_ = 0;                // length of a timing
   std::vector<PointResult> results_;    // all points of the first launch, then of the second
   std::vector<Load> loads_;             // of results_
   std::vector<std::set<int>> checked_;  // of results_: the sets whose values were right

@@ -96,8 +96,7 @@ Error Sets::Call(int member, const Request& request, std::vector<Reply>* replies
 void Sets::Drop(int member, const Error& error) {
   const std::size_t i = Index(member);
   ++failures_[i];
-  reasons_[i] =
-      failures_[i] < kMostFailures ? error : absl::StrCat("given up after: ", error);
+  reasons_[i] = failures_[i] < kMostFailures ? error : absl::StrCat("given up after: ", error);
   fprintf(stderr, "%s: %s\n", options_.configurations[i].name.c_str(), reasons_[i].c_str());
   groups_[i].reset();
 }

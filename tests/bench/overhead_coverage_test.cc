@@ -39,10 +39,8 @@ class Simulation {
   explicit Simulation(uint32_t seed) : random_(seed) {}
 
   PointResult Measure(const Model& model) {
-    PointResult result = {Launch::kProcesses,
-                          {Operation::kAllReduce, Mode::kSync, false, 4096},
-                          {},
-                          {"", "", ""}};
+    PointResult result = {
+        Launch::kProcesses, {Operation::kAllReduce, Mode::kSync, false, 4096}, {}, {"", "", ""}};
     const double effects[] = {1 + model.special, 1, 1 + model.slowdown};
     for (int round = 0; round < model.rounds; ++round) {
       // What all sets share, the weather of this minute, and what each has for its own.
@@ -117,9 +115,8 @@ Coverage CoverageOf(const Model& model) {
 
 TEST(CoverageTest, IntervalsHoldTheTruthAsOftenAsTheySay) {
   for (const int rounds : {2, 5, 8, 20}) {
-    for (const Model& model :
-         {Model{rounds, 3, 0, 0.005}, Model{rounds, 3, 0.003, 0.005}, Model{rounds, 3, 0.02, 0.005},
-          Model{rounds, 9, 0.003, 0.005}}) {
+    for (const Model& model : {Model{rounds, 3, 0, 0.005}, Model{rounds, 3, 0.003, 0.005},
+                               Model{rounds, 3, 0.02, 0.005}, Model{rounds, 9, 0.003, 0.005}}) {
       const Coverage held = CoverageOf(model);
       // 4,000 trials: the standard error is 0.34 %.
       EXPECT_GE(held.plugin, 0.93) << Text(model);
@@ -181,9 +178,8 @@ TEST(CoverageTest, BaselineUnlikeItsTwinIsFoundAndNothingPasses) {
     std::vector<PointResult> results;
     for (int point = 0; point < 9; ++point) results.push_back(simulation.Measure(model));
     const std::vector<Row> rows = RowsOf(results, options);
-    if (std::all_of(rows.begin(), rows.end(), [](const Row& row) {
-          return row.twin || row.verdict == Verdict::kSuspect;
-        })) {
+    if (std::all_of(rows.begin(), rows.end(),
+                    [](const Row& row) { return row.twin || row.verdict == Verdict::kSuspect; })) {
       ++suspect;
     }
   }

@@ -1,5 +1,4 @@
 #include "bench/collective_overhead/plan.h"
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -46,10 +45,21 @@ TEST(PlanTest, RoundsHaveALimitAndCanBeAskedFor) {
   EXPECT_EQ(MakePlan(Input(100, 4, 3), 7).rounds, 7);
 }
 
+TEST(PlanTest, SamplesAreShorterRatherThanFew) {
+  const PlanInput roomy = Input(240, 4, 9);
+  EXPECT_EQ(SampleUs(roomy, MakePlan(roomy, 0)), 20000);
+  const PlanInput tight = Input(100, 4, 60);  // 5 rounds of 20 s, 0.27 s for a point
+  const double sample_us = SampleUs(tight, MakePlan(tight, 0));
+  EXPECT_NEAR(sample_us, 6800, 100);
+  const PlanInput hopeless = Input(25, 4, 500);
+  EXPECT_EQ(SampleUs(hopeless, MakePlan(hopeless, 0)), 1000);
+}
+
 TEST(PlanTest, TextHasAllNumbers) {
   const PlanInput input = Input(240, 4, 54);
-  EXPECT_EQ(PlanText(input, MakePlan(input, 8)),
-            "8 rounds of 30.0 s, 4.0 s of them for starting; 54 points, 0.48 s for each in a round");
+  EXPECT_EQ(
+      PlanText(input, MakePlan(input, 8)),
+      "8 rounds of 30.0 s, 4.0 s of them for starting; 54 points, 0.48 s for each in a round");
 }
 
 }  // namespace

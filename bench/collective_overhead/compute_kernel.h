@@ -10,6 +10,7 @@
 namespace nccl_pulse::overhead {
 
 inline constexpr unsigned kComputeThreads = 128;  // per block, one block per multiprocessor
+inline constexpr unsigned kLayerBlocks = 64;      // of a kernel between a graph's collectives
 
 // compute(results, rounds): each thread does four chains of `rounds` multiply-adds that approach a
 // fixed point, and stores their sum at its place in `results`.

@@ -203,10 +203,13 @@ Error Group::SendUniqueIdAndConnect() {
   return error;
 }
 
-void Group::Quit(double seconds) {
+void Group::AskToQuit() {
   Request request{};
   request.kind = RequestKind::kQuit;
   Send(request);
+}
+
+void Group::AwaitQuit(double seconds) {
   Reap(seconds);
   Kill();
 }

@@ -42,8 +42,9 @@ class Group {
   // Send and Receive.
   Error Call(const Request& request, std::vector<Reply>* replies);
 
-  // Lets the processes end, waits that long, and kills what is left.
-  void Quit(double seconds);
+  void AskToQuit();
+  // Waits that long for the processes to end and kills what is left.
+  void AwaitQuit(double seconds);
   void Kill();
 
   const Configuration& configuration() const { return configuration_; }

@@ -1,5 +1,6 @@
 #include "bench/collective_overhead/options.h"
 
+#include <algorithm>
 #include <cctype>
 #include <climits>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "bench/collective_overhead/plan.h"
 
 namespace nccl_pulse::overhead {
 
@@ -22,12 +24,14 @@ const char kUsage[] =
 
   collective_overhead --config=NAME:PLUGIN[,VARIABLE=VALUE...] [--config=...] [OPTION...]
 
-Always measured against "none", NCCL without a plugin. The method: docs/overhead-method.md
+Every run has at least two sets of processes without a plugin, "none" and a "twin". A plugin is
+compared with the mean of them; what they differ by is no plugin's. All processes are started
+afresh in every round, and the intervals are those over rounds. The method: docs/overhead-method.md
 
 Configurations
   --config=NAME:PLUGIN[,VARIABLE=VALUE...]
-                    PLUGIN: the library's path, or none (a second "none" shows what two sets of
-                    processes differ by). The variables are set for its processes.
+                    PLUGIN: the library's path, or none (a further set without a plugin; the
+                    first takes the place of "twin"). The variables are set for its processes.
 What is measured
   --gpus=N          the first N GPUs (default: all)
   --devices=0,1     or these; one that is named twice gets several ranks, which only serves to try
@@ -36,16 +40,21 @@ What is measured
                     all (default all_reduce)
   --sizes=LIST      64,4K,1M or FIRST:LAST:FACTOR (default 64:256M:8); bytes of the count that NCCL
                     is called with; float32, so multiples of 4 from 8 to 1G
-  --modes=LIST      back-to-back, sync, graph (default: all)
+  --modes=LIST      back-to-back, sync, graph (default: these three), graph-decode (a graph of
+                    layers, each a kernel of 64 blocks and the operation; times are of a layer)
   --compute=LIST    without, with a compute kernel on another stream (default: both)
   --launch=LIST     processes (one per GPU), threads (of one process) (default processes)
 How long
   --seconds=S       in all, start-up included (default 300, none if --pairs is given)
   --pairs=N         pairs per point
-  --rounds=R        starts all processes afresh R times and divides time and pairs among them
-                    (default 1); R = pairs: each pair has processes of its own
+  --rounds=R        starts all processes afresh R times and divides time and pairs among them.
+                    Default: from --seconds, as many as fit with three blocks for each point in a
+                    round and a third of the time at most for starting, from 5 (fewer where time
+                    does not suffice for starting) to 30; with --pairs alone 5, or as many as
+                    pairs. What is planned is printed before the first start and after it
   --sample-ms=T     length of one timing (default 20)
-Verdicts: a point passes when the slowdown's interval lies below the larger limit
+Verdicts: a point passes when the slowdown's interval lies below the larger limit, fails when it
+lies above both, and is suspect when twins differ or the plugin makes NCCL faster
   --relative-limit=PERCENT     (default 1)
   --absolute-limit-us=US       (default 0.25)
   --confidence=SHARE           of the intervals (default 0.95)
@@ -54,6 +63,8 @@ Output: a table on stdout, progress on stderr, and files, written anew after eve
 Rarely needed
   --nccl=FILE       libnccl.so.2 to use (default: as the dynamic linker finds it)
   --graph-ops=N     operations per captured graph (default 10)
+  --layers=N        of graph-decode's graph (default 64)
+  --layer-us=US     length of a layer's kernel (default 15)
   --compute-us=US   length of a compute kernel (default 50)
   --pin=yes|no      gives rank r the same processor in all configurations of a block (default yes)
   --seed=N          of the order
@@ -151,6 +162,15 @@ Error ParseSizeList(const std::string& text, std::vector<uint64_t>* sizes) {
   return {};
 }
 
+Error AddTwin(std::vector<Configuration>* configurations) {
+  if (std::count_if(configurations->begin(), configurations->end(), IsWithoutPlugin) > 1) return {};
+  for (const Configuration& other : *configurations) {
+    if (other.name == "twin") return "--config: 'twin' is the name of a set without a plugin";
+  }
+  configurations->insert(configurations->begin() + 1, {"twin", "none", {}});
+  return {};
+}
+
 }  // namespace
 
 std::string ParseOptions(const std::vector<std::string>& arguments, Options* options) {
@@ -210,6 +230,8 @@ std::string ParseOptions(const std::vector<std::string>& arguments, Options* opt
       {"rounds", number(&options->rounds, 1, 1000000)},
       {"sample-ms", number(&options->sample_ms, 0.1, 1e4)},
       {"graph-ops", number(&options->graph_operations, 1, 10000)},
+      {"layers", number(&options->layers, 1, 10000)},
+      {"layer-us", number(&options->layer_us, 1.0, 1e4)},
       {"compute-us", number(&options->compute_us, 5.0, 1e5)},
       {"pin", [&](const std::string& text) { return ParseBool(text, &options->pin); }},
       {"seed", number(&options->seed, uint64_t{0}, ~uint64_t{0})},
@@ -257,8 +279,13 @@ std::string ParseOptions(const std::vector<std::string>& arguments, Options* opt
     }
   }
   if (options->configurations.size() < 2) return "--config is needed at least once";
+  const Error error = AddTwin(&options->configurations);
+  if (!error.empty()) return error;
   if (options->pairs > 0 && options->pairs < options->rounds) {
     return "--rounds: there are not so many pairs";
+  }
+  if (options->pairs > 0 && options->seconds == 0 && options->rounds == 0) {
+    options->rounds = std::min(options->pairs, kFewestRounds);
   }
   if (options->pairs == 0 && options->seconds == 0) options->seconds = 300;
   return {};
@@ -276,6 +303,17 @@ std::vector<Point> Points(const Options& options) {
     }
   }
   return points;
+}
+
+int OperationsPerStep(const Options& options, Mode mode) {
+  if (mode == Mode::kGraph) return options.graph_operations;
+  return mode == Mode::kGraphDecode ? options.layers : 1;
+}
+
+bool NeedsCompute(const Options& options) {
+  return std::find(options.compute.begin(), options.compute.end(), true) != options.compute.end() ||
+         std::find(options.modes.begin(), options.modes.end(), Mode::kGraphDecode) !=
+             options.modes.end();
 }
 
 }  // namespace nccl_pulse::overhead

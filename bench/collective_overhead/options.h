@@ -21,6 +21,10 @@ struct Configuration {
   std::string plugin;  // for NCCL_PROFILER_PLUGIN; "none" for none
   std::vector<std::pair<std::string, std::string>> environment;
 };
+// Sets of this kind are alike: what the others are compared with.
+inline bool IsWithoutPlugin(const Configuration& configuration) {
+  return configuration.plugin == "none" && configuration.environment.empty();
+}
 
 struct Options {
   std::vector<int> devices;  // of rank 0, 1, ...; empty: all that are there
@@ -29,14 +33,16 @@ struct Options {
   std::vector<Mode> modes = {Mode::kBackToBack, Mode::kSync, Mode::kGraph};
   std::vector<bool> compute = {false, true};
   std::vector<Launch> launches = {Launch::kProcesses};
-  std::vector<Configuration> configurations;  // the first is "none"
+  std::vector<Configuration> configurations;  // the first is "none", another one without a plugin
 
   int pairs = 0;       // per point; 0: as many as fit
   double seconds = 0;  // for all, from the program's start; 0: no limit
-  int rounds = 1;
+  int rounds = 0;      // 0: as many as there is time for
 
   double sample_ms = 20;
   int graph_operations = 10;
+  int layers = 64;
+  double layer_us = 15;
   double compute_us = 50;
   bool pin = true;
   uint64_t seed = 1;
@@ -57,6 +63,11 @@ std::string ParseOptions(const std::vector<std::string>& arguments, Options* opt
 
 // All points that are asked for, in the order in which they are measured.
 std::vector<Point> Points(const Options& options);
+
+// Operations that one step of a timing makes: one, or those of a graph.
+int OperationsPerStep(const Options& options, Mode mode);
+// Whether a point needs the compute kernel.
+bool NeedsCompute(const Options& options);
 
 }  // namespace nccl_pulse::overhead
 

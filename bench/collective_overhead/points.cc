@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kOperationNames[] = {"all_reduce", "all_gather", "reduce_scatter",
                                            "broadcast",  "all_to_all", "send_recv"};
-constexpr const char* kModeNames[] = {"back-to-back", "sync", "graph"};
+constexpr const char* kModeNames[] = {"back-to-back", "sync", "graph", "graph-decode"};
 constexpr const char* kLaunchNames[] = {"processes", "threads"};
 
 template <typename Enum, std::size_t Size>

@@ -25,11 +25,12 @@ inline constexpr Operation kOperations[] = {Operation::kAllReduce,     Operation
                                             Operation::kAllToAll,      Operation::kSendRecv};
 
 enum class Mode : uint8_t {
-  kBackToBack,  // many operations on one stream, one synchronise at the end
-  kSync,        // a synchronise after each
-  kGraph,       // some operations captured, the graph replayed
+  kBackToBack,   // many operations on one stream, one synchronise at the end
+  kSync,         // a synchronise after each
+  kGraph,        // some operations captured, the graph replayed
+  kGraphDecode,  // the same, a kernel before each operation, as a model's layers when it decodes
 };
-inline constexpr Mode kModes[] = {Mode::kBackToBack, Mode::kSync, Mode::kGraph};
+inline bool IsGraph(Mode mode) { return mode == Mode::kGraph || mode == Mode::kGraphDecode; }
 
 // One rank per process, or all of them as threads of one.
 enum class Launch : uint8_t { kProcesses, kThreads };

@@ -31,6 +31,8 @@ struct Request {
   uint64_t largest_bytes;  // of all points to come: buffers are allocated once
   bool per_peer;           // ... and whether one of them needs a part for each rank
   uint32_t graph_operations;
+  uint32_t layer_rounds;  // graph-decode: of the kernel before each operation
+  bool check_values;
   // kRun. A step is an operation, or a replay of the graph.
   uint32_t warmup_steps;
   uint32_t steps;  // 0: the compute kernels alone

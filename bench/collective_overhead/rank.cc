@@ -1,11 +1,8 @@
 #include "bench/collective_overhead/rank.h"
 
-#include <pthread.h>
-#include <sched.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -13,10 +10,9 @@
 #include <fstream>
 #include <thread>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "bench/collective_overhead/compute_kernel.h"
+#include "bench/collective_overhead/processors.h"
 #include "bench/collective_overhead/protocol.h"
 #include "bench/collective_overhead/values.h"
 
@@ -37,20 +33,6 @@ double ClockUs(clockid_t clock) {
   timespec now;
   clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
-}
-
-// "0-3,8" as the kernel writes lists of processors.
-std::vector<int> ParseProcessors(const std::string& text) {
-  std::vector<int> processors;
-  for (const std::string& part :
-       std::vector<std::string>(absl::StrSplit(text, ',', absl::SkipWhitespace()))) {
-    const std::vector<std::string> ends = absl::StrSplit(part, '-');
-    int first = 0;
-    int last = 0;
-    if (!absl::SimpleAtoi(ends.front(), &first) || !absl::SimpleAtoi(ends.back(), &last)) return {};
-    for (int processor = first; processor <= last; ++processor) processors.push_back(processor);
-  }
-  return processors;
 }
 
 class Rank {
@@ -101,26 +83,8 @@ class Rank {
         cuMemAlloc(&compute_results_, kElementBytes * kComputeThreads * compute_blocks_));
     char bus_id[32] = {};
     RETURN_IF_CUDA(cuDeviceGetPCIBusId(bus_id, sizeof(bus_id), device));
-    FindProcessors(bus_id);
+    processors_.Find(bus_id);
     return {};
-  }
-
-  // Those that this thread may use and, if the system says so, that are near the GPU.
-  void FindProcessors(const std::string& bus_id) {
-    sched_getaffinity(0, sizeof(allowed_), &allowed_);
-    std::string path = absl::StrCat("/sys/bus/pci/devices/", bus_id, "/local_cpulist");
-    std::transform(path.begin(), path.end(), path.begin(),
-                   [](unsigned char c) { return static_cast<char>(tolower(c)); });
-    std::string list;
-    std::getline(std::ifstream(path), list);
-    for (const int processor : ParseProcessors(list)) {
-      if (processor < CPU_SETSIZE && CPU_ISSET(processor, &allowed_)) {
-        processors_.push_back(processor);
-      }
-    }
-    for (int processor = 0; processors_.empty() && processor < CPU_SETSIZE; ++processor) {
-      if (CPU_ISSET(processor, &allowed_)) processors_.push_back(processor);
-    }
   }
 
   Error Connect(const Request& request) {
@@ -140,28 +104,36 @@ class Rank {
 
   Error Prepare(const Request& request) {
     // What starts a thread inside NCCL, the driver or a plugin does so here, on any processor.
-    pthread_setaffinity_np(pthread_self(), sizeof(allowed_), &allowed_);
+    processors_.Unpin();
     RETURN_IF_ERROR(DropGraph());
     point_ = request.point;
     const uint64_t parts = request.per_peer ? static_cast<uint64_t>(nranks_) : 1;
     RETURN_IF_ERROR(Allocate(request.largest_bytes / kElementBytes * parts));
 
-    RETURN_IF_ERROR(Poison());
+    if (request.check_values) RETURN_IF_ERROR(Poison());
     RETURN_IF_ERROR(Enqueue());
     RETURN_IF_CUDA(cuStreamSynchronize(stream_));
-    RETURN_IF_ERROR(CheckValues());
-    if (point_.mode != Mode::kGraph) return {};
+    if (request.check_values) RETURN_IF_ERROR(CheckValues());
+    if (!IsGraph(point_.mode)) return {};
+    // Not while the stream is captured.
+    if (point_.mode == Mode::kGraphDecode && compute_ == nullptr) RETURN_IF_ERROR(LoadCompute());
 
     RETURN_IF_CUDA(cuStreamBeginCapture(stream_, kCudaCaptureThreadLocal));
     Error error;
-    for (uint32_t i = 0; i < request.graph_operations && error.empty(); ++i) error = Enqueue();
+    for (uint32_t i = 0; i < request.graph_operations && error.empty(); ++i) {
+      if (point_.mode == Mode::kGraphDecode) {
+        error =
+            LaunchCompute(stream_, std::min(kLayerBlocks, compute_blocks_), request.layer_rounds);
+      }
+      if (error.empty()) error = Enqueue();
+    }
     RETURN_IF_CUDA(cuStreamEndCapture(stream_, &graph_));
     if (!error.empty()) return error;
     RETURN_IF_CUDA(cuGraphInstantiate(&executable_, graph_, 0));
-    RETURN_IF_ERROR(Poison());
+    if (request.check_values) RETURN_IF_ERROR(Poison());
     RETURN_IF_CUDA(cuGraphLaunch(executable_, stream_));
     RETURN_IF_CUDA(cuStreamSynchronize(stream_));
-    return CheckValues();
+    return request.check_values ? CheckValues() : Error();
   }
 
   Error DropGraph() {
@@ -271,7 +243,7 @@ class Rank {
   }
 
   Error Step() {
-    if (point_.mode == Mode::kGraph) {
+    if (IsGraph(point_.mode)) {
       return driver_.Check(driver_.cuGraphLaunch(executable_, stream_), "cuGraphLaunch");
     }
     RETURN_IF_ERROR(Enqueue());
@@ -291,30 +263,21 @@ class Rank {
                          "cuModuleGetFunction");
   }
 
-  Error LaunchCompute(uint32_t rounds) {
+  Error LaunchCompute(CudaStream stream, unsigned blocks, uint32_t rounds) {
     if (compute_ == nullptr) RETURN_IF_ERROR(LoadCompute());
     void* parameters[] = {&compute_results_, &rounds};
-    return driver_.Check(driver_.cuLaunchKernel(compute_, compute_blocks_, 1, 1, kComputeThreads, 1,
-                                                1, 0, compute_stream_, parameters, nullptr),
+    return driver_.Check(driver_.cuLaunchKernel(compute_, blocks, 1, 1, kComputeThreads, 1, 1, 0,
+                                                stream, parameters, nullptr),
                          "cuLaunchKernel");
   }
 
-  void Pin(uint32_t processor) {
-    // Ranks of a group get different ones; three apart, as neighbours and halves of the list are
-    // often two threads of one core.
-    const std::size_t n = processors_.size();
-    const std::size_t apart = n >= 3 * static_cast<std::size_t>(nranks_) ? 3 : 1;
-    const std::size_t at = (processor + apart * static_cast<std::size_t>(seat_.rank)) % n;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(processors_[at], &one);
-    pthread_setaffinity_np(pthread_self(), sizeof(one), &one);
-  }
-
   Error Run(const Request& request, Reply* reply) {
-    if (request.pin) Pin(request.processor);
+    if (request.pin) processors_.Pin(request.processor, seat_.rank, nranks_);
     // Brings the GPU back from another process, its clocks up, and the ranks in step.
-    if (request.compute_kernels > 0) RETURN_IF_ERROR(LaunchCompute(request.compute_rounds));
+    const auto compute_once = [&] {
+      return LaunchCompute(compute_stream_, compute_blocks_, request.compute_rounds);
+    };
+    if (request.compute_kernels > 0) RETURN_IF_ERROR(compute_once());
     for (uint32_t i = 0; i < request.warmup_steps; ++i) RETURN_IF_ERROR(Step());
     RETURN_IF_CUDA(cuStreamSynchronize(compute_stream_));
     RETURN_IF_CUDA(cuStreamSynchronize(stream_));
@@ -322,9 +285,7 @@ class Rank {
     const double begin_us = ClockUs(CLOCK_MONOTONIC);
     uint64_t launched = 0;
     const auto compute_until = [&](uint64_t kernels) -> Error {
-      for (; launched < kernels; ++launched) {
-        RETURN_IF_ERROR(LaunchCompute(request.compute_rounds));
-      }
+      for (; launched < kernels; ++launched) RETURN_IF_ERROR(compute_once());
       return {};
     };
     for (uint64_t i = 0; i < request.steps; ++i) {
@@ -361,8 +322,7 @@ class Rank {
   CudaPointer compute_results_ = 0;
   unsigned compute_blocks_ = 0;
   NcclComm comm_ = nullptr;
-  cpu_set_t allowed_;
-  std::vector<int> processors_;
+  Processors processors_;
 
   Point point_{};
   CudaGraph graph_ = nullptr;

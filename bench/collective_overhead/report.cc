@@ -1,24 +1,15 @@
 #include "bench/collective_overhead/report.h"
 
 #include <cerrno>
-#include <cmath>
 #include <cstdio>
+#include <map>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 
 namespace nccl_pulse::overhead {
 namespace {
-
-std::string VersionOfNccl(int version) {  // 22809: 2.28.9
-  return absl::StrCat(version / 10000, ".", version / 100 % 100, ".", version % 100);
-}
-std::string VersionOfDriver(int version) {  // 13000: CUDA 13.0
-  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
-}
 
 std::string ModeText(const Point& point) {
   return absl::StrCat(Name(point.mode), point.compute ? "+compute" : "");
@@ -28,28 +19,13 @@ double Percent(double ratio) { return (ratio - 1) * 100; }
 
 std::string DifferenceText(const Comparison& comparison) {
   const Estimate& difference = comparison.difference_us;
-  return absl::StrFormat("%+.3f us [%+.3f, %+.3f]", difference.median, difference.low,
+  return absl::StrFormat("%+.3f us [%+.3f, %+.3f]", difference.mean, difference.low,
                          difference.high);
 }
 
-// JSON has no infinity: an interval without ends is null.
-std::string Number(double value) {
-  return std::isfinite(value) ? absl::StrFormat("%.6g", value) : "null";
-}
-
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
-      quoted += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      absl::StrAppendFormat(&quoted, "\\u%04x", static_cast<unsigned char>(c));
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "\"";
+std::string VerdictText(const Row& row) {
+  return row.reason.empty() ? Name(row.verdict)
+                            : absl::StrCat(Name(row.verdict), " (", row.reason, ")");
 }
 
 std::string CsvField(const std::string& text) {
@@ -62,236 +38,149 @@ std::string CsvField(const std::string& text) {
   return quoted + "\"";
 }
 
-double ValueOf(const Sample& sample, Measured measured) {
-  return measured == Measured::kOperations ? sample.operations_us : sample.total_us;
-}
-
-std::string JsonEstimate(const Estimate& estimate) {
-  return absl::StrCat("{\"median\": ", Number(estimate.median), ", \"low\": ", Number(estimate.low),
-                      ", \"high\": ", Number(estimate.high), "}");
-}
-
-std::string JsonRow(const Row& row) {
-  const Comparison& c = row.comparison;
-  std::string json =
-      absl::StrCat("{\"measured\": ", Quoted(Name(row.measured)),
-                   ", \"configuration\": ", Quoted(row.configuration), ", \"pairs\": ", c.pairs);
-  if (c.pairs > 0) {
-    absl::StrAppend(&json, ", \"units\": ", c.units, ", \"none_us\": ", Number(c.base_us),
-                    ", \"with_us\": ", Number(c.with_us), ", \"ratio\": ", JsonEstimate(c.ratio),
-                    ", \"difference_us\": ", JsonEstimate(c.difference_us),
-                    ", \"mean_ratio\": ", Number(c.mean_ratio));
-  }
-  absl::StrAppend(&json, ", \"verdict\": ", Quoted(Name(c.verdict)));
-  if (!row.note.empty()) absl::StrAppend(&json, ", \"note\": ", Quoted(row.note));
-  return json + "}";
-}
-
 std::string PlaceOf(const Row& row) {
   std::string place = PointName(row.point);
   if (row.measured == Measured::kTotal) place += " (total)";
   return absl::StrCat(place, ", ", Name(row.launch));
 }
 
-}  // namespace
-
-const char* Name(Measured measured) {
-  return measured == Measured::kOperations ? "operations" : "total";
-}
-
-std::vector<Row> RowsOf(const PointResult& result, const Options& options) {
-  std::vector<Row> rows;
-  std::vector<Measured> measured = {Measured::kOperations};
-  if (result.point.compute) measured.push_back(Measured::kTotal);
-  for (const Measured what : measured) {
-    for (std::size_t i = 1; i < options.configurations.size(); ++i) {
-      Row row = {result.launch, result.point, what, options.configurations[i].name, {}, {}};
-      if (i < result.notes.size()) row.note = result.notes[i];
-      std::vector<Pair> pairs;
-      for (const Block& block : result.blocks) {
-        const double base_us = ValueOf(block.samples[0], what);
-        const double with_us = ValueOf(block.samples[i], what);
-        if (base_us > 0 && with_us > 0) pairs.push_back({block.round, base_us, with_us});
-      }
-      if (!pairs.empty()) row.comparison = Compare(pairs, options.confidence, options.criterion);
-      rows.push_back(row);
-    }
-  }
-  return rows;
-}
-
-std::vector<Row> RowsOf(const std::vector<PointResult>& results, const Options& options) {
-  std::vector<Row> rows;
-  for (const PointResult& result : results) {
-    for (Row& row : RowsOf(result, options)) rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
-std::string RatioText(const Comparison& comparison) {
-  const Estimate& ratio = comparison.ratio;
-  return absl::StrFormat("%+.2f %% [%+.2f, %+.2f]", Percent(ratio.median), Percent(ratio.low),
-                         Percent(ratio.high));
-}
-
-std::string Table(const std::vector<Row>& rows) {
-  std::string table =
-      absl::StrFormat("%-9s %-14s %8s %-20s %-10s %-14s %5s %10s %10s  %-26s %-32s %s\n", "launch",
-                      "operation", "size", "mode", "time of", "configuration", "pairs", "none us",
-                      "with us", "slowdown", "difference", "verdict");
+std::string TableOf(const std::vector<Row>& rows, bool twins) {
+  std::string table = absl::StrFormat(
+      "%-9s %-14s %8s %-20s %-10s %-14s %6s %5s %10s %10s  %-26s %-32s %s\n", "launch", "operation",
+      "size", "mode", "time of", twins ? "twin" : "configuration", "rounds", "pairs", "none us",
+      twins ? "twin us" : "with us", twins ? "differs by" : "slowdown", "difference", "verdict");
   for (const Row& row : rows) {
-    absl::StrAppendFormat(&table, "%-9s %-14s %8s %-20s %-10s %-14s %5d ", Name(row.launch),
+    if (row.twin != twins) continue;
+    const Comparison& c = row.comparison;
+    absl::StrAppendFormat(&table, "%-9s %-14s %8s %-20s %-10s %-14s %6d %5d ", Name(row.launch),
                           Name(row.point.operation), SizeName(row.point.bytes), ModeText(row.point),
-                          Name(row.measured), row.configuration, row.comparison.pairs);
-    if (row.comparison.pairs == 0) {
+                          Name(row.measured), row.configuration, c.rounds.size(), c.pairs);
+    if (c.pairs == 0) {
       absl::StrAppend(&table, row.note.empty() ? "not measured" : row.note, "\n");
       continue;
     }
-    absl::StrAppendFormat(&table, "%10.3f %10.3f  %-26s %-32s %s%s%s\n", row.comparison.base_us,
-                          row.comparison.with_us, RatioText(row.comparison),
-                          DifferenceText(row.comparison), Name(row.comparison.verdict),
+    absl::StrAppendFormat(&table, "%10.3f %10.3f  %-26s %-32s %s%s%s\n", c.base_us, c.with_us,
+                          RatioText(c), DifferenceText(c), VerdictText(row),
                           row.note.empty() ? "" : ": ", row.note);
   }
   return table;
 }
 
+}  // namespace
+
+std::string NcclVersionText(int version) {
+  return absl::StrCat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+std::string DriverVersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+std::string RatioText(const Comparison& comparison) {
+  const Estimate& ratio = comparison.ratio;
+  return absl::StrFormat("%+.2f %% [%+.2f, %+.2f]", Percent(ratio.mean), Percent(ratio.low),
+                         Percent(ratio.high));
+}
+
+std::string TwinTable(const std::vector<Row>& rows, const Options& options) {
+  std::string text = "Sets of processes without a plugin, against each other:\n";
+  text += TableOf(rows, true);
+  for (const Launch launch : options.launches) {
+    const TwinCount twins = CountTwins(rows, launch, options.confidence);
+    absl::StrAppend(
+        &text, Name(launch), ": twins differ at ", twins.differ, " of ", twins.compared,
+        " points; chance explains up to ", twins.by_chance, ".",
+        twins.Suspect() ? " THIS MEASUREMENT IS AT FAULT: no verdict of it stands.\n" : "\n");
+  }
+  return text;
+}
+
+std::string Table(const std::vector<Row>& rows) { return TableOf(rows, false); }
+
 std::string Summary(const std::vector<Row>& rows, const Options& options, const Machine& machine) {
   std::string text = absl::StrFormat(
-      "%d x %s, NCCL %s, driver for CUDA %s. Passes: slowdown at most %g %% or %g us, whichever "
-      "is\n"
-      "larger, by the upper end of the %g %% interval of the median (order statistics of paired "
-      "values).\n",
-      options.devices.size(), machine.gpu, VersionOfNccl(machine.nccl_version),
-      VersionOfDriver(machine.driver_version), options.criterion.relative * 100,
-      options.criterion.absolute_us, options.confidence * 100);
-  for (std::size_t i = 1; i < options.configurations.size(); ++i) {
+      "%d x %s, NCCL %s, driver for CUDA %s. Stated is the mean over rounds of fresh processes of\n"
+      "each round's median, with Student's %g %% interval. Passes: its upper end is below %g %% "
+      "or\n"
+      "below %g us.\n",
+      options.devices.size(), machine.gpu, NcclVersionText(machine.nccl_version),
+      DriverVersionText(machine.driver_version), options.confidence * 100,
+      options.criterion.relative * 100, options.criterion.absolute_us);
+  for (std::size_t i = 0; i < options.configurations.size(); ++i) {
     const Configuration& configuration = options.configurations[i];
-    int passed = 0;
-    std::vector<std::string> failed, undecided, unmeasured;
+    if (IsWithoutPlugin(configuration)) continue;
+    std::map<Verdict, std::vector<std::string>> places;
+    std::vector<std::string> unmeasured;
     for (const Row& row : rows) {
       if (row.configuration != configuration.name) continue;
       if (row.comparison.pairs == 0) {
         unmeasured.push_back(absl::StrCat(PlaceOf(row), row.note.empty() ? "" : ": ", row.note));
-      } else if (row.comparison.verdict == Verdict::kPass) {
-        ++passed;
-      } else {
-        (row.comparison.verdict == Verdict::kFail ? failed : undecided)
-            .push_back(absl::StrCat(PlaceOf(row), ": ", RatioText(row.comparison), ", ",
-                                    DifferenceText(row.comparison)));
+        continue;
       }
+      places[row.verdict].push_back(absl::StrCat(PlaceOf(row), ": ", RatioText(row.comparison),
+                                                 ", ", DifferenceText(row.comparison),
+                                                 row.reason.empty() ? "" : "; ", row.reason));
     }
-    absl::StrAppend(&text, configuration.name, ": ", passed, " passed, ", failed.size(),
-                    " failed, ", undecided.size(), " undecided, ", unmeasured.size(),
-                    " not measured");
+    absl::StrAppend(&text, configuration.name, ": ", places[Verdict::kPass].size(), " passed, ",
+                    places[Verdict::kFail].size(), " failed, ", places[Verdict::kUndecided].size(),
+                    " undecided, ", places[Verdict::kSuspect].size(), " suspect, ",
+                    unmeasured.size(), " not measured");
     if (i < machine.idle_cpu.size() && machine.idle_cpu[i] >= 0) {
       absl::StrAppendFormat(&text, "; a process took %.2f %% of a processor while it waited",
                             machine.idle_cpu[i] * 100);
     }
     text += "\n";
-    for (const auto& [word, places] :
-         {std::make_pair("failed", &failed), std::make_pair("undecided", &undecided),
-          std::make_pair("not measured", &unmeasured)}) {
-      for (const std::string& place : *places) {
+    const auto list = [&](const char* word, const std::vector<std::string>& of_word) {
+      for (const std::string& place : of_word)
         absl::StrAppend(&text, "  ", word, ": ", place, "\n");
-      }
-    }
+    };
+    list("failed", places[Verdict::kFail]);
+    list("undecided", places[Verdict::kUndecided]);
+    list("suspect", places[Verdict::kSuspect]);
+    list("not measured", unmeasured);
   }
   return text;
 }
 
 std::string Csv(const std::vector<Row>& rows) {
   std::string csv =
-      "launch,operation,bytes,mode,compute,time_of,configuration,pairs,units,none_us,with_us,ratio,"
-      "ratio_low,ratio_high,difference_us,difference_low_us,difference_high_us,mean_ratio,verdict,"
-      "note\n";
+      "launch,operation,bytes,mode,compute,time_of,configuration,pairs,rounds,none_us,with_us,"
+      "ratio,ratio_low,ratio_high,difference_us,difference_low_us,difference_high_us,mean_ratio,"
+      "verdict,reason,note\n";
   for (const Row& row : rows) {
     const Comparison& c = row.comparison;
     absl::StrAppend(&csv, Name(row.launch), ",", Name(row.point.operation), ",", row.point.bytes,
                     ",", Name(row.point.mode), ",", row.point.compute ? "with" : "without", ",",
                     Name(row.measured), ",", row.configuration, ",", c.pairs, ",");
     if (c.pairs > 0) {
-      absl::StrAppendFormat(&csv, "%d,%.4f,%.4f,%.6f,%.6f,%.6f,%.4f,%.4f,%.4f,%.6f,%s,", c.units,
-                            c.base_us, c.with_us, c.ratio.median, c.ratio.low, c.ratio.high,
-                            c.difference_us.median, c.difference_us.low, c.difference_us.high,
-                            c.mean_ratio, Name(c.verdict));
+      absl::StrAppendFormat(&csv, "%d,%.4f,%.4f,%.6f,%.6f,%.6f,%.4f,%.4f,%.4f,%.6f,",
+                            c.rounds.size(), c.base_us, c.with_us, c.ratio.mean, c.ratio.low,
+                            c.ratio.high, c.difference_us.mean, c.difference_us.low,
+                            c.difference_us.high, c.mean_ratio);
     } else {
-      absl::StrAppend(&csv, ",,,,,,,,,,", Name(c.verdict), ",");
+      absl::StrAppend(&csv, ",,,,,,,,,,");
     }
-    absl::StrAppend(&csv, CsvField(row.note), "\n");
+    absl::StrAppend(&csv, Name(row.verdict), ",", CsvField(row.reason), ",", CsvField(row.note),
+                    "\n");
   }
   return csv;
 }
 
-std::string Json(const std::vector<PointResult>& results, const Options& options,
-                 const Machine& machine) {
-  std::string json =
-      absl::StrCat("{\n\"gpu\": ", Quoted(machine.gpu), ", \"ranks\": ", options.devices.size(),
-                   ", \"nccl\": ", Quoted(VersionOfNccl(machine.nccl_version)),
-                   ", \"cuda_driver\": ", Quoted(VersionOfDriver(machine.driver_version)),
-                   ",\n\"confidence\": ", Number(options.confidence),
-                   ", \"relative_limit\": ", Number(options.criterion.relative),
-                   ", \"absolute_limit_us\": ", Number(options.criterion.absolute_us),
-                   ",\n\"configurations\": [");
-  for (std::size_t i = 0; i < options.configurations.size(); ++i) {
-    const Configuration& configuration = options.configurations[i];
-    absl::StrAppend(&json, i == 0 ? "\n" : ",\n", " {\"name\": ", Quoted(configuration.name),
-                    ", \"plugin\": ", Quoted(configuration.plugin), ", \"environment\": {");
-    std::vector<std::string> variables;
-    for (const auto& [name, value] : configuration.environment) {
-      variables.push_back(absl::StrCat(Quoted(name), ": ", Quoted(value)));
-    }
-    absl::StrAppend(&json, absl::StrJoin(variables, ", "), "}");
-    if (i < machine.idle_cpu.size() && machine.idle_cpu[i] >= 0) {
-      absl::StrAppend(&json, ", \"idle_cpu\": ", Number(machine.idle_cpu[i]));
-    }
-    json += "}";
-  }
-  json += "\n],\n\"points\": [";
-  for (std::size_t i = 0; i < results.size(); ++i) {
-    const PointResult& result = results[i];
-    absl::StrAppend(
-        &json, i == 0 ? "\n" : ",\n", " {\"launch\": ", Quoted(Name(result.launch)),
-        ", \"operation\": ", Quoted(Name(result.point.operation)),
-        ", \"bytes\": ", result.point.bytes, ", \"mode\": ", Quoted(Name(result.point.mode)),
-        ", \"compute\": ", result.point.compute ? "true" : "false", ",\n  \"comparisons\": [");
-    std::vector<std::string> rows;
-    for (const Row& row : RowsOf(result, options)) rows.push_back(JsonRow(row));
-    absl::StrAppend(&json, absl::StrJoin(rows, ",\n   "), "]");
-    // Per configuration, in their order; one value per block, null where it took no part.
-    for (const Measured what : {Measured::kOperations, Measured::kTotal}) {
-      if (what == Measured::kTotal && !result.point.compute) continue;
-      absl::StrAppend(&json, ",\n  \"samples_", Name(what), "_us\": [");
-      for (std::size_t c = 0; c < options.configurations.size(); ++c) {
-        std::vector<std::string> values;
-        for (const Block& block : result.blocks) {
-          const double value = ValueOf(block.samples[c], what);
-          values.push_back(value > 0 ? Number(value) : "null");
-        }
-        absl::StrAppend(&json, c == 0 ? "[" : ", [", absl::StrJoin(values, ", "), "]");
-      }
-      json += "]";
-    }
-    std::vector<std::string> rounds;
-    for (const Block& block : result.blocks) rounds.push_back(absl::StrCat(block.round));
-    absl::StrAppend(&json, ",\n  \"rounds\": [", absl::StrJoin(rounds, ", "), "]}");
-  }
-  return json + "\n]\n}\n";
-}
-
 std::string Markdown(const std::vector<Row>& rows, const Options& options) {
-  std::string text = "| launch | operation | size | mode | time of | none, µs |";
-  for (std::size_t i = 1; i < options.configurations.size(); ++i) {
-    absl::StrAppend(&text, " ", options.configurations[i].name, " |");
-  }
-  text += "\n|---|---|---|---|---|---|";
-  for (std::size_t i = 1; i < options.configurations.size(); ++i) text += "---|";
-  text += "\n";
   const std::size_t columns = options.configurations.size() - 1;
+  if (rows.size() < columns) return {};
+  std::string text = "| launch | operation | size | mode | time of | none, µs |";
+  for (std::size_t i = 0; i < columns; ++i)
+    absl::StrAppend(&text, " ", rows[i].configuration, " |");
+  text += "\n|---|---|---|---|---|---|";
+  for (std::size_t i = 0; i < columns; ++i) text += "---|";
+  text += "\n";
   for (std::size_t first = 0; columns > 0 && first + columns <= rows.size(); first += columns) {
     const Row& row = rows[first];
     double base_us = 0;
+    // A plugin's, if there is one: of all sets without.
     for (std::size_t i = first; i < first + columns; ++i) {
-      if (rows[i].comparison.pairs > 0 && base_us == 0) base_us = rows[i].comparison.base_us;
+      if (rows[i].comparison.pairs > 0) base_us = rows[i].comparison.base_us;
     }
     absl::StrAppendFormat(&text, "| %s | %s | %s | %s | %s | %s |", Name(row.launch),
                           Name(row.point.operation), SizeName(row.point.bytes), ModeText(row.point),
@@ -302,8 +191,8 @@ std::string Markdown(const std::vector<Row>& rows, const Options& options) {
         text += " not measured |";
         continue;
       }
-      absl::StrAppendFormat(&text, " %s, %+.2f µs, %s |", RatioText(c), c.difference_us.median,
-                            Name(c.verdict));
+      absl::StrAppendFormat(&text, " %s, %+.2f µs, %s |", RatioText(c), c.difference_us.mean,
+                            Name(rows[i].verdict));
     }
     text += "\n";
   }

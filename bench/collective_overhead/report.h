@@ -1,4 +1,4 @@
-// The samples, and what is written about them.
+// What is written about the samples.
 //
 // Thread: plain data and pure functions, WriteFile apart.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_REPORT_H_
@@ -8,66 +8,37 @@
 #include <vector>
 
 #include "bench/collective_overhead/options.h"
-#include "bench/collective_overhead/points.h"
+#include "bench/collective_overhead/rows.h"
 #include "bench/collective_overhead/statistics.h"
 
 namespace nccl_pulse::overhead {
-
-// One timing of one configuration, in us per operation. Negative: not measured.
-struct Sample {
-  double operations_us = -1;
-  double total_us = -1;  // until the compute beside has finished as well
-};
-
-// Each configuration once (the mean of its two runs), in the order of Options::configurations.
-struct Block {
-  int round = 0;
-  std::vector<Sample> samples;
-};
-
-struct PointResult {
-  Launch launch;
-  Point point;
-  std::vector<Block> blocks;
-  std::vector<std::string> notes;  // per configuration: why it was not measured
-};
-
-// What a time is the time of. With compute beside, both are told and judged: a plugin can hold up
-// the collectives, or the other stream.
-enum class Measured { kOperations, kTotal };
-const char* Name(Measured measured);
-
-struct Row {
-  Launch launch;
-  Point point;
-  Measured measured;
-  std::string configuration;
-  Comparison comparison;  // pairs = 0: nothing to compare
-  std::string note;
-};
 
 struct Machine {
   std::string gpu;
   int nccl_version = 0;
   int driver_version = 0;
   // Per configuration: share of a processor that a process took while others were measured.
+  // Negative: not known.
   std::vector<double> idle_cpu;
 };
 
-std::vector<Row> RowsOf(const PointResult& result, const Options& options);
-std::vector<Row> RowsOf(const std::vector<PointResult>& results, const Options& options);
+std::string NcclVersionText(int version);    // 22809: "2.28.9"
+std::string DriverVersionText(int version);  // 13000: "13.0"
 
 // "+0.31 % [-0.10, +0.62]"
 std::string RatioText(const Comparison& comparison);
 
+// Sets without a plugin beside each other, and whether all verdicts stand. It comes first.
+std::string TwinTable(const std::vector<Row>& rows, const Options& options);
 std::string Table(const std::vector<Row>& rows);
-// Counts per configuration; failed, undecided and unmeasured points by name.
+// Counts per configuration; points that did not pass or were not measured by name.
 std::string Summary(const std::vector<Row>& rows, const Options& options, const Machine& machine);
 std::string Csv(const std::vector<Row>& rows);
-std::string Json(const std::vector<PointResult>& results, const Options& options,
-                 const Machine& machine);
 // One line per point, one column per configuration.
 std::string Markdown(const std::vector<Row>& rows, const Options& options);
+// `rows`: all of `results` (RowsOf). Every block's times and every round's figures are in it.
+std::string Json(const std::vector<PointResult>& results, const std::vector<Row>& rows,
+                 const Options& options, const Machine& machine);
 
 // In one step, so that whoever looks meanwhile sees a whole file. The error, or nothing.
 std::string WriteFile(const std::string& path, const std::string& text);

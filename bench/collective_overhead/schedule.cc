@@ -14,10 +14,15 @@ uint64_t Schedule::NextRandom() {
   return mixed ^ (mixed >> 31);
 }
 
-std::vector<int> Schedule::NextBlock(std::vector<int> members) {
+std::vector<int> Schedule::Shuffle(std::vector<int> members) {
   for (std::size_t left = members.size(); left > 1; --left) {
     std::swap(members[left - 1], members[NextRandom() % left]);
   }
+  return members;
+}
+
+std::vector<int> Schedule::NextBlock(std::vector<int> members) {
+  members = Shuffle(std::move(members));
   const std::size_t half = members.size();
   for (std::size_t i = half; i > 0; --i) {
     const int mirrored = members[i - 1];

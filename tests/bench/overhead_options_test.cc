@@ -44,7 +44,50 @@ TEST(OptionsTest, DefaultsAreTheWholeGrid) {
   EXPECT_EQ(options.configurations[0].name, "none");
   EXPECT_EQ(options.configurations[0].plugin, "none");
   EXPECT_EQ(options.seconds, 300);
+  EXPECT_EQ(options.rounds, 0);
   EXPECT_EQ(options.criterion.relative, 0.01);
+}
+
+TEST(OptionsTest, TwoSetsWithoutAPluginAreAlwaysThere) {
+  const auto names = [](const std::vector<std::string>& arguments) {
+    Options options;
+    EXPECT_EQ(ParseOptions(arguments, &options), "");
+    std::vector<std::string> found;
+    for (const Configuration& configuration : options.configurations) {
+      found.push_back((IsWithoutPlugin(configuration) ? "" : "plugin ") + configuration.name);
+    }
+    return found;
+  };
+  EXPECT_THAT(names({kSome}), ElementsAre("none", "twin", "plugin some"));
+  EXPECT_THAT(names({kSome, "--config=second:none"}), ElementsAre("none", "plugin some", "second"));
+  // One with a variable is not like the others.
+  EXPECT_THAT(names({"--config=tuned:none,NCCL_MAX_CTAS=4"}),
+              ElementsAre("none", "twin", "plugin tuned"));
+  EXPECT_THAT(ErrorOf({"--config=twin:/proc/self/exe"}), HasSubstr("'twin'"));
+}
+
+TEST(OptionsTest, PairsAloneAreDividedAmongFiveRounds) {
+  Options options;
+  ASSERT_EQ(ParseOptions({kSome, "--pairs=20"}, &options), "");
+  EXPECT_EQ(options.rounds, 5);
+  Options few;
+  ASSERT_EQ(ParseOptions({kSome, "--pairs=3"}, &few), "");
+  EXPECT_EQ(few.rounds, 3);
+}
+
+TEST(OptionsTest, DecodingGraphHasLayers) {
+  Options options;
+  ASSERT_EQ(ParseOptions({kSome, "--modes=graph,graph-decode", "--layers=12", "--sizes=64K",
+                          "--compute=without"},
+                         &options),
+            "");
+  EXPECT_EQ(OperationsPerStep(options, Mode::kSync), 1);
+  EXPECT_EQ(OperationsPerStep(options, Mode::kGraph), 10);
+  EXPECT_EQ(OperationsPerStep(options, Mode::kGraphDecode), 12);
+  EXPECT_TRUE(NeedsCompute(options));
+  EXPECT_EQ(PointName(Points(options)[1]), "all_reduce 64 KiB graph-decode");
+  options.modes = {Mode::kGraph};
+  EXPECT_FALSE(NeedsCompute(options));
 }
 
 TEST(OptionsTest, Configurations) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "bench/collective_overhead/report.h"
+#include "bench/collective_overhead/rows.h"
 #include "bench/collective_overhead/values.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -14,76 +15,190 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Options ThreeConfigurations() {
+Options FourConfigurations() {
   Options options;
   options.devices = {0, 1};
-  options.configurations = {
-      {"none", "none", {}}, {"free", "/f.so", {}}, {"dear", "/d.so", {{"A", "say \"1\""}}}};
+  options.configurations = {{"none", "none", {}},
+                            {"twin", "none", {}},
+                            {"free", "/f.so", {}},
+                            {"dear", "/d.so", {{"A", "say \"1\""}}}};
   return options;
 }
 
-// free costs nothing, dear 5 % of the operations and 20 % of the compute beside.
-PointResult Result(bool compute) {
-  PointResult result = {
-      Launch::kProcesses, {Operation::kAllReduce, Mode::kSync, compute, 4096}, {}, {"", "", ""}};
+// free costs nothing, dear 5 % of the operations and 20 % of the compute beside; `twin` as the
+// twin's time for each of none's.
+PointResult Result(bool compute, double twin = 1, double free = 1) {
+  PointResult result = {Launch::kProcesses,
+                        {Operation::kAllReduce, Mode::kSync, compute, 4096},
+                        {},
+                        {"", "", "", ""}};
   for (int i = 0; i < 12; ++i) {
     const double us = 100 + i;
-    result.blocks.push_back({0, {{us, us * 1.1}, {us, us * 1.1}, {us * 1.05, us * 1.32}}});
+    // A round's own: some up, some down.
+    const double own = 1 + 0.0002 * (i / 2 % 3 - 1);
+    result.blocks.push_back({i / 2,
+                             {{us, us * 1.1},
+                              {us * twin * own, us * 1.1 * twin * own},
+                              {us * free * own, us * 1.1 * free * own},
+                              {us * 1.05, us * 1.32}}});
   }
   return result;
 }
 
-Machine TwoGpus() { return {"GPU", 22809, 13000, {-1, 0.001, 0.002}}; }
+Machine TwoGpus() { return {"GPU", 22809, 13000, {-1, 0.001, 0.001, 0.002}}; }
 
-TEST(RowsTest, ComputeHasTwoTimes) {
-  const Options options = ThreeConfigurations();
-  EXPECT_EQ(RowsOf(Result(false), options).size(), 2u);
+const Row& RowOf(const std::vector<Row>& rows, const std::string& configuration) {
+  for (const Row& row : rows) {
+    if (row.configuration == configuration) return row;
+  }
+  ADD_FAILURE() << configuration;
+  return rows.front();
+}
+
+TEST(RowsTest, TwinsComeFirstAndComputeHasTwoTimes) {
+  const Options options = FourConfigurations();
+  EXPECT_EQ(RowsOf(Result(false), options).size(), 3u);
   const std::vector<Row> rows = RowsOf(Result(true), options);
-  ASSERT_EQ(rows.size(), 4u);
-  EXPECT_EQ(rows[0].comparison.verdict, Verdict::kPass);
-  EXPECT_EQ(rows[1].comparison.verdict, Verdict::kFail);
-  EXPECT_NEAR(rows[1].comparison.ratio.median, 1.05, 1e-9);
-  EXPECT_EQ(rows[3].measured, Measured::kTotal);
-  EXPECT_NEAR(rows[3].comparison.ratio.median, 1.2, 1e-9);
+  ASSERT_EQ(rows.size(), 6u);
+  EXPECT_TRUE(rows[0].twin);
+  EXPECT_EQ(rows[0].verdict, Verdict::kAlike);
+  EXPECT_EQ(rows[1].verdict, Verdict::kPass);
+  EXPECT_EQ(rows[2].verdict, Verdict::kFail);
+  EXPECT_NEAR(rows[2].comparison.ratio.mean, 1.05, 1e-4);
+  EXPECT_EQ(rows[5].measured, Measured::kTotal);
+  EXPECT_NEAR(rows[5].comparison.ratio.mean, 1.2, 1e-4);
+}
+
+// 1 % between none and its twin: a plugin stands beside the mean of the two.
+TEST(RowsTest, PluginsAreComparedWithAllSetsWithoutOne) {
+  const Options options = FourConfigurations();
+  const std::vector<Row> rows = RowsOf(Result(false, 1.01), options);
+  EXPECT_NEAR(RowOf(rows, "twin").comparison.ratio.mean, 1.01, 1e-4);
+  EXPECT_NEAR(RowOf(rows, "dear").comparison.ratio.mean, 1.05 / 1.005, 1e-4);
+  EXPECT_NEAR(RowOf(rows, "dear").comparison.base_us, 105.5 * 1.005, 0.1);
+}
+
+TEST(RowsTest, EachTwinStandsBesideTheOthers) {
+  Options options = FourConfigurations();
+  options.configurations[2] = {"third", "none", {}};
+  const std::vector<Row> rows = RowsOf(Result(false, 1.02), options);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_NEAR(RowOf(rows, "twin").comparison.ratio.mean, 1.02, 1e-4);
+  EXPECT_NEAR(RowOf(rows, "third").comparison.ratio.mean, 1 / 1.01, 1e-4);
 }
 
 TEST(RowsTest, BlocksWithoutAConfigurationAreNoPairs) {
-  const Options options = ThreeConfigurations();
+  const Options options = FourConfigurations();
   PointResult result = Result(false);
-  for (int i = 0; i < 5; ++i) result.blocks[static_cast<std::size_t>(i)].samples[2] = {};
+  for (std::size_t i = 0; i < 5; ++i) result.blocks[i].samples[3] = {};
   const std::vector<Row> rows = RowsOf(result, options);
-  EXPECT_EQ(rows[0].comparison.pairs, 12);
-  EXPECT_EQ(rows[1].comparison.pairs, 7);
+  EXPECT_EQ(RowOf(rows, "free").comparison.pairs, 12);
+  EXPECT_EQ(RowOf(rows, "dear").comparison.pairs, 7);
+  EXPECT_EQ(RowOf(rows, "dear").comparison.rounds.size(), 4u);
 }
 
-TEST(TextTest, TableAndSummarySayWhatFailed) {
-  const Options options = ThreeConfigurations();
+TEST(SuspectTest, FasterThanWithoutIsNoPass) {
+  const std::vector<Row> rows = RowsOf(Result(false, 1, 0.98), FourConfigurations());
+  EXPECT_EQ(RowOf(rows, "free").verdict, Verdict::kSuspect);
+  EXPECT_EQ(RowOf(rows, "free").reason, "faster than without");
+  EXPECT_EQ(RowOf(rows, "dear").verdict, Verdict::kFail);
+  // Within what rounds differ by it is nothing.
+  EXPECT_EQ(RowOf(RowsOf(Result(false, 1, 0.99999), FourConfigurations()), "free").verdict,
+            Verdict::kPass);
+}
+
+TEST(SuspectTest, WhereATwinDiffersNothingIsJudged) {
+  for (const double twin : {0.99, 1.01}) {
+    const std::vector<Row> rows = RowsOf(Result(false, twin), FourConfigurations());
+    EXPECT_EQ(RowOf(rows, "twin").verdict, Verdict::kDiffer);
+    for (const char* plugin : {"free", "dear"}) {
+      EXPECT_EQ(RowOf(rows, plugin).verdict, Verdict::kSuspect);
+      EXPECT_EQ(RowOf(rows, plugin).reason, "a twin differs here");
+    }
+  }
+}
+
+TEST(SuspectTest, MoreTwinsThanChanceExplainsMakeTheWholeRunSuspect) {
+  const Options options = FourConfigurations();
+  std::vector<PointResult> results(10, Result(false));
+  results[0] = results[1] = Result(false, 1.01);  // 2 of 10 may
+  std::vector<Row> rows = RowsOf(results, options);
+  EXPECT_EQ(rows.back().verdict, Verdict::kFail);
+  results[2] = Result(false, 1.01);
+  rows = RowsOf(results, options);
+  EXPECT_EQ(rows.back().verdict, Verdict::kSuspect);
+  EXPECT_EQ(rows.back().reason, "twins differ at 3 of 10");
+  EXPECT_THAT(TwinTable(rows, options), HasSubstr("AT FAULT"));
+  // Threads' twins say nothing of processes.
+  for (PointResult& result : results) result.launch = Launch::kThreads;
+  results.push_back(Result(false));
+  Options both = options;
+  both.launches = {Launch::kThreads, Launch::kProcesses};
+  rows = RowsOf(results, both);
+  EXPECT_EQ(rows.back().verdict, Verdict::kFail);
+  EXPECT_EQ(rows.front().launch, Launch::kThreads);
+  EXPECT_EQ(rows[29].verdict, Verdict::kSuspect);
+}
+
+TEST(SuspectTest, SlowdownThatATwinShowsIsNoFinding) {
+  Options options = FourConfigurations();
+  PointResult result = Result(false);
+  // The twin: +6 % and -0.2 % by turns, its interval holds 0; dear always 2 %.
+  for (std::size_t i = 0; i < result.blocks.size(); ++i) {
+    const double us = 100;
+    const bool odd = i / 2 % 2 == 1;
+    result.blocks[i].samples = {{us, us}, {us * (odd ? 1.08 : 0.998), us}, {us, us}, {0, 0}};
+    result.blocks[i].samples[3].operations_us =
+        (us + result.blocks[i].samples[1].operations_us) / 2 * 1.02;
+  }
+  const std::vector<Row> rows = RowsOf(result, options);
+  EXPECT_EQ(RowOf(rows, "twin").verdict, Verdict::kAlike);
+  EXPECT_GT(RowOf(rows, "dear").comparison.ratio.low, 1.0199);
+  EXPECT_EQ(RowOf(rows, "dear").verdict, Verdict::kUndecided);
+  EXPECT_EQ(RowOf(rows, "dear").reason, "a twin shows as much");
+}
+
+TEST(SuspectTest, WithoutATwinNothingIsJudged) {
+  PointResult result = Result(false);
+  for (Block& block : result.blocks) block.samples[1] = {};
+  const std::vector<Row> rows = RowsOf(result, FourConfigurations());
+  EXPECT_EQ(RowOf(rows, "dear").verdict, Verdict::kSuspect);
+  EXPECT_EQ(RowOf(rows, "dear").reason, "no twin to compare with");
+}
+
+TEST(TextTest, TablesAndSummarySayWhatFailed) {
+  const Options options = FourConfigurations();
   const std::vector<Row> rows = RowsOf({Result(true)}, options);
-  EXPECT_THAT(Table(rows), HasSubstr("+5.00 % [+5.00, +5.00]"));
+  EXPECT_THAT(Table(rows), HasSubstr("+5.00 % [+4.9"));
+  EXPECT_THAT(Table(rows), Not(HasSubstr("twin")));
+  EXPECT_THAT(TwinTable(rows, options), HasSubstr("alike"));
+  EXPECT_THAT(TwinTable(rows, options),
+              HasSubstr("processes: twins differ at 0 of 2 points; chance explains up to 1.\n"));
   const std::string summary = Summary(rows, options, TwoGpus());
   EXPECT_THAT(summary, HasSubstr("2 x GPU, NCCL 2.28.9, driver for CUDA 13.0"));
-  EXPECT_THAT(summary, HasSubstr("free: 2 passed, 0 failed, 0 undecided, 0 not measured; "
-                                 "a process took 0.10 % of a processor"));
+  EXPECT_THAT(summary, HasSubstr("free: 2 passed, 0 failed, 0 undecided, 0 suspect, 0 not "
+                                 "measured; a process took 0.10 % of a processor"));
   EXPECT_THAT(summary, HasSubstr("dear: 0 passed, 2 failed"));
   EXPECT_THAT(summary, HasSubstr("failed: all_reduce 4 KiB sync+compute (total), processes: "
                                  "+20.00 %"));
 }
 
 TEST(TextTest, WhatWasNotMeasuredIsNamedWithTheReason) {
-  const Options options = ThreeConfigurations();
+  const Options options = FourConfigurations();
   PointResult result = Result(false);
   result.blocks.clear();
-  result.notes[2] = "hung, \"again\"";
+  result.notes[3] = "hung, \"again\"";
   const std::vector<Row> rows = RowsOf({result}, options);
   EXPECT_THAT(Summary(rows, options, TwoGpus()),
               HasSubstr("not measured: all_reduce 4 KiB sync, processes: hung, \"again\""));
-  EXPECT_THAT(Csv(rows), HasSubstr("undecided,\"hung, \"\"again\"\"\"\n"));
-  EXPECT_THAT(Json({result}, options, TwoGpus()), HasSubstr("\"note\": \"hung, \\\"again\\\"\""));
-  EXPECT_THAT(Markdown(rows, options), HasSubstr("| not measured | not measured |"));
+  EXPECT_THAT(Csv(rows), HasSubstr("undecided,,\"hung, \"\"again\"\"\"\n"));
+  EXPECT_THAT(Json({result}, rows, options, TwoGpus()),
+              HasSubstr("\"note\": \"hung, \\\"again\\\"\""));
+  EXPECT_THAT(Markdown(rows, options), HasSubstr("| not measured | not measured | not measured |"));
 }
 
 TEST(TextTest, CsvHasAsManyFieldsInEveryLine) {
-  const Options options = ThreeConfigurations();
+  const Options options = FourConfigurations();
   PointResult empty = Result(false);
   empty.blocks.clear();
   const std::string csv = Csv(RowsOf({Result(true), empty}, options));
@@ -91,22 +206,26 @@ TEST(TextTest, CsvHasAsManyFieldsInEveryLine) {
   for (std::size_t at = 0; at < csv.size(); ++at) {
     if (csv[at] == ',') ++fields;
     if (csv[at] != '\n') continue;
-    EXPECT_EQ(fields, 19) << csv;
+    EXPECT_EQ(fields, 20) << csv;
     fields = 0;
   }
-  EXPECT_THAT(csv, HasSubstr("processes,all_reduce,4096,sync,with,operations,dear,12,12,105.5"));
+  EXPECT_THAT(csv, HasSubstr("processes,all_reduce,4096,sync,with,operations,dear,12,6,105.5"));
 }
 
-TEST(TextTest, JsonHasNoInfinity) {
-  const Options options = ThreeConfigurations();
+TEST(TextTest, JsonHasEveryRoundAndNoInfinity) {
+  const Options options = FourConfigurations();
   PointResult result = Result(true);
   result.blocks.resize(2);
-  const std::string json = Json({result}, options, TwoGpus());
+  const std::vector<Row> rows = RowsOf({result}, options);
+  const std::string json = Json({result}, rows, options, TwoGpus());
   EXPECT_THAT(json, HasSubstr("\"low\": null, \"high\": null"));
   EXPECT_THAT(json, Not(HasSubstr("inf")));
   EXPECT_THAT(json, HasSubstr("\"A\": \"say \\\"1\\\"\""));
-  EXPECT_THAT(json,
-              HasSubstr("\"samples_operations_us\": [[100, 101], [100, 101], [105, 106.05]]"));
+  EXPECT_THAT(json, HasSubstr("\"samples_operations_us\": [[100, 101], [99.98, 100.98], [99.98, "
+                              "100.98], [105, 106.05]]"));
+  EXPECT_THAT(json, HasSubstr("\"rounds\": [0, 0]"));
+  EXPECT_THAT(json, HasSubstr("{\"round\": 0, \"pairs\": 2, \"none_us\": 100.49, \"with_us\": "
+                              "105.525, \"ratio\": 1.05011, \"difference_us\": 5.03"));
 }
 
 TEST(WriteFileTest, ReplacesAndReports) {

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <random>
 #include <set>
 #include <vector>
 
@@ -16,97 +15,111 @@ TEST(MedianTest, OfOddAndEvenNumbers) {
   EXPECT_EQ(Median({4, 1, 3, 2}), 2.5);
 }
 
-// The ranks that tables of the sign test's interval give for 95 %.
-TEST(IntervalTest, EndsAreTheKnownOrderStatistics) {
-  const auto ends = [](int n) {
-    std::vector<double> values;
-    for (int i = n; i >= 1; --i) values.push_back(i);
-    const Estimate estimate = MedianWithInterval(values, 0.95);
-    return std::make_pair(estimate.low, estimate.high);
-  };
-  EXPECT_EQ(ends(6), std::make_pair(1.0, 6.0));
-  EXPECT_EQ(ends(10), std::make_pair(2.0, 9.0));
-  EXPECT_EQ(ends(20), std::make_pair(6.0, 15.0));
-  EXPECT_EQ(ends(50), std::make_pair(18.0, 33.0));
+// Two-sided values of printed tables.
+TEST(StudentTest, QuantilesAreTheTabulatedOnes) {
+  EXPECT_NEAR(StudentQuantile(1, 0.95), 12.706, 0.001);
+  EXPECT_NEAR(StudentQuantile(2, 0.95), 4.303, 0.001);
+  EXPECT_NEAR(StudentQuantile(3, 0.95), 3.182, 0.001);
+  EXPECT_NEAR(StudentQuantile(4, 0.95), 2.776, 0.001);
+  EXPECT_NEAR(StudentQuantile(9, 0.99), 3.250, 0.001);
+  EXPECT_NEAR(StudentQuantile(30, 0.95), 2.042, 0.001);
+  EXPECT_NEAR(StudentQuantile(1000, 0.95), 1.962, 0.001);
 }
 
-TEST(IntervalTest, TooFewValuesHaveNone) {
-  const Estimate estimate = MedianWithInterval({1, 2, 3, 4, 5}, 0.95);
-  EXPECT_EQ(estimate.median, 3);
+TEST(IntervalTest, KnownValues) {
+  // Mean 3, standard error sqrt(2.5 / 5).
+  const Estimate estimate = MeanWithInterval({1, 2, 3, 4, 5}, 0.95);
+  EXPECT_EQ(estimate.mean, 3);
+  EXPECT_NEAR(estimate.high - 3, 2.776 * std::sqrt(0.5), 0.001);
+  EXPECT_NEAR(3 - estimate.low, 2.776 * std::sqrt(0.5), 0.001);
+}
+
+TEST(IntervalTest, OneRoundHasNone) {
+  const Estimate estimate = MeanWithInterval({5}, 0.95);
+  EXPECT_EQ(estimate.mean, 5);
   EXPECT_TRUE(std::isinf(estimate.low));
   EXPECT_TRUE(std::isinf(estimate.high));
-  EXPECT_EQ(SmallestSample(0.95), 6);
-  EXPECT_EQ(SmallestSample(0.99), 8);
 }
 
-// What the confidence promises, on a distribution with a long tail.
-TEST(IntervalTest, HoldsTheTrueMedianAsOftenAsItSays) {
-  std::mt19937 random(7);
-  std::lognormal_distribution<double> values(0, 1);  // median 1
-  constexpr int kTrials = 4000;
-  int held = 0;
-  for (int trial = 0; trial < kTrials; ++trial) {
-    std::vector<double> sample(30);
-    for (double& value : sample) value = values(random);
-    const Estimate estimate = MedianWithInterval(sample, 0.95);
-    if (estimate.low <= 1 && 1 <= estimate.high) ++held;
-  }
-  EXPECT_GE(held, kTrials * 0.95 - 3 * std::sqrt(kTrials * 0.95 * 0.05));
-  EXPECT_LE(held, kTrials * 0.99);
+// P(Binomial(27, 0.05) > 3) is 4.4 %, > 2 is 15 %.
+TEST(ChanceTest, TailsOfTheBinomial) {
+  EXPECT_EQ(MostByChance(27, 0.05), 3);
+  EXPECT_EQ(MostByChance(1, 0.05), 0);
+  EXPECT_EQ(MostByChance(2, 0.05), 1);
+  EXPECT_EQ(MostByChance(0, 0.05), 0);
+  EXPECT_EQ(MostByChance(100, 0.05), 9);
 }
 
-std::vector<Pair> Pairs(double base_us, double with_us, int count = 20) {
+std::vector<Pair> Pairs(double base_us, double with_us, int rounds = 6) {
   std::vector<Pair> pairs;
-  for (int i = 0; i < count; ++i) {
-    const double noise = 1 + 0.001 * (i % 5 - 2);
-    pairs.push_back({0, base_us, with_us * noise});
+  for (int round = 0; round < rounds; ++round) {
+    for (int i = 0; i < 5; ++i) {
+      const double noise = 1 + 0.0005 * (round % 3 - 1) + 0.001 * (i - 2);
+      pairs.push_back({round, base_us, with_us * noise});
+    }
   }
   return pairs;
 }
 
-TEST(CompareTest, EitherLimitSuffices) {
-  const Criterion criterion;  // 1 %, 0.25 us
-  EXPECT_EQ(Compare(Pairs(100, 100.5), 0.95, criterion).verdict, Verdict::kPass);
-  EXPECT_EQ(Compare(Pairs(100, 105), 0.95, criterion).verdict, Verdict::kFail);
-  EXPECT_EQ(Compare(Pairs(6, 6.2), 0.95, criterion).verdict, Verdict::kPass);  // 3 %, 0.2 us
-  EXPECT_EQ(Compare(Pairs(6, 6.4), 0.95, criterion).verdict, Verdict::kFail);
-  EXPECT_EQ(Compare(Pairs(100, 101), 0.95, criterion).verdict, Verdict::kUndecided);
-  EXPECT_EQ(Compare(Pairs(100, 90), 0.95, criterion).verdict, Verdict::kPass);
-  EXPECT_EQ(Compare(Pairs(100, 105, 5), 0.95, criterion).verdict, Verdict::kUndecided);
+TEST(JudgeTest, EitherLimitSuffices) {
+  const auto judge = [](const std::vector<Pair>& pairs) {
+    return Judge(Compare(pairs, 0.95), Criterion());  // 1 %, 0.25 us
+  };
+  EXPECT_EQ(judge(Pairs(100, 100.5)), Verdict::kPass);
+  EXPECT_EQ(judge(Pairs(100, 105)), Verdict::kFail);
+  EXPECT_EQ(judge(Pairs(6, 6.2)), Verdict::kPass);  // 3 %, 0.2 us
+  EXPECT_EQ(judge(Pairs(6, 6.4)), Verdict::kFail);
+  EXPECT_EQ(judge(Pairs(100, 101)), Verdict::kUndecided);
+  EXPECT_EQ(judge(Pairs(100, 100, 1)), Verdict::kUndecided);
+  EXPECT_EQ(judge(Pairs(100, 200, 1)), Verdict::kUndecided);
+}
+
+TEST(JudgeTest, TwinsDifferBeyondTheInterval) {
+  EXPECT_EQ(JudgeTwin(Compare(Pairs(100, 100), 0.95)), Verdict::kAlike);
+  EXPECT_EQ(JudgeTwin(Compare(Pairs(100, 100.2), 0.95)), Verdict::kDiffer);
+  EXPECT_EQ(JudgeTwin(Compare(Pairs(100, 99.8), 0.95)), Verdict::kDiffer);
+  EXPECT_EQ(JudgeTwin(Compare(Pairs(100, 120, 1), 0.95)), Verdict::kUndecided);
+  // A tenth of a nanosecond of 100 us is not told apart, however often.
+  const std::vector<Pair> close = {{0, 100, 100.0001}, {1, 100, 100.0001}, {2, 100, 100.0001}};
+  EXPECT_EQ(JudgeTwin(Compare(close, 0.95)), Verdict::kAlike);
 }
 
 TEST(CompareTest, PairsCancelWhatBothSidesShare) {
   std::vector<Pair> pairs;
-  pairs.reserve(20);
-  for (int i = 0; i < 20; ++i) pairs.push_back({0, 100.0 + 10 * i, (100.0 + 10 * i) * 1.02});
-  const Comparison comparison = Compare(pairs, 0.95, Criterion());
+  for (int round = 0; round < 5; ++round) {
+    for (int i = 0; i < 4; ++i) {
+      const double us = 100.0 + 10 * i + 50 * round;
+      pairs.push_back({round, us, us * 1.02});
+    }
+  }
+  const Comparison comparison = Compare(pairs, 0.95);
   EXPECT_NEAR(comparison.ratio.low, 1.02, 1e-9);
   EXPECT_NEAR(comparison.ratio.high, 1.02, 1e-9);
-  EXPECT_EQ(comparison.verdict, Verdict::kFail);
+  EXPECT_EQ(comparison.base_us, 215);
 }
 
-TEST(CompareTest, RareWorkShowsInTheMean) {
-  std::vector<Pair> pairs = Pairs(100, 100);
-  pairs[3].with_us = 300;
-  const Comparison comparison = Compare(pairs, 0.95, Criterion());
-  EXPECT_EQ(comparison.verdict, Verdict::kPass);
-  EXPECT_NEAR(comparison.mean_ratio, 1.1, 0.001);
-}
-
-// Processes differ by 2 % from one start to the next, in either direction; the plugin costs
-// nothing.
-TEST(CompareTest, ManyRoundsAreTheUnits) {
+TEST(CompareTest, RoundsAreTheSampleHoweverManyPairs) {
   std::vector<Pair> pairs;
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < 4; ++round) {
     const double own = round % 2 == 0 ? 1.02 : 0.98;
-    for (int i = 0; i < 10; ++i) pairs.push_back({round, 100, 100 * own});
+    const int count = round == 0 ? 500 : 3;
+    for (int i = 0; i < count; ++i) pairs.push_back({round, 100, 100 * own});
   }
-  const Comparison comparison = Compare(pairs, 0.95, Criterion());
-  EXPECT_EQ(comparison.pairs, 80);
-  EXPECT_EQ(comparison.units, 8);
-  EXPECT_LT(comparison.ratio.low, 0.99);
-  EXPECT_GT(comparison.ratio.high, 1.01);
-  EXPECT_EQ(comparison.verdict, Verdict::kUndecided);
+  const Comparison comparison = Compare(pairs, 0.95);
+  EXPECT_EQ(comparison.pairs, 509);
+  ASSERT_EQ(comparison.rounds.size(), 4u);
+  EXPECT_EQ(comparison.rounds[0].pairs, 500);
+  EXPECT_NEAR(comparison.ratio.mean, 1, 1e-12);
+  EXPECT_NEAR(comparison.ratio.high, 1 + 3.182 * 0.0231 / 2, 1e-4);
+  EXPECT_EQ(Judge(comparison, Criterion()), Verdict::kUndecided);
+}
+
+TEST(CompareTest, OutliersDoNotMoveARoundAndShowInTheMean) {
+  std::vector<Pair> pairs = Pairs(100, 100);
+  pairs[3].with_us = 400;
+  const Comparison comparison = Compare(pairs, 0.95);
+  EXPECT_LT(comparison.ratio.high, 1.01);
+  EXPECT_NEAR(comparison.mean_ratio, 1.1, 0.001);
 }
 
 TEST(ScheduleTest, BlocksAreMirroredPermutations) {
@@ -135,6 +148,15 @@ TEST(ScheduleTest, LinearDriftCancels) {
     }
     for (const double of_member : sum) EXPECT_EQ(of_member, sum[0]);
   }
+}
+
+TEST(ScheduleTest, EveryoneIsFirstAsOftenAsOthers) {
+  Schedule schedule(3);
+  std::vector<int> first(4, 0);
+  for (int i = 0; i < 4000; ++i) {
+    ++first[static_cast<std::size_t>(schedule.Shuffle({0, 1, 2, 3}).front())];
+  }
+  for (const int times : first) EXPECT_NEAR(times, 1000, 120);
 }
 
 TEST(ScheduleTest, SameSeedSameOrder) {

@@ -4,13 +4,16 @@
 // Time: a thread that has called cuInit lives in its own time. An enqueue takes 2 us of it; an
 // operation takes 4 us and 1 us more per 5000 bytes on its stream, times the sample's noise (up to
 // 0.5 % either way, drawn anew at every synchronise); a synchronise goes on when the stream is
-// done. Ranks do not wait for each other in this time.
+// done. Ranks do not wait for each other in this time. The noise follows from the device and the
+// number of synchronises alone: processes that were asked the same take exactly the same time, and
+// one that was asked anything else before does not.
 //
 // Data: moved between ranks when the receive buffer was set since the last operation, as it is
 // before results are checked. Timed operations move nothing, or the processes' real time would be
 // spent on barriers.
 //
 //   FAKE_TAX=0.05     slows operations by that share when the plugin asks for KernelCh
+//   FAKE_OWN=0.01     gives each process a speed of its own, by up to that share either way
 //   FAKE_NCCL=wrong   one element is wrong;  hang, die: so the 200th synchronise of a rank ends;
 //                     slow: a synchronise takes 3 ms of real time
 #include <dlfcn.h>
@@ -47,10 +50,14 @@ thread_local double now_us = 0;
 thread_local double noise = 1;
 thread_local uint32_t random_state = 0;
 
+double OwnSpeed() {
+  const char* share = std::getenv("FAKE_OWN");
+  if (share == nullptr) return 1;
+  const uint32_t mixed = static_cast<uint32_t>(getpid()) * 2654435761u;
+  return 1 + atof(share) * (static_cast<double>(mixed >> 8) / (1 << 23) - 1);
+}
+
 void DrawNoise() {
-  if (random_state == 0) {
-    random_state = static_cast<uint32_t>(syscall(SYS_gettid)) * 2654435761u + 1;
-  }
   random_state = random_state * 1664525u + 1013904223u;
   noise = 1 + (static_cast<double>(random_state >> 8) / (1 << 24) - 0.5) * 0.01;
 }
@@ -98,6 +105,7 @@ struct Comm {
   const nccl_pulse::abi::v5::Profiler* profiler = nullptr;
   void* context = nullptr;
   double tax = 0;
+  double own_speed = OwnSpeed();
 
   void Barrier() const {
     const uint32_t round = shared->round.load();
@@ -121,7 +129,8 @@ thread_local std::vector<PointToPoint> group;
 
 // Puts an operation of that many elements onto the stream; `data` moves them.
 void Operate(Comm& comm, Stream& stream, size_t count, const std::function<void()>& data) {
-  const double length_us = (4 + static_cast<double>(count * sizeof(float)) / 5000) * (1 + comm.tax);
+  const double length_us =
+      (4 + static_cast<double>(count * sizeof(float)) / 5000) * (1 + comm.tax) * comm.own_speed;
   if (stream.capture != nullptr) {
     stream.capture->length_us += length_us;
     stream.capture->data = data;
@@ -211,6 +220,7 @@ int cuDeviceGetCount(int* count) {
   return 0;
 }
 int cuDeviceGet(int* device, int ordinal) {
+  random_state = static_cast<uint32_t>(ordinal) * 2654435761u + 1;
   *device = ordinal;
   return 0;
 }
@@ -308,7 +318,12 @@ int cuModuleGetFunction(void** function, void* module, const char*) {
 int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                    void* stream, void** parameters, void**) {
   const uint32_t rounds = *static_cast<uint32_t*>(parameters[1]);
-  Occupy(*static_cast<Stream*>(stream), rounds * 0.01 * noise);
+  auto& on = *static_cast<Stream*>(stream);
+  if (on.capture != nullptr) {
+    on.capture->length_us += rounds * 0.01;
+  } else {
+    Occupy(on, rounds * 0.01 * noise);
+  }
   return 0;
 }
 

@@ -113,7 +113,7 @@ void PollRound(benchmark::State& state, bool busy, bool behind) {
   std::vector<uint64_t> contexts;
   for (uint64_t i = 0; i < kCommunicators; ++i) {
     contexts.push_back(tracker->AddCommunicator(
-        {i + 1, "bench", 0, 8, 1, "0", "", "", 0, /*launches_visible=*/true}));
+        {i + 1, "bench", 0, 8, 1, "0", "", "", 0, /*api_version=*/5, /*event_mask=*/0}));
   }
   const auto launch = [&](uint64_t context) {
     const uint64_t group = tracker->StartGroup(context, false);

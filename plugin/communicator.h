@@ -26,6 +26,7 @@
 #include "metrics/segment_layout.h"
 #include "plugin/stream_timer.h"
 #include "plugin/ticket.h"
+#include "plugin/unreported_calls.h"
 
 namespace nccl_pulse {
 
@@ -223,9 +224,19 @@ struct InflightOperations {
   uint64_t oldest_ns;          // its enqueue, 0: none
 };
 
+// The oldest launch in flight, while nothing completes. Background thread.
+struct Standstill {
+  uint32_t record_generation;  // of the communicator that the rest is about
+  uint64_t since_ns;           // 0: something completes, or nothing is in flight
+  uint64_t seen_ns;            // when it was last seen to last
+  uint32_t row;                // CallRowOf what was called last then
+};
+static_assert(kCallRows == kWaitRows);
+
 // What follows the calls and launches of one communicator.
 struct LaunchState {
   PendingLaunch pending;
+  UnreportedCalls unreported;
   CommunicatorTimer timer;
   std::atomic<uint32_t> call_numbers[kCallRows][kCallColumns];
 };
@@ -242,6 +253,8 @@ struct alignas(64) Communicator {
   uint64_t first_ticket;  // Ticket::OfOperation
   // ---- line: what is above is all that the callbacks of a launch read
   InflightOperations inflight;            // background thread
+  StandingCalls standing;                 // background thread
+  Standstill standstill;                  // background thread
   bool uncounted_seen;                    // background thread: FollowedLaunches::uncounted_call
   std::atomic<uint64_t>* first_moves;     // FirstMove, kOperationSlots; null with kernel timing
   KernelTimes* kernel_times;              // kOperationSlots, null unless kernel timing

@@ -7,6 +7,9 @@
 
 namespace nccl_pulse {
 
+// The first version of the API with calls and launches (NCCL 2.28.3).
+inline constexpr int kFirstVersionWithLaunches = 5;
+
 // The user's call (CollApi, P2pApi; v5 and later).
 struct CallEvent {
   const char* func;

@@ -1,20 +1,14 @@
 #include "plugin/network_window.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 
 #include "plugin/abi/common.h"
+#include "plugin/mask_watch.h"
 
 namespace nccl_pulse {
 namespace {
 
 constexpr int kBit = static_cast<int>(abi::kEventProxyStep);
-
-bool LiesInALibrary(const int* mask) {
-  Dl_info info;
-  return mask != nullptr && dladdr(mask, &info) != 0;
-}
 
 }  // namespace
 
@@ -30,12 +24,12 @@ void NetworkWindow::Write(int* mask, uint32_t value) {
   __atomic_store_n(mask, static_cast<int>(value) | (open_ ? kBit : 0), __ATOMIC_RELAXED);
 }
 
-void NetworkWindow::Attach(uint64_t context, int* mask, uint64_t now_ns) {
+void NetworkWindow::Attach(uint64_t context, int* mask, uint32_t value, uint64_t now_ns) {
   // What is never switched is never looked at either, so it may lie anywhere.
   if (is_off() || (!is_always() && !LiesInALibrary(mask))) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   Look(now_ns);
-  attached_.push_back({context, mask});
+  attached_.push_back({context, mask, static_cast<int>(value) & ~kBit});
   was_on_ = IsOn();
 }
 
@@ -68,6 +62,8 @@ void NetworkWindow::Look(uint64_t now_ns) {
 
 void NetworkWindow::Switch(bool on) {
   for (const Attached& attached : attached_) {
+    const int now = __atomic_load_n(attached.mask, __ATOMIC_RELAXED);
+    if ((now & ~kBit) != attached.value) continue;  // somebody else's
     if (on) {
       __atomic_fetch_or(attached.mask, kBit, __ATOMIC_RELAXED);
     } else {
@@ -77,9 +73,10 @@ void NetworkWindow::Switch(bool on) {
 }
 
 bool NetworkWindow::IsOn() const {
-  // Two NCCLs in one process have a mask each, switched together.
-  return !attached_.empty() &&
-         (is_always() || (__atomic_load_n(attached_.front().mask, __ATOMIC_RELAXED) & kBit) != 0);
+  // Any: steps come, and must not count without the time in which they do.
+  return std::any_of(attached_.begin(), attached_.end(), [this](const Attached& attached) {
+    return is_always() || (__atomic_load_n(attached.mask, __ATOMIC_RELAXED) & kBit) != 0;
+  });
 }
 
 uint64_t NetworkWindow::PauseNs(uint64_t watched_ns, double from, double to) {

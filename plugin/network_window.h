@@ -8,13 +8,17 @@
 // graphs. The KernelCh bit must never change while a job runs.
 //
 //   share    100 ms are watched, then as long a pause as the share asks for, give or take half of
-//   it
-//            at random: no period of the job stays in step with it, and ranks do not switch
+//            it at random: no period of the job stays in step with it, and ranks do not switch
 //            together. 100 %: the bit is in the mask from the first init on, and nothing is
 //            switched.
 //   who pays only processes that had network traffic.
 //   how long it really was on is measured (observed_ns), by looking at the mask itself: NCCL 2.31's
 //            RAS can overrule a plugin's mask, and NCCL rewrites the int after each init.
+//   a mask that somebody else has changed (other bits than this one, too: mask_watch.h) is not
+//            touched while it is so: closing would take from it what its owner asked for.
+//
+// Two NCCLs in one process have a mask each. They are switched together; one whose API is too old
+// for network steps is not attached.
 //
 // Life of the mask's address. It is NCCL's, so it may be used while a communicator lives: from init
 // to finalize. And only if it lies in a loaded library's own memory: what is on a stack or a heap,
@@ -46,8 +50,8 @@ class NetworkWindow {
   // Writes `value`, and the bit if it is to be on now, to NCCL's mask. Null is passed over.
   void Write(int* mask, uint32_t value);
 
-  // The communicator lives, and NCCL keeps `mask` as long.
-  void Attach(uint64_t context, int* mask, uint64_t now_ns);
+  // The communicator lives, and NCCL keeps `mask`, to which `value` was written, as long.
+  void Attach(uint64_t context, int* mask, uint32_t value, uint64_t now_ns);
   // It ends. With the last one the bit is taken back.
   void Detach(uint64_t context, uint64_t now_ns);
 
@@ -62,6 +66,7 @@ class NetworkWindow {
   struct Attached {
     uint64_t context;
     int* mask;
+    int value;  // without the bit
   };
 
   // Adds the time since the last look if the bit was on then and is on now.

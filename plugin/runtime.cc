@@ -22,12 +22,13 @@
 #include "metrics/segment.h"
 #include "metrics/segment_reader.h"
 #include "metrics/shared_bytes.h"
-#include "plugin/background_thread.h"
+#include "plugin/api_version.h"
 #include "plugin/clock.h"
 #include "plugin/cuda_driver.h"
+#include "plugin/event_masks.h"
 #include "plugin/identity.h"
 #include "plugin/log.h"
-#include "plugin/network_window.h"
+#include "plugin/poller.h"
 #include "plugin/settings.h"
 #include "plugin/version.h"
 
@@ -55,10 +56,13 @@ struct Process {
   Clock clock;
   std::unique_ptr<Segment> segment;
   std::unique_ptr<Tracker> tracker;
-  NetworkWindow network_window;
+  EventMasks masks;
   std::unique_ptr<Server> server;  // null: switched off, or no address to listen on
   const CudaDriver* driver = nullptr;
-  uint32_t event_mask = 0;
+  uint32_t versions = 0;         // of the API that were met: 1 << version
+  uint64_t housekeeping_ns = 0;  // poller, when last; also the next two
+  uint64_t adapted_ns = 0;
+  bool mask_warning_given = false;
   bool memory_warning_given = false;
   bool heartbeat_warning_given = false;
 };
@@ -100,15 +104,34 @@ uint32_t WantedPages(const Process& process) {
 }
 
 void WatchNetwork(Process& process, uint64_t now_ns) {
-  process.network_window.Tick(now_ns, process.tracker->network_seen(),
-                              [&process] { return process.tracker->PrepareSteps(false); });
+  NetworkWindow& window = process.masks.window();
+  window.Tick(now_ns, process.tracker->network_seen(),
+              [&process] { return process.tracker->PrepareSteps(false); });
   // Relaxed: stands alone.
-  process.segment->header().network_observed_ns.store(process.network_window.observed_ns(),
+  process.segment->header().network_observed_ns.store(window.observed_ns(),
                                                       std::memory_order_relaxed);
 }
 
-// "pulse-poll". Only plain calls: nothing here throws.
-void* Poll(void* argument) {
+// Whether NCCL's masks are still ours.
+void WatchMasks(Process& process) {
+  const MaskWatch::State state = process.masks.watch().Look();
+  SegmentHeader& header = process.segment->header();
+  // Relaxed: each stands alone.
+  header.foreign_event_mask.store(state.foreign, std::memory_order_relaxed);
+  header.event_mask_changes.store(state.changes, std::memory_order_relaxed);
+  if (!state.is_new || process.mask_warning_given) return;
+  process.mask_warning_given = true;
+  try {
+    // Not NCCL's logger: it is calling nobody.
+    process.log.Warn(nullptr, DescribeMaskChange(state.ours, state.now));
+  } catch (...) {
+    // bad_alloc: the metrics say it, too.
+  }
+}
+
+// ---- "pulse-poll". Only plain calls: nothing here throws. ----
+
+void BeginPolling(void* argument) {
   Process& process = *static_cast<Process*>(argument);
   // A query of an event from this thread must not end another thread's stream capture in global
   // mode.
@@ -116,44 +139,56 @@ void* Poll(void* argument) {
     int mode = kCudaCaptureModeRelaxed;
     process.driver->exchange_capture_mode(&mode);
   }
-  uint64_t housekeeping_ns = 0;
-  uint64_t adapted_ns = 0;
-  while (true) {
-    const bool in_flight = process.tracker->PollLaunches();
-    RenewTimes(process);
-    const uint64_t now_ns = process.clock.NowNs();
-    WatchNetwork(process, now_ns);
-    if (now_ns - housekeeping_ns >= kHousekeepingNs) {
-      housekeeping_ns = now_ns;
-      process.clock.Correct();
-      process.tracker->SettleIdle();
-      process.segment->PopulatePages(WantedPages(process), kPageStep);
-    }
-    if (now_ns - adapted_ns >= kAdaptSamplingNs) {
-      adapted_ns = now_ns;
-      process.tracker->AdaptSampling();
-    }
-    // Not an absolute deadline: the wall clock and its steps have no say here.
-    const timespec pause{0, (in_flight ? kBusyPollMs : kIdlePollMs) * 1000000L};
-    nanosleep(&pause, nullptr);
+}
+
+int PollOnce(void* argument) {
+  Process& process = *static_cast<Process*>(argument);
+  const bool in_flight = process.tracker->PollLaunches();
+  RenewTimes(process);
+  const uint64_t now_ns = process.clock.NowNs();
+  WatchMasks(process);
+  WatchNetwork(process, now_ns);
+  if (now_ns - process.housekeeping_ns >= kHousekeepingNs) {
+    process.housekeeping_ns = now_ns;
+    process.clock.Correct();
+    process.tracker->SettleIdle();
+    process.segment->PopulatePages(WantedPages(process), kPageStep);
   }
-  return nullptr;
+  if (now_ns - process.adapted_ns >= kAdaptSamplingNs) {
+    process.adapted_ns = now_ns;
+    process.tracker->AdaptSampling();
+  }
+  return in_flight ? kBusyPollMs : kIdlePollMs;
 }
 
-// What times operations in this process.
-const char* DurationSource(const Process& process, int api_version) {
-  if (process.settings.timing == TimingMode::kKernel) return "kernel";
-  const bool stream =
-      process.settings.timing == TimingMode::kAuto && api_version >= 5 && process.driver != nullptr;
-  return stream ? "stream" : "none";
+// Nobody looks at what the GPU does: from the start, or from now on.
+void LoseSight(void* argument) {
+  Process& process = *static_cast<Process*>(argument);
+  process.tracker->LoseSight();
+  process.segment->header().poller_state.store(static_cast<uint32_t>(PollerState::kNotStarted),
+                                               std::memory_order_relaxed);  // stands alone
 }
 
-// What tells that work has ended. On the stream: every visible launch. ProxyOps: operations that
-// touch the network; they tell the end of an operation, beside the stream, wherever they come.
-const char* CompletionSourceName(const Process& process, int api_version) {
-  if (process.settings.timing == TimingMode::kOff) return "none";
-  if (api_version >= 5 && process.driver != nullptr) return "stream";
-  return process.settings.timing == TimingMode::kKernel ? "kernel" : "proxy";
+bool FollowsStreams(const Process& process) {
+  return process.driver != nullptr && process.tracker->has_sight();
+}
+
+// By the newest NCCL of the process: it gets the best that there is.
+void WriteSources(Process& process, int api_version) {
+  SegmentHeader& header = process.segment->header();
+  const TimingMode timing = process.settings.timing;
+  const bool follows = FollowsStreams(process);
+  CopyToShared(header.duration_source, DurationSource(api_version, timing, follows));
+  CopyToShared(header.completion_source, CompletionSourceName(api_version, timing, follows));
+}
+
+std::string Capabilities(const Process& process, int api_version) {
+  const TimingMode timing = process.settings.timing;
+  const bool follows = FollowsStreams(process);
+  return absl::StrCat("profiler API v", api_version, ", timing ", TimingModeName(timing),
+                      " (durations: ", DurationSource(api_version, timing, follows),
+                      ", completions: ", CompletionSourceName(api_version, timing, follows),
+                      "), event mask 0x", absl::Hex(process.masks.Of(api_version)));
 }
 
 void WriteProcessIdentity(const Process& process, int api_version) {
@@ -162,12 +197,10 @@ void WriteProcessIdentity(const Process& process, int api_version) {
   header.pid = getpid();
   header.pid_namespace = FindPidNamespace();
   header.nccl_api_version = api_version;
-  header.event_mask = process.event_mask;
+  header.event_mask = process.masks.Of(api_version);
   header.start_realtime_ns = RealtimeNs();
   CopyToShared(header.plugin_version, kVersion);
   CopyToShared(header.timing, TimingModeName(process.settings.timing));
-  CopyToShared(header.duration_source, DurationSource(process, api_version));
-  CopyToShared(header.completion_source, CompletionSourceName(process, api_version));
   CopyToShared(header.hostname, identity.hostname);
   CopyToShared(header.global_rank, identity.global_rank);
   CopyToShared(header.local_rank, identity.local_rank);
@@ -181,6 +214,7 @@ void WriteProcessIdentity(const Process& process, int api_version) {
 void ForgetAfterFork(std::atomic<Tracker*>* tracker) {
   tracker->store(nullptr, std::memory_order_relaxed);  // a child has one thread
   new (g_mutex_storage) std::mutex;
+  Poller::ForgetAfterFork();
   Server::ResetAfterFork();
   if (g_process != nullptr) {
     if (g_process->server != nullptr) g_process->server->AbandonAfterFork();
@@ -188,23 +222,6 @@ void ForgetAfterFork(std::atomic<Tracker*>* tracker) {
   }
   g_process = nullptr;  // leaked on purpose: freeing could need a lock
   g_gave_up = false;
-}
-
-// Which share of the time network steps are watched; `warning` when that is not what was asked for.
-double NetworkWindowPercent(const Settings& settings, int api_version, std::string* warning) {
-  constexpr int kFirstVersion = 5;  // before, the steps of CUDA graphs can not be told from others
-  if (settings.timing != TimingMode::kOff && api_version >= kFirstVersion) {
-    return settings.network_window_percent;
-  }
-  if (settings.network_window_was_set) {
-    *warning = absl::StrCat(
-        "NCCL_PULSE_NETWORK_WINDOW needs ",
-        settings.timing == TimingMode::kOff
-            ? "another NCCL_PULSE_TIMING than off"
-            : absl::StrCat("NCCL 2.28.3 or newer (this is profiler API v", api_version, ")"),
-        "; using off");
-  }
-  return 0;
 }
 
 std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
@@ -219,12 +236,13 @@ std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
     process->settings.timing = TimingMode::kAuto;
   }
   process->clock.Initialize(process->settings.clock);
-  std::string window_warning;
-  const double window_percent =
-      NetworkWindowPercent(process->settings, arguments.api_version, &window_warning);
-  if (!window_warning.empty()) warnings.push_back(window_warning);
-  process->network_window.Configure(
-      window_percent, static_cast<uint64_t>(RealtimeNs()) ^ static_cast<uint64_t>(getpid()) << 32);
+  if (process->settings.timing == TimingMode::kOff && process->settings.network_window_was_set) {
+    warnings.emplace_back(
+        "NCCL_PULSE_NETWORK_WINDOW needs another NCCL_PULSE_TIMING than off; using off");
+  }
+  process->masks.Configure(process->settings.timing, process->settings.network_window_percent,
+                           static_cast<uint64_t>(RealtimeNs()) ^ static_cast<uint64_t>(getpid())
+                                                                     << 32);
 
   std::string memory_warning;
   Segment::Options options;
@@ -235,19 +253,15 @@ std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
   if (process->segment == nullptr) return nullptr;
 
   process->driver = CudaDriver::Load();
-  process->event_mask = EventMask(arguments.api_version, process->settings.timing);
-  if (process->network_window.is_always()) process->event_mask |= abi::kEventProxyStep;
-  WriteProcessIdentity(*process, arguments.api_version);
-  RenewTimes(*process);
   process->tracker = std::make_unique<Tracker>(
       *process->segment, process->clock, process->settings.timing,
       process->settings.timing == TimingMode::kOff ? nullptr : process->driver, getpid(),
       MakeProcessTag(), process->settings.timed_launches_per_second);
-  if (process->network_window.is_always() && !process->tracker->PrepareSteps(true)) {
-    process->network_window.Configure(0, 0);
-    process->event_mask &= ~abi::kEventProxyStep;
-    process->segment->header().event_mask = process->event_mask;
+  if (process->masks.window().is_always() && !process->tracker->PrepareSteps(true)) {
+    process->masks.WithoutSteps();
   }
+  WriteProcessIdentity(*process, arguments.api_version);
+  RenewTimes(*process);
   return process;
 }
 
@@ -275,12 +289,18 @@ std::string MetricsUrl(const Server& server, const std::string& hostname) {
 // Starts what runs beside the job, and says in one line what is measured and where to read it.
 void StartServing(Process& process, const InitArguments& arguments) {
   const Settings& settings = process.settings;
-  if (!StartBackgroundThread("pulse-poll", Poll, &process)) {
+  // Relaxed: stands alone. Before the thread, which may end it.
+  process.segment->header().poller_state.store(static_cast<uint32_t>(PollerState::kRunning),
+                                               std::memory_order_relaxed);
+  if (!Poller::Start({BeginPolling, PollOnce, LoseSight, &process})) {
+    LoseSight(&process);
     process.log.Warn(
         arguments.logger,
-        "no background thread could be started: operations are settled only when their "
-        "place is needed, and series beyond the first few are not measured");
+        "no background thread could be started: whether launches complete is not known, "
+        "operations are settled only when their place is needed, and series beyond the first few "
+        "are not measured");
   }
+  WriteSources(process, arguments.api_version);
   std::string where = "metrics are not served (NCCL_PULSE_LISTEN=off)";
   if (settings.listen != "off") {
     ServerOptions options;
@@ -307,14 +327,36 @@ void StartServing(Process& process, const InitArguments& arguments) {
       where = MetricsUrl(*process.server, FindProcessIdentity().hostname);
     }
   }
-  process.log.Info(
-      arguments.logger,
-      absl::StrCat("version ", kVersion, ", profiler API v", arguments.api_version, ", timing ",
-                   TimingModeName(settings.timing),
-                   " (durations: ", DurationSource(process, arguments.api_version),
-                   ", completions: ", CompletionSourceName(process, arguments.api_version),
-                   "), event mask ", absl::StrCat("0x", absl::Hex(process.event_mask)), ", ",
-                   where));
+  process.log.Info(arguments.logger,
+                   absl::StrCat("version ", kVersion, ", ",
+                                Capabilities(process, arguments.api_version), ", ", where));
+}
+
+// The first communicator of an NCCL of this version: what is not to be had from it is said once.
+void MeetVersion(Process& process, const InitArguments& arguments) {
+  const int version = arguments.api_version;
+  const bool is_first = process.versions == 0;
+  const bool is_newest = process.versions >> version == 0;
+  process.versions |= 1u << version;
+  const Settings& settings = process.settings;
+  if (settings.network_window_was_set && settings.timing != TimingMode::kOff &&
+      version < kFirstVersionWithNetworkSteps) {
+    process.log.Warn(
+        arguments.logger,
+        absl::StrCat("NCCL_PULSE_NETWORK_WINDOW needs NCCL 2.28.3 or newer (this is profiler API v",
+                     version, "); using off"));
+  }
+  if (is_first) return;
+  if (is_newest) WriteSources(process, version);
+  if (settings.timing == TimingMode::kKernel && version < kFirstVersionWithTimestamps) {
+    process.log.Warn(
+        arguments.logger,
+        absl::StrCat("NCCL_PULSE_TIMING=kernel needs GPU timestamps, which a further NCCL of this "
+                     "process (profiler API v",
+                     version, ") does not give: its operations have no durations"));
+  }
+  process.log.Info(arguments.logger, absl::StrCat("a further NCCL in this process: ",
+                                                  Capabilities(process, version)));
 }
 
 // When the process ends by exit() or by returning from main: whoever keeps its numbers can tell
@@ -328,14 +370,6 @@ __attribute__((destructor)) void SayGoodbye() {
 }  // namespace
 
 std::atomic<Tracker*> Runtime::tracker_{nullptr};
-
-uint32_t EventMask(int api_version, TimingMode timing) {
-  uint32_t mask = abi::kEventColl | abi::kEventP2p | abi::kEventGroupApi | abi::kEventCollApi |
-                  abi::kEventP2pApi | abi::kEventKernelLaunch | abi::kEventCeColl;
-  if (timing != TimingMode::kOff) mask |= abi::kEventProxyOp;
-  if (timing == TimingMode::kKernel) mask |= abi::kEventKernelCh;
-  return mask & abi::EventsOfVersion(api_version);
-}
 
 void Runtime::Init(const InitArguments& arguments, void** context, int* event_mask) {
   if (context != nullptr) *context = nullptr;
@@ -359,7 +393,8 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
                      std::memory_order_release);  // callbacks see all of it
     }
     Process& process = *g_process;
-    process.network_window.Write(event_mask, process.event_mask);
+    if ((process.versions >> arguments.api_version & 1) == 0) MeetVersion(process, arguments);
+    process.masks.Write(arguments.api_version, event_mask);
     // One more than there are, for this one.
     const uint32_t pages = WantedPages(process) + kPagesPerCommunicator;
     bool memory = process.segment->PopulatePages(pages, pages);
@@ -367,9 +402,9 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
     const uint64_t ticket = process.tracker->AddCommunicator(
         {arguments.comm_id, arguments.comm_name, arguments.rank, arguments.nranks, arguments.nnodes,
          gpu.index.c_str(), gpu.uuid.c_str(), gpu.pci_bus_id.c_str(), RealtimeNs(),
-         arguments.api_version >= 5});
+         arguments.api_version, process.masks.Of(arguments.api_version)});
     if (ticket != 0) {
-      process.network_window.Attach(ticket, event_mask, process.clock.NowNs());
+      process.masks.Attach(arguments.api_version, ticket, event_mask, process.clock.NowNs());
     }
     memory &= ticket != 0;
     if (!memory && !process.memory_warning_given) {
@@ -379,8 +414,9 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
           "no memory for a further communicator or its series (memory limit, or more than "
           "1024 communicators at a time): it is measured in part or not at all");
     }
-    if (ticket != 0 && arguments.api_version >= 5 && !process.heartbeat_warning_given &&
-        process.tracker->WantsHeartbeat() && !process.tracker->HasHeartbeat(ticket)) {
+    if (ticket != 0 && arguments.api_version >= kFirstVersionWithLaunches &&
+        !process.heartbeat_warning_given && process.tracker->WantsHeartbeat() &&
+        !process.tracker->HasHeartbeat(ticket)) {
       process.heartbeat_warning_given = true;
       process.log.Warn(
           arguments.logger,
@@ -399,7 +435,7 @@ void Runtime::Finalize(void* context) {
     if (g_process == nullptr || context == nullptr) return;
     // A job may end all of its communicators at once, faster than the background thread looks.
     g_process->segment->PopulatePages(kPageReserve, kPageReserve);
-    g_process->network_window.Detach(reinterpret_cast<uint64_t>(context), g_process->clock.NowNs());
+    g_process->masks.Detach(reinterpret_cast<uint64_t>(context), g_process->clock.NowNs());
     g_process->tracker->FinishCommunicator(reinterpret_cast<uint64_t>(context));
   } catch (...) {
   }

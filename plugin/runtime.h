@@ -1,17 +1,20 @@
 // The plugin as a process sees it: made by the first init, then kept for the life of the process
 // (the library is linked -z nodelete and nothing is torn down at exit, so no thread can outlive
-// what it uses).
+// what it uses; the poller stops before the CUDA driver does, poller.h).
 //
 //   init      -> Runtime::Init      makes the runtime once (settings, segment, tracker, threads),
-//   then adds
-//                                   a communicator
+//                                   then adds a communicator
 //   callbacks -> Runtime::tracker() one load; null: not measuring (no memory, or a forked child)
 //   finalize  -> Runtime::Finalize  settles and marks the communicator; its numbers stay readable
 //
 // Threads: init and finalize of several communicators may run at the same time, they take one lock;
-// callbacks never do. Two background threads: "pulse-poll" settles operations, keeps memory ready
-// and the clock right; "pulse-http" serves (exporter/server.h). Both block all signals and never
-// call into NCCL or the job.
+// callbacks never do. Two background threads: "pulse-poll" (poller.h) follows launches, settles
+// operations, watches the event masks, keeps memory ready and the clock right; "pulse-http" serves
+// (exporter/server.h). Both block all signals and never call into NCCL or the job.
+//
+// A process may have several NCCLs, also of different API versions. They share the runtime, which
+// was made with the settings that the first could satisfy; the header's nccl_api_version and
+// event_mask are those of the first, a communicator's record has its own.
 //
 // Fork: a child inherits mappings and descriptors and must use neither. The pthread_atfork handler
 // unmaps and closes them; callbacks then find no tracker. A later init in the child starts afresh.
@@ -39,7 +42,7 @@ struct InitArguments {
 class Runtime {
  public:
   // Writes the context ticket (null when there is no room) and the event mask, the same for every
-  // communicator of the process.
+  // communicator of this NCCL (api_version.h).
   static void Init(const InitArguments& arguments, void** context, int* event_mask);
   static void Finalize(void* context);
 
@@ -49,12 +52,6 @@ class Runtime {
  private:
   static std::atomic<Tracker*> tracker_;
 };
-
-// The events that NCCL is asked for. Fixed for the life of the process, but for the ProxyStep bit
-// (network_window.h): the KernelCh bit must never change while the job runs (a CUDA graph would
-// hang). Events that the version does not know are
-// left out.
-uint32_t EventMask(int api_version, TimingMode timing);
 
 }  // namespace nccl_pulse
 

@@ -20,7 +20,9 @@ Tracker::Tracker(Segment& segment, Clock& clock, TimingMode timing, const CudaDr
       launch_issuer_(stream_timer_ != nullptr
                          ? Ticket::MakeIssuer(process_tag_, TicketKind::kLaunch)
                          : UINT32_MAX),
-      names_(segment.names()) {
+      names_(segment.names()),
+      send_name_(names_.Find("Send").id),
+      receive_name_(names_.Find("Recv").id) {
   const bool times_streams = stream_timer_ != nullptr && timing_ == TimingMode::kAuto;
   segment_.header().sampling_exponent.store(times_streams ? sampler_.exponent() : -1,
                                             std::memory_order_relaxed);

@@ -70,14 +70,15 @@ class Tracker {
     const char* uuid;
     const char* pci_bus_id;
     int64_t realtime_ns;
-    bool launches_visible;  // API v5 and later
+    int api_version;      // of the NCCL that makes it
+    uint32_t event_mask;  // that it was given
   };
   // The context ticket, or 0 when there is no room (more than kMaxCommunicators at the same time,
   // or memory was refused).
   uint64_t AddCommunicator(const CommunicatorIdentity& identity);
   void FinishCommunicator(uint64_t context);
   // Whether CUDA events are to tell which launches completed, and whether they do for this one.
-  bool WantsHeartbeat() const { return stream_timer_ != nullptr; }
+  bool WantsHeartbeat() const { return stream_timer_ != nullptr && has_sight(); }
   bool HasHeartbeat(uint64_t context) const {
     return IsFollowed(slots_[Ticket::Communicator(context)]);
   }
@@ -122,6 +123,11 @@ class Tracker {
   // Looks at the events behind the launches, and where there are none at the operations. True while
   // launches are in flight.
   bool PollLaunches();
+
+  // There is no thread that calls PollLaunches, or none any more: communicators that are made from
+  // now on get no events, so that nothing is claimed of them. Any thread.
+  void LoseSight() { has_sight_.store(false, std::memory_order_relaxed); }  // a flag
+  bool has_sight() const { return has_sight_.load(std::memory_order_relaxed); }
 
   // Once a second or so: how many launches are timed from now on.
   void AdaptSampling();
@@ -243,8 +249,24 @@ class Tracker {
   [[gnu::hot]] uint32_t NoteCall(Communicator& communicator, NameId op, uint32_t size_class,
                                  uint64_t bytes);
   [[gnu::cold, gnu::noinline]] static uint32_t NextSerial(PendingLaunch& pending);
-  [[gnu::cold, gnu::noinline]] void NoteFurtherCall(Communicator& communicator, NameId op,
-                                                    uint64_t bytes);
+  static void NoteFirstCall(PendingLaunch& pending, uint64_t bytes, uint64_t group);
+  // A call after calls that have not been launched, of the same group or not.
+  [[gnu::cold, gnu::noinline]] void NoteUnlaunchedCalls(Communicator& communicator, NameId op,
+                                                        uint64_t bytes, uint64_t group);
+  void NoteFurtherCall(Communicator& communicator, NameId op, uint64_t bytes);
+  [[gnu::cold, gnu::noinline]] static void NoteCapturedCall(Communicator& communicator);
+  // Calls without a launch that NCCL reported (unreported_calls.h).
+  bool IsCollective(NameId op) const;
+  void NoteSecondCall(LaunchState& launching) const;
+  static void LeaveCalls(LaunchState& launching);
+  static void ForgetCapturedCall(LaunchState& launching);
+  // A launch was reported that is not followed.
+  static void CoverCalls(LaunchState& launching);
+  static void ResetUnreportedCalls(LaunchState& launching);
+  static bool IsLastGroup(const LaunchState& launching);
+  static uint64_t PendingCalls(const LaunchState& launching);
+  static uint64_t HiddenCalls(const LaunchState& launching);
+  void PublishUnreportedCalls(Communicator& communicator);
   static uint64_t PendingBusBytes(const Communicator& communicator);
   [[gnu::hot]] bool ShouldTime(const Communicator& communicator, const OperationMeta& meta) const;
   // A call that finds another one still uncounted: both at once.
@@ -280,6 +302,8 @@ class Tracker {
   void CountAbandonedCall(Communicator& communicator);
   // True while launches of its are in flight, or were until just now.
   bool PollCommunicator(Communicator& communicator, uint64_t now_ns);
+  static void NoteWait(Communicator& communicator, uint32_t record_generation,
+                       const StreamTimer::Progress& progress, uint64_t now_ns);
   void CountTimedLaunch(Communicator& communicator, uint32_t record_generation,
                         const TimedPair& pair, uint64_t duration_ns);
   [[gnu::cold, gnu::noinline]] void CountLostLaunch(Communicator& communicator,
@@ -330,6 +354,8 @@ class Tracker {
   int FindRecordToUse();
   bool Recycle(Communicator& communicator);
   bool AllocateSlots(Communicator& communicator);
+  // What a verdict needs to know of a new communicator, and nothing of the place's last one.
+  static void ResetVisibility(Communicator& communicator, const CommunicatorIdentity& identity);
 
   Segment& segment_;
   Clock& clock_;
@@ -341,11 +367,13 @@ class Tracker {
   std::unique_ptr<StreamTimer> stream_timer_;  // null without a driver, or with timing off
   const uint32_t launch_issuer_;               // without a stream timer that of no ticket
   NameCache names_;
+  const NameId send_name_, receive_name_;
   ThreadGroup thread_groups_[1 << kThreadGroupBits]{};
   uint64_t adapted_ns_ = 0;                 // background thread
   std::atomic<StepTable*> steps_{nullptr};  // never freed once there
   bool watches_graphs_ = false;             // before steps_
   std::atomic<bool> network_seen_{false};
+  std::atomic<bool> has_sight_{true};
   std::atomic<uint32_t> used_slots_{0};  // one past the highest slot ever used
   uint32_t live_ = 0;                    // init lock
   uint32_t communicators_ = 0;           // init lock; n-th communicator of the process

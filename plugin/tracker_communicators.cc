@@ -211,7 +211,8 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
   record.launches_completed.store(0, std::memory_order_relaxed);
   record.oldest_inflight_ns.store(0, std::memory_order_relaxed);
   record.oldest_launch.store(0, std::memory_order_relaxed);
-  const bool heartbeat = stream_timer_ != nullptr && identity.launches_visible &&
+  ResetVisibility(communicator, identity);
+  const bool heartbeat = WantsHeartbeat() && identity.api_version >= kFirstVersionWithLaunches &&
                          stream_timer_->Attach(launching.timer, timing_ == TimingMode::kAuto);
   record.completion_source.store(
       static_cast<uint32_t>(heartbeat ? CompletionSource::kStream : CompletionSource::kNone),
@@ -228,6 +229,17 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
   communicator.context.store(context, std::memory_order_release);  // publishes the communicator
   ++live_;
   return context;
+}
+
+void Tracker::ResetVisibility(Communicator& communicator, const CommunicatorIdentity& identity) {
+  // Relaxed: published by the record's state.
+  CommunicatorRecord& record = *communicator.record;
+  __atomic_store_n(&record.nccl_api_version, identity.api_version, __ATOMIC_RELAXED);
+  __atomic_store_n(&record.event_mask, identity.event_mask, __ATOMIC_RELAXED);
+  record.unreported_calls.store(0, std::memory_order_relaxed);
+  record.unreported_since_ns.store(0, std::memory_order_relaxed);
+  for (Cell& longest : record.longest_wait_ns) longest.store(0, std::memory_order_relaxed);
+  ResetUnreportedCalls(*communicator.launching);
 }
 
 void Tracker::FinishCommunicator(uint64_t context) {

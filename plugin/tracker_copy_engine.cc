@@ -21,6 +21,7 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
   const NameId op = names_.Find(event.func).id;
   const uint64_t bytes = event.count * names_.Find(event.datatype).element_bytes;
   const TimedPair* pair = nullptr;
+  if (!captured && !followed) CoverCalls(*communicator->launching);
   if (followed) {
     if (communicator->launching->pending.is_open.load(std::memory_order_relaxed)) {
       AbandonLaunch(*communicator);
@@ -82,6 +83,8 @@ TimedPair* Tracker::BeginCopyEngineTiming(Communicator& communicator, const Copy
       const uint64_t value = cell.load(std::memory_order_relaxed);
       cell.store(value - std::min(value, amount), std::memory_order_relaxed);
     };
+    std::atomic<uint32_t>& copies = communicator.launching->unreported.copies;
+    copies.store(copies.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     take(pending.bytes, bytes);
     take(pending.bus_bytes, bus_bytes);
   }

@@ -65,7 +65,7 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   if (__builtin_expect(stream_timer_ != nullptr, 1)) {
     serial = NoteCall(*communicator, op.id, size_class, bytes);
   }
-  if (event.captured) communicator->record->captured.store(1, std::memory_order_relaxed);  // a flag
+  if (__builtin_expect(event.captured, 0)) NoteCapturedCall(*communicator);
   // What it tells its operation: that it was captured, and which launch may have timed it.
   if (__builtin_expect(!event.captured && serial == 0, 1)) return 0;
   return Ticket::Pack(process_tag_, TicketKind::kApiCall, event.captured ? 1 : 0, serial, 0,
@@ -94,15 +94,10 @@ uint32_t Tracker::NoteCall(Communicator& communicator, NameId op, uint32_t size_
   const uint32_t call_number = number.load(std::memory_order_relaxed);
   number.store(call_number + 1, std::memory_order_relaxed);
   const uint64_t group = ThisGroup();
-  // Calls of an earlier group that were never launched are not this group's.
-  const bool is_further = pending.calls.load(std::memory_order_relaxed) != 0 &&
-                          (group == 0 || pending.group.load(std::memory_order_relaxed) == group);
-  if (__builtin_expect(is_further, 0)) {
-    NoteFurtherCall(communicator, op, bytes);
+  if (__builtin_expect(pending.calls.load(std::memory_order_relaxed) != 0, 0)) {
+    NoteUnlaunchedCalls(communicator, op, bytes, group);
   } else {
-    pending.group.store(group, std::memory_order_relaxed);
-    pending.calls.store(1, std::memory_order_relaxed);
-    pending.bytes.store(bytes, std::memory_order_relaxed);
+    NoteFirstCall(pending, bytes, group);
   }
   const OperationMeta meta{op, static_cast<uint8_t>(size_class), 0, false, call_number};
   pending.meta.store(meta.Pack(), std::memory_order_relaxed);
@@ -131,15 +126,11 @@ uint64_t Tracker::PendingBusBytes(const Communicator& communicator) {
                   communicator.nranks.load(std::memory_order_relaxed));
 }
 
-void Tracker::NoteFurtherCall(Communicator& communicator, NameId op, uint64_t bytes) {
+void Tracker::NoteFirstCall(PendingLaunch& pending, uint64_t bytes, uint64_t group) {
   // Relaxed: see PendingLaunch.
-  PendingLaunch& pending = communicator.launching->pending;
-  pending.bus_bytes.store(
-      PendingBusBytes(communicator) +
-          BusBytes(op, bytes, communicator.nranks.load(std::memory_order_relaxed)),
-      std::memory_order_relaxed);
-  Add(pending.bytes, bytes);
-  Add(pending.calls, 1u);
+  pending.group.store(group, std::memory_order_relaxed);
+  pending.calls.store(1, std::memory_order_relaxed);
+  pending.bytes.store(bytes, std::memory_order_relaxed);
 }
 
 bool Tracker::ShouldTime(const Communicator& communicator, const OperationMeta& meta) const {
@@ -183,6 +174,7 @@ uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
 void Tracker::CountUnfollowedLaunch(Communicator& communicator, bool captured) {
   communicator.launching->pending.fate.store(static_cast<uint8_t>(LaunchFate::kNotTimed),
                                              std::memory_order_relaxed);  // see PendingLaunch
+  if (!captured) CoverCalls(*communicator.launching);
   CountLaunchCallback(communicator, !captured);
 }
 

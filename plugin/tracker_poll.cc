@@ -1,4 +1,6 @@
 // Tracker, the part of the background thread: what became of the launches that are followed.
+#include <algorithm>
+
 #include "plugin/tracker.h"
 
 namespace nccl_pulse {
@@ -38,7 +40,10 @@ bool Tracker::PollLaunches() {
   bool in_flight = false;
   const uint32_t used = used_slots_.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used; ++i) {
-    if (stream_timer_ != nullptr) in_flight |= PollCommunicator(slots_[i], now_ns);
+    if (stream_timer_ != nullptr) {
+      in_flight |= PollCommunicator(slots_[i], now_ns);
+      PublishUnreportedCalls(slots_[i]);
+    }
     FollowOperations(slots_[i]);
     CountAbandonedCall(slots_[i]);
   }
@@ -97,6 +102,7 @@ bool Tracker::PollCommunicator(Communicator& communicator, uint64_t now_ns) {
     record.oldest_launch.store(OldestLaunchBits::Pack(progress.completed + 1, progress.oldest),
                                std::memory_order_relaxed);
     record.launches_completed.store(progress.completed, std::memory_order_release);
+    NoteWait(communicator, record_generation, progress, now_ns);
     if (progress.advanced) {
       LaneWriter lane(segment_, record, record_generation, LaneRole::kBackground);
       if (lane.ok()) {
@@ -106,6 +112,41 @@ bool Tracker::PollCommunicator(Communicator& communicator, uint64_t now_ns) {
   }
   if (ends) stream_timer_->Destroy(timer);
   return progress.in_flight || progress.advanced;
+}
+
+// A wait counts as long as it was seen to last: a thread that was stopped meanwhile, or stuck in
+// the driver, does not know when it ended.
+void Tracker::NoteWait(Communicator& communicator, uint32_t record_generation,
+                       const StreamTimer::Progress& progress, uint64_t now_ns) {
+  constexpr uint64_t kShortestNs = 1000000000;
+  Standstill& standstill = communicator.standstill;
+  CommunicatorRecord& record = *communicator.record;
+  if (standstill.record_generation != record_generation) standstill = {record_generation, 0, 0, 0};
+  if (progress.advanced || progress.oldest_ns == 0) {
+    const uint64_t waited_ns =
+        standstill.since_ns != 0 ? standstill.seen_ns - standstill.since_ns : 0;
+    standstill.since_ns = 0;
+    // One that ends with its communicator did not end well.
+    if (waited_ns < kShortestNs || !progress.advanced ||
+        communicator.context.load(std::memory_order_relaxed) == 0) {
+      return;
+    }
+    Cell& longest_ns = record.longest_wait_ns[standstill.row];
+    if (waited_ns <= longest_ns.load(std::memory_order_relaxed)) return;  // this thread's own
+    longest_ns.store(waited_ns, std::memory_order_relaxed);
+    // The place may have got a new owner just now, which has waited for nothing yet.
+    if (communicator.record_generation.load(std::memory_order_acquire) != record_generation) {
+      longest_ns.store(0, std::memory_order_relaxed);
+    }
+    return;
+  }
+  const uint64_t progress_ns = communicator.launching->timer.progress_ns;
+  // FollowedLaunches::last_call: 1 + op | size class. Relaxed: stands alone.
+  const uint64_t last_call = record.followed.last_call.load(std::memory_order_relaxed);
+  standstill.since_ns = std::max(progress.oldest_ns, progress_ns);
+  standstill.seen_ns = std::max(now_ns, standstill.since_ns);
+  standstill.row = last_call != 0 ? CallRowOf(static_cast<NameId>((last_call & 0xff) - 1))
+                                  : uint32_t{kWaitRows - 1};
 }
 
 void Tracker::AdaptSampling() {

@@ -1,8 +1,13 @@
 #include "tests/plugin/fake_cuda.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -163,6 +168,9 @@ class Simulation final : public FakeCuda {
     blocked_function_.clear();
     unblocked_.notify_all();
   }
+
+  void EndAtExit() override;
+  void End() { ended_.store(true, std::memory_order_release); }
 
   void EnterCallback() override { ++callback_depth; }
   void LeaveCallback() override { --callback_depth; }
@@ -342,6 +350,7 @@ class Simulation final : public FakeCuda {
 
   // What every function does first.
   int Enter(const char* function, const ContextState* context, std::unique_lock<std::mutex>* lock) {
+    if (ended_.load(std::memory_order_acquire)) _exit(kUsedAfterItsEnd);
     ++calls_[function];
     if (callback_depth > 0) {
       const bool records = strcmp(function, "cuEventRecord") == 0;
@@ -434,6 +443,7 @@ class Simulation final : public FakeCuda {
     }
   }
 
+  std::atomic<bool> ended_{false};
   std::mutex mutex_;
   std::condition_variable unblocked_;
   // All of it under the mutex.
@@ -460,6 +470,14 @@ class Simulation final : public FakeCuda {
 Simulation& Driver() {
   static auto* simulation = new Simulation;  // never destroyed: threads may poll at exit
   return *simulation;
+}
+
+void Simulation::EndAtExit() {
+  atexit([] {
+    Driver().End();
+    // Not nanosleep, which tests replace: many times a poller's pause.
+    poll(nullptr, 0, 100);
+  });
 }
 
 }  // namespace

@@ -71,6 +71,11 @@ class FakeCuda {
   virtual void Block(const std::string& function) = 0;
   virtual bool IsBlocked() = 0;  // a thread is
   virtual void Unblock() = 0;
+  // Registers a handler with atexit, as the driver does when it is first used. After it has run
+  // there is no driver: a call ends the process with kUsedAfterItsEnd. It gives others some time to
+  // make one.
+  static constexpr int kUsedAfterItsEnd = 46;
+  virtual void EndAtExit() = 0;
 
   // ---- callbacks of NCCL on this thread ----
   virtual void EnterCallback() = 0;

@@ -376,6 +376,10 @@ int g_event_mask = 0;
 
 int NcclCommunicator::event_mask() { return __atomic_load_n(&g_event_mask, __ATOMIC_RELAXED); }
 
+void NcclCommunicator::ChangeEventMask(int mask) {
+  __atomic_store_n(&g_event_mask, mask, __ATOMIC_RELAXED);
+}
+
 NcclCommunicator::NcclCommunicator(uint64_t comm_id, int rank, int nranks, const char* name)
     : comm_id_(comm_id) {
   EXPECT_EQ(Profiler().init(&context_, comm_id, &g_event_mask, name, 1, nranks, rank, Logger),

@@ -131,6 +131,8 @@ class NcclCommunicator {
   uint64_t comm_id() const { return comm_id_; }
   // NCCL's, one for the process, as it is now.
   static int event_mask();
+  // Somebody else changes it.
+  static void ChangeEventMask(int mask);
   void Finalize();
 
   // An AllReduce of kBytes: call, launch, Coll start and stop. Returns the Coll's handle.

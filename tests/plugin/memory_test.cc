@@ -94,8 +94,10 @@ TEST(MemoryTest, NoThread) {
       SkipScenario("seccomp filters are not permitted here");
     }
     RunJob();
-    EXPECT_EQ(WarningsWith("thread").size(), 1u);
+    EXPECT_EQ(WarningsWith("no background thread could be started").size(), 1u);
     const ProcessSnapshot snapshot = ReadSnapshot();
+    EXPECT_EQ(snapshot.poller, PollerState::kNotStarted);
+    EXPECT_EQ(snapshot.duration_source, "none");
     EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 2u * kOperationSlots);
   });
 }

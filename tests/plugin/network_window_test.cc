@@ -61,7 +61,7 @@ class NetworkWindowScheduleTest : public ::testing::Test {
   void Open(NetworkWindow& window, double percent) {
     window.Configure(percent, 12345);
     window.Write(&g_mask, static_cast<uint32_t>(kBase));
-    window.Attach(1, &g_mask, kSecond);
+    window.Attach(1, &g_mask, static_cast<uint32_t>(kBase), kSecond);
   }
 };
 
@@ -93,7 +93,7 @@ TEST_F(NetworkWindowScheduleTest, AlwaysSwitchesNothingAndMissesNothing) {
   NetworkWindow window;
   window.Configure(100, 1);
   window.Write(&g_mask, static_cast<uint32_t>(kBase | kBit));
-  window.Attach(1, &g_mask, kSecond);
+  window.Attach(1, &g_mask, static_cast<uint32_t>(kBase), kSecond);
   window.Tick(2 * kSecond, false, Refuse);
   EXPECT_EQ(g_mask, kBase | kBit);
   EXPECT_EQ(window.observed_ns(), kSecond);
@@ -143,12 +143,32 @@ TEST_F(NetworkWindowScheduleTest, WhatOthersWriteIsNotCountedAsWatched) {
   EXPECT_EQ(window.observed_ns(), 57 * kMs);
 }
 
+// Neither closing nor opening takes from a mask what somebody else asked for.
+TEST_F(NetworkWindowScheduleTest, AForeignMaskIsLeftAlone) {
+  NetworkWindow window;
+  Open(window, 50);
+  uint64_t now_ns = 2 * kSecond;
+  while ((g_mask & kBit) == 0) window.Tick(now_ns += 10 * kMs, true, Allow);
+  constexpr int kForeign = kBit | static_cast<int>(abi::kEventProxyCtrl);
+  for (const int foreign : {kForeign, kForeign & ~kBit}) {
+    g_mask = foreign;
+    for (int i = 0; i < 100; ++i) {
+      window.Tick(now_ns += 10 * kMs, true, Allow);
+      EXPECT_EQ(g_mask, foreign);
+    }
+  }
+  g_mask = kBase;
+  while ((g_mask & kBit) == 0) window.Tick(now_ns += 10 * kMs, true, Allow);
+  while ((g_mask & kBit) != 0) window.Tick(now_ns += 10 * kMs, true, Allow);
+  EXPECT_EQ(g_mask, kBase);
+}
+
 TEST_F(NetworkWindowScheduleTest, EveryMaskOfTheProcess) {
   NetworkWindow window;
   Open(window, 50);
   g_other_mask = 0;
   window.Write(&g_other_mask, static_cast<uint32_t>(kBase));
-  window.Attach(2, &g_other_mask, kSecond);
+  window.Attach(2, &g_other_mask, static_cast<uint32_t>(kBase), kSecond);
   uint64_t now_ns = 2 * kSecond;
   while ((g_mask & kBit) == 0) window.Tick(now_ns += 10 * kMs, true, Allow);
   EXPECT_EQ(g_other_mask, kBase | kBit);

@@ -12,6 +12,7 @@
 namespace {
 std::atomic<uint64_t> g_advanced_ns{0};
 std::atomic<bool> g_clock_is_ours{false};
+std::atomic<uint64_t> g_pauses{0};
 }  // namespace
 
 // Take the place of libc's for the whole process, the plugin included.
@@ -29,6 +30,7 @@ extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
 
 extern "C" int nanosleep(const timespec* pause, timespec* rest) {
   const timespec short_pause{0, 1000000};
+  g_pauses.fetch_add(1, std::memory_order_relaxed);
   const bool shorten = g_clock_is_ours.load(std::memory_order_relaxed);
   return static_cast<int>(syscall(SYS_nanosleep, shorten ? &short_pause : pause, rest));
 }
@@ -53,6 +55,8 @@ bool IsPointToPoint(const char* op) { return strcmp(op, "Send") == 0 || strcmp(o
 }  // namespace
 
 void AdvanceClock(uint64_t ns) { g_advanced_ns.fetch_add(ns, std::memory_order_relaxed); }
+
+uint64_t Pauses() { return g_pauses.load(std::memory_order_relaxed); }
 
 void RunWithGpu(const std::function<void(FakeCuda&)>& scenario, const Environment& environment) {
   Environment all{{"NCCL_PULSE_CLOCK", "monotonic"}};

@@ -17,6 +17,8 @@
 namespace nccl_pulse {
 
 void AdvanceClock(uint64_t ns);
+// Pauses that were made in this process so far.
+uint64_t Pauses();
 
 inline constexpr uint64_t kMs = 1000000;
 inline constexpr uint64_t kSecond = 1000000000;

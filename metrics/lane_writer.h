@@ -49,6 +49,12 @@ inline void RecordInPage(HistogramPage& page, uint64_t duration_ns, uint64_t byt
   bucket.store(count, std::memory_order_release);
 }
 
+// Of a process' series this many are kept back for overflow series, so that the limit holds with
+// them: other series end before.
+constexpr uint64_t PlacesForOverflow(uint64_t series_limit) {
+  return (series_limit + 15) / 16;
+}
+
 enum class LaneRole : int { kLaunch = 0, kProgress = 1, kBackground = 2 };
 
 class LaneWriter {
@@ -78,13 +84,14 @@ class LaneWriter {
   // The lane's fixed counters. Only when ok().
   Lane& lane() { return *lane_; }
 
-  // Adds to the two cells of a counter series. Only when ok().
+  // Adds to the two cells of a counter series; calls that have none are counted in the lane's
+  // overflow. Only when ok().
   void Count(uint64_t key, uint64_t a, uint64_t b) {
-    if (CounterPair* pair = FindCounters(key)) {
-      // As in RecordInPage: who counts the calls finds their bytes.
-      if (__builtin_expect(b != 0, 1)) AddToCell(pair->b, b);
-      AddToCell(pair->a, a);
-    }
+    CounterPair* pair = FindCounters(key);
+    if (__builtin_expect(pair == nullptr, 0)) return CountWithoutSeries(key, a, b);
+    // As in RecordInPage: who counts the calls finds their bytes.
+    if (__builtin_expect(b != 0, 1)) AddToCell(pair->b, b);
+    AddToCell(pair->a, a);
   }
 
   // Counts one in cell a, and keeps the last `sequence` in cell b. Only when ok().
@@ -126,6 +133,7 @@ class LaneWriter {
   }
 
   void CountOverflow() { AddToCell(lane().overflowed_operations, 1); }
+  [[gnu::cold, gnu::noinline]] void CountWithoutSeries(uint64_t key, uint64_t a, uint64_t b);
 
   // No page: the operation is in no series. One that was sent to an overflow series has been
   // counted.
@@ -155,7 +163,7 @@ class LaneWriter {
   }
 
   // Index of the key's entry; past the budget, of the overflow entry that stands in for it (counted
-  // there); -1 when nothing can or should stand in.
+  // as overflowed); -1 when nothing does.
   int FindSeries(uint64_t key) {
     uint32_t at = Hash(key);
     // Relaxed: an entry's key never changes once set, and an index carries no other data.
@@ -165,6 +173,7 @@ class LaneWriter {
   }
 
   [[gnu::cold, gnu::noinline]] int FindOrAddSeries(uint64_t key);
+  bool TakePlace(bool is_overflow);
 
   Segment& segment_;
   CommunicatorRecord& record_;

@@ -26,12 +26,11 @@
 #ifndef PLUGIN_TRACKER_H_
 #define PLUGIN_TRACKER_H_
 
-#include <time.h>
-
 #include <cstdint>
 #include <memory>
 
 #include "metrics/lane_writer.h"
+#include "metrics/record_writer.h"
 #include "metrics/segment.h"
 #include "plugin/clock.h"
 #include "plugin/communicator.h"
@@ -82,8 +81,20 @@ class Tracker {
     return IsFollowed(slots_[Ticket::Communicator(context)]);
   }
   uint32_t live_communicators() const { return live_; }
-  // Live communicators that have counted nothing yet. Any thread.
-  uint32_t CountUnused() const;
+
+  // Finalized communicators give way, the oldest first, until there is room for the series of a
+  // further one (tracker_room.cc). By whoever holds the runtime's lock.
+  void MakeRoom();
+  // Whether that would do anything. Any thread.
+  bool WantsRoom() const;
+
+  // ---- pages for callbacks: init, finalize and the background thread (tracker_pages.cc) ----
+
+  // Looks at what communicators will want.
+  void ExpectPages();
+  // Makes so many pages ready, with those of `newcomers` further communicators. False when the
+  // kernel refuses memory.
+  bool KeepPagesReady(uint32_t newcomers);
 
   // ---- callbacks ----
 
@@ -149,11 +160,6 @@ class Tracker {
   ThreadGroup& GroupOfThread(uintptr_t thread) {
     return thread_groups_[thread * 0x9e3779b97f4a7c15ULL >> (64 - kThreadGroupBits)];
   }
-
-  // A callback holds a lane for a fraction of a microsecond, unless its thread was taken off the
-  // CPU. So long do init and finalize wait for one.
-  static constexpr int kLaneAttempts = 50;
-  static constexpr timespec kLanePause{0, 100000};
 
   struct OperationRef {
     Communicator* communicator;  // null: not a ticket of this process
@@ -328,8 +334,15 @@ class Tracker {
                                                   const OperationEvent& event);
 
   int FindRecordToUse();
+  bool IsReadyForNext(const Communicator& communicator) const;
+  Communicator* OldestFinalized();
   bool Recycle(Communicator& communicator);
   bool AllocateSlots(Communicator& communicator);
+  uint32_t ExpectedPages(const Communicator& communicator) const;
+  void KeepPagesToSettle();
+  RecordWriter WriterOf(const Communicator& communicator) {
+    return RecordWriter(segment_, *communicator.record);
+  }
 
   Segment& segment_;
   Clock& clock_;
@@ -347,7 +360,9 @@ class Tracker {
   bool watches_graphs_ = false;             // before steps_
   std::atomic<bool> network_seen_{false};
   std::atomic<uint32_t> used_slots_{0};  // one past the highest slot ever used
-  uint32_t live_ = 0;                    // init lock
+  std::atomic<uint32_t> expected_pages_{0};
+  std::atomic<uint32_t> finalized_{0};  // records that could be recycled; changed under init lock
+  uint32_t live_ = 0;                   // init lock
   uint32_t communicators_ = 0;           // init lock; n-th communicator of the process
   Communicator slots_[kMaxCommunicators]{};
 };

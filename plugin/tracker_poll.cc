@@ -38,6 +38,7 @@ bool Tracker::PollLaunches() {
   bool in_flight = false;
   const uint32_t used = used_slots_.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used; ++i) {
+    KeepPagesToSettle();
     if (stream_timer_ != nullptr) in_flight |= PollCommunicator(slots_[i], now_ns);
     FollowOperations(slots_[i]);
     CountAbandonedCall(slots_[i]);
@@ -66,15 +67,16 @@ bool Tracker::PollCommunicator(Communicator& communicator, uint64_t now_ns) {
   const uint32_t record_generation = communicator.record_generation.load(std::memory_order_acquire);
   const uint32_t state = timer.state.load(std::memory_order_acquire);  // sees the events
   if (state == CommunicatorTimer::kOff) return false;
-  // When the place already belongs to the next communicator, which then has no timer, the old one's
-  // end is nobody's.
-  const bool owned =
-      state == CommunicatorTimer::kOn || communicator.context.load(std::memory_order_acquire) == 0;
+  // When the record was recycled, or the place already belongs to the next communicator, which then
+  // has no timer, the old one's end is nobody's. Relaxed: a lane's claim looks again.
+  const bool owned = record.generation.load(std::memory_order_relaxed) == record_generation &&
+                     (state == CommunicatorTimer::kOn ||
+                      communicator.context.load(std::memory_order_acquire) == 0);
   StreamTimer::Progress progress;
   const bool alive = stream_timer_->Poll(
       timer, now_ns,
       [&](const TimedPair& pair, uint64_t duration_ns) {
-        CountTimedLaunch(communicator, record_generation, pair, duration_ns);
+        if (owned) CountTimedLaunch(communicator, record_generation, pair, duration_ns);
       },
       [&](const TimedPair& pair) {
         if (owned) CountLostLaunch(communicator, record_generation, pair);
@@ -85,21 +87,19 @@ bool Tracker::PollCommunicator(Communicator& communicator, uint64_t now_ns) {
       owned && communicator.record_generation.load(std::memory_order_acquire) == record_generation;
   // Absent rather than wrong: when the driver failed, and when nobody looks any longer.
   if (counts && (!alive || (ends && progress.in_flight))) {
-    record.completion_source.store(static_cast<uint32_t>(CompletionSource::kNone),
-                                   std::memory_order_relaxed);
+    WriterOf(communicator)
+        .ChangeCompletionSource(CompletionSource::kStream, CompletionSource::kNone);
   }
   if (StreamTimer::IsQuiet(timer)) {
     communicator.launching->pending.is_unhurried.store(true, std::memory_order_relaxed);  // alone
   }
   if (counts && alive) {
-    // Since when before how many: a reader that sees work in flight finds its age.
-    record.oldest_inflight_ns.store(progress.oldest_ns, std::memory_order_relaxed);
-    record.oldest_launch.store(OldestLaunchBits::Pack(progress.completed + 1, progress.oldest),
-                               std::memory_order_relaxed);
-    record.launches_completed.store(progress.completed, std::memory_order_release);
-    if (progress.advanced) {
-      LaneWriter lane(segment_, record, record_generation, LaneRole::kBackground);
-      if (lane.ok()) {
+    // Held, so that the record is not recycled meanwhile.
+    LaneWriter lane(segment_, record, record_generation, LaneRole::kBackground);
+    if (lane.ok()) {
+      WriterOf(communicator)
+          .StoreHeartbeat({progress.completed, progress.oldest_ns, progress.oldest});
+      if (progress.advanced) {
         lane.lane().last_completion_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
       }
     }

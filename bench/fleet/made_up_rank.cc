@@ -165,9 +165,10 @@ void MadeUpRank::Complete(const Communicator& communicator, const Operation& ope
                duration_ns, bytes, bytes * static_cast<uint64_t>(communicator.nranks - 1));
   // Only collectives are timed on all ranks alike.
   if (!operation.kind->collective) return;
-  test_.AddTimedCall(communicator.index, operation.name, LatencyKind::kDurationStream,
-                     static_cast<uint8_t>(operation.size_class),
-                     static_cast<uint32_t>(operation.calls), bytes, duration_ns, MonotonicNs());
+  test_.Record(communicator.index)
+      .AppendTimedCall({operation.name, LatencyKind::kDurationStream,
+                        static_cast<uint32_t>(operation.size_class),
+                        static_cast<uint32_t>(operation.calls), bytes, duration_ns, MonotonicNs()});
 }
 
 void MadeUpRank::CrossNetwork(const Communicator& communicator, const Operation& operation,

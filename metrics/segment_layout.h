@@ -354,6 +354,7 @@ struct CommunicatorRecord {
   // The longest that the oldest launch in flight stood without progress and then completed, by
   // what was called last meanwhile: the operation's name minus kFirstNcclName. Background thread.
   Cell longest_wait_ns[kWaitRows];
+  uint64_t reserved[5];
   alignas(64) FollowedLaunches followed;
   alignas(64) Lane lanes[kLanes];
   SeriesEntry series[kSeriesPerCommunicator];
@@ -376,6 +377,9 @@ struct CommunicatorRecord {
 inline constexpr uint64_t kRecordStride = sizeof(CommunicatorRecord);
 static_assert(kRecordStride == 4672 && kRecordStride % 64 == 0,
               "cache lines of two records differ");
+static_assert(offsetof(CommunicatorRecord, followed) ==
+                  offsetof(CommunicatorRecord, reserved) + sizeof(CommunicatorRecord::reserved),
+              "no padding: the test of Reset looks at every byte");
 
 }  // namespace nccl_pulse
 

@@ -90,6 +90,9 @@ class Tracker {
 
   // ---- pages for callbacks: init, finalize and the background thread (tracker_pages.cc) ----
 
+  // So many are ready at least, and so many more for each communicator that has not begun.
+  static constexpr uint32_t kLeastPagesReady = 192;
+  static constexpr uint32_t kPagesOfNewcomer = 6;
   // Looks at what communicators will want.
   void ExpectPages();
   // Makes so many pages ready, with those of `newcomers` further communicators. False when the
@@ -336,6 +339,7 @@ class Tracker {
   int FindRecordToUse();
   bool IsReadyForNext(const Communicator& communicator) const;
   Communicator* OldestFinalized();
+  void RecycleExpired();
   bool Recycle(Communicator& communicator);
   bool AllocateSlots(Communicator& communicator);
   uint32_t ExpectedPages(const Communicator& communicator) const;

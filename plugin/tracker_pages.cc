@@ -3,8 +3,8 @@
 // A callback that finds no page ready loses what it would have counted there, so pages are ready
 // before they are wanted:
 //   - a reserve, larger than what eight communicators with sixteen kinds of operations take at once;
-//   - six for each communicator that has not begun: a job may make all of them first and then use
-//     them at once;
+//   - six for each communicator that has not begun (the counters of two lanes and four histograms):
+//     a job may make all of them first and then use them at once;
 //   - one for each kind of operation that was called and has no histogram yet (two with kernel
 //     timing: duration and completion). A kind is called long before the first of its operations
 //     has ended;
@@ -17,13 +17,10 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr uint32_t kLeastReserve = 192;
 constexpr uint32_t kMostReserve = 1024;
-// The counters of the launching thread, those of another, and four histograms.
-constexpr uint32_t kPagesOfNewcomer = 6;
 // What settling one communicator can take: each series' page, and the counters of all lanes.
 constexpr uint32_t kPagesToSettle = kSeriesPerCommunicator + kLanes;
-static_assert(kLeastReserve > kPagesToSettle);
+static_assert(Tracker::kLeastPagesReady > kPagesToSettle);
 
 }  // namespace
 
@@ -65,7 +62,7 @@ void Tracker::ExpectPages() {
 
 bool Tracker::KeepPagesReady(uint32_t newcomers) {
   const uint64_t reserve =
-      std::min<uint64_t>(kLeastReserve + segment_.pages().missed(), kMostReserve);
+      std::min<uint64_t>(kLeastPagesReady + segment_.pages().missed(), kMostReserve);
   const uint32_t wanted = static_cast<uint32_t>(reserve) +
                           expected_pages_.load(std::memory_order_relaxed) +
                           newcomers * kPagesOfNewcomer;

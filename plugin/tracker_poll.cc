@@ -68,23 +68,25 @@ bool Tracker::PollCommunicator(Communicator& communicator, uint64_t now_ns) {
   const uint32_t state = timer.state.load(std::memory_order_acquire);  // sees the events
   if (state == CommunicatorTimer::kOff) return false;
   // When the record was recycled, or the place already belongs to the next communicator, which then
-  // has no timer, the old one's end is nobody's. Relaxed: a lane's claim looks again.
-  const bool owned = record.generation.load(std::memory_order_relaxed) == record_generation &&
-                     (state == CommunicatorTimer::kOn ||
-                      communicator.context.load(std::memory_order_acquire) == 0);
+  // has no timer, the old one's end is nobody's. Asked anew behind each driver call. Relaxed: a
+  // lane's claim looks again.
+  const auto is_owned = [&] {
+    return record.generation.load(std::memory_order_relaxed) == record_generation &&
+           (state == CommunicatorTimer::kOn ||
+            communicator.context.load(std::memory_order_acquire) == 0);
+  };
   StreamTimer::Progress progress;
   const bool alive = stream_timer_->Poll(
       timer, now_ns,
       [&](const TimedPair& pair, uint64_t duration_ns) {
-        if (owned) CountTimedLaunch(communicator, record_generation, pair, duration_ns);
+        if (is_owned()) CountTimedLaunch(communicator, record_generation, pair, duration_ns);
       },
       [&](const TimedPair& pair) {
-        if (owned) CountLostLaunch(communicator, record_generation, pair);
+        if (is_owned()) CountLostLaunch(communicator, record_generation, pair);
       },
       &progress);
   const bool ends = StreamTimer::IsOver(timer, now_ns);
-  const bool counts =
-      owned && communicator.record_generation.load(std::memory_order_acquire) == record_generation;
+  const bool counts = is_owned();
   // Absent rather than wrong: when the driver failed, and when nobody looks any longer.
   if (counts && (!alive || (ends && progress.in_flight))) {
     WriterOf(communicator)

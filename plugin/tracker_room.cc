@@ -71,14 +71,7 @@ Communicator* Tracker::OldestFinalized() {
 // A record that is free, and ready for what comes; else one that was never used; else one that is
 // not ready: a communicator without a heartbeat is better than none; else the oldest finalized.
 int Tracker::FindRecordToUse() {
-  Communicator* oldest = OldestFinalized();
-  if (oldest != nullptr && IsReadyForNext(*oldest)) {
-    // Its ten minutes are over: before fresh memory is touched.
-    const int64_t finalized_ns =
-        oldest->record->finalized_monotonic_ns.load(std::memory_order_relaxed);
-    const bool expired = static_cast<int64_t>(clock_.NowNs()) - finalized_ns > kKeepFinalizedNs;
-    if (expired && Recycle(*oldest)) return static_cast<int>(oldest->index);
-  }
+  RecycleExpired();
   int not_ready = -1;
   // Records from there on may lie where the kernel refused memory: not even reading is safe.
   const uint32_t present = segment_.header().records_present.load(std::memory_order_relaxed);
@@ -95,10 +88,20 @@ int Tracker::FindRecordToUse() {
     return segment_.PopulateRecord(present) ? static_cast<int>(present) : not_ready;
   }
   if (not_ready >= 0) return not_ready;
-  while ((oldest = OldestFinalized()) != nullptr) {
+  while (Communicator* oldest = OldestFinalized()) {
     if (Recycle(*oldest)) return static_cast<int>(oldest->index);
   }
   return -1;
+}
+
+void Tracker::RecycleExpired() {
+  const auto now_ns = static_cast<int64_t>(clock_.NowNs());
+  while (Communicator* oldest = OldestFinalized()) {
+    const int64_t finalized_ns =
+        oldest->record->finalized_monotonic_ns.load(std::memory_order_relaxed);
+    if (now_ns - finalized_ns <= kKeepFinalizedNs) return;
+    Recycle(*oldest);  // one that can not be is given up, and not found again
+  }
 }
 
 bool Tracker::Recycle(Communicator& communicator) {

@@ -180,8 +180,9 @@ TEST(RoomTest, FinalizedCommunicatorsGiveWayToFurtherKinds) {
     ASSERT_TRUE(WaitUntil([&] {
       for (int i = 0; i < kKinds; ++i) CallOnly(live.context(), KindOf(i));
       usleep(1000);
+      const ProcessSnapshot snapshot = ReadSnapshot();
       size_t with_own = 0;
-      for (const CallCountSnapshot& series : Find(ReadSnapshot(), 1).calls) {
+      for (const CallCountSnapshot& series : Find(snapshot, 1).calls) {
         if (series.op != "overflow") ++with_own;
       }
       return with_own == size_t{kKinds};

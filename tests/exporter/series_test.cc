@@ -53,6 +53,8 @@ Job TrainingRank(Traffic traffic) {
   process.duration_source = "stream";
   process.callbacks = {10, 20, 30, network ? 40u : 0u, 0, watched ? 60u : 0u};
   process.ignored = {};
+  process.recycled_communicators = 0;
+  process.recycled_calls.clear();
   if (!watched) process.network_observed_ns = 0;
   process.communicators.clear();
   Job job;

@@ -146,15 +146,16 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kSeriesUsed, "nccl_pulse_series_used", MetricType::Gauge, "", kProcess, LabelNames(),
      "Series that hold measurements."},
     {MetricId::kSeriesLimit, "nccl_pulse_series_limit", MetricType::Gauge, "", kProcess,
-     LabelNames(), "Series that can be held, overflow series included; past it operations go to one of those."},
+     LabelNames(),
+     "Series that can be held, overflow series included; past it operations go to one of those."},
     {MetricId::kCommunicatorsUsed, "nccl_pulse_communicators_used", MetricType::Gauge, "", kProcess,
      LabelNames(), "Communicators that are held, finalized ones that are still shown included."},
     {MetricId::kCommunicatorsLimit, "nccl_pulse_communicators_limit", MetricType::Gauge, "",
      kProcess, LabelNames(), "Communicators that can be held; past it a new one is not measured."},
     {MetricId::kRecycledCommunicators, "nccl_pulse_recycled_communicators_total",
      MetricType::Counter, "", kProcess, LabelNames(),
-     "Finalized communicators that are no longer held: their ten minutes were over, or others needed "
-     "the room. Present from the first on."},
+     "Finalized communicators that are no longer held: their ten minutes were over, or others "
+     "needed the room. Present from the first on."},
     {MetricId::kRecycledOperations, "nccl_pulse_recycled_operations_total", MetricType::Counter, "",
      kProcess, LabelNames("op"),
      "Operations that the application called on communicators that are no longer held. With "

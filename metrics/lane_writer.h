@@ -51,9 +51,7 @@ inline void RecordInPage(HistogramPage& page, uint64_t duration_ns, uint64_t byt
 
 // Of a process' series this many are kept back for overflow series, so that the limit holds with
 // them: other series end before.
-constexpr uint64_t PlacesForOverflow(uint64_t series_limit) {
-  return (series_limit + 15) / 16;
-}
+constexpr uint64_t PlacesForOverflow(uint64_t series_limit) { return (series_limit + 15) / 16; }
 
 enum class LaneRole : int { kLaunch = 0, kProgress = 1, kBackground = 2 };
 

@@ -35,8 +35,7 @@ class RecordWriter {
   static constexpr int kLaneAttempts = 50;
   static constexpr timespec kLanePause{0, 100000};
 
-  RecordWriter(Segment& segment, CommunicatorRecord& record)
-      : segment_(segment), record_(record) {}
+  RecordWriter(Segment& segment, CommunicatorRecord& record) : segment_(segment), record_(record) {}
 
   // ---- states ----
 

@@ -250,8 +250,8 @@ struct Lane {
   Cell last_launch_ns;  // monotonic; the largest over the lanes counts
   Cell last_completion_ns;
   Cell overflowed_operations;  // times that one found no series of its own
-  Cell network_bytes[2];    // by NetworkDirection, of the steps that were watched
-  Cell network_wait_ns[6];  // by NetworkWait
+  Cell network_bytes[2];       // by NetworkDirection, of the steps that were watched
+  Cell network_wait_ns[6];     // by NetworkWait
   // Calls that no kCalls series has, and their bytes: the calls' overflow, which needs neither an
   // entry nor a page. Of overflowed_operations.
   Cell overflowed_calls;

@@ -209,7 +209,7 @@ class Reader {
       out->launches += ReadCell(lane.launches);
       out->overflowed_operations += ReadCell(lane.overflowed_operations);
       out->overflowed_calls += ReadCell(lane.overflowed_calls);
-      overflowed_bytes += ReadCell(lane.overflowed_bytes);  // after the calls, see LaneWriter::Count
+      overflowed_bytes += ReadCell(lane.overflowed_bytes);  // after the calls: see Count
       for (int i = 0; i < kNetworkDirections; ++i) {
         out->network_bytes[i] += ReadCell(lane.network_bytes[i]);
       }

@@ -272,8 +272,8 @@ struct ProcessSnapshot {
   int64_t start_realtime_ns = 0;
   int64_t last_poll_realtime_ns = 0;  // when the background thread last went round
   PollerState poller{};
-  uint32_t foreign_event_mask = 0;   // what somebody else changed the event mask to last
-  uint64_t event_mask_changes = 0;   // how often
+  uint32_t foreign_event_mask = 0;  // what somebody else changed the event mask to last
+  uint64_t event_mask_changes = 0;  // how often
   bool shared_memory = false;  // false: memfd or its seals were refused, private memory is used
 
   std::array<uint64_t, kCallbackKinds> callbacks{};

@@ -367,7 +367,7 @@ class Tracker {
   std::atomic<uint32_t> expected_pages_{0};
   std::atomic<uint32_t> finalized_{0};  // records that could be recycled; changed under init lock
   uint32_t live_ = 0;                   // init lock
-  uint32_t communicators_ = 0;           // init lock; n-th communicator of the process
+  uint32_t communicators_ = 0;          // init lock; n-th communicator of the process
   Communicator slots_[kMaxCommunicators]{};
 };
 

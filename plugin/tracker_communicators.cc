@@ -53,10 +53,10 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
   if (!AllocateSlots(communicator)) return 0;
 
   RecordWriter record = WriterOf(communicator);
-  const uint32_t generation = record.Prepare(
-      {identity.comm_id, identity.name != nullptr ? identity.name : "", identity.rank,
-       identity.nranks, identity.nnodes, communicators_++, identity.gpu, identity.uuid,
-       identity.pci_bus_id, identity.realtime_ns});
+  const uint32_t generation =
+      record.Prepare({identity.comm_id, identity.name != nullptr ? identity.name : "",
+                      identity.rank, identity.nranks, identity.nnodes, communicators_++,
+                      identity.gpu, identity.uuid, identity.pci_bus_id, identity.realtime_ns});
   communicator.record_generation.store(generation, std::memory_order_relaxed);
   communicator.rank.store(identity.rank, std::memory_order_relaxed);
   communicator.nranks.store(identity.nranks, std::memory_order_relaxed);

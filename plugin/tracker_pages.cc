@@ -2,7 +2,7 @@
 //
 // A callback that finds no page ready loses what it would have counted there, so pages are ready
 // before they are wanted:
-//   - a reserve, larger than what eight communicators with sixteen kinds of operations take at once;
+//   - a reserve, larger than what eight communicators take with sixteen kinds of operations each;
 //   - six for each communicator that has not begun (the counters of two lanes and four histograms):
 //     a job may make all of them first and then use them at once;
 //   - one for each kind of operation that was called and has no histogram yet (two with kernel
@@ -27,8 +27,8 @@ static_assert(Tracker::kLeastPagesReady > kPagesToSettle);
 // Of one that is live: pages that it will want, as far as can be told. Relaxed: an estimate.
 uint32_t Tracker::ExpectedPages(const Communicator& communicator) const {
   const CommunicatorRecord& record = *communicator.record;
-  const bool unused = std::all_of(
-      std::begin(record.lanes), std::end(record.lanes), [](const Lane& lane) {
+  const bool unused =
+      std::all_of(std::begin(record.lanes), std::end(record.lanes), [](const Lane& lane) {
         return lane.counter_page.load(std::memory_order_relaxed) == kNoPage;
       });
   if (unused) return kPagesOfNewcomer;

@@ -173,8 +173,7 @@ TEST(RecordWriter, TheNextCommunicatorStartsFromZero) {
   EXPECT_EQ(test.segment().header().series_used, 0u);
   EXPECT_EQ(test.segment().pages().free_pages(), free_pages + 4) << "two of each lane";
   // And a number of its own.
-  test.Record(0).AppendTimedCall(
-      {kAllGatherName, LatencyKind::kDurationStream, 1, 0, 10, 500, 9});
+  test.Record(0).AppendTimedCall({kAllGatherName, LatencyKind::kDurationStream, 1, 0, 10, 500, 9});
   ASSERT_EQ(Read(test).communicators.at(0).timed_calls.size(), 1u);
 }
 

@@ -180,8 +180,7 @@ class TouchedMapping {
  public:
   explicit TouchedMapping(Segment& segment)
       : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))), bytes_(segment.bytes()) {
-    base_ = static_cast<uint8_t*>(
-        mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, segment.fd(), 0));
+    base_ = static_cast<uint8_t*>(mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, segment.fd(), 0));
     if (base_ == MAP_FAILED) abort();
     active_ = this;
     struct sigaction action {};
@@ -257,7 +256,9 @@ void RecycleNow(TouchedMapping* mapping) {
   PublishNext();
   mapping->Watch(kHeaderPage, WatchRecord);
 }
-void WatchRecord(TouchedMapping* mapping) { mapping->Watch(PageOf(kIndex, kTimedCallsAt), RecycleNow); }
+void WatchRecord(TouchedMapping* mapping) {
+  mapping->Watch(PageOf(kIndex, kTimedCallsAt), RecycleNow);
+}
 
 // The reader begins again when a record was recycled meanwhile, but not for ever. In its last
 // attempt the record's generation alone tells.

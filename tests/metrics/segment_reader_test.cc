@@ -369,7 +369,7 @@ TEST(SegmentReader, APageBelongsToOneEntry) {
   }
 }
 
-// ---- beside writers --------------------------------------------------------------------------------
+// ---- beside writers -----------------------------------------------------------------------------
 
 TEST(SegmentReader, NothingEverStepsBack) {
   TestSegment test;

@@ -76,8 +76,8 @@ TEST(RoomTest, EveryKindOfEightCommunicatorsSettlesAtOnce) {
       uint64_t measured = 0;
       for (uint64_t id = 1; id <= kCommunicators; ++id) {
         const CommunicatorSnapshot& communicator = Find(snapshot, id);
-        measured += Timed(communicator, LatencyKind::kCompletionProxy) +
-                    communicator.overflowed_operations;
+        measured +=
+            Timed(communicator, LatencyKind::kCompletionProxy) + communicator.overflowed_operations;
       }
       return measured >= kCommunicators * kKinds;
     };

@@ -61,9 +61,9 @@ class LaneWriter {
   LaneWriter(Segment& segment, CommunicatorRecord& record, uint32_t generation, LaneRole role)
       : segment_(segment), record_(record), lane_(&record.lanes[static_cast<int>(role)]) {
     if (__builtin_expect(!Claim(*lane_), 0)) lane_ = ClaimOther(static_cast<int>(role));
-    // Checked while holding the lane. A recycler changes the generation first and then waits for
-    // the lanes, so either it waits for this object, or the new generation is seen here (through
-    // the lane's owner).
+    // Checked while holding the lane. A recycler changes the generation with all lanes in its
+    // hands, so either it waits for this object, or the new generation is seen here (through the
+    // lane's owner).
     if (__builtin_expect(ok() && record.generation.load(std::memory_order_relaxed) != generation,
                          0)) {
       Release();

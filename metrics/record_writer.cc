@@ -38,30 +38,28 @@ void RecordWriter::Finalize(uint64_t now_ns) {
 }
 
 bool RecordWriter::Recycle() {
-  std::atomic<uint64_t>& epoch = segment_.header().recycle_epoch;
-  epoch.fetch_add(1, std::memory_order_acq_rel);  // odd: readers start again
-  // Before the generation: a reader that begins with the new one finds the record free.
-  record_.state.store(static_cast<uint32_t>(CommunicatorState::kFree), std::memory_order_relaxed);
-  // Release: see above. Readers that began before drop the record at their end, and writers that
-  // come now give their lane back (LaneWriter).
-  record_.generation.fetch_add(1, std::memory_order_acq_rel);
-  std::atomic_thread_fence(std::memory_order_release);  // whoever reads what follows sees the above
   const int claimed = ClaimLanes();
-  const bool claimed_all = claimed == kLanes;
-  if (claimed_all) {
+  if (claimed == kLanes) {
+    std::atomic<uint64_t>& epoch = segment_.header().recycle_epoch;
+    epoch.fetch_add(1, std::memory_order_acq_rel);  // odd: readers start again
+    // Before the generation: a reader that begins with the new one finds the record free.
+    record_.state.store(static_cast<uint32_t>(CommunicatorState::kFree), std::memory_order_relaxed);
+    // Release: see above. Readers that began before drop the record at their end.
+    record_.generation.fetch_add(1, std::memory_order_acq_rel);
+    std::atomic_thread_fence(std::memory_order_release);  // who reads what follows sees the above
     KeepSums();
     GiveBackPages();
     GiveBackSeries();
     record_.Reset();
+    epoch.fetch_add(1, std::memory_order_release);  // even: what is read from now on is whole
   } else {
-    Finalize(INT64_MAX);
+    record_.finalized_monotonic_ns.store(INT64_MAX, std::memory_order_relaxed);  // see IsGivenUp
   }
   for (int lane = 0; lane < claimed; ++lane) {
     // Release: the next holder sees the lane empty, and the new generation.
     record_.lanes[lane].owner.store(0, std::memory_order_release);
   }
-  epoch.fetch_add(1, std::memory_order_release);  // even: what was read from now on is whole
-  return claimed_all;
+  return claimed == kLanes;
 }
 
 // How many, from the first on; all of them unless one stays busy.

@@ -57,8 +57,8 @@ class RecordWriter {
 
   // Takes a finalized record back: its pages are free again, its calls and callbacks go on in the
   // process' sums (recycled_*), and readers that were in the middle of it drop it. False when a
-  // lane stayed busy: its holder would write into the next communicator, so the record is given
-  // up: it stays as it was, for good (IsGivenUp).
+  // lane stayed busy: its holder would write into the next communicator. The record then stays as
+  // it is, and whoever looks for one to recycle passes it over (IsGivenUp).
   bool Recycle();
   static bool IsGivenUp(const CommunicatorRecord& record) {
     return record.finalized_monotonic_ns.load(std::memory_order_relaxed) == INT64_MAX;

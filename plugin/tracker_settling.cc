@@ -98,9 +98,9 @@ bool Tracker::SettleIdle() {
 }
 
 void Tracker::SettleAll(Communicator& communicator) {
+  KeepPagesToSettle();
   // Other threads may have been taken off the CPU within a callback, with all lanes in their hands.
   // Finalize may wait for one of them.
-  KeepPagesToSettle();
   for (int attempt = 0; attempt < RecordWriter::kLaneAttempts; ++attempt) {
     // The progress thread's lane: it has the pages that its own settling needed.
     LaneWriter lane = ClaimLane(communicator, LaneRole::kProgress);

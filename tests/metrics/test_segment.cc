@@ -18,14 +18,6 @@ TestSegment::TestSegment(uint64_t series_limit, uint32_t pages) {
 
 uint32_t TestSegment::AddCommunicator(uint32_t index, uint64_t comm_id, int rank,
                                       std::string_view name) {
-  if (!segment_->PopulateRecord(index)) abort();
-  RecordWriter record = Record(index);
-  const auto state =
-      static_cast<CommunicatorState>(segment_->record(index).state.load(std::memory_order_relaxed));
-  if (state == CommunicatorState::kLive) record.Finalize(1);
-  // Again, when a writer of the test was taken off the CPU with a lane in its hands.
-  while (state != CommunicatorState::kFree && !record.Recycle()) {
-  }
   RecordWriter::Identity identity;
   identity.comm_id = comm_id;
   identity.name = name;
@@ -37,8 +29,21 @@ uint32_t TestSegment::AddCommunicator(uint32_t index, uint64_t comm_id, int rank
   identity.uuid = "GPU-6a1b";
   identity.pci_bus_id = "00000000:18:00.0";
   identity.init_realtime_ns = 1000 + index;
+  return AddCommunicator(index, identity, CompletionSource::kNone);
+}
+
+uint32_t TestSegment::AddCommunicator(uint32_t index, const RecordWriter::Identity& identity,
+                                      CompletionSource source) {
+  if (!segment_->PopulateRecord(index)) abort();
+  RecordWriter record = Record(index);
+  const auto state =
+      static_cast<CommunicatorState>(segment_->record(index).state.load(std::memory_order_relaxed));
+  if (state == CommunicatorState::kLive) record.Finalize(1);
+  // Again, when a writer of the test was taken off the CPU with a lane in its hands.
+  while (state != CommunicatorState::kFree && !record.Recycle()) {
+  }
   const uint32_t generation = record.Prepare(identity);
-  record.Publish(CompletionSource::kNone);
+  record.Publish(source);
   return generation;
 }
 

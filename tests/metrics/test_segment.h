@@ -30,6 +30,8 @@ class TestSegment {
   // Publishes record `index` as a live communicator, one that is in use already as another one's
   // successor; its generation is the answer.
   uint32_t AddCommunicator(uint32_t index, uint64_t comm_id, int rank, std::string_view name);
+  uint32_t AddCommunicator(uint32_t index, const RecordWriter::Identity& identity,
+                           CompletionSource source);
 
   LaneWriter Writer(uint32_t index, uint32_t generation, LaneRole role) {
     return LaneWriter(*segment_, segment_->record(index), generation, role);

@@ -818,6 +818,27 @@ TEST(HeartbeatTest, APlaceIsUsedAgain) {
   });
 }
 
+// A record that is free at once is not ready at once: the last one's events are still there.
+TEST(HeartbeatTest, WhoeverComesAfterOneThatGaveWayHasAHeartbeat) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        for (uint64_t i = 1; i <= 6; ++i) {
+          StreamCommunicator comm(gpu, i);
+          for (uint64_t bytes = 4096; bytes < 4096 << 12; bytes *= 4) {
+            comm.Run(kMs, "AllReduce", bytes);
+          }
+          gpu.Advance(kSecond);
+          WaitForPoll();
+          EXPECT_TRUE(comm.Read().has_heartbeat) << i;
+          EXPECT_EQ(comm.Read().launches_completed, 6u) << i;
+          comm.Finalize();
+        }
+        EXPECT_GT(ReadSnapshot().recycled_communicators, 0u);
+        EXPECT_FALSE(Says(TakeLog(), "no CUDA events"));
+      },
+      {{"NCCL_PULSE_SERIES_LIMIT", "32"}});
+}
+
 // A poller that was stuck in the driver for so long that the record has been recycled.
 TEST(HeartbeatTest, WhatIsSeenTooLateIsNotTheNextOwners) {
   RunWithGpu([](FakeCuda& gpu) {

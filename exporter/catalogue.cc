@@ -18,8 +18,8 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "Identity of the communicator, to join on; always 1."},
     {MetricId::kCommunicatorFinalized, "nccl_communicator_finalized", MetricType::Gauge, "", kComm,
      LabelNames(),
-     "1 once the communicator was finalized; its series stay for ten minutes. Absent while it is "
-     "in use."},
+     "1 once the communicator was finalized; its series stay for ten minutes, or until others need "
+     "the room. Absent while it is in use."},
     {MetricId::kOperations, "nccl_operations_total", MetricType::Counter, "", kComm,
      LabelNames("op", "size", "datatype", "captured"), "Operations that the application called."},
     {MetricId::kOperationBytes, "nccl_operation_bytes_total", MetricType::Counter, "bytes", kComm,
@@ -110,7 +110,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kOverflowedOperations, "nccl_pulse_overflowed_operations_total", MetricType::Counter,
      "", kComm, LabelNames(),
      "Times that an operation found no series of its own: past the limit it counts in one with "
-     "size=\"overflow\", without memory in none. Present from the first on."},
+     "size=\"overflow\", without memory, unless it is a call, in none. Present from the first on."},
     {MetricId::kBuildInfo, "nccl_pulse_build_info", MetricType::Gauge, "", kProcess,
      LabelNames("version", "nccl_api_version", "timing", "durations", "completions", "event_mask",
                 "memory"),
@@ -146,11 +146,23 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kSeriesUsed, "nccl_pulse_series_used", MetricType::Gauge, "", kProcess, LabelNames(),
      "Series that hold measurements."},
     {MetricId::kSeriesLimit, "nccl_pulse_series_limit", MetricType::Gauge, "", kProcess,
-     LabelNames(), "Series that can be held; past it operations go to an overflow series."},
+     LabelNames(),
+     "Series that can be held, overflow series included; past it operations go to one of those."},
     {MetricId::kCommunicatorsUsed, "nccl_pulse_communicators_used", MetricType::Gauge, "", kProcess,
      LabelNames(), "Communicators that are held, finalized ones that are still shown included."},
     {MetricId::kCommunicatorsLimit, "nccl_pulse_communicators_limit", MetricType::Gauge, "",
      kProcess, LabelNames(), "Communicators that can be held; past it a new one is not measured."},
+    {MetricId::kRecycledCommunicators, "nccl_pulse_recycled_communicators_total",
+     MetricType::Counter, "", kProcess, LabelNames(),
+     "Finalized communicators that are no longer held: their ten minutes were over, or others "
+     "needed the room. Present from the first on."},
+    {MetricId::kRecycledOperations, "nccl_pulse_recycled_operations_total", MetricType::Counter, "",
+     kProcess, LabelNames("op"),
+     "Operations that the application called on communicators that are no longer held. With "
+     "nccl_operations_total they are all that the process called."},
+    {MetricId::kRecycledOperationBytes, "nccl_pulse_recycled_operation_bytes_total",
+     MetricType::Counter, "bytes", kProcess, LabelNames("op"),
+     "Bytes of those operations, as nccl_operation_bytes_total counts them."},
     {MetricId::kHangStart, "nccl_hang_start_timestamp_seconds", MetricType::Gauge, "seconds",
      kServer, LabelNames("comm", "verdict", "suspect_rank", "op"),
      "Since when a communicator makes no progress with work in flight, in Unix time, and what the "

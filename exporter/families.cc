@@ -445,6 +445,11 @@ void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
   set->Gauge(MetricId::kSeriesLimit, {}, static_cast<double>(process.series_limit));
   set->Gauge(MetricId::kCommunicatorsUsed, {}, static_cast<double>(process.communicators_used));
   set->Gauge(MetricId::kCommunicatorsLimit, {}, static_cast<double>(process.communicator_limit));
+  set->SeenCounter(MetricId::kRecycledCommunicators, {}, process.recycled_communicators);
+  for (const RecycledCallsSnapshot& recycled : process.recycled_calls) {
+    set->Counter(MetricId::kRecycledOperations, {recycled.op}, recycled.calls);
+    set->Counter(MetricId::kRecycledOperationBytes, {recycled.op}, recycled.bytes);
+  }
 }
 
 // As many series for one hang; more suspects than that say the same.

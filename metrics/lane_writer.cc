@@ -3,11 +3,11 @@
 namespace nccl_pulse {
 namespace {
 
-// Every overflow series that can be: of calls and uncompleted operations one each, one for each
-// kind of latency, and twice one for each reason: of collectives, with one for those that have
-// none, and of others.
+// Every overflow series that can be: of uncompleted operations one, one for each kind of latency,
+// and twice one for each reason: of collectives, with one for those that have none, and of others.
+// Calls have the lane's own cells.
 constexpr uint32_t kOverflowSeries =
-    2 + (kLatencyKinds - 1) + kUntimedReasons + (kUntimedReasons - 1);
+    1 + (kLatencyKinds - 1) + kUntimedReasons + (kUntimedReasons - 1);
 // Entries kept back for them. As many threads as there are lanes may all find the same last place
 // free: all but one of them go past the limit.
 constexpr uint32_t kReservedSeries = kOverflowSeries + kLanes - 1;
@@ -34,38 +34,60 @@ Lane* LaneWriter::ClaimOther(int lane) {
   return nullptr;
 }
 
+void LaneWriter::CountWithoutSeries(uint64_t key, uint64_t a, uint64_t b) {
+  if (SeriesKey::Kind(key) != SeriesKind::kCalls) return;
+  AddToCell(lane().overflowed_bytes, b);  // first, as in Count
+  AddToCell(lane().overflowed_calls, a);
+}
+
+// Takes one of the process' places, and says whether it and the communicator's limit allow it.
+bool LaneWriter::TakePlace(bool is_overflow) {
+  // Relaxed: as many threads as there are lanes may pass the last of these, see kReservedSeries.
+  if (!is_overflow && record_.series_count.load(std::memory_order_relaxed) >=
+                          kSeriesPerCommunicator - kReservedSeries) {
+    return false;
+  }
+  const uint64_t limit = segment_.header().series_limit;
+  const uint64_t places = is_overflow ? limit : limit - PlacesForOverflow(limit);
+  Cell& used = segment_.header().series_used;
+  uint64_t before = used.load(std::memory_order_relaxed);
+  do {
+    if (before >= places) return false;
+    // Relaxed: a budget, it orders nothing. The swap, so that it is never exceeded.
+  } while (!used.compare_exchange_weak(before, before + 1, std::memory_order_relaxed));
+  return true;
+}
+
 int LaneWriter::FindOrAddSeries(uint64_t key) {
   const bool is_overflow = key == OverflowKey(key);
+  const auto stand_in = [&]() -> int {
+    if (is_overflow) return -1;  // counted as overflowed already
+    CountOverflow();
+    return SeriesKey::Kind(key) == SeriesKind::kCalls ? -1 : FindSeries(OverflowKey(key));
+  };
   uint32_t at = Hash(key);
+  bool has_place = false;
   for (int probe = 0; probe < kSeriesPerCommunicator; ++probe) {
     std::atomic<uint64_t>& entry = record_.series[at].key;
     uint64_t found = entry.load(std::memory_order_relaxed);  // see FindSeries
-    if (found == key) return static_cast<int>(at);
     if (found == 0) {
-      if (!is_overflow) {
-        const uint64_t limit = segment_.header().series_limit;
-        const bool full = record_.series_count.load(std::memory_order_relaxed) >=
-                              kSeriesPerCommunicator - kReservedSeries ||
-                          // Two threads may both pass the last free place: the limit is on memory,
-                          // which is bounded by the pages; being one over is harmless.
-                          segment_.header().series_used.load(std::memory_order_relaxed) >= limit;
-        if (full) {
-          CountOverflow();
-          return FindSeries(OverflowKey(key));
-        }
-      }
+      has_place = has_place || TakePlace(is_overflow);
+      if (!has_place) return stand_in();
       // Relaxed: the key is the whole content of the entry; pages are published on their own.
       if (entry.compare_exchange_strong(found, key, std::memory_order_relaxed)) {
         record_.series_count.fetch_add(1, std::memory_order_relaxed);
-        segment_.header().series_used.fetch_add(1, std::memory_order_relaxed);
         return static_cast<int>(at);
       }
-      if (found == key) return static_cast<int>(at);
+    }
+    if (found == key) {
+      // Another thread entered it meanwhile. Relaxed: see TakePlace.
+      if (has_place) segment_.header().series_used.fetch_sub(1, std::memory_order_relaxed);
+      return static_cast<int>(at);
     }
     at = (at + 1) % kSeriesPerCommunicator;
   }
-  CountOverflow();
-  return -1;
+  if (has_place) segment_.header().series_used.fetch_sub(1, std::memory_order_relaxed);
+  return stand_in();
 }
 
 }  // namespace nccl_pulse

@@ -49,6 +49,10 @@ inline void RecordInPage(HistogramPage& page, uint64_t duration_ns, uint64_t byt
   bucket.store(count, std::memory_order_release);
 }
 
+// Of a process' series this many are kept back for overflow series, so that the limit holds with
+// them: other series end before.
+constexpr uint64_t PlacesForOverflow(uint64_t series_limit) { return (series_limit + 15) / 16; }
+
 enum class LaneRole : int { kLaunch = 0, kProgress = 1, kBackground = 2 };
 
 class LaneWriter {
@@ -57,9 +61,9 @@ class LaneWriter {
   LaneWriter(Segment& segment, CommunicatorRecord& record, uint32_t generation, LaneRole role)
       : segment_(segment), record_(record), lane_(&record.lanes[static_cast<int>(role)]) {
     if (__builtin_expect(!Claim(*lane_), 0)) lane_ = ClaimOther(static_cast<int>(role));
-    // Checked while holding the lane. A recycler changes the generation first and then waits for
-    // the lanes, so either it waits for this object, or the new generation is seen here (through
-    // the lane's owner).
+    // Checked while holding the lane. A recycler changes the generation with all lanes in its
+    // hands, so either it waits for this object, or the new generation is seen here (through the
+    // lane's owner).
     if (__builtin_expect(ok() && record.generation.load(std::memory_order_relaxed) != generation,
                          0)) {
       Release();
@@ -78,13 +82,14 @@ class LaneWriter {
   // The lane's fixed counters. Only when ok().
   Lane& lane() { return *lane_; }
 
-  // Adds to the two cells of a counter series. Only when ok().
+  // Adds to the two cells of a counter series; calls that have none are counted in the lane's
+  // overflow. Only when ok().
   void Count(uint64_t key, uint64_t a, uint64_t b) {
-    if (CounterPair* pair = FindCounters(key)) {
-      // As in RecordInPage: who counts the calls finds their bytes.
-      if (__builtin_expect(b != 0, 1)) AddToCell(pair->b, b);
-      AddToCell(pair->a, a);
-    }
+    CounterPair* pair = FindCounters(key);
+    if (__builtin_expect(pair == nullptr, 0)) return CountWithoutSeries(key, a, b);
+    // As in RecordInPage: who counts the calls finds their bytes.
+    if (__builtin_expect(b != 0, 1)) AddToCell(pair->b, b);
+    AddToCell(pair->a, a);
   }
 
   // Counts one in cell a, and keeps the last `sequence` in cell b. Only when ok().
@@ -126,6 +131,7 @@ class LaneWriter {
   }
 
   void CountOverflow() { AddToCell(lane().overflowed_operations, 1); }
+  [[gnu::cold, gnu::noinline]] void CountWithoutSeries(uint64_t key, uint64_t a, uint64_t b);
 
   // No page: the operation is in no series. One that was sent to an overflow series has been
   // counted.
@@ -155,7 +161,7 @@ class LaneWriter {
   }
 
   // Index of the key's entry; past the budget, of the overflow entry that stands in for it (counted
-  // there); -1 when nothing can or should stand in.
+  // as overflowed); -1 when nothing does.
   int FindSeries(uint64_t key) {
     uint32_t at = Hash(key);
     // Relaxed: an entry's key never changes once set, and an index carries no other data.
@@ -165,6 +171,7 @@ class LaneWriter {
   }
 
   [[gnu::cold, gnu::noinline]] int FindOrAddSeries(uint64_t key);
+  bool TakePlace(bool is_overflow);
 
   Segment& segment_;
   CommunicatorRecord& record_;

@@ -31,6 +31,12 @@ inline constexpr NameId kScatterName = 8;
 // A launch of several operations that only the launch as a whole could time.
 inline constexpr NameId kGroupedName = 9;
 
+// Its row in tables that have one for each of NCCL's operations; all others share the last.
+constexpr uint32_t OperationRowOf(uint32_t op) {
+  const uint32_t row = op - kFirstNcclName;  // very large for what comes before
+  return row < kOperationRows ? row : kOperationRows - 1;
+}
+
 class NameTable {
  public:
   // `entries` must stay mapped for the life of this object.

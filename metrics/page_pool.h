@@ -1,8 +1,9 @@
 // Hands out the segment's pages to callbacks and takes them back when a communicator is recycled.
 //
 // A callback must not fault a page in (that can sleep, or be refused), so only pages that were
-// populated beforehand are on the free list; the background thread keeps a reserve there. An empty
-// list means less is measured, and is counted by the caller.
+// populated beforehand are on the free list; the background thread keeps a reserve there
+// (plugin/tracker_pages.cc). An empty list means less is measured until it has come, and is counted
+// here and by the caller.
 //
 // Thread: any, lock-free, no system call. Cost of Allocate: one compare-and-swap.
 #ifndef METRICS_PAGE_POOL_H_
@@ -26,7 +27,10 @@ class PagePool {
     uint64_t head = head_.load(std::memory_order_acquire);  // sees the link that the pusher wrote
     while (true) {
       const auto page = static_cast<uint16_t>(head);
-      if (page == kNoPage) return kNoPage;
+      if (__builtin_expect(page == kNoPage, 0)) {
+        missed_.fetch_add(1, std::memory_order_relaxed);  // a hint for the refill, as below
+        return kNoPage;
+      }
       const uint64_t next =
           next_[page].load(std::memory_order_relaxed);  // stale only if the tag moved
       // Acquire: the page's zeroes were written before it was pushed.
@@ -49,6 +53,8 @@ class PagePool {
                                           std::memory_order_relaxed));
   }
 
+  // How often there was none: what the refill goes by.
+  uint64_t missed() const { return missed_.load(std::memory_order_relaxed); }
   uint32_t free_pages() const { return free_.load(std::memory_order_relaxed); }
   uint32_t page_count() const { return page_count_; }
 
@@ -59,6 +65,7 @@ class PagePool {
 
   std::atomic<uint64_t> head_{kNoPage};
   std::atomic<uint32_t> free_{0};
+  std::atomic<uint64_t> missed_{0};
   std::atomic<uint32_t>* next_;
   uint32_t page_count_;
 };

@@ -6,45 +6,50 @@
 // can not disappear under a reader (no SIGBUS). There are offsets and indices in it, never
 // pointers. All integers are little-endian.
 //
+// clang-format off
 //   offset
-//   0        SegmentHeader          who wrote this, geometry, process-wide counters          4 KiB
-//   4 KiB    NameEntry[128]         strings that NCCL gave (op, datatype, algo, proto)       4 KiB
-//   8 KiB    CommunicatorRecord[]   one per communicator: identity, lanes, series, calls     4672
-//   bytes each
-//   ...      Page[]                 2 KiB each: cells of histograms and counters
+//   0        SegmentHeader         who wrote this, geometry, process-wide counters     4 KiB
+//   4 KiB    NameEntry[128]        strings that NCCL gave (op, datatype, algo, proto)  4 KiB
+//   8 KiB    CommunicatorRecord[]  identity, lanes, series, last timed calls           4672 B each
+//   ...      Page[]                cells of histograms and counters                    2 KiB each
 //
-//   CommunicatorRecord                              Page, as histogram (one lane's cells of one
-//   series)
-//   +--------------------------------+              +-------------------------------------------+
-//   | state, generation, identity    |              | cell[0..241]  | sum_ns | bytes | bus_bytes |
-//   +--------------------------------+              +-------------------------------------------+
-//   | Lane[4]     owner, fixed       |              Page, as counters (one lane's, all its series)
-//   |             counters, network  |              +-------------------------------------------+
-//   |             cells, page -------+------------> | {a, b} of series 0 | ... of series 127     |
-//   +--------------------------------+              +-------------------------------------------+
-//   | SeriesEntry[128]  key, page of |
-//   |             each lane ---------+------------> histogram page
-//   +--------------------------------+
-//   | TimedCall[32]  ring            |
-//   +--------------------------------+
+//   CommunicatorRecord                       Page, as histogram (one lane's cells of one series)
+//   +-------------------------------+        +-----------------------------------------------+
+//   | state, generation, identity,  |        | cell[0..241]  | sum_ns  | bytes  | bus_bytes  |
+//   | heartbeat                     |   +--> +-----------------------------------------------+
+//   +-------------------------------+   |
+//   | FollowedLaunches              |   |
+//   +-------------------------------+   |    Page, as counters (one lane's, all its series)
+//   | Lane[4]       owner, fixed    |   |    +-----------------------------------------------+
+//   |               counters, page -+---|--> | {a, b} of series 0  | ...  | of series 127     |
+//   +-------------------------------+   |    +-----------------------------------------------+
+//   | SeriesEntry[128]    key, page |   |
+//   |               of each lane ---+---+
+//   +-------------------------------+
+//   | TimedCall[32]     ring        |
+//   +-------------------------------+
 //
 // WHO WRITES WHAT
-//   header, names            init, callbacks (names: append only; counters: relaxed adds on rare
-//   paths) CommunicatorRecord       init and finalize of that communicator (under the process' init
-//   lock) Lane and its cells       whoever holds the lane. A lane (docs/glossary.md)
-//   has one writer at
-//                            a time, claimed for the length of one callback with one
-//                            compare-and-swap and given back with one store. A thread that ends
-//                            holds nothing, so nothing has to be taken over, and a thread born for
-//                            one group costs nothing.
-//   SeriesEntry.key          any lane holder, once (compare-and-swap from 0); never changes
-//   afterwards SeriesEntry.page[lane]   the holder of that lane, once
-// Cells only grow while the record's generation stands still. A record that is used again for
-// another communicator gets a new generation first; a reader compares the generation before and
-// after its copy.
+//   header, names           init and callbacks (names: append only; counters: relaxed adds on rare
+//                           paths); recycled_*: RecordWriter
+//   CommunicatorRecord      RecordWriter (record_writer.h): init, finalize and the background
+//                           thread; followed and captured: the launching thread
+//   Lane and its cells      whoever holds the lane, LaneWriter (lane_writer.h). A lane
+//                           (docs/glossary.md) has one writer at a time, claimed for the length of
+//                           one callback with one compare-and-swap and given back with one store.
+//                           A thread that ends holds nothing, so nothing has to be taken over, and
+//                           a thread born for one group costs nothing.
+//   SeriesEntry.key         any lane's holder, once (compare-and-swap from 0); it does not change
+//                           until the record is recycled
+//   SeriesEntry.page[lane]  the holder of that lane, once
 //
-// STATES of a record: kFree -> kLive (init) -> kFinalized (finalize) -> kFree (when it is
-// recycled).
+// STATES of a record
+//   kFree ---> kLive ---> kFinalized ---> kFree ...
+//        publish    finalize       recycle: ten minutes after the end, or when its place or its
+//                                  series are needed, the oldest first
+// Cells only grow while the record's generation stands still. Recycling changes the generation
+// before anything else; a reader compares the generation before and after its copy.
+// clang-format on
 #ifndef METRICS_SEGMENT_LAYOUT_H_
 #define METRICS_SEGMENT_LAYOUT_H_
 
@@ -66,6 +71,25 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
 
 using Cell = std::atomic<uint64_t>;
 
+// Zero, the state of what was never used, for fields of any kind that others may be reading:
+// relaxed, whoever publishes what comes next orders it.
+template <typename T>
+void ResetField(std::atomic<T>& field) {
+  field.store(0, std::memory_order_relaxed);
+}
+template <typename T>
+void ResetField(T& field) {
+  __atomic_store_n(&field, T{0}, __ATOMIC_RELAXED);
+}
+template <typename T, size_t N>
+void ResetField(T (&fields)[N]) {
+  for (T& field : fields) ResetField(field);
+}
+template <typename... Fields>
+void ResetFields(Fields&... fields) {
+  (ResetField(fields), ...);
+}
+
 inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
 inline constexpr uint32_t kSegmentVersion = 5;
 
@@ -73,15 +97,15 @@ inline constexpr int kLanes = 4;
 inline constexpr int kSeriesPerCommunicator = 128;
 inline constexpr int kTimedCalls = 32;
 inline constexpr int kMaxNames = 128;
-inline constexpr int kWaitRows = 16;  // NCCL's operations; all others share the last row
+inline constexpr int kOperationRows = 16;  // NCCL's operations; all others share the last row
+inline constexpr int kWaitRows = kOperationRows;
 inline constexpr uint32_t kPageBytes = 2048;
 inline constexpr uint16_t kNoPage = 0;                // page 0 is never handed out
 inline constexpr uint32_t kStaticLabelsBytes = 1024;  // the terminating zero included
 inline constexpr uint32_t kMaxCommunicators = 1024;
 inline constexpr uint32_t kMaxSegmentPages = 65535;
 
-// ---- header
-// ---------------------------------------------------------------------------------------
+// ---- header -------------------------------------------------------------------------------------
 
 struct SegmentHeader {
   uint64_t magic;
@@ -130,7 +154,7 @@ struct SegmentHeader {
   // Odd while a record is being recycled. A reader that saw it change starts again, so that
   // callbacks are never missing between their record and this sum.
   Cell recycle_epoch;
-  Cell recycled_callbacks[6];  // by CallbackKind, of communicators whose record was used again
+  Cell recycled_callbacks[6];  // by CallbackKind, of communicators whose record was recycled
 
   // How long network steps have been watched, 0: never. Written by the background thread.
   Cell network_observed_ns;
@@ -140,6 +164,12 @@ struct SegmentHeader {
   // to last, and how often. Written by the background thread.
   std::atomic<uint32_t> foreign_event_mask;
   Cell event_mask_changes;
+
+  // What the communicators whose record was recycled had called, so that the process' totals never
+  // step back: by operation, rows as in CommunicatorRecord::longest_wait_ns. See recycle_epoch.
+  Cell recycled_communicators;
+  Cell recycled_calls[kOperationRows];
+  Cell recycled_bytes[kOperationRows];
 
   char completion_source[16];              // "stream", "proxy", "kernel", "none"
   char static_labels[kStaticLabelsBytes];  // the user's, "name=value,name=value"
@@ -154,8 +184,7 @@ struct NameEntry {
 static_assert(sizeof(NameEntry) == 32);
 inline constexpr uint64_t kNamesBytes = kMaxNames * sizeof(NameEntry);
 
-// ---- series
-// ---------------------------------------------------------------------------------------
+// ---- series -------------------------------------------------------------------------------------
 
 enum class SeriesKind : uint8_t {
   kCalls = 1,        // op, size, datatype (a), captured (b): {calls, bytes}
@@ -187,11 +216,12 @@ struct SeriesKey {
 struct SeriesEntry {
   std::atomic<uint64_t> key;           // 0: free
   std::atomic<uint16_t> page[kLanes];  // histogram page of each lane, kNoPage: none yet
+
+  void Reset() { ResetFields(key, page); }
 };
 static_assert(sizeof(SeriesEntry) == 16);
 
-// ---- pages
-// ----------------------------------------------------------------------------------------
+// ---- pages --------------------------------------------------------------------------------------
 
 struct HistogramPage {
   Cell cells[kHistogramCells];
@@ -209,8 +239,7 @@ struct CounterPage {
 };
 static_assert(sizeof(CounterPage) == kPageBytes);
 
-// ---- communicators
-// --------------------------------------------------------------------------------
+// ---- communicators ------------------------------------------------------------------------------
 
 struct Lane {
   std::atomic<uint32_t> owner;         // 0 free, 1 claimed
@@ -220,11 +249,21 @@ struct Lane {
   Cell launches;
   Cell last_launch_ns;  // monotonic; the largest over the lanes counts
   Cell last_completion_ns;
-  Cell overflowed_operations;
-  Cell network_bytes[2];    // by NetworkDirection, of the steps that were watched
-  Cell network_wait_ns[6];  // by NetworkWait
-  Cell overflowed_calls;    // of overflowed_operations: calls that no kCalls series has
-  uint64_t reserved1[4];
+  Cell overflowed_operations;  // times that one found no series of its own
+  Cell network_bytes[2];       // by NetworkDirection, of the steps that were watched
+  Cell network_wait_ns[6];     // by NetworkWait
+  // Calls that no kCalls series has, and their bytes: the calls' overflow, which needs neither an
+  // entry nor a page. Of overflowed_operations.
+  Cell overflowed_calls;
+  Cell overflowed_bytes;
+  uint64_t reserved1[3];
+
+  // Everything but the owner. By whoever holds the lane.
+  void Reset() {
+    ResetFields(counter_page, callbacks, launches, last_launch_ns, last_completion_ns,
+                overflowed_operations, network_bytes, network_wait_ns, overflowed_calls,
+                overflowed_bytes);
+  }
 };
 static_assert(sizeof(Lane) == 192, "whole cache lines: neighbours do not share");
 
@@ -244,6 +283,10 @@ struct FollowedLaunches {
   Cell uncounted_bytes;
   Cell last_call;  // what was called last: 1 + op | size_class << 8, 0: nothing yet
   uint64_t reserved[2];
+
+  void Reset() {
+    ResetFields(launches, callbacks, last_launch_ns, uncounted_call, uncounted_bytes, last_call);
+  }
 };
 static_assert(sizeof(FollowedLaunches) == 64, "a cache line: lanes do not share");
 
@@ -254,6 +297,13 @@ struct TimedCall {
   Cell bytes;
   Cell duration_ns;
   Cell end_monotonic_ns;
+
+  static constexpr uint64_t PackKey(uint32_t op, LatencyKind kind, uint32_t size_class,
+                                    uint32_t call_number) {
+    return uint64_t{op & 0xff} | uint64_t{static_cast<uint8_t>(kind)} << 8 |
+           uint64_t{size_class & 0xff} << 16 | uint64_t{call_number} << 32;
+  }
+  void Reset() { ResetFields(sequence, key, bytes, duration_ns, end_monotonic_ns); }
 };
 static_assert(sizeof(TimedCall) == 40);
 
@@ -304,14 +354,32 @@ struct CommunicatorRecord {
   // The longest that the oldest launch in flight stood without progress and then completed, by
   // what was called last meanwhile: the operation's name minus kFirstNcclName. Background thread.
   Cell longest_wait_ns[kWaitRows];
+  uint64_t reserved[5];
   alignas(64) FollowedLaunches followed;
   alignas(64) Lane lanes[kLanes];
   SeriesEntry series[kSeriesPerCommunicator];
   TimedCall timed_calls[kTimedCalls];
+
+  // Everything but the state, the generation and the lanes' owners, as if it had never been used.
+  // By who holds all lanes. Relaxed: published with the lanes, and with the state.
+  void Reset() {
+    ResetFields(comm_id, rank, nranks, nnodes, index, kernel_trust, series_count,
+                finalized_monotonic_ns, init_realtime_ns, next_timed_call, launches_completed,
+                oldest_inflight_ns, oldest_launch, completion_source, captured, name, gpu, uuid,
+                pci_bus_id, nccl_api_version, event_mask, unreported_calls, unreported_since_ns,
+                longest_wait_ns);
+    followed.Reset();
+    for (Lane& lane : lanes) lane.Reset();
+    for (SeriesEntry& entry : series) entry.Reset();
+    for (TimedCall& call : timed_calls) call.Reset();
+  }
 };
 inline constexpr uint64_t kRecordStride = sizeof(CommunicatorRecord);
 static_assert(kRecordStride == 4672 && kRecordStride % 64 == 0,
               "cache lines of two records differ");
+static_assert(offsetof(CommunicatorRecord, followed) ==
+                  offsetof(CommunicatorRecord, reserved) + sizeof(CommunicatorRecord::reserved),
+              "no padding: the test of Reset looks at every byte");
 
 }  // namespace nccl_pulse
 

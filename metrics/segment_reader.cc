@@ -107,6 +107,20 @@ class Reader {
   // Before all communicators are read (again).
   void Restart() { claimed_pages_.assign(geometry_.pages, false); }
 
+  // The sums over communicators that are no longer here.
+  void ReadRecycled(const SegmentHeader& header, ProcessSnapshot* out) const {
+    for (int kind = 0; kind < kCallbackKinds; ++kind) {
+      out->callbacks[kind] = ReadCell(header.recycled_callbacks[kind]);
+    }
+    out->recycled_communicators = ReadCell(header.recycled_communicators);
+    out->recycled_calls.clear();
+    for (uint32_t row = 0; row < kOperationRows; ++row) {
+      const uint64_t calls = ReadCell(header.recycled_calls[row]);
+      const uint64_t bytes = ReadCell(header.recycled_bytes[row]);
+      if (calls != 0) out->recycled_calls.push_back({RowName(row), calls, bytes});
+    }
+  }
+
   // False: the record is free, or changed hands while it was read.
   bool ReadCommunicator(uint32_t index, CallbackCounts* callbacks, CommunicatorSnapshot* out) {
     const uint64_t offset = kHeaderBytes + kNamesBytes + index * kRecordStride;
@@ -157,6 +171,10 @@ class Reader {
 
  private:
   const std::string& Name(uint32_t id) const { return names_[id % kMaxNames]; }
+  // Of the operation that has this row, see OperationRowOf.
+  const std::string& RowName(uint32_t row) const {
+    return row == kOperationRows - 1 ? Name(kOtherName) : Name(kFirstNcclName + row);
+  }
 
   // A page belongs to one lane of one series. What claims it a second time is left out, so that a
   // segment whose entries all name the same page can not make its reader's memory a multiple of its
@@ -183,6 +201,7 @@ class Reader {
     (*callbacks)[static_cast<int>(CallbackKind::kLaunch)] += ReadCell(record.followed.callbacks);
     uint64_t last_launch_ns = ReadCell(record.followed.last_launch_ns);
     uint64_t last_completion_ns = 0;
+    uint64_t overflowed_bytes = 0;
     for (const Lane& lane : record.lanes) {
       for (int kind = 0; kind < kCallbackKinds; ++kind) {
         (*callbacks)[kind] += ReadCell(lane.callbacks[kind]);
@@ -190,6 +209,7 @@ class Reader {
       out->launches += ReadCell(lane.launches);
       out->overflowed_operations += ReadCell(lane.overflowed_operations);
       out->overflowed_calls += ReadCell(lane.overflowed_calls);
+      overflowed_bytes += ReadCell(lane.overflowed_bytes);  // after the calls: see Count
       for (int i = 0; i < kNetworkDirections; ++i) {
         out->network_bytes[i] += ReadCell(lane.network_bytes[i]);
       }
@@ -198,6 +218,10 @@ class Reader {
       }
       last_launch_ns = std::max(last_launch_ns, ReadCell(lane.last_launch_ns));
       last_completion_ns = std::max(last_completion_ns, ReadCell(lane.last_completion_ns));
+    }
+    if (out->overflowed_calls != 0) {
+      out->calls.push_back({Name(kOverflowName), kOverflowSizeClass, Name(kOverflowName), false,
+                            out->overflowed_calls, overflowed_bytes});
     }
     out->last_launch_realtime_ns = Realtime(last_launch_ns);
     out->last_completion_realtime_ns = Realtime(last_completion_ns);
@@ -216,9 +240,7 @@ class Reader {
     for (uint32_t row = 0; row < kWaitRows; ++row) {
       const uint64_t longest_ns = ReadCell(record.longest_wait_ns[row]);
       if (longest_ns == 0) continue;
-      const bool is_last = row == kWaitRows - 1;  // which all others share
-      out->longest_waits.push_back(
-          {is_last ? Name(kOtherName) : Name(kFirstNcclName + row), longest_ns});
+      out->longest_waits.push_back({RowName(row), longest_ns});
     }
   }
 
@@ -439,9 +461,7 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
     reader.Restart();
     const uint64_t epoch = ReadCell(header.recycle_epoch);
     snapshot->communicators.clear();
-    for (int kind = 0; kind < kCallbackKinds; ++kind) {
-      snapshot->callbacks[kind] = ReadCell(header.recycled_callbacks[kind]);
-    }
+    reader.ReadRecycled(header, snapshot);
     for (uint32_t index = 0; index < geometry.records_present; ++index) {
       CommunicatorSnapshot communicator;
       CallbackCounts callbacks{};

@@ -240,6 +240,13 @@ struct CommunicatorSnapshot {
   std::array<uint64_t, kNetworkWaits> network_wait_ns{};
 };
 
+// What communicators called that are no longer shown.
+struct RecycledCallsSnapshot {
+  std::string op;
+  uint64_t calls = 0;
+  uint64_t bytes = 0;
+};
+
 // How a process ended, as far as a reader can know (label `end` of
 // nccl_pulse_process_end_timestamp_seconds).
 enum class ProcessEnd : uint8_t {
@@ -275,6 +282,10 @@ struct ProcessSnapshot {
   uint64_t sampled_callback_ns = 0;  // ... and what they took together
   std::array<uint64_t, kIgnoredReasons> ignored{};
   uint64_t series_used = 0, series_limit = 0;
+  // Communicators whose place or series were used again, and what they had called: with `calls` of
+  // those that are shown these are the process' totals.
+  uint64_t recycled_communicators = 0;
+  std::vector<RecycledCallsSnapshot> recycled_calls;  // those above zero
   uint64_t communicators_used = 0, communicator_limit = 0;
 
   std::vector<CommunicatorSnapshot> communicators;

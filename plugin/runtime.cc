@@ -35,14 +35,6 @@
 namespace nccl_pulse {
 namespace {
 
-// Pages that a callback finds ready, and how many are added at a time at most (2 KiB each).
-constexpr uint32_t kPageReserve = 64;
-constexpr uint32_t kPageStep = 64;
-// A new communicator brings its first series within microseconds: the counters of the launching
-// thread, and four histograms. A job may make all of its communicators first and then use them at
-// once, so these are kept for each that has not begun.
-constexpr uint32_t kPagesPerCommunicator = 6;
-
 // The poller's pause: while launches are in flight, and at rest.
 constexpr int kBusyPollMs = 20;
 constexpr int kIdlePollMs = 100;
@@ -99,8 +91,12 @@ void RenewTimes(Process& process) {
   header.last_poll_monotonic_ns.store(process.clock.NowNs(), std::memory_order_relaxed);
 }
 
-uint32_t WantedPages(const Process& process) {
-  return kPageReserve + kPagesPerCommunicator * process.tracker->CountUnused();
+// What finalized communicators hold is needed: as init would do, which may never come again.
+void MakeRoom(Process& process) {
+  if (!process.tracker->WantsRoom()) return;
+  // Never waits for an init or finalize that another thread is in: they make room themselves.
+  const std::unique_lock<std::mutex> lock(Mutex(), std::try_to_lock);
+  if (lock.owns_lock()) process.tracker->MakeRoom();
 }
 
 void WatchNetwork(Process& process, uint64_t now_ns) {
@@ -152,8 +148,10 @@ int PollOnce(void* argument) {
     process.housekeeping_ns = now_ns;
     process.clock.Correct();
     process.tracker->SettleIdle();
-    process.segment->PopulatePages(WantedPages(process), kPageStep);
+    process.tracker->ExpectPages();
+    MakeRoom(process);
   }
+  process.tracker->KeepPagesReady(0);
   if (now_ns - process.adapted_ns >= kAdaptSamplingNs) {
     process.adapted_ns = now_ns;
     process.tracker->AdaptSampling();
@@ -395,9 +393,8 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
     Process& process = *g_process;
     if ((process.versions >> arguments.api_version & 1) == 0) MeetVersion(process, arguments);
     process.masks.Write(arguments.api_version, event_mask);
-    // One more than there are, for this one.
-    const uint32_t pages = WantedPages(process) + kPagesPerCommunicator;
-    bool memory = process.segment->PopulatePages(pages, pages);
+    process.tracker->ExpectPages();
+    bool memory = process.tracker->KeepPagesReady(1);
     const GpuIdentity gpu = FindCurrentGpu(process.driver);
     const uint64_t ticket = process.tracker->AddCommunicator(
         {arguments.comm_id, arguments.comm_name, arguments.rank, arguments.nranks, arguments.nnodes,
@@ -433,8 +430,6 @@ void Runtime::Finalize(void* context) {
   try {
     const std::lock_guard<std::mutex> lock(Mutex());
     if (g_process == nullptr || context == nullptr) return;
-    // A job may end all of its communicators at once, faster than the background thread looks.
-    g_process->segment->PopulatePages(kPageReserve, kPageReserve);
     g_process->masks.Detach(reinterpret_cast<uint64_t>(context), g_process->clock.NowNs());
     g_process->tracker->FinishCommunicator(reinterpret_cast<uint64_t>(context));
   } catch (...) {

@@ -60,19 +60,9 @@ void Tracker::CountLatency(Communicator& communicator, LaneWriter& lane, Latency
   if (kind == LatencyKind::kCompletionProxy || kind == LatencyKind::kCompletionKernel) {
     lane.lane().last_completion_ns.store(end_ns, std::memory_order_relaxed);  // orders nothing
   }
-  CommunicatorRecord& record = *communicator.record;
-  // Relaxed: numbers the entry; its sequence publishes it.
-  const uint64_t number = record.next_timed_call.fetch_add(1, std::memory_order_relaxed);
-  TimedCall& call = record.timed_calls[number % kTimedCalls];
-  call.sequence.store(0, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_release);  // a reader of the new fields sees the zero
-  call.key.store(uint64_t{meta.op} | static_cast<uint64_t>(kind) << 8 |
-                     uint64_t{meta.size_class} << 16 | uint64_t{meta.call_number} << 32,
-                 std::memory_order_relaxed);
-  call.bytes.store(bytes, std::memory_order_relaxed);
-  call.duration_ns.store(duration_ns, std::memory_order_relaxed);
-  call.end_monotonic_ns.store(end_ns, std::memory_order_relaxed);
-  call.sequence.store(number + 1, std::memory_order_release);  // publishes the fields
+  WriterOf(communicator)
+      .AppendTimedCall(
+          {meta.op, kind, meta.size_class, meta.call_number, bytes, duration_ns, end_ns});
 }
 
 void Tracker::StopAny(uint64_t bits) {

@@ -26,12 +26,11 @@
 #ifndef PLUGIN_TRACKER_H_
 #define PLUGIN_TRACKER_H_
 
-#include <time.h>
-
 #include <cstdint>
 #include <memory>
 
 #include "metrics/lane_writer.h"
+#include "metrics/record_writer.h"
 #include "metrics/segment.h"
 #include "plugin/clock.h"
 #include "plugin/communicator.h"
@@ -83,8 +82,23 @@ class Tracker {
     return IsFollowed(slots_[Ticket::Communicator(context)]);
   }
   uint32_t live_communicators() const { return live_; }
-  // Live communicators that have counted nothing yet. Any thread.
-  uint32_t CountUnused() const;
+
+  // Finalized communicators give way, the oldest first, until there is room for the series of a
+  // further one (tracker_room.cc). By whoever holds the runtime's lock.
+  void MakeRoom();
+  // Whether that would do anything. Any thread.
+  bool WantsRoom() const;
+
+  // ---- pages for callbacks: init, finalize and the background thread (tracker_pages.cc) ----
+
+  // So many are ready at least, and so many more for each communicator that has not begun.
+  static constexpr uint32_t kLeastPagesReady = 192;
+  static constexpr uint32_t kPagesOfNewcomer = 6;
+  // Looks at what communicators will want.
+  void ExpectPages();
+  // Makes so many pages ready, with those of `newcomers` further communicators. False when the
+  // kernel refuses memory.
+  bool KeepPagesReady(uint32_t newcomers);
 
   // ---- callbacks ----
 
@@ -155,11 +169,6 @@ class Tracker {
   ThreadGroup& GroupOfThread(uintptr_t thread) {
     return thread_groups_[thread * 0x9e3779b97f4a7c15ULL >> (64 - kThreadGroupBits)];
   }
-
-  // A callback holds a lane for a fraction of a microsecond, unless its thread was taken off the
-  // CPU. So long do init and finalize wait for one.
-  static constexpr int kLaneAttempts = 50;
-  static constexpr timespec kLanePause{0, 100000};
 
   struct OperationRef {
     Communicator* communicator;  // null: not a ticket of this process
@@ -302,7 +311,7 @@ class Tracker {
   void CountAbandonedCall(Communicator& communicator);
   // True while launches of its are in flight, or were until just now.
   bool PollCommunicator(Communicator& communicator, uint64_t now_ns);
-  static void NoteWait(Communicator& communicator, uint32_t record_generation,
+  void NoteWait(Communicator& communicator, uint32_t record_generation,
                        const StreamTimer::Progress& progress, uint64_t now_ns);
   void CountTimedLaunch(Communicator& communicator, uint32_t record_generation,
                         const TimedPair& pair, uint64_t duration_ns);
@@ -352,10 +361,16 @@ class Tracker {
                                                   const OperationEvent& event);
 
   int FindRecordToUse();
+  bool IsReadyForNext(const Communicator& communicator) const;
+  Communicator* OldestFinalized();
+  void RecycleExpired();
   bool Recycle(Communicator& communicator);
   bool AllocateSlots(Communicator& communicator);
-  // What a verdict needs to know of a new communicator, and nothing of the place's last one.
-  static void ResetVisibility(Communicator& communicator, const CommunicatorIdentity& identity);
+  uint32_t ExpectedPages(const Communicator& communicator) const;
+  void KeepPagesToSettle();
+  RecordWriter WriterOf(const Communicator& communicator) {
+    return RecordWriter(segment_, *communicator.record);
+  }
 
   Segment& segment_;
   Clock& clock_;
@@ -375,8 +390,10 @@ class Tracker {
   std::atomic<bool> network_seen_{false};
   std::atomic<bool> has_sight_{true};
   std::atomic<uint32_t> used_slots_{0};  // one past the highest slot ever used
-  uint32_t live_ = 0;                    // init lock
-  uint32_t communicators_ = 0;           // init lock; n-th communicator of the process
+  std::atomic<uint32_t> expected_pages_{0};
+  std::atomic<uint32_t> finalized_{0};  // records that could be recycled; changed under init lock
+  uint32_t live_ = 0;                   // init lock
+  uint32_t communicators_ = 0;          // init lock; n-th communicator of the process
   Communicator slots_[kMaxCommunicators]{};
 };
 

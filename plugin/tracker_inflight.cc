@@ -28,18 +28,12 @@ constexpr uint64_t kLaterLaunchNs = 1000000000;
 }  // namespace
 
 void Tracker::FollowOperations(Communicator& communicator) {
-  CommunicatorRecord& record = *communicator.record;
-  uint32_t source = record.completion_source.load(std::memory_order_relaxed);
-  if (source == static_cast<uint32_t>(CompletionSource::kStream)) return;  // better known there
-  const auto change_source = [&](CompletionSource to) {
-    // Init and PollCommunicator change it too; theirs holds. Relaxed: what goes with it stands
-    // alone.
-    record.completion_source.compare_exchange_strong(source, static_cast<uint32_t>(to),
-                                                     std::memory_order_relaxed);
-  };
+  RecordWriter record = WriterOf(communicator);
+  const CompletionSource source = record.completion_source();
+  if (source == CompletionSource::kStream) return;  // better known there
   // Acquire: sees the communicator as AddCommunicator made it.
   if (communicator.context.load(std::memory_order_acquire) == 0 || timing_ == TimingMode::kOff) {
-    change_source(CompletionSource::kNone);  // nobody looks any longer
+    record.ChangeCompletionSource(source, CompletionSource::kNone);  // nobody looks any longer
     return;
   }
   InflightOperations& inflight = communicator.inflight;
@@ -86,8 +80,12 @@ void Tracker::FollowOperations(Communicator& communicator) {
     inflight.oldest_operation = oldest_operation;
   }
   if (!inflight.ends_are_seen) return;
-  record.oldest_inflight_ns.store(inflight.oldest_ns, std::memory_order_relaxed);
-  change_source(by_kernel ? CompletionSource::kKernel : CompletionSource::kProxy);
+  // Held, so that the record is not recycled meanwhile; of the communicator that was looked at.
+  const LaneWriter lane(segment_, *communicator.record, record_generation, LaneRole::kBackground);
+  if (!lane.ok()) return;  // the next round will
+  record.StoreOldestOperation(inflight.oldest_ns);
+  record.ChangeCompletionSource(source,
+                                by_kernel ? CompletionSource::kKernel : CompletionSource::kProxy);
 }
 
 }  // namespace nccl_pulse

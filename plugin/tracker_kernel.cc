@@ -211,10 +211,7 @@ bool Tracker::IsTrusted(const Communicator& communicator) const {
 }
 
 void Tracker::Distrust(Communicator& communicator, TrustState why) {
-  uint32_t expected = static_cast<uint32_t>(TrustState::kTrusted);
-  // The first reason stays. Relaxed: a flag that carries no other data.
-  communicator.record->kernel_trust.compare_exchange_strong(expected, static_cast<uint32_t>(why),
-                                                            std::memory_order_relaxed);
+  WriterOf(communicator).Distrust(why);
 }
 
 }  // namespace nccl_pulse

@@ -219,11 +219,8 @@ void Tracker::LearnIdentity(Communicator& communicator, const OperationEvent& ev
                                                            std::memory_order_relaxed)) {
     return;
   }
-  CommunicatorRecord& record = *communicator.record;
-  if (event.comm_name != nullptr) CopyToShared(record.name, event.comm_name);
-  record.rank.store(event.rank, std::memory_order_relaxed);
   communicator.rank.store(event.rank, std::memory_order_relaxed);
-  record.comm_id.store(event.comm_hash, std::memory_order_relaxed);
+  WriterOf(communicator).Learn(event.comm_hash, event.comm_name, event.rank);
 }
 
 }  // namespace nccl_pulse

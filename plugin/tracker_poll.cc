@@ -40,6 +40,7 @@ bool Tracker::PollLaunches() {
   bool in_flight = false;
   const uint32_t used = used_slots_.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used; ++i) {
+    KeepPagesToSettle();
     if (stream_timer_ != nullptr) {
       in_flight |= PollCommunicator(slots_[i], now_ns);
       PublishUnreportedCalls(slots_[i]);
@@ -71,41 +72,42 @@ bool Tracker::PollCommunicator(Communicator& communicator, uint64_t now_ns) {
   const uint32_t record_generation = communicator.record_generation.load(std::memory_order_acquire);
   const uint32_t state = timer.state.load(std::memory_order_acquire);  // sees the events
   if (state == CommunicatorTimer::kOff) return false;
-  // When the place already belongs to the next communicator, which then has no timer, the old one's
-  // end is nobody's.
-  const bool owned =
-      state == CommunicatorTimer::kOn || communicator.context.load(std::memory_order_acquire) == 0;
+  // When the record was recycled, or the place already belongs to the next communicator, which then
+  // has no timer, the old one's end is nobody's. Asked anew behind each driver call. Relaxed: a
+  // lane's claim looks again.
+  const auto is_owned = [&] {
+    return record.generation.load(std::memory_order_relaxed) == record_generation &&
+           (state == CommunicatorTimer::kOn ||
+            communicator.context.load(std::memory_order_acquire) == 0);
+  };
   StreamTimer::Progress progress;
   const bool alive = stream_timer_->Poll(
       timer, now_ns,
       [&](const TimedPair& pair, uint64_t duration_ns) {
-        CountTimedLaunch(communicator, record_generation, pair, duration_ns);
+        if (is_owned()) CountTimedLaunch(communicator, record_generation, pair, duration_ns);
       },
       [&](const TimedPair& pair) {
-        if (owned) CountLostLaunch(communicator, record_generation, pair);
+        if (is_owned()) CountLostLaunch(communicator, record_generation, pair);
       },
       &progress);
   const bool ends = StreamTimer::IsOver(timer, now_ns);
-  const bool counts =
-      owned && communicator.record_generation.load(std::memory_order_acquire) == record_generation;
+  const bool counts = is_owned();
   // Absent rather than wrong: when the driver failed, and when nobody looks any longer.
   if (counts && (!alive || (ends && progress.in_flight))) {
-    record.completion_source.store(static_cast<uint32_t>(CompletionSource::kNone),
-                                   std::memory_order_relaxed);
+    WriterOf(communicator)
+        .ChangeCompletionSource(CompletionSource::kStream, CompletionSource::kNone);
   }
   if (StreamTimer::IsQuiet(timer)) {
     communicator.launching->pending.is_unhurried.store(true, std::memory_order_relaxed);  // alone
   }
   if (counts && alive) {
-    // Since when before how many: a reader that sees work in flight finds its age.
-    record.oldest_inflight_ns.store(progress.oldest_ns, std::memory_order_relaxed);
-    record.oldest_launch.store(OldestLaunchBits::Pack(progress.completed + 1, progress.oldest),
-                               std::memory_order_relaxed);
-    record.launches_completed.store(progress.completed, std::memory_order_release);
-    NoteWait(communicator, record_generation, progress, now_ns);
-    if (progress.advanced) {
-      LaneWriter lane(segment_, record, record_generation, LaneRole::kBackground);
-      if (lane.ok()) {
+    // Held, so that the record is not recycled meanwhile.
+    LaneWriter lane(segment_, record, record_generation, LaneRole::kBackground);
+    if (lane.ok()) {
+      WriterOf(communicator)
+          .StoreHeartbeat({progress.completed, progress.oldest_ns, progress.oldest});
+      NoteWait(communicator, record_generation, progress, now_ns);
+      if (progress.advanced) {
         lane.lane().last_completion_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
       }
     }
@@ -131,14 +133,7 @@ void Tracker::NoteWait(Communicator& communicator, uint32_t record_generation,
         communicator.context.load(std::memory_order_relaxed) == 0) {
       return;
     }
-    Cell& longest_ns = record.longest_wait_ns[standstill.row];
-    if (waited_ns <= longest_ns.load(std::memory_order_relaxed)) return;  // this thread's own
-    longest_ns.store(waited_ns, std::memory_order_relaxed);
-    // The place may have got a new owner just now, which has waited for nothing yet.
-    if (communicator.record_generation.load(std::memory_order_acquire) != record_generation) {
-      longest_ns.store(0, std::memory_order_relaxed);
-    }
-    return;
+    return WriterOf(communicator).NoteWait(standstill.row, waited_ns);
   }
   const uint64_t progress_ns = communicator.launching->timer.progress_ns;
   // FollowedLaunches::last_call: 1 + op | size class. Relaxed: stands alone.

@@ -79,6 +79,7 @@ bool Tracker::SettleIdle() {
   bool any_open = false;
   for (Communicator& communicator : slots_) {
     if (communicator.context.load(std::memory_order_acquire) == 0) continue;  // settled by finalize
+    KeepPagesToSettle();
     const uint64_t end =
         communicator.launching->pending.next_operation.load(std::memory_order_acquire);
     uint64_t begin = communicator.oldest_open.load(std::memory_order_relaxed);  // this thread's own
@@ -97,13 +98,14 @@ bool Tracker::SettleIdle() {
 }
 
 void Tracker::SettleAll(Communicator& communicator) {
+  KeepPagesToSettle();
   // Other threads may have been taken off the CPU within a callback, with all lanes in their hands.
   // Finalize may wait for one of them.
-  for (int attempt = 0; attempt < kLaneAttempts; ++attempt) {
+  for (int attempt = 0; attempt < RecordWriter::kLaneAttempts; ++attempt) {
     // The progress thread's lane: it has the pages that its own settling needed.
     LaneWriter lane = ClaimLane(communicator, LaneRole::kProgress);
     if (lane.ok()) return SettleAll(communicator, lane);
-    nanosleep(&kLanePause, nullptr);
+    nanosleep(&RecordWriter::kLanePause, nullptr);
   }
 }
 

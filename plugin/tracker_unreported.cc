@@ -158,11 +158,13 @@ void Tracker::PublishUnreportedCalls(Communicator& communicator) {
   const bool is_new = calls != standing.calls || since_ns != standing.since_ns;
   standing = {record_generation, launch, static_cast<uint32_t>(hidden), calls, since_ns};
   if (!is_new) return;
-  // A reader that sees calls finds since when. Of a place that has just got a new owner this may be
-  // the old one's: the next look puts that right.
-  CommunicatorRecord& record = *communicator.record;
-  record.unreported_since_ns.store(since_ns, std::memory_order_relaxed);
-  record.unreported_calls.store(calls, std::memory_order_release);
+  // Held, so that the record is not recycled meanwhile.
+  LaneWriter lane(segment_, *communicator.record, record_generation, LaneRole::kBackground);
+  if (lane.ok()) {
+    WriterOf(communicator).StoreUnreportedCalls(calls, since_ns);
+  } else {
+    standing.calls = ~calls;  // the next look tries again
+  }
 }
 
 }  // namespace nccl_pulse

@@ -68,21 +68,25 @@ void MadeUpRank::WriteIdentity(const JobShape& job, int global_rank) {
 void MadeUpRank::AddCommunicator(const JobShape& job, int global_rank,
                                  const Membership& membership) {
   const auto index = static_cast<uint32_t>(communicators_.size());
-  Communicator communicator{
-      index,
-      test_.AddCommunicator(index, membership.comm_id, membership.rank, membership.kind->name),
-      membership.nranks,
-      {}};
-  CommunicatorRecord& record = segment().record(index);
   const int gpu = global_rank % job.gpus_per_node;
-  record.nranks = membership.nranks;
-  record.nnodes = membership.nnodes;
-  record.init_realtime_ns = NowNs(CLOCK_REALTIME);
-  CopyToShared(record.gpu, std::to_string(gpu));
-  CopyToShared(record.uuid, GpuUuid(global_rank));
-  CopyToShared(record.pci_bus_id, PciBusId(gpu));
-  record.completion_source.store(static_cast<uint32_t>(CompletionSource::kStream),
-                                 std::memory_order_relaxed);
+  const std::string gpu_index = std::to_string(gpu);
+  const std::string uuid = GpuUuid(global_rank);
+  const std::string pci_bus_id = PciBusId(gpu);
+  RecordWriter::Identity identity;
+  identity.comm_id = membership.comm_id;
+  identity.name = membership.kind->name;
+  identity.rank = membership.rank;
+  identity.nranks = membership.nranks;
+  identity.nnodes = membership.nnodes;
+  identity.index = index;
+  identity.gpu = gpu_index;
+  identity.uuid = uuid;
+  identity.pci_bus_id = pci_bus_id;
+  identity.init_realtime_ns = NowNs(CLOCK_REALTIME);
+  Communicator communicator{index,
+                            test_.AddCommunicator(index, identity, CompletionSource::kStream),
+                            membership.nranks,
+                            {}};
   for (const OperationKind& kind : membership.kind->operations) {
     communicator.operations.push_back({&kind, membership.nnodes > 1, test_.Intern(kind.op),
                                        static_cast<uint32_t>(SizeClassOf(kind.bytes))});
@@ -114,9 +118,9 @@ void MadeUpRank::RenewTimes() {
     CommunicatorRecord& record = segment().record(communicator.index);
     // The last launch is still on its way.
     record.followed.last_launch_ns.store(now_ns - kInflightNs, std::memory_order_relaxed);
-    record.oldest_inflight_ns.store(now_ns - kInflightNs, std::memory_order_relaxed);
-    record.launches_completed.store(record.followed.launches.load(std::memory_order_relaxed) - 1,
-                                    std::memory_order_relaxed);
+    const uint64_t launches = record.followed.launches.load(std::memory_order_relaxed);
+    test_.Record(communicator.index)
+        .StoreHeartbeat({launches - 1, now_ns - kInflightNs, OldestLaunch::kUnknown});
   }
 }
 
@@ -165,9 +169,10 @@ void MadeUpRank::Complete(const Communicator& communicator, const Operation& ope
                duration_ns, bytes, bytes * static_cast<uint64_t>(communicator.nranks - 1));
   // Only collectives are timed on all ranks alike.
   if (!operation.kind->collective) return;
-  test_.AddTimedCall(communicator.index, operation.name, LatencyKind::kDurationStream,
-                     static_cast<uint8_t>(operation.size_class),
-                     static_cast<uint32_t>(operation.calls), bytes, duration_ns, MonotonicNs());
+  test_.Record(communicator.index)
+      .AppendTimedCall({operation.name, LatencyKind::kDurationStream,
+                        static_cast<uint32_t>(operation.size_class),
+                        static_cast<uint32_t>(operation.calls), bytes, duration_ns, MonotonicNs()});
 }
 
 void MadeUpRank::CrossNetwork(const Communicator& communicator, const Operation& operation,

@@ -87,6 +87,8 @@ inline ProcessSnapshot ExampleProcess() {
   process.series_limit = 1024;
   process.communicators_used = 1;
   process.communicator_limit = 64;
+  process.recycled_communicators = 3;
+  process.recycled_calls = {{"AllReduce", 70, 7000}, {"other", 2, 200}};
   process.communicators = {ExampleCommunicator()};
   return process;
 }

@@ -172,6 +172,10 @@ TEST(Families, Values) {
           R"(nccl_pulse_series_limit{pid="4711",global_rank="11"} 1024)",
           R"(nccl_pulse_communicators_used{pid="4711",global_rank="11"} 1)",
           R"(nccl_pulse_communicators_limit{pid="4711",global_rank="11"} 64)",
+          R"(nccl_pulse_recycled_communicators_total{pid="4711",global_rank="11"} 3)",
+          R"(nccl_pulse_recycled_operations_total{pid="4711",global_rank="11",op="AllReduce"} 70)",
+          R"(nccl_pulse_recycled_operations_total{pid="4711",global_rank="11",op="other"} 2)",
+          R"(nccl_pulse_recycled_operation_bytes_total{pid="4711",global_rank="11",op="AllReduce"} 7000)",
           R"(nccl_pulse_start_timestamp_seconds{pid="4711",global_rank="11"} 1760000000)",
           R"(nccl_pulse_last_poll_timestamp_seconds{pid="4711",global_rank="11"} 1760000003)",
           R"(nccl_pulse_sampling_exponent{pid="4711",global_rank="11"} 7)",
@@ -382,13 +386,15 @@ TEST(Families, WhatHasNotHappenedIsAbsent) {
   ProcessSnapshot process = ExampleProcess();
   process.callbacks = {10, 0, 30, 0, 0, 0};
   process.ignored = {};
+  process.recycled_communicators = 0;
+  process.recycled_calls.clear();
   process.communicators[0].overflowed_operations = 0;
   std::string page = Page({process});
   EXPECT_EQ(Lines(page, "nccl_pulse_callbacks_total").size(), 2u);
   for (const char* family :
        {"nccl_communicator_finalized", "nccl_communicator_captured",
         "nccl_pulse_ignored_events_total", "nccl_pulse_segments_rejected_total",
-        "nccl_pulse_overflowed_operations_total"}) {
+        "nccl_pulse_overflowed_operations_total", "nccl_pulse_recycled"}) {
     EXPECT_THAT(page, Not(HasSubstr(family)));
   }
   process.communicators[0].finalized = true;

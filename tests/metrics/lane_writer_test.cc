@@ -161,7 +161,16 @@ TEST(LaneWriter, ThreadsOnOneCommunicatorLoseNothing) {
 }
 
 TEST(LaneWriter, PastTheProcessBudgetIntoOverflow) {
-  TestSegment test(/*series_limit=*/5);
+  // Six, and four for overflow: two kinds of latency and two of algorithms, calls need none.
+  constexpr uint64_t kLimit = 64;
+  constexpr uint64_t kTaken = kLimit - PlacesForOverflow(kLimit) - 6;
+  static_assert(PlacesForOverflow(kLimit) == 4);
+  TestSegment test(kLimit);
+  const uint32_t others = test.AddCommunicator(2, 3, 0, "others");
+  {
+    LaneWriter lane = test.Writer(2, others, LaneRole::kLaunch);
+    for (uint32_t i = 0; i < kTaken; ++i) lane.Count(CallsKey(kAllGatherName, i), 1, 100);
+  }
   const uint32_t first = test.AddCommunicator(0, 1, 0, "first");
   const uint32_t second = test.AddCommunicator(1, 2, 0, "second");
   {
@@ -180,15 +189,16 @@ TEST(LaneWriter, PastTheProcessBudgetIntoOverflow) {
     }
   }
   const CommunicatorSnapshot one = Read(test, 0);
-  EXPECT_EQ(one.calls.size(), 6u) << "five, and the overflow";
+  EXPECT_EQ(one.calls.size(), 7u) << "six, and the overflow";
   EXPECT_EQ(SumOfCalls(one), 11u);
-  EXPECT_EQ(one.overflowed_operations, 6u);
+  EXPECT_EQ(one.overflowed_operations, 5u);
+  EXPECT_EQ(one.overflowed_calls, 5u);
   for (const CallCountSnapshot& calls : one.calls) {
     if (calls.op != "overflow") continue;
     EXPECT_EQ(calls.size_class, kOverflowSizeClass);
     EXPECT_EQ(calls.datatype, "overflow");
-    EXPECT_EQ(calls.calls, 6u);
-    EXPECT_EQ(calls.bytes, 600u);
+    EXPECT_EQ(calls.calls, 5u);
+    EXPECT_EQ(calls.bytes, 500u);
   }
   const CommunicatorSnapshot two = Read(test, 1);
   ASSERT_EQ(two.calls.size(), 1u);
@@ -206,7 +216,82 @@ TEST(LaneWriter, PastTheProcessBudgetIntoOverflow) {
   EXPECT_EQ(two.untimed[0].reason, UntimedReason::kNotSampled);
   EXPECT_EQ(two.untimed[0].operations, 1u);
   EXPECT_EQ(two.overflowed_operations, 5u);
+  EXPECT_EQ(two.overflowed_calls, 3u) << "calls, not times";
   EXPECT_TRUE(two.sequences.empty()) << "one number for several operations would mislead";
+  EXPECT_EQ(test.segment().header().series_used, kLimit);
+}
+
+// With overflow series, from many threads: the limit is not exceeded at any moment, and calls are
+// counted all the same.
+TEST(LaneWriter, TheLimitHoldsExactly) {
+  for (const uint64_t limit : {uint64_t{0}, uint64_t{1}, uint64_t{16}, uint64_t{100}}) {
+    TestSegment test(limit, 1000);
+    constexpr uint32_t kCommunicators = 8;
+    uint32_t generations[kCommunicators];
+    for (uint32_t i = 0; i < kCommunicators; ++i) {
+      generations[i] = test.AddCommunicator(i, i + 1, 0, "c");
+    }
+    std::atomic<int> running{kLanes};
+    std::atomic<uint64_t> made{0};
+    std::vector<std::thread> threads;
+    threads.reserve(kLanes);
+    for (int t = 0; t < kLanes; ++t) {
+      threads.emplace_back([&, t] {
+        for (uint32_t i = 0; i < 40; ++i) {
+          for (uint32_t index = 0; index < kCommunicators; ++index) {
+            LaneWriter lane = test.Writer(index, generations[index], static_cast<LaneRole>(t % 3));
+            if (!lane.ok()) continue;
+            const auto op = static_cast<NameId>(kAllReduceName + i % 10);
+            lane.Count(CallsKey(op, i % 11), 1, 10);
+            lane.Observe(LatencyKey(op, i % 11, LatencyKind::kDurationStream), 5000, 1, 1);
+            lane.CountSequenced(
+                SeriesKey::Pack(SeriesKind::kAlgorithm, op, i % 3, kOtherName, kOtherName), i);
+            ++made;
+          }
+        }
+        --running;
+      });
+    }
+    while (running > 0) ASSERT_LE(test.segment().header().series_used.load(), limit);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(test.segment().header().series_used, limit);
+    uint64_t entries = 0;
+    uint64_t calls = 0;
+    for (uint32_t index = 0; index < kCommunicators; ++index) {
+      for (const SeriesEntry& entry : test.segment().record(index).series) {
+        entries += entry.key != 0 ? 1 : 0;
+      }
+      calls += SumOfCalls(Read(test, index));
+    }
+    EXPECT_EQ(entries, limit) << "what is counted as used is used";
+    EXPECT_EQ(calls, made);
+  }
+}
+
+// A place that somebody gives back is found by the next operation: overflow is not for ever.
+TEST(LaneWriter, RoomThatComesIsUsed) {
+  TestSegment test(/*series_limit=*/16);
+  const uint32_t ended = test.AddCommunicator(0, 1, 0, "ended");
+  const uint32_t live = test.AddCommunicator(1, 2, 0, "live");
+  {
+    LaneWriter lane = test.Writer(0, ended, LaneRole::kLaunch);
+    for (uint32_t i = 0; i < 16; ++i) lane.Count(CallsKey(kAllReduceName, i), 1, 10);
+  }
+  const auto call = [&] {
+    LaneWriter lane = test.Writer(1, live, LaneRole::kLaunch);
+    lane.Count(CallsKey(kAllGatherName, 1), 1, 10);
+  };
+  call();
+  EXPECT_EQ(Read(test, 1).calls.at(0).op, "overflow");
+  test.Record(0).Finalize(1);
+  ASSERT_TRUE(test.Record(0).Recycle());
+  for (int i = 0; i < 3; ++i) call();
+  const CommunicatorSnapshot read = Read(test);
+  ASSERT_EQ(read.calls.size(), 2u);
+  EXPECT_EQ(read.overflowed_calls, 1u);
+  for (const CallCountSnapshot& calls : read.calls) {
+    EXPECT_EQ(calls.calls, calls.op == "overflow" ? 1u : 3u);
+  }
 }
 
 // Fills a communicator to its own limit with every kind of series, from as many threads as there
@@ -298,9 +383,11 @@ TEST(LaneWriter, WithoutPagesOperationsAreCountedAsOverflowed) {
     lane.Count(CallsKey(kAllReduceName, 1), 1, 10);
   }
   CommunicatorSnapshot read = Read(test);
-  EXPECT_EQ(SumOfCalls(read), 2u);
+  EXPECT_EQ(SumOfCalls(read), 3u) << "calls need no page to be counted";
   EXPECT_EQ(read.latencies.size(), 1u);
   EXPECT_EQ(read.overflowed_operations, 2u);
+  EXPECT_EQ(read.overflowed_calls, 1u);
+  EXPECT_EQ(test.segment().pages().missed(), 2u);
 
   // The background thread brings new pages: everything is measured again.
   ASSERT_TRUE(test.segment().PopulatePages(8, 8));
@@ -310,9 +397,41 @@ TEST(LaneWriter, WithoutPagesOperationsAreCountedAsOverflowed) {
     lane.Observe(LatencyKey(kAllReduceName, 2, LatencyKind::kDurationKernel), 1, 1, 1);
   }
   read = Read(test);
-  EXPECT_EQ(SumOfCalls(read), 3u);
+  EXPECT_EQ(SumOfCalls(read), 4u);
   EXPECT_EQ(read.latencies.size(), 2u);
   EXPECT_EQ(read.overflowed_operations, 2u);
+  EXPECT_EQ(read.overflowed_calls, 1u);
+}
+
+// Whether calls were counted by operation is one thing, whether a histogram had a page another.
+TEST(LaneWriter, AMissingHistogramPageIsNoOverflowedCall) {
+  TestSegment test(2048, /*pages=*/1);
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
+  {
+    LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);
+    for (uint32_t i = 0; i < 8; ++i) {
+      lane.Count(CallsKey(kAllReduceName, i), 1, 10);
+      lane.Observe(LatencyKey(kAllReduceName, i, LatencyKind::kDurationStream), 1, 1, 1);
+    }
+  }
+  CommunicatorSnapshot read = Read(test);
+  EXPECT_EQ(read.calls.size(), 8u);
+  EXPECT_EQ(SumOfCalls(read), 8u);
+  EXPECT_TRUE(read.latencies.empty());
+  EXPECT_EQ(read.overflowed_calls, 0u);
+  EXPECT_EQ(read.overflowed_operations, 8u);
+
+  // What had no page at that moment gets one later.
+  ASSERT_TRUE(test.segment().PopulatePages(8, 8));
+  {
+    LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);
+    for (uint32_t i = 0; i < 8; ++i) {
+      lane.Observe(LatencyKey(kAllReduceName, i, LatencyKind::kDurationStream), 1, 1, 1);
+    }
+  }
+  read = Read(test);
+  EXPECT_EQ(read.latencies.size(), 8u);
+  EXPECT_EQ(read.overflowed_operations, 8u);
 }
 
 TEST(LaneWriter, OverflowWithoutPagesCountsOnce) {
@@ -324,7 +443,12 @@ TEST(LaneWriter, OverflowWithoutPagesCountsOnce) {
     lane.Observe(LatencyKey(kAllReduceName, 2, LatencyKind::kDurationKernel), 1, 1, 1);
     lane.CountSequenced(SeriesKey::Pack(SeriesKind::kAlgorithm, kAllReduceName, 0, 0, 0), 1);
   }
-  EXPECT_EQ(Read(test).overflowed_operations, 3u);
+  const CommunicatorSnapshot read = Read(test);
+  EXPECT_EQ(read.overflowed_operations, 3u);
+  EXPECT_EQ(read.overflowed_calls, 1u);
+  ASSERT_EQ(read.calls.size(), 1u);
+  EXPECT_EQ(read.calls[0].op, "overflow");
+  EXPECT_EQ(read.calls[0].bytes, 10u);
 }
 
 }  // namespace

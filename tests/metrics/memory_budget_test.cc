@@ -22,8 +22,9 @@ namespace {
 constexpr size_t kCommunicatorBudget = 65536;
 constexpr size_t kProcessBudget = size_t{5} << 20;
 constexpr uint32_t kCommunicators = 64;
-constexpr uint32_t kRuntimePageReserve = 64;  // plugin/runtime.cc: kPageReserve
-constexpr uint32_t kRuntimePageStep = 76;     // and with kPagesPerCommunicator
+// As many pages as the tracker has ready, when none is missed and nothing more is expected.
+constexpr uint32_t kReadyPages = Tracker::kLeastPagesReady;
+constexpr uint32_t kReadyPagesAtInit = kReadyPages + 2 * Tracker::kPagesOfNewcomer;
 
 // Memory of one communicator outside the segment, but for its place in the tracker's table.
 size_t PrivateBytes(bool kernel_timing) {
@@ -88,10 +89,10 @@ TEST_P(MemoryBudget, CommunicatorAndProcess) {
   TestSegment test(2048, 0);
   Segment& segment = test.segment();
   for (uint32_t index = 0; index < kCommunicators; ++index) {
-    ASSERT_TRUE(segment.PopulatePages(kRuntimePageStep, kRuntimePageStep));
+    ASSERT_TRUE(segment.PopulatePages(kReadyPagesAtInit, kReadyPagesAtInit));
     const uint32_t generation = test.AddCommunicator(index, index + 1, 0, "c");
     Drive(test, index, generation, kernel_timing);
-    ASSERT_TRUE(segment.PopulatePages(kRuntimePageReserve, kRuntimePageReserve));
+    ASSERT_TRUE(segment.PopulatePages(kReadyPages, kReadyPages));
   }
 
   size_t pages = 0;
@@ -110,7 +111,7 @@ TEST_P(MemoryBudget, CommunicatorAndProcess) {
 
   // The segment is no larger than what is used of it, and the reserve of pages.
   const size_t used = kHeaderBytes + kNamesBytes + kCommunicators * kRecordStride +
-                      (pages + kRuntimePageStep) * kPageBytes;
+                      (pages + kReadyPagesAtInit) * kPageBytes;
   EXPECT_LE(segment.populated_bytes(), used);
   const size_t links = segment.pages().page_count() * sizeof(std::atomic<uint32_t>);
   const size_t process = segment.populated_bytes() + links + sizeof(Segment) + sizeof(Tracker) +

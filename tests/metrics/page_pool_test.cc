@@ -37,7 +37,9 @@ TEST(PagePool, HandsOutEachPageOnce) {
     seen[page] = true;
   }
   EXPECT_EQ(pool->free_pages(), 0u);
+  EXPECT_EQ(pool->missed(), 0u);
   EXPECT_EQ(pool->Allocate(), kNoPage);
+  EXPECT_EQ(pool->missed(), 1u);
   pool->Free(42);
   EXPECT_EQ(pool->free_pages(), 1u);
   EXPECT_EQ(pool->Allocate(), 42);

@@ -258,8 +258,9 @@ TEST(SegmentReader, TimedCallsOldestFirst) {
   uint32_t written = 0;
   const auto write_to = [&](uint32_t end) {
     for (; written < end; ++written) {
-      test.AddTimedCall(0, kAllGatherName, LatencyKind::kCompletionProxy, 6, written,
-                        uint64_t{written} * 10, uint64_t{written} * 100, written + 1);
+      test.Record(0).AppendTimedCall({kAllGatherName, LatencyKind::kCompletionProxy, 6, written,
+                                      uint64_t{written} * 10, uint64_t{written} * 100,
+                                      written + 1});
     }
   };
   for (uint32_t end : {1u, 5u, 32u, 33u, 50u, 64u, 1000u}) {
@@ -368,8 +369,7 @@ TEST(SegmentReader, APageBelongsToOneEntry) {
   }
 }
 
-// ---- beside writers
-// -------------------------------------------------------------------------------
+// ---- beside writers -----------------------------------------------------------------------------
 
 TEST(SegmentReader, NothingEverStepsBack) {
   TestSegment test;
@@ -446,135 +446,6 @@ TEST(SegmentReader, NothingEverStepsBack) {
   EXPECT_EQ(counted, launches);
   EXPECT_EQ(observed, launches);
   EXPECT_EQ(callbacks, launches);
-}
-
-// What the tracker does to use a record again, in the order in which it does it.
-class Recycler {
- public:
-  explicit Recycler(TestSegment& test) : test_(test), record_(test.segment().record(0)) {}
-
-  void Recycle() {
-    SegmentHeader& header = test_.segment().header();
-    header.recycle_epoch.fetch_add(1, std::memory_order_seq_cst);
-    record_.generation.fetch_add(1, std::memory_order_seq_cst);
-    record_.state.store(static_cast<uint32_t>(CommunicatorState::kFree), std::memory_order_seq_cst);
-    for (int index = 0; index < kLanes; ++index) {
-      Lane& lane = record_.lanes[index];
-      uint32_t expected = 0;
-      while (!lane.owner.compare_exchange_strong(expected, 1, std::memory_order_acquire)) {
-        expected = 0;
-        std::this_thread::yield();
-      }
-      for (int kind = 0; kind < kCallbackKinds; ++kind) {
-        header.recycled_callbacks[kind].fetch_add(lane.callbacks[kind].load());
-        lane.callbacks[kind].store(0, std::memory_order_release);
-      }
-      if (const uint16_t page = lane.counter_page.exchange(kNoPage)) {
-        test_.segment().RecyclePage(page);
-      }
-      for (SeriesEntry& series : record_.series) {
-        if (const uint16_t page = series.page[index].exchange(kNoPage)) {
-          test_.segment().RecyclePage(page);
-        }
-      }
-      lane.launches.store(0, std::memory_order_release);
-    }
-    for (SeriesEntry& series : record_.series) {
-      if (series.key.exchange(0) != 0) header.series_used.fetch_sub(1);
-    }
-    record_.series_count.store(0);
-    for (Lane& lane : record_.lanes) lane.owner.store(0, std::memory_order_release);
-    header.recycle_epoch.fetch_add(1, std::memory_order_seq_cst);
-  }
-
- private:
-  TestSegment& test_;
-  CommunicatorRecord& record_;
-};
-
-// A record goes from one communicator to the next while it is written and read. Everything that a
-// communicator counts says which one it is, so a mixture would show.
-TEST(SegmentReader, RecycledRecordIsAbsentNeverMixed) {
-  TestSegment test;
-  Recycler recycler(test);
-  std::atomic<uint64_t> current{0};  // generation | identity << 32
-  const auto add = [&](uint32_t identity) {
-    const uint32_t generation = test.AddCommunicator(0, identity, static_cast<int>(identity),
-                                                     "comm" + std::to_string(identity));
-    current = generation | uint64_t{identity} << 32;
-  };
-  add(1);
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> writers;
-  std::atomic<uint64_t> callbacks_made{0};
-  for (LaneRole role : {LaneRole::kLaunch, LaneRole::kProgress}) {
-    writers.emplace_back([&, role] {
-      uint64_t made = 0;
-      uint64_t tries = 0;
-      while (!stop) {
-        const uint64_t now = current;
-        const uint64_t identity = now >> 32;
-        LaneWriter lane = test.Writer(0, static_cast<uint32_t>(now), role);
-        if (!lane.ok() || ++tries % 64 == 0) {  // recycled, or to let others run
-          std::this_thread::yield();
-          continue;
-        }
-        AddToCell(lane.lane().callbacks[0], 1);
-        ++made;
-        AddToCell(lane.lane().launches, identity);
-        lane.Count(SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, 1, kNoName, 0), 1, identity);
-        lane.Observe(LatencyKey(kAllReduceName, 1, LatencyKind::kCompletionProxy), 5000, identity,
-                     0);
-      }
-      callbacks_made += made;
-    });
-  }
-  std::atomic<uint32_t> identities{1};
-  std::thread recycling([&] {
-    while (!stop) {
-      for (int i = 0; i < 20; ++i) std::this_thread::yield();
-      recycler.Recycle();
-      add(++identities);
-    }
-  });
-
-  int seen = 0;
-  uint64_t newest = 0;
-  // Until it has met enough of them.
-  while (seen < 1000 || identities < 40) {
-    ProcessSnapshot process;
-    std::string error;
-    if (!ReadSegment(test.segment().base(), test.segment().bytes(), &process, &error)) {
-      ADD_FAILURE() << error;
-      break;
-    }
-    if (process.communicators.empty()) continue;
-    ++seen;
-    const CommunicatorSnapshot& read = process.communicators[0];
-    const uint64_t identity = read.comm_id;
-    if (identity < newest) ADD_FAILURE() << "an older communicator came back";
-    newest = identity;
-    EXPECT_EQ(static_cast<uint64_t>(read.rank), identity);
-    EXPECT_EQ(read.name, "comm" + std::to_string(identity));
-    EXPECT_EQ(read.launches % identity, 0u);
-    EXPECT_LE(read.calls.size(), 1u);
-    for (const CallCountSnapshot& calls : read.calls) {
-      EXPECT_GE(calls.bytes, calls.calls * identity);
-      EXPECT_EQ(calls.bytes % identity, 0u);
-    }
-    EXPECT_LE(read.latencies.size(), 1u);
-    for (const LatencySnapshot& latency : read.latencies) {
-      EXPECT_GE(latency.bytes, latency.histogram.Count() * identity);
-      EXPECT_EQ(latency.bytes % identity, 0u);
-      EXPECT_EQ(latency.histogram.cells[CellIndex(5000)], latency.histogram.Count());
-    }
-    if (HasFailure()) break;
-  }
-  stop = true;
-  for (std::thread& writer : writers) writer.join();
-  recycling.join();
-  EXPECT_EQ(Read(test.segment()).callbacks[0], callbacks_made)
-      << "callbacks of recycled communicators stay counted";
 }
 
 TEST(SegmentReader, ARecyclerThatDiedDoesNotKeepTheReader) {

@@ -1,6 +1,4 @@
-// A segment for tests: made and filled through the same calls as the plugin's, with what the
-// plugin's tracker does around them (a communicator's record, the ring of timed calls) in its
-// plainest form.
+// A segment for tests: made and filled through the plugin's own writers (RecordWriter, LaneWriter).
 #ifndef TESTS_METRICS_TEST_SEGMENT_H_
 #define TESTS_METRICS_TEST_SEGMENT_H_
 
@@ -10,6 +8,7 @@
 #include <string_view>
 
 #include "metrics/lane_writer.h"
+#include "metrics/record_writer.h"
 #include "metrics/segment.h"
 #include "metrics/segment_layout.h"
 #include "metrics/snapshot.h"
@@ -28,16 +27,17 @@ class TestSegment {
   Segment& segment() { return *segment_; }
   NameId Intern(const char* name) { return segment_->names().Intern(name); }
 
-  // Publishes record `index` as a live communicator; its generation is the answer.
+  // Publishes record `index` as a live communicator, one that is in use already as another one's
+  // successor; its generation is the answer.
   uint32_t AddCommunicator(uint32_t index, uint64_t comm_id, int rank, std::string_view name);
+  uint32_t AddCommunicator(uint32_t index, const RecordWriter::Identity& identity,
+                           CompletionSource source);
 
   LaneWriter Writer(uint32_t index, uint32_t generation, LaneRole role) {
     return LaneWriter(*segment_, segment_->record(index), generation, role);
   }
 
-  // Appends to the ring of timed calls.
-  void AddTimedCall(uint32_t index, uint8_t op, LatencyKind kind, uint8_t size_class,
-                    uint32_t call_number, uint64_t bytes, uint64_t duration_ns, uint64_t end_ns);
+  RecordWriter Record(uint32_t index) { return RecordWriter(*segment_, segment_->record(index)); }
 
  private:
   std::unique_ptr<Segment> segment_;

@@ -587,6 +587,32 @@ TEST(HeartbeatTest, ADriverThatFailsIsAskedNoMore) {
   }
 }
 
+// What a driver that fails says about a pair is no duration, and no duration of 0 ns either.
+TEST(HeartbeatTest, APairThatIsLostHasNoDuration) {
+  for (const char* function : {"cuEventQuery", "cuEventElapsedTime", "cuCtxSetCurrent"}) {
+    SCOPED_TRACE(function);
+    RunWithGpu([&](FakeCuda& gpu) {
+      StreamCommunicator comm(gpu, 1);
+      TimeEveryCall();
+      comm.WarmUp();
+      gpu.Advance(kSecond);
+      WaitForPoll();
+      for (int i = 0; i < 3; ++i) comm.Run(kMs);
+      WaitForPoll();
+      gpu.Fail(function, FakeCuda::kIllegalAddress, comm.gpu_context());
+      gpu.Advance(kSecond);
+      ASSERT_TRUE(WaitUntil([&] { return !comm.Read().has_heartbeat; }));
+      WaitForPoll();
+      const CommunicatorSnapshot measured = comm.Read();
+      EXPECT_EQ(TimedOperations(measured), 0u);
+      EXPECT_TRUE(measured.latencies.empty());
+      EXPECT_TRUE(measured.timed_calls.empty());
+      EXPECT_EQ(Untimed(measured, UntimedReason::kLost), 3u);
+      comm.Finalize();
+    });
+  }
+}
+
 TEST(HeartbeatTest, AContextThatIsDestroyed) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);
@@ -792,7 +818,28 @@ TEST(HeartbeatTest, APlaceIsUsedAgain) {
   });
 }
 
-// A poller that was stuck in the driver for so long that the place belongs to somebody else.
+// A record that is free at once is not ready at once: the last one's events are still there.
+TEST(HeartbeatTest, WhoeverComesAfterOneThatGaveWayHasAHeartbeat) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        for (uint64_t i = 1; i <= 6; ++i) {
+          StreamCommunicator comm(gpu, i);
+          for (uint64_t bytes = 4096; bytes < 4096 << 12; bytes *= 4) {
+            comm.Run(kMs, "AllReduce", bytes);
+          }
+          gpu.Advance(kSecond);
+          WaitForPoll();
+          EXPECT_TRUE(comm.Read().has_heartbeat) << i;
+          EXPECT_EQ(comm.Read().launches_completed, 6u) << i;
+          comm.Finalize();
+        }
+        EXPECT_GT(ReadSnapshot().recycled_communicators, 0u);
+        EXPECT_FALSE(Says(TakeLog(), "no CUDA events"));
+      },
+      {{"NCCL_PULSE_SERIES_LIMIT", "32"}});
+}
+
+// A poller that was stuck in the driver for so long that the record has been recycled.
 TEST(HeartbeatTest, WhatIsSeenTooLateIsNotTheNextOwners) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);
@@ -813,10 +860,15 @@ TEST(HeartbeatTest, WhatIsSeenTooLateIsNotTheNextOwners) {
     WaitForPoll();
     const CommunicatorSnapshot measured = next.Read();
     EXPECT_EQ(measured.launches, 1u);
-    EXPECT_FALSE(measured.has_heartbeat);  // its timer was still the other's
+    EXPECT_TRUE(measured.has_heartbeat) << "another place: that timer is still the other's";
+    EXPECT_EQ(measured.launches_completed, 0u);
     EXPECT_EQ(TimedOperations(measured), 0u);
     EXPECT_EQ(Untimed(measured), 1u);
     EXPECT_EQ(measured.last_completion_realtime_ns, 0);
+    const ProcessSnapshot snapshot = ReadSnapshot();
+    EXPECT_EQ(snapshot.communicators.size(), 1u);
+    EXPECT_EQ(snapshot.series_used, 2u) << "of the one that is there, its calls and algorithms";
+    EXPECT_EQ(Ignored(snapshot), 0u);
     next.Finalize();
   });
 }

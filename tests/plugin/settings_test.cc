@@ -165,6 +165,7 @@ TEST(SettingsTest, SeriesLimitIsKept) {
     EXPECT_EQ(Calls(measured), kCalls);
     EXPECT_GT(measured.overflowed_operations, 0u);
     EXPECT_LE(measured.calls.size(), 17u);
+    EXPECT_LE(snapshot.series_used, 16u);
   });
 }
 

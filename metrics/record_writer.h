@@ -1,0 +1,120 @@
+// Every write to a communicator's record that is not made through a lane (lane_writer.h): its
+// states, what it says of itself, the heartbeat, and the ring of timed calls. The plugin, tests,
+// benches and made-up ranks use this one writer.
+//
+//   RecordWriter writer(segment, record);
+//   const uint32_t generation = writer.Prepare(identity);
+//   writer.Publish(source);     // kFree -> kLive: readers see it
+//   writer.Finalize(now_ns);    // -> kFinalized: its numbers stay readable
+//   writer.Recycle();           // -> kFree, as if it had never been used
+//
+// Thread: the four above by one thread at a time (the runtime's lock), beside readers, and beside
+// callbacks and the background thread that still have an older generation in their hands. The
+// others say who may call them. An object is two references; make one where it is needed.
+//
+// Cost: Recycle waits for lanes, a few milliseconds at most; nothing else waits or allocates.
+#ifndef METRICS_RECORD_WRITER_H_
+#define METRICS_RECORD_WRITER_H_
+
+#include <time.h>
+
+#include <cstdint>
+#include <string_view>
+
+#include "metrics/lane_writer.h"
+#include "metrics/name_table.h"
+#include "metrics/segment.h"
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+class RecordWriter {
+ public:
+  // A callback holds a lane for a fraction of a microsecond, unless its thread was taken off the
+  // CPU. Init and finalize wait for one this often, this long each time.
+  static constexpr int kLaneAttempts = 50;
+  static constexpr timespec kLanePause{0, 100000};
+
+  RecordWriter(Segment& segment, CommunicatorRecord& record) : segment_(segment), record_(record) {}
+
+  // ---- states ----
+
+  struct Identity {
+    uint64_t comm_id = 0;  // 0: not known yet, see Learn
+    std::string_view name;
+    int32_t rank = 0, nranks = 0, nnodes = 0;
+    uint32_t index = 0;
+    std::string_view gpu, uuid, pci_bus_id;
+    int64_t init_realtime_ns = 0;
+    int32_t nccl_api_version = 0;
+    uint32_t event_mask = 0;
+  };
+  // Gives a free record, whose memory is there, its next generation and owner. The generation is
+  // the answer: lanes can be claimed with it from now on.
+  uint32_t Prepare(const Identity& identity);
+  void Publish(CompletionSource source);
+  void Finalize(uint64_t now_ns);
+
+  // Takes a finalized record back: its pages are free again, its calls and callbacks go on in the
+  // process' sums (recycled_*), and readers that were in the middle of it drop it. False when a
+  // lane stayed busy: its holder would write into the next communicator. The record then stays as
+  // it is, and whoever looks for one to recycle passes it over (IsGivenUp).
+  bool Recycle();
+  static bool IsGivenUp(const CommunicatorRecord& record) {
+    return record.finalized_monotonic_ns.load(std::memory_order_relaxed) == INT64_MAX;
+  }
+
+  // ---- identity that comes late; callbacks ----
+
+  // API v1 to v3 name a communicator with its first operation. Any thread, once.
+  void Learn(uint64_t comm_id, const char* name, int32_t rank);
+  // Why its GPU timestamps are no longer believed; the first reason holds. Any thread.
+  void Distrust(TrustState why);
+
+  // ---- the ring of timed calls ----
+
+  struct TimedCallEntry {
+    NameId op;
+    LatencyKind kind;
+    uint32_t size_class;
+    uint32_t call_number;
+    uint64_t bytes, duration_ns, end_monotonic_ns;
+  };
+  // By whoever holds a lane of the record: a recycler then waits.
+  void AppendTimedCall(const TimedCallEntry& call);
+
+  // ---- heartbeat; the background thread, with a lane of the record in its hands ----
+
+  struct Heartbeat {
+    uint64_t launches_completed = 0;
+    uint64_t oldest_inflight_ns = 0;  // monotonic, 0: nothing is in flight
+    OldestLaunch oldest_launch = OldestLaunch::kUnknown;
+  };
+  void StoreHeartbeat(const Heartbeat& heartbeat);
+  // Calls since the last launch that NCCL reported, and since when they stand; 0: none.
+  void StoreUnreportedCalls(uint64_t calls, uint64_t since_ns);
+  // Work stood still this long and then went on; `row`: of what was called last meanwhile.
+  void NoteWait(uint32_t row, uint64_t waited_ns);
+  // Where no events follow the launches.
+  void StoreOldestOperation(uint64_t enqueue_ns);
+  // False when it is not `from` any more: init and the background thread both change it.
+  bool ChangeCompletionSource(CompletionSource from, CompletionSource to);
+  CompletionSource completion_source() const {
+    // Relaxed: what goes with it stands alone.
+    return static_cast<CompletionSource>(record_.completion_source.load(std::memory_order_relaxed));
+  }
+
+ private:
+  int ClaimLanes();
+  void KeepSums();
+  void AddToSums(uint32_t op, uint64_t calls, uint64_t bytes);
+  void GiveBackPages();
+  void GiveBackSeries();
+
+  Segment& segment_;
+  CommunicatorRecord& record_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // METRICS_RECORD_WRITER_H_

@@ -1,0 +1,274 @@
+#include "metrics/record_writer.h"
+
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "metrics/lane_writer.h"
+#include "metrics/segment_reader.h"
+#include "tests/metrics/test_segment.h"
+
+namespace nccl_pulse {
+namespace {
+
+ProcessSnapshot Read(TestSegment& test) {
+  ProcessSnapshot snapshot;
+  std::string error;
+  EXPECT_TRUE(ReadSegment(test.segment().base(), test.segment().bytes(), &snapshot, &error))
+      << error;
+  return snapshot;
+}
+
+uint64_t CallsKey(NameId op, uint32_t size_class) {
+  return SeriesKey::Pack(SeriesKind::kCalls, op, size_class, kNoName, 0);
+}
+
+// Leaves something in every field that a record has.
+void FillEverything(TestSegment& test, uint32_t index, uint32_t generation) {
+  CommunicatorRecord& record = test.segment().record(index);
+  for (LaneRole role : {LaneRole::kLaunch, LaneRole::kProgress}) {
+    LaneWriter lane = test.Writer(index, generation, role);
+    Lane& cells = lane.lane();
+    for (Cell& cell : cells.callbacks) AddToCell(cell, 3);
+    AddToCell(cells.launches, 5);
+    AddToCell(cells.last_launch_ns, 7);
+    AddToCell(cells.last_completion_ns, 9);
+    AddToCell(cells.overflowed_operations, 2);
+    AddToCell(cells.overflowed_calls, 2);
+    AddToCell(cells.overflowed_bytes, 20);
+    for (Cell& cell : cells.network_bytes) AddToCell(cell, 11);
+    for (Cell& cell : cells.network_wait_ns) AddToCell(cell, 13);
+    lane.Count(CallsKey(kAllReduceName, 4), 3, 300);
+    lane.Observe(LatencyKey(kAllReduceName, 4, LatencyKind::kDurationStream), 5000, 100, 150);
+    test.Record(index).StoreHeartbeat({4, 77, OldestLaunch::kBegun});
+    test.Record(index).AppendTimedCall(
+        {kAllReduceName, LatencyKind::kDurationStream, 4, 6, 100, 5000, 99});
+  }
+  test.Record(index).Distrust(TrustState::kSelfSend);
+  test.Record(index).ChangeCompletionSource(CompletionSource::kNone, CompletionSource::kStream);
+  record.captured.store(1);
+  record.unreported_calls.store(3);
+  record.unreported_since_ns.store(30);
+  for (Cell& cell : record.longest_wait_ns) cell.store(40);
+  FollowedLaunches& followed = record.followed;
+  for (Cell* cell : {&followed.launches, &followed.callbacks, &followed.last_launch_ns,
+                     &followed.uncounted_bytes, &followed.last_call}) {
+    cell->store(8);
+  }
+  followed.uncounted_call.store(CallsKey(kAllGatherName, 4));
+}
+
+TEST(RecordWriter, States) {
+  TestSegment test;
+  ASSERT_TRUE(test.segment().PopulateRecord(0));
+  RecordWriter record = test.Record(0);
+  RecordWriter::Identity identity;
+  identity.comm_id = 0xabc;
+  identity.name = "world";
+  identity.rank = 3;
+  identity.nranks = 8;
+  identity.nnodes = 2;
+  identity.index = 12;
+  identity.gpu = "1";
+  identity.uuid = "GPU-1";
+  identity.pci_bus_id = "00000000:18:00.0";
+  identity.init_realtime_ns = 1700;
+  identity.nccl_api_version = 6;
+  identity.event_mask = 0x321;
+  record.Prepare(identity);
+  EXPECT_TRUE(Read(test).communicators.empty()) << "not before it is published";
+  record.Publish(CompletionSource::kStream);
+  ProcessSnapshot read = Read(test);
+  ASSERT_EQ(read.communicators.size(), 1u);
+  const CommunicatorSnapshot& live = read.communicators[0];
+  EXPECT_EQ(live.comm_id, 0xabcu);
+  EXPECT_EQ(live.name, "world");
+  EXPECT_EQ(live.rank, 3);
+  EXPECT_EQ(live.nranks, 8);
+  EXPECT_EQ(live.nnodes, 2);
+  EXPECT_EQ(live.index, 12u);
+  EXPECT_EQ(live.gpu, "1");
+  EXPECT_EQ(live.uuid, "GPU-1");
+  EXPECT_EQ(live.pci_bus_id, "00000000:18:00.0");
+  EXPECT_EQ(live.init_realtime_ns, 1700);
+  EXPECT_EQ(live.nccl_api_version, 6);
+  EXPECT_EQ(live.event_mask, 0x321u);
+  EXPECT_TRUE(live.has_heartbeat);
+  EXPECT_FALSE(live.finalized);
+  record.Finalize(5);
+  EXPECT_TRUE(Read(test).communicators.at(0).finalized);
+  EXPECT_TRUE(record.Recycle());
+  EXPECT_TRUE(Read(test).communicators.empty());
+}
+
+// Byte by byte, so that a field that is added and not reset is found.
+TEST(RecordWriter, ResetLeavesNothing) {
+  const auto memory = std::make_unique<CommunicatorRecord>();
+  CommunicatorRecord& record = *memory;
+  auto* const bytes = reinterpret_cast<unsigned char*>(&record);
+  std::vector<bool> stays(sizeof(record));
+  const auto keep = [&](const void* from, size_t size) {
+    const auto begin = static_cast<size_t>(static_cast<const unsigned char*>(from) - bytes);
+    for (size_t i = begin; i < begin + size; ++i) stays[i] = true;
+  };
+  keep(&record.state, sizeof(record.state));
+  keep(&record.generation, sizeof(record.generation));
+  for (Lane& lane : record.lanes) {
+    keep(&lane.owner, sizeof(lane.owner));
+    keep(&lane.reserved0, sizeof(lane.reserved0));
+    keep(&lane.reserved1, sizeof(lane.reserved1));
+  }
+  keep(&record.followed.reserved, sizeof(record.followed.reserved));
+  keep(&record.reserved, sizeof(record.reserved));
+  memset(bytes, 0xff, sizeof(record));  // NOLINT(bugprone-undefined-memory-manipulation)
+  record.Reset();
+  for (size_t at = 0; at < sizeof(record); ++at) {
+    ASSERT_EQ(bytes[at], stays[at] ? 0xff : 0) << "byte " << at;
+  }
+}
+
+// What a reader is shown of the second communicator on a place is what it is shown of a first one.
+TEST(RecordWriter, TheNextCommunicatorStartsFromZero) {
+  TestSegment test;
+  const uint32_t first = test.AddCommunicator(0, 1, 0, "first with a long name");
+  FillEverything(test, 0, first);
+  {
+    const CommunicatorSnapshot full = Read(test).communicators.at(0);
+    EXPECT_TRUE(full.captured);
+    EXPECT_EQ(full.timed_calls.size(), 2u);
+    EXPECT_EQ(full.calls.size(), 2u);
+    EXPECT_EQ(full.longest_waits.size(), size_t{kWaitRows});
+    EXPECT_EQ(full.kernel_trust, TrustState::kSelfSend);
+  }
+  const uint32_t free_pages = test.segment().pages().free_pages();
+  const uint32_t second = test.AddCommunicator(0, 2, 1, "second");
+  EXPECT_NE(second, first);
+  const CommunicatorSnapshot read = Read(test).communicators.at(0);
+  EXPECT_EQ(read.comm_id, 2u);
+  EXPECT_EQ(read.rank, 1);
+  EXPECT_EQ(read.name, "second");
+  EXPECT_TRUE(read.calls.empty());
+  EXPECT_TRUE(read.latencies.empty());
+  EXPECT_TRUE(read.timed_calls.empty());
+  EXPECT_FALSE(read.captured);
+  EXPECT_FALSE(read.has_heartbeat);
+  EXPECT_EQ(read.launches, 0u);
+  EXPECT_EQ(read.launches_completed, 0u);
+  EXPECT_EQ(read.last_call_op, "");
+  EXPECT_EQ(read.kernel_trust, TrustState::kTrusted);
+  EXPECT_EQ(read.overflowed_operations, 0u);
+  EXPECT_EQ(read.overflowed_calls, 0u);
+  EXPECT_EQ(read.unreported_calls, 0u);
+  EXPECT_EQ(read.unreported_since_realtime_ns, 0);
+  EXPECT_TRUE(read.longest_waits.empty());
+  EXPECT_EQ(read.last_launch_realtime_ns, 0);
+  EXPECT_EQ(read.last_completion_realtime_ns, 0);
+  EXPECT_EQ(read.network_bytes, (std::array<uint64_t, kNetworkDirections>{}));
+  EXPECT_EQ(read.network_wait_ns, (std::array<uint64_t, kNetworkWaits>{}));
+  EXPECT_EQ(test.segment().header().series_used, 0u);
+  EXPECT_EQ(test.segment().pages().free_pages(), free_pages + 4) << "two of each lane";
+  // And a number of its own.
+  test.Record(0).AppendTimedCall({kAllGatherName, LatencyKind::kDurationStream, 1, 0, 10, 500, 9});
+  ASSERT_EQ(Read(test).communicators.at(0).timed_calls.size(), 1u);
+}
+
+// Counters of the process go on over all communicators that there ever were.
+TEST(RecordWriter, WhatARecycledOneCountedStaysInTheSums) {
+  TestSegment test;
+  const NameId future = test.Intern("AllFuture");
+  std::map<std::string, std::pair<uint64_t, uint64_t>> expected;
+  uint64_t callbacks = 0;
+  for (uint64_t round = 1; round <= 3; ++round) {
+    const uint32_t generation = test.AddCommunicator(0, round, 0, "c");
+    for (LaneRole role : {LaneRole::kLaunch, LaneRole::kBackground}) {
+      LaneWriter lane = test.Writer(0, generation, role);
+      lane.Count(CallsKey(kAllReduceName, 1), round, 100 * round);
+      lane.Count(CallsKey(kAllReduceName, 2), round, 1000 * round);
+      lane.Count(CallsKey(future, 2), 1, 7);
+      lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, kAllReduceName, 0, 0, 0), 50, 0);
+      AddToCell(lane.lane().overflowed_calls, 2);
+      AddToCell(lane.lane().overflowed_bytes, 20);
+      AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 4);
+    }
+    // One that no lane has counted.
+    FollowedLaunches& followed = test.segment().record(0).followed;
+    followed.uncounted_bytes.store(64);
+    followed.uncounted_call.store(CallsKey(kAllGatherName, 1));
+    expected["AllReduce"].first += 4 * round;
+    expected["AllReduce"].second += 2200 * round;
+    expected["AllGather"].first += 1;
+    expected["AllGather"].second += 64;
+    expected["other"].first += 2 + 4;  // unknown names, and what overflowed
+    expected["other"].second += 14 + 40;
+    callbacks += 2 * 4 + 1;
+  }
+  test.Record(0).Finalize(1);
+  ASSERT_TRUE(test.Record(0).Recycle());
+  const ProcessSnapshot read = Read(test);
+  EXPECT_EQ(read.recycled_communicators, 3u);
+  EXPECT_EQ(read.callbacks[static_cast<size_t>(CallbackKind::kApi)], callbacks);
+  std::map<std::string, std::pair<uint64_t, uint64_t>> sums;
+  for (const RecycledCallsSnapshot& calls : read.recycled_calls) {
+    sums[calls.op] = {calls.calls, calls.bytes};
+  }
+  EXPECT_EQ(sums, expected);
+}
+
+// A holder that never comes back would write into the next communicator.
+TEST(RecordWriter, ABusyLaneKeepsItsRecord) {
+  TestSegment test;
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "kept");
+  CommunicatorRecord& record = test.segment().record(0);
+  {
+    LaneWriter held = test.Writer(0, generation, LaneRole::kBackground);
+    held.Count(CallsKey(kAllReduceName, 1), 3, 300);
+    test.Record(0).Finalize(5);
+    EXPECT_FALSE(test.Record(0).Recycle());
+    EXPECT_TRUE(RecordWriter::IsGivenUp(record));
+    held.Count(CallsKey(kAllReduceName, 1), 4, 400);
+  }
+  const ProcessSnapshot read = Read(test);
+  ASSERT_EQ(read.communicators.size(), 1u);
+  EXPECT_EQ(read.communicators[0].name, "kept");
+  EXPECT_TRUE(read.communicators[0].finalized);
+  ASSERT_EQ(read.communicators[0].calls.size(), 1u);
+  EXPECT_EQ(read.communicators[0].calls[0].calls, 7u);
+  EXPECT_EQ(read.recycled_communicators, 0u);
+  EXPECT_TRUE(read.recycled_calls.empty());
+  for (const Lane& lane : record.lanes) EXPECT_EQ(lane.owner, 0u);
+  EXPECT_EQ(test.segment().header().recycle_epoch % 2, 0u);
+}
+
+TEST(RecordWriter, NobodyWritesWithAnOldGeneration) {
+  TestSegment test;
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
+  test.Record(0).Finalize(1);
+  EXPECT_TRUE(test.Writer(0, generation, LaneRole::kLaunch).ok()) << "what is settled last";
+  ASSERT_TRUE(test.Record(0).Recycle());
+  EXPECT_FALSE(test.Writer(0, generation, LaneRole::kLaunch).ok());
+}
+
+TEST(RecordWriter, TheFirstReasonOfDistrustHolds) {
+  TestSegment test;
+  test.AddCommunicator(0, 1, 0, "c");
+  test.Record(0).Distrust(TrustState::kSelfSend);
+  test.Record(0).Distrust(TrustState::kChecksFailed);
+  EXPECT_EQ(Read(test).communicators.at(0).kernel_trust, TrustState::kSelfSend);
+}
+
+TEST(RecordWriter, ACompletionSourceThatSomebodyElseChangedStays) {
+  TestSegment test;
+  test.AddCommunicator(0, 1, 0, "c");
+  RecordWriter record = test.Record(0);
+  EXPECT_TRUE(record.ChangeCompletionSource(CompletionSource::kNone, CompletionSource::kProxy));
+  EXPECT_FALSE(record.ChangeCompletionSource(CompletionSource::kStream, CompletionSource::kNone));
+  EXPECT_EQ(record.completion_source(), CompletionSource::kProxy);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/hang.h"
+#include "exporter/health.h"
 #include "exporter/latency_json.h"
 #include "exporter/rank_activity.h"
 #include "exporter/usual_wait.h"
@@ -222,6 +223,18 @@ Json StragglerJson(const CommunicatorDiagnosis* diagnosis) {
           {"text", straggler.text}};
 }
 
+Json HealthJson(const Health& health) {
+  return {{"status", HealthStatusName(health.status)},
+          {"lost_processes", health.lost_processes},
+          {"stopped_processes", health.stopped_processes},
+          {"ranks", health.ranks},
+          {"unknown_ranks", health.unknown_ranks},
+          {"communicators", health.communicators},
+          {"blind_communicators", health.blind_communicators},
+          {"notes", health.notes},
+          {"summary", health.summary}};
+}
+
 const CommunicatorDiagnosis* FindDiagnosis(const DiagnosisResult& diagnosis, uint64_t comm_id) {
   const auto found = std::lower_bound(
       diagnosis.begin(), diagnosis.end(), comm_id,
@@ -288,8 +301,10 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
                              {"operations", OperationsOfAllRanks(snapshots_of_ranks)},
                              {"ranks", std::move(list)}});
   }
-  const Json json = {{"time", Seconds(now_realtime_ns)},
-                     {"communicators", std::move(communicators)}};
+  const Json json = {
+      {"time", Seconds(now_realtime_ns)},
+      {"health", HealthJson(HealthOf(snapshots, diagnosis, now_realtime_ns))},
+      {"communicators", std::move(communicators)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -259,7 +259,7 @@ class Words {
     }
     if (finding_.blocked_elsewhere.size() == finding_.suspects.size()) {
       return absl::StrCat(" It may wait in ", where,
-                          " meanwhile: which GPU its ranks use is not known.");
+                          " meanwhile; that is not certain.");
     }
     return absl::StrCat(" ", Capital(Numbers(finding_.blocked_elsewhere)),
                         Verb(finding_.blocked_elsewhere, " has", " have"),

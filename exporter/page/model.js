@@ -9,8 +9,10 @@ const callsOf = (rank) => objects(rank.operations).reduce((sum, each) => sum + n
 const isInUse = (comm) => objects(comm.ranks).some((rank) => rank.active === true);
 const isUsual = (comm) => object(comm.hang).usual === true;
 const trouble = (comm) => (comm.hang && !isUsual(comm) ? 2 : comm.hang || comm.straggler ? 1 : 0);
+// Of none of its ranks it is known what they do.
+const isBlind = (comm) => objects(comm.ranks).every((rank) => rank.active !== true || rank.state === 'unknown' || rank.state === 'stopped');
 // In a word, as the badge and the filter have it.
-const troubleWord = (comm) => ['ok', comm.hang ? 'wait' : 'slow', 'hang'][trouble(comm)];
+const troubleWord = (comm) => [isBlind(comm) ? 'unknown' : 'ok', comm.hang ? 'wait' : 'slow', 'hang'][trouble(comm)];
 
 function communicatorName(comm) {
   const name = text(comm.name);

@@ -88,7 +88,7 @@ class PageTest(unittest.TestCase):
             self.assertEqual(self.html.replace(b"http://www.w3.org/2000/svg", b"").count(foreign), 0)
 
     def test_nobody_here(self):
-        shown = self.look(page())
+        shown = self.look(page(health=made_up.health("unused", (), "No communicator is in use.")))
         self.assertEqual(shown.text("#verdict"), "No communicator is in use.")
         self.assertEqual(shown.text("#host"), "NCCL Pulse")
         self.assert_clean(shown)
@@ -210,6 +210,8 @@ class PageTest(unittest.TestCase):
                          "its last call.")
         self.assertEqual(shown.evaluate("[...document.querySelectorAll('.flight')].map((each) => "
                                         "each.innerText)"), ["1 in flight, 20 s", "1 unknown"])
+        self.assertEqual(shown.evaluate("[...document.querySelectorAll('summary .badge')].map((each) "
+                                        "=> each.innerText)"), ["ok", "unknown"])
         self.picture(shown, "unknown")
         self.assert_clean(shown)
 

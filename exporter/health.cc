@@ -13,6 +13,14 @@ namespace nccl_pulse {
 namespace {
 
 constexpr std::size_t kMostPids = 8;
+// Between a call and its launch every rank is in an unknown state, for microseconds.
+constexpr int64_t kMomentNs = 1000000000;
+
+bool IsUnknown(const RankActivity& activity, int64_t now_ns) {
+  if (activity.reason != UnknownReason::kLaunchNotReported) return activity.is_unknown();
+  return activity.since_realtime_ns != 0 &&
+         ElapsedNs(now_ns, activity.since_realtime_ns) >= kMomentNs;
+}
 
 std::string Plural(std::size_t count, const char* one, const char* several) {
   return absl::StrCat(count, " ", count == 1 ? one : several);
@@ -77,7 +85,7 @@ class Examiner {
       Activities& activities = by_communicator_[communicator.comm_id];
       const RankActivity activity = ActivityOf(process, communicator, now_ns_);
       ++activities.ranks;
-      if (!activity.is_unknown()) continue;
+      if (!IsUnknown(activity, now_ns_)) continue;
       ++activities.unknown;
       ++reasons_[static_cast<std::size_t>(activity.reason)];
     }

@@ -143,7 +143,8 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "without stream timing."},
     {MetricId::kEventMaskChanges, "nccl_pulse_event_mask_changes_total", MetricType::Counter, "",
      kProcess, LabelNames(),
-     "Times that somebody else changed the event mask that the plugin gave NCCL (RAS can, from NCCL "
+     "Times that somebody else changed the event mask that the plugin gave NCCL (RAS can, from "
+     "NCCL "
      "2.31 on): events may be missing. Present from the first on."},
     {MetricId::kForeignEventMask, "nccl_pulse_foreign_event_mask_info", MetricType::Gauge, "",
      kProcess, LabelNames("event_mask"),

@@ -163,8 +163,7 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
           {"active", !comm.finalized && process.end == ProcessEnd::kLive},
           {"state", StateName(process, comm, activity, now_realtime_ns)},
           {"unknown", UnknownJson(activity)},
-          {"in_flight_since",
-           TimeOrNull(activity.is_in_flight() ? activity.since_realtime_ns : 0)},
+          {"in_flight_since", TimeOrNull(activity.is_in_flight() ? activity.since_realtime_ns : 0)},
           {"begun", BegunJson(activity)},
           {"process", ProcessJson(process)},
           {"gpu",
@@ -301,10 +300,9 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
                              {"operations", OperationsOfAllRanks(snapshots_of_ranks)},
                              {"ranks", std::move(list)}});
   }
-  const Json json = {
-      {"time", Seconds(now_realtime_ns)},
-      {"health", HealthJson(HealthOf(snapshots, diagnosis, now_realtime_ns))},
-      {"communicators", std::move(communicators)}};
+  const Json json = {{"time", Seconds(now_realtime_ns)},
+                     {"health", HealthJson(HealthOf(snapshots, diagnosis, now_realtime_ns))},
+                     {"communicators", std::move(communicators)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

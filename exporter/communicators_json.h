@@ -35,8 +35,8 @@
 //                        "p99": ..., "max": ..., "bus_bytes_per_second": ...}]}]}]}
 //
 // "health" is of the whole page, health.h. "hang", "queued" and "straggler" are null when there is
-// none (diagnosis.h). "usual": the wait is no longer than 1.5 times "longest_wait_before". "circle":
-// of circular_wait, {"comm", "rank"} of each step.
+// none (diagnosis.h). "usual": the wait is no longer than 1.5 times "longest_wait_before".
+// "circle": of circular_wait, {"comm", "rank"} of each step.
 //
 // A rank's "state" is idle, in_flight, stopped (its process does not run), ended (finalized), gone
 // (its process ended), or unknown; "unknown" says why it cannot be told whether it is idle

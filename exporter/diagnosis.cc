@@ -9,8 +9,8 @@ namespace nccl_pulse {
 
 DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_realtime_ns) {
   const int64_t hang_after_ns = std::chrono::nanoseconds(hang_after_).count();
-  std::vector<CommunicatorView> views = GroupByCommunicator(
-      snapshots, now_realtime_ns, std::min(kStoppedAfterNs, hang_after_ns));
+  std::vector<CommunicatorView> views =
+      GroupByCommunicator(snapshots, now_realtime_ns, std::min(kStoppedAfterNs, hang_after_ns));
   NoteCalls(now_realtime_ns, &views);
   std::vector<WaitsOfCommunicator> waits = FindHangs(views, hang_after_ns, now_realtime_ns);
   DiagnosisResult results;
@@ -42,9 +42,8 @@ void Diagnosis::NoteCalls(int64_t now_realtime_ns, std::vector<CommunicatorView>
       for (const CallCountSnapshot& call : rank.communicator->calls) seen.calls += call.calls;
     }
     if (const auto found = calls_.find(view.comm_id); found != calls_.end()) {
-      seen.changed_realtime_ns = found->second.calls == seen.calls
-                                     ? found->second.changed_realtime_ns
-                                     : now_realtime_ns;
+      seen.changed_realtime_ns =
+          found->second.calls == seen.calls ? found->second.changed_realtime_ns : now_realtime_ns;
     }
     view.calls_changed_realtime_ns = seen.changed_realtime_ns;
     kept[view.comm_id] = seen;

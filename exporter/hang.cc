@@ -82,8 +82,8 @@ std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& 
     findings.push_back(std::move(conclusion.hang));
     if (!conclusion.queued) continue;
     const QueuedFinding& queued = *conclusion.queued;
-    waits[i].queued = Queued{queued.since_realtime_ns, queued.op, RankNumbers(queued.ranks),
-                             QueuedWords(queued)};
+    waits[i].queued =
+        Queued{queued.since_realtime_ns, queued.op, RankNumbers(queued.ranks), QueuedWords(queued)};
   }
   FollowWaits(views, hang_after_ns, now_realtime_ns, &findings);
   for (std::size_t i = 0; i < views.size(); ++i) {

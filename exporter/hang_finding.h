@@ -55,24 +55,24 @@ struct HangFinding {
   bool is_unreported = false;    // those have called; that they launched is not reported
   bool is_waiting_known = true;  // false: and may have finished
 
-  Calls calls;                         // that are owed
-  const RankView* ahead = nullptr;     // who has called most
-  std::vector<CallSide> sides;         // of kMismatched
-  std::vector<int32_t> unseen_ranks;   // of kRankNotSeen
-  std::string peer_op;                 // of kPeer
-  bool are_all_seen = false;           // all ranks of the communicator are here
-  Ranks also_owing;                    // besides the suspects
+  Calls calls;                        // that are owed
+  const RankView* ahead = nullptr;    // who has called most
+  std::vector<CallSide> sides;        // of kMismatched
+  std::vector<int32_t> unseen_ranks;  // of kRankNotSeen
+  std::string peer_op;                // of kPeer
+  bool are_all_seen = false;          // all ranks of the communicator are here
+  Ranks also_owing;                   // besides the suspects
   Ranks also_stopped;
-  Ranks behind_unseen;                 // have called less; whether they wait cannot be seen
-  Ranks not_begun;                     // where that accuses nobody
-  bool not_begun_suspects = false;     // the suspects have called, but their GPUs have not begun
-  Ranks idle;                          // of kPointToPoint
+  Ranks behind_unseen;              // have called less; whether they wait cannot be seen
+  Ranks not_begun;                  // where that accuses nobody
+  bool not_begun_suspects = false;  // the suspects have called, but their GPUs have not begun
+  Ranks idle;                       // of kPointToPoint
 
   // Where suspects wait meanwhile.
-  std::optional<uint64_t> elsewhere;      // communicator id
-  bool is_elsewhere_certain = true;       // false: perhaps on another GPU of the process
-  bool is_acquitted = false;              // they may, unseen: nobody is named after all
-  Ranks blocked_elsewhere;                // those, where others are free
+  std::optional<uint64_t> elsewhere;  // communicator id
+  bool is_elsewhere_certain = true;   // false: perhaps on another GPU of the process
+  bool is_acquitted = false;          // they may, unseen: nobody is named after all
+  Ranks blocked_elsewhere;            // those, where others are free
   struct Link {
     const CommunicatorView* view;
     const RankView* rank;  // waits in the next one's communicator

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_join.h"
 #include "exporter/call_mismatch.h"
+#include "exporter/launch_order.h"
 
 namespace nccl_pulse {
 namespace {
@@ -112,7 +113,8 @@ class Judge {
     DecideLaunched();
   }
 
-  // Every launch of the ranks here is known not to have begun: none holds up another, or is held up.
+  // Every launch of the ranks here is known not to have begun: none holds up another, or is held
+  // up.
   bool IsBehindOwnWork() const {
     bool any = false;
     for (const RankView* rank : facts_.live) {
@@ -247,10 +249,10 @@ class Judge {
   }
 
   void DecideLaunched() {
-    if (const Ranks inside = RanksInsideNccl(); !inside.empty()) {
+    if (const Ranks inside = RanksInsideNccl(facts_, finding_.waiting); !inside.empty()) {
       return Say(HangVerdict::kRankNotLaunched, HangDetail::kNone, inside);
     }
-    if (const Ranks late = RanksNotBegun(); !late.empty()) {
+    if (const Ranks late = RanksNotBegun(facts_); !late.empty()) {
       finding_.not_begun_suspects = true;
       return Say(HangVerdict::kRankNotBegun, HangDetail::kNone, late);
     }
@@ -261,52 +263,6 @@ class Judge {
     }
     if (!facts_.are_all_seen() && view_.nnodes == 1) return DecideNotSeen();
     Say(HangVerdict::kNoProgress, HangDetail::kNone, {});
-  }
-
-  // Have called what others have launched, and launched nothing for it.
-  Ranks RanksInsideNccl() const {
-    Ranks inside;
-    if (view_.has_point_to_point) return inside;  // launches of two ranks do not correspond
-    uint64_t launches = 0;
-    int64_t oldest_ns = INT64_MAX;
-    for (const RankView* rank : facts_.live) {
-      launches = std::max(launches, rank->communicator->launches);
-    }
-    for (const RankView* rank : finding_.waiting) {
-      oldest_ns = std::min(oldest_ns, SeenInFlightSince(*rank->communicator));
-    }
-    for (const RankView* rank : facts_.live) {
-      const CommunicatorSnapshot& communicator = *rank->communicator;
-      if (rank->activity.reason == UnknownReason::kLaunchNotReported &&
-          communicator.launches < launches && communicator.last_launch_realtime_ns < oldest_ns) {
-        inside.push_back(rank);
-      }
-    }
-    return inside;
-  }
-
-  // The ranks whose GPU has not come to a launch that another one's has.
-  Ranks RanksNotBegun() const {
-    Ranks late;
-    if (view_.has_point_to_point) return late;
-    for (const RankView* rank : facts_.live) {
-      if (rank->activity.oldest_launch != OldestLaunch::kNotBegun) continue;
-      for (const RankView* other : facts_.live) {
-        if (other->activity.oldest_launch == OldestLaunch::kBegun &&
-            HaveSameLaunches(*rank, *other) &&
-            rank->communicator->launches_completed <= other->communicator->launches_completed) {
-          late.push_back(rank);
-          break;
-        }
-      }
-    }
-    return late;
-  }
-
-  // Launch number n of one is that of the other: they have put their calls into as many.
-  bool HaveSameLaunches(const RankView& a, const RankView& b) const {
-    return Total(facts_.CallsOf(a)) - a.communicator->launches ==
-           Total(facts_.CallsOf(b)) - b.communicator->launches;
   }
 
   void DecideNotSeen() {

@@ -22,12 +22,12 @@ class Words {
   explicit Words(const HangFinding& finding) : finding_(finding) {}
 
   std::string Make() const {
-    return absl::StrCat(Verdict(), Elsewhere(),
-                        finding_.is_usual
-                            ? absl::StrCat(" It has waited up to ",
-                                           DurationWords(finding_.longest_wait_before_ns),
-                                           " here before, and gone on.")
-                            : "");
+    return absl::StrCat(
+        Verdict(), Elsewhere(),
+        finding_.is_usual
+            ? absl::StrCat(" It has waited up to ", DurationWords(finding_.longest_wait_before_ns),
+                           " here before, and gone on.")
+            : "");
   }
 
  private:
@@ -87,10 +87,9 @@ class Words {
     }
     return absl::StrCat(
         WhoHave(suspects), " not called ", CallWords(finding_.calls),
-        unseen.empty()
-            ? absl::StrCat(", and ", Has(suspects), " nothing in flight here.")
-            : absl::StrCat(". Whether what ", Verb(suspects, "it", "they"),
-                           " called before has ended cannot be seen."),
+        unseen.empty() ? absl::StrCat(", and ", Has(suspects), " nothing in flight here.")
+                       : absl::StrCat(". Whether what ", Verb(suspects, "it", "they"),
+                                      " called before has ended cannot be seen."),
         Waiters(), BehindUnseen(),
         finding_.also_stopped.empty()
             ? ""
@@ -107,24 +106,25 @@ class Words {
     if (waiters.empty()) return "";
     const std::string who = absl::StrCat(" ", Capital(Numbers(waiters)));
     const std::string in = finding_.op.empty() ? "" : absl::StrCat(" in ", finding_.op);
-    if (!finding_.is_unreported) return absl::StrCat(who, Verb(waiters, " waits", " wait"), in, ".");
+    if (!finding_.is_unreported)
+      return absl::StrCat(who, Verb(waiters, " waits", " wait"), in, ".");
     const std::string called =
-        absl::StrCat(who, " ", Has(waiters), " called ",
-                     finding_.op.empty() ? "it" : finding_.op,
+        absl::StrCat(who, " ", Has(waiters), " called ", finding_.op.empty() ? "it" : finding_.op,
                      ", whose launch NCCL does not report");
     return finding_.is_waiting_known
                ? absl::StrCat(called, ", and which no rank leaves before all have come.")
-               : absl::StrCat(called, ": whether ", Verb(waiters, "it still waits", "they still wait"),
+               : absl::StrCat(called, ": whether ",
+                              Verb(waiters, "it still waits", "they still wait"),
                               " cannot be seen.");
   }
 
   std::string BehindUnseen() const {
     const Ranks& behind = finding_.behind_unseen;
     if (behind.empty()) return "";
-    return absl::StrCat(" ", WhoHave(behind), " called fewer operations than ",
-                        Name(*finding_.ahead), ", too; whether ", Verb(behind, "it waits", "they wait"),
-                        " cannot be seen: ", UnknownReasonWords(behind.front()->activity.reason),
-                        ".");
+    return absl::StrCat(
+        " ", WhoHave(behind), " called fewer operations than ", Name(*finding_.ahead),
+        ", too; whether ", Verb(behind, "it waits", "they wait"),
+        " cannot be seen: ", UnknownReasonWords(behind.front()->activity.reason), ".");
   }
 
   // What else is wrong, behind a verdict on other ranks.
@@ -191,11 +191,11 @@ class Words {
   }
 
   std::string PointToPoint() const {
-    return absl::StrCat(
-        absl::StripLeadingAsciiWhitespace(Waiters()),
-        " For whom is not known: Send and Recv do not tell their peer.",
-        finding_.idle.empty() ? ""
-                              : absl::StrCat(" Nothing in flight here: ", Names(finding_.idle), "."));
+    return absl::StrCat(absl::StripLeadingAsciiWhitespace(Waiters()),
+                        " For whom is not known: Send and Recv do not tell their peer.",
+                        finding_.idle.empty()
+                            ? ""
+                            : absl::StrCat(" Nothing in flight here: ", Names(finding_.idle), "."));
   }
 
   std::string NotBegun() const {
@@ -221,8 +221,8 @@ class Words {
     const Ranks& late = finding_.not_begun;
     if (!late.empty()) {
       begun = absl::StrCat(Verb(late, " The GPU of ", " The GPUs of "), Names(late), " ", Has(late),
-                           " not begun it: work before it on the ",
-                           Verb(late, "stream", "streams"), " has not ended.");
+                           " not begun it: work before it on the ", Verb(late, "stream", "streams"),
+                           " has not ended.");
     }
     return absl::StrCat(finding_.are_all_seen ? "All ranks have" : "All ranks of this node have",
                         " called and launched the same work, and it does not progress",
@@ -258,12 +258,10 @@ class Words {
                           " in ", where, " meanwhile: look there first.");
     }
     if (finding_.blocked_elsewhere.size() == finding_.suspects.size()) {
-      return absl::StrCat(" It may wait in ", where,
-                          " meanwhile; that is not certain.");
+      return absl::StrCat(" It may wait in ", where, " meanwhile; that is not certain.");
     }
     return absl::StrCat(" ", Capital(Numbers(finding_.blocked_elsewhere)),
-                        Verb(finding_.blocked_elsewhere, " has", " have"),
-                        " not come either, but ",
+                        Verb(finding_.blocked_elsewhere, " has", " have"), " not come either, but ",
                         Verb(finding_.blocked_elsewhere, "waits", "wait"), " in ", where,
                         " meanwhile.");
   }
@@ -277,8 +275,8 @@ std::string HangWords(const HangFinding& finding) { return Words(finding).Make()
 
 std::string QueuedWords(const QueuedFinding& finding) {
   return absl::StrCat(WhoHave(finding.ranks), " launched",
-                      finding.op.empty() ? "" : absl::StrCat(" ", finding.op),
-                      ", and ", Verb(finding.ranks, "its GPU has", "their GPUs have"),
+                      finding.op.empty() ? "" : absl::StrCat(" ", finding.op), ", and ",
+                      Verb(finding.ranks, "its GPU has", "their GPUs have"),
                       " not begun it: earlier work of ",
                       Verb(finding.ranks, "that GPU", "those GPUs"), " has not ended. No hang.");
 }

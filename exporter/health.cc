@@ -49,9 +49,8 @@ class Examiner {
       if (each.hang) (each.hang->is_usual ? has_usual_ : has_hang_) = true;
       has_straggler_ |= each.straggler.has_value();
       if (each.queued) {
-        queued_.push_back(absl::StrCat("Communicator ",
-                                       absl::Hex(each.comm_id, absl::kZeroPad16), ": ",
-                                       each.queued->text));
+        queued_.push_back(absl::StrCat("Communicator ", absl::Hex(each.comm_id, absl::kZeroPad16),
+                                       ": ", each.queued->text));
       }
     }
   }
@@ -116,9 +115,9 @@ class Examiner {
                                    " lost (killed or crashed): ", Pids(lost_), "."));
     }
     if (!stopped_.empty()) {
-      notes.push_back(absl::StrCat(Plural(stopped_.size(), "process does", "processes do"),
-                                   " not run (stopped, or stuck in the GPU driver): ",
-                                   Pids(stopped_), "."));
+      notes.push_back(
+          absl::StrCat(Plural(stopped_.size(), "process does", "processes do"),
+                       " not run (stopped, or stuck in the GPU driver): ", Pids(stopped_), "."));
     }
     if (health_.unknown_ranks != 0) {
       std::vector<std::string> why;
@@ -127,10 +126,9 @@ class Examiner {
         why.push_back(absl::StrCat(UnknownReasonWords(static_cast<UnknownReason>(i)), " (",
                                    reasons_[i], ")"));
       }
-      notes.push_back(absl::StrCat("Whether work is in flight is not known for ",
-                                   health_.unknown_ranks, " of ",
-                                   Plural(health_.ranks, "rank", "ranks"), ": ",
-                                   absl::StrJoin(why, "; "), "."));
+      notes.push_back(absl::StrCat(
+          "Whether work is in flight is not known for ", health_.unknown_ranks, " of ",
+          Plural(health_.ranks, "rank", "ranks"), ": ", absl::StrJoin(why, "; "), "."));
     }
     notes.insert(notes.end(), masks_.begin(), masks_.end());
     notes.insert(notes.end(), queued_.begin(), queued_.end());
@@ -142,10 +140,9 @@ class Examiner {
     if (health_.communicators == 0) return "No communicator is in use.";
     if (blind == health_.communicators) return "Whether anything hangs cannot be seen.";
     if (blind == 0) return "No hang and no straggler is suspected.";
-    return absl::StrCat("No hang and no straggler is suspected on ",
-                        health_.communicators - blind, " of ", health_.communicators,
-                        " communicators; on the ", blind == 1 ? "other" : "others",
-                        " work cannot be seen.");
+    return absl::StrCat("No hang and no straggler is suspected on ", health_.communicators - blind,
+                        " of ", health_.communicators, " communicators; on the ",
+                        blind == 1 ? "other" : "others", " work cannot be seen.");
   }
 
   const int64_t now_ns_;

@@ -141,7 +141,8 @@ class Page {
   void Health() {
     const Json& health = At(page_, "health");
     if (!health.is_object()) {
-      absl::StrAppend(&out_, "The endpoint does not say how much it sees: it is of another version.\n");
+      absl::StrAppend(&out_,
+                      "The endpoint does not say how much it sees: it is of another version.\n");
       return;
     }
     const std::string status = Text(At(health, "status"));
@@ -166,8 +167,8 @@ class Page {
       if (!At(comm, "hang").is_null()) Hang(comm, At(comm, "hang"));
       const Json& straggler = At(comm, "straggler");
       if (straggler.is_null()) continue;
-      absl::StrAppend(&out_, "\n", Paint("SLOW", kYellow), "  communicator ", CommunicatorName(comm),
-                      " waits for ",
+      absl::StrAppend(&out_, "\n", Paint("SLOW", kYellow), "  communicator ",
+                      CommunicatorName(comm), " waits for ",
                       Paint(absl::StrCat("rank ", Text(At(straggler, "rank"))), kYellow), "\n",
                       Wrap(Text(At(straggler, "text")), 6, options_.width));
     }

@@ -1,8 +1,8 @@
 // What /api/v1/communicators says, as a table for people: `pulse status`.
 //
-// What cannot be seen and what is wrong stand first, in sentences; then every communicator with its ranks, those that are
-// in trouble marked. Fields that are missing or of another type read as unknown: the endpoint may
-// be of another version.
+// What cannot be seen and what is wrong stand first, in sentences; then every communicator with its
+// ranks, those that are in trouble marked. Fields that are missing or of another type read as
+// unknown: the endpoint may be of another version.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_STATUS_TABLE_H_

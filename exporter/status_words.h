@@ -1,5 +1,5 @@
-// Reading a page of another version, and numbers as people read them: for `pulse status`. The page's
-// words.js says the same.
+// Reading a page of another version, and numbers as people read them: for `pulse status`. The
+// page's words.js says the same.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_STATUS_WORDS_H_

@@ -86,8 +86,8 @@ TEST(Hang, ThreeThatWaitForEachOther) {
     const std::optional<Hang> hang = HangOf(job, 1 + i);
     ASSERT_TRUE(hang);
     EXPECT_EQ(hang->verdict, HangVerdict::kCircularWait);
-    EXPECT_THAT(Steps(*hang), ElementsAre(Pair(1 + i, 1), Pair(1 + (i + 1) % 3, 1),
-                                          Pair(1 + (i + 2) % 3, 1)));
+    EXPECT_THAT(Steps(*hang),
+                ElementsAre(Pair(1 + i, 1), Pair(1 + (i + 1) % 3, 1), Pair(1 + (i + 2) % 3, 1)));
   }
 }
 
@@ -183,8 +183,7 @@ TEST(Hang, WhoMayBeOnAnotherGpuIsNotAcquittedInACircle) {
       ASSERT_TRUE(hang);
       EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled) << uuid;
       EXPECT_THAT(hang->suspects, ElementsAre(1));
-      EXPECT_EQ(hang->text.find("that is not certain") != std::string::npos,
-                *uuid == '\0');
+      EXPECT_EQ(hang->text.find("that is not certain") != std::string::npos, *uuid == '\0');
     }
   }
 }

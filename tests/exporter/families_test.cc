@@ -109,7 +109,10 @@ TEST(Families, HangsAndStragglers) {
   diagnosis[0].losses[0].static_labels = "job=a";
   CommunicatorDiagnosis many;
   many.comm_id = 0xff;
-  many.hang = Hang{HangVerdict::kNoProgress, 1760000002000000000, "", {}, {0, 1}, ""};
+  many.hang.emplace();
+  many.hang->verdict = HangVerdict::kNoProgress;
+  many.hang->since_realtime_ns = 1760000002000000000;
+  many.hang->waiting = {0, 1};
   diagnosis.push_back(many);
   many.comm_id = 0x100;
   many.hang->verdict = HangVerdict::kRankNotCalled;
@@ -585,8 +588,7 @@ TEST(Families, WhatIsNotKnownIsAbsentAndSaysWhy) {
   EXPECT_THAT(Lines(stale, "nccl_activity_unknown"),
               testing::ElementsAre(HasSubstr("reason=\"poller_stands\"")));
   EXPECT_THAT(Lines(stale, "nccl_inflight_launches"), testing::IsEmpty());
-  EXPECT_THAT(Lines(stale, "nccl_oldest_inflight_operation_timestamp_seconds"),
-              testing::IsEmpty());
+  EXPECT_THAT(Lines(stale, "nccl_oldest_inflight_operation_timestamp_seconds"), testing::IsEmpty());
   // Of what ended nothing is claimed to be unknown.
   cases[0].first.communicators[0].finalized = true;
   EXPECT_THAT(Lines(page_of(cases[0].first), "nccl_activity_unknown"), testing::IsEmpty());

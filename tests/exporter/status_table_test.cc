@@ -142,8 +142,9 @@ TEST(StatusTable, AWaitThatIsUsualIsNoHang) {
   }
   job.Advance(120 * kSecond);
   const std::string table = StatusTable(Page(job), nullptr, {});
-  EXPECT_THAT(table, HasSubstr("\nWAIT  communicator 00000000000000c0 makes no progress for 2 min 0 "
-                               "s  [rank_not_called, as long as before]\n"));
+  EXPECT_THAT(table,
+              HasSubstr("\nWAIT  communicator 00000000000000c0 makes no progress for 2 min 0 "
+                        "s  [rank_not_called, as long as before]\n"));
   EXPECT_THAT(table, HasSubstr("It has waited up to 9 min here"));
   EXPECT_EQ(FindingOf(Page(job)), Finding::kNone);
   job.Advance(800 * kSecond);

@@ -56,7 +56,8 @@ TEST(UsualWait, WhoNeverHadToWaitWaitsForAnotherOne) {
 
 TEST(UsualWait, OfTheSameOperationOnly) {
   SimulatedJob job = RunningJob();
-  for (const int rank : {1, 2, 3}) job.Of(kComm, rank).longest_waits = {{"AllGather", kNineMinutes}};
+  for (const int rank : {1, 2, 3})
+    job.Of(kComm, rank).longest_waits = {{"AllGather", kNineMinutes}};
   LaunchOn(&job, {1, 2, 3}, "AllReduce");
   job.Advance(60 * kSecond);
   ASSERT_TRUE(HangOf(job));

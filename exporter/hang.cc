@@ -1,6 +1,7 @@
 #include "exporter/hang.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "exporter/blocked_elsewhere.h"
 #include "exporter/hang_verdict.h"

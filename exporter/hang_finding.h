@@ -46,41 +46,42 @@ struct CallSide {
 
 struct HangFinding {
   const CommunicatorView* view = nullptr;
-  HangVerdict verdict = HangVerdict::kUnknown;
-  HangDetail detail = HangDetail::kNone;
   int64_t since_realtime_ns = 0;
   std::string op;
   Ranks suspects;
   Ranks waiting;
-  bool is_unreported = false;    // those have called; that they launched is not reported
-  bool is_waiting_known = true;  // false: and may have finished
 
   Calls calls;                        // that are owed
   const RankView* ahead = nullptr;    // who has called most
   std::vector<CallSide> sides;        // of kMismatched
   std::vector<int32_t> unseen_ranks;  // of kRankNotSeen
   std::string peer_op;                // of kPeer
-  bool are_all_seen = false;          // all ranks of the communicator are here
   Ranks also_owing;                   // besides the suspects
   Ranks also_stopped;
-  Ranks behind_unseen;              // have called less; whether they wait cannot be seen
-  Ranks not_begun;                  // where that accuses nobody
-  bool not_begun_suspects = false;  // the suspects have called, but their GPUs have not begun
-  Ranks idle;                       // of kPointToPoint
+  Ranks behind_unseen;  // have called less; whether they wait cannot be seen
+  Ranks not_begun;      // where that accuses nobody
+  Ranks idle;           // of kPointToPoint
 
   // Where suspects wait meanwhile.
   std::optional<uint64_t> elsewhere;  // communicator id
-  bool is_elsewhere_certain = true;   // false: perhaps on another GPU of the process
-  bool is_acquitted = false;          // they may, unseen: nobody is named after all
-  Ranks blocked_elsewhere;            // those, where others are free
+  Ranks blocked_elsewhere;            // those that do, where others are free
   struct Link {
     const CommunicatorView* view;
     const RankView* rank;  // waits in the next one's communicator
   };
   std::vector<Link> circle;
 
-  int64_t longest_wait_before_ns = 0;  // see Hang
-  bool is_usual = false;
+  uint64_t longest_wait_before_ns = 0;  // see Hang
+
+  HangVerdict verdict = HangVerdict::kUnknown;
+  HangDetail detail = HangDetail::kNone;
+  bool is_unreported = false;        // who waits has called; that it launched is not reported
+  bool is_waiting_known = true;      // false: and may have finished
+  bool are_all_seen = false;         // all ranks of the communicator are here
+  bool not_begun_suspects = false;   // the suspects have called, but their GPUs have not begun
+  bool is_elsewhere_certain = true;  // false: perhaps on another GPU of the process
+  bool is_acquitted = false;         // they may wait there, unseen: nobody is named after all
+  bool is_usual = false;             // see Hang
 };
 
 // All launches of a communicator's ranks here stand behind earlier work of their own GPUs.

@@ -1,5 +1,6 @@
 #include "exporter/hang_words.h"
 
+#include <map>
 #include <utility>
 
 #include "absl/strings/ascii.h"

@@ -38,18 +38,28 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kInflightLaunches, "nccl_inflight_launches", MetricType::Gauge, "", kComm,
      LabelNames(),
      "Visible launches that were not known to have completed when the background thread last "
-     "looked. Absent when that is not known."},
+     "looked. Absent when that is not known: see nccl_activity_unknown."},
     {MetricId::kOldestInflightLaunch, "nccl_oldest_inflight_launch_timestamp_seconds",
      MetricType::Gauge, "seconds", kComm, LabelNames(),
      "When the oldest unfinished launch was made, in Unix time, known to about 20 ms; 0 when none "
-     "is in flight. Absent when that is not known, and in place of 0 on a communicator with "
-     "CUDA graphs, whose replays can not be seen."},
+     "is in flight. Absent when that is not known: see nccl_activity_unknown."},
     {MetricId::kOldestInflightOperation, "nccl_oldest_inflight_operation_timestamp_seconds",
      MetricType::Gauge, "seconds", kComm, LabelNames("source"),
      "Where no CUDA events follow the launches: when the oldest operation that is known to be in "
      "flight was enqueued, in Unix time; 0 when none is. source proxy: its network operations have "
      "started and not all stopped, those without network traffic are not seen; kernel: not all its "
      "channels have stopped. Absent until an operation has been seen to end."},
+    {MetricId::kActivityUnknown, "nccl_activity_unknown", MetricType::Gauge, "", kComm,
+     LabelNames("reason"),
+     "1 while it is not known whether the rank has work in flight or is idle, and why. "
+     "launch_not_reported: it made calls whose launch NCCL does not report, or has not yet; "
+     "captured: calls went into CUDA graphs; no_completions: nothing tells that work has ended; "
+     "poller_not_started, poller_stands: the background thread does not look; event_mask_changed: "
+     "somebody else took events away. Absent while it is known."},
+    {MetricId::kLongestWait, "nccl_longest_wait_seconds", MetricType::Gauge, "seconds", kComm,
+     LabelNames("op"),
+     "The longest that work of the rank has stood still and then gone on, by the operation that "
+     "was called last meanwhile: the measure for the next wait. Absent below 5 s."},
     {MetricId::kCaptured, "nccl_communicator_captured", MetricType::Gauge, "", kComm, LabelNames(),
      "1 when operations of the communicator were captured into a CUDA graph: its replays are "
      "counted and timed nowhere. Absent when none was."},
@@ -131,6 +141,14 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      LabelNames(),
      "n: one call in 2^n is timed on its stream, as the budget of timed launches allows. Absent "
      "without stream timing."},
+    {MetricId::kEventMaskChanges, "nccl_pulse_event_mask_changes_total", MetricType::Counter, "",
+     kProcess, LabelNames(),
+     "Times that somebody else changed the event mask that the plugin gave NCCL (RAS can, from "
+     "NCCL "
+     "2.31 on): events may be missing. Present from the first on."},
+    {MetricId::kForeignEventMask, "nccl_pulse_foreign_event_mask_info", MetricType::Gauge, "",
+     kProcess, LabelNames("event_mask"),
+     "What somebody else changed the event mask to last; always 1. Absent when nobody has."},
     {MetricId::kNetworkObserved, "nccl_pulse_network_observed_seconds_total", MetricType::Counter,
      "seconds", kProcess, LabelNames(),
      "How long network steps were watched: rates of nccl_network_* are true when divided by the "
@@ -165,9 +183,10 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "Bytes of those operations, as nccl_operation_bytes_total counts them."},
     {MetricId::kHangStart, "nccl_hang_start_timestamp_seconds", MetricType::Gauge, "seconds",
      kServer, LabelNames("comm", "verdict", "suspect_rank", "op"),
-     "Since when a communicator makes no progress with work in flight, in Unix time, and what the "
-     "ranks of this node say about it; one series for each rank that the others wait for. Absent "
-     "when no hang is suspected. See hangs-and-stragglers.md."},
+     "Since when a communicator makes no progress with work in flight, or with calls that not all "
+     "ranks have made, in Unix time, and what the ranks of this node say about it; one series for "
+     "each rank that the others wait for. Absent when no hang is suspected. See "
+     "hangs-and-stragglers.md."},
     {MetricId::kScrapeDuration, "nccl_pulse_scrape_duration_seconds", MetricType::Summary,
      "seconds", kServer, LabelNames(), "What earlier pages of this endpoint took to make."},
     {MetricId::kProcesses, "nccl_pulse_processes", MetricType::Gauge, "", kServer, LabelNames(),
@@ -231,8 +250,8 @@ constexpr LabelEntry kLabels[] = {
      "how a process ended: exit (it said goodbye, or had finalized all communicators), lost"},
     {"verdict",
      "what holds a communicator up: rank_not_called, rank_not_launched, rank_not_begun, "
-     "mismatched_operations, blocked_elsewhere, process_gone, process_stopped, rank_not_seen, "
-     "point_to_point, no_progress, unknown"},
+     "mismatched_operations, blocked_elsewhere, circular_wait, process_gone, process_stopped, "
+     "rank_not_seen, point_to_point, no_progress, unknown"},
     {"suspect_rank",
      "rank in the communicator that the others wait for; absent when none is known"},
     {"direction", "send or recv, seen from this rank"},

@@ -7,8 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/hang.h"
+#include "exporter/health.h"
 #include "exporter/latency_json.h"
-#include "exporter/rank_view.h"
+#include "exporter/rank_activity.h"
+#include "exporter/usual_wait.h"
 #include "metrics/size_class.h"
 #include "nlohmann/json.hpp"
 
@@ -28,6 +30,8 @@ Json TimeOrNull(int64_t realtime_ns) {
 
 Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
+std::string Id(uint64_t comm_id) { return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16)); }
+
 Json ProcessJson(const ProcessSnapshot& process) {
   return {{"pid", process.pid},
           {"state", ProcessEndName(process.end)},
@@ -36,7 +40,13 @@ Json ProcessJson(const ProcessSnapshot& process) {
           {"global_rank", TextOrNull(process.global_rank)},
           {"local_rank", TextOrNull(process.local_rank)},
           {"job_id", TextOrNull(process.job_id)},
-          {"last_poll", TimeOrNull(process.last_poll_realtime_ns)}};
+          {"last_poll", TimeOrNull(process.last_poll_realtime_ns)},
+          {"poller_started", process.poller != PollerState::kNotStarted},
+          {"event_mask_changes", process.event_mask_changes},
+          {"foreign_event_mask",
+           process.event_mask_changes == 0
+               ? Json(nullptr)
+               : Json(absl::StrCat("0x", absl::Hex(process.foreign_event_mask)))}};
 }
 
 // How often it was called in this size: the number of the last call.
@@ -53,36 +63,47 @@ Json LastCallJson(const CommunicatorSnapshot& comm) {
           {"calls", calls}};
 }
 
-const char* StateName(const RankView& rank, int64_t now_realtime_ns) {
-  if (rank.communicator->finalized) return "ended";
-  if (rank.process->end != ProcessEnd::kLive) return "gone";
-  const int64_t polled = rank.process->last_poll_realtime_ns;
-  if (polled != 0 && ElapsedNs(now_realtime_ns, polled) >= kStoppedAfterNs) return "stopped";
-  if (rank.InFlightSince() != 0) return "in_flight";
-  return rank.IsIdle() ? "idle" : "unknown";
+const char* StateName(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
+                      const RankActivity& activity, int64_t now_realtime_ns) {
+  if (comm.finalized) return "ended";
+  if (process.end != ProcessEnd::kLive) return "gone";
+  if (IsStopped(process, now_realtime_ns)) return "stopped";
+  if (activity.is_in_flight()) return "in_flight";
+  return activity.is_idle() ? "idle" : "unknown";
 }
 
-// As on /metrics: without a heartbeat nothing is known of what is in flight, and a communicator
-// with graphs is never known to be idle.
-Json LaunchesJson(const CommunicatorSnapshot& comm) {
+// As on /metrics.
+Json LaunchesJson(const CommunicatorSnapshot& comm, const RankActivity& activity) {
   Json json = {{"made", comm.launches},
                {"completed", nullptr},
                {"in_flight", nullptr},
                {"in_flight_since", nullptr}};
   if (!comm.has_heartbeat) return json;
   json["completed"] = comm.launches_completed;
-  const uint64_t in_flight =
+  if (activity.is_unknown()) return json;
+  // The two were not read at the same moment.
+  json["in_flight"] =
       comm.launches > comm.launches_completed ? comm.launches - comm.launches_completed : 0;
-  const bool idle = in_flight == 0 || comm.oldest_inflight_realtime_ns == 0;
-  if (idle && comm.captured) return json;
-  json["in_flight"] = in_flight;
-  if (!idle) json["in_flight_since"] = Seconds(comm.oldest_inflight_realtime_ns);
+  if (activity.is_in_flight()) json["in_flight_since"] = Seconds(activity.since_realtime_ns);
   return json;
 }
 
-Json BegunJson(const RankView& view) {
-  if (view.oldest_launch() == OldestLaunch::kUnknown) return nullptr;
-  return view.oldest_launch() == OldestLaunch::kBegun;
+Json BegunJson(const RankActivity& activity) {
+  if (activity.oldest_launch == OldestLaunch::kUnknown) return nullptr;
+  return activity.oldest_launch == OldestLaunch::kBegun;
+}
+
+Json UnknownJson(const RankActivity& activity) {
+  return activity.is_unknown() ? Json(UnknownReasonName(activity.reason)) : Json(nullptr);
+}
+
+Json LongestWaitsJson(const CommunicatorSnapshot& comm) {
+  Json json = Json::array();
+  for (const LongestWaitSnapshot& wait : comm.longest_waits) {
+    if (wait.longest_ns < kLeastLongWaitNs) continue;
+    json.push_back({{"op", wait.op}, {"seconds", Seconds(wait.longest_ns)}});
+  }
+  return json;
 }
 
 Json LastTimedJson(const CommunicatorSnapshot& comm) {
@@ -123,7 +144,7 @@ Json OperationsJson(const CommunicatorSnapshot& comm) {
 
 Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
               const CommunicatorDiagnosis* diagnosis, int64_t now_realtime_ns) {
-  const RankView view{&process, &comm, RankView::State::kLive};
+  const RankActivity activity = ActivityOf(process, comm, now_realtime_ns);
   Json loss = nullptr;
   if (diagnosis != nullptr) {
     for (const RankLoss& each : diagnosis->losses) {
@@ -140,16 +161,20 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
   return {{"rank", comm.rank},
           {"index", comm.index},
           {"active", !comm.finalized && process.end == ProcessEnd::kLive},
-          {"state", StateName(view, now_realtime_ns)},
-          {"in_flight_since", TimeOrNull(view.InFlightSince())},
-          {"begun", BegunJson(view)},
+          {"state", StateName(process, comm, activity, now_realtime_ns)},
+          {"unknown", UnknownJson(activity)},
+          {"in_flight_since", TimeOrNull(activity.is_in_flight() ? activity.since_realtime_ns : 0)},
+          {"begun", BegunJson(activity)},
           {"process", ProcessJson(process)},
           {"gpu",
            {{"index", TextOrNull(comm.gpu)},
             {"uuid", TextOrNull(comm.uuid)},
             {"pci_bus_id", TextOrNull(comm.pci_bus_id)}}},
           {"captured", comm.captured},
-          {"launches", LaunchesJson(comm)},
+          {"launches", LaunchesJson(comm, activity)},
+          {"unreported_calls", comm.unreported_calls},
+          {"unreported_since", TimeOrNull(comm.unreported_since_realtime_ns)},
+          {"longest_waits", LongestWaitsJson(comm)},
           {"last_call", LastCallJson(comm)},
           {"straggler_seconds", std::move(loss)},
           {"last_launch", TimeOrNull(comm.last_launch_realtime_ns)},
@@ -162,12 +187,28 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
 Json HangJson(const CommunicatorDiagnosis* diagnosis) {
   if (diagnosis == nullptr || !diagnosis->hang) return nullptr;
   const Hang& hang = *diagnosis->hang;
+  Json circle = Json::array();
+  for (const CircleStep& step : hang.circle) {
+    circle.push_back({{"comm", Id(step.comm_id)}, {"rank", step.rank}});
+  }
   return {{"verdict", HangVerdictName(hang.verdict)},
           {"since", Seconds(hang.since_realtime_ns)},
           {"op", TextOrNull(hang.op)},
           {"suspects", hang.suspects},
           {"waiting", hang.waiting},
+          {"circle", std::move(circle)},
+          {"longest_wait_before", Seconds(hang.longest_wait_before_ns)},
+          {"usual", hang.is_usual},
           {"text", hang.text}};
+}
+
+Json QueuedJson(const CommunicatorDiagnosis* diagnosis) {
+  if (diagnosis == nullptr || !diagnosis->queued) return nullptr;
+  const Queued& queued = *diagnosis->queued;
+  return {{"since", Seconds(queued.since_realtime_ns)},
+          {"op", TextOrNull(queued.op)},
+          {"ranks", queued.ranks},
+          {"text", queued.text}};
 }
 
 Json StragglerJson(const CommunicatorDiagnosis* diagnosis) {
@@ -179,6 +220,18 @@ Json StragglerJson(const CommunicatorDiagnosis* diagnosis) {
           {"late_share", straggler.late_share},
           {"matched_calls", straggler.matched_calls},
           {"text", straggler.text}};
+}
+
+Json HealthJson(const Health& health) {
+  return {{"status", HealthStatusName(health.status)},
+          {"lost_processes", health.lost_processes},
+          {"stopped_processes", health.stopped_processes},
+          {"ranks", health.ranks},
+          {"unknown_ranks", health.unknown_ranks},
+          {"communicators", health.communicators},
+          {"blind_communicators", health.blind_communicators},
+          {"notes", health.notes},
+          {"summary", health.summary}};
 }
 
 const CommunicatorDiagnosis* FindDiagnosis(const DiagnosisResult& diagnosis, uint64_t comm_id) {
@@ -237,16 +290,18 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
       snapshots_of_ranks.push_back(rank.communicator);
       list.push_back(RankJson(*rank.process, *rank.communicator, found, now_realtime_ns));
     }
-    communicators.push_back({{"comm", absl::StrCat(absl::Hex(id, absl::kZeroPad16))},
+    communicators.push_back({{"comm", Id(id)},
                              {"name", TextOrNull(first.name)},
                              {"nranks", first.nranks},
                              {"nnodes", first.nnodes},
                              {"hang", HangJson(found)},
+                             {"queued", QueuedJson(found)},
                              {"straggler", StragglerJson(found)},
                              {"operations", OperationsOfAllRanks(snapshots_of_ranks)},
                              {"ranks", std::move(list)}});
   }
   const Json json = {{"time", Seconds(now_realtime_ns)},
+                     {"health", HealthJson(HealthOf(snapshots, diagnosis, now_realtime_ns))},
                      {"communicators", std::move(communicators)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -1,5 +1,6 @@
 #include "exporter/diagnosis.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "exporter/rank_view.h"
@@ -7,9 +8,11 @@
 namespace nccl_pulse {
 
 DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_realtime_ns) {
-  const std::vector<CommunicatorView> views = GroupByCommunicator(snapshots);
-  std::vector<std::optional<Hang>> hangs =
-      FindHangs(views, std::chrono::nanoseconds(hang_after_).count(), now_realtime_ns);
+  const int64_t hang_after_ns = std::chrono::nanoseconds(hang_after_).count();
+  std::vector<CommunicatorView> views =
+      GroupByCommunicator(snapshots, now_realtime_ns, std::min(kStoppedAfterNs, hang_after_ns));
+  NoteCalls(now_realtime_ns, &views);
+  std::vector<WaitsOfCommunicator> waits = FindHangs(views, hang_after_ns, now_realtime_ns);
   DiagnosisResult results;
   results.reserve(views.size());
   std::unordered_map<uint64_t, StragglerState> kept;
@@ -17,7 +20,8 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
     const CommunicatorView& view = views[i];
     CommunicatorDiagnosis& result = results.emplace_back();
     result.comm_id = view.comm_id;
-    result.hang = std::move(hangs[i]);
+    result.hang = std::move(waits[i].hang);
+    result.queued = std::move(waits[i].queued);
     StragglerState& state = kept[view.comm_id];
     if (const auto found = stragglers_.find(view.comm_id); found != stragglers_.end()) {
       state = std::move(found->second);
@@ -28,6 +32,23 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
   }
   stragglers_ = std::move(kept);  // without the communicators that are no more
   return results;
+}
+
+void Diagnosis::NoteCalls(int64_t now_realtime_ns, std::vector<CommunicatorView>* views) {
+  std::unordered_map<uint64_t, SeenCalls> kept;
+  for (CommunicatorView& view : *views) {
+    SeenCalls seen;
+    for (const RankView& rank : view.ranks) {
+      for (const CallCountSnapshot& call : rank.communicator->calls) seen.calls += call.calls;
+    }
+    if (const auto found = calls_.find(view.comm_id); found != calls_.end()) {
+      seen.changed_realtime_ns =
+          found->second.calls == seen.calls ? found->second.changed_realtime_ns : now_realtime_ns;
+    }
+    view.calls_changed_realtime_ns = seen.changed_realtime_ns;
+    kept[view.comm_id] = seen;
+  }
+  calls_ = std::move(kept);
 }
 
 }  // namespace nccl_pulse

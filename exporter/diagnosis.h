@@ -8,8 +8,9 @@
 // Facts, never guesses: a rank is named only when what its own process has counted says so. Where
 // work cannot be seen (CUDA graphs, no completions) the verdict is kUnknown and the text says why.
 //
-// State: what straggler.h remembers of each communicator; it goes with the communicator. It begins
-// anew with another server, and so do the counters (a reset, to Prometheus).
+// State: what straggler.h remembers of each communicator, and when its counts of calls moved; it
+// goes with the communicator. It begins anew with another server, and so do the counters (a reset,
+// to Prometheus).
 //
 // Thread: the server's. Cost: per page, proportional to the ranks and their last timed calls; less
 // than reading the snapshots does (bench/scrape.cc).
@@ -40,7 +41,16 @@ class Diagnosis {
   DiagnosisResult Update(const SnapshotSet& snapshots, int64_t now_realtime_ns);
 
  private:
+  struct SeenCalls {
+    uint64_t calls = 0;               // of all ranks
+    int64_t changed_realtime_ns = 0;  // 0: they never have, between two pages
+  };
+
+  // When calls were seen to be made: where launches are not reported, nothing else moves.
+  void NoteCalls(int64_t now_realtime_ns, std::vector<CommunicatorView>* views);
+
   const std::chrono::milliseconds hang_after_;
+  std::unordered_map<uint64_t, SeenCalls> calls_;  // by communicator
   std::unordered_map<uint64_t, StragglerState> stragglers_;
 };
 

@@ -16,6 +16,7 @@ enum class HangVerdict : uint8_t {
   kRankNotBegun,      // a rank has launched, but its GPU does not come to it
   kMismatched,        // ranks have called different operations, or sizes
   kBlockedElsewhere,  // the rank that has not called or begun waits in another communicator itself
+  kCircularWait,      // such ranks wait for each other
   kProcessGone,       // a rank's process ended
   kProcessStopped,    // a rank's process does not run, or is stuck in the driver
   kRankNotSeen,       // of one node, but a rank has never been at this endpoint
@@ -25,6 +26,12 @@ enum class HangVerdict : uint8_t {
 };
 const char* HangVerdictName(HangVerdict verdict);
 
+// A rank in a circle of waits: it has not come to this communicator, and waits in the next one's.
+struct CircleStep {
+  uint64_t comm_id = 0;
+  int32_t rank = 0;
+};
+
 struct Hang {
   HangVerdict verdict{};
   int64_t since_realtime_ns = 0;  // the last progress, or the launch that makes none
@@ -32,6 +39,20 @@ struct Hang {
   std::vector<int32_t> suspects;  // ranks, in order; none when none can be named
   std::vector<int32_t> waiting;   // ranks, in order
   std::string text;               // for a person: one or two sentences
+  // The longest that each of the waiting ranks has waited in this operation before and then gone
+  // on; 0: never, or not known. Usual: that measure covers the present wait.
+  uint64_t longest_wait_before_ns = 0;
+  bool is_usual = false;
+  std::vector<CircleStep> circle;  // of kCircularWait
+};
+
+// The ranks here have launched, and none of their GPUs has begun it: each waits for earlier work of
+// its own GPU. No hang.
+struct Queued {
+  int64_t since_realtime_ns = 0;
+  std::string op;
+  std::vector<int32_t> ranks;
+  std::string text;
 };
 
 struct Straggler {
@@ -52,6 +73,7 @@ struct RankLoss {
 struct CommunicatorDiagnosis {
   uint64_t comm_id = 0;
   std::optional<Hang> hang;
+  std::optional<Queued> queued;  // never beside a hang
   std::optional<Straggler> straggler;
   std::vector<RankLoss> losses;  // empty where ranks cannot be compared
 };

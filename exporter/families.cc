@@ -13,6 +13,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "exporter/catalogue.h"
+#include "exporter/rank_activity.h"
+#include "exporter/usual_wait.h"
 #include "metrics/histogram_geometry.h"
 #include "metrics/size_class.h"
 
@@ -319,23 +321,33 @@ std::string Hex(uint64_t value, std::size_t width) {
 }
 
 // What is known of launches that have been made. What is not known is absent, never zero.
-void AddHeartbeat(const CommunicatorSnapshot& comm, FamilySet* set) {
+void AddActivity(const ProcessSnapshot& process, const CommunicatorSnapshot& comm, int64_t now_ns,
+                 FamilySet* set) {
   set->Flag(MetricId::kCaptured, comm.captured);
-  if (comm.operations_source != CompletionSource::kNone) {
+  const RankActivity activity = ActivityOf(process, comm, now_ns);
+  const bool is_looked_at = activity.reason != UnknownReason::kPollerNotStarted &&
+                            activity.reason != UnknownReason::kPollerStands;
+  if (comm.operations_source != CompletionSource::kNone && is_looked_at) {
     set->Gauge(MetricId::kOldestInflightOperation,
                {comm.operations_source == CompletionSource::kProxy ? "proxy" : "kernel"},
                Seconds(comm.oldest_operation_realtime_ns));
   }
+  if (activity.is_unknown() && !comm.finalized && process.end == ProcessEnd::kLive) {
+    set->Gauge(MetricId::kActivityUnknown, {UnknownReasonName(activity.reason)}, 1);
+  }
+  for (const LongestWaitSnapshot& wait : comm.longest_waits) {
+    if (wait.longest_ns < kLeastLongWaitNs) continue;
+    set->Gauge(MetricId::kLongestWait, {wait.op}, Seconds(wait.longest_ns));
+  }
   if (!comm.has_heartbeat) return;
   set->Counter(MetricId::kLaunchesCompleted, {}, comm.launches_completed);
+  if (activity.is_unknown()) return;
   // The two were not read at the same moment.
   const uint64_t in_flight =
       comm.launches > comm.launches_completed ? comm.launches - comm.launches_completed : 0;
-  const bool idle = in_flight == 0 || comm.oldest_inflight_realtime_ns == 0;
-  if (idle && comm.captured) return;
   set->Gauge(MetricId::kInflightLaunches, {}, static_cast<double>(in_flight));
   set->Gauge(MetricId::kOldestInflightLaunch, {},
-             idle ? 0 : Seconds(comm.oldest_inflight_realtime_ns));
+             activity.is_in_flight() ? Seconds(activity.since_realtime_ns) : 0);
 }
 
 // All directions and reasons once there is one: a series that comes later would break rate().
@@ -363,7 +375,7 @@ std::string PidNamespace(const ProcessSnapshot& process) {
 }
 
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
-                     FamilySet* set) {
+                     int64_t now_ns, FamilySet* set) {
   set->SetScope(MetricScope::kCommunicator, {Hex(comm.comm_id, 16), Digits(comm.rank)});
   set->Info(MetricId::kCommunicatorInfo,
             {comm.name, Digits(comm.nranks), Digits(comm.nnodes), process.global_rank,
@@ -382,7 +394,7 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
                  count.operations);
   }
   set->Counter(MetricId::kLaunches, {}, comm.launches);
-  AddHeartbeat(comm, set);
+  AddActivity(process, comm, now_ns, set);
   for (const LatencySnapshot& latency : comm.latencies) AddLatency(latency, set);
   for (const UntimedSnapshot& untimed : comm.untimed) {
     set->Counter(MetricId::kUntimedOperations, {untimed.op, UntimedReasonName(untimed.reason)},
@@ -427,6 +439,10 @@ void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
   }
   if (process.sampling_exponent >= 0) {
     set->Gauge(MetricId::kSamplingExponent, {}, process.sampling_exponent);
+  }
+  set->SeenCounter(MetricId::kEventMaskChanges, {}, process.event_mask_changes);
+  if (process.event_mask_changes != 0) {
+    set->Info(MetricId::kForeignEventMask, {"0x" + Hex(process.foreign_event_mask, 1)});
   }
   if (process.network_observed_ns != 0) {
     set->SecondsCounter(MetricId::kNetworkObserved, {}, process.network_observed_ns);
@@ -510,7 +526,8 @@ std::vector<CommunicatorOfProcess> CommunicatorsOldestFirst(
 
 std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabels& static_labels,
                                   const ScrapeStats& stats, const Exposition& exposition,
-                                  PageFormat format, const DiagnosisResult& diagnosis) {
+                                  PageFormat format, const DiagnosisResult& diagnosis,
+                                  int64_t now_realtime_ns) {
   const std::vector<const ProcessSnapshot*> processes = OldestFirst(snapshots.processes);
   const std::vector<CommunicatorOfProcess> communicators = CommunicatorsOldestFirst(processes);
   FamilySet set(static_labels, exposition, format,
@@ -521,7 +538,7 @@ std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabe
   }
   for (const auto& [process, communicator] : communicators) {
     set.SetStaticLabels(process->static_labels);
-    AddCommunicator(*process, *communicator, &set);
+    AddCommunicator(*process, *communicator, now_realtime_ns, &set);
   }
   for (const CommunicatorDiagnosis& each : diagnosis) AddLosses(each, &set);
   set.SetStaticLabels(snapshots.server_labels);

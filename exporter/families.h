@@ -59,11 +59,12 @@ struct Family : prometheus::MetricFamily {
 
 // For a page of this format: classic buckets and native histograms where it can carry them and the
 // exposition wants them. Families without a series are left out; the others come in the catalogue's
-// order.
+// order. `now_realtime_ns`: when the snapshots were read; 0: nothing in them is too old.
 std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabels& static_labels,
                                   const ScrapeStats& stats, const Exposition& exposition = {},
                                   PageFormat format = PageFormat::kText,
-                                  const DiagnosisResult& diagnosis = {});
+                                  const DiagnosisResult& diagnosis = {},
+                                  int64_t now_realtime_ns = 0);
 
 }  // namespace nccl_pulse
 

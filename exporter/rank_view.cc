@@ -13,14 +13,17 @@ bool IsBetter(const RankView& a, const RankView& b) {
   return a.communicator->init_realtime_ns > b.communicator->init_realtime_ns;
 }
 
-void AddProcess(const ProcessSnapshot& process, std::map<uint64_t, CommunicatorView>* by_id) {
+void AddProcess(const ProcessSnapshot& process, int64_t now_ns, int64_t stands_after_ns,
+                std::map<uint64_t, CommunicatorView>* by_id) {
+  const bool is_stopped = IsStopped(process, now_ns, stands_after_ns);
   for (const CommunicatorSnapshot& communicator : process.communicators) {
     if (communicator.comm_id == 0) continue;
     CommunicatorView& view = by_id->try_emplace(communicator.comm_id).first->second;
     const RankView::State state = communicator.finalized             ? RankView::State::kFinalized
                                   : process.end != ProcessEnd::kLive ? RankView::State::kGone
                                                                      : RankView::State::kLive;
-    view.ranks.push_back({&process, &communicator, state});
+    view.ranks.push_back({&process, &communicator, state,
+                          ActivityOf(process, communicator, now_ns, stands_after_ns), is_stopped});
   }
 }
 
@@ -77,19 +80,8 @@ bool IsPointToPoint(std::string_view op) {
          op == "WaitSignal";
 }
 
-int64_t RankView::InFlightSince() const {
-  if (!communicator->has_heartbeat) {
-    return communicator->operations_source == CompletionSource::kNone
-               ? 0
-               : communicator->oldest_operation_realtime_ns;
-  }
-  return communicator->launches > communicator->launches_completed
-             ? communicator->oldest_inflight_realtime_ns
-             : 0;
-}
-
-bool RankView::IsIdle() const {
-  return communicator->has_heartbeat && !communicator->captured && InFlightSince() == 0;
+bool WaitsForAll(std::string_view op) {
+  return op == "AllReduce" || op == "AllGather" || op == "ReduceScatter" || op == "AlltoAll";
 }
 
 uint64_t RankView::CallsOf(std::string_view op) const {
@@ -100,10 +92,16 @@ uint64_t RankView::CallsOf(std::string_view op) const {
   return calls;
 }
 
-std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots) {
+std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots,
+                                                  int64_t now_realtime_ns,
+                                                  int64_t stands_after_ns) {
   std::map<uint64_t, CommunicatorView> by_id;
-  for (const ProcessSnapshot& process : snapshots.processes) AddProcess(process, &by_id);
-  for (const ProcessSnapshot& process : snapshots.ended) AddProcess(process, &by_id);
+  for (const ProcessSnapshot& process : snapshots.processes) {
+    AddProcess(process, now_realtime_ns, stands_after_ns, &by_id);
+  }
+  for (const ProcessSnapshot& process : snapshots.ended) {
+    AddProcess(process, now_realtime_ns, stands_after_ns, &by_id);
+  }
   std::vector<CommunicatorView> views;
   views.reserve(by_id.size());
   for (auto& [id, view] : by_id) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "exporter/rank_activity.h"
 #include "exporter/snapshot_set.h"
 #include "metrics/snapshot.h"
 
@@ -21,15 +22,12 @@ struct RankView {
   const CommunicatorSnapshot* communicator;
   State state;
 
+  RankActivity activity;
+  bool is_stopped = false;  // its process does not run
+
   int32_t rank() const { return communicator->rank; }
-  // Since when something is in flight, 0: nothing that is known of.
-  int64_t InFlightSince() const;
-  // Of what is in flight.
-  OldestLaunch oldest_launch() const {
-    return InFlightSince() != 0 ? communicator->oldest_launch : OldestLaunch::kUnknown;
-  }
-  // Nothing is in flight, and that is known.
-  bool IsIdle() const;
+  // 0: not known to be in flight.
+  int64_t InFlightSince() const { return activity.is_in_flight() ? activity.since_realtime_ns : 0; }
   uint64_t CallsOf(std::string_view op) const;
 };
 
@@ -40,21 +38,21 @@ struct CommunicatorView {
   // Its ranks exchange Send and Recv with each other, here or on another communicator.
   bool has_point_to_point = false;
   bool spans_pipeline = false;
+  // When a page last saw a rank's counts of calls other than the page before; 0: never.
+  int64_t calls_changed_realtime_ns = 0;
 };
-
-// Between two times that a hostile segment may have made up.
-inline int64_t ElapsedNs(int64_t now_ns, int64_t then_ns) {
-  int64_t elapsed = 0;
-  return __builtin_sub_overflow(now_ns, then_ns, &elapsed) ? 0 : elapsed;
-}
 
 // All ranks of the operation take part, and have called it equally often when all wait in it.
 bool IsCollective(std::string_view op);
 bool IsPointToPoint(std::string_view op);
+// No rank can leave it before all have come. (A Broadcast's root can, and a Reduce's leaves.)
+bool WaitsForAll(std::string_view op);
 
 // In the order of their ids. A communicator without an id (API v1 to v3 before its first operation)
-// is left out.
-std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots);
+// is left out. `stands_after_ns`: see rank_activity.h.
+std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots,
+                                                  int64_t now_realtime_ns,
+                                                  int64_t stands_after_ns = kStoppedAfterNs);
 
 }  // namespace nccl_pulse
 

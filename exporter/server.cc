@@ -480,8 +480,9 @@ SnapshotSet Server::Thread::ReadAll() {
 
 std::vector<Family> Server::Thread::ReadFamilies(PageFormat format) {
   const SnapshotSet set = ReadAll();
+  const int64_t now_ns = RealtimeNs();
   return BuildFamilies(set, options_.static_labels, stats_, options_.exposition, format,
-                       diagnosis_.Update(set, RealtimeNs()));
+                       diagnosis_.Update(set, now_ns), now_ns);
 }
 
 std::string Server::Thread::MakeCommunicators() {

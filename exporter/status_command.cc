@@ -35,6 +35,7 @@ using Json = nlohmann::json;
 constexpr int kUsageError = 1;
 constexpr int kNoAnswer = 2;
 constexpr int kHangFound = 3;
+constexpr int kIncomplete = 4;
 constexpr std::chrono::milliseconds kPatience{5000};
 
 constexpr char kHelp[] =
@@ -45,14 +46,16 @@ communicator with its ranks. It asks the node's endpoint, and so works beside a 
 
   HANG   work is in flight and has not progressed for 10 seconds (NCCL_PULSE_HANG_SECONDS); the ranks for
          which the others wait are marked >>
+  WAIT   the same, but no longer than 1.5 times what it has waited here before and then gone on
   SLOW   the others wait for this rank, call after call; marked >
 
   STATE      idle       nothing in flight          in flight  work is on its way
-             waits      in a hang                  stopped    the process does not run
-             gone       the process ended          ended      the communicator was finalized
-             in graphs  CUDA graphs: not visible   not seen   nothing tells what is in flight
+             waits      in a hang                  queued     behind earlier work of its own GPU
+             gone       the process ended          stopped    the process does not run
+             in graphs  CUDA graphs: not visible   ended      the communicator was finalized
+             unknown    idle or not cannot be told, and why stands below the table
   FOR        how long it has been so
-  LAST CALL  operation, size class, and the how-manieth of these
+  LAST CALL  operation, size class, and how often this one was called
   CALLS/S    over the last second (--interval)
   P50, P99   of the operation that is named above the table, from timed calls; BUS is its bus bandwidth,
              as nccl-tests states it
@@ -65,7 +68,8 @@ communicator with its ranks. It asks the node's endpoint, and so works beside a 
   --all                 communicators that ended, too
   --color=auto|always|never
 
-Exit status: 0 no hang is suspected; 1 bad usage; 2 the endpoint does not answer; 3 a hang is suspected.
+Exit status: 0 no hang is suspected, or only a WAIT; 1 bad usage; 2 the endpoint does not answer; 3 a hang
+is suspected; 4 none is, but a process was lost or does not run, or no communicator's work can be seen.
 What the verdicts mean: docs/hangs-and-stragglers.md.
 )";
 
@@ -150,6 +154,18 @@ int Watch(const std::string& endpoint, bool json, const StatusOptions& options,
   }
 }
 
+int ExitStatus(const Json& page) {
+  switch (FindingOf(page)) {
+    case Finding::kHang:
+      return kHangFound;
+    case Finding::kIncomplete:
+      return kIncomplete;
+    case Finding::kNone:
+      break;
+  }
+  return 0;
+}
+
 int Run(const std::vector<char*>& arguments) {
   const std::string endpoint = absl::GetFlag(FLAGS_endpoint);
   const bool json = absl::GetFlag(FLAGS_json);
@@ -176,7 +192,7 @@ int Run(const std::vector<char*>& arguments) {
   if (!page) return kNoAnswer;
   if (json) {
     std::printf("%s\n", page->dump(2).c_str());
-    return HasHang(*page) ? kHangFound : 0;
+    return ExitStatus(*page);
   }
   // A second look, for the rates.
   absl::SleepFor(interval);
@@ -185,10 +201,10 @@ int Run(const std::vector<char*>& arguments) {
   const std::string table = StatusTable(*later, &*page, ForScreen(options));
   std::fputs(table.c_str(), stdout);
   // Where the beginning has left the screen.
-  if (HasHang(*later) && ScreenSize().ws_row > 0 && Cut(table) != table) {
+  if (FindingOf(*later) == Finding::kHang && ScreenSize().ws_row > 0 && Cut(table) != table) {
     std::puts("\nA hang is suspected: see the first lines above, or --watch.");
   }
-  return HasHang(*later) ? kHangFound : 0;
+  return ExitStatus(*later);
 }
 
 }  // namespace

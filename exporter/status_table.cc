@@ -1,7 +1,6 @@
 #include "exporter/status_table.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "exporter/status_words.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -26,90 +26,6 @@ constexpr char kGreen[] = "\033[32m";
 constexpr char kBold[] = "\033[1m";
 constexpr char kDim[] = "\033[2m";
 constexpr char kReset[] = "\033[0m";
-
-// ---- reading ------------------------------------------------------------------------------------
-
-const Json& At(const Json& object, const char* key) {
-  static const Json* const nothing = new Json(nullptr);
-  if (!object.is_object()) return *nothing;
-  const auto found = object.find(key);
-  return found == object.end() ? *nothing : *found;
-}
-
-double Number(const Json& value, double otherwise = 0) {
-  return value.is_number() ? value.get<double>() : otherwise;
-}
-
-// Without control characters: what stands in a terminal's output must not steer it.
-std::string Text(const Json& value) {
-  if (value.is_number_integer()) return absl::StrCat(value.get<int64_t>());
-  if (!value.is_string()) return "";
-  std::string text = value.get<std::string>();
-  std::replace_if(
-      text.begin(), text.end(),
-      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return text;
-}
-
-std::vector<Json> List(const Json& value) {
-  return value.is_array() ? value.get<std::vector<Json>>() : std::vector<Json>();
-}
-
-bool Contains(const Json& list, const Json& value) {
-  return list.is_array() && std::find(list.begin(), list.end(), value) != list.end();
-}
-
-// ---- words --------------------------------------------------------------------------------------
-
-std::string Seconds(double seconds) {
-  if (seconds < 0) seconds = 0;
-  if (seconds < 999.5e-6) return absl::StrFormat("%.3g us", seconds * 1e6);
-  if (seconds < 0.9995) return absl::StrFormat("%.3g ms", seconds * 1e3);
-  if (seconds < 99.5) return absl::StrFormat("%.3g s", seconds);
-  if (seconds < 7200) {
-    const auto whole = static_cast<int64_t>(seconds);
-    return absl::StrFormat("%d min %d s", whole / 60, whole % 60);
-  }
-  const auto minutes = static_cast<int64_t>(seconds / 60);
-  return absl::StrFormat("%d h %d min", minutes / 60, minutes % 60);
-}
-
-std::string Count(double count) {
-  if (count < 1e4)
-    return absl::StrFormat(count < 10 && count != std::floor(count) ? "%.1f" : "%.0f", count);
-  if (count < 1e6) return absl::StrFormat("%.3gk", count / 1e3);
-  if (count < 1e9) return absl::StrFormat("%.3gM", count / 1e6);
-  return absl::StrFormat("%.3gG", count / 1e9);
-}
-
-std::string Size(std::string_view name) {
-  if (name.substr(0, 3) == "le_") return absl::StrCat("<=", name.substr(3));
-  if (name.substr(0, 3) == "gt_") return absl::StrCat(">", name.substr(3));
-  return std::string(name);
-}
-
-std::string Plural(std::size_t count, const char* noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
-std::string CommunicatorName(const Json& comm) {
-  const std::string name = Text(At(comm, "name"));
-  return absl::StrCat(Text(At(comm, "comm")), name.empty() ? "" : absl::StrCat(" \"", name, "\""));
-}
-
-// At most `width` columns, further lines indented like the first.
-std::string Wrap(const std::string& text, std::size_t indent, std::size_t width) {
-  std::string out;
-  std::string line(indent, ' ');
-  for (const std::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
-    if (line.size() > indent && line.size() + 1 + word.size() > width) {
-      absl::StrAppend(&out, line, "\n");
-      line.assign(indent, ' ');
-    }
-    absl::StrAppend(&line, line.size() > indent ? " " : "", word);
-  }
-  return absl::StrCat(out, line, "\n");
-}
 
 // ---- the page -----------------------------------------------------------------------------------
 
@@ -187,6 +103,7 @@ class Page {
     std::stable_sort(shown.begin(), shown.end(),
                      [](const Json& a, const Json& b) { return Trouble(a) > Trouble(b); });
     Header(hosts, shown.size(), ranks);
+    Health();
     Problems(shown);
     for (const Json& comm : shown) Communicator(comm);
     if (ended > 0) {
@@ -220,32 +137,51 @@ class Page {
                     "  ", Plural(communicators, "communicator"), ", ", Plural(ranks, "rank"), "\n");
   }
 
+  // What is lost, stopped or not seen comes before what is suspected.
+  void Health() {
+    const Json& health = At(page_, "health");
+    if (!health.is_object()) {
+      absl::StrAppend(&out_,
+                      "The endpoint does not say how much it sees: it is of another version.\n");
+      return;
+    }
+    const std::string status = Text(At(health, "status"));
+    const char* color = status == "ok" ? kGreen : status == "incomplete" ? kYellow : "";
+    for (const Json& note : List(At(health, "notes"))) {
+      out_ += PaintLines(Wrap(Text(note), 0, options_.width), kYellow);
+    }
+    const std::string summary = Text(At(health, "summary"));
+    if (!summary.empty()) out_ += PaintLines(Wrap(summary, 0, options_.width), color);
+  }
+
+  std::string PaintLines(const std::string& lines, const char* color) const {
+    std::string out;
+    for (const std::string_view line : absl::StrSplit(lines, '\n', absl::SkipEmpty())) {
+      absl::StrAppend(&out, Paint(std::string(line), color), "\n");
+    }
+    return out;
+  }
+
   void Problems(const std::vector<Json>& communicators) {
-    bool any = false;
     for (const Json& comm : communicators) {
-      const Json& hang = At(comm, "hang");
+      if (!At(comm, "hang").is_null()) Hang(comm, At(comm, "hang"));
       const Json& straggler = At(comm, "straggler");
-      if (hang.is_null() && straggler.is_null()) continue;
-      any = true;
-      if (!hang.is_null()) {
-        absl::StrAppend(&out_, "\n", Paint("HANG", kRed), "  communicator ", CommunicatorName(comm),
-                        " makes no progress for ",
-                        Paint(Seconds(now_ - Number(At(hang, "since"))), kRed), "  [",
-                        Text(At(hang, "verdict")), "]\n",
-                        Wrap(Text(At(hang, "text")), 6, options_.width));
-      }
-      if (!straggler.is_null()) {
-        absl::StrAppend(&out_, "\n", Paint("SLOW", kYellow), "  communicator ",
-                        CommunicatorName(comm), " waits for ",
-                        Paint(absl::StrCat("rank ", Text(At(straggler, "rank"))), kYellow), "\n",
-                        Wrap(Text(At(straggler, "text")), 6, options_.width));
-      }
+      if (straggler.is_null()) continue;
+      absl::StrAppend(&out_, "\n", Paint("SLOW", kYellow), "  communicator ",
+                      CommunicatorName(comm), " waits for ",
+                      Paint(absl::StrCat("rank ", Text(At(straggler, "rank"))), kYellow), "\n",
+                      Wrap(Text(At(straggler, "text")), 6, options_.width));
     }
-    if (communicators.empty()) {
-      absl::StrAppend(&out_, "\nNo communicator is in use.\n");
-    } else if (!any) {
-      absl::StrAppend(&out_, Paint("No hang and no straggler is suspected.", kGreen), "\n");
-    }
+  }
+
+  void Hang(const Json& comm, const Json& hang) {
+    const bool usual = At(hang, "usual") == true;
+    const char* color = usual ? kYellow : kRed;
+    absl::StrAppend(&out_, "\n", Paint(usual ? "WAIT" : "HANG", color), "  communicator ",
+                    CommunicatorName(comm), " makes no progress for ",
+                    Paint(Seconds(now_ - Number(At(hang, "since"))), color), "  [",
+                    Text(At(hang, "verdict")), usual ? ", as long as before" : "", "]\n",
+                    Wrap(Text(At(hang, "text")), 6, options_.width));
   }
 
   void Communicator(const Json& comm) {
@@ -279,6 +215,21 @@ class Page {
                     {"BUS"}});
     for (const Json& rank : ranks) rows.push_back(Row(comm, rank, shown));
     Table(rows);
+    WhyUnknown(ranks);
+  }
+
+  // "   unknown: launch_not_reported (ranks 0, 1)"
+  void WhyUnknown(const std::vector<Json>& ranks) {
+    std::map<std::string, std::string> by_reason;
+    for (const Json& rank : ranks) {
+      const std::string reason = Text(At(rank, "unknown"));
+      if (Text(At(rank, "state")) != "unknown" || reason.empty() || reason == "captured") continue;
+      std::string& who = by_reason[reason];
+      absl::StrAppend(&who, who.empty() ? "" : ", ", Text(At(rank, "rank")));
+    }
+    for (const auto& [reason, who] : by_reason) {
+      out_ += Wrap(absl::StrCat("unknown: ", reason, " (rank ", who, ")"), 3, options_.width);
+    }
   }
 
   std::vector<Cell> Row(const Json& comm, const Json& rank, const Shown& shown) const {
@@ -288,7 +239,8 @@ class Page {
     const bool suspect = Contains(At(hang, "suspects"), number);
     const bool waits = Contains(At(hang, "waiting"), number);
     const bool late = !straggler.is_null() && At(straggler, "rank") == number;
-    const char* color = suspect ? kRed : waits || late ? kYellow : "";
+    const bool usual = At(hang, "usual") == true;
+    const char* color = suspect && !usual ? kRed : suspect || waits || late ? kYellow : "";
     const auto [state, seconds] = State(rank, waits);
     std::string rate = "-";
     const auto before = calls_before_.find(Key(comm, rank));
@@ -341,7 +293,11 @@ class Page {
       return time.is_number() ? now_ - Number(time) : -1;
     };
     if (state == "in_flight") {
-      return {waits ? "waits" : "in flight", since(At(rank, "in_flight_since"))};
+      const bool queued = At(rank, "begun") == false;
+      return {waits    ? "waits"
+              : queued ? "queued"
+                       : "in flight",
+              since(At(rank, "in_flight_since"))};
     }
     if (state == "stopped") return {state, since(At(At(rank, "process"), "last_poll"))};
     if (state == "gone") return {state, since(At(At(rank, "process"), "ended"))};
@@ -349,7 +305,8 @@ class Page {
       return {state, since(At(rank, "last_completion"))};
     }
     if (state == "unknown") {
-      return {At(rank, "captured") == true ? "in graphs" : "not seen", -1};
+      return {Text(At(rank, "unknown")) == "captured" ? "in graphs" : "unknown",
+              since(At(rank, "unreported_since"))};
     }
     return {state.empty() ? "?" : state, -1};
   }
@@ -399,10 +356,15 @@ std::string StatusTable(const Json& page, const Json* before, const StatusOption
   return Page(page, before, options).Make();
 }
 
-bool HasHang(const Json& page) {
+Finding FindingOf(const Json& page) {
   const std::vector<Json> communicators = List(At(page, "communicators"));
-  return std::any_of(communicators.begin(), communicators.end(),
-                     [](const Json& comm) { return !At(comm, "hang").is_null(); });
+  const bool hangs = std::any_of(communicators.begin(), communicators.end(), [](const Json& comm) {
+    const Json& hang = At(comm, "hang");
+    return !hang.is_null() && At(hang, "usual") != true;
+  });
+  if (hangs) return Finding::kHang;
+  return Text(At(At(page, "health"), "status")) == "incomplete" ? Finding::kIncomplete
+                                                                : Finding::kNone;
 }
 
 }  // namespace nccl_pulse

@@ -1,8 +1,8 @@
 // What /api/v1/communicators says, as a table for people: `pulse status`.
 //
-// What is wrong stands first, in sentences; then every communicator with its ranks, those that are
-// in trouble marked. Fields that are missing or of another type read as unknown: the endpoint may
-// be of another version.
+// What cannot be seen and what is wrong stand first, in sentences; then every communicator with its
+// ranks, those that are in trouble marked. Fields that are missing or of another type read as
+// unknown: the endpoint may be of another version.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_STATUS_TABLE_H_
@@ -26,8 +26,13 @@ struct StatusOptions {
 std::string StatusTable(const nlohmann::json& page, const nlohmann::json* before,
                         const StatusOptions& options);
 
-// Whether the page suspects a hang.
-bool HasHang(const nlohmann::json& page);
+// What the page says, in a word: for exit statuses.
+enum class Finding {
+  kNone,        // no hang is suspected, or only one that lasts no longer than has been usual
+  kHang,        // one is
+  kIncomplete,  // none is, but processes were lost or do not run, or nothing can be seen
+};
+Finding FindingOf(const nlohmann::json& page);
 
 }  // namespace nccl_pulse
 

@@ -11,11 +11,6 @@ namespace {
 
 constexpr double kSecond = 1e9;
 
-// Nobody can leave before the last one has come. (A Broadcast's root can, and a Reduce's leaves.)
-bool WaitsForAll(std::string_view op) {
-  return op == "AllReduce" || op == "AllGather" || op == "ReduceScatter" || op == "AlltoAll";
-}
-
 // One rank's duration of one call.
 struct Entry {
   uint64_t call;  // index of its kind << 32 | call number

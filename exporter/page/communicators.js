@@ -56,8 +56,8 @@ class Section {
       this.node.open = true;
     }
     const level = ['ok', 'slow', 'hang'][trouble(comm)];
-    mark(this.node, 'data-level', isInUse(comm) ? level : 'ended');
-    put(this.badge, isInUse(comm) ? {ok: 'ok', slow: '▲ SLOW', hang: '■ HANG'}[level] : 'ended');
+    mark(this.node, 'data-level', !isInUse(comm) ? 'ended' : troubleWord(comm) === 'unknown' ? 'unknown' : level);
+    put(this.badge, isInUse(comm) ? {ok: 'ok', unknown: 'unknown', wait: '▲ WAIT', slow: '▲ SLOW', hang: '■ HANG'}[troubleWord(comm)] : 'ended');
     putName(this.name, text(comm.name) || 'unnamed');
     put(this.id, text(comm.comm));
     const ranks = objects(comm.ranks);
@@ -66,8 +66,9 @@ class Section {
     putName(this.ranks, plural(nranks, 'rank') + (nnodes > 1 ? `, ${plural(nnodes, 'node')}` : '') +
         (ranks.length < nranks ? `, ${ranks.length} here` : ''));
     const flying = inFlight(comm);
-    put(this.flight, flying.ranks === 0 ? 'nothing in flight' :
-      `${flying.ranks} in flight, ${seconds(now - flying.since)}`);
+    const unseen = ranks.filter((rank) => rank.state === 'unknown').length;
+    put(this.flight, flying.ranks > 0 ? `${flying.ranks} in flight, ${seconds(now - flying.since)}` :
+      unseen > 0 ? `${unseen} unknown` : 'nothing in flight');
     put(this.rate, `${dash(history.callRate(comm), count)} calls/s`);
     this.spark.update(history.sparks.get(comm.comm) || []);
     const shown = mostTime(comm);
@@ -111,7 +112,7 @@ class Section {
 
 // What the filter looks at.
 function searchText(comm) {
-  const words = [text(comm.comm), text(comm.name), ['ok', 'slow', 'hang'][trouble(comm)], text(object(comm.hang).verdict)];
+  const words = [text(comm.comm), text(comm.name), troubleWord(comm), text(object(comm.hang).verdict)];
   for (const rank of objects(comm.ranks)) {
     words.push(text(rank.rank), text(processOf(rank).pid), text(processOf(rank).hostname), text(rank.state).replace('_', ' '),
         `gpu ${text(object(rank.gpu).index)}`);

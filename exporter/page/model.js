@@ -7,7 +7,12 @@ const processOf = (rank) => object(rank.process);
 const keyOfRank = (comm, rank) => `${text(comm.comm)} ${text(rank.rank)} ${text(processOf(rank).pid)}`;
 const callsOf = (rank) => objects(rank.operations).reduce((sum, each) => sum + number(each.calls), 0);
 const isInUse = (comm) => objects(comm.ranks).some((rank) => rank.active === true);
-const trouble = (comm) => (comm.hang ? 2 : comm.straggler ? 1 : 0);
+const isUsual = (comm) => object(comm.hang).usual === true;
+const trouble = (comm) => (comm.hang && !isUsual(comm) ? 2 : comm.hang || comm.straggler ? 1 : 0);
+// Of none of its ranks it is known what they do.
+const isBlind = (comm) => objects(comm.ranks).every((rank) => rank.active !== true || rank.state === 'unknown' || rank.state === 'stopped');
+// In a word, as the badge and the filter have it.
+const troubleWord = (comm) => [isBlind(comm) ? 'unknown' : 'ok', comm.hang ? 'wait' : 'slow', 'hang'][trouble(comm)];
 
 function communicatorName(comm) {
   const name = text(comm.name);
@@ -113,15 +118,16 @@ function latencyOfRank(rank, shown) {
       each.measure === shown.latency.measure && each.source === shown.latency.source) || null;
 }
 
-// {word, seconds}; seconds null: not known.
+// {word, seconds, why}; seconds null: not known; why: of what is unknown.
 function stateOf(rank, waits, now) {
   const since = (time) => (isNumber(time) ? now - time : null);
   switch (rank.state) {
-    case 'in_flight': return {word: waits ? 'waits' : 'in flight', seconds: since(rank.in_flight_since)};
+    case 'in_flight': return {word: waits ? 'waits' : rank.begun === false ? 'queued' : 'in flight', seconds: since(rank.in_flight_since)};
     case 'stopped': return {word: 'stopped', seconds: since(processOf(rank).last_poll)};
     case 'gone': return {word: 'gone', seconds: since(processOf(rank).ended)};
     case 'idle': return {word: 'idle', seconds: since(rank.last_completion)};
-    case 'unknown': return {word: rank.captured === true ? 'in graphs' : 'not seen', seconds: null};
+    case 'unknown': return {word: rank.unknown === 'captured' ? 'in graphs' : 'unknown', seconds: since(rank.unreported_since),
+      why: UNKNOWN_BECAUSE.get(rank.unknown) || text(rank.unknown)};
     default: return {word: text(rank.state) || '?', seconds: null};
   }
 }

@@ -21,7 +21,10 @@ let asking = false;
 function problemsOf(comms) {
   const problems = [];
   for (const comm of comms) {
-    if (comm.hang) problems.push({kind: 'hang', comm, finding: object(comm.hang)});
+    if (comm.hang && !isUsual(comm)) problems.push({kind: 'hang', comm, finding: object(comm.hang)});
+  }
+  for (const comm of comms) {
+    if (isUsual(comm)) problems.push({kind: 'wait', comm, finding: object(comm.hang)});
   }
   for (const comm of comms) {
     if (comm.straggler) problems.push({kind: 'slow', comm, finding: object(comm.straggler)});
@@ -29,8 +32,11 @@ function problemsOf(comms) {
   return problems;
 }
 
+const BADGES = {hang: '■ HANG', wait: '▲ WAIT', slow: '▲ SLOW'};
+const LEADS = {hang: 'Hang suspected', wait: 'Waits as long as before', slow: 'Straggler'};
+
 function makeProblem({kind, comm}) {
-  const lead = element('strong', {class: 'badge'}, kind === 'hang' ? '■ HANG' : '▲ SLOW');
+  const lead = element('strong', {class: 'badge'}, BADGES[kind]);
   const what = element('span');
   const button = element('button', {type: 'button'}, 'show');
   button.addEventListener('click', () => {
@@ -41,38 +47,45 @@ function makeProblem({kind, comm}) {
   });
   const sentence = element('p');
   const hint = element('p', {class: 'quiet'});
-  const node = element('li', {'data-level': kind}, element('p', {class: 'lead'}, lead, what, button), sentence, hint);
+  const node = element('li', {'data-level': kind === 'hang' ? 'hang' : 'slow'}, element('p', {class: 'lead'}, lead, what, button), sentence, hint);
   return {node, what, button, sentence, hint};
 }
 
 function updateProblem(part, {kind, comm, finding}, now) {
   const name = communicatorName(comm);
-  put(part.what, kind === 'hang' ?
+  put(part.what, kind !== 'slow' ?
     `communicator ${name} makes no progress for ${seconds(now - number(finding.since))} [${text(finding.verdict)}]` :
     `communicator ${name} waits for rank ${text(finding.rank)}`);
   mark(part.button, 'aria-label', `show communicator ${name}`);
   put(part.sentence, text(finding.text, MOST_WORDS));
   const hint = LOOK_AT.get(finding.verdict);
-  put(part.hint, kind === 'hang' && hint ? `Look at: ${hint}.` : '');
+  put(part.hint, kind !== 'slow' && hint ? `Look at: ${hint}.` : '');
 }
 
-function showVerdict(comms, now) {
+// What is lost, stopped or not seen, then what is suspected; nothing is well that cannot be seen.
+function showVerdict(comms, now, health) {
   const parent = byId('verdict');
   const problems = problemsOf(comms);
   if (!parent.list) {
     parent.list = element('ul');
+    parent.notes = element('div', {class: 'notes'});
     parent.more = element('p', {class: 'none'});
-    parent.replaceChildren(parent.list, parent.more);
+    parent.replaceChildren(parent.notes, parent.list, parent.more);
   }
+  const notes = list(health.notes).map((note) => text(note, MOST_WORDS));
+  reconcile(parent.notes, notes.slice(0, MOST_PROBLEMS), (note) => note, () => ({node: element('p')}),
+      (part, note) => put(part.node, note));
   reconcile(parent.list, problems.slice(0, MOST_PROBLEMS), ({kind, comm}) => `${kind} ${text(comm.comm)}`,
       makeProblem, (part, problem) => updateProblem(part, problem, now));
-  const calm = comms.length === 0 ? 'No communicator is in use.' : '✓ No hang and no straggler is suspected.';
-  mark(parent.more, 'data-level', problems.length === 0 && comms.length > 0 ? 'ok' : null);
+  const isWell = health.status === 'ok';
+  const summary = text(health.summary) || 'The endpoint does not say how much it sees: it is of another version.';
+  const calm = isWell ? `✓ ${summary}` : summary;
+  mark(parent.more, 'data-level', problems.length === 0 && isWell ? 'ok' : null);
   put(parent.more, problems.length === 0 ? calm :
     problems.length > MOST_PROBLEMS ? `and ${problems.length - MOST_PROBLEMS} more, below` : '');
   // Said once, not with every second that passes.
-  put(byId('announcement'), problems.length === 0 ? calm : problems.slice(0, 3).map(({kind, comm, finding}) =>
-    `${kind === 'hang' ? 'Hang suspected' : 'Straggler'} in communicator ${communicatorName(comm)}. ${text(finding.text)}`).join(' '));
+  put(byId('announcement'), [...notes.slice(0, 3), ...(problems.length === 0 ? [calm] : [])].join(' ') + problems.slice(0, 3).map(({kind, comm, finding}) =>
+    ` ${LEADS[kind]} in communicator ${communicatorName(comm)}. ${text(finding.text)}`).join(' '));
   return problems;
 }
 
@@ -90,9 +103,9 @@ function show() {
   const host = hosts.size > 1 ? plural(hosts.size, 'host') : [...hosts].join('') || 'NCCL Pulse';
   putName(byId('host'), host);
   put(byId('counts'), `${clock(now)}  ${plural(inUse.length, 'communicator')}, ${plural(ranks, 'rank')}`);
-  const problems = showVerdict(inUse, now);
+  const problems = showVerdict(inUse, now, object(page.health));
   const hangs = problems.filter(({kind}) => kind === 'hang').length;
-  const title = `${hangs > 0 ? 'HANG ' : problems.length > 0 ? 'SLOW ' : ''}${host}${host === 'NCCL Pulse' ? '' : ' - NCCL Pulse'}`;
+  const title = `${hangs > 0 ? 'HANG ' : problems.length > 0 ? `${problems[0].kind === 'wait' ? 'WAIT' : 'SLOW'} ` : ''}${host}${host === 'NCCL Pulse' ? '' : ' - NCCL Pulse'}`;
   if (document.title !== title) document.title = title;
   communicators.update(page, history, byId('recent').checked ? recent : null, byId('filter').value, byId('ended').checked);
 }

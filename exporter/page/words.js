@@ -66,9 +66,20 @@ const LOOK_AT = new Map([
   ['rank_not_begun', 'what else the suspect’s GPU runs: a kernel before it does not end'],
   ['mismatched_operations', 'the program: ranks took different branches'],
   ['blocked_elsewhere', 'the hang of the communicator that is named'],
+  ['circular_wait', 'the order in which the suspects’ programs use these communicators'],
   ['process_gone', 'why that process ended: its log, the kernel’s'],
   ['process_stopped', 'SIGSTOP, a debugger, a frozen container, a driver that does not return'],
   ['rank_not_seen', 'whether that process lives and has the plugin'],
   ['no_progress', 'GPUs and network; ranks on other nodes, if there are any'],
   ['point_to_point', 'the ranks that wait: their peers are not known'],
+]);
+
+// Why it is not known whether a rank is idle (exporter/rank_activity.h).
+const UNKNOWN_BECAUSE = new Map([
+  ['launch_not_reported', 'NCCL does not report the launch of its last call'],
+  ['captured', 'it uses CUDA graphs, whose replays are not seen'],
+  ['no_completions', 'nothing tells when its work has ended'],
+  ['poller_not_started', 'the plugin’s background thread could not be started'],
+  ['poller_stands', 'the plugin’s background thread does not run'],
+  ['event_mask_changed', 'somebody else changed NCCL’s profiler event mask'],
 ]);

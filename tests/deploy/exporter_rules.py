@@ -55,6 +55,20 @@ class Exporter(RulesTest):
                     [t - CLOCK for t in scrapes.clock(stopped_at=3)])
         self.fires(scrapes, "NcclPulsePollStuck", 10, ("instance", "pid"), [("node0:9410", "101")])
 
+    def test_event_mask_changed(self):
+        scrapes = self.scrapes(10)
+        job = Job(scrapes)
+        job.process(1, "nccl_pulse_event_mask_changes_total", scrapes.change(4, None, 1))
+        self.is_silent(scrapes, 4, "NcclPulseEventMaskChanged")
+        self.fires(scrapes, "NcclPulseEventMaskChanged", 6, ("instance", "pid", "severity"),
+                   [("node0:9410", "101", "warning")])
+        # An agent shows what a process that ended has seen.
+        scrapes = self.scrapes(10)
+        job = Job(scrapes)
+        job.process(1, "nccl_pulse_event_mask_changes_total", 1)
+        job.process(1, "nccl_pulse_process_up", 0)
+        self.is_silent(scrapes, 9, "NcclPulseEventMaskChanged")
+
     def test_poll_of_live_and_of_ended_processes(self):
         scrapes = self.scrapes(15)
         job = Job(scrapes)

@@ -27,6 +27,45 @@ class Hang(RulesTest):
         self.is_silent(scrapes, 11, "NcclRankMissing")
         self.is_silent(scrapes, 8, "NcclCollectiveHungLong")
 
+    def usual(self, longest_s, op="AllReduce", waiting=(0, 1, 3)):
+        """As hung(); the ranks have waited so long before, and their endpoints say for what they wait."""
+        scrapes, job = self.hung(minutes=25)
+        for rank in waiting:
+            job.set(rank, "nccl_longest_wait_seconds", longest_s, op=op)
+        for node in (0, 1):
+            scrapes.set("nccl_hang_start_timestamp_seconds", scrapes.change(5, None, CLOCK),
+                        job="nccl-pulse", instance="node%d:9410" % node, comm="c0ffee",
+                        op="AllReduce", verdict="rank_not_called", suspect_rank="2")
+        return scrapes
+
+    def test_a_wait_as_long_as_before_is_no_critical_one(self):
+        scrapes = self.usual(600)
+        # It waits since minute 4, and has waited for 10 minutes before: usual until minute 19.
+        self.fires(scrapes, "NcclCollectiveHung", 12, ("comm", "severity"), [("c0ffee", "warning")])
+        self.is_silent(scrapes, 12, "NcclCollectiveHungLong")
+        self.is_silent(scrapes, 18.5, "NcclCollectiveHungLong")
+        self.fires(scrapes, "NcclCollectiveHungLong", 21, ("comm", "severity"),
+                   [("c0ffee", "critical")])
+
+    def test_annotations_say_how_long_it_has_waited_before(self):
+        self.annotates(
+            self.usual(600), "NcclCollectiveHung", 7,
+            dict(severity="warning", job="nccl-pulse", job_id="7", workload="7", comm="c0ffee",
+                 comm_name="dp", nranks="4", nnodes="2"),
+            dict(summary="Communicator c0ffee dp (4 ranks) of 7 has had work in flight for 3m 0s",
+                 description="A launch on the GPU has not ended, and none has completed since. A rank "
+                 "that is not waiting is the one that others wait for. Ranks in use that do not wait, "
+                 "or cannot be seen to: 2 (node1 gpu 0 pid 102). Look at those first (py-spy dump), "
+                 "then at ranks that are missing. It has waited up to 10m 0s in AllReduce here "
+                 "before, and gone on.",
+                 runbook_url=RUNBOOK + "#ncclcollectivehung"))
+
+    def test_a_wait_that_was_never_seen_before_is_critical(self):
+        for scrapes in (self.usual(100),                     # it was shorter
+                        self.usual(600, op="Broadcast"),     # in another operation
+                        self.usual(600, waiting=(0, 1))):    # rank 3 never had to wait
+            self.fires(scrapes, "NcclCollectiveHungLong", 11, COMM, [("c0ffee",)])
+
     def test_annotations_name_the_ranks_that_do_not_wait(self):
         scrapes, _ = self.hung()
         self.annotates(

@@ -84,6 +84,9 @@ TEST(CommunicatorsJson, WhatTheDiagnosisSays) {
                                 {"op", "AllReduce"},
                                 {"suspects", {3}},
                                 {"waiting", {1, 2}},
+                                {"circle", Json::array()},
+                                {"longest_wait_before", 0.0},
+                                {"usual", false},
                                 {"text", "Rank 3 (pid 4711, GPU 3) has not called AllReduce."}}));
   EXPECT_EQ(comm["straggler"]["rank"], 3);
   EXPECT_EQ(comm["straggler"]["seconds_per_second"], 0.25);
@@ -108,6 +111,56 @@ TEST(CommunicatorsJson, WhatTheDiagnosisSays) {
   EXPECT_EQ(none["communicators"][0]["straggler"], nullptr);
   EXPECT_EQ(none["communicators"][0]["ranks"][0]["straggler_seconds"], nullptr);
   EXPECT_EQ(none["communicators"][0]["ranks"][0]["last_call"], nullptr);
+}
+
+TEST(CommunicatorsJson, WhatIsUnknownAndWhy) {
+  ProcessSnapshot process = ExampleProcess();
+  process.event_mask_changes = 2;
+  process.foreign_event_mask = 0x202;
+  CommunicatorSnapshot& comm = process.communicators[0];
+  comm.launches_completed = comm.launches;
+  comm.unreported_calls = 2;
+  comm.unreported_since_realtime_ns = 1760000001000000000;
+  comm.longest_waits = {{"AllReduce", 540000000000}, {"Broadcast", 1}};
+  const Json json = Parse(SnapshotSet({process}));
+  const Json& rank = json["communicators"][0]["ranks"][0];
+  EXPECT_EQ(rank["state"], "unknown");
+  EXPECT_EQ(rank["unknown"], "launch_not_reported");
+  EXPECT_EQ(rank["unreported_calls"], 2);
+  EXPECT_EQ(rank["unreported_since"], 1760000001.0);
+  EXPECT_EQ(rank["launches"]["completed"], 111);
+  EXPECT_EQ(rank["launches"]["in_flight"], nullptr);
+  EXPECT_EQ(rank["longest_waits"], Json::array({{{"op", "AllReduce"}, {"seconds", 540.0}}}));
+  EXPECT_EQ(rank["process"]["poller_started"], true);
+  EXPECT_EQ(rank["process"]["event_mask_changes"], 2);
+  EXPECT_EQ(rank["process"]["foreign_event_mask"], "0x202");
+  EXPECT_EQ(json["health"]["status"], "incomplete");
+  EXPECT_EQ(json["health"]["unknown_ranks"], 1);
+  EXPECT_EQ(json["health"]["summary"], "Whether anything hangs cannot be seen.");
+  const Json known = Parse(SnapshotSet({ExampleProcess()}));
+  EXPECT_EQ(known["communicators"][0]["ranks"][0]["unknown"], nullptr);
+  EXPECT_EQ(known["communicators"][0]["ranks"][0]["process"]["foreign_event_mask"], nullptr);
+  EXPECT_EQ(known["health"]["status"], "ok");
+}
+
+TEST(CommunicatorsJson, CirclesAndQueues) {
+  DiagnosisResult diagnosis = ExampleDiagnosis();
+  diagnosis[0].hang->circle = {{0x00ab12cd34ef5678, 3}, {1, 0}};
+  diagnosis[0].hang->is_usual = true;
+  diagnosis[0].hang->longest_wait_before_ns = 540000000000;
+  diagnosis[0].queued = Queued{1760000002250000000, "AllReduce", {3}, "Rank 3 has launched."};
+  const Json json = Json::parse(
+      CommunicatorsJson(SnapshotSet({ExampleProcess()}), 1760000003250000000, diagnosis));
+  const Json& comm = json["communicators"][0];
+  EXPECT_EQ(comm["hang"]["circle"], Json::array({{{"comm", "00ab12cd34ef5678"}, {"rank", 3}},
+                                                 {{"comm", "0000000000000001"}, {"rank", 0}}}));
+  EXPECT_EQ(comm["hang"]["usual"], true);
+  EXPECT_EQ(comm["hang"]["longest_wait_before"], 540.0);
+  EXPECT_EQ(comm["queued"], Json({{"since", 1760000002.25},
+                                  {"op", "AllReduce"},
+                                  {"ranks", {3}},
+                                  {"text", "Rank 3 has launched."}}));
+  EXPECT_EQ(json["health"]["status"], "waiting");
 }
 
 TEST(CommunicatorsJson, RanksThatEndedStandThereWhileOthersUseTheCommunicator) {

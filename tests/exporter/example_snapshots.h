@@ -97,12 +97,13 @@ inline ProcessSnapshot ExampleProcess() {
 inline DiagnosisResult ExampleDiagnosis() {
   CommunicatorDiagnosis diagnosis;
   diagnosis.comm_id = 0x00ab12cd34ef5678;
-  diagnosis.hang = Hang{HangVerdict::kRankNotCalled,
-                        1760000002250000000,
-                        "AllReduce",
-                        {3},
-                        {1, 2},
-                        "Rank 3 (pid 4711, GPU 3) has not called AllReduce."};
+  Hang& hang = diagnosis.hang.emplace();
+  hang.verdict = HangVerdict::kRankNotCalled;
+  hang.since_realtime_ns = 1760000002250000000;
+  hang.op = "AllReduce";
+  hang.suspects = {3};
+  hang.waiting = {1, 2};
+  hang.text = "Rank 3 (pid 4711, GPU 3) has not called AllReduce.";
   diagnosis.straggler = Straggler{3, 0.25, 0.001, 0.9, 100, "Rank 3 comes last."};
   diagnosis.losses = {{3, 1.5, ""}};
   return {diagnosis};

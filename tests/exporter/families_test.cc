@@ -52,6 +52,14 @@ void ExpectNoSeriesTwice(const std::string& page) {
 SnapshotSet LiveAndEnded() {
   ProcessSnapshot live = ExampleProcess();
   live.pid_namespace = 4026532331;
+  live.event_mask_changes = 2;
+  live.foreign_event_mask = 0x2;
+  live.communicators[0].longest_waits = {{"AllReduce", 540000000000}};
+  CommunicatorSnapshot unknown = ExampleCommunicator();
+  unknown.rank = 5;
+  unknown.launches_completed = unknown.launches;
+  unknown.unreported_calls = 1;
+  live.communicators.push_back(unknown);
   ProcessSnapshot ended = live;
   ended.pid = 4712;
   ended.end = ProcessEnd::kExit;
@@ -101,7 +109,10 @@ TEST(Families, HangsAndStragglers) {
   diagnosis[0].losses[0].static_labels = "job=a";
   CommunicatorDiagnosis many;
   many.comm_id = 0xff;
-  many.hang = Hang{HangVerdict::kNoProgress, 1760000002000000000, "", {}, {0, 1}, ""};
+  many.hang.emplace();
+  many.hang->verdict = HangVerdict::kNoProgress;
+  many.hang->since_realtime_ns = 1760000002000000000;
+  many.hang->waiting = {0, 1};
   diagnosis.push_back(many);
   many.comm_id = 0x100;
   many.hang->verdict = HangVerdict::kRankNotCalled;
@@ -534,6 +545,78 @@ TEST(Families, AnIdleCommunicatorIsZeroUnlessItsGraphsMayRun) {
   EXPECT_THAT(page, HasSubstr("nccl_inflight_launches" + labels + "1\n"));
   EXPECT_THAT(page, HasSubstr("nccl_oldest_inflight_launch_timestamp_seconds" + labels +
                               "1760000002.25\n"));
+}
+
+// A gauge of activity is either there or says why it is not.
+TEST(Families, WhatIsNotKnownIsAbsentAndSaysWhy) {
+  const ProcessSnapshot process = [] {
+    ProcessSnapshot process = ExampleProcess();
+    CommunicatorSnapshot& comm = process.communicators[0];
+    comm.launches_completed = comm.launches;
+    comm.oldest_inflight_realtime_ns = 0;
+    comm.operations_source = CompletionSource::kNone;
+    comm.event_mask = 0xf0a;
+    return process;
+  }();
+  const auto page_of = [](const ProcessSnapshot& process, int64_t after_last_poll_ns = 0) {
+    return TextFormat(BuildFamilies(SnapshotSet({process}), {}, {}, {}, PageFormat::kText, {},
+                                    process.last_poll_realtime_ns + after_last_poll_ns));
+  };
+  EXPECT_THAT(Lines(page_of(process), "nccl_activity_unknown"), testing::IsEmpty());
+  EXPECT_EQ(Lines(page_of(process), "nccl_inflight_launches").size(), 1u);
+  std::vector<std::pair<ProcessSnapshot, std::string>> cases;
+  const auto add = [&](const char* reason, const auto& change) {
+    cases.emplace_back(process, reason);
+    change(&cases.back().first, &cases.back().first.communicators[0]);
+  };
+  add("launch_not_reported", [](auto*, auto* comm) { comm->unreported_calls = 1; });
+  add("captured", [](auto*, auto* comm) { comm->captured = true; });
+  add("no_completions", [](auto*, auto* comm) { comm->has_heartbeat = false; });
+  add("poller_not_started",
+      [](auto* process, auto*) { process->poller = PollerState::kNotStarted; });
+  add("event_mask_changed", [](auto* process, auto*) {
+    process->event_mask_changes = 1;
+    process->foreign_event_mask = 0x2;
+  });
+  for (const auto& [changed, reason] : cases) {
+    const std::string page = page_of(changed);
+    EXPECT_THAT(Lines(page, "nccl_activity_unknown"),
+                testing::ElementsAre(HasSubstr("reason=\"" + reason + "\"} 1")))
+        << reason;
+    EXPECT_THAT(Lines(page, "nccl_inflight_launches"), testing::IsEmpty()) << reason;
+    EXPECT_THAT(Lines(page, "nccl_oldest_inflight_launch_timestamp_seconds"), testing::IsEmpty())
+        << reason;
+  }
+  // Nobody looks any longer: work that was in flight is not known to stand still.
+  ProcessSnapshot busy = ExampleProcess();
+  EXPECT_EQ(Lines(page_of(busy), "nccl_inflight_launches").size(), 1u);
+  const std::string stale = page_of(busy, 60000000000);
+  EXPECT_THAT(Lines(stale, "nccl_activity_unknown"),
+              testing::ElementsAre(HasSubstr("reason=\"poller_stands\"")));
+  EXPECT_THAT(Lines(stale, "nccl_inflight_launches"), testing::IsEmpty());
+  EXPECT_THAT(Lines(stale, "nccl_oldest_inflight_operation_timestamp_seconds"), testing::IsEmpty());
+  // Of what ended nothing is claimed to be unknown.
+  cases[0].first.communicators[0].finalized = true;
+  EXPECT_THAT(Lines(page_of(cases[0].first), "nccl_activity_unknown"), testing::IsEmpty());
+}
+
+TEST(Families, OnlyLongWaitsHaveASeries) {
+  ProcessSnapshot process = ExampleProcess();
+  process.communicators[0].longest_waits = {{"AllReduce", 4999999999}, {"Broadcast", 540000000000}};
+  EXPECT_THAT(Lines(Page({process}), "nccl_longest_wait_seconds"),
+              testing::ElementsAre(HasSubstr(R"(op="Broadcast"} 540)")));
+}
+
+TEST(Families, AChangedEventMaskIsCountedAndShown) {
+  ProcessSnapshot process = ExampleProcess();
+  EXPECT_THAT(Lines(Page({process}), "nccl_pulse_event_mask_changes_total"), testing::IsEmpty());
+  EXPECT_THAT(Lines(Page({process}), "nccl_pulse_foreign_event_mask_info"), testing::IsEmpty());
+  process.event_mask_changes = 3;
+  process.foreign_event_mask = 0xfff;
+  EXPECT_THAT(Lines(Page({process}), "nccl_pulse_event_mask_changes_total"),
+              testing::ElementsAre(HasSubstr("} 3")));
+  EXPECT_THAT(Lines(Page({process}), "nccl_pulse_foreign_event_mask_info"),
+              testing::ElementsAre(HasSubstr(R"(event_mask="0xfff"} 1)")));
 }
 
 TEST(Families, UntrustedTimingHasItsReason) {

@@ -75,6 +75,18 @@ class SimulatedJob {
       communicator.oldest_inflight_realtime_ns = now_;
     }
     ++communicator.launches;
+    communicator.unreported_calls = 0;
+    communicator.unreported_since_realtime_ns = 0;
+  }
+
+  // One rank calls, and NCCL reports no launch for it.
+  void Call(uint64_t id, int rank, const std::string& op, int size_class = 4) {
+    CommunicatorSnapshot& communicator = Of(id, rank);
+    ++CallsOf(&communicator, op, size_class)->calls;
+    communicator.last_call_op = op;
+    communicator.last_call_size_class = size_class;
+    ++communicator.unreported_calls;
+    communicator.unreported_since_realtime_ns = now_;
   }
 
   void Complete(uint64_t id, int rank) {

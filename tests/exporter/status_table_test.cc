@@ -43,7 +43,7 @@ TEST(StatusTable, AHealthyJob) {
                                "CALLS/S      P50      P99  BUS\n"
                                "      0  100    0  idle   950 ms  AllReduce <=1MiB #150    150     "
                                "  50  1.02 ms  1.06 ms    -\n"));
-  EXPECT_FALSE(HasHang(Page(job)));
+  EXPECT_EQ(FindingOf(Page(job)), Finding::kNone);
 }
 
 TEST(StatusTable, AHangStandsFirstAndIsMarked) {
@@ -53,7 +53,7 @@ TEST(StatusTable, AHangStandsFirstAndIsMarked) {
   job.Launch(kComm, 2, "AllReduce");
   job.Advance(43 * kSecond);
   const Json page = Page(job);
-  EXPECT_TRUE(HasHang(page));
+  EXPECT_EQ(FindingOf(page), Finding::kHang);
   const std::string table = StatusTable(page, nullptr, {});
   EXPECT_THAT(table, HasSubstr("\nHANG  communicator 00000000000000c0 makes no progress for 43 s  "
                                "[rank_not_called]\n"
@@ -107,6 +107,73 @@ TEST(StatusTable, DeadStoppedEndedAndInvisible) {
   EXPECT_THAT(StatusTable(Page(job), nullptr, all), HasSubstr("  ended  "));
 }
 
+// One rank killed, the other stopped, and nothing else: no all clear.
+TEST(StatusTable, NoAllClearWhileBlind) {
+  SimulatedJob job(2);
+  job.AddCommunicator(kComm, {0, 1});
+  job.Collective(kComm, "AllReduce", {0, 0}, kMs);
+  job.process(0).end = ProcessEnd::kLost;
+  job.process(0).end_realtime_ns = job.now();
+  const int64_t stopped = job.now();
+  job.Advance(60 * kSecond);
+  job.process(1).last_poll_realtime_ns = stopped;
+  const std::string table = StatusTable(Page(job), nullptr, {});
+  EXPECT_THAT(table, HasSubstr("\n1 process was lost (killed or crashed): pid 100.\n"
+                               "1 process does not run (stopped, or stuck in the GPU driver): pid "
+                               "101.\n"));
+  EXPECT_THAT(table, Not(HasSubstr("No hang")));
+  EXPECT_THAT(table, HasSubstr("  stopped  60 s"));
+  EXPECT_EQ(FindingOf(Page(job)), Finding::kIncomplete);
+  // Nothing tells what is in flight, on any rank.
+  SimulatedJob blind = RunningJob();
+  for (int rank = 0; rank < 3; ++rank) blind.Of(kComm, rank).has_heartbeat = false;
+  const std::string blind_table = StatusTable(Page(blind), nullptr, {});
+  EXPECT_THAT(blind_table, Not(HasSubstr("No hang")));
+  EXPECT_THAT(blind_table, HasSubstr("Whether anything hangs cannot be seen.\n"));
+  EXPECT_THAT(blind_table, HasSubstr("\n   unknown: no_completions (rank 0, 1, 2)\n"));
+  EXPECT_EQ(FindingOf(Page(blind)), Finding::kIncomplete);
+}
+
+TEST(StatusTable, AWaitThatIsUsualIsNoHang) {
+  SimulatedJob job = RunningJob();
+  for (const int rank : {0, 2}) {
+    job.Launch(kComm, rank, "AllReduce");
+    job.Of(kComm, rank).longest_waits = {{"AllReduce", 540 * kSecond}};
+  }
+  job.Advance(120 * kSecond);
+  const std::string table = StatusTable(Page(job), nullptr, {});
+  EXPECT_THAT(table,
+              HasSubstr("\nWAIT  communicator 00000000000000c0 makes no progress for 2 min 0 "
+                        "s  [rank_not_called, as long as before]\n"));
+  EXPECT_THAT(table, HasSubstr("It has waited up to 9 min here"));
+  EXPECT_EQ(FindingOf(Page(job)), Finding::kNone);
+  job.Advance(800 * kSecond);
+  EXPECT_EQ(FindingOf(Page(job)), Finding::kHang);
+}
+
+TEST(StatusTable, WorkBehindItsOwnGpuIsQueued) {
+  SimulatedJob job = RunningJob();
+  for (int rank = 0; rank < 3; ++rank) {
+    job.Launch(kComm, rank, "AllReduce");
+    job.Of(kComm, rank).oldest_launch = OldestLaunch::kNotBegun;
+  }
+  job.Advance(60 * kSecond);
+  const std::string table = StatusTable(Page(job), nullptr, {});
+  EXPECT_THAT(table, HasSubstr("\n      0  100    0  queued  60 s"));
+  EXPECT_THAT(table, HasSubstr("have not begun it"));
+  EXPECT_EQ(FindingOf(Page(job)), Finding::kNone);
+}
+
+TEST(StatusTable, ACallThatIsNotReported) {
+  SimulatedJob job = RunningJob();
+  job.Call(kComm, 1, "Broadcast");
+  job.Advance(4 * kSecond);
+  const std::string table = StatusTable(Page(job), nullptr, {});
+  EXPECT_THAT(table, HasSubstr("\n      1  101    1  unknown  4 s  Broadcast"));
+  EXPECT_THAT(table, HasSubstr("\n   unknown: launch_not_reported (rank 1)\n"));
+  EXPECT_EQ(FindingOf(Page(job)), Finding::kNone);
+}
+
 TEST(StatusTable, NarrowScreensLoseColumnsOnTheRight) {
   SimulatedJob job = RunningJob();
   StatusOptions narrow;
@@ -125,7 +192,7 @@ TEST(StatusTable, OtherVersionsAndHostileText) {
     all.all = true;
     const Json page = Json::parse(text);
     EXPECT_FALSE(StatusTable(page, &page, all).empty()) << text;
-    HasHang(page);
+    EXPECT_NE(FindingOf(page), Finding::kIncomplete) << text;
   }
   ProcessSnapshot process = ExampleProcess();
   process.hostname = "evil\033]0;x\007";

@@ -10,7 +10,7 @@ is the expected one, names the expected ranks on the page and in the JSON, and c
     order-queued   the same, both enqueued       mismatched_operations  all; that rank on a side of
                    before either is waited for                          its own, with its last call
     size           an AllReduce of another size  mismatched_operations  as order, with the sizes
-    crossed        two communicators in another  blocked_elsewhere      that rank, which waits in the
+    crossed        two communicators in another  circular_wait          that rank, which waits in the
                    order                                                other communicator
     killed         SIGKILL, it does not serve    process_gone           that rank
     killed-server  SIGKILL, it serves the page   rank_not_seen          that rank
@@ -74,7 +74,7 @@ CASES = {case.name: case for case in (
     Case("kernel", "rank_not_begun", RANK, "AllReduce"),
     Case("kernel-waited", "rank_not_called", RANK, "AllReduce", variants=("server",)),
     Case("killed-server", "rank_not_seen", RANK, variants=("server",)),
-    Case("crossed", "blocked_elsewhere", RANK, "AllReduce", variants=("server",)),
+    Case("crossed", "circular_wait", RANK, "AllReduce", variants=("server",)),
     Case("order-queued", "mismatched_operations", ALL, "AllGather,AllReduce",
          _SIDE + r"AllReduce \([^)]*\) last", fault="order",
          arguments=("--queued=1",), variants=("server",)),

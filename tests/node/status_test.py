@@ -125,6 +125,30 @@ class StatusTest(unittest.TestCase):
         expected = [rank] if hang["verdict"] == "rank_not_seen" else [RANKS - 1]
         self.assertEqual(hang["suspects"], expected)
 
+    def test_no_all_clear_while_blind(self):
+        """One rank killed, the others stopped; an agent has their last state, and nothing else."""
+        agent = cluster.Agent(self.endpoint)
+        self.addCleanup(agent.close)
+        agent.wait_ready()
+        job = self.start("warm", "hang")
+        self.assertEqual(job.report(), ["warm"] * RANKS)
+        self.assertEqual(status("--endpoint=" + self.endpoint)[0], 0)
+        job.ranks[0].kill()
+        for rank in job.ranks[1:]:
+            rank.send_signal(signal.SIGSTOP)
+
+        def is_seen():
+            health = self.page()["health"]
+            return (health["lost_processes"], health["stopped_processes"]) == (1, RANKS - 1)
+        cluster.wait_until(is_seen, "the end and the stop are seen")
+        for arguments in ([], ["--json"]):
+            code, output, _ = status("--endpoint=" + self.endpoint, *arguments)
+            self.assertEqual(code, 4, output)
+            self.assertNotIn("No hang", output)
+        code, output, _ = status("--endpoint=" + self.endpoint)
+        self.assertIn("1 process was lost (killed or crashed): pid %d." % job.ranks[0].pid, output)
+        self.assertIn("%d processes do not run" % (RANKS - 1), output)
+
     def test_straggler(self):
         job = self.start("warm", "straggler")
         job.report()

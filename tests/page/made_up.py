@@ -44,8 +44,12 @@ def communicator(comm="00ab12cd34ef5678", name="dp", ranks=4, **more):
                  "straggler": None, "operations": [operation()], "ranks": members}, **more)
 
 
-def page(*communicators, time=NOW):
-    return {"time": time, "communicators": list(communicators)}
+def health(status="ok", notes=(), summary="No hang and no straggler is suspected."):
+    return {"status": status, "notes": list(notes), "summary": summary}
+
+
+def page(*communicators, time=NOW, health=health()):
+    return {"time": time, "health": health, "communicators": list(communicators)}
 
 
 def hang(since=NOW - 14, text="Rank 3 (pid 24003, GPU 3) has not called AllReduce.", **more):

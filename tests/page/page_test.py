@@ -88,7 +88,7 @@ class PageTest(unittest.TestCase):
             self.assertEqual(self.html.replace(b"http://www.w3.org/2000/svg", b"").count(foreign), 0)
 
     def test_nobody_here(self):
-        shown = self.look(page())
+        shown = self.look(page(health=made_up.health("unused", (), "No communicator is in use.")))
         self.assertEqual(shown.text("#verdict"), "No communicator is in use.")
         self.assertEqual(shown.text("#host"), "NCCL Pulse")
         self.assert_clean(shown)
@@ -179,6 +179,59 @@ class PageTest(unittest.TestCase):
         self.assertTrue(shown.wait("!!document.querySelector('tr.late')"))
         self.assertEqual(shown.evaluate("document.activeElement.tagName"), "SUMMARY")
         self.picture(shown, "trouble-dark")
+        self.assert_clean(shown)
+
+    def test_what_is_not_known_is_said(self):
+        members = [rank(i) for i in range(4)]
+        for each, reason in ((members[0], "launch_not_reported"), (members[1], "captured"),
+                             (members[2], "poller_stands")):
+            each.update(state="unknown", unknown=reason,
+                        launches=dict(each["launches"], in_flight=None))
+        members[0]["unreported_since"] = made_up.NOW - 9
+        members[3].update(state="in_flight", begun=False, in_flight_since=made_up.NOW - 20)
+        blind = communicator("00000000000000aa", "blind", [dict(members[0])])
+        notes = ["1 process was lost (killed or crashed): pid 7.",
+                 "Whether work is in flight is not known for 4 of 5 ranks: <b>why</b>."]
+        shown = self.look(page(communicator(ranks=members), blind, health=made_up.health(
+            "incomplete", notes, "No hang and no straggler is suspected on 1 of 2.")))
+        self.assertEqual(shown.evaluate("document.querySelector('#verdict').innerText.split(/\\n+/)"),
+                         notes + ["No hang and no straggler is suspected on 1 of 2."])
+        self.assertNotIn("✓", shown.text("#verdict"))
+        self.assertIsNone(shown.evaluate(
+            "document.querySelector('#verdict .none').getAttribute('data-level')"))
+        self.assertIn(notes[0], shown.text("#announcement"))
+        cells = shown.evaluate("[...document.querySelector('%s tbody').rows].map((row) => "
+                               "[row.cells[4].innerText, row.cells[5].innerText, "
+                               "row.cells[4].title])" % SECTION)
+        self.assertEqual([cell[:2] for cell in cells],
+                         [["unknown", "9 s"], ["in graphs", "–"], ["unknown", "–"],
+                          ["queued", "20 s"]])
+        self.assertEqual(cells[0][2], "Idle or not cannot be told: NCCL does not report the launch of "
+                         "its last call.")
+        self.assertEqual(shown.evaluate("[...document.querySelectorAll('.flight')].map((each) => "
+                                        "each.innerText)"), ["1 in flight, 20 s", "1 unknown"])
+        self.assertEqual(shown.evaluate("[...document.querySelectorAll('summary .badge')].map((each) "
+                                        "=> each.innerText)"), ["ok", "unknown"])
+        self.picture(shown, "unknown")
+        self.assert_clean(shown)
+
+    def test_a_wait_that_is_usual_is_no_hang(self):
+        shown = self.look(page(communicator(hang=hang(usual=True, longest_wait_before=540.0)),
+                               health=made_up.health("waiting", summary="")))
+        self.assertEqual(shown.evaluate("[...document.querySelectorAll('#verdict li')].map((each) => "
+                                        "each.innerText.split('\\n')[0] + each.dataset.level)"),
+                         ["▲ WAITslow"])
+        self.assertEqual(shown.evaluate("document.title"), "WAIT node-17 - NCCL Pulse")
+        self.assertIn("WAIT", shown.text(SECTION + " summary"))
+        self.assertNotIn("HANG", shown.text("body"))
+        self.assert_clean(shown)
+
+    def test_an_endpoint_that_does_not_say_what_it_sees(self):
+        answer = page(communicator())
+        del answer["health"]
+        shown = self.look(answer)
+        self.assertIn("does not say how much it sees", shown.text("#verdict"))
+        self.assertNotIn("✓", shown.text("#verdict"))
         self.assert_clean(shown)
 
     def test_hostile_answers(self):

@@ -1,0 +1,195 @@
+#include "exporter/blocked_elsewhere.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "exporter/hang_verdict.h"
+
+namespace nccl_pulse {
+namespace {
+
+using Findings = std::vector<std::optional<HangFinding>>;
+
+enum class SameGpu { kNo, kPerhaps, kYes };
+
+SameGpu Compare(const RankView& a, const RankView& b) {
+  if (a.process != b.process) return SameGpu::kNo;
+  const auto compare = [](const std::string& one, const std::string& other) {
+    return one == other ? SameGpu::kYes : SameGpu::kNo;
+  };
+  const CommunicatorSnapshot& one = *a.communicator;
+  const CommunicatorSnapshot& other = *b.communicator;
+  if (!one.uuid.empty() && !other.uuid.empty()) return compare(one.uuid, other.uuid);
+  if (!one.gpu.empty() && !other.gpu.empty()) return compare(one.gpu, other.gpu);
+  return SameGpu::kPerhaps;
+}
+
+// A suspect of one communicator waits in another.
+struct Link {
+  const RankView* suspect;
+  std::size_t to;  // index of the view
+  bool is_certain;
+};
+
+class Follower {
+ public:
+  // `findings`: those of waits that are about to be hangs, too.
+  Follower(const std::vector<CommunicatorView>& views, const Findings& findings)
+      : views_(views), findings_(findings), links_(views.size()), is_blocked_(views.size()) {
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      if (findings[i]) FindLinks(i);
+    }
+  }
+
+  void Apply(std::size_t here, HangFinding* finding) const;
+
+ private:
+  bool IsFollowed(std::size_t here) const {
+    return findings_[here] && (findings_[here]->verdict == HangVerdict::kRankNotCalled ||
+                               findings_[here]->verdict == HangVerdict::kRankNotBegun);
+  }
+
+  void FindLinks(std::size_t here) {
+    if (!IsFollowed(here)) return;
+    const HangFinding& finding = *findings_[here];
+    is_blocked_[here] = !finding.suspects.empty();
+    for (const RankView* suspect : finding.suspects) {
+      const std::size_t before = links_[here].size();
+      if (suspect->state == RankView::State::kLive) AddLinks(here, *suspect);
+      if (links_[here].size() == before) is_blocked_[here] = false;
+    }
+  }
+
+  void AddLinks(std::size_t here, const RankView& suspect) {
+    const bool is_begun = findings_[here]->verdict != HangVerdict::kRankNotBegun;
+    for (std::size_t i = 0; i < views_.size(); ++i) {
+      if (i == here) continue;
+      for (const RankView& rank : views_[i].ranks) {
+        const SameGpu same = Compare(rank, suspect);
+        if (same == SameGpu::kNo) continue;
+        if (is_begun ? !Waits(i, rank) : !IsBusyBefore(rank, suspect)) continue;
+        const bool is_known = !is_begun || findings_[i]->is_waiting_known;
+        links_[here].push_back({&suspect, i, same == SameGpu::kYes && is_known});
+      }
+    }
+  }
+
+  bool Waits(std::size_t there, const RankView& rank) const {
+    return findings_[there] && Contains(findings_[there]->waiting, &rank);
+  }
+
+  // Its GPU works on, or waits in, what may stand before the suspect's launch that has not begun.
+  // What has not begun either is behind the same. Of what has, the time is exact.
+  static bool IsBusyBefore(const RankView& rank, const RankView& suspect) {
+    if (rank.state != RankView::State::kLive || !rank.activity.is_in_flight()) return false;
+    return rank.activity.oldest_launch == OldestLaunch::kUnknown ||
+           (rank.activity.oldest_launch == OldestLaunch::kBegun &&
+            rank.InFlightSince() < suspect.InFlightSince());
+  }
+
+  // A communicator in which it may wait without that being seen; views.size(): none.
+  std::size_t MayWaitUnseen(std::size_t here, const RankView& suspect) const {
+    for (std::size_t i = 0; i < views_.size(); ++i) {
+      if (i == here) continue;
+      for (const RankView& rank : views_[i].ranks) {
+        if (rank.activity.is_unknown() && rank.state == RankView::State::kLive &&
+            Compare(rank, suspect) != SameGpu::kNo) {
+          return i;
+        }
+      }
+    }
+    return views_.size();
+  }
+
+  // From `at` over ranks that wait elsewhere back to `home`.
+  bool FindCircle(std::size_t home, std::size_t at, bool only_certain, std::vector<bool>* visited,
+                  std::vector<HangFinding::Link>* circle) const {
+    (*visited)[at] = true;
+    for (const Link& link : links_[at]) {
+      if (only_certain && !link.is_certain) continue;
+      circle->push_back({&views_[at], link.suspect});
+      if (link.to == home) return true;
+      if (is_blocked_[link.to] && !(*visited)[link.to] &&
+          FindCircle(home, link.to, only_certain, visited, circle)) {
+        return true;
+      }
+      circle->pop_back();
+    }
+    return false;
+  }
+
+  std::vector<HangFinding::Link> Circle(std::size_t home, bool only_certain) const {
+    std::vector<HangFinding::Link> circle;
+    std::vector<bool> visited(views_.size());
+    FindCircle(home, home, only_certain, &visited, &circle);
+    return circle;
+  }
+
+  const std::vector<CommunicatorView>& views_;
+  const Findings& findings_;
+  std::vector<std::vector<Link>> links_;  // of each view
+  std::vector<bool> is_blocked_;          // all its suspects have one
+};
+
+void Follower::Apply(std::size_t here, HangFinding* finding) const {
+  if (!IsFollowed(here)) return;
+  Ranks free;
+  Ranks blocked;
+  const Link* first = nullptr;  // a certain one, if there is one
+  std::size_t unseen = views_.size();
+  for (const RankView* suspect : finding->suspects) {
+    const Link* found = nullptr;
+    for (const Link& link : links_[here]) {
+      if (link.suspect != suspect) continue;
+      if (found == nullptr || (link.is_certain && !found->is_certain)) found = &link;
+    }
+    (found == nullptr ? free : blocked).push_back(suspect);
+    if (found != nullptr && (first == nullptr || !first->is_certain)) first = found;
+    if (suspect->state == RankView::State::kLive && unseen == views_.size() &&
+        findings_[here]->verdict == HangVerdict::kRankNotBegun) {
+      unseen = MayWaitUnseen(here, *suspect);
+    }
+  }
+  if (!free.empty() && unseen != views_.size()) {
+    finding->is_acquitted = true;
+    finding->elsewhere = views_[unseen].comm_id;
+    return;
+  }
+  if (first == nullptr) return;
+  finding->elsewhere = views_[first->to].comm_id;
+  finding->is_elsewhere_certain = first->is_certain;
+  finding->blocked_elsewhere = blocked;
+  if (!free.empty()) {
+    finding->suspects = free;
+    return;
+  }
+  finding->circle = Circle(here, true);
+  if (!finding->circle.empty()) {
+    finding->verdict = HangVerdict::kCircularWait;
+  } else if (Circle(here, false).empty()) {
+    finding->verdict = HangVerdict::kBlockedElsewhere;
+  }
+}
+
+}  // namespace
+
+void FollowWaits(const std::vector<CommunicatorView>& views, int64_t hang_after_ns,
+                 int64_t now_realtime_ns, Findings* findings) {
+  if (std::none_of(findings->begin(), findings->end(), [](const auto& finding) {
+        return finding && (finding->verdict == HangVerdict::kRankNotCalled ||
+                           finding->verdict == HangVerdict::kRankNotBegun);
+      })) {
+    return;
+  }
+  // Of two communicators that wait for each other one has begun to a bit later.
+  Findings before = *findings;
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (!before[i]) before[i] = Conclude(views[i], hang_after_ns / 2, now_realtime_ns).hang;
+  }
+  const Follower follower(views, before);
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if ((*findings)[i]) follower.Apply(i, &*(*findings)[i]);
+  }
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,21 @@
+// A finding in English: one or two sentences for an engineer at three in the morning.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_HANG_WORDS_H_
+#define EXPORTER_HANG_WORDS_H_
+
+#include <string>
+
+#include "exporter/hang_finding.h"
+
+namespace nccl_pulse {
+
+std::string HangWords(const HangFinding& finding);
+std::string QueuedWords(const QueuedFinding& finding);
+
+// "; whether ... cannot be seen (...)", for people: why an activity is unknown.
+const char* UnknownReasonWords(UnknownReason reason);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_HANG_WORDS_H_

@@ -1,0 +1,297 @@
+// Ranks that do not come because they wait in another communicator.
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/exporter/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+
+std::vector<std::pair<uint64_t, int>> Steps(const Hang& hang) {
+  std::vector<std::pair<uint64_t, int>> steps;
+  for (const CircleStep& step : hang.circle) steps.emplace_back(step.comm_id, step.rank);
+  return steps;
+}
+
+TEST(Hang, WhoWaitsElsewhereIsNotTheCulprit) {
+  // Tensor parallel {0, 1} and {2, 3}, data parallel {1, 3}. Process 3 does not come.
+  SimulatedJob job(4);
+  constexpr uint64_t kTensor = 1;
+  constexpr uint64_t kTensor2 = 2;
+  constexpr uint64_t kData = 3;
+  job.AddCommunicator(kTensor, {0, 1});
+  job.AddCommunicator(kTensor2, {2, 3});
+  job.AddCommunicator(kData, {1, 3});
+  job.Launch(kData, 0, "AllReduce");
+  job.Launch(kTensor, 0, "AllReduce");
+  job.Launch(kTensor2, 0, "AllReduce");
+  job.Advance(kHangAfter);
+  const std::optional<Hang> data = HangOf(job, kData);
+  ASSERT_TRUE(data);
+  EXPECT_EQ(data->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(data->suspects, ElementsAre(1));  // process 3
+  const std::optional<Hang> tensor = HangOf(job, kTensor);
+  ASSERT_TRUE(tensor);
+  EXPECT_EQ(tensor->verdict, HangVerdict::kBlockedElsewhere);
+  EXPECT_THAT(tensor->text, HasSubstr("communicator 0000000000000003"));
+  const std::optional<Hang> tensor2 = HangOf(job, kTensor2);
+  ASSERT_TRUE(tensor2);
+  EXPECT_EQ(tensor2->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(tensor2->suspects, ElementsAre(1));  // process 3, too
+}
+
+// Two communicators, called in another order; one wait is younger, and not yet a hang.
+TEST(Hang, TwoThatWaitForEachOther) {
+  SimulatedJob job(2);
+  constexpr uint64_t kOne = 1;
+  constexpr uint64_t kOther = 2;
+  job.AddCommunicator(kOne, {0, 1});
+  job.AddCommunicator(kOther, {0, 1});
+  job.Launch(kOne, 0, "AllReduce");
+  job.Advance(kSecond);
+  job.Launch(kOther, 1, "AllReduce");
+  job.Advance(kHangAfter - kSecond);
+  const std::optional<Hang> one = HangOf(job, kOne);
+  ASSERT_TRUE(one);
+  EXPECT_EQ(one->verdict, HangVerdict::kCircularWait);
+  EXPECT_THAT(one->suspects, ElementsAre(1));
+  EXPECT_THAT(Steps(*one), ElementsAre(Pair(kOne, 1), Pair(kOther, 0)));
+  EXPECT_EQ(one->text,
+            "Ranks wait for each other in a circle: rank 1 (pid 101, GPU 1) has not come to "
+            "communicator 0000000000000001 and waits in 0000000000000002; rank 0 (pid 100, GPU 0) "
+            "has not come to communicator 0000000000000002 and waits in 0000000000000001. They use "
+            "the communicators in different orders. Rank 0 waits in AllReduce.");
+  EXPECT_EQ(HangOf(job, kOther), std::nullopt);
+  job.Advance(kSecond);
+  const std::optional<Hang> other = HangOf(job, kOther);
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->verdict, HangVerdict::kCircularWait);
+  EXPECT_THAT(other->suspects, ElementsAre(0));
+  EXPECT_THAT(Steps(*other), ElementsAre(Pair(kOther, 0), Pair(kOne, 1)));
+}
+
+TEST(Hang, ThreeThatWaitForEachOther) {
+  SimulatedJob job(3);
+  // Process i calls in communicator i first, with the next one; the next one is in its own.
+  for (int i = 0; i < 3; ++i) {
+    job.AddCommunicator(1 + i, {i, (i + 1) % 3});
+  }
+  for (int i = 0; i < 3; ++i) job.Launch(1 + i, 0, "AllReduce");
+  job.Advance(kHangAfter);
+  for (int i = 0; i < 3; ++i) {
+    const std::optional<Hang> hang = HangOf(job, 1 + i);
+    ASSERT_TRUE(hang);
+    EXPECT_EQ(hang->verdict, HangVerdict::kCircularWait);
+    EXPECT_THAT(Steps(*hang),
+                ElementsAre(Pair(1 + i, 1), Pair(1 + (i + 1) % 3, 1), Pair(1 + (i + 2) % 3, 1)));
+  }
+}
+
+// Who waits for a circle is not in it.
+TEST(Hang, BesideACircle) {
+  SimulatedJob job(3);
+  job.AddCommunicator(1, {0, 1});
+  job.AddCommunicator(2, {0, 1});
+  job.AddCommunicator(3, {2, 0});
+  job.Launch(1, 0, "AllReduce");
+  job.Launch(2, 1, "AllReduce");
+  job.Launch(3, 0, "AllReduce");
+  job.Advance(kHangAfter);
+  ASSERT_TRUE(HangOf(job, 3));
+  EXPECT_EQ(HangOf(job, 3)->verdict, HangVerdict::kBlockedElsewhere);
+  ASSERT_TRUE(HangOf(job, 1));
+  EXPECT_EQ(HangOf(job, 1)->verdict, HangVerdict::kCircularWait);
+}
+
+// One process with two GPUs, as JAX has it, and two communicators: a rank of each does not come.
+class TwoGpusOfAProcess : public testing::Test {
+ protected:
+  TwoGpusOfAProcess() : job_(3) {
+    // Process 0 is rank 1 of both, on a GPU each; processes 1 and 2 are rank 0.
+    job_.AddCommunicator(1, {1, 0});
+    job_.AddCommunicator(2, {0, 2});
+    SetGpu(1, 1, "", "");
+    SetGpu(2, 0, "", "");
+  }
+  void SetGpu(uint64_t id, int rank, const std::string& gpu, const std::string& uuid) {
+    job_.Of(id, rank).gpu = gpu;
+    job_.Of(id, rank).uuid = uuid;
+  }
+  // Process 0 waits in communicator 2 for process 2, and has not come to communicator 1.
+  HangVerdict OfTheFirst() {
+    job_.Launch(1, 0, "AllReduce");
+    job_.Launch(2, 0, "AllReduce");
+    job_.Advance(kHangAfter);
+    return HangOf(job_, 1)->verdict;
+  }
+
+  SimulatedJob job_;
+};
+
+TEST_F(TwoGpusOfAProcess, AreToldApartByUuid) {
+  SetGpu(1, 1, "0", "GPU-a");
+  SetGpu(2, 0, "0", "GPU-b");
+  EXPECT_EQ(OfTheFirst(), HangVerdict::kRankNotCalled);
+}
+
+TEST_F(TwoGpusOfAProcess, AreOneByUuid) {
+  SetGpu(1, 1, "0", "GPU-a");
+  SetGpu(2, 0, "1", "GPU-a");
+  EXPECT_EQ(OfTheFirst(), HangVerdict::kBlockedElsewhere);
+}
+
+TEST_F(TwoGpusOfAProcess, AreToldApartByNumber) {
+  SetGpu(1, 1, "0", "");
+  SetGpu(2, 0, "1", "GPU-b");
+  EXPECT_EQ(OfTheFirst(), HangVerdict::kRankNotCalled);
+}
+
+TEST_F(TwoGpusOfAProcess, MayBeOneWhereNothingTells) {
+  EXPECT_EQ(OfTheFirst(), HangVerdict::kBlockedElsewhere);
+  EXPECT_THAT(HangOf(job_, 1)->text, HasSubstr("Its process may wait in communicator"));
+}
+
+// Threads 0 and 1 of one process wait in a communicator each, on their own GPUs, for another
+// process that comes to neither. Where the GPUs look alike the two may not acquit each other.
+TEST(Hang, WhoMayBeOnAnotherGpuIsNotAcquittedInACircle) {
+  for (const char* uuid : {"GPU-", ""}) {
+    SimulatedJob job(1);
+    job.AddCommunicator(1, {0, 0});
+    job.AddCommunicator(2, {0, 0});
+    ProcessSnapshot& process = job.process(0);
+    for (int i = 0; i < 4; ++i) {
+      process.communicators[i].gpu = "";
+      process.communicators[i].uuid = *uuid == '\0' ? "" : uuid + std::to_string(i);
+    }
+    const auto launch = [&](int i) {
+      CommunicatorSnapshot& waits = process.communicators[i];
+      waits.calls.push_back({"AllReduce", 4, "ncclFloat32", false, 1, 0});
+      waits.last_call_op = "AllReduce";
+      waits.last_call_size_class = 4;
+      waits.launches = 1;
+      waits.last_launch_realtime_ns = waits.oldest_inflight_realtime_ns = job.now();
+    };
+    launch(0);  // rank 0 of communicator 1, and not rank 1
+    launch(2);  // the same of communicator 2
+    job.Advance(kHangAfter);
+    for (const uint64_t id : {1, 2}) {
+      const std::optional<Hang> hang = HangOf(job, id);
+      ASSERT_TRUE(hang);
+      EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled) << uuid;
+      EXPECT_THAT(hang->suspects, ElementsAre(1));
+      EXPECT_EQ(hang->text.find("that is not certain") != std::string::npos, *uuid == '\0');
+    }
+  }
+}
+
+// Rank 1's GPU is stuck in another communicator, whose own rank has not called, before it comes to
+// this one.
+class NotBegunBehindAnother : public testing::Test {
+ protected:
+  static constexpr uint64_t kOther = 1;
+
+  NotBegunBehindAnother() : job_(4) {
+    job_.AddCommunicator(kOther, {1, 3});
+    job_.AddCommunicator(kComm, {0, 1, 2});
+  }
+  void HangBehind(OldestLaunch other, bool other_first = true) {
+    if (other_first) job_.Launch(kOther, 0, "AllGather");
+    job_.Advance(kMs);
+    LaunchOn(&job_, {0, 1, 2}, "AllReduce");
+    job_.Advance(kMs);
+    if (!other_first) job_.Launch(kOther, 0, "AllGather");
+    SetBegun(&job_, kComm, {kBegun, kNotBegun, kBegun});
+    SetBegun(&job_, kOther, {other});
+    job_.Advance(kHangAfter);
+  }
+
+  SimulatedJob job_;
+};
+
+TEST_F(NotBegunBehindAnother, IsBlockedThere) {
+  HangBehind(kBegun);
+  for (const OldestLaunch other : {kBegun, OldestLaunch::kUnknown}) {
+    SetBegun(&job_, kOther, {other});
+    const auto hang = HangOf(job_);
+    ASSERT_TRUE(hang);
+    EXPECT_EQ(hang->verdict, HangVerdict::kBlockedElsewhere);
+    EXPECT_THAT(hang->suspects, ElementsAre(1));
+    EXPECT_THAT(hang->text, HasSubstr("waits in communicator 0000000000000001 meanwhile"));
+    ASSERT_TRUE(HangOf(job_, kOther));
+    EXPECT_EQ(HangOf(job_, kOther)->verdict, HangVerdict::kRankNotCalled);
+  }
+}
+
+// It works on: no hang there, and none of its making here.
+TEST_F(NotBegunBehindAnother, IsBusyThere) {
+  HangBehind(kBegun);
+  job_.Of(kOther, 0).last_completion_realtime_ns = job_.now();
+  EXPECT_EQ(HangOf(job_, kOther), std::nullopt);
+  ASSERT_TRUE(HangOf(job_));
+  EXPECT_EQ(HangOf(job_)->verdict, HangVerdict::kBlockedElsewhere);
+}
+
+TEST_F(NotBegunBehindAnother, BothBehindTheSame) {
+  HangBehind(kNotBegun);
+  ASSERT_TRUE(HangOf(job_));
+  EXPECT_EQ(HangOf(job_)->verdict, HangVerdict::kRankNotBegun);
+  EXPECT_THAT(HangOf(job_)->suspects, ElementsAre(1));
+}
+
+TEST_F(NotBegunBehindAnother, WhatWasLaunchedLaterHoldsNothingUp) {
+  HangBehind(kBegun, false);
+  ASSERT_TRUE(HangOf(job_));
+  EXPECT_EQ(HangOf(job_)->verdict, HangVerdict::kRankNotBegun);
+}
+
+TEST_F(NotBegunBehindAnother, AnotherGpuHoldsNothingUp) {
+  job_.Of(kOther, 0).gpu = "7";
+  HangBehind(kBegun);
+  ASSERT_TRUE(HangOf(job_));
+  EXPECT_EQ(HangOf(job_)->verdict, HangVerdict::kRankNotBegun);
+}
+
+// A replay may stand before it, and nobody knows.
+TEST_F(NotBegunBehindAnother, BehindAGraphIsUnknown) {
+  job_.Of(kOther, 0).captured = true;
+  LaunchOn(&job_, {0, 1, 2}, "AllReduce");
+  SetBegun(&job_, kComm, {kBegun, kNotBegun, kBegun});
+  job_.Advance(kHangAfter);
+  const auto hang = HangOf(job_);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kUnknown);
+  EXPECT_THAT(hang->suspects, IsEmpty());
+  EXPECT_THAT(hang->waiting, ElementsAre(0, 1, 2));
+  EXPECT_THAT(hang->text, HasSubstr("communicator 0000000000000001 meanwhile cannot be seen"));
+}
+
+// Two communicators on one stream, in another order, both enqueued.
+TEST(Hang, TwoThatStandBeforeEachOther) {
+  SimulatedJob job(2);
+  constexpr uint64_t kOne = 1;
+  constexpr uint64_t kOther = 2;
+  job.AddCommunicator(kOne, {0, 1});
+  job.AddCommunicator(kOther, {0, 1});
+  job.Launch(kOne, 0, "AllReduce");
+  job.Launch(kOther, 1, "AllReduce");
+  job.Advance(kMs);
+  job.Launch(kOther, 0, "AllReduce");
+  job.Launch(kOne, 1, "AllReduce");
+  SetBegun(&job, kOne, {kBegun, kNotBegun});
+  SetBegun(&job, kOther, {kNotBegun, kBegun});
+  job.Advance(kHangAfter);
+  ASSERT_TRUE(HangOf(job, kOne));
+  EXPECT_EQ(HangOf(job, kOne)->verdict, HangVerdict::kCircularWait);
+  EXPECT_THAT(HangOf(job, kOne)->suspects, ElementsAre(1));
+  EXPECT_THAT(Steps(*HangOf(job, kOne)), ElementsAre(Pair(kOne, 1), Pair(kOther, 0)));
+  ASSERT_TRUE(HangOf(job, kOther));
+  EXPECT_EQ(HangOf(job, kOther)->verdict, HangVerdict::kCircularWait);
+  EXPECT_THAT(HangOf(job, kOther)->suspects, ElementsAre(0));
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -1,0 +1,129 @@
+#include "exporter/health.h"
+
+#include <set>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/exporter/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Health Of(const SimulatedJob& job) {
+  return HealthOf(job.Set(), Diagnosis().Update(job.Set(), job.now()), job.now());
+}
+
+TEST(Health, AllClearOnlyWhereWorkIsSeen) {
+  SimulatedJob job = RunningJob();
+  Health health = Of(job);
+  EXPECT_EQ(health.status, HealthStatus::kOk);
+  EXPECT_EQ(health.summary, "No hang and no straggler is suspected.");
+  EXPECT_THAT(health.notes, IsEmpty());
+  // Nothing tells what is in flight.
+  for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).has_heartbeat = false;
+  health = Of(job);
+  EXPECT_EQ(health.status, HealthStatus::kIncomplete);
+  EXPECT_EQ(health.unknown_ranks, 4u);
+  EXPECT_EQ(health.blind_communicators, 1u);
+  EXPECT_EQ(health.summary, "Whether anything hangs cannot be seen.");
+  EXPECT_THAT(health.notes, ElementsAre(HasSubstr("not known for 4 of 4 ranks")));
+}
+
+// One rank killed, the other stopped; nothing else is there.
+TEST(Health, LostAndStoppedAreNoAllClear) {
+  SimulatedJob job(2);
+  job.AddCommunicator(kComm, {0, 1});
+  job.Collective(kComm, "AllReduce", {0, 0}, kMs);
+  job.process(0).end = ProcessEnd::kLost;
+  job.process(0).end_realtime_ns = job.now();
+  const int64_t stopped = job.now();
+  job.Advance(60 * kSecond);
+  job.process(1).last_poll_realtime_ns = stopped;
+  const Health health = Of(job);
+  EXPECT_EQ(health.status, HealthStatus::kIncomplete);
+  EXPECT_EQ(health.lost_processes, 1u);
+  EXPECT_EQ(health.stopped_processes, 1u);
+  EXPECT_THAT(health.notes,
+              ElementsAre("1 process was lost (killed or crashed): pid 100.",
+                          "1 process does not run (stopped, or stuck in the GPU driver): pid 101.",
+                          HasSubstr("not known for 1 of 1 rank:")));
+  EXPECT_EQ(health.summary, "Whether anything hangs cannot be seen.");
+}
+
+TEST(Health, LostProcessesOfWhichNothingIsInUse) {
+  SimulatedJob job = RunningJob();
+  for (int i = 0; i < 4; ++i) job.process(i).end = ProcessEnd::kLost;
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+  EXPECT_THAT(Of(job).notes, ElementsAre(HasSubstr("4 processes were lost")));
+  for (int i = 0; i < 4; ++i) job.process(i).end = ProcessEnd::kExit;
+  EXPECT_EQ(Of(job).status, HealthStatus::kUnused);
+  EXPECT_EQ(Of(job).summary, "No communicator is in use.");
+}
+
+TEST(Health, SomeCommunicatorsCannotBeSeen) {
+  SimulatedJob job = RunningJob();
+  job.AddCommunicator(1, {0, 1, 2, 3});
+  for (int rank = 0; rank < 4; ++rank) job.Call(1, rank, "Broadcast");
+  job.Advance(kSecond - 1);
+  EXPECT_THAT(Of(job).notes, IsEmpty());  // calls are made all the time
+  job.Advance(1);
+  const Health health = Of(job);
+  EXPECT_EQ(health.status, HealthStatus::kOk);
+  EXPECT_EQ(health.summary,
+            "No hang and no straggler is suspected on 1 of 2 communicators; on the other work "
+            "cannot be seen.");
+  EXPECT_THAT(health.notes, ElementsAre("Whether work is in flight is not known for 4 of 8 ranks: "
+                                        "NCCL does not report the launch of its last call (4)."));
+}
+
+TEST(Health, HangsAndUsualWaits) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  job.Advance(kHangAfter);
+  EXPECT_EQ(Of(job).status, HealthStatus::kHang);
+  EXPECT_EQ(Of(job).summary, "");
+  for (int rank = 0; rank < 3; ++rank) {
+    job.Of(kComm, rank).longest_waits = {{"AllReduce", 60 * kSecond}};
+  }
+  EXPECT_EQ(Of(job).status, HealthStatus::kWaiting);
+  // Another communicator hangs, and not as usual.
+  job.AddCommunicator(1, {0, 1, 2, 3});
+  job.Launch(1, 3, "AllGather");
+  job.Advance(kHangAfter);
+  EXPECT_EQ(Of(job).status, HealthStatus::kHang);
+}
+
+TEST(Health, AChangedEventMaskIsSaid) {
+  SimulatedJob job = RunningJob();
+  job.process(2).event_mask_changes = 2;
+  job.process(2).foreign_event_mask = 0x2;
+  job.Of(kComm, 2).event_mask = 0xf0a;
+  const Health health = Of(job);
+  EXPECT_THAT(health.notes,
+              ElementsAre(HasSubstr("somebody else changed NCCL's profiler event mask (1)"),
+                          HasSubstr("in pid 102, 2 times, now 0x2")));
+}
+
+TEST(Health, WorkThatIsQueuedIsNoHang) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
+  job.Advance(60 * kSecond);
+  EXPECT_EQ(Of(job).status, HealthStatus::kOk);
+  EXPECT_THAT(Of(job).notes, ElementsAre(HasSubstr("Communicator 00000000000000c0: Rank 0")));
+}
+
+TEST(Health, EveryStatusHasAName) {
+  std::set<std::string> names;
+  for (int i = 0; i <= static_cast<int>(HealthStatus::kUnused); ++i) {
+    names.insert(HealthStatusName(static_cast<HealthStatus>(i)));
+  }
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(HealthStatus::kUnused) + 1);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

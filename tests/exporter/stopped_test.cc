@@ -1,0 +1,114 @@
+// Processes that do not run, and background threads that do not look.
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/exporter/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(Hang, ProcessStopped) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  const int64_t stopped = job.now();
+  job.Advance(kHangAfter);
+  job.process(2).last_poll_realtime_ns = stopped;
+  const std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kProcessStopped);
+  EXPECT_THAT(hang->suspects, ElementsAre(2));
+  EXPECT_THAT(hang->waiting, ElementsAre(0, 1, 3));
+}
+
+TEST(Hang, WhoIsStoppedButHasCalledIsNotToBlame) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  const int64_t stopped = job.now();
+  job.Advance(kHangAfter);
+  job.process(2).last_poll_realtime_ns = stopped;
+  const std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang->suspects, ElementsAre(3));
+  EXPECT_THAT(hang->text, HasSubstr("Rank 2 (pid 102, GPU 2) does not run."));
+}
+
+// Rank 1 does not run and has called less, too; that rank 3 has not called is proven without it.
+TEST(Hang, AStoppedProcessDoesNotHideWhoIsProvenNotToHaveCalled) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 2}, "AllReduce");
+  const int64_t stopped = job.now();
+  job.Advance(kHangAfter);
+  job.process(1).last_poll_realtime_ns = stopped;
+  const std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang->suspects, ElementsAre(3));
+  EXPECT_THAT(hang->text, HasSubstr("Rank 1 (pid 101, GPU 1) does not run."));
+}
+
+// Its background thread stands, and it goes on launching: the process runs, and what has completed
+// is not known. No hang, least of all of its making.
+TEST(Hang, APollerThatStandsIsNoStoppedProcess) {
+  SimulatedJob job = RunningJob();
+  const int64_t stands = job.now();
+  for (int i = 0; i < 30; ++i) {
+    job.Collective(kComm, "AllReduce", kTogether, kSecond);
+    job.Launch(kComm, 1, "AllReduce");
+    job.process(1).last_poll_realtime_ns = stands;
+    for (const int rank : {0, 2, 3}) {
+      job.Launch(kComm, rank, "AllReduce");
+      job.Complete(kComm, rank);
+    }
+    CommunicatorSnapshot& unseen = job.Of(kComm, 1);
+    unseen.oldest_inflight_realtime_ns = stands;
+    unseen.last_completion_realtime_ns = stands;
+    unseen.launches_completed = 41;
+    EXPECT_EQ(HangOf(job), std::nullopt) << i;
+  }
+}
+
+// It was never started: what has completed is not known, and nothing stands still.
+TEST(Hang, APollerThatNeverStartedAccusesNobody) {
+  SimulatedJob job = RunningJob();
+  job.process(1).poller = PollerState::kNotStarted;
+  job.process(1).last_poll_realtime_ns = 0;
+  job.Of(kComm, 1).has_heartbeat = false;
+  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  job.Advance(kHangAfter);
+  job.process(1).last_poll_realtime_ns = kStart;
+  std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang->suspects, ElementsAre(3));
+  EXPECT_THAT(hang->waiting, ElementsAre(0, 2));
+  // When it is the one behind, it may have anything in flight.
+  job.Launch(kComm, 3, "AllReduce");
+  LaunchOn(&job, {0, 2, 3}, "AllGather");
+  job.Advance(kHangAfter);
+  job.process(1).last_poll_realtime_ns = kStart;
+  hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kUnknown);
+  EXPECT_THAT(hang->suspects, IsEmpty());
+  EXPECT_THAT(hang->text, HasSubstr("rank 1 (pid 101, GPU 1) has called fewer operations"));
+}
+
+// The whole job is stopped, or every driver is stuck: nobody sees anything any longer.
+TEST(Hang, AllStoppedWithWorkInFlight) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  const int64_t stopped = job.now();
+  job.Advance(kHangAfter);
+  for (int i = 0; i < 4; ++i) job.process(i).last_poll_realtime_ns = stopped;
+  const std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kProcessStopped);
+  EXPECT_THAT(hang->suspects, ElementsAre(0, 1, 2, 3));
+}
+
+}  // namespace
+}  // namespace nccl_pulse

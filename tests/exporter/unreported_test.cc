@@ -1,0 +1,232 @@
+// Calls whose launch NCCL does not report: Broadcast from 2.29.2 on, symmetric-memory kernels.
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/exporter/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+void CallOn(SimulatedJob* job, const std::set<int>& ranks, const std::string& op) {
+  for (const int rank : ranks) job->Call(kComm, rank, op);
+}
+
+// Rank 2's host is stuck. Rank 3 has called the Broadcast and waits for it; 0 and 1 are in the
+// AllReduce behind it.
+TEST(Unreported, WhoWaitsInABroadcastIsNotAccused) {
+  SimulatedJob job = RunningJob();
+  CallOn(&job, {0, 1, 3}, "Broadcast");
+  LaunchOn(&job, {0, 1}, "AllReduce");
+  job.Advance(kHangAfter);
+  const std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang->suspects, ElementsAre(2));
+  EXPECT_THAT(hang->waiting, ElementsAre(0, 1));
+  EXPECT_EQ(
+      hang->text,
+      "Rank 2 (pid 102, GPU 2) has not called AllReduce (up to 1MiB) and Broadcast (up to "
+      "1MiB), and has nothing in flight here. Ranks 0 and 1 wait. Rank 3 (pid 103, GPU 3) "
+      "has called fewer operations than rank 0 (pid 100, GPU 0), too; whether it waits cannot "
+      "be seen: NCCL does not report the launch of its last call.");
+}
+
+// The same, and rank 2 is on another node: of rank 3 nothing can be said.
+TEST(Unreported, NobodyIsNamedWhereNotAllRanksAreSeen) {
+  SimulatedJob job = RunningJob(8, 2);
+  CallOn(&job, {0, 1, 2, 3}, "Broadcast");
+  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  job.Advance(kHangAfter);
+  const std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kUnknown);
+  EXPECT_THAT(hang->suspects, IsEmpty());
+  EXPECT_THAT(hang->text, HasSubstr("rank 3 (pid 103, GPU 3) has called fewer operations"));
+}
+
+// The root never calls; nothing is in flight as far as NCCL reports.
+TEST(Unreported, TheRootThatNeverCallsIsNamedByCounts) {
+  SimulatedJob job = RunningJob();
+  job.Advance(kSecond);
+  CallOn(&job, {1, 2, 3}, "Broadcast");
+  const int64_t called = job.now();
+  job.Advance(kHangAfter - 1);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+  job.Advance(1);
+  const std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang->suspects, ElementsAre(0));
+  EXPECT_THAT(hang->waiting, ElementsAre(1, 2, 3));
+  EXPECT_EQ(hang->op, "Broadcast");
+  EXPECT_EQ(hang->since_realtime_ns, called);
+  EXPECT_EQ(hang->text,
+            "Rank 0 (pid 100, GPU 0) has not called Broadcast (up to 1MiB), and has nothing in "
+            "flight here. Ranks 1, 2 and 3 have called Broadcast, whose launch NCCL does not "
+            "report: whether they still wait cannot be seen.");
+}
+
+// As above, of an operation that nobody leaves before all have come: they do wait.
+TEST(Unreported, InASymmetricAllReduceTheOthersWait) {
+  SimulatedJob job = RunningJob();
+  CallOn(&job, {1, 2, 3}, "AllReduce");
+  job.Advance(kHangAfter);
+  ASSERT_TRUE(HangOf(job));
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(HangOf(job)->suspects, ElementsAre(0));
+  EXPECT_THAT(HangOf(job)->text, HasSubstr("and which no rank leaves before all have come."));
+}
+
+// A communicator on which nothing but Broadcast is called: the root's last one is not seen either.
+TEST(Unreported, TheFurthestBehindIsNamedThoughItsOwnCallsAreNotReported) {
+  SimulatedJob job = RunningJob();
+  for (int i = 0; i < 5; ++i) CallOn(&job, {0, 1, 2, 3}, "Broadcast");
+  job.Advance(kSecond);
+  CallOn(&job, {1, 2, 3}, "Broadcast");
+  job.Advance(kHangAfter);
+  const std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang->suspects, ElementsAre(0));
+  EXPECT_THAT(hang->text, Not(HasSubstr("nothing in flight")));
+  EXPECT_THAT(hang->text, HasSubstr("Whether what it called before has ended cannot be seen."));
+}
+
+TEST(Unreported, OfSeveralBehindOnlyTheFurthestIsNamed) {
+  SimulatedJob job = RunningJob();
+  CallOn(&job, {0, 1, 2, 3}, "Broadcast");
+  CallOn(&job, {1, 2, 3}, "Broadcast");
+  CallOn(&job, {1, 2}, "Broadcast");
+  job.Advance(kHangAfter);
+  ASSERT_TRUE(HangOf(job));
+  EXPECT_THAT(HangOf(job)->suspects, ElementsAre(0));
+  EXPECT_THAT(HangOf(job)->text, HasSubstr("Rank 3 (pid 103, GPU 3) has called fewer operations"));
+}
+
+// A program that does nothing after its last Broadcast is healthy.
+TEST(Unreported, NoneWhileAllHaveCalledTheSame) {
+  SimulatedJob job = RunningJob();
+  CallOn(&job, {0, 1, 2, 3}, "Broadcast");
+  job.Advance(3600 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+  EXPECT_EQ(DiagnosisOf(job).queued, std::nullopt);
+}
+
+TEST(Unreported, NoneWhileWhoIsBehindIsOnItsWay) {
+  SimulatedJob job = RunningJob();
+  CallOn(&job, {1, 2, 3}, "Broadcast");
+  job.Advance(kHangAfter);
+  // It works in an earlier launch, since a moment ago.
+  job.Of(kComm, 0).launches_completed -= 1;
+  job.Of(kComm, 0).oldest_inflight_realtime_ns = job.now() - kSecond;
+  EXPECT_EQ(HangOf(job), std::nullopt);
+  // It has called something a moment ago.
+  SimulatedJob calling = RunningJob();
+  CallOn(&calling, {1, 2, 3}, "Broadcast");
+  CallOn(&calling, {1, 2, 3}, "Broadcast");
+  calling.Advance(kHangAfter);
+  CallOn(&calling, {0}, "Broadcast");
+  EXPECT_EQ(HangOf(calling), std::nullopt);
+}
+
+TEST(Unreported, NoneWhileOneThatIsAheadGoesOn) {
+  SimulatedJob job = RunningJob();
+  CallOn(&job, {1, 2, 3}, "Broadcast");
+  job.Advance(kHangAfter);
+  job.Launch(kComm, 1, "AllReduce");
+  EXPECT_EQ(HangOf(job), std::nullopt);
+  // It has done it without rank 0: nobody need wait.
+  job.Complete(kComm, 1);
+  job.Advance(kHangAfter);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+// Whoever publishes how long calls stand may count from the first of many: counts that pages see to
+// move do not stand.
+TEST(Unreported, NoneWhileCallsAreSeenToBeMade) {
+  SimulatedJob job = RunningJob();
+  Diagnosis diagnosis;
+  for (int i = 0; i < 100; ++i) {
+    CallOn(&job, {0, 1, 2, 3}, "Broadcast");
+    SimulatedJob between = job;  // rank 0 is read a moment before it calls
+    CallOn(&between, {1, 2, 3}, "Broadcast");
+    for (int rank = 0; rank < 4; ++rank) {
+      between.Of(kComm, rank).unreported_since_realtime_ns = kStart;
+    }
+    const DiagnosisResult result = diagnosis.Update(between.Set(), between.now());
+    EXPECT_EQ(result[0].hang, std::nullopt) << i;
+    job.Advance(kSecond);
+  }
+}
+
+TEST(Unreported, AProcessThatEndedOrDoesNotRunBehindABroadcast) {
+  SimulatedJob gone = RunningJob();
+  CallOn(&gone, {1, 2, 3}, "Broadcast");
+  gone.process(0).end = ProcessEnd::kLost;
+  gone.process(0).end_realtime_ns = gone.now();
+  gone.Advance(kHangAfter);
+  ASSERT_TRUE(HangOf(gone));
+  EXPECT_EQ(HangOf(gone)->verdict, HangVerdict::kProcessGone);
+  EXPECT_THAT(HangOf(gone)->suspects, ElementsAre(0));
+  SimulatedJob stopped = RunningJob();
+  CallOn(&stopped, {1, 2, 3}, "Broadcast");
+  const int64_t polled = stopped.now();
+  stopped.Advance(kHangAfter);
+  stopped.process(0).last_poll_realtime_ns = polled;
+  ASSERT_TRUE(HangOf(stopped));
+  EXPECT_EQ(HangOf(stopped)->verdict, HangVerdict::kProcessStopped);
+  EXPECT_THAT(HangOf(stopped)->suspects, ElementsAre(0));
+  // It had called all that the others have.
+  SimulatedJob done = RunningJob();
+  CallOn(&done, {0, 1, 2, 3}, "Broadcast");
+  done.process(0).end = ProcessEnd::kLost;
+  done.Advance(kHangAfter);
+  EXPECT_EQ(HangOf(done), std::nullopt);
+}
+
+TEST(Unreported, DifferentCallsThatAllStand) {
+  SimulatedJob job = RunningJob();
+  for (const int rank : {0, 1, 2}) job.Call(kComm, rank, "Broadcast", 4);
+  job.Call(kComm, 3, "Broadcast", 6);
+  job.Advance(kHangAfter);
+  ASSERT_TRUE(HangOf(job));
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kMismatched);
+}
+
+// Process 0 waits for process 4 in another communicator.
+TEST(Unreported, WhoWaitsInAnotherCommunicatorIsNotTheCulprit) {
+  SimulatedJob job(5);
+  job.AddCommunicator(kComm, {0, 1, 2, 3});
+  job.AddCommunicator(1, {0, 4});
+  job.Launch(1, 0, "AllReduce");
+  CallOn(&job, {1, 2, 3}, "Broadcast");
+  job.Advance(kHangAfter);
+  ASSERT_TRUE(HangOf(job));
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kBlockedElsewhere);
+  ASSERT_TRUE(HangOf(job, 1));
+  EXPECT_EQ(HangOf(job, 1)->verdict, HangVerdict::kRankNotCalled);
+}
+
+// Process 0 waits for process 3 there, and process 3 has called here: whether it waits is certain
+// in an AllReduce only.
+TEST(Unreported, ACircleOverCallsThatAreNotReported) {
+  for (const bool is_certain : {false, true}) {
+    SimulatedJob job = RunningJob();
+    job.AddCommunicator(1, {0, 3});
+    job.Launch(1, 0, "AllReduce");
+    CallOn(&job, {1, 2, 3}, is_certain ? "AllReduce" : "Broadcast");
+    job.Advance(kHangAfter);
+    for (const uint64_t id : {kComm, uint64_t{1}}) {
+      ASSERT_TRUE(HangOf(job, id));
+      EXPECT_EQ(HangOf(job, id)->verdict,
+                is_certain ? HangVerdict::kCircularWait : HangVerdict::kRankNotCalled);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nccl_pulse

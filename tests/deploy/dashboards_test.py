@@ -14,6 +14,7 @@ import tempfile
 import time
 import unittest
 
+from tests import running
 from tests.deploy import cluster
 from tests.replay.replayed_run import RUNFILES
 
@@ -361,4 +362,4 @@ class Queries(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

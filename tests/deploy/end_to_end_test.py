@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import unittest
 
+from tests import running
 from tests.deploy import cluster
 from tests.node import cluster as node
 from tests.node.proof_job import Job, RANKS
@@ -178,4 +179,4 @@ class EndToEndTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

@@ -8,6 +8,8 @@ import sys
 import tempfile
 import unittest
 
+from tests import running
+
 RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
                         os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
 RANKS = 3
@@ -91,4 +93,4 @@ class InjectTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import unittest
 
+from tests import running
 from tests.node import cluster
 
 # The runs of several ranks.
@@ -72,4 +73,4 @@ class ReplayVerdictTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

@@ -6,6 +6,7 @@ import os
 import signal
 import unittest
 
+from tests import running
 from tests.node.cluster import (Agent, NodeCase, Process, Scraper, get, ranks, samples, values,
                                 wait_until)
 
@@ -278,4 +279,4 @@ class AgentTest(NodeCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    running.main()

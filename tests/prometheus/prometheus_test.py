@@ -17,6 +17,7 @@ import time
 import unittest
 import urllib.parse
 
+from tests import running
 from tests.reference import reference
 from tests.replay.replayed_run import ReplayedRun, trace_files
 
@@ -257,4 +258,4 @@ class PrometheusTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

@@ -10,6 +10,7 @@ import math
 import time
 import unittest
 
+from tests import running
 from tests.reference import reference
 from tests.replay.replayed_run import ReplayedRun, trace_files
 
@@ -154,4 +155,4 @@ for _run in RUNS:
             add_test(_run, _timing, _api)
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

@@ -15,6 +15,7 @@ import tempfile
 import time
 import unittest
 
+from tests import running
 from tests.reference import reference
 from tests.replay.replayed_run import PULSE, RUNFILES, trace_files, trace_folder
 
@@ -393,4 +394,4 @@ class Help(ReplayTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

@@ -17,7 +17,7 @@ RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
                         os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
 PULSE = os.path.join(RUNFILES, "exporter/pulse")
 # For a broken build to end; a slow machine is no failure.
-PATIENCE_S = 120
+PATIENCE_S = 240
 
 
 def wait_until(condition, what):

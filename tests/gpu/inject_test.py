@@ -58,15 +58,15 @@ class InjectTest(unittest.TestCase):
         for variant, cases, number in (("server", (), 10), ("agent", ("--cases=killed,stopped",), 2)):
             status, output, records = self.run_inject(
                 "--parts=hangs", "--variants=" + variant, "--hang-after=2", "--scrape=0.5",
-                "--run-in=0.1", "--late=60", "--budget=200", *cases)
+                "--run-in=0.1", "--late=200", "--budget=700", *cases)
             self.assertEqual(status, 0, output)
             self.assertEqual([(record["state"], record["wrong"]) for record in records],
                              [("OK", "")] * number, output)
 
     def test_stragglers(self):
         _, output, records = self.run_inject(
-            "--parts=stragglers", "--delays=40", "--scrape=1", "--balanced=1", "--late=30",
-            "--budget=200")
+            "--parts=stragglers", "--delays=40", "--scrape=1", "--balanced=1", "--late=200",
+            "--budget=700")
         # Whom a loaded machine makes late meanwhile is not known.
         turns = [record for record in records if record.get("case") == "turn"]
         self.assertEqual([record["straggler"]["rank"] for record in turns if record["straggler"]],

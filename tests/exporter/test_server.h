@@ -50,8 +50,8 @@ inline double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// For how long this thread and the server's have waited for a processor so far; 0 where the kernel does
-// not say.
+// For how long this thread and the server's have waited for a processor so far; 0 where the kernel
+// does not say.
 inline double SecondsWithoutProcessor() {
   double seconds = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -67,8 +67,8 @@ inline double SecondsWithoutProcessor() {
   return seconds;
 }
 
-// How long an answer takes, without the time in which the two had no processor: a busy machine is not the
-// server's fault.
+// How long an answer takes, without the time in which the two had no processor: a busy machine is
+// not the server's fault.
 class AnswerTime {
  public:
   double Seconds() const {

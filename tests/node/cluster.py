@@ -17,7 +17,7 @@ RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
                         os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
 PULSE = os.path.join(RUNFILES, "exporter/pulse")
 # For a broken build to end; a slow machine is no failure. tools/mutate is in a hurry.
-PATIENCE_S = float(os.environ.get("NCCL_PULSE_TEST_PATIENCE_S", 240))
+PATIENCE_S = float(os.environ.get("PULSE_TEST_PATIENCE_S", 240))
 
 
 def wait_until(condition, what):

@@ -1,6 +1,7 @@
-""".ci/skips: which skipped test cases fail .ci/run."""
+""".ci/skips: which skipped test cases fail .ci/run; and .ci/run over a stand-in for Bazel."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -68,6 +69,71 @@ class SkipsTest(unittest.TestCase):
         for reports in ({}, {"test.xml": "<testsuites/>"}):
             status, output = self.skips("", reports)
             self.assertEqual((status, output), (1, "No test case at all: //a:b\n"))
+
+
+# Says what the file `attempt1`, then `attempt2`, says, and exits with that number.
+BAZELW = """#!/bin/sh
+attempts=$(cat attempts 2>/dev/null || echo 0)
+attempts=$((attempts + 1))
+echo $attempts > attempts
+cat attempt$attempts
+exit $(cat status$attempts)
+"""
+GOOD = '''<testsuites><testsuite name="x" tests="1" failures="0" errors="0" skipped="0">
+<testcase name="Runs" classname="Suite"/></testsuite></testsuites>'''
+SKIPPED = '''<testsuites><testsuite name="x" tests="1" failures="0" errors="0" skipped="1">
+<testcase name="Users" classname="Suite"><skipped message="one user"/></testcase>
+</testsuite></testsuites>'''
+
+
+class RunTest(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        for name in ("run", "skips", "allowed_skips"):
+            os.makedirs(os.path.join(self.folder, ".ci"), exist_ok=True)
+            shutil.copy(os.path.join(os.path.dirname(SKIPS), name), os.path.join(self.folder, ".ci"))
+        self.write("tools/lint", "#!/bin/sh\n", executable=True)
+        self.write("bazelw", BAZELW, executable=True)
+
+    def write(self, name, text, executable=False):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        if executable:
+            os.chmod(path, 0o755)
+
+    def run_ci(self, reports, *attempts):
+        """(exit status, output); reports: {target: test.xml}, attempts: (summary, status)"""
+        for target, report in reports.items():
+            self.write("bazel-testlogs/%s/test.xml" % target[2:].replace(":", "/"), report)
+        for number, (summary, status) in enumerate(attempts, 1):
+            self.write("attempt%d" % number, summary)
+            self.write("status%d" % number, str(status))
+        done = subprocess.run([os.path.join(self.folder, ".ci/run")], text=True, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return done.returncode, done.stdout
+
+    def test_all_is_well(self):
+        status, output = self.run_ci({"//a:b": GOOD, "//a:c": GOOD}, (
+            "//a:b    PASSED in 0.1s\n//a:c    (cached) PASSED in 0.1s\n", 0))
+        self.assertEqual((status, output.splitlines()[-1]), (0, "3 passed, 0 failed, 0 skipped"))
+
+    def test_a_skip_that_nobody_allowed_fails(self):
+        status, output = self.run_ci({"//a:b": GOOD, "//a:c": SKIPPED}, (
+            "//a:b    PASSED in 0.1s\n//a:c    PASSED in 0.1s\n", 0))
+        self.assertEqual((status, output.splitlines()[-1]), (1, "2 passed, 1 failed, 1 skipped"))
+        self.assertIn("Skipped, and must not be: //a:c Suite.Users (one user)", output)
+
+    def test_a_failure_at_the_first_attempt_is_one(self):
+        status, output = self.run_ci({"//a:b": GOOD, "//a:c": GOOD}, (
+            "//a:b    PASSED in 0.1s\n//a:c    FAILED in 0.1s\n", 3), (
+            "//a:b    (cached) PASSED in 0.1s\n//a:c    PASSED in 0.1s\n", 0))
+        self.assertEqual((status, output.splitlines()[-1]), (1, "3 passed, 1 failed, 0 skipped"))
+        self.assertIn("Failed at first, see above why: //a:c", output)
 
 
 if __name__ == "__main__":

@@ -312,7 +312,7 @@ class Tracker {
   // True while launches of its are in flight, or were until just now.
   bool PollCommunicator(Communicator& communicator, uint64_t now_ns);
   void NoteWait(Communicator& communicator, uint32_t record_generation,
-                       const StreamTimer::Progress& progress, uint64_t now_ns);
+                const StreamTimer::Progress& progress, uint64_t now_ns);
   void CountTimedLaunch(Communicator& communicator, uint32_t record_generation,
                         const TimedPair& pair, uint64_t duration_ns);
   [[gnu::cold, gnu::noinline]] void CountLostLaunch(Communicator& communicator,

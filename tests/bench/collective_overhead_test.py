@@ -13,6 +13,8 @@ import signal
 import subprocess
 import unittest
 
+from tests import running
+
 PROGRAM = os.path.abspath("bench/collective_overhead/collective_overhead")
 EMPTY = os.path.abspath("bench/libempty_plugin.so")
 FAKE = os.path.abspath("tests/bench/fake/libfake_gpu.so")
@@ -208,4 +210,4 @@ class CollectiveOverheadTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-  unittest.main()
+  running.main()

@@ -5,6 +5,8 @@ import unittest
 
 from bench import count_instructions
 
+from tests import running
+
 
 class CountInstructionsTest(unittest.TestCase):
 
@@ -30,4 +32,4 @@ class CountInstructionsTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-  unittest.main()
+  running.main()

@@ -7,6 +7,7 @@ import subprocess
 import unittest
 
 from bench.fleet import configuration, extrapolation, measurement, pages, report
+from tests import running
 
 PROGRAM = os.path.abspath("bench/fleet/fleet_simulation")
 RANKS = 32
@@ -138,4 +139,4 @@ class PartsTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

@@ -6,6 +6,7 @@ import json
 import os
 import unittest
 
+from tests import running
 from tests.deploy import grafana_schema
 
 DASHBOARDS = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"],
@@ -158,4 +159,4 @@ class Schema(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

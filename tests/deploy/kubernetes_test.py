@@ -6,6 +6,7 @@ import re
 import unittest
 
 from deploy.kubernetes import rules
+from tests import running
 from tests.deploy import kubernetes_schema, kustomize
 
 RUNFILES = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"])
@@ -273,4 +274,4 @@ class ContainerfileTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

@@ -13,6 +13,7 @@ import time
 import unittest
 
 from deploy.package import make_package
+from tests import running
 
 RUNFILES = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"])
 PACKAGES = os.path.join(RUNFILES, "deploy")
@@ -311,4 +312,4 @@ class ReproducibleTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

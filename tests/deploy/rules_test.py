@@ -13,6 +13,7 @@ import tempfile
 import textwrap
 import unittest
 
+from tests import running
 from tests.deploy import scenario
 # The tests of the alerts: they run with those below.
 from tests.deploy.beside_rules import Dcgm, Diagnosis, Fleet
@@ -148,4 +149,4 @@ class Whole(RulesTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

@@ -3,6 +3,7 @@
 import os
 import unittest
 
+from tests import running
 from tools import check_documents
 from tools.check_documents import Tree, anchors
 
@@ -93,4 +94,4 @@ class OurDocumentsTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

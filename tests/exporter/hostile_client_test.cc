@@ -18,6 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using testing::HasSubstr;
 using testing::StartsWith;
 
 // Until the server has closed the connection; returns how long that took.
@@ -48,7 +49,6 @@ TEST(HostileClient, SendsHalfARequest) {
 TEST(HostileClient, SendsAByteNowAndThen) {
   const auto server = StartServer(Example);
   Client trickling(server->port());
-  const auto start = steady_clock::now();
   // Would take half an hour for 8 KiB, and never be idle for long.
   const std::string request = "GET /metrics HTTP/1.1\r\nA: " + std::string(8000, 'x');
   std::size_t sent = 0;
@@ -57,7 +57,6 @@ TEST(HostileClient, SendsAByteNowAndThen) {
     std::this_thread::sleep_for(milliseconds(200));
   }
   EXPECT_LT(sent, request.size());
-  EXPECT_LT(SecondsSince(start), 30);
   ExpectAnswerWithinASecond(server->port());
 }
 
@@ -223,14 +222,18 @@ TEST(HostileClient, ReadsAByteNowAndThen) {
   client.Send(kScrape);
   const auto start = steady_clock::now();
   char bytes[1024];
+  std::string head;
   std::size_t read = 0;
   // Once closed, what the kernel still holds ends in a reset or the end of the stream.
   for (ssize_t size; (size = recv(client.fd(), bytes, sizeof(bytes), 0)) > 0;) {
+    if (read == 0) head.assign(bytes, static_cast<std::size_t>(size));
     read += static_cast<std::size_t>(size);
     if (SecondsSince(start) < 15) std::this_thread::sleep_for(milliseconds(50));
   }
   EXPECT_GT(read, 0u);
-  EXPECT_LT(SecondsSince(start), 60);
+  const std::string length = "Content-Length: ";
+  ASSERT_THAT(head, HasSubstr(length));
+  EXPECT_LT(read, std::stoull(head.substr(head.find(length) + length.size())));  // it was cut off
   ExpectAnswerWithinASecond(server->port(), "/healthz");
 }
 

@@ -2,8 +2,12 @@
 #ifndef TESTS_EXPORTER_TEST_SERVER_H_
 #define TESTS_EXPORTER_TEST_SERVER_H_
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <string>
@@ -46,18 +50,48 @@ inline double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// With a sanitizer: within ten. Making a page takes that much longer, and the promise is not about
-// it.
-inline void ExpectAnswerWithinASecond(uint16_t port, const char* path = "/metrics") {
+// For how long this thread and the server's have waited for a processor so far; 0 where the kernel
+// does not say.
+inline double SecondsWithoutProcessor() {
+  double seconds = 0;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    const bool is_own = task.path().filename() == std::to_string(gettid());
+    if (!is_own && name != "pulse-http") continue;
+    double ran_ns = 0;
+    double waited_ns = 0;
+    std::ifstream(task.path() / "schedstat") >> ran_ns >> waited_ns;
+    seconds += waited_ns / 1e9;
+  }
+  return seconds;
+}
+
+// How long an answer takes, without the time in which the two had no processor: a busy machine is
+// not the server's fault.
+class AnswerTime {
+ public:
+  double Seconds() const {
+    const double starved = SecondsWithoutProcessor() - starved_before_;
+    return SecondsSince(start_) - starved;
+  }
+
+ private:
+  const double starved_before_ = SecondsWithoutProcessor();
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// With a sanitizer making a page takes that much longer, and the promise is not about it.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  constexpr double kSeconds = 10;
+inline constexpr double kAnswerSeconds = 10;
 #else
-  constexpr double kSeconds = 1;
+inline constexpr double kAnswerSeconds = 1;
 #endif
-  const auto start = std::chrono::steady_clock::now();
-  const Response response = Get(port, path);
-  EXPECT_EQ(response.status, 200);
-  EXPECT_LT(SecondsSince(start), kSeconds);
+
+inline void ExpectAnswerWithinASecond(uint16_t port, const char* path = "/metrics") {
+  const AnswerTime time;
+  EXPECT_EQ(Get(port, path).status, 200);
+  EXPECT_LT(time.Seconds(), kAnswerSeconds);
 }
 
 }  // namespace nccl_pulse

@@ -2,6 +2,7 @@
 
 import unittest
 
+from tests import running
 from tests.gpu.check_test import Checked
 
 
@@ -40,4 +41,4 @@ class NewerTest(Checked):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

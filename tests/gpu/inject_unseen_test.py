@@ -3,6 +3,7 @@ healthy job whose GPUs have not come to what was launched."""
 
 import unittest
 
+from tests import running
 from tests.gpu.inject_test import BROADCASTS, Injected
 
 
@@ -21,4 +22,4 @@ class UnseenTest(Injected):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

@@ -50,7 +50,7 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr int kExitUsage = 2;
 constexpr int kExitApi = 3;
-constexpr unsigned kLifeSeconds = 300;
+constexpr unsigned kLifeSeconds = 900;  // of a rank that nobody ends: longer than a test may take
 constexpr int kWarmCalls = 5;
 constexpr uint64_t kAlignBytes = 1 << 20;  // takes the GPU longer than the next launch the host
 constexpr uint64_t kStragglerBytes = 64 << 10;

@@ -174,7 +174,7 @@ class Job:
             return all(value == 0 for page in self.pages()
                        for _, value in page.select("nccl_pulse_sampling_exponent"))
 
-        self.wait("sampling", 6, all_sampled)
+        self.wait("sampling", 60, all_sampled)
 
 
 def plugin_lines(path):

@@ -7,6 +7,8 @@ import sys
 import tempfile
 import unittest
 
+from tests import running
+
 RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
                         os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
 
@@ -90,4 +92,4 @@ class RunVersionsTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

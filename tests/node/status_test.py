@@ -12,6 +12,7 @@ import tempfile
 
 import unittest
 
+from tests import running
 from tests.node import cluster
 from tests.node.proof_job import Job, RANKS
 
@@ -246,4 +247,4 @@ class EndpointTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

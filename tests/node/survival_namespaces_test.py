@@ -9,6 +9,7 @@ import subprocess
 import threading
 import unittest
 
+from tests import running
 from tests.node.cluster import Agent, NodeCase, Process, ranks, values, wait_until
 
 CLONE_NEWNET = 0x40000000
@@ -237,4 +238,4 @@ class NetworkNamespaceTest(NodeCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    running.main()

@@ -6,8 +6,9 @@ import os
 import signal
 import unittest
 
-from tests.node.cluster import (Agent, NodeCase, Process, Scraper, get, ranks, samples, values,
-                                wait_until)
+from tests import running
+from tests.node.cluster import (PATIENCE_S, Agent, NodeCase, Process, Scraper, get, ranks, samples,
+                                values, wait_until)
 
 BUSY_COMMUNICATORS = ("00000000b0510000", "00000000b0510001")
 
@@ -26,7 +27,7 @@ class EndTest(NodeCase):
             # Its busy communicators go with it, and count as rank 0 of their own.
             scraper.dead.add("0")
             ending.tell("busy " + how)
-            self.assertEqual(ending.process.wait(timeout=60), status, ending.log())
+            self.assertEqual(ending.process.wait(timeout=PATIENCE_S), status, ending.log())
             wait_until(lambda: values(self.port, "nccl_pulse_process_up", "pid").keys() and
                        str(ending.pid) not in values(self.port, "nccl_pulse_process_up", "pid"),
                        "it has left the page")
@@ -57,7 +58,7 @@ class EndTest(NodeCase):
         for rank in range(10):
             process = self.start(rank)
             process.tell("busy " + ("exit", "quick_exit")[rank % 2])
-            self.assertEqual(process.process.wait(timeout=60), 7, process.log())
+            self.assertEqual(process.process.wait(timeout=PATIENCE_S), 7, process.log())
         wait_until(lambda: values(self.port, "nccl_pulse_processes") == {(): 1}, "they are gone")
 
     def test_kill_leaves_an_agent_what_can_be_read(self):
@@ -278,4 +279,4 @@ class AgentTest(NodeCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    running.main()

@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import unittest
 
+from tests import running
 from tests.node import cluster
 from tests.node.cluster import Agent, NodeCase, free_port, wait_until
 
@@ -447,4 +448,4 @@ scrape_configs:
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    running.main()

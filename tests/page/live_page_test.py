@@ -4,6 +4,7 @@ import json
 import tempfile
 import unittest
 
+from tests import running
 from tests.node import cluster
 from tests.node.proof_job import Job, RANKS
 from tests.page.browser import Browser
@@ -75,4 +76,4 @@ class LivePageTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

@@ -6,6 +6,7 @@ import os
 import time
 import unittest
 
+from tests import running
 from tests.node import cluster
 from tests.page import made_up
 from tests.page.browser import Browser
@@ -456,4 +457,4 @@ class PageTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

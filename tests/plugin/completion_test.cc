@@ -44,7 +44,7 @@ TEST(CompletionTest, LateProxyOpReopensWithinTheQuietTime) {
   RunInChild({}, [] {
     // Started and stopped are equal in between; that must not end the operation. A machine that
     // stalls for the whole quiet time gets another try.
-    for (uint64_t attempt = 1; attempt <= 20; ++attempt) {
+    for (uint64_t attempt = 1;; ++attempt) {
       NcclCommunicator comm(attempt);
       const uint64_t begin_ns = NowNs();
       void* coll = comm.Enqueue();
@@ -62,7 +62,6 @@ TEST(CompletionTest, LateProxyOpReopensWithinTheQuietTime) {
       EXPECT_LE(measured.latencies[0].histogram.sum_ns, elapsed_ns);
       return;
     }
-    SkipScenario("the machine is too slow to do anything within a second");
   });
 }
 

@@ -13,6 +13,15 @@ namespace {
 std::atomic<uint64_t> g_advanced_ns{0};
 std::atomic<bool> g_clock_is_ours{false};
 std::atomic<uint64_t> g_pauses{0};
+
+// See SlowClock.
+constexpr uint64_t kSlowdown = 1000;
+std::atomic<uint64_t>
+    g_slow_since_ns[2]{};  // by clock: CLOCK_REALTIME, CLOCK_MONOTONIC; 0: not slow
+
+uint64_t Nanoseconds(const timespec& time) {
+  return static_cast<uint64_t>(time.tv_sec) * 1000000000 + static_cast<uint64_t>(time.tv_nsec);
+}
 }  // namespace
 
 // Take the place of libc's for the whole process, the plugin included.
@@ -21,9 +30,11 @@ extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
   if (result != 0 || (clock != CLOCK_MONOTONIC && clock != CLOCK_REALTIME)) {
     return static_cast<int>(result);
   }
-  const uint64_t ns =
-      static_cast<uint64_t>(now->tv_nsec) + g_advanced_ns.load(std::memory_order_relaxed);
-  now->tv_sec += static_cast<time_t>(ns / 1000000000);
+  uint64_t ns = Nanoseconds(*now);
+  const uint64_t slow_since_ns = g_slow_since_ns[clock].load(std::memory_order_relaxed);
+  if (slow_since_ns != 0) ns = slow_since_ns + (ns - slow_since_ns) / kSlowdown;
+  ns += g_advanced_ns.load(std::memory_order_relaxed);
+  now->tv_sec = static_cast<time_t>(ns / 1000000000);
   now->tv_nsec = static_cast<long>(ns % 1000000000);
   return 0;
 }
@@ -53,6 +64,14 @@ class InCallback {
 bool IsPointToPoint(const char* op) { return strcmp(op, "Send") == 0 || strcmp(op, "Recv") == 0; }
 
 }  // namespace
+
+void SlowClock() {
+  for (const clockid_t clock : {CLOCK_REALTIME, CLOCK_MONOTONIC}) {
+    timespec now;
+    syscall(SYS_clock_gettime, clock, &now);
+    g_slow_since_ns[clock] = Nanoseconds(now);
+  }
+}
 
 void AdvanceClock(uint64_t ns) { g_advanced_ns.fetch_add(ns, std::memory_order_relaxed); }
 

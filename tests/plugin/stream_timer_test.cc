@@ -367,6 +367,7 @@ TEST(StreamTimerTest, WhenNoPairIsFreeTheCallIsNotSampled) {
 // After rest everything would be timed: a burst must not cost the GPU more than the budget.
 TEST(StreamTimerTest, ABurstAfterRestKeepsTheBudget) {
   RunWithGpu([](FakeCuda& gpu) {
+    SlowClock();  // the budget is of a second
     StreamCommunicator comm(gpu, 1);
     TimeEveryCall();
     comm.WarmUp();

@@ -5,6 +5,7 @@ import os
 import unittest
 from fractions import Fraction
 
+from tests import running
 from tests.reference import reference
 
 TRACES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "traces")
@@ -139,4 +140,4 @@ class Totals(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

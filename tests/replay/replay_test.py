@@ -15,6 +15,7 @@ import tempfile
 import time
 import unittest
 
+from tests import running
 from tests.reference import reference
 from tests.replay.replayed_run import PULSE, RUNFILES, trace_files, trace_folder
 
@@ -26,6 +27,7 @@ BITS = {"group": 0x1, "coll": 0x2, "p2p": 0x4, "proxyOp": 0x8, "proxyStep": 0x10
 TYPES = {bit: name for name, bit in BITS.items()}
 
 ALL = 0xfff
+PATIENCE_S = 240  # for a broken build to end; a slow machine is no failure
 
 Call = collections.namedtuple("Call", "thread time_ns kind handle arguments")
 
@@ -53,7 +55,7 @@ class ReplayTest(unittest.TestCase):
     def replay(self, folder, *flags, library=RECORDER, **settings):
         """Runs `pulse replay` to its end; returns (status, stdout, stderr)."""
         result = subprocess.run([PULSE, "replay", "--library=" + library, *flags, folder], text=True,
-                                capture_output=True, env=self.environment(settings), timeout=60)
+                                capture_output=True, env=self.environment(settings), timeout=PATIENCE_S)
         return result.returncode, result.stdout, result.stderr
 
     def calls(self):
@@ -322,7 +324,7 @@ class Interruption(ReplayTest):
 
     def stop(self, process):
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(err, "")
         return out
 
@@ -330,7 +332,9 @@ class Interruption(ReplayTest):
         process = self.start("replay", "--library=" + RECORDER, "--speed=0.1",
                              trace_folder("h200x2-nvlink-mixed"))
         self.assertIn("http://nowhere:1/", process.stdout.readline())
-        time.sleep(0.5)
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline and not self.are_amid_calls(2):
+            time.sleep(0.01)
         self.stop(process)
         self.assertEqual(process.returncode, 130)
         processes = self.calls()
@@ -338,6 +342,14 @@ class Interruption(ReplayTest):
         for calls in processes:
             self.assertEqual(sum(c.kind == "init" for c in calls),
                              sum(c.kind == "finalize" for c in calls))
+
+    def are_amid_calls(self, processes):
+        """Whether so many have started something."""
+        started = 0
+        for path in glob.glob(self.path("calls") + ".*"):
+            with open(path, encoding="utf-8") as file:
+                started += " start " in file.read()
+        return started == processes
 
     def test_hold(self):
         process = self.start("replay", "--library=" + RECORDER, "--speed=0", "--hold=60",
@@ -357,7 +369,7 @@ class Interruption(ReplayTest):
         self.assertEqual(len(pids), 2)
         process.kill()
         process.wait()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline and any(map(self.alive, pids)):
             time.sleep(0.05)
         self.assertFalse([pid for pid in pids if self.alive(pid)])
@@ -383,14 +395,16 @@ class Help(ReplayTest):
     def test_help(self):
         for arguments, words in ((["--help"], "replay"), (["replay", "--help"], "--speed"),
                                  (["demo", "--help"], "Ctrl-C"), (["--version"], "pulse ")):
-            result = subprocess.run([PULSE, *arguments], text=True, capture_output=True, timeout=10)
+            result = subprocess.run([PULSE, *arguments], text=True, capture_output=True,
+                                    timeout=PATIENCE_S)
             self.assertEqual(result.returncode, 0)
             self.assertIn(words, result.stdout)
         for arguments in ([], ["dance"]):
-            result = subprocess.run([PULSE, *arguments], text=True, capture_output=True, timeout=10)
+            result = subprocess.run([PULSE, *arguments], text=True, capture_output=True,
+                                    timeout=PATIENCE_S)
             self.assertEqual(result.returncode, 1)
             self.assertIn("usage: pulse", result.stderr)
 
 
 if __name__ == "__main__":
-    unittest.main()
+    running.main()

@@ -18,7 +18,7 @@ RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
 PULSE = os.path.join(RUNFILES, "exporter/pulse")
 LIBRARY = os.path.join(RUNFILES, "plugin/libnccl-profiler-pulse.so")
 # For a broken build to end; a slow machine is no failure.
-ANSWER_S = 60
+ANSWER_S = 240
 
 
 def trace_folder(run):
@@ -90,7 +90,7 @@ class Scraper(threading.Thread):
 class ReplayedRun:
     """A context in which all callbacks of a run have been replayed and its processes still live."""
 
-    TIMEOUT_S = 120
+    TIMEOUT_S = 600
 
     def __init__(self, run, timing, api, speed=0, repeat=1, clock="recorded", scrape=True,
                  network="off"):
@@ -130,7 +130,7 @@ class ReplayedRun:
             scraper.join()
             scraper.connection.close()
         self.process.send_signal(signal.SIGINT)
-        rest, _ = self.process.communicate(timeout=60)
+        rest, _ = self.process.communicate(timeout=ANSWER_S)
         self.output += rest.splitlines()
         self.status = self.process.returncode
         self.process.stdout.close()

@@ -20,8 +20,11 @@ enum class Rejection : int {
   kDuplicate,    // memory that this server reads already
   kNoRoom,       // too many processes, or no memory or descriptor left here
   kSilent,       // connected, and said nothing in time
+  kTooLarge,     // more measurements than one process may have on a page of several
+  kPageFull,     // the largest of the user who has most of a page that is full
+  kForeignClaim,  // says that it is another user's process, or has that one's communicators
 };
-inline constexpr int kRejections = 9;
+inline constexpr int kRejections = 12;
 const char* RejectionName(Rejection reason);
 
 // By Rejection.

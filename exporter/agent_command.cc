@@ -131,6 +131,7 @@ int Run(const std::vector<char*>& arguments) {
   }
   options.source = [] { return SnapshotSet(); };
   options.log = Log;
+  options.cpu_share = kAgentCpuShare;
   options.peers.agent = true;
   options.peers.keep = absl::ToChronoMilliseconds(keep);
   options.peers.keep_processes = keep_processes;

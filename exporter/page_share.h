@@ -28,7 +28,7 @@ namespace nccl_pulse {
 // labels of the user's.
 inline constexpr uint64_t kMaxProcessBytes = 16 << 20;
 // Eight processes with 1024 histograms each. Of all others than the one that serves.
-inline constexpr uint64_t kMaxPageBytes = 48 << 20;
+inline constexpr uint64_t kMaxPageBytes = 40 << 20;
 // As many as NCCL_PULSE_LABELS takes. Further ones are left out.
 inline constexpr int kMaxStaticLabels = 16;
 

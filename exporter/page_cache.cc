@@ -146,10 +146,11 @@ PageCache::Page* PageCache::OldestToForget(std::size_t kind) {
 }
 
 // Before a page of this kind is made. False when it would cut off somebody who has not had the time
-// to take a page, and there is one of this kind to answer with.
+// to take a page, and there is one of this kind to answer with that is not too old for that.
 bool PageCache::MakeRoom(std::size_t kind, Time now) {
   Page& page = pages_[kind];
-  const bool has_answer = page.body != nullptr || page.packed != nullptr;
+  const bool has_answer = (page.body != nullptr && now - page.made < kPageGrace) ||
+                          (page.packed != nullptr && now - page.packed_made < kPageGrace);
   while (!HasRoom()) {
     Page* const oldest = OldestToForget(kind);
     if (oldest != nullptr && !IsFresh(oldest->made, now)) {

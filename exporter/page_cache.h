@@ -12,7 +12,7 @@
 // Memory. Bodies live as long as they are kept here or somebody is being sent them. Before another
 // is made they are at most kMaxPages - 1, and at most kMaxHeldBytes together: kept ones go first,
 // then whoever has taken one for longer than kPageGrace is cut off; until then a page that is there
-// is answered with although it is too old. What is compressed stays: it is a tenth. Of a page whose
+// and no older than that is answered with. What is compressed stays: it is a tenth. Of a page whose
 // body went there may be nothing left to answer with until the budget allows a new one; status 503
 // says when.
 //

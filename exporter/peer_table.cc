@@ -221,11 +221,21 @@ void PeerTable::Welcome(Peer* peer) {
            absl::StrCat(options_.max_members, " processes have handed over already"));
     return;
   }
+  const uid_t user = peer->credentials.user;
+  const auto is_anothers = [&](const Kept& kept) {
+    return kept.user != user && IsSameProcess(kept.process, snapshot);
+  };
+  if (snapshot.pid != peer->credentials.pid &&
+      std::any_of(kept_.begin(), kept_.end(), is_anothers)) {
+    Refuse(peer, Rejection::kForeignClaim,
+           absl::StrCat("it says that it is process ", snapshot.pid,
+                        ", which ended and was another user's"));
+    return;
+  }
   // Its labels are those of a process that is gone: two on one page would be added up.
   kept_.erase(std::remove_if(kept_.begin(), kept_.end(),
                              [&](const Kept& kept) {
-                               return kept.user == peer->credentials.user &&
-                                      IsSameProcess(kept.process, snapshot);
+                               return kept.user == user && IsSameProcess(kept.process, snapshot);
                              }),
               kept_.end());
   peer->state = Peer::State::kMember;
@@ -359,8 +369,9 @@ void PeerTable::Keep(ProcessSnapshot process, const Peer& peer, Time now) {
                         ProcessEndName(process.end), ")"));
     }
     const uint64_t bytes = PageBytes(process);
-    kept_.push_back(
-        {std::move(process), now + options_.keep, peer.credentials.user, peer.order, bytes});
+    const bool is_itself = process.pid == peer.credentials.pid;
+    kept_.push_back({std::move(process), now + options_.keep, peer.credentials.user, peer.order,
+                     bytes, is_itself});
   } else if (!all_finalized) {
     for (CommunicatorSnapshot& communicator : process.communicators) {
       communicator.latencies.clear();
@@ -368,7 +379,7 @@ void PeerTable::Keep(ProcessSnapshot process, const Peer& peer, Time now) {
     }
     const uint64_t bytes = PageBytes(process);
     ended_.push_back(
-        {std::move(process), now + kRememberEnded, peer.credentials.user, peer.order, bytes});
+        {std::move(process), now + kRememberEnded, peer.credentials.user, peer.order, bytes, true});
   }
   ForgetKept(now);
 }
@@ -433,13 +444,14 @@ void PeerTable::Read(SnapshotSet* set, Time now) {
       continue;
     }
     peer.page_bytes = PageBytes(snapshot);
-    entries.push_back({std::move(snapshot), peer.credentials.user, peer.order, &peer});
+    const bool is_itself = snapshot.pid == peer.credentials.pid;
+    entries.push_back({std::move(snapshot), peer.credentials.user, peer.order, is_itself, &peer});
     // Now, not at the end: so there is never more than a page and one process in memory.
     FitPage();
     RemoveRefused(&entries);
   }
   for (const Kept& kept : kept_) {
-    entries.push_back({kept.process, kept.user, kept.order, nullptr});
+    entries.push_back({kept.process, kept.user, kept.order, kept.is_itself, nullptr});
   }
   LeaveOutForeignClaims(&entries);
   for (Entry& entry : entries) set->processes.push_back(std::move(entry.process));
@@ -463,8 +475,11 @@ void PeerTable::LeaveOutForeignClaims(std::vector<Entry>* entries) {
   if (is_one_user) return;
   std::vector<Entry*> order;
   for (Entry& entry : *entries) order.push_back(&entry);
-  std::sort(order.begin(), order.end(),
-            [](const Entry* a, const Entry* b) { return a->order < b->order; });
+  // Claiming pids in advance does not help: whose pid it is comes first. (In a container a process
+  // does not know the pid that the kernel tells this one.)
+  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+    return std::tie(b->is_itself, a->order) < std::tie(a->is_itself, b->order);
+  });
   std::map<std::tuple<int32_t, uint32_t, std::string>, uid_t> user_of_process;
   std::map<std::pair<uint64_t, int32_t>, uid_t> user_of_communicator;
   for (Entry* entry : order) {

@@ -120,13 +120,15 @@ class PeerTable {
     uid_t user;
     uint64_t order;
     uint64_t page_bytes;
+    bool is_itself;
   };
   // What goes onto a page, and whose it is.
   struct Entry {
     ProcessSnapshot process;
     uid_t user;
     uint64_t order;
-    Peer* peer;  // null: kept
+    bool is_itself;  // the kernel says that it is the process that it says it is
+    Peer* peer;      // null: kept
   };
 
   Peer* PlaceForPeer();

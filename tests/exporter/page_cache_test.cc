@@ -194,6 +194,7 @@ TEST_F(PageCacheTest, WhoTakesAPageTooLongIsCutOffForANewOne) {
   slow_ = false;
   // In time: the old page once more.
   EXPECT_EQ(cache.Get(0, false).body, sending_.front());
+  EXPECT_EQ(cut_off_, 0);
   // But of another kind there is none yet.
   cache.Get(1, false);
   EXPECT_EQ(cut_off_, 1);
@@ -204,6 +205,21 @@ TEST_F(PageCacheTest, WhoTakesAPageTooLongIsCutOffForANewOne) {
   cache.Get(1, false);
   EXPECT_EQ(made_[1], 2);
   EXPECT_EQ(cut_off_, 2);
+}
+
+// Readers that come and go all the time do not keep a page old.
+TEST_F(PageCacheTest, WhoIsInTimeIsCutOffAllTheSameWhenThePageIsTooOld) {
+  bytes_ = kMaxHeldBytes + 1;
+  slow_ = false;
+  PageCache cache = MakeCache(4);
+  sending_.push_back(cache.Get(0, false).body);
+  now_ += kPageGrace - milliseconds(1) - cost_;
+  cache.Get(0, false);
+  EXPECT_EQ(made_[0], 1);
+  now_ += milliseconds(1) + cost_;
+  cache.Get(0, false);
+  EXPECT_EQ(made_[0], 2);
+  EXPECT_EQ(cut_off_, 1);
 }
 
 TEST_F(PageCacheTest, NoMorePagesAreHeldThanItSays) {

@@ -77,8 +77,8 @@ class LimitsCase(AgentCase):
         for shape in ("labels", "histograms", "calls"):
             _, answer = self.hand_over(shape)
             self.assertIn("16 MiB that a process may have on a page", answer)
-        # Each within what a process may have, and a hundred of them not within what a page may.
-        answers = [self.hand_over("small", 300)[1] for _ in range(100)]
+        # Each within what a process may have, and forty of them not within what a page may.
+        answers = [self.hand_over("small", 300)[1] for _ in range(40)]
         self.assertIn("welcome", answers)
         self.assertTrue(any("the page is full" in answer for answer in answers))
         time.sleep(0.3)  # the pages from before are no longer shared

@@ -1,9 +1,9 @@
 // How much processor time a thread may take for what strangers ask of it.
 //
-// A bucket of time: it fills with `share` of what goes by on the clock, up to `burst` of it, and what
-// was spent is taken out. Work may begin while there is something left, and may then overdraw: how
-// long it takes is known afterwards. So over any time T no more is spent than share * (T + burst),
-// and one piece of work.
+// A bucket of time: it fills with `share` of what goes by on the clock, up to `burst` of it, and
+// what was spent is taken out. Work may begin while there is something left, and may then overdraw:
+// how long it takes is known afterwards. So over any time T no more is spent than share * (T +
+// burst), and one piece of work.
 //
 // Thread: one.
 #ifndef EXPORTER_CPU_BUDGET_H_
@@ -20,8 +20,10 @@ class CpuBudget {
 
   // Full at first. share: of one core, above 0.
   CpuBudget(double share, Nanoseconds burst, Time now)
-      : share_(share), most_ns_(share * static_cast<double>(burst.count())),
-        left_ns_(most_ns_), filled_(now) {}
+      : share_(share),
+        most_ns_(share * static_cast<double>(burst.count())),
+        left_ns_(most_ns_),
+        filled_(now) {}
 
   bool Allows(Time now) {
     Fill(now);

@@ -381,7 +381,8 @@ void Node::Yield(Time now) {
 
 void Node::AppendPolled(std::vector<pollfd>* polled, bool accepting) {
   if (role_ == Role::kServing) {
-    polls_name_ = accepting && name_listener_.get() >= 0 && peers_.accept_from() <= steady_clock::now();
+    polls_name_ =
+        accepting && name_listener_.get() >= 0 && peers_.accept_from() <= steady_clock::now();
     if (polls_name_) polled->push_back({name_listener_.get(), POLLIN, 0});
     peers_.AppendPolled(polled);
   } else if (role_ != Role::kElecting) {

@@ -22,10 +22,9 @@ constexpr double kOwnShare = 2.0 / 3;
 
 PageCache::PageCache(Options options)
     : options_(std::move(options)),
-      pages_(options_.makers.size(),
-             Page(CpuBudget(options_.cpu_share * kOwnShare /
-                                static_cast<double>(options_.makers.size()),
-                            kPageBurst, options_.clock()))),
+      pages_(options_.makers.size(), Page(CpuBudget(options_.cpu_share * kOwnShare /
+                                                        static_cast<double>(options_.makers.size()),
+                                                    kPageBurst, options_.clock()))),
       shared_budget_(options_.cpu_share * (1 - kOwnShare), kPageBurst, options_.clock()) {}
 
 // Runs `work`, and answers with the wall time that it took.

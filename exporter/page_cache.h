@@ -3,9 +3,9 @@
 // that is set aside for it.
 //
 // Two thirds of that time are divided evenly between the kinds of pages, and one third is there for
-// all: so nobody keeps a scraper's page old by asking for others. A page that may not be made anew is
-// answered with as it is, and says how old it is. In a process of a job a kind has 0.2 % of a core
-// for itself and 0.4 % with the others. So a page is at most 500 times as old as making and
+// all: so nobody keeps a scraper's page old by asking for others. A page that may not be made anew
+// is answered with as it is, and says how old it is. In a process of a job a kind has 0.2 % of a
+// core for itself and 0.4 % with the others. So a page is at most 500 times as old as making and
 // compressing it takes, whatever is asked (5 ms: 2.5 s); and a scraper that is alone gets a new one
 // every time if that takes less than 30 ms at an interval of 5 s, 90 ms at 15 s.
 //

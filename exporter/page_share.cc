@@ -13,7 +13,7 @@ constexpr uint64_t kLineBytes = 160;      // of the text format, without the use
 constexpr uint64_t kSeriesBytes = 640;    // a series of one number before it is text: six labels
 constexpr uint64_t kClassicBytes = 1024;  // a series with buckets
 constexpr uint64_t kHistogramLines = kClassicExponents.size() + 3;
-constexpr uint64_t kLabelBytes = 64;      // a label before it is text, without a long text
+constexpr uint64_t kLabelBytes = 64;  // a label before it is text, without a long text
 constexpr uint64_t kTimedCallBytes = 512;
 // Of a communicator, and of a process, beside what is counted in lists: info, gauges, JSON.
 constexpr uint64_t kSeriesOfCommunicator = 16;
@@ -29,9 +29,9 @@ uint64_t TextBytes(const CommunicatorSnapshot& communicator) {
 uint64_t PageBytes(const ProcessSnapshot& process) {
   const std::string& labels = process.static_labels;
   const uint64_t label_count =
-      labels.empty() ? 0
-                     : std::min<uint64_t>(1 + std::count(labels.begin(), labels.end(), ','),
-                                          kMaxStaticLabels);
+      labels.empty()
+          ? 0
+          : std::min<uint64_t>(1 + std::count(labels.begin(), labels.end(), ','), kMaxStaticLabels);
   const uint64_t line = kLineBytes + labels.size() + 3 * label_count;
   const uint64_t label_bytes = label_count * kLabelBytes + 2 * labels.size();
   const uint64_t counter = kSeriesBytes + label_bytes + line;
@@ -42,9 +42,9 @@ uint64_t PageBytes(const ProcessSnapshot& process) {
 
   uint64_t bytes = kSeriesOfProcess * counter + identity;
   for (const CommunicatorSnapshot& each : process.communicators) {
-    const uint64_t counters = 2 * each.calls.size() + each.algorithms.size() +
-                              each.untimed.size() + each.uncompleted.size() +
-                              each.sequences.size() + each.longest_waits.size();
+    const uint64_t counters = 2 * each.calls.size() + each.algorithms.size() + each.untimed.size() +
+                              each.uncompleted.size() + each.sequences.size() +
+                              each.longest_waits.size();
     bytes += (kSeriesOfCommunicator + counters) * counter + each.latencies.size() * histogram +
              each.timed_calls.size() * kTimedCallBytes + 4 * TextBytes(each) + identity;
   }

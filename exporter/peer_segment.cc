@@ -96,8 +96,8 @@ bool PeerSegment::Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejec
 
 bool PeerSegment::Read(ProcessSnapshot* snapshot, Rejection* reason, std::string* error) const {
   SnapshotLimit limit{kMaxProcessBytes};
-  const bool is_read = ReadSegment(base_, bytes_, snapshot, error,
-                                   FindExtents(memory_.get(), bytes_), &limit);
+  const bool is_read =
+      ReadSegment(base_, bytes_, snapshot, error, FindExtents(memory_.get(), bytes_), &limit);
   // The peer's memory, which counts as this process' while its page tables name it.
   madvise(const_cast<void*>(base_), bytes_, MADV_DONTNEED);
   if (!is_read && !limit.exceeded) {

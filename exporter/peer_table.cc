@@ -75,8 +75,8 @@ void PeerTable::Accept(int listener, Time now) {
     if (!is_known || !TakesUser(peer->credentials.user)) {
       const std::string why = "this server takes its own user's processes only";
       // Everybody looks for an agent of root's first, and goes on to the next port: no news.
-      is_known && options_.user == 0 ? Decline(peer, why)
-                                     : Refuse(peer, Rejection::kForeignUser, why);
+      is_known&& options_.user == 0 ? Decline(peer, why)
+                                    : Refuse(peer, Rejection::kForeignUser, why);
       continue;
     }
     HandlePeer(peer, now);
@@ -469,9 +469,9 @@ void PeerTable::RemoveRefused(std::vector<Entry>* entries) {
 // Equal labels are added up, and gauges are the newest one's (families.h). So what came first keeps
 // its labels from other users: a process its pid, a communicator's rank its series.
 void PeerTable::LeaveOutForeignClaims(std::vector<Entry>* entries) {
-  const bool is_one_user =
-      std::all_of(entries->begin(), entries->end(),
-                  [&](const Entry& entry) { return entry.user == entries->front().user; });
+  const bool is_one_user = std::all_of(entries->begin(), entries->end(), [&](const Entry& entry) {
+    return entry.user == entries->front().user;
+  });
   if (is_one_user) return;
   std::vector<Entry*> order;
   for (Entry& entry : *entries) order.push_back(&entry);
@@ -493,8 +493,8 @@ void PeerTable::LeaveOutForeignClaims(std::vector<Entry>* entries) {
       continue;
     }
     const auto is_foreign = [&](const CommunicatorSnapshot& communicator) {
-      const auto [owner, is_new] = user_of_communicator.try_emplace(
-          {communicator.comm_id, communicator.rank}, entry->user);
+      const auto [owner, is_new] =
+          user_of_communicator.try_emplace({communicator.comm_id, communicator.rank}, entry->user);
       return !is_new && owner->second != entry->user;
     };
     std::vector<CommunicatorSnapshot>& communicators = process.communicators;

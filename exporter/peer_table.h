@@ -52,8 +52,8 @@ inline constexpr std::chrono::minutes kRememberEnded{10};
 inline constexpr std::chrono::minutes kRejectionLogPause{1};
 
 struct PeerOptions {
-  bool agent = false;                 // run by root, an agent takes every user's processes
-  uid_t user = geteuid();             // who runs this server
+  bool agent = false;      // run by root, an agent takes every user's processes
+  uid_t user = geteuid();  // who runs this server
   // Who is at the other end; for tests, of which none can be several users everywhere.
   bool (*credentials)(int connection, Credentials* credentials) = PeerCredentials;
   int max_members = kMaxMembers;

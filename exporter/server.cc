@@ -29,8 +29,8 @@
 #include "exporter/http.h"
 #include "exporter/negotiation.h"
 #include "exporter/node.h"
-#include "exporter/page_cache.h"
 #include "exporter/page/status_page.h"
+#include "exporter/page_cache.h"
 #include "exporter/protobuf_format.h"
 #include "exporter/text_format.h"
 
@@ -126,8 +126,8 @@ class Server::Thread {
         pages_(PageOptions()),
         diagnosis_(options_.hang_after),
         clients_budget_(options_.cpu_share * kClientsShare, kCpuBurst, steady_clock::now()),
-        handover_budget_(options_.cpu_share * kHandoverShare, kHandoverBurst,
-                         steady_clock::now()) {}
+        handover_budget_(options_.cpu_share * kHandoverShare, kHandoverBurst, steady_clock::now()) {
+  }
 
   ~Thread() { CloseDescriptors(); }
 
@@ -479,9 +479,10 @@ void Server::Thread::RespondPage(Connection* connection, const HttpRequest& requ
   if (answer.status == 503) {
     absl::StrAppend(&more, "Retry-After: ", answer.retry_after.count(), "\r\n");
   }
-  const std::string_view type = answer.status != 200         ? kTextType
-                                : kind == kCommunicatorsPage ? kJsonType
-                                                : ContentType(static_cast<PageFormat>(kind));
+  const std::string_view type = answer.status != 200 ? kTextType
+                                : kind == kCommunicatorsPage
+                                    ? kJsonType
+                                    : ContentType(static_cast<PageFormat>(kind));
   Respond(connection, request, answer.status, type, answer.body, now, more);
 }
 

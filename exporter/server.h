@@ -28,12 +28,12 @@
 //   of pages, exporter/page_share.h what other processes can put onto one.
 //
 //   Processor time. Everything that can be asked for has a budget (ServerOptions::cpu_share): for
-//   making pages (exporter/page_cache.h); for all else that clients cost, from accepting to sending;
-//   for what other processes hand over. When one is spent, whoever would cost more of it waits in
-//   the kernel until it has earned something again, and the others do not. The thread asks for SCHED_BATCH: when it
-//   wakes it takes no core from a thread that runs. It does not ask for less (nice, SCHED_IDLE): on a
-//   busy node it could then be kept from running while it holds a lock that the job's threads wait
-//   for, the allocator's or the kernel's on its memory map.
+//   making pages (exporter/page_cache.h); for all else that clients cost, from accepting to
+//   sending; for what other processes hand over. When one is spent, whoever would cost more of it
+//   waits in the kernel until it has earned something again, and the others do not. The thread asks
+//   for SCHED_BATCH: when it wakes it takes no core from a thread that runs. It does not ask for
+//   less (nice, SCHED_IDLE): on a busy node it could then be kept from running while it holds a
+//   lock that the job's threads wait for, the allocator's or the kernel's on its memory map.
 //
 //   Exceptions, of the source, of rendering, of the log, end as an answer with status 500 or as a
 //   closed connection.
@@ -72,8 +72,8 @@ inline constexpr double kAgentCpuShare = 0.25;
 inline constexpr double kPagesShare = 0.6;
 inline constexpr double kClientsShare = 0.2;
 inline constexpr double kHandoverShare = 0.2;
-// What is not used is kept for so long; of hand-overs, so that all of a node's processes may come at
-// once, longer.
+// What is not used is kept for so long; of hand-overs, so that all of a node's processes may come
+// at once, longer.
 inline constexpr std::chrono::seconds kCpuBurst{10};
 inline constexpr std::chrono::seconds kHandoverBurst{60};
 
@@ -91,8 +91,8 @@ struct ServerOptions {
   // A communicator with work in flight and no progress for this long is suspected to hang.
   std::chrono::milliseconds hang_after = Diagnosis::kDefaultHangAfter;
   double cpu_share = kJobCpuShare;  // of one core, for all that is asked of the server
-  std::string service_directory;  // see exporter/service_file.h; "": none
-  std::shared_ptr<Guard> guard;   // null: plain HTTP for everybody
+  std::string service_directory;    // see exporter/service_file.h; "": none
+  std::shared_ptr<Guard> guard;     // null: plain HTTP for everybody
 };
 
 // Not thread-safe: one thread at a time calls its methods.

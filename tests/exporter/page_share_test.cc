@@ -37,7 +37,8 @@ TEST(PageShare, CoversTheText) {
   std::string many_labels;
   for (char name = 'a'; name <= 'z'; ++name) many_labels += std::string(1, name) + "=1,";
   for (const std::string& labels : {std::string(), long_label, many_labels}) {
-    for (const auto& [histograms, counters] : {std::pair(1, 1), std::pair(200, 0), std::pair(0, 200)}) {
+    for (const auto& [histograms, counters] :
+         {std::pair(1, 1), std::pair(200, 0), std::pair(0, 200)}) {
       const ProcessSnapshot process = Process(histograms, counters, labels);
       const uint64_t price = PageBytes(process);
       const std::size_t text = TextFormat(BuildFamilies({{process}}, {}, {})).size();

@@ -235,8 +235,7 @@ TEST_F(PeerTableTest, TakesExactlyAsManyAsItSays) {
   std::vector<std::unique_ptr<Client>> clients;
   for (int pid = 1; pid <= 4; ++pid) clients.push_back(Join(kAnna, pid, pid));
   EXPECT_THAT(Pids(), UnorderedElementsAre(1, 2, 3));
-  EXPECT_THAT(clients[3]->Answers(),
-              ElementsAre("3 processes have handed over already", "closed"));
+  EXPECT_THAT(clients[3]->Answers(), ElementsAre("3 processes have handed over already", "closed"));
   EXPECT_EQ(Rejected(Rejection::kNoRoom), 1u);
 }
 
@@ -337,8 +336,7 @@ TEST_F(PeerTableTest, AUsersProcessCannotPassForAnothers) {
   const auto anna = Join(kAnna, 11, 12);
   EXPECT_THAT(Pids(), ElementsAre(11));
   EXPECT_EQ(Rejected(Rejection::kForeignClaim), 1u);
-  EXPECT_THAT(anna->Answers(),
-              ElementsAre("welcome", HasSubstr("which is user 1002's"), "closed"));
+  EXPECT_THAT(anna->Answers(), ElementsAre("welcome", HasSubstr("which is user 1002's"), "closed"));
 }
 
 // The kernel knows whose a pid is, so claiming it in advance does not help.
@@ -348,8 +346,7 @@ TEST_F(PeerTableTest, AUserCannotClaimThePidsOfOthersInAdvance) {
   const auto bert = Join(kBert, 4712, 11);
   EXPECT_THAT(Pids(), ElementsAre(4712));
   EXPECT_THAT(bert->Answers(), ElementsAre("welcome"));
-  EXPECT_THAT(anna->Answers(),
-              ElementsAre("welcome", HasSubstr("which is user 1002's"), "closed"));
+  EXPECT_THAT(anna->Answers(), ElementsAre("welcome", HasSubstr("which is user 1002's"), "closed"));
 }
 
 TEST_F(PeerTableTest, AUsersCommunicatorCannotPassForAnothers) {

@@ -214,7 +214,11 @@ class UsersTest(AgentCase):
         for process in [own] + others:
             process.ask("run 1")
         self.wait_for({0: 1})
-        # A refusal that took longer than init waits is not in the line that names the endpoint.
+        # Each of them names where it is served, or says that it does not know yet; never root's address.
+        for process in others:
+            self.assertNotIn(":%d/" % self.port, process.url)
+        # That they asked is no rejection.
+        self.assertEqual(values(self.port, "nccl_pulse_segments_rejected_total", "reason"), {})
         wait_until(lambda: any(ranks(port) == {1: 1, 2: 1}
                                for port in range(self.port + 1, self.port + 5)),
                    "the others have met behind it")

@@ -10,6 +10,7 @@
 //
 // Says "welcome" or "refused: why" once, "closed" when the server closes, and goes on waiting.
 // With a fourth argument the segment claims that process id, with a fifth that communicator.
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,7 +18,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <fcntl.h>
 #include <cstring>
 #include <iostream>
 #include <string>
@@ -49,7 +49,8 @@ std::string ManyLabels() {
 
 std::string LongLabels() {
   std::string labels;
-  for (char name = 'a'; name < 'h'; ++name) labels += std::string(1, name) + "=" + std::string(143, 'x') + ",";
+  for (char name = 'a'; name < 'h'; ++name)
+    labels += std::string(1, name) + "=" + std::string(143, 'x') + ",";
   return labels;
 }
 
@@ -121,17 +122,21 @@ uint8_t* Make(const Shape& shape, int pid, uint64_t comm_id, int* fd) {
     CopyToShared(record.uuid, std::string(47, 'u').c_str());
     record.state.store(static_cast<uint32_t>(CommunicatorState::kLive));
     for (uint32_t i = 0; i < shape.histograms && page < shape.pages; ++i, ++page) {
-      record.series[i].key.store(SeriesKey::Pack(SeriesKind::kLatency, i % kMaxNames, i / kMaxNames,
-                                                 static_cast<uint32_t>(LatencyKind::kDurationStream), 0));
+      record.series[i].key.store(
+          SeriesKey::Pack(SeriesKind::kLatency, i % kMaxNames, i / kMaxNames,
+                          static_cast<uint32_t>(LatencyKind::kDurationStream), 0));
       record.series[i].page[0].store(page);
-      auto& histogram = *reinterpret_cast<HistogramPage*>(start + pages_offset + uint64_t{page} * kPageBytes);
+      auto& histogram =
+          *reinterpret_cast<HistogramPage*>(start + pages_offset + uint64_t{page} * kPageBytes);
       for (int cell = 100; cell < 140; ++cell) histogram.cells[cell].store(1000000 + i);
     }
     if (shape.counters > 0) {
       record.lanes[0].counter_page.store(page);
-      auto& counters = *reinterpret_cast<CounterPage*>(start + pages_offset + uint64_t{page++} * kPageBytes);
+      auto& counters =
+          *reinterpret_cast<CounterPage*>(start + pages_offset + uint64_t{page++} * kPageBytes);
       for (uint32_t i = 0; i < shape.counters; ++i) {
-        record.series[i].key.store(SeriesKey::Pack(SeriesKind::kCalls, i % kMaxNames, i % 8, i % 7, 0));
+        record.series[i].key.store(
+            SeriesKey::Pack(SeriesKind::kCalls, i % kMaxNames, i % 8, i % 7, 0));
         counters.series[i].a.store(1000000 + i);
       }
     }

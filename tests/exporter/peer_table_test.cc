@@ -231,6 +231,7 @@ TEST_F(PeerTableTest, AnAgentsPortIsNotForItsUsersToAskFor) {
 // --- Places ---
 
 TEST_F(PeerTableTest, TakesExactlyAsManyAsItSays) {
+  EXPECT_EQ(options_.max_members, 256);  // as docs/node-endpoint.md says
   options_.max_members = 3;
   std::vector<std::unique_ptr<Client>> clients;
   for (int pid = 1; pid <= 4; ++pid) clients.push_back(Join(kAnna, pid, pid));

@@ -44,6 +44,9 @@ over to it by themselves; a job's process that serves now is asked to leave it t
 measured stays on the page when it ends, however it ends. When the agent ends, the job's processes serve
 again. Run by root, it takes the processes of every user, else those of its own.
 
+Places (256 processes), the ended processes that are kept and the page (40 MiB of measurements) are shared evenly between users: when
+one is full, the user who has most of it gives way. It uses at most a quarter of one core.
+
   --listen=ADDRESS        [host]:port or unix:/path, as the jobs' NCCL_PULSE_LISTEN (default :9410)
   --keep=DURATION         how long a process that ended stays on the page (default 10m)
   --keep-processes=N      how many of them at most, the oldest go first (default 256; 0: none)
@@ -131,6 +134,7 @@ int Run(const std::vector<char*>& arguments) {
   }
   options.source = [] { return SnapshotSet(); };
   options.log = Log;
+  options.cpu_share = kAgentCpuShare;
   options.peers.agent = true;
   options.peers.keep = absl::ToChronoMilliseconds(keep);
   options.peers.keep_processes = keep_processes;

@@ -13,6 +13,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "exporter/catalogue.h"
+#include "exporter/page_share.h"
 #include "exporter/rank_activity.h"
 #include "exporter/usual_wait.h"
 #include "metrics/histogram_geometry.h"
@@ -46,6 +47,7 @@ std::vector<ClientMetric::Label> UsableLabels(const StaticLabels& labels) {
     const bool repeated = std::any_of(usable.begin(), usable.end(),
                                       [&name = name](const auto& l) { return l.name == name; });
     if (value.empty() || repeated || !IsLabelName(name) || IsReservedLabel(name)) continue;
+    if (usable.size() == kMaxStaticLabels) break;
     usable.push_back({name, value});
   }
   return usable;

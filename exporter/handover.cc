@@ -182,6 +182,12 @@ Received Receive(int connection, HandoverMessage* message, SharedDescriptor* mem
   {
     const ForkGuard guard;
     size = recvmsg(connection, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (size < 0 && errno == ECONNRESET) {
+      // Said once, when the other side closed with something of ours unread (unix_release_sock in
+      // Linux' net/unix/af_unix.c). What it sent before, a refusal say, is still there.
+      header.msg_controllen = CMSG_LEN(sizeof(int));
+      size = recvmsg(connection, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    }
     if (size < 0) {
       const bool later = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
       return later ? Received::kNothing : Received::kClosed;

@@ -134,6 +134,8 @@ std::string_view StatusText(int status) {
       return "Content Too Large";
     case 431:
       return "Request Header Fields Too Large";
+    case 503:
+      return "Service Unavailable";
     default:
       return "Internal Server Error";
   }

@@ -54,7 +54,8 @@ bool Node::Open(std::string* error) {
   address_ = SpellAddress(wanted_);
   port_ = wanted_.port;
   const bool open = options_.peers.agent ? OpenAgent(error) : OpenProcess(error);
-  logged_address_ = address_;
+  opened_ = true;
+  logged_address_ = address();
   return open;
 }
 
@@ -144,12 +145,15 @@ Node::Attempt Node::Join(uid_t owner, const ListenAddress& address, Time now) {
   if (error == ECONNREFUSED) return Attempt::kNobody;
   if (error == EAGAIN) return Attempt::kBusy;  // too many are waiting
   if (error != 0) return Attempt::kTaken;
-  if (!Send(server_.get(), MakeMessage(MessageType::kHello), options_.memory)) {
+  // Where it ends in EPIPE the server has closed, and has said why: HandleServer reads that.
+  if (!Send(server_.get(), MakeMessage(MessageType::kHello), options_.memory) && errno != EPIPE &&
+      errno != ECONNRESET) {
     server_.Close();
     return Attempt::kBusy;
   }
   role_ = Role::kJoining;
   server_name_ = name;
+  server_user_ = owner;
   check_at_ = now + kNameCheckPeriod;
   return Attempt::kJoined;
 }
@@ -252,7 +256,7 @@ void Node::HandleServer(Time now) {
       unanswered_ = 0;
       logged_nowhere_ = false;
       // Init did not wait so long, and named another place.
-      if (!logged_address_.empty() && address_ != logged_address_) {
+      if (opened_ && address_ != logged_address_) {
         Log(LogLevel::kWarning, absl::StrCat("the node's metrics are served at ", address_));
         logged_address_ = address_;
       }
@@ -266,8 +270,9 @@ void Node::HandleServer(Time now) {
     default:
       break;
   }
-  // kRefused, or what no server says.
-  Log(LogLevel::kWarning,
+  // kRefused, or what no server says. Root's process need not be an agent: having asked it is no
+  // trouble.
+  Log(server_user_ == geteuid() ? LogLevel::kWarning : LogLevel::kInfo,
       absl::StrCat("the node's server did not take this process' measurements (", message.Text(),
                    "): it serves them itself, on the next free port"));
   refused_by_.push_back(server_name_);
@@ -374,9 +379,10 @@ void Node::Yield(Time now) {
 
 // --- The loop ----------------------------------------------------------------------------------
 
-void Node::AppendPolled(std::vector<pollfd>* polled) {
+void Node::AppendPolled(std::vector<pollfd>* polled, bool accepting) {
   if (role_ == Role::kServing) {
-    polls_name_ = name_listener_.get() >= 0 && peers_.accept_from() <= steady_clock::now();
+    polls_name_ =
+        accepting && name_listener_.get() >= 0 && peers_.accept_from() <= steady_clock::now();
     if (polls_name_) polled->push_back({name_listener_.get(), POLLIN, 0});
     peers_.AppendPolled(polled);
   } else if (role_ != Role::kElecting) {

@@ -83,21 +83,23 @@ class Node {
   // nowhere to serve. Takes microseconds, or up to kJoinPatience (an agent: kAgentPatience).
   bool Open(std::string* error);
 
-  // Where the metrics of this process are: here, or at its server.
-  const std::string& address() const { return address_; }
+  // Where the metrics of this process are: here, or at its server. "" while that is not known: the
+  // log then says so when it is.
+  std::string address() const { return is_settled() ? address_ : std::string(); }
   // See exporter/service_file.h.
   std::string ServiceTargets() const {
     return nccl_pulse::ServiceTargets(address_, port_, options_.https);
   }
   uint16_t port() const { return port_; }
   bool is_serving() const { return role_ == Role::kServing; }
+  bool is_settled() const { return role_ == Role::kServing || role_ == Role::kMember; }
   // For HTTP clients; -1 while not serving.
   int listener() const { return listener_.get(); }
   // No client is to be accepted before.
   Time accept_from() const { return accept_from_; }
 
-  // For poll(2).
-  void AppendPolled(std::vector<pollfd>* polled);
+  // For poll(2). accepting: whether another process may hand over now.
+  void AppendPolled(std::vector<pollfd>* polled, bool accepting = true);
   Time next() const;
   // `polled` points at what AppendPolled appended.
   void Handle(const pollfd* polled, Time now);
@@ -162,6 +164,7 @@ class Node {
   // Joining, or a member.
   SharedDescriptor server_;
   std::string server_name_;
+  uid_t server_user_ = 0;
   int members_ = 0;           // as the server told
   int expected_members_ = 0;  // how many will come if this process serves next
   Time check_at_ = Time::max();
@@ -173,7 +176,8 @@ class Node {
   Time elect_at_ = Time::max();
   Time port_returns_until_{};  // till then a port in use may be the last server's, still closing
   bool logged_nowhere_ = false;
-  std::string logged_address_;
+  bool opened_ = false;
+  std::string logged_address_;  // "": none yet
 };
 
 }  // namespace nccl_pulse

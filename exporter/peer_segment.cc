@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "exporter/page_share.h"
 #include "metrics/segment_layout.h"
 #include "metrics/segment_reader.h"
 
@@ -40,7 +41,8 @@ SegmentExtents FindExtents(int fd, uint64_t bytes) {
 
 }  // namespace
 
-bool PeerSegment::Map(SharedDescriptor* memory, Rejection* reason, std::string* error) {
+bool PeerSegment::Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejection* reason,
+                      std::string* error) {
   Close();
   {
     const ForkGuard guard;
@@ -83,8 +85,7 @@ bool PeerSegment::Map(SharedDescriptor* memory, Rejection* reason, std::string* 
   madvise(base, bytes_, MADV_DONTFORK);
   device_ = status.st_dev;
   inode_ = status.st_ino;
-  ProcessSnapshot snapshot;
-  if (!Read(&snapshot, error)) return refuse(Rejection::kBadLayout, *error);
+  if (!Read(snapshot, reason, error)) return refuse(*reason, std::string(*error));
   const uint64_t claimed = ClaimedSegmentBytes(base_);
   if (claimed != bytes_) {
     return refuse(Rejection::kBadSize, "the segment says it has " + std::to_string(claimed) +
@@ -93,8 +94,22 @@ bool PeerSegment::Map(SharedDescriptor* memory, Rejection* reason, std::string* 
   return true;
 }
 
-bool PeerSegment::Read(ProcessSnapshot* snapshot, std::string* error) const {
-  return ReadSegment(base_, bytes_, snapshot, error, FindExtents(memory_.get(), bytes_));
+bool PeerSegment::Read(ProcessSnapshot* snapshot, Rejection* reason, std::string* error) const {
+  SnapshotLimit limit{kMaxProcessBytes};
+  const bool is_read =
+      ReadSegment(base_, bytes_, snapshot, error, FindExtents(memory_.get(), bytes_), &limit);
+  // The peer's memory, which counts as this process' while its page tables name it.
+  madvise(const_cast<void*>(base_), bytes_, MADV_DONTNEED);
+  if (!is_read && !limit.exceeded) {
+    *reason = Rejection::kBadLayout;
+    return false;
+  }
+  if (is_read && PageBytes(*snapshot) <= kMaxProcessBytes) return true;
+  *snapshot = ProcessSnapshot{};
+  *reason = Rejection::kTooLarge;
+  *error = "its measurements would take more than the " + std::to_string(kMaxProcessBytes >> 20) +
+           " MiB that a process may have on a page of several";
+  return false;
 }
 
 void PeerSegment::Close() {

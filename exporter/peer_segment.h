@@ -30,9 +30,12 @@ class PeerSegment {
   PeerSegment(const PeerSegment&) = delete;
   PeerSegment& operator=(const PeerSegment&) = delete;
 
-  // Takes the descriptor, also when it refuses it.
-  bool Map(SharedDescriptor* memory, Rejection* reason, std::string* error);
-  bool Read(ProcessSnapshot* snapshot, std::string* error) const;
+  // Takes the descriptor, also when it refuses it. The snapshot is what it holds now.
+  bool Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejection* reason,
+           std::string* error);
+  // False, with the reason: damaged, or more than a process may have (page_share.h). What was read
+  // does not stay resident: however many there are, one segment at a time is in memory here.
+  bool Read(ProcessSnapshot* snapshot, Rejection* reason, std::string* error) const;
   bool IsSameMemory(dev_t device, ino_t inode) const {
     return base_ != nullptr && device == device_ && inode == inode_;
   }

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <map>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,7 +35,7 @@ bool IsSameProcess(const ProcessSnapshot& a, const ProcessSnapshot& b) {
 }  // namespace
 
 PeerTable::PeerTable(const PeerOptions& options, LogFunction log)
-    : options_(options), log_(std::move(log)), peers_(kMaxMembers + kMaxSilent) {}
+    : options_(options), log_(std::move(log)), peers_(options.max_members + kMaxSilent) {}
 
 void PeerTable::Open(std::string address, uint16_t port, int own_memory) {
   address_ = std::move(address);
@@ -69,30 +71,45 @@ void PeerTable::Accept(int listener, Time now) {
     }
     peer->state = Peer::State::kSilent;
     peer->since = now;
-    const uid_t own = geteuid();
-    if (!PeerCredentials(peer->connection.get(), &peer->credentials) ||
-        (peer->credentials.user != own && peer->credentials.user != 0 &&
-         !(options_.agent && own == 0))) {
-      Refuse(peer, Rejection::kForeignUser, "this server takes its own user's processes only");
+    const bool is_known = options_.credentials(peer->connection.get(), &peer->credentials);
+    if (!is_known || !TakesUser(peer->credentials.user)) {
+      const std::string why = "this server takes its own user's processes only";
+      // Everybody looks for an agent of root's first, and goes on to the next port: no news.
+      if (is_known && options_.user == 0) {
+        Decline(peer, why);
+      } else {
+        Refuse(peer, Rejection::kForeignUser, why);
+      }
       continue;
     }
     HandlePeer(peer, now);
   }
 }
 
-// A free place, or that of the silent connection that has been here longest. There always is one:
-// Welcome keeps kMaxSilent places from members.
+bool PeerTable::TakesUser(uid_t user) const {
+  return user == options_.user || user == 0 || (options_.agent && options_.user == 0);
+}
+
+// A free place, or that of the silent connection that has been here longest, of the user that has
+// most of them. There always is one: Welcome keeps kMaxSilent places from members.
 PeerTable::Peer* PeerTable::PlaceForPeer() {
   Peer* free = nullptr;
-  Peer* oldest = nullptr;
+  Shares silent_of;
   int silent = 0;
   for (Peer& peer : peers_) {
     if (peer.state == Peer::State::kFree) free = &peer;
     if (peer.state != Peer::State::kSilent) continue;
     ++silent;
+    ++silent_of[peer.credentials.user];
+  }
+  if (silent < kMaxSilent && free != nullptr) return free;
+  const std::optional<uid_t> user = LargestShare(silent_of);
+  Peer* oldest = nullptr;
+  for (Peer& peer : peers_) {
+    if (peer.state != Peer::State::kSilent || peer.credentials.user != user) continue;
     if (oldest == nullptr || peer.since < oldest->since) oldest = &peer;
   }
-  return silent < kMaxSilent && free != nullptr ? free : oldest;
+  return oldest;
 }
 
 void PeerTable::AppendPolled(std::vector<pollfd>* polled) {
@@ -152,7 +169,7 @@ void PeerTable::HandlePeer(Peer* peer, Time now) {
     peer->said_goodbye = true;
   } else if (message.type == MessageType::kYield && !is_member && asks_to_yield_ == nullptr) {
     const uid_t user = peer->credentials.user;
-    if (user == geteuid() || user == 0) {
+    if (user == options_.user || user == 0) {
       asks_to_yield_ = peer;
     } else {
       Refuse(peer, Rejection::kForeignUser, "only this user or root may ask for the port");
@@ -163,15 +180,32 @@ void PeerTable::HandlePeer(Peer* peer, Time now) {
   peer->received.Close();
 }
 
-void PeerTable::Welcome(Peer* peer) {
-  if (members_ >= kMaxMembers) {
-    Refuse(peer, Rejection::kNoRoom,
-           absl::StrCat(kMaxMembers, " processes have handed over already"));
-    return;
+// False when there is none for it. Else there is one: where a user has too many, the newest of them
+// goes.
+bool PeerTable::MakePlaceForMember(Peer* newcomer) {
+  if (members_ < options_.max_members) return true;
+  Shares members_of;
+  for (const Peer& peer : peers_) {
+    if (peer.state == Peer::State::kMember) ++members_of[peer.credentials.user];
   }
+  const uid_t user = GivesWay(members_of, newcomer->credentials.user);
+  if (user == newcomer->credentials.user) return false;
+  Peer* newest = nullptr;
+  for (Peer& peer : peers_) {
+    if (peer.state != Peer::State::kMember || peer.credentials.user != user) continue;
+    if (newest == nullptr || peer.order > newest->order) newest = &peer;
+  }
+  Refuse(newest, Rejection::kNoRoom,
+         absl::StrCat("all ", options_.max_members,
+                      " places are taken, and its user has more than its share of them"));
+  return true;
+}
+
+void PeerTable::Welcome(Peer* peer) {
   Rejection reason{};
   std::string error;
-  if (!peer->segment.Map(&peer->received, &reason, &error)) {
+  ProcessSnapshot snapshot;
+  if (!peer->segment.Map(&peer->received, &snapshot, &reason, &error)) {
     Refuse(peer, reason, error);
     return;
   }
@@ -185,44 +219,124 @@ void PeerTable::Welcome(Peer* peer) {
     if (asks_to_yield_ == &other) asks_to_yield_ = nullptr;
     Drop(&other);
   }
-  ProcessSnapshot snapshot;
-  if (!kept_.empty() && peer->segment.Read(&snapshot, &error)) {
-    // Its labels are those of a process that is gone: two on one page would be added up.
-    kept_.erase(
-        std::remove_if(kept_.begin(), kept_.end(),
-                       [&](const Kept& kept) { return IsSameProcess(kept.process, snapshot); }),
-        kept_.end());
+  if (!MakePlaceForMember(peer)) {
+    Refuse(peer, Rejection::kNoRoom,
+           absl::StrCat(options_.max_members, " processes have handed over already"));
+    return;
   }
+  const uid_t user = peer->credentials.user;
+  const auto is_anothers = [&](const Kept& kept) {
+    return kept.user != user && IsSameProcess(kept.process, snapshot);
+  };
+  if (snapshot.pid != peer->credentials.pid &&
+      std::any_of(kept_.begin(), kept_.end(), is_anothers)) {
+    Refuse(peer, Rejection::kForeignClaim,
+           absl::StrCat("it says that it is process ", snapshot.pid,
+                        ", which ended and was another user's"));
+    return;
+  }
+  // Its labels are those of a process that is gone: two on one page would be added up.
+  kept_.erase(std::remove_if(kept_.begin(), kept_.end(),
+                             [&](const Kept& kept) {
+                               return kept.user == user && IsSameProcess(kept.process, snapshot);
+                             }),
+              kept_.end());
   peer->state = Peer::State::kMember;
+  peer->order = ++last_order_;
+  peer->page_bytes = PageBytes(snapshot);
   ++members_;
   members_changed_ = true;
+  FitPage();
+  if (peer->state != Peer::State::kMember) return;
   Send(peer->connection.get(), Message(MessageType::kWelcome));
 }
 
+// Makes room on the page, until all that is left fits.
+void PeerTable::FitPage() {
+  while (true) {
+    Shares bytes_of;
+    uint64_t total = 0;
+    const auto add = [&](uid_t user, uint64_t bytes) {
+      bytes_of[user] += bytes;
+      total += bytes;
+    };
+    for (const Peer& peer : peers_) {
+      if (peer.state == Peer::State::kMember) add(peer.credentials.user, peer.page_bytes);
+    }
+    for (const auto* kept : {&kept_, &ended_}) {
+      for (const Kept& each : *kept) add(each.user, each.page_bytes);
+    }
+    if (total <= options_.max_page_bytes) return;
+    const uid_t user = LargestShare(bytes_of).value_or(options_.user);
+    // What lives is worth more than what is over.
+    if (ForgetOldestOf(user)) continue;
+    Peer* largest = nullptr;
+    for (Peer& peer : peers_) {
+      if (peer.state != Peer::State::kMember || peer.credentials.user != user) continue;
+      if (largest == nullptr || peer.page_bytes > largest->page_bytes ||
+          (peer.page_bytes == largest->page_bytes && peer.order > largest->order)) {
+        largest = &peer;
+      }
+    }
+    if (largest == nullptr) return;
+    Refuse(largest, Rejection::kPageFull,
+           absl::StrCat("the page is full, and of user ", user,
+                        "'s measurements, which are most of it, these are the largest"));
+  }
+}
+
+bool PeerTable::ForgetOldestOf(uid_t user) {
+  for (std::deque<Kept>* kept : {&ended_, &kept_}) {
+    const auto oldest = std::find_if(kept->begin(), kept->end(),
+                                     [&](const Kept& each) { return each.user == user; });
+    if (oldest == kept->end()) continue;
+    kept->erase(oldest);
+    return true;
+  }
+  return false;
+}
+
 void PeerTable::Refuse(Peer* peer, Rejection reason, const std::string& why) {
+  CountRejection(*peer, reason, "was refused: " + why);
+  Decline(peer, why);
+}
+
+// Says no, which is no event.
+void PeerTable::Decline(Peer* peer, const std::string& why) {
   HandoverMessage message = MakeMessage(MessageType::kRefused);
   message.SetText(why);
   Send(peer->connection.get(), message);
+  Drop(peer);
+}
+
+void PeerTable::CountRejection(const Peer& peer, Rejection reason, const std::string& what) {
   const auto index = static_cast<std::size_t>(reason);
   ++rejected_[index];
-  if (logged_[index]++ == 0 && log_) {
-    log_(LogLevel::kWarning,
-         absl::StrCat("process ", peer->credentials.pid, " of user ", peer->credentials.user,
-                      " was refused: ", why, "; further ones are only counted, reason \"",
-                      RejectionName(reason), "\""));
+  const Time now = std::chrono::steady_clock::now();
+  if (!log_ || now < silent_until_[index]) {
+    ++not_logged_[index];
+    return;
   }
-  Drop(peer);
+  const std::string others =
+      not_logged_[index] == 0 ? "" : absl::StrCat("; ", not_logged_[index], " others before it");
+  silent_until_[index] = now + kRejectionLogPause;
+  not_logged_[index] = 0;
+  log_(LogLevel::kWarning,
+       absl::StrCat("process ", peer.credentials.pid, " of user ", peer.credentials.user, " ", what,
+                    others, "; further ones are only counted for a minute, reason \"",
+                    RejectionName(reason), "\""));
 }
 
 // The connection has ended, and with it, in all likelihood, the process.
 void PeerTable::End(Peer* peer, Time now) {
   if (peer->state == Peer::State::kMember) {
     ProcessSnapshot snapshot;
+    Rejection reason{};
     std::string error;
-    if (peer->segment.Read(&snapshot, &error)) {
-      Keep(std::move(snapshot), peer->said_goodbye, now);
+    if (peer->segment.Read(&snapshot, &reason, &error)) {
+      Keep(std::move(snapshot), *peer, now);
     } else {
-      ++rejected_[static_cast<std::size_t>(Rejection::kBadLayout)];
+      ++rejected_[static_cast<std::size_t>(reason)];
     }
   }
   Drop(peer);
@@ -238,17 +352,18 @@ void PeerTable::Drop(Peer* peer) {
   peer->received.Close();
   peer->connection.Close();
   peer->state = Peer::State::kFree;
-  peer->said_goodbye = false;
+  peer->said_goodbye = peer->claims_foreign = false;
+  peer->page_bytes = 0;
   peer->credentials = Credentials();
 }
 
-void PeerTable::Keep(ProcessSnapshot process, bool said_goodbye, Time now) {
+void PeerTable::Keep(ProcessSnapshot process, const Peer& peer, Time now) {
   const auto& communicators = process.communicators;
   const bool all_finalized =
       !communicators.empty() &&
       std::all_of(communicators.begin(), communicators.end(),
                   [](const CommunicatorSnapshot& each) { return each.finalized; });
-  process.end = said_goodbye || all_finalized ? ProcessEnd::kExit : ProcessEnd::kLost;
+  process.end = peer.said_goodbye || all_finalized ? ProcessEnd::kExit : ProcessEnd::kLost;
   process.end_realtime_ns = RealtimeNs();
   if (options_.keep_processes > 0) {
     if (log_) {
@@ -256,13 +371,18 @@ void PeerTable::Keep(ProcessSnapshot process, bool said_goodbye, Time now) {
            absl::StrCat("process ", process.pid, " of rank \"", process.global_rank, "\" ended (",
                         ProcessEndName(process.end), ")"));
     }
-    kept_.push_back({std::move(process), now + options_.keep});
+    const uint64_t bytes = PageBytes(process);
+    const bool is_itself = process.pid == peer.credentials.pid;
+    kept_.push_back({std::move(process), now + options_.keep, peer.credentials.user, peer.order,
+                     bytes, is_itself});
   } else if (!all_finalized) {
     for (CommunicatorSnapshot& communicator : process.communicators) {
       communicator.latencies.clear();
       communicator.timed_calls.clear();
     }
-    ended_.push_back({std::move(process), now + kRememberEnded});
+    const uint64_t bytes = PageBytes(process);
+    ended_.push_back(
+        {std::move(process), now + kRememberEnded, peer.credentials.user, peer.order, bytes, true});
   }
   ForgetKept(now);
 }
@@ -273,7 +393,14 @@ void PeerTable::ForgetKept(Time now) {
 }
 
 void PeerTable::Forget(std::deque<Kept>* kept, std::size_t most, Time now) {
-  while (!kept->empty() && (kept->front().until <= now || kept->size() > most)) kept->pop_front();
+  while (!kept->empty() && kept->front().until <= now) kept->pop_front();
+  while (kept->size() > most) {
+    Shares kept_of;
+    for (const Kept& each : *kept) ++kept_of[each.user];
+    const std::optional<uid_t> user = LargestShare(kept_of);
+    kept->erase(std::find_if(kept->begin(), kept->end(),
+                             [&](const Kept& each) { return each.user == user; }));
+  }
 }
 
 void PeerTable::TellMembers() {
@@ -309,19 +436,80 @@ void PeerTable::RefuseYield(const std::string& why) {
 
 void PeerTable::Read(SnapshotSet* set, Time now) {
   ForgetKept(now);
+  std::vector<Entry> entries;
   for (Peer& peer : peers_) {
     if (peer.state != Peer::State::kMember) continue;
     ProcessSnapshot snapshot;
+    Rejection reason{};
     std::string error;
-    if (peer.segment.Read(&snapshot, &error)) {
-      set->processes.push_back(std::move(snapshot));
-    } else {
-      Refuse(&peer, Rejection::kBadLayout, error);
+    if (!peer.segment.Read(&snapshot, &reason, &error)) {
+      Refuse(&peer, reason, error);
+      continue;
     }
+    peer.page_bytes = PageBytes(snapshot);
+    const bool is_itself = snapshot.pid == peer.credentials.pid;
+    entries.push_back({std::move(snapshot), peer.credentials.user, peer.order, is_itself, &peer});
+    // Now, not at the end: so there is never more than a page and one process in memory.
+    FitPage();
+    RemoveRefused(&entries);
   }
-  for (const Kept& kept : kept_) set->processes.push_back(kept.process);
+  for (const Kept& kept : kept_) {
+    entries.push_back({kept.process, kept.user, kept.order, kept.is_itself, nullptr});
+  }
+  LeaveOutForeignClaims(&entries);
+  for (Entry& entry : entries) set->processes.push_back(std::move(entry.process));
   for (const Kept& ended : ended_) set->ended.push_back(ended.process);
   for (int i = 0; i < kRejections; ++i) set->rejected[i] += rejected_[i];
+}
+
+void PeerTable::RemoveRefused(std::vector<Entry>* entries) {
+  const auto is_refused = [](const Entry& entry) {
+    return entry.peer != nullptr && entry.peer->state != Peer::State::kMember;
+  };
+  entries->erase(std::remove_if(entries->begin(), entries->end(), is_refused), entries->end());
+}
+
+// Equal labels are added up, and gauges are the newest one's (families.h). So what came first keeps
+// its labels from other users: a process its pid, a communicator's rank its series.
+void PeerTable::LeaveOutForeignClaims(std::vector<Entry>* entries) {
+  const bool is_one_user = std::all_of(entries->begin(), entries->end(), [&](const Entry& entry) {
+    return entry.user == entries->front().user;
+  });
+  if (is_one_user) return;
+  std::vector<Entry*> order;
+  for (Entry& entry : *entries) order.push_back(&entry);
+  // Claiming pids in advance does not help: whose pid it is comes first. (In a container a process
+  // does not know the pid that the kernel tells this one.)
+  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
+    return std::tie(b->is_itself, a->order) < std::tie(a->is_itself, b->order);
+  });
+  std::map<std::tuple<int32_t, uint32_t, std::string>, uid_t> user_of_process;
+  std::map<std::pair<uint64_t, int32_t>, uid_t> user_of_communicator;
+  for (Entry* entry : order) {
+    ProcessSnapshot& process = entry->process;
+    const auto [owner, is_new] = user_of_process.try_emplace(
+        {process.pid, process.pid_namespace, process.global_rank}, entry->user);
+    if (!is_new && owner->second != entry->user && entry->peer != nullptr) {
+      Refuse(entry->peer, Rejection::kForeignClaim,
+             absl::StrCat("it says that it is process ", process.pid, " of rank \"",
+                          process.global_rank, "\", which is user ", owner->second, "'s"));
+      continue;
+    }
+    const auto is_foreign = [&](const CommunicatorSnapshot& communicator) {
+      const auto [owner, is_new] =
+          user_of_communicator.try_emplace({communicator.comm_id, communicator.rank}, entry->user);
+      return !is_new && owner->second != entry->user;
+    };
+    std::vector<CommunicatorSnapshot>& communicators = process.communicators;
+    const auto foreign = std::remove_if(communicators.begin(), communicators.end(), is_foreign);
+    if (foreign == communicators.end()) continue;
+    communicators.erase(foreign, communicators.end());
+    if (entry->peer == nullptr || entry->peer->claims_foreign) continue;
+    entry->peer->claims_foreign = true;
+    CountRejection(*entry->peer, Rejection::kForeignClaim,
+                   "has communicators with the id and rank of another user's; they are left out");
+  }
+  RemoveRefused(entries);
 }
 
 void PeerTable::CloseAll() {

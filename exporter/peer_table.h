@@ -7,8 +7,14 @@
 //
 // Bounded: kMaxMembers members, two descriptors each; kMaxSilent connections that have not said
 // hello; one message of each connection per round; as many ended processes, for as long, as the
-// agent's options say. A flood of connections displaces other silent ones and nobody else: an
-// honest process says hello before it is accepted.
+// agent's options say; kMaxProcessBytes of measurements from each, kMaxPageBytes from all. A flood
+// of connections displaces other silent ones and nobody else: an honest process says hello before
+// it is accepted.
+//
+// Of each of these the user who has most gives way (page_share.h): its newest member, its silent
+// connection that is oldest, what it left behind first, the largest of its members when the page
+// is full. And a user says nothing about another one's processes: who claims the pid of one, or
+// the rank of its communicators, is left out.
 //
 // Thread: the server's, but for CloseDescriptors.
 #ifndef EXPORTER_PEER_TABLE_H_
@@ -16,7 +22,9 @@
 
 #include <poll.h>
 #include <sys/types.h>
+#include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -27,6 +35,7 @@
 #include "exporter/families.h"
 #include "exporter/handover.h"
 #include "exporter/log_level.h"
+#include "exporter/page_share.h"
 #include "exporter/peer_segment.h"
 #include "exporter/rejection.h"
 #include "metrics/snapshot.h"
@@ -40,9 +49,15 @@ inline constexpr std::chrono::milliseconds kHelloTimeout{5000};
 // say for whom the others wait.
 inline constexpr std::size_t kMaxEnded = 64;
 inline constexpr std::chrono::minutes kRememberEnded{10};
+inline constexpr std::chrono::minutes kRejectionLogPause{1};
 
 struct PeerOptions {
-  bool agent = false;                 // run by root, an agent takes every user's processes
+  bool agent = false;      // run by root, an agent takes every user's processes
+  uid_t user = geteuid();  // who runs this server
+  // Who is at the other end; for tests, of which none can be several users everywhere.
+  bool (*credentials)(int connection, Credentials* credentials) = PeerCredentials;
+  int max_members = kMaxMembers;
+  uint64_t max_page_bytes = kMaxPageBytes;
   std::chrono::milliseconds keep{0};  // how long an ended process stays on the page
   int keep_processes = 0;             // and how many of them at most
 };
@@ -94,22 +109,45 @@ class PeerTable {
     PeerSegment segment;
     Credentials credentials;
     Time since{};
+    uint64_t order = 0;  // of their coming, from 1 on; members
+    uint64_t page_bytes = 0;
     bool said_goodbye = false;
+    bool claims_foreign = false;  // some of its communicators are left out
   };
   struct Kept {
     ProcessSnapshot process;
     Time until;
+    uid_t user;
+    uint64_t order;
+    uint64_t page_bytes;
+    bool is_itself;
+  };
+  // What goes onto a page, and whose it is.
+  struct Entry {
+    ProcessSnapshot process;
+    uid_t user;
+    uint64_t order;
+    bool is_itself;  // the kernel says that it is the process that it says it is
+    Peer* peer;      // null: kept
   };
 
   Peer* PlaceForPeer();
+  bool TakesUser(uid_t user) const;
+  bool MakePlaceForMember(Peer* newcomer);
+  void FitPage();
+  bool ForgetOldestOf(uid_t user);
+  static void RemoveRefused(std::vector<Entry>* entries);
+  void LeaveOutForeignClaims(std::vector<Entry>* entries);
+  void CountRejection(const Peer& peer, Rejection reason, const std::string& what);
   void HandlePeer(Peer* peer, Time now);
   void Welcome(Peer* peer);
   void Refuse(Peer* peer, Rejection reason, const std::string& why);
   void End(Peer* peer, Time now);
   void Drop(Peer* peer);
-  void Keep(ProcessSnapshot process, bool said_goodbye, Time now);
+  void Keep(ProcessSnapshot process, const Peer& peer, Time now);
   void ForgetKept(Time now);
   static void Forget(std::deque<Kept>* kept, std::size_t most, Time now);
+  void Decline(Peer* peer, const std::string& why);
   void TellMembers();
   HandoverMessage Message(MessageType type) const;
 
@@ -129,8 +167,11 @@ class PeerTable {
   // The one that ended first in front.
   std::deque<Kept> kept_;
   std::deque<Kept> ended_;  // for the diagnosis alone, where none is kept
+  uint64_t last_order_ = 0;
   RejectionCounts rejected_{};
-  RejectionCounts logged_{};  // one warning for each reason
+  // One warning for each reason a minute.
+  std::array<Time, kRejections> silent_until_{};
+  RejectionCounts not_logged_{};
 };
 
 }  // namespace nccl_pulse

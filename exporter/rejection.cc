@@ -22,6 +22,12 @@ const char* RejectionName(Rejection reason) {
       return "no_room";
     case Rejection::kSilent:
       return "silent";
+    case Rejection::kTooLarge:
+      return "too_large";
+    case Rejection::kPageFull:
+      return "page_full";
+    case Rejection::kForeignClaim:
+      return "foreign_claim";
   }
   return "unknown";
 }

@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -16,8 +17,6 @@
 #include <cstring>
 #include <ctime>
 #include <exception>
-#include <optional>
-#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -25,12 +24,13 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/communicators_json.h"
 #include "exporter/connection.h"
+#include "exporter/cpu_budget.h"
 #include "exporter/diagnosis.h"
-#include "exporter/gzip.h"
 #include "exporter/http.h"
 #include "exporter/negotiation.h"
 #include "exporter/node.h"
 #include "exporter/page/status_page.h"
+#include "exporter/page_cache.h"
 #include "exporter/protobuf_format.h"
 #include "exporter/text_format.h"
 
@@ -97,6 +97,15 @@ int64_t RealtimeNs() {
   return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
 }
 
+std::chrono::nanoseconds CpuTime() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
+
+// Kinds of pages: one of each format, in PageFormat's order, and the JSON.
+constexpr std::size_t kCommunicatorsPage = kPageFormats;
+
 std::string ErrorText(int error) {
   std::array<char, 128> buffer;
   return strerror_r(error, buffer.data(), buffer.size());
@@ -114,7 +123,11 @@ class Server::Thread {
         node_({options_.listen_address, options_.memory, options_.peers, options_.service_directory,
                options_.guard != nullptr && options_.guard->is_https()},
               options_.log),
-        diagnosis_(options_.hang_after) {}
+        pages_(PageOptions()),
+        diagnosis_(options_.hang_after),
+        clients_budget_(options_.cpu_share * kClientsShare, kCpuBurst, steady_clock::now()),
+        handover_budget_(options_.cpu_share * kHandoverShare, kHandoverBurst, steady_clock::now()) {
+  }
 
   ~Thread() { CloseDescriptors(); }
 
@@ -134,18 +147,6 @@ class Server::Thread {
   }
 
  private:
-  // What a path answers until it is too old.
-  struct Page {
-    Page(std::string (Thread::*make)(), std::string_view type) : make(make), type(type) {}
-
-    std::string (Thread::*make)();
-    std::string_view type;
-    int status = 0;
-    Body body;
-    Body packed;  // the same compressed, once somebody asked for it
-    Time made{};
-  };
-
   static void* Main(void* self);
   void Loop();
   void Round();
@@ -157,9 +158,10 @@ class Server::Thread {
   void Answer(Connection* connection, const HttpRequest& request, Time now);
   void Respond(Connection* connection, const HttpRequest& request, int status,
                std::string_view type, Body body, Time now, std::string_view more = "");
-  void RespondPage(Connection* connection, const HttpRequest& request, Page* page, Time now);
-  void UpdatePage(Page* page);
-  void PackPage(Page* page);
+  void RespondPage(Connection* connection, const HttpRequest& request, std::size_t kind, Time now);
+  PageCache::Options PageOptions();
+  bool CutOffSlowest(bool in_any_case);
+  void Spend(CpuBudget* budget, Time now);
   SnapshotSet ReadAll();
   std::vector<Family> ReadFamilies(PageFormat format);
   std::string MakeText() { return TextFormat(ReadFamilies(PageFormat::kText)); }
@@ -169,7 +171,6 @@ class Server::Thread {
   std::string MakeProtobuf() { return ProtobufFormat(ReadFamilies(PageFormat::kProtobuf)); }
   std::string MakeCommunicators();
   void LeaveClients();
-  void ForgetOldPages(Time now);
   void Accept(Time now);
   int AcceptInto(Connection* connection, Time now);
   Connection* PlaceForClient(Time now);
@@ -191,15 +192,12 @@ class Server::Thread {
   SharedDescriptor said_goodbye_;  // an eventfd
   std::array<Connection, kMaxConnections> connections_;
   Time accept_from_{};  // no client is accepted before
-  // One of each format, in PageFormat's order, and the last one JSON.
-  std::array<Page, kPageFormats + 1> pages_{{
-      Page(&Thread::MakeText, ContentType(PageFormat::kText)),
-      Page(&Thread::MakeOpenMetrics, ContentType(PageFormat::kOpenMetrics)),
-      Page(&Thread::MakeProtobuf, ContentType(PageFormat::kProtobuf)),
-      Page(&Thread::MakeCommunicators, kJsonType),
-  }};
+  PageCache pages_;
   ScrapeStats stats_;
   Diagnosis diagnosis_;
+  CpuBudget clients_budget_;
+  CpuBudget handover_budget_;
+  std::chrono::nanoseconds cpu_accounted_{0};  // of what the thread has used
   bool logged_page_failure_ = false;
   bool logged_accept_failure_ = false;
   bool logged_loop_failure_ = false;
@@ -258,6 +256,8 @@ bool Server::Thread::Stop() {
 
 void* Server::Thread::Main(void* self) {
   auto* thread = static_cast<Thread*>(self);
+  const sched_param batch{};
+  sched_setscheduler(0, SCHED_BATCH, &batch);  // this thread; where it is refused, as it was
   thread->Loop();
   if (thread->left_behind_.exchange(true, std::memory_order_acq_rel)) {
     delete thread;
@@ -297,25 +297,31 @@ void Server::Thread::Round() {
   std::array<Connection*, kMaxConnections> waiting;
   const Time start = steady_clock::now();
   Time next = node_.next();
+  const bool may_serve = clients_budget_.Allows(start);
+  if (!may_serve) next = std::min(next, clients_budget_.allows_from());
+  const bool may_take = handover_budget_.Allows(start);
+  if (!may_take) next = std::min(next, handover_budget_.allows_from());
   for (Connection& connection : connections_) {
-    if (!connection.in_use()) continue;
+    if (!may_serve || !connection.in_use()) continue;
     waiting[polled_.size()] = &connection;
     polled_.push_back({connection.fd(), connection.poll_events(), 0});
     next = std::min(next, connection.deadline());
   }
   const std::size_t connections = polled_.size();
   polled_.push_back({wake_.get(), POLLIN, 0});
-  if (options_.guard != nullptr) polled_.push_back({options_.guard->event(), POLLIN, 0});
+  if (options_.guard != nullptr) {
+    polled_.push_back({may_serve ? options_.guard->event() : -1, POLLIN, 0});
+  }
   const Time accept_from = std::max(accept_from_, node_.accept_from());
   const bool serving = node_.is_serving();
-  const bool accepting = serving && accept_from <= start;
+  const bool accepting = serving && may_serve && accept_from <= start;
   if (accepting) {
     polled_.push_back({node_.listener(), POLLIN, 0});
-  } else if (serving) {
+  } else if (serving && may_serve) {
     next = std::min(next, accept_from);
   }
   const std::size_t others = polled_.size();
-  node_.AppendPolled(&polled_);
+  node_.AppendPolled(&polled_, may_take);
   if (poll(polled_.data(), polled_.size(), TimeoutUntil(next, start)) < 0) {
     // The limit of descriptors was lowered below what is open, or the kernel has no memory.
     if (errno != EINTR) Pause();
@@ -332,7 +338,9 @@ void Server::Thread::Round() {
     Signal(said_goodbye_);
   }
   if (options_.guard != nullptr && polled_[connections + 1].revents != 0) AnswerParked(now);
+  Spend(&clients_budget_, now);
   node_.Handle(polled_.data() + others, now);
+  Spend(&handover_budget_, now);
   if (serving && !node_.is_serving()) LeaveClients();
   for (std::size_t i = 0; i < connections; ++i) {
     if (!waiting[i]->in_use()) continue;  // gave way to another one's new page
@@ -343,6 +351,14 @@ void Server::Thread::Round() {
     }
   }
   if (accepting && node_.is_serving() && polled_[others - 1].revents != 0) Accept(now);
+  Spend(&clients_budget_, now);
+}
+
+// All that the thread did since the last time and that was not for a page.
+void Server::Thread::Spend(CpuBudget* budget, Time now) {
+  const std::chrono::nanoseconds used = CpuTime() - pages_.cpu_spent();
+  budget->Spend(used - cpu_accounted_, now);
+  cpu_accounted_ = used;
 }
 
 // Another process serves from now on: what is being sent is sent, and that is all.
@@ -422,10 +438,10 @@ void Server::Thread::Answer(Connection* connection, const HttpRequest& request, 
   } else if (request.has_body) {
     Respond(connection, request, 413, kTextType, nullptr, now);
   } else if (request.path == "/metrics") {
-    RespondPage(connection, request,
-                &pages_[static_cast<std::size_t>(NegotiateFormat(request.accept))], now);
+    RespondPage(connection, request, static_cast<std::size_t>(NegotiateFormat(request.accept)),
+                now);
   } else if (request.path == "/api/v1/communicators") {
-    RespondPage(connection, request, &pages_.back(), now);
+    RespondPage(connection, request, kCommunicatorsPage, now);
   } else if (request.path == "/api/v1/http_sd") {
     Respond(connection, request, 200, kJsonType,
             std::make_shared<const std::string>(node_.ServiceTargets()), now);
@@ -455,18 +471,19 @@ void Server::Thread::Respond(Connection* connection, const HttpRequest& request,
   if (!connection->Send(now)) connection->Close();
 }
 
-void Server::Thread::RespondPage(Connection* connection, const HttpRequest& request, Page* page,
-                                 Time now) {
-  UpdatePage(page);
-  if (page->status != 200) {
-    Respond(connection, request, page->status, kTextType, page->body, now, kVary);
-    return;
+void Server::Thread::RespondPage(Connection* connection, const HttpRequest& request,
+                                 std::size_t kind, Time now) {
+  const PageCache::Answer answer = pages_.Get(kind, NegotiateGzip(request.accept_encoding));
+  std::string more(answer.is_packed ? kVaryGzip : kVary);
+  if (answer.age.count() > 0) absl::StrAppend(&more, "Age: ", answer.age.count(), "\r\n");
+  if (answer.status == 503) {
+    absl::StrAppend(&more, "Retry-After: ", answer.retry_after.count(), "\r\n");
   }
-  const bool gzip = NegotiateGzip(request.accept_encoding);
-  if (gzip) PackPage(page);
-  const bool packed = gzip && page->packed != nullptr;
-  Respond(connection, request, page->status, page->type, packed ? page->packed : page->body, now,
-          packed ? kVaryGzip : kVary);
+  const std::string_view type = answer.status != 200 ? kTextType
+                                : kind == kCommunicatorsPage
+                                    ? kJsonType
+                                    : ContentType(static_cast<PageFormat>(kind));
+  Respond(connection, request, answer.status, type, answer.body, now, more);
 }
 
 SnapshotSet Server::Thread::ReadAll() {
@@ -491,64 +508,36 @@ std::string Server::Thread::MakeCommunicators() {
   return CommunicatorsJson(set, now_ns, diagnosis_.Update(set, now_ns));
 }
 
-void Server::Thread::UpdatePage(Page* page) {
-  const Time start = steady_clock::now();
-  if (page->body != nullptr && start - page->made < kPageLifetime) return;
-  ForgetOldPages(start);
-  std::string failure;
-  try {
-    std::string text = (this->*page->make)();
-    page->status = 200;
-    page->body = std::make_shared<const std::string>(std::move(text));
-    page->made = steady_clock::now();
-    stats_.pages += 1;
-    stats_.seconds += duration<double>(page->made - start).count();
-    return;
-  } catch (const std::exception& e) {
-    failure = e.what();
-  } catch (...) {
-    failure = "unknown exception";
-  }
-  LogOnce(&logged_page_failure_, "HTTP endpoint: cannot make the page: ", failure);
-  // Kept like a good page: a source in trouble is not called more often than a healthy one.
-  page->status = 500;
-  page->body = std::make_shared<const std::string>(
-      absl::StrCat("500 Internal Server Error\ncannot make the page: ", failure, "\n"));
-  page->made = steady_clock::now();
+PageCache::Options Server::Thread::PageOptions() {
+  PageCache::Options options;
+  options.makers = {[this] { return MakeText(); }, [this] { return MakeOpenMetrics(); },
+                    [this] { return MakeProtobuf(); }, [this] { return MakeCommunicators(); }};
+  options.clock = [] { return steady_clock::now(); };
+  options.cpu_time = CpuTime;
+  options.cut_off_slowest = [this](bool in_any_case) { return CutOffSlowest(in_any_case); };
+  options.on_failure = [this](const std::string& reason) {
+    LogOnce(&logged_page_failure_, "HTTP endpoint: cannot make the page: ", reason);
+  };
+  options.on_work = [this](double seconds, bool made) {
+    if (made) stats_.pages += 1;
+    stats_.seconds += seconds;
+  };
+  options.cpu_share = options_.cpu_share * kPagesShare;
+  return options;
 }
 
-// When there is no memory for it, the page is sent as it is.
-void Server::Thread::PackPage(Page* page) {
-  if (page->packed != nullptr) return;
-  ForgetOldPages(page->made);
-  const Time start = steady_clock::now();
-  std::optional<std::string> packed = Gzip(*page->body);
-  if (!packed.has_value()) return;
-  page->packed = std::make_shared<const std::string>(*std::move(packed));
-  stats_.seconds += duration<double>(steady_clock::now() - start).count();
-}
-
-// Before a new page is made: with it there are at most kMaxPages.
-void Server::Thread::ForgetOldPages(Time now) {
-  std::set<const std::string*> kept;
-  for (Page& page : pages_) {
-    if (now - page.made >= kPageLifetime) page.body = page.packed = nullptr;
-    for (const Body& body : {page.body, page.packed}) {
-      if (body != nullptr) kept.insert(body.get());
-    }
+// Of the connections that are being sent a page, the one that has taken longest.
+bool Server::Thread::CutOffSlowest(bool in_any_case) {
+  Connection* slowest = nullptr;
+  for (Connection& connection : connections_) {
+    if (connection.body() == nullptr) continue;
+    if (slowest == nullptr || connection.deadline() < slowest->deadline()) slowest = &connection;
   }
-  while (true) {
-    std::set<const std::string*> bodies = kept;
-    Connection* slowest = nullptr;
-    for (Connection& connection : connections_) {
-      const std::string* body = connection.body().get();
-      if (body == nullptr) continue;
-      bodies.insert(body);
-      if (slowest == nullptr || connection.deadline() < slowest->deadline()) slowest = &connection;
-    }
-    if (bodies.size() < kMaxPages || slowest == nullptr) return;
-    slowest->Close();
-  }
+  if (slowest == nullptr) return false;
+  const Time started = slowest->deadline() - kResponseTimeout;
+  if (!in_any_case && steady_clock::now() - started < kPageGrace) return false;
+  slowest->Close();
+  return true;
 }
 
 void Server::Thread::Accept(Time now) {

@@ -24,9 +24,16 @@
 //   ms of grace for a request, 500 ms for a response. So neither silent nor slow clients hold up
 //   the next scrape, and what does not fit waits in the kernel's backlog.
 //
-//   Memory. Slow readers of one page share it. More than kMaxPages pages are not kept, one for each
-//   format and encoding, those that are still being sent among them; made at most once per
-//   kPageLifetime, and forgotten when another one is made after that.
+//   Memory. Slow readers of one page share it; exporter/page_cache.h bounds what is kept and sent
+//   of pages, exporter/page_share.h what other processes can put onto one.
+//
+//   Processor time. Everything that can be asked for has a budget (ServerOptions::cpu_share): for
+//   making pages (exporter/page_cache.h); for all else that clients cost, from accepting to
+//   sending; for what other processes hand over. When one is spent, whoever would cost more of it
+//   waits in the kernel until it has earned something again, and the others do not. The thread asks
+//   for SCHED_BATCH: when it wakes it takes no core from a thread that runs. It does not ask for
+//   less (nice, SCHED_IDLE): on a busy node it could then be kept from running while it holds a
+//   lock that the job's threads wait for, the allocator's or the kernel's on its memory map.
 //
 //   Exceptions, of the source, of rendering, of the log, end as an answer with status 500 or as a
 //   closed connection.
@@ -49,22 +56,32 @@
 #include "exporter/families.h"
 #include "exporter/guard.h"
 #include "exporter/log_level.h"
+#include "exporter/page_cache.h"
 #include "exporter/peer_table.h"
 
 namespace nccl_pulse {
 
 inline constexpr int kMaxConnections = 32;
 inline constexpr int kMaxRequestHeadBytes = 8192;
-inline constexpr int kMaxPages = 8;
 inline constexpr std::chrono::milliseconds kRequestTimeout{5000};
 inline constexpr std::chrono::milliseconds kResponseTimeout{10000};
-inline constexpr std::chrono::milliseconds kPageLifetime{250};
+// Of one core: in a process of a job, and in a process that does nothing else.
+inline constexpr double kJobCpuShare = 0.02;
+inline constexpr double kAgentCpuShare = 0.25;
+// How it is divided.
+inline constexpr double kPagesShare = 0.6;
+inline constexpr double kClientsShare = 0.2;
+inline constexpr double kHandoverShare = 0.2;
+// What is not used is kept for so long; of hand-overs, so that all of a node's processes may come
+// at once, longer.
+inline constexpr std::chrono::seconds kCpuBurst{10};
+inline constexpr std::chrono::seconds kHandoverBurst{60};
 
 struct ServerOptions {
   std::string listen_address = ":9410";  // as ParseListenAddress takes it
   StaticLabels static_labels;
   Exposition exposition;
-  // Called on the server's thread, at most once per kPageLifetime. May throw.
+  // Called on the server's thread, for each kind of page at most once per kPageLifetime. May throw.
   std::function<SnapshotSet()> source;
   LogFunction log;
   // This process' segment, to be handed over to the node's server; -1: it serves itself, on the
@@ -73,8 +90,9 @@ struct ServerOptions {
   PeerOptions peers;
   // A communicator with work in flight and no progress for this long is suspected to hang.
   std::chrono::milliseconds hang_after = Diagnosis::kDefaultHangAfter;
-  std::string service_directory;  // see exporter/service_file.h; "": none
-  std::shared_ptr<Guard> guard;   // null: plain HTTP for everybody
+  double cpu_share = kJobCpuShare;  // of one core, for all that is asked of the server
+  std::string service_directory;    // see exporter/service_file.h; "": none
+  std::shared_ptr<Guard> guard;     // null: plain HTTP for everybody
 };
 
 // Not thread-safe: one thread at a time calls its methods.
@@ -94,7 +112,7 @@ class Server {
   // Where the metrics were served when this returned: here, or by the node's server. Not the wanted
   // port if that was somebody else's; 0 for a Unix socket.
   uint16_t port() const { return port_; }
-  // "[::]:9410", "unix:/path"
+  // "[::]:9410", "unix:/path"; "" when that was not known yet: the log says it when it is.
   const std::string& address() const { return address_; }
 
   // For a process that ends in order: tells the node's server so, and takes back what is announced.

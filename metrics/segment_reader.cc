@@ -86,11 +86,19 @@ bool CheckGeometry(const uint8_t* base, size_t bytes, const SegmentExtents& exte
 
 using CallbackCounts = std::array<uint64_t, kCallbackKinds>;
 
+// What one entry takes in a snapshot, with the texts that are its own: a name has up to 27 bytes.
+constexpr uint64_t kTextBytes = 48;
+constexpr uint64_t kCounterBytes = sizeof(CallCountSnapshot) + 2 * kTextBytes;
+constexpr uint64_t kLatencyBytes = sizeof(LatencySnapshot) + kTextBytes;
+constexpr uint64_t kTimedCallBytes = sizeof(TimedCallSnapshot) + kTextBytes;
+constexpr uint64_t kCommunicatorBytes = sizeof(CommunicatorSnapshot) + 4 * kTextBytes;
+
 class Reader {
  public:
-  Reader(const Geometry& geometry, int64_t realtime_offset_ns)
+  Reader(const Geometry& geometry, int64_t realtime_offset_ns, uint64_t most_bytes)
       : geometry_(geometry),
         realtime_offset_ns_(realtime_offset_ns),
+        most_bytes_(most_bytes),
         claimed_pages_(geometry.pages) {
     const auto* entries = reinterpret_cast<const NameEntry*>(geometry.base + kHeaderBytes);
     for (int id = 0; id < kMaxNames; ++id) {
@@ -105,7 +113,13 @@ class Reader {
   }
 
   // Before all communicators are read (again).
-  void Restart() { claimed_pages_.assign(geometry_.pages, false); }
+  void Restart() {
+    claimed_pages_.assign(geometry_.pages, false);
+    bytes_ = 0;
+  }
+
+  // What was read so far is more than the snapshot may have.
+  bool is_too_large() const { return bytes_ > most_bytes_; }
 
   // The sums over communicators that are no longer here.
   void ReadRecycled(const SegmentHeader& header, ProcessSnapshot* out) const {
@@ -129,6 +143,7 @@ class Reader {
     const uint32_t generation = record.generation.load(std::memory_order_acquire);
     const auto state = static_cast<CommunicatorState>(record.state.load(std::memory_order_acquire));
     if (state != CommunicatorState::kLive && state != CommunicatorState::kFinalized) return false;
+    if (!Take(kCommunicatorBytes)) return false;
 
     out->comm_id = record.comm_id.load(std::memory_order_relaxed);  // identity: validated below
     out->rank = record.rank.load(std::memory_order_relaxed);
@@ -174,6 +189,12 @@ class Reader {
   // Of the operation that has this row, see OperationRowOf.
   const std::string& RowName(uint32_t row) const {
     return row == kOperationRows - 1 ? Name(kOtherName) : Name(kFirstNcclName + row);
+  }
+
+  // Before the snapshot grows by so much. False when it may not.
+  bool Take(uint64_t bytes) {
+    bytes_ += bytes;
+    return !is_too_large();
   }
 
   // A page belongs to one lane of one series. What claims it a second time is left out, so that a
@@ -258,6 +279,7 @@ class Reader {
       const uint64_t key = entry.key.load(std::memory_order_acquire);
       if (key == 0) continue;
       const SeriesKind kind = SeriesKey::Kind(key);
+      if (!Take(kind == SeriesKind::kLatency ? kLatencyBytes : kCounterBytes)) return;
       if (kind == SeriesKind::kLatency) {
         ReadLatency(entry, key, out);
       } else {
@@ -364,11 +386,12 @@ class Reader {
     out->sequences.push_back(std::move(sequence));
   }
 
-  void ReadTimedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out) const {
+  void ReadTimedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out) {
     std::map<uint64_t, TimedCallSnapshot> by_sequence;
     for (const TimedCall& call : record.timed_calls) {
       const uint64_t sequence = call.sequence.load(std::memory_order_acquire);
       if (sequence == 0) continue;
+      if (!Take(kTimedCallBytes)) return;
       const uint64_t key = call.key.load(std::memory_order_relaxed);
       TimedCallSnapshot copy;
       copy.bytes = call.bytes.load(std::memory_order_relaxed);
@@ -392,6 +415,8 @@ class Reader {
 
   Geometry geometry_;
   int64_t realtime_offset_ns_;
+  uint64_t most_bytes_;
+  uint64_t bytes_ = 0;
   std::vector<bool> claimed_pages_;
   std::array<std::string, kMaxNames> names_;
 };
@@ -403,7 +428,7 @@ uint64_t ClaimedSegmentBytes(const void* base) {
 }
 
 bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std::string* error,
-                 const SegmentExtents& extents) {
+                 const SegmentExtents& extents, SnapshotLimit* limit) {
   *snapshot = ProcessSnapshot{};
   Geometry geometry;
   if (!CheckGeometry(static_cast<const uint8_t*>(base), bytes, extents, &geometry, error))
@@ -448,7 +473,7 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
   snapshot->series_limit = ReadOnce(header.series_limit);
   snapshot->communicator_limit = geometry.communicators;
 
-  Reader reader(geometry, realtime_offset_ns);
+  Reader reader(geometry, realtime_offset_ns, limit != nullptr ? limit->bytes : UINT64_MAX);
   // A writer recycles a record in microseconds, so a few looks suffice, with pauses in case its
   // thread was taken off the CPU. A writer that died in the middle, or a hostile one, must not keep
   // us.
@@ -465,7 +490,14 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
     for (uint32_t index = 0; index < geometry.records_present; ++index) {
       CommunicatorSnapshot communicator;
       CallbackCounts callbacks{};
-      if (!reader.ReadCommunicator(index, &callbacks, &communicator)) continue;
+      const bool is_there = reader.ReadCommunicator(index, &callbacks, &communicator);
+      if (reader.is_too_large()) {
+        *snapshot = ProcessSnapshot{};
+        limit->exceeded = true;
+        *error = "more than " + std::to_string(limit->bytes) + " bytes of measurements";
+        return false;
+      }
+      if (!is_there) continue;
       for (int kind = 0; kind < kCallbackKinds; ++kind)
         snapshot->callbacks[kind] += callbacks[kind];
       snapshot->communicators.push_back(std::move(communicator));

@@ -27,10 +27,17 @@ struct SegmentExtents {
   uint64_t second_begin = UINT64_MAX, second_end = UINT64_MAX;
 };
 
+// How much memory a snapshot may take, about.
+struct SnapshotLimit {
+  uint64_t bytes = UINT64_MAX;
+  bool exceeded = false;  // set by the reader
+};
+
 // `base` must be readable for `bytes` (a mapping of the whole memfd; its size from fstat, its seals
-// checked by whoever mapped it).
+// checked by whoever mapped it). False also when the snapshot would exceed the limit: it is then
+// empty, and never was larger.
 bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std::string* error,
-                 const SegmentExtents& extents = {});
+                 const SegmentExtents& extents = {}, SnapshotLimit* limit = nullptr);
 
 // The whole size that the segment's header claims; whoever maps a handed-over segment compares it
 // with the memory's. `base` must be readable for kHeaderBytes.

@@ -277,6 +277,9 @@ SnapshotSet ReadOwnSegment(const Segment& segment) {
 // "http://node17:9410/metrics"; a server on all interfaces is named by the host.
 std::string MetricsUrl(const Server& server, const std::string& hostname) {
   const std::string& address = server.address();
+  if (address.empty()) {
+    return "the node's endpoint is not found yet: another line names it when it is";
+  }
   if (absl::StartsWith(address, "unix:")) return address;
   const bool all_interfaces =
       absl::StartsWith(address, "[::]:") || absl::StartsWith(address, "0.0.0.0:");

@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "exporter/catalogue.h"
 #include "exporter/listener.h"
 #include "metrics/segment_layout.h"
 
@@ -24,6 +25,7 @@ constexpr double kMinWindowPercent = 0.01;
 // Times 64 GPUs it must fit an int; far above what pairs of events allow.
 constexpr int kMaxHangSeconds = 86400;
 constexpr int kMaxTimedLaunches = 1000000;
+constexpr std::size_t kMaxLabelValueBytes = 128;
 
 // Everything a setting needs: its parser returns false for a bad value and leaves the default.
 struct Setting {
@@ -104,6 +106,7 @@ bool ParseLabels(const std::string& value, Settings* settings) {
   // The segment has no room for more.
   if (value.size() >= kStaticLabelsBytes) return false;
   std::map<std::string, std::string> labels;
+  std::string unused;
   for (std::string_view part : absl::StrSplit(value, ',', absl::SkipWhitespace())) {
     const std::pair<std::string_view, std::string_view> label =
         absl::StrSplit(part, absl::MaxSplits('=', 1));
@@ -113,9 +116,26 @@ bool ParseLabels(const std::string& value, Settings* settings) {
     if (!absl::StrContains(part, '=') || !IsLabelName(name) || !printable || labels.size() >= 16) {
       return false;
     }
-    labels[std::string(name)] = std::string(text.substr(0, 128));
+    const auto leave_out = [&](std::string_view why) {
+      absl::StrAppend(&unused, unused.empty() ? "" : "; ", "\"", part, "\" ", why);
+    };
+    if (IsReservedLabel(name)) {
+      leave_out("has the name of a label that metrics have themselves, and is left out");
+      continue;
+    }
+    if (text.empty()) {
+      leave_out("has no value, and is left out");
+      continue;
+    }
+    const auto [label_of_name, is_new] = labels.try_emplace(std::string(name));
+    if (!is_new) leave_out("names a label a second time: this value is used, not the one before");
+    if (text.size() > kMaxLabelValueBytes) {
+      leave_out(absl::StrCat("is cut to ", kMaxLabelValueBytes, " bytes"));
+    }
+    label_of_name->second = std::string(text.substr(0, kMaxLabelValueBytes));
   }
   settings->labels = std::move(labels);
+  settings->label_problems = std::move(unused);
   return true;
 }
 
@@ -216,6 +236,9 @@ Settings ReadSettings(char* const* environment, std::vector<std::string>* warnin
       warnings->push_back(absl::StrCat(setting->name, "=\"", value.substr(0, 64), "\" is not ",
                                        setting->accepted, "; using ", setting->used(settings)));
     }
+  }
+  if (!settings.label_problems.empty()) {
+    warnings->push_back(absl::StrCat("NCCL_PULSE_LABELS: ", settings.label_problems));
   }
   return settings;
 }

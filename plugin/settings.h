@@ -43,6 +43,7 @@ struct Settings {
   uint64_t series_limit = 2048;
   int timed_launches_per_second = Sampler::kTimedPerSecond;  // and GPU
   std::map<std::string, std::string> labels;
+  std::string label_problems;  // labels that are not used as they stand, and why
   Exposition exposition;
   std::string unknown_families;  // among those to be dropped
   int hang_seconds = 10;

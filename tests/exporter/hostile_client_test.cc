@@ -153,14 +153,16 @@ TEST(HostileClient, FiveHundredSilentConnectionsAtOnce) {
   // Half requests do not hold it up either.
   for (Client& client : clients) client.Send("GET /metrics HTTP/1.1\r\n");
   ExpectAnswerWithinASecond(server->port());
-  // At most that many are left.
+  // At most that many are left; the number, because docs and the job's limit of descriptors count
+  // on it.
   int open = 0;
   for (Client& client : clients) {
     char byte = 0;
     const ssize_t size = recv(client.fd(), &byte, 1, MSG_DONTWAIT);
     if (size < 0 && errno == EAGAIN) ++open;
   }
-  EXPECT_LE(open, kMaxConnections);
+  EXPECT_LE(open, 32);
+  EXPECT_GE(open, 31);  // one may have been answered
 }
 
 TEST(HostileClient, FiveHundredScrapesAtOnce) {

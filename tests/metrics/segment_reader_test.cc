@@ -455,5 +455,32 @@ TEST(SegmentReader, ARecyclerThatDiedDoesNotKeepTheReader) {
   EXPECT_EQ(Read(test.segment()).communicators.size(), 1u);
 }
 
+// Whatever is in it: no snapshot larger than asked for, not even for a moment.
+TEST(SegmentReader, ASnapshotThatWouldBeTooLargeIsGivenUp) {
+  TestSegment test;
+  const uint32_t generation = test.AddCommunicator(0, 1, 0, "world");
+  LaneWriter lane = test.Writer(0, generation, LaneRole::kProgress);
+  for (uint32_t size = 0; size < 10; ++size) {
+    lane.Observe(LatencyKey(kAllReduceName, size, LatencyKind::kDurationStream), 1000, 1, 1);
+  }
+  const void* base = test.segment().base();
+  const size_t bytes = test.segment().bytes();
+  ProcessSnapshot snapshot;
+  std::string error;
+  SnapshotLimit enough{64 << 10};
+  ASSERT_TRUE(ReadSegment(base, bytes, &snapshot, &error, {}, &enough)) << error;
+  EXPECT_FALSE(enough.exceeded);
+  EXPECT_EQ(snapshot.communicators.front().latencies.size(), 10u);
+  SnapshotLimit little{10 << 10};
+  EXPECT_FALSE(ReadSegment(base, bytes, &snapshot, &error, {}, &little));
+  EXPECT_TRUE(little.exceeded);
+  EXPECT_EQ(error, "more than 10240 bytes of measurements");
+  EXPECT_TRUE(snapshot.communicators.empty());
+  // What is damaged is something else.
+  SnapshotLimit unused{10 << 10};
+  EXPECT_FALSE(ReadSegment("garbage", 7, &snapshot, &error, {}, &unused));
+  EXPECT_FALSE(unused.exceeded);
+}
+
 }  // namespace
 }  // namespace nccl_pulse

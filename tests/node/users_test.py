@@ -134,7 +134,11 @@ class UsersTest(AgentCase):
         for process in [own] + others:
             process.ask("run 1")
         self.wait_for({0: 1})
-        # A refusal that took longer than init waits is not in the line that names the endpoint.
+        # Each of them names where it is served, or says that it does not know yet; never root's address.
+        for process in others:
+            self.assertNotIn(":%d/" % self.port, process.url)
+        # That they asked is no rejection.
+        self.assertEqual(values(self.port, "nccl_pulse_segments_rejected_total", "reason"), {})
         wait_until(lambda: any(ranks(port) == {1: 1, 2: 1}
                                for port in range(self.port + 1, self.port + 5)),
                    "the others have met behind it")
@@ -167,15 +171,26 @@ class UsersTest(AgentCase):
                         pass  # thrown out before
         self.assertTrue(as_user(user, offer))
 
-    def test_a_peer_of_another_user_is_refused_and_counted(self):
+    def test_a_peer_of_another_user_is_refused(self):
         own, = self.start_ranks(1)
-        before = self.rejected()
         memory = memory_of(own)
         self.offer_as(NOBODY, 0, memory, times=REFUSALS)
         os.close(memory)
-        wait_until(lambda: self.rejected() == before + REFUSALS, "all are counted")
+        # Everybody asks root's process first, in case it is an agent: that is not counted.
+        self.assertEqual(self.rejected(), 0)
         self.assertEqual(values(self.port, "nccl_pulse_processes"), {(): 1})
         self.wait_for({0: 10})
+
+    def test_a_peer_of_a_stranger_is_refused_and_counted(self):
+        own = self.start_as(NOBODY, 0)
+        self.assertEqual(own.ask("run 3"), "ok")
+        before = self.rejected()
+        memory = memory_of(own)
+        self.offer_as(STRANGER, NOBODY, memory, times=REFUSALS)
+        os.close(memory)
+        wait_until(lambda: self.rejected() == before + REFUSALS, "all are counted")
+        self.assertEqual(values(self.port, "nccl_pulse_processes"), {(): 1})
+        self.wait_for({0: 3})
 
     def test_a_users_agent_takes_its_own_user_and_root_only(self):
         self.agent(program=os.path.join(self.folder, "plugin/pulse"), user=NOBODY, cwd=self.folder)

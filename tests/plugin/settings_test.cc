@@ -71,6 +71,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"NCCL_PULSE_LABELS", "__name__=a", "no labels"},
         BadValue{"NCCL_PULSE_LABELS", "a=1,b-c=2", "no labels"},
         BadValue{"NCCL_PULSE_LABELS", "=a", "no labels"},
+        BadValue{"NCCL_PULSE_FILE_SD_DIR", "prometheus/nccl", "none"},
+        BadValue{"NCCL_PULSE_FILE_SD_DIR", "./nccl", "none"},
+        BadValue{"NCCL_PULSE_FILE_SD_DIR", "~/nccl", "none"},
         BadValue{"NCCL_PULSE_HISTOGRAMS", "sparse", "both,network=native"},
         BadValue{"NCCL_PULSE_HISTOGRAMS", "native,nccl_launches_total=native",
                  "both,network=native"},
@@ -125,6 +128,34 @@ TEST(SettingsTest, EmptyValuesAreNoValues) {
                EXPECT_TRUE(TakeWarnings().empty());
                EXPECT_EQ(ReadSnapshot().timing, "auto");
              });
+}
+
+// A label that is not on the page as it was written is named, with what became of it.
+TEST(SettingsTest, LabelsThatAreNotUsedAsTheyStandAreNamed) {
+  struct Case {
+    std::string value, what, labels;
+  };
+  const std::string long_value(200, 'v');
+  for (const Case& each : {
+           Case{"team=a,comm=x", R"("comm=x" has the name of a label that metrics have)", "team=a"},
+           Case{"rank=7,team=a", R"("rank=7" has the name of a label that metrics have)", "team=a"},
+           Case{"Hostname=foo", R"("Hostname=foo" has the name of a label that metrics have)", ""},
+           Case{"le=1", R"("le=1" has the name of a label that metrics have)", ""},
+           Case{"a=b,a=c", R"("a=c" names a label a second time: this value is used)", "a=c"},
+           Case{"a=,b=c", R"("a=" has no value, and is left out)", "b=c"},
+           Case{"a=" + long_value, "is cut to 128 bytes", "a=" + long_value.substr(0, 128)},
+       }) {
+    RunInChild({{"NCCL_PULSE_LABELS", each.value}}, [&each] {
+      NcclCommunicator comm(1);
+      std::vector<std::string> warnings;
+      for (const std::string& line : TakeLog()) {
+        if (line.find("NCCL_PULSE_LABELS") != std::string::npos) warnings.push_back(line);
+      }
+      ASSERT_EQ(warnings.size(), 1u) << each.value;
+      EXPECT_NE(warnings[0].find(each.what), std::string::npos) << warnings[0];
+      EXPECT_EQ(ReadSnapshot().static_labels, each.labels);
+    });
+  }
 }
 
 TEST(SettingsTest, UnknownVariableIsNamed) {

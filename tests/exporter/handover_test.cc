@@ -1,0 +1,69 @@
+#include "exporter/handover.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+namespace nccl_pulse {
+namespace {
+
+class HandoverTest : public ::testing::Test {
+ protected:
+  HandoverTest() : name_("nccl-pulse-handover-test-" + std::to_string(getpid())) {
+    EXPECT_EQ(ListenOn(name_, &listener_), 0);
+  }
+  ~HandoverTest() override { listener_.Close(); }
+
+  const std::string name_;
+  SharedDescriptor listener_;
+};
+
+// Anybody may take the name. What a process measures goes to the user that it expects there.
+TEST_F(HandoverTest, AServerOfAnotherUserIsNotBelieved) {
+  SharedDescriptor connection;
+  EXPECT_EQ(ConnectTo(name_, geteuid() + 1, &connection), EPERM);
+  EXPECT_LT(connection.get(), 0);
+  EXPECT_EQ(ConnectTo(name_, geteuid(), &connection), 0);
+  EXPECT_GE(connection.get(), 0);
+}
+
+TEST_F(HandoverTest, TheKernelSaysWhoItIs) {
+  SharedDescriptor connection;
+  ASSERT_EQ(ConnectTo(name_, geteuid(), &connection), 0);
+  Credentials credentials;
+  ASSERT_TRUE(PeerCredentials(connection.get(), &credentials));
+  EXPECT_EQ(credentials.user, geteuid());
+  EXPECT_EQ(credentials.pid, getpid());
+  EXPECT_FALSE(PeerCredentials(-1, &credentials));
+}
+
+TEST_F(HandoverTest, NobodyThere) {
+  SharedDescriptor connection;
+  EXPECT_EQ(ConnectTo(name_ + "-not", geteuid(), &connection), ECONNREFUSED);
+}
+
+// A server that refuses at once has not read what was sent. The kernel then reports a reset first.
+TEST_F(HandoverTest, ARefusalArrivesAlthoughTheHelloWasNotRead) {
+  SharedDescriptor connection;
+  ASSERT_EQ(ConnectTo(name_, geteuid(), &connection), 0);
+  ASSERT_TRUE(Send(connection.get(), MakeMessage(MessageType::kHello)));
+  const int server = accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  ASSERT_GE(server, 0);
+  HandoverMessage refusal = MakeMessage(MessageType::kRefused);
+  refusal.SetText("not you");
+  ASSERT_TRUE(Send(server, refusal));
+  close(server);
+  HandoverMessage message;
+  SharedDescriptor memory;
+  std::string error;
+  ASSERT_EQ(Receive(connection.get(), &message, &memory, &error), Received::kMessage);
+  EXPECT_EQ(message.type, MessageType::kRefused);
+  EXPECT_EQ(message.Text(), "not you");
+  EXPECT_EQ(Receive(connection.get(), &message, &memory, &error), Received::kClosed);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -60,8 +60,14 @@ int64_t NoProgressSince(const RankView& rank) {
 }
 
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank) {
-  const int64_t since = rank.activity.since_realtime_ns;
-  return since == 0 ? 0 : std::max(since, view.calls_changed_realtime_ns);
+  int64_t since = rank.activity.since_realtime_ns;
+  if (since == 0) return 0;
+  // A call of any rank leaves its time: that of its launch, or of its being unreported.
+  for (const RankView& other : view.ranks) {
+    since = std::max({since, other.communicator->unreported_since_realtime_ns,
+                      other.communicator->last_launch_realtime_ns});
+  }
+  return since;
 }
 
 const Calls& CommunicatorFacts::CallsOf(const RankView& rank) const {

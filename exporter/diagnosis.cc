@@ -11,7 +11,6 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
   const int64_t hang_after_ns = std::chrono::nanoseconds(hang_after_).count();
   std::vector<CommunicatorView> views =
       GroupByCommunicator(snapshots, now_realtime_ns, std::min(kStoppedAfterNs, hang_after_ns));
-  NoteCalls(now_realtime_ns, &views);
   std::vector<WaitsOfCommunicator> waits = FindHangs(views, hang_after_ns, now_realtime_ns);
   DiagnosisResult results;
   results.reserve(views.size());
@@ -32,23 +31,6 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
   }
   stragglers_ = std::move(kept);  // without the communicators that are no more
   return results;
-}
-
-void Diagnosis::NoteCalls(int64_t now_realtime_ns, std::vector<CommunicatorView>* views) {
-  std::unordered_map<uint64_t, SeenCalls> kept;
-  for (CommunicatorView& view : *views) {
-    SeenCalls seen;
-    for (const RankView& rank : view.ranks) {
-      for (const CallCountSnapshot& call : rank.communicator->calls) seen.calls += call.calls;
-    }
-    if (const auto found = calls_.find(view.comm_id); found != calls_.end()) {
-      seen.changed_realtime_ns =
-          found->second.calls == seen.calls ? found->second.changed_realtime_ns : now_realtime_ns;
-    }
-    view.calls_changed_realtime_ns = seen.changed_realtime_ns;
-    kept[view.comm_id] = seen;
-  }
-  calls_ = std::move(kept);
 }
 
 }  // namespace nccl_pulse

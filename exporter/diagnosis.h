@@ -41,16 +41,7 @@ class Diagnosis {
   DiagnosisResult Update(const SnapshotSet& snapshots, int64_t now_realtime_ns);
 
  private:
-  struct SeenCalls {
-    uint64_t calls = 0;               // of all ranks
-    int64_t changed_realtime_ns = 0;  // 0: they never have, between two pages
-  };
-
-  // When calls were seen to be made: where launches are not reported, nothing else moves.
-  void NoteCalls(int64_t now_realtime_ns, std::vector<CommunicatorView>* views);
-
   const std::chrono::milliseconds hang_after_;
-  std::unordered_map<uint64_t, SeenCalls> calls_;  // by communicator
   std::unordered_map<uint64_t, StragglerState> stragglers_;
 };
 

@@ -38,8 +38,6 @@ struct CommunicatorView {
   // Its ranks exchange Send and Recv with each other, here or on another communicator.
   bool has_point_to_point = false;
   bool spans_pipeline = false;
-  // When a page last saw a rank's counts of calls other than the page before; 0: never.
-  int64_t calls_changed_realtime_ns = 0;
 };
 
 // All ranks of the operation take part, and have called it equally often when all wait in it.

@@ -126,8 +126,9 @@ uint64_t Tracker::HiddenCalls(const LaunchState& launching) {
                   Without(unreported.collectives.load(std::memory_order_relaxed), copies));
 }
 
-// Since when: as of the look that found the first of the calls which stand now. A look may fall
-// between a call and its launch, or see a launch late; the next one puts that right.
+// Since when: as of the look that found the last of the calls which stand now, so that a reader
+// sees how long nothing has moved. A look may fall between a call and its launch, or see a launch
+// late; the next one puts that right.
 void Tracker::PublishUnreportedCalls(Communicator& communicator) {
   if (communicator.launching == nullptr) return;
   // Acquire: sees the communicator as AddCommunicator made it.
@@ -153,7 +154,7 @@ void Tracker::PublishUnreportedCalls(Communicator& communicator) {
   calls += hidden;
   if (!lives) calls = 0;
   // Its own look at the clock: the round may have been long in the driver before.
-  const bool are_new = standing.calls == 0 || launched;
+  const bool are_new = calls != standing.calls || launched;
   const uint64_t since_ns = calls == 0 ? 0 : are_new ? clock_.NowNs() : standing.since_ns;
   const bool is_new = calls != standing.calls || since_ns != standing.since_ns;
   standing = {record_generation, launch, static_cast<uint32_t>(hidden), calls, since_ns};

@@ -20,7 +20,7 @@
 //
 // Written where a second call of a group comes, or one after a group without a launch: off the path
 // of a call that is alone and gets its launch. Read by the background thread, which publishes the
-// number and since when it has not been 0. Without a stream timer (no driver, timing off) nobody
+// number and since when it has stood. Without a stream timer (no driver, timing off) nobody
 // counts: what is in flight is then not known anyway.
 #ifndef PLUGIN_UNREPORTED_CALLS_H_
 #define PLUGIN_UNREPORTED_CALLS_H_

@@ -1,9 +1,11 @@
 // Several things are wrong with one communicator: which of them the verdict names.
 //
-//   process gone > process stopped > not called
+//   process gone > not called, where that is proven > process stopped
 //
-// A process that is gone never comes back, and nobody can go on without it. One that is stopped may
-// go on, and a rank that has not called may still call.
+// A process that is gone never comes back, and nobody can go on without it. Of a rank that runs, is
+// idle and has called less it is certain that the others wait for it. What a process has called
+// whose background thread stands may not be counted yet, so it is said beside that, and named only
+// where nothing else is certain.
 #include <set>
 
 #include "exporter/diagnosis.h"
@@ -16,6 +18,7 @@ namespace {
 
 using testing::Contains;
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::Not;
 
 constexpr uint64_t kComm = 0xc0;
@@ -74,8 +77,16 @@ TEST_F(VerdictOrder, AGoneRankBeforeOneThatHasNotCalled) {
   EXPECT_THAT(hang.suspects, ElementsAre(4));
 }
 
-TEST_F(VerdictOrder, AStoppedRankThatHasNotCalledBeforeOneThatRuns) {
+TEST_F(VerdictOrder, ARankProvenNotToHaveCalledBeforeAStoppedOne) {
   const Hang hang = HangOf({0, 1, 2}, /*gone=*/{}, /*stopped=*/{4});
+  EXPECT_EQ(hang.verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang.suspects, ElementsAre(3));
+  EXPECT_THAT(hang.waiting, Not(Contains(4)));
+  EXPECT_THAT(hang.text, HasSubstr("Rank 4 (pid 104, GPU 4) does not run."));
+}
+
+TEST_F(VerdictOrder, AStoppedRankWhereNoOtherIsProven) {
+  const Hang hang = HangOf({0, 1, 2, 3}, /*gone=*/{}, /*stopped=*/{4});
   EXPECT_EQ(hang.verdict, HangVerdict::kProcessStopped);
   EXPECT_THAT(hang.suspects, ElementsAre(4));
 }

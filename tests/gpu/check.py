@@ -527,7 +527,8 @@ def compare_communicator(page, rank, report, communicator, options, gpus):
         result.append(Comparison("nccl_untimed_operations_total", where, expected["untimed"],
                                  untimed))
         result.append(Comparison("nccl_operation_duration_seconds", where, {}, durations))
-    activity = check_activity.of_communicator(communicator, unreported)
+    activity = (check_activity.KNOWN if destroyed
+                else check_activity.of_communicator(communicator, unreported))
     result += compare_heartbeat(page, where, comm, activity)
     if activity == check_activity.UNKNOWN and duration_source(page) == "stream":
         result.append(Comparison("state in the JSON", where, {"": activity},

@@ -281,6 +281,7 @@ class Rank:
                    "--phases=" + options.phases] + list(getattr(options, "arguments", ()))
         if options.program.endswith(".py"):
             command.insert(0, sys.executable)
+            nccl_versions.preload(environment)
         elif options.libraries:
             command.append("--library-path=" + options.libraries)
         with open(self.error_path, "wb") as errors:

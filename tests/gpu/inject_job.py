@@ -13,6 +13,8 @@ import tempfile
 import threading
 import time
 
+import nccl_versions
+
 START_S = 90
 ANSWER_S = 3
 
@@ -209,6 +211,7 @@ class Job:
                    "--gpu=%d" % rank, "--exchange=" + self.exchange.name] + self.arguments
         if self.program.endswith(".py"):
             command.insert(0, sys.executable)
+            nccl_versions.preload(environment)
         elif options.libraries:
             command.append("--library-path=" + options.libraries)
         self.ranks.append(Process("rank%d" % rank, command, self.folder, environment, pipe=True))

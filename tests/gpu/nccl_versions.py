@@ -57,3 +57,9 @@ def profiler_api(version, library):
     with open(library, "rb") as file:
         exported = {int(number) for number in re.findall(rb"ncclProfiler_v(\d+)\0", file.read())}
     return max(number for number in exported if number <= release(version).api)
+
+
+def preload(environment):
+    """Puts the NCCL of run_versions.py in front of the one that PyTorch would load."""
+    if os.environ.get("PULSE_PRELOAD"):
+        environment["LD_PRELOAD"] = os.environ["PULSE_PRELOAD"]

@@ -86,9 +86,8 @@ class Library:
     def environment(self):
         environment = dict(os.environ, PULSE_LIBRARIES=self.folders, NCCL_PAT_ENABLE="0",
                            NCCL_NVLS_ENABLE="0")
-        if not self.is_own:  # for PyTorch
-            environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [
-                self.folders.split(":")[0], os.environ.get("LD_LIBRARY_PATH", "")]))
+        if not self.is_own:  # for PyTorch, which finds its own NCCL before LD_LIBRARY_PATH's
+            environment["PULSE_PRELOAD"] = os.path.join(self.folders.split(":")[0], "libnccl.so.2")
         return environment
 
 

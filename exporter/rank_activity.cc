@@ -67,7 +67,9 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
             communicator.has_heartbeat ? communicator.oldest_launch : OldestLaunch::kUnknown};
   }
   if (!communicator.has_heartbeat) return Unknown(UnknownReason::kNoCompletions);
-  if (LostEvents(process, communicator, kCallEvents | kLaunchEvents)) {
+  // Of several changes only the last is known: one before may have hidden what still runs.
+  if (process.event_mask_changes > 1 ||
+      LostEvents(process, communicator, kCallEvents | kLaunchEvents)) {
     return Unknown(UnknownReason::kEventMaskChanged);
   }
   if (communicator.captured) return Unknown(UnknownReason::kCaptured);

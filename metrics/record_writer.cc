@@ -42,8 +42,9 @@ bool RecordWriter::Recycle() {
   if (claimed == kLanes) {
     std::atomic<uint64_t>& epoch = segment_.header().recycle_epoch;
     epoch.fetch_add(1, std::memory_order_acq_rel);  // odd: readers start again
-    // Before the generation: a reader that begins with the new one finds the record free.
-    record_.state.store(static_cast<uint32_t>(CommunicatorState::kFree), std::memory_order_relaxed);
+    // Before the generation: a reader that begins with the new one finds the record free. Release:
+    // a reader that finds it free sees the odd epoch, and does not take the sums for whole.
+    record_.state.store(static_cast<uint32_t>(CommunicatorState::kFree), std::memory_order_release);
     // Release: see above. Readers that began before drop the record at their end.
     record_.generation.fetch_add(1, std::memory_order_acq_rel);
     std::atomic_thread_fence(std::memory_order_release);  // who reads what follows sees the above
@@ -52,8 +53,6 @@ bool RecordWriter::Recycle() {
     GiveBackSeries();
     record_.Reset();
     epoch.fetch_add(1, std::memory_order_release);  // even: what is read from now on is whole
-  } else {
-    record_.finalized_monotonic_ns.store(INT64_MAX, std::memory_order_relaxed);  // see IsGivenUp
   }
   for (int lane = 0; lane < claimed; ++lane) {
     // Release: the next holder sees the lane empty, and the new generation.

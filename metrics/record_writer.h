@@ -12,7 +12,7 @@
 // callbacks and the background thread that still have an older generation in their hands. The
 // others say who may call them. An object is two references; make one where it is needed.
 //
-// Cost: Recycle waits for lanes, a few milliseconds at most; nothing else waits or allocates.
+// Cost: Recycle waits for lanes that are busy, some 30 ms at most; nothing else waits or allocates.
 #ifndef METRICS_RECORD_WRITER_H_
 #define METRICS_RECORD_WRITER_H_
 
@@ -58,11 +58,8 @@ class RecordWriter {
   // Takes a finalized record back: its pages are free again, its calls and callbacks go on in the
   // process' sums (recycled_*), and readers that were in the middle of it drop it. False when a
   // lane stayed busy: its holder would write into the next communicator. The record then stays as
-  // it is, and whoever looks for one to recycle passes it over (IsGivenUp).
+  // it is, to be tried again later.
   bool Recycle();
-  static bool IsGivenUp(const CommunicatorRecord& record) {
-    return record.finalized_monotonic_ns.load(std::memory_order_relaxed) == INT64_MAX;
-  }
 
   // ---- identity that comes late; callbacks ----
 

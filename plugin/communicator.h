@@ -260,6 +260,7 @@ struct alignas(64) Communicator {
   KernelTimes* kernel_times;              // kOperationSlots, null unless kernel timing
   KernelTrust* kernel_trust;              // null unless kernel timing
   uint32_t context_generation;            // init lock
+  uint64_t recycle_after_ns;              // init lock; a lane stayed busy at the last attempt
   std::atomic<bool> identity_known;       // v1 to v3 learn it with the first operation
   std::atomic<uint64_t> first_operation;  // number of this communicator's first
   std::atomic<uint64_t>

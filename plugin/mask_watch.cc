@@ -33,7 +33,7 @@ void MaskWatch::Attach(uint64_t context, const int* mask, uint32_t value, uint32
   attached_.push_back({context, mask});
   const auto same = [mask](const Mask& known) { return known.address == mask; };
   const auto known = std::find_if(masks_.begin(), masks_.end(), same);
-  if (known == masks_.end()) masks_.push_back({mask, value, switched, value & ~switched, 0});
+  if (known == masks_.end()) masks_.push_back({mask, value, switched, value & ~switched, false});
 }
 
 void MaskWatch::Detach(uint64_t context) {
@@ -53,25 +53,27 @@ void MaskWatch::Detach(uint64_t context) {
 MaskWatch::State MaskWatch::Look() {
   const std::lock_guard<std::mutex> lock(mutex_);
   State state;
-  uint64_t last = 0;
+  bool is_foreign = false;
+  uint32_t common = ~0u;
   for (Mask& mask : masks_) {
     // Relaxed: NCCL reads and writes it so; the mask orders nothing.
     const auto read = static_cast<uint32_t>(__atomic_load_n(mask.address, __ATOMIC_RELAXED));
     const uint32_t compared = read & ~mask.switched;
     if (compared == (mask.value & ~mask.switched)) {
-      mask.changed_at = 0;
+      mask.is_foreign = false;
     } else if (compared != mask.seen) {
-      mask.changed_at = ++changes_;
+      mask.is_foreign = true;
+      ++changes_;
       state.is_new = true;
       state.ours = mask.value;
       state.now = read;
     }
     mask.seen = compared;
-    if (mask.changed_at > last) {
-      last = mask.changed_at;
-      state.foreign = read != 0 ? read : kNoEvents;
-    }
+    if (!mask.is_foreign) continue;
+    is_foreign = true;
+    common &= read;
   }
+  if (is_foreign) state.foreign = common != 0 ? common : kNoEvents;
   state.changes = changes_;
   return state;
 }

@@ -38,7 +38,7 @@ class MaskWatch {
 
   struct State {
     uint64_t changes = 0;  // by somebody else, to something that is not ours
-    uint32_t foreign = 0;  // the last of those that are still in force, 0: none is
+    uint32_t foreign = 0;  // the events that all of those still in force have, 0: none is
     // Of the change that this look found, if any.
     bool is_new = false;
     uint32_t ours = 0, now = 0;
@@ -49,8 +49,8 @@ class MaskWatch {
   struct Mask {
     const int* address;
     uint32_t value, switched;
-    uint32_t seen;        // at the last look, without what is switched
-    uint64_t changed_at;  // number of the change that made it what it is; 0: it is ours
+    uint32_t seen;    // at the last look, without what is switched
+    bool is_foreign;  // it is not ours
   };
   struct Attached {
     uint64_t context;

@@ -12,7 +12,8 @@
 //              kStopped    kStopped           no round begins any more
 //
 // exit does not wait for a thread that pauses, and for a round at most kExitWaitMs: one takes some
-// 60 us, and longer only in a driver call that does not come back.
+// 60 us as a rule. Recycling a communicator with a busy lane, memory that the kernel is slow to
+// give, a full pipe behind standard error, or a driver call that does not return take longer.
 //
 // Thread: Start under the runtime's lock; the handler from exit, without any lock. After a fork the
 // child has no such thread, forgets it, and may start its own.

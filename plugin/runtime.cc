@@ -389,9 +389,10 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
       if (process == nullptr) return;
       g_gave_up = false;
       g_process = process.release();
-      StartServing(*g_process, arguments);
+      // Before what may fail: communicators that come then must not look idle for want of it.
       tracker_.store(g_process->tracker.get(),
                      std::memory_order_release);  // callbacks see all of it
+      StartServing(*g_process, arguments);
     }
     Process& process = *g_process;
     if ((process.versions >> arguments.api_version & 1) == 0) MeetVersion(process, arguments);
@@ -404,7 +405,13 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
          gpu.index.c_str(), gpu.uuid.c_str(), gpu.pci_bus_id.c_str(), RealtimeNs(),
          arguments.api_version, process.masks.Of(arguments.api_version)});
     if (ticket != 0) {
-      process.masks.Attach(arguments.api_version, ticket, event_mask, process.clock.NowNs());
+      try {
+        process.masks.Attach(arguments.api_version, ticket, event_mask, process.clock.NowNs());
+      } catch (...) {
+        // NCCL would not know it, and so never call for it: it must not look idle.
+        process.tracker->FinishCommunicator(ticket);
+        throw;
+      }
     }
     memory &= ticket != 0;
     if (!memory && !process.memory_warning_given) {

@@ -391,6 +391,7 @@ class Tracker {
   std::atomic<bool> has_sight_{true};
   std::atomic<uint32_t> used_slots_{0};  // one past the highest slot ever used
   std::atomic<uint32_t> expected_pages_{0};
+  std::atomic<uint64_t> refused_until_ns_{0};  // the kernel has no memory for further pages
   std::atomic<uint32_t> finalized_{0};  // records that could be recycled; changed under init lock
   uint32_t live_ = 0;                   // init lock
   uint32_t communicators_ = 0;          // init lock; n-th communicator of the process

@@ -61,12 +61,20 @@ void Tracker::ExpectPages() {
 }
 
 bool Tracker::KeepPagesReady(uint32_t newcomers) {
+  // What the kernel has refused it refuses again a moment later: ask now and then, and for less.
+  constexpr uint64_t kPauseNs = 1000000000;
+  constexpr uint32_t kLessPages = 64;
+  const uint64_t now_ns = clock_.NowNs();
+  // Relaxed: init and the background thread both ask, and once too often is harmless.
+  if (newcomers == 0 && now_ns < refused_until_ns_.load(std::memory_order_relaxed)) return false;
   const uint64_t reserve =
       std::min<uint64_t>(kLeastPagesReady + segment_.pages().missed(), kMostReserve);
   const uint32_t wanted = static_cast<uint32_t>(reserve) +
                           expected_pages_.load(std::memory_order_relaxed) +
                           newcomers * kPagesOfNewcomer;
-  return segment_.PopulatePages(wanted, wanted);
+  if (segment_.PopulatePages(wanted, wanted)) return true;
+  refused_until_ns_.store(now_ns + kPauseNs, std::memory_order_relaxed);
+  return segment_.PopulatePages(wanted, kLessPages);
 }
 
 void Tracker::KeepPagesToSettle() {

@@ -37,7 +37,7 @@ void Tracker::MakeRoom() {
   while (WantsRoom()) {
     Communicator* oldest = OldestFinalized();
     if (oldest == nullptr) return;
-    Recycle(*oldest);  // one that can not be is given up, and not found again
+    Recycle(*oldest);  // one that can not be is passed over for a while
   }
 }
 
@@ -51,7 +51,8 @@ bool Tracker::IsReadyForNext(const Communicator& communicator) const {
 
 Communicator* Tracker::OldestFinalized() {
   Communicator* oldest = nullptr;
-  int64_t oldest_ns = INT64_MAX;  // that of the ones given up
+  int64_t oldest_ns = INT64_MAX;
+  const uint64_t now_ns = clock_.NowNs();
   const uint32_t present = segment_.header().records_present.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < present; ++i) {
     // Relaxed: whoever holds the lock changes states, nobody else.
@@ -61,7 +62,7 @@ Communicator* Tracker::OldestFinalized() {
       continue;
     }
     const int64_t finalized_ns = record.finalized_monotonic_ns.load(std::memory_order_relaxed);
-    if (finalized_ns >= oldest_ns) continue;
+    if (finalized_ns >= oldest_ns || now_ns < slots_[i].recycle_after_ns) continue;
     oldest_ns = finalized_ns;
     oldest = &slots_[i];
   }
@@ -84,8 +85,8 @@ int Tracker::FindRecordToUse() {
     if (IsReadyForNext(slots_[i])) return static_cast<int>(i);
     if (not_ready < 0) not_ready = static_cast<int>(i);
   }
-  if (present < kMaxCommunicators) {
-    return segment_.PopulateRecord(present) ? static_cast<int>(present) : not_ready;
+  if (present < kMaxCommunicators && segment_.PopulateRecord(present)) {
+    return static_cast<int>(present);
   }
   if (not_ready >= 0) return not_ready;
   while (Communicator* oldest = OldestFinalized()) {
@@ -100,14 +101,18 @@ void Tracker::RecycleExpired() {
     const int64_t finalized_ns =
         oldest->record->finalized_monotonic_ns.load(std::memory_order_relaxed);
     if (now_ns - finalized_ns <= kKeepFinalizedNs) return;
-    Recycle(*oldest);  // one that can not be is given up, and not found again
+    Recycle(*oldest);  // one that can not be is passed over for a while
   }
 }
 
 bool Tracker::Recycle(Communicator& communicator) {
   // From then on no lane can be claimed for the old owner: its generation is not the record's.
+  if (!WriterOf(communicator).Recycle()) {
+    constexpr uint64_t kPauseNs = 1000000000;  // whoever holds a lane was taken off the processor
+    communicator.recycle_after_ns = clock_.NowNs() + kPauseNs;
+    return false;
+  }
   finalized_.fetch_sub(1, std::memory_order_relaxed);  // a hint, see WantsRoom
-  if (!WriterOf(communicator).Recycle()) return false;
   // An operation that began while its communicator ended was settled by nobody, and must not be by
   // the next one. Relaxed: whoever holds no lane claims no place.
   for (uint32_t i = 0; communicator.operations != nullptr && i < kOperationSlots; ++i) {

@@ -9,8 +9,8 @@
 //
 //   calls since the last reported launch          PendingLaunch::calls, which a launch sets to 0,
 //                                                  and `left_calls`: of groups before the last one
-//   calls of a group of which other launches       collectives called - Colls reported, for the
-//   were reported                                  last group of several calls
+//   calls of a group of which other launches       calls - operations reported, for the last group
+//   were reported                                  of several calls; at most its collectives
 //
 // Only eager calls count: those of a graph are launched with it. A call that makes no launch at all
 // (send to and receive from oneself, in place, alone in its group) counts until the next launch:

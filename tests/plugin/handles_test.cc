@@ -61,6 +61,24 @@ TEST(HandlesTest, ProxyOpStoppedTwiceDoesNotStandForAnother) {
   });
 }
 
+// A handle that nobody was given, of a child that has not started.
+TEST(HandlesTest, ProxyOpThatNeverStarted) {
+  RunInChild({}, [] {
+    NcclCommunicator comm(1);
+    void* coll = comm.Enqueue();
+    void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+    const auto bits = reinterpret_cast<uint64_t>(proxy);
+    const uint64_t next =
+        Ticket::Pack(Ticket::Process(bits), Ticket::Kind(bits), Ticket::Child(bits) + 1,
+                     Ticket::Generation(bits), Ticket::Operation(bits), Ticket::Communicator(bits));
+    Stop(reinterpret_cast<void*>(next));  // NOLINT(performance-no-int-to-ptr)
+    EXPECT_EQ(IgnoredByName(ReadSnapshot()), (NameCounts{{"stop_without_start", 1}}));
+    Stop(proxy);
+    comm.Finalize();
+    EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kCompletionProxy), 1u);
+  });
+}
+
 TEST(HandlesTest, ManyProxyOpsOfOneOperation) {
   RunInChild(kAuto, [] {
     NcclCommunicator comm(1);

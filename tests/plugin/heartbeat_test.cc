@@ -301,6 +301,26 @@ TEST(HeartbeatTest, TheGpuWaitsInALaunch) {
   });
 }
 
+// That it has come to the launch before says nothing about one without a gate.
+TEST(HeartbeatTest, TheLaunchBeforeHasBegunAndEnded) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    for (int i = 0; i < 5; ++i) RunWithGate(comm, kMs);
+    RunWithGate(comm, FakeCuda::kForever);
+    comm.Run(FakeCuda::kForever);  // in a hurry: it may have a gate yet
+    comm.Run(FakeCuda::kForever);  // and has none
+    gpu.Advance(kSecond);
+    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kBegun);
+    gpu.Release(comm.stream());
+    gpu.Advance(kSecond);
+    AtStandstill(comm);
+    gpu.Release(comm.stream());
+    gpu.Advance(kSecond);
+    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kUnknown);
+    EXPECT_EQ(comm.Read().launches_completed, 7u);
+  });
+}
+
 TEST(HeartbeatTest, TheFirstLaunchOfAll) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator waits(gpu, 1);
@@ -759,6 +779,28 @@ TEST(HeartbeatTest, FinalizedWithLaunchesInFlight) {
     EXPECT_EQ(gpu.EventsAlive(), 0);
     EXPECT_EQ(IgnoredByName(ReadSnapshot()),
               (std::map<std::string, uint64_t>{{"stale_handle", 1}}));
+  });
+}
+
+// Its number may be that of a launch which the place's next communicator is making.
+TEST(HeartbeatTest, ALaunchOfAnEndedCommunicatorEndsNoneOfTheNextOnes) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    comm.Run(kMs);
+    void* old = comm.StartLaunch(nullptr);
+    comm.Finalize();
+    gpu.Advance(kSecond);
+    AdvanceClock(6 * kSecond);
+    WaitForPoll();  // its events are given back
+    AdvanceClock(601 * kSecond);
+    StreamCommunicator next(gpu, 2);
+    ASSERT_EQ(ReadSnapshot().communicators.size(), 1u);  // it has the place
+    void* launch = next.StartLaunch(nullptr);
+    next.StopLaunch(old);
+    EXPECT_EQ(IgnoredByName(ReadSnapshot()),
+              (std::map<std::string, uint64_t>{{"stale_handle", 1}}));
+    next.StopLaunch(launch);
+    EXPECT_EQ(next.Read().launches, 1u);
   });
 }
 

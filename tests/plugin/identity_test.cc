@@ -82,6 +82,16 @@ TEST(IdentityTest, Launcher) {
   });
 }
 
+// torchrun in a Slurm task: the task's number is not the rank's.
+TEST(IdentityTest, TheInnermostLauncherKnowsBest) {
+  RunInChild({{"RANK", "12"}, {"SLURM_PROCID", "1"}, {"LOCAL_RANK", "4"}, {"SLURM_LOCALID", "0"}},
+             [] {
+               NcclCommunicator comm(1);
+               EXPECT_EQ(ReadSnapshot().global_rank, "12");
+               EXPECT_EQ(ReadSnapshot().local_rank, "4");
+             });
+}
+
 TEST(IdentityTest, OtherLaunchers) {
   RunInChild({{"RANK", ""},
               {"LOCAL_RANK", ""},

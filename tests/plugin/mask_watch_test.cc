@@ -73,7 +73,7 @@ TEST(MaskWatchTest, WhatWeSwitchIsNotForeign) {
   EXPECT_EQ(watch.Look().changes, 2u);
 }
 
-// Two NCCLs: the last change that holds.
+// Two NCCLs: what both still have. An event that one lacks may be missing.
 TEST(MaskWatchTest, SeveralMasks) {
   MaskWatch watch;
   Set(g_mask, kOurs);
@@ -84,10 +84,12 @@ TEST(MaskWatchTest, SeveralMasks) {
   Set(g_mask, abi::kEventP2p);
   EXPECT_EQ(watch.Look().foreign, abi::kEventP2p);
   Set(g_other_mask, abi::kEventProxyOp);
-  EXPECT_EQ(watch.Look().foreign, abi::kEventProxyOp);
+  EXPECT_EQ(watch.Look().foreign, MaskWatch::kNoEvents);
+  Set(g_other_mask, abi::kEventProxyOp | abi::kEventP2p);
+  EXPECT_EQ(watch.Look().foreign, abi::kEventP2p);
   Set(g_other_mask, abi::kEventColl);
   EXPECT_EQ(watch.Look().foreign, abi::kEventP2p);
-  EXPECT_EQ(watch.Look().changes, 2u);
+  EXPECT_EQ(watch.Look().changes, 3u);
 }
 
 // NCCL's memory goes with its last communicator.

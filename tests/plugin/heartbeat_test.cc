@@ -301,23 +301,6 @@ TEST(HeartbeatTest, TheGpuWaitsInALaunch) {
   });
 }
 
-// That it has come to the launch before says nothing about one without a gate.
-TEST(HeartbeatTest, TheLaunchBeforeHasBegunAndEnded) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    for (int i = 0; i < 5; ++i) RunWithGate(comm, kMs);
-    comm.Run(FakeCuda::kForever);  // the last that has a gate: the next one is in a hurry
-    comm.Run(FakeCuda::kForever);
-    gpu.Advance(kSecond);
-    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kBegun);
-    EXPECT_EQ(comm.Read().launches_completed, 5u);
-    gpu.Release(comm.stream());
-    gpu.Advance(kSecond);
-    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kUnknown);
-    EXPECT_EQ(comm.Read().launches_completed, 6u);
-  });
-}
-
 TEST(HeartbeatTest, TheFirstLaunchOfAll) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator waits(gpu, 1);

@@ -190,8 +190,9 @@ TEST(HostileClient, ConnectionsThatNeverCease) {
   flood.join();
 }
 
-// Each asks for a page of many megabytes and does not read it.
-TEST(HostileClient, SlowReaders) {
+// Each asks for a page of many megabytes and does not read it. `requests` are made in turn, until
+// the page was made more than `most_pages` times.
+void ExpectSlowReadersDoNotHoldItUp(const std::vector<std::string>& requests, int most_pages) {
   std::atomic<int> pages{0};
   const auto server = StartServer([&pages] {
     ++pages;
@@ -200,14 +201,14 @@ TEST(HostileClient, SlowReaders) {
   constexpr std::size_t kReaders = std::size_t{3} * kMaxConnections;
   std::deque<Client> readers;
   const auto first = steady_clock::now();
-  // Until they read many different pages, which must not all be kept.
-  while (readers.size() < kReaders || (pages <= kMaxPages && SecondsSince(first) < 60)) {
+  std::size_t asked = 0;
+  while (readers.size() < kReaders || (pages <= most_pages && SecondsSince(first) < 60)) {
     readers.emplace_back(server->port());
-    readers.back().Send(kScrape);
+    readers.back().Send(requests[asked++ % requests.size()]);
     if (readers.size() > kReaders) readers.pop_front();
     std::this_thread::sleep_for(milliseconds(20));
   }
-  EXPECT_GT(pages, kMaxPages);
+  EXPECT_GT(pages, most_pages);
   ExpectAnswerWithinASecond(server->port(), "/healthz");
   // In the end all are gone.
   for (Client& reader : readers) {
@@ -215,6 +216,16 @@ TEST(HostileClient, SlowReaders) {
     reader.ReadAll(60, &closed);
     EXPECT_TRUE(closed);
   }
+}
+
+// A new page waits until they have had the time to take the one before.
+TEST(HostileClient, SlowReaders) { ExpectSlowReadersDoNotHoldItUp({kScrape}, 3); }
+
+// They read many different pages, which must not all be kept.
+TEST(HostileClient, SlowReadersOfManyPages) {
+  const std::string open_metrics =
+      "GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text\r\nConnection: close\r\n\r\n";
+  ExpectSlowReadersDoNotHoldItUp({kScrape, open_metrics}, kMaxPages);
 }
 
 // It does read, but would take minutes.

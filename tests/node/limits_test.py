@@ -1,5 +1,6 @@
 """What others can make a server cost: memory, by what they hand over, and processor time, by what they ask for."""
 
+import gzip
 import http.client
 import os
 import subprocess
@@ -10,13 +11,15 @@ import unittest
 from tests import running
 from tests.node import cluster
 from tests.node.agent_test import AgentCase
-from tests.node.cluster import get, values, wait_until
+from tests.node.cluster import wait_until
+from tests.replay import page
 
 HOSTILE_PEER = os.path.join(cluster.RUNFILES, "tests/node/hostile_peer")
 PROTOBUF = ("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;"
             "encoding=delimited")
 KINDS = (("/metrics", "text/plain"), ("/metrics", "application/openmetrics-text"),
          ("/metrics", PROTOBUF), ("/api/v1/communicators", "*/*"))
+REJECTED = "nccl_pulse_segments_rejected_total"
 MOST_BYTES = 64 << 20
 TICKS = os.sysconf("SC_CLK_TCK")
 # exporter/server.h and exporter/page_cache.h.
@@ -69,8 +72,19 @@ class LimitsCase(AgentCase):
         self.addCleanup(peer.stdin.close)
         return peer, peer.stdout.readline().rstrip()
 
-    def rejected(self):
-        return values(self.port, "nccl_pulse_segments_rejected_total", "reason")
+    def samples_of(self, *names):
+        """Of the page, compressed: the server has spent its time for sending, and this is a tenth."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=cluster.PATIENCE_S)
+        try:
+            connection.request("GET", "/metrics", headers={"Accept-Encoding": "gzip"})
+            response = connection.getresponse()
+            self.assertEqual(response.status, 200)
+            lines = gzip.decompress(response.read()).decode().splitlines()
+        finally:
+            connection.close()
+        # No others: to parse all of such a page takes seconds.
+        starts = tuple(name + end for name in names for end in "{ ")
+        return page.parse("\n".join(line for line in lines if line.startswith(starts)))[0]
 
     def expect_memory_is_bounded(self, pid):
         ask_for_all(self.port)
@@ -87,13 +101,20 @@ class LimitsCase(AgentCase):
         self.assertGreater(max(sizes), 4 << 20)
         self.assertLess(peak_bytes(pid) - before, MOST_BYTES)
         # What others measured is all there, and those who do not fit are counted.
-        self.wait_for_ranks()
-        rejected = self.rejected()
+        rejected = wait_until(self.rejected_beside_ranks, "the honest ones and the refused are there")
         self.assertEqual(rejected.get("too_large"), 3)
-        self.assertGreater(rejected.get("page_full", 0), 0)
+        self.assertGreater(rejected["page_full"], 0)
 
-    def wait_for_ranks(self):
-        wait_until(lambda: cluster.ranks(self.port) == {0: 10, 1: 10}, "the honest ones are there")
+    def rejected_beside_ranks(self):
+        """By reason, on a page that knows of all of them and has the honest ranks; else None."""
+        ranks, rejected = {}, {}
+        for (name, pairs), value in self.samples_of("nccl_operations_total", REJECTED).items():
+            labels = dict(pairs)
+            if name == REJECTED:
+                rejected[labels["reason"]] = value
+            else:
+                ranks[int(labels["rank"])] = value
+        return rejected if ranks == {0: 10, 1: 10} and rejected.get("page_full") else None
 
 
 class MemoryTest(LimitsCase):
@@ -148,6 +169,8 @@ class ProcessorTest(LimitsCase):
         one_round = 0.5
         self.assertLess(cpu, JOB_SHARE * elapsed + BURST_S + one_round)
         self.assertGreater(min(answered), 0)
+        # Who still waits for an answer needs none.
+        process.kill()
         for asker in askers:
             asker.join()
         print("%.2f %% of a core, %s answers a second" % (

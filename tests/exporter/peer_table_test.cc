@@ -409,8 +409,7 @@ TEST_F(PeerTableTest, WhatIsAnothersAlreadyIsNotClaimedByWhoCameEarlier) {
   const auto bert = Join(kBert, 7, 0xc0ffee, 1, 3, 4026532000);
   Ranks();
   anna->AddCommunicator(0xc0ffee, 4);
-  EXPECT_THAT(Ranks(),
-              UnorderedElementsAre(Pair(1, ElementsAre(0)), Pair(7, ElementsAre(3))));
+  EXPECT_THAT(Ranks(), UnorderedElementsAre(Pair(1, ElementsAre(0)), Pair(7, ElementsAre(3))));
   anna->Claim(7, 4026532000);
   EXPECT_THAT(Ranks(), ElementsAre(Pair(7, ElementsAre(3))));
   EXPECT_THAT(bert->Answers(), ElementsAre("welcome"));

@@ -212,9 +212,11 @@ void StatusPage(benchmark::State& state, const Segments& segments, std::size_t h
   state.counters["gzip_bytes"] = static_cast<double>(gzip_bytes);
 }
 void StatusPage50(benchmark::State& state) { StatusPage(state, OneProcess(50), 50); }
+void StatusPageNode8x16(benchmark::State& state) { StatusPage(state, Node8x16(), 8 * 16 * 2); }
 void StatusPageNode64x16(benchmark::State& state) { StatusPage(state, Node64x16(), 64 * 16 * 2); }
 
 BENCHMARK(StatusPage50)->Unit(benchmark::kMillisecond);
+BENCHMARK(StatusPageNode8x16)->Unit(benchmark::kMillisecond);
 BENCHMARK(StatusPageNode64x16)->Unit(benchmark::kMillisecond);
 BENCHMARK(Scrape50)->Unit(benchmark::kMillisecond);
 BENCHMARK(Scrape50TextSerializer)->Unit(benchmark::kMillisecond);

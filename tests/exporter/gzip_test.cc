@@ -28,7 +28,9 @@ TEST(Gzip, UnpacksNoMoreThanItMay) {
     const std::string text(size, 'a');
     const std::string packed = *Gzip(text);
     EXPECT_EQ(GunzipAtMost(packed, size), text);
-    if (size > 0) EXPECT_EQ(GunzipAtMost(packed, size - 1), std::nullopt);
+    if (size > 0) {
+      EXPECT_EQ(GunzipAtMost(packed, size - 1), std::nullopt);
+    }
     EXPECT_EQ(GunzipAtMost(packed.substr(0, packed.size() - 1), size), std::nullopt);
     EXPECT_EQ(GunzipAtMost(packed + "x", size), std::nullopt);
   }

@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -43,6 +44,29 @@ std::optional<std::string> Gzip(std::string_view text) {
   packed.resize(stream.total_out);
   packed.shrink_to_fit();
   return packed;
+}
+
+std::optional<std::string> GunzipAtMost(std::string_view packed, std::size_t most) {
+  if (packed.size() > kMostInput) return std::nullopt;
+  z_stream stream = {};
+  if (inflateInit2(&stream, kGzipWindow) != Z_OK) return std::nullopt;
+  const std::unique_ptr<z_stream, decltype(&inflateEnd)> end(&stream, &inflateEnd);
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));  // only read from
+  stream.avail_in = static_cast<uInt>(packed.size());
+  std::string text;
+  std::array<char, 65536> part;
+  int result = Z_OK;
+  while (result == Z_OK) {
+    stream.next_out = reinterpret_cast<Bytef*>(part.data());
+    stream.avail_out = static_cast<uInt>(part.size());
+    result = inflate(&stream, Z_NO_FLUSH);
+    const std::size_t size = part.size() - stream.avail_out;
+    if (size > most - text.size()) return std::nullopt;
+    text.append(part.data(), size);
+  }
+  // Cut off, it would be Z_BUF_ERROR; something behind it is none of ours.
+  if (result != Z_STREAM_END || stream.avail_in != 0) return std::nullopt;
+  return text;
 }
 
 }  // namespace nccl_pulse

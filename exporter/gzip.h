@@ -2,6 +2,7 @@
 #ifndef EXPORTER_GZIP_H_
 #define EXPORTER_GZIP_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,10 @@ namespace nccl_pulse {
 // somebody's training job. Nothing when there is no memory for it (300 KiB and the result).
 // Thread: any, no state. Cost: //bench:scrape.
 std::optional<std::string> Gzip(std::string_view text);
+
+// The other direction, of text that has at most `most` bytes. Nothing when it has more, or when
+// this is not one whole gzip stream.
+std::optional<std::string> GunzipAtMost(std::string_view packed, std::size_t most);
 
 }  // namespace nccl_pulse
 

@@ -1,6 +1,7 @@
 #include "exporter/handover.h"
 
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -144,6 +145,13 @@ bool PeerCredentials(int connection, Credentials* credentials) {
   credentials->pid = peer.pid;
   credentials->user = peer.uid;
   return true;
+}
+
+uint32_t OwnPidNamespace() {
+  constexpr ino_t kSystemsOwn = 0xEFFFFFFC;  // PROC_PID_INIT_INO of linux/proc_ns.h
+  struct stat status {};
+  if (stat("/proc/self/ns/pid", &status) != 0 || status.st_ino == kSystemsOwn) return 0;
+  return static_cast<uint32_t>(status.st_ino);
 }
 
 bool Send(int connection, const HandoverMessage& message, int memory) {

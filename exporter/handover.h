@@ -95,6 +95,8 @@ struct Credentials {
   uid_t user = static_cast<uid_t>(-1);
 };
 bool PeerCredentials(int connection, Credentials* credentials);
+// The inode of the PID namespace that this process is in; 0: the system's own, or unknown.
+uint32_t OwnPidNamespace();
 
 // `memory`: a descriptor to pass along, or -1. False when the other side is gone or does not read.
 bool Send(int connection, const HandoverMessage& message, int memory = -1);

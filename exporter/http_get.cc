@@ -9,21 +9,28 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "exporter/gzip.h"
 
 namespace nccl_pulse {
 namespace {
 
 using Time = std::chrono::steady_clock::time_point;
 
+// Of an answer, as it comes and unpacked.
 constexpr std::size_t kMostBytes = std::size_t{512} << 20;
+constexpr std::chrono::seconds kNotSaid{-1};
 
 // Closed with the object.
 class Socket {
@@ -128,38 +135,53 @@ std::unique_ptr<Socket> ConnectTo(std::string_view endpoint, Time end, std::stri
   return ConnectToHost(*host, port, end, error);
 }
 
-}  // namespace
+// A header's value, without spaces around it; "" when there is none. `head`: in small letters.
+std::string_view Header(std::string_view head, std::string_view name) {
+  const std::string start = absl::StrCat("\r\n", name, ":");
+  const std::size_t at = head.find(start);
+  if (at == head.npos) return "";
+  const std::string_view rest = head.substr(at + start.size());
+  return absl::StripAsciiWhitespace(rest.substr(0, rest.find("\r\n")));
+}
 
-bool HttpGet(std::string_view endpoint, std::string_view path, std::chrono::milliseconds patience,
-             HttpAnswer* answer, std::string* error) {
-  const Time end = std::chrono::steady_clock::now() + patience;
-  std::string host;
-  const std::unique_ptr<Socket> socket = ConnectTo(endpoint, end, &host, error);
-  if (socket == nullptr) return false;
-  const std::string request =
-      absl::StrCat("GET ", path, " HTTP/1.0\r\nHost: ", host, "\r\nConnection: close\r\n\r\n");
+// A number of seconds; `otherwise` when it is none, or a date.
+std::chrono::seconds Seconds(std::string_view text, std::chrono::seconds otherwise) {
+  constexpr int64_t kMost = 1000000000;
+  int64_t seconds = 0;
+  if (!absl::SimpleAtoi(text, &seconds) || seconds < 0) return otherwise;
+  return std::chrono::seconds(std::min(seconds, kMost));
+}
+
+// All that comes until the server closes.
+bool Ask(const Socket& socket, const std::string& request, Time end, std::string* text,
+         std::string* error) {
   // Smaller than any socket's buffer.
-  if (send(socket->fd(), request.data(), request.size(), MSG_NOSIGNAL) !=
+  if (send(socket.fd(), request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size())) {
     *error = Reason(errno);
     return false;
   }
-  std::string text;
-  while (text.size() < kMostBytes) {
+  while (text->size() < kMostBytes) {
     std::array<char, 65536> buffer;
-    if (!socket->Wait(POLLIN, end)) {
+    if (!socket.Wait(POLLIN, end)) {
       *error = errno == ETIMEDOUT ? "it accepts connections, but does not answer" : Reason(errno);
       return false;
     }
-    const ssize_t size = recv(socket->fd(), buffer.data(), buffer.size(), 0);
+    const ssize_t size = recv(socket.fd(), buffer.data(), buffer.size(), 0);
     if (size == 0) break;
     if (size < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (size < 0) {
       *error = Reason(errno);
       return false;
     }
-    text.append(buffer.data(), size);
+    text->append(buffer.data(), size);
   }
+  return true;
+}
+
+// `again`: after how long to ask once more; negative: the server does not say.
+bool Parse(const std::string& text, HttpAnswer* answer, std::chrono::seconds* again,
+           std::string* error) {
   const std::size_t head_end = text.find("\r\n\r\n");
   const std::string_view status_line = std::string_view(text).substr(0, text.find("\r\n"));
   if (head_end == text.npos || !absl::StartsWith(status_line, "HTTP/1.") ||
@@ -168,19 +190,49 @@ bool HttpGet(std::string_view endpoint, std::string_view path, std::chrono::mill
     *error = "the answer is not HTTP";
     return false;
   }
-  // A page that was cut off must not pass for a whole one.
   const std::string head = absl::AsciiStrToLower(std::string_view(text).substr(0, head_end));
-  const std::size_t at = head.find("content-length:");
   answer->body = text.substr(head_end + 4);
+  // A page that was cut off must not pass for a whole one.
   std::size_t length = 0;
-  if (at != head.npos &&
-      absl::SimpleAtoi(std::string_view(head).substr(at + 15, head.find("\r\n", at) - at - 15),
-                       &length) &&
-      answer->body.size() < length) {
+  if (absl::SimpleAtoi(Header(head, "content-length"), &length) && answer->body.size() < length) {
     *error = "the answer ended too early";
     return false;
   }
+  if (Header(head, "content-encoding") == "gzip") {
+    std::optional<std::string> unpacked = GunzipAtMost(answer->body, kMostBytes);
+    if (!unpacked.has_value()) {
+      *error = "the answer cannot be unpacked";
+      return false;
+    }
+    answer->body = *std::move(unpacked);
+  }
+  answer->age = Seconds(Header(head, "age"), std::chrono::seconds(0));
+  *again = answer->status == 503 ? Seconds(Header(head, "retry-after"), kNotSaid) : kNotSaid;
   return true;
+}
+
+}  // namespace
+
+bool HttpGet(std::string_view endpoint, std::string_view path, std::chrono::milliseconds patience,
+             HttpAnswer* answer, std::string* error) {
+  const Time end = std::chrono::steady_clock::now() + patience;
+  for (bool is_first = true;; is_first = false) {
+    std::string host;
+    const std::unique_ptr<Socket> socket = ConnectTo(endpoint, end, &host, error);
+    if (socket == nullptr) return false;
+    const std::string request =
+        absl::StrCat("GET ", path, " HTTP/1.0\r\nHost: ", host,
+                     "\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n");
+    std::string text;
+    std::chrono::seconds again = kNotSaid;
+    if (!Ask(*socket, request, end, &text, error) || !Parse(text, answer, &again, error)) {
+      return false;
+    }
+    if (!is_first || again == kNotSaid || std::chrono::steady_clock::now() + again >= end) {
+      return true;
+    }
+    std::this_thread::sleep_for(again);
+  }
 }
 
 }  // namespace nccl_pulse

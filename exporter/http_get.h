@@ -12,12 +12,14 @@ namespace nccl_pulse {
 
 struct HttpAnswer {
   int status = 0;
-  std::string body;
+  std::string body;             // unpacked
+  std::chrono::seconds age{0};  // as the server says it
 };
 
 // `endpoint`: "host:port", ":port" or "port" (this machine), "unix:/path"; "http://" before and a
 // path behind are allowed. False when nobody answers within `patience`, or with something that is
-// not HTTP.
+// not HTTP, or more than 512 MiB. A server that says when to come back (503, Retry-After) is asked
+// once more then, if that is within `patience`.
 bool HttpGet(std::string_view endpoint, std::string_view path, std::chrono::milliseconds patience,
              HttpAnswer* answer, std::string* error);
 

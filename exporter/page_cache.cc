@@ -16,16 +16,20 @@ using std::chrono::duration_cast;
 using std::chrono::seconds;
 
 // Of the whole budget, what is divided between the kinds.
-constexpr double kOwnShare = 2.0 / 3;
+constexpr double kOwnShare = 5.0 / 6;
 
 }  // namespace
 
 PageCache::PageCache(Options options)
     : options_(std::move(options)),
-      pages_(options_.makers.size(), Page(CpuBudget(options_.cpu_share * kOwnShare /
-                                                        static_cast<double>(options_.makers.size()),
-                                                    kPageBurst, options_.clock()))),
-      shared_budget_(options_.cpu_share * (1 - kOwnShare), kPageBurst, options_.clock()) {}
+      shared_budget_(options_.cpu_share * (1 - kOwnShare), kPageBurst, options_.clock()) {
+  int weights = 0;
+  for (const Options::Kind& kind : options_.kinds) weights += kind.weight;
+  for (const Options::Kind& kind : options_.kinds) {
+    const double share = options_.cpu_share * kOwnShare * kind.weight / weights;
+    pages_.emplace_back(CpuBudget(share, kPageBurst, options_.clock()));
+  }
+}
 
 // Runs `work`, and answers with the wall time that it took.
 template <typename Work>
@@ -89,7 +93,7 @@ void PageCache::Make(std::size_t kind, CpuBudget* budget) {
   std::optional<std::string> failure;
   const double took = Charge(budget, [&] {
     try {
-      text = options_.makers[kind]();
+      text = options_.kinds[kind].make();
     } catch (const std::exception& e) {
       failure = e.what();
     } catch (...) {

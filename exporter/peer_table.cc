@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
-#include <map>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -84,6 +82,13 @@ void PeerTable::Accept(int listener, Time now) {
     }
     HandlePeer(peer, now);
   }
+}
+
+// A pid that the kernel tells counts in this server's PID namespace, and in no other: one that says
+// so in a container says nothing that the kernel could confirm.
+bool PeerTable::IsItself(const ProcessSnapshot& process, const Credentials& credentials) const {
+  return credentials.pid > 0 && process.pid == credentials.pid &&
+         process.pid_namespace == options_.pid_namespace;
 }
 
 bool PeerTable::TakesUser(uid_t user) const {
@@ -216,6 +221,10 @@ void PeerTable::Welcome(Peer* peer) {
   // A process that comes again, whose old connection has not been seen to end.
   for (Peer& other : peers_) {
     if (&other == peer || !other.segment.IsSameMemory(peer->segment)) continue;
+    if (other.credentials.user != peer->credentials.user) {
+      Refuse(peer, Rejection::kForeignClaim, "this memory is another user's process'");
+      return;
+    }
     if (asks_to_yield_ == &other) asks_to_yield_ = nullptr;
     Drop(&other);
   }
@@ -228,7 +237,7 @@ void PeerTable::Welcome(Peer* peer) {
   const auto is_anothers = [&](const Kept& kept) {
     return kept.user != user && IsSameProcess(kept.process, snapshot);
   };
-  if (snapshot.pid != peer->credentials.pid &&
+  if (!IsItself(snapshot, peer->credentials) &&
       std::any_of(kept_.begin(), kept_.end(), is_anothers)) {
     Refuse(peer, Rejection::kForeignClaim,
            absl::StrCat("it says that it is process ", snapshot.pid,
@@ -365,6 +374,7 @@ void PeerTable::Keep(ProcessSnapshot process, const Peer& peer, Time now) {
                   [](const CommunicatorSnapshot& each) { return each.finalized; });
   process.end = peer.said_goodbye || all_finalized ? ProcessEnd::kExit : ProcessEnd::kLost;
   process.end_realtime_ns = RealtimeNs();
+  const bool is_itself = IsItself(process, peer.credentials);
   if (options_.keep_processes > 0) {
     if (log_) {
       log_(LogLevel::kInfo,
@@ -372,7 +382,6 @@ void PeerTable::Keep(ProcessSnapshot process, const Peer& peer, Time now) {
                         ProcessEndName(process.end), ")"));
     }
     const uint64_t bytes = PageBytes(process);
-    const bool is_itself = process.pid == peer.credentials.pid;
     kept_.push_back({std::move(process), now + options_.keep, peer.credentials.user, peer.order,
                      bytes, is_itself});
   } else if (!all_finalized) {
@@ -381,8 +390,8 @@ void PeerTable::Keep(ProcessSnapshot process, const Peer& peer, Time now) {
       communicator.timed_calls.clear();
     }
     const uint64_t bytes = PageBytes(process);
-    ended_.push_back(
-        {std::move(process), now + kRememberEnded, peer.credentials.user, peer.order, bytes, true});
+    ended_.push_back({std::move(process), now + kRememberEnded, peer.credentials.user, peer.order,
+                      bytes, is_itself});
   }
   ForgetKept(now);
 }
@@ -447,18 +456,23 @@ void PeerTable::Read(SnapshotSet* set, Time now) {
       continue;
     }
     peer.page_bytes = PageBytes(snapshot);
-    const bool is_itself = snapshot.pid == peer.credentials.pid;
-    entries.push_back({std::move(snapshot), peer.credentials.user, peer.order, is_itself, &peer});
+    const bool is_itself = IsItself(snapshot, peer.credentials);
+    entries.push_back(
+        {std::move(snapshot), peer.credentials.user, peer.order, is_itself, false, &peer});
     // Now, not at the end: so there is never more than a page and one process in memory.
     FitPage();
     RemoveRefused(&entries);
   }
-  for (const Kept& kept : kept_) {
-    entries.push_back({kept.process, kept.user, kept.order, kept.is_itself, nullptr});
+  for (const auto* kept : {&kept_, &ended_}) {
+    for (const Kept& each : *kept) {
+      entries.push_back(
+          {each.process, each.user, each.order, each.is_itself, kept == &ended_, nullptr});
+    }
   }
   LeaveOutForeignClaims(&entries);
-  for (Entry& entry : entries) set->processes.push_back(std::move(entry.process));
-  for (const Kept& ended : ended_) set->ended.push_back(ended.process);
+  for (Entry& entry : entries) {
+    (entry.is_ended ? set->ended : set->processes).push_back(std::move(entry.process));
+  }
   for (int i = 0; i < kRejections; ++i) set->rejected[i] += rejected_[i];
 }
 
@@ -469,47 +483,40 @@ void PeerTable::RemoveRefused(std::vector<Entry>* entries) {
   entries->erase(std::remove_if(entries->begin(), entries->end(), is_refused), entries->end());
 }
 
-// Equal labels are added up, and gauges are the newest one's (families.h). So what came first keeps
-// its labels from other users: a process its pid, a communicator's rank its series.
+// What another user's process is or has (ownership.h).
 void PeerTable::LeaveOutForeignClaims(std::vector<Entry>* entries) {
-  const bool is_one_user = std::all_of(entries->begin(), entries->end(), [&](const Entry& entry) {
-    return entry.user == entries->front().user;
-  });
-  if (is_one_user) return;
-  std::vector<Entry*> order;
-  for (Entry& entry : *entries) order.push_back(&entry);
-  // Claiming pids in advance does not help: whose pid it is comes first. (In a container a process
-  // does not know the pid that the kernel tells this one.)
-  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
-    return std::tie(b->is_itself, a->order) < std::tie(a->is_itself, b->order);
-  });
-  std::map<std::tuple<int32_t, uint32_t, std::string>, uid_t> user_of_process;
-  std::map<std::pair<uint64_t, int32_t>, uid_t> user_of_communicator;
-  for (Entry* entry : order) {
-    ProcessSnapshot& process = entry->process;
-    const auto [owner, is_new] = user_of_process.try_emplace(
-        {process.pid, process.pid_namespace, process.global_rank}, entry->user);
-    if (!is_new && owner->second != entry->user && entry->peer != nullptr) {
-      Refuse(entry->peer, Rejection::kForeignClaim,
-             absl::StrCat("it says that it is process ", process.pid, " of rank \"",
-                          process.global_rank, "\", which is user ", owner->second, "'s"));
-      continue;
-    }
-    const auto is_foreign = [&](const CommunicatorSnapshot& communicator) {
-      const auto [owner, is_new] =
-          user_of_communicator.try_emplace({communicator.comm_id, communicator.rank}, entry->user);
-      return !is_new && owner->second != entry->user;
-    };
-    std::vector<CommunicatorSnapshot>& communicators = process.communicators;
-    const auto foreign = std::remove_if(communicators.begin(), communicators.end(), is_foreign);
-    if (foreign == communicators.end()) continue;
-    communicators.erase(foreign, communicators.end());
-    if (entry->peer == nullptr || entry->peer->claims_foreign) continue;
-    entry->peer->claims_foreign = true;
-    CountRejection(*entry->peer, Rejection::kForeignClaim,
-                   "has communicators with the id and rank of another user's; they are left out");
+  std::vector<Claim> claims;
+  claims.reserve(entries->size());
+  for (const Entry& entry : *entries) {
+    claims.push_back({&entry.process, entry.user, entry.order, entry.is_itself});
   }
-  RemoveRefused(entries);
+  ownership_.Settle(std::move(claims));
+  const auto is_refused = [&](const Entry& entry) {
+    const uid_t owner = ownership_.OwnerOf(entry.process);
+    if (owner == entry.user) return false;
+    if (entry.peer != nullptr) {
+      Refuse(entry.peer, Rejection::kForeignClaim,
+             absl::StrCat("it says that it is process ", entry.process.pid, " of rank \"",
+                          entry.process.global_rank, "\", which is user ", owner, "'s"));
+    }
+    return true;
+  };
+  entries->erase(std::remove_if(entries->begin(), entries->end(), is_refused), entries->end());
+  for (Entry& entry : *entries) {
+    std::vector<CommunicatorSnapshot>& communicators = entry.process.communicators;
+    const auto foreign = std::stable_partition(
+        communicators.begin(), communicators.end(),
+        [&](const CommunicatorSnapshot& each) { return ownership_.OwnerOf(each) == entry.user; });
+    if (foreign == communicators.end()) continue;
+    if (entry.peer != nullptr && !entry.peer->claims_foreign) {
+      entry.peer->claims_foreign = true;
+      CountRejection(*entry.peer, Rejection::kForeignClaim,
+                     absl::StrCat("has communicators of another user's, such as ",
+                                  absl::Hex(foreign->comm_id, absl::kZeroPad16), ", which is user ",
+                                  ownership_.OwnerOf(*foreign), "'s; they are left out"));
+    }
+    communicators.erase(foreign, communicators.end());
+  }
 }
 
 void PeerTable::CloseAll() {

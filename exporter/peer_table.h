@@ -13,8 +13,8 @@
 //
 // Of each of these the user who has most gives way (page_share.h): its newest member, its silent
 // connection that is oldest, what it left behind first, the largest of its members when the page
-// is full. And a user says nothing about another one's processes: who claims the pid of one, or
-// the rank of its communicators, is left out.
+// is full. And a user says nothing about another one's processes: who claims to be one, and
+// communicators that are another user's already, are left out (ownership.h).
 //
 // Thread: the server's, but for CloseDescriptors.
 #ifndef EXPORTER_PEER_TABLE_H_
@@ -35,6 +35,7 @@
 #include "exporter/families.h"
 #include "exporter/handover.h"
 #include "exporter/log_level.h"
+#include "exporter/ownership.h"
 #include "exporter/page_share.h"
 #include "exporter/peer_segment.h"
 #include "exporter/rejection.h"
@@ -56,6 +57,7 @@ struct PeerOptions {
   uid_t user = geteuid();  // who runs this server
   // Who is at the other end; for tests, of which none can be several users everywhere.
   bool (*credentials)(int connection, Credentials* credentials) = PeerCredentials;
+  uint32_t pid_namespace = OwnPidNamespace();  // in which the pids count that it tells
   int max_members = kMaxMembers;
   uint64_t max_page_bytes = kMaxPageBytes;
   std::chrono::milliseconds keep{0};  // how long an ended process stays on the page
@@ -127,12 +129,14 @@ class PeerTable {
     ProcessSnapshot process;
     uid_t user;
     uint64_t order;
-    bool is_itself;  // the kernel says that it is the process that it says it is
+    bool is_itself;  // see Claim
+    bool is_ended;   // for the diagnosis alone
     Peer* peer;      // null: kept
   };
 
   Peer* PlaceForPeer();
   bool TakesUser(uid_t user) const;
+  bool IsItself(const ProcessSnapshot& process, const Credentials& credentials) const;
   bool MakePlaceForMember(Peer* newcomer);
   void FitPage();
   bool ForgetOldestOf(uid_t user);
@@ -168,6 +172,7 @@ class PeerTable {
   std::deque<Kept> kept_;
   std::deque<Kept> ended_;  // for the diagnosis alone, where none is kept
   uint64_t last_order_ = 0;
+  Ownership ownership_;
   RejectionCounts rejected_{};
   // One warning for each reason a minute.
   std::array<Time, kRejections> silent_until_{};

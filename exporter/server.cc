@@ -105,6 +105,8 @@ std::chrono::nanoseconds CpuTime() {
 
 // Kinds of pages: one of each format, in PageFormat's order, and the JSON.
 constexpr std::size_t kCommunicatorsPage = kPageFormats;
+// People look at it again and again, every 2 s with the status page open; scrapers do every 15 s.
+constexpr int kCommunicatorsWeight = 2;
 
 std::string ErrorText(int error) {
   std::array<char, 128> buffer;
@@ -510,8 +512,10 @@ std::string Server::Thread::MakeCommunicators() {
 
 PageCache::Options Server::Thread::PageOptions() {
   PageCache::Options options;
-  options.makers = {[this] { return MakeText(); }, [this] { return MakeOpenMetrics(); },
-                    [this] { return MakeProtobuf(); }, [this] { return MakeCommunicators(); }};
+  options.kinds = {{[this] { return MakeText(); }},
+                   {[this] { return MakeOpenMetrics(); }},
+                   {[this] { return MakeProtobuf(); }},
+                   {[this] { return MakeCommunicators(); }, kCommunicatorsWeight}};
   options.clock = [] { return steady_clock::now(); };
   options.cpu_time = CpuTime;
   options.cut_off_slowest = [this](bool in_any_case) { return CutOffSlowest(in_any_case); };

@@ -60,11 +60,14 @@ communicator with its ranks. It asks the node's endpoint, and so works beside a 
   P50, P99   of the operation that is named above the table, from timed calls; BUS is its bus bandwidth,
              as nccl-tests states it
 
+"as of N s ago" in the first line: the endpoint has no processor time left for a new page (docs/node-endpoint.md).
+
   --endpoint=ADDRESS    host:port, or unix:/path (default localhost:9410); another user's or job's
                         address stands in NCCL's log with NCCL_DEBUG=INFO
   --watch               again and again, until Ctrl-C
   --interval=DURATION   between two looks (default 1s)
-  --json                what the endpoint says (/api/v1/communicators), one look
+  --json                what the endpoint says (/api/v1/communicators), one look; and "age_seconds": how
+                        old that was when it came
   --all                 communicators that ended, too
   --color=auto|always|never
 
@@ -98,6 +101,7 @@ std::optional<Json> Look(const std::string& endpoint) {
                  endpoint.c_str());
     return std::nullopt;
   }
+  page["age_seconds"] = answer.age.count();
   return page;
 }
 

@@ -27,6 +27,9 @@ constexpr char kBold[] = "\033[1m";
 constexpr char kDim[] = "\033[2m";
 constexpr char kReset[] = "\033[0m";
 
+// From this age on a page says how old it is.
+constexpr double kOldSeconds = 3;
+
 // ---- the page -----------------------------------------------------------------------------------
 
 // The operation whose latencies are shown for all ranks: what the communicator spent most time in.
@@ -134,7 +137,15 @@ class Page {
                     absl::FormatTime("%Y-%m-%d %H:%M:%S",
                                      absl::FromUnixMillis(static_cast<int64_t>(now_ * 1e3)),
                                      absl::LocalTimeZone()),
-                    "  ", Plural(communicators, "communicator"), ", ", Plural(ranks, "rank"), "\n");
+                    Age(), "  ", Plural(communicators, "communicator"), ", ",
+                    Plural(ranks, "rank"), "\n");
+  }
+
+  // Of a page that was not made for this look; the command adds it.
+  std::string Age() const {
+    const double age = Number(At(page_, "age_seconds"));
+    if (age < kOldSeconds) return "";
+    return Paint(absl::StrCat("  as of ", static_cast<int64_t>(age), " s ago"), kYellow);
   }
 
   // What is lost, stopped or not seen comes before what is suspected.

@@ -1,7 +1,6 @@
 #include "plugin/identity.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -64,13 +63,6 @@ ProcessIdentity FindProcessIdentity() {
   identity.local_rank = FirstSet({"LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"});
   identity.job_id = FirstSet({"SLURM_JOB_ID", "TORCHELASTIC_RUN_ID", "PBS_JOBID", "LSB_JOBID"});
   return identity;
-}
-
-uint32_t FindPidNamespace() {
-  constexpr ino_t kSystemsOwn = 0xEFFFFFFC;  // PROC_PID_INIT_INO of linux/proc_ns.h
-  struct stat status {};
-  if (stat("/proc/self/ns/pid", &status) != 0 || status.st_ino == kSystemsOwn) return 0;
-  return static_cast<uint32_t>(status.st_ino);
 }
 
 GpuIdentity FindCurrentGpu(const CudaDriver* driver) {

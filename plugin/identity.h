@@ -18,9 +18,6 @@ struct ProcessIdentity {
 };
 ProcessIdentity FindProcessIdentity();
 
-// The inode of the PID namespace that getpid() counts in; 0 in the system's own, or without /proc.
-uint32_t FindPidNamespace();
-
 struct GpuIdentity {
   std::string index;       // of the node, as nvidia-smi and dcgm-exporter number it
   std::string uuid;        // "GPU-..."

@@ -18,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "exporter/handover.h"
 #include "exporter/server.h"
 #include "metrics/segment.h"
 #include "metrics/segment_reader.h"
@@ -193,7 +194,7 @@ void WriteProcessIdentity(const Process& process, int api_version) {
   SegmentHeader& header = process.segment->header();
   const ProcessIdentity identity = FindProcessIdentity();
   header.pid = getpid();
-  header.pid_namespace = FindPidNamespace();
+  header.pid_namespace = OwnPidNamespace();
   header.nccl_api_version = api_version;
   header.event_mask = process.masks.Of(api_version);
   header.start_realtime_ns = RealtimeNs();

@@ -23,5 +23,19 @@ TEST(Gzip, RoundTrip) {
   EXPECT_LT(Gzip(std::string(5'000'000, 'a'))->size(), 50'000u);
 }
 
+TEST(Gzip, UnpacksNoMoreThanItMay) {
+  for (const std::size_t size : {0, 1, 65536, 65537, 5'000'000}) {
+    const std::string text(size, 'a');
+    const std::string packed = *Gzip(text);
+    EXPECT_EQ(GunzipAtMost(packed, size), text);
+    if (size > 0) {
+      EXPECT_EQ(GunzipAtMost(packed, size - 1), std::nullopt);
+    }
+    EXPECT_EQ(GunzipAtMost(packed.substr(0, packed.size() - 1), size), std::nullopt);
+    EXPECT_EQ(GunzipAtMost(packed + "x", size), std::nullopt);
+  }
+  EXPECT_EQ(GunzipAtMost("", 10), std::nullopt);
+}
+
 }  // namespace
 }  // namespace nccl_pulse

@@ -25,7 +25,8 @@ class PageCacheTest : public ::testing::Test {
   PageCache MakeCache(double share = 0.012) {
     PageCache::Options options;
     for (std::size_t kind = 0; kind < kKinds; ++kind) {
-      options.makers.emplace_back([this, kind] { return Make(kind); });
+      // As exporter/server.cc has them: the last one is the JSON.
+      options.kinds.push_back({[this, kind] { return Make(kind); }, kind + 1 == kKinds ? 2 : 1});
     }
     options.clock = [this] { return now_; };
     options.cpu_time = [this] { return cpu_; };
@@ -103,7 +104,7 @@ TEST_F(PageCacheTest, WhateverIsAskedNoMoreIsSpentThanTheShare) {
 
 // All alone, every page is new.
 TEST_F(PageCacheTest, AScraperEveryFiveSecondsAlwaysGetsANewPage) {
-  cost_ = milliseconds(29);
+  cost_ = milliseconds(19);
   PageCache cache = MakeCache();
   for (int i = 1; i <= 200; ++i) {
     const PageCache::Answer answer = cache.Get(2, true);
@@ -124,6 +125,21 @@ TEST_F(PageCacheTest, AScraperGetsNewPagesWhileOthersAreAskedForAllTheTime) {
     }
     EXPECT_EQ(cache.Get(0, true).age, seconds(0));
     EXPECT_EQ(made_[0], i);
+  }
+}
+
+// A person at the status page, beside Prometheus, and somebody who asks for every scrape format all
+// the time.
+TEST_F(PageCacheTest, WhoLooksEveryTwoSecondsGetsNewPagesWhateverIsScraped) {
+  cost_ = milliseconds(7);
+  PageCache cache = MakeCache();
+  for (int i = 1; i <= 300; ++i) {
+    const auto next = now_ + seconds(2);
+    EXPECT_EQ(cache.Get(kKinds - 1, true).age, seconds(0));
+    EXPECT_EQ(made_[kKinds - 1], i);
+    for (; now_ < next; now_ += milliseconds(10)) {
+      for (std::size_t kind = 0; kind + 1 < kKinds; ++kind) cache.Get(kind, true);
+    }
   }
 }
 

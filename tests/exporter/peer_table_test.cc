@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exporter/handover.h"
@@ -24,6 +25,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::UnorderedElementsAre;
 
 constexpr uid_t kServer = 0;
@@ -46,10 +48,19 @@ class Client {
   explicit Client(int histograms = 1) : segment_(8192, 2048), histograms_(histograms) {}
 
   void Identify(int pid, uint64_t comm_id, int rank, const std::string& labels = "") {
-    segment_.segment().header().pid = pid;
+    Claim(pid);
     CopyToShared(segment_.segment().header().static_labels, labels.c_str());
     generation_ = segment_.AddCommunicator(0, comm_id, rank, "world");
     Grow(histograms_);
+  }
+
+  // What it says of itself, at any time.
+  void Claim(int pid, uint32_t pid_namespace = 0) {
+    segment_.segment().header().pid = pid;
+    segment_.segment().header().pid_namespace = pid_namespace;
+  }
+  void AddCommunicator(uint64_t comm_id, int rank) {
+    segment_.AddCommunicator(1, comm_id, rank, "more");
   }
 
   void Grow(int histograms) {
@@ -97,6 +108,7 @@ class PeerTableTest : public ::testing::Test {
     options_.agent = true;
     options_.user = kServer;
     options_.credentials = MadeUpCredentials;
+    options_.pid_namespace = 0;
     options_.keep = std::chrono::minutes(10);
     options_.keep_processes = 100;
   }
@@ -113,10 +125,11 @@ class PeerTableTest : public ::testing::Test {
   }
 
   std::unique_ptr<Client> Join(uid_t user, int pid, uint64_t comm_id, int histograms = 1,
-                               int rank = 0) {
+                               int rank = 0, uint32_t pid_namespace = 0) {
     table();
     auto client = std::make_unique<Client>(histograms);
     client->Identify(pid, comm_id, rank);
+    client->Claim(pid, pid_namespace);
     g_user = user;
     EXPECT_TRUE(client->Connect(name_));
     table().Accept(listener_.get(), now_);
@@ -151,6 +164,17 @@ class PeerTableTest : public ::testing::Test {
     std::vector<int> pids;
     for (const ProcessSnapshot& process : set.processes) pids.push_back(process.pid);
     return pids;
+  }
+  // With the ranks that each has in its communicators.
+  std::vector<std::pair<int, std::vector<int>>> Ranks() {
+    SnapshotSet set;
+    table().Read(&set, now_);
+    std::vector<std::pair<int, std::vector<int>>> ranks;
+    for (const ProcessSnapshot& process : set.processes) {
+      ranks.emplace_back(process.pid, std::vector<int>());
+      for (const auto& each : process.communicators) ranks.back().second.push_back(each.rank);
+    }
+    return ranks;
   }
   uint64_t Rejected(Rejection reason) {
     Pids();
@@ -350,18 +374,86 @@ TEST_F(PeerTableTest, AUserCannotClaimThePidsOfOthersInAdvance) {
   EXPECT_THAT(anna->Answers(), ElementsAre("welcome", HasSubstr("which is user 1002's"), "closed"));
 }
 
+// A process in a container never says the pid that the kernel tells, a hostile one beside it can.
+TEST_F(PeerTableTest, InAContainerTooWhoCameFirstIsBelieved) {
+  const auto bert = Join(kBert, 7, 0xc0ffee, 1, 3, 4026532000);
+  EXPECT_THAT(Ranks(), ElementsAre(Pair(7, ElementsAre(3))));
+  g_pid = 8000;
+  const auto anna = Join(kAnna, 8000, 0xc0ffee, 1, 3);
+  EXPECT_THAT(Ranks(), UnorderedElementsAre(Pair(7, ElementsAre(3)), Pair(8000, IsEmpty())));
+  // The kernel's pid is none in that namespace.
+  g_pid = 7;
+  const auto same_pid = Join(kAnna, 7, 0xbad, 1, 3, 4026532000);
+  EXPECT_THAT(Ranks(), UnorderedElementsAre(Pair(7, ElementsAre(3)), Pair(8000, IsEmpty())));
+  EXPECT_THAT(same_pid->Answers(),
+              ElementsAre("welcome", HasSubstr("which is user 1002's"), "closed"));
+  EXPECT_THAT(bert->Answers(), ElementsAre("welcome"));
+}
+
+// An id alone: a rank that nobody here has would be waited for.
 TEST_F(PeerTableTest, AUsersCommunicatorCannotPassForAnothers) {
   const auto bert = Join(kBert, 11, 0xc0ffee, 1, 3);
   const auto anna = Join(kAnna, 1, 0xc0ffee, 1, 3);
   const auto other_rank = Join(kAnna, 2, 0xc0ffee, 1, 4);
+  EXPECT_THAT(Ranks(), UnorderedElementsAre(Pair(11, ElementsAre(3)), Pair(1, IsEmpty()),
+                                            Pair(2, IsEmpty())));
+  // However many pages are made.
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(Rejected(Rejection::kForeignClaim), 2u);
+  EXPECT_THAT(log_, ElementsAre(HasSubstr("of user 1001 has communicators of another user's, such "
+                                          "as 0000000000c0ffee, which is user 1002's")));
+}
+
+// Whoever was there first writes into its memory what it has read on the page.
+TEST_F(PeerTableTest, WhatIsAnothersAlreadyIsNotClaimedByWhoCameEarlier) {
+  const auto anna = Join(kAnna, 1, 1);
+  const auto bert = Join(kBert, 7, 0xc0ffee, 1, 3, 4026532000);
+  Ranks();
+  anna->AddCommunicator(0xc0ffee, 4);
+  EXPECT_THAT(Ranks(), UnorderedElementsAre(Pair(1, ElementsAre(0)), Pair(7, ElementsAre(3))));
+  anna->Claim(7, 4026532000);
+  EXPECT_THAT(Ranks(), ElementsAre(Pair(7, ElementsAre(3))));
+  EXPECT_THAT(bert->Answers(), ElementsAre("welcome"));
+}
+
+// What a process said in the end is checked, too.
+TEST_F(PeerTableTest, WhatAUserLeavesBehindIsNotAnothers) {
+  const auto bert = Join(kBert, 7, 0xc0ffee, 1, 3, 4026532000);
+  const auto anna = Join(kAnna, 1, 1);
+  const auto also = Join(kAnna, 2, 2);
+  Ranks();
+  anna->AddCommunicator(0xc0ffee, 4);
+  also->Claim(7, 4026532000);
+  anna->Close();
+  also->Close();
+  HandleAll();
+  EXPECT_THAT(Ranks(), UnorderedElementsAre(Pair(1, ElementsAre(0)), Pair(7, ElementsAre(3))));
+  // Nor does what is left of his become hers.
+  bert->Close();
+  HandleAll();
+  const auto late = Join(kAnna, 3, 0xc0ffee, 1, 5);
+  EXPECT_THAT(Ranks(), UnorderedElementsAre(Pair(1, ElementsAre(0)), Pair(7, ElementsAre(3)),
+                                            Pair(3, IsEmpty())));
+}
+
+// An agent that keeps nothing still remembers for the diagnosis.
+TEST_F(PeerTableTest, WhatIsRememberedForTheDiagnosisIsNoForeignClaim) {
+  options_.keep_processes = 0;
+  const auto bert = Join(kBert, 11, 0xc0ffee, 1, 3);
+  Join(kAnna, 1, 0xc0ffee, 1, 4)->Close();
+  HandleAll();
   SnapshotSet set;
   table().Read(&set, now_);
-  for (const ProcessSnapshot& process : set.processes) {
-    EXPECT_EQ(process.communicators.size(), process.pid == 1 ? 0u : 1u) << process.pid;
-  }
-  // However many pages are made.
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(Rejected(Rejection::kForeignClaim), 1u);
-  EXPECT_THAT(log_, ElementsAre(HasSubstr("of user 1001 has communicators with the id and rank")));
+  ASSERT_EQ(set.ended.size(), 1u);
+  EXPECT_THAT(set.ended.front().communicators, IsEmpty());
+}
+
+TEST_F(PeerTableTest, ACommunicatorIsFreeWhenItsUsersProcessesAreGone) {
+  Join(kBert, 11, 0xc0ffee, 1, 3)->Close();
+  HandleAll();
+  const auto anna = Join(kAnna, 1, 0xc0ffee, 1, 3);
+  EXPECT_THAT(Ranks(), UnorderedElementsAre(Pair(11, ElementsAre(3)), Pair(1, IsEmpty())));
+  now_ += options_.keep;
+  EXPECT_THAT(Ranks(), ElementsAre(Pair(1, ElementsAre(3))));
 }
 
 // Two of one user's may: a communicator that is made again.

@@ -46,6 +46,16 @@ TEST(StatusTable, AHealthyJob) {
   EXPECT_EQ(FindingOf(Page(job)), Finding::kNone);
 }
 
+TEST(StatusTable, AnOldPageSaysSoInTheFirstLine) {
+  Json page = Page(RunningJob());
+  EXPECT_THAT(StatusTable(page, nullptr, {}), Not(HasSubstr(" ago")));
+  page["age_seconds"] = 2;
+  EXPECT_THAT(StatusTable(page, nullptr, {}), Not(HasSubstr(" ago")));
+  page["age_seconds"] = 17;
+  EXPECT_THAT(StatusTable(page, nullptr, {}),
+              HasSubstr("  as of 17 s ago  1 communicator, 3 ranks\n"));
+}
+
 TEST(StatusTable, AHangStandsFirstAndIsMarked) {
   SimulatedJob job = RunningJob();
   job.AddCommunicator(1, {0, 1, 2});  // a lower id, and nothing wrong

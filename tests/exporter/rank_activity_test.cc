@@ -125,6 +125,10 @@ TEST(RankActivity, AForeignEventMask) {
   for (const uint32_t bit : {0x200u, 0x400u, 0x800u, 0x1000u}) {
     ExpectUnknown(with_mask(kMask & ~bit), UnknownReason::kEventMaskChanged);
   }
+  // A call that was made under the mask before this one may still run, and nobody saw it.
+  Rank twice = with_mask(kMask | 0x40);
+  twice.process.event_mask_changes = 2;
+  ExpectUnknown(twice, UnknownReason::kEventMaskChanged);
   // An NCCL that never had the event does not lose it.
   Rank older = with_mask(0xf0a);
   older.communicator.event_mask = 0xf0a;

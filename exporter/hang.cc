@@ -34,8 +34,11 @@ Hang ToHang(const HangFinding& finding) {
   }
   if (finding.is_acquitted) {
     hang.verdict = HangVerdict::kUnknown;
-    hang.waiting.insert(hang.waiting.end(), hang.suspects.begin(), hang.suspects.end());
-    std::sort(hang.waiting.begin(), hang.waiting.end());
+    // Who has not called waits, if at all, elsewhere.
+    if (finding.not_begun_suspects) {
+      hang.waiting.insert(hang.waiting.end(), hang.suspects.begin(), hang.suspects.end());
+      std::sort(hang.waiting.begin(), hang.waiting.end());
+    }
     hang.suspects.clear();
   }
   return hang;

@@ -65,6 +65,9 @@ struct HangFinding {
   // Where suspects wait meanwhile.
   std::optional<uint64_t> elsewhere;  // communicator id
   Ranks blocked_elsewhere;            // those that do, where others are free
+  // Suspects, or ranks that would be, that may wait in another communicator where it is not seen.
+  std::optional<uint64_t> unseen_elsewhere;  // communicator id
+  Ranks unseen_there;
   struct Link {
     const CommunicatorView* view;
     const RankView* rank;  // waits in the next one's communicator

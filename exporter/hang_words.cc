@@ -1,5 +1,6 @@
 #include "exporter/hang_words.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -24,7 +25,7 @@ class Words {
 
   std::string Make() const {
     return absl::StrCat(
-        Verdict(), Elsewhere(),
+        Verdict(), Elsewhere(), UnseenElsewhere(),
         finding_.is_usual
             ? absl::StrCat(" It has waited up to ", DurationWords(finding_.longest_wait_before_ns),
                            " here before, and gone on.")
@@ -265,6 +266,24 @@ class Words {
                         Verb(finding_.blocked_elsewhere, " has", " have"), " not come either, but ",
                         Verb(finding_.blocked_elsewhere, "waits", "wait"), " in ", where,
                         " meanwhile.");
+  }
+
+  std::string UnseenElsewhere() const {
+    if (!finding_.unseen_elsewhere) return "";
+    const Ranks& there = finding_.unseen_there;
+    std::string who = Verb(there, "it waits", "they wait");
+    std::string also;
+    // Of several the sentence before names others, too.
+    if (finding_.suspects.size() != there.size() ||
+        !std::is_permutation(there.begin(), there.end(), finding_.suspects.begin())) {
+      who = absl::StrCat(Numbers(there), Verb(there, " waits", " wait"));
+      if (!Contains(finding_.suspects, there.front())) {
+        also = absl::StrCat(" ", Capital(Numbers(there)), Verb(there, " has", " have"),
+                            " not come either.");
+      }
+    }
+    return absl::StrCat(also, " Whether ", who, " in communicator ",
+                        CommunicatorId(*finding_.unseen_elsewhere), " meanwhile cannot be seen.");
   }
 
   const HangFinding& finding_;

@@ -296,6 +296,7 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
                              {"nnodes", first.nnodes},
                              {"hang", HangJson(found)},
                              {"queued", QueuedJson(found)},
+                             {"note", found == nullptr ? Json() : TextOrNull(found->note)},
                              {"straggler", StragglerJson(found)},
                              {"operations", OperationsOfAllRanks(snapshots_of_ranks)},
                              {"ranks", std::move(list)}});

@@ -21,6 +21,7 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
     result.comm_id = view.comm_id;
     result.hang = std::move(waits[i].hang);
     result.queued = std::move(waits[i].queued);
+    result.note = std::move(waits[i].note);
     StragglerState& state = kept[view.comm_id];
     if (const auto found = stragglers_.find(view.comm_id); found != stragglers_.end()) {
       state = std::move(found->second);

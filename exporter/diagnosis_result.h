@@ -74,6 +74,7 @@ struct CommunicatorDiagnosis {
   uint64_t comm_id = 0;
   std::optional<Hang> hang;
   std::optional<Queued> queued;  // never beside a hang
+  std::string note;              // a sentence: what may be a hang, or nothing; "": none
   std::optional<Straggler> straggler;
   std::vector<RankLoss> losses;  // empty where ranks cannot be compared
 };

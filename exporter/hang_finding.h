@@ -94,6 +94,13 @@ struct QueuedFinding {
   Ranks ranks;
 };
 
+// One rank alone has made calls that the others have not, and may have finished them without these.
+struct AheadFinding {
+  const RankView* rank = nullptr;
+  Ranks behind;
+  Calls calls;
+};
+
 }  // namespace nccl_pulse
 
 #endif  // EXPORTER_HANG_FINDING_H_

@@ -25,7 +25,7 @@ class Words {
 
   std::string Make() const {
     return absl::StrCat(
-        Verdict(), Elsewhere(), UnseenElsewhere(),
+        Verdict(), AlsoStopped(), Elsewhere(), UnseenElsewhere(),
         finding_.is_usual
             ? absl::StrCat(" It has waited up to ", DurationWords(finding_.longest_wait_before_ns),
                            " here before, and gone on.")
@@ -92,11 +92,13 @@ class Words {
         unseen.empty() ? absl::StrCat(", and ", Has(suspects), " nothing in flight here.")
                        : absl::StrCat(". Whether what ", Verb(suspects, "it", "they"),
                                       " called before has ended cannot be seen."),
-        Waiters(), BehindUnseen(),
-        finding_.also_stopped.empty()
-            ? ""
-            : absl::StrCat(" ", Capital(Names(finding_.also_stopped)),
-                           Verb(finding_.also_stopped, " does", " do"), " not run."));
+        Waiters(), BehindUnseen());
+  }
+
+  std::string AlsoStopped() const {
+    const Ranks& stopped = finding_.also_stopped;
+    if (stopped.empty()) return "";
+    return absl::StrCat(" ", Capital(Names(stopped)), Verb(stopped, " does", " do"), " not run.");
   }
 
   // " Ranks 0, 1 and 2 wait in AllReduce."
@@ -299,6 +301,13 @@ std::string QueuedWords(const QueuedFinding& finding) {
                       Verb(finding.ranks, "its GPU has", "their GPUs have"),
                       " not begun it: earlier work of ",
                       Verb(finding.ranks, "that GPU", "those GPUs"), " has not ended. No hang.");
+}
+
+std::string AheadWords(const AheadFinding& finding) {
+  const Ranks ahead = {finding.rank};
+  return absl::StrCat(Capital(Numbers(finding.behind)), " ", Has(finding.behind), " not called ",
+                      CallWords(finding.calls), " that ", Numbers(ahead),
+                      " has called; whether ", Numbers(ahead), " waits cannot be seen.");
 }
 
 const char* UnknownReasonWords(UnknownReason reason) {

@@ -49,10 +49,8 @@ class Examiner {
     for (const CommunicatorDiagnosis& each : diagnosis) {
       if (each.hang) (each.hang->is_usual ? has_usual_ : has_hang_) = true;
       has_straggler_ |= each.straggler.has_value();
-      if (each.queued) {
-        queued_.push_back(absl::StrCat("Communicator ", absl::Hex(each.comm_id, absl::kZeroPad16),
-                                       ": ", each.queued->text));
-      }
+      if (each.queued) AddNote(each.comm_id, each.queued->text);
+      if (!each.note.empty()) AddNote(each.comm_id, each.note);
     }
   }
 
@@ -72,6 +70,11 @@ class Examiner {
   }
 
  private:
+  void AddNote(uint64_t comm_id, const std::string& text) {
+    of_communicators_.push_back(
+        absl::StrCat("Communicator ", absl::Hex(comm_id, absl::kZeroPad16), ": ", text));
+  }
+
   void AddEnd(const ProcessSnapshot& process) {
     if (process.end == ProcessEnd::kLost) lost_.push_back(process.pid);
   }
@@ -132,7 +135,7 @@ class Examiner {
           Plural(health_.ranks, "rank", "ranks"), ": ", absl::StrJoin(why, "; "), "."));
     }
     notes.insert(notes.end(), masks_.begin(), masks_.end());
-    notes.insert(notes.end(), queued_.begin(), queued_.end());
+    notes.insert(notes.end(), of_communicators_.begin(), of_communicators_.end());
   }
 
   std::string Summary() const {
@@ -151,7 +154,7 @@ class Examiner {
   std::map<uint64_t, Activities> by_communicator_;
   std::array<std::size_t, kUnknownReasons> reasons_{};
   bool has_hang_ = false, has_usual_ = false, has_straggler_ = false;
-  std::vector<std::string> masks_, queued_;
+  std::vector<std::string> masks_, of_communicators_;
   Health health_;
 };
 

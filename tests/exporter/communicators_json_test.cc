@@ -160,6 +160,7 @@ TEST(CommunicatorsJson, CirclesAndQueues) {
                                   {"op", "AllReduce"},
                                   {"ranks", {3}},
                                   {"text", "Rank 3 has launched."}}));
+  EXPECT_EQ(comm["note"], nullptr);
   EXPECT_EQ(json["health"]["status"], "waiting");
 }
 

@@ -117,6 +117,15 @@ TEST(Health, WorkThatIsQueuedIsNoHang) {
   EXPECT_THAT(Of(job).notes, ElementsAre(HasSubstr("Communicator 00000000000000c0: Rank 0")));
 }
 
+TEST(Health, WhatMayBeAHangIsSaid) {
+  SimulatedJob job = RunningJob();
+  job.Call(kComm, 0, "Broadcast");
+  job.Advance(kHangAfter);
+  EXPECT_THAT(Of(job).notes,
+              testing::Contains(HasSubstr("Communicator 00000000000000c0: Ranks 1, 2 and 3 have "
+                                          "not called Broadcast")));
+}
+
 TEST(Health, EveryStatusHasAName) {
   std::set<std::string> names;
   for (int i = 0; i <= static_cast<int>(HealthStatus::kUnused); ++i) {

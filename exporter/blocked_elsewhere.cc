@@ -31,6 +31,21 @@ struct Link {
   bool is_certain;
 };
 
+// A communicator in which it may wait without that being seen; views.size(): none.
+std::size_t MayWaitUnseen(const std::vector<CommunicatorView>& views, std::size_t here,
+                          const RankView& suspect) {
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (i == here) continue;
+    for (const RankView& rank : views[i].ranks) {
+      if (rank.activity.is_unknown() && rank.state == RankView::State::kLive &&
+          Compare(rank, suspect) != SameGpu::kNo) {
+        return i;
+      }
+    }
+  }
+  return views.size();
+}
+
 class Follower {
  public:
   // `findings`: those of waits that are about to be hangs, too.
@@ -93,20 +108,6 @@ class Follower {
             rank.InFlightSince() < suspect.InFlightSince());
   }
 
-  // A communicator in which it may wait without that being seen; views.size(): none.
-  std::size_t MayWaitUnseen(std::size_t here, const RankView& suspect) const {
-    for (std::size_t i = 0; i < views_.size(); ++i) {
-      if (i == here) continue;
-      for (const RankView& rank : views_[i].ranks) {
-        if (rank.activity.is_unknown() && rank.state == RankView::State::kLive &&
-            Compare(rank, suspect) != SameGpu::kNo) {
-          return i;
-        }
-      }
-    }
-    return views_.size();
-  }
-
   // Of a rank that has not called: it may stand in a call there that is not reported, whose root is
   // on another node. Not if it has gone on here for as long after that call, or if it is the one
   // that is waited for there.
@@ -120,7 +121,7 @@ class Follower {
 
   // Sorts suspects that have not called, and are not seen to wait elsewhere.
   struct Unseen {
-    Ranks acquitted;                     // may stand in a call elsewhere
+    Ranks acquitted;                      // may stand in a call elsewhere
     std::size_t acquitted_in = SIZE_MAX;  // index of the view
     std::size_t hinted_in = SIZE_MAX;     // another one cannot be seen there for other reasons
     const RankView* hinted = nullptr;
@@ -194,7 +195,7 @@ void Follower::Apply(std::size_t here, HangFinding* finding) const {
     if (found != nullptr && (first == nullptr || !first->is_certain)) first = found;
     if (suspect->state == RankView::State::kLive && unseen == views_.size() &&
         findings_[here]->verdict == HangVerdict::kRankNotBegun) {
-      unseen = MayWaitUnseen(here, *suspect);
+      unseen = MayWaitUnseen(views_, here, *suspect);
     }
   }
   if (!free.empty() && unseen != views_.size()) {
@@ -208,10 +209,9 @@ void Follower::Apply(std::size_t here, HangFinding* finding) const {
       if (suspect->state == RankView::State::kLive) LookElsewhere(here, *suspect, &there);
     }
     if (!there.acquitted.empty()) {
-      free.erase(std::remove_if(free.begin(), free.end(),
-                                [&there](const RankView* rank) {
-                                  return Contains(there.acquitted, rank);
-                                }),
+      free.erase(std::remove_if(
+                     free.begin(), free.end(),
+                     [&there](const RankView* rank) { return Contains(there.acquitted, rank); }),
                  free.end());
       finding->unseen_there = there.acquitted;
       finding->unseen_elsewhere = views_[there.acquitted_in].comm_id;
@@ -260,6 +260,15 @@ void FollowWaits(const std::vector<CommunicatorView>& views, int64_t hang_after_
   for (std::size_t i = 0; i < views.size(); ++i) {
     if ((*findings)[i]) follower.Apply(i, &*(*findings)[i]);
   }
+}
+
+std::optional<uint64_t> UnseenElsewhere(const std::vector<CommunicatorView>& views,
+                                        std::size_t here, const Ranks& ranks) {
+  for (const RankView* rank : ranks) {
+    const std::size_t there = MayWaitUnseen(views, here, *rank);
+    if (there != views.size()) return views[there].comm_id;
+  }
+  return std::nullopt;
 }
 
 }  // namespace nccl_pulse

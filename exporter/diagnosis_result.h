@@ -47,7 +47,7 @@ struct Hang {
 };
 
 // The ranks here have launched, and none of their GPUs has begun it: each waits for earlier work of
-// its own GPU. No hang.
+// its own GPU. What that waits for is not known.
 struct Queued {
   int64_t since_realtime_ns = 0;
   std::string op;

@@ -482,6 +482,16 @@ void AddHang(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
   for (std::size_t i = 0; i < std::min(hang.suspects.size(), kMostSuspects); ++i) {
     set->Gauge(MetricId::kHangStart, {comm, verdict, Digits(hang.suspects[i]), hang.op}, since);
   }
+  if (hang.is_usual) set->Gauge(MetricId::kHangUsual, {comm}, 1);
+}
+
+bool IsQueued(const DiagnosisResult& diagnosis, const CommunicatorSnapshot& communicator) {
+  const auto found = std::find_if(
+      diagnosis.begin(), diagnosis.end(),
+      [&communicator](const auto& each) { return each.comm_id == communicator.comm_id; });
+  if (found == diagnosis.end() || !found->queued) return false;
+  const std::vector<int32_t>& ranks = found->queued->ranks;
+  return std::find(ranks.begin(), ranks.end(), communicator.rank) != ranks.end();
 }
 
 void AddLosses(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
@@ -541,6 +551,10 @@ std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabe
   for (const auto& [process, communicator] : communicators) {
     set.SetStaticLabels(process->static_labels);
     AddCommunicator(*process, *communicator, now_realtime_ns, &set);
+    if (process->end == ProcessEnd::kLive && !communicator->finalized &&
+        IsQueued(diagnosis, *communicator)) {
+      set.Gauge(MetricId::kActivityQueued, {}, 1);
+    }
   }
   for (const CommunicatorDiagnosis& each : diagnosis) AddLosses(each, &set);
   set.SetStaticLabels(snapshots.server_labels);

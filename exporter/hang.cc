@@ -86,7 +86,8 @@ std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& 
     findings.push_back(std::move(conclusion.hang));
     if (conclusion.ahead) waits[i].note = AheadWords(*conclusion.ahead);
     if (!conclusion.queued) continue;
-    const QueuedFinding& queued = *conclusion.queued;
+    QueuedFinding& queued = *conclusion.queued;
+    queued.unseen_elsewhere = UnseenElsewhere(views, i, queued.ranks);
     waits[i].queued =
         Queued{queued.since_realtime_ns, queued.op, RankNumbers(queued.ranks), QueuedWords(queued)};
   }

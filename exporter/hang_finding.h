@@ -92,6 +92,9 @@ struct QueuedFinding {
   int64_t since_realtime_ns = 0;
   std::string op;
   Ranks ranks;
+  bool are_all_seen = false;  // all ranks of the communicator are here
+  // Another one of the same GPUs whose work cannot be seen.
+  std::optional<uint64_t> unseen_elsewhere;
 };
 
 // One rank alone has made calls that the others have not, and may have finished them without these.

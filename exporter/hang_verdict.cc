@@ -158,6 +158,7 @@ class Judge {
     queued.since_realtime_ns = finding_.since_realtime_ns;
     queued.op = finding_.op;
     queued.ranks = finding_.waiting;
+    queued.are_all_seen = finding_.are_all_seen;
     return queued;
   }
 
@@ -236,16 +237,15 @@ class Judge {
   bool MayAllHaveLeft(const Ranks& behind) const {
     std::size_t ahead = 0;
     for (const RankView* rank : facts_.live) {
-      const bool is_ahead = std::any_of(
-          behind.begin(), behind.end(), [this, rank](const RankView* other) {
+      const bool is_ahead =
+          std::any_of(behind.begin(), behind.end(), [this, rank](const RankView* other) {
             return !Excess(facts_.CallsOf(*rank), facts_.CallsOf(*other)).empty();
           });
       if (is_ahead) ++ahead;
     }
     if (ahead != 1) return false;
     for (const RankView* rank : behind) {
-      for (const auto& [kind, count] :
-           Excess(facts_.calls[facts_.most], facts_.CallsOf(*rank))) {
+      for (const auto& [kind, count] : Excess(facts_.calls[facts_.most], facts_.CallsOf(*rank))) {
         if (WaitsForAll(kind.first)) return false;
       }
     }

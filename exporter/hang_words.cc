@@ -87,12 +87,12 @@ class Words {
     for (const RankView* rank : suspects) {
       if (!rank->activity.is_idle()) unseen.push_back(rank);
     }
-    return absl::StrCat(
-        WhoHave(suspects), " not called ", CallWords(finding_.calls),
-        unseen.empty() ? absl::StrCat(", and ", Has(suspects), " nothing in flight here.")
-                       : absl::StrCat(". Whether what ", Verb(suspects, "it", "they"),
-                                      " called before has ended cannot be seen."),
-        Waiters(), BehindUnseen());
+    return absl::StrCat(WhoHave(suspects), " not called ", CallWords(finding_.calls),
+                        unseen.empty()
+                            ? absl::StrCat(", and ", Has(suspects), " nothing in flight here.")
+                            : absl::StrCat(". Whether what ", Verb(suspects, "it", "they"),
+                                           " called before has ended cannot be seen."),
+                        Waiters(), BehindUnseen());
   }
 
   std::string AlsoStopped() const {
@@ -296,18 +296,23 @@ class Words {
 std::string HangWords(const HangFinding& finding) { return Words(finding).Make(); }
 
 std::string QueuedWords(const QueuedFinding& finding) {
-  return absl::StrCat(WhoHave(finding.ranks), " launched",
-                      finding.op.empty() ? "" : absl::StrCat(" ", finding.op), ", and ",
-                      Verb(finding.ranks, "its GPU has", "their GPUs have"),
-                      " not begun it: earlier work of ",
-                      Verb(finding.ranks, "that GPU", "those GPUs"), " has not ended. No hang.");
+  return absl::StrCat(
+      WhoHave(finding.ranks), " launched", finding.op.empty() ? "" : absl::StrCat(" ", finding.op),
+      ", and ", Verb(finding.ranks, "its GPU has", "their GPUs have"),
+      " not begun it. Earlier work of ", Verb(finding.ranks, "this GPU", "these GPUs"),
+      " has not ended.",
+      finding.unseen_elsewhere
+          ? absl::StrCat(" It may wait in communicator ", CommunicatorId(*finding.unseen_elsewhere),
+                         ", whose work cannot be seen.")
+          : "",
+      finding.are_all_seen ? "" : " Whether ranks wait that are not seen here is not known.");
 }
 
 std::string AheadWords(const AheadFinding& finding) {
   const Ranks ahead = {finding.rank};
   return absl::StrCat(Capital(Numbers(finding.behind)), " ", Has(finding.behind), " not called ",
-                      CallWords(finding.calls), " that ", Numbers(ahead),
-                      " has called; whether ", Numbers(ahead), " waits cannot be seen.");
+                      CallWords(finding.calls), " that ", Numbers(ahead), " has called; whether ",
+                      Numbers(ahead), " waits cannot be seen.");
 }
 
 const char* UnknownReasonWords(UnknownReason reason) {

@@ -232,6 +232,19 @@ TEST(Unreported, DifferentCallsThatAllStand) {
   EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kMismatched);
 }
 
+// Ranks 0 and 1 wait; what rank 2 called a moment ago it may be about to launch.
+TEST(Unreported, AFreshCallIsNoMismatchYet) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1}, "AllReduce");
+  job.Advance(kHangAfter);
+  job.Call(kComm, 2, "AllGather");
+  ASSERT_TRUE(HangOf(job));
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kUnknown);
+  job.Advance(kSecond);
+  ASSERT_TRUE(HangOf(job));
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kMismatched);
+}
+
 // Process 0 waits for process 4 in another communicator.
 TEST(Unreported, WhoWaitsInAnotherCommunicatorIsNotTheCulprit) {
   SimulatedJob job(5);

@@ -48,7 +48,7 @@ struct Activities {
 class Examiner {
  public:
   Examiner(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis, int64_t now_ns)
-      : now_ns_(now_ns) {
+      : now_ns_(now_ns), stands_after_ns_(snapshots.stands_after_ns) {
     for (const ProcessSnapshot& process : snapshots.processes) AddProcess(process);
     for (const ProcessSnapshot& process : snapshots.ended) AddEnd(process);
     CountMissing(snapshots);
@@ -114,13 +114,13 @@ class Examiner {
       if (communicator.finalized) continue;
       is_in_use = true;
       Activities& activities = by_communicator_[communicator.comm_id];
-      const RankActivity activity = ActivityOf(process, communicator, now_ns_);
+      const RankActivity activity = ActivityOf(process, communicator, now_ns_, stands_after_ns_);
       ++activities.ranks;
       if (!IsUnknown(activity, now_ns_)) continue;
       ++activities.unknown;
       ++reasons_[static_cast<std::size_t>(activity.reason)];
     }
-    if (is_in_use && IsStopped(process, now_ns_)) stopped_.push_back(process.pid);
+    if (is_in_use && IsStopped(process, now_ns_, stands_after_ns_)) stopped_.push_back(process.pid);
     if (process.event_mask_changes != 0) {
       masks_.push_back(absl::StrCat(
           "Somebody changed NCCL's profiler event mask in pid ", process.pid, ", ",
@@ -203,7 +203,7 @@ class Examiner {
                         dark_ == 1 ? "other" : "others", what);
   }
 
-  const int64_t now_ns_;
+  const int64_t now_ns_, stands_after_ns_;
   std::vector<int32_t> lost_, stopped_;
   std::map<uint64_t, Activities> by_communicator_;
   std::array<std::size_t, kUnknownReasons> reasons_{};

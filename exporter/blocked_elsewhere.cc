@@ -31,11 +31,32 @@ struct Link {
   bool is_certain;
 };
 
+// A communicator in which it may wait without that being seen; views.size(): none.
+std::size_t MayWaitUnseen(const std::vector<CommunicatorView>& views, std::size_t here,
+                          const RankView& suspect) {
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (i == here) continue;
+    for (const RankView& rank : views[i].ranks) {
+      if (rank.activity.is_unknown() && rank.state == RankView::State::kLive &&
+          Compare(rank, suspect) != SameGpu::kNo) {
+        return i;
+      }
+    }
+  }
+  return views.size();
+}
+
 class Follower {
  public:
   // `findings`: those of waits that are about to be hangs, too.
-  Follower(const std::vector<CommunicatorView>& views, const Findings& findings)
-      : views_(views), findings_(findings), links_(views.size()), is_blocked_(views.size()) {
+  Follower(const std::vector<CommunicatorView>& views, const Findings& findings,
+           int64_t hang_after_ns, int64_t now_ns)
+      : views_(views),
+        findings_(findings),
+        hang_after_ns_(hang_after_ns),
+        now_ns_(now_ns),
+        links_(views.size()),
+        is_blocked_(views.size()) {
     for (std::size_t i = 0; i < views.size(); ++i) {
       if (findings[i]) FindLinks(i);
     }
@@ -87,18 +108,44 @@ class Follower {
             rank.InFlightSince() < suspect.InFlightSince());
   }
 
-  // A communicator in which it may wait without that being seen; views.size(): none.
-  std::size_t MayWaitUnseen(std::size_t here, const RankView& suspect) const {
+  // Of a rank that has not called: it may stand in a call there that is not reported, whose root is
+  // on another node. Not if it has gone on here for as long after that call, or if it is the one
+  // that is waited for there.
+  bool MayStandUnreported(std::size_t there, const RankView& rank, const RankView& suspect) const {
+    const int64_t since = rank.activity.since_realtime_ns;
+    return rank.activity.reason == UnknownReason::kLaunchNotReported && since != 0 &&
+           ElapsedNs(now_ns_, since) >= hang_after_ns_ &&
+           ElapsedNs(suspect.communicator->last_launch_realtime_ns, since) < hang_after_ns_ &&
+           !(findings_[there] && Contains(findings_[there]->suspects, &rank));
+  }
+
+  // Sorts suspects that have not called, and are not seen to wait elsewhere.
+  struct Unseen {
+    Ranks acquitted;                      // may stand in a call elsewhere
+    std::size_t acquitted_in = SIZE_MAX;  // index of the view
+    std::size_t hinted_in = SIZE_MAX;     // another one cannot be seen there for other reasons
+    const RankView* hinted = nullptr;
+  };
+  void LookElsewhere(std::size_t here, const RankView& suspect, Unseen* unseen) const {
     for (std::size_t i = 0; i < views_.size(); ++i) {
       if (i == here) continue;
       for (const RankView& rank : views_[i].ranks) {
-        if (rank.activity.is_unknown() && rank.state == RankView::State::kLive &&
-            Compare(rank, suspect) != SameGpu::kNo) {
-          return i;
+        if (!rank.activity.is_unknown() || rank.state != RankView::State::kLive ||
+            Compare(rank, suspect) == SameGpu::kNo) {
+          continue;
+        }
+        if (MayStandUnreported(i, rank, suspect)) {
+          unseen->acquitted.push_back(&suspect);
+          unseen->acquitted_in = std::min(unseen->acquitted_in, i);
+          return;
+        }
+        if (rank.activity.reason == UnknownReason::kLaunchNotReported) continue;
+        if (unseen->hinted == nullptr) {
+          unseen->hinted = &suspect;
+          unseen->hinted_in = i;
         }
       }
     }
-    return views_.size();
   }
 
   // From `at` over ranks that wait elsewhere back to `home`.
@@ -127,6 +174,7 @@ class Follower {
 
   const std::vector<CommunicatorView>& views_;
   const Findings& findings_;
+  const int64_t hang_after_ns_, now_ns_;
   std::vector<std::vector<Link>> links_;  // of each view
   std::vector<bool> is_blocked_;          // all its suspects have one
 };
@@ -147,13 +195,35 @@ void Follower::Apply(std::size_t here, HangFinding* finding) const {
     if (found != nullptr && (first == nullptr || !first->is_certain)) first = found;
     if (suspect->state == RankView::State::kLive && unseen == views_.size() &&
         findings_[here]->verdict == HangVerdict::kRankNotBegun) {
-      unseen = MayWaitUnseen(here, *suspect);
+      unseen = MayWaitUnseen(views_, here, *suspect);
     }
   }
   if (!free.empty() && unseen != views_.size()) {
     finding->is_acquitted = true;
     finding->elsewhere = views_[unseen].comm_id;
     return;
+  }
+  if (findings_[here]->verdict == HangVerdict::kRankNotCalled && !free.empty()) {
+    Unseen there;
+    for (const RankView* suspect : free) {
+      if (suspect->state == RankView::State::kLive) LookElsewhere(here, *suspect, &there);
+    }
+    if (!there.acquitted.empty()) {
+      free.erase(std::remove_if(
+                     free.begin(), free.end(),
+                     [&there](const RankView* rank) { return Contains(there.acquitted, rank); }),
+                 free.end());
+      finding->unseen_there = there.acquitted;
+      finding->unseen_elsewhere = views_[there.acquitted_in].comm_id;
+      if (free.empty()) {
+        finding->is_acquitted = true;
+        return;
+      }
+      finding->suspects = free;
+    } else if (there.hinted != nullptr) {
+      finding->unseen_there = {there.hinted};
+      finding->unseen_elsewhere = views_[there.hinted_in].comm_id;
+    }
   }
   if (first == nullptr) return;
   finding->elsewhere = views_[first->to].comm_id;
@@ -186,10 +256,19 @@ void FollowWaits(const std::vector<CommunicatorView>& views, int64_t hang_after_
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (!before[i]) before[i] = Conclude(views[i], hang_after_ns / 2, now_realtime_ns).hang;
   }
-  const Follower follower(views, before);
+  const Follower follower(views, before, hang_after_ns, now_realtime_ns);
   for (std::size_t i = 0; i < views.size(); ++i) {
     if ((*findings)[i]) follower.Apply(i, &*(*findings)[i]);
   }
+}
+
+std::optional<uint64_t> UnseenElsewhere(const std::vector<CommunicatorView>& views,
+                                        std::size_t here, const Ranks& ranks) {
+  for (const RankView* rank : ranks) {
+    const std::size_t there = MayWaitUnseen(views, here, *rank);
+    if (there != views.size()) return views[there].comm_id;
+  }
+  return std::nullopt;
 }
 
 }  // namespace nccl_pulse

@@ -11,6 +11,7 @@
 #ifndef EXPORTER_BLOCKED_ELSEWHERE_H_
 #define EXPORTER_BLOCKED_ELSEWHERE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -22,6 +23,10 @@ namespace nccl_pulse {
 // `findings`: one for each view.
 void FollowWaits(const std::vector<CommunicatorView>& views, int64_t hang_after_ns,
                  int64_t now_realtime_ns, std::vector<std::optional<HangFinding>>* findings);
+
+// A communicator other than `here` on a GPU of one of the ranks, in which work may stand unseen.
+std::optional<uint64_t> UnseenElsewhere(const std::vector<CommunicatorView>& views,
+                                        std::size_t here, const Ranks& ranks);
 
 }  // namespace nccl_pulse
 

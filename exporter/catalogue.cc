@@ -49,6 +49,10 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "flight was enqueued, in Unix time; 0 when none is. source proxy: its network operations have "
      "started and not all stopped, those without network traffic are not seen; kernel: not all its "
      "channels have stopped. Absent until an operation has been seen to end."},
+    {MetricId::kActivityQueued, "nccl_activity_queued", MetricType::Gauge, "", kComm, LabelNames(),
+     "1 while the rank's oldest launch is known not to have begun, and so is that of every rank of "
+     "the node with work in flight on the communicator, for longer than a hang takes to be "
+     "suspected: earlier work of these GPUs has not ended. Absent otherwise."},
     {MetricId::kActivityUnknown, "nccl_activity_unknown", MetricType::Gauge, "", kComm,
      LabelNames("reason"),
      "1 while it is not known whether the rank has work in flight or is idle, and why. "
@@ -187,6 +191,10 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "ranks have made, in Unix time, and what the ranks of this node say about it; one series for "
      "each rank that the others wait for. Absent when no hang is suspected. See "
      "hangs-and-stragglers.md."},
+    {MetricId::kHangUsual, "nccl_hang_usual", MetricType::Gauge, "", kServer, LabelNames("comm"),
+     "1 while the suspected hang can end well, and the ranks of this node have waited about as "
+     "long "
+     "in this operation before and gone on. Absent otherwise. See hangs-and-stragglers.md."},
     {MetricId::kScrapeDuration, "nccl_pulse_scrape_duration_seconds", MetricType::Summary,
      "seconds", kServer, LabelNames(), "What earlier pages of this endpoint took to make."},
     {MetricId::kProcesses, "nccl_pulse_processes", MetricType::Gauge, "", kServer, LabelNames(),

@@ -38,8 +38,10 @@ void CompareCalls(CommunicatorFacts* facts) {
   for (std::size_t i = 0; i < facts->calls.size(); ++i) {
     const RankView* rank = facts->live[i];
     const Calls& most = facts->calls[facts->most];
+    const CommunicatorSnapshot& communicator = *rank->communicator;
     facts->is_quiet &=
-        ElapsedNs(facts->now_ns, rank->communicator->last_launch_realtime_ns) >= kQuietNs;
+        ElapsedNs(facts->now_ns, std::max(communicator.last_launch_realtime_ns,
+                                          communicator.unreported_since_realtime_ns)) >= kQuietNs;
     facts->is_mismatched |= !Excess(facts->calls[i], most).empty();
     const Calls missing = Excess(most, facts->calls[i]);
     if (missing.empty()) continue;

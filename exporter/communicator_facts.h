@@ -39,10 +39,10 @@ struct CommunicatorFacts {
   std::vector<Calls> calls;                   // of live[i]
   std::size_t most = 0;                       // index of the one that has called most
   bool is_mismatched = false;                 // not all are beginnings of that one's
-  bool is_quiet = true;                       // no rank has launched for a moment
-  Ranks behind;                               // have called less than that one
-  Ranks owing;                                // of them those that are known to be idle
-  Calls owed;                                 // by those
+  bool is_quiet = true;  // no rank has launched, or called unreported, for a moment
+  Ranks behind;          // have called less than that one
+  Ranks owing;           // of them those that are known to be idle
+  Calls owed;            // by those
 
   bool are_all_seen() const { return static_cast<int32_t>(live.size()) >= view->nranks; }
   bool HasCalledAll(const RankView& rank) const { return !Contains(behind, &rank); }

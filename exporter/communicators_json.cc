@@ -64,10 +64,10 @@ Json LastCallJson(const CommunicatorSnapshot& comm) {
 }
 
 const char* StateName(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
-                      const RankActivity& activity, int64_t now_realtime_ns) {
+                      const RankActivity& activity, bool is_stopped) {
   if (comm.finalized) return "ended";
   if (process.end != ProcessEnd::kLive) return "gone";
-  if (IsStopped(process, now_realtime_ns)) return "stopped";
+  if (is_stopped) return "stopped";
   if (activity.is_in_flight()) return "in_flight";
   return activity.is_idle() ? "idle" : "unknown";
 }
@@ -143,8 +143,10 @@ Json OperationsJson(const CommunicatorSnapshot& comm) {
 }
 
 Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
-              const CommunicatorDiagnosis* diagnosis, int64_t now_realtime_ns) {
-  const RankActivity activity = ActivityOf(process, comm, now_realtime_ns);
+              const CommunicatorDiagnosis* diagnosis, int64_t now_realtime_ns,
+              int64_t stands_after_ns) {
+  const RankActivity activity = ActivityOf(process, comm, now_realtime_ns, stands_after_ns);
+  const bool is_stopped = IsStopped(process, now_realtime_ns, stands_after_ns);
   Json loss = nullptr;
   if (diagnosis != nullptr) {
     for (const RankLoss& each : diagnosis->losses) {
@@ -161,7 +163,7 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
   return {{"rank", comm.rank},
           {"index", comm.index},
           {"active", !comm.finalized && process.end == ProcessEnd::kLive},
-          {"state", StateName(process, comm, activity, now_realtime_ns)},
+          {"state", StateName(process, comm, activity, is_stopped)},
           {"unknown", UnknownJson(activity)},
           {"in_flight_since", TimeOrNull(activity.is_in_flight() ? activity.since_realtime_ns : 0)},
           {"begun", BegunJson(activity)},
@@ -288,7 +290,8 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
     std::vector<const CommunicatorSnapshot*> snapshots_of_ranks;
     for (const Rank& rank : ranks) {
       snapshots_of_ranks.push_back(rank.communicator);
-      list.push_back(RankJson(*rank.process, *rank.communicator, found, now_realtime_ns));
+      list.push_back(RankJson(*rank.process, *rank.communicator, found, now_realtime_ns,
+                              snapshots.stands_after_ns));
     }
     communicators.push_back({{"comm", Id(id)},
                              {"name", TextOrNull(first.name)},
@@ -296,6 +299,7 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
                              {"nnodes", first.nnodes},
                              {"hang", HangJson(found)},
                              {"queued", QueuedJson(found)},
+                             {"note", found == nullptr ? Json() : TextOrNull(found->note)},
                              {"straggler", StragglerJson(found)},
                              {"operations", OperationsOfAllRanks(snapshots_of_ranks)},
                              {"ranks", std::move(list)}});

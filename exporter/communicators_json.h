@@ -11,6 +11,7 @@
 //                "suspects": [3], "waiting": [0, 1, 2], "circle": [], "longest_wait_before": 0,
 //                "usual": false, "text": "Rank 3 (pid 4711) has not ..."},
 //       "queued": {"since": 1760..., "op": "AllReduce", "ranks": [0, 1], "text": "Rank 0 ..."},
+//       "note": "Ranks 1 to 3 have not called ...",
 //       "straggler": {"rank": 3, "seconds_per_second": 0.2, "mean_seconds": 0.001,
 //                     "late_share": 0.9, "matched_calls": 100, "text": "Rank 3 comes last ..."},
 //       "operations": [{"op": "AllReduce", "size": "le_1MiB", "calls": 444, "bytes": ...,
@@ -34,8 +35,8 @@
 //                        "source": "stream", "count": 9, "mean": ..., "p50": ..., "p90": ...,
 //                        "p99": ..., "max": ..., "bus_bytes_per_second": ...}]}]}]}
 //
-// "health" is of the whole page, health.h. "hang", "queued" and "straggler" are null when there is
-// none (diagnosis.h). "usual": the wait is no longer than 1.5 times "longest_wait_before".
+// "health" is of the whole page, health.h. "hang", "queued", "note" and "straggler" are null when
+// there is none (diagnosis.h). "usual": the wait is no longer than 1.5 times "longest_wait_before".
 // "circle": of circular_wait, {"comm", "rank"} of each step.
 //
 // A rank's "state" is idle, in_flight, stopped (its process does not run), ended (finalized), gone

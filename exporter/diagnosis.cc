@@ -9,8 +9,7 @@ namespace nccl_pulse {
 
 DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_realtime_ns) {
   const int64_t hang_after_ns = std::chrono::nanoseconds(hang_after_).count();
-  std::vector<CommunicatorView> views =
-      GroupByCommunicator(snapshots, now_realtime_ns, std::min(kStoppedAfterNs, hang_after_ns));
+  std::vector<CommunicatorView> views = GroupByCommunicator(snapshots, now_realtime_ns);
   std::vector<WaitsOfCommunicator> waits = FindHangs(views, hang_after_ns, now_realtime_ns);
   DiagnosisResult results;
   results.reserve(views.size());
@@ -21,6 +20,7 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
     result.comm_id = view.comm_id;
     result.hang = std::move(waits[i].hang);
     result.queued = std::move(waits[i].queued);
+    result.note = std::move(waits[i].note);
     StragglerState& state = kept[view.comm_id];
     if (const auto found = stragglers_.find(view.comm_id); found != stragglers_.end()) {
       state = std::move(found->second);

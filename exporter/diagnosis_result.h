@@ -47,7 +47,7 @@ struct Hang {
 };
 
 // The ranks here have launched, and none of their GPUs has begun it: each waits for earlier work of
-// its own GPU. No hang.
+// its own GPU. What that waits for is not known.
 struct Queued {
   int64_t since_realtime_ns = 0;
   std::string op;
@@ -74,6 +74,7 @@ struct CommunicatorDiagnosis {
   uint64_t comm_id = 0;
   std::optional<Hang> hang;
   std::optional<Queued> queued;  // never beside a hang
+  std::string note;              // a sentence: what may be a hang, or nothing; "": none
   std::optional<Straggler> straggler;
   std::vector<RankLoss> losses;  // empty where ranks cannot be compared
 };

@@ -324,9 +324,9 @@ std::string Hex(uint64_t value, std::size_t width) {
 
 // What is known of launches that have been made. What is not known is absent, never zero.
 void AddActivity(const ProcessSnapshot& process, const CommunicatorSnapshot& comm, int64_t now_ns,
-                 FamilySet* set) {
+                 int64_t stands_after_ns, FamilySet* set) {
   set->Flag(MetricId::kCaptured, comm.captured);
-  const RankActivity activity = ActivityOf(process, comm, now_ns);
+  const RankActivity activity = ActivityOf(process, comm, now_ns, stands_after_ns);
   const bool is_looked_at = activity.reason != UnknownReason::kPollerNotStarted &&
                             activity.reason != UnknownReason::kPollerStands;
   if (comm.operations_source != CompletionSource::kNone && is_looked_at) {
@@ -377,7 +377,7 @@ std::string PidNamespace(const ProcessSnapshot& process) {
 }
 
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
-                     int64_t now_ns, FamilySet* set) {
+                     int64_t now_ns, int64_t stands_after_ns, FamilySet* set) {
   set->SetScope(MetricScope::kCommunicator, {Hex(comm.comm_id, 16), Digits(comm.rank)});
   set->Info(MetricId::kCommunicatorInfo,
             {comm.name, Digits(comm.nranks), Digits(comm.nnodes), process.global_rank,
@@ -396,7 +396,7 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
                  count.operations);
   }
   set->Counter(MetricId::kLaunches, {}, comm.launches);
-  AddActivity(process, comm, now_ns, set);
+  AddActivity(process, comm, now_ns, stands_after_ns, set);
   for (const LatencySnapshot& latency : comm.latencies) AddLatency(latency, set);
   for (const UntimedSnapshot& untimed : comm.untimed) {
     set->Counter(MetricId::kUntimedOperations, {untimed.op, UntimedReasonName(untimed.reason)},
@@ -482,6 +482,16 @@ void AddHang(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
   for (std::size_t i = 0; i < std::min(hang.suspects.size(), kMostSuspects); ++i) {
     set->Gauge(MetricId::kHangStart, {comm, verdict, Digits(hang.suspects[i]), hang.op}, since);
   }
+  if (hang.is_usual) set->Gauge(MetricId::kHangUsual, {comm}, 1);
+}
+
+bool IsQueued(const DiagnosisResult& diagnosis, const CommunicatorSnapshot& communicator) {
+  const auto found = std::find_if(
+      diagnosis.begin(), diagnosis.end(),
+      [&communicator](const auto& each) { return each.comm_id == communicator.comm_id; });
+  if (found == diagnosis.end() || !found->queued) return false;
+  const std::vector<int32_t>& ranks = found->queued->ranks;
+  return std::find(ranks.begin(), ranks.end(), communicator.rank) != ranks.end();
 }
 
 void AddLosses(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
@@ -540,7 +550,11 @@ std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabe
   }
   for (const auto& [process, communicator] : communicators) {
     set.SetStaticLabels(process->static_labels);
-    AddCommunicator(*process, *communicator, now_realtime_ns, &set);
+    AddCommunicator(*process, *communicator, now_realtime_ns, snapshots.stands_after_ns, &set);
+    if (process->end == ProcessEnd::kLive && !communicator->finalized &&
+        IsQueued(diagnosis, *communicator)) {
+      set.Gauge(MetricId::kActivityQueued, {}, 1);
+    }
   }
   for (const CommunicatorDiagnosis& each : diagnosis) AddLosses(each, &set);
   set.SetStaticLabels(snapshots.server_labels);

@@ -34,8 +34,11 @@ Hang ToHang(const HangFinding& finding) {
   }
   if (finding.is_acquitted) {
     hang.verdict = HangVerdict::kUnknown;
-    hang.waiting.insert(hang.waiting.end(), hang.suspects.begin(), hang.suspects.end());
-    std::sort(hang.waiting.begin(), hang.waiting.end());
+    // Who has not called waits, if at all, elsewhere.
+    if (finding.not_begun_suspects) {
+      hang.waiting.insert(hang.waiting.end(), hang.suspects.begin(), hang.suspects.end());
+      std::sort(hang.waiting.begin(), hang.waiting.end());
+    }
     hang.suspects.clear();
   }
   return hang;
@@ -81,8 +84,10 @@ std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& 
   for (std::size_t i = 0; i < views.size(); ++i) {
     Conclusion conclusion = Conclude(views[i], hang_after_ns, now_realtime_ns);
     findings.push_back(std::move(conclusion.hang));
+    if (conclusion.ahead) waits[i].note = AheadWords(*conclusion.ahead);
     if (!conclusion.queued) continue;
-    const QueuedFinding& queued = *conclusion.queued;
+    QueuedFinding& queued = *conclusion.queued;
+    queued.unseen_elsewhere = UnseenElsewhere(views, i, queued.ranks);
     waits[i].queued =
         Queued{queued.since_realtime_ns, queued.op, RankNumbers(queued.ranks), QueuedWords(queued)};
   }

@@ -25,6 +25,7 @@ namespace nccl_pulse {
 struct WaitsOfCommunicator {
   std::optional<Hang> hang;
   std::optional<Queued> queued;
+  std::string note;  // see CommunicatorDiagnosis
 };
 
 // One entry for each view.

@@ -65,6 +65,9 @@ struct HangFinding {
   // Where suspects wait meanwhile.
   std::optional<uint64_t> elsewhere;  // communicator id
   Ranks blocked_elsewhere;            // those that do, where others are free
+  // Suspects, or ranks that would be, that may wait in another communicator where it is not seen.
+  std::optional<uint64_t> unseen_elsewhere;  // communicator id
+  Ranks unseen_there;
   struct Link {
     const CommunicatorView* view;
     const RankView* rank;  // waits in the next one's communicator
@@ -89,6 +92,16 @@ struct QueuedFinding {
   int64_t since_realtime_ns = 0;
   std::string op;
   Ranks ranks;
+  bool are_all_seen = false;  // all ranks of the communicator are here
+  // Another one of the same GPUs whose work cannot be seen.
+  std::optional<uint64_t> unseen_elsewhere;
+};
+
+// One rank alone has made calls that the others have not, and may have finished them without these.
+struct AheadFinding {
+  const RankView* rank = nullptr;
+  Ranks behind;
+  Calls calls;
 };
 
 }  // namespace nccl_pulse

@@ -33,12 +33,12 @@ class Judge {
     }
     finding_.op = LastCalled();
     DecideByRanks();
-    if (is_queued_) return {std::nullopt, Queued()};
-    return {std::move(finding_), std::nullopt};
+    if (is_queued_) return {std::nullopt, Queued(), std::nullopt};
+    return {std::move(finding_), std::nullopt, std::nullopt};
   }
 
   // No launch is known to be in flight, but calls stand whose launches are not reported.
-  std::optional<HangFinding> DecideUnreported();
+  Conclusion DecideUnreported();
 
  private:
   // What all waiting ranks called last, when that is one operation.
@@ -75,8 +75,10 @@ class Judge {
       return Say(HangVerdict::kProcessGone, HangDetail::kNone, facts_.gone);
     }
     const bool is_proven = can_compare && (facts_.is_mismatched ? facts_.is_quiet : IsOwedProven());
-    if (!facts_.stopped.empty() && !is_proven) {
-      return Say(HangVerdict::kProcessStopped, HangDetail::kNone, facts_.stopped);
+    finding_.also_stopped = facts_.stopped;
+    if (!is_proven && std::any_of(facts_.stopped.begin(), facts_.stopped.end(),
+                                  [this](const RankView* rank) { return MayHoldUp(*rank); })) {
+      return SayStopped(facts_.stopped);
     }
     if (!facts_.finalized.empty()) {
       return Say(HangVerdict::kRankNotCalled, HangDetail::kFinalized, facts_.finalized);
@@ -90,6 +92,21 @@ class Judge {
       SayUnknown(facts_.calls_known == CallsKnown::kOverflowed ? HangDetail::kOverflowed
                                                                : HangDetail::kEventMaskChanged);
     }
+  }
+
+  // Of a stopped one. Not if it has called and launched all that the others have, and then was
+  // stopped: by a debugger, say, that is to show where it waits.
+  bool MayHoldUp(const RankView& rank) const {
+    return facts_.calls_known != CallsKnown::kYes || view_.has_point_to_point ||
+           !facts_.HasCalledAll(rank) ||
+           std::any_of(facts_.live.begin(), facts_.live.end(), [&rank](const RankView* other) {
+             return other->communicator->launches > rank.communicator->launches;
+           });
+  }
+
+  void SayStopped(const Ranks& stopped) {
+    finding_.also_stopped.clear();
+    Say(HangVerdict::kProcessStopped, HangDetail::kNone, stopped);
   }
 
   void DecideByCalls() {
@@ -141,6 +158,7 @@ class Judge {
     queued.since_realtime_ns = finding_.since_realtime_ns;
     queued.op = finding_.op;
     queued.ranks = finding_.waiting;
+    queued.are_all_seen = finding_.are_all_seen;
     return queued;
   }
 
@@ -177,7 +195,6 @@ class Judge {
     }
     finding_.calls = facts_.owed;
     finding_.behind_unseen = BehindUnseen();
-    finding_.also_stopped = facts_.stopped;
     Say(HangVerdict::kRankNotCalled, HangDetail::kOwes, facts_.owing);
   }
 
@@ -213,6 +230,31 @@ class Judge {
     SetCallsOwedBy(named);
     finding_.op = OnlyOperation(finding_.calls);
     Say(HangVerdict::kRankNotCalled, HangDetail::kOwes, named);
+  }
+
+  // One rank alone has called more, in operations that a rank may leave before the others come: it
+  // may be the root, and have left.
+  bool MayAllHaveLeft(const Ranks& behind) const {
+    std::size_t ahead = 0;
+    for (const RankView* rank : facts_.live) {
+      const bool is_ahead =
+          std::any_of(behind.begin(), behind.end(), [this, rank](const RankView* other) {
+            return !Excess(facts_.CallsOf(*rank), facts_.CallsOf(*other)).empty();
+          });
+      if (is_ahead) ++ahead;
+    }
+    if (ahead != 1) return false;
+    for (const RankView* rank : behind) {
+      for (const auto& [kind, count] : Excess(facts_.calls[facts_.most], facts_.CallsOf(*rank))) {
+        if (WaitsForAll(kind.first)) return false;
+      }
+    }
+    return true;
+  }
+
+  AheadFinding Ahead(const Ranks& behind) {
+    SetCallsOwedBy(behind);
+    return {facts_.live[facts_.most], behind, std::move(finding_.calls)};
   }
 
   void SayMismatch(Mismatch mismatch) {
@@ -261,6 +303,10 @@ class Judge {
         finding_.not_begun.push_back(rank);
       }
     }
+    // Its GPU works on, but not the threads that serve the network.
+    const bool is_last_resort =
+        facts_.are_all_seen() || facts_.stopped.size() == facts_.live.size();
+    if (!facts_.stopped.empty() && is_last_resort) return SayStopped(facts_.stopped);
     if (!facts_.are_all_seen() && view_.nnodes == 1) return DecideNotSeen();
     Say(HangVerdict::kNoProgress, HangDetail::kNone, {});
   }
@@ -282,12 +328,12 @@ class Judge {
   bool is_queued_ = false;
 };
 
-std::optional<HangFinding> Judge::DecideUnreported() {
-  if (facts_.unreported.empty() || facts_.calls_known != CallsKnown::kYes) return std::nullopt;
+Conclusion Judge::DecideUnreported() {
+  if (facts_.unreported.empty() || facts_.calls_known != CallsKnown::kYes) return {};
   // Those of them that nobody is ahead of stand in their last call, or have finished it.
   for (const RankView* rank : facts_.live) {
     if (!facts_.HasCalledAll(*rank)) continue;
-    if (!Contains(facts_.unreported, rank)) return std::nullopt;  // it goes on, or is idle
+    if (!Contains(facts_.unreported, rank)) return {};  // it goes on, or is idle
     finding_.waiting.push_back(rank);
   }
   finding_.since_realtime_ns = INT64_MAX;
@@ -300,10 +346,10 @@ std::optional<HangFinding> Judge::DecideUnreported() {
   finding_.is_waiting_known = WaitsForAll(finding_.op);
   finding_.ahead = facts_.live[facts_.most];
   if (facts_.is_mismatched) {
-    if (facts_.unreported.size() != facts_.live.size()) return std::nullopt;
+    if (facts_.unreported.size() != facts_.live.size()) return {};
     finding_.waiting = facts_.live;
     SayMismatch(CompareSides(facts_));
-    return std::move(finding_);
+    return {std::move(finding_), std::nullopt, std::nullopt};
   }
   const auto owes = [this](const RankView* rank) {
     return !Excess(facts_.calls[facts_.most], CollectiveCalls(*rank->communicator)).empty();
@@ -315,12 +361,12 @@ std::optional<HangFinding> Judge::DecideUnreported() {
                owes);
   Ranks stopped;
   for (const RankView* rank : facts_.behind) {
-    if (rank->activity.is_in_flight()) return std::nullopt;  // it is on its way
+    if (rank->activity.is_in_flight()) return {};  // it is on its way
     if (rank->is_stopped) stopped.push_back(rank);
     // It has called something a moment ago.
     if (rank->activity.reason == UnknownReason::kLaunchNotReported &&
         !Contains(facts_.unreported, rank)) {
-      return std::nullopt;
+      return {};
     }
   }
   finding_.behind_unseen = BehindUnseen();
@@ -328,6 +374,7 @@ std::optional<HangFinding> Judge::DecideUnreported() {
     AddOwed(&finding_.also_owing);
     Say(HangVerdict::kProcessGone, HangDetail::kNone, gone);
   } else if (!facts_.owing.empty()) {
+    if (MayAllHaveLeft(facts_.owing)) return {std::nullopt, std::nullopt, Ahead(facts_.owing)};
     finding_.calls = facts_.owed;
     finding_.also_stopped = stopped;
     finding_.op = OnlyOperation(facts_.owed);
@@ -337,11 +384,12 @@ std::optional<HangFinding> Judge::DecideUnreported() {
   } else if (!finalized.empty()) {
     Say(HangVerdict::kRankNotCalled, HangDetail::kFinalized, finalized);
   } else if (!finding_.behind_unseen.empty()) {
+    if (MayAllHaveLeft(facts_.behind)) return {std::nullopt, std::nullopt, Ahead(facts_.behind)};
     DecideBehindUnseen();
   } else {
-    return std::nullopt;  // all have called the same: they may simply have nothing to do
+    return {};  // all have called the same: they may simply have nothing to do
   }
-  return std::move(finding_);
+  return {std::move(finding_), std::nullopt, std::nullopt};
 }
 
 }  // namespace
@@ -356,7 +404,7 @@ Conclusion Conclude(const CommunicatorView& view, int64_t hang_after_ns, int64_t
                       rank.communicator->last_completion_realtime_ns);
     });
   }
-  return {judge.DecideUnreported(), std::nullopt};
+  return judge.DecideUnreported();
 }
 
 }  // namespace nccl_pulse

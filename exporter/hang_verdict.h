@@ -16,6 +16,7 @@ namespace nccl_pulse {
 struct Conclusion {
   std::optional<HangFinding> hang;
   std::optional<QueuedFinding> queued;  // never beside a hang
+  std::optional<AheadFinding> ahead;    // nor this
 };
 
 Conclusion Conclude(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_realtime_ns);

@@ -1,5 +1,6 @@
 #include "exporter/hang_words.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -24,7 +25,7 @@ class Words {
 
   std::string Make() const {
     return absl::StrCat(
-        Verdict(), Elsewhere(),
+        Verdict(), AlsoStopped(), Elsewhere(), UnseenElsewhere(),
         finding_.is_usual
             ? absl::StrCat(" It has waited up to ", DurationWords(finding_.longest_wait_before_ns),
                            " here before, and gone on.")
@@ -86,16 +87,18 @@ class Words {
     for (const RankView* rank : suspects) {
       if (!rank->activity.is_idle()) unseen.push_back(rank);
     }
-    return absl::StrCat(
-        WhoHave(suspects), " not called ", CallWords(finding_.calls),
-        unseen.empty() ? absl::StrCat(", and ", Has(suspects), " nothing in flight here.")
-                       : absl::StrCat(". Whether what ", Verb(suspects, "it", "they"),
-                                      " called before has ended cannot be seen."),
-        Waiters(), BehindUnseen(),
-        finding_.also_stopped.empty()
-            ? ""
-            : absl::StrCat(" ", Capital(Names(finding_.also_stopped)),
-                           Verb(finding_.also_stopped, " does", " do"), " not run."));
+    return absl::StrCat(WhoHave(suspects), " not called ", CallWords(finding_.calls),
+                        unseen.empty()
+                            ? absl::StrCat(", and ", Has(suspects), " nothing in flight here.")
+                            : absl::StrCat(". Whether what ", Verb(suspects, "it", "they"),
+                                           " called before has ended cannot be seen."),
+                        Waiters(), BehindUnseen());
+  }
+
+  std::string AlsoStopped() const {
+    const Ranks& stopped = finding_.also_stopped;
+    if (stopped.empty()) return "";
+    return absl::StrCat(" ", Capital(Names(stopped)), Verb(stopped, " does", " do"), " not run.");
   }
 
   // " Ranks 0, 1 and 2 wait in AllReduce."
@@ -267,6 +270,24 @@ class Words {
                         " meanwhile.");
   }
 
+  std::string UnseenElsewhere() const {
+    if (!finding_.unseen_elsewhere) return "";
+    const Ranks& there = finding_.unseen_there;
+    std::string who = Verb(there, "it waits", "they wait");
+    std::string also;
+    // Of several the sentence before names others, too.
+    if (finding_.suspects.size() != there.size() ||
+        !std::is_permutation(there.begin(), there.end(), finding_.suspects.begin())) {
+      who = absl::StrCat(Numbers(there), Verb(there, " waits", " wait"));
+      if (!Contains(finding_.suspects, there.front())) {
+        also = absl::StrCat(" ", Capital(Numbers(there)), Verb(there, " has", " have"),
+                            " not come either.");
+      }
+    }
+    return absl::StrCat(also, " Whether ", who, " in communicator ",
+                        CommunicatorId(*finding_.unseen_elsewhere), " meanwhile cannot be seen.");
+  }
+
   const HangFinding& finding_;
 };
 
@@ -275,11 +296,23 @@ class Words {
 std::string HangWords(const HangFinding& finding) { return Words(finding).Make(); }
 
 std::string QueuedWords(const QueuedFinding& finding) {
-  return absl::StrCat(WhoHave(finding.ranks), " launched",
-                      finding.op.empty() ? "" : absl::StrCat(" ", finding.op), ", and ",
-                      Verb(finding.ranks, "its GPU has", "their GPUs have"),
-                      " not begun it: earlier work of ",
-                      Verb(finding.ranks, "that GPU", "those GPUs"), " has not ended. No hang.");
+  return absl::StrCat(
+      WhoHave(finding.ranks), " launched", finding.op.empty() ? "" : absl::StrCat(" ", finding.op),
+      ", and ", Verb(finding.ranks, "its GPU has", "their GPUs have"),
+      " not begun it. Earlier work of ", Verb(finding.ranks, "this GPU", "these GPUs"),
+      " has not ended.",
+      finding.unseen_elsewhere
+          ? absl::StrCat(" It may wait in communicator ", CommunicatorId(*finding.unseen_elsewhere),
+                         ", whose work cannot be seen.")
+          : "",
+      finding.are_all_seen ? "" : " Whether ranks wait that are not seen here is not known.");
+}
+
+std::string AheadWords(const AheadFinding& finding) {
+  const Ranks ahead = {finding.rank};
+  return absl::StrCat(Capital(Numbers(finding.behind)), " ", Has(finding.behind), " not called ",
+                      CallWords(finding.calls), " that ", Numbers(ahead), " has called; whether ",
+                      Numbers(ahead), " waits cannot be seen.");
 }
 
 const char* UnknownReasonWords(UnknownReason reason) {

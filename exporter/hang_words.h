@@ -12,6 +12,7 @@ namespace nccl_pulse {
 
 std::string HangWords(const HangFinding& finding);
 std::string QueuedWords(const QueuedFinding& finding);
+std::string AheadWords(const AheadFinding& finding);
 
 // "; whether ... cannot be seen (...)", for people: why an activity is unknown.
 const char* UnknownReasonWords(UnknownReason reason);

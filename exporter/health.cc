@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "exporter/hang_words.h"
 #include "exporter/rank_activity.h"
+#include "exporter/rejection.h"
 
 namespace nccl_pulse {
 namespace {
@@ -38,21 +40,24 @@ std::string Pids(std::vector<int32_t> pids) {
 struct Activities {
   std::size_t ranks = 0;
   std::size_t unknown = 0;
+  std::size_t missing = 0;  // of one node, and never at this endpoint
+
+  bool IsDark() const { return 2 * unknown > ranks; }
 };
 
 class Examiner {
  public:
   Examiner(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis, int64_t now_ns)
-      : now_ns_(now_ns) {
+      : now_ns_(now_ns), stands_after_ns_(snapshots.stands_after_ns) {
     for (const ProcessSnapshot& process : snapshots.processes) AddProcess(process);
     for (const ProcessSnapshot& process : snapshots.ended) AddEnd(process);
+    CountMissing(snapshots);
+    rejected_ = snapshots.rejected;
     for (const CommunicatorDiagnosis& each : diagnosis) {
       if (each.hang) (each.hang->is_usual ? has_usual_ : has_hang_) = true;
       has_straggler_ |= each.straggler.has_value();
-      if (each.queued) {
-        queued_.push_back(absl::StrCat("Communicator ", absl::Hex(each.comm_id, absl::kZeroPad16),
-                                       ": ", each.queued->text));
-      }
+      if (each.queued) AddNote(each.comm_id, each.queued->text);
+      if (!each.note.empty()) AddNote(each.comm_id, each.note);
     }
   }
 
@@ -62,6 +67,7 @@ class Examiner {
       health_.unknown_ranks += activities.unknown;
       ++health_.communicators;
       if (activities.unknown == activities.ranks) ++health_.blind_communicators;
+      if (activities.IsDark()) ++dark_;
     }
     health_.lost_processes = lost_.size();
     health_.stopped_processes = stopped_.size();
@@ -72,6 +78,31 @@ class Examiner {
   }
 
  private:
+  void AddNote(uint64_t comm_id, const std::string& text) {
+    of_communicators_.push_back(
+        absl::StrCat("Communicator ", absl::Hex(comm_id, absl::kZeroPad16), ": ", text));
+  }
+
+  // Ranks that ended have been seen.
+  void CountMissing(const SnapshotSet& snapshots) {
+    std::map<uint64_t, std::set<int32_t>> seen;
+    std::map<uint64_t, int32_t> wanted;
+    for (const auto* processes : {&snapshots.processes, &snapshots.ended}) {
+      for (const ProcessSnapshot& process : *processes) {
+        for (const CommunicatorSnapshot& communicator : process.communicators) {
+          seen[communicator.comm_id].insert(communicator.rank);
+          if (communicator.nnodes == 1) wanted[communicator.comm_id] = communicator.nranks;
+        }
+      }
+    }
+    for (const auto& [id, nranks] : wanted) {
+      const auto found = by_communicator_.find(id);
+      const auto here = static_cast<int64_t>(seen[id].size());
+      if (id == 0 || found == by_communicator_.end() || here >= nranks) continue;
+      found->second.missing = static_cast<std::size_t>(nranks - here);
+    }
+  }
+
   void AddEnd(const ProcessSnapshot& process) {
     if (process.end == ProcessEnd::kLost) lost_.push_back(process.pid);
   }
@@ -83,13 +114,13 @@ class Examiner {
       if (communicator.finalized) continue;
       is_in_use = true;
       Activities& activities = by_communicator_[communicator.comm_id];
-      const RankActivity activity = ActivityOf(process, communicator, now_ns_);
+      const RankActivity activity = ActivityOf(process, communicator, now_ns_, stands_after_ns_);
       ++activities.ranks;
       if (!IsUnknown(activity, now_ns_)) continue;
       ++activities.unknown;
       ++reasons_[static_cast<std::size_t>(activity.reason)];
     }
-    if (is_in_use && IsStopped(process, now_ns_)) stopped_.push_back(process.pid);
+    if (is_in_use && IsStopped(process, now_ns_, stands_after_ns_)) stopped_.push_back(process.pid);
     if (process.event_mask_changes != 0) {
       masks_.push_back(absl::StrCat(
           "Somebody changed NCCL's profiler event mask in pid ", process.pid, ", ",
@@ -102,9 +133,7 @@ class Examiner {
     if (has_hang_) return HealthStatus::kHang;
     if (!lost_.empty() || !stopped_.empty()) return HealthStatus::kIncomplete;
     if (health_.communicators == 0) return HealthStatus::kUnused;
-    if (health_.blind_communicators == health_.communicators && !has_usual_) {
-      return HealthStatus::kIncomplete;
-    }
+    if (dark_ != 0 && !has_usual_) return HealthStatus::kIncomplete;
     if (has_usual_) return HealthStatus::kWaiting;
     return has_straggler_ ? HealthStatus::kStraggler : HealthStatus::kOk;
   }
@@ -131,8 +160,31 @@ class Examiner {
           "Whether work is in flight is not known for ", health_.unknown_ranks, " of ",
           Plural(health_.ranks, "rank", "ranks"), ": ", absl::StrJoin(why, "; "), "."));
     }
+    for (const auto& [id, activities] : by_communicator_) {
+      if (activities.missing == 0) continue;
+      notes.push_back(absl::StrCat(Plural(activities.missing, "rank", "ranks"), " of communicator ",
+                                   absl::Hex(id, absl::kZeroPad16),
+                                   activities.missing == 1 ? " is" : " are", " not seen here."));
+    }
+    AddRejected();
     notes.insert(notes.end(), masks_.begin(), masks_.end());
-    notes.insert(notes.end(), queued_.begin(), queued_.end());
+    notes.insert(notes.end(), of_communicators_.begin(), of_communicators_.end());
+  }
+
+  void AddRejected() {
+    std::vector<std::string> why;
+    uint64_t count = 0;
+    for (int i = 0; i < kRejections; ++i) {
+      if (rejected_[i] == 0) continue;
+      count += rejected_[i];
+      why.push_back(
+          absl::StrCat(RejectionName(static_cast<Rejection>(i)), " (", rejected_[i], ")"));
+    }
+    if (why.empty()) return;
+    health_.notes.push_back(absl::StrCat("This endpoint has rejected processes ",
+                                         Plural(count, "time", "times"),
+                                         " since it started: ", absl::StrJoin(why, ", "),
+                                         ". What it rejects is not measured here."));
   }
 
   std::string Summary() const {
@@ -140,18 +192,25 @@ class Examiner {
     const std::size_t blind = health_.blind_communicators;
     if (health_.communicators == 0) return "No communicator is in use.";
     if (blind == health_.communicators) return "Whether anything hangs cannot be seen.";
-    if (blind == 0) return "No hang and no straggler is suspected.";
-    return absl::StrCat("No hang and no straggler is suspected on ", health_.communicators - blind,
+    if (dark_ == 0) return "No hang and no straggler is suspected.";
+    const char* what =
+        blind == dark_ ? " work cannot be seen." : " work of most ranks cannot be seen.";
+    if (dark_ == health_.communicators) {
+      return absl::StrCat("No hang and no straggler is suspected, but", what);
+    }
+    return absl::StrCat("No hang and no straggler is suspected on ", health_.communicators - dark_,
                         " of ", health_.communicators, " communicators; on the ",
-                        blind == 1 ? "other" : "others", " work cannot be seen.");
+                        dark_ == 1 ? "other" : "others", what);
   }
 
-  const int64_t now_ns_;
+  const int64_t now_ns_, stands_after_ns_;
   std::vector<int32_t> lost_, stopped_;
   std::map<uint64_t, Activities> by_communicator_;
   std::array<std::size_t, kUnknownReasons> reasons_{};
+  RejectionCounts rejected_{};
+  std::size_t dark_ = 0;  // communicators on which the work of most ranks is not known
   bool has_hang_ = false, has_usual_ = false, has_straggler_ = false;
-  std::vector<std::string> masks_, queued_;
+  std::vector<std::string> masks_, of_communicators_;
   Health health_;
 };
 

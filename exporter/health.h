@@ -18,7 +18,8 @@ namespace nccl_pulse {
 // In this order: the first that is true.
 enum class HealthStatus : uint8_t {
   kHang,        // suspected, and longer than this job has waited before
-  kIncomplete,  // a process was lost or does not run, or on no communicator can work be seen
+  kIncomplete,  // a process was lost or does not run, or of most ranks of a communicator nothing is
+                // seen
   kWaiting,     // suspected, but as long as has been usual here
   kStraggler,
   kOk,

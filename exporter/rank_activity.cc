@@ -87,10 +87,10 @@ int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator) {
                ? 0
                : communicator.oldest_operation_realtime_ns;
   }
-  // The two numbers were not read at the same moment.
-  return communicator.launches > communicator.launches_completed
-             ? communicator.oldest_inflight_realtime_ns
-             : 0;
+  // Not read at the same moment: launches are counted at once, the rest is the last look.
+  if (communicator.launches <= communicator.launches_completed) return 0;
+  return communicator.oldest_inflight_realtime_ns != 0 ? communicator.oldest_inflight_realtime_ns
+                                                       : communicator.last_launch_realtime_ns;
 }
 
 bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns, int64_t stands_after_ns) {

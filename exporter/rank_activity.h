@@ -5,7 +5,7 @@
 // the verdicts all ask here.
 //
 //   in flight   a launch that NCCL reported had not completed when the background thread last
-//               looked, and that thread still looks
+//               looked, or was made since, and that thread still looks
 //   idle        the same thread knows that all of them have completed, and no call can have made
 //               work that it does not know of
 //
@@ -56,8 +56,8 @@ struct RankActivity {
 RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
                         int64_t now_realtime_ns, int64_t stands_after_ns = kStoppedAfterNs);
 
-// Since when something was in flight when the background thread looked last, whenever that was;
-// 0: nothing that it knew of.
+// Since when something was in flight when the background thread looked last, whenever that was, or
+// was launched since; 0: nothing.
 int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator);
 
 // The process itself does not run, as far as can be seen: its background thread stands, and none of

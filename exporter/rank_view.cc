@@ -93,8 +93,8 @@ uint64_t RankView::CallsOf(std::string_view op) const {
 }
 
 std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots,
-                                                  int64_t now_realtime_ns,
-                                                  int64_t stands_after_ns) {
+                                                  int64_t now_realtime_ns) {
+  const int64_t stands_after_ns = snapshots.stands_after_ns;
   std::map<uint64_t, CommunicatorView> by_id;
   for (const ProcessSnapshot& process : snapshots.processes) {
     AddProcess(process, now_realtime_ns, stands_after_ns, &by_id);

@@ -47,10 +47,9 @@ bool IsPointToPoint(std::string_view op);
 bool WaitsForAll(std::string_view op);
 
 // In the order of their ids. A communicator without an id (API v1 to v3 before its first operation)
-// is left out. `stands_after_ns`: see rank_activity.h.
+// is left out.
 std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots,
-                                                  int64_t now_realtime_ns,
-                                                  int64_t stands_after_ns = kStoppedAfterNs);
+                                                  int64_t now_realtime_ns);
 
 }  // namespace nccl_pulse
 

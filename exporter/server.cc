@@ -491,6 +491,9 @@ void Server::Thread::RespondPage(Connection* connection, const HttpRequest& requ
 SnapshotSet Server::Thread::ReadAll() {
   SnapshotSet set = options_.source();
   node_.Read(&set, steady_clock::now());
+  // Not taken for what is when that would be called a hang.
+  set.stands_after_ns =
+      std::min(kStoppedAfterNs, int64_t{std::chrono::nanoseconds(options_.hang_after).count()});
   stats_.segments_read += std::count_if(
       set.processes.begin(), set.processes.end(),
       [](const ProcessSnapshot& process) { return process.end == ProcessEnd::kLive; });

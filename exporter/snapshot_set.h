@@ -4,10 +4,12 @@
 #ifndef EXPORTER_SNAPSHOT_SET_H_
 #define EXPORTER_SNAPSHOT_SET_H_
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "exporter/rank_activity.h"
 #include "exporter/rejection.h"
 #include "metrics/snapshot.h"
 
@@ -27,6 +29,8 @@ struct SnapshotSet {
   // process' series have its own.
   std::string server_labels;
   RejectionCounts rejected{};  // since the server started
+  // Of everything that is said of them: see rank_activity.h.
+  int64_t stands_after_ns = kStoppedAfterNs;
 };
 
 }  // namespace nccl_pulse

@@ -72,7 +72,7 @@ communicator with its ranks. It asks the node's endpoint, and so works beside a 
   --color=auto|always|never
 
 Exit status: 0 no hang is suspected, or only a WAIT; 1 bad usage; 2 the endpoint does not answer; 3 a hang
-is suspected; 4 none is, but a process was lost or does not run, or no communicator's work can be seen.
+is suspected; 4 none is, but a process was lost or does not run, or a communicator's work cannot be seen.
 What the verdicts mean: docs/hangs-and-stragglers.md.
 )";
 

@@ -30,7 +30,7 @@ std::string StatusTable(const nlohmann::json& page, const nlohmann::json* before
 enum class Finding {
   kNone,        // no hang is suspected, or only one that lasts no longer than has been usual
   kHang,        // one is
-  kIncomplete,  // none is, but processes were lost or do not run, or nothing can be seen
+  kIncomplete,  // none is, but processes were lost or do not run, or too little is seen
 };
 Finding FindingOf(const nlohmann::json& page);
 

@@ -5,6 +5,7 @@ from tests.deploy.scenario import CLOCK, Job
 
 
 HANGS = ("NcclCollectiveHung", "NcclCollectiveHungLong", "NcclRankMissing")
+LONG = ("NcclCollectiveHungLong", "NcclHangSuspectedLong")
 
 
 class Hang(RulesTest):
@@ -27,29 +28,36 @@ class Hang(RulesTest):
         self.is_silent(scrapes, 11, "NcclRankMissing")
         self.is_silent(scrapes, 8, "NcclCollectiveHungLong")
 
-    def usual(self, longest_s, op="AllReduce", waiting=(0, 1, 3)):
-        """As hung(); the ranks have waited so long before, and their endpoints say for what they wait."""
+    def suspected(self, usual_until=None, op="AllReduce", verdict="rank_not_called", nodes=(0, 1)):
+        """As hung(); the ranks have waited for 10 minutes before. The endpoints say for what they wait, and
+        for how long that is usual."""
         scrapes, job = self.hung(minutes=25)
-        for rank in waiting:
-            job.set(rank, "nccl_longest_wait_seconds", longest_s, op=op)
-        for node in (0, 1):
+        for rank in (0, 1, 3):
+            job.set(rank, "nccl_longest_wait_seconds", 600, op="AllReduce")
+        for node in nodes:
+            of_node = dict(job="nccl-pulse", instance="node%d:9410" % node, comm="c0ffee")
             scrapes.set("nccl_hang_start_timestamp_seconds", scrapes.change(5, None, CLOCK),
-                        job="nccl-pulse", instance="node%d:9410" % node, comm="c0ffee",
-                        op="AllReduce", verdict="rank_not_called", suspect_rank="2")
+                        op=op, verdict=verdict, suspect_rank="2", **of_node)
+            if usual_until is not None:
+                usual = scrapes.change(5, None, 1)
+                usual[scrapes.at(usual_until):] = [None] * (len(usual) - scrapes.at(usual_until))
+                scrapes.set("nccl_hang_usual", usual, **of_node)
         return scrapes
 
-    def test_a_wait_as_long_as_before_is_no_critical_one(self):
-        scrapes = self.usual(600)
-        # It waits since minute 4, and has waited for 10 minutes before: usual until minute 19.
-        self.fires(scrapes, "NcclCollectiveHung", 12, ("comm", "severity"), [("c0ffee", "warning")])
-        self.is_silent(scrapes, 12, "NcclCollectiveHungLong")
-        self.is_silent(scrapes, 18.5, "NcclCollectiveHungLong")
-        self.fires(scrapes, "NcclCollectiveHungLong", 21, ("comm", "severity"),
-                   [("c0ffee", "critical")])
+    def test_a_usual_wait_is_no_critical_one(self):
+        # Of two operations that a rank owes, none is named.
+        for op in ("AllReduce", ""):
+            scrapes = self.suspected(usual_until=19, op=op)
+            self.fires(scrapes, "NcclCollectiveHung", 12, ("comm", "severity"),
+                       [("c0ffee", "warning")])
+            self.is_silent(scrapes, 12, *LONG)
+            self.is_silent(scrapes, 18.5, *LONG)
+            self.fires(scrapes, "NcclCollectiveHungLong", 21, ("comm", "severity"),
+                       [("c0ffee", "critical")])
 
     def test_annotations_say_how_long_it_has_waited_before(self):
         self.annotates(
-            self.usual(600), "NcclCollectiveHung", 7,
+            self.suspected(19), "NcclCollectiveHung", 7,
             dict(severity="warning", job="nccl-pulse", job_id="7", workload="7", comm="c0ffee",
                  comm_name="dp", nranks="4", nnodes="2"),
             dict(summary="Communicator c0ffee dp (4 ranks) of 7 has had work in flight for 3m 0s",
@@ -60,11 +68,59 @@ class Hang(RulesTest):
                  "before, and gone on.",
                  runbook_url=RUNBOOK + "#ncclcollectivehung"))
 
-    def test_a_wait_that_was_never_seen_before_is_critical(self):
-        for scrapes in (self.usual(100),                     # it was shorter
-                        self.usual(600, op="Broadcast"),     # in another operation
-                        self.usual(600, waiting=(0, 1))):    # rank 3 never had to wait
+    def test_what_the_endpoint_does_not_call_usual_pages(self):
+        for scrapes in (self.suspected(verdict="process_stopped"),
+                        self.suspected(verdict="circular_wait"),
+                        self.suspected(verdict="mismatched_operations"),
+                        self.suspected(nodes=()),                     # an exporter that says nothing
+                        self.suspected(usual_until=19, nodes=(0,))):  # another node's ranks wait, too
             self.fires(scrapes, "NcclCollectiveHungLong", 11, COMM, [("c0ffee",)])
+
+    def test_ranks_behind_earlier_work_of_their_gpus(self):
+        scrapes, job = self.hung()
+        for rank in (0, 1, 3):
+            job.set(rank, "nccl_activity_queued", scrapes.change(4.5, None, 1))
+        self.is_silent(scrapes, 11, *HANGS)
+        # One GPU has begun it.
+        scrapes, job = self.hung()
+        for rank in (0, 1):
+            job.set(rank, "nccl_activity_queued", scrapes.change(4.5, None, 1))
+        self.fires(scrapes, "NcclCollectiveHung", 7, COMM, [("c0ffee",)])
+        self.fires(scrapes, "NcclCollectiveHungLong", 11, COMM, [("c0ffee",)])
+
+    def unreported(self, usual=False, **options):
+        """Nothing is known to be in flight; ranks 0 and 1 have called what rank 2 has not."""
+        scrapes = self.scrapes(15)
+        job = Job(scrapes, **options)
+        for rank in job.ranks():
+            job.idle(rank, since=3)
+        of_node = dict(job="nccl-pulse", instance="node0:9410", comm="c0ffee")
+        scrapes.set("nccl_hang_start_timestamp_seconds", scrapes.change(4, None, CLOCK),
+                    op="Broadcast", verdict="rank_not_called", suspect_rank="2", **of_node)
+        if usual:
+            scrapes.set("nccl_hang_usual", scrapes.change(4, None, 1), **of_node)
+        return scrapes
+
+    def test_a_hang_of_calls_that_are_not_reported_becomes_critical(self):
+        scrapes = self.unreported()
+        self.is_silent(scrapes, 8, *LONG)
+        self.fires(scrapes, "NcclHangSuspectedLong", 10, ("comm", "severity"),
+                   [("c0ffee", "critical")])
+        self.annotates(
+            scrapes, "NcclHangSuspectedLong", 10,
+            dict(severity="critical", job="nccl-pulse", comm="c0ffee"),
+            dict(summary="Communicator c0ffee has hung for five minutes, and no launch is known to be "
+                 "in flight",
+                 description="Since 2023-11-14 22:13:20 +0000 UTC. rank_not_called, rank 2 is "
+                 "suspected.",
+                 runbook_url=RUNBOOK + "#ncclhangsuspectedlong"))
+        for silent in (self.unreported(usual=True), self.unreported(hang_alert="off")):
+            self.is_silent(silent, 14, *LONG)
+
+    def test_one_page_for_one_hang(self):
+        scrapes = self.suspected()
+        self.fires(scrapes, "NcclCollectiveHungLong", 12, COMM, [("c0ffee",)])
+        self.is_silent(scrapes, 12, "NcclHangSuspectedLong")
 
     def test_annotations_name_the_ranks_that_do_not_wait(self):
         scrapes, _ = self.hung()

@@ -269,6 +269,69 @@ TEST_F(NotBegunBehindAnother, BehindAGraphIsUnknown) {
   EXPECT_THAT(hang->text, HasSubstr("communicator 0000000000000001 meanwhile cannot be seen"));
 }
 
+// Rank 3 has not called here. In communicator 1, most of which is on other nodes, it is in a
+// Broadcast that is not reported.
+class NotCalledBesideABroadcast : public testing::Test {
+ protected:
+  NotCalledBesideABroadcast() : job_(RunningJob()) { job_.AddCommunicator(1, {3}, 4, 4); }
+  Hang Of(const std::set<int>& calling = {0, 1, 2}) {
+    LaunchOn(&job_, calling, "AllReduce");
+    job_.Advance(kHangAfter);
+    return HangOf(job_).value_or(Hang());
+  }
+
+  SimulatedJob job_;
+};
+
+TEST_F(NotCalledBesideABroadcast, IsNotNamed) {
+  job_.Call(1, 0, "Broadcast");
+  const Hang hang = Of();
+  EXPECT_EQ(hang.verdict, HangVerdict::kUnknown);
+  EXPECT_THAT(hang.suspects, IsEmpty());
+  EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2));
+  EXPECT_EQ(hang.text,
+            "Rank 3 (pid 103, GPU 3) has not called AllReduce (up to 1MiB), and has nothing in "
+            "flight here. Ranks 0, 1 and 2 wait in AllReduce. Whether it waits in communicator "
+            "0000000000000001 meanwhile cannot be seen.");
+}
+
+TEST_F(NotCalledBesideABroadcast, DoesNotAcquitAnother) {
+  job_.Call(1, 0, "Broadcast");
+  const Hang hang = Of({0, 1});
+  EXPECT_EQ(hang.verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang.suspects, ElementsAre(2));
+  EXPECT_THAT(hang.text, HasSubstr(" Rank 3 has not come either. Whether rank 3 waits in "
+                                   "communicator 0000000000000001 meanwhile cannot be seen."));
+}
+
+// The Broadcast of an initialization, and steps since.
+TEST_F(NotCalledBesideABroadcast, IsNamedIfItWentOnLongAfterIt) {
+  job_.Call(1, 0, "Broadcast");
+  job_.Advance(kHangAfter);
+  job_.Collective(kComm, "AllReduce", kTogether, kMs);
+  const Hang hang = Of();
+  EXPECT_EQ(hang.verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang.suspects, ElementsAre(3));
+}
+
+TEST_F(NotCalledBesideABroadcast, IsNamedIfItCalledThatAMomentAgo) {
+  LaunchOn(&job_, {0, 1, 2}, "AllReduce");
+  job_.Advance(kHangAfter);
+  job_.Call(1, 0, "Broadcast");
+  ASSERT_TRUE(HangOf(job_));
+  EXPECT_THAT(HangOf(job_)->suspects, ElementsAre(3));
+}
+
+// A replay is no certain wait: it is named, and that is said.
+TEST_F(NotCalledBesideABroadcast, IsNamedBesideAGraph) {
+  job_.Of(1, 0).captured = true;
+  const Hang hang = Of();
+  EXPECT_EQ(hang.verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang.suspects, ElementsAre(3));
+  EXPECT_THAT(hang.text, HasSubstr("Whether it waits in communicator 0000000000000001 meanwhile "
+                                   "cannot be seen."));
+}
+
 // Two communicators on one stream, in another order, both enqueued.
 TEST(Hang, TwoThatStandBeforeEachOther) {
   SimulatedJob job(2);

@@ -1,6 +1,7 @@
 #include "exporter/communicators_json.h"
 
 #include "exporter/latency_json.h"
+#include "exporter/rank_view.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -143,6 +144,24 @@ TEST(CommunicatorsJson, WhatIsUnknownAndWhy) {
   EXPECT_EQ(known["health"]["status"], "ok");
 }
 
+// State, health, verdict and metrics go by one time after which a background thread stands.
+TEST(CommunicatorsJson, WhenABackgroundThreadStands) {
+  for (const int64_t stands_after_ns : {kStoppedAfterNs, int64_t{2000000000}}) {
+    const bool stands = stands_after_ns != kStoppedAfterNs;
+    ProcessSnapshot process = ExampleProcess();
+    process.poller = PollerState::kRunning;
+    process.last_poll_realtime_ns = 1760000003000000000;
+    const int64_t now_ns = process.last_poll_realtime_ns + 3000000000;
+    SnapshotSet set({process});
+    set.stands_after_ns = stands_after_ns;
+    const Json json = Json::parse(CommunicatorsJson(set, now_ns, {}));
+    EXPECT_EQ(json["communicators"][0]["ranks"][0]["state"], stands ? "stopped" : "in_flight");
+    EXPECT_EQ(json["health"]["stopped_processes"], stands ? 1 : 0);
+    const std::vector<CommunicatorView> views = GroupByCommunicator(set, now_ns);
+    EXPECT_EQ(views.at(0).ranks.at(0).is_stopped, stands);
+  }
+}
+
 TEST(CommunicatorsJson, CirclesAndQueues) {
   DiagnosisResult diagnosis = ExampleDiagnosis();
   diagnosis[0].hang->circle = {{0x00ab12cd34ef5678, 3}, {1, 0}};
@@ -160,6 +179,7 @@ TEST(CommunicatorsJson, CirclesAndQueues) {
                                   {"op", "AllReduce"},
                                   {"ranks", {3}},
                                   {"text", "Rank 3 has launched."}}));
+  EXPECT_EQ(comm["note"], nullptr);
   EXPECT_EQ(json["health"]["status"], "waiting");
 }
 

@@ -74,9 +74,17 @@ SnapshotSet LiveAndEnded() {
   return set;
 }
 
+// No communicator is both.
+DiagnosisResult WholeDiagnosis() {
+  DiagnosisResult diagnosis = ExampleDiagnosis();
+  diagnosis[0].hang->is_usual = true;
+  diagnosis[0].queued = Queued{1760000002250000000, "AllReduce", {3}, ""};
+  return diagnosis;
+}
+
 TEST(Families, EveryMetricOfTheCatalogueIsFilled) {
   const auto families =
-      BuildFamilies(LiveAndEnded(), {}, {}, {}, PageFormat::kText, ExampleDiagnosis());
+      BuildFamilies(LiveAndEnded(), {}, {}, {}, PageFormat::kText, WholeDiagnosis());
   ASSERT_EQ(families.size(), static_cast<std::size_t>(kMetrics));
   for (int i = 0; i < kMetrics; ++i) {
     const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
@@ -88,7 +96,7 @@ TEST(Families, EveryMetricOfTheCatalogueIsFilled) {
 
 TEST(Families, LabelsAreThoseOfTheCatalogue) {
   const auto families =
-      BuildFamilies(LiveAndEnded(), {}, {}, {}, PageFormat::kText, ExampleDiagnosis());
+      BuildFamilies(LiveAndEnded(), {}, {}, {}, PageFormat::kText, WholeDiagnosis());
   for (int i = 0; i < kMetrics; ++i) {
     const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
     std::vector<std::string> expected;
@@ -100,6 +108,27 @@ TEST(Families, LabelsAreThoseOfTheCatalogue) {
       EXPECT_EQ(names, expected) << entry.name;
     }
   }
+}
+
+TEST(Families, WhatIsUsualOrQueuedIsSaid) {
+  ProcessSnapshot process = ExampleProcess();
+  DiagnosisResult diagnosis = ExampleDiagnosis();
+  const auto page = [&] {
+    return TextFormat(
+        BuildFamilies(SnapshotSet({process}), {}, ScrapeStats(), {}, PageFormat::kText, diagnosis));
+  };
+  const char* usual = "\nnccl_hang_usual{comm=\"00ab12cd34ef5678\"} 1\n";
+  const char* queued = "\nnccl_activity_queued{comm=\"00ab12cd34ef5678\",rank=\"3\"} 1\n";
+  EXPECT_THAT(page(), testing::Not(testing::HasSubstr("nccl_hang_usual")));
+  EXPECT_THAT(page(), testing::Not(testing::HasSubstr("nccl_activity_queued")));
+  diagnosis[0].hang->is_usual = true;
+  EXPECT_THAT(page(), testing::HasSubstr(usual));
+  diagnosis[0].hang.reset();
+  diagnosis[0].queued = Queued{1760000002250000000, "AllReduce", {3}, ""};
+  EXPECT_THAT(page(), testing::HasSubstr(queued));
+  EXPECT_THAT(page(), testing::Not(testing::HasSubstr("nccl_hang_usual")));
+  diagnosis[0].queued->ranks = {2};
+  EXPECT_THAT(page(), testing::Not(testing::HasSubstr("nccl_activity_queued")));
 }
 
 TEST(Families, HangsAndStragglers) {

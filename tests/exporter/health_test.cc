@@ -72,12 +72,46 @@ TEST(Health, SomeCommunicatorsCannotBeSeen) {
   EXPECT_THAT(Of(job).notes, IsEmpty());  // calls are made all the time
   job.Advance(1);
   const Health health = Of(job);
-  EXPECT_EQ(health.status, HealthStatus::kOk);
+  EXPECT_EQ(health.status, HealthStatus::kIncomplete);
   EXPECT_EQ(health.summary,
             "No hang and no straggler is suspected on 1 of 2 communicators; on the other work "
             "cannot be seen.");
   EXPECT_THAT(health.notes, ElementsAre("Whether work is in flight is not known for 4 of 8 ranks: "
                                         "NCCL does not report the launch of its last call (4)."));
+}
+
+TEST(Health, OfMostRanksNothingIsKnown) {
+  SimulatedJob job = RunningJob();
+  const auto hide = [&job](int rank) { job.Of(kComm, rank).captured = true; };
+  hide(0);
+  hide(1);
+  EXPECT_EQ(Of(job).status, HealthStatus::kOk);
+  hide(2);
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+  EXPECT_EQ(Of(job).blind_communicators, 0u);
+  EXPECT_EQ(Of(job).summary,
+            "No hang and no straggler is suspected, but work of most ranks cannot be seen.");
+}
+
+TEST(Health, RanksThatAreNotSeenAreSaid) {
+  SimulatedJob job = RunningJob(7);
+  EXPECT_THAT(Of(job).notes,
+              ElementsAre("3 ranks of communicator 00000000000000c0 are not seen here."));
+  job.process(3).end = ProcessEnd::kExit;  // it was
+  EXPECT_THAT(Of(job).notes,
+              ElementsAre("3 ranks of communicator 00000000000000c0 are not seen here."));
+  EXPECT_THAT(Of(RunningJob(5)).notes, ElementsAre(HasSubstr("1 rank of communicator")));
+  EXPECT_THAT(Of(RunningJob(8, 2)).notes, IsEmpty());  // they may be on the other node
+}
+
+TEST(Health, RejectedProcessesAreSaid) {
+  const SimulatedJob job = RunningJob();
+  SnapshotSet set = job.Set();
+  set.rejected[static_cast<int>(Rejection::kNoRoom)] = 2;
+  set.rejected[static_cast<int>(Rejection::kBadLayout)] = 1;
+  EXPECT_THAT(HealthOf(set, {}, job.now()).notes,
+              ElementsAre("This endpoint has rejected processes 3 times since it started: "
+                          "bad_layout (1), no_room (2). What it rejects is not measured here."));
 }
 
 TEST(Health, HangsAndUsualWaits) {
@@ -115,6 +149,15 @@ TEST(Health, WorkThatIsQueuedIsNoHang) {
   job.Advance(60 * kSecond);
   EXPECT_EQ(Of(job).status, HealthStatus::kOk);
   EXPECT_THAT(Of(job).notes, ElementsAre(HasSubstr("Communicator 00000000000000c0: Rank 0")));
+}
+
+TEST(Health, WhatMayBeAHangIsSaid) {
+  SimulatedJob job = RunningJob();
+  job.Call(kComm, 0, "Broadcast");
+  job.Advance(kHangAfter);
+  EXPECT_THAT(Of(job).notes,
+              testing::Contains(HasSubstr("Communicator 00000000000000c0: Ranks 1, 2 and 3 have "
+                                          "not called Broadcast")));
 }
 
 TEST(Health, EveryStatusHasAName) {

@@ -70,13 +70,30 @@ TEST(Hang, NoneWhileNoGpuHasBegun) {
     ASSERT_TRUE(diagnosis.queued);
     EXPECT_EQ(diagnosis.queued->since_realtime_ns, launched);
     EXPECT_THAT(diagnosis.queued->ranks, ElementsAre(0, 1, 2, 3));
-    EXPECT_THAT(diagnosis.queued->text, HasSubstr("earlier work of those GPUs has not ended"));
+    EXPECT_THAT(diagnosis.queued->text, HasSubstr("Earlier work of these GPUs has not ended."));
+    EXPECT_EQ(diagnosis.queued->text.find("not seen here") != std::string::npos, nranks == 6);
     // One of them comes to it, and the others do not.
     SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kBegun});
     ASSERT_TRUE(HangOf(job));
     EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotBegun);
     EXPECT_EQ(DiagnosisOf(job).queued, std::nullopt);
   }
+}
+
+// What the GPUs work on may be a wait that is not seen.
+TEST(Hang, QueuedBesideACommunicatorThatCannotBeSeen) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
+  job.AddCommunicator(1, {0, 1, 2, 3});
+  job.Call(1, 2, "Broadcast");
+  job.Advance(60 * kSecond);
+  ASSERT_TRUE(DiagnosisOf(job).queued);
+  EXPECT_EQ(DiagnosisOf(job).queued->text,
+            "Rank 0 (pid 100, GPU 0), rank 1 (pid 101, GPU 1), rank 2 (pid 102, GPU 2) and rank 3 "
+            "(pid 103, GPU 3) have launched AllReduce, and their GPUs have not begun it. Earlier "
+            "work of these GPUs has not ended. It may wait in communicator 0000000000000001, whose "
+            "work cannot be seen.");
 }
 
 // Rank 3's host has not come yet; nobody's GPU waits for it.

@@ -48,6 +48,15 @@ TEST(RankActivity, IdleAndInFlight) {
   EXPECT_EQ(activity.oldest_launch, OldestLaunch::kBegun);
 }
 
+// The background thread has not looked since: what it saw last is that nothing was in flight.
+TEST(RankActivity, ALaunchSinceTheLastLookIsInFlight) {
+  Rank rank = IdleRank();
+  ++rank.communicator.launches;
+  rank.communicator.last_launch_realtime_ns = kNow - 20 * kMs;
+  EXPECT_TRUE(rank.Activity().is_in_flight());
+  EXPECT_EQ(rank.Activity().since_realtime_ns, kNow - 20 * kMs);
+}
+
 // What contradicts "idle" does not contradict "in flight".
 TEST(RankActivity, WhatIsSeenInFlightIs) {
   Rank rank = IdleRank();

@@ -36,6 +36,64 @@ TEST(Hang, WhoIsStoppedButHasCalledIsNotToBlame) {
   EXPECT_THAT(hang->text, HasSubstr("Rank 2 (pid 102, GPU 2) does not run."));
 }
 
+// A debugger was attached to rank 2 to see where it waits: that is not why the job hangs.
+class DebuggedWhileItWaits : public testing::Test {
+ protected:
+  static Hang HangOfRank2Stopped(SimulatedJob job) {
+    const int64_t stopped = job.now();
+    job.Advance(kHangAfter);
+    job.process(2).last_poll_realtime_ns = stopped;
+    return HangOf(job).value_or(Hang());
+  }
+};
+
+TEST_F(DebuggedWhileItWaits, DoesNotHideAGpuThatHasNotBegun) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
+  const Hang hang = HangOfRank2Stopped(job);
+  EXPECT_EQ(hang.verdict, HangVerdict::kRankNotBegun);
+  EXPECT_THAT(hang.suspects, ElementsAre(1));
+  EXPECT_THAT(hang.text, HasSubstr(" Rank 2 (pid 102, GPU 2) does not run."));
+}
+
+TEST_F(DebuggedWhileItWaits, DoesNotHideARankThatEnded) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  job.Of(kComm, 3).finalized = true;
+  const Hang hang = HangOfRank2Stopped(job);
+  EXPECT_EQ(hang.verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang.suspects, ElementsAre(3));
+}
+
+TEST_F(DebuggedWhileItWaits, IsNotTakenForARankOnAnotherNode) {
+  SimulatedJob job = RunningJob(8, 2);
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  const Hang hang = HangOfRank2Stopped(job);
+  EXPECT_EQ(hang.verdict, HangVerdict::kNoProgress);
+  EXPECT_THAT(hang.suspects, IsEmpty());
+  EXPECT_THAT(hang.text, HasSubstr(" Rank 2 (pid 102, GPU 2) does not run."));
+}
+
+// All ranks are seen, and nothing else is wrong with any.
+TEST_F(DebuggedWhileItWaits, IsTheLastResort) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  const Hang hang = HangOfRank2Stopped(job);
+  EXPECT_EQ(hang.verdict, HangVerdict::kProcessStopped);
+  EXPECT_THAT(hang.suspects, ElementsAre(2));
+}
+
+TEST_F(DebuggedWhileItWaits, WhoHasCalledAndNotLaunchedDoesHoldUp) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  LaunchOn(&job, {0, 1, 3}, "AllGather");
+  job.Call(kComm, 2, "AllGather");
+  SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
+  const Hang hang = HangOfRank2Stopped(job);
+  EXPECT_EQ(hang.verdict, HangVerdict::kProcessStopped);
+}
+
 // Rank 1 does not run and has called less, too; that rank 3 has not called is proven without it.
 TEST(Hang, AStoppedProcessDoesNotHideWhoIsProvenNotToHaveCalled) {
   SimulatedJob job = RunningJob();

@@ -70,6 +70,36 @@ TEST(Unreported, TheRootThatNeverCallsIsNamedByCounts) {
             "report: whether they still wait cannot be seen.");
 }
 
+// It may be the root, which has sent and left: no hang, and no all-clear.
+TEST(Unreported, OneAheadAloneMayHaveLeftABroadcast) {
+  for (const bool are_behind_idle : {true, false}) {
+    SimulatedJob job = RunningJob();
+    if (!are_behind_idle) CallOn(&job, {0, 1, 2, 3}, "Broadcast");
+    CallOn(&job, {0}, "Broadcast");
+    job.Advance(3600 * kSecond);
+    const CommunicatorDiagnosis diagnosis = DiagnosisOf(job);
+    EXPECT_EQ(diagnosis.hang, std::nullopt);
+    EXPECT_EQ(diagnosis.note,
+              "Ranks 1, 2 and 3 have not called Broadcast (up to 1MiB) that rank 0 has called; "
+              "whether rank 0 waits cannot be seen.");
+    // Of two, at most one is the root.
+    CallOn(&job, {1}, "Broadcast");
+    job.Advance(kHangAfter);
+    ASSERT_TRUE(HangOf(job));
+    EXPECT_THAT(HangOf(job)->suspects, ElementsAre(2, 3));
+    EXPECT_EQ(DiagnosisOf(job).note, "");
+  }
+}
+
+TEST(Unreported, OneAheadAloneWaitsInAnAllReduce) {
+  SimulatedJob job = RunningJob();
+  CallOn(&job, {0}, "AllReduce");
+  CallOn(&job, {0}, "Broadcast");
+  job.Advance(kHangAfter);
+  ASSERT_TRUE(HangOf(job));
+  EXPECT_THAT(HangOf(job)->suspects, ElementsAre(1, 2, 3));
+}
+
 // As above, of an operation that nobody leaves before all have come: they do wait.
 TEST(Unreported, InASymmetricAllReduceTheOthersWait) {
   SimulatedJob job = RunningJob();
@@ -198,6 +228,19 @@ TEST(Unreported, DifferentCallsThatAllStand) {
   for (const int rank : {0, 1, 2}) job.Call(kComm, rank, "Broadcast", 4);
   job.Call(kComm, 3, "Broadcast", 6);
   job.Advance(kHangAfter);
+  ASSERT_TRUE(HangOf(job));
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kMismatched);
+}
+
+// Ranks 0 and 1 wait; what rank 2 called a moment ago it may be about to launch.
+TEST(Unreported, AFreshCallIsNoMismatchYet) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1}, "AllReduce");
+  job.Advance(kHangAfter);
+  job.Call(kComm, 2, "AllGather");
+  ASSERT_TRUE(HangOf(job));
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kUnknown);
+  job.Advance(kSecond);
   ASSERT_TRUE(HangOf(job));
   EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kMismatched);
 }

@@ -5,10 +5,10 @@
 // and so is a communicator, by its id alone: a made-up rank of it would take part in verdicts.
 //
 // The first owns it: whose it was when the last page was made, else who joined first; and keeps it
-// as long as one of that user's processes, living or kept, is or has it. To have joined earlier does
-// not help against an owner: a process writes into its memory what it has read on a page, whenever
-// it likes. Of a process, not of a communicator, one thing is worth more than to be first: that the
-// kernel confirms its pid.
+// as long as one of that user's processes, living or kept, is or has it. To have joined earlier
+// does not help against an owner: a process writes into its memory what it has read on a page,
+// whenever it likes. Of a process, not of a communicator, one thing is worth more than to be first:
+// that the kernel confirms its pid.
 //
 // Thread: one.
 #ifndef EXPORTER_OWNERSHIP_H_

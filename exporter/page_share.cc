@@ -39,8 +39,8 @@ Prices PricesOf(const ProcessSnapshot& process) {
   const uint64_t line = kLineBytes + labels.size() + 3 * label_count;
   const uint64_t label_bytes = label_count * kLabelBytes + 2 * labels.size();
   const uint64_t counter = kSeriesBytes + label_bytes + line;
-  return {counter, sizeof(LatencySnapshot) + kClassicBytes + label_bytes + kHistogramLines * line +
-                       counter};
+  return {counter,
+          sizeof(LatencySnapshot) + kClassicBytes + label_bytes + kHistogramLines * line + counter};
 }
 
 }  // namespace

@@ -13,8 +13,9 @@
 //
 // Of each of these the user who has most gives way (page_share.h): its newest member, its silent
 // connection that is oldest, on a full page what it left behind, then the histograms of its
-// finalized communicators, then the largest of its members. And a user says nothing about another one's processes: who claims to be one, and
-// communicators that are another user's already, are left out (ownership.h).
+// finalized communicators, then the largest of its members. And a user says nothing about another
+// one's processes: who claims to be one, and communicators that are another user's already, are
+// left out (ownership.h).
 //
 // Thread: the server's, but for CloseDescriptors.
 #ifndef EXPORTER_PEER_TABLE_H_

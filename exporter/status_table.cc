@@ -137,8 +137,8 @@ class Page {
                     absl::FormatTime("%Y-%m-%d %H:%M:%S",
                                      absl::FromUnixMillis(static_cast<int64_t>(now_ * 1e3)),
                                      absl::LocalTimeZone()),
-                    Age(), "  ", Plural(communicators, "communicator"), ", ",
-                    Plural(ranks, "rank"), "\n");
+                    Age(), "  ", Plural(communicators, "communicator"), ", ", Plural(ranks, "rank"),
+                    "\n");
   }
 
   // Of a page that was not made for this look; the command adds it.

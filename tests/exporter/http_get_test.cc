@@ -81,8 +81,8 @@ class Answers {
 };
 
 std::string Page(const std::string& headers, const std::string& body) {
-  return absl::StrCat("HTTP/1.1 200 OK\r\nContent-Length: ", body.size(), "\r\n", headers,
-                      "\r\n", body);
+  return absl::StrCat("HTTP/1.1 200 OK\r\nContent-Length: ", body.size(), "\r\n", headers, "\r\n",
+                      body);
 }
 
 TEST(HttpGet, AsksForGzipAndUnpacksIt) {

@@ -1,11 +1,13 @@
 #include "exporter/handover.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -145,6 +147,27 @@ bool PeerCredentials(int connection, Credentials* credentials) {
   credentials->pid = peer.pid;
   credentials->user = peer.uid;
   return true;
+}
+
+ProcessState StateOf(pid_t pid) {
+  if (pid <= 0) return ProcessState::kUnknown;
+  SharedDescriptor file;
+  {
+    const ForkGuard guard;
+    file.Set(open(absl::StrCat("/proc/", pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  }
+  if (file.get() < 0) return ProcessState::kUnknown;
+  std::array<char, 512> buffer;
+  const ssize_t size = read(file.get(), buffer.data(), buffer.size());
+  file.Close();
+  if (size <= 0) return ProcessState::kUnknown;
+  const std::string_view line(buffer.data(), size);
+  // The name before it may hold anything.
+  const std::size_t name_end = line.rfind(") ");
+  if (name_end == line.npos || name_end + 2 >= line.size()) return ProcessState::kUnknown;
+  const char state = line[name_end + 2];
+  if (state == 'T' || state == 't') return ProcessState::kStopped;
+  return ProcessState::kRuns;
 }
 
 uint32_t OwnPidNamespace() {

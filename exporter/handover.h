@@ -98,6 +98,10 @@ bool PeerCredentials(int connection, Credentials* credentials);
 // The inode of the PID namespace that this process is in; 0: the system's own, or unknown.
 uint32_t OwnPidNamespace();
 
+// Of a process' main thread, as /proc says it.
+enum class ProcessState { kRuns, kStopped, kUnknown };
+ProcessState StateOf(pid_t pid);
+
 // `memory`: a descriptor to pass along, or -1. False when the other side is gone or does not read.
 bool Send(int connection, const HandoverMessage& message, int memory = -1);
 

@@ -38,6 +38,23 @@ std::string ErrorText(int error) {
   return strerror_r(error, buffer.data(), buffer.size());
 }
 
+// Why who listens at the other end may be silent.
+std::string WhyNoAnswer(int connection) {
+  Credentials server;
+  if (!PeerCredentials(connection, &server)) server.pid = 0;
+  switch (StateOf(server.pid)) {
+    case ProcessState::kStopped:
+      return absl::StrCat("process ", server.pid, " is stopped");
+    case ProcessState::kRuns:
+      return absl::StrCat("process ", server.pid,
+                          " is busy: so many connect that its processor time for that is spent, "
+                          "or its job keeps it from running");
+    case ProcessState::kUnknown:
+      break;
+  }
+  return "it may be stopped, or busy";
+}
+
 }  // namespace
 
 Node::Node(NodeOptions options, LogFunction log)
@@ -294,8 +311,7 @@ bool Node::OpenAgent(std::string* error) {
     milliseconds patience = kAgentPatience;
     int failure = shared() ? ListenOn(name, &name_listener_) : 0;
     if (failure == EADDRINUSE) {
-      AskToYield(name, user, &refusal);
-      silent = "the process that serves there does not answer, it may be stopped";
+      AskToYield(name, user, &refusal, &silent);
     } else if (failure == 0) {
       Listener listener;
       failure = OpenAt(wanted_, &listener_, &listener);
@@ -329,7 +345,8 @@ bool Node::OpenAgent(std::string* error) {
 }
 
 // True when the server leaves its port to us.
-bool Node::AskToYield(const std::string& name, uid_t owner, std::string* refusal) {
+bool Node::AskToYield(const std::string& name, uid_t owner, std::string* refusal,
+                      std::string* silent) {
   SharedDescriptor connection;
   if (ConnectTo(name, owner, &connection) != 0) return false;
   Send(connection.get(), MakeMessage(MessageType::kYield));
@@ -339,6 +356,10 @@ bool Node::AskToYield(const std::string& name, uid_t owner, std::string* refusal
   std::string error;
   const Received received = Receive(connection.get(), &message, &memory, &error);
   memory.Close();
+  if (silent != nullptr) {
+    *silent = absl::StrCat("the process that serves there does not answer, ",
+                           WhyNoAnswer(connection.get()));
+  }
   connection.Close();
   if (received != Received::kMessage) return false;
   if (message.type == MessageType::kRefused) *refusal = message.Text();
@@ -430,9 +451,9 @@ void Node::Handle(const pollfd* polled, Time now) {
       } else if (role_ == Role::kJoining && !warned_of_silence_) {
         warned_of_silence_ = true;
         Log(LogLevel::kWarning,
-            absl::StrCat("the node's server at ", address_,
-                         " does not answer, it may be stopped: these measurements are not "
-                         "served before it does, or ends"));
+            absl::StrCat("the node's server at ", address_, " does not answer yet, ",
+                         WhyNoAnswer(server_.get()),
+                         ": these measurements are not served before it does, or ends"));
       }
       return;
   }

@@ -134,7 +134,9 @@ class Node {
   void ElectAndSettle(Time now);
   void HandleServer(Time now);
   void LoseServer(Time now, std::chrono::milliseconds least_delay);
-  bool AskToYield(const std::string& name, uid_t owner, std::string* refusal);
+  // Why nobody answered goes to `silent`, if that is not null.
+  bool AskToYield(const std::string& name, uid_t owner, std::string* refusal,
+                  std::string* silent = nullptr);
   bool AskOthersToYield(bool same_port_only, std::string* refusal);
   void Yield(Time now);
   bool IsRefusedBy(const std::string& name) const;

@@ -24,9 +24,13 @@ uint64_t TextBytes(const CommunicatorSnapshot& communicator) {
          communicator.gpu.size();
 }
 
-}  // namespace
+// Of one series of a process, with its labels.
+struct Prices {
+  uint64_t counter;
+  uint64_t histogram;
+};
 
-uint64_t PageBytes(const ProcessSnapshot& process) {
+Prices PricesOf(const ProcessSnapshot& process) {
   const std::string& labels = process.static_labels;
   const uint64_t label_count =
       labels.empty()
@@ -35,8 +39,14 @@ uint64_t PageBytes(const ProcessSnapshot& process) {
   const uint64_t line = kLineBytes + labels.size() + 3 * label_count;
   const uint64_t label_bytes = label_count * kLabelBytes + 2 * labels.size();
   const uint64_t counter = kSeriesBytes + label_bytes + line;
-  const uint64_t histogram =
-      sizeof(LatencySnapshot) + kClassicBytes + label_bytes + kHistogramLines * line + counter;
+  return {counter,
+          sizeof(LatencySnapshot) + kClassicBytes + label_bytes + kHistogramLines * line + counter};
+}
+
+}  // namespace
+
+uint64_t PageBytes(const ProcessSnapshot& process) {
+  const auto [counter, histogram] = PricesOf(process);
   const uint64_t identity =
       4 * (process.hostname.size() + process.job_id.size() + process.global_rank.size());
 
@@ -49,6 +59,14 @@ uint64_t PageBytes(const ProcessSnapshot& process) {
              each.timed_calls.size() * kTimedCallBytes + 4 * TextBytes(each) + identity;
   }
   return bytes;
+}
+
+uint64_t FinalizedHistogramBytes(const ProcessSnapshot& process) {
+  uint64_t histograms = 0;
+  for (const CommunicatorSnapshot& each : process.communicators) {
+    if (each.finalized) histograms += each.latencies.size();
+  }
+  return histograms * PricesOf(process).histogram;
 }
 
 std::optional<uid_t> LargestShare(const Shares& shares) {

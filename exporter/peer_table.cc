@@ -30,6 +30,12 @@ bool IsSameProcess(const ProcessSnapshot& a, const ProcessSnapshot& b) {
   return a.pid == b.pid && a.pid_namespace == b.pid_namespace && a.global_rank == b.global_rank;
 }
 
+void ClearFinalizedHistograms(ProcessSnapshot* process) {
+  for (CommunicatorSnapshot& each : process->communicators) {
+    if (each.finalized) std::vector<LatencySnapshot>().swap(each.latencies);
+  }
+}
+
 }  // namespace
 
 PeerTable::PeerTable(const PeerOptions& options, LogFunction log)
@@ -252,7 +258,7 @@ void PeerTable::Welcome(Peer* peer) {
               kept_.end());
   peer->state = Peer::State::kMember;
   peer->order = ++last_order_;
-  peer->page_bytes = PageBytes(snapshot);
+  Price(snapshot, peer);
   ++members_;
   members_changed_ = true;
   FitPage();
@@ -278,7 +284,7 @@ void PeerTable::FitPage() {
     if (total <= options_.max_page_bytes) return;
     const uid_t user = LargestShare(bytes_of).value_or(options_.user);
     // What lives is worth more than what is over.
-    if (ForgetOldestOf(user)) continue;
+    if (ForgetOldestOf(user) || LeaveOutFinalizedOf(user)) continue;
     Peer* largest = nullptr;
     for (Peer& peer : peers_) {
       if (peer.state != Peer::State::kMember || peer.credentials.user != user) continue;
@@ -303,6 +309,50 @@ bool PeerTable::ForgetOldestOf(uid_t user) {
     return true;
   }
   return false;
+}
+
+// Of the user's members the one that has most of it. False when none has.
+bool PeerTable::LeaveOutFinalizedOf(uid_t user) {
+  Peer* most = nullptr;
+  for (Peer& peer : peers_) {
+    if (peer.state != Peer::State::kMember || peer.credentials.user != user) continue;
+    if (peer.leaves_finalized || peer.finalized_bytes == 0) continue;
+    if (most == nullptr || peer.finalized_bytes > most->finalized_bytes) most = &peer;
+  }
+  if (most == nullptr) return false;
+  most->leaves_finalized = true;
+  most->page_bytes -= most->finalized_bytes;
+  if (log_ && !logged_finalized_) {
+    logged_finalized_ = true;
+    log_(LogLevel::kWarning,
+         absl::StrCat("the page is full: the histograms of finalized communicators are left out, "
+                      "first those of process ",
+                      most->credentials.pid, " of user ", user, "; said once"));
+  }
+  return true;
+}
+
+// When all would fit: so nothing comes and goes with every page.
+void PeerTable::TakeBackFinalized() {
+  uint64_t total = 0;
+  for (const auto* kept : {&kept_, &ended_}) {
+    for (const Kept& each : *kept) total += each.page_bytes;
+  }
+  for (const Peer& peer : peers_) {
+    if (peer.state != Peer::State::kMember) continue;
+    total += peer.page_bytes + (peer.leaves_finalized ? peer.finalized_bytes : 0);
+  }
+  if (total > options_.max_page_bytes) return;
+  for (Peer& peer : peers_) {
+    if (!peer.leaves_finalized) continue;
+    peer.leaves_finalized = false;
+    peer.page_bytes += peer.finalized_bytes;
+  }
+}
+
+void PeerTable::Price(const ProcessSnapshot& process, Peer* peer) {
+  peer->finalized_bytes = FinalizedHistogramBytes(process);
+  peer->page_bytes = PageBytes(process) - (peer->leaves_finalized ? peer->finalized_bytes : 0);
 }
 
 void PeerTable::Refuse(Peer* peer, Rejection reason, const std::string& why) {
@@ -361,8 +411,8 @@ void PeerTable::Drop(Peer* peer) {
   peer->received.Close();
   peer->connection.Close();
   peer->state = Peer::State::kFree;
-  peer->said_goodbye = peer->claims_foreign = false;
-  peer->page_bytes = 0;
+  peer->said_goodbye = peer->claims_foreign = peer->leaves_finalized = false;
+  peer->page_bytes = peer->finalized_bytes = 0;
   peer->credentials = Credentials();
 }
 
@@ -445,6 +495,7 @@ void PeerTable::RefuseYield(const std::string& why) {
 
 void PeerTable::Read(SnapshotSet* set, Time now) {
   ForgetKept(now);
+  TakeBackFinalized();
   std::vector<Entry> entries;
   for (Peer& peer : peers_) {
     if (peer.state != Peer::State::kMember) continue;
@@ -455,13 +506,16 @@ void PeerTable::Read(SnapshotSet* set, Time now) {
       Refuse(&peer, reason, error);
       continue;
     }
-    peer.page_bytes = PageBytes(snapshot);
+    Price(snapshot, &peer);
     const bool is_itself = IsItself(snapshot, peer.credentials);
     entries.push_back(
         {std::move(snapshot), peer.credentials.user, peer.order, is_itself, false, &peer});
     // Now, not at the end: so there is never more than a page and one process in memory.
     FitPage();
     RemoveRefused(&entries);
+    for (Entry& entry : entries) {
+      if (entry.peer->leaves_finalized) ClearFinalizedHistograms(&entry.process);
+    }
   }
   for (const auto* kept : {&kept_, &ended_}) {
     for (const Kept& each : *kept) {

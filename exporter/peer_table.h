@@ -12,9 +12,10 @@
 // it is accepted.
 //
 // Of each of these the user who has most gives way (page_share.h): its newest member, its silent
-// connection that is oldest, what it left behind first, the largest of its members when the page
-// is full. And a user says nothing about another one's processes: who claims to be one, and
-// communicators that are another user's already, are left out (ownership.h).
+// connection that is oldest, on a full page what it left behind, then the histograms of its
+// finalized communicators, then the largest of its members. And a user says nothing about another
+// one's processes: who claims to be one, and communicators that are another user's already, are
+// left out (ownership.h).
 //
 // Thread: the server's, but for CloseDescriptors.
 #ifndef EXPORTER_PEER_TABLE_H_
@@ -113,6 +114,8 @@ class PeerTable {
     Time since{};
     uint64_t order = 0;  // of their coming, from 1 on; members
     uint64_t page_bytes = 0;
+    uint64_t finalized_bytes = 0;   // of histograms of finalized communicators, at the last page
+    bool leaves_finalized = false;  // these are left out, and not in page_bytes
     bool said_goodbye = false;
     bool claims_foreign = false;  // some of its communicators are left out
   };
@@ -140,6 +143,9 @@ class PeerTable {
   bool MakePlaceForMember(Peer* newcomer);
   void FitPage();
   bool ForgetOldestOf(uid_t user);
+  bool LeaveOutFinalizedOf(uid_t user);
+  void TakeBackFinalized();
+  static void Price(const ProcessSnapshot& process, Peer* peer);
   static void RemoveRefused(std::vector<Entry>* entries);
   void LeaveOutForeignClaims(std::vector<Entry>* entries);
   void CountRejection(const Peer& peer, Rejection reason, const std::string& what);
@@ -172,6 +178,7 @@ class PeerTable {
   std::deque<Kept> kept_;
   std::deque<Kept> ended_;  // for the diagnosis alone, where none is kept
   uint64_t last_order_ = 0;
+  bool logged_finalized_ = false;
   Ownership ownership_;
   RejectionCounts rejected_{};
   // One warning for each reason a minute.

@@ -22,7 +22,9 @@
 //   and 10 s for taking the response, by the clock and not since the last byte. When all
 //   connections are taken, the next one takes the place of that which has made us wait longest: 20
 //   ms of grace for a request, 500 ms for a response. So neither silent nor slow clients hold up
-//   the next scrape, and what does not fit waits in the kernel's backlog.
+//   the next scrape, and what does not fit waits in the kernel's backlog, in order: under a flood
+//   of connections that costs all of the time for clients (below), a scrape waits behind up to
+//   4096.
 //
 //   Memory. Slow readers of one page share it; exporter/page_cache.h bounds what is kept and sent
 //   of pages, exporter/page_share.h what other processes can put onto one.

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <string>
 
 namespace nccl_pulse {
@@ -63,6 +65,23 @@ TEST_F(HandoverTest, ARefusalArrivesAlthoughTheHelloWasNotRead) {
   EXPECT_EQ(message.type, MessageType::kRefused);
   EXPECT_EQ(message.Text(), "not you");
   EXPECT_EQ(Receive(connection.get(), &message, &memory, &error), Received::kClosed);
+}
+
+TEST(Handover, TellsAStoppedProcessFromOneThatRuns) {
+  EXPECT_EQ(StateOf(getpid()), ProcessState::kRuns);
+  EXPECT_EQ(StateOf(0), ProcessState::kUnknown);
+  const pid_t child = fork();
+  if (child == 0) {
+    while (true) pause();
+  }
+  EXPECT_EQ(StateOf(child), ProcessState::kRuns);
+  ASSERT_EQ(kill(child, SIGSTOP), 0);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+  EXPECT_EQ(StateOf(child), ProcessState::kStopped);
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(StateOf(child), ProcessState::kUnknown);
 }
 
 }  // namespace

@@ -52,6 +52,30 @@ TEST(PageShare, ADefaultProcessFits) {
   EXPECT_LE(PageBytes(Process(2048, 0, "")), kMaxProcessBytes);
 }
 
+// What page_share.h, docs/node-endpoint.md and docs/runbook.md say.
+TEST(PageShare, HowManyHistogramsFit) {
+  const uint64_t histogram = PageBytes(Process(1001, 0, "")) - PageBytes(Process(1000, 0, ""));
+  EXPECT_NEAR(static_cast<double>(histogram) / 1024, 6.9, 0.1);
+  EXPECT_NEAR(static_cast<double>(kMaxProcessBytes) / histogram, 2400, 50);
+  EXPECT_NEAR(static_cast<double>(kMaxPageBytes) / histogram, 5900, 100);
+  ProcessSnapshot process = Process(43, 0, "");
+  process.communicators.resize(16, process.communicators.front());
+  EXPECT_LE(8 * PageBytes(process), kMaxPageBytes);
+  for (CommunicatorSnapshot& each : process.communicators) {
+    each.latencies.push_back(each.latencies.back());
+  }
+  EXPECT_GT(8 * PageBytes(process), kMaxPageBytes);
+}
+
+TEST(PageShare, OfFinalizedCommunicatorsTheHistograms) {
+  ProcessSnapshot process = Process(100, 50, "team=a");
+  process.communicators.resize(1);
+  EXPECT_EQ(FinalizedHistogramBytes(process), 0u);
+  process.communicators.front().finalized = true;
+  const uint64_t finalized = FinalizedHistogramBytes(process);
+  EXPECT_EQ(PageBytes(process) - finalized, PageBytes(Process(0, 50, "team=a")));
+}
+
 TEST(PageShare, NoMoreLabelsThanItSaysAreOnASeries) {
   std::string labels;
   for (char name = 'a'; name <= 'z'; ++name) labels += std::string(1, name) + "=1,";

@@ -59,6 +59,7 @@ class Client {
     segment_.segment().header().pid = pid;
     segment_.segment().header().pid_namespace = pid_namespace;
   }
+  void Finalize() { segment_.Record(0).Finalize(1); }
   void AddCommunicator(uint64_t comm_id, int rank) {
     segment_.AddCommunicator(1, comm_id, rank, "more");
   }
@@ -340,6 +341,35 @@ TEST_F(PeerTableTest, WhoGrowsBeyondTheShareGoes) {
   anna->Grow(100);
   EXPECT_THAT(Pids(), ElementsAre(11));
   EXPECT_EQ(Rejected(Rejection::kPageFull), 1u);
+}
+
+// All ranks stay, and what they have in use.
+TEST_F(PeerTableTest, HistogramsOfFinalizedCommunicatorsGiveWayBeforeAProcess) {
+  options_.max_page_bytes = 1 << 20;
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int pid = 1; pid <= 2; ++pid) clients.push_back(Join(kAnna, pid, pid, 50));
+  clients[1]->Finalize();
+  Pids();  // a page is made
+  clients.push_back(Join(kAnna, 3, 3, 50));
+  const auto histograms = [&] {
+    SnapshotSet set;
+    table().Read(&set, now_);
+    std::vector<std::pair<int, std::size_t>> histograms;
+    for (const ProcessSnapshot& process : set.processes) {
+      histograms.emplace_back(process.pid, process.communicators.front().latencies.size());
+    }
+    return histograms;
+  };
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(histograms(), UnorderedElementsAre(Pair(1, 50), Pair(2, 0), Pair(3, 50)));
+  }
+  EXPECT_EQ(Rejected(Rejection::kPageFull), 0u);
+  EXPECT_THAT(log_, ElementsAre(HasSubstr("the histograms of finalized communicators are left")));
+  // With room again they are back.
+  clients[2]->Close();
+  HandleAll();
+  now_ += options_.keep;
+  EXPECT_THAT(histograms(), UnorderedElementsAre(Pair(1, 50), Pair(2, 50)));
 }
 
 TEST_F(PeerTableTest, WhatIsOverGivesWayToWhatLives) {

@@ -148,7 +148,9 @@ class UsersTest(AgentCase):
         early = self.start_as(NOBODY, 0)
         early.ask("run 1")
         self.assertEqual(early.port, self.port)
-        own = self.start(1)
+        # A communicator of its own: one is one user's.
+        own = self.start(1, init=False)
+        own.url = own.ask("init bee")
         own.ask("run 2")
         self.assertGreater(own.port, self.port)
         self.agent()

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "exporter/command.h"
 #include "exporter/exposition.h"
+#include "exporter/page_share.h"
 #include "exporter/server.h"
 #include "exporter/web/guard.h"
 
@@ -136,6 +137,7 @@ int Run(const std::vector<char*>& arguments) {
   options.log = Log;
   options.cpu_share = kAgentCpuShare;
   options.peers.agent = true;
+  options.peers.max_page_bytes = kMaxPageBytes;
   options.peers.keep = absl::ToChronoMilliseconds(keep);
   options.peers.keep_processes = keep_processes;
   options.hang_after = absl::ToChronoMilliseconds(hang_after);

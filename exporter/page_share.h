@@ -30,6 +30,8 @@ inline constexpr uint64_t kMaxProcessBytes = 16 << 20;
 // Of all others than the one that serves: 5900 histograms without labels of the user's, eight
 // processes with 16 communicators of 43 each.
 inline constexpr uint64_t kMaxPageBytes = 40 << 20;
+// The same for a process of a job, which cannot give its allocator's memory back as an agent does.
+inline constexpr uint64_t kMaxJobPageBytes = 32 << 20;
 // As many as NCCL_PULSE_LABELS takes. Further ones are left out.
 inline constexpr int kMaxStaticLabels = 16;
 

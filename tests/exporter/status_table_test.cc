@@ -144,6 +144,15 @@ TEST(StatusTable, NoAllClearWhileBlind) {
   EXPECT_EQ(FindingOf(Page(blind)), Finding::kIncomplete);
 }
 
+TEST(StatusTable, AnHourIsStillSaidInMinutes) {
+  SimulatedJob job = RunningJob();
+  for (const int rank : {0, 2}) job.Launch(kComm, rank, "AllReduce");
+  job.Advance(6000 * kSecond);
+  EXPECT_THAT(StatusTable(Page(job), nullptr, {}), HasSubstr("no progress for 100 min 0 s"));
+  job.Advance(1200 * kSecond);
+  EXPECT_THAT(StatusTable(Page(job), nullptr, {}), HasSubstr("no progress for 2 h 0 min"));
+}
+
 TEST(StatusTable, AWaitThatIsUsualIsNoHang) {
   SimulatedJob job = RunningJob();
   for (const int rank : {0, 2}) {

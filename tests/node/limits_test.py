@@ -99,6 +99,10 @@ class LimitsCase(AgentCase):
         time.sleep(0.3)  # the pages from before are no longer shared
         sizes = ask_for_all(self.port, whole=False)
         self.assertGreater(max(sizes), 4 << 20)
+        # What one page leaves behind must not add up.
+        for _ in range(3):
+            time.sleep(0.3)
+            ask_for_all(self.port, whole=False)
         self.assertLess(peak_bytes(pid) - before, MOST_BYTES)
         # What others measured is all there, and those who do not fit are counted.
         rejected = wait_until(self.rejected_beside_ranks, "the honest ones and the refused are there")

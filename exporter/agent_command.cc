@@ -14,7 +14,6 @@
 #include "absl/time/time.h"
 #include "exporter/command.h"
 #include "exporter/exposition.h"
-#include "exporter/page_share.h"
 #include "exporter/server.h"
 #include "exporter/web/guard.h"
 
@@ -137,7 +136,6 @@ int Run(const std::vector<char*>& arguments) {
   options.log = Log;
   options.cpu_share = kAgentCpuShare;
   options.peers.agent = true;
-  options.peers.max_page_bytes = kMaxPageBytes;
   options.peers.keep = absl::ToChronoMilliseconds(keep);
   options.peers.keep_processes = keep_processes;
   options.hang_after = absl::ToChronoMilliseconds(hang_after);

@@ -42,7 +42,10 @@ class CpuBudget {
 
  private:
   void Fill(Time now) {
-    if (now <= filled_) return;
+    if (now <= filled_) {
+      filled_ = now;  // a clock that was set back fills from there
+      return;
+    }
     left_ns_ += share_ * static_cast<double>(Nanoseconds(now - filled_).count());
     if (left_ns_ > most_ns_) left_ns_ = most_ns_;
     filled_ = now;

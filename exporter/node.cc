@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/monotonic_clock.h"
 
 namespace nccl_pulse {
 namespace {
@@ -28,7 +29,7 @@ void Pause(milliseconds time) { poll(nullptr, 0, static_cast<int>(time.count()))
 
 // Until something came, or `until`.
 void WaitFor(int fd, Node::Time until) {
-  const auto left = duration_cast<milliseconds>(until - steady_clock::now());
+  const auto left = duration_cast<milliseconds>(until - MonotonicNow());
   pollfd polled = {fd, POLLIN, 0};
   poll(&polled, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
 }
@@ -61,7 +62,7 @@ Node::Node(NodeOptions options, LogFunction log)
     : options_(std::move(options)),
       log_(std::move(log)),
       random_(static_cast<unsigned>(getpid()) * 2654435761U ^
-              static_cast<unsigned>(steady_clock::now().time_since_epoch().count())),
+              static_cast<unsigned>(MonotonicNow().time_since_epoch().count())),
       peers_(options_.peers, log_),
       service_file_(options_.service_directory) {}
 
@@ -77,9 +78,9 @@ bool Node::Open(std::string* error) {
 }
 
 bool Node::OpenProcess(std::string* error) {
-  const Time give_up = steady_clock::now() + kJoinPatience;
+  const Time give_up = MonotonicNow() + kJoinPatience;
   while (true) {
-    switch (Elect(steady_clock::now(), error)) {
+    switch (Elect(MonotonicNow(), error)) {
       case Attempt::kServing:
         return true;
       case Attempt::kTaken:
@@ -90,15 +91,15 @@ bool Node::OpenProcess(std::string* error) {
         Pause(kBusyPause);
         break;
       case Attempt::kJoined:
-        while (role_ == Role::kJoining && steady_clock::now() < give_up) {
+        while (role_ == Role::kJoining && MonotonicNow() < give_up) {
           WaitFor(server_.get(), give_up);
-          HandleServer(steady_clock::now());
+          HandleServer(MonotonicNow());
         }
         if (role_ == Role::kMember) return true;
         break;
     }
     // The thread goes on with it. A server that has the port for an agent wants it left alone.
-    const Time now = steady_clock::now();
+    const Time now = MonotonicNow();
     if (role_ == Role::kElecting && (elect_at_ == Time::max() || elect_at_ < now)) elect_at_ = now;
     if (now >= give_up || elect_at_ > now + kJoinPatience) return true;
   }
@@ -304,7 +305,7 @@ void Node::HandleServer(Time now) {
 bool Node::OpenAgent(std::string* error) {
   const uid_t user = geteuid();
   const std::string name = HandoverName(user, wanted_);
-  const Time begin = steady_clock::now();
+  const Time begin = MonotonicNow();
   while (true) {
     std::string refusal;
     std::string silent;
@@ -321,7 +322,7 @@ bool Node::OpenAgent(std::string* error) {
         AskOthersToYield(/*same_port_only=*/false, &ignored);
         const bool nobody_told = expected_members_ == 0 && shared();
         if (nobody_told) expected_members_ = kMaxMembers;
-        const Time now = steady_clock::now();
+        const Time now = MonotonicNow();
         Serve(listener, now);
         if (nobody_told) accept_from_ = now + kAgentGatherTime;
         return true;
@@ -332,7 +333,7 @@ bool Node::OpenAgent(std::string* error) {
       // Another program's, unless somebody is just closing it.
       if (!asked) patience = kPortReturnTime;
     }
-    const bool in_vain = failure != EADDRINUSE || steady_clock::now() - begin > patience;
+    const bool in_vain = failure != EADDRINUSE || MonotonicNow() - begin > patience;
     if (!refusal.empty() || in_vain) {
       *error = absl::StrCat("cannot serve on ", SpellAddress(wanted_), ": ",
                             !refusal.empty()  ? refusal
@@ -350,7 +351,7 @@ bool Node::AskToYield(const std::string& name, uid_t owner, std::string* refusal
   SharedDescriptor connection;
   if (ConnectTo(name, owner, &connection) != 0) return false;
   Send(connection.get(), MakeMessage(MessageType::kYield));
-  WaitFor(connection.get(), steady_clock::now() + kYieldAnswerTime);
+  WaitFor(connection.get(), MonotonicNow() + kYieldAnswerTime);
   HandoverMessage message;
   SharedDescriptor memory;
   std::string error;
@@ -402,8 +403,7 @@ void Node::Yield(Time now) {
 
 void Node::AppendPolled(std::vector<pollfd>* polled, bool accepting) {
   if (role_ == Role::kServing) {
-    polls_name_ =
-        accepting && name_listener_.get() >= 0 && peers_.accept_from() <= steady_clock::now();
+    polls_name_ = accepting && name_listener_.get() >= 0 && peers_.accept_from() <= MonotonicNow();
     if (polls_name_) polled->push_back({name_listener_.get(), POLLIN, 0});
     peers_.AppendPolled(polled);
   } else if (role_ != Role::kElecting) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/monotonic_clock.h"
 
 namespace nccl_pulse {
 namespace {
@@ -133,7 +134,7 @@ void PeerTable::AppendPolled(std::vector<pollfd>* polled) {
 }
 
 PeerTable::Time PeerTable::next() const {
-  Time next = accept_from_ > std::chrono::steady_clock::now() ? accept_from_ : Time::max();
+  Time next = accept_from_ > MonotonicNow() ? accept_from_ : Time::max();
   for (const Peer& peer : peers_) {
     if (peer.state == Peer::State::kSilent) next = std::min(next, peer.since + kHelloTimeout);
   }
@@ -371,7 +372,7 @@ void PeerTable::Decline(Peer* peer, const std::string& why) {
 void PeerTable::CountRejection(const Peer& peer, Rejection reason, const std::string& what) {
   const auto index = static_cast<std::size_t>(reason);
   ++rejected_[index];
-  const Time now = std::chrono::steady_clock::now();
+  const Time now = MonotonicNow();
   if (!log_ || now < silent_until_[index]) {
     ++not_logged_[index];
     return;

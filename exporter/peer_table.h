@@ -60,7 +60,7 @@ struct PeerOptions {
   bool (*credentials)(int connection, Credentials* credentials) = PeerCredentials;
   uint32_t pid_namespace = OwnPidNamespace();  // in which the pids count that it tells
   int max_members = kMaxMembers;
-  uint64_t max_page_bytes = kMaxJobPageBytes;
+  uint64_t max_page_bytes = kMaxPageBytes;
   std::chrono::milliseconds keep{0};  // how long an ended process stays on the page
   int keep_processes = 0;             // and how many of them at most
 };

@@ -28,6 +28,7 @@
 #include "exporter/cpu_budget.h"
 #include "exporter/diagnosis.h"
 #include "exporter/http.h"
+#include "exporter/monotonic_clock.h"
 #include "exporter/negotiation.h"
 #include "exporter/node.h"
 #include "exporter/page/status_page.h"
@@ -83,10 +84,10 @@ void Signal(const SharedDescriptor& event) {
 
 bool WaitFor(const SharedDescriptor& event, milliseconds patience) {
   pollfd polled = {event.get(), POLLIN, 0};
-  const Time give_up = steady_clock::now() + patience;
+  const Time give_up = MonotonicNow() + patience;
   int result = 0;
   do {  // again when a signal handler of the job ran
-    const auto left = duration_cast<milliseconds>(give_up - steady_clock::now());
+    const auto left = duration_cast<milliseconds>(give_up - MonotonicNow());
     result = poll(&polled, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
   } while (result < 0 && errno == EINTR);
   return result > 0;
@@ -128,9 +129,8 @@ class Server::Thread {
               options_.log),
         pages_(PageOptions()),
         diagnosis_(options_.hang_after),
-        clients_budget_(options_.cpu_share * kClientsShare, kCpuBurst, steady_clock::now()),
-        handover_budget_(options_.cpu_share * kHandoverShare, kHandoverBurst, steady_clock::now()) {
-  }
+        clients_budget_(options_.cpu_share * kClientsShare, kCpuBurst, MonotonicNow()),
+        handover_budget_(options_.cpu_share * kHandoverShare, kHandoverBurst, MonotonicNow()) {}
 
   ~Thread() { CloseDescriptors(); }
 
@@ -298,7 +298,7 @@ void Server::Thread::Round() {
   // Nothing but what is open: poll() refuses more entries than the process may have descriptors.
   polled_.clear();
   std::array<Connection*, kMaxConnections> waiting;
-  const Time start = steady_clock::now();
+  const Time start = MonotonicNow();
   Time next = node_.next();
   const bool may_serve = clients_budget_.Allows(start);
   if (!may_serve) next = std::min(next, clients_budget_.allows_from());
@@ -330,7 +330,7 @@ void Server::Thread::Round() {
     if (errno != EINTR) Pause();
     return;
   }
-  const Time now = steady_clock::now();
+  const Time now = MonotonicNow();
   if (polled_[connections].revents != 0) {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t size = read(wake_.get(), &count, sizeof(count));
@@ -491,7 +491,7 @@ void Server::Thread::RespondPage(Connection* connection, const HttpRequest& requ
 
 SnapshotSet Server::Thread::ReadAll() {
   SnapshotSet set = options_.source();
-  node_.Read(&set, steady_clock::now());
+  node_.Read(&set, MonotonicNow());
   // Not taken for what is when that would be called a hang.
   set.stands_after_ns =
       std::min(kStoppedAfterNs, int64_t{std::chrono::nanoseconds(options_.hang_after).count()});
@@ -520,7 +520,7 @@ PageCache::Options Server::Thread::PageOptions() {
                    {[this] { return MakeOpenMetrics(); }},
                    {[this] { return MakeProtobuf(); }},
                    {[this] { return MakeCommunicators(); }, kCommunicatorsWeight}};
-  options.clock = [] { return steady_clock::now(); };
+  options.clock = [] { return MonotonicNow(); };
   options.cpu_time = CpuTime;
   options.cut_off_slowest = [this](bool in_any_case) { return CutOffSlowest(in_any_case); };
   options.on_failure = [this](const std::string& reason) {
@@ -546,7 +546,7 @@ bool Server::Thread::CutOffSlowest(bool in_any_case) {
   }
   if (slowest == nullptr) return false;
   const Time started = slowest->deadline() - kResponseTimeout;
-  if (!in_any_case && steady_clock::now() - started < kPageGrace) return false;
+  if (!in_any_case && MonotonicNow() - started < kPageGrace) return false;
   slowest->Close();
   return true;
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "exporter/handover.h"
+#include "exporter/monotonic_clock.h"
 #include "metrics/lane_writer.h"
 #include "metrics/shared_bytes.h"
 #include "tests/metrics/test_segment.h"
@@ -183,7 +184,7 @@ class PeerTableTest : public ::testing::Test {
   }
 
   PeerOptions options_;
-  PeerTable::Time now_ = std::chrono::steady_clock::now();
+  PeerTable::Time now_ = MonotonicNow();
   std::vector<std::string> log_;
 
  private:

@@ -207,13 +207,7 @@ enum class LaunchFate : uint8_t {
 };
 
 // Calls so far by operation and size class: the call number that sampling goes by.
-inline constexpr int kCallRows = 16;  // NCCL's known operations; all others share the last row
 inline constexpr int kCallColumns = 12;
-constexpr uint32_t CallRowOf(NameId op) {
-  const uint32_t row = uint32_t{op} - kFirstNcclName;  // very large for what comes before
-  return row < kCallRows ? row : kCallRows - 1;
-}
-
 // Which operations are in flight, where no events follow the launches (tracker_inflight.cc).
 // Background thread.
 struct InflightOperations {
@@ -229,16 +223,15 @@ struct Standstill {
   uint32_t record_generation;  // of the communicator that the rest is about
   uint64_t since_ns;           // 0: something completes, or nothing is in flight
   uint64_t seen_ns;            // when it was last seen to last
-  uint32_t row;                // CallRowOf what was called last then
+  uint32_t row;                // OperationRowOf what was called last then
 };
-static_assert(kCallRows == kWaitRows);
 
 // What follows the calls and launches of one communicator.
 struct LaunchState {
   PendingLaunch pending;
   UnreportedCalls unreported;
   CommunicatorTimer timer;
-  std::atomic<uint32_t> call_numbers[kCallRows][kCallColumns];
+  std::atomic<uint32_t> call_numbers[kOperationRows][kCallColumns];
 };
 
 struct alignas(64) Communicator {

@@ -10,7 +10,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Which bits of the mask bring an event (fact sheet, 2.10; src/plugin/profiler.cc).
+// Which bits of the mask bring an event (docs/nccl-profiler-api.md#implied-events).
 constexpr uint32_t kBringCopyEngine = abi::kEventCeColl | abi::kEventCeSync | abi::kEventCeBatch;
 constexpr uint32_t kBringProxyOps =
     abi::kEventProxyOp | abi::kEventProxyStep | abi::kEventNetPlugin;
@@ -18,7 +18,7 @@ constexpr uint32_t kBringP2p = abi::kEventP2p | kBringProxyOps | abi::kEventKern
 constexpr uint32_t kBringColl = abi::kEventColl | kBringProxyOps | abi::kEventKernelCh;
 constexpr uint32_t kBringP2pCalls = abi::kEventP2pApi | kBringP2p;
 constexpr uint32_t kBringCollCalls = abi::kEventCollApi | kBringColl | kBringCopyEngine;
-constexpr uint32_t kTimesOnTheGpu = abi::kEventKernelCh | 1u << 15;  // KernelPhase, API v7
+constexpr uint32_t kTimesOnTheGpu = abi::kEventKernelCh | abi::kEventKernelPhase;
 
 }  // namespace
 

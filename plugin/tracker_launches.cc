@@ -90,7 +90,7 @@ uint32_t Tracker::NoteCall(Communicator& communicator, NameId op, uint32_t size_
   // Relaxed throughout: see PendingLaunch.
   LaunchState& launching = *communicator.launching;
   PendingLaunch& pending = launching.pending;
-  std::atomic<uint32_t>& number = launching.call_numbers[CallRowOf(op)][size_class];
+  std::atomic<uint32_t>& number = launching.call_numbers[OperationRowOf(op)][size_class];
   const uint32_t call_number = number.load(std::memory_order_relaxed);
   number.store(call_number + 1, std::memory_order_relaxed);
   const uint64_t group = ThisGroup();
@@ -135,7 +135,7 @@ void Tracker::NoteFirstCall(PendingLaunch& pending, uint64_t bytes, uint64_t gro
 
 bool Tracker::ShouldTime(const Communicator& communicator, const OperationMeta& meta) const {
   return sampler_.ShouldTime(communicator.sampling_seed.load(std::memory_order_relaxed),
-                             CallRowOf(meta.op), meta.size_class, meta.call_number);
+                             OperationRowOf(meta.op), meta.size_class, meta.call_number);
 }
 
 bool Tracker::IsFollowed(const Communicator& communicator) const {

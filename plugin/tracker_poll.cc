@@ -140,7 +140,7 @@ void Tracker::NoteWait(Communicator& communicator, uint32_t record_generation,
   const uint64_t last_call = record.followed.last_call.load(std::memory_order_relaxed);
   standstill.since_ns = std::max(progress.oldest_ns, progress_ns);
   standstill.seen_ns = std::max(now_ns, standstill.since_ns);
-  standstill.row = last_call != 0 ? CallRowOf(static_cast<NameId>((last_call & 0xff) - 1))
+  standstill.row = last_call != 0 ? OperationRowOf(static_cast<NameId>((last_call & 0xff) - 1))
                                   : uint32_t{kWaitRows - 1};
 }
 

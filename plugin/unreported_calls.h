@@ -3,9 +3,9 @@
 // A launch that NCCL reports covers all calls before it: NCCL orders the launches of a communicator
 // (stream_timer.h). But not all launches are reported: not those of Broadcast from 2.29.2 on (its
 // tasks have no event mask; src/enqueue.cc, src/scheduler/allgatherv_sched.cc) and not those of
-// symmetric-memory kernels from 2.28.3 to 2.30.7 (fact sheet, 2.9). What then stands between the
-// last reported launch and now is work that cannot be seen: the communicator may look idle and is
-// not known to be.
+// symmetric-memory kernels from 2.28.3 to 2.30.7 (docs/nccl-profiler-api.md#what-is-not-visible).
+// What then stands between the last reported launch and now is work that cannot be seen: the
+// communicator may look idle and is not known to be.
 //
 //   calls since the last reported launch          PendingLaunch::calls, which a launch sets to 0,
 //                                                  and `left_calls`: of groups before the last one

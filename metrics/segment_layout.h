@@ -160,8 +160,9 @@ struct SegmentHeader {
   Cell network_observed_ns;
 
   std::atomic<uint32_t> poller_state;  // PollerState
-  // The event mask was changed by somebody else (NCCL's RAS can, from 2.31 on): what it was changed
-  // to last, and how often. Written by the background thread.
+  // The event mask was changed by somebody else (NCCL's RAS can, from 2.31 on): the events
+  // that all masks in such a state have, 0: there is none; and how often. Written by the background
+  // thread.
   std::atomic<uint32_t> foreign_event_mask;
   Cell event_mask_changes;
 

@@ -272,7 +272,7 @@ struct ProcessSnapshot {
   int64_t start_realtime_ns = 0;
   int64_t last_poll_realtime_ns = 0;  // when the background thread last went round
   PollerState poller{};
-  uint32_t foreign_event_mask = 0;  // what somebody else changed the event mask to last
+  uint32_t foreign_event_mask = 0;  // events that all masks changed by somebody else have; 0: none
   uint64_t event_mask_changes = 0;  // how often
   bool shared_memory = false;  // false: memfd or its seals were refused, private memory is used
 

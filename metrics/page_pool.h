@@ -2,7 +2,7 @@
 //
 // A callback must not fault a page in (that can sleep, or be refused), so only pages that were
 // populated beforehand are on the free list; the background thread keeps a reserve there
-// (plugin/tracker/tracker_pages.cc). An empty list means less is measured until it has come, and is
+// (plugin/tracker/ready_pages.h). An empty list means less is measured until it has come, and is
 // counted here and by the caller.
 //
 // Thread: any, lock-free, no system call. Cost of Allocate: one compare-and-swap.

@@ -46,95 +46,102 @@
 #ifndef PLUGIN_CUDA_STREAM_TIMER_H_
 #define PLUGIN_CUDA_STREAM_TIMER_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "metrics/atomic_cell.h"
 #include "metrics/snapshot.h"
 #include "plugin/cuda/cuda_driver.h"
 
 namespace nccl_pulse {
 
-inline constexpr int kTimedPairs = 8;
+inline constexpr uint32_t kTimedPairs = 8;
+inline constexpr uint32_t kNoPair = 0xff;
 inline constexpr uint32_t kMarkers = 8;
 inline constexpr uint32_t kGates = 8;  // both: powers of two, so that the counts may wrap
 // No closer than the poller looks.
 inline constexpr uint64_t kMarkerSpacingNs = 20000000;
 
-// A pair of timing events around one launch.
+// A pair of timing events around one launch. What it stands for is its user's, by its index.
 struct TimedPair {
   // kFree -> kTaken -> kArmed (both launching thread) -> kFree (poller); or from kTaken back.
   enum State : uint32_t { kFree = 0, kTaken = 1, kArmed = 2 };
-  std::atomic<uint32_t> state;
-  std::atomic<uint32_t> calls;  // that were pending when it was launched
+  Ordered<uint32_t> state;
   CudaEvent begin, end;
-  // Of the pending calls; the OperationMeta is that of the last of them.
-  std::atomic<uint64_t> call_meta, call_bytes, call_bus_bytes;
-  // Of the operations that the launch turned out to carry (it may be one of several of a group).
-  std::atomic<uint64_t> seen, seen_bytes, seen_bus_bytes;
-  std::atomic<uint64_t> launch_ns;
+  Relaxed<uint64_t> launch_ns;
 };
 
 // An event behind one launch.
 struct LaunchMarker {
   CudaEvent event;
-  std::atomic<uint64_t> launch;  // its number, from 1
-  std::atomic<uint64_t> ns;      // when it was made
+  Relaxed<uint64_t> launch;  // its number, from 1
+  Relaxed<uint64_t> ns;      // when it was made
 };
 
 // Between two launches.
 struct LaunchGate {
-  CudaEvent front;                // of the later one
-  std::atomic<CudaEvent> behind;  // the earlier one
-  std::atomic<uint64_t> launch;   // number of the later one
-  std::atomic<uint64_t> ns;       // when it was made
+  CudaEvent front;            // of the later one
+  Relaxed<CudaEvent> behind;  // the earlier one
+  Ordered<uint64_t> launch;   // number of the later one
+  Relaxed<uint64_t> ns;       // when it was made
 };
 
-// One communicator's.
-struct alignas(64) CommunicatorTimer {
+// One communicator's. Zeroes are its initial state. Where it stands, a cache line begins.
+class CommunicatorTimer {
+ public:
   // kOff -> kOn (init) -> kRetired (finalize) -> kOff (poller, events destroyed).
   enum State : uint32_t { kOff = 0, kOn = 1, kRetired = 2 };
-  std::atomic<uint32_t> state;
-  std::atomic<bool> failed;  // any thread: the driver refused a call; nothing is asked of it again
-  // Launching thread: in front of the launch that is being made there is no gate, the ring's next
-  // one, or `newest_gate`. It counts when the launch has been made: none of one that is given up.
-  enum Gate : uint8_t { kNoGate = 0, kRingGate = 1, kNewestGate = 2 };
-  std::atomic<uint8_t> gate;
-  // Launching thread: all that a launch touches which needs no marker.
-  std::atomic<CudaEvent> tail;
-  std::atomic<uint64_t> launched;  // `tail` stands behind that many
-  std::atomic<uint64_t> last_launch_ns;
-  std::atomic<uint64_t> last_marker_ns;
-  // Markers in the order of their launches: armed counts those ever recorded (launching thread),
-  // cleared those ever seen complete (poller); number i has place i % kMarkers.
-  std::atomic<uint32_t> armed_markers;
-  std::atomic<uint32_t> armed_gates;  // the same of gates
-  // ---- line
-  alignas(64) std::atomic<uint32_t> cleared_markers;
-  std::atomic<uint64_t> marker_spacing_ns;  // poller
-  std::atomic<uint32_t> cleared_gates;      // poller: passed, or their launches are complete
-  LaunchMarker markers[kMarkers];
-  LaunchGate gates[kGates];
-  LaunchGate newest_gate;  // `launch` is 0 while its events are recorded again
-  TimedPair pairs[kTimedPairs];
-  CudaContext context;
-  uint64_t context_id;
-  int device;
-  std::atomic<uint64_t> retired_ns;
-  std::atomic<uint64_t> completed;  // poller
-  std::atomic<uint64_t> oldest_ns;  // poller: when the oldest in flight was launched, 0: none
-  uint64_t adapted_launches;        // poller: `launched` when sampling was last adapted
-  uint64_t seen_launches;           // poller: `launched` when IsQuiet was last asked
-  uint64_t begun;                   // poller: number of the newest launch known to have begun
-  uint64_t progress_ns;             // poller: when it last saw a completion
 
   // Whether launches are followed. Acquire: sees the events.
-  bool is_on() const {
-    return state.load(std::memory_order_acquire) == kOn && !failed.load(std::memory_order_relaxed);
-  }
+  bool is_on() const { return state_.acquire() == kOn && !failed_.load(); }
+  // Acquire: sees the events, and that the poller has finished with the last communicator's.
+  State state() const { return static_cast<State>(state_.acquire()); }
+  int device() const { return device_; }
+
+ private:
+  friend class StreamTimer;
+  // Launching thread: in front of the launch that is being made there is no gate, the ring's next
+  // one, or `newest_gate_`. It counts when the launch has been made: none of one that is given up.
+  enum Gate : uint8_t { kNoGate = 0, kRingGate = 1, kNewestGate = 2 };
+
+  Ordered<uint32_t> state_;
+  Relaxed<bool> failed_;  // any thread: the driver refused a call; nothing is asked of it again
+  Relaxed<uint8_t> gate_;
+  // Launching thread: all that a launch touches which needs no marker.
+  Ordered<CudaEvent> tail_;
+  Ordered<uint64_t> launched_;  // `tail_` stands behind that many
+  Relaxed<uint64_t> last_launch_ns_;
+  Relaxed<uint64_t> last_marker_ns_;
+  // Markers in the order of their launches: armed counts those ever recorded (launching thread),
+  // cleared those ever seen complete (poller); number i has place i % kMarkers.
+  Ordered<uint32_t> armed_markers_;
+  Ordered<uint32_t> armed_gates_;  // the same of gates
+  uint64_t unused_[2];
+  // ---- line
+  Ordered<uint32_t> cleared_markers_;
+  Relaxed<uint64_t> marker_spacing_ns_;  // poller
+  Ordered<uint32_t> cleared_gates_;      // poller: passed, or their launches are complete
+  LaunchMarker markers_[kMarkers];
+  LaunchGate gates_[kGates];
+  LaunchGate newest_gate_;  // `launch` is 0 while its events are recorded again
+  TimedPair pairs_[kTimedPairs];
+  CudaContext context_;
+  uint64_t context_id_;
+  int device_;
+  Relaxed<uint64_t> retired_ns_;
+  Relaxed<uint64_t> completed_;  // poller
+  Relaxed<uint64_t> oldest_ns_;  // poller: when the oldest in flight was launched, 0: none
+  uint64_t taken_launches_;      // poller: `launched_` at the last TakeLaunches
+  uint64_t seen_launches_;       // poller: `launched_` when IsQuiet was last asked
+  uint64_t begun_;               // poller: number of the newest launch known to have begun
+  uint64_t progress_ns_;         // poller: when it last saw a completion
+
+  static void CheckLayout();
 };
 
-static_assert(offsetof(CommunicatorTimer, cleared_markers) == 64);
+inline void CommunicatorTimer::CheckLayout() {
+  static_assert(offsetof(CommunicatorTimer, cleared_markers_) == 64);
+}
 
 class StreamTimer {
  public:
@@ -162,84 +169,70 @@ class StreamTimer {
                                                uint64_t now_ns);
   // The launch in front of which it was recorded is not made.
   static void GiveGateUp(CommunicatorTimer& timer) {
-    timer.gate.store(CommunicatorTimer::kNoGate, std::memory_order_relaxed);  // this side's own
+    timer.gate_.store(CommunicatorTimer::kNoGate);
   }
-  // Before a launch that is to be timed: its pair, null when none is free or the driver fails.
-  TimedPair* BeginTiming(CommunicatorTimer& timer, CudaStream stream);
+  // Before a launch that is to be timed: its pair's index, kNoPair when none is free or the driver
+  // fails. What the caller stores for the pair until EndPair, Results finds.
+  uint32_t BeginTiming(CommunicatorTimer& timer, CudaStream stream);
   // After a launch that was timed. False when the pair is lost.
   [[gnu::cold, gnu::noinline]] bool EndPair(CommunicatorTimer& timer, CudaStream stream,
-                                            TimedPair& pair, uint64_t now_ns);
+                                            uint32_t pair, uint64_t now_ns);
+  // The launch that was to be timed is not made.
+  static void GivePairUp(CommunicatorTimer& timer, uint32_t pair) {
+    timer.pairs_[pair].state.store(TimedPair::kFree);
+  }
   // After each launch, also a timed one.
   void End(CommunicatorTimer& timer, CudaStream stream, uint64_t now_ns) {
     if (__builtin_expect(!timer.is_on(), 0)) return;
-    const uint64_t launched = timer.launched.load(std::memory_order_relaxed) + 1;
-    const uint64_t last_marker_ns = timer.last_marker_ns.load(std::memory_order_relaxed);
-    if (__builtin_expect(now_ns >= last_marker_ns + kMarkerSpacingNs, 0) &&
+    const uint64_t launched = timer.launched_.load() + 1;
+    if (__builtin_expect(now_ns >= timer.last_marker_ns_.load() + kMarkerSpacingNs, 0) &&
         !RecordMarker(timer, stream, launched, now_ns)) {
       return;
     }
-    const CudaEvent last_tail = timer.tail.load(std::memory_order_relaxed);  // this side's own
+    const CudaEvent last_tail = timer.tail_.load();
     CudaEvent tail = last_tail;
     LaunchGate* const gate = PendingGate(timer);
-    if (__builtin_expect(gate != nullptr, 0)) {
-      tail = gate->behind.load(std::memory_order_relaxed);  // likewise
-    }
+    if (__builtin_expect(gate != nullptr, 0)) tail = gate->behind.load();
     if (__builtin_expect(driver_.event_record(tail, stream) != kCudaSuccess, 0)) {
       Fail(timer);
       return;
     }
     if (__builtin_expect(gate != nullptr, 0)) {
-      // Release, after the record: whoever finds this tail finds it behind this launch.
-      timer.tail.store(tail, std::memory_order_release);
+      timer.tail_.publish(tail);  // whoever finds this tail finds it behind this launch
       EndGate(timer, *gate, last_tail, launched);
     }
-    timer.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // published by the count
-    // Release, after the record: a poller that reads this number queries a `tail` that stands
-    // behind it.
-    timer.launched.store(launched, std::memory_order_release);
+    timer.last_launch_ns_.store(now_ns);  // published by the count
+    // A poller that reads this number queries a `tail_` that stands behind it.
+    timer.launched_.publish(launched);
   }
 
   // ---- poller ----
 
   struct Progress {
     uint64_t completed = 0;
-    uint64_t oldest_ns = 0;  // when the oldest in flight was launched, 0: none
-    bool in_flight = false;  // launches or pairs
-    bool advanced = false;   // launches completed since the last look
+    uint64_t oldest_ns = 0;    // when the oldest in flight was launched, 0: none
+    uint64_t progress_ns = 0;  // when a completion was last seen
+    bool in_flight = false;    // launches or pairs
+    bool advanced = false;     // launches completed since the last look
     OldestLaunch oldest = OldestLaunch::kUnknown;
   };
+  // What became of the launches that were timed.
+  class Results {
+   public:
+    virtual void OnTimed(uint32_t pair, uint64_t launch_ns, uint64_t duration_ns) = 0;
+    // It will not be waited for.
+    virtual void OnLost(uint32_t pair) = 0;
+
+   protected:
+    ~Results() = default;
+  };
+  // One of `results` for each pair that is finished. False when the driver failed: the timer is off
+  // from now on.
+  bool Poll(CommunicatorTimer& timer, uint64_t now_ns, Results& results, Progress* progress);
   // Whether no launch was made since the last look.
   static bool IsQuiet(CommunicatorTimer& timer);
-  // `timed(pair, duration_ns)` is called for each finished pair, `lost(pair)` for each that will
-  // not be waited for. False when the driver failed: the timer is off from now on.
-  template <typename Timed, typename Lost>
-  bool Poll(CommunicatorTimer& timer, uint64_t now_ns, Timed timed, Lost lost, Progress* progress) {
-    // Acquire: Retire's time.
-    const bool retired = timer.state.load(std::memory_order_acquire) == CommunicatorTimer::kRetired;
-    bool entered = false;
-    for (TimedPair& pair : timer.pairs) {
-      // Acquire: sees what the launching thread wrote before it armed the pair.
-      if (pair.state.load(std::memory_order_acquire) != TimedPair::kArmed) continue;
-      uint64_t duration_ns = 0;
-      // How long an operation of an aborted communicator took says nothing.
-      PairState state = retired || timer.failed.load(std::memory_order_relaxed)
-                            ? PairState::kLost
-                            : PollPair(timer, pair, &entered, &duration_ns);
-      if (state == PairState::kWaiting) {
-        progress->in_flight = true;
-        continue;
-      }
-      if (state == PairState::kDone) {
-        timed(pair, duration_ns);
-      } else {
-        lost(pair);
-      }
-      pair.state.store(TimedPair::kFree, std::memory_order_release);  // hands the pair back
-    }
-    // Relaxed: a flag.
-    return !timer.failed.load(std::memory_order_relaxed) &&
-           PollHeartbeat(timer, now_ns, &entered, progress);
-  }
+  // Launches since the last call.
+  static uint64_t TakeLaunches(CommunicatorTimer& timer);
   // Whether a timer was retired so long ago that no callback can use it.
   static bool IsOver(const CommunicatorTimer& timer, uint64_t now_ns);
   // Destroys the events of one that is over, and hands it back to Attach.
@@ -269,17 +262,16 @@ class StreamTimer {
   bool AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint64_t launch, Front* front);
   // The gate of the launch that is being made, null: it has none.
   [[gnu::hot]] static LaunchGate* PendingGate(CommunicatorTimer& timer) {
-    // Relaxed: this side's own.
-    const uint8_t which = timer.gate.load(std::memory_order_relaxed);
+    const uint8_t which = timer.gate_.load();
     if (__builtin_expect(which == CommunicatorTimer::kNoGate, 1)) return nullptr;
-    if (which == CommunicatorTimer::kNewestGate) return &timer.newest_gate;
-    return &timer.gates[timer.armed_gates.load(std::memory_order_relaxed) % kGates];
+    if (which == CommunicatorTimer::kNewestGate) return &timer.newest_gate_;
+    return &timer.gates_[timer.armed_gates_.load() % kGates];
   }
   bool EnterContext(const CommunicatorTimer& timer, bool* entered);
   void DestroyEvents(CommunicatorTimer& timer);
-  // Relaxed: a flag; the record's completion source follows with the next poll.
+  // The record's completion source follows with the next poll.
   [[gnu::cold, gnu::noinline]] static bool Fail(CommunicatorTimer& timer) {
-    timer.failed.store(true, std::memory_order_relaxed);
+    timer.failed_.store(true);
     return false;
   }
 

@@ -62,10 +62,10 @@ Clock::Pair Clock::ReadPair() {
 
 void Clock::Publish(uint64_t counter, uint64_t ns, uint64_t ns_per_tick_q32) {
   Scale& scale = scales_[next_scale_++ % kScales];
-  scale.counter.store(counter, std::memory_order_relaxed);
-  scale.ns.store(ns, std::memory_order_relaxed);
-  scale.ns_per_tick_q32.store(ns_per_tick_q32, std::memory_order_relaxed);
-  scale_.store(&scale, std::memory_order_release);  // publishes the three fields
+  scale.counter.store(counter);
+  scale.ns.store(ns);
+  scale.ns_per_tick_q32.store(ns_per_tick_q32);
+  scale_.publish(&scale);
 }
 
 void Clock::Initialize(ClockSource source) {
@@ -82,25 +82,23 @@ void Clock::Initialize(ClockSource source) {
 }
 
 void Clock::Correct() {
-  const Scale* current = scale_.load(std::memory_order_relaxed);  // this thread is the only writer
+  const Scale* current = scale_.load();  // this thread is the only writer
   if (current == nullptr) return;
   const Pair now = ReadPair();
   if (now.counter <= origin_.counter || now.ns <= origin_.ns) return;
   const auto rate =
       static_cast<uint64_t>((static_cast<unsigned __int128>(now.ns - origin_.ns) << 32) /
                             (now.counter - origin_.counter));
-  const auto product = static_cast<unsigned __int128>(
-                           now.counter - current->counter.load(std::memory_order_relaxed)) *
-                       current->ns_per_tick_q32.load(std::memory_order_relaxed);
-  const uint64_t ours =
-      current->ns.load(std::memory_order_relaxed) + static_cast<uint64_t>(product >> 32);
+  const auto product = static_cast<unsigned __int128>(now.counter - current->counter.load()) *
+                       current->ns_per_tick_q32.load();
+  const uint64_t ours = current->ns.load() + static_cast<uint64_t>(product >> 32);
   const auto error_ns = static_cast<int64_t>(now.ns - ours);
   // A jump (suspended machine, migrated guest) is taken at once; a drift is worked off over a
   // second.
   constexpr int64_t kJumpNs = 10000000;
   if (error_ns > kJumpNs || error_ns < -kJumpNs) {
     origin_ = now;
-    Publish(now.counter, now.ns, current->ns_per_tick_q32.load(std::memory_order_relaxed));
+    Publish(now.counter, now.ns, current->ns_per_tick_q32.load());
     return;
   }
   const double steering = 1.0 + static_cast<double>(error_ns) / 1e9;

@@ -14,8 +14,9 @@
 
 #include <time.h>
 
-#include <atomic>
 #include <cstdint>
+
+#include "metrics/atomic_cell.h"
 
 namespace nccl_pulse {
 
@@ -29,21 +30,19 @@ class Clock {
   // Steers the counter's scale towards CLOCK_MONOTONIC. Every 100 ms or more rarely.
   void Correct();
 
-  bool uses_counter() const { return scale_.load(std::memory_order_relaxed) != nullptr; }
+  // Stands still at that time from now on: for tests.
+  void StandAt(uint64_t now_ns) { Publish(0, now_ns, 0); }
 
   uint64_t NowNs() const {
-    // Acquire: sees the scale's fields as Correct wrote them.
-    const Scale* scale = scale_.load(std::memory_order_acquire);
+    const Scale* scale = scale_.acquire();  // its fields as Correct wrote them
     if (__builtin_expect(scale == nullptr, 0)) return MonotonicNs();
-    // Relaxed: published by scale_; a scale is rewritten only kScales corrections later.
+    // A scale is rewritten only kScales corrections later.
     // Signed: nothing keeps the CPU from reading its counter before it has loaded the scale, and
     // a scale that was made in between begins a few ticks later.
-    const auto elapsed =
-        static_cast<int64_t>(ReadCounter() - scale->counter.load(std::memory_order_relaxed));
+    const auto elapsed = static_cast<int64_t>(ReadCounter() - scale->counter.load());
     const auto product =
-        static_cast<__int128>(elapsed) *
-        static_cast<int64_t>(scale->ns_per_tick_q32.load(std::memory_order_relaxed));
-    return scale->ns.load(std::memory_order_relaxed) + static_cast<uint64_t>(product >> 32);
+        static_cast<__int128>(elapsed) * static_cast<int64_t>(scale->ns_per_tick_q32.load());
+    return scale->ns.load() + static_cast<uint64_t>(product >> 32);
   }
 
   static uint64_t MonotonicNs() {
@@ -55,9 +54,9 @@ class Clock {
  private:
   // ns = ns0 + (counter - counter0) * ns_per_tick
   struct Scale {
-    std::atomic<uint64_t> counter{0};
-    std::atomic<uint64_t> ns{0};
-    std::atomic<uint64_t> ns_per_tick_q32{0};  // fixed point, 32 fraction bits
+    Relaxed<uint64_t> counter{0};
+    Relaxed<uint64_t> ns{0};
+    Relaxed<uint64_t> ns_per_tick_q32{0};  // fixed point, 32 fraction bits
   };
   struct Pair {
     uint64_t counter, ns;
@@ -82,7 +81,7 @@ class Clock {
   Scale scales_[kScales];
   int next_scale_ = 0;
   Pair origin_{};
-  std::atomic<const Scale*> scale_{nullptr};
+  Ordered<const Scale*> scale_{nullptr};  // publishes its fields
 };
 
 }  // namespace nccl_pulse

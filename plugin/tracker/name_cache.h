@@ -10,10 +10,10 @@
 #ifndef PLUGIN_TRACKER_NAME_CACHE_H_
 #define PLUGIN_TRACKER_NAME_CACHE_H_
 
-#include <atomic>
 #include <cstdint>
 #include <cstring>
 
+#include "metrics/atomic_cell.h"
 #include "metrics/name_table.h"
 
 namespace nccl_pulse {
@@ -28,8 +28,7 @@ class NameCache {
   explicit NameCache(NameTable table) : table_(table) { Clear(); }
 
   CachedName Find(const char* text) {
-    // Relaxed: a word is all there is of an entry.
-    const uint64_t word = entries_[Hash(text)].load(std::memory_order_relaxed);
+    const uint64_t word = entries_[Hash(text)].load();
     if (__builtin_expect(IsOf(word, text), 1)) return Unpack(word);
     return Probe(text);
   }
@@ -37,7 +36,7 @@ class NameCache {
     // The null pointer's place has its own name at every moment: else it would look like address 0.
     for (auto& entry : entries_) {
       const bool is_null = &entry == &entries_[Hash(nullptr)];
-      entry.store(is_null ? kNull : 0, std::memory_order_relaxed);  // as above
+      entry.store(is_null ? kNull : 0);
     }
   }
 
@@ -62,7 +61,7 @@ class NameCache {
   [[gnu::cold, gnu::noinline]] CachedName Probe(const char* text) {
     uint32_t at = Hash(text);
     for (int probe = 0; probe < kProbes; ++probe) {
-      const uint64_t word = entries_[at].load(std::memory_order_relaxed);  // as in Find
+      const uint64_t word = entries_[at].load();
       if (IsOf(word, text)) return Unpack(word);
       if (word == 0) return Enter(entries_[at], text);
       at = (at + 1) % kEntries;
@@ -74,15 +73,15 @@ class NameCache {
     return {table_.Intern(text), ElementBytes(text)};
   }
 
-  __attribute__((noinline)) CachedName Enter(std::atomic<uint64_t>& entry, const char* text) {
+  __attribute__((noinline)) CachedName Enter(Relaxed<uint64_t>& entry, const char* text) {
     const CachedName name = Look(text);
     if (name.id == kOtherName)
       return name;  // may be a passing state of the table: ask again next time
     const uint64_t word = uint64_t{reinterpret_cast<uintptr_t>(text)} << kAddressShift |
                           uint64_t{name.element_bytes} << 8 | name.id;
     uint64_t free = 0;
-    // Should another thread have taken the place, the next finder tries again. Relaxed: as in Find.
-    if (IsOf(word, text)) entry.compare_exchange_strong(free, word, std::memory_order_relaxed);
+    // Should another thread have taken the place, the next finder tries again.
+    if (IsOf(word, text)) entry.replace(free, word);
     return name;
   }
 
@@ -99,7 +98,7 @@ class NameCache {
   }
 
   NameTable table_;
-  std::atomic<uint64_t> entries_[kEntries];
+  Relaxed<uint64_t> entries_[kEntries];
 };
 
 }  // namespace nccl_pulse

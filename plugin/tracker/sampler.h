@@ -18,8 +18,9 @@
 #ifndef PLUGIN_TRACKER_SAMPLER_H_
 #define PLUGIN_TRACKER_SAMPLER_H_
 
-#include <atomic>
 #include <cstdint>
+
+#include "metrics/atomic_cell.h"
 
 namespace nccl_pulse {
 
@@ -56,24 +57,23 @@ class Sampler {
     if (call_number < kUntimedFirstCalls) return false;
     const uint64_t bits = Mix(seed + (uint64_t{op} << 8 | size_class) * 0xd1342543de82ef95ULL +
                               call_number * 0x9e3779b97f4a7c15ULL);
-    // Relaxed: a number that carries nothing else.
-    return (bits & ((uint64_t{1} << exponent_.load(std::memory_order_relaxed)) - 1)) == 0;
+    return (bits & ((uint64_t{1} << exponent_.load()) - 1)) == 0;
   }
 
-  // Takes one timed launch from the allowance; false when it is used up. Relaxed: a number that
-  // carries nothing else; several threads at once may overdraw it by one each.
+  // Takes one timed launch from the allowance; false when it is used up. Several threads at once
+  // may overdraw it by one each.
   bool Spend() {
-    if (allowance_.load(std::memory_order_relaxed) <= 0) return false;
-    allowance_.fetch_sub(1, std::memory_order_relaxed);  // rare: sampled launches alone
+    if (allowance_.load() <= 0) return false;
+    allowance_.fetch_sub(1);  // rare: sampled launches alone
     return true;
   }
 
-  int exponent() const { return exponent_.load(std::memory_order_relaxed); }
+  int exponent() const { return exponent_.load(); }
 
   // Once a second: the launches of the last period, on so many GPUs, each with a budget of its own.
   void Adapt(double launches_per_second, int gpus) {
     const double budget = static_cast<double>(timed_per_second_) * (gpus > 0 ? gpus : 1);
-    allowance_.store(static_cast<int>(budget), std::memory_order_relaxed);  // see Spend
+    allowance_.store(static_cast<int>(budget));  // see Spend
     const int current = exponent();
     int wanted = 0;
     while (wanted < kMaxExponent &&
@@ -85,13 +85,13 @@ class Sampler {
         launches_per_second / static_cast<double>(1 << (current - 1)) > budget * 0.8) {
       return;
     }
-    exponent_.store(wanted, std::memory_order_relaxed);
+    exponent_.store(wanted);
   }
 
  private:
   const int timed_per_second_;
-  std::atomic<int> exponent_{kInitialExponent};
-  std::atomic<int> allowance_;
+  Relaxed<int> exponent_{kInitialExponent};
+  Relaxed<int> allowance_;
 };
 
 }  // namespace nccl_pulse

@@ -26,6 +26,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "metrics/atomic_cell.h"
 #include "metrics/snapshot.h"
 #include "plugin/tracker/ticket.h"
 
@@ -59,14 +60,14 @@ struct StepWord {
 };
 
 struct alignas(64) StepSlot {
-  std::atomic<uint64_t> word;      // StepWord
-  std::atomic<uint64_t> proxy_op;  // ticket of the ProxyOp that it belongs to
-  std::atomic<uint64_t> since_ns;  // the phase began
-  std::atomic<uint64_t> bytes;
-  std::atomic<uint64_t> first_wait_ns;      // of a send for the GPU, of a receive on the wire
-  std::atomic<uint64_t> second_wait_ns;     // of a send for the peer, of a receive for the flush
-  std::atomic<uint32_t> record_generation;  // of the communicator
-  std::atomic<uint32_t> callbacks;
+  std::atomic<uint64_t> word;  // StepWord
+  Relaxed<uint64_t> proxy_op;  // ticket of the ProxyOp that it belongs to
+  Relaxed<uint64_t> since_ns;  // the phase began
+  Relaxed<uint64_t> bytes;
+  Relaxed<uint64_t> first_wait_ns;      // of a send for the GPU, of a receive on the wire
+  Relaxed<uint64_t> second_wait_ns;     // of a send for the peer, of a receive for the flush
+  Relaxed<uint32_t> record_generation;  // of the communicator
+  Relaxed<uint32_t> callbacks;
 };
 static_assert(sizeof(StepSlot) == 64, "a cache line each: steps of two threads are neighbours");
 
@@ -88,7 +89,7 @@ struct StepTable {
   static_assert(kPlaces <= Ticket::kStepMask + 1);
 
   StepSlot slots[kPlaces];
-  alignas(64) std::atomic<uint32_t> next;
+  alignas(64) Relaxed<uint32_t> next;
 };
 
 }  // namespace nccl_pulse

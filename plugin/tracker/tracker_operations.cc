@@ -1,5 +1,8 @@
-// Tracker, the part that follows operations: Coll and P2p, and the place that each has.
-#include "metrics/shared_bytes.h"
+// Tracker, the part of operations and their children: Coll and P2p, ProxyOp, KernelCh.
+#include <algorithm>
+
+#include "plugin/tracker/counting.h"
+#include "plugin/tracker/settling.h"
 #include "plugin/tracker/tracker.h"
 #include "plugin/tracker/uncounted_call.h"
 
@@ -9,75 +12,74 @@ namespace {
 // One operation in this many has the cost of its callback measured.
 constexpr uint64_t kCostSampling = 1024;
 
-}  // namespace
-
-LaunchFate Tracker::FateOf(Communicator& communicator, NameId op, uint64_t bytes, uint64_t call) {
-  // Relaxed: see PendingLaunch. An operation that NCCL reports from another thread (a CUDA host
-  // callback) may be told the fate of another launch; only the reason is then wrong, for the one
-  // that a launch times alone has a call with a ticket, and is known by its serial.
-  PendingLaunch& pending = communicator.launching->pending;
-  const auto fate = static_cast<LaunchFate>(pending.fate.load(std::memory_order_relaxed));
-  if (__builtin_expect(call != 0, 0) && IsOwn(call, TicketKind::kApiCall)) {
-    if (Ticket::Child(call) != 0) return LaunchFate::kCaptured;
-    const uint32_t serial = Ticket::Generation(call);
-    pending.reported_serial.store(serial, std::memory_order_relaxed);
-    if (WasTimed(pending, serial)) return LaunchFate::kTimed;  // or lost there
-  }
-  if (__builtin_expect(fate == LaunchFate::kTimed, 0)) return LaunchFate::kNotSampled;
-  if (__builtin_expect(fate == LaunchFate::kGrouped, 0)) NoteOfGroup(communicator, op, bytes);
-  return fate;
+// A child of an operation: process and communicator are those of the parent's ticket.
+uint64_t ChildTicket(const Instruments& instruments, const OperationRef& ref, TicketKind kind,
+                     uint32_t child) {
+  return Ticket::Pack(instruments.process_tag, kind, child, ref.generation, ref.place,
+                      ref.communicator->index);
 }
 
+}  // namespace
+
 uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) {
-  Communicator* const found = FindContext(context);
+  Communicator* const found = communicators_.Find(context);
   if (__builtin_expect(found == nullptr, 0)) return 0;
   Communicator& communicator = *found;
-  const uint64_t now_ns = clock_.NowNs();
-  LaneWriter writer = ClaimLane(communicator, LaneRole::kLaunch);
+  CommunicatorParts& parts = *communicator.parts.load();
+  const uint64_t now_ns = instruments_.clock.NowNs();
+  LaneWriter writer = communicator.ClaimLane(instruments_.segment, LaneRole::kLaunch);
   if (__builtin_expect(!writer.ok(), 0)) {
     Ignore(IgnoredReason::kNoRoom);
     return 0;
   }
   CountUncounted(*communicator.record, writer);
-  const CachedName op = names_.Find(event.func);
-  const CachedName datatype = names_.Find(event.datatype);
+  NameCache& names = instruments_.names;
+  const CachedName op = names.Find(event.func);
+  const CachedName datatype = names.Find(event.datatype);
   const uint64_t bytes = event.count * datatype.element_bytes;
   const auto size_class = static_cast<uint32_t>(SizeClassOf(bytes));
   if (__builtin_expect(event.counts_as_call, 0)) {
-    if (!communicator.identity_known.load(std::memory_order_relaxed)) {
-      LearnIdentity(communicator, event);
-    }
+    if (!communicator.identity_known.load()) LearnIdentity(communicator, event);
     writer.Count(SeriesKey::Pack(SeriesKind::kCalls, op.id, size_class, datatype.id, 0), 1, bytes);
   }
 
+  const bool by_kernel = instruments_.times_kernels();
   uint32_t untimed = 0;  // UntimedReason, 0: none, or not yet
-  if (__builtin_expect(timing_ != TimingMode::kKernel, 1)) {
-    untimed = static_cast<uint32_t>(FateOf(communicator, op.id, bytes, event.parent));
+  if (__builtin_expect(!by_kernel, 1)) {
+    untimed = static_cast<uint32_t>(
+        parts.launches.FateOf(instruments_, communicator, op.id, bytes, event.parent));
   } else if (!event.is_collective && event.peer == event.rank) {
     // The device counts a send to oneself, the host does not: from here on NCCL attributes this
     // communicator's GPU times to the wrong operations (docs/nccl-profiler-api.md#kernel-channels).
-    Distrust(communicator, TrustState::kSelfSend);
+    communicator.Writer(instruments_.segment).Distrust(TrustState::kSelfSend);
     untimed = static_cast<uint32_t>(UntimedReason::kInvisible);
   }
   if (__builtin_expect(event.is_collective, 1)) {
     writer.CountSequenced(SeriesKey::Pack(SeriesKind::kAlgorithm, op.id, untimed,
-                                          names_.Find(event.algo).id, names_.Find(event.proto).id),
+                                          names.Find(event.algo).id, names.Find(event.proto).id),
                           event.sequence + 1);
   } else if (untimed != 0) {
     CountUntimed(writer, op.id, static_cast<UntimedReason>(untimed));
   }
 
   uint64_t handle = 0;
-  if (__builtin_expect(timing_ != TimingMode::kOff, 1)) {
+  if (__builtin_expect(instruments_.timing != TimingMode::kOff, 1)) {
     // More channels than there are: not set (NCCL 2.28 and later towards a plugin of API v4).
     const uint8_t channels = event.channels <= kMaxChannels ? event.channels : 0;
     const OperationMeta meta{op.id, static_cast<uint8_t>(size_class), channels,
-                             timing_ != TimingMode::kKernel || untimed != 0,
-                             static_cast<uint32_t>(event.sequence)};
+                             !by_kernel || untimed != 0, static_cast<uint32_t>(event.sequence)};
     const bool captured = __builtin_expect(event.parent != 0, 0) &&
-                          IsOwn(event.parent, TicketKind::kApiCall) &&
+                          instruments_.IsOwn(event.parent, TicketKind::kApiCall) &&
                           Ticket::Child(event.parent) != 0;
-    handle = ClaimSlot(communicator, writer, {meta.Pack(), bytes, now_ns, captured});
+    handle = parts.ring.Claim(communicator.first_ticket, by_kernel,
+                              {meta.Pack(), bytes, now_ns, captured},
+                              [&](uint32_t place, const OperationState& old) {
+                                Settle(instruments_, communicator, place, old, writer);
+                              });
+    if (__builtin_expect(handle == 0, 0)) {
+      Ignore(IgnoredReason::kNoRoom);
+      if (!meta.untimed) CountUntimed(writer, op.id, UntimedReason::kLost);
+    }
   }
   // An operation's enqueue follows its launch by microseconds, so one reading of the clock serves
   // both.
@@ -89,138 +91,135 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
 }
 
 void Tracker::CountCost(uint64_t begin_ns) {
-  SegmentHeader& header = segment_.header();
+  SegmentHeader& header = instruments_.segment.header();
   // Relaxed: counters order nothing.
-  header.sampled_callback_ns.fetch_add(clock_.NowNs() - begin_ns, std::memory_order_relaxed);
+  header.sampled_callback_ns.fetch_add(instruments_.clock.NowNs() - begin_ns,
+                                       std::memory_order_relaxed);
   header.sampled_callbacks.fetch_add(1, std::memory_order_relaxed);
-}
-
-uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane,
-                            const NewOperation& operation) {
-  // Relaxed: a ticket number; the slot's word orders everything else.
-  const uint64_t number =
-      communicator.launching->pending.next_operation.fetch_add(1, std::memory_order_relaxed);
-  const auto index = static_cast<uint32_t>(number % kOperationSlots);
-  OperationSlot& slot = communicator.operations[index];
-  // Relaxed: of the fields of that generation nothing is read here.
-  uint64_t word = slot.word.load(std::memory_order_relaxed);
-  // Its last operation leaves nothing to say, as in SettleUsedSlot, and nobody is writing it.
-  const bool is_unused =
-      timing_ != TimingMode::kKernel && (word & (SlotWord::kClaimed | SlotWord::kStartedMask)) == 0;
-  uint64_t claimed = SlotWord::NextGeneration(word);
-  // Acquire and release: as in SettleUsedSlot.
-  if (__builtin_expect(!is_unused || !slot.word.compare_exchange_strong(
-                                         word, claimed | SlotWord::kClaimed,
-                                         std::memory_order_acq_rel, std::memory_order_relaxed),
-                       0)) {
-    uint64_t settled;
-    if (!SettleUsedSlot(communicator, index, lane, &settled)) {
-      const OperationMeta meta = OperationMeta::Unpack(operation.meta);
-      if (!meta.untimed) CountUntimed(lane, meta.op, UntimedReason::kLost);
-      return 0;
-    }
-    claimed = settled;
-  }
-
-  const uint32_t generation = SlotWord::Generation(claimed);
-  // Release: who finds a new field (FollowOperations) then finds the place claimed. No instruction
-  // on x86-64.
-  std::atomic_thread_fence(std::memory_order_release);
-  // Relaxed: published by the store of the word.
-  slot.last_stop.store(LastStop::Pack(generation, 0), std::memory_order_relaxed);
-  slot.enqueue_ns.store(operation.enqueue_ns, std::memory_order_relaxed);
-  slot.bytes.store(operation.bytes, std::memory_order_relaxed);
-  slot.meta.store(operation.meta, std::memory_order_relaxed);
-  slot.stopped_proxies.store(0, std::memory_order_relaxed);
-  slot.word.store(claimed | SlotWord::kOpen | SlotWord::kEnqueued |
-                      (operation.captured ? SlotWord::kCaptured : 0),
-                  std::memory_order_release);
-  const uint64_t ticket = Ticket::OfOperation(communicator.first_ticket, generation, index);
-  // Nearly all are stopped at once: then the place needs no second swap. Relaxed: see
-  // PendingLaunch; should two threads meet here, a stop is taken for a repeated one.
-  std::atomic<uint64_t>& unstopped = communicator.launching->pending.unstopped;
-  const uint64_t other = unstopped.load(std::memory_order_relaxed);
-  if (__builtin_expect(other != 0, 0)) ExpectStop(communicator, other);
-  unstopped.store(ticket, std::memory_order_relaxed);
-  return ticket;
-}
-
-bool Tracker::SettleUsedSlot(Communicator& communicator, uint32_t index, LaneWriter& lane,
-                             uint64_t* claimed) {
-  OperationSlot& slot = communicator.operations[index];
-  uint64_t word = slot.word.load(std::memory_order_acquire);  // sees the fields of that generation
-  OperationState old;
-  bool settles = false;
-  do {
-    // Its claimer was taken off the CPU, and all other places have been claimed since: writing the
-    // fields under it would mix two operations.
-    if ((word & SlotWord::kClaimed) != 0) {
-      Ignore(IgnoredReason::kNoRoom);
-      return false;
-    }
-    // An operation without children leaves nothing to say, unless GPU times were expected of it.
-    settles = (word & SlotWord::kOpen) != 0 &&
-              (SlotWord::Started(word) > 0 || timing_ == TimingMode::kKernel);
-    if (settles) old = ReadSlot(slot, word);
-    *claimed = SlotWord::NextGeneration(word);
-    // Release: the reads of the old fields stay before the swap. Acquire: nor do the stores that
-    // follow move up. The loop ends: each failure means that a child of an operation 440 calls old
-    // has just advanced.
-  } while (!slot.word.compare_exchange_weak(word, *claimed | SlotWord::kClaimed,
-                                            std::memory_order_acq_rel, std::memory_order_acquire));
-  if (settles) Settle(communicator, index, old, lane);
-  return true;
-}
-
-void Tracker::ExpectStop(Communicator& communicator, uint64_t ticket) {
-  OperationSlot& slot = communicator.operations[Ticket::Operation(ticket)];
-  uint64_t word = slot.word.load(std::memory_order_relaxed);  // only the word itself is used
-  do {
-    if (SlotWord::Generation(word) != Ticket::Generation(ticket)) return;
-  } while (!slot.word.compare_exchange_weak(word, word & ~SlotWord::kEnqueued,
-                                            std::memory_order_relaxed));
-}
-
-void Tracker::StopOperation(const OperationRef& ref) {
-  uint64_t word = ref.slot->word.load(std::memory_order_relaxed);  // only the word itself is used
-  do {
-    if (SlotWord::Generation(word) != ref.generation) {
-      return Ignore(IgnoredReason::kStaleHandle);
-    }
-    if ((word & SlotWord::kEnqueued) != 0) return Ignore(IgnoredReason::kRepeatedStop);
-  } while (!ref.slot->word.compare_exchange_weak(word, word | SlotWord::kEnqueued,
-                                                 std::memory_order_relaxed));
-  // A small operation may be complete before NCCL says that it was enqueued; only after finalize is
-  // that too late. Relaxed: the place may have a new owner by now, then this one goes uncounted.
-  if ((word & SlotWord::kOpen) == 0 &&
-      ref.communicator->context.load(std::memory_order_relaxed) == 0) {
-    Ignore(IgnoredReason::kAfterClose);
-  }
-}
-
-bool Tracker::IsOpen(const OperationRef& ref) {
-  const uint64_t word = ref.slot->word.load(std::memory_order_relaxed);  // only the word is used
-  if (SlotWord::Generation(word) != ref.generation) {
-    Ignore(IgnoredReason::kStaleHandle);
-    return false;
-  }
-  if ((word & SlotWord::kOpen) == 0) {
-    Ignore(IgnoredReason::kAfterClose);
-    return false;
-  }
-  return true;
 }
 
 void Tracker::LearnIdentity(Communicator& communicator, const OperationEvent& event) {
   if (event.comm_hash == 0) return;
   bool expected = false;
-  // One thread copies. Relaxed: readers are told by the identity's own atomics.
-  if (!communicator.identity_known.compare_exchange_strong(expected, true,
-                                                           std::memory_order_relaxed)) {
-    return;
+  // One thread copies. Readers are told by the identity's own atomics.
+  if (!communicator.identity_known.replace(expected, true)) return;
+  communicator.rank.store(event.rank);
+  communicator.Writer(instruments_.segment).Learn(event.comm_hash, event.comm_name, event.rank);
+}
+
+void Tracker::StopOperation(const OperationRef& ref) {
+  bool is_open;
+  if (const Refusal refusal = ref.slot().StopEnqueue(ref.generation, &is_open)) {
+    return Ignore(*refusal);
   }
-  communicator.rank.store(event.rank, std::memory_order_relaxed);
-  WriterOf(communicator).Learn(event.comm_hash, event.comm_name, event.rank);
+  // A small operation may be complete before NCCL says that it was enqueued; only after finalize is
+  // that too late. The place may have a new owner by now, then this one goes uncounted.
+  if (!is_open && ref.communicator->context.load() == 0) Ignore(IgnoredReason::kAfterClose);
+}
+
+// ---- ProxyOp ------------------------------------------------------------------------------------
+
+uint64_t Tracker::StartProxyOp(uint64_t context, const ProxyOpEvent& event) {
+  // First of all: context and parent of another process' operation are that process' own.
+  if (event.pid != instruments_.pid) {
+    Ignore(IgnoredReason::kForeignProcess);
+    return 0;
+  }
+  if (event.parent == 0) return 0;  // an operation that was not tracked
+  if (communicators_.Find(context) == nullptr) return 0;
+  const OperationRef ref = communicators_.FindOperation(event.parent, TicketKind::kOperation);
+  if (ref.communicator == nullptr) {
+    Ignore(IgnoredReason::kForeignHandle);
+    return 0;
+  }
+  uint32_t number;
+  if (const Refusal refusal = ref.slot().StartProxy(ref.generation, &number)) {
+    Ignore(*refusal);
+    return 0;
+  }
+  return ChildTicket(instruments_, ref, TicketKind::kProxyOp, std::min(number, Ticket::kMaxChild));
+}
+
+void Tracker::StopProxyOp(const OperationRef& ref) {
+  const uint64_t now_ns = instruments_.clock.NowNs();
+  if (const Refusal refusal = ref.slot().StopProxy(ref.generation, ref.child, now_ns)) {
+    return Ignore(*refusal);
+  }
+  // Only the network transport stops its ProxyOps (docs/nccl-profiler-api.md#network). The look
+  // before the store keeps its line shared.
+  if (!network_seen_.load()) network_seen_.store(true);
+}
+
+// ---- KernelCh -----------------------------------------------------------------------------------
+
+uint64_t Tracker::StartKernelChannel(uint64_t context, const KernelChannelEvent& event) {
+  if (!instruments_.times_kernels()) {
+    Ignore(IgnoredReason::kUnrequestedType);
+    return 0;
+  }
+  if (event.parent == 0) return 0;  // an operation that was not tracked
+  const OperationRef ref = communicators_.FindOperation(event.parent, TicketKind::kOperation);
+  if (ref.communicator == nullptr || event.channel >= kMaxChannels) {
+    Ignore(ref.communicator == nullptr ? IgnoredReason::kForeignHandle : IgnoredReason::kNoRoom);
+    return 0;
+  }
+  if (ref.communicator->context.acquire() != context) {
+    communicators_.Find(context);  // counts it by its reason
+    return 0;
+  }
+  const Refusal refusal = ref.parts->channels->Start({ref.place, ref.generation, event.channel},
+                                                     event.gpu_ns, ref.slot());
+  if (refusal) {
+    Ignore(*refusal);
+    return 0;
+  }
+  return ChildTicket(instruments_, ref, TicketKind::kKernelChannel, event.channel);
+}
+
+void Tracker::RecordKernelStop(uint64_t bits, const uint64_t* gpu_ns) {
+  if (bits == 0) return Ignore(IgnoredReason::kNullHandle);
+  const OperationRef ref = communicators_.FindOperation(bits, TicketKind::kKernelChannel);
+  if (ref.communicator == nullptr || ref.parts->channels == nullptr || ref.child >= kMaxChannels) {
+    return Ignore(IgnoredReason::kForeignHandle);
+  }
+  if (gpu_ns == nullptr) return Ignore(IgnoredReason::kMissingArgument);
+  const Refusal refusal =
+      ref.parts->channels->RecordStop({ref.place, ref.generation, ref.child}, *gpu_ns, ref.slot());
+  if (refusal) Ignore(*refusal);
+}
+
+void Tracker::StopKernelChannel(const OperationRef& ref) {
+  if (ref.parts->channels == nullptr || ref.child >= kMaxChannels) {
+    return Ignore(IgnoredReason::kForeignHandle);
+  }
+  bool all_stopped;
+  const Refusal refusal =
+      ref.parts->channels->Stop({ref.place, ref.generation, ref.child}, ref.slot(), &all_stopped);
+  if (refusal) return Ignore(*refusal);
+  if (all_stopped) FinishKernel(ref);
+}
+
+void Tracker::FinishKernel(const OperationRef& ref) {
+  Communicator& communicator = *ref.communicator;
+  const uint64_t now_ns = instruments_.clock.NowNs();
+  LaneWriter lane = communicator.ClaimLane(instruments_.segment, LaneRole::kProgress);
+  if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
+  OperationState state;
+  bool ends_it;
+  if (const Refusal refusal = ref.slot().FinishKernel(ref.generation, &state, &ends_it)) {
+    return Ignore(*refusal);
+  }
+  // Start, state and stop of each channel.
+  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kKernel)],
+            uint64_t{3} * ref.parts->channels->ChannelsOf(ref.place));
+  if (!state.meta.untimed) {
+    CountKernelTime(instruments_, communicator, ref.place, state, now_ns, lane);
+  }
+  if (!ends_it) return;
+  const uint64_t duration_ns = now_ns > state.enqueue_ns ? now_ns - state.enqueue_ns : 0;
+  CountLatency(instruments_.segment, communicator, lane,
+               {LatencyKind::kCompletionKernel, state.meta, state.bytes,
+                BusBytesOf(communicator, state.meta.op, state.bytes), duration_ns, now_ns});
 }
 
 }  // namespace nccl_pulse

@@ -7,8 +7,8 @@
 // What then stands between the last reported launch and now is work that cannot be seen: the
 // communicator may look idle and is not known to be.
 //
-//   calls since the last reported launch          PendingLaunch::calls, which a launch sets to 0,
-//                                                  and `left_calls`: of groups before the last one
+//   calls since the last reported launch          PendingCalls::calls, which a launch sets to 0,
+//                                                  and `left_calls_`: of groups before the last one
 //   calls of a group of which other launches       calls - operations reported, for the last group
 //   were reported                                  of several calls; at most its collectives
 //
@@ -25,30 +25,110 @@
 #ifndef PLUGIN_TRACKER_UNREPORTED_CALLS_H_
 #define PLUGIN_TRACKER_UNREPORTED_CALLS_H_
 
-#include <atomic>
+#include <algorithm>
 #include <cstdint>
+
+#include "metrics/atomic_cell.h"
 
 namespace nccl_pulse {
 
-// Writers and orderings: as PendingLaunch.
-struct alignas(64) UnreportedCalls {
-  std::atomic<uint32_t> left_calls;   // good while PendingLaunch::launch_number is ...
-  std::atomic<uint32_t> left_launch;  // ... this one
-  // The last group of several calls.
-  std::atomic<uint64_t> group;            // PendingLaunch::group
-  std::atomic<uint64_t> first_operation;  // PendingLaunch::next_operation at its second call
-  std::atomic<uint32_t> calls;            // 0: there was none yet
-  std::atomic<uint32_t> collectives;      // among them
-  std::atomic<uint32_t> copies;           // of the collectives, made by copy engines
+class Clock;
+
+// What a communicator has called since its last launch, as LaunchFollower knows it.
+struct PendingCalls {
+  uint32_t calls;
+  uint32_t launch_number;  // tells one launch from the next
+  uint64_t group;          // that the calls belong to, ThreadGroups::Current
 };
 
-// What the background thread last saw of it.
-struct StandingCalls {
-  uint32_t record_generation;  // of the communicator that the rest is about
-  uint32_t launch_number;
-  uint32_t hidden;  // of a group whose other launches were reported
-  uint64_t calls;   // published
-  uint64_t since_ns;
+// Of one communicator. Launching thread, but for the questions: those any thread.
+class UnreportedCalls {
+ public:
+  // A new communicator's.
+  void Reset() {
+    left_calls_.store(0);
+    calls_.store(0);
+    group_.store(0);
+  }
+
+  // The group turns out to have several calls. `operations`: that NCCL has reported so far; nothing
+  // of this group among them, that comes with its launches, after its calls.
+  void BeginGroup(uint64_t group, bool first_is_collective, uint64_t operations) {
+    group_.store(group);
+    first_operation_.store(operations);
+    calls_.store(1);
+    collectives_.store(first_is_collective ? 1 : 0);
+    copies_.store(0);
+  }
+  void AddCall(bool is_collective) {
+    calls_.add(1);
+    if (is_collective) collectives_.add(1);
+  }
+  // The copy engines make one of the group's collectives.
+  void AddCopy() { copies_.add(1); }
+  // A group begins while calls of another one stand without a launch.
+  void Leave(const PendingCalls& pending) {
+    const uint32_t left = LeftAt(pending.launch_number) + static_cast<uint32_t>(Standing(pending));
+    left_calls_.store(left);
+    left_launch_.store(pending.launch_number);
+  }
+
+  // Of the pending calls those that stand without a launch.
+  uint64_t Standing(const PendingCalls& pending) const {
+    if (pending.calls < 2 || !IsLastGroup(pending)) return pending.calls;
+    return Without(pending.calls, copies_.load());
+  }
+  // Of earlier groups, while that launch is the last.
+  uint32_t LeftAt(uint32_t launch_number) const {
+    return left_launch_.load() == launch_number ? left_calls_.load() : 0;
+  }
+  // Of the last group of several calls those whose launches were not reported with the others.
+  uint64_t Hidden(uint64_t operations) const {
+    const uint64_t copies = copies_.load();
+    const uint64_t reported = operations - first_operation_.load() + copies;
+    // Of the calls that are not collectives each has a launch that is reported, or needs none.
+    return std::min(Without(calls_.load(), reported), Without(collectives_.load(), copies));
+  }
+  // Whether the pending calls' group is the last one of several calls.
+  bool IsLastGroup(const PendingCalls& pending) const {
+    return calls_.load() != 0 && group_.load() == pending.group;
+  }
+
+ private:
+  static uint64_t Without(uint64_t calls, uint64_t others) {
+    return calls - std::min(calls, others);
+  }
+
+  Relaxed<uint32_t> left_calls_;   // good while the launch's number is ...
+  Relaxed<uint32_t> left_launch_;  // ... this one
+  // The last group of several calls.
+  Relaxed<uint64_t> group_;
+  Relaxed<uint64_t> first_operation_;  // operations reported before its second call
+  Relaxed<uint32_t> calls_;            // 0: there was none yet
+  Relaxed<uint32_t> collectives_;      // among them
+  Relaxed<uint32_t> copies_;           // of the collectives, made by copy engines
+};
+
+// How many calls stand, and since when: as of the look that found the last of the calls which stand
+// now, so that a reader sees how long nothing has moved. A look may fall between a call and its
+// launch, or see a launch late; the next one puts that right. Background thread.
+class StandingCalls {
+ public:
+  // True when there is something to publish. `record_generation`: of the communicator that this is
+  // about, another one begins anew. `lives`: else nothing of its stands.
+  bool Look(uint32_t record_generation, bool lives, const UnreportedCalls& unreported,
+            const PendingCalls& pending, uint64_t operations, const Clock& clock);
+  // It could not be published: the next look is to try again.
+  void Retry() { calls_ = ~calls_; }
+  uint64_t calls() const { return calls_; }
+  uint64_t since_ns() const { return since_ns_; }
+
+ private:
+  uint32_t record_generation_;
+  uint32_t launch_number_;
+  uint32_t hidden_;  // of a group whose other launches were reported
+  uint64_t calls_;
+  uint64_t since_ns_;
 };
 
 }  // namespace nccl_pulse

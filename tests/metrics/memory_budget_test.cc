@@ -11,7 +11,8 @@
 #include "metrics/segment.h"
 #include "metrics/segment_layout.h"
 #include "metrics/snapshot.h"
-#include "plugin/tracker/communicator.h"
+#include "plugin/tracker/communicator_parts.h"
+#include "plugin/tracker/ready_pages.h"
 #include "plugin/tracker/step_table.h"
 #include "plugin/tracker/tracker.h"
 #include "tests/metrics/test_segment.h"
@@ -23,15 +24,11 @@ constexpr size_t kCommunicatorBudget = 65536;
 constexpr size_t kProcessBudget = size_t{5} << 20;
 constexpr uint32_t kCommunicators = 64;
 // As many pages as the tracker has ready, when none is missed and nothing more is expected.
-constexpr uint32_t kReadyPages = Tracker::kLeastPagesReady;
-constexpr uint32_t kReadyPagesAtInit = kReadyPages + 2 * Tracker::kPagesOfNewcomer;
+constexpr uint32_t kReadyPages = ReadyPages::kLeast;
+constexpr uint32_t kReadyPagesAtInit = kReadyPages + 2 * ReadyPages::kOfNewcomer;
 
 // Memory of one communicator outside the segment, but for its place in the tracker's table.
-size_t PrivateBytes(bool kernel_timing) {
-  const size_t slots = kOperationSlots * sizeof(OperationSlot) + sizeof(LaunchState);
-  return kernel_timing ? slots + kOperationSlots * sizeof(KernelTimes) + sizeof(KernelTrust)
-                       : slots + kOperationSlots * sizeof(std::atomic<uint64_t>);  // first moves
-}
+size_t PrivateBytes(bool kernel_timing) { return CommunicatorParts::BytesFor(kernel_timing); }
 
 // Drives a communicator as the tracker does: calls, algorithm, sequence and untimed operations on
 // the launching thread, latencies and what is settled on the progress thread. Four latency series.

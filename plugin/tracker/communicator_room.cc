@@ -1,12 +1,8 @@
-// Tracker, the part that takes back what finalized communicators hold: their place, their series.
-//
-// They are kept for ten minutes, so that whoever scrapes sees their last numbers, but not at the
-// expense of live ones: when fewer series are left than a further communicator may want, or no
-// place, the one that was finalized longest ago gives way. What it had called goes on in the
-// process' sums (RecordWriter::Recycle).
+// CommunicatorTable, the part that takes back what finalized communicators hold: their place, their
+// series.
 #include <algorithm>
 
-#include "plugin/tracker/tracker.h"
+#include "plugin/tracker/communicator_table.h"
 
 namespace nccl_pulse {
 namespace {
@@ -23,17 +19,16 @@ uint64_t RoomFor(uint64_t series_limit) {
 
 }  // namespace
 
-bool Tracker::WantsRoom() const {
-  SegmentHeader& header = segment_.header();
+bool CommunicatorTable::WantsRoom() const {
+  const SegmentHeader& header = instruments_.segment.header();
   const uint64_t limit = header.series_limit;
   // Relaxed: a budget; who comes a little later finds it in the next round.
-  return finalized_.load(std::memory_order_relaxed) != 0 &&
-         header.series_used.load(std::memory_order_relaxed) + RoomFor(limit) +
-                 PlacesForOverflow(limit) >
-             limit;
+  return finalized_.load() != 0 && header.series_used.load(std::memory_order_relaxed) +
+                                           RoomFor(limit) + PlacesForOverflow(limit) >
+                                       limit;
 }
 
-void Tracker::MakeRoom() {
+void CommunicatorTable::MakeRoom() {
   while (WantsRoom()) {
     Communicator* oldest = OldestFinalized();
     if (oldest == nullptr) return;
@@ -42,50 +37,50 @@ void Tracker::MakeRoom() {
 }
 
 // Whether the next communicator gets all that there is: its heartbeat needs the last one's timer.
-bool Tracker::IsReadyForNext(const Communicator& communicator) const {
-  // Acquire: as in StreamTimer::Attach.
-  return communicator.launching == nullptr ||
-         communicator.launching->timer.state.load(std::memory_order_acquire) ==
-             CommunicatorTimer::kOff;
+bool CommunicatorTable::IsReadyForNext(const Communicator& communicator) {
+  const CommunicatorParts* parts = communicator.parts.load();  // made under the lock
+  return parts == nullptr || parts->launches.is_ready();
 }
 
-Communicator* Tracker::OldestFinalized() {
+Communicator* CommunicatorTable::OldestFinalized() {
   Communicator* oldest = nullptr;
   int64_t oldest_ns = INT64_MAX;
-  const uint64_t now_ns = clock_.NowNs();
-  const uint32_t present = segment_.header().records_present.load(std::memory_order_relaxed);
+  const uint64_t now_ns = instruments_.clock.NowNs();
+  const uint32_t present =
+      instruments_.segment.header().records_present.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < present; ++i) {
     // Relaxed: whoever holds the lock changes states, nobody else.
-    const CommunicatorRecord& record = *slots_[i].record;
+    const CommunicatorRecord& record = *places_[i].record;
     if (record.state.load(std::memory_order_relaxed) !=
         static_cast<uint32_t>(CommunicatorState::kFinalized)) {
       continue;
     }
     const int64_t finalized_ns = record.finalized_monotonic_ns.load(std::memory_order_relaxed);
-    if (finalized_ns >= oldest_ns || now_ns < slots_[i].recycle_after_ns) continue;
+    if (finalized_ns >= oldest_ns || now_ns < places_[i].recycle_after_ns) continue;
     oldest_ns = finalized_ns;
-    oldest = &slots_[i];
+    oldest = &places_[i];
   }
   return oldest;
 }
 
 // A record that is free, and ready for what comes; else one that was never used; else one that is
 // not ready: a communicator without a heartbeat is better than none; else the oldest finalized.
-int Tracker::FindRecordToUse() {
+int CommunicatorTable::FindRecordToUse() {
   RecycleExpired();
   int not_ready = -1;
   // Records from there on may lie where the kernel refused memory: not even reading is safe.
-  const uint32_t present = segment_.header().records_present.load(std::memory_order_relaxed);
+  const uint32_t present =
+      instruments_.segment.header().records_present.load(std::memory_order_relaxed);
   for (uint32_t i = 0; i < present; ++i) {
     // Relaxed: as in OldestFinalized.
-    if (slots_[i].record->state.load(std::memory_order_relaxed) !=
+    if (places_[i].record->state.load(std::memory_order_relaxed) !=
         static_cast<uint32_t>(CommunicatorState::kFree)) {
       continue;
     }
-    if (IsReadyForNext(slots_[i])) return static_cast<int>(i);
+    if (IsReadyForNext(places_[i])) return static_cast<int>(i);
     if (not_ready < 0) not_ready = static_cast<int>(i);
   }
-  if (present < kMaxCommunicators && segment_.PopulateRecord(present)) {
+  if (present < kMaxCommunicators && instruments_.segment.PopulateRecord(present)) {
     return static_cast<int>(present);
   }
   if (not_ready >= 0) return not_ready;
@@ -95,8 +90,8 @@ int Tracker::FindRecordToUse() {
   return -1;
 }
 
-void Tracker::RecycleExpired() {
-  const auto now_ns = static_cast<int64_t>(clock_.NowNs());
+void CommunicatorTable::RecycleExpired() {
+  const auto now_ns = static_cast<int64_t>(instruments_.clock.NowNs());
   while (Communicator* oldest = OldestFinalized()) {
     const int64_t finalized_ns =
         oldest->record->finalized_monotonic_ns.load(std::memory_order_relaxed);
@@ -105,19 +100,15 @@ void Tracker::RecycleExpired() {
   }
 }
 
-bool Tracker::Recycle(Communicator& communicator) {
+bool CommunicatorTable::Recycle(Communicator& communicator) {
   // From then on no lane can be claimed for the old owner: its generation is not the record's.
-  if (!WriterOf(communicator).Recycle()) {
+  if (!communicator.Writer(instruments_.segment).Recycle()) {
     constexpr uint64_t kPauseNs = 1000000000;  // whoever holds a lane was taken off the processor
-    communicator.recycle_after_ns = clock_.NowNs() + kPauseNs;
+    communicator.recycle_after_ns = instruments_.clock.NowNs() + kPauseNs;
     return false;
   }
-  finalized_.fetch_sub(1, std::memory_order_relaxed);  // a hint, see WantsRoom
-  // An operation that began while its communicator ended was settled by nobody, and must not be by
-  // the next one. Relaxed: whoever holds no lane claims no place.
-  for (uint32_t i = 0; communicator.operations != nullptr && i < kOperationSlots; ++i) {
-    communicator.operations[i].word.fetch_and(~SlotWord::kOpen, std::memory_order_relaxed);
-  }
+  finalized_.fetch_sub(1);  // a hint, see WantsRoom
+  if (CommunicatorParts* parts = communicator.parts.load()) parts->ring.Abandon();
   return true;
 }
 

@@ -1,0 +1,39 @@
+// What follows one communicator, in one piece of memory of its own.
+#ifndef PLUGIN_TRACKER_COMMUNICATOR_PARTS_H_
+#define PLUGIN_TRACKER_COMMUNICATOR_PARTS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "metrics/atomic_cell.h"
+#include "plugin/tracker/kernel_channels.h"
+#include "plugin/tracker/launch_follower.h"
+#include "plugin/tracker/operation_ring.h"
+
+namespace nccl_pulse {
+
+// When each operation's first network step moved data: FirstMove. Only network steps write it, so
+// it costs nothing while none are watched.
+using FirstMoves = Relaxed<uint64_t>[kOperationSlots];
+
+// Zeroes are the initial state of all of it. Starts a page.
+struct CommunicatorParts {
+  // With kernel timing also the channels, else the first moves: one of the two.
+  static size_t BytesFor(bool kernel_timing);
+
+  OperationRing ring;
+  LaunchFollower launches;
+  KernelChannels* channels;  // null unless kernel timing
+  FirstMoves* first_moves;   // null with kernel timing
+};
+// A launch that is not sampled writes one cache line of both.
+static_assert(OperationRing::kBytesOnLastLine + LaunchFollower::kBytesOnFirstLine == 64);
+static_assert(offsetof(CommunicatorParts, launches) == sizeof(OperationRing));
+
+inline size_t CommunicatorParts::BytesFor(bool kernel_timing) {
+  return sizeof(CommunicatorParts) + (kernel_timing ? sizeof(KernelChannels) : sizeof(FirstMoves));
+}
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_COMMUNICATOR_PARTS_H_

@@ -1,0 +1,50 @@
+// Since when an operation is in flight where no events follow the launches: without a driver (RCCL
+// among them), before API v5, or after the driver has failed.
+//
+// An operation is in flight since its enqueue
+//   by the network   while a ProxyOp of its has started and not stopped. NCCL starts them within
+//                    milliseconds of the enqueue, long before the GPU gets there, so one that waits
+//                    behind others is seen too. One without network traffic is not seen at all.
+//   by the kernel    (kernel timing) until all its channels have stopped; the untimed ones are not
+//                    seen.
+// Left out is what has no visible end:
+//   - operations whose channels NCCL does not tell: CollNet, NVLS over several nodes, API v1 to v3.
+//     NCCL starts ProxyOps for the first two that it never stops
+//     (docs/nccl-profiler-api.md#network);
+//   - all, until one operation of the communicator has ended before our eyes: copy-engine proxies
+//     (NCCL_P2P_USE_CUDA_MEMCPY) never stop theirs either;
+//   - an operation when one that was enqueued a second or more after it has ended: NCCL orders the
+//     launches of a communicator, and operations a second apart are not of one launch. What is
+//     missing then is an event.
+//
+// Thread: the background thread. Cost: a look at each place of the ring, about 2 us.
+#ifndef PLUGIN_TRACKER_INFLIGHT_OPERATIONS_H_
+#define PLUGIN_TRACKER_INFLIGHT_OPERATIONS_H_
+
+#include <cstdint>
+
+namespace nccl_pulse {
+
+class OperationRing;
+
+// Of one communicator. Zeroes are its initial state.
+class InflightOperations {
+ public:
+  // `record_generation`: of the communicator that this is about, another one begins anew.
+  // `by_kernel`: see above.
+  void Look(uint32_t record_generation, OperationRing& ring, bool by_kernel);
+  // Whether anything can be said: an end has been seen.
+  bool is_known() const { return ends_are_seen_; }
+  uint64_t oldest_ns() const { return oldest_ns_; }  // its enqueue, 0: none
+
+ private:
+  uint32_t record_generation_;
+  bool ends_are_seen_;         // an operation's end has been seen
+  uint64_t newest_ended_ns_;   // enqueue of the newest operation that has ended
+  uint64_t oldest_operation_;  // number of the oldest in flight
+  uint64_t oldest_ns_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_INFLIGHT_OPERATIONS_H_

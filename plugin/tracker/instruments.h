@@ -1,0 +1,59 @@
+// What the tracker's parts measure with, one of a process: where they count, what they tell time
+// by, and which launches they time. A part takes it by reference, so that a test hands in its own.
+//
+// Thread: any; what changes says how.
+#ifndef PLUGIN_TRACKER_INSTRUMENTS_H_
+#define PLUGIN_TRACKER_INSTRUMENTS_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "metrics/segment.h"
+#include "plugin/cuda/stream_timer.h"
+#include "plugin/tracker/clock.h"
+#include "plugin/tracker/name_cache.h"
+#include "plugin/tracker/sampler.h"
+#include "plugin/tracker/ticket.h"
+
+namespace nccl_pulse {
+
+enum class TimingMode { kAuto, kKernel, kOff };
+
+struct Instruments {
+  // `driver` may be null: then nothing is timed on streams, and what has completed is not known.
+  // `timed_launches_per_second`: see Sampler.
+  Instruments(Segment& segment, Clock& clock, TimingMode timing, const CudaDriver* driver,
+              int32_t pid, uint32_t process_tag, int timed_launches_per_second);
+  Instruments(const Instruments&) = delete;
+  Instruments& operator=(const Instruments&) = delete;
+
+  // A callback's event is not counted, for that reason.
+  [[gnu::cold, gnu::noinline]] void Ignore(IgnoredReason reason) {
+    // A rare path on any thread: a read-modify-write is fine. Relaxed: a counter orders nothing.
+    segment.header().ignored[static_cast<int>(reason)].fetch_add(1, std::memory_order_relaxed);
+  }
+  // Whether this process gave the ticket out, for that.
+  bool IsOwn(uint64_t ticket, TicketKind kind) const {
+    return Ticket::Issuer(ticket) == Ticket::MakeIssuer(process_tag, kind);
+  }
+  bool times_kernels() const { return timing == TimingMode::kKernel; }
+  bool samples() const { return timing == TimingMode::kAuto; }
+  bool IsCollective(NameId op) const { return op != send_name && op != receive_name; }
+
+  Segment& segment;
+  Clock& clock;
+  const TimingMode timing;
+  const int32_t pid;
+  const uint32_t process_tag;
+  const uint32_t operation_issuer;  // Ticket::MakeIssuer
+  Sampler sampler;
+  std::unique_ptr<StreamTimer> stream_timer;  // null without a driver, or with timing off
+  const uint32_t launch_issuer;               // without a stream timer that of no ticket
+  // ---- line: what is above is all that most callbacks read
+  NameCache names;
+  const NameId send_name, receive_name;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_INSTRUMENTS_H_

@@ -1,0 +1,101 @@
+// GPU times of one communicator's operations, channel by channel, and whether they can be believed.
+// Kernel timing only.
+//
+// A channel of an operation: started, its stop time known, stopped. When all channels that NCCL
+// told of have stopped, the operation's kernel is done. Its duration is the last GPU stop minus the
+// first GPU start, if
+//   - each channel has a stop time,
+//   - the channels' intervals overlap, as all channels of a collective run at the same time,
+//   - no channel starts before its previous operation's start on that channel.
+// A communicator of which many operations fail the last two is distrusted.
+//
+// Thread: all but Judge and Reset on one thread: NCCL makes all KernelCh callbacks of a
+// communicator on one (docs/nccl-profiler-api.md#threads). The cells are atomics all the same, so
+// that a NCCL which breaks that costs accuracy, not memory safety. Judge: whoever has closed the
+// operation, or the KernelCh thread. Cost: about 5 ns a callback.
+#ifndef PLUGIN_TRACKER_KERNEL_CHANNELS_H_
+#define PLUGIN_TRACKER_KERNEL_CHANNELS_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "metrics/atomic_cell.h"
+#include "metrics/snapshot.h"
+#include "plugin/tracker/operation_ring.h"
+#include "plugin/tracker/operation_slot.h"
+
+namespace nccl_pulse {
+
+inline constexpr int kMaxChannels = 64;  // NCCL 2.28, MAXCHANNELS in src/include/device.h
+
+class KernelChannels {
+ public:
+  // One channel of the operation that stands at `place` in `generation`.
+  struct Channel {
+    uint32_t place, generation, number;
+  };
+
+  // A new communicator's: its clocks and its history begin anew.
+  void Reset();
+
+  // `gpu_ns` 0: this version has no times.
+  Refusal Start(const Channel& channel, uint64_t gpu_ns, OperationSlot& slot);
+  Refusal RecordStop(const Channel& channel, uint64_t gpu_ns, const OperationSlot& slot);
+  // `all_stopped`: it was the operation's last channel. Where NCCL did not say how many there are
+  // (CollNet, multi-node NVLS) no channel is.
+  Refusal Stop(const Channel& channel, const OperationSlot& slot, bool* all_stopped);
+
+  // How many channels the operation at a place has, as its times have it.
+  uint32_t ChannelsOf(uint32_t place) const { return Tag::Channels(times_[place].tag.load()); }
+  // Whether all channels that came have stopped.
+  bool IsQuiet(uint32_t place, uint32_t generation) const {
+    const Times& times = times_[place];
+    return times.mask_a.load() == 0 && Tag::IsOf(times.tag.load(), generation);
+  }
+
+  struct Verdict {
+    std::optional<UntimedReason> untimed;  // else:
+    uint64_t duration_ns = 0;
+    bool distrust = false;  // too many of the communicator's have failed
+  };
+  // What the times of the operation at a place are worth. Each counts in the communicator's
+  // history, so once for each operation.
+  Verdict Judge(uint32_t place);
+
+ private:
+  // kUsed | flags | stopped << 40 | generation << 16 | channels; 0: never used
+  struct Tag {
+    static constexpr uint64_t kUsed = uint64_t{1} << 63;
+    // A start older than its channel's previous one.
+    static constexpr uint64_t kBackwards = uint64_t{1} << 62;
+    static constexpr uint64_t kTimeMissing = uint64_t{1} << 61;  // a channel stopped without a time
+    static constexpr uint64_t kOneStopped = uint64_t{1} << 40;
+
+    static constexpr uint64_t Make(uint32_t generation, uint8_t channels) {
+      return kUsed | uint64_t{generation} << 16 | channels;
+    }
+    static constexpr bool IsOf(uint64_t tag, uint32_t generation) {
+      return (tag & kUsed) != 0 && (tag >> 16 & Ticket::kGenerationMask) == generation;
+    }
+    static constexpr uint32_t Channels(uint64_t tag) { return static_cast<uint8_t>(tag); }
+    static constexpr uint32_t Stopped(uint64_t tag) { return tag >> 40 & 0xff; }
+  };
+  // Of one operation. What the KernelCh thread stored is released by the swaps of the slot's word.
+  struct Times {
+    Relaxed<uint64_t> tag;
+    Relaxed<uint64_t> first_start_ns, last_start_ns, first_stop_ns, last_stop_ns;
+    // A channel's state in two masks: started = (1, 0), stop time known = (1, 1), stopped = (0, 1).
+    Relaxed<uint64_t> mask_a, mask_b;
+  };
+  static_assert(sizeof(Times) == 56);
+
+  static constexpr uint64_t BitOf(const Channel& channel) { return uint64_t{1} << channel.number; }
+
+  Times times_[kOperationSlots];
+  Relaxed<uint64_t> failed_history_;  // bit 0: the newest multi-channel operation; 1: failed
+  Relaxed<uint64_t> last_start_ns_[kMaxChannels];
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_KERNEL_CHANNELS_H_

@@ -1,0 +1,172 @@
+#include "plugin/tracker/launch_follower.h"
+
+#include <algorithm>
+
+#include "plugin/tracker/counting.h"
+
+namespace nccl_pulse {
+
+void LaunchFollower::Reset() {
+  for (auto& row : call_numbers_) {
+    for (auto& number : row) number.store(0);
+  }
+  calls_.store(0);
+  is_open_.store(false);
+  is_unhurried_.store(true);
+  fate_.store(static_cast<uint8_t>(LaunchFate::kNotTimed));
+  timed_.Reset();
+  unreported_.Reset();
+}
+
+// ---- calls --------------------------------------------------------------------------------------
+
+void LaunchFollower::NoteUnlaunchedCall(const Instruments& instruments,
+                                        const Communicator& communicator, const OperationRing& ring,
+                                        NameId op, uint64_t bytes, uint64_t group) {
+  // Calls of an earlier group that were never launched are not this group's.
+  if (group != 0 && group_.load() != group) {
+    unreported_.Leave(pending());
+    NoteFirstCall(bytes, group);
+    return;
+  }
+  if (calls_.load() == 1) {
+    const NameId first = OperationMeta::Unpack(meta_.load()).op;
+    unreported_.BeginGroup(group_.load(), instruments.IsCollective(first), ring.reported());
+  }
+  unreported_.AddCall(instruments.IsCollective(op));
+  bus_bytes_.store(PendingBusBytes(communicator) + BusBytesOf(communicator, op, bytes));
+  bytes_.add(bytes);
+  calls_.add(1);
+}
+
+uint64_t LaunchFollower::PendingBusBytes(const Communicator& communicator) const {
+  if (calls_.load() > 1) return bus_bytes_.load();
+  return BusBytesOf(communicator, OperationMeta::Unpack(meta_.load()).op, bytes_.load());
+}
+
+// ---- launches -----------------------------------------------------------------------------------
+
+void LaunchFollower::CountUnfollowed(Instruments& instruments, Communicator& communicator,
+                                     bool captured) {
+  fate_.store(static_cast<uint8_t>(LaunchFate::kNotTimed));
+  if (!captured) CoverCalls();
+  CountLaunchCallback(instruments, communicator, !captured);
+}
+
+bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& communicator,
+                                   CudaStream stream, bool may_be_timed, uint32_t calls,
+                                   uint32_t* pair) {
+  if (IsInCapture(instruments, communicator, stream)) {
+    CountUnfollowed(instruments, communicator, true);
+    return false;
+  }
+  if (IsGateDue()) {
+    instruments.stream_timer->RecordGate(timer_, stream, instruments.clock.NowNs());
+  }
+  // Last: what is recorded behind it would be timed, too.
+  if (may_be_timed) *pair = BeginTiming(instruments, communicator, stream, calls);
+  return true;
+}
+
+uint32_t LaunchFollower::BeginTiming(Instruments& instruments, const Communicator& communicator,
+                                     CudaStream stream, uint32_t calls) {
+  const OperationMeta call = OperationMeta::Unpack(meta_.load());
+  const uint32_t serial = timed_.serial();
+  if (calls != 1) {
+    if (!ShouldTime(instruments, communicator, timed_.NextGrouped())) return kNoPair;
+  } else if (timed_.WasReportedLast(serial)) {
+    return kNoPair;  // NCCL reported the operation before its launch: it is counted as untimed
+  }
+  if (!instruments.sampler.Spend()) return kNoPair;
+  const uint32_t pair = instruments.stream_timer->BeginTiming(timer_, stream);
+  if (pair == kNoPair) return kNoPair;
+  // The first launch of a group that is cut into several stands for its calls, unless NCCL says
+  // which operations it carries.
+  timed_.Carry(pair, calls, call, calls > 0 ? bytes_.load() : 0,
+               calls > 0 ? PendingBusBytes(communicator) : 0);
+  if (calls == 1) timed_.NoteTimed(serial);
+  return pair;
+}
+
+void LaunchFollower::EndTiming(Instruments& instruments, Communicator& communicator,
+                               CudaStream stream, uint32_t pair, uint64_t now_ns) {
+  if (instruments.stream_timer->EndPair(timer_, stream, pair, now_ns)) return;
+  CountLostLaunch(instruments, communicator, communicator.record_generation.load(),
+                  timed_.LoadOf(pair));
+}
+
+void LaunchFollower::Abandon(Instruments& instruments, Communicator& communicator) {
+  if (is_kernel_.load()) CountLaunchCallback(instruments, communicator, false);
+  StreamTimer::GiveGateUp(timer_);
+  const uint32_t pair = pair_.load();
+  if (pair >= kTimedPairs) return;
+  const TimedLaunches::Load load = timed_.LoadOf(pair);
+  if (load.is_single && timed_.Forget()) {
+    CountLostLaunch(instruments, communicator, communicator.record_generation.load(), load);
+  }
+  StreamTimer::GivePairUp(timer_, pair);
+}
+
+// ---- copy engines -------------------------------------------------------------------------------
+
+uint64_t LaunchFollower::StartCopies(Instruments& instruments, Communicator& communicator,
+                                     const CopyEngineEvent& event, const OperationMeta& meta,
+                                     uint64_t bytes, uint64_t context, bool* is_timed) {
+  if (is_open_.load()) Abandon(instruments, communicator);
+  if (IsGateDue()) {
+    instruments.stream_timer->RecordGate(timer_, event.stream, instruments.clock.NowNs());
+  }
+  is_eager_.store(true);
+  const uint32_t pair = BeginCopyTiming(instruments, communicator, event, meta, bytes);
+  *is_timed = pair != kNoPair;
+  return Open(event.stream, pair, context);
+}
+
+uint32_t LaunchFollower::BeginCopyTiming(Instruments& instruments, const Communicator& communicator,
+                                         const CopyEngineEvent& event, OperationMeta meta,
+                                         uint64_t bytes) {
+  const bool has_call = instruments.IsOwn(event.parent, TicketKind::kApiCall);
+  const uint32_t serial = has_call ? Ticket::Generation(event.parent) : 0;
+  const uint32_t calls = calls_.load();
+  OperationMeta sampled_by;
+  if (calls == 1 || (serial != 0 && serial == timed_.serial())) {
+    meta = sampled_by = OperationMeta::Unpack(meta_.load());
+  } else {
+    // An earlier call of a group: its number is not known any more. As for launches of several.
+    sampled_by = timed_.NextGrouped();
+  }
+  is_kernel_.store(false);
+  const uint64_t bus_bytes = BusBytesOf(communicator, meta.op, bytes);
+  // What is left of the group is launched with the kernels; of two calls on, as a group.
+  if (calls == 1) {
+    calls_.store(0);
+  } else if (calls > 1) {
+    const auto take = [](Relaxed<uint64_t>& cell, uint64_t amount) {
+      const uint64_t value = cell.load();
+      cell.store(value - std::min(value, amount));
+    };
+    unreported_.AddCopy();
+    take(bytes_, bytes);
+    take(bus_bytes_, bus_bytes);
+  }
+  if (!instruments.samples()) return kNoPair;
+  if (!ShouldTime(instruments, communicator, sampled_by) || !instruments.sampler.Spend()) {
+    return kNoPair;
+  }
+  const uint32_t pair = instruments.stream_timer->BeginTiming(timer_, event.stream);
+  if (pair == kNoPair) return kNoPair;
+  timed_.Carry(pair, 1, meta, bytes, bus_bytes);
+  // Both at once: this event is the launch and the report.
+  timed_.NoteTimed(serial);
+  timed_.NoteReported(serial);
+  return pair;
+}
+
+// ---- operations ---------------------------------------------------------------------------------
+
+void LaunchFollower::NoteOfGroup(const Communicator& communicator, NameId op, uint64_t bytes) {
+  const uint32_t pair = pair_.load();
+  if (pair < kTimedPairs) timed_.AddSeen(pair, bytes, BusBytesOf(communicator, op, bytes));
+}
+
+}  // namespace nccl_pulse

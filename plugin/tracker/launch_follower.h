@@ -1,0 +1,287 @@
+// Follows one communicator's calls and launches: what is called, which launch carries it, which
+// launches are timed on their stream, and what that means for the operations NCCL then reports.
+//
+//                 call                further call of the group
+//   nothing ─────────────▶ one call ─────────────────────────────▶ several calls ──┐
+//   pending ◀───┐             │ │ ▲                                     │ ▲        │ further call
+//      ▲        │ captured    │ │ │ call of another group: those before │ └────────┘
+//      │        └─────────────┘ │ └──── are left (UnreportedCalls) ─────┤
+//      │                        ▼                                       ▼
+//      │                     launch starts: its fate is decided, and for the calls which
+//      │                     it carries a pair may be taken (TimedLaunches)
+//      │                        │                │
+//      │ not followed, or part  │                │ followed
+//      │ of a graph: counted    │                ▼
+//      ├────────────────────────┘          launch is open ───▶ abandoned when the next one starts
+//      │                                         │             and this one never stopped
+//      └─────────────────────────────────────────┘ stops: counted, an event behind it
+//
+// NCCL reports the operations of a launch next. Each is told its launch's fate: timed (a single
+// operation, recognised by its call's serial), one of a group, or the reason why it has no
+// duration.
+//
+// Callbacks find the caches full of NCCL's and the driver's own data, so what they cost is the
+// number of lines they touch: a launch that is not sampled touches the first line alone, which it
+// shares with the end of the communicator's OperationRing (communicator_parts.h).
+//
+// Thread: the launching thread, where nothing else is said. NCCL serialises the calls and launches
+// of one communicator (a non-blocking one launches on another thread, after its call), so there is
+// one writer at a time; atomics all the same, so that a NCCL which breaks that costs accuracy
+// alone. Cost: see bench/callbacks.cc and docs/stream-timing.md.
+#ifndef PLUGIN_TRACKER_LAUNCH_FOLLOWER_H_
+#define PLUGIN_TRACKER_LAUNCH_FOLLOWER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "metrics/atomic_cell.h"
+#include "metrics/name_table.h"
+#include "plugin/cuda/stream_timer.h"
+#include "plugin/tracker/communicator.h"
+#include "plugin/tracker/events.h"
+#include "plugin/tracker/instruments.h"
+#include "plugin/tracker/operation_ring.h"
+#include "plugin/tracker/timed_launches.h"
+#include "plugin/tracker/unreported_calls.h"
+
+namespace nccl_pulse {
+
+// Calls so far by operation and size class: the call number that sampling goes by.
+inline constexpr int kCallColumns = 12;
+
+// 0, or the UntimedReason of its operations.
+enum class LaunchFate : uint8_t {
+  kTimed = 0,  // a single operation: it has the launch's duration
+  kNotTimed = static_cast<uint8_t>(UntimedReason::kNotTimed),  // no stream timing
+  kNotSampled = static_cast<uint8_t>(UntimedReason::kNotSampled),
+  // Several: the launch has a duration, they have none of their own.
+  kGrouped = static_cast<uint8_t>(UntimedReason::kGrouped),
+  // An operation alone: called into a CUDA graph.
+  kCaptured = static_cast<uint8_t>(UntimedReason::kCaptured),
+};
+
+class LaunchFollower {
+ public:
+  // The rest of its first cache line is its neighbour's (communicator_parts.h).
+  static constexpr size_t kBytesOnFirstLine = 48;
+
+  // ---- life of a communicator; init lock ----
+
+  void Reset();
+  // Whether the next communicator can be followed: that needs the last one's timer.
+  bool is_ready() const { return timer_.state() == CommunicatorTimer::kOff; }
+  CommunicatorTimer& timer() { return timer_; }
+
+  // ---- calls ----
+
+  // Its serial, 0 for one that is not sampled. `group`: ThreadGroups::Current.
+  [[gnu::hot]] uint32_t NoteCall(const Instruments& instruments, const Communicator& communicator,
+                                 const OperationRing& ring, const OperationMeta& call,
+                                 uint64_t bytes, uint64_t group) {
+    if (__builtin_expect(calls_.load() != 0, 0)) {
+      NoteUnlaunchedCall(instruments, communicator, ring, call.op, bytes, group);
+    } else {
+      NoteFirstCall(bytes, group);
+    }
+    meta_.store(call.Pack());
+    const bool sampled = instruments.samples() && ShouldTime(instruments, communicator, call);
+    sampled_.store(sampled);
+    return __builtin_expect(sampled, 0) ? timed_.NextSerial() : 0;
+  }
+  // The number of a call of that kind, from 0.
+  uint32_t NextCallNumber(NameId op, uint32_t size_class) {
+    Relaxed<uint32_t>& number = call_numbers_[OperationRowOf(op)][size_class];
+    const uint32_t call_number = number.load();
+    number.store(call_number + 1);
+    return call_number;
+  }
+  // It was captured into a graph. A group is captured as a whole: none of its calls stands here.
+  void ForgetCall() { calls_.store(0); }
+
+  // ---- launches ----
+
+  bool IsFollowed(const Instruments& instruments) const {
+    return instruments.stream_timer != nullptr && timer_.is_on();
+  }
+  // One that is followed starts; its ticket, 0: it is part of a graph.
+  [[gnu::hot]] uint64_t Start(Instruments& instruments, Communicator& communicator,
+                              CudaStream stream, uint64_t context) {
+    if (__builtin_expect(is_open_.load(), 0)) Abandon(instruments, communicator);
+    const uint32_t calls = calls_.load();  // 0: further of a group
+    const bool times = instruments.samples();
+    const bool may_be_timed = times && (calls != 1 || sampled_.load());
+    LaunchFate fate = times ? LaunchFate::kNotSampled : LaunchFate::kNotTimed;
+    uint32_t pair = kNoPair;
+    const bool records = may_be_timed || IsGateDue();
+    if (__builtin_expect(records, 0)) {
+      if (!RecordInFront(instruments, communicator, stream, may_be_timed, calls, &pair)) return 0;
+      if (pair != kNoPair) fate = calls == 1 ? LaunchFate::kTimed : LaunchFate::kGrouped;
+    }
+    is_eager_.store(records);
+    calls_.store(0);
+    fate_.store(static_cast<uint8_t>(fate));
+    is_kernel_.store(true);
+    return Open(stream, pair, context);
+  }
+  [[gnu::hot]] void Stop(Instruments& instruments, Communicator& communicator, uint64_t ticket) {
+    if (__builtin_expect(
+            !is_open_.load() || Ticket::Operation(ticket) != (launch_number_.load() & kNumberMask),
+            0)) {
+      return instruments.Ignore(IgnoredReason::kRepeatedStop);
+    }
+    is_open_.store(false);
+    CudaStream const stream = stream_.load();
+    // Where nothing was recorded before the launch, this need not have been asked before it either:
+    // the launch does not wait for the answer.
+    if (__builtin_expect(!is_eager_.load(), 1) &&
+        __builtin_expect(IsInCapture(instruments, communicator, stream), 0)) {
+      return CountUnfollowed(instruments, communicator, true);
+    }
+    const uint64_t now_ns = instruments.clock.NowNs();
+    FollowedLaunches& followed = communicator.record->followed;
+    if (__builtin_expect(is_kernel_.load(), 1)) AddToCell(followed.callbacks, 1);
+    // Before the events: never have more completed than were launched.
+    AddToCell(followed.launches, 1);
+    constexpr uint64_t kUnhurriedNs = 200000;
+    // Relaxed, twice: orders nothing.
+    is_unhurried_.store(now_ns >=
+                        followed.last_launch_ns.load(std::memory_order_relaxed) + kUnhurriedNs);
+    followed.last_launch_ns.store(now_ns, std::memory_order_relaxed);
+    const uint32_t pair = Ticket::Child(ticket);
+    if (__builtin_expect(pair < kTimedPairs, 0)) {
+      EndTiming(instruments, communicator, stream, pair, now_ns);
+    }
+    instruments.stream_timer->End(timer_, stream, now_ns);
+  }
+  // One that is not followed; `captured`: part of a graph, and then no launch.
+  [[gnu::cold, gnu::noinline]] void CountUnfollowed(Instruments& instruments,
+                                                    Communicator& communicator, bool captured);
+  // Part of a graph: it is not launched now, and its replays will not be seen.
+  [[gnu::hot]] bool IsInCapture(Instruments& instruments, Communicator& communicator,
+                                CudaStream stream) {
+    const bool captured = instruments.stream_timer->IsCapturing(timer_, stream);
+    if (captured) communicator.MarkCaptured();
+    return captured;
+  }
+
+  // A copy-engine collective, a launch of one operation that is followed. `call`: its call's
+  // ticket, 0: none. `is_timed`: it has a pair.
+  uint64_t StartCopies(Instruments& instruments, Communicator& communicator,
+                       const CopyEngineEvent& event, const OperationMeta& meta, uint64_t bytes,
+                       uint64_t context, bool* is_timed);
+  // A launch was reported that is not followed.
+  void CoverCalls() {
+    calls_.store(0);
+    launch_number_.add(1);  // as for a launch that is followed, see UnreportedCalls
+  }
+
+  // ---- operations ----
+
+  // Of an operation that NCCL reports, maybe from another thread (a CUDA host callback). That one
+  // may be told the fate of another launch; only the reason is then wrong, for the one that a
+  // launch times alone has a call with a ticket, and is known by its serial.
+  [[gnu::hot]] LaunchFate FateOf(const Instruments& instruments, const Communicator& communicator,
+                                 NameId op, uint64_t bytes, uint64_t call) {
+    const auto fate = static_cast<LaunchFate>(fate_.load());
+    if (__builtin_expect(call != 0, 0) && instruments.IsOwn(call, TicketKind::kApiCall)) {
+      if (Ticket::Child(call) != 0) return LaunchFate::kCaptured;
+      const uint32_t serial = Ticket::Generation(call);
+      timed_.NoteReported(serial);
+      if (timed_.WasTimed(serial)) return LaunchFate::kTimed;  // or lost there
+    }
+    if (__builtin_expect(fate == LaunchFate::kTimed, 0)) return LaunchFate::kNotSampled;
+    if (__builtin_expect(fate == LaunchFate::kGrouped, 0)) NoteOfGroup(communicator, op, bytes);
+    return fate;
+  }
+
+  // ---- background thread ----
+
+  // No launch came since the last look: the next one may have a gate. Being late is harmless.
+  void NoteQuiet() { is_unhurried_.store(true); }
+  const TimedLaunches& timed() const { return timed_; }
+  const UnreportedCalls& unreported() const { return unreported_; }
+  PendingCalls pending() const { return {calls_.load(), launch_number_.load(), group_.load()}; }
+
+ private:
+  static constexpr uint32_t kNumberMask = (1u << Ticket::kOperationBits) - 1;
+
+  void NoteFirstCall(uint64_t bytes, uint64_t group) {
+    group_.store(group);
+    calls_.store(1);
+    bytes_.store(bytes);
+  }
+  // A call after calls that have not been launched, of the same group or not.
+  [[gnu::cold, gnu::noinline]] void NoteUnlaunchedCall(const Instruments& instruments,
+                                                       const Communicator& communicator,
+                                                       const OperationRing& ring, NameId op,
+                                                       uint64_t bytes, uint64_t group);
+  uint64_t PendingBusBytes(const Communicator& communicator) const;
+  [[gnu::hot]] static bool ShouldTime(const Instruments& instruments,
+                                      const Communicator& communicator, const OperationMeta& call) {
+    return instruments.sampler.ShouldTime(communicator.sampling_seed.load(),
+                                          OperationRowOf(call.op), call.size_class,
+                                          call.call_number);
+  }
+  [[gnu::hot]] bool IsGateDue() const {
+    constexpr uint32_t kHurriedSpacing = 128;
+    return is_unhurried_.load() || launch_number_.load() % kHurriedSpacing == 0;
+  }
+  // Records what a launch has in front of it: a gate, the first of a pair of timing events, or
+  // both. False, and counted, when it is not made now but part of a graph.
+  [[gnu::cold, gnu::noinline]] bool RecordInFront(Instruments& instruments,
+                                                  Communicator& communicator, CudaStream stream,
+                                                  bool may_be_timed, uint32_t calls,
+                                                  uint32_t* pair);
+  [[gnu::hot]] uint64_t Open(CudaStream stream, uint32_t pair, uint64_t context) {
+    pair_.store(static_cast<uint16_t>(pair));
+    stream_.store(stream);
+    const uint32_t number = launch_number_.load() + 1;
+    launch_number_.store(number);
+    is_open_.store(true);
+    return Ticket::OfLaunch(context, pair, number & kNumberMask);
+  }
+  [[gnu::cold, gnu::noinline]] uint32_t BeginTiming(Instruments& instruments,
+                                                    const Communicator& communicator,
+                                                    CudaStream stream, uint32_t calls);
+  uint32_t BeginCopyTiming(Instruments& instruments, const Communicator& communicator,
+                           const CopyEngineEvent& event, OperationMeta meta, uint64_t bytes);
+  [[gnu::cold, gnu::noinline]] void EndTiming(Instruments& instruments, Communicator& communicator,
+                                              CudaStream stream, uint32_t pair, uint64_t now_ns);
+  // The launch was begun and never ended; NCCL has gone on to the next one.
+  [[gnu::cold, gnu::noinline]] void Abandon(Instruments& instruments, Communicator& communicator);
+  [[gnu::cold, gnu::noinline]] void NoteOfGroup(const Communicator& communicator, NameId op,
+                                                uint64_t bytes);
+
+  Relaxed<uint64_t> group_;          // that the calls belong to
+  Relaxed<uint64_t> bytes_;          // of the calls since the last launch
+  Relaxed<uint64_t> meta_;           // OperationMeta of the last call; call_number: its number
+  Relaxed<CudaStream> stream_;       // that the launch which is being made is made on
+  Relaxed<uint32_t> calls_;          // since the last launch
+  Relaxed<uint32_t> launch_number_;  // tells the launch's ticket from the next one's
+  Relaxed<uint16_t> pair_;           // timed pair of the launch made last, kNoPair: none
+  Relaxed<uint8_t> fate_;            // of the operations of the launch made last, LaunchFate
+  Relaxed<bool> sampled_;            // the last call
+  Relaxed<bool> is_open_;            // a launch is being made
+  Relaxed<bool> is_kernel_;          // the launch that is being made, not of the copy engines
+  Relaxed<bool> is_eager_;           // its stream is known not to be in capture
+  Relaxed<bool> is_unhurried_;       // the next launch may have a gate (stream_timer.h)
+  // ---- line
+  Relaxed<uint64_t> bus_bytes_;  // of the calls, once there are several
+  TimedLaunches timed_;
+  UnreportedCalls unreported_;
+  uint64_t unused_[3];
+  // ---- line
+  CommunicatorTimer timer_;
+  Relaxed<uint32_t> call_numbers_[kOperationRows][kCallColumns];
+
+  static void CheckLayout();
+};
+
+inline void LaunchFollower::CheckLayout() {
+  static_assert(offsetof(LaunchFollower, bus_bytes_) == kBytesOnFirstLine);
+  static_assert(offsetof(LaunchFollower, timer_) % 64 == kBytesOnFirstLine);
+}
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_LAUNCH_FOLLOWER_H_

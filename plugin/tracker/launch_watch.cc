@@ -1,0 +1,126 @@
+#include "plugin/tracker/launch_watch.h"
+
+#include <algorithm>
+
+#include "plugin/tracker/communicator_parts.h"
+#include "plugin/tracker/counting.h"
+#include "plugin/tracker/instruments.h"
+
+namespace nccl_pulse {
+namespace {
+
+// When the record was recycled, or the place already belongs to the next communicator, which then
+// has no timer, the old one's end is nobody's. A driver call may block for so long: asked behind
+// each.
+class Owner {
+ public:
+  Owner(const Communicator& communicator, uint32_t record_generation, bool is_on)
+      : communicator_(communicator), record_generation_(record_generation), is_on_(is_on) {}
+  bool counts() const {
+    // Relaxed: a lane's claim looks again.
+    return communicator_.record->generation.load(std::memory_order_relaxed) == record_generation_ &&
+           (is_on_ || !communicator_.is_live());
+  }
+  uint32_t record_generation() const { return record_generation_; }
+
+ private:
+  const Communicator& communicator_;
+  const uint32_t record_generation_;
+  const bool is_on_;
+};
+
+class CountResults : public StreamTimer::Results {
+ public:
+  CountResults(Instruments& instruments, const Communicator& communicator,
+               const TimedLaunches& timed, const Owner& owner)
+      : instruments_(instruments), communicator_(communicator), timed_(timed), owner_(owner) {}
+
+  void OnTimed(uint32_t pair, uint64_t launch_ns, uint64_t duration_ns) override {
+    if (!owner_.counts()) return;
+    CountTimedLaunch(instruments_, communicator_, owner_.record_generation(), timed_.LoadOf(pair),
+                     launch_ns, duration_ns);
+  }
+  void OnLost(uint32_t pair) override {
+    if (!owner_.counts()) return;
+    CountLostLaunch(instruments_, communicator_, owner_.record_generation(), timed_.LoadOf(pair));
+  }
+
+ private:
+  Instruments& instruments_;
+  const Communicator& communicator_;
+  const TimedLaunches& timed_;
+  const Owner& owner_;
+};
+
+// Of what was called last.
+uint32_t LastRow(const CommunicatorRecord& record) {
+  // FollowedLaunches::last_call: 1 + op | size class. Relaxed: stands alone.
+  const uint64_t last_call = record.followed.last_call.load(std::memory_order_relaxed);
+  return last_call != 0 ? OperationRowOf(static_cast<NameId>((last_call & 0xff) - 1))
+                        : uint32_t{kWaitRows - 1};
+}
+
+}  // namespace
+
+Standstill::Wait Standstill::Look(uint32_t record_generation, const StreamTimer::Progress& progress,
+                                  uint64_t now_ns, uint32_t row, bool lives) {
+  constexpr uint64_t kShortestNs = 1000000000;
+  if (record_generation_ != record_generation) {
+    *this = {};
+    record_generation_ = record_generation;
+  }
+  if (!progress.advanced && progress.oldest_ns != 0) {
+    since_ns_ = std::max(progress.oldest_ns, progress.progress_ns);
+    seen_ns_ = std::max(now_ns, since_ns_);
+    row_ = row;
+    return {};
+  }
+  const uint64_t waited_ns = since_ns_ != 0 ? seen_ns_ - since_ns_ : 0;
+  since_ns_ = 0;
+  if (waited_ns < kShortestNs || !progress.advanced || !lives) return {};
+  return {waited_ns, row_};
+}
+
+bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator, uint64_t now_ns) {
+  CommunicatorParts* const parts = communicator.parts.acquire();
+  if (parts == nullptr) return false;
+  LaunchFollower& launches = parts->launches;
+  CommunicatorTimer& timer = launches.timer();
+  StreamTimer& stream_timer = *instruments.stream_timer;
+  // Before the state: a driver call may block until the place has a new owner, whose numbers are
+  // not to be touched then.
+  const uint32_t record_generation = communicator.record_generation.acquire();
+  const CommunicatorTimer::State state = timer.state();
+  if (state == CommunicatorTimer::kOff) return false;
+  const Owner owner(communicator, record_generation, state == CommunicatorTimer::kOn);
+  CountResults results(instruments, communicator, launches.timed(), owner);
+  StreamTimer::Progress progress;
+  const bool alive = stream_timer.Poll(timer, now_ns, results, &progress);
+  const bool ends = StreamTimer::IsOver(timer, now_ns);
+  const bool counts = owner.counts();
+  RecordWriter writer = communicator.Writer(instruments.segment);
+  // Absent rather than wrong: when the driver failed, and when nobody looks any longer.
+  if (counts && (!alive || (ends && progress.in_flight))) {
+    writer.ChangeCompletionSource(CompletionSource::kStream, CompletionSource::kNone);
+  }
+  if (StreamTimer::IsQuiet(timer)) launches.NoteQuiet();
+  if (counts && alive) {
+    // Held, so that the record is not recycled meanwhile.
+    LaneWriter lane(instruments.segment, *communicator.record, record_generation,
+                    LaneRole::kBackground);
+    if (lane.ok()) {
+      writer.StoreHeartbeat({progress.completed, progress.oldest_ns, progress.oldest});
+      const Standstill::Wait wait =
+          standstill_.Look(record_generation, progress, now_ns, LastRow(*communicator.record),
+                           communicator.is_live());
+      if (wait.ns != 0) writer.NoteWait(wait.row, wait.ns);
+      if (progress.advanced) {
+        lane.lane().last_completion_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
+      }
+    }
+  }
+  if (ends) stream_timer.Destroy(timer);
+  return progress.in_flight || progress.advanced;
+}
+
+}  // namespace nccl_pulse

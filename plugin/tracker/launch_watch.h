@@ -1,0 +1,60 @@
+// What the background thread sees of one communicator's launches from look to look: what completed,
+// which timed ones ended, how long the oldest has stood still.
+//
+// Thread: the background thread. Cost: the driver's calls, see stream_timer.h and bench/poll.cc.
+#ifndef PLUGIN_TRACKER_LAUNCH_WATCH_H_
+#define PLUGIN_TRACKER_LAUNCH_WATCH_H_
+
+#include <cstdint>
+
+#include "plugin/cuda/stream_timer.h"
+
+namespace nccl_pulse {
+
+struct Communicator;
+struct Instruments;
+
+// How long the oldest launch in flight has stood, while nothing completes. A wait counts as long as
+// it was seen to last: a thread that was stopped meanwhile, or stuck in the driver, does not know
+// when it ended.
+class Standstill {
+ public:
+  struct Wait {
+    uint64_t ns = 0;  // 0: none that counts has ended
+    uint32_t row = 0;
+  };
+  // `record_generation`: of the communicator that this is about, another one begins anew. `row`: of
+  // what was called last (OperationRowOf). `lives`: a wait that ends with its communicator did not
+  // end well.
+  Wait Look(uint32_t record_generation, const StreamTimer::Progress& progress, uint64_t now_ns,
+            uint32_t row, bool lives);
+
+ private:
+  uint32_t record_generation_;
+  uint32_t row_;       // of what was called last when it was last seen
+  uint64_t since_ns_;  // 0: something completes, or nothing is in flight
+  uint64_t seen_ns_;   // when it was last seen to last
+};
+
+// Of one communicator. Zeroes are its initial state.
+class LaunchWatch {
+ public:
+  // Takes up what the events say, into the record. True while launches are in flight, or were until
+  // just now.
+  bool Poll(Instruments& instruments, Communicator& communicator, uint64_t now_ns);
+  // Whether the communicator's uncounted call (uncounted_call.h) stands for the second look: most
+  // are counted by their operation a few microseconds later, which is not to find its lane taken.
+  bool StandsUncounted(bool is_uncounted) {
+    const bool again = is_uncounted && uncounted_seen_;
+    uncounted_seen_ = is_uncounted;
+    return again;
+  }
+
+ private:
+  Standstill standstill_;
+  bool uncounted_seen_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_LAUNCH_WATCH_H_

@@ -1,0 +1,136 @@
+#include "plugin/tracker/operation_slot.h"
+
+namespace nccl_pulse {
+
+OperationSlot::Claim OperationSlot::ClaimUsed(bool by_kernel, uint64_t* claimed,
+                                              OperationState* old) {
+  uint64_t word = word_.load(std::memory_order_acquire);  // sees the fields of that generation
+  bool settles = false;
+  do {
+    // Its claimer was taken off the CPU, and all other places have been claimed since: writing the
+    // fields under it would mix two operations.
+    if ((word & SlotWord::kClaimed) != 0) return Claim::kBusy;
+    // An operation without children leaves nothing to say, unless GPU times were expected of it.
+    settles = (word & SlotWord::kOpen) != 0 && (SlotWord::Started(word) > 0 || by_kernel);
+    if (settles) *old = ReadWhile(word);
+    *claimed = SlotWord::NextGeneration(word);
+    // Release: the reads of the old fields stay before the swap. Acquire: nor do the stores that
+    // follow move up. The loop ends: each failure means that a child of an operation 440 calls old
+    // has just advanced.
+  } while (!word_.compare_exchange_weak(word, *claimed | SlotWord::kClaimed,
+                                        std::memory_order_acq_rel, std::memory_order_acquire));
+  return settles ? Claim::kSettle : Claim::kClaimed;
+}
+
+Refusal OperationSlot::StopEnqueue(uint32_t generation, bool* is_open) {
+  uint64_t word = word_.load(std::memory_order_relaxed);  // only the word itself is used
+  do {
+    if (SlotWord::Generation(word) != generation) return IgnoredReason::kStaleHandle;
+    if ((word & SlotWord::kEnqueued) != 0) return IgnoredReason::kRepeatedStop;
+  } while (!word_.compare_exchange_weak(word, word | SlotWord::kEnqueued,
+                                        std::memory_order_relaxed));  // likewise
+  *is_open = (word & SlotWord::kOpen) != 0;
+  return std::nullopt;
+}
+
+void OperationSlot::ExpectStop(uint32_t generation) {
+  uint64_t word = word_.load(std::memory_order_relaxed);  // only the word itself is used
+  do {
+    if (SlotWord::Generation(word) != generation) return;
+  } while (!word_.compare_exchange_weak(word, word & ~SlotWord::kEnqueued,
+                                        std::memory_order_relaxed));  // likewise
+}
+
+Refusal OperationSlot::StartProxy(uint32_t generation, uint32_t* number) {
+  uint64_t word = word_.load(std::memory_order_relaxed);  // only the word itself is used
+  do {
+    if (SlotWord::Generation(word) != generation) return IgnoredReason::kStaleHandle;
+    if ((word & SlotWord::kOpen) == 0) return IgnoredReason::kAfterClose;
+    if (SlotWord::Started(word) == 0xffff) return IgnoredReason::kNoRoom;
+  } while (!word_.compare_exchange_weak(word, word + SlotWord::kOneStarted,
+                                        std::memory_order_relaxed));  // carries no other data
+  *number = SlotWord::Started(word);
+  return std::nullopt;
+}
+
+Refusal OperationSlot::StopProxy(uint32_t generation, uint32_t number, uint64_t now_ns) {
+  uint64_t word = word_.load(std::memory_order_acquire);  // enqueue_ns_ is of this generation
+  if (SlotWord::Generation(word) != generation) return IgnoredReason::kStaleHandle;
+  if ((word & SlotWord::kOpen) == 0) return IgnoredReason::kAfterClose;
+  if (number >= SlotWord::Started(word)) return IgnoredReason::kStopWithoutStart;
+  if (number < 64) {
+    const uint64_t bit = uint64_t{1} << number;
+    // Load and store, not a read-modify-write. With PXN two proxies of one process may stop
+    // ProxyOps of one operation at once; what they lose is a bit set, and with it that handle's
+    // second stop is not seen. No first stop is ever taken for a second.
+    const uint64_t stopped = stopped_proxies_.load();
+    if ((stopped & bit) != 0) return IgnoredReason::kRepeatedStop;
+    stopped_proxies_.store(stopped | bit);
+  }
+  const uint64_t enqueue_ns = enqueue_ns_.load();
+  const uint64_t delta_ns = now_ns > enqueue_ns ? now_ns - enqueue_ns : 0;
+  const uint64_t stop = LastStop::Pack(generation, delta_ns);
+  const uint64_t previous = last_stop_.load();
+  if (LastStop::Tag(previous) != LastStop::Tag(stop) || previous < stop) {
+    last_stop_.store(stop);  // released by the swap below
+  }
+  do {
+    if (SlotWord::Generation(word) != generation || (word & SlotWord::kOpen) == 0) {
+      return IgnoredReason::kAfterClose;
+    }
+    if (SlotWord::Stopped(word) >= SlotWord::Started(word)) return IgnoredReason::kRepeatedStop;
+    // Release: whoever sees this stop counted sees its time.
+  } while (!word_.compare_exchange_weak(word, word + SlotWord::kOneStopped,
+                                        std::memory_order_release, std::memory_order_relaxed));
+  return std::nullopt;
+}
+
+Refusal OperationSlot::SeeKernel(uint32_t generation) {
+  uint64_t word = word_.load(std::memory_order_relaxed);  // only the word itself is used
+  do {
+    if (SlotWord::Generation(word) != generation || (word & SlotWord::kOpen) == 0) {
+      return IgnoredReason::kAfterClose;
+    }
+    // Release: whoever settles reads the times that were stored before.
+  } while (!word_.compare_exchange_weak(word, word | SlotWord::kKernelSeen,
+                                        std::memory_order_release, std::memory_order_relaxed));
+  return std::nullopt;
+}
+
+Refusal OperationSlot::FinishKernel(uint32_t generation, OperationState* state, bool* ends_it) {
+  uint64_t word = word_.load(std::memory_order_acquire);  // the fields are of this generation
+  do {
+    if (SlotWord::Generation(word) != generation || (word & SlotWord::kOpen) == 0) {
+      return IgnoredReason::kAfterClose;
+    }
+    *state = ReadWhile(word);
+    // Without network traffic this is the end; with it, the ProxyOps decide when.
+    *ends_it = SlotWord::Started(word) == 0;
+    // Acquire and release: the fields were read before, and the times are seen by who settles.
+  } while (!word_.compare_exchange_weak(
+      word, (word | SlotWord::kKernelDone) & (*ends_it ? ~SlotWord::kOpen : ~uint64_t{0}),
+      std::memory_order_acq_rel, std::memory_order_acquire));
+  return std::nullopt;
+}
+
+bool OperationSlot::Close(OperationState* state) {
+  uint64_t word = word_.load(std::memory_order_acquire);  // the fields are of this generation
+  do {
+    if ((word & SlotWord::kOpen) == 0) return false;
+    *state = ReadWhile(word);
+    // Acquire and release: as in CloseIf.
+  } while (!word_.compare_exchange_weak(word, word & ~SlotWord::kOpen, std::memory_order_acq_rel,
+                                        std::memory_order_acquire));
+  return true;
+}
+
+bool OperationSlot::Look(OperationState* state) const {
+  *state = Read();
+  if (state->has(SlotWord::kClaimed)) return false;
+  // Acquire: the second look at the word comes after the fields were read.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  const uint64_t again = word_.load(std::memory_order_relaxed);
+  return SlotWord::Generation(again) == state->generation();
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,239 @@
+// One open operation: its state in a word, and what its network operations did.
+//
+//   claim (OperationRing)                 the slot's old operation, if still open, is settled
+//     word = generation+1, kClaimed       the claimer alone writes the fields
+//     word = generation+1, kOpen          published; children may come
+//     ... children raise started / stopped, set flags, all by compare-and-swap on `word`
+//     word without kOpen                  settled; nothing of it is counted any more
+//
+// Every change of `word` is a compare-and-swap that contains the generation, so a child of an old
+// operation can not touch the slot's next one. Whoever takes kOpen away (or replaces the
+// generation) settles the operation; the swap can succeed once.
+//
+// What is refused is said by its reason; who asked counts it.
+//
+// Thread: any, but Publish (the claimer). Cost: one compare-and-swap, about 5 ns, in the steady
+// state.
+#ifndef PLUGIN_TRACKER_OPERATION_SLOT_H_
+#define PLUGIN_TRACKER_OPERATION_SLOT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "metrics/atomic_cell.h"
+#include "metrics/snapshot.h"
+#include "plugin/tracker/ticket.h"
+
+namespace nccl_pulse {
+
+// Why an event is not counted; none: it is.
+using Refusal = std::optional<IgnoredReason>;
+
+// The operation's state in one word: generation:20 at bit 40, flags:8 at 32, started:16,
+// stopped:16.
+struct SlotWord {
+  static constexpr uint64_t kOpen = uint64_t{1} << 32;
+  // Coll or P2p was stopped; or it is the communicator's last, and PendingLaunch knows.
+  static constexpr uint64_t kEnqueued = uint64_t{1} << 33;
+  static constexpr uint64_t kKernelSeen = uint64_t{1} << 34;  // a channel has started
+  static constexpr uint64_t kKernelDone = uint64_t{1} << 35;  // all channels have stopped
+  static constexpr uint64_t kClaimed = uint64_t{1} << 36;     // its fields are being written
+  static constexpr uint64_t kCaptured = uint64_t{1} << 37;    // called into a CUDA graph
+  static constexpr uint64_t kOneStarted = uint64_t{1} << 16;
+  static constexpr uint64_t kOneStopped = 1;
+
+  static constexpr uint64_t kStartedMask = uint64_t{0xffff} << 16;
+
+  static constexpr uint32_t Generation(uint64_t word) { return static_cast<uint32_t>(word >> 40); }
+  // Nothing but the generation after that of `word`.
+  static constexpr uint64_t NextGeneration(uint64_t word) {
+    constexpr uint64_t kOne = uint64_t{1} << 40;
+    return (word + kOne) & uint64_t{Ticket::kGenerationMask} << 40;
+  }
+  static constexpr uint32_t Started(uint64_t word) { return word >> 16 & 0xffff; }
+  static constexpr uint32_t Stopped(uint64_t word) { return word & 0xffff; }
+};
+
+// OperationSlot::last_stop_: generation's low 12 bits, then ns since enqueue. The tag shows a store
+// that came late, from a child of the slot's previous operation.
+struct LastStop {
+  static constexpr uint64_t kDeltaBits = 52;
+  static constexpr uint64_t kDeltaMask = (uint64_t{1} << kDeltaBits) - 1;
+
+  static constexpr uint64_t TagOf(uint32_t generation) { return generation & 0xfff; }
+  static constexpr uint64_t Pack(uint32_t generation, uint64_t delta_ns) {
+    return TagOf(generation) << kDeltaBits | (delta_ns < kDeltaMask ? delta_ns : kDeltaMask);
+  }
+  static constexpr uint64_t Tag(uint64_t bits) { return bits >> kDeltaBits; }
+  static constexpr uint64_t DeltaNs(uint64_t bits) { return bits & kDeltaMask; }
+};
+
+// When an operation's first network step moved data: generation:20, then ns since enqueue. Of an
+// older generation: none did yet. Only network steps write it, so it costs nothing while none are
+// watched.
+struct FirstMove {
+  static constexpr uint64_t kDeltaBits = 44;
+  static constexpr uint64_t kDeltaMask = (uint64_t{1} << kDeltaBits) - 1;
+
+  static constexpr uint64_t Pack(uint32_t generation, uint64_t delta_ns) {
+    return uint64_t{generation} << kDeltaBits | (delta_ns < kDeltaMask ? delta_ns : kDeltaMask);
+  }
+  static constexpr uint32_t Generation(uint64_t bits) {
+    return static_cast<uint32_t>(bits >> kDeltaBits);
+  }
+  static constexpr uint64_t DeltaNs(uint64_t bits) { return bits & kDeltaMask; }
+};
+
+struct OperationMeta {
+  uint8_t op;
+  uint8_t size_class;
+  uint8_t channels;  // 0: not known
+  bool untimed;      // already counted as untimed: no kernel time is expected
+  uint32_t call_number;
+
+  uint64_t Pack() const {
+    return uint64_t{op} | uint64_t{size_class} << 8 | uint64_t{channels} << 16 |
+           uint64_t{untimed} << 24 | uint64_t{call_number} << 32;
+  }
+  static OperationMeta Unpack(uint64_t bits) {
+    return {static_cast<uint8_t>(bits), static_cast<uint8_t>(bits >> 8),
+            static_cast<uint8_t>(bits >> 16), (bits >> 24 & 1) != 0,
+            static_cast<uint32_t>(bits >> 32)};
+  }
+};
+
+// An operation as its slot has it while `word` stands.
+struct OperationState {
+  uint64_t word, last_stop, enqueue_ns, bytes;
+  OperationMeta meta;
+
+  uint32_t generation() const { return SlotWord::Generation(word); }
+  bool has(uint64_t flag) const { return (word & flag) != 0; }
+  uint32_t started() const { return SlotWord::Started(word); }
+  uint32_t stopped() const { return SlotWord::Stopped(word); }
+};
+
+// An operation as it begins.
+struct NewOperation {
+  uint64_t meta;  // OperationMeta
+  uint64_t bytes, enqueue_ns;
+  bool captured;
+};
+
+class OperationSlot {
+ public:
+  // ---- the claimer ----
+
+  // Whether its last operation leaves nothing to say, and nobody is writing it: then it is claimed
+  // at once. `claimed`: the new generation, as its word has it.
+  bool ClaimUnused(uint64_t* claimed) {
+    // Relaxed: of the fields of that generation nothing is read here.
+    uint64_t word = word_.load(std::memory_order_relaxed);
+    *claimed = SlotWord::NextGeneration(word);
+    // Acquire and release: as in ClaimUsed.
+    return __builtin_expect((word & (SlotWord::kClaimed | SlotWord::kStartedMask)) == 0, 1) &&
+           __builtin_expect(
+               word_.compare_exchange_strong(word, *claimed | SlotWord::kClaimed,
+                                             std::memory_order_acq_rel, std::memory_order_relaxed),
+               1);
+  }
+  enum class Claim { kBusy, kClaimed, kSettle };
+  // kSettle: `old` is to be settled first. kBusy: another claimer is writing it.
+  [[gnu::noinline]] Claim ClaimUsed(bool by_kernel, uint64_t* claimed, OperationState* old);
+  void Publish(uint64_t claimed, const NewOperation& operation) {
+    // Release: who finds a new field (Look) then finds the slot claimed. No instruction on x86-64.
+    std::atomic_thread_fence(std::memory_order_release);
+    // Published by the store of the word.
+    last_stop_.store(LastStop::Pack(SlotWord::Generation(claimed), 0));
+    enqueue_ns_.store(operation.enqueue_ns);
+    bytes_.store(operation.bytes);
+    meta_.store(operation.meta);
+    stopped_proxies_.store(0);
+    word_.store(claimed | SlotWord::kOpen | SlotWord::kEnqueued |
+                    (operation.captured ? SlotWord::kCaptured : 0),
+                std::memory_order_release);
+  }
+
+  // ---- events of the operation and its children ----
+
+  // Whether it still takes events of its children.
+  Refusal Check(uint32_t generation) const {
+    const uint64_t word = word_.load(std::memory_order_relaxed);  // only the word is used
+    if (SlotWord::Generation(word) != generation) return IgnoredReason::kStaleHandle;
+    if ((word & SlotWord::kOpen) == 0) return IgnoredReason::kAfterClose;
+    return std::nullopt;
+  }
+  bool IsOpen(uint32_t generation) const { return !Check(generation).has_value(); }
+  bool IsCaptured() const {
+    return (word_.load(std::memory_order_relaxed) & SlotWord::kCaptured) != 0;  // a flag alone
+  }
+
+  // The user's part of it is over. `is_open`: whether it still was.
+  Refusal StopEnqueue(uint32_t generation, bool* is_open);
+  // Its stop is still to come: another operation was started before.
+  void ExpectStop(uint32_t generation);
+
+  // A network operation of its; `number` within the operation.
+  Refusal StartProxy(uint32_t generation, uint32_t* number);
+  Refusal StopProxy(uint32_t generation, uint32_t number, uint64_t now_ns);
+
+  // The first channel of its kernel. Release: who settles it sees what was stored before.
+  Refusal SeeKernel(uint32_t generation);
+  // All channels have stopped. `ends_it`: it has no network traffic, so this is the end.
+  Refusal FinishKernel(uint32_t generation, OperationState* state, bool* ends_it);
+  // As a channel's first start needs them. Acquire: of that generation.
+  Refusal ReadMeta(uint32_t generation, OperationMeta* meta) const {
+    const uint64_t word = word_.load(std::memory_order_acquire);
+    if (SlotWord::Generation(word) != generation) return IgnoredReason::kStaleHandle;
+    if ((word & SlotWord::kOpen) == 0) return IgnoredReason::kAfterClose;
+    *meta = OperationMeta::Unpack(meta_.load());
+    return std::nullopt;
+  }
+  // False: it is another operation's by now.
+  bool ReadEnqueue(uint32_t generation, uint64_t* enqueue_ns) const {
+    // Acquire: sees the enqueue time.
+    if (SlotWord::Generation(word_.load(std::memory_order_acquire)) != generation) return false;
+    *enqueue_ns = enqueue_ns_.load();
+    return true;
+  }
+
+  // ---- settling ----
+
+  // Takes an open operation out; false: it is not open.
+  bool Close(OperationState* state);
+  // What stands there now; compare with CloseIf. Acquire: the fields are of this generation.
+  OperationState Read() const { return ReadWhile(word_.load(std::memory_order_acquire)); }
+  // Takes it out unless somebody acted on it since it was read.
+  bool CloseIf(const OperationState& state) {
+    uint64_t word = state.word;
+    // Acquire and release: the fields were read before; the new word comes after.
+    return word_.compare_exchange_strong(word, word & ~SlotWord::kOpen, std::memory_order_acq_rel);
+  }
+  // A look beside claimers; false: there is nothing whole to be seen.
+  bool Look(OperationState* state) const;
+  // Whatever it holds is nobody's.
+  void Abandon() {
+    word_.fetch_and(~SlotWord::kOpen, std::memory_order_relaxed);  // see the caller
+  }
+
+ private:
+  OperationState ReadWhile(uint64_t word) const {
+    // Relaxed: `word` was read with acquire, and the caller's swap of it proves afterwards that no
+    // new operation had taken the slot while these were read.
+    return {word, last_stop_.load(), enqueue_ns_.load(), bytes_.load(),
+            OperationMeta::Unpack(meta_.load())};
+  }
+
+  std::atomic<uint64_t> word_;
+  Relaxed<uint64_t> last_stop_;  // LastStop, of the last ProxyOp to stop
+  Relaxed<uint64_t> enqueue_ns_;
+  Relaxed<uint64_t> bytes_;
+  Relaxed<uint64_t> meta_;             // OperationMeta
+  Relaxed<uint64_t> stopped_proxies_;  // bit i: ProxyOp number i; only to see repeated stops
+};
+static_assert(sizeof(OperationSlot) == 48);
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_OPERATION_SLOT_H_

@@ -1,0 +1,67 @@
+#include "plugin/tracker/ready_pages.h"
+
+#include <algorithm>
+
+namespace nccl_pulse {
+namespace {
+
+constexpr uint32_t kMostReserve = 1024;
+// What settling one communicator can take: each series' page, and the counters of all lanes.
+constexpr uint32_t kPagesToSettle = kSeriesPerCommunicator + kLanes;
+static_assert(ReadyPages::kLeast > kPagesToSettle);
+
+}  // namespace
+
+// Of one that is live: pages that it will want, as far as can be told. Relaxed: an estimate.
+uint32_t ReadyPages::ExpectedOf(const Communicator& communicator) const {
+  const CommunicatorRecord& record = *communicator.record;
+  const bool unused =
+      std::all_of(std::begin(record.lanes), std::end(record.lanes), [](const Lane& lane) {
+        return lane.counter_page.load(std::memory_order_relaxed) == kNoPage;
+      });
+  if (unused) return kOfNewcomer;
+  uint32_t kinds = 0;
+  uint32_t histograms = 0;
+  for (const SeriesEntry& series : record.series) {
+    const uint64_t key = series.key.load(std::memory_order_relaxed);
+    if (key == 0) continue;
+    if (SeriesKey::Kind(key) == SeriesKind::kCalls) ++kinds;
+    if (SeriesKey::Kind(key) != SeriesKind::kLatency) continue;
+    histograms += std::any_of(std::begin(series.page), std::end(series.page), [](const auto& page) {
+      return page.load(std::memory_order_relaxed) != kNoPage;
+    });
+  }
+  const uint32_t wanted = instruments_.timing == TimingMode::kOff ? 0
+                          : instruments_.times_kernels()          ? 2 * kinds
+                                                                  : kinds;
+  return wanted > histograms ? wanted - histograms : 0;
+}
+
+void ReadyPages::Expect(CommunicatorTable& communicators) {
+  uint32_t expected = 0;
+  for (const Communicator& communicator : communicators) {
+    if (communicator.is_live()) expected += ExpectedOf(communicator);  // its record is there
+  }
+  expected_.store(expected);
+}
+
+bool ReadyPages::Keep(uint32_t newcomers) {
+  // What the kernel has refused it refuses again a moment later: ask now and then, and for less.
+  constexpr uint64_t kPauseNs = 1000000000;
+  constexpr uint32_t kLessPages = 64;
+  const uint64_t now_ns = instruments_.clock.NowNs();
+  if (newcomers == 0 && now_ns < refused_until_ns_.load()) return false;
+  const uint64_t reserve =
+      std::min<uint64_t>(kLeast + instruments_.segment.pages().missed(), kMostReserve);
+  const uint32_t wanted =
+      static_cast<uint32_t>(reserve) + expected_.load() + newcomers * kOfNewcomer;
+  if (instruments_.segment.PopulatePages(wanted, wanted)) return true;
+  refused_until_ns_.store(now_ns + kPauseNs);
+  return instruments_.segment.PopulatePages(wanted, kLessPages);
+}
+
+void ReadyPages::KeepToSettle() {
+  if (instruments_.segment.pages().free_pages() < kPagesToSettle) Keep(0);
+}
+
+}  // namespace nccl_pulse

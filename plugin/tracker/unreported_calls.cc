@@ -1,0 +1,31 @@
+#include "plugin/tracker/unreported_calls.h"
+
+#include "plugin/tracker/clock.h"
+
+namespace nccl_pulse {
+
+bool StandingCalls::Look(uint32_t record_generation, bool lives, const UnreportedCalls& unreported,
+                         const PendingCalls& pending, uint64_t operations, const Clock& clock) {
+  if (record_generation_ != record_generation) {
+    *this = {};
+    record_generation_ = record_generation;
+  }
+  const bool launched = pending.launch_number != launch_number_;
+  const bool is_launched_group = pending.calls == 0 && unreported.IsLastGroup(pending);
+  const uint64_t hidden = is_launched_group ? unreported.Hidden(operations)
+                          : launched        ? 0
+                                            : hidden_;
+  const uint64_t calls =
+      lives ? unreported.Standing(pending) + unreported.LeftAt(pending.launch_number) + hidden : 0;
+  // Its own look at the clock: the round may have been long in the driver before.
+  const bool are_new = calls != calls_ || launched;
+  const uint64_t since_ns = calls == 0 ? 0 : are_new ? clock.NowNs() : since_ns_;
+  const bool is_new = calls != calls_ || since_ns != since_ns_;
+  launch_number_ = pending.launch_number;
+  hidden_ = static_cast<uint32_t>(hidden);
+  calls_ = calls;
+  since_ns_ = since_ns;
+  return is_new;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,89 @@
+// Since when an operation is in flight, as its children tell.
+#include "plugin/tracker/inflight_operations.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "plugin/tracker/operation_ring.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr uint64_t kSecond = 1000000000;
+
+class InflightOperationsTest : public ::testing::Test {
+ protected:
+  uint64_t Enqueue(uint64_t ns, uint8_t channels = 2) {
+    const OperationMeta meta{3, 1, channels, true, 0};
+    return ring_->Claim(0, false, {meta.Pack(), 8, ns, false},
+                        [](uint32_t, const OperationState&) {});
+  }
+  uint64_t EnqueueWithProxy(uint64_t ns, uint8_t channels = 2) {
+    const uint64_t ticket = Enqueue(ns, channels);
+    uint32_t number;
+    SlotOf(ticket).StartProxy(Ticket::Generation(ticket), &number);
+    return ticket;
+  }
+  void End(uint64_t ticket) { SlotOf(ticket).StopProxy(Ticket::Generation(ticket), 0, 1); }
+  OperationSlot& SlotOf(uint64_t ticket) { return ring_->slot(Ticket::Operation(ticket)); }
+  uint64_t OldestNs(uint32_t record_generation = 1) {
+    inflight_.Look(record_generation, *ring_, false);
+    return inflight_.oldest_ns();
+  }
+
+  std::unique_ptr<OperationRing> ring_ = std::make_unique<OperationRing>();
+  InflightOperations inflight_{};
+};
+
+TEST_F(InflightOperationsTest, TheOldestThatHasNotEnded) {
+  const uint64_t first = EnqueueWithProxy(100);
+  const uint64_t second = EnqueueWithProxy(200);
+  EXPECT_EQ(OldestNs(), 100u);
+  End(first);
+  EXPECT_EQ(OldestNs(), 200u);
+  End(second);
+  EXPECT_EQ(OldestNs(), 0u);
+}
+
+TEST_F(InflightOperationsTest, NothingIsSaidBeforeAnEndWasSeen) {
+  const uint64_t ticket = EnqueueWithProxy(100);
+  OldestNs();
+  EXPECT_FALSE(inflight_.is_known());
+  End(ticket);
+  OldestNs();
+  EXPECT_TRUE(inflight_.is_known());
+}
+
+TEST_F(InflightOperationsTest, WithoutChildrenOrChannelsThereIsNoEndToSee) {
+  Enqueue(100);
+  EnqueueWithProxy(200, 0);
+  EXPECT_EQ(OldestNs(), 0u);
+}
+
+TEST_F(InflightOperationsTest, OneOfALaterLaunchThatEndedShowsThatAnEventIsMissing) {
+  EnqueueWithProxy(100);
+  const uint64_t later = EnqueueWithProxy(100 + kSecond);
+  EXPECT_EQ(OldestNs(), 100u);
+  End(later);
+  EXPECT_EQ(OldestNs(), 0u);
+}
+
+TEST_F(InflightOperationsTest, OneWhosePlaceWasTakenStillIsTheOldest) {
+  EnqueueWithProxy(100);
+  EXPECT_EQ(OldestNs(), 100u);
+  for (uint32_t i = 0; i < kOperationSlots; ++i) EnqueueWithProxy(200 + i);
+  EXPECT_EQ(OldestNs(), 100u);
+}
+
+TEST_F(InflightOperationsTest, TheNextCommunicatorBeginsAnew) {
+  End(EnqueueWithProxy(100));
+  EnqueueWithProxy(200);
+  EXPECT_EQ(OldestNs(), 200u);
+  ring_->Reset();
+  EXPECT_EQ(OldestNs(2), 0u);
+  EXPECT_FALSE(inflight_.is_known());
+}
+
+}  // namespace
+}  // namespace nccl_pulse

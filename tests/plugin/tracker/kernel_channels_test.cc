@@ -1,0 +1,121 @@
+// GPU times: which are believed, and what they come to.
+#include "plugin/tracker/kernel_channels.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace nccl_pulse {
+namespace {
+
+class KernelChannelsTest : public ::testing::Test {
+ protected:
+  void Begin(uint8_t channels) {
+    const OperationMeta meta{3, 1, channels, false, 0};
+    ticket_ =
+        ring_->Claim(0, true, {meta.Pack(), 8, 0, false}, [](uint32_t, const OperationState&) {});
+  }
+  uint32_t place() const { return Ticket::Operation(ticket_); }
+  KernelChannels::Channel Channel(uint32_t number) const {
+    return {place(), Ticket::Generation(ticket_), number};
+  }
+  OperationSlot& slot() { return ring_->slot(place()); }
+  Refusal Start(uint32_t number, uint64_t ns) {
+    return channels_->Start(Channel(number), ns, slot());
+  }
+  Refusal RecordStop(uint32_t number, uint64_t ns) {
+    return channels_->RecordStop(Channel(number), ns, slot());
+  }
+  Refusal Stop(uint32_t number) { return channels_->Stop(Channel(number), slot(), &all_stopped_); }
+  // Two channels, from and to.
+  KernelChannels::Verdict Run(uint64_t start0, uint64_t start1, uint64_t stop0, uint64_t stop1) {
+    Begin(2);
+    Start(0, start0);
+    Start(1, start1);
+    RecordStop(0, stop0);
+    RecordStop(1, stop1);
+    Stop(0);
+    Stop(1);
+    return channels_->Judge(place());
+  }
+
+  std::unique_ptr<OperationRing> ring_ = std::make_unique<OperationRing>();
+  std::unique_ptr<KernelChannels> channels_ = std::make_unique<KernelChannels>();
+  uint64_t ticket_ = 0;
+  bool all_stopped_ = false;
+};
+
+TEST_F(KernelChannelsTest, FromTheFirstStartToTheLastStop) {
+  const KernelChannels::Verdict verdict = Run(100, 120, 300, 350);
+  EXPECT_EQ(verdict.untimed, std::nullopt);
+  EXPECT_EQ(verdict.duration_ns, 250u);
+  EXPECT_FALSE(verdict.distrust);
+  EXPECT_TRUE(all_stopped_);
+  EXPECT_EQ(channels_->ChannelsOf(place()), 2u);
+}
+
+TEST_F(KernelChannelsTest, AllChannelsOfAnOperationRunAtTheSameTime) {
+  EXPECT_EQ(Run(100, 301, 300, 400).untimed, UntimedReason::kOverlap);
+}
+
+TEST_F(KernelChannelsTest, AChannelsTimeRunsForwards) {
+  EXPECT_EQ(Run(1000, 1000, 2000, 2000).untimed, std::nullopt);
+  EXPECT_EQ(Run(999, 2500, 3000, 3000).untimed, UntimedReason::kBackwards);
+  // One timestamp from the past condemns its own operation alone.
+  EXPECT_EQ(Run(3000, 3000, 4000, 4000).untimed, std::nullopt);
+}
+
+TEST_F(KernelChannelsTest, AChannelThatStoppedWithoutATimeIsLost) {
+  Begin(1);
+  Start(0, 100);
+  EXPECT_EQ(Stop(0), std::nullopt);
+  EXPECT_TRUE(all_stopped_);
+  EXPECT_EQ(channels_->Judge(place()).untimed, UntimedReason::kLost);
+}
+
+TEST_F(KernelChannelsTest, EventsOutOfTheirOrderAreRefused) {
+  Begin(2);
+  EXPECT_EQ(RecordStop(0, 100), IgnoredReason::kStaleHandle);  // nothing of it has started
+  Start(0, 100);
+  EXPECT_EQ(RecordStop(1, 200), IgnoredReason::kStopWithoutStart);
+  EXPECT_EQ(Stop(1), IgnoredReason::kStopWithoutStart);
+  EXPECT_EQ(RecordStop(0, 200), std::nullopt);
+  EXPECT_EQ(RecordStop(0, 201), IgnoredReason::kRepeatedStop);
+  EXPECT_EQ(Stop(0), std::nullopt);
+  EXPECT_EQ(Stop(0), IgnoredReason::kRepeatedStop);
+  EXPECT_EQ(RecordStop(0, 202), IgnoredReason::kRepeatedStop);
+}
+
+TEST_F(KernelChannelsTest, WhereNcclDoesNotSayHowManyNoChannelIsTheLast) {
+  Begin(0);
+  Start(0, 100);
+  EXPECT_FALSE(channels_->IsQuiet(place(), Ticket::Generation(ticket_)));
+  RecordStop(0, 200);
+  Stop(0);
+  EXPECT_FALSE(all_stopped_);
+  EXPECT_TRUE(channels_->IsQuiet(place(), Ticket::Generation(ticket_)));
+  EXPECT_EQ(channels_->Judge(place()).duration_ns, 100u);
+}
+
+TEST_F(KernelChannelsTest, SixteenFailuresOfSixtyFourAreTooMany) {
+  for (int i = 0; i < 15; ++i) EXPECT_FALSE(Run(100, 301, 300, 400).distrust);
+  EXPECT_TRUE(Run(100, 301, 300, 400).distrust);
+  channels_->Reset();
+  EXPECT_FALSE(Run(100, 301, 300, 400).distrust);
+}
+
+TEST_F(KernelChannelsTest, TheNextCommunicatorsClocksBeginAnew) {
+  Run(5000, 5000, 6000, 6000);
+  channels_->Reset();
+  EXPECT_EQ(Run(100, 100, 200, 200).untimed, std::nullopt);
+}
+
+TEST_F(KernelChannelsTest, AClosedOperationTakesNoChannels) {
+  Begin(1);
+  const KernelChannels::Channel channel = Channel(0);
+  ring_->CloseAll([](uint32_t, const OperationState&) {});
+  EXPECT_EQ(channels_->Start(channel, 1, slot()), IgnoredReason::kAfterClose);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

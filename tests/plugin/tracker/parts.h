@@ -1,0 +1,56 @@
+// What a part of the tracker needs around it in a test: a clock that stands where the test says, a
+// GPU that does what the test says, a segment.
+#ifndef TESTS_PLUGIN_TRACKER_PARTS_H_
+#define TESTS_PLUGIN_TRACKER_PARTS_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "plugin/cuda/cuda_driver.h"
+#include "plugin/tracker/clock.h"
+#include "plugin/tracker/communicator_parts.h"
+#include "plugin/tracker/communicator_table.h"
+#include "plugin/tracker/instruments.h"
+#include "tests/metrics/test_segment.h"
+
+namespace nccl_pulse {
+
+// Made of plain functions; one at a time.
+struct FakeGpu {
+  FakeGpu();
+  ~FakeGpu();
+  FakeGpu(const FakeGpu&) = delete;
+  FakeGpu& operator=(const FakeGpu&) = delete;
+
+  CudaDriver driver{};
+  bool is_capturing = false;
+  bool is_behind = false;  // no event is complete
+  int record_result = kCudaSuccess;
+  float elapsed_ms = 0;
+  int records = 0;
+};
+
+// One process with one communicator of eight ranks, by default with a GPU.
+class Process {
+ public:
+  explicit Process(TimingMode timing = TimingMode::kAuto, bool has_gpu = true);
+
+  uint64_t AddCommunicator(uint64_t comm_id = 1);
+  Communicator& communicator() { return *table.Find(context); }
+  CommunicatorParts& parts() { return *communicator().parts.load(); }
+  CommunicatorRecord& record() { return *communicator().record; }
+  uint64_t Ignored(IgnoredReason reason);
+  // From now on each call but the first two of its kind is sampled, as far as the budget allows.
+  void SampleAll() { instruments.sampler.Adapt(0, 1); }
+
+  TestSegment segment;
+  Clock clock;
+  FakeGpu gpu;
+  Instruments instruments;
+  CommunicatorTable table;
+  uint64_t context = 0;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // TESTS_PLUGIN_TRACKER_PARTS_H_

@@ -26,6 +26,7 @@
 #include "metrics/segment_layout.h"
 #include "plugin/stream_timer.h"
 #include "plugin/ticket.h"
+#include "plugin/uncounted_call.h"
 #include "plugin/unreported_calls.h"
 
 namespace nccl_pulse {
@@ -229,6 +230,7 @@ struct Standstill {
 // What follows the calls and launches of one communicator.
 struct LaunchState {
   PendingLaunch pending;
+  alignas(64) UncountedCall uncounted;
   UnreportedCalls unreported;
   CommunicatorTimer timer;
   std::atomic<uint32_t> call_numbers[kOperationRows][kCallColumns];
@@ -248,7 +250,7 @@ struct alignas(64) Communicator {
   InflightOperations inflight;            // background thread
   StandingCalls standing;                 // background thread
   Standstill standstill;                  // background thread
-  bool uncounted_seen;                    // background thread: FollowedLaunches::uncounted_call
+  bool uncounted_seen;                    // background thread: LaunchState::uncounted
   std::atomic<uint64_t>* first_moves;     // FirstMove, kOperationSlots; null with kernel timing
   KernelTimes* kernel_times;              // kOperationSlots, null unless kernel timing
   KernelTrust* kernel_trust;              // null unless kernel timing

@@ -26,7 +26,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "metrics/snapshot.h"
+#include "metrics/kinds.h"
 #include "plugin/ticket.h"
 
 namespace nccl_pulse {

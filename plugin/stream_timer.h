@@ -50,7 +50,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "metrics/snapshot.h"
+#include "metrics/kinds.h"
 #include "plugin/cuda_driver.h"
 
 namespace nccl_pulse {

@@ -24,8 +24,7 @@ Tracker::Tracker(Segment& segment, Clock& clock, TimingMode timing, const CudaDr
       send_name_(names_.Find("Send").id),
       receive_name_(names_.Find("Recv").id) {
   const bool times_streams = stream_timer_ != nullptr && timing_ == TimingMode::kAuto;
-  segment_.header().sampling_exponent.store(times_streams ? sampler_.exponent() : -1,
-                                            std::memory_order_relaxed);
+  segment_.header().sampling_exponent.store(times_streams ? sampler_.exponent() : -1);
   for (uint32_t i = 0; i < kMaxCommunicators; ++i) {
     slots_[i].index = i;
     slots_[i].first_ticket = Ticket::Pack(process_tag_, TicketKind::kOperation, 0, 0, 0, i);
@@ -48,17 +47,15 @@ Tracker::OperationState Tracker::ReadSlot(const OperationSlot& slot, uint64_t wo
 }
 
 void Tracker::CountUntimed(LaneWriter& lane, uint8_t op, UntimedReason reason) {
-  lane.Count(SeriesKey::Pack(SeriesKind::kUntimed, op, 0, static_cast<uint32_t>(reason), 0), 1, 0);
+  lane.Count(SeriesKey::Untimed(op, reason), 1, 0);
 }
 
 void Tracker::CountLatency(Communicator& communicator, LaneWriter& lane, LatencyKind kind,
                            const OperationMeta& meta, uint64_t bytes, uint64_t bus_bytes,
                            uint64_t duration_ns, uint64_t end_ns) {
-  lane.Observe(SeriesKey::Pack(SeriesKind::kLatency, meta.op, meta.size_class,
-                               static_cast<uint32_t>(kind), 0),
-               duration_ns, bytes, bus_bytes);
+  lane.Observe(SeriesKey::Latency(meta.op, meta.size_class, kind), duration_ns, bytes, bus_bytes);
   if (kind == LatencyKind::kCompletionProxy || kind == LatencyKind::kCompletionKernel) {
-    lane.lane().last_completion_ns.store(end_ns, std::memory_order_relaxed);  // orders nothing
+    lane.lane().last_completion_ns.store(end_ns);
   }
   WriterOf(communicator)
       .AppendTimedCall(

@@ -126,7 +126,7 @@ class Tracker {
 
   [[gnu::cold, gnu::noinline]] void Ignore(IgnoredReason reason) {
     // A rare path on any thread: a read-modify-write is fine. Relaxed: a counter orders nothing.
-    segment_.header().ignored[static_cast<int>(reason)].fetch_add(1, std::memory_order_relaxed);
+    segment_.header().ignored[static_cast<int>(reason)].fetch_add(1);
   }
 
   // ---- background thread ----
@@ -281,6 +281,15 @@ class Tracker {
   // A call that finds another one still uncounted: both at once.
   [[gnu::noinline]] void CountCall(Communicator& communicator, uint64_t key, uint64_t bytes);
   void CountLeftCall(Communicator& communicator);
+  // The call that is counted in no lane yet, if this lane is the one that may (uncounted_call.h).
+  static void CountUncounted(Communicator& communicator, LaneWriter& writer) {
+    // Its holder, or the next one, will.
+    if (__builtin_expect(!writer.holds(LaneRole::kLaunch), 0)) return;
+    const UncountedCall::Call call = communicator.launching->uncounted.Take();
+    if (__builtin_expect(call.key == 0, 0)) return;
+    AddToCell(writer.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 1);
+    writer.Count(call.key, 1, call.bytes);
+  }
   [[gnu::hot]] static bool IsGateDue(const PendingLaunch& pending);
   [[gnu::hot]] bool IsCalledIntoGraph(Communicator& communicator, uint64_t parent);
   [[gnu::hot]] bool IsInCapture(Communicator& communicator, CudaStream stream);
@@ -364,6 +373,9 @@ class Tracker {
   bool IsReadyForNext(const Communicator& communicator) const;
   Communicator* OldestFinalized();
   void RecycleExpired();
+  static bool HasUncountedCall(const Communicator& communicator);
+  // Waits, a little, for a lane to count it in.
+  void WaitForLeftCall(Communicator& communicator);
   bool Recycle(Communicator& communicator);
   bool AllocateSlots(Communicator& communicator);
   uint32_t ExpectedPages(const Communicator& communicator) const;

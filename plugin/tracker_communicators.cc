@@ -75,6 +75,7 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
   for (auto& row : launching.call_numbers) {
     for (auto& number : row) number.store(0, std::memory_order_relaxed);
   }
+  launching.uncounted.Reset();
   launching.pending.calls.store(0, std::memory_order_relaxed);
   for (auto& serial : launching.pending.timed_serials) serial.store(0, std::memory_order_relaxed);
   launching.pending.is_open.store(false, std::memory_order_relaxed);

@@ -8,7 +8,6 @@
 
 #include "plugin/bus_bytes.h"
 #include "plugin/tracker.h"
-#include "plugin/uncounted_call.h"
 
 namespace nccl_pulse {
 
@@ -36,10 +35,9 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
   {
     LaneWriter lane = ClaimLane(*communicator, LaneRole::kLaunch);
     if (lane.ok()) {
-      CountUncounted(*communicator->record, lane);
+      CountUncounted(*communicator, lane);
       AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
-      lane.Count(SeriesKey::Pack(SeriesKind::kAlgorithm, op, 0, names_.Find("CE").id, kNoName), 1,
-                 0);
+      lane.Count(SeriesKey::Algorithm(op, SeriesKey::kTimed, names_.Find("CE").id, kNoName), 1, 0);
       // One that is followed counts as a launch when it has been made.
       if (!captured && !followed) AddToCell(lane.lane().launches, 1);
       if (pair == nullptr) {

@@ -206,8 +206,7 @@ void Tracker::CountKernelTime(Communicator& communicator, const OperationMeta& m
 }
 
 bool Tracker::IsTrusted(const Communicator& communicator) const {
-  return communicator.record->kernel_trust.load(std::memory_order_relaxed) ==
-         static_cast<uint32_t>(TrustState::kTrusted);
+  return communicator.record->kernel_trust.load() == static_cast<uint32_t>(TrustState::kTrusted);
 }
 
 void Tracker::Distrust(Communicator& communicator, TrustState why) {

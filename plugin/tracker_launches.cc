@@ -4,7 +4,6 @@
 
 #include "plugin/bus_bytes.h"
 #include "plugin/tracker.h"
-#include "plugin/uncounted_call.h"
 
 namespace nccl_pulse {
 namespace {
@@ -49,17 +48,10 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   const CachedName datatype = names_.Find(event.datatype);
   const uint64_t bytes = event.count * datatype.element_bytes;
   const auto size_class = static_cast<uint32_t>(SizeClassOf(bytes));
-  FollowedLaunches& followed = communicator->record->followed;
-  // Relaxed: stands alone.
-  followed.last_call.store(op.id + 1 + (size_class << 8), std::memory_order_relaxed);
-  const uint64_t key =
-      SeriesKey::Pack(SeriesKind::kCalls, op.id, size_class, datatype.id, event.captured ? 1 : 0);
-  // Acquire: who counted the call before this one has read its bytes.
-  if (__builtin_expect(followed.uncounted_call.load(std::memory_order_acquire) != 0, 0)) {
+  WriterOf(*communicator).NoteCall(op.id, size_class);
+  const uint64_t key = SeriesKey::Calls(op.id, size_class, datatype.id, event.captured);
+  if (__builtin_expect(!communicator->launching->uncounted.Offer(key, bytes), 0)) {
     CountCall(*communicator, key, bytes);
-  } else {
-    followed.uncounted_bytes.store(bytes, std::memory_order_relaxed);  // published by the key
-    followed.uncounted_call.store(key, std::memory_order_release);
   }
   uint32_t serial = 0;
   if (__builtin_expect(stream_timer_ != nullptr, 1)) {
@@ -75,14 +67,14 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
 void Tracker::CountCall(Communicator& communicator, uint64_t key, uint64_t bytes) {
   LaneWriter lane = ClaimLane(communicator, LaneRole::kLaunch);
   if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
-  CountUncounted(*communicator.record, lane);
+  CountUncounted(communicator, lane);
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 1);
   lane.Count(key, 1, bytes);
 }
 
 void Tracker::CountLeftCall(Communicator& communicator) {
   LaneWriter lane = ClaimLane(communicator, LaneRole::kLaunch);
-  if (lane.ok()) CountUncounted(*communicator.record, lane);
+  if (lane.ok()) CountUncounted(communicator, lane);
 }
 
 uint32_t Tracker::NoteCall(Communicator& communicator, NameId op, uint32_t size_class,
@@ -148,14 +140,14 @@ bool Tracker::IsCalledIntoGraph(Communicator& communicator, uint64_t parent) {
   const bool captured = __builtin_expect(parent != 0, 0) &&
                         (kind == TicketKind::kGroup || kind == TicketKind::kApiCall) &&
                         Ticket::Process(parent) == process_tag_ && Ticket::Child(parent) != 0;
-  if (captured) communicator.record->captured.store(1, std::memory_order_relaxed);  // a flag
+  if (captured) WriterOf(communicator).NoteCaptured();
   return captured;
 }
 
 // Part of a graph all the same: it is not launched now, and its replays will not be seen.
 bool Tracker::IsInCapture(Communicator& communicator, CudaStream stream) {
   const bool captured = stream_timer_->IsCapturing(communicator.launching->timer, stream);
-  if (captured) communicator.record->captured.store(1, std::memory_order_relaxed);  // a flag
+  if (captured) WriterOf(communicator).NoteCaptured();
   return captured;
 }
 
@@ -344,17 +336,11 @@ void Tracker::StopLaunch(uint64_t ticket) {
     return CountUnfollowedLaunch(communicator, true);
   }
   const uint64_t now_ns = clock_.NowNs();
-  FollowedLaunches& followed = communicator.record->followed;
-  if (__builtin_expect(pending.is_kernel.load(std::memory_order_relaxed), 1)) {
-    AddToCell(followed.callbacks, 1);
-  }
-  // Before the events: never have more completed than were launched.
-  AddToCell(followed.launches, 1);
+  RecordWriter record = WriterOf(communicator);
   constexpr uint64_t kUnhurriedNs = 200000;
-  pending.is_unhurried.store(
-      now_ns >= followed.last_launch_ns.load(std::memory_order_relaxed) + kUnhurriedNs,
-      std::memory_order_relaxed);
-  followed.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
+  pending.is_unhurried.store(now_ns >= record.last_launch_ns() + kUnhurriedNs,
+                             std::memory_order_relaxed);
+  record.CountFollowedLaunch(now_ns, pending.is_kernel.load(std::memory_order_relaxed));
   const uint32_t index = Ticket::Child(ticket);
   if (__builtin_expect(index < kTimedPairs, 0)) EndTiming(communicator, stream, index, now_ns);
   stream_timer_->End(launching.timer, stream, now_ns);

@@ -1,7 +1,6 @@
 // Tracker, the part that follows operations: Coll and P2p, and the place that each has.
 #include "metrics/shared_bytes.h"
 #include "plugin/tracker.h"
-#include "plugin/uncounted_call.h"
 
 namespace nccl_pulse {
 namespace {
@@ -38,7 +37,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     Ignore(IgnoredReason::kNoRoom);
     return 0;
   }
-  CountUncounted(*communicator.record, writer);
+  CountUncounted(communicator, writer);
   const CachedName op = names_.Find(event.func);
   const CachedName datatype = names_.Find(event.datatype);
   const uint64_t bytes = event.count * datatype.element_bytes;
@@ -47,24 +46,24 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     if (!communicator.identity_known.load(std::memory_order_relaxed)) {
       LearnIdentity(communicator, event);
     }
-    writer.Count(SeriesKey::Pack(SeriesKind::kCalls, op.id, size_class, datatype.id, 0), 1, bytes);
+    writer.Count(SeriesKey::Calls(op.id, size_class, datatype.id, false), 1, bytes);
   }
 
-  uint32_t untimed = 0;  // UntimedReason, 0: none, or not yet
+  UntimedReason untimed = SeriesKey::kTimed;  // or not known yet
   if (__builtin_expect(timing_ != TimingMode::kKernel, 1)) {
-    untimed = static_cast<uint32_t>(FateOf(communicator, op.id, bytes, event.parent));
+    untimed = static_cast<UntimedReason>(FateOf(communicator, op.id, bytes, event.parent));
   } else if (!event.is_collective && event.peer == event.rank) {
     // The device counts a send to oneself, the host does not: from here on NCCL attributes this
     // communicator's GPU times to the wrong operations (docs/nccl-profiler-api.md#kernel-channels).
     Distrust(communicator, TrustState::kSelfSend);
-    untimed = static_cast<uint32_t>(UntimedReason::kInvisible);
+    untimed = UntimedReason::kInvisible;
   }
   if (__builtin_expect(event.is_collective, 1)) {
-    writer.CountSequenced(SeriesKey::Pack(SeriesKind::kAlgorithm, op.id, untimed,
-                                          names_.Find(event.algo).id, names_.Find(event.proto).id),
+    writer.CountSequenced(SeriesKey::Algorithm(op.id, untimed, names_.Find(event.algo).id,
+                                               names_.Find(event.proto).id),
                           event.sequence + 1);
-  } else if (untimed != 0) {
-    CountUntimed(writer, op.id, static_cast<UntimedReason>(untimed));
+  } else if (untimed != SeriesKey::kTimed) {
+    CountUntimed(writer, op.id, untimed);
   }
 
   uint64_t handle = 0;
@@ -72,7 +71,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     // More channels than there are: not set (NCCL 2.28 and later towards a plugin of API v4).
     const uint8_t channels = event.channels <= kMaxChannels ? event.channels : 0;
     const OperationMeta meta{op.id, static_cast<uint8_t>(size_class), channels,
-                             timing_ != TimingMode::kKernel || untimed != 0,
+                             timing_ != TimingMode::kKernel || untimed != SeriesKey::kTimed,
                              static_cast<uint32_t>(event.sequence)};
     const bool captured = __builtin_expect(event.parent != 0, 0) &&
                           IsOwn(event.parent, TicketKind::kApiCall) &&
@@ -82,7 +81,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
   // An operation's enqueue follows its launch by microseconds, so one reading of the clock serves
   // both.
   Lane& lane = writer.lane();
-  lane.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
+  lane.last_launch_ns.store(now_ns);
   const uint64_t count = AddToCell(lane.callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
   if (__builtin_expect(count % kCostSampling == 0, 0)) CountCost(now_ns);
   return handle;
@@ -90,9 +89,8 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
 
 void Tracker::CountCost(uint64_t begin_ns) {
   SegmentHeader& header = segment_.header();
-  // Relaxed: counters order nothing.
-  header.sampled_callback_ns.fetch_add(clock_.NowNs() - begin_ns, std::memory_order_relaxed);
-  header.sampled_callbacks.fetch_add(1, std::memory_order_relaxed);
+  header.sampled_callback_ns.fetch_add(clock_.NowNs() - begin_ns);
+  header.sampled_callbacks.fetch_add(1);
 }
 
 uint64_t Tracker::ClaimSlot(Communicator& communicator, LaneWriter& lane,

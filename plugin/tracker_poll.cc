@@ -54,9 +54,7 @@ bool Tracker::PollLaunches() {
 // A call that became no operation, or waits within NCCL to become one.
 void Tracker::CountAbandonedCall(Communicator& communicator) {
   if (communicator.launching == nullptr) return;
-  // Relaxed: whoever counts it looks again.
-  const bool is_uncounted =
-      communicator.record->followed.uncounted_call.load(std::memory_order_relaxed) != 0;
+  const bool is_uncounted = communicator.launching->uncounted.is_there();
   // Seen twice: most calls are counted by their operation a few microseconds later, which is not to
   // find its lane taken.
   if (is_uncounted && communicator.uncounted_seen) CountLeftCall(communicator);
@@ -76,7 +74,7 @@ bool Tracker::PollCommunicator(Communicator& communicator, uint64_t now_ns) {
   // has no timer, the old one's end is nobody's. Asked anew behind each driver call. Relaxed: a
   // lane's claim looks again.
   const auto is_owned = [&] {
-    return record.generation.load(std::memory_order_relaxed) == record_generation &&
+    return record.life.IsOf(record_generation) &&
            (state == CommunicatorTimer::kOn ||
             communicator.context.load(std::memory_order_acquire) == 0);
   };
@@ -108,7 +106,7 @@ bool Tracker::PollCommunicator(Communicator& communicator, uint64_t now_ns) {
           .StoreHeartbeat({progress.completed, progress.oldest_ns, progress.oldest});
       NoteWait(communicator, record_generation, progress, now_ns);
       if (progress.advanced) {
-        lane.lane().last_completion_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
+        lane.lane().last_completion_ns.store(now_ns);
       }
     }
   }
@@ -136,12 +134,11 @@ void Tracker::NoteWait(Communicator& communicator, uint32_t record_generation,
     return WriterOf(communicator).NoteWait(standstill.row, waited_ns);
   }
   const uint64_t progress_ns = communicator.launching->timer.progress_ns;
-  // FollowedLaunches::last_call: 1 + op | size class. Relaxed: stands alone.
-  const uint64_t last_call = record.followed.last_call.load(std::memory_order_relaxed);
+  const uint64_t last_call = record.followed.last_call.load();
   standstill.since_ns = std::max(progress.oldest_ns, progress_ns);
   standstill.seen_ns = std::max(now_ns, standstill.since_ns);
-  standstill.row = last_call != 0 ? OperationRowOf(static_cast<NameId>((last_call & 0xff) - 1))
-                                  : uint32_t{kWaitRows - 1};
+  standstill.row = LastCall::IsKnown(last_call) ? OperationRowOf(LastCall::Op(last_call))
+                                                : uint32_t{kWaitRows - 1};
 }
 
 void Tracker::AdaptSampling() {
@@ -162,7 +159,7 @@ void Tracker::AdaptSampling() {
   if (adapted_ns_ != 0 && now_ns > adapted_ns_) {
     const double seconds = static_cast<double>(now_ns - adapted_ns_) / 1e9;
     sampler_.Adapt(static_cast<double>(launches) / seconds, __builtin_popcountll(devices));
-    segment_.header().sampling_exponent.store(sampler_.exponent(), std::memory_order_relaxed);
+    segment_.header().sampling_exponent.store(sampler_.exponent());
   }
   adapted_ns_ = now_ns;
 }

@@ -28,9 +28,7 @@ bool Tracker::WantsRoom() const {
   const uint64_t limit = header.series_limit;
   // Relaxed: a budget; who comes a little later finds it in the next round.
   return finalized_.load(std::memory_order_relaxed) != 0 &&
-         header.series_used.load(std::memory_order_relaxed) + RoomFor(limit) +
-                 PlacesForOverflow(limit) >
-             limit;
+         header.series_used.load() + RoomFor(limit) + PlacesForOverflow(limit) > limit;
 }
 
 void Tracker::MakeRoom() {
@@ -53,15 +51,12 @@ Communicator* Tracker::OldestFinalized() {
   Communicator* oldest = nullptr;
   int64_t oldest_ns = INT64_MAX;
   const uint64_t now_ns = clock_.NowNs();
-  const uint32_t present = segment_.header().records_present.load(std::memory_order_relaxed);
+  const uint32_t present = segment_.header().records_present.load();
   for (uint32_t i = 0; i < present; ++i) {
-    // Relaxed: whoever holds the lock changes states, nobody else.
+    // Whoever holds the lock changes states, nobody else.
     const CommunicatorRecord& record = *slots_[i].record;
-    if (record.state.load(std::memory_order_relaxed) !=
-        static_cast<uint32_t>(CommunicatorState::kFinalized)) {
-      continue;
-    }
-    const int64_t finalized_ns = record.finalized_monotonic_ns.load(std::memory_order_relaxed);
+    if (record.life.state() != CommunicatorState::kFinalized) continue;
+    const int64_t finalized_ns = record.finalized_monotonic_ns.load();
     if (finalized_ns >= oldest_ns || now_ns < slots_[i].recycle_after_ns) continue;
     oldest_ns = finalized_ns;
     oldest = &slots_[i];
@@ -75,13 +70,9 @@ int Tracker::FindRecordToUse() {
   RecycleExpired();
   int not_ready = -1;
   // Records from there on may lie where the kernel refused memory: not even reading is safe.
-  const uint32_t present = segment_.header().records_present.load(std::memory_order_relaxed);
+  const uint32_t present = segment_.header().records_present.load();
   for (uint32_t i = 0; i < present; ++i) {
-    // Relaxed: as in OldestFinalized.
-    if (slots_[i].record->state.load(std::memory_order_relaxed) !=
-        static_cast<uint32_t>(CommunicatorState::kFree)) {
-      continue;
-    }
+    if (slots_[i].record->life.state() != CommunicatorState::kFree) continue;
     if (IsReadyForNext(slots_[i])) return static_cast<int>(i);
     if (not_ready < 0) not_ready = static_cast<int>(i);
   }
@@ -98,16 +89,29 @@ int Tracker::FindRecordToUse() {
 void Tracker::RecycleExpired() {
   const auto now_ns = static_cast<int64_t>(clock_.NowNs());
   while (Communicator* oldest = OldestFinalized()) {
-    const int64_t finalized_ns =
-        oldest->record->finalized_monotonic_ns.load(std::memory_order_relaxed);
+    const int64_t finalized_ns = oldest->record->finalized_monotonic_ns.load();
     if (now_ns - finalized_ns <= kKeepFinalizedNs) return;
     Recycle(*oldest);  // one that can not be is passed over for a while
   }
 }
 
+bool Tracker::HasUncountedCall(const Communicator& communicator) {
+  return communicator.launching != nullptr && communicator.launching->uncounted.is_there();
+}
+
+void Tracker::WaitForLeftCall(Communicator& communicator) {
+  for (int attempt = 0; attempt < RecordWriter::kLaneAttempts; ++attempt) {
+    if (!HasUncountedCall(communicator)) return;
+    CountLeftCall(communicator);
+    if (HasUncountedCall(communicator)) nanosleep(&RecordWriter::kLanePause, nullptr);
+  }
+}
+
 bool Tracker::Recycle(Communicator& communicator) {
+  // The last call may have found no lane to be counted in, even at the end.
+  WaitForLeftCall(communicator);
   // From then on no lane can be claimed for the old owner: its generation is not the record's.
-  if (!WriterOf(communicator).Recycle()) {
+  if (HasUncountedCall(communicator) || !WriterOf(communicator).Recycle()) {
     constexpr uint64_t kPauseNs = 1000000000;  // whoever holds a lane was taken off the processor
     communicator.recycle_after_ns = clock_.NowNs() + kPauseNs;
     return false;

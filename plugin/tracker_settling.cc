@@ -46,8 +46,7 @@ void Tracker::Settle(Communicator& communicator, uint32_t operation, const Opera
       CountUntimed(lane, state.meta.op, UntimedReason::kLost);
     }
   }
-  if (uncompleted)
-    lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, state.meta.op, 0, 0, 0), 1, 0);
+  if (uncompleted) lane.Count(SeriesKey::Uncompleted(state.meta.op), 1, 0);
 }
 
 bool Tracker::SettleSlotIfIdle(Communicator& communicator, uint32_t operation, uint64_t now_ns) {

@@ -33,7 +33,7 @@ void Tracker::NoteUnlaunchedCalls(Communicator& communicator, NameId op, uint64_
 }
 
 void Tracker::NoteCapturedCall(Communicator& communicator) {
-  communicator.record->captured.store(1, std::memory_order_relaxed);  // a flag
+  communicator.record->captured.store(1);
   ForgetCapturedCall(*communicator.launching);
 }
 

@@ -1,0 +1,84 @@
+// Atomics whose ordering rule is part of their type, and the seam at which a model checker takes
+// the place of std::atomic.
+//
+// THE RULES
+//   Relaxed<T>   Orders nothing. For a cell that stands alone (a flag, an estimate, a budget), and
+//                for one that something else publishes: a generation, a sequence, a state, the
+//                release of a lane. One writer at a time; fetch_add and replace allow several.
+//   Ordered<T>   As above, and one more promise: who sees a published value also sees all that its
+//                writer stored before. publish() and acquire() are the two ends of it.
+//   a protocol   Whatever needs more (fences, a second look, a swap that acquires) is a class of
+//   its
+//                own with the argument beside each ordering: lane_claim.h, record_life.h,
+//                timed_call.h, heartbeat.h, page_pool.h, and in the plugin uncounted_call.h.
+// An explicit std::memory_order outside of those is for what no rule here fits, and has its
+// argument in a line.
+//
+// THE SEAM. A protocol is a template over `Atomics`. What ships is its instance for StdAtomics;
+// //tests/model instantiates the same code on a checker's atomics and explores its executions under
+// the C++ memory model (docs/memory-ordering.md).
+//
+// Thread: as each cell's owner says. Cost: a plain load or store, on x86 and on ARM (publish and
+// acquire: one instruction, too); fetch_add and replace: one read-modify-write.
+#ifndef METRICS_ATOMIC_CELL_H_
+#define METRICS_ATOMIC_CELL_H_
+
+#include <atomic>
+
+namespace nccl_pulse {
+
+struct StdAtomics {
+  template <typename T>
+  using Atomic = std::atomic<T>;
+  static void Fence(std::memory_order order) { std::atomic_thread_fence(order); }
+};
+
+template <typename T, typename Atomics = StdAtomics>
+class Relaxed {
+ public:
+  Relaxed() = default;
+  explicit constexpr Relaxed(T value) : cell_(value) {}
+
+  T load() const { return cell_.load(std::memory_order_relaxed); }
+  operator T() const { return load(); }  // NOLINT(google-explicit-constructor): reads like a number
+  void store(T value) { cell_.store(value, std::memory_order_relaxed); }
+  // The caller is the only writer: no read-modify-write.
+  void add(T amount) { store(static_cast<T>(load() + amount)); }
+
+  // Several writers. Returns the value before.
+  T fetch_add(T amount) { return cell_.fetch_add(amount, std::memory_order_relaxed); }
+  T fetch_sub(T amount) { return cell_.fetch_sub(amount, std::memory_order_relaxed); }
+  T exchange(T value) { return cell_.exchange(value, std::memory_order_relaxed); }
+  // Stores `value` if the cell holds `expected`; otherwise `expected` becomes what it holds.
+  bool replace(T& expected, T value) {
+    return cell_.compare_exchange_strong(expected, value, std::memory_order_relaxed,
+                                         std::memory_order_relaxed);
+  }
+
+ protected:
+  typename Atomics::template Atomic<T> cell_;
+};
+
+template <typename T, typename Atomics = StdAtomics>
+class Ordered : public Relaxed<T, Atomics> {
+ public:
+  using Relaxed<T, Atomics>::Relaxed;
+
+  // Release: see the rules above.
+  void publish(T value) { this->cell_.store(value, std::memory_order_release); }
+  // Acquire: pairs with publish.
+  T acquire() const { return this->cell_.load(std::memory_order_acquire); }
+};
+
+// Adds to a cell whose only writer is the caller, and returns the new value. A reader that sees it
+// also sees what the caller stored before it (the sum before the bucket).
+template <typename T, typename Atomics, typename Amount>
+T AddToCell(Ordered<T, Atomics>& cell, Amount amount) {
+  const T value = static_cast<T>(cell.load() + amount);
+  cell.publish(value);
+  return value;
+}
+
+}  // namespace nccl_pulse
+
+#endif  // METRICS_ATOMIC_CELL_H_

@@ -5,19 +5,16 @@
 namespace nccl_pulse {
 
 void CountUntimed(LaneWriter& lane, uint8_t op, UntimedReason reason) {
-  lane.Count(SeriesKey::Pack(SeriesKind::kUntimed, op, 0, static_cast<uint32_t>(reason), 0), 1, 0);
+  lane.Count(SeriesKey::Untimed(op, reason), 1, 0);
 }
 
 void CountLatency(Segment& segment, const Communicator& communicator, LaneWriter& lane,
                   const Latency& latency) {
   const OperationMeta& meta = latency.meta;
-  lane.Observe(SeriesKey::Pack(SeriesKind::kLatency, meta.op, meta.size_class,
-                               static_cast<uint32_t>(latency.kind), 0),
-               latency.duration_ns, latency.bytes, latency.bus_bytes);
+  lane.Observe(SeriesKey::Latency(meta.op, meta.size_class, latency.kind), latency.duration_ns, latency.bytes, latency.bus_bytes);
   if (latency.kind == LatencyKind::kCompletionProxy ||
       latency.kind == LatencyKind::kCompletionKernel) {
-    lane.lane().last_completion_ns.store(latency.end_ns,
-                                         std::memory_order_relaxed);  // orders nothing
+    lane.lane().last_completion_ns.store(latency.end_ns);
   }
   communicator.Writer(segment).AppendTimedCall({meta.op, latency.kind, meta.size_class,
                                                 meta.call_number, latency.bytes,

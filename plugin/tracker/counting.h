@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "metrics/lane_writer.h"
-#include "metrics/snapshot.h"
+#include "metrics/kinds.h"
 #include "plugin/tracker/communicator.h"
 #include "plugin/tracker/instruments.h"
 #include "plugin/tracker/operation_slot.h"

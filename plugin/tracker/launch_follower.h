@@ -42,6 +42,7 @@
 #include "plugin/tracker/instruments.h"
 #include "plugin/tracker/operation_ring.h"
 #include "plugin/tracker/timed_launches.h"
+#include "plugin/tracker/uncounted_call.h"
 #include "plugin/tracker/unreported_calls.h"
 
 namespace nccl_pulse {
@@ -138,15 +139,10 @@ class LaunchFollower {
       return CountUnfollowed(instruments, communicator, true);
     }
     const uint64_t now_ns = instruments.clock.NowNs();
-    FollowedLaunches& followed = communicator.record->followed;
-    if (__builtin_expect(is_kernel_.load(), 1)) AddToCell(followed.callbacks, 1);
-    // Before the events: never have more completed than were launched.
-    AddToCell(followed.launches, 1);
+    RecordWriter record = communicator.Writer(instruments.segment);
     constexpr uint64_t kUnhurriedNs = 200000;
-    // Relaxed, twice: orders nothing.
-    is_unhurried_.store(now_ns >=
-                        followed.last_launch_ns.load(std::memory_order_relaxed) + kUnhurriedNs);
-    followed.last_launch_ns.store(now_ns, std::memory_order_relaxed);
+    is_unhurried_.store(now_ns >= record.last_launch_ns() + kUnhurriedNs);
+    record.CountFollowedLaunch(now_ns, is_kernel_.load());
     const uint32_t pair = Ticket::Child(ticket);
     if (__builtin_expect(pair < kTimedPairs, 0)) {
       EndTiming(instruments, communicator, stream, pair, now_ns);
@@ -160,7 +156,7 @@ class LaunchFollower {
   [[gnu::hot]] bool IsInCapture(Instruments& instruments, Communicator& communicator,
                                 CudaStream stream) {
     const bool captured = instruments.stream_timer->IsCapturing(timer_, stream);
-    if (captured) communicator.MarkCaptured();
+    if (captured) communicator.Writer(instruments.segment).NoteCaptured();
     return captured;
   }
 
@@ -174,6 +170,10 @@ class LaunchFollower {
     calls_.store(0);
     launch_number_.add(1);  // as for a launch that is followed, see UnreportedCalls
   }
+
+  // The last call, while no lane has counted it.
+  UncountedCall& uncounted() { return uncounted_; }
+  const UncountedCall& uncounted() const { return uncounted_; }
 
   // ---- operations ----
 
@@ -269,7 +269,8 @@ class LaunchFollower {
   Relaxed<uint64_t> bus_bytes_;  // of the calls, once there are several
   TimedLaunches timed_;
   UnreportedCalls unreported_;
-  uint64_t unused_[3];
+  UncountedCall uncounted_;
+  uint64_t unused_[1];
   // ---- line
   CommunicatorTimer timer_;
   Relaxed<uint32_t> call_numbers_[kOperationRows][kCallColumns];

@@ -139,12 +139,11 @@ class Tracker {
                           (kind == TicketKind::kGroup || kind == TicketKind::kApiCall) &&
                           Ticket::Process(parent) == instruments_.process_tag &&
                           Ticket::Child(parent) != 0;
-    if (captured) communicator.MarkCaptured();
+    if (captured) communicator.Writer(instruments_.segment).NoteCaptured();
     return captured;
   }
   // A call that finds another one still uncounted: both at once.
   [[gnu::noinline]] void CountCall(const Communicator& communicator, uint64_t key, uint64_t bytes);
-  void CountLeftCall(const Communicator& communicator);
   [[gnu::hot, gnu::flatten]] void StopLaunch(uint64_t ticket);
 
   // ---- operations ----

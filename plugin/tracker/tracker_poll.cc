@@ -1,4 +1,5 @@
 // Tracker, the part of the background thread.
+#include "plugin/tracker/left_call.h"
 #include "plugin/tracker/settling.h"
 #include "plugin/tracker/tracker.h"
 
@@ -72,10 +73,9 @@ void Tracker::FollowOperations(Communicator& communicator) {
 
 void Tracker::CountAbandonedCall(Communicator& communicator) {
   if (communicator.parts.acquire() == nullptr) return;
-  // Relaxed: whoever counts it looks again.
-  const bool is_uncounted =
-      communicator.record->followed.uncounted_call.load(std::memory_order_relaxed) != 0;
-  if (communicator.watch.StandsUncounted(is_uncounted)) CountLeftCall(communicator);
+  if (communicator.watch.StandsUncounted(HasLeftCall(communicator))) {
+    CountLeftCall(instruments_, communicator);
+  }
 }
 
 void Tracker::AdaptSampling() {
@@ -95,7 +95,7 @@ void Tracker::AdaptSampling() {
     Sampler& sampler = instruments_.sampler;
     sampler.Adapt(static_cast<double>(launches) / seconds, __builtin_popcountll(devices));
     instruments_.segment.header().sampling_exponent.store(
-        sampler.exponent(), std::memory_order_relaxed);  // stands alone
+        sampler.exponent());
   }
   adapted_ns_ = now_ns;
 }

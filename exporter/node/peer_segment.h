@@ -42,7 +42,6 @@ class PeerSegment {
   bool IsSameMemory(const PeerSegment& other) const {
     return other.base_ != nullptr && IsSameMemory(other.device_, other.inode_);
   }
-  bool mapped() const { return base_ != nullptr; }
   void Close();
   // For the child of a fork, which has not inherited the mapping.
   void CloseDescriptor() { memory_.Close(); }

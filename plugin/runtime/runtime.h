@@ -24,20 +24,11 @@
 #define PLUGIN_RUNTIME_RUNTIME_H_
 
 #include <atomic>
-#include <cstdint>
 
-#include "plugin/abi/common.h"
+#include "plugin/runtime/init_arguments.h"
 #include "plugin/tracker/tracker.h"
 
 namespace nccl_pulse {
-
-struct InitArguments {
-  int api_version;
-  uint64_t comm_id;       // 0: this version does not say
-  const char* comm_name;  // may be null
-  int nnodes, nranks, rank;
-  abi::DebugLogger logger;  // may be null
-};
 
 class Runtime {
  public:

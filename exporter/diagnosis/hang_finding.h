@@ -1,6 +1,6 @@
-// What is found out about one communicator that does not go on, as data: who is suspected, and of
-// what. hang_verdict.h finds it, blocked_elsewhere.h follows it over communicators, hang_words.h
-// puts it into words.
+// What is found out about one communicator that makes no progress, as data: who is suspected, and
+// of what. hang_verdict.h finds it, blocked_elsewhere.h follows it to other communicators, and
+// hang_words.h puts it into words.
 //
 // Thread: plain data that points into the views.
 #ifndef EXPORTER_DIAGNOSIS_HANG_FINDING_H_
@@ -102,6 +102,13 @@ struct AheadFinding {
   const RankView* rank = nullptr;
   Ranks behind;
   Calls calls;
+};
+
+// What was found out about one communicator: one of the three, or nothing.
+struct Conclusion {
+  std::optional<HangFinding> hang;
+  std::optional<QueuedFinding> queued;
+  std::optional<AheadFinding> ahead;
 };
 
 }  // namespace nccl_pulse

@@ -1,8 +1,8 @@
 // The one rule for "idle" and "in flight".
 //
-// Both are claims about a rank. Each is made only when everything that could contradict it can be
-// seen; else the activity is unknown, with the reason. Metrics, JSON, `pulse status`, the page and
-// the verdicts all ask here.
+// Both are claims about a rank. A claim is made only when everything that could contradict it can
+// be seen. Otherwise the activity is unknown, and the reason is given. Metrics, JSON, `pulse
+// status`, the page and the verdicts all use this rule.
 //
 //   in flight   a launch that NCCL reported had not completed when the background thread last
 //               looked, or was made since, and that thread still looks

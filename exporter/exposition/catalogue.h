@@ -104,6 +104,9 @@ struct MetricEntry {
   std::string_view help;
 };
 
+// As the text format has it.
+std::string_view MetricTypeName(prometheus::MetricType type);
+
 const MetricEntry& CatalogueEntry(MetricId id);
 
 LabelNames ScopeLabels(MetricScope scope);

@@ -59,7 +59,7 @@ struct HangFinding {
   Ranks also_owing;                   // besides the suspects
   Ranks also_stopped;
   Ranks behind_unseen;  // have called less; whether they wait cannot be seen
-  Ranks not_begun;      // where that accuses nobody
+  Ranks not_begun;      // where that is no ground to suspect them
   Ranks idle;           // of kPointToPoint
 
   // Where suspects wait meanwhile.
@@ -83,7 +83,7 @@ struct HangFinding {
   bool are_all_seen = false;         // all ranks of the communicator are here
   bool not_begun_suspects = false;   // the suspects have called, but their GPUs have not begun
   bool is_elsewhere_certain = true;  // false: perhaps on another GPU of the process
-  bool is_acquitted = false;         // they may wait there, unseen: nobody is named after all
+  bool is_acquitted = false;         // they may wait there, unseen: so no rank is named
   bool is_usual = false;             // see Hang
 };
 

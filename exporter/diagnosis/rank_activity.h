@@ -28,7 +28,7 @@ enum class ActivityState : uint8_t { kUnknown, kIdle, kInFlight };
 // Why an activity is unknown (label `reason` of nccl_activity_unknown).
 enum class UnknownReason : uint8_t {
   kNone,
-  kPollerNotStarted,   // there is no background thread: nobody learns that work has ended
+  kPollerNotStarted,   // there is no background thread to see that work has ended
   kPollerStands,       // it has not looked for kStoppedAfterNs
   kNoCompletions,      // nothing tells that work has ended: API before v5, no driver, timing off
   kEventMaskChanged,   // somebody else took events away that calls or launches are known by

@@ -1,14 +1,17 @@
-// Snapshots to metric families: which number becomes which series.
+// Turns snapshots into metric families: which number becomes which series.
 //
 // One rule keeps every page valid, whatever the snapshots hold: a set of labels is one series.
-// Where several things claim the same labels (a communicator created again under the same id and
-// rank, two processes with one pid in different PID namespaces, communicators whose id NCCL does
-// not tell), their counters, histograms and summaries are added up, and gauges and info metrics are
-// the newest one's.
-//   - Adding never steps back while those that are added are kept, and hides nobody's operations.
-//     Showing only the newest would be a counter reset each time a communicator is created again.
-//   - A gauge is a state, and states of different communicators cannot be added. An info metric
-//     must be unique per (comm, rank), or joins on those two labels fail in Prometheus.
+// Several things may claim the same labels: a communicator that is created again under the same id
+// and rank, two processes with one pid in different PID namespaces, communicators whose id NCCL
+// does not tell. Then:
+//
+//   counters, histograms,   are added up. The sum never steps back while its parts are kept, and it
+//   summaries               hides nobody's operations. Showing only the newest part would be a
+//                           counter reset each time a communicator is created again.
+//   gauges                  are those of the newest. A gauge is a state, and states of different
+//                           communicators cannot be added.
+//   info metrics            are those of the newest. They must be unique per (comm, rank), or joins
+//                           on those two labels fail in Prometheus.
 //
 // Thread: any, no state. Cost: see exporter/exposition/text_format.h.
 #ifndef EXPORTER_EXPOSITION_FAMILIES_H_

@@ -1,5 +1,5 @@
-// The clients that are connected: who is let in, whose time is up, and who gives way when all places
-// are taken.
+// The clients that are connected: which is let in, whose time is up, and which gives way when all
+// places are taken.
 //
 // Thread: the server's, but for CloseDescriptors.
 #ifndef EXPORTER_HTTP_CLIENTS_H_

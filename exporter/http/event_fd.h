@@ -26,7 +26,7 @@ class EventFd {
   // Async-signal-safe.
   void Close() { descriptor_.Close(); }
 
-  // The same for an eventfd of somebody else's.
+  // The same for an eventfd that another object owns.
   static void ClearEvent(int fd);
 
  private:

@@ -1,9 +1,9 @@
-// What the server's thread does: it waits for the first of a client, another process, a deadline and
-// a wake-up, and handles what came. Clients and hand-overs each have a budget of processor time; the
-// one that has spent its own is not looked at until it has earned something again.
+// What the server's thread does. It waits for a client, another process, a deadline or a wake-up,
+// whichever comes first, and handles it. Clients and hand-overs each have a budget of processor
+// time; the one that has spent its own has to wait until the budget fills again.
 //
-// Thread: Open on the caller's, before there is another; CloseDescriptors in the child of a fork; all
-// else on the server's.
+// Thread: Open on the caller's, before there is another; CloseDescriptors in the child of a fork;
+// all else on the server's.
 #ifndef EXPORTER_HTTP_SERVER_LOOP_H_
 #define EXPORTER_HTTP_SERVER_LOOP_H_
 

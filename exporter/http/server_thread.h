@@ -1,8 +1,8 @@
 // The background thread "pulse-http": how it starts and ends, and how the process' other threads
 // reach it.
 //
-// Owned by the Server until the thread is known to have ended: a thread that is stuck is left behind
-// with this object, and deletes it should it ever come back.
+// The Server owns this object until the thread is known to have ended. A thread that is stuck is
+// left behind with the object, and deletes it should it ever come back.
 //
 // Thread: the caller's, one at a time, but for CloseDescriptors in the child of a fork.
 #ifndef EXPORTER_HTTP_SERVER_THREAD_H_

@@ -1,30 +1,35 @@
-// One endpoint for the processes of a node: who serves it, and what the others do meanwhile.
+// One endpoint for the processes of a node: which of them serves it, and what the others do.
 //
-//              bound the name and the port                another process has the name
-//   electing ----------------------------> serving   electing ------------------------> joining
-//      ^  ^                                   |                                            |
-//      welcome |  +---- an agent asked for the port --+ v
-//      +--------------- the server is gone, or asked to elect again ------------------- member
+//            bound the name and the port
+//   electing ---------------------------> serving
+//    ^ |  ^                                  |
+//    | |  +---- an agent asked for the port -+
+//    | |
+//    | |    another process has the name               welcome
+//    | +---------------------------------> joining ---------------> member
+//    |                                        |                        |
+//    +---- the server is gone, or asked to elect again, or refused ----+
 //
-// The name is that of the hand-over's socket (handover.h), which exists once per user and port. Who
-// binds it is the only one of this user that tries the port, so two of them never serve one port
-// each. Is the port another program's, or another user's, the same happens at the next one, up to
-// kFurtherPorts on: the node's processes meet there. Port 0 is for oneself: no name, no hand-over.
+// The name is that of the hand-over's socket (handover.h). It exists once per user and port. Only
+// the process that binds it tries the port, so two processes of one user never serve a port each.
+// If another program or another user has the port, the same happens at the next one, up to
+// kFurtherPorts on: the node's processes meet there. Port 0 is for one process alone: it has no
+// name, and nobody hands over to it.
 //
-// Which server a process hands over to: one of its own user, or an agent of root's, which any
-// user's process looks for first.
+// A process hands over to a server of its own user, or to an agent that root runs. Every user's
+// processes look for root's agent first.
 //
 // Takeover. When the server ends, the kernel closes its connections. Each member then waits a
-// random time of at most kMaxElectionDelay and tries. The winner accepts no HTTP client before the
-// others have come to it, as many as the last server told, or kGatherTime has passed: so no page
-// lacks a process. Counters live in the processes' own segments, and so they never step back.
+// random time of at most kMaxElectionDelay and tries to serve. The winner accepts no HTTP client
+// until as many others have come as the last server told, or until kGatherTime has passed. So no
+// page lacks a process. Counters live in the processes' own segments, and so they never step back.
 //
-// A server that is stopped (SIGSTOP) holds name and port and can not be replaced. Every
-// kNameCheckPeriod a member looks whether the name is free after all, so that a connection that
-// somebody else keeps open does not make it wait for ever.
+// A server that is stopped (SIGSTOP) holds name and port, and cannot be replaced. Every
+// kNameCheckPeriod a member checks whether the name is free: a connection that somebody else keeps
+// open must not make it wait for ever.
 //
-// A segment in private memory can not be handed over: its process never joins, it serves on the
-// next free port.
+// A segment in private memory cannot be handed over. Its process never joins; it serves on the next
+// free port.
 //
 // Thread: Open on the caller's, before there is another; CloseDescriptors in the child of a fork;
 // all else on the server's.

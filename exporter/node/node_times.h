@@ -10,8 +10,8 @@ namespace nccl_pulse {
 inline constexpr int kFurtherPorts = 100;
 inline constexpr std::chrono::milliseconds kMaxElectionDelay{200};
 inline constexpr std::chrono::milliseconds kGatherTime{1000};
-// An agent that found nobody may follow one that was killed: its members are about to elect, and
-// nobody told how many. So long it accepts no HTTP client.
+// An agent that found no server may follow one that was killed. The members of that one are about
+// to elect, and it is not known how many they are. For this time the agent accepts no HTTP client.
 inline constexpr std::chrono::milliseconds kAgentGatherTime{500};
 static_assert(kAgentGatherTime > kMaxElectionDelay);
 inline constexpr std::chrono::milliseconds kNameCheckPeriod{5000};

@@ -1,21 +1,24 @@
-// The processes that handed their segments over to this server, and, in an agent, the last state of
-// those that ended.
+// The processes that have handed their segments over to this server, and, in an agent, the last
+// state of those that ended.
 //
-//   connected --kHello, checked--> member --closed--> gone, or kept as ended (agent)
-//      |  silent for kHelloTimeout, or replaced by a newer one when kMaxSilent are silent
-//      +--> closed
+//             kHello, checked            the connection ends
+//   connected ----------------> member ----------------------> gone, or kept as ended (agent)
+//       |
+//       +--> closed: silent for kHelloTimeout, or replaced by a newer one when kMaxSilent are so
 //
-// Bounded: kMaxMembers members, two descriptors each; kMaxSilent connections that have not said
-// hello; one message of each connection per round; as many ended processes, for as long, as the
-// agent's options say; kMaxProcessBytes of measurements from each, kMaxPageBytes from all. A flood
-// of connections displaces other silent ones and nobody else: an honest process says hello before
-// it is accepted.
+// Everything is bounded: kMaxMembers members, with two descriptors each; kMaxSilent connections
+// that have not said hello; one message of each connection per round; as many ended processes, for
+// as long, as the agent's options say; kMaxProcessBytes of measurements from each, kMaxPageBytes
+// from all. A flood of connections displaces other silent ones and nobody else: an honest process
+// says hello before it is accepted.
 //
-// Of each of these the user who has most gives way (page_share.h): its newest member, its silent
-// connection that is oldest, on a full page what it left behind, then the histograms of its
-// finalized communicators, then the largest of its members. And a user says nothing about another
-// one's processes: who claims to be one, and communicators that are another user's already, are
-// left out (ownership.h).
+// Where one of these bounds is reached, the user who has most gives way (page_share.h): its newest
+// member; its oldest silent connection; on a full page what it left behind, then the histograms of
+// its finalized communicators, then the largest of its members. And a user cannot speak for another
+// one's processes: a process that claims to be one of them is left out, and so are communicators
+// that belong to another user already (ownership.h).
+//
+// The parts: peer_places.h, kept_processes.h, page_room.h, rejection_log.h.
 //
 // Thread: the server's, but for CloseDescriptors.
 #ifndef EXPORTER_NODE_PEER_TABLE_H_
@@ -65,7 +68,7 @@ class PeerTable {
   // `polled` points at what AppendPolled appended.
   void Handle(const pollfd* polled, Time now);
   // After Handle and Accept: tells the members how many they are, if that changed. True when
-  // somebody who may has asked this server to leave its port; then Yield or RefuseYield is next.
+  // a process that is allowed to has asked for the port; then Yield or RefuseYield is next.
   bool EndRound();
 
   // Tells who asked that `members` processes will come, and the members to leave the port alone for

@@ -9,7 +9,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Connections in a row that end without an answer: whoever takes them is no server of ours.
+// After so many connections in a row that end without an answer, the other end is no NCCL Pulse.
 constexpr int kMaxUnanswered = 5;
 
 }  // namespace

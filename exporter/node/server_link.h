@@ -1,8 +1,8 @@
 // The connection of a process to the node's server: from asking it to take the segment until one of
 // the two ends.
 //
-// Remembers which servers are not to be asked again: those that refused, and those that close
-// connections without an answer, which are no servers of ours.
+// It remembers which servers not to ask again: those that refused, and those that closed the
+// connection several times without an answer.
 //
 // Thread: the server's, but for CloseDescriptor.
 #ifndef EXPORTER_NODE_SERVER_LINK_H_
@@ -23,13 +23,13 @@ namespace nccl_pulse {
 enum class Attempt {
   kServing,
   kJoined,
-  kTaken,   // by somebody with whom nothing is shared: the next port
-  kNobody,  // has the name
-  kBusy,    // changing hands right now: again in a moment
-  kFailed,  // the address can not be used
+  kTaken,   // by a process that does not take ours: try the next port
+  kNobody,  // nobody has the name
+  kBusy,    // a server is just closing or starting: try again in a moment
+  kFailed,  // the address cannot be used
 };
 
-// Why who listens at the other end may be silent.
+// Why the process at the other end may be silent.
 std::string WhyNoAnswer(int connection);
 
 class ServerLink {
@@ -39,7 +39,7 @@ class ServerLink {
   // Connects to the server of this name, which must be `owner`'s, and hands `memory` over. Anything
   // but kServing and kFailed.
   Attempt Join(const std::string& name, uid_t owner, int memory, Time now);
-  // The next message. What is none, and what a server does not say, comes as kRefused.
+  // The next message. What is no valid message comes as kRefused.
   Received Receive(HandoverMessage* message);
   // It closed the connection and has said nothing.
   void CountUnanswered();

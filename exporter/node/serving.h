@@ -38,7 +38,7 @@ class Serving {
   // segment. No client is accepted before `expected_members` have come, or kGatherTime has passed.
   void Begin(const std::string& address, uint16_t port, bool https, const std::string& socket_path,
              int memory, int expected_members, Time now);
-  // An agent that was told of nobody gathers for a shorter time.
+  // For an agent that does not know how many will come: it gathers for a shorter time.
   void GatherUntil(Time time) { accept_from_ = time; }
 
   int listener() const { return listener_.get(); }
@@ -47,7 +47,8 @@ class Serving {
 
   void AppendPolled(std::vector<pollfd>* polled, bool accepting);
   Time next() const { return peers_.next(); }
-  // True when somebody who may has asked for the port: then Yield or RefuseYield is next.
+  // True when a process that is allowed to has asked for the port. Then Yield or RefuseYield is
+  // next.
   bool Handle(const pollfd* polled, Time now);
   void RefuseYield(const std::string& why) { peers_.RefuseYield(why); }
   // Leaves the port and the members. Returns how many will come to the next server.

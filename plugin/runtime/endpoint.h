@@ -15,8 +15,8 @@ namespace nccl_pulse {
 
 class Endpoint {
  public:
-  // Serves or hands over, unless NCCL_PULSE_LISTEN=off. Returns, for the log, where the metrics are.
-  // `process` must live as long as this process does.
+  // Serves or hands over, unless NCCL_PULSE_LISTEN=off. Returns, for the log, where the metrics
+  // are. `process` must outlive the server.
   std::string Start(Process* process, abi::DebugLogger logger);
 
   void SayGoodbye() {

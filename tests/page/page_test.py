@@ -281,11 +281,11 @@ class PageTest(unittest.TestCase):
         endpoint = self.serve((503, "no"), port=endpoint.port)
         shown.wait("document.getElementById('gone').innerText.includes('status 503')")
         endpoint.answer = (200, "hello")
-        shown.wait("document.getElementById('gone').innerText.includes('is not NCCL Pulse')")
+        shown.wait("document.getElementById('gone').innerText.includes('is not from NCCL Pulse')")
         endpoint.answer = (200, "null")
         asked = endpoint.asked
         cluster.wait_until(lambda: endpoint.asked > asked + 1, "it is asked again")
-        self.assertIn("is not NCCL Pulse", shown.text("#gone"))
+        self.assertIn("is not from NCCL Pulse", shown.text("#gone"))
         endpoint.answer = page(communicator(name="again"), time=made_up.NOW - 1000)
         shown.wait("document.querySelector('%s .name').innerText === 'again'" % SECTION)
         self.assertEqual(shown.text("#connection"), "live")

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "benchmark/benchmark.h"
-#include "tests/exporter/simulated_job.h"
+#include "exporter/diagnosis/testing/simulated_job.h"
 
 namespace nccl_pulse {
 namespace {

@@ -11,8 +11,8 @@
 #include "metrics/lane_writer.h"
 #include "metrics/segment_reader.h"
 #include "metrics/snapshot.h"
+#include "metrics/testing/test_segment.h"
 #include "plugin/tracker/name_cache.h"
-#include "tests/metrics/test_segment.h"
 
 namespace nccl_pulse {
 namespace {

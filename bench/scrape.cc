@@ -29,8 +29,8 @@
 #include "metrics/shared_bytes.h"
 #include "metrics/size_class.h"
 #include "metrics/snapshot.h"
+#include "metrics/testing/test_segment.h"
 #include "prometheus/text_serializer.h"
-#include "tests/metrics/test_segment.h"
 
 namespace nccl_pulse {
 namespace {

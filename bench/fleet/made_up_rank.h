@@ -12,7 +12,7 @@
 
 #include "bench/fleet/made_up_job.h"
 #include "metrics/lane_writer.h"
-#include "tests/metrics/test_segment.h"
+#include "metrics/testing/test_segment.h"
 
 namespace nccl_pulse {
 

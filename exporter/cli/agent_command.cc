@@ -40,24 +40,27 @@ constexpr char kHelp[] =
     R"(usage: pulse agent [flags]
 
 Serves the metrics of all processes of this node, in a process of its own. Jobs that start later hand
-over to it by themselves; a job's process that serves now is asked to leave it the port. What a process
-measured stays on the page when it ends, however it ends. When the agent ends, the job's processes serve
-again. Run by root, it takes the processes of every user, else those of its own.
+over to it by themselves. If a process of a job serves now, it is asked to leave the port to the agent.
+What a process measured stays on the page when it ends, however it ends. When the agent ends, the job's
+processes serve again. An agent that root runs takes the processes of every user, any other agent those
+of its own user.
 
-Places (256 processes), the ended processes that are kept and the page (40 MiB of measurements) are shared evenly between users: when
-one is full, the user who has most of it gives way. It uses at most a quarter of one core.
+There is room for 256 processes, for the ended ones that are kept, and for 32 MiB of measurements on the
+page. The users share it evenly: when something is full, the user who has most of it gives way. The agent
+uses at most a quarter of one core.
 
   --listen=ADDRESS        [host]:port or unix:/path, as the jobs' NCCL_PULSE_LISTEN (default :9410)
   --keep=DURATION         how long a process that ended stays on the page (default 10m)
   --keep-processes=N      how many of them at most, the oldest go first (default 256; 0: none)
-  --hang-after=DURATION   work in flight without progress for so long: a hang is suspected (default 10s)
-  --file-sd-dir=FOLDER    writes a file there that tells Prometheus of this endpoint
+  --hang-after=DURATION   a hang is suspected when work in flight makes no progress for so long
+                          (default 10s)
+  --file-sd-dir=FOLDER    where to write a file that tells Prometheus of this endpoint
   --histograms=FORM       both, classic or native; family=FORM for one histogram, network=FORM
                           for timing="network", after a comma (default both,network=native)
-  --drop-families=NAMES   metric families that are left out, separated by commas (default none)
-  --web-config=FILE       TLS, client certificates, passwords: YAML as Prometheus' exporters take it
+  --drop-families=NAMES   metric families to leave out, separated by commas (default none)
+  --web-config=FILE       TLS, client certificates, passwords: YAML, in the format of Prometheus' exporters
 
-A FILE for --web-config, all of whose parts may be left out:
+A FILE for --web-config; each part may be left out:
   tls_server_config:
     cert_file: server.pem             # relative to FILE
     key_file: server.key
@@ -71,8 +74,8 @@ What Prometheus then needs in its scrape_config:
   basic_auth: {username: prometheus, password_file: password}
   static_configs: [{targets: ["HOST:9410"]}]
 
-SIGTERM and SIGINT end it in order. SIGHUP reads FILE again, and the files that it names; when there is
-something wrong with them it says so and nothing changes.
+SIGTERM and SIGINT end it in order. SIGHUP reads FILE again, and the files that it names. If something is
+wrong with them, it says so and goes on with what it had.
 Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 it cannot serve there.
 )";
 

@@ -21,11 +21,11 @@
 #include "nlohmann/json.hpp"
 
 ABSL_FLAG(std::string, endpoint, "localhost:9410", "where to ask: host:port or unix:/path");
-ABSL_FLAG(bool, json, false, "print what the endpoint says, as JSON");
-ABSL_FLAG(bool, watch, false, "again and again, until Ctrl-C");
-ABSL_FLAG(absl::Duration, interval, absl::Seconds(1), "between two looks");
+ABSL_FLAG(bool, json, false, "print the endpoint's answer, as JSON");
+ABSL_FLAG(bool, watch, false, "refresh until Ctrl-C");
+ABSL_FLAG(absl::Duration, interval, absl::Seconds(1), "time between two refreshes");
 ABSL_FLAG(std::string, color, "auto", "auto, always or never");
-ABSL_FLAG(bool, all, false, "communicators that ended, too");
+ABSL_FLAG(bool, all, false, "show communicators that ended, too");
 
 namespace nccl_pulse {
 namespace {
@@ -44,16 +44,16 @@ constexpr char kHelp[] =
 Shows what the NCCL communicators of this node do now: what is wrong first, in sentences, then each
 communicator with its ranks. It asks the node's endpoint, and so works beside a job that hangs.
 
-  HANG   work is in flight and has not progressed for 10 seconds (NCCL_PULSE_HANG_SECONDS); the ranks for
-         which the others wait are marked >>
-  WAIT   the same, but no longer than 1.5 times what it has waited here before and then gone on
-  SLOW   the others wait for this rank, call after call; marked >
+  HANG   work is in flight and has not progressed for 10 seconds (NCCL_PULSE_HANG_SECONDS); the ranks that
+         the others wait for are marked >>
+  WAIT   the same, but for no longer than 1.5 times a wait that ended well here before
+  SLOW   the others wait for this rank, call after call; it is marked >
 
   STATE      idle       nothing in flight          in flight  work is on its way
              waits      in a hang                  queued     behind earlier work of its own GPU
-             gone       the process ended          stopped    the process does not run
+             gone       the process ended          stopped    the process is not running
              in graphs  CUDA graphs: not visible   ended      the communicator was finalized
-             unknown    idle or not cannot be told, and why stands below the table
+             unknown    whether it is idle is not known; below the table stands why
   FOR        how long it has been so
   LAST CALL  operation, size class, and how often this one was called
   CALLS/S    over the last second (--interval)
@@ -63,16 +63,16 @@ communicator with its ranks. It asks the node's endpoint, and so works beside a 
 "as of N s ago" in the first line: the endpoint has no processor time left for a new page (docs/node-endpoint.md).
 
   --endpoint=ADDRESS    host:port, or unix:/path (default localhost:9410); another user's or job's
-                        address stands in NCCL's log with NCCL_DEBUG=INFO
-  --watch               again and again, until Ctrl-C
-  --interval=DURATION   between two looks (default 1s)
-  --json                what the endpoint says (/api/v1/communicators), one look; and "age_seconds": how
-                        old that was when it came
-  --all                 communicators that ended, too
+                        address is in NCCL's log with NCCL_DEBUG=INFO
+  --watch               refresh until Ctrl-C
+  --interval=DURATION   time between two refreshes (default 1s)
+  --json                print the endpoint's answer (/api/v1/communicators) once, with "age_seconds": how
+                        old it was when it came
+  --all                 show communicators that ended, too
   --color=auto|always|never
 
 Exit status: 0 no hang is suspected, or only a WAIT; 1 bad usage; 2 the endpoint does not answer; 3 a hang
-is suspected; 4 none is, but a process was lost or does not run, or a communicator's work cannot be seen.
+is suspected; 4 none is, but a process was lost or is not running, or a communicator's work cannot be seen.
 What the verdicts mean: docs/hangs-and-stragglers.md.
 )";
 
@@ -85,20 +85,22 @@ std::optional<Json> Look(const std::string& endpoint) {
         stderr,
         "pulse: no answer from %s: %s\n"
         "Is a job with NCCL Pulse running on this node? Its log says where the metrics are "
-        "(NCCL_DEBUG=INFO); name that with --endpoint=host:port.\n",
+        "(NCCL_DEBUG=INFO); give that address with --endpoint=host:port.\n",
         endpoint.c_str(), error.c_str());
     return std::nullopt;
   }
   if (answer.status != 200) {
     std::fprintf(stderr, "pulse: %s answers with status %d: %s\n", endpoint.c_str(), answer.status,
-                 answer.status == 404 ? "is it another program?"
+                 answer.status == 404 ? "does another program listen there?"
                                       : answer.body.substr(0, answer.body.find('\0')).c_str());
     return std::nullopt;
   }
   Json page = Json::parse(answer.body, nullptr, false);
   if (page.is_discarded() || !page.is_object() || !page.contains("communicators")) {
-    std::fprintf(stderr, "pulse: what %s answers is not NCCL Pulse's: is it another program?\n",
-                 endpoint.c_str());
+    std::fprintf(
+        stderr,
+        "pulse: the answer of %s is not from NCCL Pulse: does another program listen there?\n",
+        endpoint.c_str());
     return std::nullopt;
   }
   page["age_seconds"] = answer.age.count();
@@ -176,15 +178,18 @@ int Run(const std::vector<char*>& arguments) {
   const absl::Duration interval = absl::GetFlag(FLAGS_interval);
   const std::string color = absl::GetFlag(FLAGS_color);
   if (!arguments.empty()) {
-    std::fprintf(stderr, "pulse: status takes no argument; the address goes to --endpoint\n");
+    std::fprintf(stderr,
+                 "pulse: status takes no argument; give the address with --endpoint=ADDRESS\n");
     return kUsageError;
   }
   if (interval < absl::Milliseconds(250) || interval > absl::Hours(1)) {
-    std::fprintf(stderr, "pulse: --interval is not between 250ms (the endpoint's own) and 1h\n");
+    std::fprintf(
+        stderr,
+        "pulse: --interval must be between 250ms (the endpoint makes no page more often) and 1h\n");
     return kUsageError;
   }
   if (color != "auto" && color != "always" && color != "never") {
-    std::fprintf(stderr, "pulse: --color=%s: not auto, always or never\n", color.c_str());
+    std::fprintf(stderr, "pulse: --color=%s: must be auto, always or never\n", color.c_str());
     return kUsageError;
   }
   StatusOptions options;

@@ -153,7 +153,7 @@ class Page {
     const Json& health = At(page_, "health");
     if (!health.is_object()) {
       absl::StrAppend(&out_,
-                      "The endpoint does not say how much it sees: it is of another version.\n");
+                      "The endpoint does not say how much it sees. It has another version.\n");
       return;
     }
     const std::string status = Text(At(health, "status"));

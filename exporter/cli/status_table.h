@@ -1,8 +1,8 @@
-// What /api/v1/communicators says, as a table for people: `pulse status`.
+// Prints what /api/v1/communicators says as a table: `pulse status`.
 //
-// What cannot be seen and what is wrong stand first, in sentences; then every communicator with its
-// ranks, those that are in trouble marked. Fields that are missing or of another type read as
-// unknown: the endpoint may be of another version.
+// What is wrong and what cannot be seen comes first, in sentences. Then comes every communicator
+// with its ranks; those in trouble are marked. Fields that are missing or have another type are
+// read as unknown: the endpoint may have another version.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_CLI_STATUS_TABLE_H_
@@ -30,7 +30,7 @@ std::string StatusTable(const nlohmann::json& page, const nlohmann::json* before
 enum class Finding {
   kNone,        // no hang is suspected, or only one that lasts no longer than has been usual
   kHang,        // one is
-  kIncomplete,  // none is, but processes were lost or do not run, or too little is seen
+  kIncomplete,  // none is, but processes were lost or are not running, or too little is seen
 };
 Finding FindingOf(const nlohmann::json& page);
 

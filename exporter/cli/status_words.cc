@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "exporter/diagnosis/size_words.h"
 
 namespace nccl_pulse {
 
@@ -61,11 +62,7 @@ std::string Count(double count) {
   return absl::StrFormat("%.3gG", count / 1e9);
 }
 
-std::string Size(std::string_view name) {
-  if (name.substr(0, 3) == "le_") return absl::StrCat("<=", name.substr(3));
-  if (name.substr(0, 3) == "gt_") return absl::StrCat(">", name.substr(3));
-  return std::string(name);
-}
+std::string Size(std::string_view name) { return SizeWords(name, "<=", ">"); }
 
 std::string Plural(std::size_t count, const char* noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");

@@ -1,5 +1,5 @@
-// Reading a page of another version, and numbers as people read them: for `pulse status`. The
-// page's words.js says the same.
+// For `pulse status`: reads JSON that another version may have written, and spells numbers as
+// people read them. The page's words.js spells them the same way.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_CLI_STATUS_WORDS_H_

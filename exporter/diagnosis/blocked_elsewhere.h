@@ -1,11 +1,11 @@
-// Follows hangs over communicators: of the ranks that have not called or begun, those that wait in
-// another communicator hold nobody up; who holds them up does.
+// Follows a hang from one communicator to the next. A rank that has not called may itself wait in
+// another communicator. Then it is not the cause: the rank that it waits for is.
 //
-// Waiting is told by GPU: ranks of one process on one GPU. Where it is not known whether two ranks
-// use the same GPU, they may.
+// Two ranks wait together when they are of one process and use one GPU. Where it is not known
+// whether they use the same GPU, they are taken for ranks that may.
 //
-// Ranks that point at each other in a circle are a finding of their own (kCircularWait), if each
-// step is certain; else nobody in it is acquitted.
+// Ranks that wait for each other in a circle are a verdict of their own (kCircularWait), if each
+// step is certain. If one is not, every suspect in the circle stays one.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_BLOCKED_ELSEWHERE_H_

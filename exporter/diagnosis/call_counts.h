@@ -1,8 +1,9 @@
-// How often a rank has called what, and how two ranks' counts compare.
+// How often a rank has called each operation, and how two ranks' counts compare.
 //
-// Collectives are called by all ranks in one order, so of two ranks one has called a beginning of
-// what the other has called: one's counts are nowhere larger than the other's. Counts that are not
-// so prove that the ranks called different things; counts that are so say what a rank still owes.
+// All ranks call collectives in the same order. So of two ranks, the one behind has made the first
+// part of the other one's calls: none of its counts is larger. Then the differences are the calls
+// that it still owes. If each rank has a count that is larger than the other one's, they have
+// called different things.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_CALL_COUNTS_H_

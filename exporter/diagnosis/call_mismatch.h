@@ -1,4 +1,5 @@
-// Ranks whose calls can never complete together, side by side.
+// Finds ranks whose calls can never complete together: they called different operations, different
+// sizes, or the same ones in another order.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_CALL_MISMATCH_H_

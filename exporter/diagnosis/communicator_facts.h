@@ -1,5 +1,5 @@
-// What the ranks of one communicator are known to have done, sorted: what verdicts rest on
-// (hang_verdict.h). Facts only; nobody is accused here.
+// What the ranks of one communicator are known to have done, sorted. Verdicts (hang_verdict.h) rest
+// on these facts alone. Nobody is suspected here.
 //
 // Thread: any, no state. It points into the view.
 #ifndef EXPORTER_DIAGNOSIS_COMMUNICATOR_FACTS_H_
@@ -29,7 +29,7 @@ struct CommunicatorFacts {
 
   Ranks live, finalized, gone;
   // Of the live ones.
-  Ranks stopped;     // their process does not run
+  Ranks stopped;     // their process is not running
   Ranks stuck;       // work is in flight and has not progressed for hang_after
   Ranks halted;      // stopped, with work in flight as was last seen, for that long
   Ranks unreported;  // their last call was a collective whose launch is not reported, for that long

@@ -1,5 +1,5 @@
-// Who holds up whom: what the ranks of this node, laid side by side, say about hangs and
-// stragglers. docs/hangs-and-stragglers.md says what can and what cannot be told.
+// Which rank holds up which: compares the ranks of this node to find hangs and stragglers.
+// docs/hangs-and-stragglers.md says what it can and cannot tell.
 //
 //   snapshots ──► by communicator ──► hang.h       in flight for long without progress: for whom?
 //                                └──► straggler.h  matched timed calls: who came last, what did it

@@ -18,11 +18,11 @@ enum class HangVerdict : uint8_t {
   kBlockedElsewhere,  // the rank that has not called or begun waits in another communicator itself
   kCircularWait,      // such ranks wait for each other
   kProcessGone,       // a rank's process ended
-  kProcessStopped,    // a rank's process does not run, or is stuck in the driver
+  kProcessStopped,    // a rank's process is not running, or is stuck in the driver
   kRankNotSeen,       // of one node, but a rank has never been at this endpoint
   kPointToPoint,      // in Send or Recv: the peer is not known
   kNoProgress,        // all ranks here have launched: network, GPU, or another node
-  kUnknown,           // what would tell cannot be seen
+  kUnknown,           // what is needed to tell cannot be seen
 };
 const char* HangVerdictName(HangVerdict verdict);
 

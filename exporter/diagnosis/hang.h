@@ -1,13 +1,14 @@
-// Hangs: which rank the others of a communicator wait for, if what the processes counted says so.
+// Finds hangs, and the rank that the others of a communicator wait for, as far as the counts of the
+// processes prove it.
 //
 //   facts      communicator_facts.h, over rank_activity.h: what each rank is known to have done
 //   verdict    hang_verdict.h for one communicator, blocked_elsewhere.h over several: data
 //   measure    usual_wait.h: whether it has waited as long before
 //   words      hang_words.h
 //
-// A rank hangs when work of its is in flight and has made no progress for `hang_after`. Then the
-// ranks' calls are compared (call_counts.h). Where NCCL does not report launches, the calls alone
-// are compared, when they have stood for as long.
+// A rank hangs when it has work in flight that has made no progress for `hang_after`. Then the
+// ranks' calls are compared (call_counts.h). Where NCCL does not report launches, only the calls
+// are compared, once no rank has made one for that long.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_HANG_H_

@@ -1,6 +1,6 @@
-// What is found out about one communicator that does not go on, as data: who is suspected, and of
-// what. hang_verdict.h finds it, blocked_elsewhere.h follows it over communicators, hang_words.h
-// puts it into words.
+// What is found out about one communicator that makes no progress, as data: who is suspected, and
+// of what. hang_verdict.h finds it, blocked_elsewhere.h follows it to other communicators, and
+// hang_words.h puts it into words.
 //
 // Thread: plain data that points into the views.
 #ifndef EXPORTER_DIAGNOSIS_HANG_FINDING_H_
@@ -59,7 +59,7 @@ struct HangFinding {
   Ranks also_owing;                   // besides the suspects
   Ranks also_stopped;
   Ranks behind_unseen;  // have called less; whether they wait cannot be seen
-  Ranks not_begun;      // where that accuses nobody
+  Ranks not_begun;      // where that is no ground to suspect them
   Ranks idle;           // of kPointToPoint
 
   // Where suspects wait meanwhile.
@@ -83,7 +83,7 @@ struct HangFinding {
   bool are_all_seen = false;         // all ranks of the communicator are here
   bool not_begun_suspects = false;   // the suspects have called, but their GPUs have not begun
   bool is_elsewhere_certain = true;  // false: perhaps on another GPU of the process
-  bool is_acquitted = false;         // they may wait there, unseen: nobody is named after all
+  bool is_acquitted = false;         // they may wait there, unseen: so no rank is named
   bool is_usual = false;             // see Hang
 };
 
@@ -102,6 +102,13 @@ struct AheadFinding {
   const RankView* rank = nullptr;
   Ranks behind;
   Calls calls;
+};
+
+// What was found out about one communicator: one of the three, or nothing.
+struct Conclusion {
+  std::optional<HangFinding> hang;
+  std::optional<QueuedFinding> queued;
+  std::optional<AheadFinding> ahead;
 };
 
 }  // namespace nccl_pulse

@@ -43,8 +43,8 @@ class Words {
         return Circle();
       case HangVerdict::kRankNotLaunched:
         return absl::StrCat(WhoHave(finding_.suspects),
-                            " called but not launched: inside NCCL (setting up a connection, a "
-                            "group that was not ended).",
+                            " called but not launched: still inside NCCL (setting up a "
+                            "connection, or a group that was not ended).",
                             Waiters());
       case HangVerdict::kMismatched:
         return Mismatched();
@@ -52,8 +52,9 @@ class Words {
         return Gone();
       case HangVerdict::kProcessStopped:
         return absl::StrCat(Capital(Names(finding_.suspects)),
-                            Verb(finding_.suspects, " does", " do"),
-                            " not run: stopped (a signal, a debugger), or stuck in the GPU driver.",
+                            Verb(finding_.suspects, " is", " are"),
+                            " not running: stopped (by a signal or a debugger), or stuck in the "
+                            "GPU driver.",
                             Waiters(), AlsoOwing());
       case HangVerdict::kRankNotSeen:
         return absl::StrCat(
@@ -69,7 +70,7 @@ class Words {
         break;
     }
     return absl::StrCat(absl::StripLeadingAsciiWhitespace(Waiters()),
-                        " For whom is not known: ", WhyUnknown(), ".");
+                        " What for is not known: ", WhyUnknown(), ".");
   }
 
   std::string NotCalled() const {
@@ -90,15 +91,16 @@ class Words {
     return absl::StrCat(WhoHave(suspects), " not called ", CallWords(finding_.calls),
                         unseen.empty()
                             ? absl::StrCat(", and ", Has(suspects), " nothing in flight here.")
-                            : absl::StrCat(". Whether what ", Verb(suspects, "it", "they"),
-                                           " called before has ended cannot be seen."),
+                            : absl::StrCat(". Whether ", Verb(suspects, "its", "their"),
+                                           " earlier calls have completed cannot be seen."),
                         Waiters(), BehindUnseen());
   }
 
   std::string AlsoStopped() const {
     const Ranks& stopped = finding_.also_stopped;
     if (stopped.empty()) return "";
-    return absl::StrCat(" ", Capital(Names(stopped)), Verb(stopped, " does", " do"), " not run.");
+    return absl::StrCat(" ", Capital(Names(stopped)), Verb(stopped, " is", " are"),
+                        " not running.");
   }
 
   // " Ranks 0, 1 and 2 wait in AllReduce."
@@ -116,7 +118,7 @@ class Words {
         absl::StrCat(who, " ", Has(waiters), " called ", finding_.op.empty() ? "it" : finding_.op,
                      ", whose launch NCCL does not report");
     return finding_.is_waiting_known
-               ? absl::StrCat(called, ", and which no rank leaves before all have come.")
+               ? absl::StrCat(called, ", and which no rank leaves before all ranks have called it.")
                : absl::StrCat(called, ": whether ",
                               Verb(waiters, "it still waits", "they still wait"),
                               " cannot be seen.");
@@ -187,7 +189,7 @@ class Words {
         break;
     }
     const Ranks& behind = finding_.behind_unseen;
-    if (behind.empty()) return "what would tell cannot be seen";
+    if (behind.empty()) return "what is needed to tell cannot be seen";
     return absl::StrCat(Names(behind), " ", Has(behind), " called fewer operations than ",
                         Name(*finding_.ahead),
                         ", but whether there is work in flight cannot be seen: ",
@@ -196,7 +198,7 @@ class Words {
 
   std::string PointToPoint() const {
     return absl::StrCat(absl::StripLeadingAsciiWhitespace(Waiters()),
-                        " For whom is not known: Send and Recv do not tell their peer.",
+                        " What for is not known: NCCL does not report the peers of Send and Recv.",
                         finding_.idle.empty()
                             ? ""
                             : absl::StrCat(" Nothing in flight here: ", Names(finding_.idle), "."));
@@ -243,8 +245,8 @@ class Words {
     for (std::size_t i = 0; i < finding_.circle.size(); ++i) {
       const auto& [view, rank] = finding_.circle[i];
       const auto& next = finding_.circle[(i + 1) % finding_.circle.size()];
-      absl::StrAppend(&steps, i == 0 ? "" : "; ", Name(*rank), " has not come to communicator ",
-                      CommunicatorId(view->comm_id), " and waits in ",
+      absl::StrAppend(&steps, i == 0 ? "" : "; ", Name(*rank), " has not called on communicator ",
+                      CommunicatorId(view->comm_id), ", and waits in ",
                       CommunicatorId(next.view->comm_id));
     }
     return absl::StrCat("Ranks wait for each other in a circle: ", steps,
@@ -264,10 +266,10 @@ class Words {
     if (finding_.blocked_elsewhere.size() == finding_.suspects.size()) {
       return absl::StrCat(" It may wait in ", where, " meanwhile; that is not certain.");
     }
-    return absl::StrCat(" ", Capital(Numbers(finding_.blocked_elsewhere)),
-                        Verb(finding_.blocked_elsewhere, " has", " have"), " not come either, but ",
-                        Verb(finding_.blocked_elsewhere, "waits", "wait"), " in ", where,
-                        " meanwhile.");
+    return absl::StrCat(
+        " ", Capital(Numbers(finding_.blocked_elsewhere)),
+        Verb(finding_.blocked_elsewhere, " has", " have"), " not called it either, but ",
+        Verb(finding_.blocked_elsewhere, "waits", "wait"), " in ", where, " meanwhile.");
   }
 
   std::string UnseenElsewhere() const {
@@ -281,7 +283,7 @@ class Words {
       who = absl::StrCat(Numbers(there), Verb(there, " waits", " wait"));
       if (!Contains(finding_.suspects, there.front())) {
         also = absl::StrCat(" ", Capital(Numbers(there)), Verb(there, " has", " have"),
-                            " not come either.");
+                            " not called it either.");
       }
     }
     return absl::StrCat(also, " Whether ", who, " in communicator ",
@@ -320,9 +322,9 @@ const char* UnknownReasonWords(UnknownReason reason) {
     case UnknownReason::kPollerNotStarted:
       return "the plugin's background thread could not be started";
     case UnknownReason::kPollerStands:
-      return "the plugin's background thread does not run";
+      return "the plugin's background thread is not running";
     case UnknownReason::kNoCompletions:
-      return "nothing tells when its work has ended";
+      return "nothing tells when its work completes";
     case UnknownReason::kEventMaskChanged:
       return "somebody else changed NCCL's profiler event mask";
     case UnknownReason::kCaptured:

@@ -145,9 +145,9 @@ class Examiner {
                                    " lost (killed or crashed): ", Pids(lost_), "."));
     }
     if (!stopped_.empty()) {
-      notes.push_back(
-          absl::StrCat(Plural(stopped_.size(), "process does", "processes do"),
-                       " not run (stopped, or stuck in the GPU driver): ", Pids(stopped_), "."));
+      notes.push_back(absl::StrCat(
+          Plural(stopped_.size(), "process is", "processes are"),
+          " not running (stopped, or stuck in the GPU driver): ", Pids(stopped_), "."));
     }
     if (health_.unknown_ranks != 0) {
       std::vector<std::string> why;

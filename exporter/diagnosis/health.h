@@ -1,5 +1,5 @@
-// What is known of a node as a whole, for headlines and exit statuses: what is wrong, what cannot
-// be seen, and only then that nothing is suspected.
+// The state of a node as a whole, for headlines and exit statuses. First comes what is wrong, then
+// what cannot be seen. Only when there is neither, nothing is suspected.
 //
 // Thread: plain data; any, no state.
 #ifndef EXPORTER_DIAGNOSIS_HEALTH_H_
@@ -18,7 +18,7 @@ namespace nccl_pulse {
 // In this order: the first that is true.
 enum class HealthStatus : uint8_t {
   kHang,        // suspected, and longer than this job has waited before
-  kIncomplete,  // a process was lost or does not run, or of most ranks of a communicator nothing is
+  kIncomplete,  // a process was lost or is not running, or of most ranks of a communicator nothing is
                 // seen
   kWaiting,     // suspected, but as long as has been usual here
   kStraggler,

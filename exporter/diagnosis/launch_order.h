@@ -1,6 +1,7 @@
-// Which ranks are behind with their launches, where all have called the same.
+// Which ranks have launched less than the others, where all have called the same.
 //
-// Only without Send and Recv: with them launches of two ranks do not correspond.
+// Only for communicators without Send and Recv: with those, the launches of two ranks do not
+// correspond.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_LAUNCH_ORDER_H_

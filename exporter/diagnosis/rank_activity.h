@@ -1,8 +1,8 @@
 // The one rule for "idle" and "in flight".
 //
-// Both are claims about a rank. Each is made only when everything that could contradict it can be
-// seen; else the activity is unknown, with the reason. Metrics, JSON, `pulse status`, the page and
-// the verdicts all ask here.
+// Both are claims about a rank. A claim is made only when everything that could contradict it can
+// be seen. Otherwise the activity is unknown, and the reason is given. Metrics, JSON, `pulse
+// status`, the page and the verdicts all use this rule.
 //
 //   in flight   a launch that NCCL reported had not completed when the background thread last
 //               looked, or was made since, and that thread still looks
@@ -28,7 +28,7 @@ enum class ActivityState : uint8_t { kUnknown, kIdle, kInFlight };
 // Why an activity is unknown (label `reason` of nccl_activity_unknown).
 enum class UnknownReason : uint8_t {
   kNone,
-  kPollerNotStarted,   // there is no background thread: nobody learns that work has ended
+  kPollerNotStarted,   // there is no background thread to see that work has ended
   kPollerStands,       // it has not looked for kStoppedAfterNs
   kNoCompletions,      // nothing tells that work has ended: API before v5, no driver, timing off
   kEventMaskChanged,   // somebody else took events away that calls or launches are known by

@@ -23,7 +23,7 @@ struct RankView {
   State state;
 
   RankActivity activity;
-  bool is_stopped = false;  // its process does not run
+  bool is_stopped = false;  // its process is not running
 
   int32_t rank() const { return communicator->rank; }
   // 0: not known to be in flight.

@@ -3,19 +3,13 @@
 #include <string_view>
 #include <utility>
 
+#include "exporter/diagnosis/size_words.h"
 #include "metrics/size_class.h"
 
 namespace nccl_pulse {
 namespace {
 
 constexpr std::size_t kMostOperations = 3;
-
-std::string SizeWords(int size_class) {
-  const std::string_view name = SizeClassName(size_class);
-  if (name.substr(0, 3) == "le_") return absl::StrCat("up to ", name.substr(3));
-  if (name.substr(0, 3) == "gt_") return absl::StrCat("over ", name.substr(3));
-  return std::string(name);
-}
 
 }  // namespace
 
@@ -38,8 +32,11 @@ std::string Numbers(const Ranks& ranks) {
 std::string CallWords(const Calls& calls) {
   return Enumerate(calls, kMostOperations, [](const auto& each) {
     const auto& [kind, count] = each;
-    return absl::StrCat(count == 1 ? "" : absl::StrCat(count, " x "), kind.first,
-                        kind.second < 0 ? "" : absl::StrCat(" (", SizeWords(kind.second), ")"));
+    return absl::StrCat(
+        count == 1 ? "" : absl::StrCat(count, " x "), kind.first,
+        kind.second < 0
+            ? ""
+            : absl::StrCat(" (", SizeWords(SizeClassName(kind.second), "up to ", "over "), ")"));
   });
 }
 

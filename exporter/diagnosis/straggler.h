@@ -6,8 +6,9 @@
 // as much longer as theirs are. Only operations that no rank can leave before the last one has come
 // are compared: AllReduce, AllGather, ReduceScatter, AlltoAll.
 //
-//   loss of a call = mean of the others' durations - the shortest; it goes to the rank that came
-//   last
+//   loss of a call = mean of the others' durations - the shortest duration
+//
+// The loss goes to the rank that came last.
 //
 // Scaled to all calls: one in 2^n is timed, and of those a rank keeps the last 32. The sum of an
 // interval never exceeds the interval: one long wait does not stand for 2^n of its kind.

@@ -1,6 +1,6 @@
-// Whether a wait is one that this job has shown before: on the same communicator, in the same
-// operation, and it ended well. A checkpoint of ten minutes looks like a hang, but not the second
-// time.
+// Tells whether this job has waited as long before, on the same communicator and in the same
+// operation, and then continued. A checkpoint of ten minutes looks like a hang the first time, but
+// not the second.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_USUAL_WAIT_H_

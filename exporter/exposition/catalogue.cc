@@ -286,7 +286,26 @@ constexpr bool EveryLabelIsExplained() {
 }
 static_assert(EveryLabelIsExplained(), "a label lacks its meaning in kLabels");
 
-std::string_view TypeName(MetricType type) {
+void AppendTable(MetricScope scope, std::string* out) {
+  *out += "| metric | type | unit | further labels | meaning |\n|---|---|---|---|---|\n";
+  for (const MetricEntry& entry : kCatalogue) {
+    if (entry.scope != scope) continue;
+    out->append("| `")
+        .append(entry.name)
+        .append("` | ")
+        .append(MetricTypeName(entry.type))
+        .append(" | ");
+    out->append(entry.unit).append(entry.unit.empty() ? "| " : " | ");
+    for (std::size_t i = 0; i < entry.labels.size; ++i) {
+      out->append(i == 0 ? "`" : ", `").append(entry.labels.names[i]).append("`");
+    }
+    out->append(entry.labels.size == 0 ? "| " : " | ").append(entry.help).append(" |\n");
+  }
+}
+
+}  // namespace
+
+std::string_view MetricTypeName(MetricType type) {
   switch (type) {
     case MetricType::Counter:
       return "counter";
@@ -301,21 +320,6 @@ std::string_view TypeName(MetricType type) {
   }
   return "untyped";
 }
-
-void AppendTable(MetricScope scope, std::string* out) {
-  *out += "| metric | type | unit | further labels | meaning |\n|---|---|---|---|---|\n";
-  for (const MetricEntry& entry : kCatalogue) {
-    if (entry.scope != scope) continue;
-    out->append("| `").append(entry.name).append("` | ").append(TypeName(entry.type)).append(" | ");
-    out->append(entry.unit).append(entry.unit.empty() ? "| " : " | ");
-    for (std::size_t i = 0; i < entry.labels.size; ++i) {
-      out->append(i == 0 ? "`" : ", `").append(entry.labels.names[i]).append("`");
-    }
-    out->append(entry.labels.size == 0 ? "| " : " | ").append(entry.help).append(" |\n");
-  }
-}
-
-}  // namespace
 
 const MetricEntry& CatalogueEntry(MetricId id) { return kCatalogue[static_cast<std::size_t>(id)]; }
 

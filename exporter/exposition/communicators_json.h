@@ -1,5 +1,5 @@
-// Snapshots to JSON, for people and programs that want to know what a node's communicators do now:
-// /api/v1/communicators.
+// Makes /api/v1/communicators from snapshots: JSON for people and programs that want to know what a
+// node's communicators do now.
 //
 //   {"time": 1760000003.25,
 //    "health": {"status": "hang", "lost_processes": 0, "stopped_processes": 0, "ranks": 4,
@@ -39,8 +39,8 @@
 // there is none (diagnosis.h). "usual": the wait is no longer than 1.5 times "longest_wait_before".
 // "circle": of circular_wait, {"comm", "rank"} of each step.
 //
-// A rank's "state" is idle, in_flight, stopped (its process does not run), ended (finalized), gone
-// (its process ended), or unknown; "unknown" says why it cannot be told whether it is idle
+// A rank's "state" is idle, in_flight, stopped (its process is not running), ended (finalized),
+// gone (its process ended), or unknown; "unknown" says why it is not known whether it is idle
 // (rank_activity.h). "begun" says of its oldest launch in flight whether the GPU has come to it;
 // null where that is not known, and always while launches complete. "unreported_calls": made since
 // the last launch that NCCL reported. "longest_waits": that ended well, from 5 s on.

@@ -1,5 +1,5 @@
-// What of a page is a matter of taste: its format, which a scraper asks for; how histograms are
-// shown, and which families are left out, which are settings of the process that serves.
+// What can be chosen about a page: its format, which the scraper asks for; how histograms are shown
+// and which families are left out, which are settings of the process that serves.
 //
 // Thread: any; plain data and pure functions.
 #ifndef EXPORTER_EXPOSITION_EXPOSITION_H_

@@ -1,8 +1,8 @@
-// Which format and which encoding a scraper gets: its Accept and Accept-Encoding headers (RFC 9110,
-// 12.5) against what there is.
+// Which format and which encoding a scraper gets, by its Accept and Accept-Encoding headers (RFC
+// 9110, 12.5).
 //
-// Never a refusal: who accepts nothing that there is gets the text format, uncompressed. What does
-// not parse counts as not said.
+// Nobody is refused: a client that accepts nothing of what there is gets the text format,
+// uncompressed. What does not parse is ignored.
 //
 // Thread: any, no state. Cost: linear in the header, no allocation.
 #ifndef EXPORTER_EXPOSITION_NEGOTIATION_H_

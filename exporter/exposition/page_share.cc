@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "exporter/exposition/families.h"
+#include "exporter/exposition/classic_buckets.h"
 
 namespace nccl_pulse {
 namespace {

@@ -1,13 +1,13 @@
-// What a process' measurements cost the process that serves them, and who gives way when that is
-// too much.
+// How much memory a process' measurements take in the process that serves them, and who gives way
+// when that is too much.
 //
-// The server's memory must not depend on what it is handed. So everything that goes onto a page has
-// a price: about the bytes that its snapshot, its series and its lines in the text format take
-// together while a page is made. A process may cost kMaxProcessBytes, a page kMaxPageBytes.
+// Other processes must not be able to make the server's memory grow. So everything that goes onto a
+// page has a price: about the bytes that its snapshot, its series and its lines in the text format
+// take together while a page is made. A process may take kMaxProcessBytes, a page kMaxPageBytes.
 //
-// Shares. Where several users share a table or a page, whoever has most of it gives way, and within
-// a user the one that the table names. So a user that has no more than its even share of what there
-// is loses nothing, whatever the others do.
+// Shares. Where several users share a table or a page, the user who has most of it gives way; which
+// of its processes does is the table's rule. So a user with no more than an even share loses
+// nothing, whatever the others do.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_EXPOSITION_PAGE_SHARE_H_
@@ -39,7 +39,7 @@ uint64_t FinalizedHistogramBytes(const ProcessSnapshot& process);
 
 // How much of something each user has.
 using Shares = std::map<uid_t, uint64_t>;
-// The user with the most; none when nobody has anything.
+// The user with the most; none when all shares are empty.
 std::optional<uid_t> LargestShare(const Shares& shares);
 // Who gives way when one more, of `newcomer`, does not fit: the user with the most if that is more
 // than the newcomer would then have, else the newcomer.

@@ -1,5 +1,5 @@
-// Metric families to Prometheus' protobuf format: io.prometheus.client.MetricFamily messages, each
-// after its length. The only format that carries native histograms.
+// Writes metric families in Prometheus' protobuf format: io.prometheus.client.MetricFamily
+// messages, each after its length. The only format that carries native histograms.
 //
 // Nothing is lost on the way (metrics/histogram_geometry.h): a cell is a bucket of schema 3, the
 // lowest cell is the zero bucket. Durations past the last boundary, 1024 s, stand in the bucket

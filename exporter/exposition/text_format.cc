@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
+#include "exporter/exposition/catalogue.h"
 
 namespace nccl_pulse {
 namespace {
@@ -126,19 +127,8 @@ class Writer {
   };
 
   std::string_view TypeName(MetricType type) const {
-    switch (type) {
-      case MetricType::Counter:
-        return "counter";
-      case MetricType::Gauge:
-        return "gauge";
-      case MetricType::Summary:
-        return "summary";
-      case MetricType::Histogram:
-        return "histogram";
-      case MetricType::Untyped:
-        break;
-    }
-    return dialect_ == Dialect::kOpenMetrics ? "unknown" : "untyped";
+    const bool is_unknown = dialect_ == Dialect::kOpenMetrics && type == MetricType::Untyped;
+    return is_unknown ? "unknown" : MetricTypeName(type);
   }
 
   void PrometheusHead(const nccl_pulse::Family& family) {

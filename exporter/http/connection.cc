@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "exporter/http/server.h"
+#include "exporter/http/limits.h"
 
 namespace nccl_pulse {
 namespace {

@@ -1,9 +1,9 @@
-// How much processor time a thread may take for what strangers ask of it.
+// Limits the processor time that a thread spends on what clients ask of it.
 //
-// A bucket of time: it fills with `share` of what goes by on the clock, up to `burst` of it, and
-// what was spent is taken out. Work may begin while there is something left, and may then overdraw:
-// how long it takes is known afterwards. So over any time T no more is spent than share * (T +
-// burst), and one piece of work.
+// It is a bucket of time. It fills with `share` of the time that passes, up to what `burst` brings,
+// and what was spent is taken out. Work may begin while something is left, and may then overdraw:
+// how long it takes is known only afterwards. So over any time T no more is spent than
+// share * (T + burst) and one piece of work.
 //
 // Thread: one.
 #ifndef EXPORTER_HTTP_CPU_BUDGET_H_

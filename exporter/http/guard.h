@@ -1,5 +1,5 @@
-// What stands between clients and the pages: the agent's web configuration (exporter/web/guard.h).
-// A job's server has none.
+// Decides which clients may read the pages: the agent's web configuration (exporter/web/guard.h). A
+// job's server has no guard and answers everybody.
 //
 // Thread: the server's. Nothing here blocks.
 #ifndef EXPORTER_HTTP_GUARD_H_

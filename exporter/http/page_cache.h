@@ -1,6 +1,6 @@
-// The pages that a server answers with: made when they are asked for, at most once per
-// kPageLifetime, shared by all who ask meanwhile, and no more often than the processor time allows
-// that is set aside for it.
+// Keeps the pages that a server answers with. A page is made when it is asked for, at most once per
+// kPageLifetime, and shared by all who ask meanwhile. All pages together have a budget of processor
+// time; when it is spent, an older page is served.
 //
 // Five sixths of that time are divided between the kinds of pages by their weights, and one sixth
 // is there for all: so nobody keeps a scraper's page old by asking for others. A page that may not
@@ -56,8 +56,8 @@ class PageCache {
     std::vector<Kind> kinds;
     std::function<Time()> clock;
     std::function<std::chrono::nanoseconds()> cpu_time;  // of this thread
-    // Of those who are being sent a page, whoever has taken longest; false when there is nobody, or
-    // nobody for as long as a page may take, unless `in_any_case`.
+    // Cuts off the client that has been taking a page for longest. False when there is none, or,
+    // unless `in_any_case`, when none has taken longer than it may.
     std::function<bool(bool in_any_case)> cut_off_slowest;
     std::function<void(const std::string& reason)> on_failure;
     // Wall time that making or compressing a page took; `made`: it is a new one.
@@ -76,7 +76,7 @@ class PageCache {
   explicit PageCache(Options options);
 
   Answer Get(std::size_t kind, bool gzip);
-  // Spent on pages so far; the rest of the thread's time is somebody else's to account for.
+  // Spent on pages so far; the rest of the thread's time is accounted for elsewhere.
   std::chrono::nanoseconds cpu_spent() const { return cpu_spent_; }
 
  private:

@@ -1,6 +1,6 @@
 // The HTTP endpoint: one background thread that answers GET and HEAD for /metrics, /healthz,
-// /api/v1/communicators, /api/v1/http_sd and /, for all processes of the node or hands this one
-// over to the server that does (exporter/node/node.h).
+// /api/v1/communicators, /api/v1/http_sd and /. It serves all processes of the node, or hands this
+// process' segment over to the server that does (exporter/node/node.h).
 //
 // It lives inside somebody's training process, and that decides its shape.
 //
@@ -47,55 +47,16 @@
 #ifndef EXPORTER_HTTP_SERVER_H_
 #define EXPORTER_HTTP_SERVER_H_
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
-#include "exporter/diagnosis/diagnosis.h"
-#include "exporter/exposition/exposition.h"
-#include "exporter/exposition/families.h"
-#include "exporter/http/guard.h"
-#include "exporter/http/page_cache.h"
-#include "exporter/node/log_level.h"
-#include "exporter/node/peer_table.h"
+#include "exporter/http/limits.h"
+#include "exporter/http/server_options.h"
 
 namespace nccl_pulse {
 
-inline constexpr int kMaxConnections = 32;
-inline constexpr int kMaxRequestHeadBytes = 8192;
-inline constexpr std::chrono::milliseconds kRequestTimeout{5000};
-inline constexpr std::chrono::milliseconds kResponseTimeout{10000};
-// Of one core: in a process of a job, and in a process that does nothing else.
-inline constexpr double kJobCpuShare = 0.02;
-inline constexpr double kAgentCpuShare = 0.25;
-// How it is divided.
-inline constexpr double kPagesShare = 0.6;
-inline constexpr double kClientsShare = 0.2;
-inline constexpr double kHandoverShare = 0.2;
-// What is not used is kept for so long; of hand-overs, so that all of a node's processes may come
-// at once, longer.
-inline constexpr std::chrono::seconds kCpuBurst{10};
-inline constexpr std::chrono::seconds kHandoverBurst{60};
-
-struct ServerOptions {
-  std::string listen_address = ":9410";  // as ParseListenAddress takes it
-  StaticLabels static_labels;
-  Exposition exposition;
-  // Called on the server's thread, for each kind of page at most once per kPageLifetime. May throw.
-  std::function<SnapshotSet()> source;
-  LogFunction log;
-  // This process' segment, to be handed over to the node's server; -1: it serves itself, on the
-  // next free port when another serves. Must stay open.
-  int memory = -1;
-  PeerOptions peers;
-  // A communicator with work in flight and no progress for this long is suspected to hang.
-  std::chrono::milliseconds hang_after = Diagnosis::kDefaultHangAfter;
-  double cpu_share = kJobCpuShare;  // of one core, for all that is asked of the server
-  std::string service_directory;    // see exporter/node/service_file.h; "": none
-  std::shared_ptr<Guard> guard;     // null: plain HTTP for everybody
-};
+class ServerThread;
 
 // Not thread-safe: one thread at a time calls its methods.
 class Server {
@@ -141,11 +102,9 @@ class Server {
   static void ResetAfterFork();  // in the child; AbandonAfterFork does it, too
 
  private:
-  class Thread;
+  Server(ServerThread* thread, uint16_t port, std::string address);
 
-  Server(Thread* thread, uint16_t port, std::string address);
-
-  Thread* thread_;
+  ServerThread* thread_;
   uint16_t port_;
   std::string address_;
 };

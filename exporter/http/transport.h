@@ -1,5 +1,5 @@
-// How the bytes of one connection travel, where that is not as they are: the agent's TLS
-// (exporter/web/tls.h). The server itself, which jobs run, has none and knows no more than this.
+// How the bytes of one connection are encoded on their way: by the agent's TLS
+// (exporter/web/tls.h). A job's server has no transport and sends them as they are.
 //
 // Thread: the server's. Nothing here blocks.
 #ifndef EXPORTER_HTTP_TRANSPORT_H_

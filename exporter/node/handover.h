@@ -1,4 +1,5 @@
-// What the processes of a node say to each other: messages on an abstract Unix socket.
+// The messages by which the processes of a node hand their segments to the server, over an abstract
+// Unix socket.
 //
 //   process                                        server (a process of the job, or the agent)
 //      | ---- kHello, with its memfd (SCM_RIGHTS) ---> |   checks and maps the memory

@@ -1,5 +1,5 @@
-// How the parts of the endpoint tell people something: a function that the plugin or the program
-// gives them. Called on the server's thread, or on the caller's of Server::Start.
+// How the parts of the endpoint log: through a function that the plugin or the program gives them.
+// Called on the server's thread, or on the caller's of Server::Start.
 #ifndef EXPORTER_NODE_LOG_LEVEL_H_
 #define EXPORTER_NODE_LOG_LEVEL_H_
 

@@ -1,6 +1,6 @@
-// The server's clock: time that passes, whatever else in the process plays with clocks. A replay
-// gives CLOCK_MONOTONIC, which std::chrono::steady_clock reads, the times of the recording: they
-// may lie behind what was read before, or stand still, and what waits for them would wait for ever.
+// The server's clock. It reads CLOCK_MONOTONIC_RAW, which always passes. A replay makes
+// CLOCK_MONOTONIC, which std::chrono::steady_clock reads, show the times of the recording: they may
+// step back or stand still, and whoever waited for them would wait for ever.
 //
 // Thread: any. Cost: a clock's read.
 #ifndef EXPORTER_NODE_MONOTONIC_CLOCK_H_

@@ -3,58 +3,23 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/node/error_text.h"
 #include "exporter/node/monotonic_clock.h"
+#include "exporter/node/takeover.h"
+#include "exporter/node/waiting.h"
 
 namespace nccl_pulse {
 namespace {
 
-using std::chrono::duration_cast;
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 constexpr milliseconds kBusyPause{10};
 constexpr milliseconds kNowherePause{1000};
 constexpr milliseconds kPortReturnTime{1000};
-constexpr milliseconds kYieldAnswerTime{1000};
-// Connections in a row that end without an answer: whoever takes them is no server of ours.
-constexpr int kMaxUnanswered = 5;
-
-void Pause(milliseconds time) { poll(nullptr, 0, static_cast<int>(time.count())); }
-
-// Until something came, or `until`.
-void WaitFor(int fd, Node::Time until) {
-  const auto left = duration_cast<milliseconds>(until - MonotonicNow());
-  pollfd polled = {fd, POLLIN, 0};
-  poll(&polled, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
-}
-
-std::string ErrorText(int error) {
-  std::array<char, 128> buffer;
-  return strerror_r(error, buffer.data(), buffer.size());
-}
-
-// Why who listens at the other end may be silent.
-std::string WhyNoAnswer(int connection) {
-  Credentials server;
-  if (!PeerCredentials(connection, &server)) server.pid = 0;
-  switch (StateOf(server.pid)) {
-    case ProcessState::kStopped:
-      return absl::StrCat("process ", server.pid, " is stopped");
-    case ProcessState::kRuns:
-      return absl::StrCat("process ", server.pid,
-                          " is busy: so many connect that its processor time for that is spent, "
-                          "or its job keeps it from running");
-    case ProcessState::kUnknown:
-      break;
-  }
-  return "it may be stopped, or busy";
-}
 
 }  // namespace
 
@@ -63,8 +28,7 @@ Node::Node(NodeOptions options, LogFunction log)
       log_(std::move(log)),
       random_(static_cast<unsigned>(getpid()) * 2654435761U ^
               static_cast<unsigned>(MonotonicNow().time_since_epoch().count())),
-      peers_(options_.peers, log_),
-      service_file_(options_.service_directory) {}
+      serving_(options_.peers, options_.service_directory, log_) {}
 
 bool Node::Open(std::string* error) {
   if (!ParseListenAddress(options_.listen_address, &wanted_, error)) return false;
@@ -92,7 +56,7 @@ bool Node::OpenProcess(std::string* error) {
         break;
       case Attempt::kJoined:
         while (role_ == Role::kJoining && MonotonicNow() < give_up) {
-          WaitFor(server_.get(), give_up);
+          WaitFor(server_.fd(), give_up);
           HandleServer(MonotonicNow());
         }
         if (role_ == Role::kMember) return true;
@@ -107,7 +71,7 @@ bool Node::OpenProcess(std::string* error) {
 
 // --- Becoming something ------------------------------------------------------------------------
 
-Node::Attempt Node::Elect(Time now, std::string* failure) {
+Attempt Node::Elect(Time now, std::string* failure) {
   elect_at_ = Time::max();
   const int last_port = wanted_.port != 0 && wanted_.path.empty()
                             ? std::min(wanted_.port + kFurtherPorts, 65535)
@@ -124,7 +88,7 @@ Node::Attempt Node::Elect(Time now, std::string* failure) {
   return Attempt::kTaken;
 }
 
-Node::Attempt Node::Try(const ListenAddress& address, Time now, std::string* failure) {
+Attempt Node::Try(const ListenAddress& address, Time now, std::string* failure) {
   const uid_t user = geteuid();
   if (can_join() && user != 0) {
     // Root's agent, if there is one.
@@ -132,7 +96,7 @@ Node::Attempt Node::Try(const ListenAddress& address, Time now, std::string* fai
     if (attempt == Attempt::kJoined || attempt == Attempt::kBusy) return attempt;
   }
   if (shared()) {
-    const int error = ListenOn(HandoverName(user, address), &name_listener_);
+    const int error = serving_.TakeName(HandoverName(user, address));
     if (error == EADDRINUSE && !can_join()) return Attempt::kTaken;
     if (error == EADDRINUSE) {
       const Attempt attempt = Join(user, address, now);
@@ -142,12 +106,12 @@ Node::Attempt Node::Try(const ListenAddress& address, Time now, std::string* fai
     // Refused for any other reason, nobody can hand over to this process; it serves itself.
   }
   Listener listener;
-  const int error = OpenAt(address, &listener_, &listener);
+  const int error = serving_.TakePort(address, &listener);
   if (error == 0) {
     Serve(listener, now);
     return Attempt::kServing;
   }
-  name_listener_.Close();
+  serving_.LeaveName();
   if (error == EADDRINUSE) {
     const bool returns = now < port_returns_until_ && address.port == port_;
     return returns ? Attempt::kBusy : Attempt::kTaken;
@@ -156,42 +120,20 @@ Node::Attempt Node::Try(const ListenAddress& address, Time now, std::string* fai
   return Attempt::kFailed;
 }
 
-Node::Attempt Node::Join(uid_t owner, const ListenAddress& address, Time now) {
-  const std::string name = HandoverName(owner, address);
-  if (IsRefusedBy(name)) return Attempt::kTaken;
-  const int error = ConnectTo(name, owner, &server_);
-  if (error == ECONNREFUSED) return Attempt::kNobody;
-  if (error == EAGAIN) return Attempt::kBusy;  // too many are waiting
-  if (error != 0) return Attempt::kTaken;
-  // Where it ends in EPIPE the server has closed, and has said why: HandleServer reads that.
-  if (!Send(server_.get(), MakeMessage(MessageType::kHello), options_.memory) && errno != EPIPE &&
-      errno != ECONNRESET) {
-    server_.Close();
-    return Attempt::kBusy;
-  }
-  role_ = Role::kJoining;
-  server_name_ = name;
-  server_user_ = owner;
-  check_at_ = now + kNameCheckPeriod;
-  return Attempt::kJoined;
+Attempt Node::Join(uid_t owner, const ListenAddress& address, Time now) {
+  const Attempt attempt = server_.Join(HandoverName(owner, address), owner, options_.memory, now);
+  if (attempt == Attempt::kJoined) role_ = Role::kJoining;
+  return attempt;
 }
 
 void Node::Serve(const Listener& listener, Time now) {
   role_ = Role::kServing;
   address_ = listener.address;
   port_ = listener.port;
-  socket_path_ = wanted_.path;
-  refused_by_.clear();
-  unanswered_ = 0;
+  server_.AvoidNobody();
   members_ = 0;
-  accept_from_ = expected_members_ > 0 ? now + kGatherTime : now;
-  peers_.Open(address_, port_, options_.memory);
-  std::string error;
-  if (!service_file_.Write(address_, port_, options_.https, &error)) Log(LogLevel::kWarning, error);
-}
-
-bool Node::IsRefusedBy(const std::string& name) const {
-  return std::find(refused_by_.begin(), refused_by_.end(), name) != refused_by_.end();
+  serving_.Begin(address_, port_, options_.https, wanted_.path, options_.memory, expected_members_,
+                 now);
 }
 
 milliseconds Node::RandomDelay() {
@@ -235,7 +177,6 @@ void Node::ElectAndSettle(Time now) {
 void Node::LoseServer(Time now, milliseconds least_delay) {
   role_ = Role::kElecting;
   server_.Close();
-  check_at_ = Time::max();
   elect_at_ = now + least_delay + RandomDelay();
   port_returns_until_ = elect_at_ + kPortReturnTime;
   expected_members_ = std::max(members_ - 1, 0);
@@ -243,24 +184,14 @@ void Node::LoseServer(Time now, milliseconds least_delay) {
 
 void Node::HandleServer(Time now) {
   HandoverMessage message;
-  SharedDescriptor memory;  // a server sends none
-  std::string error;
-  const Received received = Receive(server_.get(), &message, &memory, &error);
-  memory.Close();
-  switch (received) {
+  switch (server_.Receive(&message)) {
     case Received::kNothing:
       return;
     case Received::kClosed:
-      if (role_ == Role::kJoining && ++unanswered_ >= kMaxUnanswered) {
-        refused_by_.push_back(server_name_);
-        unanswered_ = 0;
-      }
+      if (role_ == Role::kJoining) server_.CountUnanswered();
       LoseServer(now, milliseconds(0));
       return;
     case Received::kBad:
-      message = MakeMessage(MessageType::kRefused);
-      message.SetText(error);
-      break;
     case Received::kMessage:
       break;
   }
@@ -270,8 +201,7 @@ void Node::HandleServer(Time now) {
       address_ = message.Text();
       port_ = static_cast<uint16_t>(message.port);
       members_ = static_cast<int>(std::min<uint32_t>(message.members, kMaxMembers));
-      refused_by_.clear();
-      unanswered_ = 0;
+      server_.AvoidNobody();
       logged_nowhere_ = false;
       // Init did not wait so long, and named another place.
       if (opened_ && address_ != logged_address_) {
@@ -290,10 +220,10 @@ void Node::HandleServer(Time now) {
   }
   // kRefused, or what no server says. Root's process need not be an agent: having asked it is no
   // trouble.
-  Log(server_user_ == geteuid() ? LogLevel::kWarning : LogLevel::kInfo,
+  Log(server_.user() == geteuid() ? LogLevel::kWarning : LogLevel::kInfo,
       absl::StrCat("the node's server did not take this process' measurements (", message.Text(),
                    "): it serves them itself, on the next free port"));
-  refused_by_.push_back(server_name_);
+  server_.Avoid();
   members_ = 0;  // those stay where they are
   LoseServer(now, milliseconds(0));
   elect_at_ = now;
@@ -306,30 +236,32 @@ bool Node::OpenAgent(std::string* error) {
   const uid_t user = geteuid();
   const std::string name = HandoverName(user, wanted_);
   const Time begin = MonotonicNow();
+  Takeover takeover(&wanted_);
   while (true) {
     std::string refusal;
     std::string silent;
     milliseconds patience = kAgentPatience;
-    int failure = shared() ? ListenOn(name, &name_listener_) : 0;
+    int failure = shared() ? serving_.TakeName(name) : 0;
     if (failure == EADDRINUSE) {
-      AskToYield(name, user, &refusal, &silent);
+      takeover.Ask(name, user, &refusal, &silent);
     } else if (failure == 0) {
       Listener listener;
-      failure = OpenAt(wanted_, &listener_, &listener);
+      failure = serving_.TakePort(wanted_, &listener);
       if (failure == 0) {
         // Whoever had to serve on a port behind this one comes, too.
         std::string ignored;
-        AskOthersToYield(/*same_port_only=*/false, &ignored);
+        takeover.AskOthers(/*same_port_only=*/false, &ignored);
+        expected_members_ = takeover.expected_members();
         const bool nobody_told = expected_members_ == 0 && shared();
         if (nobody_told) expected_members_ = kMaxMembers;
         const Time now = MonotonicNow();
         Serve(listener, now);
-        if (nobody_told) accept_from_ = now + kAgentGatherTime;
+        if (nobody_told) serving_.GatherUntil(now + kAgentGatherTime);
         return true;
       }
-      name_listener_.Close();
+      serving_.LeaveName();
       const bool asked =
-          failure == EADDRINUSE && AskOthersToYield(/*same_port_only=*/true, &refusal);
+          failure == EADDRINUSE && takeover.AskOthers(/*same_port_only=*/true, &refusal);
       // Another program's, unless somebody is just closing it.
       if (!asked) patience = kPortReturnTime;
     }
@@ -345,55 +277,8 @@ bool Node::OpenAgent(std::string* error) {
   }
 }
 
-// True when the server leaves its port to us.
-bool Node::AskToYield(const std::string& name, uid_t owner, std::string* refusal,
-                      std::string* silent) {
-  SharedDescriptor connection;
-  if (ConnectTo(name, owner, &connection) != 0) return false;
-  Send(connection.get(), MakeMessage(MessageType::kYield));
-  WaitFor(connection.get(), MonotonicNow() + kYieldAnswerTime);
-  HandoverMessage message;
-  SharedDescriptor memory;
-  std::string error;
-  const Received received = Receive(connection.get(), &message, &memory, &error);
-  memory.Close();
-  if (silent != nullptr) {
-    *silent = absl::StrCat("the process that serves there does not answer, ",
-                           WhyNoAnswer(connection.get()));
-  }
-  connection.Close();
-  if (received != Received::kMessage) return false;
-  if (message.type == MessageType::kRefused) *refusal = message.Text();
-  if (message.type != MessageType::kYielded) return false;
-  // Its members and itself.
-  expected_members_ += static_cast<int>(std::min<uint32_t>(message.members, kMaxMembers)) + 1;
-  return true;
-}
-
-// Root's agent: servers of other users. Any agent: those that found the port taken. False when
-// there is nobody to ask.
-bool Node::AskOthersToYield(bool same_port_only, std::string* refusal) {
-  if (!wanted_.path.empty()) return false;
-  bool asked = false;
-  const std::string own = HandoverName(geteuid(), wanted_);
-  for (const NameInUse& other : NamesInUse()) {
-    if (other.name == own || (geteuid() != 0 && other.user != geteuid())) continue;
-    const int last_port = same_port_only ? wanted_.port : wanted_.port + kFurtherPorts;
-    if (other.port < wanted_.port || other.port > last_port) continue;
-    AskToYield(other.name, other.user, refusal);
-    asked = true;
-  }
-  return asked;
-}
-
 void Node::Yield(Time now) {
-  // Those that are still on their way to this server will come to the next one.
-  const bool gathering = accept_from_ > now;
-  expected_members_ = gathering ? std::max(peers_.members(), expected_members_) : peers_.members();
-  service_file_.Remove();
-  listener_.Close();
-  name_listener_.Close();
-  peers_.Yield(kYieldTime, expected_members_);
+  expected_members_ = serving_.Yield(now);
   role_ = Role::kElecting;
   elect_at_ = now + kYieldTime + RandomDelay();
   port_returns_until_ = elect_at_ + kPortReturnTime;
@@ -403,35 +288,29 @@ void Node::Yield(Time now) {
 
 void Node::AppendPolled(std::vector<pollfd>* polled, bool accepting) {
   if (role_ == Role::kServing) {
-    polls_name_ = accepting && name_listener_.get() >= 0 && peers_.accept_from() <= MonotonicNow();
-    if (polls_name_) polled->push_back({name_listener_.get(), POLLIN, 0});
-    peers_.AppendPolled(polled);
+    serving_.AppendPolled(polled, accepting);
   } else if (role_ != Role::kElecting) {
-    polled->push_back({server_.get(), POLLIN, 0});
+    polled->push_back({server_.fd(), POLLIN, 0});
   }
 }
 
 Node::Time Node::next() const {
   switch (role_) {
     case Role::kServing:
-      return peers_.next();
+      return serving_.next();
     case Role::kElecting:
       return elect_at_;
     default:
-      return check_at_;
+      return server_.check_at();
   }
 }
 
 void Node::Handle(const pollfd* polled, Time now) {
   switch (role_) {
     case Role::kServing: {
-      peers_.Handle(polled + (polls_name_ ? 1 : 0), now);
-      if (polls_name_ && polled[0].revents != 0) peers_.Accept(name_listener_.get(), now);
-      const bool asked = peers_.EndRound();
-      if (accept_from_ > now && peers_.members() >= expected_members_) accept_from_ = now;
-      if (!asked) return;
+      if (!serving_.Handle(polled, now)) return;
       if (options_.peers.agent) {
-        peers_.RefuseYield(absl::StrCat("an agent serves already, process ", getpid()));
+        serving_.RefuseYield(absl::StrCat("an agent serves already, process ", getpid()));
       } else {
         Yield(now);
         Log(LogLevel::kInfo, "the endpoint is handed over to an agent that asked for it");
@@ -444,15 +323,14 @@ void Node::Handle(const pollfd* polled, Time now) {
     case Role::kJoining:
     case Role::kMember:
       if (polled[0].revents != 0) HandleServer(now);
-      if (check_at_ > now || server_.get() < 0) return;
-      check_at_ = now + kNameCheckPeriod;
-      if (IsFree(server_name_)) {
+      if (!server_.MustCheck(now)) return;
+      if (server_.IsServerGone()) {
         LoseServer(now, milliseconds(0));
-      } else if (role_ == Role::kJoining && !warned_of_silence_) {
-        warned_of_silence_ = true;
+      } else if (role_ == Role::kJoining) {
+        const std::string why = server_.WhySilent();
+        if (why.empty()) return;
         Log(LogLevel::kWarning,
-            absl::StrCat("the node's server at ", address_, " does not answer yet, ",
-                         WhyNoAnswer(server_.get()),
+            absl::StrCat("the node's server at ", address_, " does not answer yet, ", why,
                          ": these measurements are not served before it does, or ends"));
       }
       return;
@@ -465,26 +343,19 @@ void Node::Log(LogLevel level, const std::string& message) {
 
 void Node::SayGoodbye() {
   leaving_ = true;
-  if (role_ == Role::kMember) Send(server_.get(), MakeMessage(MessageType::kGoodbye));
-  if (role_ != Role::kServing) return;
-  service_file_.Remove();
-  if (!socket_path_.empty()) unlink(socket_path_.c_str());
-  socket_path_.clear();
+  if (role_ == Role::kMember) server_.SayGoodbye();
+  if (role_ == Role::kServing) serving_.SayGoodbye();
 }
 
 void Node::Close() {
   SayGoodbye();
-  listener_.Close();
-  name_listener_.Close();
+  serving_.Close();
   server_.Close();
-  peers_.CloseAll();
 }
 
 void Node::CloseDescriptors() {
-  listener_.Close();
-  name_listener_.Close();
-  server_.Close();
-  peers_.CloseDescriptors();
+  serving_.CloseDescriptors();
+  server_.CloseDescriptor();
 }
 
 }  // namespace nccl_pulse

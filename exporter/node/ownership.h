@@ -1,14 +1,15 @@
-// Whose a process and a communicator are, where several users share a page.
+// Which user a process and a communicator belong to, where several users share a page.
 //
-// Equal labels are added up, gauges are the newest one's (families.h), and the ranks of one
-// communicator are compared with each other. So a process (pid, PID namespace, rank) is one user's,
-// and so is a communicator, by its id alone: a made-up rank of it would take part in verdicts.
+// Series with equal labels are added up, gauges show the newest one (families.h), and the ranks of
+// a communicator are compared with each other. So what one user hands over could falsify another
+// one's numbers and verdicts. Therefore a process (pid, PID namespace, rank) belongs to one user,
+// and so does a communicator (its id alone: a made-up rank of it would take part in verdicts).
 //
-// The first owns it: whose it was when the last page was made, else who joined first; and keeps it
-// as long as one of that user's processes, living or kept, is or has it. To have joined earlier
-// does not help against an owner: a process writes into its memory what it has read on a page,
-// whenever it likes. Of a process, not of a communicator, one thing is worth more than to be first:
-// that the kernel confirms its pid.
+// The owner is the user it belonged to when the last page was made, else the one who joined first.
+// It stays so as long as one of that user's processes, living or kept, is it or has it. Having
+// joined earlier does not help against an owner: a process can write into its memory at any time
+// what it has read on a page. For a process, but not for a communicator, one thing counts more than
+// being first: that the kernel confirms its pid.
 //
 // Thread: one.
 #ifndef EXPORTER_NODE_OWNERSHIP_H_

@@ -1,9 +1,10 @@
 // Another process' segment: the memory that it handed over, checked and mapped read-only.
 //
-// Checked before it is mapped: it is a memfd (shared memory on tmpfs, not a file, a pipe or huge
-// pages), sealed against shrinking and growing, so that no page can vanish under a reader (SIGBUS),
-// and no larger than a segment can be. Checked before each read: which of it has memory behind it,
-// so that reading allocates nothing here. What it holds is metrics/segment_reader.h's to distrust.
+// Before it is mapped, it is checked that it is a memfd (shared memory on tmpfs, not a file, a pipe
+// or huge pages), that it is sealed against shrinking and growing, so that no page can vanish under
+// a reader (SIGBUS), and that it is no larger than a segment can be. Before each read it is checked
+// which parts have memory behind them, so that reading allocates nothing here. What it holds is
+// checked by metrics/segment_reader.h.
 //
 // The mapping is not inherited by a fork (MADV_DONTFORK); the descriptor is closed by the child.
 //
@@ -42,7 +43,6 @@ class PeerSegment {
   bool IsSameMemory(const PeerSegment& other) const {
     return other.base_ != nullptr && IsSameMemory(other.device_, other.inode_);
   }
-  bool mapped() const { return base_ != nullptr; }
   void Close();
   // For the child of a fork, which has not inherited the mapping.
   void CloseDescriptor() { memory_.Close(); }

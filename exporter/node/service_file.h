@@ -1,12 +1,12 @@
-// A file for Prometheus' file_sd that says where this node's endpoint is, for endpoints whose port
-// is not known beforehand.
+// A file for Prometheus' file-based service discovery (file_sd). It says where this node's endpoint
+// is, where the port is not known beforehand.
 //
 //   <directory>/nccl-pulse-<host>-<port>.json
 //   [{"targets": ["node17:9411"], "labels": {"__scheme__": "http", ...}}]
 //
-// Written beside it and renamed, so that Prometheus never reads half of one. The name is the same
-// for whoever serves the port next, so a server that is killed leaves nothing wrong behind for
-// long.
+// It is written under another name and then renamed, so that Prometheus never reads half of it. The
+// next server of the port uses the same name, so what a killed server leaves behind is soon
+// overwritten.
 //
 // Thread: the server's. Cost: a file. Errors: `error` says what the system refused.
 #ifndef EXPORTER_NODE_SERVICE_FILE_H_
@@ -18,7 +18,7 @@ namespace nccl_pulse {
 
 // What the file holds, and /api/v1/http_sd answers: the endpoint at `address` and `port`, with this
 // machine's name where it listens on all interfaces. Labels: the scheme, and the name as
-// __meta_nccl_pulse_host, for relabelling. "[]" for a Unix socket, which Prometheus can not scrape.
+// __meta_nccl_pulse_host, for relabelling. "[]" for a Unix socket, which Prometheus cannot scrape.
 std::string ServiceTargets(const std::string& address, int port, bool https);
 
 class ServiceFile {

@@ -1,7 +1,7 @@
-// The page at "/": what /api/v1/communicators says, live, for people with a browser.
+// The page at "/": shows what /api/v1/communicators says, live, in a browser.
 //
-// Style and script are part of it, and its policy lets nothing else run; it asks for nothing but
-// the JSON, by a relative address. Names from the segments get onto it as text only.
+// Style and script are part of the page, and its policy lets nothing else run. It requests nothing
+// but the JSON, by a relative address. Names from the segments are shown as text only.
 //
 // Thread: any. Constant data.
 #ifndef EXPORTER_PAGE_STATUS_PAGE_H_

@@ -78,7 +78,7 @@ function showVerdict(comms, now, health) {
   reconcile(parent.list, problems.slice(0, MOST_PROBLEMS), ({kind, comm}) => `${kind} ${text(comm.comm)}`,
       makeProblem, (part, problem) => updateProblem(part, problem, now));
   const isWell = health.status === 'ok';
-  const summary = text(health.summary) || 'The endpoint does not say how much it sees: it is of another version.';
+  const summary = text(health.summary) || 'The endpoint does not say how much it sees. It has another version.';
   const calm = isWell ? `✓ ${summary}` : summary;
   mark(parent.more, 'data-level', problems.length === 0 && isWell ? 'ok' : null);
   put(parent.more, problems.length === 0 ? calm :
@@ -119,7 +119,7 @@ function showConnection() {
   put(byId('connection-text'), stale ? (page === null ? 'no answer' : `no answer since ${age} s`) :
     document.hidden ? 'paused' : page === null ? 'asking' : 'live');
   byId('gone').hidden = !stale;
-  put(byId('gone'), stale ? `${failure} ${page === null ? '' : `What is shown is of ${clock(number(page.time))}. `}Asking again.` : '');
+  put(byId('gone'), stale ? `${failure} ${page === null ? '' : `The data shown is from ${clock(number(page.time))}. `}Asking again.` : '');
 }
 
 async function ask() {
@@ -131,7 +131,7 @@ async function ask() {
 }
 
 function reasonOf(error) {
-  if (error.name === 'SyntaxError') return 'What answers is not NCCL Pulse’s endpoint.';
+  if (error.name === 'SyntaxError') return 'The answer is not from NCCL Pulse.';
   if (error.name === 'TimeoutError') return `The endpoint did not answer within ${TIMEOUT_MS / 1000} s.`;
   // The browser does not say why a connection failed.
   return error.name === 'TypeError' ? 'The endpoint does not answer.' : text(error.message);

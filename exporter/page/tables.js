@@ -52,7 +52,7 @@ class RankTable {
             dash(latency.p50, seconds), dash(latency.p99, seconds), dash(latency.bus_bytes_per_second, byteRate),
           ];
           contents.forEach((content, i) => put(cells[i], content));
-          mark(cells[4], 'title', state.why ? `Idle or not cannot be told: ${state.why}.` : null);
+          mark(cells[4], 'title', state.why ? `Whether it is idle is not known: ${state.why}.` : null);
           mark(cells[6], 'title', contents[6].length > 40 ? contents[6] : null);
         });
   }

@@ -62,24 +62,24 @@ function clock(unixSeconds) {
 // What a verdict asks to be looked at (docs/hangs-and-stragglers.md).
 const LOOK_AT = new Map([
   ['rank_not_called', 'what the suspect’s program does: its stack'],
-  ['rank_not_launched', 'the suspect’s stack: connecting, or a group that is not ended'],
-  ['rank_not_begun', 'what else the suspect’s GPU runs: a kernel before it does not end'],
+  ['rank_not_launched', 'the suspect’s stack: is it connecting, or in a group that was not ended?'],
+  ['rank_not_begun', 'what else the suspect’s GPU runs: an earlier kernel does not end'],
   ['mismatched_operations', 'the program: ranks took different branches'],
   ['blocked_elsewhere', 'the hang of the communicator that is named'],
   ['circular_wait', 'the order in which the suspects’ programs use these communicators'],
   ['process_gone', 'why that process ended: its log, the kernel’s'],
   ['process_stopped', 'SIGSTOP, a debugger, a frozen container, a driver that does not return'],
-  ['rank_not_seen', 'whether that process lives and has the plugin'],
+  ['rank_not_seen', 'whether that process is alive and has loaded the plugin'],
   ['no_progress', 'GPUs and network; ranks on other nodes, if there are any'],
-  ['point_to_point', 'the ranks that wait: their peers are not known'],
+  ['point_to_point', 'the waiting ranks: NCCL does not report their peers'],
 ]);
 
 // Why it is not known whether a rank is idle (exporter/diagnosis/rank_activity.h).
 const UNKNOWN_BECAUSE = new Map([
   ['launch_not_reported', 'NCCL does not report the launch of its last call'],
   ['captured', 'it uses CUDA graphs, whose replays are not seen'],
-  ['no_completions', 'nothing tells when its work has ended'],
+  ['no_completions', 'nothing tells when its work completes'],
   ['poller_not_started', 'the plugin’s background thread could not be started'],
-  ['poller_stands', 'the plugin’s background thread does not run'],
+  ['poller_stands', 'the plugin’s background thread is not running'],
   ['event_mask_changed', 'somebody else changed NCCL’s profiler event mask'],
 ]);

@@ -17,7 +17,7 @@ inline constexpr int kMaxBcryptCost = 16;
 bool IsBcryptHash(std::string_view hash, std::string* reason);
 
 // Whether `password` is the one of `hash`, which IsBcryptHash took. Only its first 72 bytes count,
-// as everywhere with bcrypt; one with a zero byte is nobody's.
+// as everywhere with bcrypt; one with a zero byte matches no hash.
 // Cost: 2^cost times 60 us: 60 ms at 10, which is usual. 10 KiB of memory.
 bool MatchesBcrypt(const std::string& hash, std::string_view password);
 

@@ -300,7 +300,7 @@ class ConfigReader {
   }
 
   void Users(const YAML::Node& node, const std::string& name) {
-    // An empty list would let everybody in, which nobody means who writes it.
+    // An empty list would let everybody in, which is hardly what its author means.
     if (!node.IsMap() || node.size() == 0) {
       Fail(node, absl::StrCat(name, ": users and their bcrypt hashes are expected"));
     }

@@ -2,8 +2,8 @@
 // (web-configuration.md of prometheus/exporter-toolkit), so that what a site has written for its
 // other exporters serves here, too.
 //
-// What this endpoint can not do is refused by name rather than ignored: who writes a setting for
-// security must not find out later that it did nothing.
+// A setting that this endpoint does not support is refused by name, not ignored: nobody must find
+// out later that a setting for security did nothing.
 //
 // Thread: any, no state. Cost: reads the file; the files that it names are read by whoever uses
 // them. Errors: a message with the file, the line, the key and what is accepted.

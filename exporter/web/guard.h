@@ -26,7 +26,7 @@ class WebGuard : public Guard {
   // Reads the file again, and all files that it names. Clients that come from then on get what is
   // in there; those that are connected keep their TLS, and need the new passwords. False, with the
   // reason in `error`, when something is wrong with it: then nothing changes at all. Whether TLS is
-  // spoken can not change, since Prometheus was told.
+  // spoken cannot change, since Prometheus was told.
   bool Reload(std::string* error);
 
   bool is_https() const override { return is_https_; }

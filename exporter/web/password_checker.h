@@ -1,9 +1,11 @@
-// Passwords against bcrypt hashes, without waiting: bcrypt takes 60 ms and more by design, so it
-// runs on a thread of its own, one password at a time, and what it found is remembered.
+// Checks passwords against bcrypt hashes without blocking the server. bcrypt takes 60 ms and more
+// by design, so it runs on a thread of its own, one password at a time, and its answers are
+// remembered.
 //
-// Remembered are the last kRemembered right and as many wrong passwords, apart: guesses do not
-// push out who is let in at every scrape. What is kept is a keyed digest, no password. At most
-// kMaxQueued passwords wait; more are not taken until there is room.
+// The last kRemembered right passwords and as many wrong ones are remembered, apart from each
+// other: guesses do not push out a scraper that is let in every time. What is kept is a keyed
+// digest, never a password. At most kMaxQueued passwords wait; more are not taken until there is
+// room.
 //
 // Thread: one calls the methods, the server's. The checker's own thread starts with the first
 // password; it is not waited for at the end, when it may be in the middle of one.

@@ -15,13 +15,12 @@
 // Handles, as in NCCL 2.28 to 2.30 (src/plugin/profiler.cc):
 //   - a parent is whatever the plugin returned for it, NULL included, stopped or not;
 //   - *eHandle is not cleared before start. It holds what the same place held before: the thread's
-//   last
-//     handle of that type for types whose storage NCCL reuses (API events, proxy, KernelCh), NULL
-//     for those in freshly cleared memory (Group, Coll, P2p, KernelLaunch). Versions 1 to 3: always
-//     NULL;
+//     last handle of that type for types whose storage NCCL reuses (API events, proxy, KernelCh),
+//     NULL for those in freshly cleared memory (Group, Coll, P2p, KernelLaunch). Versions 1 to 3:
+//     always NULL;
 //   - stop and state are skipped when the handle is NULL, except for NetPlugin; states of a
-//   ProxyStep
-//     also when its ProxyOp's handle is NULL; a ProxyOp's handle becomes NULL at its stop.
+//     ProxyStep also when its ProxyOp's handle is NULL; a ProxyOp's handle becomes NULL at its
+//     stop.
 //
 // Process id. A ProxyOp recorded with the recorded process' own id gets this process'; a foreign
 // one (PXN) keeps its number.

@@ -4,13 +4,12 @@
 // older one. This is the same idea over recorded events: the adapter for version N fills version
 // N's descriptor the way NCCL's does, its oddities included:
 //
-//   v7 to v5 native; state arguments of the GroupApi states are NULL (2.28.9, which recorded the
-//   traces) v4       parentObj of Coll and P2p is the Group; the descriptor is not cleared and
-//   p2p.nChannels is
-//            never written: it holds garbage
-//   v3-v1    the same parentObj; no identity of the communicator in init, and name NULL, commHash 0
-//   in
-//            the descriptor; nMaxChannels holds the channels used; *eHandle is NULL before the
+//   v5-v7    native; state arguments of the GroupApi states are NULL (2.28.9, which recorded the
+//            traces)
+//   v4       parentObj of Coll and P2p is the Group; the descriptor is not cleared, and
+//            p2p.nChannels is never written: it holds garbage
+//   v1-v3    the same parentObj; no identity of the communicator in init, and name NULL, commHash 0
+//            in the descriptor; nMaxChannels holds the channels used; *eHandle is NULL before the
 //            call; KernelCh without times; transSize always 0
 //   v1       names as numbers; an unknown name becomes Send, PAT, SIMPLE or Float64
 //

@@ -7,8 +7,7 @@
 //   version    the adapters between NCCL's core and an older plugin drop the event types and states
 //              that the version does not know.
 //   graphs     NCCL makes Group, Coll and P2p callbacks at each replay of a captured operation only
-//   if
-//              the launch carries proxy operations: network traffic, or KernelCh switched on.
+//              if the launch carries proxy operations: network traffic, or KernelCh switched on.
 //              Without either they come once, at capture, between the kernel launch and the end of
 //              the group, and replays are silent. The sequence number is then not advanced by
 //              captured operations.

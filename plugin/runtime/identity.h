@@ -1,6 +1,6 @@
 // Who this process and its GPU are, for the labels that dashboards join on.
 // Thread: init, under its lock. Cost: microseconds, and the first time the search for the driver
-// library. Errors: what can not be found out is an empty string; nothing is guessed.
+// library. Errors: what cannot be found out is an empty string; nothing is guessed.
 #ifndef PLUGIN_RUNTIME_IDENTITY_H_
 #define PLUGIN_RUNTIME_IDENTITY_H_
 

@@ -7,15 +7,17 @@
 // switching it changes which callbacks the host makes and nothing on the GPU, and ran clean with
 // graphs. The KernelCh bit must never change while a job runs.
 //
-//   share    100 ms are watched, then as long a pause as the share asks for, give or take half of
-//            it at random: no period of the job stays in step with it, and ranks do not switch
-//            together. 100 %: the bit is in the mask from the first init on, and nothing is
-//            switched.
-//   who pays only processes that had network traffic.
-//   how long it really was on is measured (observed_ns), by looking at the mask itself: NCCL 2.31's
-//            RAS can overrule a plugin's mask, and NCCL rewrites the int after each init.
-//   a mask that somebody else has changed (other bits than this one, too: mask_watch.h) is not
-//            touched while it is so: closing would take from it what its owner asked for.
+//   share          100 ms are watched, then comes a pause as long as the share asks for, give or
+//                  take half of it at random: no period of the job stays in step with it, and ranks
+//                  do not switch together. With 100 % the bit is in the mask from the first init
+//                  on, and nothing is switched.
+//   who pays       Only processes that had network traffic.
+//   observed_ns    How long the bit really was on. It is measured by looking at the mask itself:
+//                  NCCL 2.31's RAS can overrule a plugin's mask, and NCCL rewrites the int after
+//                  each init.
+//   foreign masks  A mask that somebody else has changed (in any bit: mask_watch.h) is left alone
+//                  until it is as before. Closing the window would take from it what its owner
+//                  asked for.
 //
 // Two NCCLs in one process have a mask each. They are switched together; one whose API is too old
 // for network steps is not attached.

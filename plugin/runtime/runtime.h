@@ -2,15 +2,21 @@
 // (the library is linked -z nodelete and nothing is torn down at exit, so no thread can outlive
 // what it uses; the poller stops before the CUDA driver does, poller.h).
 //
-//   init      -> Runtime::Init      makes the runtime once (settings, segment, tracker, threads),
-//                                   then adds a communicator
-//   callbacks -> Runtime::tracker() one load; null: not measuring (no memory, or a forked child)
-//   finalize  -> Runtime::Finalize  settles and marks the communicator; its numbers stay readable
+//   NCCL calls   it comes to          which
+//   init         Runtime::Init        makes the runtime once (settings, segment, tracker, threads),
+//                                     then adds a communicator
+//   a callback   Runtime::tracker()   is one load; null: nothing is measured (no memory, or a
+//                                     forked child)
+//   finalize     Runtime::Finalize    settles and marks the communicator; its numbers stay readable
 //
-// Threads: init and finalize of several communicators may run at the same time, they take one lock;
-// callbacks never do. Two background threads: "pulse-poll" (poller.h) follows launches, settles
-// operations, watches the event masks, keeps memory ready and the clock right; "pulse-http" serves
-// (exporter/http/server.h). Both block all signals and never call into NCCL or the job.
+// The parts: process.h (what one process measures with), poll_work.h and poller.h (the background
+// thread), endpoint.h (the server).
+//
+// Threads: init and finalize of several communicators may run at the same time. They take one lock
+// (init_lock.h); callbacks never do. Two background threads: "pulse-poll" (poller.h) follows
+// launches, settles operations, watches the event masks, keeps memory ready and the clock right;
+// "pulse-http" serves (exporter/http/server.h). Both block all signals and never call into NCCL or
+// the job.
 //
 // A process may have several NCCLs, also of different API versions. They share the runtime, which
 // was made with the settings that the first could satisfy; the header's nccl_api_version and
@@ -24,20 +30,11 @@
 #define PLUGIN_RUNTIME_RUNTIME_H_
 
 #include <atomic>
-#include <cstdint>
 
-#include "plugin/abi/common.h"
+#include "plugin/runtime/init_arguments.h"
 #include "plugin/tracker/tracker.h"
 
 namespace nccl_pulse {
-
-struct InitArguments {
-  int api_version;
-  uint64_t comm_id;       // 0: this version does not say
-  const char* comm_name;  // may be null
-  int nnodes, nranks, rank;
-  abi::DebugLogger logger;  // may be null
-};
 
 class Runtime {
  public:

@@ -1,23 +1,31 @@
 // The plugin's settings: environment variables NCCL_PULSE_*, read once in init.
 //
-//   NCCL_PULSE_TIMING        auto (default) | kernel | off   which latencies are measured
-//   NCCL_PULSE_LISTEN        [host]:port (default :9410) | unix:/path | off   the node's endpoint
-//   NCCL_PULSE_FILE_SD_DIR   a folder (default none)         a file for Prometheus that names it
-//   NCCL_PULSE_SERIES_LIMIT  16 ... 30000 (default 2048)     most series of this process
-//   NCCL_PULSE_LABELS        name=value,...  (default none)  labels added to every series
-//   NCCL_PULSE_HISTOGRAMS    both | classic | native | family=...,...   form on pages (default
-//                            both, but native for durations by network steps)
-//   NCCL_PULSE_DROP_FAMILIES name,... (default none)         metric families left out of pages
-//   NCCL_PULSE_HANG_SECONDS  1 ... 86400 (default 10)        without progress: a suspected hang
-//   NCCL_PULSE_NETWORK_WINDOW  off | 0.01 ... 100 (default 1)  share of the time, in per cent,
-//                            in which network steps are watched (network_window.h)
-//   NCCL_PULSE_LOG_LEVEL     off | warn (default) | info     what also goes to standard error
-//   NCCL_PULSE_CLOCK         auto (default) | monotonic      CPU counter where sound, or always
-//                            the kernel's
+//   variable (NCCL_PULSE_...)      values, default in brackets        what it sets
+//   TIMING                         [auto] kernel off                  which latencies are measured
+//   LISTEN                         host:port unix:/path off [:9410]   the node's endpoint
+//   FILE_SD_DIR                    a folder [none]                    a file there that tells
+//                                                                     Prometheus of the endpoint
+//   SERIES_LIMIT                   16 ... 30000 [2048]                most series of this process
+//   TIMED_LAUNCHES_PER_SECOND      1 ... 1000000 [100]                budget of timed launches on
+//                                                                     each GPU
+//   LABELS                         name=value,... [none]              labels of every series
+//   HISTOGRAMS                     both classic native                form of histograms on pages
+//                                  family=...,... [both; native for
+//                                  durations by network steps]
+//   DROP_FAMILIES                  name,... [none]                    metric families left out
+//   HANG_SECONDS                   1 ... 86400 [10]                   time without progress after
+//                                                                     which a hang is suspected
+//   NETWORK_WINDOW                 0.01 ... 100 off [1]               share of the time, per cent,
+//                                                                     in which network steps are
+//                                                                     watched (network_window.h)
+//   LOG_LEVEL                      off [warn] info                    what also goes to standard
+//                                                                     error
+//   CLOCK                          [auto] monotonic                   the CPU's counter where it is
+//                                                                     sound, or always the kernel's
 //
 // A bad value never stops anything: the default is used, and one warning names the variable, the
 // value and what is used instead. An unknown NCCL_PULSE_ variable is named too: it is most likely a
-// slip of the pen.
+// typing error.
 //
 // Thread: init, under the runtime's lock (getenv). Cost: microseconds, allocates.
 #ifndef PLUGIN_RUNTIME_SETTINGS_H_

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "metrics/lane_writer.h"
 #include "metrics/kinds.h"
+#include "metrics/lane_writer.h"
 #include "plugin/tracker/communicator.h"
 #include "plugin/tracker/instruments.h"
 #include "plugin/tracker/operation_slot.h"

@@ -63,8 +63,7 @@ bool SettleIfIdle(Instruments& instruments, Communicator& communicator, uint32_t
 }
 
 bool IsTrusted(const Communicator& communicator) {
-  return communicator.record->kernel_trust.load() ==
-         static_cast<uint32_t>(TrustState::kTrusted);
+  return communicator.record->kernel_trust.load() == static_cast<uint32_t>(TrustState::kTrusted);
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Tracker: what all kinds of events share, and the life of communicators.
 #include "plugin/tracker/tracker.h"
 
-#include "plugin/tracker/settling.h"
 #include "plugin/tracker/left_call.h"
+#include "plugin/tracker/settling.h"
 
 namespace nccl_pulse {
 

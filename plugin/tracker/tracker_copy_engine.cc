@@ -5,8 +5,8 @@
 // thread, and orders them with its kernels (2.29, src/ce_coll.cc: ncclLaunchCeColl; src/group.cc:
 // doLaunches). It reports them neither as KernelLaunch nor as Coll.
 #include "plugin/tracker/counting.h"
-#include "plugin/tracker/tracker.h"
 #include "plugin/tracker/left_call.h"
+#include "plugin/tracker/tracker.h"
 
 namespace nccl_pulse {
 
@@ -38,9 +38,8 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
   }
   CountUncounted(*communicator->parts.load(), lane);
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
-  lane.Count(
-      SeriesKey::Algorithm(op, SeriesKey::kTimed, instruments_.names.Find("CE").id, kNoName), 1,
-      0);
+  lane.Count(SeriesKey::Algorithm(op, SeriesKey::kTimed, instruments_.names.Find("CE").id, kNoName),
+             1, 0);
   // One that is followed counts as a launch when it has been made.
   if (!captured && !followed) AddToCell(lane.lane().launches, 1);
   if (!is_timed) {

@@ -55,9 +55,9 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     untimed = UntimedReason::kInvisible;
   }
   if (__builtin_expect(event.is_collective, 1)) {
-    writer.CountSequenced(SeriesKey::Algorithm(op.id, untimed, names.Find(event.algo).id,
-                                               names.Find(event.proto).id),
-                          event.sequence + 1);
+    writer.CountSequenced(
+        SeriesKey::Algorithm(op.id, untimed, names.Find(event.algo).id, names.Find(event.proto).id),
+        event.sequence + 1);
   } else if (untimed != SeriesKey::kTimed) {
     CountUntimed(writer, op.id, untimed);
   }
@@ -67,7 +67,8 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     // More channels than there are: not set (NCCL 2.28 and later towards a plugin of API v4).
     const uint8_t channels = event.channels <= kMaxChannels ? event.channels : 0;
     const OperationMeta meta{op.id, static_cast<uint8_t>(size_class), channels,
-                             !by_kernel || untimed != SeriesKey::kTimed, static_cast<uint32_t>(event.sequence)};
+                             !by_kernel || untimed != SeriesKey::kTimed,
+                             static_cast<uint32_t>(event.sequence)};
     const bool captured = __builtin_expect(event.parent != 0, 0) &&
                           instruments_.IsOwn(event.parent, TicketKind::kApiCall) &&
                           Ticket::Child(event.parent) != 0;

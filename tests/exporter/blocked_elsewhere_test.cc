@@ -44,13 +44,19 @@ TEST(Hang, WhoWaitsElsewhereIsNotTheCulprit) {
   EXPECT_THAT(tensor2->suspects, ElementsAre(1));  // process 3, too
 }
 
-// Two communicators, called in another order; one wait is younger, and not yet a hang.
-TEST(Hang, TwoThatWaitForEachOther) {
+constexpr uint64_t kOne = 1;
+constexpr uint64_t kOther = 2;
+
+SimulatedJob TwoCommunicators() {
   SimulatedJob job(2);
-  constexpr uint64_t kOne = 1;
-  constexpr uint64_t kOther = 2;
   job.AddCommunicator(kOne, {0, 1});
   job.AddCommunicator(kOther, {0, 1});
+  return job;
+}
+
+// Two communicators, called in another order; one wait is younger, and not yet a hang.
+TEST(Hang, TwoThatWaitForEachOther) {
+  SimulatedJob job = TwoCommunicators();
   job.Launch(kOne, 0, "AllReduce");
   job.Advance(kSecond);
   job.Launch(kOther, 1, "AllReduce");
@@ -60,11 +66,12 @@ TEST(Hang, TwoThatWaitForEachOther) {
   EXPECT_EQ(one->verdict, HangVerdict::kCircularWait);
   EXPECT_THAT(one->suspects, ElementsAre(1));
   EXPECT_THAT(Steps(*one), ElementsAre(Pair(kOne, 1), Pair(kOther, 0)));
-  EXPECT_EQ(one->text,
-            "Ranks wait for each other in a circle: rank 1 (pid 101, GPU 1) has not come to "
-            "communicator 0000000000000001 and waits in 0000000000000002; rank 0 (pid 100, GPU 0) "
-            "has not come to communicator 0000000000000002 and waits in 0000000000000001. They use "
-            "the communicators in different orders. Rank 0 waits in AllReduce.");
+  EXPECT_EQ(
+      one->text,
+      "Ranks wait for each other in a circle: rank 1 (pid 101, GPU 1) has not called on "
+      "communicator 0000000000000001, and waits in 0000000000000002; rank 0 (pid 100, GPU 0) "
+      "has not called on communicator 0000000000000002, and waits in 0000000000000001. They use "
+      "the communicators in different orders. Rank 0 waits in AllReduce.");
   EXPECT_EQ(HangOf(job, kOther), std::nullopt);
   job.Advance(kSecond);
   const std::optional<Hang> other = HangOf(job, kOther);
@@ -300,7 +307,7 @@ TEST_F(NotCalledBesideABroadcast, DoesNotAcquitAnother) {
   const Hang hang = Of({0, 1});
   EXPECT_EQ(hang.verdict, HangVerdict::kRankNotCalled);
   EXPECT_THAT(hang.suspects, ElementsAre(2));
-  EXPECT_THAT(hang.text, HasSubstr(" Rank 3 has not come either. Whether rank 3 waits in "
+  EXPECT_THAT(hang.text, HasSubstr(" Rank 3 has not called it either. Whether rank 3 waits in "
                                    "communicator 0000000000000001 meanwhile cannot be seen."));
 }
 
@@ -334,11 +341,7 @@ TEST_F(NotCalledBesideABroadcast, IsNamedBesideAGraph) {
 
 // Two communicators on one stream, in another order, both enqueued.
 TEST(Hang, TwoThatStandBeforeEachOther) {
-  SimulatedJob job(2);
-  constexpr uint64_t kOne = 1;
-  constexpr uint64_t kOther = 2;
-  job.AddCommunicator(kOne, {0, 1});
-  job.AddCommunicator(kOther, {0, 1});
+  SimulatedJob job = TwoCommunicators();
   job.Launch(kOne, 0, "AllReduce");
   job.Launch(kOther, 1, "AllReduce");
   job.Advance(kMs);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "exporter/exposition/catalogue.h"
+#include "exporter/exposition/classic_buckets.h"
 #include "exporter/exposition/text_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "exporter/diagnosis/diagnosis.h"
-#include "tests/exporter/simulated_job.h"
+#include "exporter/diagnosis/testing/simulated_job.h"
+#include "gtest/gtest.h"
 
 namespace nccl_pulse {
 
@@ -27,6 +28,30 @@ inline CommunicatorDiagnosis DiagnosisOf(const SimulatedJob& job, uint64_t id = 
 
 inline std::optional<Hang> HangOf(const SimulatedJob& job, uint64_t id = kComm) {
   return DiagnosisOf(job, id).hang;
+}
+
+// The ranks go on to wait for kHangAfter: then a hang is suspected, with this verdict and these
+// suspects. Returns it.
+inline Hang ExpectHang(SimulatedJob* job, HangVerdict verdict, const std::vector<int32_t>& suspects,
+                       const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  const testing::ScopedTrace trace(file, line, "expected here");
+  job->Advance(kHangAfter);
+  const std::optional<Hang> hang = HangOf(*job);
+  EXPECT_TRUE(hang);
+  if (!hang) return {};
+  EXPECT_EQ(hang->verdict, verdict);
+  EXPECT_EQ(hang->suspects, suspects);
+  return *hang;
+}
+
+// The same, and not a nanosecond earlier.
+inline Hang ExpectHangInTime(SimulatedJob* job, HangVerdict verdict,
+                             const std::vector<int32_t>& suspects,
+                             const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  SimulatedJob before = *job;
+  before.Advance(kHangAfter - 1);
+  EXPECT_EQ(HangOf(before), std::nullopt);
+  return ExpectHang(job, verdict, suspects, file, line);
 }
 
 // Four ranks after some steps.

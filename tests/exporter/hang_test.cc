@@ -11,7 +11,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 
 TEST(Hang, NoneWhileNothingIsInFlight) {
@@ -24,17 +23,11 @@ TEST(Hang, NamesTheRankThatHasNotCalled) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   const int64_t launched = job.now();
-  job.Advance(kHangAfter - 1);
-  EXPECT_EQ(HangOf(job), std::nullopt);
-  job.Advance(1);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang->suspects, ElementsAre(3));
-  EXPECT_THAT(hang->waiting, ElementsAre(0, 1, 2));
-  EXPECT_EQ(hang->op, "AllReduce");
-  EXPECT_EQ(hang->since_realtime_ns, launched);
-  EXPECT_EQ(hang->text,
+  const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotCalled, {3});
+  EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2));
+  EXPECT_EQ(hang.op, "AllReduce");
+  EXPECT_EQ(hang.since_realtime_ns, launched);
+  EXPECT_EQ(hang.text,
             "Rank 3 (pid 103, GPU 3) has not called AllReduce (up to 1MiB), and has nothing in "
             "flight here. Ranks 0, 1 and 2 wait in AllReduce.");
 }
@@ -43,12 +36,8 @@ TEST(Hang, SeveralThatHaveNotCalledAndSeveralCalls) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 2}, "AllReduce");
   LaunchOn(&job, {0, 2}, "AllGather");
-  job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang->suspects, ElementsAre(1, 3));
-  EXPECT_THAT(hang->text, HasSubstr("AllGather (up to 1MiB) and AllReduce (up to 1MiB)"));
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {1, 3});
+  EXPECT_THAT(hang.text, HasSubstr("AllGather (up to 1MiB) and AllReduce (up to 1MiB)"));
 }
 
 TEST(Hang, NoneWhileABacklogProgresses) {
@@ -107,13 +96,9 @@ TEST(Hang, TheSameCallsInAnotherOrder) {
 TEST(Hang, AllHaveLaunched) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2, 3}, "AllGather");
-  job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kNoProgress);
-  EXPECT_THAT(hang->suspects, IsEmpty());
-  EXPECT_EQ(hang->op, "AllGather");
-  EXPECT_THAT(hang->text, Not(HasSubstr("another node")));
+  const Hang hang = ExpectHang(&job, HangVerdict::kNoProgress, {});
+  EXPECT_EQ(hang.op, "AllGather");
+  EXPECT_THAT(hang.text, Not(HasSubstr("another node")));
 }
 
 TEST(Hang, AllHaveLaunchedButOneHostIsAhead) {
@@ -129,22 +114,14 @@ TEST(Hang, AllHaveLaunchedButOneHostIsAhead) {
 TEST(Hang, AnotherNodeIsNotBlamedAndNotExcluded) {
   SimulatedJob job = RunningJob(8, 2);
   LaunchOn(&job, {0, 1, 2, 3}, "AllGather");
-  job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kNoProgress);
-  EXPECT_THAT(hang->suspects, IsEmpty());
-  EXPECT_THAT(hang->text, HasSubstr("another node"));
+  const Hang hang = ExpectHang(&job, HangVerdict::kNoProgress, {});
+  EXPECT_THAT(hang.text, HasSubstr("another node"));
 }
 
 TEST(Hang, RankOfThisNodeThatWasNeverSeen) {
   SimulatedJob job = RunningJob(6, 1);
   LaunchOn(&job, {0, 1, 2, 3}, "AllGather");
-  job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotSeen);
-  EXPECT_THAT(hang->suspects, ElementsAre(4, 5));
+  ExpectHang(&job, HangVerdict::kRankNotSeen, {4, 5});
 }
 
 TEST(Hang, ProcessGone) {
@@ -210,23 +187,15 @@ TEST(Hang, EndedItsCommunicator) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   job.Of(kComm, 3).finalized = true;
-  job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang->suspects, ElementsAre(3));
-  EXPECT_THAT(hang->text, HasSubstr("has ended this communicator"));
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
+  EXPECT_THAT(hang.text, HasSubstr("has ended this communicator"));
 }
 
 TEST(Hang, GraphsAreUnknownAndNotGuessed) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).captured = true;
-  job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kUnknown);
-  EXPECT_THAT(hang->suspects, IsEmpty());
+  ExpectHang(&job, HangVerdict::kUnknown, {});
 }
 
 TEST(Hang, WithoutCompletionsNothingIsSaid) {
@@ -278,11 +247,7 @@ TEST(Hang, CalledButNotLaunched) {
   job.Call(kComm, 3, "AllReduce");
   job.Advance(kMs);
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
-  job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotLaunched);
-  EXPECT_THAT(hang->suspects, ElementsAre(3));
+  ExpectHang(&job, HangVerdict::kRankNotLaunched, {3});
 }
 
 // It has put two calls into one launch, and every call of its is in a launch.
@@ -319,25 +284,17 @@ TEST(Hang, SendAndRecvBlameNobody) {
   job.AddCommunicator(kComm, {0, 1, 2, 3});
   job.Launch(kComm, 1, "Recv");
   job.Launch(kComm, 2, "Recv");
-  job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kPointToPoint);
-  EXPECT_THAT(hang->suspects, IsEmpty());
-  EXPECT_THAT(hang->text, HasSubstr("Ranks 1 and 2 wait in Recv. For whom is not known"));
-  EXPECT_THAT(hang->text, HasSubstr("Nothing in flight here: rank 0"));
+  const Hang hang = ExpectHang(&job, HangVerdict::kPointToPoint, {});
+  EXPECT_THAT(hang.text, HasSubstr("Ranks 1 and 2 wait in Recv. What for is not known"));
+  EXPECT_THAT(hang.text, HasSubstr("Nothing in flight here: rank 0"));
 }
 
 TEST(Hang, OfTwoRanksTheOtherIsThePeer) {
   SimulatedJob job(2);
   job.AddCommunicator(kComm, {0, 1});
   job.Launch(kComm, 0, "Recv");
-  job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang->suspects, ElementsAre(1));
-  EXPECT_THAT(hang->text, HasSubstr("has not called Send"));
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {1});
+  EXPECT_THAT(hang.text, HasSubstr("has not called Send"));
 }
 
 TEST(Hang, OwedCollectiveBehindSendsIsNamedOnlyIfNobodyElseIsLeft) {

@@ -35,22 +35,16 @@ TEST(Health, AllClearOnlyWhereWorkIsSeen) {
 
 // One rank killed, the other stopped; nothing else is there.
 TEST(Health, LostAndStoppedAreNoAllClear) {
-  SimulatedJob job(2);
-  job.AddCommunicator(kComm, {0, 1});
-  job.Collective(kComm, "AllReduce", {0, 0}, kMs);
-  job.process(0).end = ProcessEnd::kLost;
-  job.process(0).end_realtime_ns = job.now();
-  const int64_t stopped = job.now();
-  job.Advance(60 * kSecond);
-  job.process(1).last_poll_realtime_ns = stopped;
+  const SimulatedJob job = LostAndStoppedJob(kComm);
   const Health health = Of(job);
   EXPECT_EQ(health.status, HealthStatus::kIncomplete);
   EXPECT_EQ(health.lost_processes, 1u);
   EXPECT_EQ(health.stopped_processes, 1u);
-  EXPECT_THAT(health.notes,
-              ElementsAre("1 process was lost (killed or crashed): pid 100.",
-                          "1 process does not run (stopped, or stuck in the GPU driver): pid 101.",
-                          HasSubstr("not known for 1 of 1 rank:")));
+  EXPECT_THAT(
+      health.notes,
+      ElementsAre("1 process was lost (killed or crashed): pid 100.",
+                  "1 process is not running (stopped, or stuck in the GPU driver): pid 101.",
+                  HasSubstr("not known for 1 of 1 rank:")));
   EXPECT_EQ(health.summary, "Whether anything hangs cannot be seen.");
 }
 

@@ -8,20 +8,15 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 TEST(Hang, NamesTheRankWhoseGpuHasNotBegun) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, OldestLaunch::kUnknown});
-  job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotBegun);
-  EXPECT_THAT(hang->suspects, ElementsAre(1));
-  EXPECT_THAT(hang->waiting, ElementsAre(0, 2, 3));
-  EXPECT_EQ(hang->op, "AllReduce");
-  EXPECT_EQ(hang->text,
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotBegun, {1});
+  EXPECT_THAT(hang.waiting, ElementsAre(0, 2, 3));
+  EXPECT_EQ(hang.op, "AllReduce");
+  EXPECT_EQ(hang.text,
             "Rank 1 (pid 101, GPU 1) has launched AllReduce (up to 1MiB), but its GPU has not "
             "begun it: work before it on the stream has not ended. Ranks 0, 2 and 3 wait in "
             "AllReduce.");
@@ -32,12 +27,8 @@ TEST(Hang, SeveralGpusHaveNotBegun) {
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
   LaunchOn(&job, {0, 1}, "AllGather");  // their hosts are ahead
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kNotBegun});
-  job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotBegun);
-  EXPECT_THAT(hang->suspects, ElementsAre(1, 3));
-  EXPECT_EQ(hang->text,
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotBegun, {1, 3});
+  EXPECT_EQ(hang.text,
             "Rank 1 (pid 101, GPU 1) and rank 3 (pid 103, GPU 3) have launched what the others "
             "wait in, but their GPUs have not begun it: work before it on the streams has not "
             "ended. Ranks 0 and 2 wait.");
@@ -133,14 +124,10 @@ TEST(Hang, OneGpuHasNotBegunAndOfOthersNothingIsKnown) {
   SimulatedJob job = RunningJob(8, 2);
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
   SetBegun(&job, kComm, {OldestLaunch::kUnknown, kNotBegun});
-  job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kNoProgress);
-  EXPECT_THAT(hang->suspects, IsEmpty());
-  EXPECT_THAT(hang->text, HasSubstr("Compare with the other nodes. The GPU of rank 1 (pid 101, GPU "
-                                    "1) has not begun it: work before it on the stream has not "
-                                    "ended."));
+  const Hang hang = ExpectHang(&job, HangVerdict::kNoProgress, {});
+  EXPECT_THAT(hang.text, HasSubstr("Compare with the other nodes. The GPU of rank 1 (pid 101, GPU "
+                                   "1) has not begun it: work before it on the stream has not "
+                                   "ended."));
 }
 
 // It has done what the others wait in: an operation that a rank may leave before the others.

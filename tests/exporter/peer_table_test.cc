@@ -18,7 +18,7 @@
 #include "exporter/node/monotonic_clock.h"
 #include "metrics/lane_writer.h"
 #include "metrics/shared_bytes.h"
-#include "tests/metrics/test_segment.h"
+#include "metrics/testing/test_segment.h"
 
 namespace nccl_pulse {
 namespace {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/exposition/classic_buckets.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/example_snapshots.h"

@@ -2,8 +2,8 @@
 
 #include <set>
 
+#include "exporter/diagnosis/testing/simulated_job.h"
 #include "gtest/gtest.h"
-#include "tests/exporter/simulated_job.h"
 
 namespace nccl_pulse {
 namespace {

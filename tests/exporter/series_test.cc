@@ -11,8 +11,8 @@
 #include "gtest/gtest.h"
 #include "metrics/segment_reader.h"
 #include "metrics/size_class.h"
+#include "metrics/testing/test_segment.h"
 #include "tests/exporter/example_snapshots.h"
-#include "tests/metrics/test_segment.h"
 
 namespace nccl_pulse {
 namespace {

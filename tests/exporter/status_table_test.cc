@@ -1,12 +1,12 @@
 #include "exporter/cli/status_table.h"
 
 #include "exporter/diagnosis/diagnosis.h"
+#include "exporter/diagnosis/testing/simulated_job.h"
 #include "exporter/exposition/communicators_json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/exporter/example_snapshots.h"
-#include "tests/exporter/simulated_job.h"
 
 namespace nccl_pulse {
 namespace {
@@ -119,18 +119,12 @@ TEST(StatusTable, DeadStoppedEndedAndInvisible) {
 
 // One rank killed, the other stopped, and nothing else: no all clear.
 TEST(StatusTable, NoAllClearWhileBlind) {
-  SimulatedJob job(2);
-  job.AddCommunicator(kComm, {0, 1});
-  job.Collective(kComm, "AllReduce", {0, 0}, kMs);
-  job.process(0).end = ProcessEnd::kLost;
-  job.process(0).end_realtime_ns = job.now();
-  const int64_t stopped = job.now();
-  job.Advance(60 * kSecond);
-  job.process(1).last_poll_realtime_ns = stopped;
+  const SimulatedJob job = LostAndStoppedJob(kComm);
   const std::string table = StatusTable(Page(job), nullptr, {});
-  EXPECT_THAT(table, HasSubstr("\n1 process was lost (killed or crashed): pid 100.\n"
-                               "1 process does not run (stopped, or stuck in the GPU driver): pid "
-                               "101.\n"));
+  EXPECT_THAT(table,
+              HasSubstr("\n1 process was lost (killed or crashed): pid 100.\n"
+                        "1 process is not running (stopped, or stuck in the GPU driver): pid "
+                        "101.\n"));
   EXPECT_THAT(table, Not(HasSubstr("No hang")));
   EXPECT_THAT(table, HasSubstr("  stopped  60 s"));
   EXPECT_EQ(FindingOf(Page(job)), Finding::kIncomplete);

@@ -33,7 +33,7 @@ TEST(Hang, WhoIsStoppedButHasCalledIsNotToBlame) {
   ASSERT_TRUE(hang);
   EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
   EXPECT_THAT(hang->suspects, ElementsAre(3));
-  EXPECT_THAT(hang->text, HasSubstr("Rank 2 (pid 102, GPU 2) does not run."));
+  EXPECT_THAT(hang->text, HasSubstr("Rank 2 (pid 102, GPU 2) is not running."));
 }
 
 // A debugger was attached to rank 2 to see where it waits: that is not why the job hangs.
@@ -54,7 +54,7 @@ TEST_F(DebuggedWhileItWaits, DoesNotHideAGpuThatHasNotBegun) {
   const Hang hang = HangOfRank2Stopped(job);
   EXPECT_EQ(hang.verdict, HangVerdict::kRankNotBegun);
   EXPECT_THAT(hang.suspects, ElementsAre(1));
-  EXPECT_THAT(hang.text, HasSubstr(" Rank 2 (pid 102, GPU 2) does not run."));
+  EXPECT_THAT(hang.text, HasSubstr(" Rank 2 (pid 102, GPU 2) is not running."));
 }
 
 TEST_F(DebuggedWhileItWaits, DoesNotHideARankThatEnded) {
@@ -72,7 +72,7 @@ TEST_F(DebuggedWhileItWaits, IsNotTakenForARankOnAnotherNode) {
   const Hang hang = HangOfRank2Stopped(job);
   EXPECT_EQ(hang.verdict, HangVerdict::kNoProgress);
   EXPECT_THAT(hang.suspects, IsEmpty());
-  EXPECT_THAT(hang.text, HasSubstr(" Rank 2 (pid 102, GPU 2) does not run."));
+  EXPECT_THAT(hang.text, HasSubstr(" Rank 2 (pid 102, GPU 2) is not running."));
 }
 
 // All ranks are seen, and nothing else is wrong with any.
@@ -105,7 +105,7 @@ TEST(Hang, AStoppedProcessDoesNotHideWhoIsProvenNotToHaveCalled) {
   ASSERT_TRUE(hang);
   EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
   EXPECT_THAT(hang->suspects, ElementsAre(3));
-  EXPECT_THAT(hang->text, HasSubstr("Rank 1 (pid 101, GPU 1) does not run."));
+  EXPECT_THAT(hang->text, HasSubstr("Rank 1 (pid 101, GPU 1) is not running."));
 }
 
 // Its background thread stands, and it goes on launching: the process runs, and what has completed

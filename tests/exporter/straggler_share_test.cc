@@ -1,7 +1,7 @@
 // What makes a late rank a straggler: a threshold is met on one side and missed on the other.
 #include "exporter/diagnosis/diagnosis.h"
+#include "exporter/diagnosis/testing/simulated_job.h"
 #include "gtest/gtest.h"
-#include "tests/exporter/simulated_job.h"
 
 namespace nccl_pulse {
 namespace {

@@ -3,9 +3,9 @@
 #include <random>
 
 #include "exporter/diagnosis/diagnosis.h"
+#include "exporter/diagnosis/testing/simulated_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/exporter/simulated_job.h"
 
 namespace nccl_pulse {
 namespace {

@@ -8,7 +8,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Not;
 
 void CallOn(SimulatedJob* job, const std::set<int>& ranks, const std::string& op) {
@@ -21,14 +20,10 @@ TEST(Unreported, WhoWaitsInABroadcastIsNotAccused) {
   SimulatedJob job = RunningJob();
   CallOn(&job, {0, 1, 3}, "Broadcast");
   LaunchOn(&job, {0, 1}, "AllReduce");
-  job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang->suspects, ElementsAre(2));
-  EXPECT_THAT(hang->waiting, ElementsAre(0, 1));
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
+  EXPECT_THAT(hang.waiting, ElementsAre(0, 1));
   EXPECT_EQ(
-      hang->text,
+      hang.text,
       "Rank 2 (pid 102, GPU 2) has not called AllReduce (up to 1MiB) and Broadcast (up to "
       "1MiB), and has nothing in flight here. Ranks 0 and 1 wait. Rank 3 (pid 103, GPU 3) "
       "has called fewer operations than rank 0 (pid 100, GPU 0), too; whether it waits cannot "
@@ -40,12 +35,8 @@ TEST(Unreported, NobodyIsNamedWhereNotAllRanksAreSeen) {
   SimulatedJob job = RunningJob(8, 2);
   CallOn(&job, {0, 1, 2, 3}, "Broadcast");
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
-  job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kUnknown);
-  EXPECT_THAT(hang->suspects, IsEmpty());
-  EXPECT_THAT(hang->text, HasSubstr("rank 3 (pid 103, GPU 3) has called fewer operations"));
+  const Hang hang = ExpectHang(&job, HangVerdict::kUnknown, {});
+  EXPECT_THAT(hang.text, HasSubstr("rank 3 (pid 103, GPU 3) has called fewer operations"));
 }
 
 // The root never calls; nothing is in flight as far as NCCL reports.
@@ -54,17 +45,11 @@ TEST(Unreported, TheRootThatNeverCallsIsNamedByCounts) {
   job.Advance(kSecond);
   CallOn(&job, {1, 2, 3}, "Broadcast");
   const int64_t called = job.now();
-  job.Advance(kHangAfter - 1);
-  EXPECT_EQ(HangOf(job), std::nullopt);
-  job.Advance(1);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang->suspects, ElementsAre(0));
-  EXPECT_THAT(hang->waiting, ElementsAre(1, 2, 3));
-  EXPECT_EQ(hang->op, "Broadcast");
-  EXPECT_EQ(hang->since_realtime_ns, called);
-  EXPECT_EQ(hang->text,
+  const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotCalled, {0});
+  EXPECT_THAT(hang.waiting, ElementsAre(1, 2, 3));
+  EXPECT_EQ(hang.op, "Broadcast");
+  EXPECT_EQ(hang.since_realtime_ns, called);
+  EXPECT_EQ(hang.text,
             "Rank 0 (pid 100, GPU 0) has not called Broadcast (up to 1MiB), and has nothing in "
             "flight here. Ranks 1, 2 and 3 have called Broadcast, whose launch NCCL does not "
             "report: whether they still wait cannot be seen.");
@@ -108,7 +93,8 @@ TEST(Unreported, InASymmetricAllReduceTheOthersWait) {
   ASSERT_TRUE(HangOf(job));
   EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotCalled);
   EXPECT_THAT(HangOf(job)->suspects, ElementsAre(0));
-  EXPECT_THAT(HangOf(job)->text, HasSubstr("and which no rank leaves before all have come."));
+  EXPECT_THAT(HangOf(job)->text,
+              HasSubstr("and which no rank leaves before all ranks have called it."));
 }
 
 // A communicator on which nothing but Broadcast is called: the root's last one is not seen either.
@@ -117,13 +103,9 @@ TEST(Unreported, TheFurthestBehindIsNamedThoughItsOwnCallsAreNotReported) {
   for (int i = 0; i < 5; ++i) CallOn(&job, {0, 1, 2, 3}, "Broadcast");
   job.Advance(kSecond);
   CallOn(&job, {1, 2, 3}, "Broadcast");
-  job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang->suspects, ElementsAre(0));
-  EXPECT_THAT(hang->text, Not(HasSubstr("nothing in flight")));
-  EXPECT_THAT(hang->text, HasSubstr("Whether what it called before has ended cannot be seen."));
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {0});
+  EXPECT_THAT(hang.text, Not(HasSubstr("nothing in flight")));
+  EXPECT_THAT(hang.text, HasSubstr("Whether its earlier calls have completed cannot be seen."));
 }
 
 TEST(Unreported, OfSeveralBehindOnlyTheFurthestIsNamed) {

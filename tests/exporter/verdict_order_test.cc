@@ -9,9 +9,9 @@
 #include <set>
 
 #include "exporter/diagnosis/diagnosis.h"
+#include "exporter/diagnosis/testing/simulated_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/exporter/simulated_job.h"
 
 namespace nccl_pulse {
 namespace {
@@ -82,7 +82,7 @@ TEST_F(VerdictOrder, ARankProvenNotToHaveCalledBeforeAStoppedOne) {
   EXPECT_EQ(hang.verdict, HangVerdict::kRankNotCalled);
   EXPECT_THAT(hang.suspects, ElementsAre(3));
   EXPECT_THAT(hang.waiting, Not(Contains(4)));
-  EXPECT_THAT(hang.text, HasSubstr("Rank 4 (pid 104, GPU 4) does not run."));
+  EXPECT_THAT(hang.text, HasSubstr("Rank 4 (pid 104, GPU 4) is not running."));
 }
 
 TEST_F(VerdictOrder, AStoppedRankWhereNoOtherIsProven) {

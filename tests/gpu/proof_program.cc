@@ -17,8 +17,7 @@
 //   coverage   AllReduce, AllGather and Broadcast in all sizes for --seconds, on "coverage"; before
 //              that half as long on "before", so that the rate is steady
 //   capture    --repeats graphs, each captured in global mode (the strictest) while a collective is
-//   in
-//              flight on another communicator, which the last rank joins only after its own
+//              in flight on another communicator, which the last rank joins only after its own
 //              capture: what the plugin's thread asks of the driver meanwhile must not end the
 //              capture. Each graph is replayed five times with new values and its results are
 //              compared.

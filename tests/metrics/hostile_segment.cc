@@ -10,7 +10,7 @@
 #include "metrics/segment_layout.h"
 #include "metrics/segment_reader.h"
 #include "metrics/shared_bytes.h"
-#include "tests/metrics/test_segment.h"
+#include "metrics/testing/test_segment.h"
 
 namespace nccl_pulse {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "gtest/gtest.h"
 #include "metrics/segment_reader.h"
-#include "tests/metrics/test_segment.h"
+#include "metrics/testing/test_segment.h"
 
 namespace nccl_pulse {
 namespace {

@@ -11,11 +11,11 @@
 #include "metrics/segment.h"
 #include "metrics/segment_layout.h"
 #include "metrics/snapshot.h"
+#include "metrics/testing/test_segment.h"
 #include "plugin/tracker/communicator_parts.h"
 #include "plugin/tracker/ready_pages.h"
 #include "plugin/tracker/step_table.h"
 #include "plugin/tracker/tracker.h"
-#include "tests/metrics/test_segment.h"
 
 namespace nccl_pulse {
 namespace {

@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "metrics/lane_writer.h"
 #include "metrics/segment_reader.h"
-#include "tests/metrics/test_segment.h"
+#include "metrics/testing/test_segment.h"
 
 namespace nccl_pulse {
 namespace {

@@ -18,7 +18,7 @@
 #include "metrics/lane_writer.h"
 #include "metrics/record_writer.h"
 #include "metrics/segment_reader.h"
-#include "tests/metrics/test_segment.h"
+#include "metrics/testing/test_segment.h"
 
 namespace nccl_pulse {
 namespace {

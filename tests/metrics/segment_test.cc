@@ -16,8 +16,8 @@
 #include "gtest/gtest.h"
 #include "metrics/lane_writer.h"
 #include "metrics/segment_reader.h"
+#include "metrics/testing/test_segment.h"
 #include "tests/metrics/child_process.h"
-#include "tests/metrics/test_segment.h"
 
 namespace nccl_pulse {
 namespace {

@@ -101,7 +101,7 @@ class StatusTest(unittest.TestCase):
         if rank == last:
             self.assertEqual(self.wait_for_hang("process_stopped")["suspects"], [last])
         else:
-            cluster.wait_until(lambda: "does not run" in self.hang()["text"], "it is seen to stop")
+            cluster.wait_until(lambda: "is not running" in self.hang()["text"], "it is seen to stop")
             self.assertEqual(self.hang()["suspects"], [last])
         victim.kill()
         self.assertEqual(self.wait_for_hang("process_gone")["suspects"], [rank])
@@ -148,7 +148,7 @@ class StatusTest(unittest.TestCase):
             self.assertNotIn("No hang", output)
         code, output, _ = status("--endpoint=" + self.endpoint)
         self.assertIn("1 process was lost (killed or crashed): pid %d." % job.ranks[0].pid, output)
-        self.assertIn("%d processes do not run" % (RANKS - 1), output)
+        self.assertIn("%d processes are not running" % (RANKS - 1), output)
 
     def test_straggler(self):
         job = self.start("warm", "straggler")
@@ -204,7 +204,7 @@ class EndpointTest(unittest.TestCase):
     def test_another_program_answers(self):
         for answer, expected in ((b"SSH-2.0-x\r\n", "is not HTTP"),
                                  (b"HTTP/1.1 404 Not Found\r\n\r\n", "status 404"),
-                                 (b"HTTP/1.1 200 OK\r\n\r\nhello", "is not NCCL Pulse's"),
+                                 (b"HTTP/1.1 200 OK\r\n\r\nhello", "is not from NCCL Pulse"),
                                  (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello",
                                   "ended too early")):
             with socket.socket() as listener:
@@ -236,7 +236,7 @@ class EndpointTest(unittest.TestCase):
 
     def test_usage(self):
         for arguments, expected in ((["x"], "takes no argument"),
-                                    (["--interval=1ms"], "--interval is not between"),
+                                    (["--interval=1ms"], "--interval must be between"),
                                     (["--color=red"], "--color=red"),
                                     (["--endpoint=nonsense"], "neither host:port nor unix:/path")):
             code, output, errors = status(*arguments)

@@ -207,8 +207,8 @@ class PageTest(unittest.TestCase):
         self.assertEqual([cell[:2] for cell in cells],
                          [["unknown", "9 s"], ["in graphs", "–"], ["unknown", "–"],
                           ["queued", "20 s"]])
-        self.assertEqual(cells[0][2], "Idle or not cannot be told: NCCL does not report the launch of "
-                         "its last call.")
+        self.assertEqual(cells[0][2], "Whether it is idle is not known: NCCL does not report the "
+                         "launch of its last call.")
         self.assertEqual(shown.evaluate("[...document.querySelectorAll('.flight')].map((each) => "
                                         "each.innerText)"), ["1 in flight, 20 s", "1 unknown"])
         self.assertEqual(shown.evaluate("[...document.querySelectorAll('summary .badge')].map((each) "
@@ -270,7 +270,7 @@ class PageTest(unittest.TestCase):
         endpoint.close()
         shown.wait("document.getElementById('connection').className === 'lost'")
         self.assertRegex(shown.text("#connection"), r"^no answer since \d+ s$")
-        self.assertIn("The endpoint does not answer. What is shown is of 2025-10-",
+        self.assertIn("The endpoint does not answer. The data shown is from 2025-10-",
                       shown.text("#gone"))
         self.assertEqual(shown.evaluate("document.documentElement.className"), "stale")
         self.assertEqual(shown.text(SECTION + " .name"), "dp")
@@ -281,11 +281,11 @@ class PageTest(unittest.TestCase):
         endpoint = self.serve((503, "no"), port=endpoint.port)
         shown.wait("document.getElementById('gone').innerText.includes('status 503')")
         endpoint.answer = (200, "hello")
-        shown.wait("document.getElementById('gone').innerText.includes('is not NCCL Pulse')")
+        shown.wait("document.getElementById('gone').innerText.includes('is not from NCCL Pulse')")
         endpoint.answer = (200, "null")
         asked = endpoint.asked
         cluster.wait_until(lambda: endpoint.asked > asked + 1, "it is asked again")
-        self.assertIn("is not NCCL Pulse", shown.text("#gone"))
+        self.assertIn("is not from NCCL Pulse", shown.text("#gone"))
         endpoint.answer = page(communicator(name="again"), time=made_up.NOW - 1000)
         shown.wait("document.querySelector('%s .name').innerText === 'again'" % SECTION)
         self.assertEqual(shown.text("#connection"), "live")

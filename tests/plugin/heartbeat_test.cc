@@ -1,35 +1,42 @@
 // What is launched, completed and stuck, at any moment, whatever streams, contexts, captures and
 // the driver do.
 //
-// What can go wrong, and which test has it (ST: stream_timer_test, SS: stream_stress_test, CE:
-// copy_engine_test, IF: inflight_test):
-//   driver refuses a call (201, 400, 46, 4 at exit), device error     ADriverThatFailsIsAskedNoMore
-//     that sticks (700), context destroyed (709)                      AContextThatIsDestroyed, SS
-//   primary context reset, its addresses given to others              AContextThatIsReset
-//   no context, no events at init                                     NoContextNoHeartbeat,
-//                                                                     EventsThatCanNotBeMade
-//   driver call that never returns                                    ADriverThatBlocksBlocks...,
-//                                                                     WhatIsSeenTooLate...
-//   stream destroyed; default streams; many streams                   AStreamThatIsDestroyed,
-//                                                                     ST.TheDefaultStreams,
-//                                                                     ManyStreamsOfOneCommunicator
-//   another GPU's context is current ST.AnotherGpusContextIsCurrent capture, of this stream or
-//   another, global mode                   ACaptureIsNeverTouched,
-//                                                                     PollingDoesNotEndACapture,
-//                                                                     TheLegacyStreamWhile...
-//   launch on another thread than the call                            LaunchedOnAnotherThread...
-//   report before the launch, late, or never; launch without end ST.OperationsReportedOutOfOrder,
-//                                                                     ST.TimedOperationsReportedLate,
-//                                                                     ST.AnOperationReportedAfter...,
-//                                                                     ST.ALaunchWithoutEnd...
-//   armed pairs at failure and finalize: lost, once FinalizedWithLaunchesInFlight,
-//                                                                     CE.ADriverThatFails
-//   fork; exit while polling AChildOfForkMakesNoDriverCall,
-//                                                                     TheProcessMayExitAtAnyMoment
-//   driver fails, network goes on                                     IF.AfterTheDriverHasFailed
-//   the GPU does not come to a launch: the application's work before it TheGpuDoesNotComeToALaunch,
-//     on the stream; other streams; launches given up; many, closely or SS, CE.TheGpuDoesNotCome...
-//     not looked at for long
+// What can go wrong, and which test covers it (ST: stream_timer_test, SS: stream_stress_test, CE:
+// copy_engine_test, IF: inflight_test; "..." where a name is cut):
+//
+//   hazard                                       test
+//   -------------------------------------------  ----------------------------------
+//   The driver refuses a call (201, 400; 46; 4   ADriverThatFailsIsAskedNoMore
+//     at exit)
+//   A device error that sticks (700), a context  AContextThatIsDestroyed, SS
+//     that is destroyed (709)
+//   The primary context is reset, and its        AContextThatIsReset
+//     addresses are given to others
+//   No context, no events at init                NoContextNoHeartbeat
+//                                                EventsThatCanNotBeMade
+//   A driver call that never returns             ADriverThatBlocksBlocks...
+//                                                WhatIsSeenTooLate...
+//   A stream that is destroyed; default          AStreamThatIsDestroyed
+//     streams; many streams                      ST.TheDefaultStreams
+//                                                ManyStreamsOfOneCommunicator
+//   Another GPU's context is current             ST.AnotherGpusContextIsCurrent
+//   Capture, of this stream or another one, in   ACaptureIsNeverTouched
+//     global mode                                PollingDoesNotEndACapture
+//                                                TheLegacyStreamWhile...
+//   Launch on another thread than the call       LaunchedOnAnotherThread...
+//   Report before the launch, late or never;     ST.OperationsReportedOutOfOrder
+//     launch without end                         ST.TimedOperationsReportedLate
+//                                                ST.AnOperationReportedAfter...
+//                                                ST.ALaunchWithoutEnd...
+//   Armed pairs at failure and finalize: lost,   FinalizedWithLaunchesInFlight
+//     and counted once                           CE.ADriverThatFails
+//   Fork; exit while polling                     AChildOfForkMakesNoDriverCall
+//                                                TheProcessMayExitAtAnyMoment
+//   The driver fails, the network goes on        IF.AfterTheDriverHasFailed
+//   The GPU does not come to a launch: earlier   TheGpuDoesNotComeToALaunch
+//     work of the application on the stream;     CE.TheGpuDoesNotCome...
+//     other streams; launches given up; many;    SS
+//     looked at closely, or not for long
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -11,7 +11,7 @@
 #include "plugin/tracker/communicator_parts.h"
 #include "plugin/tracker/communicator_table.h"
 #include "plugin/tracker/instruments.h"
-#include "tests/metrics/test_segment.h"
+#include "metrics/testing/test_segment.h"
 
 namespace nccl_pulse {
 

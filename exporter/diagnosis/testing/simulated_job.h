@@ -1,7 +1,7 @@
 // A job in simulated time, as the processes of a node would have measured it: for the tests of the
 // diagnosis. Minutes take milliseconds.
-#ifndef TESTS_EXPORTER_SIMULATED_JOB_H_
-#define TESTS_EXPORTER_SIMULATED_JOB_H_
+#ifndef EXPORTER_DIAGNOSIS_TESTING_SIMULATED_JOB_H_
+#define EXPORTER_DIAGNOSIS_TESTING_SIMULATED_JOB_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -178,6 +178,19 @@ class SimulatedJob {
   int64_t now_ = kStart;
 };
 
+// Two ranks: the process of rank 0 was killed, and that of rank 1 has been stopped for 60 s.
+inline SimulatedJob LostAndStoppedJob(uint64_t id) {
+  SimulatedJob job(2);
+  job.AddCommunicator(id, {0, 1});
+  job.Collective(id, "AllReduce", {0, 0}, kMs);
+  job.process(0).end = ProcessEnd::kLost;
+  job.process(0).end_realtime_ns = job.now();
+  const int64_t stopped = job.now();
+  job.Advance(60 * kSecond);
+  job.process(1).last_poll_realtime_ns = stopped;
+  return job;
+}
+
 }  // namespace nccl_pulse
 
-#endif  // TESTS_EXPORTER_SIMULATED_JOB_H_
+#endif  // EXPORTER_DIAGNOSIS_TESTING_SIMULATED_JOB_H_

@@ -1,6 +1,6 @@
 // A segment for tests: made and filled through the plugin's own writers (RecordWriter, LaneWriter).
-#ifndef TESTS_METRICS_TEST_SEGMENT_H_
-#define TESTS_METRICS_TEST_SEGMENT_H_
+#ifndef METRICS_TESTING_TEST_SEGMENT_H_
+#define METRICS_TESTING_TEST_SEGMENT_H_
 
 #include <cstdint>
 #include <memory>
@@ -45,4 +45,4 @@ class TestSegment {
 
 }  // namespace nccl_pulse
 
-#endif  // TESTS_METRICS_TEST_SEGMENT_H_
+#endif  // METRICS_TESTING_TEST_SEGMENT_H_

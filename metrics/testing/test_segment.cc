@@ -1,4 +1,4 @@
-#include "tests/metrics/test_segment.h"
+#include "metrics/testing/test_segment.h"
 
 #include <cstdio>
 #include <cstdlib>

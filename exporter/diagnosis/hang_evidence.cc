@@ -1,0 +1,119 @@
+#include "exporter/diagnosis/hang_evidence.h"
+
+#include <algorithm>
+#include <set>
+
+namespace nccl_pulse {
+
+std::string LastCalled(const Ranks& waiting) {
+  std::set<std::string> names;
+  for (const RankView* rank : waiting) names.insert(rank->communicator->last_call_op);
+  if (names.size() == 1 && !names.begin()->empty()) return *names.begin();
+  std::set<std::string> all;
+  for (const RankView* rank : waiting) {
+    for (const auto& call : rank->communicator->calls) all.insert(call.op);
+  }
+  return all.size() == 1 ? *all.begin() : "";
+}
+
+bool MayHoldUp(const CommunicatorFacts& facts, const RankView& rank) {
+  return facts.calls_known != CallsKnown::kYes || facts.view->has_point_to_point ||
+         !facts.HasCalledAll(rank) ||
+         std::any_of(facts.live.begin(), facts.live.end(), [&rank](const RankView* other) {
+           return other->communicator->launches > rank.communicator->launches;
+         });
+}
+
+bool IsBehindOwnWork(const CommunicatorFacts& facts) {
+  bool any = false;
+  for (const RankView* rank : facts.live) {
+    if (rank->activity.is_idle()) continue;
+    if (rank->activity.oldest_launch != OldestLaunch::kNotBegun) return false;
+    any = true;
+  }
+  return any;
+}
+
+bool AreOwedLaunched(const CommunicatorFacts& facts) {
+  const uint64_t owed = Total(facts.owed);
+  return std::all_of(facts.live.begin(), facts.live.end(), [owed](const RankView* rank) {
+    const CommunicatorSnapshot& communicator = *rank->communicator;
+    return !rank->activity.is_in_flight() ||
+           communicator.launches - communicator.launches_completed >= owed;
+  });
+}
+
+Ranks BehindUnseen(const CommunicatorFacts& facts) {
+  Ranks unseen;
+  for (const RankView* rank : facts.behind) {
+    if (rank->activity.is_unknown() && !rank->is_stopped) unseen.push_back(rank);
+  }
+  return unseen;
+}
+
+bool IsOwedProven(const CommunicatorFacts& facts) {
+  if (facts.owing.empty() || facts.is_mismatched) return false;
+  return !facts.view->has_point_to_point ||
+         (facts.are_all_seen() &&
+          std::all_of(facts.live.begin(), facts.live.end(), [&facts](const RankView* rank) {
+            return rank->InFlightSince() != 0 || Contains(facts.owing, rank);
+          }));
+}
+
+Ranks NamedByCounts(const CommunicatorFacts& facts) {
+  Ranks named;
+  if (!facts.are_all_seen() || facts.view->has_point_to_point) return named;
+  for (const RankView* rank : facts.behind) {
+    if (Contains(facts.unreported, rank) && facts.IsFurthestBehind(*rank)) {
+      named.push_back(rank);
+    }
+  }
+  return named;
+}
+
+Calls CallsOwedBy(const CommunicatorFacts& facts, const Ranks& ranks) {
+  Calls owed;
+  for (const RankView* rank : ranks) {
+    for (const auto& [kind, count] : Excess(facts.calls[facts.most], facts.CallsOf(*rank))) {
+      owed[kind] = std::max(owed[kind], count);
+    }
+  }
+  return owed;
+}
+
+bool MayAllHaveLeft(const CommunicatorFacts& facts, const Ranks& behind) {
+  std::size_t ahead = 0;
+  for (const RankView* rank : facts.live) {
+    const bool is_ahead =
+        std::any_of(behind.begin(), behind.end(), [&facts, rank](const RankView* other) {
+          return !Excess(facts.CallsOf(*rank), facts.CallsOf(*other)).empty();
+        });
+    if (is_ahead) ++ahead;
+  }
+  if (ahead != 1) return false;
+  for (const RankView* rank : behind) {
+    for (const auto& [kind, count] : Excess(facts.calls[facts.most], facts.CallsOf(*rank))) {
+      if (WaitsForAll(kind.first)) return false;
+    }
+  }
+  return true;
+}
+
+bool IsPointToPointPossible(const Ranks& waiting) {
+  return !std::all_of(waiting.begin(), waiting.end(), [](const auto* rank) {
+    return IsCollective(rank->communicator->last_call_op);
+  });
+}
+
+std::vector<int32_t> UnseenRanks(const CommunicatorFacts& facts, std::size_t most) {
+  std::vector<int32_t> unseen;
+  std::size_t at = 0;
+  const Ranks& live = facts.live;
+  for (int32_t rank = 0; rank < facts.view->nranks && unseen.size() < most; ++rank) {
+    while (at < live.size() && live[at]->rank() < rank) ++at;
+    if (at == live.size() || live[at]->rank() != rank) unseen.push_back(rank);
+  }
+  return unseen;
+}
+
+}  // namespace nccl_pulse

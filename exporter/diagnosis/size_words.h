@@ -1,0 +1,23 @@
+// A size class ("le_4KiB", "gt_1GiB") as people read it.
+//
+// Thread: any.
+#ifndef EXPORTER_DIAGNOSIS_SIZE_WORDS_H_
+#define EXPORTER_DIAGNOSIS_SIZE_WORDS_H_
+
+#include <string>
+#include <string_view>
+
+namespace nccl_pulse {
+
+// The size behind what `up_to` or `over` says: "up to 4KiB" in a sentence, "<=4KiB" in a table. A
+// name that is no size ("overflow") stays as it is.
+inline std::string SizeWords(std::string_view size_class, std::string_view up_to,
+                             std::string_view over) {
+  const std::string_view bound = size_class.substr(0, 3);
+  if (bound != "le_" && bound != "gt_") return std::string(size_class);
+  return std::string(bound == "le_" ? up_to : over).append(size_class.substr(3));
+}
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_SIZE_WORDS_H_

@@ -1,0 +1,57 @@
+#include "exporter/diagnosis/verdict_draft.h"
+
+#include <utility>
+
+#include "absl/strings/str_join.h"
+
+namespace nccl_pulse {
+
+VerdictDraft::VerdictDraft(const CommunicatorFacts& facts) : facts_(facts) {
+  finding.view = facts.view;
+  finding.are_all_seen = facts.are_all_seen();
+}
+
+void VerdictDraft::Say(HangVerdict verdict, HangDetail detail, const Ranks& suspects) {
+  finding.verdict = verdict;
+  finding.detail = detail;
+  finding.suspects = suspects;
+  // Ranks that called different things wait for each other.
+  if (verdict == HangVerdict::kMismatched) return;
+  Ranks& waiting = finding.waiting;
+  waiting.erase(
+      std::remove_if(waiting.begin(), waiting.end(),
+                     [&suspects](const RankView* rank) { return Contains(suspects, rank); }),
+      waiting.end());
+}
+
+void VerdictDraft::SayMismatch(Mismatch mismatch) {
+  finding.op = absl::StrJoin(mismatch.operations, ",");
+  finding.sides = std::move(mismatch.sides);
+  Say(HangVerdict::kMismatched, mismatch.detail, facts_.live);
+}
+
+void VerdictDraft::SayOwing() {
+  finding.op = OnlyOperation(facts_.owed);
+  finding.calls = facts_.owed;
+  Say(HangVerdict::kRankNotCalled, HangDetail::kOwes, facts_.owing);
+}
+
+void VerdictDraft::AddOwing() {
+  finding.also_owing = facts_.owing;
+  finding.calls = facts_.owed;
+}
+
+void VerdictDraft::SayBehindUnseen() {
+  finding.ahead = facts_.live[facts_.most];
+  const Ranks named = NamedByCounts(facts_);
+  if (named.empty()) return SayUnknown(HangDetail::kBehindUnseen);
+  Ranks& unseen = finding.behind_unseen;
+  unseen.erase(std::remove_if(unseen.begin(), unseen.end(),
+                              [&named](const RankView* rank) { return Contains(named, rank); }),
+               unseen.end());
+  finding.calls = CallsOwedBy(facts_, named);
+  finding.op = OnlyOperation(finding.calls);
+  Say(HangVerdict::kRankNotCalled, HangDetail::kOwes, named);
+}
+
+}  // namespace nccl_pulse

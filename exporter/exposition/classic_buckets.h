@@ -1,0 +1,30 @@
+// The classic buckets of all histograms.
+//
+// They are a fixed few, the same in every histogram, process and rank. Empty ones are shown, too: a
+// bucket that appears later breaks rate() over it, and one that others lack breaks sums. They are
+// an exact subset of the cells (metrics/histogram_geometry.h). Where operations spend their time
+// the bounds are factors of two apart. Beyond that there are few, because each costs one series of
+// every histogram.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_EXPOSITION_CLASSIC_BUCKETS_H_
+#define EXPORTER_EXPOSITION_CLASSIC_BUCKETS_H_
+
+#include <array>
+
+#include "metrics/snapshot.h"
+#include "prometheus/client_metric.h"
+
+namespace nccl_pulse {
+
+// Upper bounds, as powers of two in seconds: 3.8 us to 31 ms, 125 ms, 1 s and 16 s.
+inline constexpr std::array<int, 17> kClassicExponents = {
+    -18, -17, -16, -15, -14, -13, -12, -11, -10, -9, -8, -7, -6, -5, -3, 0, 4};
+
+// Adds `from` to the count, the sum and, where `classic` asks for them, the buckets of `to`.
+void AddHistogram(const HistogramSnapshot& from, bool classic,
+                  prometheus::ClientMetric::Histogram* to);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_EXPOSITION_CLASSIC_BUCKETS_H_

@@ -1,0 +1,139 @@
+#include "exporter/exposition/communicator_series.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "exporter/diagnosis/rank_activity.h"
+#include "exporter/diagnosis/usual_wait.h"
+#include "exporter/exposition/catalogue.h"
+#include "exporter/exposition/process_series.h"
+#include "exporter/exposition/series_values.h"
+#include "metrics/size_class.h"
+
+namespace nccl_pulse {
+namespace {
+
+void AddLatency(const LatencySnapshot& latency, FamilySet* set) {
+  const std::string_view size = SizeClassName(latency.size_class);
+  switch (latency.kind) {
+    case LatencyKind::kDurationStream:
+    case LatencyKind::kDurationKernel: {
+      const bool stream = latency.kind == LatencyKind::kDurationStream;
+      const LabelValues labels = {latency.op, size, stream ? "stream" : "kernel"};
+      set->Histogram(MetricId::kOperationDuration, labels, latency.histogram);
+      set->Counter(MetricId::kTimedBusBytes, labels, latency.bus_bytes);
+      break;
+    }
+    case LatencyKind::kDurationNetwork:
+      set->NetworkDuration({latency.op, size, "network"}, latency.histogram);
+      break;
+    case LatencyKind::kCompletionProxy:
+      set->Histogram(MetricId::kOperationCompletion, {latency.op, size, "proxy"},
+                     latency.histogram);
+      break;
+    case LatencyKind::kCompletionKernel:
+      set->Histogram(MetricId::kOperationCompletion, {latency.op, size, "kernel"},
+                     latency.histogram);
+      break;
+  }
+}
+
+// What is known of launches that have been made. What is not known is absent, never zero.
+void AddActivity(const ProcessSnapshot& process, const CommunicatorSnapshot& comm, int64_t now_ns,
+                 int64_t stands_after_ns, FamilySet* set) {
+  set->Flag(MetricId::kCaptured, comm.captured);
+  const RankActivity activity = ActivityOf(process, comm, now_ns, stands_after_ns);
+  const bool is_looked_at = activity.reason != UnknownReason::kPollerNotStarted &&
+                            activity.reason != UnknownReason::kPollerStands;
+  if (comm.operations_source != CompletionSource::kNone && is_looked_at) {
+    set->Gauge(MetricId::kOldestInflightOperation,
+               {comm.operations_source == CompletionSource::kProxy ? "proxy" : "kernel"},
+               Seconds(comm.oldest_operation_realtime_ns));
+  }
+  if (activity.is_unknown() && !comm.finalized && process.end == ProcessEnd::kLive) {
+    set->Gauge(MetricId::kActivityUnknown, {UnknownReasonName(activity.reason)}, 1);
+  }
+  for (const LongestWaitSnapshot& wait : comm.longest_waits) {
+    if (wait.longest_ns < kLeastLongWaitNs) continue;
+    set->Gauge(MetricId::kLongestWait, {wait.op}, Seconds(wait.longest_ns));
+  }
+  if (!comm.has_heartbeat) return;
+  set->Counter(MetricId::kLaunchesCompleted, {}, comm.launches_completed);
+  if (activity.is_unknown()) return;
+  // The two were not read at the same moment.
+  const uint64_t in_flight =
+      comm.launches > comm.launches_completed ? comm.launches - comm.launches_completed : 0;
+  set->Gauge(MetricId::kInflightLaunches, {}, static_cast<double>(in_flight));
+  set->Gauge(MetricId::kOldestInflightLaunch, {},
+             activity.is_in_flight() ? Seconds(activity.since_realtime_ns) : 0);
+}
+
+// All directions and reasons once there is one: a series that comes later would break rate().
+void AddNetwork(const CommunicatorSnapshot& comm, FamilySet* set) {
+  const auto is_zero = [](uint64_t value) { return value == 0; };
+  if (std::all_of(comm.network_bytes.begin(), comm.network_bytes.end(), is_zero) &&
+      std::all_of(comm.network_wait_ns.begin(), comm.network_wait_ns.end(), is_zero)) {
+    return;
+  }
+  for (int i = 0; i < kNetworkDirections; ++i) {
+    set->Counter(MetricId::kNetworkBytes, {NetworkDirectionName(static_cast<NetworkDirection>(i))},
+                 comm.network_bytes[i]);
+  }
+  for (int i = 0; i < kNetworkWaits; ++i) {
+    const auto wait = static_cast<NetworkWait>(i);
+    set->SecondsCounter(MetricId::kNetworkWait,
+                        {NetworkDirectionName(NetworkWaitDirection(wait)), NetworkWaitReason(wait)},
+                        comm.network_wait_ns[i]);
+  }
+}
+
+}  // namespace
+
+void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
+                     int64_t now_ns, int64_t stands_after_ns, FamilySet* set) {
+  set->SetScope(MetricScope::kCommunicator, {Hex(comm.comm_id, 16), Digits(comm.rank)});
+  set->Info(MetricId::kCommunicatorInfo,
+            {comm.name, Digits(comm.nranks), Digits(comm.nnodes), process.global_rank,
+             process.local_rank, process.job_id, Digits(comm.index), Digits(process.pid),
+             PidNamespace(process), process.hostname, comm.gpu, comm.uuid, comm.pci_bus_id});
+  set->Flag(MetricId::kCommunicatorFinalized, comm.finalized);
+  for (const CallCountSnapshot& call : comm.calls) {
+    const std::string_view size = SizeClassName(call.size_class);
+    set->Counter(MetricId::kOperations,
+                 {call.op, size, call.datatype, call.captured ? "true" : "false"}, call.calls);
+    // Over all datatypes, captured or not: equal labels are added up.
+    set->Counter(MetricId::kOperationBytes, {call.op, size}, call.bytes);
+  }
+  for (const AlgorithmCountSnapshot& count : comm.algorithms) {
+    set->Counter(MetricId::kAlgorithmOperations, {count.op, count.algo, count.proto},
+                 count.operations);
+  }
+  set->Counter(MetricId::kLaunches, {}, comm.launches);
+  AddActivity(process, comm, now_ns, stands_after_ns, set);
+  for (const LatencySnapshot& latency : comm.latencies) AddLatency(latency, set);
+  for (const UntimedSnapshot& untimed : comm.untimed) {
+    set->Counter(MetricId::kUntimedOperations, {untimed.op, UntimedReasonName(untimed.reason)},
+                 untimed.operations);
+  }
+  for (const UncompletedSnapshot& uncompleted : comm.uncompleted) {
+    set->Counter(MetricId::kUncompletedOperations, {uncompleted.op}, uncompleted.operations);
+  }
+  if (comm.last_launch_realtime_ns != 0) {
+    set->Gauge(MetricId::kLastLaunchTimestamp, {}, Seconds(comm.last_launch_realtime_ns));
+  }
+  if (comm.last_completion_realtime_ns != 0) {
+    set->Gauge(MetricId::kLastCompletionTimestamp, {}, Seconds(comm.last_completion_realtime_ns));
+  }
+  AddNetwork(comm, set);
+  if (process.timing == "kernel") {
+    // Both reasons, always: a series that appears only with the failure cannot be compared to
+    // before.
+    set->Gauge(MetricId::kKernelTimingUntrusted, {"self_send"},
+               comm.kernel_trust == TrustState::kSelfSend ? 1 : 0);
+    set->Gauge(MetricId::kKernelTimingUntrusted, {"checks_failed"},
+               comm.kernel_trust == TrustState::kChecksFailed ? 1 : 0);
+  }
+  set->SeenCounter(MetricId::kOverflowedOperations, {}, comm.overflowed_operations);
+}
+
+}  // namespace nccl_pulse

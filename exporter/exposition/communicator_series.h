@@ -1,0 +1,21 @@
+// The series of one communicator of one process.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_EXPOSITION_COMMUNICATOR_SERIES_H_
+#define EXPORTER_EXPOSITION_COMMUNICATOR_SERIES_H_
+
+#include <cstdint>
+
+#include "exporter/exposition/family_set.h"
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+// `now_ns`, CLOCK_REALTIME, and `stands_after_ns` decide what is too old to be believed: see
+// ActivityOf (exporter/diagnosis/rank_activity.h).
+void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
+                     int64_t now_ns, int64_t stands_after_ns, FamilySet* set);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_EXPOSITION_COMMUNICATOR_SERIES_H_

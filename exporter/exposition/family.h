@@ -1,0 +1,20 @@
+// A family of metrics on its way to a page: prometheus-cpp's, and what that has no place for.
+#ifndef EXPORTER_EXPOSITION_FAMILY_H_
+#define EXPORTER_EXPOSITION_FAMILY_H_
+
+#include <string_view>
+#include <vector>
+
+#include "metrics/snapshot.h"
+#include "prometheus/metric_family.h"
+
+namespace nccl_pulse {
+
+struct Family : prometheus::MetricFamily {
+  std::string_view unit;                  // as in the catalogue
+  std::vector<HistogramSnapshot> native;  // one of each metric, or none at all
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_EXPOSITION_FAMILY_H_

@@ -1,0 +1,149 @@
+#include "exporter/http/clients.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "exporter/http/event_fd.h"
+#include "exporter/http/page_cache.h"
+#include "exporter/node/error_text.h"
+#include "exporter/node/monotonic_clock.h"
+#include "exporter/node/shared_descriptor.h"
+
+namespace nccl_pulse {
+namespace {
+
+// New clients per round of the loop: those that are already there have been served in between.
+constexpr int kAcceptsPerRound = 8;
+// How long accepting pauses when the process has no descriptor left, or after an unexpected
+// failure.
+constexpr std::chrono::milliseconds kAcceptPause{100};
+
+}  // namespace
+
+Clients::Clients(Guard* guard, Responder* responder, LogFunction log)
+    : guard_(guard), responder_(*responder), accept_failure_(std::move(log)) {}
+
+void Clients::AppendPolled(std::vector<pollfd>* polled, Time* next) {
+  polled_.clear();
+  for (Connection& connection : connections_) {
+    if (!connection.in_use()) continue;
+    polled_.push_back(&connection);
+    polled->push_back({connection.fd(), connection.poll_events(), 0});
+    *next = std::min(*next, connection.deadline());
+  }
+}
+
+void Clients::Handle(const pollfd* polled, Time now) {
+  for (std::size_t i = 0; i < polled_.size(); ++i) {
+    if (!polled_[i]->in_use()) continue;  // gave way to another one's new page
+    if (polled[i].revents != 0) {
+      Serve(polled_[i], polled[i].revents, now);
+    } else if (polled_[i]->deadline() <= now) {
+      polled_[i]->Close();
+    }
+  }
+  polled_.clear();
+}
+
+void Clients::Serve(Connection* connection, short events, Time now) {
+  const bool writing = connection->state() == Connection::State::kWriting;
+  // POLLHUP and POLLERR come unasked; the call that follows tells what they mean. A parked one is
+  // polled for nothing else.
+  const bool open = (events & POLLNVAL) == 0 && connection->state() != Connection::State::kParked &&
+                    (writing ? connection->Send(now) : connection->Receive(now));
+  if (!open || connection->deadline() <= now) {
+    connection->Close();
+    return;
+  }
+  responder_.AnswerRequests(connection, now);
+}
+
+bool Clients::CutOffSlowest(bool in_any_case) {
+  Connection* slowest = nullptr;
+  for (Connection& connection : connections_) {
+    if (connection.body() == nullptr) continue;
+    if (slowest == nullptr || connection.deadline() < slowest->deadline()) slowest = &connection;
+  }
+  if (slowest == nullptr) return false;
+  const Time started = slowest->deadline() - kResponseTimeout;
+  if (!in_any_case && MonotonicNow() - started < kPageGrace) return false;
+  slowest->Close();
+  return true;
+}
+
+void Clients::Accept(int listener, Time now) {
+  for (int i = 0; i < kAcceptsPerRound; ++i) {
+    Connection* connection = PlaceForClient(now);
+    if (connection == nullptr) return;
+    const int fd = AcceptInto(connection, listener, now);
+    if (fd < 0) {
+      // Of the network's errors a pending client may bring (accept(2)), the next round hears no
+      // more.
+      const bool descriptors_or_memory =
+          errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+      const bool broken = errno == EBADF || errno == EINVAL || errno == ENOTSOCK;
+      if (descriptors_or_memory || broken) {
+        accept_from_ = now + kAcceptPause;
+        accept_failure_.Give("HTTP endpoint: cannot accept, will try again: ", ErrorText(errno));
+      }
+      return;
+    }
+    // The end of a page must not wait for the client's delayed acknowledgement of what came before.
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (guard_ != nullptr) connection->SetTransport(guard_->MakeTransport(fd));
+  }
+}
+
+int Clients::AcceptInto(Connection* connection, int listener, Time now) {
+  const ForkGuard guard;
+  const int fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  if (fd < 0) return fd;
+  connection->Close();
+  connection->Open(fd, now);
+  return fd;
+}
+
+// A free connection, or that which a new client may replace. Null when all may still keep their
+// place; nothing is accepted then until the first of them may not.
+Connection* Clients::PlaceForClient(Time now) {
+  Connection* place = &connections_[0];
+  for (Connection& connection : connections_) {
+    if (!connection.in_use()) return &connection;
+    if (connection.replaceable_from() < place->replaceable_from()) place = &connection;
+  }
+  if (place->replaceable_from() <= now) return place;
+  accept_from_ = place->replaceable_from();
+  return nullptr;
+}
+
+void Clients::AnswerParked(Time now) {
+  EventFd::ClearEvent(guard_->event());
+  for (Connection& connection : connections_) responder_.AnswerParked(&connection, now);
+}
+
+void Clients::Leave() {
+  for (Connection& connection : connections_) {
+    if (connection.state() == Connection::State::kReading ||
+        connection.state() == Connection::State::kParked) {
+      connection.Close();
+    }
+    connection.EndAfterResponse();
+  }
+}
+
+void Clients::CloseAll() {
+  for (Connection& connection : connections_) connection.Close();
+}
+
+void Clients::CloseDescriptors() {
+  for (Connection& connection : connections_) connection.CloseDescriptor();
+}
+
+}  // namespace nccl_pulse

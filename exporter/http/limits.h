@@ -1,0 +1,27 @@
+// What clients and other processes may cost the process that serves (server.h says why).
+#ifndef EXPORTER_HTTP_LIMITS_H_
+#define EXPORTER_HTTP_LIMITS_H_
+
+#include <chrono>
+
+namespace nccl_pulse {
+
+inline constexpr int kMaxConnections = 32;
+inline constexpr int kMaxRequestHeadBytes = 8192;
+inline constexpr std::chrono::milliseconds kRequestTimeout{5000};
+inline constexpr std::chrono::milliseconds kResponseTimeout{10000};
+// Of one core: in a process of a job, and in a process that does nothing else.
+inline constexpr double kJobCpuShare = 0.02;
+inline constexpr double kAgentCpuShare = 0.25;
+// How it is divided.
+inline constexpr double kPagesShare = 0.6;
+inline constexpr double kClientsShare = 0.2;
+inline constexpr double kHandoverShare = 0.2;
+// What is not used is kept for so long; of hand-overs, so that all of a node's processes may come
+// at once, longer.
+inline constexpr std::chrono::seconds kCpuBurst{10};
+inline constexpr std::chrono::seconds kHandoverBurst{60};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_HTTP_LIMITS_H_

@@ -1,0 +1,36 @@
+// A warning that is given once, by code that may not fail for it.
+//
+// Thread: one.
+#ifndef EXPORTER_HTTP_ONE_WARNING_H_
+#define EXPORTER_HTTP_ONE_WARNING_H_
+
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/node/log_level.h"
+
+namespace nccl_pulse {
+
+class OneWarning {
+ public:
+  explicit OneWarning(LogFunction log) : log_(std::move(log)) {}
+
+  void Give(std::string_view message, std::string_view reason) noexcept {
+    if (given_) return;
+    given_ = true;
+    try {
+      if (log_) log_(LogLevel::kWarning, absl::StrCat(message, reason));
+    } catch (...) {
+      // There is nowhere left to say it.
+    }
+  }
+
+ private:
+  const LogFunction log_;
+  bool given_ = false;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_HTTP_ONE_WARNING_H_

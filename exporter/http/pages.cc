@@ -1,0 +1,91 @@
+#include "exporter/http/pages.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include "exporter/exposition/communicators_json.h"
+#include "exporter/exposition/negotiation.h"
+#include "exporter/exposition/protobuf_format.h"
+#include "exporter/exposition/text_format.h"
+#include "exporter/http/limits.h"
+#include "exporter/node/monotonic_clock.h"
+#include "exporter/node/realtime_clock.h"
+
+namespace nccl_pulse {
+namespace {
+
+// People look at it again and again, every 2 s with the status page open; scrapers do every 15 s.
+constexpr int kCommunicatorsWeight = 2;
+
+}  // namespace
+
+std::chrono::nanoseconds ThreadCpuTime() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
+
+Pages::Pages(const ServerOptions* options, Node* node,
+             std::function<bool(bool in_any_case)> cut_off_slowest)
+    : options_(*options),
+      node_(*node),
+      diagnosis_(options->hang_after),
+      failure_(options->log),
+      cache_(CacheOptions(std::move(cut_off_slowest))) {}
+
+std::string_view Pages::TypeOf(std::size_t kind) {
+  return kind == kCommunicators ? "application/json" : ContentType(static_cast<PageFormat>(kind));
+}
+
+SnapshotSet Pages::ReadAll() {
+  SnapshotSet set = options_.source();
+  node_.Read(&set, MonotonicNow());
+  // Not taken for what is when that would be called a hang.
+  set.stands_after_ns =
+      std::min(kStoppedAfterNs, int64_t{std::chrono::nanoseconds(options_.hang_after).count()});
+  stats_.segments_read += std::count_if(
+      set.processes.begin(), set.processes.end(),
+      [](const ProcessSnapshot& process) { return process.end == ProcessEnd::kLive; });
+  return set;
+}
+
+std::vector<Family> Pages::ReadFamilies(PageFormat format) {
+  const SnapshotSet set = ReadAll();
+  const int64_t now_ns = RealtimeNs();
+  return BuildFamilies(set, options_.static_labels, stats_, options_.exposition, format,
+                       diagnosis_.Update(set, now_ns), now_ns);
+}
+
+std::string Pages::MakeCommunicators() {
+  const SnapshotSet set = ReadAll();
+  const int64_t now_ns = RealtimeNs();
+  return CommunicatorsJson(set, now_ns, diagnosis_.Update(set, now_ns));
+}
+
+PageCache::Options Pages::CacheOptions(std::function<bool(bool in_any_case)> cut_off_slowest) {
+  PageCache::Options options;
+  options.kinds = {{[this] { return TextFormat(ReadFamilies(PageFormat::kText)); }},
+                   {[this] { return OpenMetricsFormat(ReadFamilies(PageFormat::kOpenMetrics)); }},
+                   {[this] { return ProtobufFormat(ReadFamilies(PageFormat::kProtobuf)); }},
+                   {[this] { return MakeCommunicators(); }, kCommunicatorsWeight}};
+  options.clock = [] { return MonotonicNow(); };
+  options.cpu_time = ThreadCpuTime;
+  options.cut_off_slowest = std::move(cut_off_slowest);
+  options.on_failure = [this](const std::string& reason) {
+    failure_.Give("HTTP endpoint: cannot make the page: ", reason);
+  };
+  options.on_work = [this](double seconds, bool made) {
+    if (made) stats_.pages += 1;
+    stats_.seconds += seconds;
+    // What one page took is in pieces that the next one does not fit into. Not in a process of a
+    // job: it would hold up the job's own threads.
+    if (made && options_.peers.agent) malloc_trim(0);
+  };
+  options.cpu_share = options_.cpu_share * kPagesShare;
+  return options;
+}
+
+}  // namespace nccl_pulse

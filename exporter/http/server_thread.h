@@ -1,0 +1,58 @@
+// The background thread "pulse-http": how it starts and ends, and how the process' other threads
+// reach it.
+//
+// The Server owns this object until the thread is known to have ended. A thread that is stuck is
+// left behind with the object, and deletes it should it ever come back.
+//
+// Thread: the caller's, one at a time, but for CloseDescriptors in the child of a fork.
+#ifndef EXPORTER_HTTP_SERVER_THREAD_H_
+#define EXPORTER_HTTP_SERVER_THREAD_H_
+
+#include <pthread.h>
+
+#include <atomic>
+#include <string>
+#include <utility>
+
+#include "exporter/http/event_fd.h"
+#include "exporter/http/server_loop.h"
+#include "exporter/http/server_options.h"
+
+namespace nccl_pulse {
+
+class ServerThread {
+ public:
+  explicit ServerThread(ServerOptions options) : loop_(std::move(options)) {}
+  ~ServerThread() { CloseDescriptors(); }
+  ServerThread(const ServerThread&) = delete;
+  ServerThread& operator=(const ServerThread&) = delete;
+
+  bool Open(std::string* error) { return loop_.Open(error); }
+  const Node& node() const { return loop_.node(); }
+  bool Start(std::string* error);
+  void SayGoodbye();
+  // False when the thread did not end in time; it then owns this object.
+  bool Stop();
+  // Async-signal-safe.
+  void CloseDescriptors();
+
+ private:
+  static void* Main(void* self);
+  void Run();
+  void SayGoodbyeIfAsked();
+
+  ServerLoop loop_;
+  pthread_t thread_{};
+  // Set by Stop() before it signals wake_, read after that was read: the signal orders them, too.
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> leaving_{false};  // likewise, by SayGoodbye()
+  std::atomic<bool> left_behind_{false};
+  bool left_ = false;
+  EventFd wake_;   // there is something to look at
+  EventFd ended_;  // the thread is about to return
+  EventFd said_goodbye_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_HTTP_SERVER_THREAD_H_

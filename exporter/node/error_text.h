@@ -1,0 +1,20 @@
+// The system's text for an errno.
+//
+// Thread: any.
+#ifndef EXPORTER_NODE_ERROR_TEXT_H_
+#define EXPORTER_NODE_ERROR_TEXT_H_
+
+#include <array>
+#include <cstring>
+#include <string>
+
+namespace nccl_pulse {
+
+inline std::string ErrorText(int error) {
+  std::array<char, 128> buffer;
+  return strerror_r(error, buffer.data(), buffer.size());
+}
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_NODE_ERROR_TEXT_H_

@@ -1,0 +1,26 @@
+// How many ports the processes of a node try, and how long they wait for each other.
+#ifndef EXPORTER_NODE_NODE_TIMES_H_
+#define EXPORTER_NODE_NODE_TIMES_H_
+
+#include <chrono>
+
+namespace nccl_pulse {
+
+// How many ports are tried behind the wanted one.
+inline constexpr int kFurtherPorts = 100;
+inline constexpr std::chrono::milliseconds kMaxElectionDelay{200};
+inline constexpr std::chrono::milliseconds kGatherTime{1000};
+// An agent that found no server may follow one that was killed. The members of that one are about
+// to elect, and it is not known how many they are. For this time the agent accepts no HTTP client.
+inline constexpr std::chrono::milliseconds kAgentGatherTime{500};
+static_assert(kAgentGatherTime > kMaxElectionDelay);
+inline constexpr std::chrono::milliseconds kNameCheckPeriod{5000};
+// How long an agent that asked for the port is left alone with it.
+inline constexpr std::chrono::milliseconds kYieldTime{500};
+// How long Open waits: for a server that takes its time, and, an agent, for one that yields.
+inline constexpr std::chrono::milliseconds kJoinPatience{250};
+inline constexpr std::chrono::milliseconds kAgentPatience{10000};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_NODE_NODE_TIMES_H_

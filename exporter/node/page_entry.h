@@ -1,0 +1,25 @@
+// What goes onto a page, and whose it is.
+#ifndef EXPORTER_NODE_PAGE_ENTRY_H_
+#define EXPORTER_NODE_PAGE_ENTRY_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+#include "exporter/node/peer.h"
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+struct PageEntry {
+  ProcessSnapshot process;
+  uid_t user;
+  uint64_t order;
+  bool is_itself;  // see Claim
+  bool is_ended;   // for the diagnosis alone
+  Peer* peer;      // null: kept
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_NODE_PAGE_ENTRY_H_

@@ -1,0 +1,21 @@
+#include "exporter/node/peer.h"
+
+namespace nccl_pulse {
+
+void Peer::Reset() {
+  segment.Close();
+  received.Close();
+  connection.Close();
+  state = State::kFree;
+  said_goodbye = claims_foreign = leaves_finalized = false;
+  page_bytes = finalized_bytes = 0;
+  credentials = Credentials();
+}
+
+void Peer::CloseDescriptors() {
+  connection.Close();
+  received.Close();
+  segment.CloseDescriptor();
+}
+
+}  // namespace nccl_pulse

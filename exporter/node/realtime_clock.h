@@ -1,0 +1,21 @@
+// CLOCK_REALTIME in nanoseconds: the time that people and Prometheus read.
+//
+// Thread: any. Cost: a clock's read.
+#ifndef EXPORTER_NODE_REALTIME_CLOCK_H_
+#define EXPORTER_NODE_REALTIME_CLOCK_H_
+
+#include <time.h>
+
+#include <cstdint>
+
+namespace nccl_pulse {
+
+inline int64_t RealtimeNs() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_NODE_REALTIME_CLOCK_H_

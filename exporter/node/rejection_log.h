@@ -1,0 +1,37 @@
+// Counts what is refused, by reason, and gives one warning for each reason a minute.
+//
+// Thread: the server's.
+#ifndef EXPORTER_NODE_REJECTION_LOG_H_
+#define EXPORTER_NODE_REJECTION_LOG_H_
+
+#include <array>
+#include <chrono>
+#include <string>
+
+#include "exporter/diagnosis/rejection.h"
+#include "exporter/node/log_level.h"
+#include "exporter/node/peer.h"
+
+namespace nccl_pulse {
+
+inline constexpr std::chrono::minutes kRejectionLogPause{1};
+
+class RejectionLog {
+ public:
+  explicit RejectionLog(LogFunction log);
+
+  // `what` the peer did or had, behind its name in a sentence.
+  void Count(const Peer& peer, Rejection reason, const std::string& what);
+  void CountSilently(Rejection reason);
+  const RejectionCounts& counts() const { return counts_; }
+
+ private:
+  const LogFunction log_;
+  RejectionCounts counts_{};
+  RejectionCounts not_logged_{};
+  std::array<Peer::Time, kRejections> silent_until_{};
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_NODE_REJECTION_LOG_H_

@@ -1,0 +1,72 @@
+#include "exporter/node/serving.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "exporter/node/handover.h"
+#include "exporter/node/monotonic_clock.h"
+#include "exporter/node/node_times.h"
+
+namespace nccl_pulse {
+
+Serving::Serving(const PeerOptions& peers, const std::string& service_directory, LogFunction log)
+    : log_(std::move(log)), peers_(peers, log_), service_file_(service_directory) {}
+
+void Serving::Begin(const std::string& address, uint16_t port, bool https,
+                    const std::string& socket_path, int memory, int expected_members, Time now) {
+  socket_path_ = socket_path;
+  expected_members_ = expected_members;
+  accept_from_ = expected_members_ > 0 ? now + kGatherTime : now;
+  peers_.Open(address, port, memory);
+  std::string error;
+  if (!service_file_.Write(address, port, https, &error) && log_) {
+    log_(LogLevel::kWarning, error);
+  }
+}
+
+void Serving::AppendPolled(std::vector<pollfd>* polled, bool accepting) {
+  polls_name_ = accepting && name_listener_.get() >= 0 && peers_.accept_from() <= MonotonicNow();
+  if (polls_name_) polled->push_back({name_listener_.get(), POLLIN, 0});
+  peers_.AppendPolled(polled);
+}
+
+bool Serving::Handle(const pollfd* polled, Time now) {
+  peers_.Handle(polled + (polls_name_ ? 1 : 0), now);
+  if (polls_name_ && polled[0].revents != 0) peers_.Accept(name_listener_.get(), now);
+  const bool asked = peers_.EndRound();
+  if (accept_from_ > now && peers_.members() >= expected_members_) accept_from_ = now;
+  return asked;
+}
+
+int Serving::Yield(Time now) {
+  // Those that are still on their way to this server will come to the next one.
+  const bool gathering = accept_from_ > now;
+  const int members = gathering ? std::max(peers_.members(), expected_members_) : peers_.members();
+  service_file_.Remove();
+  listener_.Close();
+  name_listener_.Close();
+  peers_.Yield(kYieldTime, members);
+  return members;
+}
+
+void Serving::SayGoodbye() {
+  service_file_.Remove();
+  if (!socket_path_.empty()) unlink(socket_path_.c_str());
+  socket_path_.clear();
+}
+
+void Serving::Close() {
+  listener_.Close();
+  name_listener_.Close();
+  peers_.CloseAll();
+}
+
+void Serving::CloseDescriptors() {
+  listener_.Close();
+  name_listener_.Close();
+  peers_.CloseDescriptors();
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,75 @@
+#include "plugin/replay/replay_child.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "plugin/replay/child_messages.h"
+#include "plugin/replay/recorded_clock.h"
+#include "plugin/replay/reduction.h"
+#include "plugin/replay/stop_request.h"
+#include "plugin/replay/trace_file.h"
+
+namespace nccl_pulse {
+namespace {
+
+int Fail(ReplayExit exit, const absl::Status& status) {
+  SendMessage(kErrorMessage, status.message());
+  return exit;
+}
+
+ReplayExit ExitOfRead(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kDataLoss ? kReplayBrokenTrace : kReplayNoFolder;
+}
+
+void SleepMs(int64_t ms) {
+  const timespec pause = {ms / 1000, (ms % 1000) * 1'000'000};
+  nanosleep(&pause, nullptr);
+}
+
+}  // namespace
+
+int RunChild(const std::string& file, const ProcessesOptions& options, SharedRun& shared) {
+  absl::StatusOr<std::string> text = ReadTraceText(file);
+  if (!text.ok()) return Fail(ExitOfRead(text.status()), text.status());
+  absl::StatusOr<Trace> trace = ParseTrace(file, *text);
+  if (!trace.ok()) return Fail(kReplayBrokenTrace, trace.status());
+  text->clear();
+  text->shrink_to_fit();
+  AddCaptureCallbacks(*trace);
+
+  const auto by_time = [](const TraceEvent& a, const TraceEvent& b) { return a.t_ns < b.t_ns; };
+  const auto [first, last] =
+      std::minmax_element(trace->events.begin(), trace->events.end(), by_time);
+  shared.first_ns = first->t_ns;
+  shared.last_ns = last->t_ns;
+  shared.callbacks_in_trace = trace->events.size();
+  shared.phase.store(Phase::kReady, std::memory_order_release);
+  while (shared.start_ns.load(std::memory_order_acquire) == 0) {
+    if (stop_requested.load(std::memory_order_relaxed)) return kReplayInterrupted;
+    SleepMs(1);
+  }
+
+  ReplayOptions replay = options.replay;
+  replay.logger = LogToParent;
+  replay.first_ns = shared.run_first_ns;
+  replay.start_ns = shared.start_ns.load(std::memory_order_relaxed);
+  replay.period_ns = shared.period_ns;
+  shared.phase.store(Phase::kReplaying, std::memory_order_relaxed);
+  const absl::Status status = Replay(*trace, replay, shared.progress, stop_requested);
+  if (!status.ok()) {
+    return Fail(absl::IsNotFound(status) ? kReplayNoLibrary : kReplayNoSymbol, status);
+  }
+  shared.phase.store(Phase::kReplayed, std::memory_order_release);
+
+  const int64_t end_ns = recorded_clock::RealNow() + static_cast<int64_t>(options.hold_s * 1e9);
+  while (!stop_requested.load(std::memory_order_relaxed)) {
+    const int64_t left_ns = end_ns - recorded_clock::RealNow();
+    if (left_ns <= 0) return kReplayDone;
+    SleepMs(std::clamp<int64_t>(left_ns / 1'000'000, 1, 50));
+  }
+  return kReplayInterrupted;
+}
+
+}  // namespace nccl_pulse

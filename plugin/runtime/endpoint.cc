@@ -1,0 +1,71 @@
+#include "plugin/runtime/endpoint.h"
+
+#include <chrono>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "metrics/segment_reader.h"
+#include "plugin/runtime/identity.h"
+
+namespace nccl_pulse {
+namespace {
+
+// What the endpoint shows of this process: its segment, read like anybody else's.
+SnapshotSet ReadOwnSegment(const Segment& segment) {
+  SnapshotSet set(std::vector<ProcessSnapshot>(1));
+  std::string error;
+  if (ReadSegment(segment.base(), segment.bytes(), &set.processes.front(), &error)) {
+    set.server_labels = set.processes.front().static_labels;
+    return set;
+  }
+  throw std::runtime_error("this process' own segment: " + error);
+}
+
+// "http://node17:9410/metrics"; a server on all interfaces is named by the host.
+std::string MetricsUrl(const Server& server, const std::string& hostname) {
+  const std::string& address = server.address();
+  if (address.empty()) {
+    return "the node's endpoint is not found yet: another line names it when it is";
+  }
+  if (absl::StartsWith(address, "unix:")) return address;
+  const bool all_interfaces =
+      absl::StartsWith(address, "[::]:") || absl::StartsWith(address, "0.0.0.0:");
+  return all_interfaces ? absl::StrCat("http://", hostname, ":", server.port(), "/metrics")
+                        : absl::StrCat("http://", address, "/metrics");
+}
+
+ServerOptions OptionsOf(Process& process) {
+  const Settings& settings = process.settings;
+  ServerOptions options;
+  options.listen_address = settings.listen;
+  options.memory = process.segment->fd();
+  options.service_directory = settings.file_sd_directory;
+  options.exposition = settings.exposition;
+  options.hang_after = std::chrono::seconds(settings.hang_seconds);
+  options.source = [&process] { return ReadOwnSegment(*process.segment); };
+  options.log = [&process](LogLevel level, const std::string& message) {
+    // The server's own thread: NCCL's logger may be gone by then.
+    if (level == LogLevel::kWarning) {
+      process.log.Warn(nullptr, message);
+    } else {
+      process.log.Info(nullptr, message);
+    }
+  };
+  return options;
+}
+
+}  // namespace
+
+std::string Endpoint::Start(Process* process, abi::DebugLogger logger) {
+  if (process->settings.listen == "off") return "metrics are not served (NCCL_PULSE_LISTEN=off)";
+  std::string error;
+  server_ = Server::Start(OptionsOf(*process), &error);
+  if (server_ != nullptr) return MetricsUrl(*server_, FindProcessIdentity().hostname);
+  process->log.Warn(logger, absl::StrCat("metrics can not be served: ", error));
+  return "metrics are not served";
+}
+
+}  // namespace nccl_pulse

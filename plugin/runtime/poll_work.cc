@@ -1,0 +1,103 @@
+#include "plugin/runtime/poll_work.h"
+
+#include <mutex>
+
+#include "plugin/cuda/cuda_driver.h"
+#include "plugin/runtime/init_lock.h"
+#include "plugin/runtime/poller.h"
+
+namespace nccl_pulse {
+namespace {
+
+// The poller's pause: while launches are in flight, and at rest.
+constexpr int kBusyPollMs = 20;
+constexpr int kIdlePollMs = 100;
+constexpr uint64_t kHousekeepingNs = 100000000;
+constexpr uint64_t kAdaptSamplingNs = 1000000000;
+
+}  // namespace
+
+void PollWork::Start(abi::DebugLogger logger) {
+  // Before the thread, which may end it.
+  process_.segment->header().poller_state.store(static_cast<uint32_t>(PollerState::kRunning));
+  if (Poller::Start({[](void* work) { static_cast<PollWork*>(work)->Begin(); },
+                     [](void* work) { return static_cast<PollWork*>(work)->Round(); },
+                     [](void* work) { static_cast<PollWork*>(work)->LoseSight(); }, this})) {
+    return;
+  }
+  LoseSight();
+  process_.log.Warn(
+      logger,
+      "no background thread could be started: whether launches complete is not known, "
+      "operations are settled only when their place is needed, and series beyond the first few "
+      "are not measured");
+}
+
+void PollWork::Begin() {
+  // A query of an event from this thread must not end another thread's stream capture in global
+  // mode.
+  if (process_.driver != nullptr && process_.settings.timing != TimingMode::kOff) {
+    int mode = kCudaCaptureModeRelaxed;
+    process_.driver->exchange_capture_mode(&mode);
+  }
+}
+
+int PollWork::Round() {
+  const bool in_flight = process_.tracker->PollLaunches();
+  process_.RenewTimes();
+  const uint64_t now_ns = process_.clock.NowNs();
+  WatchMasks();
+  WatchNetwork(now_ns);
+  if (now_ns - housekeeping_ns_ >= kHousekeepingNs) {
+    housekeeping_ns_ = now_ns;
+    process_.clock.Correct();
+    process_.tracker->SettleIdle();
+    process_.tracker->ExpectPages();
+    MakeRoom();
+  }
+  process_.tracker->KeepPagesReady(0);
+  if (now_ns - adapted_ns_ >= kAdaptSamplingNs) {
+    adapted_ns_ = now_ns;
+    process_.tracker->AdaptSampling();
+  }
+  return in_flight ? kBusyPollMs : kIdlePollMs;
+}
+
+// Nobody looks at what the GPU does: from the start, or from now on.
+void PollWork::LoseSight() {
+  process_.tracker->LoseSight();
+  process_.segment->header().poller_state.store(static_cast<uint32_t>(PollerState::kNotStarted));
+}
+
+// What finalized communicators hold is needed: as init would do, which may never come again.
+void PollWork::MakeRoom() {
+  if (!process_.tracker->WantsRoom()) return;
+  // Never waits for an init or finalize that another thread is in: they make room themselves.
+  const std::unique_lock<std::mutex> lock(InitLock::Mutex(), std::try_to_lock);
+  if (lock.owns_lock()) process_.tracker->MakeRoom();
+}
+
+void PollWork::WatchNetwork(uint64_t now_ns) {
+  NetworkWindow& window = process_.masks.window();
+  window.Tick(now_ns, process_.tracker->network_seen(),
+              [this] { return process_.tracker->PrepareSteps(false); });
+  process_.segment->header().network_observed_ns.store(window.observed_ns());
+}
+
+// Whether NCCL's masks are still ours.
+void PollWork::WatchMasks() {
+  const MaskWatch::State state = process_.masks.watch().Look();
+  SegmentHeader& header = process_.segment->header();
+  header.foreign_event_mask.store(state.foreign);
+  header.event_mask_changes.store(state.changes);
+  if (!state.is_new || mask_warning_given_) return;
+  mask_warning_given_ = true;
+  try {
+    // Not NCCL's logger: it is calling nobody.
+    process_.log.Warn(nullptr, DescribeMaskChange(state.ours, state.now));
+  } catch (...) {
+    // bad_alloc: the metrics say it, too.
+  }
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,41 @@
+// What the background thread does in each of its rounds: it follows launches, keeps the segment's
+// times and memory up to date, settles operations, and watches the event masks.
+//
+// Thread: Start under the lock of init; the rest on the background thread (poller.h). Nothing here
+// throws.
+#ifndef PLUGIN_RUNTIME_POLL_WORK_H_
+#define PLUGIN_RUNTIME_POLL_WORK_H_
+
+#include <cstdint>
+
+#include "plugin/runtime/process.h"
+
+namespace nccl_pulse {
+
+class PollWork {
+ public:
+  explicit PollWork(Process* process) : process_(*process) {}
+  PollWork(const PollWork&) = delete;
+  PollWork& operator=(const PollWork&) = delete;
+
+  // Starts the thread, which uses this object for the life of the process. Where none can be
+  // started the segment says so, and `logger` gets a warning.
+  void Start(abi::DebugLogger logger);
+
+ private:
+  void Begin();
+  int Round();  // returns how many milliseconds to pause
+  void LoseSight();
+  void MakeRoom();
+  void WatchNetwork(uint64_t now_ns);
+  void WatchMasks();
+
+  Process& process_;
+  uint64_t housekeeping_ns_ = 0;  // when last
+  uint64_t adapted_ns_ = 0;       // when last
+  bool mask_warning_given_ = false;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_RUNTIME_POLL_WORK_H_

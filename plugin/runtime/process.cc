@@ -1,0 +1,114 @@
+#include "plugin/runtime/process.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "exporter/node/handover.h"
+#include "exporter/node/realtime_clock.h"
+#include "metrics/shared_bytes.h"
+#include "plugin/runtime/api_version.h"
+#include "plugin/runtime/identity.h"
+#include "plugin/runtime/version.h"
+
+namespace nccl_pulse {
+namespace {
+
+uint32_t MakeProcessTag() {
+  uint64_t bits = 0;
+  if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != sizeof(bits)) {
+    bits = Clock::MonotonicNs() ^ static_cast<uint64_t>(RealtimeNs());
+  }
+  bits ^= static_cast<uint64_t>(getpid()) << 32;
+  bits *= 0x9e3779b97f4a7c15ULL;
+  return static_cast<uint32_t>(bits >> 40);
+}
+
+}  // namespace
+
+std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
+  auto process = std::make_unique<Process>();
+  std::vector<std::string> warnings;
+  process->settings = ReadSettings(environ, &warnings);
+  process->log.set_level(process->settings.log_level);
+  if (process->settings.timing == TimingMode::kKernel && arguments.api_version < 4) {
+    warnings.push_back(absl::StrCat(
+        "NCCL_PULSE_TIMING=kernel needs GPU timestamps, which this NCCL (profiler API v",
+        arguments.api_version, ") does not give; using auto"));
+    process->settings.timing = TimingMode::kAuto;
+  }
+  process->clock.Initialize(process->settings.clock);
+  if (process->settings.timing == TimingMode::kOff && process->settings.network_window_was_set) {
+    warnings.emplace_back(
+        "NCCL_PULSE_NETWORK_WINDOW needs another NCCL_PULSE_TIMING than off; using off");
+  }
+  process->masks.Configure(process->settings.timing, process->settings.network_window_percent,
+                           static_cast<uint64_t>(RealtimeNs()) ^ static_cast<uint64_t>(getpid())
+                                                                     << 32);
+
+  std::string memory_warning;
+  Segment::Options options;
+  options.series_limit = process->settings.series_limit;
+  process->segment = Segment::Create(options, &memory_warning);
+  if (!memory_warning.empty()) warnings.push_back(memory_warning);
+  for (const std::string& warning : warnings) process->log.Warn(arguments.logger, warning);
+  if (process->segment == nullptr) return nullptr;
+
+  process->driver = CudaDriver::Load();
+  process->tracker = std::make_unique<Tracker>(
+      *process->segment, process->clock, process->settings.timing,
+      process->settings.timing == TimingMode::kOff ? nullptr : process->driver, getpid(),
+      MakeProcessTag(), process->settings.timed_launches_per_second);
+  if (process->masks.window().is_always() && !process->tracker->PrepareSteps(true)) {
+    process->masks.WithoutSteps();
+  }
+  process->WriteIdentity(arguments.api_version);
+  process->RenewTimes();
+  return process;
+}
+
+void Process::RenewTimes() {
+  SegmentHeader& header = segment->header();
+  header.realtime_offset_ns.store(RealtimeNs() - static_cast<int64_t>(Clock::MonotonicNs()));
+  header.last_poll_monotonic_ns.store(clock.NowNs());
+}
+
+void Process::WriteSources(int api_version) {
+  SegmentHeader& header = segment->header();
+  const TimingMode timing = settings.timing;
+  const bool follows = FollowsStreams();
+  CopyToShared(header.duration_source, DurationSource(api_version, timing, follows));
+  CopyToShared(header.completion_source, CompletionSourceName(api_version, timing, follows));
+}
+
+std::string Process::Capabilities(int api_version) const {
+  const TimingMode timing = settings.timing;
+  const bool follows = FollowsStreams();
+  return absl::StrCat("profiler API v", api_version, ", timing ", TimingModeName(timing),
+                      " (durations: ", DurationSource(api_version, timing, follows),
+                      ", completions: ", CompletionSourceName(api_version, timing, follows),
+                      "), event mask 0x", absl::Hex(masks.Of(api_version)));
+}
+
+void Process::WriteIdentity(int api_version) {
+  SegmentHeader& header = segment->header();
+  const ProcessIdentity identity = FindProcessIdentity();
+  header.pid = getpid();
+  header.pid_namespace = OwnPidNamespace();
+  header.nccl_api_version = api_version;
+  header.event_mask = masks.Of(api_version);
+  header.start_realtime_ns = RealtimeNs();
+  CopyToShared(header.plugin_version, kVersion);
+  CopyToShared(header.timing, TimingModeName(settings.timing));
+  CopyToShared(header.hostname, identity.hostname);
+  CopyToShared(header.global_rank, identity.global_rank);
+  CopyToShared(header.local_rank, identity.local_rank);
+  CopyToShared(header.job_id, identity.job_id);
+  CopyToShared(header.static_labels, absl::StrJoin(settings.labels, ",", absl::PairFormatter("=")));
+}
+
+}  // namespace nccl_pulse

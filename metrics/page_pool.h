@@ -2,8 +2,8 @@
 //
 // A callback must not fault a page in (that can sleep, or be refused), so only pages that were
 // populated beforehand are on the free list; the background thread keeps a reserve there
-// (plugin/tracker_pages.cc). An empty list means less is measured until it has come, and is counted
-// here and by the caller.
+// (plugin/tracker/tracker_pages.cc). An empty list means less is measured until it has come, and is
+// counted here and by the caller.
 //
 // The free list is a stack of page numbers: head -> next[head] -> ... -> kNoPage. The head also
 // counts the operations, so that a page that left and came back between a look and a swap (ABA) is

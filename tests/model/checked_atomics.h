@@ -21,7 +21,7 @@
 #include "metrics/page_pool.h"
 #include "metrics/record_life.h"
 #include "metrics/timed_call.h"
-#include "plugin/uncounted_call.h"
+#include "plugin/tracker/uncounted_call.h"
 
 // Last: it gives words like `new` and `assert` another meaning, which is taken back below.
 #include "relacy/relacy.hpp"

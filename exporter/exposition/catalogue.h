@@ -2,8 +2,8 @@
 //
 // The code that fills a page takes names, types, help texts and label names from here, and
 // docs/metrics.md is printed from here (//exporter/exposition:catalogue_markdown), so that none of
-// the three can say something else. To add a metric: an id below, an entry in catalogue.cc, and the
-// line in process_series.cc or communicator_series.cc that fills it.
+// the three can say something else. To add a metric: an id in metric_id.h, an entry in catalogue.cc, and
+// the line in process_series.cc or communicator_series.cc that fills it.
 //
 // Thread: any; constant data without constructors or destructors.
 #ifndef EXPORTER_EXPOSITION_CATALOGUE_H_
@@ -14,65 +14,10 @@
 #include <string>
 #include <string_view>
 
+#include "exporter/exposition/metric_id.h"
 #include "prometheus/metric_type.h"
 
 namespace nccl_pulse {
-
-// In the order in which a page and docs/metrics.md show them.
-enum class MetricId : int {
-  kCommunicatorInfo,
-  kCommunicatorFinalized,
-  kOperations,
-  kOperationBytes,
-  kAlgorithmOperations,
-  kLaunches,
-  kLaunchesCompleted,
-  kInflightLaunches,
-  kOldestInflightLaunch,
-  kOldestInflightOperation,
-  kActivityQueued,
-  kActivityUnknown,
-  kLongestWait,
-  kCaptured,
-  kOperationDuration,
-  kOperationCompletion,
-  kTimedBusBytes,
-  kUntimedOperations,
-  kUncompletedOperations,
-  kStragglerSeconds,
-  kLastLaunchTimestamp,
-  kLastCompletionTimestamp,
-  kNetworkBytes,
-  kNetworkWait,
-  kKernelTimingUntrusted,
-  kOverflowedOperations,
-  kBuildInfo,
-  kProcessUp,
-  kProcessEnd,
-  kStartTimestamp,
-  kLastPollTimestamp,
-  kSamplingExponent,
-  kEventMaskChanges,
-  kForeignEventMask,
-  kNetworkObserved,
-  kCallbacks,
-  kCallbackDuration,
-  kIgnoredEvents,
-  kSeriesUsed,
-  kSeriesLimit,
-  kCommunicatorsUsed,
-  kCommunicatorsLimit,
-  kRecycledCommunicators,
-  kRecycledOperations,
-  kRecycledOperationBytes,
-  kHangStart,
-  kHangUsual,
-  kScrapeDuration,
-  kProcesses,
-  kSegmentsRead,
-  kSegmentsRejected,
-};
-inline constexpr int kMetrics = static_cast<int>(MetricId::kSegmentsRejected) + 1;
 
 // What one series of a metric belongs to. It decides the labels that come first.
 enum class MetricScope {

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "exporter/exposition/catalogue.h"
 #include "prometheus/metric_type.h"
 
 namespace nccl_pulse {

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "exporter/exposition/catalogue.h"
+#include "exporter/exposition/metric_id.h"
 
 namespace nccl_pulse {
 

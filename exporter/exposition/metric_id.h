@@ -1,0 +1,68 @@
+// The metrics by number. What each is: catalogue.h. Apart from it, so that whoever only names
+// metrics (settings that drop some) does not include prometheus-cpp.
+//
+// Thread: any; constants.
+#ifndef EXPORTER_EXPOSITION_METRIC_ID_H_
+#define EXPORTER_EXPOSITION_METRIC_ID_H_
+
+namespace nccl_pulse {
+
+// In the order in which a page and docs/metrics.md show them.
+enum class MetricId : int {
+  kCommunicatorInfo,
+  kCommunicatorFinalized,
+  kOperations,
+  kOperationBytes,
+  kAlgorithmOperations,
+  kLaunches,
+  kLaunchesCompleted,
+  kInflightLaunches,
+  kOldestInflightLaunch,
+  kOldestInflightOperation,
+  kActivityQueued,
+  kActivityUnknown,
+  kLongestWait,
+  kCaptured,
+  kOperationDuration,
+  kOperationCompletion,
+  kTimedBusBytes,
+  kUntimedOperations,
+  kUncompletedOperations,
+  kStragglerSeconds,
+  kLastLaunchTimestamp,
+  kLastCompletionTimestamp,
+  kNetworkBytes,
+  kNetworkWait,
+  kKernelTimingUntrusted,
+  kOverflowedOperations,
+  kBuildInfo,
+  kProcessUp,
+  kProcessEnd,
+  kStartTimestamp,
+  kLastPollTimestamp,
+  kSamplingExponent,
+  kEventMaskChanges,
+  kForeignEventMask,
+  kNetworkObserved,
+  kCallbacks,
+  kCallbackDuration,
+  kIgnoredEvents,
+  kSeriesUsed,
+  kSeriesLimit,
+  kCommunicatorsUsed,
+  kCommunicatorsLimit,
+  kRecycledCommunicators,
+  kRecycledOperations,
+  kRecycledOperationBytes,
+  kHangStart,
+  kHangUsual,
+  kScrapeDuration,
+  kProcesses,
+  kSegmentsRead,
+  kSegmentsRejected,
+};
+inline constexpr int kMetrics = static_cast<int>(MetricId::kSegmentsRejected) + 1;
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_EXPOSITION_METRIC_ID_H_

@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -25,14 +26,17 @@
 #include <utility>
 #include <vector>
 
+#include "plugin/simulation/callbacks.h"
 #include "tests/gpu/fake/cuda.h"
 #include "tests/gpu/fake/exchange.h"
-#include "tests/gpu/fake/profiler.h"
 #include "tests/gpu/fake/release.h"
 #include "tests/gpu/nccl_api.h"
 
 namespace nccl_pulse::fake {
 namespace {
+
+using simulation::Call;
+using simulation::Profiler;
 
 struct Comm {
   std::string path;  // of the exchange; makes the id
@@ -76,9 +80,12 @@ void Connect(Comm& comm, const char* name) {
   // NCCL 2.28.9 finds no way between such ranks, and takes each for a node of its own.
   if (IsSet("NCCL_P2P_DISABLE") && IsSet("NCCL_SHM_DISABLE")) nodes = comm.nranks;
   const bool has_traffic = nodes > 1;
-  comm.profiler = std::make_unique<Profiler>(Profiler::Identity{std::hash<std::string>()(comm.path),
-                                                                name, nodes, comm.nranks, comm.rank,
-                                                                has_traffic && comm.nranks > 1});
+  const Profiler::Identity identity{
+      std::hash<std::string>()(comm.path), name, nodes, comm.nranks, comm.rank,
+      has_traffic && comm.nranks > 1};
+  comm.profiler = std::make_unique<Profiler>(
+      identity, simulation::Release{ProfilerApi(), ReportsBroadcast(),
+                                    Variable("NCCL_PROFILER_PLUGIN"), Log});
 }
 
 // ---- data ---------------------------------------------------------------------------------------
@@ -234,19 +241,30 @@ struct Group {
 };
 thread_local Group t_group;
 
+// Below the call; with the faults that the driver of a test must find.
+void Enqueue(Comm& comm, const std::vector<Call>& calls) {
+  if (comm.profiler->is_loaded()) {
+    if (Fault("crash") && comm.rank == 1) std::raise(SIGSEGV);
+    if (Fault("hang")) Hang();
+  }
+  comm.profiler->Enqueue(calls);
+}
+
 void LaunchGroup(Comm& comm, void* handle, std::vector<Call> calls) {
   auto* stream = static_cast<Stream*>(calls.front().stream);
-  comm.profiler->Launch(handle, stream, calls);
+  comm.profiler->Launch(handle, stream, calls, [stream] {
+    if (stream->capture == nullptr) stream->kernel_times->KernelEnqueued();
+  });
   if (calls.front().captured) {
-    if (!comm.profiler->sees_replays()) comm.profiler->Enqueue(calls);
+    if (!comm.profiler->sees_replays()) Enqueue(comm, calls);
     stream->capture->nodes.emplace_back([&comm, calls] {
-      if (comm.profiler->sees_replays()) comm.profiler->Enqueue(calls);
+      if (comm.profiler->sees_replays()) Enqueue(comm, calls);
       RunData(comm, calls);
     });
     return;
   }
-  comm.profiler->Enqueue(calls);
-  stream->Run([&comm, calls = std::move(calls), timeline = stream->timeline] {
+  Enqueue(comm, calls);
+  stream->Run([&comm, calls = std::move(calls), timeline = stream->kernel_times] {
     RunData(comm, calls);
     timeline->KernelEnded();
   });
@@ -274,7 +292,9 @@ NcclResult Add(NcclComm handle, Call call) {
     t_group.handle = comm.profiler->StartGroup(call.captured, t_group.depth);
   }
   if (t_group.comm != &comm) return kNcclInvalidArgument;
-  comm.profiler->CallMade(t_group.handle, &call);
+  const bool is_skipped =
+      Fault("skip") && std::strcmp(call.func, "Reduce") == 0 && call.count > 100'000;
+  if (!is_skipped) comm.profiler->CallMade(t_group.handle, &call);
   t_group.calls.push_back(call);
   return EndGroup();
 }

@@ -1,7 +1,7 @@
-// libcuda.so.1 of the stand-in, as far as the plugin calls it: events on the streams of cuda.cc,
-// whose kernels end when their data has been exchanged. What must never happen to a capture (an
-// event recorded into it) invalidates it, so that the program fails. A query from a thread that has
-// not relaxed its capture mode, which would invalidate captures of other threads, fails always.
+// libcuda.so.1 of the simulated GPU, as far as the plugin calls it: events on the streams of
+// stream.h. What must never happen to a capture (an event recorded into it) invalidates it, so that
+// the program fails. A query from a thread that has not relaxed its capture mode, which would
+// invalidate captures of other threads, fails always.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -11,9 +11,9 @@
 #include <mutex>
 #include <utility>
 
-#include "tests/gpu/fake/cuda.h"
+#include "plugin/simulation/stream.h"
 
-namespace nccl_pulse::fake {
+namespace nccl_pulse::simulation {
 namespace {
 
 constexpr int kSuccess = 0;
@@ -31,7 +31,7 @@ uint64_t NowNs() {
 }
 
 struct Event {
-  bool timing;
+  bool timing = false;
   std::mutex mutex;  // guards what follows
   std::shared_ptr<Timeline> timeline;
   uint64_t kernels = 0;  // stands behind so many
@@ -39,6 +39,13 @@ struct Event {
 
   // 0: not complete.
   uint64_t CompleteNs() {
+    const uint64_t end_ns = EndNs();
+    return end_ns <= NowNs() ? end_ns : 0;
+  }
+
+ private:
+  // 0: not known.
+  uint64_t EndNs() {
     const std::lock_guard<std::mutex> lock(mutex);
     if (timeline == nullptr) return 1;  // as the driver: not recorded is complete
     const uint64_t end_ns = timeline->EndNs(kernels);
@@ -48,109 +55,94 @@ struct Event {
 
 thread_local int t_capture_mode = kModeGlobal;
 int g_context;  // the only one: its address
+// Set before the plugin asks.
+unsigned char g_device = 0;
 
 }  // namespace
 
-// ---- kernels of a stream ------------------------------------------------------------------------
+}  // namespace nccl_pulse::simulation
 
-void Timeline::KernelEnqueued() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  ++enqueued_;
-}
-
-void Timeline::KernelEnded() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  end_ns_.push_back(NowNs());
-}
-
-uint64_t Timeline::enqueued() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return enqueued_;
-}
-
-uint64_t Timeline::EndNs(uint64_t kernels) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (kernels == 0) return 1;
-  return kernels <= end_ns_.size() ? end_ns_[kernels - 1] : 0;
-}
-
-}  // namespace nccl_pulse::fake
-
-using nccl_pulse::fake::Event;
-using nccl_pulse::fake::Stream;
+using nccl_pulse::simulation::Event;
+using nccl_pulse::simulation::Stream;
 
 // NOLINTBEGIN(readability-identifier-naming): the driver's names.
 extern "C" {
 
-int cuCtxGetCurrent(void** context) {
-  *context = &nccl_pulse::fake::g_context;
-  return nccl_pulse::fake::kSuccess;
+void pulseSimulatedDevice(int number) {
+  nccl_pulse::simulation::g_device = static_cast<unsigned char>(number);
 }
-int cuCtxSetCurrent(void*) { return nccl_pulse::fake::kSuccess; }
+
+int cuCtxGetCurrent(void** context) {
+  *context = &nccl_pulse::simulation::g_context;
+  return nccl_pulse::simulation::kSuccess;
+}
+int cuCtxSetCurrent(void*) { return nccl_pulse::simulation::kSuccess; }
 int cuCtxGetId(void*, unsigned long long* id) {
   *id = 1;
-  return nccl_pulse::fake::kSuccess;
+  return nccl_pulse::simulation::kSuccess;
 }
 int cuCtxGetDevice(int* device) {
   *device = 0;
-  return nccl_pulse::fake::kSuccess;
+  return nccl_pulse::simulation::kSuccess;
 }
 int cuDeviceGetUuid_v2(unsigned char* uuid, int) {
   std::memset(uuid, 0, 16);
-  return nccl_pulse::fake::kSuccess;
+  uuid[15] = nccl_pulse::simulation::g_device;
+  return nccl_pulse::simulation::kSuccess;
 }
 int cuDeviceGetPCIBusId(char* text, int length, int) {
-  std::snprintf(text, static_cast<size_t>(length), "0000:00:00.0");
-  return nccl_pulse::fake::kSuccess;
+  std::snprintf(text, static_cast<size_t>(length), "0000:00:%02x.0",
+                nccl_pulse::simulation::g_device);
+  return nccl_pulse::simulation::kSuccess;
 }
 
 int cuEventCreate(void** event, unsigned flags) {
   auto* made = new Event;
-  made->timing = (flags & nccl_pulse::fake::kDisableTiming) == 0;
+  made->timing = (flags & nccl_pulse::simulation::kDisableTiming) == 0;
   *event = made;
-  return nccl_pulse::fake::kSuccess;
+  return nccl_pulse::simulation::kSuccess;
 }
 int cuEventDestroy_v2(void* event) {
   delete static_cast<Event*>(event);
-  return nccl_pulse::fake::kSuccess;
+  return nccl_pulse::simulation::kSuccess;
 }
 int cuEventRecord(void* event, void* stream) {
   auto* on = static_cast<Stream*>(stream);
-  if (on->capture != nullptr) {
-    on->invalidated = true;
-    return nccl_pulse::fake::kCaptureUnsupported;
+  if (on->is_capturing) {
+    on->is_invalidated = true;
+    return nccl_pulse::simulation::kCaptureUnsupported;
   }
   auto* recorded = static_cast<Event*>(event);
   const std::lock_guard<std::mutex> lock(recorded->mutex);
   recorded->timeline = on->timeline;
   recorded->kernels = on->timeline->enqueued();
-  recorded->recorded_ns = nccl_pulse::fake::NowNs();
-  return nccl_pulse::fake::kSuccess;
+  recorded->recorded_ns = nccl_pulse::simulation::NowNs();
+  return nccl_pulse::simulation::kSuccess;
 }
 int cuEventQuery(void* event) {
-  if (nccl_pulse::fake::t_capture_mode != nccl_pulse::fake::kModeRelaxed) {
-    return nccl_pulse::fake::kCaptureUnsupported;
+  if (nccl_pulse::simulation::t_capture_mode != nccl_pulse::simulation::kModeRelaxed) {
+    return nccl_pulse::simulation::kCaptureUnsupported;
   }
-  return static_cast<Event*>(event)->CompleteNs() != 0 ? nccl_pulse::fake::kSuccess
-                                                       : nccl_pulse::fake::kNotReady;
+  return static_cast<Event*>(event)->CompleteNs() != 0 ? nccl_pulse::simulation::kSuccess
+                                                       : nccl_pulse::simulation::kNotReady;
 }
 int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
   auto* first = static_cast<Event*>(begin);
   auto* second = static_cast<Event*>(end);
-  if (!first->timing || !second->timing) return nccl_pulse::fake::kInvalidHandle;
+  if (!first->timing || !second->timing) return nccl_pulse::simulation::kInvalidHandle;
   const uint64_t begin_ns = first->CompleteNs();
   const uint64_t end_ns = second->CompleteNs();
-  if (begin_ns == 0 || end_ns == 0) return nccl_pulse::fake::kNotReady;
+  if (begin_ns == 0 || end_ns == 0) return nccl_pulse::simulation::kNotReady;
   *milliseconds = static_cast<float>(static_cast<double>(end_ns - begin_ns) * 1e-6);
-  return nccl_pulse::fake::kSuccess;
+  return nccl_pulse::simulation::kSuccess;
 }
 int cuStreamIsCapturing(void* stream, int* status) {
-  *status = static_cast<Stream*>(stream)->capture != nullptr ? 1 : 0;
-  return nccl_pulse::fake::kSuccess;
+  *status = static_cast<Stream*>(stream)->is_capturing ? 1 : 0;
+  return nccl_pulse::simulation::kSuccess;
 }
 int cuThreadExchangeStreamCaptureMode(int* mode) {
-  std::swap(*mode, nccl_pulse::fake::t_capture_mode);
-  return nccl_pulse::fake::kSuccess;
+  std::swap(*mode, nccl_pulse::simulation::t_capture_mode);
+  return nccl_pulse::simulation::kSuccess;
 }
 
 }  // extern "C"

@@ -85,7 +85,9 @@ std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight
     if (scene_ == Scene::kStraggler) lines.push_back("The page says SLOW. " + sight.text);
     if (scene_ == Scene::kHang) lines.push_back("The page says HANG. " + sight.text);
     if (scene_ == Scene::kGoesOn) {
-      lines.emplace_back("All four ranks go on, and the page says HANG no more.");
+      lines.emplace_back(
+          "All four ranks go on, and the page says HANG no more. What it counts since the start "
+          "still has the straggler and the hang in it.");
     }
   }
   if (!IsOver(now_s)) return lines;
@@ -104,7 +106,7 @@ std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight
     case Scene::kBalance:
       Enter(Scene::kStraggler, now_s);
       lines.push_back(absl::StrCat("Now rank ", kLateRank, " is late by ", kLatePercent,
-                                   " % of each step: look at P50 of \"dp\", long on the ranks that "
+                                   " % of each step: look at p50 of \"dp\", long on the ranks that "
                                    "wait, short on the late one. The page names it within half a "
                                    "minute."));
       break;
@@ -112,7 +114,7 @@ std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight
       Enter(Scene::kHang, now_s);
       lines.push_back(
           absl::StrCat("Now rank ", kSilentRank,
-                       " has stopped calling: look at FOR, since when the others wait in \"dp\". "
+                       " has stopped calling: look at For, since when the others wait in \"dp\". "
                        "The page names it within 15 s."));
       break;
     case Scene::kHang:

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -15,6 +16,7 @@
 #include "exporter/cli/demo.h"
 #include "exporter/cli/demo_story.h"
 #include "exporter/cli/installation.h"
+#include "exporter/cli/status_words.h"
 #include "exporter/http/http_get.h"
 #include "nlohmann/json.hpp"
 #include "plugin/replay/processes.h"
@@ -26,6 +28,8 @@ namespace nccl_pulse {
 namespace {
 
 constexpr char kHangSeconds[] = "4";
+constexpr std::size_t kIndent = 7;  // of what is said, behind the time
+constexpr std::size_t kColumns = 96;
 constexpr int kPollMs = 100;
 constexpr double kLookSeconds = 0.5;
 constexpr std::chrono::milliseconds kPatience{2000};
@@ -157,7 +161,11 @@ class Demo {
 
   void Tell(const std::string& line) const {
     const int seconds = static_cast<int>(Now() - begin_s_);
-    std::printf("%d:%02d  %s\n", seconds / 60, seconds % 60, line.c_str());
+    char time[16];
+    const int size = std::snprintf(time, sizeof(time), "%d:%02d", seconds / 60, seconds % 60);
+    std::string text = Wrap(line, kIndent, kColumns);
+    text.replace(0, std::min<std::size_t>(static_cast<std::size_t>(size), kIndent - 1), time);
+    std::printf("%s", text.c_str());
     std::fflush(stdout);
   }
 

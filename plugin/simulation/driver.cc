@@ -49,7 +49,7 @@ struct Event {
     const std::lock_guard<std::mutex> lock(mutex);
     if (timeline == nullptr) return 1;  // as the driver: not recorded is complete
     const uint64_t end_ns = timeline->EndNs(kernels);
-    return end_ns == 0 ? 0 : std::max(end_ns, recorded_ns);
+    return end_ns == 0 || timeline->is_computed() ? end_ns : std::max(end_ns, recorded_ns);
   }
 };
 

@@ -18,6 +18,9 @@ class Timeline {
   // When the first `kernels` end, on the monotonic clock; it may be in the future. 0: not known
   // yet.
   virtual uint64_t EndNs(uint64_t kernels) const = 0;
+  // Whether those times are computed: then an event is complete at the end of what stands before
+  // it, though the host, on a busy machine, recorded it later. Else not before it was recorded.
+  virtual bool is_computed() const = 0;
 };
 
 struct Stream {

@@ -37,7 +37,9 @@ uint64_t SharedTimeline::EndNs(uint64_t number) const {
 
 void RankTimeline::Compute(uint64_t ready_ns) {
   const uint64_t enqueued = enqueued_.load();
-  ready_ns_[enqueued / 2 % SharedTimeline::kRemembered].store(std::max(ready_ns, MonotonicNs()));
+  const uint64_t now_ns = MonotonicNs();
+  ready_ns_[enqueued / 2 % SharedTimeline::kRemembered].store(
+      now_ns < ready_ns + kToleranceNs ? ready_ns : now_ns);
   enqueued_.store(enqueued + 1);
 }
 
@@ -46,7 +48,7 @@ void RankTimeline::Collective(uint64_t duration_ns) {
   const uint64_t number = enqueued / 2;
   const uint64_t ready_ns = ready_ns_[number % SharedTimeline::kRemembered].load();
   enqueued_.store(enqueued + 1);
-  shared_.Arrive(number, ranks_, std::max(ready_ns, MonotonicNs()), duration_ns);
+  shared_.Arrive(number, ranks_, ready_ns, duration_ns);
 }
 
 uint64_t RankTimeline::enqueued() const { return enqueued_.load(); }

@@ -53,7 +53,11 @@ class RankTimeline : public Timeline {
  public:
   RankTimeline(SharedTimeline* shared, uint32_t ranks) : shared_(*shared), ranks_(ranks) {}
 
-  // What is computed before the next collective, until `ready_ns` at the least.
+  // A host that is late by less than this counts as in time: the machine is busy with other things
+  // than the job, and who looks at the job shall see the job.
+  static constexpr uint64_t kToleranceNs = 60'000'000;
+
+  // What is computed before the next collective, until `ready_ns`.
   void Compute(uint64_t ready_ns);
   // The collective itself, behind it.
   void Collective(uint64_t duration_ns);
@@ -62,6 +66,7 @@ class RankTimeline : public Timeline {
 
   uint64_t enqueued() const override;
   uint64_t EndNs(uint64_t kernels) const override;
+  bool is_computed() const override { return true; }
 
  private:
   SharedTimeline& shared_;

@@ -125,6 +125,9 @@ class DemoTest(unittest.TestCase):
         demo.wait_for("Now rank %d has stopped calling" % SILENT)
         demo.wait_for(r"page says HANG\. Rank %d \(pid %d\) has not called AllReduce" %
                       (SILENT, pids[SILENT]))
+        # One of them may have waited long enough before the others have.
+        cluster.wait_until(lambda: self.communicator()["hang"]["waiting"] == [0, 2, 3],
+                           "all others wait")
         hang = self.communicator()["hang"]
         self.assertEqual((hang["verdict"], hang["suspects"], hang["waiting"], hang["usual"]),
                          ("rank_not_called", [SILENT], [0, 2, 3], False))

@@ -162,9 +162,10 @@ int Run(const std::vector<char*>& arguments) {
     std::fprintf(stderr, "pulse: %s\n", error.c_str());
     return kCannotServe;
   }
-  Log(LogLevel::kInfo, "the agent serves at " + server->address() +
-                           (guard != nullptr && guard->is_https() ? " with TLS" : "") +
-                           (geteuid() == 0 ? ", for every user" : ", for its own user"));
+  Log(LogLevel::kInfo,
+      "the agent serves at " + server->address() +
+          (guard != nullptr && guard->is_https() ? " with TLS" : "") +
+          (geteuid() == 0 ? ", for processes of every user" : ", for processes of its own user"));
   while (true) {
     int signal = 0;
     if (sigwait(&signals, &signal) != 0) continue;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -68,7 +69,7 @@ std::string Size(std::string_view name) {
 }
 
 std::string Plural(std::size_t count, const char* noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : absl::EndsWith(noun, "s") ? "es" : "s");
 }
 
 std::string CommunicatorName(const Json& comm) {

@@ -323,7 +323,10 @@ void StartServing(Process& process, const InitArguments& arguments) {
     std::string error;
     process.server = Server::Start(std::move(options), &error);
     if (process.server == nullptr) {
-      process.log.Warn(arguments.logger, absl::StrCat("metrics can not be served: ", error));
+      process.log.Warn(
+          arguments.logger,
+          absl::StrCat("metrics can not be served (NCCL_PULSE_LISTEN=", settings.listen,
+                       "): ", error, "; the job goes on without an endpoint"));
       where = "metrics are not served";
     } else {
       where = MetricsUrl(*process.server, FindProcessIdentity().hostname);

@@ -87,7 +87,7 @@ await four_ranks "${PORT}"
 echo 'the agent takes over from a user'"'"'s job, with no capability'
 "${AS_BARE_ROOT[@]}" pulse agent >/tmp/agent.log 2>&1 &
 agent=$!
-agent_has_them() { four_ranks "${PORT}" && grep -q 'serves at.*for every user' /tmp/agent.log; }
+agent_has_them() { four_ranks "${PORT}" && grep -q 'serves at.*for processes of every user' /tmp/agent.log; }
 await agent_has_them
 await healthy
 

@@ -412,17 +412,20 @@ class Interruption(ReplayTest):
 class Help(ReplayTest):
 
     def test_help(self):
-        for arguments, words in ((["--help"], "replay"), (["replay", "--help"], "--speed"),
-                                 (["demo", "--help"], "Ctrl-C"), (["--version"], "pulse ")):
+        for arguments, words in (([], "pulse demo"), (["help"], "usage: pulse COMMAND"),
+                                 (["--help"], "replay"), (["replay", "--help"], "--speed"),
+                                 (["help", "replay"], "--speed"), (["demo", "--help"], "Ctrl-C"),
+                                 (["--version"], "pulse ")):
             result = subprocess.run([PULSE, *arguments], text=True, capture_output=True,
                                     timeout=PATIENCE_S)
-            self.assertEqual(result.returncode, 0)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn(words, result.stdout)
-        for arguments in ([], ["dance"]):
+        for arguments, words in ((["dance"], "usage: pulse"), (["help", "dance"], "usage: pulse"),
+                                 (["stauts"], 'did you mean "status"?')):
             result = subprocess.run([PULSE, *arguments], text=True, capture_output=True,
                                     timeout=PATIENCE_S)
-            self.assertEqual(result.returncode, 1)
-            self.assertIn("usage: pulse", result.stderr)
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn(words, result.stderr)
 
 
 if __name__ == "__main__":

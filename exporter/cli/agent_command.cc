@@ -15,6 +15,7 @@
 #include "exporter/cli/command.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/http/server.h"
+#include "exporter/node/listener.h"
 #include "exporter/web/guard.h"
 
 ABSL_FLAG(std::string, listen, ":9410", "where to serve: [host]:port or unix:/path");
@@ -110,6 +111,11 @@ int Run(const std::vector<char*>& arguments) {
   if (!arguments.empty()) {
     std::fprintf(stderr, "pulse: agent takes no argument\n%s", kHelp);
     return kUsageError;
+  }
+  ListenAddress address;
+  std::string wrong;
+  if (!ParseListenAddress(options.listen_address, &address, &wrong)) {
+    return BadFlag(("--listen: " + wrong).c_str());
   }
   if (keep < absl::ZeroDuration() || keep > absl::Hours(24 * 365)) {
     return BadFlag("--keep is not between 0 and a year");

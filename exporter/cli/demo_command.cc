@@ -1,11 +1,13 @@
 // pulse demo: what the product shows, without a GPU.
 #include <cstdio>
 
+#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/demo.h"
 #include "plugin/replay/processes.h"
 
+ABSL_DECLARE_FLAG(int, api);
 ABSL_FLAG(bool, recorded, false, "replay a recorded PyTorch run instead");
 
 namespace nccl_pulse {
@@ -34,6 +36,10 @@ load; 6 it does not export the version; 7 a process crashed, or nothing can be s
 int Run(const std::vector<char*>& arguments) {
   if (!arguments.empty()) {
     std::fprintf(stderr, "pulse: demo takes no argument\n%s", kHelp);
+    return kReplayUsage;
+  }
+  if (absl::GetFlag(FLAGS_api) != 0 && !absl::GetFlag(FLAGS_recorded)) {
+    std::fprintf(stderr, "pulse: --api is for --recorded: the simulated NCCL is 2.28, API v5\n");
     return kReplayUsage;
   }
   return absl::GetFlag(FLAGS_recorded) ? RunRecordedDemo() : RunSimulatedDemo();

@@ -98,15 +98,14 @@ std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight
       Enter(Scene::kBalance, now_s);
       lines.emplace_back(
           round_ == 0
-              ? "Now all is well: four ranks in step. Look at CALLS/S and at BUS, the bandwidth, "
-                "of "
-                "\"dp\": equal on all ranks."
+              ? "Now all is well: four ranks in step. Look at Calls/s and Bus, the bandwidth, "
+                "of \"dp\": equal on all ranks."
               : "The job is started again, in balance: new communicators, counts from zero.");
       break;
     case Scene::kBalance:
       Enter(Scene::kStraggler, now_s);
       lines.push_back(absl::StrCat("Now rank ", kLateRank, " is late by ", kLatePercent,
-                                   " % of each step: look at p50 of \"dp\", long on the ranks that "
+                                   " % of a step: look at p50 of \"dp\", long on the ranks that "
                                    "wait, short on the late one. The page names it within half a "
                                    "minute."));
       break;

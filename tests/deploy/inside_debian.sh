@@ -74,6 +74,9 @@ for name in libnccl-profiler-pulse.so librccl-profiler-pulse.so; do
   ' "${name}" || fail "dlopen(\"${name}\")"
 done
 
+echo 'and finds no driver: the simulated one is for the demo alone'
+! ldconfig -p | grep libcuda || fail 'ldconfig took the simulated GPU for a driver'
+
 echo 'a replay by the name alone'
 # No server: what is asked is only whether every call goes through.
 NCCL_PULSE_LISTEN=off "${AS_USER[@]}" pulse replay --library=libnccl-profiler-pulse.so "${TRACE}" \

@@ -42,9 +42,10 @@ __attribute__((format(printf, 5, 6))) void Log(int level, unsigned long /*flags*
   va_start(arguments, format);
   std::vsnprintf(line + 1, sizeof(line) - 2, format, arguments);
   va_end(arguments);
-  std::replace(line, line + std::strlen(line), '\n', ' ');
-  std::strcat(line, "\n");
-  while (write(g_messages, line, std::strlen(line)) < 0 && errno == EINTR) {
+  const size_t size = std::strlen(line);
+  std::replace(line, line + size, '\n', ' ');
+  line[size] = '\n';
+  while (write(g_messages, line, size + 1) < 0 && errno == EINTR) {
   }
 }
 

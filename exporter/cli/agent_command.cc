@@ -15,6 +15,7 @@
 #include "exporter/cli/command.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/http/server.h"
+#include "exporter/node/listener.h"
 #include "exporter/web/guard.h"
 
 ABSL_FLAG(std::string, listen, ":9410", "where to serve: [host]:port or unix:/path");
@@ -114,6 +115,11 @@ int Run(const std::vector<char*>& arguments) {
     std::fprintf(stderr, "pulse: agent takes no argument\n%s", kHelp);
     return kUsageError;
   }
+  ListenAddress address;
+  std::string wrong;
+  if (!ParseListenAddress(options.listen_address, &address, &wrong)) {
+    return BadFlag(("--listen: " + wrong).c_str());
+  }
   if (keep < absl::ZeroDuration() || keep > absl::Hours(24 * 365)) {
     return BadFlag("--keep is not between 0 and a year");
   }
@@ -165,9 +171,10 @@ int Run(const std::vector<char*>& arguments) {
     std::fprintf(stderr, "pulse: %s\n", error.c_str());
     return kCannotServe;
   }
-  Log(LogLevel::kInfo, "the agent serves at " + server->address() +
-                           (guard != nullptr && guard->is_https() ? " with TLS" : "") +
-                           (geteuid() == 0 ? ", for every user" : ", for its own user"));
+  Log(LogLevel::kInfo,
+      "the agent serves at " + server->address() +
+          (guard != nullptr && guard->is_https() ? " with TLS" : "") +
+          (geteuid() == 0 ? ", for processes of every user" : ", for processes of its own user"));
   while (true) {
     int signal = 0;
     if (sigwait(&signals, &signal) != 0) continue;

@@ -1,36 +1,36 @@
-// pulse demo: a recorded run through the real library, without a GPU.
-#include <unistd.h>
-
-#include <climits>
+// pulse demo: what the product shows, without a GPU.
 #include <cstdio>
-#include <cstdlib>
-#include <string>
 
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
 #include "exporter/cli/command.h"
-#include "exporter/cli/installation.h"
-#include "exporter/cli/replay_options.h"
+#include "exporter/cli/demo.h"
+#include "plugin/replay/processes.h"
+
+ABSL_DECLARE_FLAG(int, api);
+ABSL_FLAG(bool, recorded, false, "replay a recorded PyTorch run instead");
 
 namespace nccl_pulse {
 namespace {
 
-// Four ranks of PyTorch: distributed data parallel, sharded training, collectives of its own.
-constexpr char kTrace[] = "h200x4-pytorch-ddp-fsdp";
-
-// It made its first communicator and called nothing for 3.3 s: not what a demo is looked at for.
-constexpr int64_t kStartUpNs = 3200000000;
-
 constexpr char kHelp[] =
     R"(usage: pulse demo [flags]
 
-Replays a recorded PyTorch run on four GPUs through the real library, over and over, so that the
-metrics can be looked at without a GPU. Every recorded process is a process here. Stops on Ctrl-C.
+Runs a training job of four ranks that is in balance, then has a straggler, then hangs, then goes on,
+round and round, and says what to look at. GPUs and NCCL are simulated; the plugin, its callbacks, the
+endpoint and the verdicts are real. No GPU is needed. Stops on Ctrl-C.
 
+  --recorded       replay a recorded PyTorch run on four GPUs instead, over and over; it neither lags
+                   nor hangs. Kernel timing is on, so that the recorded GPU timestamps show as durations
   --library=PATH   the plugin library; default: the one that came with this program
-  --api=1..7       profiler API version; default: the newest that the library exports
+  --api=1..7       profiler API version; default: the newest that the library exports; --recorded only
 
-Kernel timing is on, so that the recorded GPU timestamps show as durations; set
-NCCL_PULSE_TIMING=auto for the default of a real job. Exit status: 0 when stopped by
-Ctrl-C, else as `pulse replay`.
+Settings of the environment hold as in a job, NCCL_PULSE_LISTEN=:9500 for another port. Where
+NCCL_PULSE_HANG_SECONDS is not set it is 4 instead of 10, so that nobody waits for long; an agent on
+this node uses its own --hang-after.
+
+Exit status: 0 stopped by Ctrl-C; 1 bad usage; 2 the recorded run cannot be read; 5 a library does not
+load; 6 it does not export the version; 7 a process crashed, or nothing can be served.
 )";
 
 int Run(const std::vector<char*>& arguments) {
@@ -38,33 +38,16 @@ int Run(const std::vector<char*>& arguments) {
     std::fprintf(stderr, "pulse: demo takes no argument\n%s", kHelp);
     return kReplayUsage;
   }
-  const std::string traces = FindTraces(kTrace);
-  if (traces.empty()) {
-    std::fprintf(stderr, "pulse: the recorded run %s is not in ../share/nccl-pulse/traces\n",
-                 kTrace);
-    return kReplayNoFolder;
+  if (absl::GetFlag(FLAGS_api) != 0 && !absl::GetFlag(FLAGS_recorded)) {
+    std::fprintf(stderr, "pulse: --api is for --recorded: the simulated NCCL is 2.28, API v5\n");
+    return kReplayUsage;
   }
-  // The recording has GPU timestamps, and without a GPU nothing else could time its operations.
-  setenv("NCCL_PULSE_TIMING", "kernel", 0);
-  // Each time round makes new communicators, and those that ended stay for ten minutes.
-  setenv("NCCL_PULSE_SERIES_LIMIT", "30000", 0);
-  ProcessesOptions options;
-  options.replay.repeat = 0;
-  options.replay.skip_ns = kStartUpNs;
-  const int problem = FillReplayOptions(traces, &options);
-  if (problem != kReplayDone) return problem;
-  std::printf(
-      "Replaying a recorded run of %zu ranks (%s). Stop with Ctrl-C.\n"
-      "The metrics are at:\n",
-      options.files.size(), kTrace);
-  std::fflush(stdout);
-  const int exit_status = ReplayProcesses(options);
-  return exit_status == kReplayInterrupted ? kReplayDone : exit_status;
+  return absl::GetFlag(FLAGS_recorded) ? RunRecordedDemo() : RunSimulatedDemo();
 }
 
 }  // namespace
 
-const Command kDemoCommand = {"demo", "replay a recorded run and serve its metrics, without a GPU",
-                              kHelp, Run};
+const Command kDemoCommand = {
+    "demo", "show a job that lags and hangs on simulated GPUs, with its page", kHelp, Run};
 
 }  // namespace nccl_pulse

@@ -55,6 +55,13 @@ std::string FindPluginLibrary() {
               std::string("lib/") + kMultiarch + kLibrary);
 }
 
+std::string FindSimulatedGpu() {
+  const std::string name = "libpulse-simulated-gpu.so";
+  // In a folder that no dynamic linker searches: it is no driver for others.
+  const std::string installed = "lib/nccl-pulse/" + name;
+  return Find("plugin/simulation/" + name, name, installed, installed);
+}
+
 std::string FindTraces(const std::string& name) {
   const std::string installed = "share/nccl-pulse/traces/" + name;
   return Find("tests/traces/" + name, "traces/" + name, installed, installed);

@@ -3,6 +3,8 @@
 //
 //   plugin   <program's folder>/libnccl-profiler-pulse.so, <program's folder>/../lib/... or, from
 //            the Debian package, <program's folder>/../lib/<architecture>-linux-gnu/...
+//   simulated GPU   <program's folder>/libpulse-simulated-gpu.so, or
+//                   <program's folder>/../lib/nccl-pulse/libpulse-simulated-gpu.so
 //   traces   <program's folder>/../share/nccl-pulse/traces/<name>
 //
 // Thread: any. Cost: a few system calls.
@@ -15,6 +17,9 @@ namespace nccl_pulse {
 
 // Path of the plugin library; "" when it is nowhere.
 std::string FindPluginLibrary();
+
+// Path of the simulated GPU's driver (plugin/simulation/driver.cc); "" when it is nowhere.
+std::string FindSimulatedGpu();
 
 // Path of the folder of a recorded trace; "" when it is nowhere.
 std::string FindTraces(const std::string& name);

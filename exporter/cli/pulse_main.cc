@@ -1,11 +1,14 @@
 // The `pulse` program: finds the subcommand, parses its flags, runs it.
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/flags/parse.h"
 #include "exporter/cli/command.h"
+#include "exporter/cli/flag_check.h"
 #include "plugin/runtime/version.h"
 
 namespace nccl_pulse {
@@ -17,11 +20,37 @@ const Command* const kCommands[] = {&kStatusCommand, &kAgentCommand, &kDemoComma
                                     &kInstallCommand, &kReplayCommand};
 
 void PrintUsage(FILE* out) {
-  std::fprintf(out, "NCCL Pulse: always-on metrics for NCCL.\n\nusage: pulse COMMAND [flags]\n\n");
+  std::fprintf(out,
+               "NCCL Pulse: Prometheus metrics of every NCCL operation, and which rank the others "
+               "wait for.\n\nusage: pulse COMMAND [flags]\n\n");
   for (const Command* command : kCommands) {
     std::fprintf(out, "  %-10s %s\n", command->name, command->summary);
   }
-  std::fprintf(out, "\n`pulse COMMAND --help` says more. `pulse --version` prints the version.\n");
+  std::fputs(R"(
+To see it without a GPU:   pulse demo
+For a job of yours:        export NCCL_PROFILER_PLUGIN=pulse   (or the path of libnccl-profiler-pulse.so)
+While the job runs:        pulse status, http://localhost:9410/ in a browser, or curl localhost:9410/metrics
+
+`pulse help COMMAND` says more. `pulse --version` prints the version.
+)",
+             out);
+}
+
+const Command* Find(std::string_view name) {
+  for (const Command* command : kCommands) {
+    if (name == command->name) return command;
+  }
+  return nullptr;
+}
+
+int NoSuchCommand(const char* name) {
+  std::vector<std::string> names;
+  for (const Command* command : kCommands) names.emplace_back(command->name);
+  const std::string nearest = Nearest(name, names);
+  std::fprintf(stderr, "pulse: no command \"%s\"%s\n", name,
+               nearest.empty() ? "" : ("; did you mean \"" + nearest + "\"?").c_str());
+  PrintUsage(stderr);
+  return kUsageError;
 }
 
 bool IsHelp(std::string_view argument) {
@@ -36,9 +65,22 @@ void SpellForAbsl(char* argument) {
   }
 }
 
+// What is wrong with the flags has been said.
+bool HasRightFlags(const Command& command, const std::vector<std::string_view>& arguments) {
+  for (const std::string_view argument : arguments) {
+    if (argument == "--") return true;
+    const std::string problem = CheckFlag(argument, command.name, command.help);
+    if (problem.empty()) continue;
+    std::fprintf(stderr, "pulse: %s\n`pulse help %s` says more.\n", problem.c_str(), command.name);
+    return false;
+  }
+  return true;
+}
+
 int Main(int argc, char** argv) {
   const std::string_view name = argc > 1 ? argv[1] : "";
-  if (IsHelp(name) || name == "help") {
+  const bool asks_for_help = IsHelp(name) || name == "help";
+  if (name.empty() || (asks_for_help && argc == 2)) {
     PrintUsage(stdout);
     return 0;
   }
@@ -46,23 +88,21 @@ int Main(int argc, char** argv) {
     std::printf("pulse %s\n", kVersion);
     return 0;
   }
-  for (const Command* command : kCommands) {
-    if (name != command->name) continue;
-    for (int i = 2; i < argc; ++i) {
-      if (!IsHelp(argv[i])) continue;
-      std::fputs(command->help, stdout);
-      return 0;
-    }
-    for (int i = 2; i < argc && std::strcmp(argv[i], "--") != 0; ++i) SpellForAbsl(argv[i]);
-    // The subcommand takes the place of the program's name; a wrong flag ends the program here,
-    // with status 1 and a message.
-    std::vector<char*> arguments = absl::ParseCommandLine(argc - 1, argv + 1);
-    arguments.erase(arguments.begin());
-    return command->run(arguments);
+  const char* wanted = asks_for_help ? argv[2] : argv[1];
+  const Command* command = Find(wanted);
+  if (command == nullptr) return NoSuchCommand(wanted);
+  const std::vector<std::string_view> arguments(argv + 2, argv + argc);
+  if (asks_for_help || std::any_of(arguments.begin(), arguments.end(), IsHelp)) {
+    std::fputs(command->help, stdout);
+    return 0;
   }
-  if (!name.empty()) std::fprintf(stderr, "pulse: no command \"%s\"\n", argv[1]);
-  PrintUsage(stderr);
-  return kUsageError;
+  if (!HasRightFlags(*command, arguments)) return kUsageError;
+  for (int i = 2; i < argc && std::strcmp(argv[i], "--") != 0; ++i) SpellForAbsl(argv[i]);
+  // The subcommand takes the place of the program's name; a wrong value of a flag ends the program
+  // here, with status 1 and a message.
+  std::vector<char*> rest = absl::ParseCommandLine(argc - 1, argv + 1);
+  rest.erase(rest.begin());
+  return command->run(rest);
 }
 
 }  // namespace

@@ -16,16 +16,23 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "exporter/cli/command.h"
+#include "exporter/cli/status_endpoint.h"
 #include "exporter/cli/status_table.h"
 #include "exporter/http/http_get.h"
 #include "nlohmann/json.hpp"
 
-ABSL_FLAG(std::string, endpoint, "localhost:9410", "where to ask: host:port or unix:/path");
+ABSL_FLAG(std::string, endpoint, "", "where to ask; default: localhost:9410");
 ABSL_FLAG(bool, json, false, "print the endpoint's answer, as JSON");
 ABSL_FLAG(bool, watch, false, "refresh until Ctrl-C");
 ABSL_FLAG(absl::Duration, interval, absl::Seconds(1), "time between two refreshes");
 ABSL_FLAG(std::string, color, "auto", "auto, always or never");
 ABSL_FLAG(bool, all, false, "show communicators that ended, too");
+ABSL_FLAG(std::string, ca_cert, "", "PEM file: who may have signed the endpoint's certificate");
+ABSL_FLAG(std::string, server_name, "", "name that the endpoint's certificate must have");
+ABSL_FLAG(std::string, cert, "", "PEM file: own certificate");
+ABSL_FLAG(std::string, key, "", "PEM file: own private key");
+ABSL_FLAG(std::string, user, "", "user name for the endpoint");
+ABSL_FLAG(std::string, password_file, "", "file whose first line is the password");
 
 namespace nccl_pulse {
 namespace {
@@ -39,7 +46,7 @@ constexpr int kIncomplete = 4;
 constexpr std::chrono::milliseconds kPatience{5000};
 
 constexpr char kHelp[] =
-    R"(usage: pulse status [flags]
+    R"(usage: pulse status [flags] [ENDPOINT]
 
 Shows what the NCCL communicators of this node do now: what is wrong first, in sentences, then each
 communicator with its ranks. It asks the node's endpoint, and so works beside a job that hangs.
@@ -62,14 +69,21 @@ communicator with its ranks. It asks the node's endpoint, and so works beside a 
 
 "as of N s ago" in the first line: the endpoint has no processor time left for a new page (docs/node-endpoint.md).
 
-  --endpoint=ADDRESS    host:port, or unix:/path (default localhost:9410); another user's or job's
-                        address is in NCCL's log with NCCL_DEBUG=INFO
+  ENDPOINT              host:port, :port, host (port 9410), unix:/path, or https://host:port; default
+                        localhost:9410. Another user's or job's address is in NCCL's log with
+                        NCCL_DEBUG=INFO. --endpoint=ADDRESS is the same
   --watch               refresh until Ctrl-C
-  --interval=DURATION   time between two refreshes (default 1s)
-  --json                print the endpoint's answer (/api/v1/communicators) once, with "age_seconds": how
-                        old it was when it came
+  --interval=DURATION   time between two refreshes (default 1s), with a unit: 5s, 500ms
+  --json                print the endpoint's answer (/api/v1/communicators) once, or with --watch a line
+                        for each; and "age_seconds": how old that was when it came
   --all                 show communicators that ended, too
   --color=auto|always|never
+
+An agent that asks for TLS or a password (docs/agent.md):
+  --ca-cert=FILE        PEM: who may have signed its certificate; default: whom this system trusts
+  --server-name=NAME    that its certificate must have; default: the endpoint's host
+  --cert=FILE --key=FILE   PEM: own certificate and key
+  --user=NAME --password-file=FILE
 
 Exit status: 0 no hang is suspected, or only a WAIT; 1 bad usage; 2 the endpoint does not answer; 3 a hang
 is suspected; 4 none is, but a process was lost or is not running, or a communicator's work cannot be seen.
@@ -77,16 +91,25 @@ What the verdicts mean: docs/hangs-and-stragglers.md.
 )";
 
 // Null when there is nothing to show; what was wrong has been said.
-std::optional<Json> Look(const std::string& endpoint) {
+std::optional<Json> Look(const StatusEndpoint& from) {
+  const std::string& endpoint = from.address;
   HttpAnswer answer;
   std::string error;
-  if (!HttpGet(endpoint, "/api/v1/communicators", kPatience, &answer, &error)) {
-    std::fprintf(
-        stderr,
-        "pulse: no answer from %s: %s\n"
-        "Is a job with NCCL Pulse running on this node? Its log says where the metrics are "
-        "(NCCL_DEBUG=INFO); give that address with --endpoint=host:port.\n",
-        endpoint.c_str(), error.c_str());
+  if (!HttpGet(endpoint, "/api/v1/communicators", kPatience, &answer, &error, from.access)) {
+    std::fprintf(stderr, "pulse: no answer from %s: %s\n", endpoint.c_str(), error.c_str());
+    // Who fails in TLS has found somebody.
+    if (from.access.secure == nullptr) {
+      std::fputs(
+          "Is a job with NCCL Pulse running on this node? Its log says where the metrics are "
+          "(NCCL_DEBUG=INFO); name that: pulse status host:port\n",
+          stderr);
+    }
+    return std::nullopt;
+  }
+  if (answer.status == 401) {
+    std::fprintf(stderr, "pulse: %s %s: --user=NAME --password-file=FILE\n", endpoint.c_str(),
+                 from.access.authorization.empty() ? "asks for a password"
+                                                   : "does not take this user and password");
     return std::nullopt;
   }
   if (answer.status != 200) {
@@ -139,7 +162,7 @@ std::string Cut(const std::string& table) {
   return absl::StrCat(table.substr(0, end), "... ", lines - (rows - 2), " more lines\n");
 }
 
-int Watch(const std::string& endpoint, bool json, const StatusOptions& options,
+int Watch(const StatusEndpoint& endpoint, bool json, const StatusOptions& options,
           absl::Duration interval) {
   const bool terminal = isatty(STDOUT_FILENO) != 0;
   std::optional<Json> before;
@@ -173,15 +196,15 @@ int ExitStatus(const Json& page) {
 }
 
 int Run(const std::vector<char*>& arguments) {
-  const std::string endpoint = absl::GetFlag(FLAGS_endpoint);
   const bool json = absl::GetFlag(FLAGS_json);
   const absl::Duration interval = absl::GetFlag(FLAGS_interval);
   const std::string color = absl::GetFlag(FLAGS_color);
-  if (!arguments.empty()) {
-    std::fprintf(stderr,
-                 "pulse: status takes no argument; give the address with --endpoint=ADDRESS\n");
+  std::string address = absl::GetFlag(FLAGS_endpoint);
+  if (arguments.size() > 1 || (!arguments.empty() && !address.empty())) {
+    std::fprintf(stderr, "pulse: status takes one endpoint\n");
     return kUsageError;
   }
+  if (!arguments.empty()) address = arguments.front();
   if (interval < absl::Milliseconds(250) || interval > absl::Hours(1)) {
     std::fprintf(
         stderr,
@@ -190,6 +213,16 @@ int Run(const std::vector<char*>& arguments) {
   }
   if (color != "auto" && color != "always" && color != "never") {
     std::fprintf(stderr, "pulse: --color=%s: must be auto, always or never\n", color.c_str());
+    return kUsageError;
+  }
+  const StatusSecrets secrets = {{absl::GetFlag(FLAGS_ca_cert), absl::GetFlag(FLAGS_cert),
+                                  absl::GetFlag(FLAGS_key), absl::GetFlag(FLAGS_server_name)},
+                                 absl::GetFlag(FLAGS_user),
+                                 absl::GetFlag(FLAGS_password_file)};
+  StatusEndpoint endpoint;
+  std::string problem;
+  if (!FindStatusEndpoint(address, secrets, &endpoint, &problem)) {
+    std::fprintf(stderr, "pulse: %s\n", problem.c_str());
     return kUsageError;
   }
   StatusOptions options;

@@ -88,7 +88,7 @@ class Page {
   std::string Make() {
     std::vector<Json> shown;
     std::size_t ended = 0;
-    std::size_t ranks = 0;
+    std::set<std::string> processes;  // each has a rank in several communicators
     std::set<std::string> hosts;
     for (const Json& comm : List(At(page_, "communicators"))) {
       const std::vector<Json> list = List(At(comm, "ranks"));
@@ -99,13 +99,17 @@ class Page {
         ++ended;
         continue;
       }
-      ranks += list.size();
+      for (const Json& rank : list) {
+        const Json& process = At(rank, "process");
+        processes.insert(
+            absl::StrCat(Text(At(process, "hostname")), " ", Number(At(process, "pid"))));
+      }
       shown.push_back(comm);
     }
     // Trouble first; else by id, as the page has them.
     std::stable_sort(shown.begin(), shown.end(),
                      [](const Json& a, const Json& b) { return Trouble(a) > Trouble(b); });
-    Header(hosts, shown.size(), ranks);
+    Header(hosts, shown.size(), processes.size());
     Health();
     Problems(shown);
     for (const Json& comm : shown) Communicator(comm);
@@ -130,15 +134,16 @@ class Page {
                                                              : text;
   }
 
-  void Header(const std::set<std::string>& hosts, std::size_t communicators, std::size_t ranks) {
+  void Header(const std::set<std::string>& hosts, std::size_t communicators,
+              std::size_t processes) {
     std::string host = hosts.empty() ? "" : *hosts.begin();
     if (hosts.size() > 1) host = Plural(hosts.size(), "host");
     absl::StrAppend(&out_, Paint(host.empty() ? "NCCL Pulse" : host, kBold), "  ",
                     absl::FormatTime("%Y-%m-%d %H:%M:%S",
                                      absl::FromUnixMillis(static_cast<int64_t>(now_ * 1e3)),
                                      absl::LocalTimeZone()),
-                    Age(), "  ", Plural(communicators, "communicator"), ", ", Plural(ranks, "rank"),
-                    "\n");
+                    Age(), "  ", Plural(communicators, "communicator"), ", ",
+                    Plural(processes, "process"), "\n");
   }
 
   // Of a page that was not made for this look; the command adds it.

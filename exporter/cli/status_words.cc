@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -65,7 +66,7 @@ std::string Count(double count) {
 std::string Size(std::string_view name) { return SizeWords(name, "<=", ">"); }
 
 std::string Plural(std::size_t count, const char* noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : absl::EndsWith(noun, "s") ? "es" : "s");
 }
 
 std::string CommunicatorName(const Json& comm) {

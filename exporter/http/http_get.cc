@@ -152,29 +152,59 @@ std::chrono::seconds Seconds(std::string_view text, std::chrono::seconds otherwi
   return std::chrono::seconds(std::min(seconds, kMost));
 }
 
+// The bytes as they are.
+class PlainTransport : public Transport {
+ public:
+  explicit PlainTransport(int fd) : fd_(fd) {}
+  ssize_t Receive(char* buffer, std::size_t size) override { return recv(fd_, buffer, size, 0); }
+  ssize_t Send(const char* data, std::size_t size) override {
+    events_ = POLLIN;
+    return send(fd_, data, size, MSG_NOSIGNAL);
+  }
+  short poll_events() const override { return events_; }
+  bool has_pending() const override { return false; }
+  void Finish() override {}
+
+ private:
+  const int fd_;
+  short events_ = POLLOUT;
+};
+
+// Once more what has returned -1, after a wait; false when it has failed. `problem`: what the
+// transport says of that.
+bool WaitFor(const Socket& socket, const Transport& transport, Time end, const std::string& problem,
+             std::string* error) {
+  if (errno == EINTR) return true;
+  if (errno != EAGAIN) {
+    *error = problem.empty() ? Reason(errno) : problem;
+    return false;
+  }
+  if (socket.Wait(transport.poll_events(), end)) return true;
+  *error = errno == ETIMEDOUT ? "it accepts connections, but does not answer" : Reason(errno);
+  return false;
+}
+
 // All that comes until the server closes.
-bool Ask(const Socket& socket, const std::string& request, Time end, std::string* text,
-         std::string* error) {
+bool Ask(const Socket& socket, Transport& transport, const std::string& request, Time end,
+         const std::string& problem, std::string* text, std::string* error) {
   // Smaller than any socket's buffer.
-  if (send(socket.fd(), request.data(), request.size(), MSG_NOSIGNAL) !=
-      static_cast<ssize_t>(request.size())) {
-    *error = Reason(errno);
+  ssize_t size;
+  while ((size = transport.Send(request.data(), request.size())) < 0) {
+    if (!WaitFor(socket, transport, end, problem, error)) return false;
+  }
+  if (size != static_cast<ssize_t>(request.size())) {
+    *error = "the request was not taken";
     return false;
   }
   while (text->size() < kMostBytes) {
     std::array<char, 65536> buffer;
-    if (!socket.Wait(POLLIN, end)) {
-      *error = errno == ETIMEDOUT ? "it accepts connections, but does not answer" : Reason(errno);
-      return false;
-    }
-    const ssize_t size = recv(socket.fd(), buffer.data(), buffer.size(), 0);
+    size = transport.Receive(buffer.data(), buffer.size());
     if (size == 0) break;
-    if (size < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (size < 0) {
-      *error = Reason(errno);
+    if (size > 0) {
+      text->append(buffer.data(), size);
+    } else if (!WaitFor(socket, transport, end, problem, error)) {
       return false;
     }
-    text->append(buffer.data(), size);
   }
   return true;
 }
@@ -214,18 +244,26 @@ bool Parse(const std::string& text, HttpAnswer* answer, std::chrono::seconds* ag
 }  // namespace
 
 bool HttpGet(std::string_view endpoint, std::string_view path, std::chrono::milliseconds patience,
-             HttpAnswer* answer, std::string* error) {
+             HttpAnswer* answer, std::string* error, const HttpAccess& access) {
   const Time end = std::chrono::steady_clock::now() + patience;
   for (bool is_first = true;; is_first = false) {
     std::string host;
     const std::unique_ptr<Socket> socket = ConnectTo(endpoint, end, &host, error);
     if (socket == nullptr) return false;
-    const std::string request =
-        absl::StrCat("GET ", path, " HTTP/1.0\r\nHost: ", host,
-                     "\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n");
+    std::string request = absl::StrCat("GET ", path, " HTTP/1.0\r\nHost: ", host,
+                                       "\r\nAccept-Encoding: gzip\r\nConnection: close\r\n");
+    if (!access.authorization.empty()) {
+      absl::StrAppend(&request, "Authorization: ", access.authorization, "\r\n");
+    }
+    request += "\r\n";
+    std::string problem;
+    const std::unique_ptr<Transport> transport =
+        access.secure ? access.secure(socket->fd(), host, &problem)
+                      : std::make_unique<PlainTransport>(socket->fd());
     std::string text;
     std::chrono::seconds again = kNotSaid;
-    if (!Ask(*socket, request, end, &text, error) || !Parse(text, answer, &again, error)) {
+    if (!Ask(*socket, *transport, request, end, problem, &text, error) ||
+        !Parse(text, answer, &again, error)) {
       return false;
     }
     if (!is_first || again == kNotSaid || std::chrono::steady_clock::now() + again >= end) {

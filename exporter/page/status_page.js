@@ -95,14 +95,18 @@ function show() {
   const comms = objects(page.communicators);
   const inUse = comms.filter(isInUse);
   const hosts = new Set();
-  let ranks = 0;
+  // A process has a rank in each of several communicators.
+  const processes = new Set();
   for (const comm of inUse) {
-    ranks += objects(comm.ranks).length;
-    for (const rank of objects(comm.ranks)) hosts.add(text(processOf(rank).hostname));
+    for (const rank of objects(comm.ranks)) {
+      const {hostname, pid} = processOf(rank);
+      hosts.add(text(hostname));
+      processes.add(`${text(hostname)} ${pid}`);
+    }
   }
   const host = hosts.size > 1 ? plural(hosts.size, 'host') : [...hosts].join('') || 'NCCL Pulse';
   putName(byId('host'), host);
-  put(byId('counts'), `${clock(now)}  ${plural(inUse.length, 'communicator')}, ${plural(ranks, 'rank')}`);
+  put(byId('counts'), `${clock(now)}  ${plural(inUse.length, 'communicator')}, ${plural(processes.size, 'process')}`);
   const problems = showVerdict(inUse, now, object(page.health));
   const hangs = problems.filter(({kind}) => kind === 'hang').length;
   const title = `${hangs > 0 ? 'HANG ' : problems.length > 0 ? `${problems[0].kind === 'wait' ? 'WAIT' : 'SLOW'} ` : ''}${host}${host === 'NCCL Pulse' ? '' : ' - NCCL Pulse'}`;

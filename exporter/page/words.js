@@ -42,7 +42,7 @@ function count(value) {
 
 const byteRate = (value) => scaled(value, [' B/s', ' kB/s', ' MB/s', ' GB/s', ' TB/s']);
 const share = (value) => `${value < 0.0995 ? (value * 100).toFixed(1) : (value * 100).toFixed(0)} %`;
-const plural = (many, noun) => `${many} ${noun}${many === 1 ? '' : 's'}`;
+const plural = (many, noun) => `${many} ${noun}${many === 1 ? '' : noun.endsWith('s') ? 'es' : 's'}`;
 
 function size(name) {
   const known = text(name);

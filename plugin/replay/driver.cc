@@ -123,7 +123,7 @@ class Driver {
     next_ = 0;
     // A new run of the application: no handle of the last one is known.
     std::fill(handles_.begin(), handles_.end(), nullptr);
-    for (uint32_t i = 0; i < contexts_.size(); ++i) {
+    for (uint32_t i = 0; i < contexts_.size() && !options_.keep_communicators; ++i) {
       if (contexts_[i].alive) Finalize(i);  // the recording had no finalize
     }
     return !stop_.load(std::memory_order_relaxed);
@@ -155,7 +155,8 @@ class Driver {
 
   // Whether NCCL makes this callback, as things stand now.
   bool IsDue(const TraceEvent& event) const {
-    if (event.callback == Callback::kInit) return true;
+    if (event.callback == Callback::kInit) return !contexts_[event.context].alive;
+    if (event.callback == Callback::kFinalize && options_.keep_communicators) return false;
     if (library_ == nullptr) return false;  // before the first init or after the last finalize
     if (!Delivered(event, MaskOf(event), library_->version())) return false;
     switch (event.callback) {
@@ -185,7 +186,7 @@ class Driver {
         if (event.type == abi::kEventProxyOp) handles_[event.handle] = nullptr;
         break;
       case Callback::kState:
-        library_->Record(handles_[event.handle], event);
+        Record(event);
         break;
       case Callback::kFinalize:
         if (event.context != TraceEvent::kNoContext) Finalize(event.context);
@@ -229,12 +230,31 @@ class Driver {
       renumbered = event;
       renumbered.operation.seq_number = event.operation.seq_number_without_kernelch;
       made = &renumbered;
+    } else if (event.type == abi::kEventKernelCh && ShiftNs() != 0) {
+      renumbered = event;
+      renumbered.kernel_ch.p_timer_ns += ShiftNs();
+      made = &renumbered;
     }
     library_->Start(context, &handle, *made, handles_[event.parent],
                     operation ? handles_[event.operation.parent_group] : nullptr, pid);
     last = handle;
     handles_[event.handle] = handle;
     parents_[event.handle] = event.parent;
+  }
+
+  // Of GPU timestamps: a communicator that is kept must not see them run backwards.
+  uint64_t ShiftNs() const {
+    return options_.keep_communicators ? repetition_ * static_cast<uint64_t>(options_.period_ns)
+                                       : 0;
+  }
+
+  void Record(const TraceEvent& event) {
+    if (event.type != abi::kEventKernelCh || ShiftNs() == 0) {
+      return library_->Record(handles_[event.handle], event);
+    }
+    TraceEvent shifted = event;
+    shifted.state.p_timer_ns += ShiftNs();
+    library_->Record(handles_[event.handle], shifted);
   }
 
   void Finalize(uint32_t context) {

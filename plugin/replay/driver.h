@@ -25,9 +25,10 @@
 // Process id. A ProxyOp recorded with the recorded process' own id gets this process'; a foreign
 // one (PXN) keeps its number.
 //
-// Repetitions. Each initializes new communicators. Repetition r (0, 1, ...) has commId = recorded
-// XOR r on every process of the trace, so that repetition 0 is what was recorded, others are new
-// communicators, and ranks still agree.
+// Repetitions. By default each initializes new communicators. Repetition r (0, 1, ...) has commId =
+// recorded XOR r on every process of the trace, so that repetition 0 is what was recorded, others
+// are new communicators, and ranks still agree. With keep_communicators all repetitions use those
+// of the first, and GPU timestamps go on: a run that lasts, whose series do not grow in number.
 //
 // Thread: Replay blocks the caller; stop and progress may be used from any. Cost: a few
 // microseconds per change of thread, else what the plugin costs.
@@ -49,6 +50,7 @@ struct ReplayOptions {
   int api = 0;          // 1 to 6; 0: the newest that the library exports
   double speed = 1;     // recorded seconds per second; 0: as fast as possible
   uint64_t repeat = 1;  // 0: until stopped
+  bool keep_communicators = false;
   // The plugin's CLOCK_MONOTONIC shows recorded time (recorded_clock.h).
   bool recorded_clock = false;
   abi::DebugLogger logger = nullptr;

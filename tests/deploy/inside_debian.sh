@@ -74,6 +74,9 @@ for name in libnccl-profiler-pulse.so librccl-profiler-pulse.so; do
   ' "${name}" || fail "dlopen(\"${name}\")"
 done
 
+echo 'and finds no driver: the simulated one is for the demo alone'
+! ldconfig -p | grep libcuda || fail 'ldconfig took the simulated GPU for a driver'
+
 echo 'a replay by the name alone'
 # No server: what is asked is only whether every call goes through.
 NCCL_PULSE_LISTEN=off "${AS_USER[@]}" pulse replay --library=libnccl-profiler-pulse.so "${TRACE}" \
@@ -87,7 +90,7 @@ await four_ranks "${PORT}"
 echo 'the agent takes over from a user'"'"'s job, with no capability'
 "${AS_BARE_ROOT[@]}" pulse agent >/tmp/agent.log 2>&1 &
 agent=$!
-agent_has_them() { four_ranks "${PORT}" && grep -q 'serves at.*for every user' /tmp/agent.log; }
+agent_has_them() { four_ranks "${PORT}" && grep -q 'serves at.*for processes of every user' /tmp/agent.log; }
 await agent_has_them
 await healthy
 

@@ -101,6 +101,8 @@ class PackageTest(unittest.TestCase):
         for path in [
                 "usr/bin/pulse",
                 self.library(),
+                # Named libcuda.so.1 inside: in no folder that ldconfig reads.
+                "usr/lib/nccl-pulse/libpulse-simulated-gpu.so",
                 "usr/lib/systemd/system/nccl-pulse-agent.service",
                 "usr/share/nccl-pulse/deploy/prometheus/alerts.yaml",
                 "usr/share/nccl-pulse/deploy/prometheus/recording.yaml",

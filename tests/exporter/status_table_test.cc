@@ -36,7 +36,7 @@ TEST(StatusTable, AHealthyJob) {
   job.Advance(950 * kMs);
   const std::string table = StatusTable(Page(job), &before, {});
   EXPECT_THAT(table,
-              HasSubstr("1 communicator, 3 ranks\nNo hang and no straggler is suspected.\n"));
+              HasSubstr("1 communicator, 3 processes\nNo hang and no straggler is suspected.\n"));
   EXPECT_THAT(table, HasSubstr("00000000000000c0  3 ranks; p50, p99, bus: AllReduce <=1MiB, "
                                "duration (stream), since its start\n"));
   EXPECT_THAT(table, HasSubstr("   RANK  PID  GPU  STATE     FOR  LAST CALL              CALLS  "
@@ -53,7 +53,7 @@ TEST(StatusTable, AnOldPageSaysSoInTheFirstLine) {
   EXPECT_THAT(StatusTable(page, nullptr, {}), Not(HasSubstr(" ago")));
   page["age_seconds"] = 17;
   EXPECT_THAT(StatusTable(page, nullptr, {}),
-              HasSubstr("  as of 17 s ago  1 communicator, 3 ranks\n"));
+              HasSubstr("  as of 17 s ago  1 communicator, 3 processes\n"));
 }
 
 TEST(StatusTable, AHangStandsFirstAndIsMarked) {

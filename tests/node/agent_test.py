@@ -78,6 +78,11 @@ class StartTest(AgentCase):
             self.assertEqual(agent.process.wait(), 1)
             agent.reader.join()
             self.assertIn(text, agent.log())
+        agent = Agent("9601")
+        self.addCleanup(agent.close)
+        self.assertEqual(agent.process.wait(), 1)
+        agent.reader.join()
+        self.assertIn("--listen: '9601' has no port", agent.log())
 
 
 class EndTest(AgentCase):

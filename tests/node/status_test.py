@@ -66,7 +66,7 @@ class StatusTest(unittest.TestCase):
     def test_hang_then_stopped_then_killed(self):
         job = self.start("warm", "hang")
         self.assertEqual(job.report(), ["warm"] * RANKS)
-        code, output, errors = status("--endpoint=" + self.endpoint)
+        code, output, errors = status(self.endpoint)
         self.assertEqual((code, errors), (0, ""))
         self.assertIn("No hang and no straggler is suspected.", output)
         self.assertIn("idle", output)
@@ -199,7 +199,7 @@ class EndpointTest(unittest.TestCase):
         code, output, errors = status("--endpoint=127.0.0.1:1")
         self.assertEqual((code, output), (2, ""))
         self.assertIn("pulse: no answer from 127.0.0.1:1: Connection refused", errors)
-        self.assertIn("--endpoint=host:port", errors)
+        self.assertIn("pulse status host:port", errors)
 
     def test_another_program_answers(self):
         for answer, expected in ((b"SSH-2.0-x\r\n", "is not HTTP"),
@@ -227,22 +227,34 @@ class EndpointTest(unittest.TestCase):
             agent = cluster.Agent(listen)
             self.addCleanup(agent.close)
             agent.wait_ready()
-            code, output, errors = status("--endpoint=" + listen)
-            self.assertEqual((code, errors), (0, ""))
-            self.assertIn("No communicator is in use.", output)
+            for arguments in (["--endpoint=" + listen], [listen]):
+                code, output, errors = status(*arguments)
+                self.assertEqual((code, errors), (0, ""))
+                self.assertIn("No communicator is in use.", output)
             agent.end()
             code, _, errors = status("--endpoint=" + listen)
             self.assertEqual(code, 2, errors)
 
     def test_usage(self):
-        for arguments, expected in ((["x"], "takes no argument"),
+        for arguments, expected in ((["x", "y"], "takes one endpoint"),
+                                    (["x", "--endpoint=y"], "takes one endpoint"),
                                     (["--interval=1ms"], "--interval must be between"),
+                                    (["--interval=5"], "--interval=5 has no unit: write --interval=5s"),
                                     (["--color=red"], "--color=red"),
-                                    (["--endpoint=nonsense"], "neither host:port nor unix:/path")):
+                                    (["--endpont=x"], "did you mean --endpoint?"),
+                                    (["--web-config=x"], "--web-config is no flag of `pulse status`"),
+                                    (["a:b:c"], '"a:b:c" is no endpoint'),
+                                    (["host:99999"], "is no endpoint"),
+                                    (["--user=ann"], "--user and --password-file belong together"),
+                                    (["--cert=x", "localhost:1"], "--cert and --key belong together"),
+                                    (["--ca-cert=/nowhere"], "--ca-cert=/nowhere")):
             code, output, errors = status(*arguments)
-            self.assertEqual(output, "")
+            self.assertEqual((code, output), (1, ""), errors)
             self.assertIn(expected, errors)
-            self.assertEqual(code, 2 if "nonsense" in arguments[0] else 1)
+        self.assertIn("usage: pulse status", status("--help")[1])
+        code, _, errors = status("nowhere.invalid")
+        self.assertEqual(code, 2)
+        self.assertIn("no answer from nowhere.invalid:9410", errors)
         self.assertIn("usage: pulse status", status("--help")[1])
 
 

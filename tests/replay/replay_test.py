@@ -383,27 +383,49 @@ class Interruption(ReplayTest):
             return False
 
     def test_demo_loops_until_ctrl_c(self):
-        process = self.start("demo", "--library=" + RECORDER)
+        process = self.start("demo", "--recorded", "--library=" + RECORDER)
         lines = iter(process.stdout.readline, "")
         self.assertTrue(any("http://nowhere:1/" in line for line in lines))
+        # New communicators each time would stay on the page: it would swell.
+        errors = iter(process.stderr.readline, "")
+        self.assertTrue(any("run 2" in line for line in errors))
         self.stop(process)
         self.assertEqual(process.returncode, 0)
+        for calls in self.calls():
+            made = [call.arguments[0] for call in calls if call.kind == "init"]
+            self.assertEqual(len(made), len(set(made)))
+            self.assertEqual(len(made), sum(call.kind == "finalize" for call in calls))
+            self.check_gpu_time_goes_on(calls)
+
+    def check_gpu_time_goes_on(self, calls):
+        """A kept communicator's timestamps do not run backwards from one run to the next."""
+        times = [int(call.arguments[-1]) for call in calls
+                 if call.kind == "start" and TYPES.get(int(call.arguments[1], 16)) == "kernelCh"]
+        self.assertTrue(times)
+        # Blocks of one launch differ by microseconds, streams by less than a second.
+        latest = 0
+        for time_ns in times:
+            self.assertGreater(time_ns, latest - 10**9)
+            latest = max(latest, time_ns)
 
 
 class Help(ReplayTest):
 
     def test_help(self):
-        for arguments, words in ((["--help"], "replay"), (["replay", "--help"], "--speed"),
-                                 (["demo", "--help"], "Ctrl-C"), (["--version"], "pulse ")):
+        for arguments, words in (([], "pulse demo"), (["help"], "usage: pulse COMMAND"),
+                                 (["--help"], "replay"), (["replay", "--help"], "--speed"),
+                                 (["help", "replay"], "--speed"), (["demo", "--help"], "Ctrl-C"),
+                                 (["--version"], "pulse ")):
             result = subprocess.run([PULSE, *arguments], text=True, capture_output=True,
                                     timeout=PATIENCE_S)
-            self.assertEqual(result.returncode, 0)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn(words, result.stdout)
-        for arguments in ([], ["dance"]):
+        for arguments, words in ((["dance"], "usage: pulse"), (["help", "dance"], "usage: pulse"),
+                                 (["stauts"], 'did you mean "status"?')):
             result = subprocess.run([PULSE, *arguments], text=True, capture_output=True,
                                     timeout=PATIENCE_S)
-            self.assertEqual(result.returncode, 1)
-            self.assertIn("usage: pulse", result.stderr)
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn(words, result.stderr)
 
 
 if __name__ == "__main__":

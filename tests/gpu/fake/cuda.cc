@@ -1,5 +1,6 @@
 #include "tests/gpu/fake/cuda.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -18,7 +19,34 @@ bool IsAsynchronous() {
   return kIs;
 }
 
+uint64_t NowNs() {
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now().time_since_epoch())
+                                   .count());
+}
+
 }  // namespace
+
+void Timeline::KernelEnqueued() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  ++enqueued_;
+}
+
+void Timeline::KernelEnded() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  end_ns_.push_back(NowNs());
+}
+
+uint64_t Timeline::enqueued() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return enqueued_;
+}
+
+uint64_t Timeline::EndNs(uint64_t kernels) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (kernels == 0) return 1;
+  return kernels <= end_ns_.size() ? end_ns_[kernels - 1] : 0;
+}
 
 Stream::~Stream() {
   {
@@ -108,7 +136,9 @@ CudaError cudaStreamDestroy(CudaStream stream) {
 }
 
 CudaError cudaStreamBeginCapture(CudaStream stream, int) {
-  static_cast<Stream*>(stream)->capture = new Graph;
+  auto* state = static_cast<Stream*>(stream);
+  state->capture = new Graph;
+  state->is_capturing = true;
   return 0;
 }
 
@@ -116,8 +146,9 @@ CudaError cudaStreamEndCapture(CudaStream stream, CudaGraph* graph) {
   auto* state = static_cast<Stream*>(stream);
   *graph = state->capture;
   state->capture = nullptr;
-  const bool invalidated = state->invalidated;
-  state->invalidated = false;
+  state->is_capturing = false;
+  const bool invalidated = state->is_invalidated;
+  state->is_invalidated = false;
   return invalidated ? 901 : 0;  // cudaErrorStreamCaptureInvalidated
 }
 

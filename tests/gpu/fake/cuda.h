@@ -17,21 +17,22 @@
 #include <thread>
 #include <vector>
 
+#include "plugin/simulation/stream.h"
+
 namespace nccl_pulse::fake {
 
 struct Graph {
   std::vector<std::function<void()>> nodes;
 };
 
-// The kernels of a stream: how many were enqueued, and when those that have ended did. An event may
-// outlive its stream.
-class Timeline {
+// The kernels of a stream: how many were enqueued, and when those that have ended did.
+class Timeline : public simulation::Timeline {
  public:
   void KernelEnqueued();
   void KernelEnded();
-  uint64_t enqueued() const;
-  // When the first `kernels` had ended, 0: they have not.
-  uint64_t EndNs(uint64_t kernels) const;
+  uint64_t enqueued() const override;
+  uint64_t EndNs(uint64_t kernels) const override;
+  bool is_computed() const override { return false; }
 
  private:
   mutable std::mutex mutex_;
@@ -39,8 +40,9 @@ class Timeline {
   std::vector<uint64_t> end_ns_;
 };
 
-class Stream {
+class Stream : public simulation::Stream {
  public:
+  Stream() { timeline = kernel_times; }
   ~Stream();
   // A kernel: behind those before it.
   void Run(std::function<void()> kernel);
@@ -48,8 +50,7 @@ class Stream {
   void Synchronize();
 
   Graph* capture = nullptr;  // null: not capturing
-  bool invalidated = false;  // the capture, by something that must not happen in one
-  const std::shared_ptr<Timeline> timeline = std::make_shared<Timeline>();
+  const std::shared_ptr<Timeline> kernel_times = std::make_shared<Timeline>();
 
  private:
   void RunKernels();

@@ -46,8 +46,8 @@ int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsi
   const auto* flag = *static_cast<const std::atomic<uint32_t>**>(parameters[0]);
   const std::chrono::nanoseconds limit(*static_cast<uint64_t*>(parameters[1]));
   auto* on = static_cast<Stream*>(stream);
-  on->timeline->KernelEnqueued();
-  on->Run([flag, limit, timeline = on->timeline] {
+  on->kernel_times->KernelEnqueued();
+  on->Run([flag, limit, timeline = on->kernel_times] {
     nccl_pulse::fake::Spin(flag, limit);
     timeline->KernelEnded();
   });

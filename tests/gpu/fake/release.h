@@ -24,6 +24,13 @@ int ProfilerApi();
 // that.
 bool ReportsBroadcast();
 
+// Whether FAKE_NCCL_FAULT asks for this fault.
+bool Fault(const char* name);
+
+// NCCL's logger: to NCCL_DEBUG_FILE, or standard error.
+__attribute__((format(printf, 5, 6))) void Log(int level, unsigned long flags, const char* file,
+                                               int line, const char* format, ...);
+
 }  // namespace nccl_pulse::fake
 
 #endif  // TESTS_GPU_FAKE_RELEASE_H_

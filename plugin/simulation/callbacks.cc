@@ -1,21 +1,14 @@
-#include "tests/gpu/fake/profiler.h"
+#include "plugin/simulation/callbacks.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <csignal>
-#include <cstdarg>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "plugin/abi/profiler_v6.h"
-#include "tests/gpu/fake/release.h"
-#include "tests/gpu/nccl_api.h"
 
-namespace nccl_pulse::fake {
+namespace nccl_pulse::simulation {
 namespace {
 
 // One mask for the process, which every init writes.
@@ -32,37 +25,18 @@ const size_t kElementBytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
 
 constexpr int kChannels = 2;
 
-__attribute__((format(printf, 5, 6))) void Log(int level, unsigned long, const char*, int,
-                                               const char* format, ...) {
-  static FILE* const kFile = [] {
-    const char* path = Variable("NCCL_DEBUG_FILE");
-    FILE* opened = path != nullptr ? std::fopen(path, "a") : nullptr;
-    return opened != nullptr ? opened : stderr;
-  }();
-  char text[1024];
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text, sizeof(text), format, arguments);
-  va_end(arguments);
-  std::fprintf(kFile, "host:%d:%d [0] NCCL %s %s\n", getpid(), gettid(),
-               level == abi::kLogWarn ? "WARN" : "INFO", text);
-  std::fflush(kFile);
-}
-
-bool Load() {
+bool Load(const Release& release) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   if (g_users++ > 0) return g_plugin != nullptr;
-  const char* path = Variable("NCCL_PROFILER_PLUGIN");
-  g_library = path != nullptr ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (release.library == nullptr) return false;
+  g_library = dlopen(release.library, RTLD_NOW | RTLD_LOCAL);
   if (g_library == nullptr) {
-    if (path != nullptr) {
-      // NOLINTNEXTLINE(concurrency-mt-unsafe)
-      Log(abi::kLogInfo, 0, "", 0, "no profiler plugin: %s", dlerror());
-    }
+    // NOLINTNEXTLINE(concurrency-mt-unsafe)
+    release.logger(abi::kLogInfo, 0, "", 0, "no profiler plugin: %s", dlerror());
     return false;
   }
   // The newest that both know; what v6 and v7 add to v5 stands behind what is used here.
-  for (int api = ProfilerApi(); api >= 5 && g_plugin == nullptr; --api) {
+  for (int api = release.newest_api; api >= 5 && g_plugin == nullptr; --api) {
     const std::string symbol = "ncclProfiler_v" + std::to_string(api);
     g_plugin = static_cast<abi::v5::Profiler*>(dlsym(g_library, symbol.c_str()));
   }
@@ -77,23 +51,13 @@ void Unload() {
   g_plugin = nullptr;
 }
 
-// Whether it makes events below the API call.
-bool IsReported(const Call& call) {
-  return ReportsBroadcast() || std::strcmp(call.func, "Broadcast") != 0;
-}
-
-// The faults that the driver must find: FAKE_NCCL_FAULT.
-bool Fault(const char* name) {
-  static const char* const kFault = Variable("FAKE_NCCL_FAULT");
-  return kFault != nullptr && std::strcmp(kFault, name) == 0;
-}
-
 }  // namespace
 
-Profiler::Profiler(const Identity& identity) : identity_(identity) {
-  if (Load()) {
+Profiler::Profiler(const Identity& identity, const Release& release)
+    : identity_(identity), release_(release) {
+  if (Load(release)) {
     g_plugin->init(&context_, identity.comm_id, &g_mask, identity.name, identity.nnodes,
-                   identity.nranks, identity.rank, Log);
+                   identity.nranks, identity.rank, release.logger);
   }
   progress_ = std::thread([this] { Progress(); });
 }
@@ -107,6 +71,10 @@ Profiler::~Profiler() {
   progress_.join();
   if (g_plugin != nullptr && context_ != nullptr) g_plugin->finalize(context_);
   Unload();
+}
+
+bool Profiler::IsReported(const Call& call) const {
+  return release_.reports_broadcast || std::strcmp(call.func, "Broadcast") != 0;
 }
 
 bool Profiler::Wants(uint32_t bits) const {
@@ -157,7 +125,6 @@ void Profiler::CallMade(void* group, Call* call) {
   const uint32_t bits =
       call->is_p2p ? abi::kEventP2pApi | abi::kEventP2p : abi::kEventCollApi | abi::kEventColl;
   if (!Wants(bits | kDependants)) return;
-  if (Fault("skip") && std::strcmp(call->func, "Reduce") == 0 && call->count > 100'000) return;
   abi::v5::Descriptor event{};
   event.parentObj = group;
   if (call->is_p2p) {
@@ -173,12 +140,11 @@ void Profiler::CallMade(void* group, Call* call) {
   Stop(call->api_handle);
 }
 
-void Profiler::Launch(void* group, Stream* stream, const std::vector<Call>& calls) {
-  const auto enqueue_kernel = [stream] {
-    if (stream->capture == nullptr) stream->timeline->KernelEnqueued();
-  };
+void Profiler::Launch(void* group, Stream* stream, const std::vector<Call>& calls,
+                      const std::function<void()>& enqueue_kernel) {
   // NCCL looks for a task of the plan that has a mask (ncclProfilerStartKernelLaunchEvent).
-  const bool is_reported = std::any_of(calls.begin(), calls.end(), IsReported);
+  const bool is_reported = std::any_of(calls.begin(), calls.end(),
+                                       [this](const Call& call) { return IsReported(call); });
   if (!Wants(abi::kEventKernelLaunch) || !is_reported) return enqueue_kernel();
   abi::v5::Descriptor event{};
   event.type = abi::kEventKernelLaunch;
@@ -192,9 +158,9 @@ void Profiler::Launch(void* group, Stream* stream, const std::vector<Call>& call
 void Profiler::Enqueue(const std::vector<Call>& calls) {
   constexpr uint32_t kDependants = abi::kEventProxyOp | abi::kEventProxyStep | abi::kEventKernelCh;
   if (!Wants(abi::kEventColl | abi::kEventP2p | kDependants)) return;
-  if (std::none_of(calls.begin(), calls.end(), IsReported)) return;
-  if (Fault("crash") && identity_.rank == 1) std::raise(SIGSEGV);
-  if (Fault("hang")) std::this_thread::sleep_for(std::chrono::hours(1));
+  const bool is_reported = std::any_of(calls.begin(), calls.end(),
+                                       [this](const Call& call) { return IsReported(call); });
+  if (!is_reported) return;
   abi::v5::Descriptor group{};
   group.type = abi::kEventGroup;
   group.rank = identity_.rank;
@@ -302,4 +268,4 @@ void Profiler::Progress() {
   }
 }
 
-}  // namespace nccl_pulse::fake
+}  // namespace nccl_pulse::simulation

@@ -1,12 +1,12 @@
-// The profiler plugin as NCCL uses it: which callbacks, in which order, on which threads. The facts
-// are those recorded in tests/traces; what differs between releases is in release.h.
+// The profiler plugin as NCCL 2.28 and newer use it, for who has no NCCL: which callbacks, in which
+// order, on which threads. The facts are those recorded in tests/traces.
 //
 //   application's thread   GroupApi, CollApi, P2pApi
 //   launching thread       KernelLaunch, Group, Coll, P2p: the application's, or a fresh one
 //                          (non-blocking communicators), or CUDA's (replays of a graph)
 //   progress thread        ProxyOp, KernelCh; one for each communicator
-#ifndef TESTS_GPU_FAKE_PROFILER_H_
-#define TESTS_GPU_FAKE_PROFILER_H_
+#ifndef PLUGIN_SIMULATION_CALLBACKS_H_
+#define PLUGIN_SIMULATION_CALLBACKS_H_
 
 #include <condition_variable>
 #include <cstdint>
@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "plugin/abi/profiler_v5.h"
-#include "tests/gpu/fake/cuda.h"
+#include "plugin/simulation/stream.h"
 
-namespace nccl_pulse::fake {
+namespace nccl_pulse::simulation {
 
 // A call of the user.
 struct Call {
@@ -37,7 +37,17 @@ struct Call {
   void* api_handle = nullptr;  // CollApi or P2pApi
 };
 
-// One communicator's view of the plugin.
+// Which NCCL makes them. One and the same for all communicators of a process.
+struct Release {
+  int newest_api = 5;  // 5 at least
+  // Whether a Broadcast makes events below its API call.
+  bool reports_broadcast = true;
+  const char* library = nullptr;  // the plugin's path; null: none
+  abi::DebugLogger logger = nullptr;
+};
+
+// One communicator's view of the plugin. Errors: a library that does not load is one line of the
+// logger, as in NCCL.
 class Profiler {
  public:
   struct Identity {
@@ -46,7 +56,7 @@ class Profiler {
     int nnodes, nranks, rank;
     bool has_traffic;  // operations cross a network
   };
-  explicit Profiler(const Identity& identity);
+  Profiler(const Identity& identity, const Release& release);
   ~Profiler();  // waits for the progress thread, then finalize
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
@@ -55,21 +65,26 @@ class Profiler {
   void StartEnd(void* group);  // the user's group ends, launches begin
   void StopGroup(void* group);
   void CallMade(void* group, Call* call);
-  // Around it the kernel of these calls is enqueued.
-  void Launch(void* group, Stream* stream, const std::vector<Call>& calls);
+  // The launch of these calls on `stream`, around `enqueue_kernel`.
+  void Launch(void* group, Stream* stream, const std::vector<Call>& calls,
+              const std::function<void()>& enqueue_kernel);
   // Coll, P2p and what follows on the progress thread.
   void Enqueue(const std::vector<Call>& calls);
   // Whether a replayed graph makes events, and then instead of the capture.
   bool sees_replays() const;
+  // Whether there is a plugin.
+  bool is_loaded() const { return context_ != nullptr; }
 
  private:
   bool Wants(uint32_t bits) const;
   void* Start(abi::v5::Descriptor* descriptor);
   void Stop(void* handle);
+  bool IsReported(const Call& call) const;
   void RunChildren(const Call& call, void* parent);
   void Progress();
 
   const Identity identity_;
+  const Release release_;
   void* context_ = nullptr;
   std::map<std::string, uint64_t> sequence_;  // by function
   uint64_t gpu_ns_ = 1'700'000'000'000'000'000;
@@ -81,6 +96,6 @@ class Profiler {
   std::thread progress_;
 };
 
-}  // namespace nccl_pulse::fake
+}  // namespace nccl_pulse::simulation
 
-#endif  // TESTS_GPU_FAKE_PROFILER_H_
+#endif  // PLUGIN_SIMULATION_CALLBACKS_H_

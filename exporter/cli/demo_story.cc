@@ -1,0 +1,127 @@
+#include "exporter/cli/demo_story.h"
+
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+
+namespace nccl_pulse {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kBalanceSeconds = 12;
+// A verdict stays for so long, to be read.
+constexpr double kReadingSeconds = 12;
+constexpr double kLongestWaitSeconds = 90;
+
+const Json& Member(const Json& object, const char* name) {
+  static const Json kNone;
+  const auto found = object.is_object() ? object.find(name) : object.end();
+  return found == object.end() ? kNone : *found;
+}
+
+bool HasProcess(const Json& communicator, int pid) {
+  for (const Json& rank : Member(communicator, "ranks")) {
+    if (Member(rank, "active") == true && Member(Member(rank, "process"), "pid") == pid) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+DemoSight DemoSight::Of(const Json& page, int pid_of_rank_0) {
+  DemoSight sight;
+  for (const Json& communicator : Member(page, "communicators")) {
+    if (Member(communicator, "name") != "dp" || !HasProcess(communicator, pid_of_rank_0)) continue;
+    const Json& hang = Member(communicator, "hang");
+    const Json& straggler = Member(communicator, "straggler");
+    sight.comm = Member(communicator, "comm").get<std::string>();
+    if (straggler.is_object()) {
+      sight.straggler = Member(straggler, "rank").get<int>();
+      sight.text = Member(straggler, "text").get<std::string>();
+    }
+    if (hang.is_object() && Member(hang, "usual") == false) {
+      sight.suspects = Member(hang, "suspects").get<std::vector<int>>();
+      sight.text = Member(hang, "text").get<std::string>();
+    }
+  }
+  return sight;
+}
+
+void DemoStory::Enter(Scene scene, double now_s) {
+  scene_ = scene;
+  since_s_ = now_s;
+  named_s_ = -1;
+}
+
+bool DemoStory::IsNamed(const DemoSight& sight) const {
+  switch (scene_) {
+    case Scene::kNotBegun:
+      return !sight.comm.empty();
+    case Scene::kBalance:
+      return false;
+    case Scene::kStraggler:
+      return sight.straggler == kLateRank && sight.suspects.empty();
+    case Scene::kHang:
+      return sight.suspects == std::vector<int>{kSilentRank};
+    case Scene::kGoesOn:
+      return !sight.comm.empty() && sight.suspects.empty();
+  }
+  return false;
+}
+
+bool DemoStory::IsOver(double now_s) const {
+  if (scene_ == Scene::kNotBegun) return named_s_ >= 0 || now_s - since_s_ > kLongestWaitSeconds;
+  if (scene_ == Scene::kBalance) return now_s - since_s_ >= kBalanceSeconds;
+  if (named_s_ >= 0) return now_s - named_s_ >= kReadingSeconds;
+  return now_s - since_s_ >= kLongestWaitSeconds;
+}
+
+std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight) {
+  std::vector<std::string> lines;
+  if (named_s_ < 0 && IsNamed(sight)) {
+    named_s_ = now_s;
+    if (scene_ == Scene::kStraggler) lines.push_back("The page says SLOW. " + sight.text);
+    if (scene_ == Scene::kHang) lines.push_back("The page says HANG. " + sight.text);
+    if (scene_ == Scene::kGoesOn) {
+      lines.emplace_back(
+          "All four ranks go on, and the page says HANG no more. What it counts since the start "
+          "still has the straggler and the hang in it.");
+    }
+  }
+  if (!IsOver(now_s)) return lines;
+  switch (scene_) {
+    case Scene::kNotBegun:
+    case Scene::kGoesOn:
+      if (scene_ == Scene::kGoesOn) ++round_;
+      Enter(Scene::kBalance, now_s);
+      lines.emplace_back(
+          round_ == 0
+              ? "Now all is well: four ranks in step. Look at Calls/s and Bus, the bandwidth, "
+                "of \"dp\": equal on all ranks."
+              : "The job is started again, in balance: new communicators, counts from zero.");
+      break;
+    case Scene::kBalance:
+      Enter(Scene::kStraggler, now_s);
+      lines.push_back(absl::StrCat("Now rank ", kLateRank, " is late by ", kLatePercent,
+                                   " % of a step: look at p50 of \"dp\", long on the ranks that "
+                                   "wait, short on the late one. The page names it within half a "
+                                   "minute."));
+      break;
+    case Scene::kStraggler:
+      Enter(Scene::kHang, now_s);
+      lines.push_back(
+          absl::StrCat("Now rank ", kSilentRank,
+                       " has stopped calling: look at For, since when the others wait in \"dp\". "
+                       "The page names it within 15 s."));
+      break;
+    case Scene::kHang:
+      Enter(Scene::kGoesOn, now_s);
+      lines.push_back(absl::StrCat("Now rank ", kSilentRank, " calls again."));
+      break;
+  }
+  return lines;
+}
+
+}  // namespace nccl_pulse

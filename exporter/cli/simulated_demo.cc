@@ -1,0 +1,194 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "exporter/cli/demo.h"
+#include "exporter/cli/demo_story.h"
+#include "exporter/cli/installation.h"
+#include "exporter/cli/status_words.h"
+#include "exporter/http/http_get.h"
+#include "nlohmann/json.hpp"
+#include "plugin/replay/processes.h"
+#include "plugin/simulation/ranks.h"
+
+ABSL_DECLARE_FLAG(std::string, library);
+
+namespace nccl_pulse {
+namespace {
+
+constexpr char kHangSeconds[] = "4";
+constexpr std::size_t kIndent = 7;  // of what is said, behind the time
+constexpr std::size_t kColumns = 96;
+constexpr int kPollMs = 100;
+constexpr double kLookSeconds = 0.5;
+constexpr std::chrono::milliseconds kPatience{2000};
+constexpr double kEndpointSeconds = 30;
+constexpr std::string_view kMetrics = "/metrics";
+
+std::atomic<bool> g_stop{false};
+
+void RequestStop(int /*signal*/) { g_stop.store(true); }
+
+void HandleSignals() {
+  struct sigaction action = {};
+  action.sa_handler = RequestStop;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+double Now() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+// What a rank says of where it serves, as it works on this machine: a host's own name need not
+// resolve. "": nothing.
+std::string AddressIn(const std::string& text) {
+  std::size_t begin = text.find("http://");
+  if (begin == text.npos) begin = text.find("unix:/");
+  if (begin == text.npos) return "";
+  std::string address = text.substr(begin, text.find_first_of(" ,;)", begin) - begin);
+  if (absl::EndsWith(address, kMetrics)) address.resize(address.size() - kMetrics.size());
+  char host[256] = {};
+  if (gethostname(host, sizeof(host) - 1) != 0) return address;
+  const std::string named = absl::StrCat("http://", host, ":");
+  return absl::StartsWith(address, named)
+             ? absl::StrCat("http://localhost:", address.substr(named.size()))
+             : address;
+}
+
+class Demo {
+ public:
+  int Run() {
+    simulation::JobOptions options;
+    options.plugin = absl::GetFlag(FLAGS_library);
+    if (options.plugin.empty()) options.plugin = FindPluginLibrary();
+    options.driver = FindSimulatedGpu();
+    if (options.plugin.empty() || options.driver.empty()) {
+      std::fprintf(
+          stderr, "pulse: %s is not where it was installed (../lib beside this program's folder)\n",
+          options.plugin.empty() ? "libnccl-profiler-pulse.so" : "libpulse-simulated-gpu.so");
+      return kReplayNoLibrary;
+    }
+    const char* listen = std::getenv("NCCL_PULSE_LISTEN");  // NOLINT(concurrency-mt-unsafe)
+    if (listen != nullptr && std::string_view(listen) == "off") {
+      std::fprintf(stderr, "pulse: NCCL_PULSE_LISTEN=off: there would be nothing to look at\n");
+      return kReplayUsage;
+    }
+    setenv("NCCL_PULSE_HANG_SECONDS", kHangSeconds, 0);  // NOLINT(concurrency-mt-unsafe)
+    HandleSignals();
+    std::printf(
+        "A training job of %u ranks. GPUs and NCCL are simulated; the plugin, its callbacks and "
+        "what\n"
+        "you see are real. Stop with Ctrl-C.\n",
+        simulation::kRanks);
+    std::fflush(stdout);
+    std::string problem;
+    if (!ranks_.Start(options, &problem)) {
+      std::fprintf(stderr, "pulse: %s\n", problem.c_str());
+      return kReplayCrashed;
+    }
+    const int status = Conduct();
+    if (ranks_.Stop() || status != kReplayDone) return status;
+    std::fprintf(stderr, "pulse: a rank did not end within 10 s and was killed\n");
+    return kReplayCrashed;
+  }
+
+ private:
+  int Conduct() {
+    begin_s_ = Now();
+    double looked_s = 0;
+    while (!g_stop.load()) {
+      for (const auto& message : ranks_.Read(kPollMs)) Hear(message);
+      std::string how;
+      if (ranks_.HasLost(&how)) {
+        for (const auto& message : ranks_.Read(0)) Hear(message);
+        if (g_stop.load()) break;
+        std::fprintf(stderr, "pulse: %s; the others are ended\n", how.c_str());
+        return has_no_library_ ? kReplayNoLibrary : kReplayCrashed;
+      }
+      if (Now() - looked_s < kLookSeconds) continue;
+      looked_s = Now();
+      if (endpoint_.empty()) {
+        if (Now() - begin_s_ < kEndpointSeconds) continue;
+        std::fprintf(stderr, "pulse: no rank serves anything; is NCCL_PULSE_LISTEN right?\n");
+        return kReplayCrashed;
+      }
+      for (const std::string& line : story_.Advance(Now(), Look())) Tell(line);
+      Direct();
+    }
+    return kReplayDone;
+  }
+
+  void Hear(const simulation::Ranks::Message& message) {
+    if (message.is_warning) {
+      has_no_library_ = has_no_library_ || absl::StartsWith(message.text, "no ");
+      std::fprintf(stderr, "rank %d: %s\n", message.rank, message.text.c_str());
+      return;
+    }
+    const std::string address = AddressIn(message.text);
+    if (address.empty() || address == endpoint_) return;
+    endpoint_ = address;
+    const bool is_http = absl::StartsWith(address, "http://");
+    const std::string_view bare = is_http ? std::string_view(address).substr(7) : address;
+    std::printf("\n");
+    if (is_http) std::printf("  %s/   the page: open it in a browser\n", address.c_str());
+    std::printf("  pulse status --watch %s   the same in a terminal\n", std::string(bare).c_str());
+    if (is_http) std::printf("  %s/metrics   what Prometheus reads\n", address.c_str());
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+
+  DemoSight Look() const {
+    HttpAnswer answer;
+    std::string error;
+    if (!HttpGet(endpoint_, "/api/v1/communicators", kPatience, &answer, &error)) return {};
+    const auto page = nlohmann::json::parse(answer.body, nullptr, false);
+    return answer.status == 200 ? DemoSight::Of(page, ranks_.pid(0)) : DemoSight();
+  }
+
+  void Tell(const std::string& line) const {
+    const int seconds = static_cast<int>(Now() - begin_s_);
+    char time[16];
+    const int size = std::snprintf(time, sizeof(time), "%d:%02d", seconds / 60, seconds % 60);
+    std::string text = Wrap(line, kIndent, kColumns);
+    text.replace(0, std::min<std::size_t>(static_cast<std::size_t>(size), kIndent - 1), time);
+    std::printf("%s", text.c_str());
+    std::fflush(stdout);
+  }
+
+  // The job does what the story wants.
+  void Direct() {
+    using Scene = DemoStory::Scene;
+    simulation::SharedJob& job = ranks_.job();
+    const Scene scene = story_.scene();
+    job.late_ns.store(simulation::kStepNs * kLatePercent / 100);
+    job.late_rank.store(scene == Scene::kStraggler ? kLateRank : simulation::kNobody);
+    job.silent_rank.store(scene == Scene::kHang ? kSilentRank : simulation::kNobody);
+    job.round.store(story_.round());
+  }
+
+  simulation::Ranks ranks_;
+  DemoStory story_;
+  std::string endpoint_;  // "": not known yet
+  double begin_s_ = 0;
+  bool has_no_library_ = false;
+};
+
+}  // namespace
+
+int RunSimulatedDemo() { return Demo().Run(); }
+
+}  // namespace nccl_pulse

@@ -1,0 +1,37 @@
+// TLS for `pulse status`: the client's side, with BoringSSL, TLS 1.2 and 1.3. The server's
+// certificate is always verified, and its name compared.
+//
+// Thread: one. Cost: a handshake for each connection.
+#ifndef EXPORTER_WEB_TLS_CLIENT_H_
+#define EXPORTER_WEB_TLS_CLIENT_H_
+
+#include <memory>
+#include <string>
+
+#include "exporter/http/transport.h"
+
+namespace nccl_pulse {
+
+struct TlsClientConfig {
+  std::string ca_file;    // PEM: who may have signed the server's certificate; "": the system's
+  std::string cert_file;  // PEM: own certificate, those between behind it; "": none
+  std::string key_file;   // PEM: its key
+  std::string name;       // that the certificate must have; "": that of the connection
+};
+
+class TlsClient {
+ public:
+  // Null, with the file and what is wrong in `error`.
+  static std::unique_ptr<TlsClient> Make(const TlsClientConfig& config, std::string* error);
+
+  virtual ~TlsClient() = default;
+
+  // For a socket that is connected to `host`, and does not block. The first call of the transport
+  // begins the handshake; where that fails `problem`, which must outlive it, says why.
+  virtual std::unique_ptr<Transport> Connect(int fd, const std::string& host,
+                                             std::string* problem) const = 0;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_WEB_TLS_CLIENT_H_

@@ -1,0 +1,119 @@
+// The demo's story goes on by what the endpoint says, and not otherwise.
+#include "exporter/cli/demo_story.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+namespace nccl_pulse {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Scene = DemoStory::Scene;
+
+DemoSight InBalance() {
+  DemoSight sight;
+  sight.comm = "00ab";
+  return sight;
+}
+DemoSight Slow(int rank) {
+  DemoSight sight = InBalance();
+  sight.straggler = rank;
+  sight.text = "slow text";
+  return sight;
+}
+DemoSight Hang(const std::vector<int>& suspects) {
+  DemoSight sight = InBalance();
+  sight.suspects = suspects;
+  sight.text = "hang text";
+  return sight;
+}
+
+// The story at the begin of a scene; `now_s` is set to then.
+DemoStory At(Scene scene, double* now_s) {
+  DemoStory story;
+  for (*now_s = 0; story.scene() != scene; ++*now_s) {
+    EXPECT_LT(*now_s, 1000);
+    const DemoSight sights[] = {InBalance(), InBalance(), Slow(kLateRank), Hang({kSilentRank}),
+                                InBalance()};
+    story.Advance(*now_s, sights[static_cast<int>(story.scene())]);
+  }
+  return story;
+}
+
+TEST(DemoStory, BeginsWhenTheJobIsSeen) {
+  DemoStory story;
+  EXPECT_THAT(story.Advance(0, DemoSight()), IsEmpty());
+  EXPECT_THAT(story.Advance(20, DemoSight()), IsEmpty());
+  EXPECT_THAT(story.Advance(21, InBalance()), ElementsAre(HasSubstr("all is well")));
+  EXPECT_EQ(story.scene(), Scene::kBalance);
+}
+
+TEST(DemoStory, AStragglerIsWaitedFor) {
+  double now_s;
+  DemoStory story = At(Scene::kStraggler, &now_s);
+  EXPECT_THAT(story.Advance(now_s + 60, InBalance()), IsEmpty());
+  EXPECT_THAT(story.Advance(now_s + 61, Slow(kLateRank + 1)), IsEmpty()) << "another rank";
+  EXPECT_THAT(story.Advance(now_s + 62, Slow(kLateRank)), ElementsAre(HasSubstr("slow text")));
+  EXPECT_THAT(story.Advance(now_s + 63, Slow(kLateRank)), IsEmpty()) << "said once";
+  EXPECT_EQ(story.scene(), Scene::kStraggler) << "it is to be read";
+  EXPECT_THAT(story.Advance(now_s + 90, Slow(kLateRank)),
+              ElementsAre(HasSubstr("stopped calling")));
+  EXPECT_EQ(story.scene(), Scene::kHang);
+}
+
+TEST(DemoStory, AHangIsWaitedForUntilTheRightRankIsNamed) {
+  double now_s;
+  DemoStory story = At(Scene::kHang, &now_s);
+  EXPECT_THAT(story.Advance(now_s + 60, Slow(kLateRank)), IsEmpty());
+  EXPECT_THAT(story.Advance(now_s + 61, Hang({0})), IsEmpty());
+  EXPECT_THAT(story.Advance(now_s + 62, Hang({kSilentRank})), ElementsAre(HasSubstr("hang text")));
+  EXPECT_THAT(story.Advance(now_s + 89, Hang({kSilentRank})),
+              ElementsAre(HasSubstr("calls again")));
+}
+
+TEST(DemoStory, TheNextRoundBeginsAfterTheHangHasEnded) {
+  double now_s;
+  DemoStory story = At(Scene::kGoesOn, &now_s);
+  EXPECT_THAT(story.Advance(now_s + 60, Hang({kSilentRank})), IsEmpty());
+  EXPECT_THAT(story.Advance(now_s + 61, Slow(kLateRank)), ElementsAre(HasSubstr("HANG no more")));
+  EXPECT_EQ(story.round(), 0U);
+  EXPECT_THAT(story.Advance(now_s + 89, InBalance()), ElementsAre(HasSubstr("started again")));
+  EXPECT_EQ(story.round(), 1U);
+  EXPECT_EQ(story.scene(), Scene::kBalance);
+}
+
+TEST(DemoStory, AnEndpointThatSaysNothingDoesNotStopIt) {
+  DemoStory story;
+  double now_s = 0;
+  for (; story.round() == 0 && now_s < 1000; ++now_s) story.Advance(now_s, DemoSight());
+  EXPECT_EQ(story.round(), 1U) << now_s;
+}
+
+TEST(DemoSight, IsOfTheJobsOwnCommunicator) {
+  const auto page = nlohmann::json::parse(R"({"communicators": [
+      {"comm": "1", "name": "dp", "hang": null, "straggler": null,
+       "ranks": [{"active": false, "process": {"pid": 7}}]},
+      {"comm": "2", "name": "dp", "hang": null, "straggler": null,
+       "ranks": [{"active": true, "process": {"pid": 8}}]},
+      {"comm": "3", "name": "dp",
+       "hang": {"suspects": [1], "usual": false, "text": "hangs"},
+       "straggler": {"rank": 2, "text": "lags"},
+       "ranks": [{"active": true, "process": {"pid": 7}}]}]})");
+  const DemoSight sight = DemoSight::Of(page, 7);
+  EXPECT_EQ(sight.comm, "3");
+  EXPECT_THAT(sight.suspects, ElementsAre(1));
+  EXPECT_EQ(sight.straggler, 2);
+  EXPECT_EQ(sight.text, "hangs");
+  EXPECT_EQ(DemoSight::Of(page, 9).comm, "");
+  EXPECT_EQ(DemoSight::Of(nlohmann::json::parse("[1]"), 7).comm, "");
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -1,20 +1,25 @@
 // Follows one communicator's calls and launches: what is called, which launch carries it, which
 // launches are timed on their stream, and what that means for the operations NCCL then reports.
 //
-//                 call                further call of the group
-//   nothing ─────────────▶ one call ─────────────────────────────▶ several calls ──┐
-//   pending ◀───┐             │ │ ▲                                     │ ▲        │ further call
-//      ▲        │ captured    │ │ │ call of another group: those before │ └────────┘
-//      │        └─────────────┘ │ └──── are left (UnreportedCalls) ─────┤
-//      │                        ▼                                       ▼
-//      │                     launch starts: its fate is decided, and for the calls which
-//      │                     it carries a pair may be taken (TimedLaunches)
-//      │                        │                │
-//      │ not followed, or part  │                │ followed
-//      │ of a graph: counted    │                ▼
-//      ├────────────────────────┘          launch is open ───▶ abandoned when the next one starts
-//      │                                         │             and this one never stopped
-//      └─────────────────────────────────────────┘ stops: counted, an event behind it
+//   calls since the last launch:  none ──▶ one ──▶ several
+//
+//     in        comes                        then      what it does
+//     none      a call                       one
+//     one       a call of its group          several   begins the group in UnreportedCalls
+//     several   a call of its group          several   adds to it
+//     any       a call of another group      one       those before are left in UnreportedCalls
+//     any       a captured call              none      is launched with its graph
+//     any       a launch                     none      carries them
+//
+//   the launch that is being made:  none ◀──▶ open
+//
+//     in        comes                        then      what it does
+//     none      a start that is followed     open      its fate is decided; a gate, or the first
+//                                                      event of a pair, is recorded in front
+//     none      any other start              none      counted; of a graph: no launch
+//     open      its stop                     none      counted, and an event recorded behind it
+//     open      its stop, of a graph         none      counted; no launch
+//     open      the next start               open      the one before is abandoned, with its pair
 //
 // NCCL reports the operations of a launch next. Each is told its launch's fate: timed (a single
 // operation, recognised by its call's serial), one of a group, or the reason why it has no

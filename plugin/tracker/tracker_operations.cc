@@ -43,9 +43,8 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     writer.Count(SeriesKey::Pack(SeriesKind::kCalls, op.id, size_class, datatype.id, 0), 1, bytes);
   }
 
-  const bool by_kernel = instruments_.times_kernels();
   uint32_t untimed = 0;  // UntimedReason, 0: none, or not yet
-  if (__builtin_expect(!by_kernel, 1)) {
+  if (__builtin_expect(!instruments_.times_kernels(), 1)) {
     untimed = static_cast<uint32_t>(
         parts.launches.FateOf(instruments_, communicator, op.id, bytes, event.parent));
   } else if (!event.is_collective && event.peer == event.rank) {
@@ -67,15 +66,16 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     // More channels than there are: not set (NCCL 2.28 and later towards a plugin of API v4).
     const uint8_t channels = event.channels <= kMaxChannels ? event.channels : 0;
     const OperationMeta meta{op.id, static_cast<uint8_t>(size_class), channels,
-                             !by_kernel || untimed != 0, static_cast<uint32_t>(event.sequence)};
+                             !instruments_.times_kernels() || untimed != 0,
+                             static_cast<uint32_t>(event.sequence)};
     const bool captured = __builtin_expect(event.parent != 0, 0) &&
                           instruments_.IsOwn(event.parent, TicketKind::kApiCall) &&
                           Ticket::Child(event.parent) != 0;
-    handle = parts.ring.Claim(communicator.first_ticket, by_kernel,
-                              {meta.Pack(), bytes, now_ns, captured},
-                              [&](uint32_t place, const OperationState& old) {
-                                Settle(instruments_, communicator, place, old, writer);
-                              });
+    handle = parts.ring.Claim(
+        communicator.first_ticket, instruments_.times_kernels(),
+        {meta.Pack(), bytes, now_ns, captured}, [&](uint32_t place, uint64_t* claimed) {
+          return ClaimUsedPlace(instruments_, communicator, place, writer, claimed);
+        });
     if (__builtin_expect(handle == 0, 0)) {
       Ignore(IgnoredReason::kNoRoom);
       if (!meta.untimed) CountUntimed(writer, op.id, UntimedReason::kLost);

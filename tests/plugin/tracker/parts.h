@@ -11,9 +11,25 @@
 #include "plugin/tracker/communicator_parts.h"
 #include "plugin/tracker/communicator_table.h"
 #include "plugin/tracker/instruments.h"
+#include "plugin/tracker/operation_ring.h"
 #include "tests/metrics/test_segment.h"
 
 namespace nccl_pulse {
+
+// A place for an operation; what stood there goes to `settle(place, state)`.
+template <typename Settle>
+uint64_t ClaimPlace(OperationRing& ring, uint64_t first_ticket, bool by_kernel,
+                    const NewOperation& operation, Settle settle) {
+  return ring.Claim(first_ticket, by_kernel, operation, [&](uint32_t place, uint64_t* claimed) {
+    return ring.ClaimUsed(place, by_kernel, claimed,
+                          [&](const OperationState& old) { settle(place, old); });
+  });
+}
+inline uint64_t ClaimPlace(OperationRing& ring, uint64_t first_ticket, bool by_kernel,
+                           const NewOperation& operation) {
+  return ClaimPlace(ring, first_ticket, by_kernel, operation,
+                    [](uint32_t, const OperationState&) {});
+}
 
 // Made of plain functions; one at a time.
 struct FakeGpu {

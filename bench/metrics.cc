@@ -50,8 +50,7 @@ void HistogramRecord(benchmark::State& state) {
 BENCHMARK(HistogramRecord)->Threads(1)->Threads(2)->Threads(4);
 
 uint64_t LatencyKey(uint32_t op, uint32_t size_class) {
-  return SeriesKey::Pack(SeriesKind::kLatency, op, size_class,
-                         static_cast<uint32_t>(LatencyKind::kCompletionProxy), 0);
+  return SeriesKey::Latency(op, size_class, LatencyKind::kCompletionProxy);
 }
 
 // The same with a lane claimed, the series found and the lane given back: a whole callback's part.
@@ -75,7 +74,7 @@ void CounterCount(benchmark::State& state) {
   LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);
   uint32_t i = 0;
   for (auto _ : state) {
-    lane.Count(SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, i++ % 4, 20, 0), 1, 1 << 20);
+    lane.Count(SeriesKey::Calls(kAllReduceName, i++ % 4, 20, false), 1, 1 << 20);
     benchmark::ClobberMemory();
   }
 }
@@ -106,12 +105,12 @@ BENCHMARK(NameCacheFind);
 void SegmentRead(benchmark::State& state) {
   const auto histograms = static_cast<uint32_t>(state.range(0));
   TestSegment test(8192, 4096);
+  uint32_t generation = 0;
   for (uint32_t at = 0; at < histograms; ++at) {
     const uint32_t index = at / 4;
-    const uint32_t generation = at % 4 == 0 ? test.AddCommunicator(index, index + 1, 0, "benchmark")
-                                            : test.segment().record(index).generation.load();
+    if (at % 4 == 0) generation = test.AddCommunicator(index, index + 1, 0, "benchmark");
     LaneWriter launch = test.Writer(index, generation, LaneRole::kLaunch);
-    launch.Count(SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, at % 4, 20, 0), 1, 1 << 20);
+    launch.Count(SeriesKey::Calls(kAllReduceName, at % 4, 20, false), 1, 1 << 20);
     LaneWriter progress = test.Writer(index, generation, LaneRole::kProgress);
     for (const uint64_t duration : MakeDurations()) {
       progress.Observe(LatencyKey(kAllReduceName, at % 4), duration, 1 << 20, 3 << 20);

@@ -49,16 +49,14 @@ void WriteHistogram(TestSegment& test, uint32_t index, uint32_t generation, int 
   const uint32_t size_class = op_and_size / static_cast<int>(std::size(kOps)) % kSizeClasses;
   LaneWriter launch = test.Writer(index, generation, LaneRole::kLaunch);
   if (kind == kKinds[0]) {
+    launch.Count(SeriesKey::Calls(op, size_class, test.Intern("ncclBfloat16"), false), 123456,
+                 uint64_t{1} << 42);
     launch.Count(
-        SeriesKey::Pack(SeriesKind::kCalls, op, size_class, test.Intern("ncclBfloat16"), 0), 123456,
-        uint64_t{1} << 42);
-    launch.Count(
-        SeriesKey::Pack(SeriesKind::kAlgorithm, op, 0, test.Intern("RING"), test.Intern("SIMPLE")),
+        SeriesKey::Algorithm(op, SeriesKey::kTimed, test.Intern("RING"), test.Intern("SIMPLE")),
         123456, 12346);
   }
   LaneWriter progress = test.Writer(index, generation, LaneRole::kProgress);
-  const uint64_t latency =
-      SeriesKey::Pack(SeriesKind::kLatency, op, size_class, static_cast<uint32_t>(kind), 0);
+  const uint64_t latency = SeriesKey::Latency(op, size_class, kind);
   // Two octaves, as of an operation with a steady latency.
   for (uint64_t ns = 100000; ns < 400000; ns += 1000) {
     progress.Observe(latency, ns, uint64_t{1} << 40, uint64_t{7} << 38);

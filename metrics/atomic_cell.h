@@ -1,5 +1,5 @@
-// Atomics whose ordering rule is part of their type. A checker of the memory model can stand in for
-// std::atomic (`Atomics`).
+// Atomics whose ordering rule is part of their type, and the seam at which a model checker takes
+// the place of std::atomic.
 //
 // THE RULES
 //   Relaxed<T>   Orders nothing. For a cell that stands alone (a flag, an estimate, a budget), and
@@ -7,8 +7,16 @@
 //                release of a lane. One writer at a time; fetch_add and replace allow several.
 //   Ordered<T>   As above, and one more promise: who sees a published value also sees all that its
 //                writer stored before. publish() and acquire() are the two ends of it.
+//   a protocol   Whatever needs more (fences, a second look, a swap that acquires) is a class of
+//   its
+//                own with the argument beside each ordering: lane_claim.h, record_life.h,
+//                timed_call.h, heartbeat.h, page_pool.h, and in the plugin uncounted_call.h.
+// An explicit std::memory_order outside of those is for what no rule here fits, and has its
+// argument in a line.
 //
-// An explicit std::memory_order is for what no rule here fits, and has its argument in a line.
+// THE SEAM. A protocol is a template over `Atomics`. What ships is its instance for StdAtomics;
+// //tests/model instantiates the same code on a checker's atomics and explores its executions under
+// the C++ memory model (docs/memory-ordering.md).
 //
 // Thread: as each cell's owner says. Cost: a plain load or store, on x86 and on ARM (publish and
 // acquire: one instruction, too); fetch_add and replace: one read-modify-write.
@@ -32,6 +40,7 @@ class Relaxed {
   explicit constexpr Relaxed(T value) : cell_(value) {}
 
   T load() const { return cell_.load(std::memory_order_relaxed); }
+  operator T() const { return load(); }  // NOLINT(google-explicit-constructor): reads like a number
   void store(T value) { cell_.store(value, std::memory_order_relaxed); }
   // The caller is the only writer: no read-modify-write.
   void add(T amount) { store(static_cast<T>(load() + amount)); }
@@ -60,6 +69,15 @@ class Ordered : public Relaxed<T, Atomics> {
   // Acquire: pairs with publish.
   T acquire() const { return this->cell_.load(std::memory_order_acquire); }
 };
+
+// Adds to a cell whose only writer is the caller, and returns the new value. A reader that sees it
+// also sees what the caller stored before it (the sum before the bucket).
+template <typename T, typename Atomics, typename Amount>
+T AddToCell(Ordered<T, Atomics>& cell, Amount amount) {
+  const T value = static_cast<T>(cell.load() + amount);
+  cell.publish(value);
+  return value;
+}
 
 }  // namespace nccl_pulse
 

@@ -13,15 +13,7 @@ constexpr uint32_t kOverflowSeries =
 constexpr uint32_t kReservedSeries = kOverflowSeries + kLanes - 1;
 
 uint64_t OverflowKey(uint64_t key) {
-  const SeriesKind kind = SeriesKey::Kind(key);
-  // What kind of latency, or for which reason untimed, is kept; who and what is lost.
-  const bool keeps_a = kind == SeriesKind::kLatency || kind == SeriesKind::kUntimed;
-  return SeriesKey::Pack(kind, kOverflowName,
-                         kind == SeriesKind::kAlgorithm
-                             ? static_cast<uint32_t>(SeriesKey::SizeClass(key))
-                             : static_cast<uint32_t>(kOverflowSizeClass),
-                         keeps_a ? SeriesKey::A(key) : kOverflowName,
-                         kind == SeriesKind::kAlgorithm ? kOverflowName : 0);
+  return SeriesKey::Overflow(key, kOverflowName, kOverflowSizeClass);
 }
 
 }  // namespace
@@ -29,32 +21,31 @@ uint64_t OverflowKey(uint64_t key) {
 Lane* LaneWriter::ClaimOther(int lane) {
   for (int i = 1; i < kLanes; ++i) {
     Lane& candidate = record_.lanes[(lane + i) % kLanes];
-    if (Claim(candidate)) return &candidate;
+    if (candidate.claim.TryClaim()) return &candidate;
   }
   return nullptr;
 }
 
 void LaneWriter::CountWithoutSeries(uint64_t key, uint64_t a, uint64_t b) {
   if (SeriesKey::Kind(key) != SeriesKind::kCalls) return;
-  AddToCell(lane().overflowed_bytes, b);  // first, as in Count
+  lane().overflowed_bytes.add(b);  // first, as in Count
   AddToCell(lane().overflowed_calls, a);
 }
 
 // Takes one of the process' places, and says whether it and the communicator's limit allow it.
 bool LaneWriter::TakePlace(bool is_overflow) {
-  // Relaxed: as many threads as there are lanes may pass the last of these, see kReservedSeries.
-  if (!is_overflow && record_.series_count.load(std::memory_order_relaxed) >=
-                          kSeriesPerCommunicator - kReservedSeries) {
+  // As many threads as there are lanes may pass the last of these, see kReservedSeries.
+  if (!is_overflow && record_.series_count.load() >= kSeriesPerCommunicator - kReservedSeries) {
     return false;
   }
   const uint64_t limit = segment_.header().series_limit;
   const uint64_t places = is_overflow ? limit : limit - PlacesForOverflow(limit);
   Cell& used = segment_.header().series_used;
-  uint64_t before = used.load(std::memory_order_relaxed);
+  uint64_t before = used.load();
   do {
     if (before >= places) return false;
-    // Relaxed: a budget, it orders nothing. The swap, so that it is never exceeded.
-  } while (!used.compare_exchange_weak(before, before + 1, std::memory_order_relaxed));
+    // A budget, it orders nothing. The swap, so that it is never exceeded.
+  } while (!used.replace(before, before + 1));
   return true;
 }
 
@@ -68,25 +59,25 @@ int LaneWriter::FindOrAddSeries(uint64_t key) {
   uint32_t at = Hash(key);
   bool has_place = false;
   for (int probe = 0; probe < kSeriesPerCommunicator; ++probe) {
-    std::atomic<uint64_t>& entry = record_.series[at].key;
-    uint64_t found = entry.load(std::memory_order_relaxed);  // see FindSeries
+    Relaxed<uint64_t>& entry = record_.series[at].key;
+    uint64_t found = entry.load();  // see FindSeries
     if (found == 0) {
       has_place = has_place || TakePlace(is_overflow);
       if (!has_place) return stand_in();
-      // Relaxed: the key is the whole content of the entry; pages are published on their own.
-      if (entry.compare_exchange_strong(found, key, std::memory_order_relaxed)) {
-        record_.series_count.fetch_add(1, std::memory_order_relaxed);
+      // The key is the whole content of the entry; pages are published on their own.
+      if (entry.replace(found, key)) {
+        record_.series_count.fetch_add(1);
         return static_cast<int>(at);
       }
     }
     if (found == key) {
-      // Another thread entered it meanwhile. Relaxed: see TakePlace.
-      if (has_place) segment_.header().series_used.fetch_sub(1, std::memory_order_relaxed);
+      // Another thread entered it meanwhile.
+      if (has_place) segment_.header().series_used.fetch_sub(1);
       return static_cast<int>(at);
     }
     at = (at + 1) % kSeriesPerCommunicator;
   }
-  if (has_place) segment_.header().series_used.fetch_sub(1, std::memory_order_relaxed);
+  if (has_place) segment_.header().series_used.fetch_sub(1);
   return stand_in();
 }
 

@@ -1,8 +1,8 @@
 // The only way a callback writes numbers: claim a lane of the communicator, add to cells, give it
 // back.
 //
-//   LaneWriter lane(segment, record, generation, Lane preferred);
-//   if (lane.ok()) lane.Count(SeriesKey::Pack(...), 1, bytes);
+//   LaneWriter lane(segment, record, generation, LaneRole::kLaunch);
+//   if (lane.ok()) lane.Count(SeriesKey::Calls(...), 1, bytes);
 //
 // While an object lives, its thread is the lane's only writer, so an addition is a relaxed load and
 // a plain store, never a read-modify-write. Lanes are preferred by role (launching threads 0,
@@ -21,32 +21,23 @@
 #include "metrics/histogram_geometry.h"
 #include "metrics/segment.h"
 #include "metrics/size_class.h"
-#include "metrics/snapshot.h"
 
 namespace nccl_pulse {
-
-// Adds to a cell whose only writer is the caller, and returns the new value. Release: a reader that
-// sees it also sees what the caller stored before it (the sum before the bucket).
-inline uint64_t AddToCell(Cell& cell, uint64_t amount) {
-  const uint64_t value = cell.load(std::memory_order_relaxed) + amount;
-  cell.store(value, std::memory_order_release);
-  return value;
-}
 
 inline void RecordInPage(HistogramPage& page, uint64_t duration_ns, uint64_t bytes,
                          uint64_t bus_bytes) {
   // All loads, then all stores: a load that has to wait for the address of an earlier store (that
-  // of the bucket) would double the cost. Relaxed and release as in AddToCell.
+  // of the bucket) would double the cost.
   Cell& bucket = page.cells[CellIndex(duration_ns)];
-  const uint64_t sum_ns = page.sum_ns.load(std::memory_order_relaxed) + duration_ns;
-  const uint64_t sum_bytes = page.bytes.load(std::memory_order_relaxed) + bytes;
-  const uint64_t sum_bus_bytes = page.bus_bytes.load(std::memory_order_relaxed) + bus_bytes;
-  const uint64_t count = bucket.load(std::memory_order_relaxed) + 1;
-  page.sum_ns.store(sum_ns, std::memory_order_release);
-  page.bytes.store(sum_bytes, std::memory_order_release);
-  page.bus_bytes.store(sum_bus_bytes, std::memory_order_release);
+  const uint64_t sum_ns = page.sum_ns.load() + duration_ns;
+  const uint64_t sum_bytes = page.bytes.load() + bytes;
+  const uint64_t sum_bus_bytes = page.bus_bytes.load() + bus_bytes;
+  const uint64_t count = bucket.load() + 1;
+  page.sum_ns.store(sum_ns);
+  page.bytes.store(sum_bytes);
+  page.bus_bytes.store(sum_bus_bytes);
   // The bucket last: whoever counts an operation finds its seconds and bytes in the sums.
-  bucket.store(count, std::memory_order_release);
+  bucket.publish(count);
 }
 
 // Of a process' series this many are kept back for overflow series, so that the limit holds with
@@ -60,14 +51,11 @@ class LaneWriter {
   // Claims a lane of `record` if it still is of `generation`.
   LaneWriter(Segment& segment, CommunicatorRecord& record, uint32_t generation, LaneRole role)
       : segment_(segment), record_(record), lane_(&record.lanes[static_cast<int>(role)]) {
-    if (__builtin_expect(!Claim(*lane_), 0)) lane_ = ClaimOther(static_cast<int>(role));
+    if (__builtin_expect(!lane_->claim.TryClaim(), 0)) lane_ = ClaimOther(static_cast<int>(role));
     // Checked while holding the lane. A recycler changes the generation with all lanes in its
     // hands, so either it waits for this object, or the new generation is seen here (through the
-    // lane's owner).
-    if (__builtin_expect(ok() && record.generation.load(std::memory_order_relaxed) != generation,
-                         0)) {
-      Release();
-    }
+    // lane's claim).
+    if (__builtin_expect(ok() && !record.life.IsOf(generation), 0)) Release();
   }
 
   ~LaneWriter() { Release(); }
@@ -88,14 +76,14 @@ class LaneWriter {
     CounterPair* pair = FindCounters(key);
     if (__builtin_expect(pair == nullptr, 0)) return CountWithoutSeries(key, a, b);
     // As in RecordInPage: who counts the calls finds their bytes.
-    if (__builtin_expect(b != 0, 1)) AddToCell(pair->b, b);
+    if (__builtin_expect(b != 0, 1)) pair->b.add(b);
     AddToCell(pair->a, a);
   }
 
   // Counts one in cell a, and keeps the last `sequence` in cell b. Only when ok().
   void CountSequenced(uint64_t key, uint64_t sequence) {
     if (CounterPair* pair = FindCounters(key)) {
-      pair->b.store(sequence, std::memory_order_release);  // as in Count
+      pair->b.store(sequence);  // before a, as in Count
       AddToCell(pair->a, 1);
     }
   }
@@ -104,29 +92,22 @@ class LaneWriter {
   void Observe(uint64_t key, uint64_t duration_ns, uint64_t bytes, uint64_t bus_bytes) {
     const int series = FindSeries(key);
     if (series < 0) return;
-    std::atomic<uint16_t>& slot = record_.series[series].page[lane_ - record_.lanes];
-    uint16_t page = slot.load(std::memory_order_relaxed);  // written by this lane's holders only
+    Ordered<uint16_t>& slot = record_.series[series].page[lane_ - record_.lanes];
+    uint16_t page = slot.load();  // written by this lane's holders only
     if (page == kNoPage) {
       page = segment_.pages().Allocate();
       if (page == kNoPage) return CountUnlessCounted(series, key);
-      slot.store(page, std::memory_order_release);  // a reader that sees the page sees its zeroes
+      slot.publish(page);  // a reader that sees the page sees its zeroes
     }
     RecordInPage(segment_.histogram(page), duration_ns, bytes, bus_bytes);
   }
 
  private:
-  static bool Claim(Lane& lane) {
-    uint32_t expected = 0;
-    // Acquire: sees the cells as the lane's previous holder left them.
-    return lane.owner.compare_exchange_strong(expected, 1, std::memory_order_acquire,
-                                              std::memory_order_relaxed);
-  }
   // Another lane than that one, null: all are taken.
   [[gnu::cold, gnu::noinline]] Lane* ClaimOther(int lane);
 
   void Release() {
-    // Release: the next holder sees this one's cells.
-    if (ok()) lane_->owner.store(0, std::memory_order_release);
+    if (ok()) lane_->claim.Release();
     lane_ = nullptr;
   }
 
@@ -136,21 +117,21 @@ class LaneWriter {
   // No page: the operation is in no series. One that was sent to an overflow series has been
   // counted.
   void CountUnlessCounted(int series, uint64_t key) {
-    if (record_.series[series].key.load(std::memory_order_relaxed) == key) CountOverflow();
+    if (record_.series[series].key.load() == key) CountOverflow();
   }
 
   CounterPair* FindCounters(uint64_t key) {
     const int series = FindSeries(key);
     if (__builtin_expect(series < 0, 0)) return nullptr;
-    std::atomic<uint16_t>& slot = lane().counter_page;
-    uint16_t page = slot.load(std::memory_order_relaxed);  // written by this lane's holders only
+    Ordered<uint16_t>& slot = lane().counter_page;
+    uint16_t page = slot.load();  // written by this lane's holders only
     if (__builtin_expect(page == kNoPage, 0)) {
       page = segment_.pages().Allocate();
       if (page == kNoPage) {
         CountUnlessCounted(series, key);
         return nullptr;
       }
-      slot.store(page, std::memory_order_release);  // a reader that sees the page sees its zeroes
+      slot.publish(page);  // a reader that sees the page sees its zeroes
     }
     return &segment_.counters(page).series[series];
   }
@@ -164,8 +145,8 @@ class LaneWriter {
   // as overflowed); -1 when nothing does.
   int FindSeries(uint64_t key) {
     uint32_t at = Hash(key);
-    // Relaxed: an entry's key never changes once set, and an index carries no other data.
-    const uint64_t found = record_.series[at].key.load(std::memory_order_relaxed);
+    // An entry's key never changes once set, and an index carries no other data.
+    const uint64_t found = record_.series[at].key.load();
     if (__builtin_expect(found == key, 1)) return static_cast<int>(at);
     return FindOrAddSeries(key);
   }

@@ -5,8 +5,6 @@
 namespace nccl_pulse {
 namespace {
 
-enum EntryState : uint32_t { kEmpty = 0, kWriting = 1, kValid = 2 };
-
 // NCCL 2.30, src/misc/utils.cc and src/include/plugin/profiler: the strings callbacks can carry.
 // The first seven have fixed ids (name_table.h).
 constexpr const char* kKnownNames[] = {"AllReduce",
@@ -65,7 +63,7 @@ void NameTable::Initialize() {
   const auto enter = [this](int id, const char* text) {
     const CleanName clean = Clean(text);
     memcpy(entries_[id].text, clean.text, sizeof(clean.text));
-    entries_[id].state.store(kValid, std::memory_order_release);  // publishes the text
+    entries_[id].state.store(NameState::kValid, std::memory_order_release);  // publishes the text
   };
   enter(kNoName, "");
   enter(kOtherName, "other");
@@ -80,19 +78,19 @@ NameId NameTable::Intern(const char* text) {
   // From "other" on, so that a name of NCCL's that reads like one of ours is the same label too.
   for (int id = kOtherName; id < kMaxNames; ++id) {
     NameEntry& entry = entries_[id];
-    uint32_t state =
-        entry.state.load(std::memory_order_acquire);  // pairs with the publishing store
-    if (state == kEmpty) {
+    NameState state = entry.state.load(std::memory_order_acquire);  // sees the text, see above
+    if (state == NameState::kFree) {
       // Acquire on failure: if another thread published here meanwhile, its text is compared below.
-      if (entry.state.compare_exchange_strong(state, kWriting, std::memory_order_acquire)) {
+      if (entry.state.compare_exchange_strong(state, NameState::kWriting,
+                                              std::memory_order_acquire)) {
         memcpy(entry.text, clean.text, sizeof(clean.text));
-        entry.state.store(kValid, std::memory_order_release);  // publishes the text
+        entry.state.store(NameState::kValid, std::memory_order_release);  // publishes the text
         return static_cast<NameId>(id);
       }
     }
     // Somebody is writing here, perhaps this very name: waiting is not allowed and a second entry
     // would double the name, so this one event goes to "other".
-    if (state == kWriting) return kOtherName;
+    if (state == NameState::kWriting) return kOtherName;
     if (memcmp(entry.text, clean.text, sizeof(clean.text)) == 0) return static_cast<NameId>(id);
   }
   return kOtherName;

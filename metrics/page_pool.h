@@ -5,22 +5,30 @@
 // (plugin/tracker/ready_pages.h). An empty list means less is measured until it has come, and is
 // counted here and by the caller.
 //
+// The free list is a stack of page numbers: head -> next[head] -> ... -> kNoPage. The head also
+// counts the operations, so that a page that left and came back between a look and a swap (ABA) is
+// seen.
+//
 // Thread: any, lock-free, no system call. Cost of Allocate: one compare-and-swap.
+// Explored by //tests/model:page_pool_test.
 #ifndef METRICS_PAGE_POOL_H_
 #define METRICS_PAGE_POOL_H_
 
-#include <atomic>
 #include <cstdint>
 
-#include "metrics/segment_layout.h"
+#include "metrics/atomic_cell.h"
 
 namespace nccl_pulse {
 
-class PagePool {
+inline constexpr uint16_t kNoPage = 0;  // page 0 is never handed out
+
+template <typename Atomics>
+class BasicPagePool {
  public:
+  using Link = Relaxed<uint32_t, Atomics>;
+
   // `next` has room for `page_count` links and is zero.
-  PagePool(std::atomic<uint32_t>* next, uint32_t page_count)
-      : next_(next), page_count_(page_count) {}
+  BasicPagePool(Link* next, uint32_t page_count) : next_(next), page_count_(page_count) {}
 
   // A zeroed page, or kNoPage when none is ready.
   uint16_t Allocate() {
@@ -28,14 +36,14 @@ class PagePool {
     while (true) {
       const auto page = static_cast<uint16_t>(head);
       if (__builtin_expect(page == kNoPage, 0)) {
-        missed_.fetch_add(1, std::memory_order_relaxed);  // a hint for the refill, as below
+        missed_.fetch_add(1);  // a hint for the refill, as below
         return kNoPage;
       }
-      const uint64_t next =
-          next_[page].load(std::memory_order_relaxed);  // stale only if the tag moved
-      // Acquire: the page's zeroes were written before it was pushed.
-      if (head_.compare_exchange_weak(head, NextTag(head) | next, std::memory_order_acquire)) {
-        free_.fetch_sub(1, std::memory_order_relaxed);  // a hint for the refill, no order needed
+      const uint64_t next = next_[page].load();  // stale only if the tag moved
+      // Acquire: the page's zeroes were written before it was pushed; on failure as above.
+      if (head_.compare_exchange_weak(head, NextTag(head) | next, std::memory_order_acquire,
+                                      std::memory_order_acquire)) {
+        free_.fetch_sub(1);  // a hint for the refill, no order needed
         return page;
       }
     }
@@ -44,31 +52,33 @@ class PagePool {
   // `page` must be zeroed and populated.
   void Free(uint16_t page) {
     // Before the page can be taken: the hint never falls below zero.
-    free_.fetch_add(1, std::memory_order_relaxed);
-    uint64_t head = head_.load(std::memory_order_relaxed);
+    free_.fetch_add(1);
+    uint64_t head = head_.load(std::memory_order_relaxed);  // the swap looks again
     do {
-      next_[page].store(static_cast<uint16_t>(head), std::memory_order_relaxed);  // released below
-      // Relaxed on failure: only the number of the page below is used.
+      next_[page].store(static_cast<uint16_t>(head));  // released below
+      // Release: whoever takes the page sees its zeroes and its link. Relaxed on failure: only the
+      // number of the page below is used.
     } while (!head_.compare_exchange_weak(head, NextTag(head) | page, std::memory_order_release,
                                           std::memory_order_relaxed));
   }
 
   // How often there was none: what the refill goes by.
-  uint64_t missed() const { return missed_.load(std::memory_order_relaxed); }
-  uint32_t free_pages() const { return free_.load(std::memory_order_relaxed); }
+  uint64_t missed() const { return missed_.load(); }
+  uint32_t free_pages() const { return free_.load(); }
   uint32_t page_count() const { return page_count_; }
 
  private:
-  // Upper 48 bits count the operations, so that a page that left and came back in between (ABA) is
-  // seen.
+  // The upper 48 bits count the operations.
   static uint64_t NextTag(uint64_t head) { return (head & ~uint64_t{0xffff}) + 0x10000; }
 
-  std::atomic<uint64_t> head_{kNoPage};
-  std::atomic<uint32_t> free_{0};
-  std::atomic<uint64_t> missed_{0};
-  std::atomic<uint32_t>* next_;
+  typename Atomics::template Atomic<uint64_t> head_{kNoPage};
+  Relaxed<uint32_t, Atomics> free_{0};
+  Relaxed<uint64_t, Atomics> missed_{0};
+  Link* next_;
   uint32_t page_count_;
 };
+
+using PagePool = BasicPagePool<StdAtomics>;
 
 }  // namespace nccl_pulse
 

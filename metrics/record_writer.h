@@ -24,7 +24,7 @@
 #include "metrics/lane_writer.h"
 #include "metrics/name_table.h"
 #include "metrics/segment.h"
-#include "metrics/snapshot.h"
+#include "metrics/timed_call.h"
 
 namespace nccl_pulse {
 
@@ -70,23 +70,29 @@ class RecordWriter {
 
   // ---- the ring of timed calls ----
 
-  struct TimedCallEntry {
-    NameId op;
-    LatencyKind kind;
-    uint32_t size_class;
-    uint32_t call_number;
-    uint64_t bytes, duration_ns, end_monotonic_ns;
-  };
   // By whoever holds a lane of the record: a recycler then waits.
-  void AppendTimedCall(const TimedCallEntry& call);
+  void AppendTimedCall(const TimedCallFields& call);
+
+  // ---- calls and followed launches; the launching thread, without a lane ----
+
+  void NoteCall(NameId op, uint32_t size_class) {
+    record_.followed.last_call.store(LastCall::Pack(op, size_class));
+  }
+  // Before the events that follow it, which publish it (heartbeat.h): never have more completed
+  // than were launched. `with_callback`: NCCL made one for it.
+  void CountFollowedLaunch(uint64_t now_ns, bool with_callback) {
+    if (__builtin_expect(with_callback, 1)) record_.followed.callbacks.add(1);
+    record_.followed.launches.add(1);
+    NoteLastLaunch(now_ns);
+  }
+  void NoteLastLaunch(uint64_t now_ns) { record_.followed.last_launch_ns.store(now_ns); }
+  uint64_t followed_launches() const { return record_.followed.launches.load(); }
+  uint64_t last_launch_ns() const { return record_.followed.last_launch_ns.load(); }
+  // A call was captured into a CUDA graph.
+  void NoteCaptured() { record_.captured.store(1); }
 
   // ---- heartbeat; the background thread, with a lane of the record in its hands ----
 
-  struct Heartbeat {
-    uint64_t launches_completed = 0;
-    uint64_t oldest_inflight_ns = 0;  // monotonic, 0: nothing is in flight
-    OldestLaunch oldest_launch = OldestLaunch::kUnknown;
-  };
   void StoreHeartbeat(const Heartbeat& heartbeat);
   // Calls since the last launch that NCCL reported, and since when they stand; 0: none.
   void StoreUnreportedCalls(uint64_t calls, uint64_t since_ns);
@@ -97,8 +103,7 @@ class RecordWriter {
   // False when it is not `from` any more: init and the background thread both change it.
   bool ChangeCompletionSource(CompletionSource from, CompletionSource to);
   CompletionSource completion_source() const {
-    // Relaxed: what goes with it stands alone.
-    return static_cast<CompletionSource>(record_.completion_source.load(std::memory_order_relaxed));
+    return static_cast<CompletionSource>(record_.completion_source.load());
   }
 
  private:

@@ -144,7 +144,7 @@ Segment::Segment(uint8_t* base, size_t bytes, int fd, uint32_t page_count)
       fd_(fd),
       pages_offset_(
           RoundUp(kRecordsOffset + kMaxCommunicators * kRecordStride, uint64_t{kPageBytes} * 2)),
-      links_(new std::atomic<uint32_t>[page_count]()),
+      links_(new PagePool::Link[page_count]()),
       pool_(std::make_unique<PagePool>(links_.get(), page_count)) {}
 
 Segment::~Segment() { AbandonAfterFork(); }
@@ -176,21 +176,20 @@ bool Segment::Populate(uint64_t offset, uint64_t bytes) {
       __atomic_fetch_add(base_ + at, 0, __ATOMIC_RELAXED);
     }
   }
-  populated_bytes_.fetch_add(bytes, std::memory_order_relaxed);  // a figure for people
+  populated_bytes_.fetch_add(bytes);  // a figure for people
   return true;
 }
 
 bool Segment::PopulateRecord(uint32_t index) {
   const std::lock_guard<std::mutex> lock(populate_mutex_);
-  std::atomic<uint32_t>& present = header().records_present;
-  const uint32_t first = present.load(std::memory_order_relaxed);  // written under this lock only
+  Ordered<uint32_t>& present = header().records_present;
+  const uint32_t first = present.load();  // written under this lock only
   if (index < first) return true;
   // All records before it too, so that one number says which may be touched.
   if (!Populate(kRecordsOffset + first * kRecordStride, (index + 1 - first) * kRecordStride)) {
     return false;
   }
-  present.store(index + 1,
-                std::memory_order_release);  // whoever sees it touches memory that is there
+  present.publish(index + 1);  // whoever sees it touches memory that is there
   return true;
 }
 
@@ -212,7 +211,7 @@ bool Segment::PopulatePages(uint32_t reserve, uint32_t step) {
 void Segment::RecyclePage(uint16_t page) {
   auto* cells = reinterpret_cast<Cell*>(PageAt(page));
   for (size_t i = 0; i < kPageBytes / sizeof(Cell); ++i) {
-    cells[i].store(0, std::memory_order_relaxed);  // released by the push in Free
+    cells[i].store(0);  // released by the push in Free
   }
   pool_->Free(page);
 }

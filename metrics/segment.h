@@ -7,7 +7,6 @@
 #ifndef METRICS_SEGMENT_H_
 #define METRICS_SEGMENT_H_
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -61,7 +60,7 @@ class Segment {
   const void* base() const { return base_; }
   size_t bytes() const { return bytes_; }
   int fd() const { return fd_; }  // -1 for private memory
-  size_t populated_bytes() const { return populated_bytes_.load(std::memory_order_relaxed); }
+  size_t populated_bytes() const { return populated_bytes_.load(); }
 
   // In a forked child: drops the mapping and the descriptor without touching the contents.
   void AbandonAfterFork();
@@ -79,8 +78,8 @@ class Segment {
   uint64_t pages_offset_;
   std::mutex populate_mutex_;
   uint32_t next_unpopulated_page_ = 1;  // under populate_mutex_; page 0 is kNoPage
-  std::atomic<size_t> populated_bytes_{0};
-  std::unique_ptr<std::atomic<uint32_t>[]> links_;
+  Relaxed<size_t> populated_bytes_{0};
+  std::unique_ptr<PagePool::Link[]> links_;
   std::unique_ptr<PagePool> pool_;
 };
 

@@ -146,6 +146,19 @@ def source_repositories():
         overlay = {"//third_party:protozero.BUILD": "BUILD.bazel"},
     )
 
+    # Of tests alone: explores executions under the C++ memory model.
+    pinned_source(
+        name = "relacy",
+        urls = ["https://github.com/dvyukov/relacy/archive/acc09bbe65a1837a08912774c7fed178547514e6.tar.gz"],
+        sha256 = "f8e54e14e5c89287a8052293b34c7bf51bf3445dd7090c27fab98604230677b3",
+        strip_prefix = "relacy-acc09bbe65a1837a08912774c7fed178547514e6",
+        licences = ["LICENSE"],
+        debian_licences = ["share/doc/relacy-dev/copyright"],
+        debian_archive = "relacy-dev_0.0+git20191025.acc09bb-2_all.deb",
+        debian_strip_prefix = "usr",
+        overlay = {"//third_party:relacy.BUILD": "BUILD.bazel"},
+    )
+
     pinned_source(
         name = "com_google_googletest",
         urls = ["https://github.com/google/googletest/archive/refs/tags/release-1.12.1.tar.gz"],

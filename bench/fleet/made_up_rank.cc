@@ -62,7 +62,7 @@ void MadeUpRank::WriteIdentity(const JobShape& job, int global_rank) {
   CopyToShared(header.local_rank, std::to_string(local_rank));
   CopyToShared(header.job_id, "4711234");
   header.start_realtime_ns = NowNs(CLOCK_REALTIME);
-  header.sampling_exponent.store(kSamplingExponent, std::memory_order_relaxed);
+  header.sampling_exponent.store(kSamplingExponent);
 }
 
 void MadeUpRank::AddCommunicator(const JobShape& job, int global_rank,
@@ -104,23 +104,21 @@ void MadeUpRank::Advance(uint64_t ns) {
       }
     }
   }
-  segment().header().network_observed_ns += ns / kWatchedOf;
+  segment().header().network_observed_ns.add(ns / kWatchedOf);
   RenewTimes();
 }
 
 void MadeUpRank::RenewTimes() {
   SegmentHeader& header = segment().header();
   const uint64_t now_ns = MonotonicNs();
-  header.realtime_offset_ns.store(NowNs(CLOCK_REALTIME) - static_cast<int64_t>(now_ns),
-                                  std::memory_order_relaxed);
-  header.last_poll_monotonic_ns.store(now_ns, std::memory_order_relaxed);
+  header.realtime_offset_ns.store(NowNs(CLOCK_REALTIME) - static_cast<int64_t>(now_ns));
+  header.last_poll_monotonic_ns.store(now_ns);
   for (const Communicator& communicator : communicators_) {
-    CommunicatorRecord& record = segment().record(communicator.index);
     // The last launch is still on its way.
-    record.followed.last_launch_ns.store(now_ns - kInflightNs, std::memory_order_relaxed);
-    const uint64_t launches = record.followed.launches.load(std::memory_order_relaxed);
-    test_.Record(communicator.index)
-        .StoreHeartbeat({launches - 1, now_ns - kInflightNs, OldestLaunch::kUnknown});
+    RecordWriter record = test_.Record(communicator.index);
+    const uint64_t launched_ns = now_ns - kInflightNs;
+    record.NoteLastLaunch(launched_ns);
+    record.StoreHeartbeat({record.followed_launches() - 1, launched_ns, OldestLaunch::kUnknown});
   }
 }
 
@@ -128,27 +126,25 @@ void MadeUpRank::Call(const Communicator& communicator, Operation* operation) {
   const OperationKind& kind = *operation->kind;
   const uint64_t call = operation->calls++;
   const bool timed = call % (1 << kSamplingExponent) == 0;
-  CommunicatorRecord& record = segment().record(communicator.index);
   {
     LaneWriter lane = test_.Writer(communicator.index, communicator.generation, LaneRole::kLaunch);
-    lane.Count(SeriesKey::Pack(SeriesKind::kCalls, operation->name, operation->size_class,
-                               test_.Intern("ncclBfloat16"), 0),
+    lane.Count(SeriesKey::Calls(operation->name, operation->size_class,
+                                test_.Intern("ncclBfloat16"), false),
                1, kind.bytes);
-    const uint32_t untimed = timed ? 0 : static_cast<uint32_t>(UntimedReason::kNotSampled);
+    const UntimedReason untimed = timed ? SeriesKey::kTimed : UntimedReason::kNotSampled;
     if (kind.collective) {
-      lane.CountSequenced(SeriesKey::Pack(SeriesKind::kAlgorithm, operation->name, untimed,
-                                          test_.Intern("RING"), test_.Intern("SIMPLE")),
+      lane.CountSequenced(SeriesKey::Algorithm(operation->name, untimed, test_.Intern("RING"),
+                                               test_.Intern("SIMPLE")),
                           call + 1);
     } else if (!timed) {
-      lane.Count(SeriesKey::Pack(SeriesKind::kUntimed, operation->name, 0, untimed, 0), 1, 0);
+      lane.Count(SeriesKey::Untimed(operation->name, untimed), 1, 0);
     }
     AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 2);
     AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)], 2);
   }
-  AddToCell(record.followed.launches, 1);
-  AddToCell(record.followed.callbacks, 1);
-  record.followed.last_call.store(1 + operation->name + (operation->size_class << 8),
-                                  std::memory_order_relaxed);
+  RecordWriter record = test_.Record(communicator.index);
+  record.NoteCall(operation->name, operation->size_class);
+  record.CountFollowedLaunch(MonotonicNs(), true);
   if (call % kSampledOf == 0) {
     AddToCell(segment().header().sampled_callbacks, 5);
     AddToCell(segment().header().sampled_callback_ns, 5 * 40);
@@ -163,7 +159,7 @@ void MadeUpRank::Complete(const Communicator& communicator, const Operation& ope
   if (operation.network) CrossNetwork(communicator, operation, duration_ns);
   LaneWriter lane =
       test_.Writer(communicator.index, communicator.generation, LaneRole::kBackground);
-  lane.lane().last_completion_ns.store(MonotonicNs(), std::memory_order_relaxed);
+  lane.lane().last_completion_ns.store(MonotonicNs());
   if (!timed) return;
   lane.Observe(LatencyKey(operation.name, operation.size_class, LatencyKind::kDurationStream),
                duration_ns, bytes, bytes * static_cast<uint64_t>(communicator.nranks - 1));

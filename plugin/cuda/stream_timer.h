@@ -50,7 +50,7 @@
 #include <cstdint>
 
 #include "metrics/atomic_cell.h"
-#include "metrics/snapshot.h"
+#include "metrics/kinds.h"
 #include "plugin/cuda/cuda_driver.h"
 
 namespace nccl_pulse {

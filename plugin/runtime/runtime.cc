@@ -86,10 +86,8 @@ uint32_t MakeProcessTag() {
 
 void RenewTimes(Process& process) {
   SegmentHeader& header = process.segment->header();
-  // Relaxed: each stands alone.
-  header.realtime_offset_ns.store(RealtimeNs() - static_cast<int64_t>(Clock::MonotonicNs()),
-                                  std::memory_order_relaxed);
-  header.last_poll_monotonic_ns.store(process.clock.NowNs(), std::memory_order_relaxed);
+  header.realtime_offset_ns.store(RealtimeNs() - static_cast<int64_t>(Clock::MonotonicNs()));
+  header.last_poll_monotonic_ns.store(process.clock.NowNs());
 }
 
 // What finalized communicators hold is needed: as init would do, which may never come again.
@@ -104,18 +102,15 @@ void WatchNetwork(Process& process, uint64_t now_ns) {
   NetworkWindow& window = process.masks.window();
   window.Tick(now_ns, process.tracker->network_seen(),
               [&process] { return process.tracker->PrepareSteps(false); });
-  // Relaxed: stands alone.
-  process.segment->header().network_observed_ns.store(window.observed_ns(),
-                                                      std::memory_order_relaxed);
+  process.segment->header().network_observed_ns.store(window.observed_ns());
 }
 
 // Whether NCCL's masks are still ours.
 void WatchMasks(Process& process) {
   const MaskWatch::State state = process.masks.watch().Look();
   SegmentHeader& header = process.segment->header();
-  // Relaxed: each stands alone.
-  header.foreign_event_mask.store(state.foreign, std::memory_order_relaxed);
-  header.event_mask_changes.store(state.changes, std::memory_order_relaxed);
+  header.foreign_event_mask.store(state.foreign);
+  header.event_mask_changes.store(state.changes);
   if (!state.is_new || process.mask_warning_given) return;
   process.mask_warning_given = true;
   try {
@@ -164,8 +159,7 @@ int PollOnce(void* argument) {
 void LoseSight(void* argument) {
   Process& process = *static_cast<Process*>(argument);
   process.tracker->LoseSight();
-  process.segment->header().poller_state.store(static_cast<uint32_t>(PollerState::kNotStarted),
-                                               std::memory_order_relaxed);  // stands alone
+  process.segment->header().poller_state.store(static_cast<uint32_t>(PollerState::kNotStarted));
 }
 
 bool FollowsStreams(const Process& process) {
@@ -292,8 +286,7 @@ std::string MetricsUrl(const Server& server, const std::string& hostname) {
 void StartServing(Process& process, const InitArguments& arguments) {
   const Settings& settings = process.settings;
   // Relaxed: stands alone. Before the thread, which may end it.
-  process.segment->header().poller_state.store(static_cast<uint32_t>(PollerState::kRunning),
-                                               std::memory_order_relaxed);
+  process.segment->header().poller_state.store(static_cast<uint32_t>(PollerState::kRunning));
   if (!Poller::Start({BeginPolling, PollOnce, LoseSight, &process})) {
     LoseSight(&process);
     process.log.Warn(

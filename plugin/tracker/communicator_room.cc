@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plugin/tracker/communicator_table.h"
+#include "plugin/tracker/counting.h"
 
 namespace nccl_pulse {
 namespace {
@@ -23,9 +24,8 @@ bool CommunicatorTable::WantsRoom() const {
   const SegmentHeader& header = instruments_.segment.header();
   const uint64_t limit = header.series_limit;
   // Relaxed: a budget; who comes a little later finds it in the next round.
-  return finalized_.load() != 0 && header.series_used.load(std::memory_order_relaxed) +
-                                           RoomFor(limit) + PlacesForOverflow(limit) >
-                                       limit;
+  return finalized_.load() != 0 &&
+         header.series_used.load() + RoomFor(limit) + PlacesForOverflow(limit) > limit;
 }
 
 void CommunicatorTable::MakeRoom() {
@@ -46,16 +46,12 @@ Communicator* CommunicatorTable::OldestFinalized() {
   Communicator* oldest = nullptr;
   int64_t oldest_ns = INT64_MAX;
   const uint64_t now_ns = instruments_.clock.NowNs();
-  const uint32_t present =
-      instruments_.segment.header().records_present.load(std::memory_order_relaxed);
+  const uint32_t present = instruments_.segment.header().records_present.load();
   for (uint32_t i = 0; i < present; ++i) {
-    // Relaxed: whoever holds the lock changes states, nobody else.
+    // Whoever holds the lock changes states, nobody else.
     const CommunicatorRecord& record = *places_[i].record;
-    if (record.state.load(std::memory_order_relaxed) !=
-        static_cast<uint32_t>(CommunicatorState::kFinalized)) {
-      continue;
-    }
-    const int64_t finalized_ns = record.finalized_monotonic_ns.load(std::memory_order_relaxed);
+    if (record.life.state() != CommunicatorState::kFinalized) continue;
+    const int64_t finalized_ns = record.finalized_monotonic_ns.load();
     if (finalized_ns >= oldest_ns || now_ns < places_[i].recycle_after_ns) continue;
     oldest_ns = finalized_ns;
     oldest = &places_[i];
@@ -69,14 +65,9 @@ int CommunicatorTable::FindRecordToUse() {
   RecycleExpired();
   int not_ready = -1;
   // Records from there on may lie where the kernel refused memory: not even reading is safe.
-  const uint32_t present =
-      instruments_.segment.header().records_present.load(std::memory_order_relaxed);
+  const uint32_t present = instruments_.segment.header().records_present.load();
   for (uint32_t i = 0; i < present; ++i) {
-    // Relaxed: as in OldestFinalized.
-    if (places_[i].record->state.load(std::memory_order_relaxed) !=
-        static_cast<uint32_t>(CommunicatorState::kFree)) {
-      continue;
-    }
+    if (places_[i].record->life.state() != CommunicatorState::kFree) continue;
     if (IsReadyForNext(places_[i])) return static_cast<int>(i);
     if (not_ready < 0) not_ready = static_cast<int>(i);
   }
@@ -93,16 +84,17 @@ int CommunicatorTable::FindRecordToUse() {
 void CommunicatorTable::RecycleExpired() {
   const auto now_ns = static_cast<int64_t>(instruments_.clock.NowNs());
   while (Communicator* oldest = OldestFinalized()) {
-    const int64_t finalized_ns =
-        oldest->record->finalized_monotonic_ns.load(std::memory_order_relaxed);
+    const int64_t finalized_ns = oldest->record->finalized_monotonic_ns.load();
     if (now_ns - finalized_ns <= kKeepFinalizedNs) return;
     Recycle(*oldest);  // one that can not be is passed over for a while
   }
 }
 
 bool CommunicatorTable::Recycle(Communicator& communicator) {
-  // From then on no lane can be claimed for the old owner: its generation is not the record's.
-  if (!communicator.Writer(instruments_.segment).Recycle()) {
+  // The last call may have found no lane to be counted in, even at the end. From then on no lane
+  // can be claimed for the old owner: its generation is not the record's.
+  if (!WaitForLeftCall(instruments_, communicator) ||
+      !communicator.Writer(instruments_.segment).Recycle()) {
     constexpr uint64_t kPauseNs = 1000000000;  // whoever holds a lane was taken off the processor
     communicator.recycle_after_ns = instruments_.clock.NowNs() + kPauseNs;
     return false;

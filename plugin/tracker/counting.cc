@@ -1,23 +1,40 @@
 #include "plugin/tracker/counting.h"
 
+#include <time.h>
+
 #include "plugin/tracker/bus_bytes.h"
+#include "plugin/tracker/communicator_parts.h"
 
 namespace nccl_pulse {
 
+void CountLeftCall(Instruments& instruments, const Communicator& communicator) {
+  LaneWriter lane = communicator.ClaimLane(instruments.segment, LaneRole::kLaunch);
+  if (lane.ok()) CountUncounted(communicator.parts.load()->uncounted, lane);
+}
+
+bool WaitForLeftCall(Instruments& instruments, const Communicator& communicator) {
+  const CommunicatorParts* parts = communicator.parts.load();
+  if (parts == nullptr) return true;
+  for (int attempt = 0; attempt < RecordWriter::kLaneAttempts; ++attempt) {
+    if (!parts->uncounted.is_there()) return true;
+    CountLeftCall(instruments, communicator);
+    if (parts->uncounted.is_there()) nanosleep(&RecordWriter::kLanePause, nullptr);
+  }
+  return !parts->uncounted.is_there();
+}
+
 void CountUntimed(LaneWriter& lane, uint8_t op, UntimedReason reason) {
-  lane.Count(SeriesKey::Pack(SeriesKind::kUntimed, op, 0, static_cast<uint32_t>(reason), 0), 1, 0);
+  lane.Count(SeriesKey::Untimed(op, reason), 1, 0);
 }
 
 void CountLatency(Segment& segment, const Communicator& communicator, LaneWriter& lane,
                   const Latency& latency) {
   const OperationMeta& meta = latency.meta;
-  lane.Observe(SeriesKey::Pack(SeriesKind::kLatency, meta.op, meta.size_class,
-                               static_cast<uint32_t>(latency.kind), 0),
-               latency.duration_ns, latency.bytes, latency.bus_bytes);
+  lane.Observe(SeriesKey::Latency(meta.op, meta.size_class, latency.kind), latency.duration_ns,
+               latency.bytes, latency.bus_bytes);
   if (latency.kind == LatencyKind::kCompletionProxy ||
       latency.kind == LatencyKind::kCompletionKernel) {
-    lane.lane().last_completion_ns.store(latency.end_ns,
-                                         std::memory_order_relaxed);  // orders nothing
+    lane.lane().last_completion_ns.store(latency.end_ns);
   }
   communicator.Writer(segment).AppendTimedCall({meta.op, latency.kind, meta.size_class,
                                                 meta.call_number, latency.bytes,

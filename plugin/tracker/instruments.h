@@ -29,8 +29,8 @@ struct Instruments {
 
   // A callback's event is not counted, for that reason.
   [[gnu::cold, gnu::noinline]] void Ignore(IgnoredReason reason) {
-    // A rare path on any thread: a read-modify-write is fine. Relaxed: a counter orders nothing.
-    segment.header().ignored[static_cast<int>(reason)].fetch_add(1, std::memory_order_relaxed);
+    // A rare path on any thread: a read-modify-write is fine.
+    segment.header().ignored[static_cast<int>(reason)].fetch_add(1);
   }
   // Whether this process gave the ticket out, for that.
   bool IsOwn(uint64_t ticket, TicketKind kind) const {

@@ -20,7 +20,7 @@
 #include <optional>
 
 #include "metrics/atomic_cell.h"
-#include "metrics/snapshot.h"
+#include "metrics/kinds.h"
 #include "plugin/tracker/operation_ring.h"
 #include "plugin/tracker/operation_slot.h"
 

@@ -143,15 +143,10 @@ class LaunchFollower {
       return CountUnfollowed(instruments, communicator, true);
     }
     const uint64_t now_ns = instruments.clock.NowNs();
-    FollowedLaunches& followed = communicator.record->followed;
-    if (__builtin_expect(is_kernel_.load(), 1)) AddToCell(followed.callbacks, 1);
-    // Before the events: never have more completed than were launched.
-    AddToCell(followed.launches, 1);
+    RecordWriter record = communicator.Writer(instruments.segment);
     constexpr uint64_t kUnhurriedNs = 200000;
-    // Relaxed, twice: orders nothing.
-    is_unhurried_.store(now_ns >=
-                        followed.last_launch_ns.load(std::memory_order_relaxed) + kUnhurriedNs);
-    followed.last_launch_ns.store(now_ns, std::memory_order_relaxed);
+    is_unhurried_.store(now_ns >= record.last_launch_ns() + kUnhurriedNs);
+    record.CountFollowedLaunch(now_ns, is_kernel_.load());
     const uint32_t pair = Ticket::Child(ticket);
     if (__builtin_expect(pair < kTimedPairs, 0)) {
       EndTiming(instruments, communicator, stream, pair, now_ns);

@@ -17,8 +17,8 @@ class Owner {
   Owner(const Communicator& communicator, uint32_t record_generation, bool is_on)
       : communicator_(communicator), record_generation_(record_generation), is_on_(is_on) {}
   bool counts() const {
-    // Relaxed: a lane's claim looks again.
-    return communicator_.record->generation.load(std::memory_order_relaxed) == record_generation_ &&
+    // A lane's claim looks again.
+    return communicator_.record->life.IsOf(record_generation_) &&
            (is_on_ || !communicator_.is_live());
   }
   uint32_t record_generation() const { return record_generation_; }
@@ -54,10 +54,9 @@ class CountResults : public StreamTimer::Results {
 
 // Of what was called last.
 uint32_t LastRow(const CommunicatorRecord& record) {
-  // FollowedLaunches::last_call: 1 + op | size class. Relaxed: stands alone.
-  const uint64_t last_call = record.followed.last_call.load(std::memory_order_relaxed);
-  return last_call != 0 ? OperationRowOf(static_cast<NameId>((last_call & 0xff) - 1))
-                        : uint32_t{kWaitRows - 1};
+  const uint64_t last_call = record.followed.last_call.load();
+  return LastCall::IsKnown(last_call) ? OperationRowOf(LastCall::Op(last_call))
+                                      : uint32_t{kWaitRows - 1};
 }
 
 }  // namespace
@@ -115,7 +114,7 @@ bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator, uin
                            communicator.is_live());
       if (wait.ns != 0) writer.NoteWait(wait.row, wait.ns);
       if (progress.advanced) {
-        lane.lane().last_completion_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
+        lane.lane().last_completion_ns.store(now_ns);
       }
     }
   }

@@ -22,7 +22,7 @@
 #include <optional>
 
 #include "metrics/atomic_cell.h"
-#include "metrics/snapshot.h"
+#include "metrics/kinds.h"
 #include "plugin/tracker/ticket.h"
 
 namespace nccl_pulse {

@@ -16,20 +16,18 @@ static_assert(ReadyPages::kLeast > kPagesToSettle);
 uint32_t ReadyPages::ExpectedOf(const Communicator& communicator) const {
   const CommunicatorRecord& record = *communicator.record;
   const bool unused =
-      std::all_of(std::begin(record.lanes), std::end(record.lanes), [](const Lane& lane) {
-        return lane.counter_page.load(std::memory_order_relaxed) == kNoPage;
-      });
+      std::all_of(std::begin(record.lanes), std::end(record.lanes),
+                  [](const Lane& lane) { return lane.counter_page.load() == kNoPage; });
   if (unused) return kOfNewcomer;
   uint32_t kinds = 0;
   uint32_t histograms = 0;
   for (const SeriesEntry& series : record.series) {
-    const uint64_t key = series.key.load(std::memory_order_relaxed);
+    const uint64_t key = series.key.load();
     if (key == 0) continue;
     if (SeriesKey::Kind(key) == SeriesKind::kCalls) ++kinds;
     if (SeriesKey::Kind(key) != SeriesKind::kLatency) continue;
-    histograms += std::any_of(std::begin(series.page), std::end(series.page), [](const auto& page) {
-      return page.load(std::memory_order_relaxed) != kNoPage;
-    });
+    histograms += std::any_of(std::begin(series.page), std::end(series.page),
+                              [](const auto& page) { return page.load() != kNoPage; });
   }
   const uint32_t wanted = instruments_.timing == TimingMode::kOff ? 0
                           : instruments_.times_kernels()          ? 2 * kinds

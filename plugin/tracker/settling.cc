@@ -63,8 +63,7 @@ bool SettleIfIdle(Instruments& instruments, Communicator& communicator, uint32_t
 }
 
 bool IsTrusted(const Communicator& communicator) {
-  return communicator.record->kernel_trust.load(std::memory_order_relaxed) ==  // stands alone
-         static_cast<uint32_t>(TrustState::kTrusted);
+  return communicator.record->kernel_trust.load() == static_cast<uint32_t>(TrustState::kTrusted);
 }
 
 }  // namespace
@@ -92,7 +91,7 @@ void Settle(Instruments& instruments, Communicator& communicator, uint32_t place
     }
   }
   if (uncompleted) {
-    lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, state.meta.op, 0, 0, 0), 1, 0);
+    lane.Count(SeriesKey::Uncompleted(state.meta.op), 1, 0);
   }
 }
 

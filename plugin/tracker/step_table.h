@@ -27,7 +27,7 @@
 #include <cstdint>
 
 #include "metrics/atomic_cell.h"
-#include "metrics/snapshot.h"
+#include "metrics/kinds.h"
 #include "plugin/tracker/ticket.h"
 
 namespace nccl_pulse {

@@ -1,8 +1,8 @@
 // Tracker: what all kinds of events share, and the life of communicators.
 #include "plugin/tracker/tracker.h"
 
+#include "plugin/tracker/counting.h"
 #include "plugin/tracker/settling.h"
-#include "plugin/tracker/uncounted_call.h"
 
 namespace nccl_pulse {
 
@@ -22,15 +22,10 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
 void Tracker::FinishCommunicator(uint64_t context) {
   Communicator* communicator = communicators_.Close(context);
   if (communicator == nullptr) return;
-  CountLeftCall(*communicator);
+  CountLeftCall(instruments_, *communicator);
   pages_.KeepToSettle();
   SettleAll(instruments_, *communicator);
   communicators_.Finish(*communicator);
-}
-
-void Tracker::CountLeftCall(const Communicator& communicator) {
-  LaneWriter lane = communicator.ClaimLane(instruments_.segment, LaneRole::kLaunch);
-  if (lane.ok()) CountUncounted(*communicator.record, lane);
 }
 
 void Tracker::StopAny(uint64_t bits) {

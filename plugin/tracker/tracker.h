@@ -147,7 +147,6 @@ class Tracker {
   }
   // A call that finds another one still uncounted: both at once.
   [[gnu::noinline]] void CountCall(const Communicator& communicator, uint64_t key, uint64_t bytes);
-  void CountLeftCall(const Communicator& communicator);
   [[gnu::hot, gnu::flatten]] void StopLaunch(uint64_t ticket);
 
   // ---- operations ----

@@ -6,7 +6,6 @@
 // doLaunches). It reports them neither as KernelLaunch nor as Coll.
 #include "plugin/tracker/counting.h"
 #include "plugin/tracker/tracker.h"
-#include "plugin/tracker/uncounted_call.h"
 
 namespace nccl_pulse {
 
@@ -36,11 +35,10 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
     Ignore(IgnoredReason::kNoRoom);
     return ticket;
   }
-  CountUncounted(*communicator->record, lane);
+  CountUncounted(communicator->parts.load()->uncounted, lane);
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
-  lane.Count(
-      SeriesKey::Pack(SeriesKind::kAlgorithm, op, 0, instruments_.names.Find("CE").id, kNoName), 1,
-      0);
+  lane.Count(SeriesKey::Algorithm(op, SeriesKey::kTimed, instruments_.names.Find("CE").id, kNoName),
+             1, 0);
   // One that is followed counts as a launch when it has been made.
   if (!captured && !followed) AddToCell(lane.lane().launches, 1);
   if (!is_timed) {

@@ -1,6 +1,6 @@
 // Tracker, the part of calls and launches: finds whose they are. LaunchFollower follows them.
+#include "plugin/tracker/counting.h"
 #include "plugin/tracker/tracker.h"
-#include "plugin/tracker/uncounted_call.h"
 
 namespace nccl_pulse {
 
@@ -20,19 +20,12 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   const CachedName datatype = instruments_.names.Find(event.datatype);
   const uint64_t bytes = event.count * datatype.element_bytes;
   const auto size_class = static_cast<uint32_t>(SizeClassOf(bytes));
-  FollowedLaunches& followed = communicator->record->followed;
-  // Relaxed: stands alone.
-  followed.last_call.store(op.id + 1 + (size_class << 8), std::memory_order_relaxed);
-  const uint64_t key =
-      SeriesKey::Pack(SeriesKind::kCalls, op.id, size_class, datatype.id, event.captured ? 1 : 0);
-  // Acquire: who counted the call before this one has read its bytes.
-  if (__builtin_expect(followed.uncounted_call.load(std::memory_order_acquire) != 0, 0)) {
-    CountCall(*communicator, key, bytes);
-  } else {
-    followed.uncounted_bytes.store(bytes, std::memory_order_relaxed);  // published by the key
-    followed.uncounted_call.store(key, std::memory_order_release);
-  }
+  communicator->Writer(instruments_.segment).NoteCall(op.id, size_class);
+  const uint64_t key = SeriesKey::Calls(op.id, size_class, datatype.id, event.captured);
   CommunicatorParts& parts = *communicator->parts.load();
+  if (__builtin_expect(!parts.uncounted.Offer(key, bytes), 0)) {
+    CountCall(*communicator, key, bytes);
+  }
   uint32_t serial = 0;
   if (__builtin_expect(instruments_.stream_timer != nullptr, 1)) {
     const OperationMeta call{op.id, static_cast<uint8_t>(size_class), 0, false,
@@ -53,7 +46,7 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
 void Tracker::CountCall(const Communicator& communicator, uint64_t key, uint64_t bytes) {
   LaneWriter lane = communicator.ClaimLane(instruments_.segment, LaneRole::kLaunch);
   if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
-  CountUncounted(*communicator.record, lane);
+  CountUncounted(communicator.parts.load()->uncounted, lane);
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 1);
   lane.Count(key, 1, bytes);
 }

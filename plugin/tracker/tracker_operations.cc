@@ -4,7 +4,6 @@
 #include "plugin/tracker/counting.h"
 #include "plugin/tracker/settling.h"
 #include "plugin/tracker/tracker.h"
-#include "plugin/tracker/uncounted_call.h"
 
 namespace nccl_pulse {
 namespace {
@@ -32,7 +31,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     Ignore(IgnoredReason::kNoRoom);
     return 0;
   }
-  CountUncounted(*communicator.record, writer);
+  CountUncounted(parts.uncounted, writer);
   NameCache& names = instruments_.names;
   const CachedName op = names.Find(event.func);
   const CachedName datatype = names.Find(event.datatype);
@@ -40,25 +39,25 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
   const auto size_class = static_cast<uint32_t>(SizeClassOf(bytes));
   if (__builtin_expect(event.counts_as_call, 0)) {
     if (!communicator.identity_known.load()) LearnIdentity(communicator, event);
-    writer.Count(SeriesKey::Pack(SeriesKind::kCalls, op.id, size_class, datatype.id, 0), 1, bytes);
+    writer.Count(SeriesKey::Calls(op.id, size_class, datatype.id, false), 1, bytes);
   }
 
-  uint32_t untimed = 0;  // UntimedReason, 0: none, or not yet
+  UntimedReason untimed = SeriesKey::kTimed;  // or not known yet
   if (__builtin_expect(!instruments_.times_kernels(), 1)) {
-    untimed = static_cast<uint32_t>(
+    untimed = static_cast<UntimedReason>(
         parts.launches.FateOf(instruments_, communicator, op.id, bytes, event.parent));
   } else if (!event.is_collective && event.peer == event.rank) {
     // The device counts a send to oneself, the host does not: from here on NCCL attributes this
     // communicator's GPU times to the wrong operations (docs/nccl-profiler-api.md#kernel-channels).
     communicator.Writer(instruments_.segment).Distrust(TrustState::kSelfSend);
-    untimed = static_cast<uint32_t>(UntimedReason::kInvisible);
+    untimed = UntimedReason::kInvisible;
   }
   if (__builtin_expect(event.is_collective, 1)) {
-    writer.CountSequenced(SeriesKey::Pack(SeriesKind::kAlgorithm, op.id, untimed,
-                                          names.Find(event.algo).id, names.Find(event.proto).id),
-                          event.sequence + 1);
-  } else if (untimed != 0) {
-    CountUntimed(writer, op.id, static_cast<UntimedReason>(untimed));
+    writer.CountSequenced(
+        SeriesKey::Algorithm(op.id, untimed, names.Find(event.algo).id, names.Find(event.proto).id),
+        event.sequence + 1);
+  } else if (untimed != SeriesKey::kTimed) {
+    CountUntimed(writer, op.id, untimed);
   }
 
   uint64_t handle = 0;
@@ -66,7 +65,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     // More channels than there are: not set (NCCL 2.28 and later towards a plugin of API v4).
     const uint8_t channels = event.channels <= kMaxChannels ? event.channels : 0;
     const OperationMeta meta{op.id, static_cast<uint8_t>(size_class), channels,
-                             !instruments_.times_kernels() || untimed != 0,
+                             !instruments_.times_kernels() || untimed != SeriesKey::kTimed,
                              static_cast<uint32_t>(event.sequence)};
     const bool captured = __builtin_expect(event.parent != 0, 0) &&
                           instruments_.IsOwn(event.parent, TicketKind::kApiCall) &&
@@ -84,7 +83,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
   // An operation's enqueue follows its launch by microseconds, so one reading of the clock serves
   // both.
   Lane& lane = writer.lane();
-  lane.last_launch_ns.store(now_ns, std::memory_order_relaxed);  // orders nothing
+  lane.last_launch_ns.store(now_ns);
   const uint64_t count = AddToCell(lane.callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
   if (__builtin_expect(count % kCostSampling == 0, 0)) CountCost(now_ns);
   return handle;
@@ -92,10 +91,8 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
 
 void Tracker::CountCost(uint64_t begin_ns) {
   SegmentHeader& header = instruments_.segment.header();
-  // Relaxed: counters order nothing.
-  header.sampled_callback_ns.fetch_add(instruments_.clock.NowNs() - begin_ns,
-                                       std::memory_order_relaxed);
-  header.sampled_callbacks.fetch_add(1, std::memory_order_relaxed);
+  header.sampled_callback_ns.fetch_add(instruments_.clock.NowNs() - begin_ns);
+  header.sampled_callbacks.fetch_add(1);
 }
 
 void Tracker::LearnIdentity(Communicator& communicator, const OperationEvent& event) {

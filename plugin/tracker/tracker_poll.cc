@@ -1,4 +1,5 @@
 // Tracker, the part of the background thread.
+#include "plugin/tracker/counting.h"
 #include "plugin/tracker/settling.h"
 #include "plugin/tracker/tracker.h"
 
@@ -71,11 +72,11 @@ void Tracker::FollowOperations(Communicator& communicator) {
 }
 
 void Tracker::CountAbandonedCall(Communicator& communicator) {
-  if (communicator.parts.acquire() == nullptr) return;
-  // Relaxed: whoever counts it looks again.
-  const bool is_uncounted =
-      communicator.record->followed.uncounted_call.load(std::memory_order_relaxed) != 0;
-  if (communicator.watch.StandsUncounted(is_uncounted)) CountLeftCall(communicator);
+  const CommunicatorParts* parts = communicator.parts.acquire();
+  if (parts == nullptr) return;
+  if (communicator.watch.StandsUncounted(parts->uncounted.is_there())) {
+    CountLeftCall(instruments_, communicator);
+  }
 }
 
 void Tracker::AdaptSampling() {
@@ -94,8 +95,7 @@ void Tracker::AdaptSampling() {
     const double seconds = static_cast<double>(now_ns - adapted_ns_) / 1e9;
     Sampler& sampler = instruments_.sampler;
     sampler.Adapt(static_cast<double>(launches) / seconds, __builtin_popcountll(devices));
-    instruments_.segment.header().sampling_exponent.store(
-        sampler.exponent(), std::memory_order_relaxed);  // stands alone
+    instruments_.segment.header().sampling_exponent.store(sampler.exponent());
   }
   adapted_ns_ = now_ns;
 }

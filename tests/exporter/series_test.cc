@@ -223,10 +223,9 @@ TEST(Series, TenThousandCombinationsStayWithinTheBudget) {
       const NameId name = test.Intern(op);
       for (uint32_t size = 0; size < kSizes; ++size) {
         LaneWriter lane = test.Writer(i, generation, LaneRole::kLaunch);
-        lane.Count(SeriesKey::Pack(SeriesKind::kCalls, name, size, kNoName, 0), 1, 1000);
-        lane.Observe(SeriesKey::Pack(SeriesKind::kLatency, name, size,
-                                     static_cast<uint32_t>(LatencyKind::kDurationStream), 0),
-                     10000, 1000, 1000);
+        lane.Count(SeriesKey::Calls(name, size, kNoName, false), 1, 1000);
+        lane.Observe(SeriesKey::Latency(name, size, LatencyKind::kDurationStream), 10000, 1000,
+                     1000);
       }
     }
   }

@@ -79,12 +79,12 @@ std::vector<uint8_t> MakeSmallSegment() {
       AddToCell(lane.lane().callbacks[1], 5);
       AddToCell(lane.lane().network_bytes[1], 5);
       AddToCell(lane.lane().network_wait_ns[5], 5);
-      lane.Count(SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, 4, kOtherName, 1), 3, 300);
-      lane.Count(SeriesKey::Pack(SeriesKind::kAlgorithm, kAllReduceName, 0, 3, 4), 3, 4);
-      lane.Count(SeriesKey::Pack(SeriesKind::kUntimed, kAllReduceName, 0, 2, 0), 3, 0);
-      lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, kAllReduceName, 0, 0, 0), 3, 0);
-      for (uint32_t kind = 1; kind <= 2; ++kind) {
-        lane.Observe(SeriesKey::Pack(SeriesKind::kLatency, kAllGatherName, 2, kind, 0), 5000, 1, 1);
+      lane.Count(SeriesKey::Calls(kAllReduceName, 4, kOtherName, true), 3, 300);
+      lane.Count(SeriesKey::Algorithm(kAllReduceName, SeriesKey::kTimed, 3, 4), 3, 4);
+      lane.Count(SeriesKey::Untimed(kAllReduceName, UntimedReason::kCaptured), 3, 0);
+      lane.Count(SeriesKey::Uncompleted(kAllReduceName), 3, 0);
+      for (LatencyKind kind : {LatencyKind::kDurationKernel, LatencyKind::kCompletionProxy}) {
+        lane.Observe(SeriesKey::Latency(kAllGatherName, 2, kind), 5000, 1, 1);
       }
     }
     for (uint32_t call = 0; call < kTimedCalls + 3; ++call) {

@@ -15,11 +15,9 @@ namespace nccl_pulse {
 namespace {
 
 uint64_t CallsKey(NameId op, uint32_t size_class) {
-  return SeriesKey::Pack(SeriesKind::kCalls, op, size_class, kNoName, 0);
+  return SeriesKey::Calls(op, size_class, kNoName, false);
 }
-uint64_t UntimedKey(NameId op, UntimedReason reason) {
-  return SeriesKey::Pack(SeriesKind::kUntimed, op, 0, static_cast<uint32_t>(reason), 0);
-}
+uint64_t UntimedKey(NameId op, UntimedReason reason) { return SeriesKey::Untimed(op, reason); }
 
 CommunicatorSnapshot Read(TestSegment& test, size_t index = 0) {
   ProcessSnapshot snapshot;
@@ -46,7 +44,7 @@ TEST(LaneWriter, CountsSetsAndObserves) {
     lane.Count(CallsKey(kAllReduceName, 2), 2, 500);
     lane.Count(CallsKey(kAllReduceName, 3), 1, 0);
     const uint64_t algorithm =
-        SeriesKey::Pack(SeriesKind::kAlgorithm, kAllReduceName, 0, kOtherName, kOtherName);
+        SeriesKey::Algorithm(kAllReduceName, SeriesKey::kTimed, kOtherName, kOtherName);
     lane.CountSequenced(algorithm, 10);
     lane.CountSequenced(algorithm, 8);
     lane.Observe(LatencyKey(kAllReduceName, 2, LatencyKind::kDurationKernel), 20000, 1000, 1500);
@@ -83,7 +81,7 @@ TEST(LaneWriter, RolesPreferTheirLanes) {
     LaneWriter next = test.Writer(0, generation, role);
     EXPECT_EQ(&next.lane(), &record.lanes[static_cast<int>(role) + 1]);
   }
-  for (const Lane& lane : record.lanes) EXPECT_EQ(lane.owner, 0u) << "all were given back";
+  for (const Lane& lane : record.lanes) EXPECT_FALSE(lane.claim.is_held()) << "all were given back";
 }
 
 TEST(LaneWriter, AllLanesTaken) {
@@ -106,7 +104,7 @@ TEST(LaneWriter, AnotherGenerationIsNotOk) {
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
   EXPECT_FALSE(test.Writer(0, generation + 1, LaneRole::kLaunch).ok());
   EXPECT_FALSE(test.Writer(0, generation - 1, LaneRole::kLaunch).ok());
-  for (const Lane& lane : test.segment().record(0).lanes) EXPECT_EQ(lane.owner, 0u);
+  for (const Lane& lane : test.segment().record(0).lanes) EXPECT_FALSE(lane.claim.is_held());
   EXPECT_TRUE(test.Writer(0, generation, LaneRole::kLaunch).ok());
 }
 
@@ -183,8 +181,8 @@ TEST(LaneWriter, PastTheProcessBudgetIntoOverflow) {
     lane.Observe(LatencyKey(kAllGatherName, 1, LatencyKind::kDurationKernel), 5000, 1, 1);
     lane.Observe(LatencyKey(kAllGatherName, 1, LatencyKind::kCompletionProxy), 6000, 1, 1);
     for (UntimedReason reason : {UntimedReason{}, UntimedReason::kNotSampled}) {
-      lane.CountSequenced(SeriesKey::Pack(SeriesKind::kAlgorithm, kAllGatherName,
-                                          static_cast<uint32_t>(reason), kOtherName, kOtherName),
+      lane.CountSequenced(SeriesKey::Algorithm(kAllGatherName, static_cast<UntimedReason>(reason),
+                                               kOtherName, kOtherName),
                           10);
     }
   }
@@ -245,7 +243,8 @@ TEST(LaneWriter, TheLimitHoldsExactly) {
             lane.Count(CallsKey(op, i % 11), 1, 10);
             lane.Observe(LatencyKey(op, i % 11, LatencyKind::kDurationStream), 5000, 1, 1);
             lane.CountSequenced(
-                SeriesKey::Pack(SeriesKind::kAlgorithm, op, i % 3, kOtherName, kOtherName), i);
+                SeriesKey::Algorithm(op, static_cast<UntimedReason>(i % 3), kOtherName, kOtherName),
+                i);
             ++made;
           }
         }
@@ -316,9 +315,10 @@ TEST(LaneWriter, PastTheCommunicatorsLimitNothingIsLost) {
         }
         for (uint32_t reason = 0; reason < static_cast<uint32_t>(kUntimedReasons); ++reason) {
           lane.CountSequenced(
-              SeriesKey::Pack(SeriesKind::kAlgorithm, op, reason, kOtherName, kOtherName), 1);
+              SeriesKey::Algorithm(op, static_cast<UntimedReason>(reason), kOtherName, kOtherName),
+              1);
         }
-        lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, op, 0, 0, 0), 1, 0);
+        lane.Count(SeriesKey::Uncompleted(op), 1, 0);
         for (int reason = 1; reason < kUntimedReasons; ++reason) {
           lane.Count(UntimedKey(op, static_cast<UntimedReason>(reason)), 1, 0);
         }
@@ -441,7 +441,7 @@ TEST(LaneWriter, OverflowWithoutPagesCountsOnce) {
     LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);
     lane.Count(CallsKey(kAllReduceName, 1), 1, 10);
     lane.Observe(LatencyKey(kAllReduceName, 2, LatencyKind::kDurationKernel), 1, 1, 1);
-    lane.CountSequenced(SeriesKey::Pack(SeriesKind::kAlgorithm, kAllReduceName, 0, 0, 0), 1);
+    lane.CountSequenced(SeriesKey::Algorithm(kAllReduceName, SeriesKey::kTimed, 0, 0), 1);
   }
   const CommunicatorSnapshot read = Read(test);
   EXPECT_EQ(read.overflowed_operations, 3u);

@@ -34,28 +34,25 @@ size_t PrivateBytes(bool kernel_timing) { return CommunicatorParts::BytesFor(ker
 // the launching thread, latencies and what is settled on the progress thread. Four latency series.
 void Drive(TestSegment& test, uint32_t index, uint32_t generation, bool kernel_timing) {
   const NameId ops[] = {kAllReduceName, kAllGatherName, kReduceScatterName, kAlltoAllName};
-  const auto completion = static_cast<uint32_t>(LatencyKind::kCompletionProxy);
-  const auto duration = static_cast<uint32_t>(LatencyKind::kDurationKernel);
   for (uint32_t i = 0; i < 1000; ++i) {
     // With kernel timing each of two operations has both its latencies.
     const NameId op = ops[i % (kernel_timing ? 2 : 4)];
     constexpr uint32_t kSizeClass = 5;
     {
       LaneWriter lane = test.Writer(index, generation, LaneRole::kLaunch);
-      lane.Count(SeriesKey::Pack(SeriesKind::kCalls, op, kSizeClass, kNoName, 0), 1, 1 << 20);
-      const auto reason =
-          static_cast<uint32_t>(kernel_timing ? UntimedReason{} : UntimedReason::kNotSampled);
-      lane.CountSequenced(SeriesKey::Pack(SeriesKind::kAlgorithm, op, reason, 20, 21), i + 1);
+      lane.Count(SeriesKey::Calls(op, kSizeClass, kNoName, false), 1, 1 << 20);
+      const UntimedReason reason = kernel_timing ? SeriesKey::kTimed : UntimedReason::kNotSampled;
+      lane.CountSequenced(SeriesKey::Algorithm(op, reason, 20, 21), i + 1);
     }
     LaneWriter lane = test.Writer(index, generation, LaneRole::kProgress);
     if (i % 100 == 99) {  // GPU timestamps that fail their checks, an end that was not seen
-      lane.Count(SeriesKey::Pack(SeriesKind::kUntimed, op, 0, 3, 0), 1, 0);
-      lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, op, 0, 0, 0), 1, 0);
+      lane.Count(SeriesKey::Untimed(op, UntimedReason::kOverlap), 1, 0);
+      lane.Count(SeriesKey::Uncompleted(op), 1, 0);
       continue;
     }
-    lane.Observe(SeriesKey::Pack(SeriesKind::kLatency, op, kSizeClass, completion, 0), 5000, 1, 1);
+    lane.Observe(SeriesKey::Latency(op, kSizeClass, LatencyKind::kCompletionProxy), 5000, 1, 1);
     if (kernel_timing) {
-      lane.Observe(SeriesKey::Pack(SeriesKind::kLatency, op, kSizeClass, duration, 0), 5000, 1, 1);
+      lane.Observe(SeriesKey::Latency(op, kSizeClass, LatencyKind::kDurationKernel), 5000, 1, 1);
     }
   }
 }

@@ -25,7 +25,7 @@ class NameTableTest : public ::testing::Test {
   // Ids that are taken, the fixed ones included.
   int Used() {
     int used = 0;
-    while (used < kMaxNames && entries_[used].state.load() == 2) ++used;
+    while (used < kMaxNames && entries_[used].state.load() == NameState::kValid) ++used;
     return used;
   }
 
@@ -116,10 +116,10 @@ TEST_F(NameTableTest, FullTableIsOther) {
 
 TEST_F(NameTableTest, NameBeingWrittenIsOtherMeanwhile) {
   const int next = Used();
-  entries_[next].state.store(1);
+  entries_[next].state.store(NameState::kWriting);
   EXPECT_EQ(table_.Intern("AllFuture"), kOtherName);
   EXPECT_EQ(table_.Intern("AllReduce"), kAllReduceName);
-  entries_[next].state.store(0);
+  entries_[next].state.store(NameState::kFree);
   EXPECT_EQ(table_.Intern("AllFuture"), next);
 }
 

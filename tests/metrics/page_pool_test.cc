@@ -15,13 +15,13 @@ class Pool {
  public:
   // Pages 1 to `pages` are free.
   explicit Pool(uint32_t pages)
-      : links_(new std::atomic<uint32_t>[pages + 1]()), pool_(links_.get(), pages + 1) {
+      : links_(new PagePool::Link[pages + 1]()), pool_(links_.get(), pages + 1) {
     for (uint32_t page = 1; page <= pages; ++page) pool_.Free(static_cast<uint16_t>(page));
   }
   PagePool* operator->() { return &pool_; }
 
  private:
-  std::unique_ptr<std::atomic<uint32_t>[]> links_;
+  std::unique_ptr<PagePool::Link[]> links_;
   PagePool pool_;
 };
 

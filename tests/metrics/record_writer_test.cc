@@ -25,12 +25,11 @@ ProcessSnapshot Read(TestSegment& test) {
 }
 
 uint64_t CallsKey(NameId op, uint32_t size_class) {
-  return SeriesKey::Pack(SeriesKind::kCalls, op, size_class, kNoName, 0);
+  return SeriesKey::Calls(op, size_class, kNoName, false);
 }
 
 // Leaves something in every field that a record has.
 void FillEverything(TestSegment& test, uint32_t index, uint32_t generation) {
-  CommunicatorRecord& record = test.segment().record(index);
   for (LaneRole role : {LaneRole::kLaunch, LaneRole::kProgress}) {
     LaneWriter lane = test.Writer(index, generation, role);
     Lane& cells = lane.lane();
@@ -49,18 +48,14 @@ void FillEverything(TestSegment& test, uint32_t index, uint32_t generation) {
     test.Record(index).AppendTimedCall(
         {kAllReduceName, LatencyKind::kDurationStream, 4, 6, 100, 5000, 99});
   }
-  test.Record(index).Distrust(TrustState::kSelfSend);
-  test.Record(index).ChangeCompletionSource(CompletionSource::kNone, CompletionSource::kStream);
-  record.captured.store(1);
-  record.unreported_calls.store(3);
-  record.unreported_since_ns.store(30);
-  for (Cell& cell : record.longest_wait_ns) cell.store(40);
-  FollowedLaunches& followed = record.followed;
-  for (Cell* cell : {&followed.launches, &followed.callbacks, &followed.last_launch_ns,
-                     &followed.uncounted_bytes, &followed.last_call}) {
-    cell->store(8);
-  }
-  followed.uncounted_call.store(CallsKey(kAllGatherName, 4));
+  RecordWriter record = test.Record(index);
+  record.Distrust(TrustState::kSelfSend);
+  record.ChangeCompletionSource(CompletionSource::kNone, CompletionSource::kStream);
+  record.NoteCaptured();
+  record.StoreUnreportedCalls(3, 30);
+  for (uint32_t row = 0; row < kWaitRows; ++row) record.NoteWait(row, 40);
+  record.NoteCall(kAllGatherName, 4);
+  record.CountFollowedLaunch(8, true);
 }
 
 TEST(RecordWriter, States) {
@@ -116,10 +111,9 @@ TEST(RecordWriter, ResetLeavesNothing) {
     const auto begin = static_cast<size_t>(static_cast<const unsigned char*>(from) - bytes);
     for (size_t i = begin; i < begin + size; ++i) stays[i] = true;
   };
-  keep(&record.state, sizeof(record.state));
-  keep(&record.generation, sizeof(record.generation));
+  keep(&record.life, sizeof(record.life));
   for (Lane& lane : record.lanes) {
-    keep(&lane.owner, sizeof(lane.owner));
+    keep(&lane.claim, sizeof(lane.claim));
     keep(&lane.reserved0, sizeof(lane.reserved0));
     keep(&lane.reserved1, sizeof(lane.reserved1));
   }
@@ -190,22 +184,16 @@ TEST(RecordWriter, WhatARecycledOneCountedStaysInTheSums) {
       lane.Count(CallsKey(kAllReduceName, 1), round, 100 * round);
       lane.Count(CallsKey(kAllReduceName, 2), round, 1000 * round);
       lane.Count(CallsKey(future, 2), 1, 7);
-      lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, kAllReduceName, 0, 0, 0), 50, 0);
+      lane.Count(SeriesKey::Uncompleted(kAllReduceName), 50, 0);
       AddToCell(lane.lane().overflowed_calls, 2);
       AddToCell(lane.lane().overflowed_bytes, 20);
       AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 4);
     }
-    // One that no lane has counted.
-    FollowedLaunches& followed = test.segment().record(0).followed;
-    followed.uncounted_bytes.store(64);
-    followed.uncounted_call.store(CallsKey(kAllGatherName, 1));
     expected["AllReduce"].first += 4 * round;
     expected["AllReduce"].second += 2200 * round;
-    expected["AllGather"].first += 1;
-    expected["AllGather"].second += 64;
     expected["other"].first += 2 + 4;  // unknown names, and what overflowed
     expected["other"].second += 14 + 40;
-    callbacks += 2 * 4 + 1;
+    callbacks += 2 * 4;
   }
   test.Record(0).Finalize(1);
   ASSERT_TRUE(test.Record(0).Recycle());
@@ -240,8 +228,8 @@ TEST(RecordWriter, ABusyLaneKeepsItsRecord) {
   EXPECT_EQ(read.communicators[0].calls[0].calls, 7u);
   EXPECT_EQ(read.recycled_communicators, 0u);
   EXPECT_TRUE(read.recycled_calls.empty());
-  for (const Lane& lane : record.lanes) EXPECT_EQ(lane.owner, 0u);
-  EXPECT_EQ(test.segment().header().recycle_epoch % 2, 0u);
+  for (const Lane& lane : record.lanes) EXPECT_FALSE(lane.claim.is_held());
+  EXPECT_EQ(test.segment().header().recycle_epoch.Enter() % 2, 0u);
 }
 
 TEST(RecordWriter, NobodyWritesWithAnOldGeneration) {

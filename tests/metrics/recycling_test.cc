@@ -36,7 +36,7 @@ std::string NameOf(uint64_t identity) { return "comm" + std::to_string(identity)
 void CountAs(TestSegment& test, uint32_t index, LaneWriter& lane, uint64_t identity) {
   AddToCell(lane.lane().callbacks[0], 1);
   AddToCell(lane.lane().launches, identity);
-  lane.Count(SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, 1, kNoName, 0), 1, identity);
+  lane.Count(SeriesKey::Calls(kAllReduceName, 1, kNoName, false), 1, identity);
   lane.Observe(LatencyKey(kAllReduceName, 1, LatencyKind::kCompletionProxy), 5000, identity, 0);
   test.Record(index).AppendTimedCall({kAllReduceName, LatencyKind::kCompletionProxy, 1,
                                       static_cast<uint32_t>(identity), identity, 5000, 1});

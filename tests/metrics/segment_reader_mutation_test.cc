@@ -46,7 +46,7 @@ std::vector<size_t> InterestingOffsets() {
       const size_t call =
           record + offsetof(CommunicatorRecord, timed_calls) + i * sizeof(TimedCall);
       offsets.push_back(call);
-      offsets.push_back(call + offsetof(TimedCall, key));
+      offsets.push_back(call + sizeof(uint64_t));  // its key
     }
   }
   return offsets;

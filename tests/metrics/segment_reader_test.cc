@@ -78,10 +78,11 @@ TEST(SegmentReader, CommunicatorIdentityAndLanes) {
   segment.header().realtime_offset_ns.store(1000000);
   test.AddCommunicator(0, 0xdeadbeef, 3, "world \xc3\xa9");
   test.AddCommunicator(1, 0xfeed, 0, "finished");
-  segment.record(1).state.store(static_cast<uint32_t>(CommunicatorState::kFinalized));
-  segment.record(1).kernel_trust.store(static_cast<uint32_t>(TrustState::kSelfSend));
+  test.Record(1).Distrust(TrustState::kSelfSend);
+  test.Record(1).Finalize(1);
   test.AddCommunicator(2, 0xbad, 0, "free");
-  segment.record(2).state.store(static_cast<uint32_t>(CommunicatorState::kFree));
+  test.Record(2).Finalize(2);
+  ASSERT_TRUE(test.Record(2).Recycle());
   for (int lane = 0; lane < kLanes; ++lane) {
     Lane& cells = segment.record(0).lanes[lane];
     const auto n = static_cast<uint64_t>(lane) + 1;
@@ -132,24 +133,23 @@ TEST(SegmentReader, CommunicatorIdentityAndLanes) {
 TEST(SegmentReader, OldestLaunchInFlight) {
   TestSegment test;
   test.AddCommunicator(0, 1, 0, "c");
-  CommunicatorRecord& record = test.segment().record(0);
-  record.launches_completed = 7;
-  const auto read = [&](uint64_t bits) {
-    record.oldest_launch = bits;
-    return Read(test.segment()).communicators.at(0).oldest_launch;
-  };
-  record.completion_source = static_cast<uint32_t>(CompletionSource::kStream);
+  RecordWriter record = test.Record(0);
+  const auto read = [&] { return Read(test.segment()).communicators.at(0).oldest_launch; };
+  record.ChangeCompletionSource(CompletionSource::kNone, CompletionSource::kStream);
   for (const OldestLaunch oldest :
        {OldestLaunch::kUnknown, OldestLaunch::kBegun, OldestLaunch::kNotBegun}) {
-    EXPECT_EQ(read(OldestLaunchBits::Pack(8, oldest)), oldest);
-    EXPECT_EQ(read(OldestLaunchBits::Pack(7, oldest)), OldestLaunch::kUnknown);
-    EXPECT_EQ(read(OldestLaunchBits::Pack(9, oldest)), OldestLaunch::kUnknown);
+    record.StoreHeartbeat({7, 1, oldest});
+    EXPECT_EQ(read(), oldest);
+    EXPECT_EQ(OldestLaunchBits::Of(8, OldestLaunchBits::Pack(8, oldest)), oldest);
+    EXPECT_EQ(OldestLaunchBits::Of(8, OldestLaunchBits::Pack(7, oldest)), OldestLaunch::kUnknown);
+    EXPECT_EQ(OldestLaunchBits::Of(8, OldestLaunchBits::Pack(9, oldest)), OldestLaunch::kUnknown);
   }
   for (const uint64_t bits : {uint64_t{8 << 2 | 3}, uint64_t{3}, uint64_t{1}, UINT64_MAX}) {
-    EXPECT_EQ(read(bits), OldestLaunch::kUnknown) << bits;
+    EXPECT_EQ(OldestLaunchBits::Of(8, bits), OldestLaunch::kUnknown) << bits;
   }
-  record.completion_source = static_cast<uint32_t>(CompletionSource::kProxy);
-  EXPECT_EQ(read(OldestLaunchBits::Pack(8, OldestLaunch::kBegun)), OldestLaunch::kUnknown);
+  record.StoreHeartbeat({7, 1, OldestLaunch::kBegun});
+  record.ChangeCompletionSource(CompletionSource::kStream, CompletionSource::kProxy);
+  EXPECT_EQ(read(), OldestLaunch::kUnknown);
 }
 
 TEST(SegmentReader, EveryKindOfSeries) {
@@ -162,21 +162,20 @@ TEST(SegmentReader, EveryKindOfSeries) {
   // Written in two lanes: what is read is their sum.
   for (LaneRole role : {LaneRole::kLaunch, LaneRole::kProgress}) {
     LaneWriter lane = test.Writer(0, generation, role);
-    for (uint32_t captured : {0u, 1u}) {
-      lane.Count(SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, 4, bf16, captured),
-                 3 + captured, 1 << 20);
+    for (const bool captured : {false, true}) {
+      lane.Count(SeriesKey::Calls(kAllReduceName, 4, bf16, captured), captured ? 4 : 3, 1 << 20);
     }
-    for (uint32_t reason : {0u, static_cast<uint32_t>(UntimedReason::kGrouped)}) {
-      const uint64_t key =
-          SeriesKey::Pack(SeriesKind::kAlgorithm, kAllGatherName, reason, ring, ll128);
+    for (const UntimedReason reason : {SeriesKey::kTimed, UntimedReason::kGrouped}) {
+      const uint64_t key = SeriesKey::Algorithm(kAllGatherName, reason, ring, ll128);
       for (uint64_t i = 1; i < 7; ++i) lane.CountSequenced(key, i);
-      lane.CountSequenced(key, role == LaneRole::kLaunch && reason == 0 ? 501 : 400);
+      lane.CountSequenced(key,
+                          role == LaneRole::kLaunch && reason == SeriesKey::kTimed ? 501 : 400);
     }
     for (int reason = 1; reason < kUntimedReasons; ++reason) {
-      lane.Count(SeriesKey::Pack(SeriesKind::kUntimed, future, 0, static_cast<uint32_t>(reason), 0),
+      lane.Count(SeriesKey::Untimed(future, static_cast<UntimedReason>(reason)),
                  static_cast<uint64_t>(reason), 0);
     }
-    lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, kAllReduceName, 0, 0, 0), 11, 0);
+    lane.Count(SeriesKey::Uncompleted(kAllReduceName), 11, 0);
     lane.Observe(LatencyKey(future, 0, LatencyKind::kDurationKernel), 1500, 100, 150);
     lane.Observe(LatencyKey(future, 10, LatencyKind::kCompletionProxy), 2500, 200, 300);
     lane.Observe(LatencyKey(future, 10, LatencyKind::kCompletionKernel), 2, 0, 0);
@@ -241,7 +240,7 @@ TEST(SegmentReader, SeriesWithoutNumbersAreAbsent) {
   TestSegment test;
   test.AddCommunicator(0, 1, 0, "c");
   CommunicatorRecord& record = test.segment().record(0);
-  record.series[3].key.store(SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, 0, 0, 0));
+  record.series[3].key.store(SeriesKey::Calls(kAllReduceName, 0, 0, false));
   record.series[4].key.store(LatencyKey(kAllReduceName, 0, LatencyKind::kDurationKernel));
   record.series[5].key.store(SeriesKey::Pack(static_cast<SeriesKind>(99), 3, 0, 0, 0));
   const ProcessSnapshot read = Read(test.segment());
@@ -279,8 +278,8 @@ TEST(SegmentReader, TimedCallsOldestFirst) {
       EXPECT_EQ(calls[i].end_realtime_ns, 5000 + static_cast<int64_t>(number) + 1);
     }
   }
-  // One that is being written.
-  test.segment().record(0).timed_calls[(1000 - 3) % kTimedCalls].sequence.store(0);
+  // One that is not there. (One that is being written: //tests/model:timed_call_test.)
+  test.segment().record(0).timed_calls[(1000 - 3) % kTimedCalls].Reset();
   const std::vector<TimedCallSnapshot> calls = Read(test.segment()).communicators[0].timed_calls;
   ASSERT_EQ(calls.size(), kTimedCalls - 1u);
   for (const TimedCallSnapshot& call : calls) EXPECT_NE(call.call_number, 997u);
@@ -291,7 +290,7 @@ TEST(SegmentReader, NamesThatAreNotThere) {
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
   {
     LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);
-    lane.Count(SeriesKey::Pack(SeriesKind::kUncompleted, 127, 0, 0, 0), 1, 0);
+    lane.Count(SeriesKey::Uncompleted(127), 1, 0);
   }
   EXPECT_EQ(Read(test.segment()).communicators[0].uncompleted[0].op, "unknown");
 }
@@ -313,7 +312,7 @@ TEST(SegmentReader, SaysWhatIsWrong) {
   EXPECT_NE(error_of(8192).find("geometry"), std::string::npos);
   EXPECT_NE(error_of(segment.bytes() - 65536 - 4096).find("geometry"), std::string::npos);
   header.version = kSegmentVersion + 1;
-  EXPECT_EQ(error_of(segment.bytes()), "segment version 6, this reader knows 5");
+  EXPECT_EQ(error_of(segment.bytes()), "segment version 7, this reader knows 6");
   header.version = kSegmentVersion;
   header.magic ^= 1;
   EXPECT_EQ(error_of(segment.bytes()), "no segment: wrong magic number");
@@ -382,9 +381,8 @@ TEST(SegmentReader, NothingEverStepsBack) {
       if (!lane.ok()) continue;
       AddToCell(lane.lane().launches, 1);
       AddToCell(lane.lane().callbacks[1], 1);
-      lane.Count(SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, static_cast<uint32_t>(i % 3),
-                                 kNoName, 0),
-                 1, kBytes);
+      lane.Count(SeriesKey::Calls(kAllReduceName, static_cast<uint32_t>(i % 3), kNoName, false), 1,
+                 kBytes);
       lane.Observe(
           LatencyKey(kAllReduceName, static_cast<uint32_t>(i % 3), LatencyKind::kCompletionProxy),
           1000 << (i % 16), kBytes, 2 * kBytes);
@@ -451,7 +449,7 @@ TEST(SegmentReader, NothingEverStepsBack) {
 TEST(SegmentReader, ARecyclerThatDiedDoesNotKeepTheReader) {
   TestSegment test;
   test.AddCommunicator(0, 1, 0, "c");
-  test.segment().header().recycle_epoch.store(1);
+  test.segment().header().recycle_epoch.Begin();
   EXPECT_EQ(Read(test.segment()).communicators.size(), 1u);
 }
 

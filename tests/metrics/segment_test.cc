@@ -35,12 +35,13 @@ std::string Use(Segment& segment) {
   if (!segment.PopulatePages(8, 8)) return "no pages";
   if (!segment.PopulateRecord(0)) return "no record";
   CommunicatorRecord& record = segment.record(0);
-  record.state.store(static_cast<uint32_t>(CommunicatorState::kLive));
-  const uint64_t calls = SeriesKey::Pack(SeriesKind::kCalls, kAllReduceName, 3, kNoName, 0);
-  const uint64_t latency = SeriesKey::Pack(SeriesKind::kLatency, kAllReduceName, 3,
-                                           static_cast<uint32_t>(LatencyKind::kCompletionProxy), 0);
+  RecordWriter writer(segment, record);
+  const uint32_t generation = writer.Prepare({});
+  writer.Publish(CompletionSource::kNone);
+  const uint64_t calls = SeriesKey::Calls(kAllReduceName, 3, kNoName, false);
+  const uint64_t latency = SeriesKey::Latency(kAllReduceName, 3, LatencyKind::kCompletionProxy);
   {
-    LaneWriter lane(segment, record, record.generation.load(), LaneRole::kLaunch);
+    LaneWriter lane(segment, record, generation, LaneRole::kLaunch);
     if (!lane.ok()) return "no lane";
     lane.Count(calls, 2, 200);
     lane.Observe(latency, 5000, 100, 150);
@@ -354,13 +355,13 @@ std::string RunOutOfMemory(const Refusal& refusal, bool allow_shared) {
     if (segment->PopulateRecord(1)) return "a record was populated";
     if (segment->populated_bytes() != populated) return "populated bytes grew";
     if (segment->pages().free_pages() != free_pages) return "free pages changed";
-    if (segment->header().records_present != 1) return "records present changed";
+    if (segment->header().records_present.load() != 1) return "records present changed";
     if (!segment->PopulateRecord(0)) return "the record that was there is gone";
-    CommunicatorRecord& record = segment->record(0);
-    LaneWriter lane(*segment, record, record.generation.load(), LaneRole::kProgress);
+    // "usable" prepared the record's first generation.
+    LaneWriter lane(*segment, segment->record(0), 1, LaneRole::kProgress);
     for (uint32_t size_class = 0; size_class < 11; ++size_class) {
-      lane.Observe(SeriesKey::Pack(SeriesKind::kLatency, kAllGatherName, size_class, 2, 0), 1000, 1,
-                   1);
+      lane.Observe(SeriesKey::Latency(kAllGatherName, size_class, LatencyKind::kCompletionProxy),
+                   1000, 1, 1);
     }
     // Those that found no page.
     const uint64_t overflowed = lane.lane().overflowed_operations.load();

@@ -36,8 +36,7 @@ uint32_t TestSegment::AddCommunicator(uint32_t index, const RecordWriter::Identi
                                       CompletionSource source) {
   if (!segment_->PopulateRecord(index)) abort();
   RecordWriter record = Record(index);
-  const auto state =
-      static_cast<CommunicatorState>(segment_->record(index).state.load(std::memory_order_relaxed));
+  const CommunicatorState state = segment_->record(index).life.state();
   if (state == CommunicatorState::kLive) record.Finalize(1);
   // Again, when a writer of the test was taken off the CPU with a lane in its hands.
   while (state != CommunicatorState::kFree && !record.Recycle()) {

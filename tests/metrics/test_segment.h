@@ -16,7 +16,7 @@
 namespace nccl_pulse {
 
 inline uint64_t LatencyKey(NameId op, uint32_t size_class, LatencyKind kind) {
-  return SeriesKey::Pack(SeriesKind::kLatency, op, size_class, static_cast<uint32_t>(kind), 0);
+  return SeriesKey::Latency(op, size_class, kind);
 }
 
 class TestSegment {

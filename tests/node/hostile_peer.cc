@@ -109,7 +109,7 @@ uint8_t* Make(const Shape& shape, int pid, uint64_t comm_id, int* fd) {
   auto* names = reinterpret_cast<NameEntry*>(start + kHeaderBytes);
   for (int id = 0; id < kMaxNames; ++id) {
     CopyToShared(names[id].text, (std::string(23, 'n') + std::to_string(id)).c_str());
-    names[id].state.store(2);
+    names[id].state.store(NameState::kValid);
   }
   uint16_t page = 1;
   for (uint32_t index = 0; index < shape.communicators; ++index) {
@@ -117,14 +117,13 @@ uint8_t* Make(const Shape& shape, int pid, uint64_t comm_id, int* fd) {
                                                           index * kRecordStride);
     record.comm_id.store(comm_id + index);
     record.rank.store(0);
-    record.nranks = 8;
+    record.nranks.store(8);
     CopyToShared(record.name, std::string(127, 'c').c_str());
     CopyToShared(record.uuid, std::string(47, 'u').c_str());
-    record.state.store(static_cast<uint32_t>(CommunicatorState::kLive));
+    record.life.Publish();
     for (uint32_t i = 0; i < shape.histograms && page < shape.pages; ++i, ++page) {
       record.series[i].key.store(
-          SeriesKey::Pack(SeriesKind::kLatency, i % kMaxNames, i / kMaxNames,
-                          static_cast<uint32_t>(LatencyKind::kDurationStream), 0));
+          SeriesKey::Latency(i % kMaxNames, i / kMaxNames, LatencyKind::kDurationStream));
       record.series[i].page[0].store(page);
       auto& histogram =
           *reinterpret_cast<HistogramPage*>(start + pages_offset + uint64_t{page} * kPageBytes);
@@ -135,15 +134,12 @@ uint8_t* Make(const Shape& shape, int pid, uint64_t comm_id, int* fd) {
       auto& counters =
           *reinterpret_cast<CounterPage*>(start + pages_offset + uint64_t{page++} * kPageBytes);
       for (uint32_t i = 0; i < shape.counters; ++i) {
-        record.series[i].key.store(
-            SeriesKey::Pack(SeriesKind::kCalls, i % kMaxNames, i % 8, i % 7, 0));
+        record.series[i].key.store(SeriesKey::Calls(i % kMaxNames, i % 8, i % 7, false));
         counters.series[i].a.store(1000000 + i);
       }
     }
     for (uint32_t i = 0; shape.timed_calls && i < kTimedCalls; ++i) {
-      record.timed_calls[i].sequence.store(i + 1);
-      record.timed_calls[i].key.store(i | static_cast<uint64_t>(LatencyKind::kDurationStream) << 8);
-      record.timed_calls[i].duration_ns.store(1000);
+      record.timed_calls[i].Write(i, {i, LatencyKind::kDurationStream, 0, 0, 0, 1000, 0});
     }
   }
   if (fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) abort();

@@ -140,8 +140,7 @@ TEST_F(LaunchFollowerTest, OneThatNeverStopsIsAbandonedAtTheNext) {
   uint64_t lost = 0;
   for (const SeriesEntry& series : process_.record().series) {
     const uint64_t key = series.key.load();
-    lost += key == SeriesKey::Pack(SeriesKind::kUntimed, kAllReduceName, 0,
-                                   static_cast<uint32_t>(UntimedReason::kLost), 0);
+    lost += key == SeriesKey::Untimed(kAllReduceName, UntimedReason::kLost);
   }
   EXPECT_EQ(lost, 1u);
 }

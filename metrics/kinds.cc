@@ -1,0 +1,107 @@
+#include "metrics/kinds.h"
+
+namespace nccl_pulse {
+
+const char* UntimedReasonName(UntimedReason reason) {
+  switch (reason) {
+    case UntimedReason::kNotTimed:
+      return "not_timed";
+    case UntimedReason::kCaptured:
+      return "captured";
+    case UntimedReason::kOverlap:
+      return "overlap";
+    case UntimedReason::kBackwards:
+      return "backwards";
+    case UntimedReason::kUntrusted:
+      return "untrusted";
+    case UntimedReason::kLost:
+      return "lost";
+    case UntimedReason::kInvisible:
+      return "invisible";
+    case UntimedReason::kNotSampled:
+      return "not_sampled";
+    case UntimedReason::kGrouped:
+      return "grouped";
+  }
+  return "unknown";
+}
+
+const char* IgnoredReasonName(IgnoredReason reason) {
+  switch (reason) {
+    case IgnoredReason::kNullHandle:
+      return "null_handle";
+    case IgnoredReason::kStaleHandle:
+      return "stale_handle";
+    case IgnoredReason::kForeignHandle:
+      return "foreign_handle";
+    case IgnoredReason::kRepeatedStop:
+      return "repeated_stop";
+    case IgnoredReason::kStopWithoutStart:
+      return "stop_without_start";
+    case IgnoredReason::kStaleContext:
+      return "stale_context";
+    case IgnoredReason::kForeignContext:
+      return "foreign_context";
+    case IgnoredReason::kForeignProcess:
+      return "foreign_process";
+    case IgnoredReason::kUnknownType:
+      return "unknown_type";
+    case IgnoredReason::kUnrequestedType:
+      return "unrequested_type";
+    case IgnoredReason::kUnknownState:
+      return "unknown_state";
+    case IgnoredReason::kMissingArgument:
+      return "missing_argument";
+    case IgnoredReason::kNoRoom:
+      return "no_room";
+    case IgnoredReason::kAfterClose:
+      return "after_close";
+    case IgnoredReason::kUnfollowedStep:
+      return "unfollowed_step";
+  }
+  return "unknown";
+}
+
+const char* CallbackKindName(CallbackKind kind) {
+  switch (kind) {
+    case CallbackKind::kApi:
+      return "api";
+    case CallbackKind::kLaunch:
+      return "launch";
+    case CallbackKind::kOperation:
+      return "operation";
+    case CallbackKind::kProxy:
+      return "proxy";
+    case CallbackKind::kKernel:
+      return "kernel";
+    case CallbackKind::kStep:
+      return "step";
+  }
+  return "unknown";
+}
+
+const char* NetworkDirectionName(NetworkDirection direction) {
+  return direction == NetworkDirection::kSend ? "send" : "recv";
+}
+
+NetworkDirection NetworkWaitDirection(NetworkWait wait) {
+  return wait <= NetworkWait::kSendWire ? NetworkDirection::kSend : NetworkDirection::kReceive;
+}
+
+const char* NetworkWaitReason(NetworkWait wait) {
+  switch (wait) {
+    case NetworkWait::kSendGpu:
+    case NetworkWait::kReceiveGpu:
+      return "gpu";
+    case NetworkWait::kSendPeer:
+      return "peer";
+    case NetworkWait::kSendWire:
+    case NetworkWait::kReceiveWire:
+      return "wire";
+    case NetworkWait::kReceiveFlush:
+      return "flush";
+  }
+  return "unknown";
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,113 @@
+// What is measured, by kind: small numbers that the plugin writes into a segment and a reader gets
+// back, with the label values of those that are labels. What a number means never changes; new ones
+// are added at the end.
+//
+// Thread: plain data, pure functions. Includes nothing, so that whoever needs a kind gets no more.
+#ifndef METRICS_KINDS_H_
+#define METRICS_KINDS_H_
+
+#include <cstdint>
+
+namespace nccl_pulse {
+
+// How a latency was obtained: the `timing` label of nccl_operation_duration_seconds, or the
+// `source` label of nccl_operation_completion_seconds.
+enum class LatencyKind : uint8_t {
+  kDurationKernel = 1,    // timing="kernel": GPU timestamps of KernelCh
+  kCompletionProxy = 2,   // source="proxy": enqueue to the last ProxyOp stop
+  kCompletionKernel = 3,  // source="kernel": enqueue to the last KernelCh stop, no network traffic
+  kDurationStream = 4,    // timing="stream": CUDA events around a sample of the launches
+  // timing="network": first network step that moved data to the last ProxyOp stop
+  kDurationNetwork = 5,
+};
+inline constexpr int kLatencyKinds = 6;  // one past the last
+
+// Why an operation has no duration (label `reason` of nccl_untimed_operations_total).
+enum class UntimedReason : uint8_t {
+  kNotTimed = 1,    // no timing source was selected for this operation
+  kCaptured = 2,    // issued into a CUDA graph: its replays make no callback
+  kOverlap = 3,     // the channels' intervals do not all overlap: attribution has drifted
+  kBackwards = 4,   // a timestamp runs backwards on its channel: the ring was lapped
+  kUntrusted = 5,   // the communicator's GPU timestamps are no longer believed
+  kLost = 6,        // not all stops had come when the slot was needed or the communicator ended
+  kInvisible = 7,   // NCCL makes no callback that could time it
+  kNotSampled = 8,  // its launch was not one of the sample
+  kGrouped = 9,     // its launch was timed as a whole, with others
+};
+inline constexpr int kUntimedReasons = 10;  // one past the last
+const char* UntimedReasonName(UntimedReason reason);
+
+// Why a communicator's GPU timestamps are not believed (0: they are, or were not asked for).
+enum class TrustState : uint8_t { kTrusted = 0, kSelfSend = 1, kChecksFailed = 2 };
+
+// What tells which work of a communicator is complete.
+enum class CompletionSource : uint8_t {
+  kNone = 0,    // nothing
+  kStream = 1,  // CUDA events behind the launches: all that are visible
+  kProxy = 2,   // ProxyOps: operations with network traffic
+  kKernel = 3,  // KernelCh: operations with GPU timestamps
+};
+
+// What is known of the oldest launch in flight. Begun: the GPU has come to it, all work before it
+// on its stream is done.
+enum class OldestLaunch : uint8_t { kUnknown = 0, kBegun = 1, kNotBegun = 2 };
+
+// Whether the background thread, which learns that work has ended, exists.
+enum class PollerState : uint8_t { kUnknown = 0, kRunning = 1, kNotStarted = 2 };
+
+// Why a callback was ignored (label `reason` of nccl_pulse_ignored_events_total).
+enum class IgnoredReason : uint8_t {
+  kNullHandle = 0,        // stop or record on NULL
+  kStaleHandle = 1,       // ticket of an older generation: the operation is long gone
+  kForeignHandle = 2,     // not a ticket of this process (another process', or random bits)
+  kRepeatedStop = 3,      // a handle was stopped again
+  kStopWithoutStart = 4,  // a channel stopped that had not started
+  kStaleContext = 5,      // event with the context of a finalized communicator
+  kForeignContext = 6,    // event with a context that this process never gave out
+  kForeignProcess = 7,    // proxy operation of another process (PXN)
+  kUnknownType = 8,       // event type this version does not know
+  kUnrequestedType = 9,   // event type that was not asked for and is not used
+  kUnknownState = 10,     // recordEventState with a state that is not used
+  kMissingArgument = 11,  // record without its arguments, start without descriptor
+  kNoRoom = 12,           // no slot, lane or communicator entry was free
+  kAfterClose = 13,       // a child came after its operation had been closed
+  // Network step of a proxy operation that is not followed: another process' (PXN), or of a CUDA
+  // graph captured while steps were watched.
+  kUnfollowedStep = 14,
+};
+inline constexpr int kIgnoredReasons = 15;
+const char* IgnoredReasonName(IgnoredReason reason);
+
+// Callbacks that the plugin counts (label `callback` of nccl_pulse_callbacks_total).
+enum class CallbackKind : uint8_t {
+  kApi = 0,
+  kLaunch = 1,
+  kOperation = 2,
+  kProxy = 3,
+  kKernel = 4,
+  kStep = 5
+};
+inline constexpr int kCallbackKinds = 6;
+const char* CallbackKindName(CallbackKind kind);
+
+// Which way network steps move data (label `direction`).
+enum class NetworkDirection : uint8_t { kSend = 0, kReceive = 1 };
+inline constexpr int kNetworkDirections = 2;
+const char* NetworkDirectionName(NetworkDirection direction);
+
+// Where network steps wait (labels `direction` and `reason` of nccl_network_wait_seconds_total).
+enum class NetworkWait : uint8_t {
+  kSendGpu = 0,       // for the GPU to produce the data
+  kSendPeer = 1,      // for the peer to take it: until the network accepted it
+  kSendWire = 2,      // for the network to say that it was sent
+  kReceiveWire = 3,   // for the data to arrive
+  kReceiveFlush = 4,  // for the data to be visible to the GPU
+  kReceiveGpu = 5,    // for the GPU to consume it
+};
+inline constexpr int kNetworkWaits = 6;
+NetworkDirection NetworkWaitDirection(NetworkWait wait);
+const char* NetworkWaitReason(NetworkWait wait);
+
+}  // namespace nccl_pulse
+
+#endif  // METRICS_KINDS_H_

@@ -1,0 +1,46 @@
+// Who holds a lane: one thread at a time, for the length of one callback.
+//
+// The cells of a lane are plain additions (Relaxed, Ordered in atomic_cell.h). That is sound
+// because every holder sees them as the holder before left them: its release is the next claim's
+// acquire.
+//
+// Thread: any. Cost: one compare-and-swap to claim, one store to release. Nobody waits here.
+// Explored by //tests/model:lane_claim_test.
+#ifndef METRICS_LANE_CLAIM_H_
+#define METRICS_LANE_CLAIM_H_
+
+#include <cstdint>
+
+#include "metrics/atomic_cell.h"
+
+namespace nccl_pulse {
+
+template <typename Atomics>
+class BasicLaneClaim {
+ public:
+  // False: somebody holds it.
+  bool TryClaim() {
+    uint32_t expected = kFree;
+    // Acquire: sees the cells as the last holder left them. A failed claim reads nothing.
+    return owner_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire,
+                                          std::memory_order_relaxed);
+  }
+  // By the holder.
+  void Release() {
+    // Release: the next holder sees this one's cells.
+    owner_.store(kFree, std::memory_order_release);
+  }
+  // For tests: a moment later it may not be true any more.
+  bool is_held() const { return owner_.load(std::memory_order_relaxed) == kHeld; }
+
+ private:
+  static constexpr uint32_t kFree = 0, kHeld = 1;
+
+  typename Atomics::template Atomic<uint32_t> owner_;
+};
+
+using LaneClaim = BasicLaneClaim<StdAtomics>;
+
+}  // namespace nccl_pulse
+
+#endif  // METRICS_LANE_CLAIM_H_

@@ -1,0 +1,324 @@
+#include "metrics/record_reader.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "metrics/name_table.h"
+#include "metrics/shared_bytes.h"
+#include "metrics/size_class.h"
+
+namespace nccl_pulse {
+namespace {
+
+// What one entry takes in a snapshot, with the texts that are its own: a name has up to 27 bytes.
+constexpr uint64_t kTextBytes = 48;
+constexpr uint64_t kCounterBytes = sizeof(CallCountSnapshot) + 2 * kTextBytes;
+constexpr uint64_t kLatencyBytes = sizeof(LatencySnapshot) + kTextBytes;
+constexpr uint64_t kTimedCallBytes = sizeof(TimedCallSnapshot) + kTextBytes;
+constexpr uint64_t kCommunicatorBytes = sizeof(CommunicatorSnapshot) + 4 * kTextBytes;
+
+bool IsLatencyKind(uint32_t kind) {
+  return kind >= static_cast<uint32_t>(LatencyKind::kDurationKernel) &&
+         kind < static_cast<uint32_t>(kLatencyKinds);
+}
+
+// Several series may speak of the same: a few entries, so a search is as good as a map.
+void AddAlgorithm(AlgorithmCountSnapshot count, CommunicatorSnapshot* out) {
+  for (AlgorithmCountSnapshot& known : out->algorithms) {
+    if (known.op == count.op && known.algo == count.algo && known.proto == count.proto) {
+      known.operations += count.operations;
+      return;
+    }
+  }
+  out->algorithms.push_back(std::move(count));
+}
+
+void AddUntimed(const std::string& op, uint32_t reason, uint64_t operations,
+                CommunicatorSnapshot* out) {
+  if (reason < 1 || reason >= static_cast<uint32_t>(kUntimedReasons)) return;
+  for (UntimedSnapshot& known : out->untimed) {
+    if (known.op == op && known.reason == static_cast<UntimedReason>(reason)) {
+      known.operations += operations;
+      return;
+    }
+  }
+  out->untimed.push_back({op, static_cast<UntimedReason>(reason), operations});
+}
+
+void AddSequence(SequenceSnapshot sequence, CommunicatorSnapshot* out) {
+  for (SequenceSnapshot& known : out->sequences) {
+    if (known.op == sequence.op) {
+      known.sequence = std::max(known.sequence, sequence.sequence);
+      return;
+    }
+  }
+  out->sequences.push_back(std::move(sequence));
+}
+
+}  // namespace
+
+RecordReader::RecordReader(const SegmentGeometry& geometry, int64_t realtime_offset_ns,
+                           uint64_t most_bytes)
+    : geometry_(geometry),
+      realtime_offset_ns_(realtime_offset_ns),
+      most_bytes_(most_bytes),
+      claimed_pages_(geometry.pages) {
+  const auto* entries = reinterpret_cast<const NameEntry*>(geometry.base + kHeaderBytes);
+  for (int id = 0; id < kMaxNames; ++id) {
+    // Acquire: pairs with the store that publishes the text.
+    const bool valid = entries[id].state.load(std::memory_order_acquire) == NameState::kValid;
+    names_[id] = valid ? CopyFromShared(entries[id].text) : "unknown";
+  }
+}
+
+void RecordReader::Restart() {
+  claimed_pages_.assign(geometry_.pages, false);
+  bytes_ = 0;
+}
+
+const std::string& RecordReader::RowName(uint32_t row) const {
+  return row == kOperationRows - 1 ? Name(kOtherName) : Name(kFirstNcclName + row);
+}
+
+bool RecordReader::Take(uint64_t bytes) {
+  bytes_ += bytes;
+  return !is_too_large();
+}
+
+template <typename T>
+const T* RecordReader::ClaimPage(uint16_t page) {
+  const void* cells = geometry_.Page(page);
+  if (cells == nullptr || claimed_pages_[page]) return nullptr;
+  claimed_pages_[page] = true;
+  return static_cast<const T*>(cells);
+}
+
+int64_t RecordReader::Realtime(uint64_t monotonic_ns) const {
+  // Unsigned: what a hostile segment holds may not overflow.
+  return monotonic_ns == 0
+             ? 0
+             : static_cast<int64_t>(monotonic_ns + static_cast<uint64_t>(realtime_offset_ns_));
+}
+
+void RecordReader::ReadRecycled(const SegmentHeader& header, ProcessSnapshot* out) const {
+  for (int kind = 0; kind < kCallbackKinds; ++kind) {
+    out->callbacks[kind] = header.recycled_callbacks[kind].acquire();
+  }
+  out->recycled_communicators = header.recycled_communicators.acquire();
+  out->recycled_calls.clear();
+  for (uint32_t row = 0; row < kOperationRows; ++row) {
+    const uint64_t calls = header.recycled_calls[row].acquire();
+    const uint64_t bytes = header.recycled_bytes[row].acquire();
+    if (calls != 0) out->recycled_calls.push_back({RowName(row), calls, bytes});
+  }
+}
+
+bool RecordReader::ReadCommunicator(uint32_t index, CallbackCounts* callbacks,
+                                    CommunicatorSnapshot* out) {
+  const CommunicatorRecord* record = geometry_.Record(index);
+  if (record == nullptr) return false;
+  const RecordLife::View view = record->life.Enter();
+  if (view.state != CommunicatorState::kLive && view.state != CommunicatorState::kFinalized) {
+    return false;
+  }
+  if (!Take(kCommunicatorBytes)) return false;
+  out->finalized = view.state == CommunicatorState::kFinalized;
+  ReadIdentity(*record, out);
+  // Before the launches, in the lanes: never have more completed than were launched.
+  ReadHeartbeat(*record, out);
+  ReadLanes(*record, callbacks, out);
+  out->captured = record->captured.load() != 0;
+  ReadVisibility(*record, out);
+  ReadSeries(*record, out);
+  ReadTimedCalls(*record, out);
+  return record->life.IsSame(view);
+}
+
+void RecordReader::ReadIdentity(const CommunicatorRecord& record, CommunicatorSnapshot* out) {
+  out->comm_id = record.comm_id.load();
+  out->rank = record.rank.load();
+  out->name = CopyFromShared(record.name);
+  out->nranks = record.nranks.load();
+  out->nnodes = record.nnodes.load();
+  out->index = record.index.load();
+  out->gpu = CopyFromShared(record.gpu);
+  out->uuid = CopyFromShared(record.uuid);
+  out->pci_bus_id = CopyFromShared(record.pci_bus_id);
+  out->init_realtime_ns = record.init_realtime_ns.load();
+  const uint32_t trust = record.kernel_trust.load();
+  out->kernel_trust = trust <= static_cast<uint32_t>(TrustState::kChecksFailed)
+                          ? static_cast<TrustState>(trust)
+                          : TrustState::kChecksFailed;
+}
+
+void RecordReader::ReadHeartbeat(const CommunicatorRecord& record,
+                                 CommunicatorSnapshot* out) const {
+  const uint32_t source = record.completion_source.load();
+  const Heartbeat heartbeat = record.heartbeat.Read();
+  const int64_t oldest_ns = Realtime(heartbeat.oldest_inflight_ns);
+  out->has_heartbeat = source == static_cast<uint32_t>(CompletionSource::kStream);
+  out->launches_completed = heartbeat.launches_completed;
+  if (out->has_heartbeat) {
+    out->oldest_inflight_realtime_ns = oldest_ns;
+    out->oldest_launch = heartbeat.oldest_launch;
+  } else if (source != 0 && source <= static_cast<uint32_t>(CompletionSource::kKernel)) {
+    out->operations_source = static_cast<CompletionSource>(source);
+    out->oldest_operation_realtime_ns = oldest_ns;
+  }
+}
+
+void RecordReader::ReadLanes(const CommunicatorRecord& record, CallbackCounts* callbacks,
+                             CommunicatorSnapshot* out) const {
+  out->launches += record.followed.launches.load();
+  (*callbacks)[static_cast<int>(CallbackKind::kLaunch)] += record.followed.callbacks.load();
+  uint64_t last_launch_ns = record.followed.last_launch_ns.load();
+  uint64_t last_completion_ns = 0;
+  uint64_t overflowed_bytes = 0;
+  for (const Lane& lane : record.lanes) {
+    for (int kind = 0; kind < kCallbackKinds; ++kind) {
+      (*callbacks)[kind] += lane.callbacks[kind].acquire();
+    }
+    out->launches += lane.launches.acquire();
+    out->overflowed_operations += lane.overflowed_operations.acquire();
+    out->overflowed_calls += lane.overflowed_calls.acquire();
+    overflowed_bytes += lane.overflowed_bytes.load();  // after the calls: see Count
+    for (int i = 0; i < kNetworkDirections; ++i) {
+      out->network_bytes[i] += lane.network_bytes[i].acquire();
+    }
+    for (int i = 0; i < kNetworkWaits; ++i) {
+      out->network_wait_ns[i] += lane.network_wait_ns[i].acquire();
+    }
+    last_launch_ns = std::max(last_launch_ns, lane.last_launch_ns.acquire());
+    last_completion_ns = std::max(last_completion_ns, lane.last_completion_ns.acquire());
+  }
+  if (out->overflowed_calls != 0) {
+    out->calls.push_back({Name(kOverflowName), kOverflowSizeClass, Name(kOverflowName), false,
+                          out->overflowed_calls, overflowed_bytes});
+  }
+  out->last_launch_realtime_ns = Realtime(last_launch_ns);
+  out->last_completion_realtime_ns = Realtime(last_completion_ns);
+  const uint64_t last_call = record.followed.last_call.load();
+  if (LastCall::IsKnown(last_call)) {
+    out->last_call_op = Name(LastCall::Op(last_call));
+    out->last_call_size_class = static_cast<int>(LastCall::SizeClass(last_call));
+  }
+}
+
+void RecordReader::ReadVisibility(const CommunicatorRecord& record,
+                                  CommunicatorSnapshot* out) const {
+  out->nccl_api_version = record.nccl_api_version.load();
+  out->event_mask = record.event_mask.load();
+  out->unreported_calls = record.unreported_calls.acquire();
+  out->unreported_since_realtime_ns = Realtime(record.unreported_since_ns.load());
+  for (uint32_t row = 0; row < kWaitRows; ++row) {
+    const uint64_t longest_ns = record.longest_wait_ns[row].load();
+    if (longest_ns == 0) continue;
+    out->longest_waits.push_back({RowName(row), longest_ns});
+  }
+}
+
+void RecordReader::ReadSeries(const CommunicatorRecord& record, CommunicatorSnapshot* out) {
+  CounterPages counters;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    // Acquire: sees the page's zeroes.
+    counters[lane] = ClaimPage<CounterPage>(record.lanes[lane].counter_page.acquire());
+  }
+  for (int i = 0; i < kSeriesPerCommunicator; ++i) {
+    const SeriesEntry& entry = record.series[i];
+    const uint64_t key = entry.key.load();
+    if (key == 0) continue;
+    const bool is_latency = SeriesKey::Kind(key) == SeriesKind::kLatency;
+    if (!Take(is_latency ? kLatencyBytes : kCounterBytes)) return;
+    if (is_latency) {
+      ReadLatency(entry, key, out);
+    } else {
+      ReadCounters(counters, key, i, out);
+    }
+  }
+}
+
+void RecordReader::ReadLatency(const SeriesEntry& entry, uint64_t key, CommunicatorSnapshot* out) {
+  const uint32_t kind = SeriesKey::LatencyKindOf(key);
+  if (!IsLatencyKind(kind)) return;
+  LatencySnapshot latency;
+  latency.kind = static_cast<LatencyKind>(kind);
+  latency.op = Name(SeriesKey::Op(key));
+  latency.size_class = SeriesKey::SizeClass(key);
+  bool any = false;
+  for (const auto& slot : entry.page) {
+    const auto* page = ClaimPage<HistogramPage>(slot.acquire());  // sees the page's zeroes
+    if (page == nullptr) continue;
+    any = true;
+    for (int cell = 0; cell < kHistogramCells; ++cell) {
+      latency.histogram.cells[cell] += page->cells[cell].acquire();
+    }
+    // After the buckets, see RecordInPage.
+    latency.histogram.sum_ns += page->sum_ns.load();
+    latency.bytes += page->bytes.load();
+    latency.bus_bytes += page->bus_bytes.load();
+  }
+  if (any) out->latencies.push_back(std::move(latency));
+}
+
+void RecordReader::ReadCounters(const CounterPages& pages, uint64_t key, int series,
+                                CommunicatorSnapshot* out) const {
+  uint64_t a = 0;
+  uint64_t b = 0;
+  uint64_t largest_b = 0;
+  for (const CounterPage* page : pages) {
+    if (page == nullptr) continue;
+    a += page->series[series].a.acquire();
+    const uint64_t lane_b = page->series[series].b.load();  // after a, see LaneWriter::Count
+    b += lane_b;
+    largest_b = std::max(largest_b, lane_b);
+  }
+  if (a == 0) return;  // entered by a callback that has not counted yet
+  const std::string& op = Name(SeriesKey::Op(key));
+  switch (SeriesKey::Kind(key)) {
+    case SeriesKind::kCalls:
+      out->calls.push_back({op, SeriesKey::SizeClass(key), Name(SeriesKey::Datatype(key)),
+                            SeriesKey::IsCaptured(key), a, b});
+      break;
+    case SeriesKind::kAlgorithm:
+      AddAlgorithm({op, Name(SeriesKey::AlgorithmOf(key)), Name(SeriesKey::Protocol(key)), a}, out);
+      AddUntimed(op, SeriesKey::UntimedReasonOf(key), a, out);
+      // The last sequence number of several operations mixed would mislead.
+      if (SeriesKey::Op(key) != kOverflowName && largest_b > 0) {
+        AddSequence({op, largest_b - 1}, out);
+      }
+      break;
+    case SeriesKind::kUntimed:
+      AddUntimed(op, SeriesKey::UntimedReasonOf(key), a, out);
+      break;
+    case SeriesKind::kUncompleted:
+      out->uncompleted.push_back({op, a});
+      break;
+    default:
+      break;  // a kind of a later version: not for this reader
+  }
+}
+
+void RecordReader::ReadTimedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out) {
+  std::map<uint64_t, TimedCallSnapshot> by_sequence;
+  for (const TimedCall& call : record.timed_calls) {
+    TimedCall::Copy copy;
+    const uint64_t sequence = call.Read(&copy);
+    if (sequence == 0) continue;
+    if (!Take(kTimedCallBytes)) return;
+    const uint32_t kind = TimedCallKey::Kind(copy.key);
+    if (!IsLatencyKind(kind)) continue;
+    TimedCallSnapshot read;
+    read.op = Name(TimedCallKey::Op(copy.key));
+    read.kind = static_cast<LatencyKind>(kind);
+    read.size_class = static_cast<int>(TimedCallKey::SizeClass(copy.key));
+    read.call_number = TimedCallKey::CallNumber(copy.key);
+    read.bytes = copy.bytes;
+    read.duration_ns = copy.duration_ns;
+    read.end_realtime_ns = Realtime(copy.end_monotonic_ns);
+    by_sequence[sequence] = std::move(read);
+  }
+  for (auto& [sequence, call] : by_sequence) out->timed_calls.push_back(std::move(call));
+}
+
+}  // namespace nccl_pulse

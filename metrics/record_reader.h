@@ -1,0 +1,73 @@
+// Reads the communicators of one segment into a snapshot, trusting nothing. Of the reader
+// (segment_reader.h), which checks the header and begins again when a record was recycled
+// meanwhile.
+//
+// Thread: any, one object for one reading. Cost: a copy of what is used.
+#ifndef METRICS_RECORD_READER_H_
+#define METRICS_RECORD_READER_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "metrics/segment_geometry.h"
+#include "metrics/segment_layout.h"
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+using CallbackCounts = std::array<uint64_t, kCallbackKinds>;
+
+class RecordReader {
+ public:
+  // Of a snapshot that may have `most_bytes`, about.
+  RecordReader(const SegmentGeometry& geometry, int64_t realtime_offset_ns, uint64_t most_bytes);
+
+  // Before all communicators are read (again).
+  void Restart();
+  // What was read so far is more than the snapshot may have.
+  bool is_too_large() const { return bytes_ > most_bytes_; }
+
+  // The sums over communicators that are no longer here.
+  void ReadRecycled(const SegmentHeader& header, ProcessSnapshot* out) const;
+  // False: the record is free, or changed hands while it was read.
+  bool ReadCommunicator(uint32_t index, CallbackCounts* callbacks, CommunicatorSnapshot* out);
+
+ private:
+  using CounterPages = std::array<const CounterPage*, kLanes>;
+
+  const std::string& Name(uint32_t id) const { return names_[id % kMaxNames]; }
+  // Of the operation that has this row, see OperationRowOf.
+  const std::string& RowName(uint32_t row) const;
+  // Before the snapshot grows by so much. False when it may not.
+  bool Take(uint64_t bytes);
+  // A page belongs to one lane of one series. What claims it a second time is left out, so that a
+  // segment whose entries all name the same page can not make its reader's memory a multiple of its
+  // own.
+  template <typename T>
+  const T* ClaimPage(uint16_t page);
+  int64_t Realtime(uint64_t monotonic_ns) const;
+
+  static void ReadIdentity(const CommunicatorRecord& record, CommunicatorSnapshot* out);
+  void ReadHeartbeat(const CommunicatorRecord& record, CommunicatorSnapshot* out) const;
+  void ReadLanes(const CommunicatorRecord& record, CallbackCounts* callbacks,
+                 CommunicatorSnapshot* out) const;
+  void ReadVisibility(const CommunicatorRecord& record, CommunicatorSnapshot* out) const;
+  void ReadSeries(const CommunicatorRecord& record, CommunicatorSnapshot* out);
+  void ReadLatency(const SeriesEntry& entry, uint64_t key, CommunicatorSnapshot* out);
+  void ReadCounters(const CounterPages& pages, uint64_t key, int series,
+                    CommunicatorSnapshot* out) const;
+  void ReadTimedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out);
+
+  SegmentGeometry geometry_;
+  int64_t realtime_offset_ns_;
+  uint64_t most_bytes_;
+  uint64_t bytes_ = 0;
+  std::vector<bool> claimed_pages_;
+  std::array<std::string, kMaxNames> names_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // METRICS_RECORD_READER_H_

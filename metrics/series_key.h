@@ -1,0 +1,110 @@
+// The key of a series within its communicator, in 64 bits, so that one compare-and-swap enters it.
+// Never 0. Bit 63 is always set.
+//
+// clang-format off
+//   bits      63  39:32         31:24  23:16           15:8         7:0        cells {a, b}
+//   ---------------------------------------------------------------------------------------------
+//              1  kCalls        op     size class      datatype     captured   calls, bytes
+//              1  kAlgorithm    op     untimed reason  algorithm    protocol   operations, last
+//                                                                              sequence number + 1
+//              1  kLatency      op     size class      LatencyKind  -          a histogram page
+//              1  kUntimed      op     untimed reason  -            -          operations
+//              1  kUncompleted  op     -               -            -          operations
+// clang-format on
+//
+// op, datatype, algorithm and protocol are indices into the name table. The untimed reason is an
+// UntimedReason, kTimed when there is none. It has one place in the key and one meaning: these
+// operations have no duration, for this reason. An operation whose reason is known when it is
+// counted has it in its kAlgorithm series, which costs a callback nothing; one whose reason comes
+// later, or that has no algorithm, is counted in a kUntimed series. A reader adds the two up.
+//
+// Thread: pure functions.
+#ifndef METRICS_SERIES_KEY_H_
+#define METRICS_SERIES_KEY_H_
+
+#include <cstdint>
+
+#include "metrics/kinds.h"
+
+namespace nccl_pulse {
+
+enum class SeriesKind : uint8_t {
+  kCalls = 1,
+  kAlgorithm = 2,
+  kLatency = 3,
+  kUntimed = 4,
+  kUncompleted = 5,
+};
+
+struct SeriesKey {
+  // In the place of an UntimedReason.
+  static constexpr UntimedReason kTimed{0};
+
+  // ---- one for each kind ----
+
+  static constexpr uint64_t Calls(uint32_t op, uint32_t size_class, uint32_t datatype,
+                                  bool captured) {
+    return Pack(SeriesKind::kCalls, op, size_class, datatype, captured ? 1 : 0);
+  }
+  static constexpr uint64_t Algorithm(uint32_t op, UntimedReason untimed, uint32_t algorithm,
+                                      uint32_t protocol) {
+    return Pack(SeriesKind::kAlgorithm, op, static_cast<uint32_t>(untimed), algorithm, protocol);
+  }
+  static constexpr uint64_t Latency(uint32_t op, uint32_t size_class, LatencyKind kind) {
+    return Pack(SeriesKind::kLatency, op, size_class, static_cast<uint32_t>(kind), 0);
+  }
+  static constexpr uint64_t Untimed(uint32_t op, UntimedReason reason) {
+    return Pack(SeriesKind::kUntimed, op, static_cast<uint32_t>(reason), 0, 0);
+  }
+  static constexpr uint64_t Uncompleted(uint32_t op) {
+    return Pack(SeriesKind::kUncompleted, op, 0, 0, 0);
+  }
+
+  // ---- of any kind ----
+
+  static constexpr SeriesKind Kind(uint64_t key) {
+    return static_cast<SeriesKind>(key >> 32 & 0xff);
+  }
+  static constexpr uint32_t Op(uint64_t key) { return key >> 24 & 0xff; }
+
+  // ---- of those kinds that have it; not checked: a reader trusts none of them ----
+
+  static constexpr int SizeClass(uint64_t key) { return static_cast<int>(key >> 16 & 0xff); }
+  static constexpr uint32_t UntimedReasonOf(uint64_t key) { return key >> 16 & 0xff; }
+  static constexpr uint32_t Datatype(uint64_t key) { return key >> 8 & 0xff; }
+  static constexpr uint32_t AlgorithmOf(uint64_t key) { return key >> 8 & 0xff; }
+  static constexpr uint32_t LatencyKindOf(uint64_t key) { return key >> 8 & 0xff; }
+  static constexpr bool IsCaptured(uint64_t key) { return (key & 0xff) != 0; }
+  static constexpr uint32_t Protocol(uint64_t key) { return key & 0xff; }
+
+  // What stands in for `key` past the budget: which kind of latency, and for which reason untimed,
+  // is kept; who and what is lost. Calls have none: their overflow has cells of the lane's own.
+  // `overflow_op`: the name of overflow series; `overflow_size`: their size class.
+  static constexpr uint64_t Overflow(uint64_t key, uint32_t overflow_op, uint32_t overflow_size) {
+    switch (Kind(key)) {
+      case SeriesKind::kAlgorithm:
+        return Algorithm(overflow_op, static_cast<UntimedReason>(UntimedReasonOf(key)), overflow_op,
+                         overflow_op);
+      case SeriesKind::kLatency:
+        return Latency(overflow_op, overflow_size, static_cast<LatencyKind>(LatencyKindOf(key)));
+      case SeriesKind::kUntimed:
+        return Untimed(overflow_op, static_cast<UntimedReason>(UntimedReasonOf(key)));
+      case SeriesKind::kUncompleted:
+        return Uncompleted(overflow_op);
+      default:
+        return Calls(overflow_op, overflow_size, overflow_op, false);
+    }
+  }
+
+  // For tests of readers: whatever somebody else may have written.
+  static constexpr uint64_t Pack(SeriesKind kind, uint32_t op, uint32_t byte2, uint32_t byte1,
+                                 uint32_t byte0) {
+    return uint64_t{1} << 63 | uint64_t{static_cast<uint8_t>(kind)} << 32 |
+           uint64_t{op & 0xff} << 24 | uint64_t{byte2 & 0xff} << 16 | uint64_t{byte1 & 0xff} << 8 |
+           (byte0 & 0xff);
+  }
+};
+
+}  // namespace nccl_pulse
+
+#endif  // METRICS_SERIES_KEY_H_

@@ -34,6 +34,7 @@ FLOORS = [
     "plugin/runtime",
     "plugin/adapter",
     "plugin/replay",
+    "plugin/simulation",
     "exporter/cli",
 ]
 

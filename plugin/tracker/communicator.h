@@ -40,6 +40,8 @@ struct alignas(64) Communicator {
     return LaneWriter(segment, *record, record_generation.load(), role);
   }
   RecordWriter Writer(Segment& segment) const { return RecordWriter(segment, *record); }
+  // It has calls that were captured into a CUDA graph.
+  void MarkCaptured() const { record->captured.store(1); }
 
   ValidContext context;
   Ordered<uint32_t> record_generation;

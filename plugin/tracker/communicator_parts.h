@@ -9,6 +9,7 @@
 #include "plugin/tracker/kernel_channels.h"
 #include "plugin/tracker/launch_follower.h"
 #include "plugin/tracker/operation_ring.h"
+#include "plugin/tracker/uncounted_call.h"
 
 namespace nccl_pulse {
 
@@ -23,6 +24,7 @@ struct CommunicatorParts {
 
   OperationRing ring;
   LaunchFollower launches;
+  alignas(64) UncountedCall uncounted;
   KernelChannels* channels;  // null unless kernel timing
   FirstMoves* first_moves;   // null with kernel timing
 };

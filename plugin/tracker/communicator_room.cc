@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "plugin/tracker/communicator_table.h"
-#include "plugin/tracker/left_call.h"
+#include "plugin/tracker/counting.h"
 
 namespace nccl_pulse {
 namespace {
@@ -91,10 +91,10 @@ void CommunicatorTable::RecycleExpired() {
 }
 
 bool CommunicatorTable::Recycle(Communicator& communicator) {
-  // The last call may have found no lane to be counted in, even at the end.
-  WaitForLeftCall(instruments_, communicator);
-  // From then on no lane can be claimed for the old owner: its generation is not the record's.
-  if (HasLeftCall(communicator) || !communicator.Writer(instruments_.segment).Recycle()) {
+  // The last call may have found no lane to be counted in, even at the end. From then on no lane
+  // can be claimed for the old owner: its generation is not the record's.
+  if (!WaitForLeftCall(instruments_, communicator) ||
+      !communicator.Writer(instruments_.segment).Recycle()) {
     constexpr uint64_t kPauseNs = 1000000000;  // whoever holds a lane was taken off the processor
     communicator.recycle_after_ns = instruments_.clock.NowNs() + kPauseNs;
     return false;

@@ -1,8 +1,27 @@
 #include "plugin/tracker/counting.h"
 
+#include <time.h>
+
 #include "plugin/tracker/bus_bytes.h"
+#include "plugin/tracker/communicator_parts.h"
 
 namespace nccl_pulse {
+
+void CountLeftCall(Instruments& instruments, const Communicator& communicator) {
+  LaneWriter lane = communicator.ClaimLane(instruments.segment, LaneRole::kLaunch);
+  if (lane.ok()) CountUncounted(communicator.parts.load()->uncounted, lane);
+}
+
+bool WaitForLeftCall(Instruments& instruments, const Communicator& communicator) {
+  const CommunicatorParts* parts = communicator.parts.load();
+  if (parts == nullptr) return true;
+  for (int attempt = 0; attempt < RecordWriter::kLaneAttempts; ++attempt) {
+    if (!parts->uncounted.is_there()) return true;
+    CountLeftCall(instruments, communicator);
+    if (parts->uncounted.is_there()) nanosleep(&RecordWriter::kLanePause, nullptr);
+  }
+  return !parts->uncounted.is_there();
+}
 
 void CountUntimed(LaneWriter& lane, uint8_t op, UntimedReason reason) {
   lane.Count(SeriesKey::Untimed(op, reason), 1, 0);

@@ -12,8 +12,23 @@
 #include "plugin/tracker/instruments.h"
 #include "plugin/tracker/operation_slot.h"
 #include "plugin/tracker/timed_launches.h"
+#include "plugin/tracker/uncounted_call.h"
 
 namespace nccl_pulse {
+
+// The call that is counted in no lane yet, if this lane is the one that may (uncounted_call.h).
+inline void CountUncounted(UncountedCall& uncounted, LaneWriter& writer) {
+  // Its holder, or the next one, will.
+  if (__builtin_expect(!writer.holds(LaneRole::kLaunch), 0)) return;
+  const UncountedCall::Call call = uncounted.Take();
+  if (__builtin_expect(call.key == 0, 0)) return;
+  AddToCell(writer.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 1);
+  writer.Count(call.key, 1, call.bytes);
+}
+// A call that no operation counted.
+void CountLeftCall(Instruments& instruments, const Communicator& communicator);
+// Waits, a little, for a lane to count it in. False: it still is uncounted.
+bool WaitForLeftCall(Instruments& instruments, const Communicator& communicator);
 
 // It has no duration, for that reason.
 [[gnu::noinline]] void CountUntimed(LaneWriter& lane, uint8_t op, UntimedReason reason);

@@ -10,7 +10,6 @@ void LaunchFollower::Reset() {
   for (auto& row : call_numbers_) {
     for (auto& number : row) number.store(0);
   }
-  uncounted_.Reset();
   calls_.store(0);
   is_open_.store(false);
   is_unhurried_.store(true);

@@ -1,20 +1,25 @@
 // Follows one communicator's calls and launches: what is called, which launch carries it, which
 // launches are timed on their stream, and what that means for the operations NCCL then reports.
 //
-//                 call                further call of the group
-//   nothing ─────────────▶ one call ─────────────────────────────▶ several calls ──┐
-//   pending ◀───┐             │ │ ▲                                     │ ▲        │ further call
-//      ▲        │ captured    │ │ │ call of another group: those before │ └────────┘
-//      │        └─────────────┘ │ └──── are left (UnreportedCalls) ─────┤
-//      │                        ▼                                       ▼
-//      │                     launch starts: its fate is decided, and for the calls which
-//      │                     it carries a pair may be taken (TimedLaunches)
-//      │                        │                │
-//      │ not followed, or part  │                │ followed
-//      │ of a graph: counted    │                ▼
-//      ├────────────────────────┘          launch is open ───▶ abandoned when the next one starts
-//      │                                         │             and this one never stopped
-//      └─────────────────────────────────────────┘ stops: counted, an event behind it
+//   calls since the last launch:  none ──▶ one ──▶ several
+//
+//     in        comes                        then      what it does
+//     none      a call                       one
+//     one       a call of its group          several   begins the group in UnreportedCalls
+//     several   a call of its group          several   adds to it
+//     any       a call of another group      one       those before are left in UnreportedCalls
+//     any       a captured call              none      is launched with its graph
+//     any       a launch                     none      carries them
+//
+//   the launch that is being made:  none ◀──▶ open
+//
+//     in        comes                        then      what it does
+//     none      a start that is followed     open      its fate is decided; a gate, or the first
+//                                                      event of a pair, is recorded in front
+//     none      any other start              none      counted; of a graph: no launch
+//     open      its stop                     none      counted, and an event recorded behind it
+//     open      its stop, of a graph         none      counted; no launch
+//     open      the next start               open      the one before is abandoned, with its pair
 //
 // NCCL reports the operations of a launch next. Each is told its launch's fate: timed (a single
 // operation, recognised by its call's serial), one of a group, or the reason why it has no
@@ -42,7 +47,6 @@
 #include "plugin/tracker/instruments.h"
 #include "plugin/tracker/operation_ring.h"
 #include "plugin/tracker/timed_launches.h"
-#include "plugin/tracker/uncounted_call.h"
 #include "plugin/tracker/unreported_calls.h"
 
 namespace nccl_pulse {
@@ -156,7 +160,7 @@ class LaunchFollower {
   [[gnu::hot]] bool IsInCapture(Instruments& instruments, Communicator& communicator,
                                 CudaStream stream) {
     const bool captured = instruments.stream_timer->IsCapturing(timer_, stream);
-    if (captured) communicator.Writer(instruments.segment).NoteCaptured();
+    if (captured) communicator.MarkCaptured();
     return captured;
   }
 
@@ -170,10 +174,6 @@ class LaunchFollower {
     calls_.store(0);
     launch_number_.add(1);  // as for a launch that is followed, see UnreportedCalls
   }
-
-  // The last call, while no lane has counted it.
-  UncountedCall& uncounted() { return uncounted_; }
-  const UncountedCall& uncounted() const { return uncounted_; }
 
   // ---- operations ----
 
@@ -269,8 +269,7 @@ class LaunchFollower {
   Relaxed<uint64_t> bus_bytes_;  // of the calls, once there are several
   TimedLaunches timed_;
   UnreportedCalls unreported_;
-  UncountedCall uncounted_;
-  uint64_t unused_[1];
+  uint64_t unused_[3];
   // ---- line
   CommunicatorTimer timer_;
   Relaxed<uint32_t> call_numbers_[kOperationRows][kCallColumns];

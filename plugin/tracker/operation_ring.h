@@ -39,21 +39,20 @@ class OperationRing {
   OperationSlot& slot(uint32_t place) { return slots_[place]; }
 
   // A place for an operation, and its ticket, of which `first_ticket` says process and
-  // communicator (Ticket::OfOperation); 0: the place can not be taken. `settle(place, state)` is
-  // called for what still stood there. `by_kernel`: operations without children have something to
-  // say, too.
-  template <typename Settle>
+  // communicator (Ticket::OfOperation); 0: the place can not be taken. Where an operation may stand
+  // that has something to say, `claim_used(place, &claimed)` is called: see ClaimUsed. `by_kernel`:
+  // operations without children have something to say, too.
+  template <typename ClaimUsedPlace>
   uint64_t Claim(uint64_t first_ticket, bool by_kernel, const NewOperation& operation,
-                 Settle settle) {
+                 ClaimUsedPlace claim_used) {
     // A ticket number; the slot's word orders everything else.
     const uint32_t place = PlaceOf(next_.fetch_add(1));
     OperationSlot& slot = slots_[place];
     uint64_t claimed;
     if (__builtin_expect(by_kernel || !slot.ClaimUnused(&claimed), 0)) {
-      OperationState old;
-      const OperationSlot::Claim claim = slot.ClaimUsed(by_kernel, &claimed, &old);
-      if (claim == OperationSlot::Claim::kBusy) return 0;
-      if (claim == OperationSlot::Claim::kSettle) settle(place, old);
+      uint64_t used;  // of its own, so that the other stays in a register
+      if (!claim_used(place, &used)) return 0;
+      claimed = used;
     }
     slot.Publish(claimed, operation);
     const uint64_t ticket = Ticket::OfOperation(first_ticket, SlotWord::Generation(claimed), place);
@@ -62,6 +61,15 @@ class OperationRing {
     if (__builtin_expect(other != 0, 0)) ExpectStop(other);
     unstopped_.store(ticket);
     return ticket;
+  }
+  // Claims a place; `settle(state)` is called for an operation that still stood there. False: it is
+  // being written by another claimer.
+  template <typename Settle>
+  bool ClaimUsed(uint32_t place, bool by_kernel, uint64_t* claimed, Settle settle) {
+    OperationState old;
+    const OperationSlot::Claim claim = slots_[place].ClaimUsed(by_kernel, claimed, &old);
+    if (claim == OperationSlot::Claim::kSettle) settle(old);
+    return claim != OperationSlot::Claim::kBusy;
   }
   // Stops the newest operation; false: `ticket` is another one's.
   bool StopNewest(uint64_t ticket) {

@@ -140,7 +140,7 @@ class OperationSlot {
   }
   enum class Claim { kBusy, kClaimed, kSettle };
   // kSettle: `old` is to be settled first. kBusy: another claimer is writing it.
-  [[gnu::noinline]] Claim ClaimUsed(bool by_kernel, uint64_t* claimed, OperationState* old);
+  Claim ClaimUsed(bool by_kernel, uint64_t* claimed, OperationState* old);
   void Publish(uint64_t claimed, const NewOperation& operation) {
     // Release: who finds a new field (Look) then finds the slot claimed. No instruction on x86-64.
     std::atomic_thread_fence(std::memory_order_release);

@@ -95,6 +95,13 @@ void Settle(Instruments& instruments, Communicator& communicator, uint32_t place
   }
 }
 
+bool ClaimUsedPlace(Instruments& instruments, Communicator& communicator, uint32_t place,
+                    LaneWriter& lane, uint64_t* claimed) {
+  return communicator.parts.load()->ring.ClaimUsed(
+      place, instruments.times_kernels(), claimed,
+      [&](const OperationState& old) { Settle(instruments, communicator, place, old, lane); });
+}
+
 bool SettleIdle(Instruments& instruments, Communicator& communicator, uint64_t now_ns) {
   return communicator.parts.load()->ring.VisitOpen(
       [&](uint32_t place) { return SettleIfIdle(instruments, communicator, place, now_ns); });

@@ -25,6 +25,10 @@ inline constexpr uint64_t kQuietNs = 1000000000;
 // The operation that stood at `place`.
 [[gnu::noinline]] void Settle(Instruments& instruments, Communicator& communicator, uint32_t place,
                               const OperationState& state, LaneWriter& lane);
+// Claims a place that is not known to be unused, and settles what stood there. False: it can not be
+// claimed. `claimed`: as OperationRing::ClaimUsed.
+[[gnu::noinline]] bool ClaimUsedPlace(Instruments& instruments, Communicator& communicator,
+                                      uint32_t place, LaneWriter& lane, uint64_t* claimed);
 // All operations that have been quiet. True while some are open.
 bool SettleIdle(Instruments& instruments, Communicator& communicator, uint64_t now_ns);
 // Whatever is open. Waits for a lane, some milliseconds at most.

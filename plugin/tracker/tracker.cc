@@ -1,7 +1,7 @@
 // Tracker: what all kinds of events share, and the life of communicators.
 #include "plugin/tracker/tracker.h"
 
-#include "plugin/tracker/left_call.h"
+#include "plugin/tracker/counting.h"
 #include "plugin/tracker/settling.h"
 
 namespace nccl_pulse {

@@ -2,14 +2,19 @@
 // hands it to the part that follows it. The parts turn events into numbers in the communicator's
 // lanes.
 //
-//   per process                                per communicator (CommunicatorParts)
-//     CommunicatorTable  which one, and its      OperationRing   operations that are open
-//                        life                      OperationSlot   one of them, by its children
-//     ThreadGroups       which group             LaunchFollower  calls, launches
-//     NetworkSteps       steps of ProxyOps         TimedLaunches   which are timed, for whom
-//     ReadyPages         memory for callbacks      UnreportedCalls calls without a launch
-//     Instruments        clock, sampler, stream  KernelChannels  GPU times
-//                        timer, segment          LaunchWatch     what the background thread sees
+//   of the process
+//     Instruments         clock, sampler, stream timer, segment: what the parts measure with
+//     CommunicatorTable   which communicator an event belongs to, and its life
+//     ThreadGroups        which group a thread is in
+//     NetworkSteps        the steps of ProxyOps
+//     ReadyPages          memory for what callbacks will want
+//   of each communicator
+//     OperationRing       operations that are open; OperationSlot: one of them and its children
+//     LaunchFollower      calls and launches; TimedLaunches: which are timed, and for whom;
+//                         UnreportedCalls: calls whose launch NCCL does not report
+//     KernelChannels      GPU times
+//     LaunchWatch         what the background thread sees of the launches; where no events follow
+//                         them, InflightOperations
 //
 // Thread: every method may be called from any thread at any time, concurrently, also for
 // communicators that were finalized. Add/Finish/SettleIdle: see there. No lock, no allocation, no
@@ -19,20 +24,20 @@
 // Errors: none. What does not fit is counted by reason (IgnoredReason) and dropped.
 //
 // What an operation's numbers mean:
-//   nccl_operation_completion_seconds{source="proxy"}   Coll/P2p start to the last ProxyOp stop,
-//   for operations
-//       with network traffic. How many ProxyOps will come is not known: an operation is settled
-//       when all that started have stopped and nothing came for kQuietNs (settling.h), or when its
-//       slot is needed, or at finalize.
-//   nccl_operation_completion_seconds{source="kernel"}  Coll/P2p start to the KernelCh stop that
-//   completed the
-//       operation's channels, for operations without network traffic, with kernel timing on.
-//   nccl_operation_duration_seconds{timing="kernel"}    last GPU stop minus first GPU start over
-//   the channels,
-//       when all channels stopped, their intervals overlap, none runs backwards, the communicator
-//       is trusted.
-//   nccl_operation_duration_seconds{timing="network"}   first network step that moved data to the
-//       last ProxyOp stop, for operations whose steps were watched (network_steps.h).
+//   nccl_operation_completion_seconds{source="proxy"}
+//       Coll/P2p start to the last ProxyOp stop, for operations with network traffic. How many
+//       ProxyOps will come is not known: an operation is settled when all that started have
+//       stopped and nothing came for kQuietNs (settling.h), or when its slot is needed, or at
+//       finalize.
+//   nccl_operation_completion_seconds{source="kernel"}
+//       Coll/P2p start to the KernelCh stop that completed the operation's channels, for operations
+//       without network traffic, with kernel timing on.
+//   nccl_operation_duration_seconds{timing="kernel"}
+//       last GPU stop minus first GPU start over the channels, when all channels stopped, their
+//       intervals overlap, none runs backwards, and the communicator is trusted.
+//   nccl_operation_duration_seconds{timing="network"}
+//       first network step that moved data to the last ProxyOp stop, for operations whose steps
+//       were watched (network_steps.h).
 #ifndef PLUGIN_TRACKER_TRACKER_H_
 #define PLUGIN_TRACKER_TRACKER_H_
 
@@ -128,8 +133,6 @@ class Tracker {
   // As NetworkSteps::Prepare.
   bool PrepareSteps(bool always) { return steps_.Prepare(always); }
 
-  Segment& segment() { return instruments_.segment; }
-
  private:
   // ---- calls and launches ----
   // Of a launch or copy-engine collective, by its group or call: it was called into a graph.
@@ -139,7 +142,7 @@ class Tracker {
                           (kind == TicketKind::kGroup || kind == TicketKind::kApiCall) &&
                           Ticket::Process(parent) == instruments_.process_tag &&
                           Ticket::Child(parent) != 0;
-    if (captured) communicator.Writer(instruments_.segment).NoteCaptured();
+    if (captured) communicator.MarkCaptured();
     return captured;
   }
   // A call that finds another one still uncounted: both at once.

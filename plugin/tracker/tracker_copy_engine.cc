@@ -5,7 +5,6 @@
 // thread, and orders them with its kernels (2.29, src/ce_coll.cc: ncclLaunchCeColl; src/group.cc:
 // doLaunches). It reports them neither as KernelLaunch nor as Coll.
 #include "plugin/tracker/counting.h"
-#include "plugin/tracker/left_call.h"
 #include "plugin/tracker/tracker.h"
 
 namespace nccl_pulse {
@@ -36,7 +35,7 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
     Ignore(IgnoredReason::kNoRoom);
     return ticket;
   }
-  CountUncounted(*communicator->parts.load(), lane);
+  CountUncounted(communicator->parts.load()->uncounted, lane);
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
   lane.Count(SeriesKey::Algorithm(op, SeriesKey::kTimed, instruments_.names.Find("CE").id, kNoName),
              1, 0);

@@ -1,5 +1,5 @@
 // Tracker, the part of calls and launches: finds whose they are. LaunchFollower follows them.
-#include "plugin/tracker/left_call.h"
+#include "plugin/tracker/counting.h"
 #include "plugin/tracker/tracker.h"
 
 namespace nccl_pulse {
@@ -23,7 +23,7 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   communicator->Writer(instruments_.segment).NoteCall(op.id, size_class);
   const uint64_t key = SeriesKey::Calls(op.id, size_class, datatype.id, event.captured);
   CommunicatorParts& parts = *communicator->parts.load();
-  if (__builtin_expect(!parts.launches.uncounted().Offer(key, bytes), 0)) {
+  if (__builtin_expect(!parts.uncounted.Offer(key, bytes), 0)) {
     CountCall(*communicator, key, bytes);
   }
   uint32_t serial = 0;
@@ -34,7 +34,7 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
                                      groups_.Current());
   }
   if (__builtin_expect(event.captured, 0)) {
-    communicator->Writer(instruments_.segment).NoteCaptured();
+    communicator->MarkCaptured();
     parts.launches.ForgetCall();
   }
   // What it tells its operation: that it was captured, and which launch may have timed it.
@@ -46,7 +46,7 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
 void Tracker::CountCall(const Communicator& communicator, uint64_t key, uint64_t bytes) {
   LaneWriter lane = communicator.ClaimLane(instruments_.segment, LaneRole::kLaunch);
   if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
-  CountUncounted(*communicator.parts.load(), lane);
+  CountUncounted(communicator.parts.load()->uncounted, lane);
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 1);
   lane.Count(key, 1, bytes);
 }

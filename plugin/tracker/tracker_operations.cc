@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "plugin/tracker/counting.h"
-#include "plugin/tracker/left_call.h"
 #include "plugin/tracker/settling.h"
 #include "plugin/tracker/tracker.h"
 
@@ -32,7 +31,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     Ignore(IgnoredReason::kNoRoom);
     return 0;
   }
-  CountUncounted(parts, writer);
+  CountUncounted(parts.uncounted, writer);
   NameCache& names = instruments_.names;
   const CachedName op = names.Find(event.func);
   const CachedName datatype = names.Find(event.datatype);
@@ -43,9 +42,8 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     writer.Count(SeriesKey::Calls(op.id, size_class, datatype.id, false), 1, bytes);
   }
 
-  const bool by_kernel = instruments_.times_kernels();
   UntimedReason untimed = SeriesKey::kTimed;  // or not known yet
-  if (__builtin_expect(!by_kernel, 1)) {
+  if (__builtin_expect(!instruments_.times_kernels(), 1)) {
     untimed = static_cast<UntimedReason>(
         parts.launches.FateOf(instruments_, communicator, op.id, bytes, event.parent));
   } else if (!event.is_collective && event.peer == event.rank) {
@@ -67,16 +65,16 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     // More channels than there are: not set (NCCL 2.28 and later towards a plugin of API v4).
     const uint8_t channels = event.channels <= kMaxChannels ? event.channels : 0;
     const OperationMeta meta{op.id, static_cast<uint8_t>(size_class), channels,
-                             !by_kernel || untimed != SeriesKey::kTimed,
+                             !instruments_.times_kernels() || untimed != SeriesKey::kTimed,
                              static_cast<uint32_t>(event.sequence)};
     const bool captured = __builtin_expect(event.parent != 0, 0) &&
                           instruments_.IsOwn(event.parent, TicketKind::kApiCall) &&
                           Ticket::Child(event.parent) != 0;
-    handle = parts.ring.Claim(communicator.first_ticket, by_kernel,
-                              {meta.Pack(), bytes, now_ns, captured},
-                              [&](uint32_t place, const OperationState& old) {
-                                Settle(instruments_, communicator, place, old, writer);
-                              });
+    handle = parts.ring.Claim(
+        communicator.first_ticket, instruments_.times_kernels(),
+        {meta.Pack(), bytes, now_ns, captured}, [&](uint32_t place, uint64_t* claimed) {
+          return ClaimUsedPlace(instruments_, communicator, place, writer, claimed);
+        });
     if (__builtin_expect(handle == 0, 0)) {
       Ignore(IgnoredReason::kNoRoom);
       if (!meta.untimed) CountUntimed(writer, op.id, UntimedReason::kLost);

@@ -1,5 +1,5 @@
 // Tracker, the part of the background thread.
-#include "plugin/tracker/left_call.h"
+#include "plugin/tracker/counting.h"
 #include "plugin/tracker/settling.h"
 #include "plugin/tracker/tracker.h"
 
@@ -72,8 +72,9 @@ void Tracker::FollowOperations(Communicator& communicator) {
 }
 
 void Tracker::CountAbandonedCall(Communicator& communicator) {
-  if (communicator.parts.acquire() == nullptr) return;
-  if (communicator.watch.StandsUncounted(HasLeftCall(communicator))) {
+  const CommunicatorParts* parts = communicator.parts.acquire();
+  if (parts == nullptr) return;
+  if (communicator.watch.StandsUncounted(parts->uncounted.is_there())) {
     CountLeftCall(instruments_, communicator);
   }
 }

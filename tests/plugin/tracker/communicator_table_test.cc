@@ -52,9 +52,8 @@ TEST_F(CommunicatorTableTest, APlaceIsUsedAgainOnlyAfterTenMinutes) {
 
 TEST_F(CommunicatorTableTest, AnOperationsTicketLeadsToItsSlot) {
   const OperationMeta meta{3, 1, 2, true, 0};
-  const uint64_t ticket = process_.parts().ring.Claim(process_.communicator().first_ticket, false,
-                                                      {meta.Pack(), 8, 0, false},
-                                                      [](uint32_t, const OperationState&) {});
+  const uint64_t ticket = ClaimPlace(process_.parts().ring, process_.communicator().first_ticket,
+                                     false, {meta.Pack(), 8, 0, false});
   const OperationRef ref = table_.FindOperation(ticket, TicketKind::kOperation);
   EXPECT_EQ(ref.communicator, &process_.communicator());
   EXPECT_TRUE(ref.slot().IsOpen(ref.generation));
@@ -73,8 +72,7 @@ TEST_F(CommunicatorTableTest, OperationsThatWereLeftOpenAreNotTheNextOnes) {
   Finish(process_.context);
   // Its callback began before the end.
   const uint64_t late =
-      parts.ring.Claim(communicator.first_ticket, false, {meta.Pack(), 8, 0, false},
-                       [](uint32_t, const OperationState&) {});
+      ClaimPlace(parts.ring, communicator.first_ticket, false, {meta.Pack(), 8, 0, false});
   Pass(601 * kSecond);
   ASSERT_NE(process_.AddCommunicator(2), 0u);
   EXPECT_FALSE(parts.ring.slot(Ticket::Operation(late)).IsOpen(Ticket::Generation(late)));

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "plugin/tracker/operation_ring.h"
+#include "tests/plugin/tracker/parts.h"
 
 namespace nccl_pulse {
 namespace {
@@ -16,8 +17,7 @@ class InflightOperationsTest : public ::testing::Test {
  protected:
   uint64_t Enqueue(uint64_t ns, uint8_t channels = 2) {
     const OperationMeta meta{3, 1, channels, true, 0};
-    return ring_->Claim(0, false, {meta.Pack(), 8, ns, false},
-                        [](uint32_t, const OperationState&) {});
+    return ClaimPlace(*ring_, 0, false, {meta.Pack(), 8, ns, false});
   }
   uint64_t EnqueueWithProxy(uint64_t ns, uint8_t channels = 2) {
     const uint64_t ticket = Enqueue(ns, channels);

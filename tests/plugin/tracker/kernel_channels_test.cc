@@ -5,6 +5,8 @@
 
 #include <memory>
 
+#include "tests/plugin/tracker/parts.h"
+
 namespace nccl_pulse {
 namespace {
 
@@ -12,8 +14,7 @@ class KernelChannelsTest : public ::testing::Test {
  protected:
   void Begin(uint8_t channels) {
     const OperationMeta meta{3, 1, channels, false, 0};
-    ticket_ =
-        ring_->Claim(0, true, {meta.Pack(), 8, 0, false}, [](uint32_t, const OperationState&) {});
+    ticket_ = ClaimPlace(*ring_, 0, true, {meta.Pack(), 8, 0, false});
   }
   uint32_t place() const { return Ticket::Operation(ticket_); }
   KernelChannels::Channel Channel(uint32_t number) const {

@@ -66,12 +66,12 @@ TEST(LaunchWatch, CompletedLaunchesReachTheRecord) {
   LaunchWatch watch{};
   const uint64_t now_ns = process.clock.NowNs();
   EXPECT_TRUE(watch.Poll(process.instruments, communicator, now_ns + 1));
-  EXPECT_EQ(process.record().launches_completed.load(), 0u);
-  EXPECT_EQ(process.record().oldest_inflight_ns.load(), now_ns);
+  EXPECT_EQ(process.record().heartbeat.Read().launches_completed, 0u);
+  EXPECT_EQ(process.record().heartbeat.Read().oldest_inflight_ns, now_ns);
   process.gpu.is_behind = false;
   EXPECT_TRUE(watch.Poll(process.instruments, communicator, now_ns + 2));
-  EXPECT_EQ(process.record().launches_completed.load(), 1u);
-  EXPECT_EQ(process.record().oldest_inflight_ns.load(), 0u);
+  EXPECT_EQ(process.record().heartbeat.Read().launches_completed, 1u);
+  EXPECT_EQ(process.record().heartbeat.Read().oldest_inflight_ns, 0u);
   EXPECT_FALSE(watch.Poll(process.instruments, communicator, now_ns + 3));
 }
 

@@ -17,9 +17,8 @@ class NetworkStepsTest : public ::testing::Test {
   uint64_t StartProxyOp(bool captured = false) {
     const OperationMeta meta{3, 1, 2, true, 0};
     Communicator& communicator = process_.communicator();
-    const uint64_t operation = process_.parts().ring.Claim(
-        communicator.first_ticket, false, {meta.Pack(), 8, process_.clock.NowNs(), captured},
-        [](uint32_t, const OperationState&) {});
+    const uint64_t operation = ClaimPlace(process_.parts().ring, communicator.first_ticket, false,
+                                          {meta.Pack(), 8, process_.clock.NowNs(), captured});
     uint32_t number;
     const uint32_t place = Ticket::Operation(operation);
     const uint32_t generation = Ticket::Generation(operation);

@@ -6,6 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "tests/plugin/tracker/parts.h"
+
 namespace nccl_pulse {
 namespace {
 
@@ -16,11 +18,11 @@ class OperationRingTest : public ::testing::Test {
   // Returns the ticket.
   uint64_t Claim(uint64_t bytes = 8, bool by_kernel = false) {
     const OperationMeta meta{3, 1, 2, true, 9};
-    return ring_->Claim(kFirstTicket, by_kernel, {meta.Pack(), bytes, kEnqueueNs, false},
-                        [this](uint32_t place, const OperationState& state) {
-                          places_.push_back(place);
-                          settled_.push_back(state);
-                        });
+    return ClaimPlace(*ring_, kFirstTicket, by_kernel, {meta.Pack(), bytes, kEnqueueNs, false},
+                      [this](uint32_t place, const OperationState& state) {
+                        places_.push_back(place);
+                        settled_.push_back(state);
+                      });
   }
   OperationSlot& SlotOf(uint64_t ticket) { return ring_->slot(Ticket::Operation(ticket)); }
   Refusal StartProxy(uint64_t ticket, uint32_t* number) {

@@ -60,8 +60,7 @@ uint64_t Process::AddCommunicator(uint64_t comm_id) {
 }
 
 uint64_t Process::Ignored(IgnoredReason reason) {
-  return segment.segment().header().ignored[static_cast<int>(reason)].load(
-      std::memory_order_relaxed);
+  return segment.segment().header().ignored[static_cast<int>(reason)].load();
 }
 
 }  // namespace nccl_pulse

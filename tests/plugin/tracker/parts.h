@@ -6,14 +6,30 @@
 #include <cstdint>
 #include <memory>
 
+#include "metrics/testing/test_segment.h"
 #include "plugin/cuda/cuda_driver.h"
 #include "plugin/tracker/clock.h"
 #include "plugin/tracker/communicator_parts.h"
 #include "plugin/tracker/communicator_table.h"
 #include "plugin/tracker/instruments.h"
-#include "metrics/testing/test_segment.h"
+#include "plugin/tracker/operation_ring.h"
 
 namespace nccl_pulse {
+
+// A place for an operation; what stood there goes to `settle(place, state)`.
+template <typename Settle>
+uint64_t ClaimPlace(OperationRing& ring, uint64_t first_ticket, bool by_kernel,
+                    const NewOperation& operation, Settle settle) {
+  return ring.Claim(first_ticket, by_kernel, operation, [&](uint32_t place, uint64_t* claimed) {
+    return ring.ClaimUsed(place, by_kernel, claimed,
+                          [&](const OperationState& old) { settle(place, old); });
+  });
+}
+inline uint64_t ClaimPlace(OperationRing& ring, uint64_t first_ticket, bool by_kernel,
+                           const NewOperation& operation) {
+  return ClaimPlace(ring, first_ticket, by_kernel, operation,
+                    [](uint32_t, const OperationState&) {});
+}
 
 // Made of plain functions; one at a time.
 struct FakeGpu {

@@ -94,7 +94,7 @@ class Tracker {
   uint64_t StartCopyEngineOperation(uint64_t context, const CopyEngineEvent& event);
   uint64_t StartProxyOp(uint64_t context, const ProxyOpEvent& event);
   uint64_t StartStep(uint64_t proxy_op) { return steps_.Start(proxy_op); }
-  uint64_t StartKernelChannel(uint64_t context, const KernelChannelEvent& event);
+  [[gnu::flatten]] uint64_t StartKernelChannel(uint64_t context, const KernelChannelEvent& event);
   [[gnu::hot]] void Stop(uint64_t ticket) {
     const uint64_t issuer = Ticket::Issuer(ticket);
     if (issuer == instruments_.launch_issuer) return StopLaunch(ticket);
@@ -102,7 +102,7 @@ class Tracker {
     StopAny(ticket);
   }
   // KernelCh has its stop time (state 22). `gpu_ns` null: NCCL passed no arguments.
-  void RecordKernelStop(uint64_t ticket, const uint64_t* gpu_ns);
+  [[gnu::flatten]] void RecordKernelStop(uint64_t ticket, const uint64_t* gpu_ns);
   // A ProxyStep has reached a state (8 to 12, 20). `bytes` null: NCCL passed no arguments.
   void RecordStep(uint64_t ticket, int state, const uint64_t* bytes);
   // Any other state of NCCL's enumeration, or an unknown one.
@@ -167,8 +167,8 @@ class Tracker {
   void StopAny(uint64_t ticket);
   void StopOperation(const OperationRef& ref);
   void StopProxyOp(const OperationRef& ref);
-  void StopKernelChannel(const OperationRef& ref);
-  void FinishKernel(const OperationRef& ref);
+  [[gnu::flatten]] void StopKernelChannel(const OperationRef& ref);
+  [[gnu::noinline]] void FinishKernel(const OperationRef& ref);
 
   // ---- background thread ----
   void PublishUnreportedCalls(Communicator& communicator);

@@ -189,7 +189,7 @@ void Tracker::StopKernelChannel(const OperationRef& ref) {
   if (ref.parts->channels == nullptr || ref.child >= kMaxChannels) {
     return Ignore(IgnoredReason::kForeignHandle);
   }
-  bool all_stopped;
+  bool all_stopped = false;
   const Refusal refusal =
       ref.parts->channels->Stop({ref.place, ref.generation, ref.child}, ref.slot(), &all_stopped);
   if (refusal) return Ignore(*refusal);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "exporter/exposition/catalogue.h"
 #include "exporter/exposition/families.h"
 #include "exporter/exposition/text_format.h"
 #include "gmock/gmock.h"

@@ -200,7 +200,8 @@ void WriteProcessIdentity(const Process& process, int api_version) {
   header.start_realtime_ns = RealtimeNs();
   CopyToShared(header.plugin_version, kVersion);
   CopyToShared(header.timing, TimingModeName(process.settings.timing));
-  CopyToShared(header.hostname, identity.hostname);
+  const std::string& node_name = process.settings.node_name;
+  CopyToShared(header.hostname, node_name.empty() ? identity.hostname : node_name);
   CopyToShared(header.global_rank, identity.global_rank);
   CopyToShared(header.local_rank, identity.local_rank);
   CopyToShared(header.job_id, identity.job_id);

@@ -3,6 +3,8 @@
 //   NCCL_PULSE_TIMING        auto (default) | kernel | off   which latencies are measured
 //   NCCL_PULSE_LISTEN        [host]:port (default :9410) | unix:/path | off   the node's endpoint
 //   NCCL_PULSE_FILE_SD_DIR   a folder (default none)         a file for Prometheus that names it
+//   NCCL_PULSE_NODE_NAME     a name (default the host's)     the label Hostname: in a pod the host
+//                            is called like the pod
 //   NCCL_PULSE_SERIES_LIMIT  16 ... 30000 (default 2048)     most series of this process
 //   NCCL_PULSE_LABELS        name=value,...  (default none)  labels added to every series
 //   NCCL_PULSE_HISTOGRAMS    both | classic | native | family=...,...   form on pages (default
@@ -40,6 +42,7 @@ struct Settings {
   TimingMode timing = TimingMode::kAuto;
   std::string listen = ":9410";
   std::string file_sd_directory;
+  std::string node_name;  // empty: the host's name
   uint64_t series_limit = 2048;
   int timed_launches_per_second = Sampler::kTimedPerSecond;  // and GPU
   std::map<std::string, std::string> labels;

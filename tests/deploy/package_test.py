@@ -102,6 +102,8 @@ class PackageTest(unittest.TestCase):
                 "usr/bin/pulse",
                 self.library(),
                 "usr/lib/systemd/system/nccl-pulse-agent.service",
+                "usr/share/man/man1/pulse.1.gz",
+                "usr/share/bash-completion/completions/pulse",
                 "usr/share/nccl-pulse/deploy/prometheus/alerts.yaml",
                 "usr/share/nccl-pulse/deploy/prometheus/recording.yaml",
                 "usr/share/nccl-pulse/deploy/grafana/dashboards/fleet.json",

@@ -28,6 +28,8 @@ def _debian_servers_impl(ctx):
     name = "servers",
     srcs = ["missing"] + glob([
         "root/usr/bin/*",
+        # Kubernetes' own types: tests/deploy/kubernetes_types.py.
+        "root/usr/share/gocode/src/k8s.io/client-go/applyconfigurations/internal/internal.go",
         "root/usr/share/prometheus/alertmanager/*.tmpl",
     ]),
     visibility = ["//visibility:public"],

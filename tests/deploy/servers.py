@@ -7,9 +7,9 @@ import unittest
 FOLDER = os.path.join(os.getcwd(), "../debian_servers")
 
 
-def path_or_skip(name):
-    """Of the program; where it is not to be had the test is skipped."""
-    path = os.path.join(FOLDER, "root/usr/bin", name)
+def path_or_skip(name, folder="usr/bin"):
+    """Of the program, or of another file of a package; where it is not to be had the test is skipped."""
+    path = os.path.join(FOLDER, "root", folder, name)
     if os.path.exists(path):
         return path
     with open(os.path.join(FOLDER, "missing"), encoding="utf-8") as file:

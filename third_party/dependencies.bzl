@@ -1,6 +1,7 @@
 """Every external repository of the workspace, pinned by version and sha256."""
 
 load("@bazel_tools//tools/build_defs/repo:http.bzl", "http_archive")
+load("//third_party:debian_servers.bzl", "debian_servers")
 load("//third_party:pinned_source.bzl", "pinned_source")
 
 def bazel_repositories():
@@ -176,3 +177,7 @@ def source_repositories():
         licences = ["LICENSE"],
         debian_archive = "benchmark_1.7.1.orig.tar.gz",
     )
+
+def server_repositories():
+    """Servers that tests run."""
+    debian_servers(name = "debian_servers")

@@ -7,7 +7,7 @@ dependencies they are the same bytes. third_party/README.md says which, and how 
 
 _ARCHIVE_SUMS = Label("//third_party:debian_archives.sha256")
 
-def _cache_folder(ctx):
+def cache_folder(ctx):
     env = ctx.os.environ
     if env.get("NCCL_PULSE_SOURCES"):
         return env["NCCL_PULSE_SOURCES"]
@@ -52,7 +52,7 @@ def _pinned_source_impl(ctx):
     # Labels are resolved before anything is unpacked: a label that is not there yet restarts the rule.
     overlay = {path: ctx.path(label) for label, path in ctx.attr.overlay.items()}
     debian_sha256 = _debian_sha256(ctx)
-    folder = _cache_folder(ctx)
+    folder = cache_folder(ctx)
     cached = ctx.path(folder + "/" + ctx.attr.debian_archive) if folder else None
 
     if cached and cached.exists and ctx.attr.debian_archive.endswith(".deb"):

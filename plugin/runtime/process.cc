@@ -104,7 +104,8 @@ void Process::WriteIdentity(int api_version) {
   header.start_realtime_ns = RealtimeNs();
   CopyToShared(header.plugin_version, kVersion);
   CopyToShared(header.timing, TimingModeName(settings.timing));
-  CopyToShared(header.hostname, identity.hostname);
+  CopyToShared(header.hostname,
+               settings.node_name.empty() ? identity.hostname : settings.node_name);
   CopyToShared(header.global_rank, identity.global_rank);
   CopyToShared(header.local_rank, identity.local_rank);
   CopyToShared(header.job_id, identity.job_id);

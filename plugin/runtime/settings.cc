@@ -23,6 +23,7 @@ constexpr uint64_t kMinSeries = 16;
 constexpr uint64_t kMaxSeries = 30000;  // two pages each must fit the segment's page numbers
 constexpr double kMinWindowPercent = 0.01;
 // Times 64 GPUs it must fit an int; far above what pairs of events allow.
+constexpr std::size_t kMaxNodeName = 253;  // as long as a DNS name can be
 constexpr int kMaxHangSeconds = 86400;
 constexpr int kMaxTimedLaunches = 1000000;
 constexpr std::size_t kMaxLabelValueBytes = 128;
@@ -69,6 +70,19 @@ bool ParseListen(const std::string& value, Settings* settings) {
 bool ParseFileSdDirectory(const std::string& value, Settings* settings) {
   if (value[0] != '/') return false;
   settings->file_sd_directory = value;
+  return true;
+}
+
+// A DNS name, as Kubernetes names nodes (at most 253 characters), or what else a host may be
+// called.
+bool ParseNodeName(const std::string& value, Settings* settings) {
+  const auto allowed = [](char c) {
+    return absl::ascii_isalnum(c) || c == '-' || c == '.' || c == '_';
+  };
+  if (value.size() > kMaxNodeName || !std::all_of(value.begin(), value.end(), allowed)) {
+    return false;
+  }
+  settings->node_name = value;
   return true;
 }
 
@@ -179,6 +193,8 @@ constexpr Setting kSettings[] = {
      ParseListen, [](const Settings& s) { return s.listen; }},
     {"NCCL_PULSE_FILE_SD_DIR", "an absolute path", ParseFileSdDirectory,
      [](const Settings&) { return std::string("none"); }},
+    {"NCCL_PULSE_NODE_NAME", "a name of up to 253 letters, digits, dots, hyphens and underscores",
+     ParseNodeName, [](const Settings&) { return std::string("the host's"); }},
     {"NCCL_PULSE_SERIES_LIMIT", "a number from 16 to 30000", ParseSeriesLimit,
      [](const Settings& s) { return absl::StrCat(s.series_limit); }},
     {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "a number from 1 to 1000000", ParseTimedLaunches,

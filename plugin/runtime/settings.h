@@ -5,6 +5,8 @@
 //   LISTEN                         host:port unix:/path off [:9410]   the node's endpoint
 //   FILE_SD_DIR                    a folder [none]                    a file there that tells
 //                                                                     Prometheus of the endpoint
+//   NODE_NAME                      a name [the host's]                the label Hostname: a pod's
+//                                                                     host is called like the pod
 //   SERIES_LIMIT                   16 ... 30000 [2048]                most series of this process
 //   TIMED_LAUNCHES_PER_SECOND      1 ... 1000000 [100]                budget of timed launches on
 //                                                                     each GPU
@@ -48,6 +50,7 @@ struct Settings {
   TimingMode timing = TimingMode::kAuto;
   std::string listen = ":9410";
   std::string file_sd_directory;
+  std::string node_name;  // empty: the host's name
   uint64_t series_limit = 2048;
   int timed_launches_per_second = Sampler::kTimedPerSecond;  // and GPU
   std::map<std::string, std::string> labels;

@@ -58,13 +58,25 @@ stop() {
 
 cat /etc/debian_version
 [[ ! -e /usr/bin/pulse ]] || fail 'this root is not fresh'
-dpkg --install /nccl-pulse.deb >/tmp/dpkg.log || fail "$(cat /tmp/dpkg.log)"
+# There is no network here: what the package needs is in the smallest of roots.
+DEBIAN_FRONTEND=noninteractive apt-get install --yes /nccl-pulse.deb >/tmp/apt.log 2>&1 || fail "$(cat /tmp/apt.log)"
 dpkg --verify nccl-pulse
 version="$(dpkg-query --show --showformat='${Version}' nccl-pulse)"
 
 echo 'the program starts'
 [[ "$(pulse --version)" == "pulse ${version}" ]] || fail "pulse --version: $(pulse --version)"
 pulse --help | grep -q '^  agent ' || fail 'pulse --help names no agent'
+
+echo 'bash completes its commands'
+complete_status() {
+  # shellcheck disable=SC1091
+  source /usr/share/bash-completion/completions/pulse
+  COMP_WORDS=(pulse sta) COMP_CWORD=1 COMPREPLY=()
+  _pulse
+  [[ "${COMPREPLY[*]}" == status ]]
+}
+(complete_status) || fail 'pulse sta<TAB>'
+gzip -dc /usr/share/man/man1/pulse.1.gz | grep -q '^[.]SH PULSE STATUS' || fail 'no manual page'
 
 echo 'the dynamic linker finds the library by its names'
 for name in libnccl-profiler-pulse.so librccl-profiler-pulse.so; do
@@ -102,7 +114,7 @@ four_ranks "${PORT}" || fail 'the agent has forgotten the ended ranks'
 stop TERM "${agent}" || fail 'pulse agent did not end in order'
 
 echo 'nothing stays behind'
-dpkg --purge nccl-pulse >/dev/null
+DEBIAN_FRONTEND=noninteractive apt-get purge --yes nccl-pulse >/tmp/apt.log 2>&1 || fail "$(cat /tmp/apt.log)"
 left="$(find / -xdev -name '*nccl*pulse*' ! -path '/proc/*' ! -path '/var/lib/dpkg/*' \
   ! -name nccl-pulse.deb)"
 [[ -z "${left}" ]] || fail "left: ${left}"

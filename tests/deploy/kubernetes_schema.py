@@ -34,7 +34,8 @@ SECURITY = {
     "capabilities": {"drop": [text], "add": [text]}, "seccompProfile": SECCOMP,
 }
 PROBE = {
-    "httpGet!": {"path!": PATH, "port!": PORT_OR_NAME, "scheme": one_of("HTTP", "HTTPS"), "host": text},
+    "httpGet": {"path!": PATH, "port!": PORT_OR_NAME, "scheme": one_of("HTTP", "HTTPS"), "host": text},
+    "tcpSocket": {"port!": PORT_OR_NAME, "host": text},
     "initialDelaySeconds": number(0), "periodSeconds": number(1), "timeoutSeconds": number(1),
     "failureThreshold": number(1), "successThreshold": number(1),
 }
@@ -60,10 +61,12 @@ POD_SPEC = {
                      "effect": one_of("NoSchedule", "PreferNoSchedule", "NoExecute")}],
     "securityContext": POD_SECURITY,
     "volumes": [{"name!": LABEL_NAME, "emptyDir": {"medium": one_of("", "Memory"), "sizeLimit": QUANTITY},
-                 "hostPath": {"path!": PATH, "type": text}, "configMap": {"name!": NAME}}],
+                 "hostPath": {"path!": PATH, "type": text}, "configMap": {"name!": NAME},
+                 "secret": {"secretName!": NAME, "defaultMode": number(0, 0o777), "optional": yes_no}}],
 }
 TEMPLATE = {"metadata": {"labels": LABELS, "annotations": mapping(KEY, text)}, "spec!": POD_SPEC}
 PEER = {"namespaceSelector": SELECTOR, "podSelector": SELECTOR, "ipBlock": {"cidr!": text}}
+SECRET_KEY = {"name!": NAME, "key!": text}
 RELABELING = {"sourceLabels": [text], "targetLabel": text, "replacement": text, "regex": text,
               "separator": text,
               "action": one_of("replace", "keep", "drop", "labelmap", "labeldrop", "labelkeep")}
@@ -71,6 +74,9 @@ RULE_LABELS = mapping(matching(r"[a-zA-Z_][a-zA-Z0-9_]*", "label name"), text)
 
 KINDS = {
     ("v1", "Namespace"): {},
+    ("scheduling.k8s.io/v1", "PriorityClass"): {
+        "value!": number(-2**31), "description": text, "globalDefault": yes_no,
+        "preemptionPolicy": one_of("PreemptLowerPriority", "Never")},
     ("v1", "Pod"): {"spec!": POD_SPEC},
     ("v1", "ConfigMap"): {"data": mapping(matching(r"[-._a-zA-Z0-9]+", "ConfigMap key"), text)},
     ("batch/v1", "Job"): {"spec!": {
@@ -88,10 +94,12 @@ KINDS = {
                                                 "protocol": one_of("TCP", "UDP", "SCTP")}]}]}},
     ("monitoring.coreos.com/v1", "PodMonitor"): {"spec!": {
         "selector!": SELECTOR, "namespaceSelector": {"any": yes_no, "matchNames": [NAME]},
-        "jobLabel": text, "podTargetLabels": [KEY],
+        "jobLabel": text, "podTargetLabels": [KEY], "sampleLimit": number(1),
         "podMetricsEndpoints!": [{"port": PORT_NAME, "path": PATH, "interval": DURATION,
                                   "scrapeTimeout": DURATION, "honorLabels": yes_no,
-                                  "scheme": one_of("http", "https"), "relabelings": [RELABELING],
+                                  "scheme": one_of("http", "https"),
+                                  "basicAuth": {"username!": SECRET_KEY, "password!": SECRET_KEY},
+                                  "relabelings": [RELABELING],
                                   "metricRelabelings": [RELABELING]}]}},
     ("monitoring.coreos.com/v1", "PrometheusRule"): {"spec!": {"groups": [{
         "name!": text, "interval": DURATION, "limit": number(0),
@@ -104,7 +112,7 @@ GENERATOR = {"name!": NAME, "files": [text], "options": {"disableNameSuffixHash"
                                                          "labels": LABELS}}
 KUSTOMIZATION = {"resources": [text], "components": [text], "patches": [PATCH], "namespace": NAME,
                  "configMapGenerator": [GENERATOR], "labels": [{"pairs!": LABELS}],
-                 "images": [{"name!": text, "newName": text, "newTag": text}]}
+                 "images": [{"name!": text, "newName": text, "newTag": text, "digest": text}]}
 KUSTOMIZATIONS = {
     ("kustomize.config.k8s.io/v1beta1", "Kustomization"): KUSTOMIZATION,
     ("kustomize.config.k8s.io/v1alpha1", "Component"): KUSTOMIZATION,

@@ -7,7 +7,7 @@ import unittest
 
 from deploy.kubernetes import rules
 from tests import running
-from tests.deploy import kubernetes_schema, kustomize
+from tests.deploy import kubernetes_schema, kustomize, quality
 
 RUNFILES = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"])
 FOLDER = os.path.join(RUNFILES, "deploy/kubernetes")
@@ -33,7 +33,14 @@ def all_containers(pod):
 
 
 def is_agent(container):
-    return container.get("args") == ["agent"]
+    return (container.get("args") or [""])[0] == "agent"
+
+
+def web_config(container):
+    """The path of the agent's file of passwords and certificates, or None."""
+    (path,) = [word.split("=", 1)[1] for word in container["args"]
+               if word.startswith("--web-config=")] or [None]
+    return path
 
 
 def user_of(pod, container):
@@ -165,10 +172,14 @@ class ReferencesTest(unittest.TestCase):
                             continue
                         probes += 1
                         self.assertTrue(is_agent(container), "a probe must never restart a job")
-                        request = container[kind]["httpGet"]
-                        self.assertEqual("/healthz", request["path"])
+                        # Every page of an agent with passwords asks for one: /healthz answers 401.
+                        action = "tcpSocket" if web_config(container) else "httpGet"
+                        (request,) = [container[kind][one] for one in ("tcpSocket", "httpGet")
+                                      if one in container[kind]]
+                        self.assertIs(request, container[kind].get(action))
+                        self.assertEqual("/healthz", request.get("path", "/healthz"))
                         self.assertEqual(AGENT_PORT, named.get(request["port"], request["port"]))
-        self.assertEqual(5, probes)
+        self.assertEqual(4, probes)
 
     def test_what_is_mounted_is_a_volume_and_the_variable_names_a_file_in_it(self):
         for name in JOBS:
@@ -233,6 +244,94 @@ class UsersTest(unittest.TestCase):
                              "nccl-pulse" not in template["metadata"]["labels"])
 
 
+class NodeTest(unittest.TestCase):
+    """What an administrator of the cluster looks for."""
+
+    def test_a_guaranteed_pod_stays_one(self):
+        for name in ("base",) + JOBS + ("node-agent",):
+            (template,) = templates(render(name))
+            self.assertEqual("Guaranteed", quality.class_of(template["spec"]), name)
+
+    def test_what_is_added_takes_no_whole_processor(self):
+        for name in JOBS:
+            (template,) = templates(render(name))
+            for container in all_containers(template["spec"]):
+                if container["name"] != "training":
+                    # Of a whole number the kubelet's static policy takes processors from the others.
+                    self.assertLess(quality.amount(container["resources"]["limits"]["cpu"]), 1)
+
+    def test_training_waits_for_no_agent(self):
+        (template,) = templates(render("overlays/agent-sidecar"))
+        (agent,) = [one for one in all_containers(template["spec"]) if is_agent(one)]
+        for gate in ("startupProbe", "lifecycle"):
+            self.assertNotIn(gate, agent)
+        # Started as the process runs, so the first liveness probe must leave it the time to serve.
+        self.assertGreaterEqual(agent["livenessProbe"]["initialDelaySeconds"], 60)
+
+    def test_series_have_the_name_of_the_node(self):
+        for name in JOBS:
+            (template,) = templates(render(name))
+            (training,) = template["spec"]["containers"]
+            (field,) = [one["valueFrom"]["fieldRef"]["fieldPath"] for one in training["env"]
+                        if one["name"] == "NCCL_PULSE_NODE_NAME"]
+            self.assertEqual("spec.nodeName", field)
+        for item in of_kind(render("monitoring"), "PodMonitor"):
+            for endpoint in item["spec"]["podMetricsEndpoints"]:
+                self.assertIn({"sourceLabels": ["__meta_kubernetes_pod_node_name"],
+                               "targetLabel": "node"}, endpoint["relabelings"])
+
+    def test_the_page_of_a_node_needs_a_password(self):
+        (template,) = templates(render("node-agent"))
+        pod = template["spec"]
+        (agent,) = pod["containers"]
+        (volume,) = pod["volumes"]
+        (mount,) = agent["volumeMounts"]
+        self.assertEqual(mount["name"], volume["name"])
+        self.assertEqual(mount["mountPath"], os.path.dirname(web_config(agent)))
+        self.assertTrue(mount["readOnly"])
+        self.assertFalse(volume["secret"].get("optional", False), "without it the pod must not start")
+        self.assertEqual(0o400, volume["secret"]["defaultMode"])
+        for monitor in of_kind(render("monitoring"), "PodMonitor"):
+            (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+            self.assertEqual(monitor["metadata"]["name"] == "nccl-pulse-agent", "basicAuth" in endpoint)
+        with open(os.path.join(FOLDER, "README.md"), encoding="utf-8") as file:
+            manual = file.read()
+        for secret in {volume["secret"]["secretName"]} | {
+                endpoint["basicAuth"][part]["name"] for monitor in of_kind(render("monitoring"), "PodMonitor")
+                for endpoint in monitor["spec"]["podMetricsEndpoints"] if "basicAuth" in endpoint
+                for part in ("username", "password")}:
+            self.assertIn("create secret generic %s " % secret, manual)
+
+    def test_a_job_in_the_nodes_network_serves_the_node_alone(self):
+        for name in JOBS:
+            (template,) = templates(render(name))
+            (training,) = template["spec"]["containers"]
+            listen = [one["value"] for one in training["env"] if one["name"] == "NCCL_PULSE_LISTEN"]
+            self.assertEqual(["localhost:%d" % AGENT_PORT] if template["spec"].get("hostNetwork") else [],
+                             listen)
+
+    def test_no_scrape_is_endless(self):
+        for item in of_kind(render("monitoring"), "PodMonitor"):
+            self.assertEqual(300000, item["spec"]["sampleLimit"])
+
+    def test_agent_and_job_do_not_displace_each_other(self):
+        objects = render("node-agent")
+        (template,) = templates(objects)
+        (priority,) = of_kind(objects, "PriorityClass")
+        self.assertEqual(priority["metadata"]["name"], template["spec"]["priorityClassName"])
+        self.assertGreater(priority["value"], 0)
+        self.assertEqual("Never", priority["preemptionPolicy"])
+
+    def test_only_the_nodes_network_takes_a_privileged_namespace(self):
+        levels = {name: quality.pod_security(templates(render(name))[0]["spec"])
+                  for name in JOBS + ("node-agent",)}
+        self.assertEqual({"overlays/in-process": "restricted", "overlays/agent-sidecar": "restricted",
+                          "overlays/host-network": "privileged", "node-agent": "privileged"}, levels)
+        (namespace,) = of_kind(render("node-agent"), "Namespace")
+        self.assertEqual("privileged",
+                         namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"])
+
+
 class GeneratedTest(unittest.TestCase):
 
     def test_the_rule_objects_are_those_of_the_rule_files(self):
@@ -267,7 +366,8 @@ class ContainerfileTest(unittest.TestCase):
     def test_it_starts_the_program_from_where_it_puts_it(self):
         with open(os.path.join(FOLDER, "Containerfile"), encoding="utf-8") as file:
             content = file.read()
-        self.assertIn("\nARG BASE\nFROM ${BASE}\n", content, "no registry is named")
+        # No registry is named, and nothing is built upon what a tag happens to mean today.
+        self.assertIn("\nARG BASE\nARG BASE_SHA256\nFROM ${BASE}@sha256:${BASE_SHA256}\n", content)
         self.assertRegex(content, r"\nADD nccl-pulse\.tar\.gz /opt/\n")
         self.assertRegex(content, r"\nENTRYPOINT \[\"/opt/nccl-pulse/bin/pulse\"\]\n")
         self.assertRegex(content, re.compile(r"^USER [1-9][0-9]*:[1-9][0-9]*$", re.MULTILINE))

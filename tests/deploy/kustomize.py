@@ -7,6 +7,8 @@ import os
 from deploy.kubernetes.rules import yaml
 from tests.deploy import kubernetes_schema
 
+# Kinds of objects that no namespace holds.
+CLUSTER_WIDE = ("Namespace", "PriorityClass")
 # By which field of its elements a list is merged; other lists are replaced.
 MERGE_KEYS = {"containers": "name", "initContainers": "name", "volumes": "name", "env": "name",
               "volumeMounts": "mountPath", "ports": "containerPort"}
@@ -48,14 +50,15 @@ def merge(target, patch, field=""):
         return merged
     key = MERGE_KEYS.get(field)
     if key and isinstance(target, list) and isinstance(patch, list):
-        merged = list(target)
+        # What is new comes first, as kustomize 5 does it: the sidecar before the library's init container.
+        merged, new = list(target), []
         for item in patch:
             places = [i for i, old in enumerate(merged) if old[key] == item[key]]
             if places:
                 merged[places[0]] = merge(merged[places[0]], item)
             else:
-                merged.append(copy.deepcopy(item))
-        return merged
+                new.append(copy.deepcopy(item))
+        return new + merged
     return copy.deepcopy(patch)
 
 
@@ -80,7 +83,7 @@ def render(folder, objects=None):
     for patch in kustomization.get("patches", []):
         objects = apply(folder, patch, objects)
     for item in objects:
-        if "namespace" in kustomization and item["kind"] != "Namespace":
+        if "namespace" in kustomization and item["kind"] not in CLUSTER_WIDE:
             item["metadata"]["namespace"] = kustomization["namespace"]
     return objects
 

@@ -104,6 +104,8 @@ class PackageTest(unittest.TestCase):
                 # Named libcuda.so.1 inside: in no folder that ldconfig reads.
                 "usr/lib/nccl-pulse/libpulse-simulated-gpu.so",
                 "usr/lib/systemd/system/nccl-pulse-agent.service",
+                "usr/share/man/man1/pulse.1.gz",
+                "usr/share/bash-completion/completions/pulse",
                 "usr/share/nccl-pulse/deploy/prometheus/alerts.yaml",
                 "usr/share/nccl-pulse/deploy/prometheus/recording.yaml",
                 "usr/share/nccl-pulse/deploy/grafana/dashboards/fleet.json",

@@ -57,6 +57,9 @@ class Library {
   void ReadSymbols(const Elf64_Shdr& section) {
     for (uint64_t at = sizeof(Elf64_Sym); at < section.sh_size; at += sizeof(Elf64_Sym)) {
       const auto* symbol = At<Elf64_Sym>(section.sh_offset + at);
+      // The linker for ARM leaves sections there as local symbols without a name; nobody can ask
+      // for those.
+      if (ELF64_ST_BIND(symbol->st_info) == STB_LOCAL) continue;
       if (symbol->st_shndx != SHN_UNDEF) exported.insert(String(section, symbol->st_name));
     }
   }

@@ -1,5 +1,6 @@
 // Who a communicator is: what init is told, however odd.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "plugin/abi/profiler_v4.h"
 #include "tests/plugin/harness.h"
@@ -79,6 +80,23 @@ TEST(IdentityTest, Launcher) {
     EXPECT_EQ(snapshot.local_rank, "4");
     EXPECT_EQ(snapshot.job_id, "4711");
     EXPECT_FALSE(snapshot.hostname.empty());
+  });
+}
+
+// In a pod: the host's own name is the pod's there.
+TEST(IdentityTest, TheNodeIsCalledWhatTheSettingSays) {
+  const std::string longest(253, 'n');
+  for (const std::string& name : {std::string("gpu-node_17.example"), longest}) {
+    RunInChild({{"NCCL_PULSE_NODE_NAME", name}}, [&name] {
+      NcclCommunicator comm(1);
+      EXPECT_EQ(ReadSnapshot().hostname, name);
+    });
+  }
+  RunInChild({{"NCCL_PULSE_NODE_NAME", longest + "n"}}, [] {
+    NcclCommunicator comm(1);
+    char own[256] = {};
+    ASSERT_EQ(gethostname(own, sizeof(own) - 1), 0);
+    EXPECT_EQ(ReadSnapshot().hostname, own);
   });
 }
 

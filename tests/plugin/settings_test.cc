@@ -74,6 +74,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"NCCL_PULSE_FILE_SD_DIR", "prometheus/nccl", "none"},
         BadValue{"NCCL_PULSE_FILE_SD_DIR", "./nccl", "none"},
         BadValue{"NCCL_PULSE_FILE_SD_DIR", "~/nccl", "none"},
+        BadValue{"NCCL_PULSE_NODE_NAME", "node 17", "the host's"},
+        BadValue{"NCCL_PULSE_NODE_NAME", "$(NODE_NAME)", "the host's"},
         BadValue{"NCCL_PULSE_HISTOGRAMS", "sparse", "both,network=native"},
         BadValue{"NCCL_PULSE_HISTOGRAMS", "native,nccl_launches_total=native",
                  "both,network=native"},

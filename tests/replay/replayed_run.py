@@ -17,6 +17,8 @@ RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
                         os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
 PULSE = os.path.join(RUNFILES, "exporter/pulse")
 LIBRARY = os.path.join(RUNFILES, "plugin/libnccl-profiler-pulse.so")
+# Before a program that this machine's processor does not run: .bazelrc, --config=arm64.
+EMULATOR = os.environ.get("TEST_EMULATOR", "").split()
 # For a broken build to end; a slow machine is no failure.
 ANSWER_S = 240
 
@@ -94,7 +96,7 @@ class ReplayedRun:
 
     def __init__(self, run, timing, api, speed=0, repeat=1, clock="recorded", scrape=True,
                  network="off"):
-        self.arguments = [
+        self.arguments = EMULATOR + [
             PULSE, "replay", "--library=" + LIBRARY, "--api=%d" % api, "--speed=%g" % speed,
             "--repeat=%d" % repeat, "--clock=" + clock, "--hold=600", trace_folder(run)]
         self.environment = dict(os.environ, NCCL_PULSE_TIMING=timing,

@@ -29,6 +29,16 @@ class Hang(RulesTest):
         self.is_silent(scrapes, 11, "NcclRankMissing")
         self.is_silent(scrapes, 8, "NcclJobHungLong")
 
+    def test_several_gpus_in_one_process(self):
+        """Two processes of two ranks each; rank 2 does not come, its neighbour in the process waits."""
+        scrapes, _ = self.hung(places=[(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 1)])
+        by = ("Hostname", "gpu", "global_rank", "severity")
+        self.fires(scrapes, "NcclJobHung", 7, by, [("node1", "0", "1", "warning")])
+        # Both ranks of a process are gone.
+        scrapes, _ = self.hung(places=[(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 1)])
+        scrapes.end(4, instance="node1:9410")
+        self.fires(scrapes, "NcclRankMissing", 7, ("Hostname", "global_rank"), [("node1", "1")])
+
     def suspected(self, usual_until=None, op="AllReduce", verdict="rank_not_called", nodes=(0, 1)):
         """As hung(); the ranks have waited for 10 minutes before. The endpoints say for what they wait, and
         for how long that is usual."""

@@ -1,10 +1,10 @@
-// What the diagnosis of hangs and stragglers costs a page (exporter/diagnosis.h): so many processes
-// of a node with 16 communicators each, every ring full.
+// What the diagnosis of hangs and stragglers costs a page (exporter/diagnosis/diagnosis.h): so many
+// processes of a node with 16 communicators each, every ring full.
 //
 //   ./bazelw run -c opt //bench:diagnosis
 //
 // "new": every call of every ring is one that was not counted before, the most there can be.
-#include "exporter/diagnosis.h"
+#include "exporter/diagnosis/diagnosis.h"
 
 #include <cstdint>
 #include <string>

@@ -14,7 +14,7 @@
 #include "plugin/abi/profiler_v5.h"
 #include "plugin/abi/profiler_v6.h"
 #include "plugin/abi/profiler_v7.h"
-#include "plugin/cuda_driver.h"
+#include "plugin/cuda/cuda_driver.h"
 
 namespace {
 

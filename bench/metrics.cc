@@ -11,7 +11,7 @@
 #include "metrics/lane_writer.h"
 #include "metrics/segment_reader.h"
 #include "metrics/snapshot.h"
-#include "plugin/name_cache.h"
+#include "plugin/tracker/name_cache.h"
 #include "tests/metrics/test_segment.h"
 
 namespace nccl_pulse {

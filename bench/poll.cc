@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "plugin/clock.h"
-#include "plugin/tracker.h"
+#include "plugin/tracker/clock.h"
+#include "plugin/tracker/tracker.h"
 
 namespace nccl_pulse::bench {
 namespace {

@@ -8,7 +8,8 @@
 // ...Native natively alone. ...Gzip compresses the page, too. ScrapeNode64x16: the page of a node
 // with 64 processes, each with 16 communicators of two histograms. StatusPage...: the JSON that the
 // status page asks for, compressed; Node8x16: 8 processes. The twins with ...TextSerializer
-// write the same page with prometheus-cpp's own serializer: the reason for exporter/text_format.h.
+// write the same page with prometheus-cpp's own serializer: the reason for
+// exporter/exposition/text_format.h.
 #include <cstdlib>
 #include <memory>
 #include <sstream>
@@ -17,12 +18,12 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
-#include "exporter/communicators_json.h"
-#include "exporter/exposition.h"
-#include "exporter/families.h"
-#include "exporter/gzip.h"
-#include "exporter/protobuf_format.h"
-#include "exporter/text_format.h"
+#include "exporter/exposition/communicators_json.h"
+#include "exporter/exposition/exposition.h"
+#include "exporter/exposition/families.h"
+#include "exporter/exposition/protobuf_format.h"
+#include "exporter/exposition/text_format.h"
+#include "exporter/http/gzip.h"
 #include "metrics/lane_writer.h"
 #include "metrics/segment_reader.h"
 #include "metrics/shared_bytes.h"

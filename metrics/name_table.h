@@ -5,7 +5,7 @@
 // appended by the first callback that meets it.
 //
 // Thread: Intern any, lock-free, no allocation; cost of a content search up to 128 short compares,
-// so callbacks go through a cache by pointer (plugin/name_cache.h).
+// so callbacks go through a cache by pointer (plugin/tracker/name_cache.h).
 #ifndef METRICS_NAME_TABLE_H_
 #define METRICS_NAME_TABLE_H_
 
@@ -21,7 +21,7 @@ inline constexpr NameId kOtherName =
     1;  // "other": the table was full, or is being written right now
 inline constexpr NameId kOverflowName = 2;  // "overflow": series past the budget
 inline constexpr NameId kFirstNcclName = 3;
-// Operations whose bus bytes have a rule of their own (plugin/bus_bytes.h).
+// Operations whose bus bytes have a rule of their own (plugin/tracker/bus_bytes.h).
 inline constexpr NameId kAllReduceName = 3;
 inline constexpr NameId kAllGatherName = 4;
 inline constexpr NameId kReduceScatterName = 5;

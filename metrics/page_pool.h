@@ -2,8 +2,8 @@
 //
 // A callback must not fault a page in (that can sleep, or be refused), so only pages that were
 // populated beforehand are on the free list; the background thread keeps a reserve there
-// (plugin/tracker_pages.cc). An empty list means less is measured until it has come, and is counted
-// here and by the caller.
+// (plugin/tracker/tracker_pages.cc). An empty list means less is measured until it has come, and is
+// counted here and by the caller.
 //
 // Thread: any, lock-free, no system call. Cost of Allocate: one compare-and-swap.
 #ifndef METRICS_PAGE_POOL_H_

@@ -1,4 +1,4 @@
-// Numbers as people read them; the same words as `pulse status` (exporter/status_table.cc).
+// Numbers as people read them; the same words as `pulse status` (exporter/cli/status_table.cc).
 
 const isNumber = (value) => typeof value === 'number' && Number.isFinite(value);
 const number = (value) => (isNumber(value) ? value : 0);
@@ -74,7 +74,7 @@ const LOOK_AT = new Map([
   ['point_to_point', 'the ranks that wait: their peers are not known'],
 ]);
 
-// Why it is not known whether a rank is idle (exporter/rank_activity.h).
+// Why it is not known whether a rank is idle (exporter/diagnosis/rank_activity.h).
 const UNKNOWN_BECAUSE = new Map([
   ['launch_not_reported', 'NCCL does not report the launch of its last call'],
   ['captured', 'it uses CUDA graphs, whose replays are not seen'],

@@ -129,7 +129,7 @@ class Whole(RulesTest):
         self.assertFalse([name for name in written if name.startswith(("rank:", "nccl_"))])
         # Every other of the buckets that there are, up to 31 ms; behind it they are far apart as it is.
         drop = re.search(r"le\], regex: '(.+)'", at_scrape).group(1)
-        with open("exporter/families.h", encoding="utf-8") as file:
+        with open("exporter/exposition/families.h", encoding="utf-8") as file:
             exponents = re.search(r"kClassicExponents = \{([^}]+)\}", file.read()).group(1)
         bounds = [2.0**int(exponent) for exponent in exponents.split(",")]
         dropped = [bound for bound in bounds

@@ -1,4 +1,4 @@
-#include "exporter/catalogue.h"
+#include "exporter/exposition/catalogue.h"
 
 #include <fstream>
 #include <set>
@@ -30,7 +30,7 @@ TEST(Catalogue, DocumentIsWhatTheCatalogueSays) {
   std::stringstream text;
   text << file.rdbuf();
   EXPECT_EQ(text.str(), CatalogueMarkdown())
-      << "Run: ./bazelw run //exporter:catalogue_markdown > docs/metrics.md";
+      << "Run: ./bazelw run //exporter/exposition:catalogue_markdown > docs/metrics.md";
 }
 
 TEST(Catalogue, NamesFollowPrometheusRules) {

@@ -1,7 +1,7 @@
-#include "exporter/communicators_json.h"
+#include "exporter/exposition/communicators_json.h"
 
-#include "exporter/latency_json.h"
-#include "exporter/rank_view.h"
+#include "exporter/diagnosis/rank_view.h"
+#include "exporter/exposition/latency_json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

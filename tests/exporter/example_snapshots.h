@@ -2,7 +2,7 @@
 #ifndef TESTS_EXPORTER_EXAMPLE_SNAPSHOTS_H_
 #define TESTS_EXPORTER_EXAMPLE_SNAPSHOTS_H_
 
-#include "exporter/diagnosis_result.h"
+#include "exporter/diagnosis/diagnosis_result.h"
 #include "metrics/size_class.h"
 #include "metrics/snapshot.h"
 

@@ -1,12 +1,12 @@
-#include "exporter/families.h"
+#include "exporter/exposition/families.h"
 
 #include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "exporter/catalogue.h"
-#include "exporter/text_format.h"
+#include "exporter/exposition/catalogue.h"
+#include "exporter/exposition/text_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "prometheus/text_serializer.h"

@@ -1,4 +1,4 @@
-#include "exporter/gzip.h"
+#include "exporter/http/gzip.h"
 
 #include <random>
 #include <string>

@@ -1,4 +1,4 @@
-#include "exporter/handover.h"
+#include "exporter/node/handover.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/diagnosis.h"
+#include "exporter/diagnosis/diagnosis.h"
 #include "tests/exporter/simulated_job.h"
 
 namespace nccl_pulse {

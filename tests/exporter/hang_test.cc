@@ -1,4 +1,4 @@
-#include "exporter/hang.h"
+#include "exporter/diagnosis/hang.h"
 
 #include <set>
 

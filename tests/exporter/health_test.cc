@@ -1,4 +1,4 @@
-#include "exporter/health.h"
+#include "exporter/diagnosis/health.h"
 
 #include <set>
 

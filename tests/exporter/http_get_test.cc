@@ -1,5 +1,5 @@
 // The client of the command line, against answers that the test makes up.
-#include "exporter/http_get.h"
+#include "exporter/http/http_get.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/gzip.h"
+#include "exporter/http/gzip.h"
 
 namespace nccl_pulse {
 namespace {

@@ -1,4 +1,4 @@
-#include "exporter/http.h"
+#include "exporter/http/http.h"
 
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "exporter/latency_json.h"
+#include "exporter/exposition/latency_json.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "exporter/listener.h"
+#include "exporter/node/listener.h"
 
 #include <fcntl.h>
 #include <unistd.h>

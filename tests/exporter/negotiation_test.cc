@@ -1,4 +1,4 @@
-#include "exporter/negotiation.h"
+#include "exporter/exposition/negotiation.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "exporter/node.h"
+#include "exporter/node/node.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/handover.h"
+#include "exporter/node/handover.h"
 
 namespace nccl_pulse {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "exporter/families.h"
-#include "exporter/text_format.h"
+#include "exporter/exposition/families.h"
+#include "exporter/exposition/text_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/example_snapshots.h"

@@ -1,5 +1,5 @@
 // The clock and the processor's are the test's own.
-#include "exporter/page_cache.h"
+#include "exporter/http/page_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +25,7 @@ class PageCacheTest : public ::testing::Test {
   PageCache MakeCache(double share = 0.012) {
     PageCache::Options options;
     for (std::size_t kind = 0; kind < kKinds; ++kind) {
-      // As exporter/server.cc has them: the last one is the JSON.
+      // As exporter/http/server.cc has them: the last one is the JSON.
       options.kinds.push_back({[this, kind] { return Make(kind); }, kind + 1 == kKinds ? 2 : 1});
     }
     options.clock = [this] { return now_; };

@@ -1,4 +1,4 @@
-#include "exporter/page_share.h"
+#include "exporter/exposition/page_share.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
-#include "exporter/families.h"
-#include "exporter/text_format.h"
+#include "exporter/exposition/families.h"
+#include "exporter/exposition/text_format.h"
 #include "tests/exporter/example_snapshots.h"
 
 namespace nccl_pulse {

@@ -1,6 +1,6 @@
 // The table of processes that hand over, with users that the test makes up: who is at the other end
 // of a connection is asked of a function, which answers here with what the test says of it.
-#include "exporter/peer_table.h"
+#include "exporter/node/peer_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/handover.h"
-#include "exporter/monotonic_clock.h"
+#include "exporter/node/handover.h"
+#include "exporter/node/monotonic_clock.h"
 #include "metrics/lane_writer.h"
 #include "metrics/shared_bytes.h"
 #include "tests/metrics/test_segment.h"

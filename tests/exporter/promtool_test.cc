@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <string>
 
-#include "exporter/families.h"
-#include "exporter/text_format.h"
+#include "exporter/exposition/families.h"
+#include "exporter/exposition/text_format.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/example_snapshots.h"
 

@@ -1,5 +1,5 @@
 // The protobuf page, decoded again: what went in comes out.
-#include "exporter/protobuf_format.h"
+#include "exporter/exposition/protobuf_format.h"
 
 #include <cmath>
 #include <cstdint>

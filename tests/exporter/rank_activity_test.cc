@@ -1,4 +1,4 @@
-#include "exporter/rank_activity.h"
+#include "exporter/diagnosis/rank_activity.h"
 
 #include <set>
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "exporter/families.h"
-#include "exporter/text_format.h"
+#include "exporter/exposition/families.h"
+#include "exporter/exposition/text_format.h"
 #include "gtest/gtest.h"
 #include "metrics/segment_reader.h"
 #include "metrics/size_class.h"

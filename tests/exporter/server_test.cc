@@ -1,4 +1,4 @@
-#include "exporter/server.h"
+#include "exporter/http/server.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // What Prometheus is told about where the endpoint is.
-#include "exporter/service_file.h"
+#include "exporter/node/service_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
-#include "exporter/status_table.h"
+#include "exporter/cli/status_table.h"
 
-#include "exporter/communicators_json.h"
-#include "exporter/diagnosis.h"
+#include "exporter/diagnosis/diagnosis.h"
+#include "exporter/exposition/communicators_json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

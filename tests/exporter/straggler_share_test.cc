@@ -1,5 +1,5 @@
 // What makes a late rank a straggler: a threshold is met on one side and missed on the other.
-#include "exporter/diagnosis.h"
+#include "exporter/diagnosis/diagnosis.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/simulated_job.h"
 

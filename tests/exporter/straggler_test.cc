@@ -1,8 +1,8 @@
-#include "exporter/straggler.h"
+#include "exporter/diagnosis/straggler.h"
 
 #include <random>
 
-#include "exporter/diagnosis.h"
+#include "exporter/diagnosis/diagnosis.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/simulated_job.h"

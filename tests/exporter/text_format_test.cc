@@ -1,11 +1,11 @@
-#include "exporter/text_format.h"
+#include "exporter/exposition/text_format.h"
 
 #include <cmath>
 #include <limits>
 #include <random>
 #include <sstream>
 
-#include "exporter/families.h"
+#include "exporter/exposition/families.h"
 #include "gtest/gtest.h"
 #include "prometheus/text_serializer.h"
 #include "tests/exporter/example_snapshots.h"

@@ -1,4 +1,4 @@
-#include "exporter/usual_wait.h"
+#include "exporter/diagnosis/usual_wait.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -8,7 +8,7 @@
 // where nothing else is certain.
 #include <set>
 
-#include "exporter/diagnosis.h"
+#include "exporter/diagnosis/diagnosis.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/simulated_job.h"

@@ -142,7 +142,7 @@ def run_hang(options, results, case, variant, wanted):
 
 def await_hang(options, job, scrapes, case, comm_ids, record):
     """(what is wrong, what was said, what `pulse status` prints)"""
-    first = inject_watch.until_hang(options, scrapes, comm_ids)
+    first = inject_watch.until_hang(options, scrapes, comm_ids, case.at_first)
     _, status = job.status()
     job.keep("status.txt", status)
     if first is None:

@@ -52,9 +52,9 @@ class Scrapes:
             self.silent += 1
 
 
-def until_hang(options, scrapes, comm_ids):
+def until_hang(options, scrapes, comm_ids, at_first=""):
     """(seconds, hang of the page, hang of the JSON) of the first scrape that shows a verdict on one of
-    the communicators; None: none does in time"""
+    the communicators, other than what may be said at first; None: none does in time"""
     until = scrapes.begin + options.hang_after + 3 * options.scrape + options.late
     while True:
         scrape = scrapes.next(until)
@@ -64,7 +64,7 @@ def until_hang(options, scrapes, comm_ids):
         for comm_id in comm_ids:
             found = hang_on_page(page, comm_id)
             hang = next((comm["hang"] for comm in comms if comm["comm"] == comm_id), None)
-            if found and hang:
+            if found and hang and hang["verdict"] != at_first:
                 return seconds, found, hang
 
 

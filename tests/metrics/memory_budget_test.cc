@@ -11,9 +11,9 @@
 #include "metrics/segment.h"
 #include "metrics/segment_layout.h"
 #include "metrics/snapshot.h"
-#include "plugin/communicator.h"
-#include "plugin/step_table.h"
-#include "plugin/tracker.h"
+#include "plugin/tracker/communicator.h"
+#include "plugin/tracker/step_table.h"
+#include "plugin/tracker/tracker.h"
 #include "tests/metrics/test_segment.h"
 
 namespace nccl_pulse {

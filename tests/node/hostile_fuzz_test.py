@@ -16,7 +16,7 @@ SEED = 1
 CONNECTIONS = 4000
 MEMORIES = 120
 MESSAGES = 1500
-WELCOME = 2  # and where it stands in a message, exporter/handover.h
+WELCOME = 2  # and where it stands in a message, exporter/node/handover.h
 KIND_OFFSET = 12
 
 

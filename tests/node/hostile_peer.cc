@@ -22,7 +22,7 @@
 #include <iostream>
 #include <string>
 
-#include "exporter/handover.h"
+#include "exporter/node/handover.h"
 #include "metrics/segment_layout.h"
 #include "metrics/shared_bytes.h"
 

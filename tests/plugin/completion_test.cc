@@ -3,7 +3,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "plugin/communicator.h"
+#include "plugin/tracker/communicator.h"
 #include "tests/plugin/harness.h"
 
 namespace nccl_pulse {

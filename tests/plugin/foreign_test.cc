@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "plugin/ticket.h"
+#include "plugin/tracker/ticket.h"
 #include "tests/plugin/harness.h"
 
 namespace nccl_pulse {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "plugin/communicator.h"
+#include "plugin/tracker/communicator.h"
 #include "tests/plugin/harness.h"
 
 namespace nccl_pulse {

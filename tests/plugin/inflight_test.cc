@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "plugin/abi/profiler_v4.h"
-#include "plugin/communicator.h"
+#include "plugin/tracker/communicator.h"
 #include "tests/plugin/stream_job.h"
 
 namespace nccl_pulse {

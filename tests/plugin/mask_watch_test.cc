@@ -1,5 +1,5 @@
 // The event mask is NCCL's, and somebody else may change it.
-#include "plugin/mask_watch.h"
+#include "plugin/runtime/mask_watch.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "plugin/communicator.h"
+#include "plugin/tracker/communicator.h"
 #include "tests/plugin/harness.h"
 
 namespace nccl_pulse {

@@ -1,5 +1,5 @@
 // Strings by address: the same answers as the name table gives, whatever the cache has room for.
-#include "plugin/name_cache.h"
+#include "plugin/tracker/name_cache.h"
 
 #include <gtest/gtest.h>
 

@@ -10,8 +10,8 @@
 #include <set>
 
 #include "metrics/segment_layout.h"
-#include "plugin/network_window.h"
-#include "plugin/step_table.h"
+#include "plugin/runtime/network_window.h"
+#include "plugin/tracker/step_table.h"
 #include "tests/plugin/harness.h"
 
 namespace nccl_pulse {

@@ -1,5 +1,5 @@
 // The window's schedule, on a clock of the test's own.
-#include "plugin/network_window.h"
+#include "plugin/runtime/network_window.h"
 
 #include <gtest/gtest.h>
 

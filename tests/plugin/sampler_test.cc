@@ -1,5 +1,5 @@
 // Which calls are timed. Everything is a pure function of its inputs: no figure here is random.
-#include "plugin/sampler.h"
+#include "plugin/tracker/sampler.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,184 @@
+// pulse agent: the node's endpoint in a process of its own.
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "exporter/cli/command.h"
+#include "exporter/exposition/exposition.h"
+#include "exporter/http/server.h"
+#include "exporter/web/guard.h"
+
+ABSL_FLAG(std::string, listen, ":9410", "where to serve: [host]:port or unix:/path");
+ABSL_FLAG(absl::Duration, keep, absl::Minutes(10),
+          "how long a process that ended stays on the page");
+ABSL_FLAG(int, keep_processes, 256, "how many processes that ended stay on the page at most");
+ABSL_FLAG(absl::Duration, hang_after, absl::Seconds(10),
+          "without progress for so long, a communicator is suspected to hang");
+ABSL_FLAG(std::string, web_config, "", "file with TLS, passwords and headers; \"\": none");
+ABSL_FLAG(std::string, file_sd_dir, "", "folder for a file that tells Prometheus of this endpoint");
+ABSL_FLAG(std::string, histograms, nccl_pulse::kDefaultHistograms,
+          "both, classic or native, or one of them for one histogram as family=native");
+ABSL_FLAG(std::string, drop_families, "", "metric families to leave out, separated by commas");
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int kUsageError = 1;
+constexpr int kCannotServe = 2;
+constexpr int kMostKeptProcesses = 100000;
+
+constexpr char kHelp[] =
+    R"(usage: pulse agent [flags]
+
+Serves the metrics of all processes of this node, in a process of its own. Jobs that start later hand
+over to it by themselves; a job's process that serves now is asked to leave it the port. What a process
+measured stays on the page when it ends, however it ends. When the agent ends, the job's processes serve
+again. Run by root, it takes the processes of every user, else those of its own.
+
+Places (256 processes), the ended processes that are kept and the page (40 MiB of measurements) are shared evenly between users: when
+one is full, the user who has most of it gives way. It uses at most a quarter of one core.
+
+  --listen=ADDRESS        [host]:port or unix:/path, as the jobs' NCCL_PULSE_LISTEN (default :9410)
+  --keep=DURATION         how long a process that ended stays on the page (default 10m)
+  --keep-processes=N      how many of them at most, the oldest go first (default 256; 0: none)
+  --hang-after=DURATION   work in flight without progress for so long: a hang is suspected (default 10s)
+  --file-sd-dir=FOLDER    writes a file there that tells Prometheus of this endpoint
+  --histograms=FORM       both, classic or native; family=FORM for one histogram, network=FORM
+                          for timing="network", after a comma (default both,network=native)
+  --drop-families=NAMES   metric families that are left out, separated by commas (default none)
+  --web-config=FILE       TLS, client certificates, passwords: YAML as Prometheus' exporters take it
+
+A FILE for --web-config, all of whose parts may be left out:
+  tls_server_config:
+    cert_file: server.pem             # relative to FILE
+    key_file: server.key
+    client_auth_type: RequireAndVerifyClientCert
+    client_ca_file: ca.pem
+  basic_auth_users:
+    prometheus: $2y$10$...            # a bcrypt hash: htpasswd -nBC 10 prometheus
+What Prometheus then needs in its scrape_config:
+  scheme: https
+  tls_config: {ca_file: ca.pem, cert_file: prometheus.pem, key_file: prometheus.key}
+  basic_auth: {username: prometheus, password_file: password}
+  static_configs: [{targets: ["HOST:9410"]}]
+
+SIGTERM and SIGINT end it in order. SIGHUP reads FILE again, and the files that it names; when there is
+something wrong with them it says so and nothing changes.
+Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 it cannot serve there.
+)";
+
+// A line with its time, so that the log can be read without another one beside it.
+void Log(LogLevel level, const std::string& message) {
+  const std::string now =
+      absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone());
+  std::fprintf(stderr, "%s %s: %s\n", now.c_str(), level == LogLevel::kInfo ? "info" : "warning",
+               message.c_str());
+}
+
+int BadFlag(const char* what) {
+  std::fprintf(stderr, "pulse: %s\n", what);
+  return kUsageError;
+}
+
+void Reload(WebGuard* guard) {
+  std::string error;
+  if (guard == nullptr) {
+    Log(LogLevel::kInfo, "SIGHUP: there is no web configuration to read again");
+  } else if (guard->Reload(&error)) {
+    Log(LogLevel::kInfo, "SIGHUP: the web configuration was read again, with all that it names");
+  } else {
+    Log(LogLevel::kWarning, "SIGHUP: nothing changes: " + error);
+  }
+}
+
+int Run(const std::vector<char*>& arguments) {
+  const absl::Duration keep = absl::GetFlag(FLAGS_keep);
+  const absl::Duration hang_after = absl::GetFlag(FLAGS_hang_after);
+  const int keep_processes = absl::GetFlag(FLAGS_keep_processes);
+  ServerOptions options;
+  options.listen_address = absl::GetFlag(FLAGS_listen);
+  options.service_directory = absl::GetFlag(FLAGS_file_sd_dir);
+  if (!arguments.empty()) {
+    std::fprintf(stderr, "pulse: agent takes no argument\n%s", kHelp);
+    return kUsageError;
+  }
+  if (keep < absl::ZeroDuration() || keep > absl::Hours(24 * 365)) {
+    return BadFlag("--keep is not between 0 and a year");
+  }
+  if (keep_processes < 0 || keep_processes > kMostKeptProcesses) {
+    return BadFlag("--keep-processes is not between 0 and 100000");
+  }
+  if (hang_after < absl::Seconds(1) || hang_after > absl::Hours(24)) {
+    return BadFlag("--hang-after is not between 1s and 24h");
+  }
+  if (!options.service_directory.empty() && options.service_directory[0] != '/') {
+    return BadFlag("--file-sd-dir is no absolute path");
+  }
+  if (!ParseHistograms(absl::GetFlag(FLAGS_histograms), &options.exposition)) {
+    return BadFlag(
+        "--histograms is not both, classic or native, nor one of them for one histogram as "
+        "family=native");
+  }
+  std::string unknown;
+  if (!ParseDroppedFamilies(absl::GetFlag(FLAGS_drop_families), &options.exposition, &unknown)) {
+    return BadFlag(("--drop-families: there is no metric family " + unknown).c_str());
+  }
+  options.source = [] { return SnapshotSet(); };
+  options.log = Log;
+  options.cpu_share = kAgentCpuShare;
+  options.peers.agent = true;
+  options.peers.keep = absl::ToChronoMilliseconds(keep);
+  options.peers.keep_processes = keep_processes;
+  options.hang_after = absl::ToChronoMilliseconds(hang_after);
+
+  const std::string web_config = absl::GetFlag(FLAGS_web_config);
+  std::shared_ptr<WebGuard> guard;
+  std::string error;
+  if (!web_config.empty()) {
+    guard = WebGuard::Open(web_config, Log, &error);
+    if (guard == nullptr) return BadFlag(error.c_str());
+    options.guard = guard;
+  }
+
+  // Before there is another thread, and before the port can be anybody's to wait for.
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // The TLS library writes to connections that clients have closed.
+  std::signal(SIGPIPE, SIG_IGN);
+
+  const std::unique_ptr<Server> server = Server::Start(std::move(options), &error);
+  if (server == nullptr) {
+    std::fprintf(stderr, "pulse: %s\n", error.c_str());
+    return kCannotServe;
+  }
+  Log(LogLevel::kInfo, "the agent serves at " + server->address() +
+                           (guard != nullptr && guard->is_https() ? " with TLS" : "") +
+                           (geteuid() == 0 ? ", for every user" : ", for its own user"));
+  while (true) {
+    int signal = 0;
+    if (sigwait(&signals, &signal) != 0) continue;
+    if (signal != SIGHUP) break;
+    Reload(guard.get());
+  }
+  Log(LogLevel::kInfo, "the agent ends; the job's processes serve again");
+  server->Stop();
+  return 0;
+}
+
+}  // namespace
+
+const Command kAgentCommand = {"agent", "serve the metrics of all processes of this node", kHelp,
+                               Run};
+
+}  // namespace nccl_pulse

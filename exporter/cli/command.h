@@ -1,0 +1,31 @@
+// The subcommands of the `pulse` program.
+//
+// Each stands in a file of its own (<name>_command.cc), which defines a Command and its flags;
+// adding one takes that file and a line in pulse_main.cc. Flags are absl's, parsed before `run` is
+// called.
+//
+// Thread: main thread only.
+#ifndef EXPORTER_CLI_COMMAND_H_
+#define EXPORTER_CLI_COMMAND_H_
+
+#include <vector>
+
+namespace nccl_pulse {
+
+struct Command {
+  const char* name;
+  const char* summary;  // one line, for `pulse --help`
+  const char* help;     // for `pulse NAME --help`
+  // `arguments` without program, subcommand and flags. Returns the exit status.
+  int (*run)(const std::vector<char*>& arguments);
+};
+
+extern const Command kAgentCommand;
+extern const Command kDemoCommand;
+extern const Command kInstallCommand;
+extern const Command kReplayCommand;
+extern const Command kStatusCommand;
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_CLI_COMMAND_H_

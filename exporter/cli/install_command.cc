@@ -1,0 +1,83 @@
+// pulse install: the library into a folder, for an image in which there is no cp.
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
+#include "exporter/cli/command.h"
+#include "exporter/cli/installation.h"
+
+ABSL_DECLARE_FLAG(std::string, library);
+
+namespace nccl_pulse {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kUsageError = 1;
+constexpr int kCannotWrite = 2;
+
+constexpr char kHelp[] =
+    R"(usage: pulse install FOLDER [flags]
+
+Puts the library into FOLDER, which must exist, under both names that it is loaded by:
+libnccl-profiler-pulse.so and librccl-profiler-pulse.so. For an init container that hands it to a
+training container through a volume. What is there is replaced in one step: a process that has it
+loaded keeps what it has.
+
+  --library=PATH   the plugin library; default: the one that came with this program
+
+Exit status: 0 done; 1 bad usage; 2 no library, or FOLDER cannot be written to.
+)";
+
+// Copies under another name first, so that nobody ever loads half of it.
+std::error_code Replace(const fs::path& source, const fs::path& target) {
+  const fs::path unfinished = target.string() + "." + std::to_string(getpid());
+  std::error_code error;
+  fs::copy_file(source, unfinished, fs::copy_options::overwrite_existing, error);
+  if (!error) {
+    constexpr fs::perms kForEverybody = fs::perms::owner_read | fs::perms::owner_write |
+                                        fs::perms::group_read | fs::perms::others_read;
+    fs::permissions(unfinished, kForEverybody, error);
+  }
+  if (!error) fs::rename(unfinished, target, error);
+  std::error_code ignored;
+  if (error) fs::remove(unfinished, ignored);
+  return error;
+}
+
+int Run(const std::vector<char*>& arguments) {
+  if (arguments.size() != 1) {
+    std::fprintf(stderr, "pulse: install takes one argument, the folder\n%s", kHelp);
+    return kUsageError;
+  }
+  std::string library = absl::GetFlag(FLAGS_library);
+  if (library.empty()) library = FindPluginLibrary();
+  if (library.empty()) {
+    std::fprintf(stderr,
+                 "pulse: libnccl-profiler-pulse.so is neither beside this program nor in "
+                 "../lib; name it with --library\n");
+    return kCannotWrite;
+  }
+  for (const char* name : {"libnccl-profiler-pulse.so", "librccl-profiler-pulse.so"}) {
+    const fs::path target = fs::path(arguments[0]) / name;
+    const std::error_code error = Replace(library, target);
+    if (error) {
+      std::fprintf(stderr, "pulse: cannot copy %s to %s: %s\n", library.c_str(), target.c_str(),
+                   error.message().c_str());
+      return kCannotWrite;
+    }
+    std::printf("%s\n", target.c_str());
+  }
+  return 0;
+}
+
+}  // namespace
+
+const Command kInstallCommand = {"install", "put the library into a folder", kHelp, Run};
+
+}  // namespace nccl_pulse

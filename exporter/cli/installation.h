@@ -1,0 +1,24 @@
+// Where the files that belong to the `pulse` program are: beside it when installed, in Bazel's
+// runfiles when run from the build tree.
+//
+//   plugin   <program's folder>/libnccl-profiler-pulse.so, <program's folder>/../lib/... or, from
+//            the Debian package, <program's folder>/../lib/<architecture>-linux-gnu/...
+//   traces   <program's folder>/../share/nccl-pulse/traces/<name>
+//
+// Thread: any. Cost: a few system calls.
+#ifndef EXPORTER_CLI_INSTALLATION_H_
+#define EXPORTER_CLI_INSTALLATION_H_
+
+#include <string>
+
+namespace nccl_pulse {
+
+// Path of the plugin library; "" when it is nowhere.
+std::string FindPluginLibrary();
+
+// Path of the folder of a recorded trace; "" when it is nowhere.
+std::string FindTraces(const std::string& name);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_CLI_INSTALLATION_H_

@@ -1,0 +1,381 @@
+#include "exporter/cli/status_table.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "exporter/cli/status_words.h"
+#include "nlohmann/json.hpp"
+
+namespace nccl_pulse {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kRed[] = "\033[1;31m";
+constexpr char kYellow[] = "\033[1;33m";
+constexpr char kGreen[] = "\033[32m";
+constexpr char kBold[] = "\033[1m";
+constexpr char kDim[] = "\033[2m";
+constexpr char kReset[] = "\033[0m";
+
+// From this age on a page says how old it is.
+constexpr double kOldSeconds = 3;
+
+// ---- the page -----------------------------------------------------------------------------------
+
+// The operation whose latencies are shown for all ranks: what the communicator spent most time in.
+struct Shown {
+  std::string op, size, measure, source;
+  bool empty() const { return op.empty(); }
+};
+
+Shown MostTime(const Json& comm) {
+  std::map<std::vector<std::string>, double> seconds;
+  for (const Json& rank : List(At(comm, "ranks"))) {
+    for (const Json& latency : List(At(rank, "latencies"))) {
+      // Durations before completions, which contain waiting for earlier work.
+      const std::string measure = Text(At(latency, "measure"));
+      seconds[{measure == "duration" ? "1" : "0", Text(At(latency, "op")),
+               Text(At(latency, "size")), measure, Text(At(latency, "source"))}] +=
+          Number(At(latency, "count")) * Number(At(latency, "mean"));
+    }
+  }
+  const auto most = std::max_element(seconds.begin(), seconds.end(), [](auto& a, auto& b) {
+    return std::make_pair(a.first[0], a.second) < std::make_pair(b.first[0], b.second);
+  });
+  if (most == seconds.end()) return {};
+  return {most->first[1], most->first[2], most->first[3], most->first[4]};
+}
+
+double Calls(const Json& rank) {
+  double calls = 0;
+  for (const Json& operation : List(At(rank, "operations")))
+    calls += Number(At(operation, "calls"));
+  return calls;
+}
+
+// Identity of a rank from one page to the next.
+std::string Key(const Json& comm, const Json& rank) {
+  return absl::StrCat(Text(At(comm, "comm")), " ", Text(At(rank, "rank")), " ",
+                      Text(At(At(rank, "process"), "pid")));
+}
+
+struct Cell {
+  std::string text;
+  const char* color = "";
+};
+
+class Page {
+ public:
+  Page(const Json& page, const Json* before, const StatusOptions& options)
+      : page_(page), options_(options), now_(Number(At(page, "time"))) {
+    if (before == nullptr) return;
+    seconds_before_ = now_ - Number(At(*before, "time"));
+    for (const Json& comm : List(At(*before, "communicators"))) {
+      for (const Json& rank : List(At(comm, "ranks"))) calls_before_[Key(comm, rank)] = Calls(rank);
+    }
+  }
+
+  std::string Make() {
+    std::vector<Json> shown;
+    std::size_t ended = 0;
+    std::size_t ranks = 0;
+    std::set<std::string> hosts;
+    for (const Json& comm : List(At(page_, "communicators"))) {
+      const std::vector<Json> list = List(At(comm, "ranks"));
+      const bool in_use = std::any_of(list.begin(), list.end(),
+                                      [](const Json& rank) { return At(rank, "active") == true; });
+      for (const Json& rank : list) hosts.insert(Text(At(At(rank, "process"), "hostname")));
+      if (!in_use && !options_.all) {
+        ++ended;
+        continue;
+      }
+      ranks += list.size();
+      shown.push_back(comm);
+    }
+    // Trouble first; else by id, as the page has them.
+    std::stable_sort(shown.begin(), shown.end(),
+                     [](const Json& a, const Json& b) { return Trouble(a) > Trouble(b); });
+    Header(hosts, shown.size(), ranks);
+    Health();
+    Problems(shown);
+    for (const Json& comm : shown) Communicator(comm);
+    if (ended > 0) {
+      absl::StrAppend(
+          &out_, "\n",
+          Paint(absl::StrCat(Plural(ended, "communicator"), " that ended not shown (--all)."),
+                kDim),
+          "\n");
+    }
+    return std::move(out_);
+  }
+
+ private:
+  static int Trouble(const Json& comm) {
+    if (!At(comm, "hang").is_null()) return 2;
+    return At(comm, "straggler").is_null() ? 0 : 1;
+  }
+
+  std::string Paint(const std::string& text, const char* color) const {
+    return options_.color && *color != '\0' && !text.empty() ? absl::StrCat(color, text, kReset)
+                                                             : text;
+  }
+
+  void Header(const std::set<std::string>& hosts, std::size_t communicators, std::size_t ranks) {
+    std::string host = hosts.empty() ? "" : *hosts.begin();
+    if (hosts.size() > 1) host = Plural(hosts.size(), "host");
+    absl::StrAppend(&out_, Paint(host.empty() ? "NCCL Pulse" : host, kBold), "  ",
+                    absl::FormatTime("%Y-%m-%d %H:%M:%S",
+                                     absl::FromUnixMillis(static_cast<int64_t>(now_ * 1e3)),
+                                     absl::LocalTimeZone()),
+                    Age(), "  ", Plural(communicators, "communicator"), ", ", Plural(ranks, "rank"),
+                    "\n");
+  }
+
+  // Of a page that was not made for this look; the command adds it.
+  std::string Age() const {
+    const double age = Number(At(page_, "age_seconds"));
+    if (age < kOldSeconds) return "";
+    return Paint(absl::StrCat("  as of ", static_cast<int64_t>(age), " s ago"), kYellow);
+  }
+
+  // What is lost, stopped or not seen comes before what is suspected.
+  void Health() {
+    const Json& health = At(page_, "health");
+    if (!health.is_object()) {
+      absl::StrAppend(&out_,
+                      "The endpoint does not say how much it sees: it is of another version.\n");
+      return;
+    }
+    const std::string status = Text(At(health, "status"));
+    const char* color = status == "ok" ? kGreen : status == "incomplete" ? kYellow : "";
+    for (const Json& note : List(At(health, "notes"))) {
+      out_ += PaintLines(Wrap(Text(note), 0, options_.width), kYellow);
+    }
+    const std::string summary = Text(At(health, "summary"));
+    if (!summary.empty()) out_ += PaintLines(Wrap(summary, 0, options_.width), color);
+  }
+
+  std::string PaintLines(const std::string& lines, const char* color) const {
+    std::string out;
+    for (const std::string_view line : absl::StrSplit(lines, '\n', absl::SkipEmpty())) {
+      absl::StrAppend(&out, Paint(std::string(line), color), "\n");
+    }
+    return out;
+  }
+
+  void Problems(const std::vector<Json>& communicators) {
+    for (const Json& comm : communicators) {
+      if (!At(comm, "hang").is_null()) Hang(comm, At(comm, "hang"));
+      const Json& straggler = At(comm, "straggler");
+      if (straggler.is_null()) continue;
+      absl::StrAppend(&out_, "\n", Paint("SLOW", kYellow), "  communicator ",
+                      CommunicatorName(comm), " waits for ",
+                      Paint(absl::StrCat("rank ", Text(At(straggler, "rank"))), kYellow), "\n",
+                      Wrap(Text(At(straggler, "text")), 6, options_.width));
+    }
+  }
+
+  void Hang(const Json& comm, const Json& hang) {
+    const bool usual = At(hang, "usual") == true;
+    const char* color = usual ? kYellow : kRed;
+    absl::StrAppend(&out_, "\n", Paint(usual ? "WAIT" : "HANG", color), "  communicator ",
+                    CommunicatorName(comm), " makes no progress for ",
+                    Paint(Seconds(now_ - Number(At(hang, "since"))), color), "  [",
+                    Text(At(hang, "verdict")), usual ? ", as long as before" : "", "]\n",
+                    Wrap(Text(At(hang, "text")), 6, options_.width));
+  }
+
+  void Communicator(const Json& comm) {
+    const std::vector<Json> ranks = List(At(comm, "ranks"));
+    const auto nranks = static_cast<std::size_t>(std::max(0.0, Number(At(comm, "nranks"))));
+    const auto nnodes = static_cast<std::size_t>(std::max(0.0, Number(At(comm, "nnodes"))));
+    const Shown shown = MostTime(comm);
+    absl::StrAppend(&out_, "\n", Paint(CommunicatorName(comm), kBold), "  ",
+                    Plural(nranks, "rank"));
+    if (nnodes > 1) absl::StrAppend(&out_, " on ", Plural(nnodes, "node"));
+    if (ranks.size() < nranks) absl::StrAppend(&out_, ", ", ranks.size(), " of them here");
+    if (!shown.empty()) {
+      absl::StrAppend(&out_,
+                      Paint(absl::StrCat("; p50, p99, bus: ", shown.op, " ", Size(shown.size), ", ",
+                                         shown.measure, " (", shown.source, "), since its start"),
+                            kDim));
+    }
+    out_ += "\n";
+    std::vector<std::vector<Cell>> rows;
+    rows.push_back({{""},
+                    {"RANK"},
+                    {"PID"},
+                    {"GPU"},
+                    {"STATE"},
+                    {"FOR"},
+                    {"LAST CALL"},
+                    {"CALLS"},
+                    {"CALLS/S"},
+                    {"P50"},
+                    {"P99"},
+                    {"BUS"}});
+    for (const Json& rank : ranks) rows.push_back(Row(comm, rank, shown));
+    Table(rows);
+    WhyUnknown(ranks);
+  }
+
+  // "   unknown: launch_not_reported (ranks 0, 1)"
+  void WhyUnknown(const std::vector<Json>& ranks) {
+    std::map<std::string, std::string> by_reason;
+    for (const Json& rank : ranks) {
+      const std::string reason = Text(At(rank, "unknown"));
+      if (Text(At(rank, "state")) != "unknown" || reason.empty() || reason == "captured") continue;
+      std::string& who = by_reason[reason];
+      absl::StrAppend(&who, who.empty() ? "" : ", ", Text(At(rank, "rank")));
+    }
+    for (const auto& [reason, who] : by_reason) {
+      out_ += Wrap(absl::StrCat("unknown: ", reason, " (rank ", who, ")"), 3, options_.width);
+    }
+  }
+
+  std::vector<Cell> Row(const Json& comm, const Json& rank, const Shown& shown) const {
+    const Json& hang = At(comm, "hang");
+    const Json& straggler = At(comm, "straggler");
+    const Json& number = At(rank, "rank");
+    const bool suspect = Contains(At(hang, "suspects"), number);
+    const bool waits = Contains(At(hang, "waiting"), number);
+    const bool late = !straggler.is_null() && At(straggler, "rank") == number;
+    const bool usual = At(hang, "usual") == true;
+    const char* color = suspect && !usual ? kRed : suspect || waits || late ? kYellow : "";
+    const auto [state, seconds] = State(rank, waits);
+    std::string rate = "-";
+    const auto before = calls_before_.find(Key(comm, rank));
+    const double calls = Calls(rank);
+    if (seconds_before_ > 0 && before != calls_before_.end() && calls >= before->second) {
+      rate = Count((calls - before->second) / seconds_before_);
+    }
+    std::string p50 = "-";
+    std::string p99 = "-";
+    std::string bus = "-";
+    for (const Json& latency : List(At(rank, "latencies"))) {
+      if (Text(At(latency, "op")) != shown.op || Text(At(latency, "size")) != shown.size ||
+          Text(At(latency, "measure")) != shown.measure ||
+          Text(At(latency, "source")) != shown.source) {
+        continue;
+      }
+      p50 = Seconds(Number(At(latency, "p50")));
+      p99 = Seconds(Number(At(latency, "p99")));
+      if (const Json& bandwidth = At(latency, "bus_bytes_per_second"); bandwidth.is_number()) {
+        bus = absl::StrFormat("%.3g GB/s", Number(bandwidth) / 1e9);
+      }
+    }
+    const Json& last = At(rank, "last_call");
+    const std::string call =
+        last.is_null() ? "-"
+                       : absl::StrCat(Text(At(last, "op")), " ", Size(Text(At(last, "size"))), " #",
+                                      Text(At(last, "calls")));
+    const std::string gpu = Text(At(At(rank, "gpu"), "index"));
+    return {{suspect ? ">>"
+             : late  ? ">"
+                     : "",
+             color},
+            {Text(number), color},
+            {Text(At(At(rank, "process"), "pid"))},
+            {gpu.empty() ? "-" : gpu},
+            {state, color},
+            {seconds < 0 ? "-" : Seconds(seconds), color},
+            {call},
+            {Count(calls)},
+            {rate},
+            {p50},
+            {p99},
+            {bus}};
+  }
+
+  // In a word, and for how long; negative: not known.
+  std::pair<std::string, double> State(const Json& rank, bool waits) const {
+    const std::string state = Text(At(rank, "state"));
+    const auto since = [this](const Json& time) {
+      return time.is_number() ? now_ - Number(time) : -1;
+    };
+    if (state == "in_flight") {
+      const bool queued = At(rank, "begun") == false;
+      return {waits    ? "waits"
+              : queued ? "queued"
+                       : "in flight",
+              since(At(rank, "in_flight_since"))};
+    }
+    if (state == "stopped") return {state, since(At(At(rank, "process"), "last_poll"))};
+    if (state == "gone") return {state, since(At(At(rank, "process"), "ended"))};
+    if (state == "idle") {
+      return {state, since(At(rank, "last_completion"))};
+    }
+    if (state == "unknown") {
+      return {Text(At(rank, "unknown")) == "captured" ? "in graphs" : "unknown",
+              since(At(rank, "unreported_since"))};
+    }
+    return {state.empty() ? "?" : state, -1};
+  }
+
+  // Text to the left, numbers to the right.
+  void Table(const std::vector<std::vector<Cell>>& rows) {
+    static constexpr bool kLeft[] = {true, false, false, false, true,  false,
+                                     true, false, false, false, false, false};
+    std::vector<std::size_t> widths(rows[0].size());
+    for (const auto& row : rows) {
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        widths[i] = std::max(widths[i], row[i].text.size());
+      }
+    }
+    widths[0] = 2;
+    std::size_t columns = widths.size();
+    const auto total = [&] {
+      return std::accumulate(widths.begin(), widths.begin() + columns, 2 * columns - 3);
+    };
+    const auto fitting = static_cast<std::size_t>(options_.table_width);
+    while (fitting > 0 && columns > 6 && total() > fitting) --columns;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      std::string line;
+      for (std::size_t i = 0; i < columns; ++i) {
+        const Cell& cell = rows[r][i];
+        const std::string padding(widths[i] - cell.text.size(), ' ');
+        if (i > 0) line += i == 1 ? " " : "  ";
+        if (!kLeft[i]) line += padding;
+        line += r == 0 ? Paint(cell.text, kDim) : Paint(cell.text, cell.color);
+        if (kLeft[i] && i + 1 < columns) line += padding;
+      }
+      absl::StrAppend(&out_, line, "\n");
+    }
+  }
+
+  const Json& page_;
+  const StatusOptions options_;
+  const double now_;
+  double seconds_before_ = 0;
+  std::map<std::string, double> calls_before_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string StatusTable(const Json& page, const Json* before, const StatusOptions& options) {
+  return Page(page, before, options).Make();
+}
+
+Finding FindingOf(const Json& page) {
+  const std::vector<Json> communicators = List(At(page, "communicators"));
+  const bool hangs = std::any_of(communicators.begin(), communicators.end(), [](const Json& comm) {
+    const Json& hang = At(comm, "hang");
+    return !hang.is_null() && At(hang, "usual") != true;
+  });
+  if (hangs) return Finding::kHang;
+  return Text(At(At(page, "health"), "status")) == "incomplete" ? Finding::kIncomplete
+                                                                : Finding::kNone;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,92 @@
+#include "exporter/cli/status_words.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+
+namespace nccl_pulse {
+
+using Json = nlohmann::json;
+
+const Json& At(const Json& object, const char* key) {
+  static const Json* const nothing = new Json(nullptr);
+  if (!object.is_object()) return *nothing;
+  const auto found = object.find(key);
+  return found == object.end() ? *nothing : *found;
+}
+
+double Number(const Json& value, double otherwise) {
+  return value.is_number() ? value.get<double>() : otherwise;
+}
+
+std::string Text(const Json& value) {
+  if (value.is_number_integer()) return absl::StrCat(value.get<int64_t>());
+  if (!value.is_string()) return "";
+  std::string text = value.get<std::string>();
+  std::replace_if(
+      text.begin(), text.end(),
+      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
+std::vector<Json> List(const Json& value) {
+  return value.is_array() ? value.get<std::vector<Json>>() : std::vector<Json>();
+}
+
+bool Contains(const Json& list, const Json& value) {
+  return list.is_array() && std::find(list.begin(), list.end(), value) != list.end();
+}
+
+std::string Seconds(double seconds) {
+  if (seconds < 0) seconds = 0;
+  if (seconds < 999.5e-6) return absl::StrFormat("%.3g us", seconds * 1e6);
+  if (seconds < 0.9995) return absl::StrFormat("%.3g ms", seconds * 1e3);
+  if (seconds < 99.5) return absl::StrFormat("%.3g s", seconds);
+  if (seconds < 7200) {
+    const auto whole = static_cast<int64_t>(seconds);
+    return absl::StrFormat("%d min %d s", whole / 60, whole % 60);
+  }
+  const auto minutes = static_cast<int64_t>(seconds / 60);
+  return absl::StrFormat("%d h %d min", minutes / 60, minutes % 60);
+}
+
+std::string Count(double count) {
+  if (count < 1e4)
+    return absl::StrFormat(count < 10 && count != std::floor(count) ? "%.1f" : "%.0f", count);
+  if (count < 1e6) return absl::StrFormat("%.3gk", count / 1e3);
+  if (count < 1e9) return absl::StrFormat("%.3gM", count / 1e6);
+  return absl::StrFormat("%.3gG", count / 1e9);
+}
+
+std::string Size(std::string_view name) {
+  if (name.substr(0, 3) == "le_") return absl::StrCat("<=", name.substr(3));
+  if (name.substr(0, 3) == "gt_") return absl::StrCat(">", name.substr(3));
+  return std::string(name);
+}
+
+std::string Plural(std::size_t count, const char* noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+std::string CommunicatorName(const Json& comm) {
+  const std::string name = Text(At(comm, "name"));
+  return absl::StrCat(Text(At(comm, "comm")), name.empty() ? "" : absl::StrCat(" \"", name, "\""));
+}
+
+std::string Wrap(const std::string& text, std::size_t indent, std::size_t width) {
+  std::string out;
+  std::string line(indent, ' ');
+  for (const std::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+    if (line.size() > indent && line.size() + 1 + word.size() > width) {
+      absl::StrAppend(&out, line, "\n");
+      line.assign(indent, ' ');
+    }
+    absl::StrAppend(&line, line.size() > indent ? " " : "", word);
+  }
+  return absl::StrCat(out, line, "\n");
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,35 @@
+// Reading a page of another version, and numbers as people read them: for `pulse status`. The
+// page's words.js says the same.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_CLI_STATUS_WORDS_H_
+#define EXPORTER_CLI_STATUS_WORDS_H_
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+namespace nccl_pulse {
+
+// Null when it is not there, or `object` is none.
+const nlohmann::json& At(const nlohmann::json& object, const char* key);
+double Number(const nlohmann::json& value, double otherwise = 0);
+// Without control characters: what stands in a terminal's output must not steer it.
+std::string Text(const nlohmann::json& value);
+std::vector<nlohmann::json> List(const nlohmann::json& value);
+bool Contains(const nlohmann::json& list, const nlohmann::json& value);
+
+std::string Seconds(double seconds);
+std::string Count(double count);
+std::string Size(std::string_view name);  // of a size class: "<=1MiB"
+std::string Plural(std::size_t count, const char* noun);
+std::string CommunicatorName(const nlohmann::json& comm);
+// At most `width` columns, further lines indented like the first.
+std::string Wrap(const std::string& text, std::size_t indent, std::size_t width);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_CLI_STATUS_WORDS_H_

@@ -1,0 +1,274 @@
+#include "exporter/diagnosis/blocked_elsewhere.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "exporter/diagnosis/hang_verdict.h"
+
+namespace nccl_pulse {
+namespace {
+
+using Findings = std::vector<std::optional<HangFinding>>;
+
+enum class SameGpu { kNo, kPerhaps, kYes };
+
+SameGpu Compare(const RankView& a, const RankView& b) {
+  if (a.process != b.process) return SameGpu::kNo;
+  const auto compare = [](const std::string& one, const std::string& other) {
+    return one == other ? SameGpu::kYes : SameGpu::kNo;
+  };
+  const CommunicatorSnapshot& one = *a.communicator;
+  const CommunicatorSnapshot& other = *b.communicator;
+  if (!one.uuid.empty() && !other.uuid.empty()) return compare(one.uuid, other.uuid);
+  if (!one.gpu.empty() && !other.gpu.empty()) return compare(one.gpu, other.gpu);
+  return SameGpu::kPerhaps;
+}
+
+// A suspect of one communicator waits in another.
+struct Link {
+  const RankView* suspect;
+  std::size_t to;  // index of the view
+  bool is_certain;
+};
+
+// A communicator in which it may wait without that being seen; views.size(): none.
+std::size_t MayWaitUnseen(const std::vector<CommunicatorView>& views, std::size_t here,
+                          const RankView& suspect) {
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (i == here) continue;
+    for (const RankView& rank : views[i].ranks) {
+      if (rank.activity.is_unknown() && rank.state == RankView::State::kLive &&
+          Compare(rank, suspect) != SameGpu::kNo) {
+        return i;
+      }
+    }
+  }
+  return views.size();
+}
+
+class Follower {
+ public:
+  // `findings`: those of waits that are about to be hangs, too.
+  Follower(const std::vector<CommunicatorView>& views, const Findings& findings,
+           int64_t hang_after_ns, int64_t now_ns)
+      : views_(views),
+        findings_(findings),
+        hang_after_ns_(hang_after_ns),
+        now_ns_(now_ns),
+        links_(views.size()),
+        is_blocked_(views.size()) {
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      if (findings[i]) FindLinks(i);
+    }
+  }
+
+  void Apply(std::size_t here, HangFinding* finding) const;
+
+ private:
+  bool IsFollowed(std::size_t here) const {
+    return findings_[here] && (findings_[here]->verdict == HangVerdict::kRankNotCalled ||
+                               findings_[here]->verdict == HangVerdict::kRankNotBegun);
+  }
+
+  void FindLinks(std::size_t here) {
+    if (!IsFollowed(here)) return;
+    const HangFinding& finding = *findings_[here];
+    is_blocked_[here] = !finding.suspects.empty();
+    for (const RankView* suspect : finding.suspects) {
+      const std::size_t before = links_[here].size();
+      if (suspect->state == RankView::State::kLive) AddLinks(here, *suspect);
+      if (links_[here].size() == before) is_blocked_[here] = false;
+    }
+  }
+
+  void AddLinks(std::size_t here, const RankView& suspect) {
+    const bool is_begun = findings_[here]->verdict != HangVerdict::kRankNotBegun;
+    for (std::size_t i = 0; i < views_.size(); ++i) {
+      if (i == here) continue;
+      for (const RankView& rank : views_[i].ranks) {
+        const SameGpu same = Compare(rank, suspect);
+        if (same == SameGpu::kNo) continue;
+        if (is_begun ? !Waits(i, rank) : !IsBusyBefore(rank, suspect)) continue;
+        const bool is_known = !is_begun || findings_[i]->is_waiting_known;
+        links_[here].push_back({&suspect, i, same == SameGpu::kYes && is_known});
+      }
+    }
+  }
+
+  bool Waits(std::size_t there, const RankView& rank) const {
+    return findings_[there] && Contains(findings_[there]->waiting, &rank);
+  }
+
+  // Its GPU works on, or waits in, what may stand before the suspect's launch that has not begun.
+  // What has not begun either is behind the same. Of what has, the time is exact.
+  static bool IsBusyBefore(const RankView& rank, const RankView& suspect) {
+    if (rank.state != RankView::State::kLive || !rank.activity.is_in_flight()) return false;
+    return rank.activity.oldest_launch == OldestLaunch::kUnknown ||
+           (rank.activity.oldest_launch == OldestLaunch::kBegun &&
+            rank.InFlightSince() < suspect.InFlightSince());
+  }
+
+  // Of a rank that has not called: it may stand in a call there that is not reported, whose root is
+  // on another node. Not if it has gone on here for as long after that call, or if it is the one
+  // that is waited for there.
+  bool MayStandUnreported(std::size_t there, const RankView& rank, const RankView& suspect) const {
+    const int64_t since = rank.activity.since_realtime_ns;
+    return rank.activity.reason == UnknownReason::kLaunchNotReported && since != 0 &&
+           ElapsedNs(now_ns_, since) >= hang_after_ns_ &&
+           ElapsedNs(suspect.communicator->last_launch_realtime_ns, since) < hang_after_ns_ &&
+           !(findings_[there] && Contains(findings_[there]->suspects, &rank));
+  }
+
+  // Sorts suspects that have not called, and are not seen to wait elsewhere.
+  struct Unseen {
+    Ranks acquitted;                      // may stand in a call elsewhere
+    std::size_t acquitted_in = SIZE_MAX;  // index of the view
+    std::size_t hinted_in = SIZE_MAX;     // another one cannot be seen there for other reasons
+    const RankView* hinted = nullptr;
+  };
+  void LookElsewhere(std::size_t here, const RankView& suspect, Unseen* unseen) const {
+    for (std::size_t i = 0; i < views_.size(); ++i) {
+      if (i == here) continue;
+      for (const RankView& rank : views_[i].ranks) {
+        if (!rank.activity.is_unknown() || rank.state != RankView::State::kLive ||
+            Compare(rank, suspect) == SameGpu::kNo) {
+          continue;
+        }
+        if (MayStandUnreported(i, rank, suspect)) {
+          unseen->acquitted.push_back(&suspect);
+          unseen->acquitted_in = std::min(unseen->acquitted_in, i);
+          return;
+        }
+        if (rank.activity.reason == UnknownReason::kLaunchNotReported) continue;
+        if (unseen->hinted == nullptr) {
+          unseen->hinted = &suspect;
+          unseen->hinted_in = i;
+        }
+      }
+    }
+  }
+
+  // From `at` over ranks that wait elsewhere back to `home`.
+  bool FindCircle(std::size_t home, std::size_t at, bool only_certain, std::vector<bool>* visited,
+                  std::vector<HangFinding::Link>* circle) const {
+    (*visited)[at] = true;
+    for (const Link& link : links_[at]) {
+      if (only_certain && !link.is_certain) continue;
+      circle->push_back({&views_[at], link.suspect});
+      if (link.to == home) return true;
+      if (is_blocked_[link.to] && !(*visited)[link.to] &&
+          FindCircle(home, link.to, only_certain, visited, circle)) {
+        return true;
+      }
+      circle->pop_back();
+    }
+    return false;
+  }
+
+  std::vector<HangFinding::Link> Circle(std::size_t home, bool only_certain) const {
+    std::vector<HangFinding::Link> circle;
+    std::vector<bool> visited(views_.size());
+    FindCircle(home, home, only_certain, &visited, &circle);
+    return circle;
+  }
+
+  const std::vector<CommunicatorView>& views_;
+  const Findings& findings_;
+  const int64_t hang_after_ns_, now_ns_;
+  std::vector<std::vector<Link>> links_;  // of each view
+  std::vector<bool> is_blocked_;          // all its suspects have one
+};
+
+void Follower::Apply(std::size_t here, HangFinding* finding) const {
+  if (!IsFollowed(here)) return;
+  Ranks free;
+  Ranks blocked;
+  const Link* first = nullptr;  // a certain one, if there is one
+  std::size_t unseen = views_.size();
+  for (const RankView* suspect : finding->suspects) {
+    const Link* found = nullptr;
+    for (const Link& link : links_[here]) {
+      if (link.suspect != suspect) continue;
+      if (found == nullptr || (link.is_certain && !found->is_certain)) found = &link;
+    }
+    (found == nullptr ? free : blocked).push_back(suspect);
+    if (found != nullptr && (first == nullptr || !first->is_certain)) first = found;
+    if (suspect->state == RankView::State::kLive && unseen == views_.size() &&
+        findings_[here]->verdict == HangVerdict::kRankNotBegun) {
+      unseen = MayWaitUnseen(views_, here, *suspect);
+    }
+  }
+  if (!free.empty() && unseen != views_.size()) {
+    finding->is_acquitted = true;
+    finding->elsewhere = views_[unseen].comm_id;
+    return;
+  }
+  if (findings_[here]->verdict == HangVerdict::kRankNotCalled && !free.empty()) {
+    Unseen there;
+    for (const RankView* suspect : free) {
+      if (suspect->state == RankView::State::kLive) LookElsewhere(here, *suspect, &there);
+    }
+    if (!there.acquitted.empty()) {
+      free.erase(std::remove_if(
+                     free.begin(), free.end(),
+                     [&there](const RankView* rank) { return Contains(there.acquitted, rank); }),
+                 free.end());
+      finding->unseen_there = there.acquitted;
+      finding->unseen_elsewhere = views_[there.acquitted_in].comm_id;
+      if (free.empty()) {
+        finding->is_acquitted = true;
+        return;
+      }
+      finding->suspects = free;
+    } else if (there.hinted != nullptr) {
+      finding->unseen_there = {there.hinted};
+      finding->unseen_elsewhere = views_[there.hinted_in].comm_id;
+    }
+  }
+  if (first == nullptr) return;
+  finding->elsewhere = views_[first->to].comm_id;
+  finding->is_elsewhere_certain = first->is_certain;
+  finding->blocked_elsewhere = blocked;
+  if (!free.empty()) {
+    finding->suspects = free;
+    return;
+  }
+  finding->circle = Circle(here, true);
+  if (!finding->circle.empty()) {
+    finding->verdict = HangVerdict::kCircularWait;
+  } else if (Circle(here, false).empty()) {
+    finding->verdict = HangVerdict::kBlockedElsewhere;
+  }
+}
+
+}  // namespace
+
+void FollowWaits(const std::vector<CommunicatorView>& views, int64_t hang_after_ns,
+                 int64_t now_realtime_ns, Findings* findings) {
+  if (std::none_of(findings->begin(), findings->end(), [](const auto& finding) {
+        return finding && (finding->verdict == HangVerdict::kRankNotCalled ||
+                           finding->verdict == HangVerdict::kRankNotBegun);
+      })) {
+    return;
+  }
+  // Of two communicators that wait for each other one has begun to a bit later.
+  Findings before = *findings;
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (!before[i]) before[i] = Conclude(views[i], hang_after_ns / 2, now_realtime_ns).hang;
+  }
+  const Follower follower(views, before, hang_after_ns, now_realtime_ns);
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if ((*findings)[i]) follower.Apply(i, &*(*findings)[i]);
+  }
+}
+
+std::optional<uint64_t> UnseenElsewhere(const std::vector<CommunicatorView>& views,
+                                        std::size_t here, const Ranks& ranks) {
+  for (const RankView* rank : ranks) {
+    const std::size_t there = MayWaitUnseen(views, here, *rank);
+    if (there != views.size()) return views[there].comm_id;
+  }
+  return std::nullopt;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,33 @@
+// Follows hangs over communicators: of the ranks that have not called or begun, those that wait in
+// another communicator hold nobody up; who holds them up does.
+//
+// Waiting is told by GPU: ranks of one process on one GPU. Where it is not known whether two ranks
+// use the same GPU, they may.
+//
+// Ranks that point at each other in a circle are a finding of their own (kCircularWait), if each
+// step is certain; else nobody in it is acquitted.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_DIAGNOSIS_BLOCKED_ELSEWHERE_H_
+#define EXPORTER_DIAGNOSIS_BLOCKED_ELSEWHERE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "exporter/diagnosis/hang_finding.h"
+
+namespace nccl_pulse {
+
+// `findings`: one for each view.
+void FollowWaits(const std::vector<CommunicatorView>& views, int64_t hang_after_ns,
+                 int64_t now_realtime_ns, std::vector<std::optional<HangFinding>>* findings);
+
+// A communicator other than `here` on a GPU of one of the ranks, in which work may stand unseen.
+std::optional<uint64_t> UnseenElsewhere(const std::vector<CommunicatorView>& views,
+                                        std::size_t here, const Ranks& ranks);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_BLOCKED_ELSEWHERE_H_

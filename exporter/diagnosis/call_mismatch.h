@@ -1,0 +1,32 @@
+// Ranks whose calls can never complete together, side by side.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_DIAGNOSIS_CALL_MISMATCH_H_
+#define EXPORTER_DIAGNOSIS_CALL_MISMATCH_H_
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "exporter/diagnosis/hang_finding.h"
+
+namespace nccl_pulse {
+
+struct Mismatch {
+  HangDetail detail;
+  std::vector<CallSide> sides;
+  std::set<std::string> operations;
+};
+
+// Of ranks whose counts are not all beginnings of the longest: by operation if they differ in that,
+// else by operation and size.
+Mismatch CompareSides(const CommunicatorFacts& facts);
+
+// Of ranks that have called equally often: those that did not call the same last did not call in
+// one order. Null when they did, or when it is not known.
+std::optional<Mismatch> CompareOrder(const CommunicatorFacts& facts);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_CALL_MISMATCH_H_

@@ -1,0 +1,103 @@
+#include "exporter/diagnosis/communicator_facts.h"
+
+#include <algorithm>
+
+namespace nccl_pulse {
+namespace {
+
+// Counts still move: what is read of them now may belong to different moments.
+constexpr int64_t kQuietNs = 1000000000;
+
+void AddLive(const RankView& rank, CommunicatorFacts* facts) {
+  const auto is_long = [facts](int64_t since) {
+    return since != 0 && ElapsedNs(facts->now_ns, since) >= facts->hang_after_ns;
+  };
+  const CommunicatorSnapshot& communicator = *rank.communicator;
+  facts->live.push_back(&rank);
+  if (is_long(NoProgressSince(rank))) facts->stuck.push_back(&rank);
+  if (rank.is_stopped) {
+    facts->stopped.push_back(&rank);
+    const int64_t seen = SeenInFlightSince(communicator);
+    if (seen != 0 && is_long(std::max(seen, communicator.last_completion_realtime_ns))) {
+      facts->halted.push_back(&rank);
+    }
+  }
+  if (rank.activity.reason == UnknownReason::kLaunchNotReported &&
+      IsCollective(communicator.last_call_op) && is_long(UnreportedSince(*facts->view, rank))) {
+    facts->unreported.push_back(&rank);
+  }
+}
+
+void CompareCalls(CommunicatorFacts* facts) {
+  for (const RankView* rank : facts->live) {
+    facts->calls.push_back(CollectiveCalls(*rank->communicator));
+  }
+  for (std::size_t i = 1; i < facts->calls.size(); ++i) {
+    if (Total(facts->calls[i]) > Total(facts->calls[facts->most])) facts->most = i;
+  }
+  for (std::size_t i = 0; i < facts->calls.size(); ++i) {
+    const RankView* rank = facts->live[i];
+    const Calls& most = facts->calls[facts->most];
+    const CommunicatorSnapshot& communicator = *rank->communicator;
+    facts->is_quiet &=
+        ElapsedNs(facts->now_ns, std::max(communicator.last_launch_realtime_ns,
+                                          communicator.unreported_since_realtime_ns)) >= kQuietNs;
+    facts->is_mismatched |= !Excess(facts->calls[i], most).empty();
+    const Calls missing = Excess(most, facts->calls[i]);
+    if (missing.empty()) continue;
+    facts->behind.push_back(rank);
+    if (!rank->activity.is_idle()) continue;
+    facts->owing.push_back(rank);
+    for (const auto& [kind, count] : missing) {
+      facts->owed[kind] = std::max(facts->owed[kind], count);
+    }
+  }
+}
+
+}  // namespace
+
+int64_t NoProgressSince(const RankView& rank) {
+  const int64_t since = rank.InFlightSince();
+  return since == 0 ? 0 : std::max(since, rank.communicator->last_completion_realtime_ns);
+}
+
+int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank) {
+  int64_t since = rank.activity.since_realtime_ns;
+  if (since == 0) return 0;
+  // A call of any rank leaves its time: that of its launch, or of its being unreported.
+  for (const RankView& other : view.ranks) {
+    since = std::max({since, other.communicator->unreported_since_realtime_ns,
+                      other.communicator->last_launch_realtime_ns});
+  }
+  return since;
+}
+
+const Calls& CommunicatorFacts::CallsOf(const RankView& rank) const {
+  return calls[std::find(live.begin(), live.end(), &rank) - live.begin()];
+}
+
+bool CommunicatorFacts::IsFurthestBehind(const RankView& rank) const {
+  const Calls& own = CallsOf(rank);
+  return std::all_of(calls.begin(), calls.end(),
+                     [&own](const Calls& other) { return Excess(own, other).empty(); });
+}
+
+CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns) {
+  CommunicatorFacts facts{};
+  facts.view = &view;
+  facts.hang_after_ns = hang_after_ns;
+  facts.now_ns = now_ns;
+  for (const RankView& rank : view.ranks) {
+    if (rank.state == RankView::State::kGone) facts.gone.push_back(&rank);
+    if (rank.state == RankView::State::kFinalized) facts.finalized.push_back(&rank);
+    if (rank.state == RankView::State::kLive) AddLive(rank, &facts);
+  }
+  for (const RankView* rank : facts.live) {
+    const CallsKnown known = AreCallsKnown(*rank->process, *rank->communicator);
+    if (facts.calls_known == CallsKnown::kYes) facts.calls_known = known;
+  }
+  if (facts.calls_known == CallsKnown::kYes) CompareCalls(&facts);
+  return facts;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,63 @@
+// What the ranks of one communicator are known to have done, sorted: what verdicts rest on
+// (hang_verdict.h). Facts only; nobody is accused here.
+//
+// Thread: any, no state. It points into the view.
+#ifndef EXPORTER_DIAGNOSIS_COMMUNICATOR_FACTS_H_
+#define EXPORTER_DIAGNOSIS_COMMUNICATOR_FACTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "exporter/diagnosis/call_counts.h"
+#include "exporter/diagnosis/rank_view.h"
+
+namespace nccl_pulse {
+
+using Ranks = std::vector<const RankView*>;
+
+inline bool Contains(const Ranks& ranks, const RankView* rank) {
+  for (const RankView* each : ranks) {
+    if (each == rank) return true;
+  }
+  return false;
+}
+
+struct CommunicatorFacts {
+  const CommunicatorView* view;
+  int64_t now_ns, hang_after_ns;
+
+  Ranks live, finalized, gone;
+  // Of the live ones.
+  Ranks stopped;     // their process does not run
+  Ranks stuck;       // work is in flight and has not progressed for hang_after
+  Ranks halted;      // stopped, with work in flight as was last seen, for that long
+  Ranks unreported;  // their last call was a collective whose launch is not reported, for that long
+
+  // How the calls of the live ranks compare; empty when they cannot be compared.
+  CallsKnown calls_known = CallsKnown::kYes;  // else why not
+  std::vector<Calls> calls;                   // of live[i]
+  std::size_t most = 0;                       // index of the one that has called most
+  bool is_mismatched = false;                 // not all are beginnings of that one's
+  bool is_quiet = true;  // no rank has launched, or called unreported, for a moment
+  Ranks behind;          // have called less than that one
+  Ranks owing;           // of them those that are known to be idle
+  Calls owed;            // by those
+
+  bool are_all_seen() const { return static_cast<int32_t>(live.size()) >= view->nranks; }
+  bool HasCalledAll(const RankView& rank) const { return !Contains(behind, &rank); }
+  const Calls& CallsOf(const RankView& rank) const;
+  // All that the rank has called the other ranks have called, too: it waits for no call of theirs.
+  bool IsFurthestBehind(const RankView& rank) const;
+};
+
+CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns);
+
+// The last moment at which something of the rank's progressed; 0: nothing is known to be in flight.
+int64_t NoProgressSince(const RankView& rank);
+// Since when the calls of an `unreported` one stand.
+int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_COMMUNICATOR_FACTS_H_

@@ -1,0 +1,50 @@
+// Who holds up whom: what the ranks of this node, laid side by side, say about hangs and
+// stragglers. docs/hangs-and-stragglers.md says what can and what cannot be told.
+//
+//   snapshots ──► by communicator ──► hang.h       in flight for long without progress: for whom?
+//                                └──► straggler.h  matched timed calls: who came last, what did it
+//                                                  cost the others?
+//
+// Facts, never guesses: a rank is named only when what its own process has counted says so. Where
+// work cannot be seen (CUDA graphs, no completions) the verdict is kUnknown and the text says why.
+//
+// State: what straggler.h remembers of each communicator, and when its counts of calls moved; it
+// goes with the communicator. It begins anew with another server, and so do the counters (a reset,
+// to Prometheus).
+//
+// Thread: the server's. Cost: per page, proportional to the ranks and their last timed calls; less
+// than reading the snapshots does (bench/scrape.cc).
+#ifndef EXPORTER_DIAGNOSIS_DIAGNOSIS_H_
+#define EXPORTER_DIAGNOSIS_DIAGNOSIS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "exporter/diagnosis/diagnosis_result.h"
+#include "exporter/diagnosis/hang.h"
+#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/straggler.h"
+
+namespace nccl_pulse {
+
+class Diagnosis {
+ public:
+  static constexpr std::chrono::milliseconds kDefaultHangAfter{10000};
+
+  explicit Diagnosis(std::chrono::milliseconds hang_after = kDefaultHangAfter)
+      : hang_after_(hang_after) {}
+
+  // The communicators of `snapshots`, by their ids. Call it for each set that is read: a timed call
+  // counts once, whoever asks and how often.
+  DiagnosisResult Update(const SnapshotSet& snapshots, int64_t now_realtime_ns);
+
+ private:
+  const std::chrono::milliseconds hang_after_;
+  std::unordered_map<uint64_t, StragglerState> stragglers_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_DIAGNOSIS_H_

@@ -1,0 +1,86 @@
+// What the diagnosis (diagnosis.h) says, as plain values for pages.
+#ifndef EXPORTER_DIAGNOSIS_DIAGNOSIS_RESULT_H_
+#define EXPORTER_DIAGNOSIS_DIAGNOSIS_RESULT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nccl_pulse {
+
+// Label `verdict` of nccl_hang_start_timestamp_seconds.
+enum class HangVerdict : uint8_t {
+  kRankNotCalled,     // a rank has not called what the others have called
+  kRankNotLaunched,   // a rank has called but launched nothing: it is inside NCCL
+  kRankNotBegun,      // a rank has launched, but its GPU does not come to it
+  kMismatched,        // ranks have called different operations, or sizes
+  kBlockedElsewhere,  // the rank that has not called or begun waits in another communicator itself
+  kCircularWait,      // such ranks wait for each other
+  kProcessGone,       // a rank's process ended
+  kProcessStopped,    // a rank's process does not run, or is stuck in the driver
+  kRankNotSeen,       // of one node, but a rank has never been at this endpoint
+  kPointToPoint,      // in Send or Recv: the peer is not known
+  kNoProgress,        // all ranks here have launched: network, GPU, or another node
+  kUnknown,           // what would tell cannot be seen
+};
+const char* HangVerdictName(HangVerdict verdict);
+
+// A rank in a circle of waits: it has not come to this communicator, and waits in the next one's.
+struct CircleStep {
+  uint64_t comm_id = 0;
+  int32_t rank = 0;
+};
+
+struct Hang {
+  HangVerdict verdict{};
+  int64_t since_realtime_ns = 0;  // the last progress, or the launch that makes none
+  std::string op;                 // that is waited in, "" when not known
+  std::vector<int32_t> suspects;  // ranks, in order; none when none can be named
+  std::vector<int32_t> waiting;   // ranks, in order
+  std::string text;               // for a person: one or two sentences
+  // The longest that each of the waiting ranks has waited in this operation before and then gone
+  // on; 0: never, or not known. Usual: that measure covers the present wait.
+  uint64_t longest_wait_before_ns = 0;
+  bool is_usual = false;
+  std::vector<CircleStep> circle;  // of kCircularWait
+};
+
+// The ranks here have launched, and none of their GPUs has begun it: each waits for earlier work of
+// its own GPU. What that waits for is not known.
+struct Queued {
+  int64_t since_realtime_ns = 0;
+  std::string op;
+  std::vector<int32_t> ranks;
+  std::string text;
+};
+
+struct Straggler {
+  int32_t rank = 0;
+  double seconds_per_second = 0;  // that its peers wait for it
+  double mean_seconds = 0;        // per call
+  double late_share = 0;          // of the matched calls into which it came last by far
+  uint64_t matched_calls = 0;     // that this rests on
+  std::string text;
+};
+
+struct RankLoss {
+  int32_t rank = 0;
+  double seconds = 0;         // nccl_straggler_seconds_total
+  std::string static_labels;  // the user's, of its process
+};
+
+struct CommunicatorDiagnosis {
+  uint64_t comm_id = 0;
+  std::optional<Hang> hang;
+  std::optional<Queued> queued;  // never beside a hang
+  std::string note;              // a sentence: what may be a hang, or nothing; "": none
+  std::optional<Straggler> straggler;
+  std::vector<RankLoss> losses;  // empty where ranks cannot be compared
+};
+
+using DiagnosisResult = std::vector<CommunicatorDiagnosis>;  // in the order of their ids
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_DIAGNOSIS_RESULT_H_

@@ -1,0 +1,103 @@
+#include "exporter/diagnosis/hang.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "exporter/diagnosis/blocked_elsewhere.h"
+#include "exporter/diagnosis/hang_verdict.h"
+#include "exporter/diagnosis/hang_words.h"
+#include "exporter/diagnosis/usual_wait.h"
+
+namespace nccl_pulse {
+namespace {
+
+std::vector<int32_t> RankNumbers(const Ranks& ranks) {
+  std::vector<int32_t> numbers;
+  numbers.reserve(ranks.size());
+  for (const RankView* rank : ranks) numbers.push_back(rank->rank());
+  return numbers;
+}
+
+Hang ToHang(const HangFinding& finding) {
+  Hang hang;
+  hang.verdict = finding.verdict;
+  hang.since_realtime_ns = finding.since_realtime_ns;
+  hang.op = finding.op;
+  hang.suspects = finding.verdict == HangVerdict::kRankNotSeen ? finding.unseen_ranks
+                                                               : RankNumbers(finding.suspects);
+  hang.waiting = RankNumbers(finding.waiting);
+  hang.text = HangWords(finding);
+  hang.longest_wait_before_ns = finding.longest_wait_before_ns;
+  hang.is_usual = finding.is_usual;
+  for (const auto& [view, rank] : finding.circle) {
+    hang.circle.push_back({view->comm_id, rank->rank()});
+  }
+  if (finding.is_acquitted) {
+    hang.verdict = HangVerdict::kUnknown;
+    // Who has not called waits, if at all, elsewhere.
+    if (finding.not_begun_suspects) {
+      hang.waiting.insert(hang.waiting.end(), hang.suspects.begin(), hang.suspects.end());
+      std::sort(hang.waiting.begin(), hang.waiting.end());
+    }
+    hang.suspects.clear();
+  }
+  return hang;
+}
+
+}  // namespace
+
+const char* HangVerdictName(HangVerdict verdict) {
+  switch (verdict) {
+    case HangVerdict::kRankNotCalled:
+      return "rank_not_called";
+    case HangVerdict::kRankNotLaunched:
+      return "rank_not_launched";
+    case HangVerdict::kRankNotBegun:
+      return "rank_not_begun";
+    case HangVerdict::kMismatched:
+      return "mismatched_operations";
+    case HangVerdict::kBlockedElsewhere:
+      return "blocked_elsewhere";
+    case HangVerdict::kCircularWait:
+      return "circular_wait";
+    case HangVerdict::kProcessGone:
+      return "process_gone";
+    case HangVerdict::kProcessStopped:
+      return "process_stopped";
+    case HangVerdict::kRankNotSeen:
+      return "rank_not_seen";
+    case HangVerdict::kPointToPoint:
+      return "point_to_point";
+    case HangVerdict::kNoProgress:
+      return "no_progress";
+    case HangVerdict::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
+                                           int64_t hang_after_ns, int64_t now_realtime_ns) {
+  std::vector<WaitsOfCommunicator> waits(views.size());
+  std::vector<std::optional<HangFinding>> findings;
+  findings.reserve(views.size());
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    Conclusion conclusion = Conclude(views[i], hang_after_ns, now_realtime_ns);
+    findings.push_back(std::move(conclusion.hang));
+    if (conclusion.ahead) waits[i].note = AheadWords(*conclusion.ahead);
+    if (!conclusion.queued) continue;
+    QueuedFinding& queued = *conclusion.queued;
+    queued.unseen_elsewhere = UnseenElsewhere(views, i, queued.ranks);
+    waits[i].queued =
+        Queued{queued.since_realtime_ns, queued.op, RankNumbers(queued.ranks), QueuedWords(queued)};
+  }
+  FollowWaits(views, hang_after_ns, now_realtime_ns, &findings);
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (!findings[i]) continue;
+    CompareWithPast(now_realtime_ns, &*findings[i]);
+    waits[i].hang = ToHang(*findings[i]);
+  }
+  return waits;
+}
+
+}  // namespace nccl_pulse

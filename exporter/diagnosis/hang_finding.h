@@ -1,0 +1,109 @@
+// What is found out about one communicator that does not go on, as data: who is suspected, and of
+// what. hang_verdict.h finds it, blocked_elsewhere.h follows it over communicators, hang_words.h
+// puts it into words.
+//
+// Thread: plain data that points into the views.
+#ifndef EXPORTER_DIAGNOSIS_HANG_FINDING_H_
+#define EXPORTER_DIAGNOSIS_HANG_FINDING_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exporter/diagnosis/call_counts.h"
+#include "exporter/diagnosis/communicator_facts.h"
+#include "exporter/diagnosis/diagnosis_result.h"
+
+namespace nccl_pulse {
+
+// What of a verdict is meant, where it has several meanings.
+enum class HangDetail : uint8_t {
+  kNone,
+  // kRankNotCalled
+  kOwes,       // others have called what the suspects have not
+  kFinalized,  // the suspects have ended the communicator
+  kPeer,       // of two ranks: the Send or Recv that the other one waits for
+  // kMismatched
+  kOperations,
+  kSizes,
+  kOrder,
+  // kUnknown
+  kCaptured,          // in CUDA graphs, whose replays cannot be seen
+  kOverflowed,        // calls were counted without their operation
+  kEventMaskChanged,  // calls may not have been counted
+  kStillCalling,
+  kBehindUnseen,  // some have called less, and what they have in flight cannot be seen
+  kBesidePeers,   // a collective is owed, and Send and Recv are used, too
+};
+
+// Ranks that called alike, where others called something else.
+struct CallSide {
+  Calls calls;  // empty: neither
+  Ranks ranks;
+};
+
+struct HangFinding {
+  const CommunicatorView* view = nullptr;
+  int64_t since_realtime_ns = 0;
+  std::string op;
+  Ranks suspects;
+  Ranks waiting;
+
+  Calls calls;                        // that are owed
+  const RankView* ahead = nullptr;    // who has called most
+  std::vector<CallSide> sides;        // of kMismatched
+  std::vector<int32_t> unseen_ranks;  // of kRankNotSeen
+  std::string peer_op;                // of kPeer
+  Ranks also_owing;                   // besides the suspects
+  Ranks also_stopped;
+  Ranks behind_unseen;  // have called less; whether they wait cannot be seen
+  Ranks not_begun;      // where that accuses nobody
+  Ranks idle;           // of kPointToPoint
+
+  // Where suspects wait meanwhile.
+  std::optional<uint64_t> elsewhere;  // communicator id
+  Ranks blocked_elsewhere;            // those that do, where others are free
+  // Suspects, or ranks that would be, that may wait in another communicator where it is not seen.
+  std::optional<uint64_t> unseen_elsewhere;  // communicator id
+  Ranks unseen_there;
+  struct Link {
+    const CommunicatorView* view;
+    const RankView* rank;  // waits in the next one's communicator
+  };
+  std::vector<Link> circle;
+
+  uint64_t longest_wait_before_ns = 0;  // see Hang
+
+  HangVerdict verdict = HangVerdict::kUnknown;
+  HangDetail detail = HangDetail::kNone;
+  bool is_unreported = false;        // who waits has called; that it launched is not reported
+  bool is_waiting_known = true;      // false: and may have finished
+  bool are_all_seen = false;         // all ranks of the communicator are here
+  bool not_begun_suspects = false;   // the suspects have called, but their GPUs have not begun
+  bool is_elsewhere_certain = true;  // false: perhaps on another GPU of the process
+  bool is_acquitted = false;         // they may wait there, unseen: nobody is named after all
+  bool is_usual = false;             // see Hang
+};
+
+// All launches of a communicator's ranks here stand behind earlier work of their own GPUs.
+struct QueuedFinding {
+  int64_t since_realtime_ns = 0;
+  std::string op;
+  Ranks ranks;
+  bool are_all_seen = false;  // all ranks of the communicator are here
+  // Another one of the same GPUs whose work cannot be seen.
+  std::optional<uint64_t> unseen_elsewhere;
+};
+
+// One rank alone has made calls that the others have not, and may have finished them without these.
+struct AheadFinding {
+  const RankView* rank = nullptr;
+  Ranks behind;
+  Calls calls;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_HANG_FINDING_H_

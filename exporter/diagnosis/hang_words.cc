@@ -1,0 +1,338 @@
+#include "exporter/diagnosis/hang_words.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "exporter/diagnosis/rank_words.h"
+
+namespace nccl_pulse {
+namespace {
+
+const char* Has(const Ranks& ranks) { return Verb(ranks, "has", "have"); }
+
+// "Rank 3 (pid 103) has"
+std::string WhoHave(const Ranks& ranks) {
+  return absl::StrCat(Capital(Names(ranks)), " ", Has(ranks));
+}
+
+class Words {
+ public:
+  explicit Words(const HangFinding& finding) : finding_(finding) {}
+
+  std::string Make() const {
+    return absl::StrCat(
+        Verdict(), AlsoStopped(), Elsewhere(), UnseenElsewhere(),
+        finding_.is_usual
+            ? absl::StrCat(" It has waited up to ", DurationWords(finding_.longest_wait_before_ns),
+                           " here before, and gone on.")
+            : "");
+  }
+
+ private:
+  std::string Verdict() const {
+    switch (finding_.verdict) {
+      case HangVerdict::kRankNotCalled:
+      case HangVerdict::kBlockedElsewhere:
+      case HangVerdict::kRankNotBegun:
+        return finding_.not_begun_suspects ? NotBegun() : NotCalled();
+      case HangVerdict::kCircularWait:
+        return Circle();
+      case HangVerdict::kRankNotLaunched:
+        return absl::StrCat(WhoHave(finding_.suspects),
+                            " called but not launched: inside NCCL (setting up a connection, a "
+                            "group that was not ended).",
+                            Waiters());
+      case HangVerdict::kMismatched:
+        return Mismatched();
+      case HangVerdict::kProcessGone:
+        return Gone();
+      case HangVerdict::kProcessStopped:
+        return absl::StrCat(Capital(Names(finding_.suspects)),
+                            Verb(finding_.suspects, " does", " do"),
+                            " not run: stopped (a signal, a debugger), or stuck in the GPU driver.",
+                            Waiters(), AlsoOwing());
+      case HangVerdict::kRankNotSeen:
+        return absl::StrCat(
+            "All ranks that are seen here have launched the same work, and it does not progress. "
+            "Not seen at this endpoint: rank ",
+            absl::StrJoin(finding_.unseen_ranks, ", "),
+            ". Its process is gone, or is measured elsewhere.", Waiters());
+      case HangVerdict::kPointToPoint:
+        return PointToPoint();
+      case HangVerdict::kNoProgress:
+        return NoProgress();
+      case HangVerdict::kUnknown:
+        break;
+    }
+    return absl::StrCat(absl::StripLeadingAsciiWhitespace(Waiters()),
+                        " For whom is not known: ", WhyUnknown(), ".");
+  }
+
+  std::string NotCalled() const {
+    const Ranks& suspects = finding_.suspects;
+    switch (finding_.detail) {
+      case HangDetail::kFinalized:
+        return absl::StrCat(WhoHave(suspects), " ended this communicator.", Waiters());
+      case HangDetail::kPeer:
+        return absl::StrCat(WhoHave(suspects), " not called ", finding_.peer_op,
+                            ", and has nothing in flight here.", Waiters());
+      default:
+        break;
+    }
+    Ranks unseen;
+    for (const RankView* rank : suspects) {
+      if (!rank->activity.is_idle()) unseen.push_back(rank);
+    }
+    return absl::StrCat(WhoHave(suspects), " not called ", CallWords(finding_.calls),
+                        unseen.empty()
+                            ? absl::StrCat(", and ", Has(suspects), " nothing in flight here.")
+                            : absl::StrCat(". Whether what ", Verb(suspects, "it", "they"),
+                                           " called before has ended cannot be seen."),
+                        Waiters(), BehindUnseen());
+  }
+
+  std::string AlsoStopped() const {
+    const Ranks& stopped = finding_.also_stopped;
+    if (stopped.empty()) return "";
+    return absl::StrCat(" ", Capital(Names(stopped)), Verb(stopped, " does", " do"), " not run.");
+  }
+
+  // " Ranks 0, 1 and 2 wait in AllReduce."
+  std::string Waiters() const {
+    Ranks waiters;
+    for (const RankView* rank : finding_.waiting) {
+      if (!Contains(finding_.suspects, rank)) waiters.push_back(rank);
+    }
+    if (waiters.empty()) return "";
+    const std::string who = absl::StrCat(" ", Capital(Numbers(waiters)));
+    const std::string in = finding_.op.empty() ? "" : absl::StrCat(" in ", finding_.op);
+    if (!finding_.is_unreported)
+      return absl::StrCat(who, Verb(waiters, " waits", " wait"), in, ".");
+    const std::string called =
+        absl::StrCat(who, " ", Has(waiters), " called ", finding_.op.empty() ? "it" : finding_.op,
+                     ", whose launch NCCL does not report");
+    return finding_.is_waiting_known
+               ? absl::StrCat(called, ", and which no rank leaves before all have come.")
+               : absl::StrCat(called, ": whether ",
+                              Verb(waiters, "it still waits", "they still wait"),
+                              " cannot be seen.");
+  }
+
+  std::string BehindUnseen() const {
+    const Ranks& behind = finding_.behind_unseen;
+    if (behind.empty()) return "";
+    return absl::StrCat(
+        " ", WhoHave(behind), " called fewer operations than ", Name(*finding_.ahead),
+        ", too; whether ", Verb(behind, "it waits", "they wait"),
+        " cannot be seen: ", UnknownReasonWords(behind.front()->activity.reason), ".");
+  }
+
+  // What else is wrong, behind a verdict on other ranks.
+  std::string AlsoOwing() const {
+    if (finding_.also_owing.empty()) return "";
+    return absl::StrCat(" ", WhoHave(finding_.also_owing), " not called ",
+                        CallWords(finding_.calls), " either.");
+  }
+
+  std::string Gone() const {
+    const auto how = [](const RankView* rank) {
+      return rank->process->end == ProcessEnd::kExit ? "exited without ending the communicator"
+                                                     : "was killed or crashed";
+    };
+    std::string text = Enumerate(finding_.suspects, kMostListed, [&how](const RankView* rank) {
+      return absl::StrCat("the process of ", Name(*rank), " ", how(rank));
+    });
+    return absl::StrCat(Capital(std::move(text)), ".", Waiters(), AlsoOwing());
+  }
+
+  std::string Mismatched() const {
+    const bool is_order = finding_.detail == HangDetail::kOrder;
+    std::map<std::string, const Ranks*> by_words;
+    for (const CallSide& side : finding_.sides) by_words[CallWords(side.calls)] = &side.ranks;
+    const std::string sides =
+        absl::StrJoin(by_words, "; ", [is_order](std::string* out, const auto& side) {
+          absl::StrAppend(out, Names(*side.second), " ", Has(*side.second), " called ",
+                          side.first.empty() ? "neither" : side.first, is_order ? " last" : "");
+        });
+    if (is_order) {
+      return absl::StrCat(
+          "The ranks have called the same operations, but not in the same order: ", sides, ".");
+    }
+    return absl::StrCat("The ranks have called different ",
+                        finding_.detail == HangDetail::kSizes ? "sizes" : "operations",
+                        ", which never complete: ", sides, ".");
+  }
+
+  std::string WhyUnknown() const {
+    switch (finding_.detail) {
+      case HangDetail::kCaptured:
+        return "the communicator is used in CUDA graphs, whose replays cannot be seen";
+      case HangDetail::kOverflowed:
+        return "calls were counted without their operation, because there were too many kinds";
+      case HangDetail::kEventMaskChanged:
+        return "calls may be missing, because somebody changed NCCL's profiler event mask";
+      case HangDetail::kStillCalling:
+        return "their processes still make calls";
+      case HangDetail::kBesidePeers: {
+        const Ranks& owing = finding_.also_owing;
+        return absl::StrCat("Send and Recv are used on this communicator, too. ", WhoHave(owing),
+                            " nothing in flight and ", Has(owing), " not called ",
+                            CallWords(finding_.calls), ", which ", Name(*finding_.ahead), " has");
+      }
+      default:
+        break;
+    }
+    const Ranks& behind = finding_.behind_unseen;
+    if (behind.empty()) return "what would tell cannot be seen";
+    return absl::StrCat(Names(behind), " ", Has(behind), " called fewer operations than ",
+                        Name(*finding_.ahead),
+                        ", but whether there is work in flight cannot be seen: ",
+                        UnknownReasonWords(behind.front()->activity.reason));
+  }
+
+  std::string PointToPoint() const {
+    return absl::StrCat(absl::StripLeadingAsciiWhitespace(Waiters()),
+                        " For whom is not known: Send and Recv do not tell their peer.",
+                        finding_.idle.empty()
+                            ? ""
+                            : absl::StrCat(" Nothing in flight here: ", Names(finding_.idle), "."));
+  }
+
+  std::string NotBegun() const {
+    const Ranks& late = finding_.suspects;
+    Calls what;
+    bool is_known = true;
+    for (const RankView* rank : late) {
+      const CommunicatorSnapshot& communicator = *rank->communicator;
+      is_known &= communicator.launches - communicator.launches_completed == 1 &&
+                  !communicator.last_call_op.empty();
+      what[{communicator.last_call_op, communicator.last_call_size_class}] = 1;
+    }
+    return absl::StrCat(
+        WhoHave(late), " launched ",
+        is_known && what.size() == 1 ? CallWords(what) : "what the others wait in",
+        Verb(late, ", but its GPU has not begun it: work before it on the stream has",
+             ", but their GPUs have not begun it: work before it on the streams has"),
+        " not ended.", Waiters());
+  }
+
+  std::string NoProgress() const {
+    std::string begun;
+    const Ranks& late = finding_.not_begun;
+    if (!late.empty()) {
+      begun = absl::StrCat(Verb(late, " The GPU of ", " The GPUs of "), Names(late), " ", Has(late),
+                           " not begun it: work before it on the ", Verb(late, "stream", "streams"),
+                           " has not ended.");
+    }
+    return absl::StrCat(finding_.are_all_seen ? "All ranks have" : "All ranks of this node have",
+                        " called and launched the same work, and it does not progress",
+                        finding_.op.empty() ? "" : absl::StrCat(" (", finding_.op, ")"), ": ",
+                        finding_.are_all_seen
+                            ? "a GPU or the network."
+                            : "a rank on another node, a GPU or the network. Compare with "
+                              "the other nodes.",
+                        begun);
+  }
+
+  std::string Circle() const {
+    std::string steps;
+    for (std::size_t i = 0; i < finding_.circle.size(); ++i) {
+      const auto& [view, rank] = finding_.circle[i];
+      const auto& next = finding_.circle[(i + 1) % finding_.circle.size()];
+      absl::StrAppend(&steps, i == 0 ? "" : "; ", Name(*rank), " has not come to communicator ",
+                      CommunicatorId(view->comm_id), " and waits in ",
+                      CommunicatorId(next.view->comm_id));
+    }
+    return absl::StrCat("Ranks wait for each other in a circle: ", steps,
+                        ". They use the communicators in different orders.", Waiters());
+  }
+
+  std::string Elsewhere() const {
+    if (!finding_.elsewhere || finding_.verdict == HangVerdict::kCircularWait) return "";
+    const std::string where = absl::StrCat("communicator ", CommunicatorId(*finding_.elsewhere));
+    if (finding_.is_acquitted) {
+      return absl::StrCat(" Whether it waits in ", where, " meanwhile cannot be seen.");
+    }
+    if (finding_.verdict == HangVerdict::kBlockedElsewhere) {
+      return absl::StrCat(" Its process ", finding_.is_elsewhere_certain ? "waits" : "may wait",
+                          " in ", where, " meanwhile: look there first.");
+    }
+    if (finding_.blocked_elsewhere.size() == finding_.suspects.size()) {
+      return absl::StrCat(" It may wait in ", where, " meanwhile; that is not certain.");
+    }
+    return absl::StrCat(" ", Capital(Numbers(finding_.blocked_elsewhere)),
+                        Verb(finding_.blocked_elsewhere, " has", " have"), " not come either, but ",
+                        Verb(finding_.blocked_elsewhere, "waits", "wait"), " in ", where,
+                        " meanwhile.");
+  }
+
+  std::string UnseenElsewhere() const {
+    if (!finding_.unseen_elsewhere) return "";
+    const Ranks& there = finding_.unseen_there;
+    std::string who = Verb(there, "it waits", "they wait");
+    std::string also;
+    // Of several the sentence before names others, too.
+    if (finding_.suspects.size() != there.size() ||
+        !std::is_permutation(there.begin(), there.end(), finding_.suspects.begin())) {
+      who = absl::StrCat(Numbers(there), Verb(there, " waits", " wait"));
+      if (!Contains(finding_.suspects, there.front())) {
+        also = absl::StrCat(" ", Capital(Numbers(there)), Verb(there, " has", " have"),
+                            " not come either.");
+      }
+    }
+    return absl::StrCat(also, " Whether ", who, " in communicator ",
+                        CommunicatorId(*finding_.unseen_elsewhere), " meanwhile cannot be seen.");
+  }
+
+  const HangFinding& finding_;
+};
+
+}  // namespace
+
+std::string HangWords(const HangFinding& finding) { return Words(finding).Make(); }
+
+std::string QueuedWords(const QueuedFinding& finding) {
+  return absl::StrCat(
+      WhoHave(finding.ranks), " launched", finding.op.empty() ? "" : absl::StrCat(" ", finding.op),
+      ", and ", Verb(finding.ranks, "its GPU has", "their GPUs have"),
+      " not begun it. Earlier work of ", Verb(finding.ranks, "this GPU", "these GPUs"),
+      " has not ended.",
+      finding.unseen_elsewhere
+          ? absl::StrCat(" It may wait in communicator ", CommunicatorId(*finding.unseen_elsewhere),
+                         ", whose work cannot be seen.")
+          : "",
+      finding.are_all_seen ? "" : " Whether ranks wait that are not seen here is not known.");
+}
+
+std::string AheadWords(const AheadFinding& finding) {
+  const Ranks ahead = {finding.rank};
+  return absl::StrCat(Capital(Numbers(finding.behind)), " ", Has(finding.behind), " not called ",
+                      CallWords(finding.calls), " that ", Numbers(ahead), " has called; whether ",
+                      Numbers(ahead), " waits cannot be seen.");
+}
+
+const char* UnknownReasonWords(UnknownReason reason) {
+  switch (reason) {
+    case UnknownReason::kPollerNotStarted:
+      return "the plugin's background thread could not be started";
+    case UnknownReason::kPollerStands:
+      return "the plugin's background thread does not run";
+    case UnknownReason::kNoCompletions:
+      return "nothing tells when its work has ended";
+    case UnknownReason::kEventMaskChanged:
+      return "somebody else changed NCCL's profiler event mask";
+    case UnknownReason::kCaptured:
+      return "it uses CUDA graphs";
+    case UnknownReason::kLaunchNotReported:
+      return "NCCL does not report the launch of its last call";
+    case UnknownReason::kNone:
+      break;
+  }
+  return "nothing is missing";
+}
+
+}  // namespace nccl_pulse

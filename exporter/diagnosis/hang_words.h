@@ -1,0 +1,22 @@
+// A finding in English: one or two sentences for an engineer at three in the morning.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_DIAGNOSIS_HANG_WORDS_H_
+#define EXPORTER_DIAGNOSIS_HANG_WORDS_H_
+
+#include <string>
+
+#include "exporter/diagnosis/hang_finding.h"
+
+namespace nccl_pulse {
+
+std::string HangWords(const HangFinding& finding);
+std::string QueuedWords(const QueuedFinding& finding);
+std::string AheadWords(const AheadFinding& finding);
+
+// "; whether ... cannot be seen (...)", for people: why an activity is unknown.
+const char* UnknownReasonWords(UnknownReason reason);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_HANG_WORDS_H_

@@ -1,0 +1,242 @@
+#include "exporter/diagnosis/health.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "exporter/diagnosis/hang_words.h"
+#include "exporter/diagnosis/rank_activity.h"
+#include "exporter/diagnosis/rejection.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr std::size_t kMostPids = 8;
+// Between a call and its launch every rank is in an unknown state, for microseconds.
+constexpr int64_t kMomentNs = 1000000000;
+
+bool IsUnknown(const RankActivity& activity, int64_t now_ns) {
+  if (activity.reason != UnknownReason::kLaunchNotReported) return activity.is_unknown();
+  return activity.since_realtime_ns != 0 &&
+         ElapsedNs(now_ns, activity.since_realtime_ns) >= kMomentNs;
+}
+
+std::string Plural(std::size_t count, const char* one, const char* several) {
+  return absl::StrCat(count, " ", count == 1 ? one : several);
+}
+
+// "pid 7", "pids 7, 8 and 3 more"
+std::string Pids(std::vector<int32_t> pids) {
+  const std::size_t more = pids.size() > kMostPids ? pids.size() - kMostPids : 0;
+  pids.resize(pids.size() - more);
+  return absl::StrCat(pids.size() == 1 ? "pid " : "pids ", absl::StrJoin(pids, ", "),
+                      more == 0 ? "" : absl::StrCat(" and ", more, " more"));
+}
+
+struct Activities {
+  std::size_t ranks = 0;
+  std::size_t unknown = 0;
+  std::size_t missing = 0;  // of one node, and never at this endpoint
+
+  bool IsDark() const { return 2 * unknown > ranks; }
+};
+
+class Examiner {
+ public:
+  Examiner(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis, int64_t now_ns)
+      : now_ns_(now_ns), stands_after_ns_(snapshots.stands_after_ns) {
+    for (const ProcessSnapshot& process : snapshots.processes) AddProcess(process);
+    for (const ProcessSnapshot& process : snapshots.ended) AddEnd(process);
+    CountMissing(snapshots);
+    rejected_ = snapshots.rejected;
+    for (const CommunicatorDiagnosis& each : diagnosis) {
+      if (each.hang) (each.hang->is_usual ? has_usual_ : has_hang_) = true;
+      has_straggler_ |= each.straggler.has_value();
+      if (each.queued) AddNote(each.comm_id, each.queued->text);
+      if (!each.note.empty()) AddNote(each.comm_id, each.note);
+    }
+  }
+
+  Health Make() {
+    for (const auto& [id, activities] : by_communicator_) {
+      health_.ranks += activities.ranks;
+      health_.unknown_ranks += activities.unknown;
+      ++health_.communicators;
+      if (activities.unknown == activities.ranks) ++health_.blind_communicators;
+      if (activities.IsDark()) ++dark_;
+    }
+    health_.lost_processes = lost_.size();
+    health_.stopped_processes = stopped_.size();
+    health_.status = Status();
+    AddNotes();
+    health_.summary = Summary();
+    return std::move(health_);
+  }
+
+ private:
+  void AddNote(uint64_t comm_id, const std::string& text) {
+    of_communicators_.push_back(
+        absl::StrCat("Communicator ", absl::Hex(comm_id, absl::kZeroPad16), ": ", text));
+  }
+
+  // Ranks that ended have been seen.
+  void CountMissing(const SnapshotSet& snapshots) {
+    std::map<uint64_t, std::set<int32_t>> seen;
+    std::map<uint64_t, int32_t> wanted;
+    for (const auto* processes : {&snapshots.processes, &snapshots.ended}) {
+      for (const ProcessSnapshot& process : *processes) {
+        for (const CommunicatorSnapshot& communicator : process.communicators) {
+          seen[communicator.comm_id].insert(communicator.rank);
+          if (communicator.nnodes == 1) wanted[communicator.comm_id] = communicator.nranks;
+        }
+      }
+    }
+    for (const auto& [id, nranks] : wanted) {
+      const auto found = by_communicator_.find(id);
+      const auto here = static_cast<int64_t>(seen[id].size());
+      if (id == 0 || found == by_communicator_.end() || here >= nranks) continue;
+      found->second.missing = static_cast<std::size_t>(nranks - here);
+    }
+  }
+
+  void AddEnd(const ProcessSnapshot& process) {
+    if (process.end == ProcessEnd::kLost) lost_.push_back(process.pid);
+  }
+
+  void AddProcess(const ProcessSnapshot& process) {
+    if (process.end != ProcessEnd::kLive) return AddEnd(process);
+    bool is_in_use = false;
+    for (const CommunicatorSnapshot& communicator : process.communicators) {
+      if (communicator.finalized) continue;
+      is_in_use = true;
+      Activities& activities = by_communicator_[communicator.comm_id];
+      const RankActivity activity = ActivityOf(process, communicator, now_ns_, stands_after_ns_);
+      ++activities.ranks;
+      if (!IsUnknown(activity, now_ns_)) continue;
+      ++activities.unknown;
+      ++reasons_[static_cast<std::size_t>(activity.reason)];
+    }
+    if (is_in_use && IsStopped(process, now_ns_, stands_after_ns_)) stopped_.push_back(process.pid);
+    if (process.event_mask_changes != 0) {
+      masks_.push_back(absl::StrCat(
+          "Somebody changed NCCL's profiler event mask in pid ", process.pid, ", ",
+          Plural(process.event_mask_changes, "time", "times"), ", now 0x",
+          absl::Hex(process.foreign_event_mask), ": what NCCL does not report is not measured."));
+    }
+  }
+
+  HealthStatus Status() const {
+    if (has_hang_) return HealthStatus::kHang;
+    if (!lost_.empty() || !stopped_.empty()) return HealthStatus::kIncomplete;
+    if (health_.communicators == 0) return HealthStatus::kUnused;
+    if (dark_ != 0 && !has_usual_) return HealthStatus::kIncomplete;
+    if (has_usual_) return HealthStatus::kWaiting;
+    return has_straggler_ ? HealthStatus::kStraggler : HealthStatus::kOk;
+  }
+
+  void AddNotes() {
+    std::vector<std::string>& notes = health_.notes;
+    if (!lost_.empty()) {
+      notes.push_back(absl::StrCat(Plural(lost_.size(), "process was", "processes were"),
+                                   " lost (killed or crashed): ", Pids(lost_), "."));
+    }
+    if (!stopped_.empty()) {
+      notes.push_back(
+          absl::StrCat(Plural(stopped_.size(), "process does", "processes do"),
+                       " not run (stopped, or stuck in the GPU driver): ", Pids(stopped_), "."));
+    }
+    if (health_.unknown_ranks != 0) {
+      std::vector<std::string> why;
+      for (int i = 1; i < kUnknownReasons; ++i) {
+        if (reasons_[i] == 0) continue;
+        why.push_back(absl::StrCat(UnknownReasonWords(static_cast<UnknownReason>(i)), " (",
+                                   reasons_[i], ")"));
+      }
+      notes.push_back(absl::StrCat(
+          "Whether work is in flight is not known for ", health_.unknown_ranks, " of ",
+          Plural(health_.ranks, "rank", "ranks"), ": ", absl::StrJoin(why, "; "), "."));
+    }
+    for (const auto& [id, activities] : by_communicator_) {
+      if (activities.missing == 0) continue;
+      notes.push_back(absl::StrCat(Plural(activities.missing, "rank", "ranks"), " of communicator ",
+                                   absl::Hex(id, absl::kZeroPad16),
+                                   activities.missing == 1 ? " is" : " are", " not seen here."));
+    }
+    AddRejected();
+    notes.insert(notes.end(), masks_.begin(), masks_.end());
+    notes.insert(notes.end(), of_communicators_.begin(), of_communicators_.end());
+  }
+
+  void AddRejected() {
+    std::vector<std::string> why;
+    uint64_t count = 0;
+    for (int i = 0; i < kRejections; ++i) {
+      if (rejected_[i] == 0) continue;
+      count += rejected_[i];
+      why.push_back(
+          absl::StrCat(RejectionName(static_cast<Rejection>(i)), " (", rejected_[i], ")"));
+    }
+    if (why.empty()) return;
+    health_.notes.push_back(absl::StrCat("This endpoint has rejected processes ",
+                                         Plural(count, "time", "times"),
+                                         " since it started: ", absl::StrJoin(why, ", "),
+                                         ". What it rejects is not measured here."));
+  }
+
+  std::string Summary() const {
+    if (has_hang_ || has_usual_ || has_straggler_) return "";
+    const std::size_t blind = health_.blind_communicators;
+    if (health_.communicators == 0) return "No communicator is in use.";
+    if (blind == health_.communicators) return "Whether anything hangs cannot be seen.";
+    if (dark_ == 0) return "No hang and no straggler is suspected.";
+    const char* what =
+        blind == dark_ ? " work cannot be seen." : " work of most ranks cannot be seen.";
+    if (dark_ == health_.communicators) {
+      return absl::StrCat("No hang and no straggler is suspected, but", what);
+    }
+    return absl::StrCat("No hang and no straggler is suspected on ", health_.communicators - dark_,
+                        " of ", health_.communicators, " communicators; on the ",
+                        dark_ == 1 ? "other" : "others", what);
+  }
+
+  const int64_t now_ns_, stands_after_ns_;
+  std::vector<int32_t> lost_, stopped_;
+  std::map<uint64_t, Activities> by_communicator_;
+  std::array<std::size_t, kUnknownReasons> reasons_{};
+  RejectionCounts rejected_{};
+  std::size_t dark_ = 0;  // communicators on which the work of most ranks is not known
+  bool has_hang_ = false, has_usual_ = false, has_straggler_ = false;
+  std::vector<std::string> masks_, of_communicators_;
+  Health health_;
+};
+
+}  // namespace
+
+const char* HealthStatusName(HealthStatus status) {
+  switch (status) {
+    case HealthStatus::kHang:
+      return "hang";
+    case HealthStatus::kIncomplete:
+      return "incomplete";
+    case HealthStatus::kWaiting:
+      return "waiting";
+    case HealthStatus::kStraggler:
+      return "straggler";
+    case HealthStatus::kOk:
+      return "ok";
+    case HealthStatus::kUnused:
+      break;
+  }
+  return "unused";
+}
+
+Health HealthOf(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
+                int64_t now_realtime_ns) {
+  return Examiner(snapshots, diagnosis, now_realtime_ns).Make();
+}
+
+}  // namespace nccl_pulse

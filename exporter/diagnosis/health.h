@@ -1,0 +1,45 @@
+// What is known of a node as a whole, for headlines and exit statuses: what is wrong, what cannot
+// be seen, and only then that nothing is suspected.
+//
+// Thread: plain data; any, no state.
+#ifndef EXPORTER_DIAGNOSIS_HEALTH_H_
+#define EXPORTER_DIAGNOSIS_HEALTH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "exporter/diagnosis/diagnosis_result.h"
+#include "exporter/diagnosis/snapshot_set.h"
+
+namespace nccl_pulse {
+
+// In this order: the first that is true.
+enum class HealthStatus : uint8_t {
+  kHang,        // suspected, and longer than this job has waited before
+  kIncomplete,  // a process was lost or does not run, or of most ranks of a communicator nothing is
+                // seen
+  kWaiting,     // suspected, but as long as has been usual here
+  kStraggler,
+  kOk,
+  kUnused,  // no communicator is in use
+};
+const char* HealthStatusName(HealthStatus status);
+
+struct Health {
+  HealthStatus status = HealthStatus::kUnused;
+  std::size_t lost_processes = 0, stopped_processes = 0;
+  std::size_t ranks = 0, unknown_ranks = 0;  // of communicators in use, whose processes live
+  std::size_t communicators = 0;             // in use
+  std::size_t blind_communicators = 0;       // of them those on which no rank's activity is known
+  std::vector<std::string> notes;            // sentences: what is lost, stopped, not seen
+  std::string summary;  // a sentence behind them; "" where hangs or stragglers are listed
+};
+
+Health HealthOf(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
+                int64_t now_realtime_ns);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_HEALTH_H_

@@ -1,0 +1,22 @@
+// Which ranks are behind with their launches, where all have called the same.
+//
+// Only without Send and Recv: with them launches of two ranks do not correspond.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_DIAGNOSIS_LAUNCH_ORDER_H_
+#define EXPORTER_DIAGNOSIS_LAUNCH_ORDER_H_
+
+#include "exporter/diagnosis/communicator_facts.h"
+
+namespace nccl_pulse {
+
+// Have called what others have launched and wait in, and launched nothing for it: whether NCCL
+// reports a launch depends on the operation, so theirs has not been made.
+Ranks RanksInsideNccl(const CommunicatorFacts& facts, const Ranks& waiting);
+
+// The ranks whose GPU has not come to a launch that another one's has.
+Ranks RanksNotBegun(const CommunicatorFacts& facts);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_LAUNCH_ORDER_H_

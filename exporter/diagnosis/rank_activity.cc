@@ -1,0 +1,117 @@
+#include "exporter/diagnosis/rank_activity.h"
+
+#include <algorithm>
+
+namespace nccl_pulse {
+namespace {
+
+// Bits of NCCL's profiler event mask (nccl/profiler.h, ncclProfile*; since v5, the last since v6).
+constexpr uint32_t kCallEvents = 1u << 9 | 1u << 10;     // CollApi, P2pApi
+constexpr uint32_t kLaunchEvents = 1u << 11 | 1u << 12;  // KernelLaunch, CeColl
+
+// A launch that the background thread had no time to see before it stood still.
+constexpr int64_t kLaunchSlackNs = 1000000000;
+
+int64_t SeenUntil(const ProcessSnapshot& process, int64_t now_ns) {
+  if (process.end == ProcessEnd::kLive) return now_ns;
+  return process.end_realtime_ns != 0 ? process.end_realtime_ns : process.last_poll_realtime_ns;
+}
+
+bool PollerStands(const ProcessSnapshot& process, int64_t now_ns, int64_t stands_after_ns) {
+  const int64_t polled = process.last_poll_realtime_ns;
+  if (polled == 0) return process.poller == PollerState::kRunning;  // it has never looked
+  return ElapsedNs(SeenUntil(process, now_ns), polled) >= stands_after_ns;
+}
+
+// Of the events `wanted` that this NCCL was asked for, some are gone.
+bool LostEvents(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
+                uint32_t wanted) {
+  return process.event_mask_changes != 0 &&
+         (communicator.event_mask & wanted & ~process.foreign_event_mask) != 0;
+}
+
+RankActivity Unknown(UnknownReason reason, int64_t since_ns = 0) {
+  return {ActivityState::kUnknown, reason, since_ns, OldestLaunch::kUnknown};
+}
+
+}  // namespace
+
+const char* UnknownReasonName(UnknownReason reason) {
+  switch (reason) {
+    case UnknownReason::kPollerNotStarted:
+      return "poller_not_started";
+    case UnknownReason::kPollerStands:
+      return "poller_stands";
+    case UnknownReason::kNoCompletions:
+      return "no_completions";
+    case UnknownReason::kEventMaskChanged:
+      return "event_mask_changed";
+    case UnknownReason::kCaptured:
+      return "captured";
+    case UnknownReason::kLaunchNotReported:
+      return "launch_not_reported";
+    case UnknownReason::kNone:
+      break;
+  }
+  return "none";
+}
+
+RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
+                        int64_t now_realtime_ns, int64_t stands_after_ns) {
+  if (process.poller == PollerState::kNotStarted) return Unknown(UnknownReason::kPollerNotStarted);
+  if (PollerStands(process, now_realtime_ns, stands_after_ns)) {
+    return Unknown(UnknownReason::kPollerStands, process.last_poll_realtime_ns);
+  }
+  if (const int64_t since = SeenInFlightSince(communicator); since != 0) {
+    return {ActivityState::kInFlight, UnknownReason::kNone, since,
+            communicator.has_heartbeat ? communicator.oldest_launch : OldestLaunch::kUnknown};
+  }
+  if (!communicator.has_heartbeat) return Unknown(UnknownReason::kNoCompletions);
+  // Of several changes only the last is known: one before may have hidden what still runs.
+  if (process.event_mask_changes > 1 ||
+      LostEvents(process, communicator, kCallEvents | kLaunchEvents)) {
+    return Unknown(UnknownReason::kEventMaskChanged);
+  }
+  if (communicator.captured) return Unknown(UnknownReason::kCaptured);
+  // Launches of a communicator run in their order (NCCL's ncclLaunchPrepare), so one that was
+  // reported and has completed proves those before it; only calls behind the last count.
+  if (communicator.unreported_calls != 0) {
+    return Unknown(UnknownReason::kLaunchNotReported, communicator.unreported_since_realtime_ns);
+  }
+  return {ActivityState::kIdle, UnknownReason::kNone, 0, OldestLaunch::kUnknown};
+}
+
+int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator) {
+  if (!communicator.has_heartbeat) {
+    return communicator.operations_source == CompletionSource::kNone
+               ? 0
+               : communicator.oldest_operation_realtime_ns;
+  }
+  // Not read at the same moment: launches are counted at once, the rest is the last look.
+  if (communicator.launches <= communicator.launches_completed) return 0;
+  return communicator.oldest_inflight_realtime_ns != 0 ? communicator.oldest_inflight_realtime_ns
+                                                       : communicator.last_launch_realtime_ns;
+}
+
+bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns, int64_t stands_after_ns) {
+  const int64_t polled = process.last_poll_realtime_ns;
+  return process.end == ProcessEnd::kLive && process.poller != PollerState::kNotStarted &&
+         polled != 0 && PollerStands(process, now_realtime_ns, stands_after_ns) &&
+         std::none_of(process.communicators.begin(), process.communicators.end(),
+                      [polled](const CommunicatorSnapshot& communicator) {
+                        return ElapsedNs(communicator.last_launch_realtime_ns, polled) >
+                               kLaunchSlackNs;
+                      });
+}
+
+CallsKnown AreCallsKnown(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
+  if (communicator.captured) return CallsKnown::kCaptured;
+  if (communicator.overflowed_calls != 0) return CallsKnown::kOverflowed;
+  // Of several changes only the last is known: one before may have taken calls away.
+  if (process.event_mask_changes > 1 || LostEvents(process, communicator, kCallEvents)) {
+    return CallsKnown::kEventMaskChanged;
+  }
+  return CallsKnown::kYes;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,80 @@
+// The one rule for "idle" and "in flight".
+//
+// Both are claims about a rank. Each is made only when everything that could contradict it can be
+// seen; else the activity is unknown, with the reason. Metrics, JSON, `pulse status`, the page and
+// the verdicts all ask here.
+//
+//   in flight   a launch that NCCL reported had not completed when the background thread last
+//               looked, or was made since, and that thread still looks
+//   idle        the same thread knows that all of them have completed, and no call can have made
+//               work that it does not know of
+//
+// Thread: any, no state.
+#ifndef EXPORTER_DIAGNOSIS_RANK_ACTIVITY_H_
+#define EXPORTER_DIAGNOSIS_RANK_ACTIVITY_H_
+
+#include <cstdint>
+
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+// How long a process' background thread may not have looked (it does every 20 to 100 ms) until what
+// it saw last is no longer taken for what is.
+inline constexpr int64_t kStoppedAfterNs = 5000000000;
+
+enum class ActivityState : uint8_t { kUnknown, kIdle, kInFlight };
+
+// Why an activity is unknown (label `reason` of nccl_activity_unknown).
+enum class UnknownReason : uint8_t {
+  kNone,
+  kPollerNotStarted,   // there is no background thread: nobody learns that work has ended
+  kPollerStands,       // it has not looked for kStoppedAfterNs
+  kNoCompletions,      // nothing tells that work has ended: API before v5, no driver, timing off
+  kEventMaskChanged,   // somebody else took events away that calls or launches are known by
+  kCaptured,           // calls were captured into a CUDA graph, whose replays are not seen
+  kLaunchNotReported,  // calls whose launch NCCL has not reported: it never will, or not yet
+};
+inline constexpr int kUnknownReasons = 7;
+const char* UnknownReasonName(UnknownReason reason);
+
+struct RankActivity {
+  ActivityState state = ActivityState::kUnknown;
+  UnknownReason reason = UnknownReason::kNone;  // of kUnknown
+  // In flight: since the oldest launch. Unknown: since the first call that was not reported, or the
+  // last look. 0: not known.
+  int64_t since_realtime_ns = 0;
+  OldestLaunch oldest_launch{};  // of kInFlight
+
+  bool is_idle() const { return state == ActivityState::kIdle; }
+  bool is_in_flight() const { return state == ActivityState::kInFlight; }
+  bool is_unknown() const { return state == ActivityState::kUnknown; }
+};
+
+// `now_realtime_ns`: when the snapshot was read. What a process that ended did is told as of its
+// end.
+RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
+                        int64_t now_realtime_ns, int64_t stands_after_ns = kStoppedAfterNs);
+
+// Since when something was in flight when the background thread looked last, whenever that was, or
+// was launched since; 0: nothing.
+int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator);
+
+// The process itself does not run, as far as can be seen: its background thread stands, and none of
+// its threads has launched anything since.
+bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns,
+               int64_t stands_after_ns = kStoppedAfterNs);
+
+// Whether every call was counted under its operation: what comparing counts rests on.
+enum class CallsKnown : uint8_t { kYes, kCaptured, kOverflowed, kEventMaskChanged };
+CallsKnown AreCallsKnown(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator);
+
+// Between two times that a hostile segment may have made up.
+inline int64_t ElapsedNs(int64_t now_ns, int64_t then_ns) {
+  int64_t elapsed = 0;
+  return __builtin_sub_overflow(now_ns, then_ns, &elapsed) ? 0 : elapsed;
+}
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_RANK_ACTIVITY_H_

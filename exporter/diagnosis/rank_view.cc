@@ -1,0 +1,115 @@
+#include "exporter/diagnosis/rank_view.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+namespace nccl_pulse {
+namespace {
+
+// Live before finalized before gone; of equals the one that was made last.
+bool IsBetter(const RankView& a, const RankView& b) {
+  if (a.state != b.state) return a.state < b.state;
+  return a.communicator->init_realtime_ns > b.communicator->init_realtime_ns;
+}
+
+void AddProcess(const ProcessSnapshot& process, int64_t now_ns, int64_t stands_after_ns,
+                std::map<uint64_t, CommunicatorView>* by_id) {
+  const bool is_stopped = IsStopped(process, now_ns, stands_after_ns);
+  for (const CommunicatorSnapshot& communicator : process.communicators) {
+    if (communicator.comm_id == 0) continue;
+    CommunicatorView& view = by_id->try_emplace(communicator.comm_id).first->second;
+    const RankView::State state = communicator.finalized             ? RankView::State::kFinalized
+                                  : process.end != ProcessEnd::kLive ? RankView::State::kGone
+                                                                     : RankView::State::kLive;
+    view.ranks.push_back({&process, &communicator, state,
+                          ActivityOf(process, communicator, now_ns, stands_after_ns), is_stopped});
+  }
+}
+
+void SortRanks(CommunicatorView* view) {
+  std::stable_sort(view->ranks.begin(), view->ranks.end(), [](const auto& a, const auto& b) {
+    return a.rank() != b.rank() ? a.rank() < b.rank() : IsBetter(a, b);
+  });
+  view->ranks.erase(std::unique(view->ranks.begin(), view->ranks.end(),
+                                [](const auto& a, const auto& b) { return a.rank() == b.rank(); }),
+                    view->ranks.end());
+  view->comm_id = view->ranks.front().communicator->comm_id;
+  view->nranks = view->ranks.front().communicator->nranks;
+  view->nnodes = view->ranks.front().communicator->nnodes;
+}
+
+// Two of a communicator's processes that meet on a communicator with Send and Recv are stages of a
+// pipeline, or may be: they arrive one after the other by right.
+void FindPipelines(std::vector<CommunicatorView>* views) {
+  std::unordered_map<const ProcessSnapshot*, std::vector<std::size_t>> exchanges;  // of a process
+  for (std::size_t i = 0; i < views->size(); ++i) {
+    CommunicatorView& view = (*views)[i];
+    for (const RankView& rank : view.ranks) {
+      const auto& calls = rank.communicator->calls;
+      view.has_point_to_point |= std::any_of(
+          calls.begin(), calls.end(), [](const auto& call) { return IsPointToPoint(call.op); });
+    }
+    if (!view.has_point_to_point) continue;
+    for (const RankView& rank : view.ranks) exchanges[rank.process].push_back(i);
+  }
+  if (exchanges.empty()) return;
+  std::vector<std::size_t> met;
+  for (CommunicatorView& view : *views) {
+    met.clear();
+    for (const RankView& rank : view.ranks) {
+      const auto found = exchanges.find(rank.process);
+      if (found != exchanges.end())
+        met.insert(met.end(), found->second.begin(), found->second.end());
+    }
+    std::sort(met.begin(), met.end());
+    view.spans_pipeline = std::adjacent_find(met.begin(), met.end()) != met.end();
+  }
+}
+
+}  // namespace
+
+bool IsCollective(std::string_view op) {
+  return op == "AllReduce" || op == "AllGather" || op == "ReduceScatter" || op == "Broadcast" ||
+         op == "Reduce" || op == "AlltoAll" || op == "Gather" || op == "Scatter";
+}
+
+// One-sided operations among them: they involve two ranks, too.
+bool IsPointToPoint(std::string_view op) {
+  return op == "Send" || op == "Recv" || op == "SendRecv" || op == "PutSignal" || op == "Signal" ||
+         op == "WaitSignal";
+}
+
+bool WaitsForAll(std::string_view op) {
+  return op == "AllReduce" || op == "AllGather" || op == "ReduceScatter" || op == "AlltoAll";
+}
+
+uint64_t RankView::CallsOf(std::string_view op) const {
+  uint64_t calls = 0;
+  for (const CallCountSnapshot& call : communicator->calls) {
+    if (call.op == op && !call.captured) calls += call.calls;
+  }
+  return calls;
+}
+
+std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots,
+                                                  int64_t now_realtime_ns) {
+  const int64_t stands_after_ns = snapshots.stands_after_ns;
+  std::map<uint64_t, CommunicatorView> by_id;
+  for (const ProcessSnapshot& process : snapshots.processes) {
+    AddProcess(process, now_realtime_ns, stands_after_ns, &by_id);
+  }
+  for (const ProcessSnapshot& process : snapshots.ended) {
+    AddProcess(process, now_realtime_ns, stands_after_ns, &by_id);
+  }
+  std::vector<CommunicatorView> views;
+  views.reserve(by_id.size());
+  for (auto& [id, view] : by_id) {
+    SortRanks(&view);
+    views.push_back(std::move(view));
+  }
+  FindPipelines(&views);
+  return views;
+}
+
+}  // namespace nccl_pulse

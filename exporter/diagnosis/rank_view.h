@@ -1,0 +1,56 @@
+// One communicator's ranks of this node side by side, for the diagnosis.
+//
+// Thread: plain data that points into a SnapshotSet.
+#ifndef EXPORTER_DIAGNOSIS_RANK_VIEW_H_
+#define EXPORTER_DIAGNOSIS_RANK_VIEW_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exporter/diagnosis/rank_activity.h"
+#include "exporter/diagnosis/snapshot_set.h"
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+struct RankView {
+  enum class State { kLive, kFinalized, kGone };
+
+  const ProcessSnapshot* process;
+  const CommunicatorSnapshot* communicator;
+  State state;
+
+  RankActivity activity;
+  bool is_stopped = false;  // its process does not run
+
+  int32_t rank() const { return communicator->rank; }
+  // 0: not known to be in flight.
+  int64_t InFlightSince() const { return activity.is_in_flight() ? activity.since_realtime_ns : 0; }
+  uint64_t CallsOf(std::string_view op) const;
+};
+
+struct CommunicatorView {
+  uint64_t comm_id;
+  int32_t nranks, nnodes;
+  std::vector<RankView> ranks;  // in order, each once
+  // Its ranks exchange Send and Recv with each other, here or on another communicator.
+  bool has_point_to_point = false;
+  bool spans_pipeline = false;
+};
+
+// All ranks of the operation take part, and have called it equally often when all wait in it.
+bool IsCollective(std::string_view op);
+bool IsPointToPoint(std::string_view op);
+// No rank can leave it before all have come. (A Broadcast's root can, and a Reduce's leaves.)
+bool WaitsForAll(std::string_view op);
+
+// In the order of their ids. A communicator without an id (API v1 to v3 before its first operation)
+// is left out.
+std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots,
+                                                  int64_t now_realtime_ns);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_RANK_VIEW_H_

@@ -1,0 +1,62 @@
+#include "exporter/diagnosis/rank_words.h"
+
+#include <string_view>
+#include <utility>
+
+#include "metrics/size_class.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr std::size_t kMostOperations = 3;
+
+std::string SizeWords(int size_class) {
+  const std::string_view name = SizeClassName(size_class);
+  if (name.substr(0, 3) == "le_") return absl::StrCat("up to ", name.substr(3));
+  if (name.substr(0, 3) == "gt_") return absl::StrCat("over ", name.substr(3));
+  return std::string(name);
+}
+
+}  // namespace
+
+std::string Name(const RankView& rank) {
+  const std::string& gpu = rank.communicator->gpu;
+  return absl::StrCat("rank ", rank.rank(), " (pid ", rank.process->pid,
+                      gpu.empty() ? "" : absl::StrCat(", GPU ", gpu), ")");
+}
+
+std::string Names(const Ranks& ranks) {
+  return Enumerate(ranks, kMostListed, [](const RankView* rank) { return Name(*rank); });
+}
+
+std::string Numbers(const Ranks& ranks) {
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ",
+                      Enumerate(ranks, kMostListed,
+                                [](const RankView* rank) { return absl::StrCat(rank->rank()); }));
+}
+
+std::string CallWords(const Calls& calls) {
+  return Enumerate(calls, kMostOperations, [](const auto& each) {
+    const auto& [kind, count] = each;
+    return absl::StrCat(count == 1 ? "" : absl::StrCat(count, " x "), kind.first,
+                        kind.second < 0 ? "" : absl::StrCat(" (", SizeWords(kind.second), ")"));
+  });
+}
+
+std::string CommunicatorId(uint64_t comm_id) {
+  return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16));
+}
+
+std::string Capital(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] -= 'a' - 'A';
+  return text;
+}
+
+std::string DurationWords(uint64_t ns) {
+  const uint64_t seconds = ns / 1000000000;
+  if (seconds < 120) return absl::StrCat(seconds, " s");
+  if (seconds < 7200) return absl::StrCat(seconds / 60, " min");
+  return absl::StrCat(seconds / 3600, " h ", seconds / 60 % 60, " min");
+}
+
+}  // namespace nccl_pulse

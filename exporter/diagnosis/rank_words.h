@@ -1,0 +1,47 @@
+// Ranks and calls in words, as sentences of the diagnosis use them.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_DIAGNOSIS_RANK_WORDS_H_
+#define EXPORTER_DIAGNOSIS_RANK_WORDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/diagnosis/call_counts.h"
+#include "exporter/diagnosis/communicator_facts.h"
+
+namespace nccl_pulse {
+
+inline constexpr std::size_t kMostListed = 8;
+
+// "a, b and c"
+template <typename List, typename Formatter>
+std::string Enumerate(const List& list, std::size_t most, const Formatter& formatter) {
+  std::string text;
+  std::size_t count = 0;
+  for (const auto& each : list) {
+    if (count == most) return absl::StrCat(text, " and ", list.size() - count, " more");
+    if (count > 0) text += count + 1 == list.size() ? " and " : ", ";
+    text += formatter(each);
+    ++count;
+  }
+  return text;
+}
+
+std::string Name(const RankView& rank);        // "rank 3 (pid 4711, GPU 3)"
+std::string Names(const Ranks& ranks);         // the same of several
+std::string Numbers(const Ranks& ranks);       // "ranks 0, 1 and 2"
+std::string CallWords(const Calls& calls);     // "AllReduce (up to 1MiB)", "2 x AllGather ..."
+std::string CommunicatorId(uint64_t comm_id);  // 16 hexadecimal digits
+std::string Capital(std::string text);
+std::string DurationWords(uint64_t ns);  // "9 min", "43 s"
+
+inline const char* Verb(const Ranks& ranks, const char* one, const char* several) {
+  return ranks.size() == 1 ? one : several;
+}
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_RANK_WORDS_H_

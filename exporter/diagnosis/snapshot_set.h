@@ -1,0 +1,38 @@
+// What one page is made from: the snapshots of a node's processes.
+//
+// Thread: plain data.
+#ifndef EXPORTER_DIAGNOSIS_SNAPSHOT_SET_H_
+#define EXPORTER_DIAGNOSIS_SNAPSHOT_SET_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exporter/diagnosis/rank_activity.h"
+#include "exporter/diagnosis/rejection.h"
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+struct SnapshotSet {
+  SnapshotSet() = default;
+  // Implicit: a source that rejects nothing may return the snapshots alone.
+  SnapshotSet(std::vector<ProcessSnapshot> processes)  // NOLINT(google-explicit-constructor)
+      : processes(std::move(processes)) {}
+
+  std::vector<ProcessSnapshot> processes;
+  // Processes that ended and are not on the page: what the diagnosis needs of them, without
+  // latencies.
+  std::vector<ProcessSnapshot> ended;
+  // Of the process that serves, "name=value,name=value": for what the endpoint says of itself. A
+  // process' series have its own.
+  std::string server_labels;
+  RejectionCounts rejected{};  // since the server started
+  // Of everything that is said of them: see rank_activity.h.
+  int64_t stands_after_ns = kStoppedAfterNs;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_SNAPSHOT_SET_H_

@@ -1,0 +1,256 @@
+#include "exporter/diagnosis/straggler.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr double kSecond = 1e9;
+
+// One rank's duration of one call.
+struct Entry {
+  uint64_t call;  // index of its kind << 32 | call number
+  uint32_t rank;  // index into the ranks
+  uint64_t duration_ns;
+  int64_t end_ns;
+};
+
+// How often this kind was timed, by the rank that timed it least.
+uint64_t TimedLeast(const std::vector<const RankView*>& ranks, const TimedCallSnapshot& kind) {
+  uint64_t least = UINT64_MAX;
+  for (const RankView* rank : ranks) {
+    uint64_t timed = 0;
+    for (const LatencySnapshot& latency : rank->communicator->latencies) {
+      if (latency.kind == kind.kind && latency.size_class == kind.size_class &&
+          latency.op == kind.op) {
+        timed += latency.histogram.Count();
+      }
+    }
+    least = std::min(least, timed);
+  }
+  return least;
+}
+
+int CoarsestExponent(const std::vector<const RankView*>& ranks) {
+  int exponent = 0;
+  for (const RankView* rank : ranks) {
+    exponent = std::max(exponent, rank->process->sampling_exponent);
+  }
+  return std::min(exponent, 24);  // the sampler's largest; a hostile segment says anything
+}
+
+std::vector<const RankView*> LiveRanks(const CommunicatorView& view) {
+  std::vector<const RankView*> live;
+  for (const RankView& rank : view.ranks) {
+    if (rank.state == RankView::State::kLive) live.push_back(&rank);
+  }
+  return live;
+}
+
+std::string DurationWords(double seconds) {
+  if (seconds < 1e-3) return absl::StrFormat("%.0f us", seconds * 1e6);
+  if (seconds < 1) return absl::StrFormat("%.3g ms", seconds * 1e3);
+  return absl::StrFormat("%.3g s", seconds);
+}
+
+}  // namespace
+
+void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_ns) {
+  const std::vector<const RankView*> ranks = LiveRanks(view);
+  // One rank waits for nobody that is seen here.
+  if (ranks.size() < 2) return;
+  bool is_new = updated_realtime_ns_ == 0;
+  for (const RankView* rank : ranks) {
+    const auto [at, inserted] = ranks_.try_emplace(rank->rank());
+    const int64_t init_ns = rank->communicator->init_realtime_ns;
+    is_new |= !inserted && at->second.init_realtime_ns != init_ns;
+    at->second.init_realtime_ns = init_ns;
+  }
+  // Made again under the same id: calls are numbered from 0.
+  if (is_new) kinds_.clear();
+
+  // Calls that were not counted yet, in order.
+  struct Seen {
+    const TimedCallSnapshot* call;  // one of this kind
+    OfKind* of;
+    uint64_t matched = 0;
+    uint32_t newest = 0;
+    double weight = 1;
+  };
+  std::vector<Seen> seen;
+  std::vector<Entry> entries;
+  if (kinds_.size() > kMostKinds) kinds_.clear();
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    for (const TimedCallSnapshot& call : ranks[i]->communicator->timed_calls) {
+      const bool is_duration =
+          call.kind == LatencyKind::kDurationStream || call.kind == LatencyKind::kDurationKernel;
+      if (!is_duration || !WaitsForAll(call.op)) continue;
+      std::size_t kind = 0;
+      while (kind < seen.size() &&
+             (seen[kind].call->size_class != call.size_class ||
+              seen[kind].call->kind != call.kind || seen[kind].call->op != call.op)) {
+        ++kind;
+      }
+      if (kind == seen.size()) {
+        seen.push_back({&call, &kinds_[Kind(call.op, call.size_class, call.kind)]});
+      }
+      const auto number = static_cast<uint32_t>(call.call_number);
+      const OfKind& of = *seen[kind].of;
+      // By difference: call numbers have 32 bits, and go round.
+      if (of.has_last && static_cast<int32_t>(number - of.last_call) <= 0) continue;
+      entries.push_back({uint64_t{kind} << 32 | number, static_cast<uint32_t>(i), call.duration_ns,
+                         call.end_realtime_ns});
+    }
+  }
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::tie(a.call, a.rank) < std::tie(b.call, b.rank);
+  });
+
+  struct Match {
+    std::size_t kind;
+    std::size_t last;  // index of the rank that came last
+    double loss;       // seconds
+  };
+  std::vector<Match> matches;
+  int64_t first_end_ns = INT64_MAX;
+  int64_t last_end_ns = 0;
+  for (std::size_t begin = 0; begin < entries.size();) {
+    std::size_t end = begin + 1;
+    bool once = true;
+    while (end < entries.size() && entries[end].call == entries[begin].call) {
+      once &= entries[end].rank != entries[end - 1].rank;
+      ++end;
+    }
+    if (once && end - begin == ranks.size()) {
+      const auto first = entries.begin() + static_cast<std::ptrdiff_t>(begin);
+      const auto behind = entries.begin() + static_cast<std::ptrdiff_t>(end);
+      const auto shortest = std::min_element(first, behind, [](const Entry& a, const Entry& b) {
+        return a.duration_ns < b.duration_ns;
+      });
+      double sum = 0;
+      for (auto each = first; each != behind; ++each) {
+        sum += static_cast<double>(each->duration_ns - shortest->duration_ns);
+        first_end_ns = std::min(first_end_ns, each->end_ns);
+        last_end_ns = std::max(last_end_ns, each->end_ns);
+      }
+      const auto kind = static_cast<std::size_t>(first->call >> 32);
+      matches.push_back(
+          {kind, shortest->rank, sum / static_cast<double>(ranks.size() - 1) / kSecond});
+      Seen& found = seen[kind];
+      const auto number = static_cast<uint32_t>(first->call);
+      if (found.matched == 0 || static_cast<int32_t>(number - found.newest) > 0) {
+        found.newest = number;
+      }
+      ++found.matched;
+    }
+    begin = end;
+  }
+
+  // Each match stands for the calls that were not timed, and for those that the ring has lost.
+  const double sampled = std::ldexp(1.0, CoarsestExponent(ranks));
+  for (Seen& found : seen) {
+    if (found.matched == 0) continue;
+    OfKind& of = *found.of;
+    const uint64_t timed = TimedLeast(ranks, *found.call);
+    if (found.call->kind == LatencyKind::kDurationStream) found.weight = sampled;
+    if (of.has_last && timed > of.timed) {
+      found.weight *=
+          std::max(1.0, static_cast<double>(timed - of.timed) / static_cast<double>(found.matched));
+    }
+    of.last_call = found.newest;
+    of.has_last = true;
+    of.timed = timed;
+  }
+  double interval = static_cast<double>(ElapsedNs(now_realtime_ns, updated_realtime_ns_)) / kSecond;
+  // The first time, what the calls themselves say.
+  if (is_new) {
+    const auto matched = static_cast<double>(matches.size());
+    const double span = last_end_ns > first_end_ns
+                            ? static_cast<double>(ElapsedNs(last_end_ns, first_end_ns)) / kSecond
+                            : 0;
+    interval = matched > 1 ? span * matched / (matched - 1) : 0;
+  }
+  interval = std::clamp(interval, 0.0, 3600.0);
+  updated_realtime_ns_ = now_realtime_ns;
+
+  double loss = 0;
+  double scaled = 0;
+  for (const Match& match : matches) {
+    loss += match.loss;
+    scaled += match.loss * seen[match.kind].weight;
+  }
+  // Not more than there was time, unless the matched calls alone say so.
+  const double limit = std::max(interval, loss);
+  const double shrink = scaled > limit ? limit / scaled : 1;
+
+  const double fade = std::exp(-interval / kWindowSeconds);
+  window_observed_ = window_observed_ * fade + interval;
+  window_matched_ = window_matched_ * fade + static_cast<double>(matches.size());
+  for (auto& [rank, of] : ranks_) {
+    of.window_seconds *= fade;
+    of.late_calls *= fade;
+    of.late_seconds *= fade;
+  }
+  for (const Match& match : matches) {
+    OfRank& of = ranks_[ranks[match.last]->rank()];
+    const double seconds = match.loss * seen[match.kind].weight * shrink;
+    of.total_seconds += seconds;
+    of.window_seconds += seconds;
+    if (match.loss * kSecond < static_cast<double>(kMinLateNs)) continue;
+    of.late_calls += 1;
+    of.late_seconds += match.loss;
+  }
+}
+
+std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) const {
+  if (view.spans_pipeline || window_observed_ <= 0 || window_matched_ < kMinMatched) {
+    return std::nullopt;
+  }
+  const std::vector<const RankView*> ranks = LiveRanks(view);
+  if (ranks.size() < 2) return std::nullopt;
+  // By chance a rank comes last into one of n calls; four standard deviations more are no chance.
+  const double chance = 1 / static_cast<double>(ranks.size());
+  const double needed =
+      std::max(kMinLateShare, chance + 4 * std::sqrt(chance * (1 - chance) / window_matched_));
+  for (const RankView* rank : ranks) {
+    const auto found = ranks_.find(rank->rank());
+    if (found == ranks_.end()) continue;
+    const OfRank& of = found->second;
+    Straggler straggler;
+    straggler.rank = rank->rank();
+    straggler.seconds_per_second = of.window_seconds / window_observed_;
+    straggler.late_share = of.late_calls / window_matched_;
+    straggler.matched_calls = static_cast<uint64_t>(window_matched_);
+    if (straggler.late_share < std::min(needed, 0.999) || straggler.seconds_per_second < kMinLoss) {
+      continue;
+    }
+    straggler.mean_seconds = of.late_seconds / of.late_calls;
+    const std::string gpu =
+        rank->communicator->gpu.empty() ? "" : absl::StrCat(", GPU ", rank->communicator->gpu);
+    straggler.text = absl::StrFormat(
+        "Rank %d (pid %d%s) comes last into %.0f %% of the calls%s; the others wait %s a call, "
+        "%.2g seconds of every second.",
+        straggler.rank, rank->process->pid, gpu, straggler.late_share * 100,
+        static_cast<int32_t>(ranks.size()) < view.nranks ? ", among the ranks of this node" : "",
+        DurationWords(straggler.mean_seconds), straggler.seconds_per_second);
+    return straggler;
+  }
+  return std::nullopt;
+}
+
+std::vector<RankLoss> StragglerState::Losses(const CommunicatorView& view) const {
+  std::vector<RankLoss> losses;
+  if (ranks_.size() < 2) return losses;
+  for (const RankView& rank : view.ranks) {
+    const auto found = ranks_.find(rank.rank());
+    if (found == ranks_.end()) continue;
+    losses.push_back({rank.rank(), found->second.total_seconds, rank.process->static_labels});
+  }
+  return losses;
+}
+
+}  // namespace nccl_pulse

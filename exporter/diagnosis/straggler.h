@@ -1,0 +1,76 @@
+// Stragglers: the rank for which the others of a communicator wait, call after call.
+//
+// A duration on the stream contains the waiting for the other ranks, and all ranks time the same
+// calls (plugin/tracker/sampler.h). So of one call, matched over the ranks by (operation, size
+// class, call number), the rank with the shortest duration came last, and the others waited for it
+// as much longer as theirs are. Only operations that no rank can leave before the last one has come
+// are compared: AllReduce, AllGather, ReduceScatter, AlltoAll.
+//
+//   loss of a call = mean of the others' durations - the shortest; it goes to the rank that came
+//   last
+//
+// Scaled to all calls: one in 2^n is timed, and of those a rank keeps the last 32. The sum of an
+// interval never exceeds the interval: one long wait does not stand for 2^n of its kind.
+//
+// A rank is called a straggler when it costs its peers more than kMinLoss of the time, came last by
+// more than kMinLateNs into most of the matched calls of the last half minute or so, and into many
+// more than chance would have it. Not among ranks that are stages of a pipeline (rank_view.h).
+//
+// Thread: the server's.
+#ifndef EXPORTER_DIAGNOSIS_STRAGGLER_H_
+#define EXPORTER_DIAGNOSIS_STRAGGLER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "exporter/diagnosis/diagnosis_result.h"
+#include "exporter/diagnosis/rank_view.h"
+
+namespace nccl_pulse {
+
+class StragglerState {
+ public:
+  // What is older counts e times less. Short enough that at a scrape of 5 s a rank that begins to
+  // be late is named within 30 s, however long it was not, and of two ranks, too.
+  static constexpr double kWindowSeconds = 20;
+  static constexpr double kMinMatched = 16;
+  static constexpr double kMinLoss = 0.02;       // seconds per second
+  static constexpr uint64_t kMinLateNs = 20000;  // well above the events' own differences
+  static constexpr double kMinLateShare = 0.6;
+  static constexpr std::size_t kMostKinds = 1024;  // a real job has some dozens
+
+  // Counts what is new. The view is of this object's communicator.
+  void Update(const CommunicatorView& view, int64_t now_realtime_ns);
+  std::optional<Straggler> Find(const CommunicatorView& view) const;
+  std::vector<RankLoss> Losses(const CommunicatorView& view) const;
+
+ private:
+  using Kind = std::tuple<std::string, int, LatencyKind>;  // operation, size class, how timed
+  struct OfKind {
+    uint32_t last_call = 0;
+    bool has_last = false;
+    uint64_t timed = 0;  // by the rank that times fewest, at the last update with a match
+  };
+  struct OfRank {
+    double total_seconds = 0;   // ever
+    double window_seconds = 0;  // as the window counts, like what follows
+    double late_calls = 0;      // into which it came last by more than kMinLateNs
+    double late_seconds = 0;    // not scaled, of those
+    int64_t init_realtime_ns = 0;
+  };
+
+  std::map<Kind, OfKind> kinds_;
+  std::map<int32_t, OfRank> ranks_;
+  int64_t updated_realtime_ns_ = 0;
+  double window_observed_ = 0;  // seconds
+  double window_matched_ = 0;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_STRAGGLER_H_

@@ -1,0 +1,55 @@
+#include "exporter/diagnosis/usual_wait.h"
+
+#include <algorithm>
+
+namespace nccl_pulse {
+namespace {
+
+// Whether it can end well at all.
+bool CanEnd(const HangFinding& finding) {
+  switch (finding.verdict) {
+    case HangVerdict::kRankNotCalled:
+      return finding.detail != HangDetail::kFinalized;
+    case HangVerdict::kRankNotLaunched:
+    case HangVerdict::kRankNotBegun:
+    case HangVerdict::kBlockedElsewhere:
+    case HangVerdict::kRankNotSeen:
+    case HangVerdict::kPointToPoint:
+    case HangVerdict::kNoProgress:
+    case HangVerdict::kUnknown:
+      return true;
+    case HangVerdict::kMismatched:
+    case HangVerdict::kCircularWait:
+    case HangVerdict::kProcessGone:
+    case HangVerdict::kProcessStopped:
+      break;
+  }
+  return false;
+}
+
+uint64_t LongestBefore(const RankView& rank) {
+  uint64_t longest_ns = 0;
+  for (const LongestWaitSnapshot& wait : rank.communicator->longest_waits) {
+    if (!wait.op.empty() && wait.op == rank.communicator->last_call_op) {
+      longest_ns = std::max(longest_ns, wait.longest_ns);
+    }
+  }
+  return longest_ns;
+}
+
+}  // namespace
+
+void CompareWithPast(int64_t now_realtime_ns, HangFinding* finding) {
+  if (!CanEnd(*finding) || finding->waiting.empty()) return;
+  // The least of them: a rank that never had to wait waits for another one this time.
+  uint64_t before_ns = UINT64_MAX;
+  for (const RankView* rank : finding->waiting) {
+    before_ns = std::min(before_ns, LongestBefore(*rank));
+  }
+  finding->longest_wait_before_ns = before_ns;
+  const auto waited = static_cast<double>(ElapsedNs(now_realtime_ns, finding->since_realtime_ns));
+  finding->is_usual =
+      before_ns >= kLeastLongWaitNs && waited <= kUsualFactor * static_cast<double>(before_ns);
+}
+
+}  // namespace nccl_pulse

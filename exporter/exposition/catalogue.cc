@@ -1,0 +1,363 @@
+#include "exporter/exposition/catalogue.h"
+
+#include <algorithm>
+
+namespace nccl_pulse {
+namespace {
+
+using prometheus::MetricType;
+
+constexpr MetricScope kComm = MetricScope::kCommunicator;
+constexpr MetricScope kProcess = MetricScope::kProcess;
+constexpr MetricScope kServer = MetricScope::kServer;
+
+constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
+    {MetricId::kCommunicatorInfo, "nccl_communicator_info", MetricType::Gauge, "", kComm,
+     LabelNames("comm_name", "nranks", "nnodes", "global_rank", "local_rank", "job_id", "index",
+                "pid", "pid_namespace", "Hostname", "gpu", "UUID", "pci_bus_id"),
+     "Identity of the communicator, to join on; always 1."},
+    {MetricId::kCommunicatorFinalized, "nccl_communicator_finalized", MetricType::Gauge, "", kComm,
+     LabelNames(),
+     "1 once the communicator was finalized; its series stay for ten minutes, or until others need "
+     "the room. Absent while it is in use."},
+    {MetricId::kOperations, "nccl_operations_total", MetricType::Counter, "", kComm,
+     LabelNames("op", "size", "datatype", "captured"), "Operations that the application called."},
+    {MetricId::kOperationBytes, "nccl_operation_bytes_total", MetricType::Counter, "bytes", kComm,
+     LabelNames("op", "size"),
+     "Bytes of the operations that the application called: count times element size, as passed."},
+    {MetricId::kAlgorithmOperations, "nccl_algorithm_operations_total", MetricType::Counter, "",
+     kComm, LabelNames("op", "algo", "proto"),
+     "Operations by the algorithm and protocol that NCCL chose."},
+    {MetricId::kLaunches, "nccl_launches_total", MetricType::Counter, "", kComm, LabelNames(),
+     "Launches that were visible: kernels, and copy-engine collectives. One launch carries one "
+     "operation or several of a group."},
+    {MetricId::kLaunchesCompleted, "nccl_launches_completed_total", MetricType::Counter, "", kComm,
+     LabelNames(),
+     "Visible launches that are known to have completed, from CUDA events behind them. Absent when "
+     "that is not known."},
+    {MetricId::kInflightLaunches, "nccl_inflight_launches", MetricType::Gauge, "", kComm,
+     LabelNames(),
+     "Visible launches that were not known to have completed when the background thread last "
+     "looked. Absent when that is not known: see nccl_activity_unknown."},
+    {MetricId::kOldestInflightLaunch, "nccl_oldest_inflight_launch_timestamp_seconds",
+     MetricType::Gauge, "seconds", kComm, LabelNames(),
+     "When the oldest unfinished launch was made, in Unix time, known to about 20 ms; 0 when none "
+     "is in flight. Absent when that is not known: see nccl_activity_unknown."},
+    {MetricId::kOldestInflightOperation, "nccl_oldest_inflight_operation_timestamp_seconds",
+     MetricType::Gauge, "seconds", kComm, LabelNames("source"),
+     "Where no CUDA events follow the launches: when the oldest operation that is known to be in "
+     "flight was enqueued, in Unix time; 0 when none is. source proxy: its network operations have "
+     "started and not all stopped, those without network traffic are not seen; kernel: not all its "
+     "channels have stopped. Absent until an operation has been seen to end."},
+    {MetricId::kActivityQueued, "nccl_activity_queued", MetricType::Gauge, "", kComm, LabelNames(),
+     "1 while the rank's oldest launch is known not to have begun, and so is that of every rank of "
+     "the node with work in flight on the communicator, for longer than a hang takes to be "
+     "suspected: earlier work of these GPUs has not ended. Absent otherwise."},
+    {MetricId::kActivityUnknown, "nccl_activity_unknown", MetricType::Gauge, "", kComm,
+     LabelNames("reason"),
+     "1 while it is not known whether the rank has work in flight or is idle, and why. "
+     "launch_not_reported: it made calls whose launch NCCL does not report, or has not yet; "
+     "captured: calls went into CUDA graphs; no_completions: nothing tells that work has ended; "
+     "poller_not_started, poller_stands: the background thread does not look; event_mask_changed: "
+     "somebody else took events away. Absent while it is known."},
+    {MetricId::kLongestWait, "nccl_longest_wait_seconds", MetricType::Gauge, "seconds", kComm,
+     LabelNames("op"),
+     "The longest that work of the rank has stood still and then gone on, by the operation that "
+     "was called last meanwhile: the measure for the next wait. Absent below 5 s."},
+    {MetricId::kCaptured, "nccl_communicator_captured", MetricType::Gauge, "", kComm, LabelNames(),
+     "1 when operations of the communicator were captured into a CUDA graph: its replays are "
+     "counted and timed nowhere. Absent when none was."},
+    {MetricId::kOperationDuration, "nccl_operation_duration_seconds", MetricType::Histogram,
+     "seconds", kComm, LabelNames("op", "size", "timing"),
+     "How long timed operations took; the timing label says how that was measured. stream: CUDA "
+     "events around a sample of the launches, a constant of about 6 us (launch latency and the "
+     "events) included. kernel: GPU timestamps. An operation counts either in these or in "
+     "nccl_untimed_operations_total; op Grouped is launches whose operations count there. network, "
+     "beside them: from the first network step that moved data to the end of the last proxy "
+     "operation, for operations called while network steps were watched, a small share of the "
+     "time; "
+     "without classic buckets unless asked for."},
+    {MetricId::kOperationCompletion, "nccl_operation_completion_seconds", MetricType::Histogram,
+     "seconds", kComm, LabelNames("op", "size", "source"),
+     "Time from enqueueing an operation to its estimated end. It includes waiting for earlier work "
+     "of the GPU, so no bandwidth follows from it."},
+    {MetricId::kTimedBusBytes, "nccl_timed_bus_bytes_total", MetricType::Counter, "bytes", kComm,
+     LabelNames("op", "size", "timing"),
+     "Bytes of the operations that have a duration on the stream or in the kernel, by the bus "
+     "bandwidth convention of nccl-tests: "
+     "their rate over the rate of the durations' sum is the bus bandwidth."},
+    {MetricId::kUntimedOperations, "nccl_untimed_operations_total", MetricType::Counter, "", kComm,
+     LabelNames("op", "reason"), "Operations that have no duration, by reason."},
+    {MetricId::kUncompletedOperations, "nccl_uncompleted_operations_total", MetricType::Counter, "",
+     kComm, LabelNames("op"),
+     "Operations that showed network or kernel activity but whose end was not seen."},
+    {MetricId::kStragglerSeconds, "nccl_straggler_seconds_total", MetricType::Counter, "seconds",
+     kComm, LabelNames(),
+     "How long the other ranks of this node waited for this one: for each collective into which it "
+     "came last the mean of their waiting, from calls that all of them timed, scaled to all calls. "
+     "It starts anew when another process becomes the server. See hangs-and-stragglers.md."},
+    {MetricId::kLastLaunchTimestamp, "nccl_last_launch_timestamp_seconds", MetricType::Gauge,
+     "seconds", kComm, LabelNames(),
+     "When the last visible launch was, in Unix time; absent before the first."},
+    {MetricId::kLastCompletionTimestamp, "nccl_last_completion_timestamp_seconds",
+     MetricType::Gauge, "seconds", kComm, LabelNames(),
+     "When the last operation known to be complete ended, in Unix time; absent before the first."},
+    {MetricId::kNetworkBytes, "nccl_network_bytes_total", MetricType::Counter, "bytes", kComm,
+     LabelNames("direction"),
+     "Bytes that network steps moved, the protocol's own included, for operations called while "
+     "steps "
+     "were watched: a small share of the time, see NCCL_PULSE_NETWORK_WINDOW. The true rate is the "
+     "rate of this over the rate of nccl_pulse_network_observed_seconds_total. Absent when none "
+     "was "
+     "seen."},
+    {MetricId::kNetworkWait, "nccl_network_wait_seconds_total", MetricType::Counter, "seconds",
+     kComm, LabelNames("direction", "reason"),
+     "Where those network steps waited. gpu: for the GPU to produce or consume the data; peer: for "
+     "the network to take it, which waits for the receiver; wire: for it to be sent, or to arrive; "
+     "flush: for it to be visible to the GPU. Steps overlap, so a second can hold many seconds of "
+     "waiting: compare shares. Absent when none was seen."},
+    {MetricId::kKernelTimingUntrusted, "nccl_pulse_kernel_timing_untrusted", MetricType::Gauge, "",
+     kComm, LabelNames("reason"),
+     "1 when the communicator's GPU timestamps are not believed for this reason. Present only "
+     "where they "
+     "were asked for."},
+    {MetricId::kOverflowedOperations, "nccl_pulse_overflowed_operations_total", MetricType::Counter,
+     "", kComm, LabelNames(),
+     "Times that an operation found no series of its own: past the limit it counts in one with "
+     "size=\"overflow\", without memory, unless it is a call, in none. Present from the first on."},
+    {MetricId::kBuildInfo, "nccl_pulse_build_info", MetricType::Gauge, "", kProcess,
+     LabelNames("version", "nccl_api_version", "timing", "durations", "completions", "event_mask",
+                "memory"),
+     "The plugin's version and what it picked in this process; always 1."},
+    {MetricId::kProcessUp, "nccl_pulse_process_up", MetricType::Gauge, "", kProcess, LabelNames(),
+     "1 while the process lives; 0 once it has ended, where an agent keeps its last state."},
+    {MetricId::kProcessEnd, "nccl_pulse_process_end_timestamp_seconds", MetricType::Gauge,
+     "seconds", kProcess, LabelNames("end"),
+     "When the process ended, in Unix time, and how; absent while it lives."},
+    {MetricId::kStartTimestamp, "nccl_pulse_start_timestamp_seconds", MetricType::Gauge, "seconds",
+     kProcess, LabelNames(), "When the plugin started in this process, in Unix time."},
+    {MetricId::kLastPollTimestamp, "nccl_pulse_last_poll_timestamp_seconds", MetricType::Gauge,
+     "seconds", kProcess, LabelNames(),
+     "When the plugin's background thread last went round, in Unix time. If it stands still, so "
+     "does what "
+     "that thread measures."},
+    {MetricId::kSamplingExponent, "nccl_pulse_sampling_exponent", MetricType::Gauge, "", kProcess,
+     LabelNames(),
+     "n: one call in 2^n is timed on its stream, as the budget of timed launches allows. Absent "
+     "without stream timing."},
+    {MetricId::kEventMaskChanges, "nccl_pulse_event_mask_changes_total", MetricType::Counter, "",
+     kProcess, LabelNames(),
+     "Times that somebody else changed the event mask that the plugin gave NCCL (RAS can, from "
+     "NCCL "
+     "2.31 on): events may be missing. Present from the first on."},
+    {MetricId::kForeignEventMask, "nccl_pulse_foreign_event_mask_info", MetricType::Gauge, "",
+     kProcess, LabelNames("event_mask"),
+     "What somebody else changed the event mask to last; always 1. Absent when nobody has."},
+    {MetricId::kNetworkObserved, "nccl_pulse_network_observed_seconds_total", MetricType::Counter,
+     "seconds", kProcess, LabelNames(),
+     "How long network steps were watched: rates of nccl_network_* are true when divided by the "
+     "rate "
+     "of this. Absent when they never were."},
+    {MetricId::kCallbacks, "nccl_pulse_callbacks_total", MetricType::Counter, "", kProcess,
+     LabelNames("callback"), "Callbacks that NCCL made. A kind is present from its first on."},
+    {MetricId::kCallbackDuration, "nccl_pulse_callback_duration_seconds", MetricType::Summary,
+     "seconds", kProcess, LabelNames(), "What a sample of the callbacks cost their thread."},
+    {MetricId::kIgnoredEvents, "nccl_pulse_ignored_events_total", MetricType::Counter, "", kProcess,
+     LabelNames("reason"),
+     "Callbacks that could not be used, by reason. A reason is present from its first on."},
+    {MetricId::kSeriesUsed, "nccl_pulse_series_used", MetricType::Gauge, "", kProcess, LabelNames(),
+     "Series that hold measurements."},
+    {MetricId::kSeriesLimit, "nccl_pulse_series_limit", MetricType::Gauge, "", kProcess,
+     LabelNames(),
+     "Series that can be held, overflow series included; past it operations go to one of those."},
+    {MetricId::kCommunicatorsUsed, "nccl_pulse_communicators_used", MetricType::Gauge, "", kProcess,
+     LabelNames(), "Communicators that are held, finalized ones that are still shown included."},
+    {MetricId::kCommunicatorsLimit, "nccl_pulse_communicators_limit", MetricType::Gauge, "",
+     kProcess, LabelNames(), "Communicators that can be held; past it a new one is not measured."},
+    {MetricId::kRecycledCommunicators, "nccl_pulse_recycled_communicators_total",
+     MetricType::Counter, "", kProcess, LabelNames(),
+     "Finalized communicators that are no longer held: their ten minutes were over, or others "
+     "needed the room. Present from the first on."},
+    {MetricId::kRecycledOperations, "nccl_pulse_recycled_operations_total", MetricType::Counter, "",
+     kProcess, LabelNames("op"),
+     "Operations that the application called on communicators that are no longer held. With "
+     "nccl_operations_total they are all that the process called."},
+    {MetricId::kRecycledOperationBytes, "nccl_pulse_recycled_operation_bytes_total",
+     MetricType::Counter, "bytes", kProcess, LabelNames("op"),
+     "Bytes of those operations, as nccl_operation_bytes_total counts them."},
+    {MetricId::kHangStart, "nccl_hang_start_timestamp_seconds", MetricType::Gauge, "seconds",
+     kServer, LabelNames("comm", "verdict", "suspect_rank", "op"),
+     "Since when a communicator makes no progress with work in flight, or with calls that not all "
+     "ranks have made, in Unix time, and what the ranks of this node say about it; one series for "
+     "each rank that the others wait for. Absent when no hang is suspected. See "
+     "hangs-and-stragglers.md."},
+    {MetricId::kHangUsual, "nccl_hang_usual", MetricType::Gauge, "", kServer, LabelNames("comm"),
+     "1 while the suspected hang can end well, and the ranks of this node have waited about as "
+     "long "
+     "in this operation before and gone on. Absent otherwise. See hangs-and-stragglers.md."},
+    {MetricId::kScrapeDuration, "nccl_pulse_scrape_duration_seconds", MetricType::Summary,
+     "seconds", kServer, LabelNames(), "What earlier pages of this endpoint took to make."},
+    {MetricId::kProcesses, "nccl_pulse_processes", MetricType::Gauge, "", kServer, LabelNames(),
+     "Processes whose measurements are on this page, ended ones that an agent keeps included."},
+    {MetricId::kSegmentsRead, "nccl_pulse_segments_read_total", MetricType::Counter, "", kServer,
+     LabelNames(),
+     "Times that a process' segment was read for a page. It starts anew when another process "
+     "becomes "
+     "the server."},
+    {MetricId::kSegmentsRejected, "nccl_pulse_segments_rejected_total", MetricType::Counter, "",
+     kServer, LabelNames("reason"),
+     "Segments, and connections to hand one over, that this server refused, by reason. A reason is "
+     "present from its first on."},
+}};
+
+constexpr bool InOrder() {
+  for (int i = 0; i < kMetrics; ++i) {
+    if (static_cast<int>(kCatalogue[i].id) != i) return false;
+  }
+  return true;
+}
+static_assert(InOrder(), "entries stand in the order of MetricId");
+
+struct LabelEntry {
+  std::string_view name;
+  std::string_view meaning;
+};
+
+constexpr LabelEntry kLabels[] = {
+    {"comm", "the communicator's id, 16 hexadecimal digits, the same on all its ranks"},
+    {"rank", "rank in the communicator"},
+    {"pid", "process id, as the process sees it"},
+    {"pid_namespace",
+     "the PID namespace that `pid` counts in, its inode: containers count from 1; absent in the "
+     "system's own"},
+    {"global_rank", "rank in the job; absent when the launcher did not say"},
+    {"local_rank", "rank on the node; absent when the launcher did not say"},
+    {"job_id", "the launcher's job id; absent when it has none"},
+    {"comm_name", "name that the application gave the communicator; absent when it gave none"},
+    {"nranks", "ranks in the communicator"},
+    {"nnodes", "nodes in the communicator"},
+    {"index", "n-th communicator of its process, from 0"},
+    {"Hostname", "host name, spelled as dcgm-exporter does"},
+    {"gpu", "the GPU's number in its process"},
+    {"UUID", "the GPU's UUID, spelled as dcgm-exporter does"},
+    {"pci_bus_id", "the GPU's PCI bus id, spelled as dcgm-exporter does"},
+    {"op", "operation, by NCCL's own name: AllReduce, AllGather, Send ..."},
+    {"size", "size class of the operation: le_4KiB, le_16KiB ... le_1GiB, gt_1GiB, overflow"},
+    {"datatype", "element type, by NCCL's own name"},
+    {"captured",
+     "true when the call was recorded into a CUDA graph, whose replays are not counted"},
+    {"algo", "algorithm, by NCCL's own name"},
+    {"proto", "protocol, by NCCL's own name"},
+    {"timing",
+     "how durations were measured: stream (CUDA events), kernel (GPU timestamps), network (steps "
+     "of the network proxy); on the info "
+     "metric: the setting"},
+    {"source", "what ended the operation: proxy (last network operation) or kernel (last channel)"},
+    {"reason", "why; the values are short words"},
+    {"end",
+     "how a process ended: exit (it said goodbye, or had finalized all communicators), lost"},
+    {"verdict",
+     "what holds a communicator up: rank_not_called, rank_not_launched, rank_not_begun, "
+     "mismatched_operations, blocked_elsewhere, circular_wait, process_gone, process_stopped, "
+     "rank_not_seen, point_to_point, no_progress, unknown"},
+    {"suspect_rank",
+     "rank in the communicator that the others wait for; absent when none is known"},
+    {"direction", "send or recv, seen from this rank"},
+    {"callback", "kind of callback: api, launch, operation, proxy, kernel, step"},
+    {"version", "the plugin's version"},
+    {"nccl_api_version", "version of NCCL's profiler interface that is in use"},
+    {"durations", "what times operations: stream, kernel or none"},
+    {"completions",
+     "what tells that work has ended: stream (CUDA events behind every launch), proxy (network "
+     "operations), kernel (channels) or none"},
+    {"event_mask", "event types that NCCL was asked for, hexadecimal"},
+    {"memory", "shared, or private when the system refused shared memory"},
+};
+
+constexpr bool EveryLabelIsExplained() {
+  for (const MetricEntry& entry : kCatalogue) {
+    for (std::string_view name : entry.labels) {
+      bool found = false;
+      for (const LabelEntry& label : kLabels) found = found || label.name == name;
+      if (!found) return false;
+    }
+  }
+  return true;
+}
+static_assert(EveryLabelIsExplained(), "a label lacks its meaning in kLabels");
+
+std::string_view TypeName(MetricType type) {
+  switch (type) {
+    case MetricType::Counter:
+      return "counter";
+    case MetricType::Gauge:
+      return "gauge";
+    case MetricType::Summary:
+      return "summary";
+    case MetricType::Histogram:
+      return "histogram";
+    case MetricType::Untyped:
+      break;
+  }
+  return "untyped";
+}
+
+void AppendTable(MetricScope scope, std::string* out) {
+  *out += "| metric | type | unit | further labels | meaning |\n|---|---|---|---|---|\n";
+  for (const MetricEntry& entry : kCatalogue) {
+    if (entry.scope != scope) continue;
+    out->append("| `").append(entry.name).append("` | ").append(TypeName(entry.type)).append(" | ");
+    out->append(entry.unit).append(entry.unit.empty() ? "| " : " | ");
+    for (std::size_t i = 0; i < entry.labels.size; ++i) {
+      out->append(i == 0 ? "`" : ", `").append(entry.labels.names[i]).append("`");
+    }
+    out->append(entry.labels.size == 0 ? "| " : " | ").append(entry.help).append(" |\n");
+  }
+}
+
+}  // namespace
+
+const MetricEntry& CatalogueEntry(MetricId id) { return kCatalogue[static_cast<std::size_t>(id)]; }
+
+LabelNames ScopeLabels(MetricScope scope) {
+  switch (scope) {
+    case MetricScope::kCommunicator:
+      return LabelNames("comm", "rank");
+    case MetricScope::kProcess:
+      return LabelNames("pid", "pid_namespace", "global_rank");
+    case MetricScope::kServer:
+      break;
+  }
+  return LabelNames();
+}
+
+bool IsReservedLabel(std::string_view name) {
+  if (name == "le" || name == "quantile") return true;
+  return std::any_of(std::begin(kLabels), std::end(kLabels),
+                     [name](const LabelEntry& label) { return label.name == name; });
+}
+
+std::string CatalogueMarkdown() {
+  std::string out =
+      "# Metrics\n\n"
+      "<!-- Printed from the metric catalogue, exporter/exposition/catalogue.cc; a test compares "
+      "the two.\n"
+      "     ./bazelw run //exporter/exposition:catalogue_markdown > docs/metrics.md -->\n\n"
+      "A label without a value is left out. Labels that the user sets are added to every series.\n"
+      "Formats, histograms and how many series there are: [exposition.md](exposition.md).\n\n"
+      "## Communicators\n\nAll have the labels `comm` and `rank`.\n\n";
+  AppendTable(MetricScope::kCommunicator, &out);
+  out +=
+      "\n## Processes: the exporter on itself\n\nAll have the labels `pid`, `pid_namespace` and "
+      "`global_rank`.\n\n";
+  AppendTable(MetricScope::kProcess, &out);
+  out += "\n## The endpoint\n\n";
+  AppendTable(MetricScope::kServer, &out);
+  out += "\n## Labels\n\n| label | meaning |\n|---|---|\n";
+  for (const LabelEntry& label : kLabels) {
+    out.append("| `").append(label.name).append("` | ").append(label.meaning).append(" |\n");
+  }
+  return out;
+}
+
+}  // namespace nccl_pulse

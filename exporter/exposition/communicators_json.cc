@@ -1,0 +1,313 @@
+#include "exporter/exposition/communicators_json.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/diagnosis/hang.h"
+#include "exporter/diagnosis/health.h"
+#include "exporter/diagnosis/rank_activity.h"
+#include "exporter/diagnosis/usual_wait.h"
+#include "exporter/exposition/latency_json.h"
+#include "metrics/size_class.h"
+#include "nlohmann/json.hpp"
+
+namespace nccl_pulse {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Whole microseconds: nanoseconds of the Unix time are more than a double holds, and would show as
+// noise.
+double Seconds(int64_t ns) { return static_cast<double>(ns / 1000) / 1e6; }
+double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+Json TimeOrNull(int64_t realtime_ns) {
+  return realtime_ns == 0 ? Json(nullptr) : Json(Seconds(realtime_ns));
+}
+
+Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+std::string Id(uint64_t comm_id) { return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16)); }
+
+Json ProcessJson(const ProcessSnapshot& process) {
+  return {{"pid", process.pid},
+          {"state", ProcessEndName(process.end)},
+          {"ended", TimeOrNull(process.end_realtime_ns)},
+          {"hostname", TextOrNull(process.hostname)},
+          {"global_rank", TextOrNull(process.global_rank)},
+          {"local_rank", TextOrNull(process.local_rank)},
+          {"job_id", TextOrNull(process.job_id)},
+          {"last_poll", TimeOrNull(process.last_poll_realtime_ns)},
+          {"poller_started", process.poller != PollerState::kNotStarted},
+          {"event_mask_changes", process.event_mask_changes},
+          {"foreign_event_mask",
+           process.event_mask_changes == 0
+               ? Json(nullptr)
+               : Json(absl::StrCat("0x", absl::Hex(process.foreign_event_mask)))}};
+}
+
+// How often it was called in this size: the number of the last call.
+Json LastCallJson(const CommunicatorSnapshot& comm) {
+  if (comm.last_call_op.empty()) return nullptr;
+  uint64_t calls = 0;
+  for (const CallCountSnapshot& call : comm.calls) {
+    if (call.op == comm.last_call_op && call.size_class == comm.last_call_size_class) {
+      calls += call.calls;
+    }
+  }
+  return {{"op", comm.last_call_op},
+          {"size", SizeClassName(comm.last_call_size_class)},
+          {"calls", calls}};
+}
+
+const char* StateName(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
+                      const RankActivity& activity, bool is_stopped) {
+  if (comm.finalized) return "ended";
+  if (process.end != ProcessEnd::kLive) return "gone";
+  if (is_stopped) return "stopped";
+  if (activity.is_in_flight()) return "in_flight";
+  return activity.is_idle() ? "idle" : "unknown";
+}
+
+// As on /metrics.
+Json LaunchesJson(const CommunicatorSnapshot& comm, const RankActivity& activity) {
+  Json json = {{"made", comm.launches},
+               {"completed", nullptr},
+               {"in_flight", nullptr},
+               {"in_flight_since", nullptr}};
+  if (!comm.has_heartbeat) return json;
+  json["completed"] = comm.launches_completed;
+  if (activity.is_unknown()) return json;
+  // The two were not read at the same moment.
+  json["in_flight"] =
+      comm.launches > comm.launches_completed ? comm.launches - comm.launches_completed : 0;
+  if (activity.is_in_flight()) json["in_flight_since"] = Seconds(activity.since_realtime_ns);
+  return json;
+}
+
+Json BegunJson(const RankActivity& activity) {
+  if (activity.oldest_launch == OldestLaunch::kUnknown) return nullptr;
+  return activity.oldest_launch == OldestLaunch::kBegun;
+}
+
+Json UnknownJson(const RankActivity& activity) {
+  return activity.is_unknown() ? Json(UnknownReasonName(activity.reason)) : Json(nullptr);
+}
+
+Json LongestWaitsJson(const CommunicatorSnapshot& comm) {
+  Json json = Json::array();
+  for (const LongestWaitSnapshot& wait : comm.longest_waits) {
+    if (wait.longest_ns < kLeastLongWaitNs) continue;
+    json.push_back({{"op", wait.op}, {"seconds", Seconds(wait.longest_ns)}});
+  }
+  return json;
+}
+
+Json LastTimedJson(const CommunicatorSnapshot& comm) {
+  const auto last = std::max_element(comm.timed_calls.begin(), comm.timed_calls.end(),
+                                     [](const TimedCallSnapshot& a, const TimedCallSnapshot& b) {
+                                       return a.end_realtime_ns < b.end_realtime_ns;
+                                     });
+  if (last == comm.timed_calls.end()) return nullptr;
+  return {{"op", last->op},
+          {"size", SizeClassName(last->size_class)},
+          {"bytes", last->bytes},
+          {"seconds", Seconds(last->duration_ns)},
+          {"ended", TimeOrNull(last->end_realtime_ns)},
+          {"call", last->call_number}};
+}
+
+Json OperationsJson(const CommunicatorSnapshot& comm) {
+  struct Sum {
+    uint64_t calls = 0;
+    uint64_t bytes = 0;
+    Json sequence = nullptr;
+  };
+  std::map<std::string, Sum> by_op;
+  for (const CallCountSnapshot& call : comm.calls) {
+    by_op[call.op].calls += call.calls;
+    by_op[call.op].bytes += call.bytes;
+  }
+  for (const SequenceSnapshot& sequence : comm.sequences) {
+    by_op[sequence.op].sequence = sequence.sequence;
+  }
+  Json json = Json::array();
+  for (const auto& [op, sum] : by_op) {
+    json.push_back(
+        {{"op", op}, {"calls", sum.calls}, {"bytes", sum.bytes}, {"sequence", sum.sequence}});
+  }
+  return json;
+}
+
+Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
+              const CommunicatorDiagnosis* diagnosis, int64_t now_realtime_ns,
+              int64_t stands_after_ns) {
+  const RankActivity activity = ActivityOf(process, comm, now_realtime_ns, stands_after_ns);
+  const bool is_stopped = IsStopped(process, now_realtime_ns, stands_after_ns);
+  Json loss = nullptr;
+  if (diagnosis != nullptr) {
+    for (const RankLoss& each : diagnosis->losses) {
+      if (each.rank == comm.rank) loss = each.seconds;
+    }
+  }
+  Json latencies = Json::array();
+  for (const LatencySnapshot& latency : comm.latencies) {
+    if (latency.histogram.Count() == 0) continue;
+    Json json = {{"op", latency.op}, {"size", SizeClassName(latency.size_class)}};
+    json.update(LatencyJson(latency.kind, latency.histogram, latency.bus_bytes));
+    latencies.push_back(std::move(json));
+  }
+  return {{"rank", comm.rank},
+          {"index", comm.index},
+          {"active", !comm.finalized && process.end == ProcessEnd::kLive},
+          {"state", StateName(process, comm, activity, is_stopped)},
+          {"unknown", UnknownJson(activity)},
+          {"in_flight_since", TimeOrNull(activity.is_in_flight() ? activity.since_realtime_ns : 0)},
+          {"begun", BegunJson(activity)},
+          {"process", ProcessJson(process)},
+          {"gpu",
+           {{"index", TextOrNull(comm.gpu)},
+            {"uuid", TextOrNull(comm.uuid)},
+            {"pci_bus_id", TextOrNull(comm.pci_bus_id)}}},
+          {"captured", comm.captured},
+          {"launches", LaunchesJson(comm, activity)},
+          {"unreported_calls", comm.unreported_calls},
+          {"unreported_since", TimeOrNull(comm.unreported_since_realtime_ns)},
+          {"longest_waits", LongestWaitsJson(comm)},
+          {"last_call", LastCallJson(comm)},
+          {"straggler_seconds", std::move(loss)},
+          {"last_launch", TimeOrNull(comm.last_launch_realtime_ns)},
+          {"last_completion", TimeOrNull(comm.last_completion_realtime_ns)},
+          {"last_timed_operation", LastTimedJson(comm)},
+          {"operations", OperationsJson(comm)},
+          {"latencies", std::move(latencies)}};
+}
+
+Json HangJson(const CommunicatorDiagnosis* diagnosis) {
+  if (diagnosis == nullptr || !diagnosis->hang) return nullptr;
+  const Hang& hang = *diagnosis->hang;
+  Json circle = Json::array();
+  for (const CircleStep& step : hang.circle) {
+    circle.push_back({{"comm", Id(step.comm_id)}, {"rank", step.rank}});
+  }
+  return {{"verdict", HangVerdictName(hang.verdict)},
+          {"since", Seconds(hang.since_realtime_ns)},
+          {"op", TextOrNull(hang.op)},
+          {"suspects", hang.suspects},
+          {"waiting", hang.waiting},
+          {"circle", std::move(circle)},
+          {"longest_wait_before", Seconds(hang.longest_wait_before_ns)},
+          {"usual", hang.is_usual},
+          {"text", hang.text}};
+}
+
+Json QueuedJson(const CommunicatorDiagnosis* diagnosis) {
+  if (diagnosis == nullptr || !diagnosis->queued) return nullptr;
+  const Queued& queued = *diagnosis->queued;
+  return {{"since", Seconds(queued.since_realtime_ns)},
+          {"op", TextOrNull(queued.op)},
+          {"ranks", queued.ranks},
+          {"text", queued.text}};
+}
+
+Json StragglerJson(const CommunicatorDiagnosis* diagnosis) {
+  if (diagnosis == nullptr || !diagnosis->straggler) return nullptr;
+  const Straggler& straggler = *diagnosis->straggler;
+  return {{"rank", straggler.rank},
+          {"seconds_per_second", straggler.seconds_per_second},
+          {"mean_seconds", straggler.mean_seconds},
+          {"late_share", straggler.late_share},
+          {"matched_calls", straggler.matched_calls},
+          {"text", straggler.text}};
+}
+
+Json HealthJson(const Health& health) {
+  return {{"status", HealthStatusName(health.status)},
+          {"lost_processes", health.lost_processes},
+          {"stopped_processes", health.stopped_processes},
+          {"ranks", health.ranks},
+          {"unknown_ranks", health.unknown_ranks},
+          {"communicators", health.communicators},
+          {"blind_communicators", health.blind_communicators},
+          {"notes", health.notes},
+          {"summary", health.summary}};
+}
+
+const CommunicatorDiagnosis* FindDiagnosis(const DiagnosisResult& diagnosis, uint64_t comm_id) {
+  const auto found = std::lower_bound(
+      diagnosis.begin(), diagnosis.end(), comm_id,
+      [](const CommunicatorDiagnosis& each, uint64_t id) { return each.comm_id < id; });
+  return found != diagnosis.end() && found->comm_id == comm_id ? &*found : nullptr;
+}
+
+struct Rank {
+  const ProcessSnapshot* process;
+  const CommunicatorSnapshot* communicator;
+};
+
+using RanksById = std::map<uint64_t, std::vector<Rank>>;
+
+// Ranks whose process ended, of communicators that others still use: somebody waits for them.
+void AddEnded(const std::vector<ProcessSnapshot>& ended, RanksById* by_id) {
+  for (const ProcessSnapshot& process : ended) {
+    for (const CommunicatorSnapshot& communicator : process.communicators) {
+      const auto found = by_id->find(communicator.comm_id);
+      if (communicator.finalized || found == by_id->end()) continue;
+      std::vector<Rank>& ranks = found->second;
+      const bool in_use = std::any_of(ranks.begin(), ranks.end(), [](const Rank& rank) {
+        return !rank.communicator->finalized && rank.process->end == ProcessEnd::kLive;
+      });
+      const bool known = std::any_of(ranks.begin(), ranks.end(), [&](const Rank& rank) {
+        return rank.communicator->rank == communicator.rank;
+      });
+      if (in_use && !known) ranks.push_back({&process, &communicator});
+    }
+  }
+}
+
+}  // namespace
+
+std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime_ns,
+                              const DiagnosisResult& diagnosis) {
+  RanksById by_id;
+  for (const ProcessSnapshot& process : snapshots.processes) {
+    for (const CommunicatorSnapshot& communicator : process.communicators) {
+      by_id[communicator.comm_id].push_back({&process, &communicator});
+    }
+  }
+  AddEnded(snapshots.ended, &by_id);
+  Json communicators = Json::array();
+  for (auto& [id, ranks] : by_id) {
+    std::stable_sort(ranks.begin(), ranks.end(), [](const Rank& a, const Rank& b) {
+      return a.communicator->rank < b.communicator->rank;
+    });
+    const CommunicatorSnapshot& first = *ranks.front().communicator;
+    const CommunicatorDiagnosis* found = FindDiagnosis(diagnosis, id);
+    Json list = Json::array();
+    std::vector<const CommunicatorSnapshot*> snapshots_of_ranks;
+    for (const Rank& rank : ranks) {
+      snapshots_of_ranks.push_back(rank.communicator);
+      list.push_back(RankJson(*rank.process, *rank.communicator, found, now_realtime_ns,
+                              snapshots.stands_after_ns));
+    }
+    communicators.push_back({{"comm", Id(id)},
+                             {"name", TextOrNull(first.name)},
+                             {"nranks", first.nranks},
+                             {"nnodes", first.nnodes},
+                             {"hang", HangJson(found)},
+                             {"queued", QueuedJson(found)},
+                             {"note", found == nullptr ? Json() : TextOrNull(found->note)},
+                             {"straggler", StragglerJson(found)},
+                             {"operations", OperationsOfAllRanks(snapshots_of_ranks)},
+                             {"ranks", std::move(list)}});
+  }
+  const Json json = {{"time", Seconds(now_realtime_ns)},
+                     {"health", HealthJson(HealthOf(snapshots, diagnosis, now_realtime_ns))},
+                     {"communicators", std::move(communicators)}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,40 @@
+// What stands between clients and the pages: the agent's web configuration (exporter/web/guard.h).
+// A job's server has none.
+//
+// Thread: the server's. Nothing here blocks.
+#ifndef EXPORTER_HTTP_GUARD_H_
+#define EXPORTER_HTTP_GUARD_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "exporter/http/transport.h"
+
+namespace nccl_pulse {
+
+class Guard {
+ public:
+  enum class Verdict {
+    kGranted,
+    kRefused,
+    kPending  // not known yet: ask again after the next event
+  };
+
+  virtual ~Guard() = default;
+
+  // Whether clients have to speak TLS. Never changes.
+  virtual bool is_https() const = 0;
+  // For a client that was just accepted; null when its bytes travel as they are.
+  virtual std::unique_ptr<Transport> MakeTransport(int fd) = 0;
+  // `authorization` is the value of a request's header of that name, "" without one.
+  virtual Verdict Check(std::string_view authorization) = 0;
+  // An eventfd that is written to when a verdict is no longer pending.
+  virtual int event() const = 0;
+  // Lines for the head of every response, each with its CR LF.
+  virtual std::string headers() const = 0;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_HTTP_GUARD_H_

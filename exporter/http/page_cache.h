@@ -1,0 +1,117 @@
+// The pages that a server answers with: made when they are asked for, at most once per
+// kPageLifetime, shared by all who ask meanwhile, and no more often than the processor time allows
+// that is set aside for it.
+//
+// Five sixths of that time are divided between the kinds of pages by their weights, and one sixth
+// is there for all: so nobody keeps a scraper's page old by asking for others. A page that may not
+// be made anew is answered with as it is, and says how old it is. In a process of a job each format
+// of /metrics has 0.2 % of a core for itself, the JSON, at which people look, 0.4 %, and 0.2 % are
+// for all. So a page is at most 500 times as old as making and compressing it takes, whatever is
+// asked (5 ms: 2.5 s), the JSON 250 times. A scraper that is alone gets a new one every time if
+// that takes less than 20 ms at an interval of 5 s, 60 ms at 15 s; the status page, which asks
+// every 2 s, if it takes less than 8 ms, whatever the scrapers do.
+//
+// Memory. Bodies live as long as they are kept here or somebody is being sent them. Before another
+// is made they are at most kMaxPages - 1, and at most kMaxHeldBytes together: kept ones go first,
+// then whoever has taken one for longer than kPageGrace is cut off; until then a page that is there
+// and no older than that is answered with. What is compressed stays: it is a tenth. Of a page whose
+// body went there may be nothing left to answer with until the budget allows a new one; status 503
+// says when.
+//
+// Thread: the server's.
+#ifndef EXPORTER_HTTP_PAGE_CACHE_H_
+#define EXPORTER_HTTP_PAGE_CACHE_H_
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exporter/http/cpu_budget.h"
+
+namespace nccl_pulse {
+
+// Four kinds, plain and compressed, and four older ones that are still being sent.
+inline constexpr int kMaxPages = 12;
+inline constexpr std::size_t kMaxHeldBytes = 8 << 20;
+inline constexpr std::chrono::milliseconds kPageLifetime{250};
+inline constexpr std::chrono::milliseconds kPageGrace{3000};
+// What is not used is kept for so long: longer than scrapers wait between two scrapes.
+inline constexpr std::chrono::seconds kPageBurst{20};
+
+class PageCache {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+  using Body = std::shared_ptr<const std::string>;
+
+  struct Options {
+    struct Kind {
+      std::function<std::string()> make;  // may throw
+      int weight = 1;                     // its part of what is divided between them
+    };
+    std::vector<Kind> kinds;
+    std::function<Time()> clock;
+    std::function<std::chrono::nanoseconds()> cpu_time;  // of this thread
+    // Of those who are being sent a page, whoever has taken longest; false when there is nobody, or
+    // nobody for as long as a page may take, unless `in_any_case`.
+    std::function<bool(bool in_any_case)> cut_off_slowest;
+    std::function<void(const std::string& reason)> on_failure;
+    // Wall time that making or compressing a page took; `made`: it is a new one.
+    std::function<void(double seconds, bool made)> on_work;
+    double cpu_share;
+  };
+
+  struct Answer {
+    int status = 0;
+    Body body;
+    bool is_packed = false;
+    std::chrono::seconds age{0};          // of a page
+    std::chrono::seconds retry_after{0};  // with status 503
+  };
+
+  explicit PageCache(Options options);
+
+  Answer Get(std::size_t kind, bool gzip);
+  // Spent on pages so far; the rest of the thread's time is somebody else's to account for.
+  std::chrono::nanoseconds cpu_spent() const { return cpu_spent_; }
+
+ private:
+  struct Page {
+    int status = 0;
+    Body body;
+    Time made{};
+    Body packed;
+    Time packed_made{};  // when what is compressed was made
+    bool was_made = false;
+    CpuBudget budget;
+
+    explicit Page(const CpuBudget& budget) : budget(budget) {}
+  };
+
+  bool IsFresh(Time made, Time now) const { return now - made < kPageLifetime; }
+  CpuBudget* WhoPays(Page* page, Time now);
+  void Make(std::size_t kind, CpuBudget* budget);
+  void Pack(Page* page);
+  Answer Packed(const Page& page, Time now) const;
+  Answer Plain(const Page& page, Time now) const;
+  bool MakeRoom(std::size_t kind, Time now);
+  Page* OldestToForget(std::size_t kind);
+  bool HasRoom();
+  template <typename Work>
+  double Charge(CpuBudget* budget, Work work);
+
+  const Options options_;
+  std::vector<Page> pages_;
+  // Every body that was made and may still be held by somebody.
+  std::vector<std::weak_ptr<const std::string>> bodies_;
+  CpuBudget shared_budget_;
+  std::chrono::nanoseconds cpu_spent_{0};
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_HTTP_PAGE_CACHE_H_

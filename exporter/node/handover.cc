@@ -1,0 +1,258 @@
+#include "exporter/node/handover.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace nccl_pulse {
+namespace {
+
+// More than a node has processes; the kernel cuts it to net.core.somaxconn.
+constexpr int kBacklog = 1024;
+
+constexpr std::string_view kNamePrefix = "nccl-pulse-";
+
+struct AbstractAddress {
+  sockaddr_un storage{};
+  socklen_t size = 0;
+
+  explicit AbstractAddress(const std::string& name) {
+    storage.sun_family = AF_UNIX;
+    // The first byte stays zero.
+    const std::size_t length = std::min(name.size(), sizeof(storage.sun_path) - 1);
+    std::memcpy(storage.sun_path + 1, name.data(), length);
+    size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+int OpenSocket() { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
+
+// FNV-1a: a path does not fit into every name.
+uint64_t HashOf(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash;
+}
+
+}  // namespace
+
+void HandoverMessage::SetText(std::string_view value) {
+  text.fill('\0');
+  std::memcpy(text.data(), value.data(), std::min(value.size(), text.size() - 1));
+}
+
+std::string HandoverMessage::Text() const {
+  std::string value(text.data(), strnlen(text.data(), text.size()));
+  std::replace_if(
+      value.begin(), value.end(),
+      [](char c) { return !absl::ascii_isprint(static_cast<unsigned char>(c)); }, '?');
+  return value;
+}
+
+HandoverMessage MakeMessage(MessageType type) {
+  HandoverMessage message;
+  message.type = type;
+  return message;
+}
+
+std::string HandoverName(uid_t user, const ListenAddress& address) {
+  return address.path.empty()
+             ? absl::StrCat(kNamePrefix, user, "-", address.port)
+             : absl::StrCat(kNamePrefix, user, "-unix-", absl::Hex(HashOf(address.path)));
+}
+
+int ListenOn(const std::string& name, SharedDescriptor* listener) {
+  const AbstractAddress address(name);
+  const ForkGuard guard;
+  const int fd = OpenSocket();
+  if (fd < 0) return errno;
+  if (bind(fd, address.get(), address.size) != 0 || listen(fd, kBacklog) != 0) {
+    const int error = errno;
+    close(fd);
+    return error;
+  }
+  listener->Set(fd);
+  return 0;
+}
+
+int ConnectTo(const std::string& name, uid_t owner, SharedDescriptor* connection) {
+  const AbstractAddress address(name);
+  const ForkGuard guard;
+  const int fd = OpenSocket();
+  if (fd < 0) return errno;
+  Credentials server;
+  int error = connect(fd, address.get(), address.size) == 0 ? 0 : errno;
+  if (error == 0 && (!PeerCredentials(fd, &server) || server.user != owner)) error = EPERM;
+  if (error != 0) {
+    close(fd);
+    return error;
+  }
+  connection->Set(fd);
+  return 0;
+}
+
+bool IsFree(const std::string& name) {
+  const AbstractAddress address(name);
+  const ForkGuard guard;
+  const int fd = OpenSocket();
+  if (fd < 0) return false;
+  const bool free = bind(fd, address.get(), address.size) == 0;
+  close(fd);
+  return free;
+}
+
+std::vector<NameInUse> NamesInUse() {
+  std::vector<NameInUse> names;
+  std::ifstream file("/proc/net/unix");
+  for (std::string line; std::getline(file, line);) {
+    // The name is the last column; '@' stands for the zero byte.
+    const std::size_t at = line.find(absl::StrCat("@", kNamePrefix));
+    if (at == line.npos) continue;
+    const std::string name = line.substr(at + 1);
+    const std::vector<std::string> parts =
+        absl::StrSplit(name.substr(kNamePrefix.size()), absl::MaxSplits('-', 1));
+    uint32_t user = 0;
+    uint32_t port = 0;
+    if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &user) ||
+        !absl::SimpleAtoi(parts[1], &port) || port == 0 || port > 65535) {
+      continue;
+    }
+    const bool known = std::any_of(names.begin(), names.end(),
+                                   [&](const NameInUse& each) { return each.name == name; });
+    if (!known) names.push_back({name, user, static_cast<uint16_t>(port)});
+  }
+  return names;
+}
+
+bool PeerCredentials(int connection, Credentials* credentials) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || size != sizeof(peer)) {
+    return false;
+  }
+  credentials->pid = peer.pid;
+  credentials->user = peer.uid;
+  return true;
+}
+
+ProcessState StateOf(pid_t pid) {
+  if (pid <= 0) return ProcessState::kUnknown;
+  SharedDescriptor file;
+  {
+    const ForkGuard guard;
+    file.Set(open(absl::StrCat("/proc/", pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  }
+  if (file.get() < 0) return ProcessState::kUnknown;
+  std::array<char, 512> buffer;
+  const ssize_t size = read(file.get(), buffer.data(), buffer.size());
+  file.Close();
+  if (size <= 0) return ProcessState::kUnknown;
+  const std::string_view line(buffer.data(), size);
+  // The name before it may hold anything.
+  const std::size_t name_end = line.rfind(") ");
+  if (name_end == line.npos || name_end + 2 >= line.size()) return ProcessState::kUnknown;
+  const char state = line[name_end + 2];
+  if (state == 'T' || state == 't') return ProcessState::kStopped;
+  return ProcessState::kRuns;
+}
+
+uint32_t OwnPidNamespace() {
+  constexpr ino_t kSystemsOwn = 0xEFFFFFFC;  // PROC_PID_INIT_INO of linux/proc_ns.h
+  struct stat status {};
+  if (stat("/proc/self/ns/pid", &status) != 0 || status.st_ino == kSystemsOwn) return 0;
+  return static_cast<uint32_t>(status.st_ino);
+}
+
+bool Send(int connection, const HandoverMessage& message, int memory) {
+  iovec part = {const_cast<HandoverMessage*>(&message), sizeof(message)};  // not written to
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  if (memory >= 0) {
+    header.msg_control = control.data();
+    header.msg_controllen = control.size();
+    cmsghdr* passed = CMSG_FIRSTHDR(&header);
+    passed->cmsg_level = SOL_SOCKET;
+    passed->cmsg_type = SCM_RIGHTS;
+    passed->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(passed), &memory, sizeof(memory));
+  }
+  return sendmsg(connection, &header, MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(sizeof(message));
+}
+
+Received Receive(int connection, HandoverMessage* message, SharedDescriptor* memory,
+                 std::string* error) {
+  // One byte more, so that a longer message is seen to be longer. Room for one descriptor, without
+  // CMSG_SPACE's padding, which a second one would fit into: the kernel closes any others.
+  std::array<char, sizeof(HandoverMessage) + 1> bytes;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  iovec part = {bytes.data(), bytes.size()};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control.data();
+  header.msg_controllen = CMSG_LEN(sizeof(int));
+  int fd = -1;
+  ssize_t size = 0;
+  {
+    const ForkGuard guard;
+    size = recvmsg(connection, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (size < 0 && errno == ECONNRESET) {
+      // Said once, when the other side closed with something of ours unread (unix_release_sock in
+      // Linux' net/unix/af_unix.c). What it sent before, a refusal say, is still there.
+      header.msg_controllen = CMSG_LEN(sizeof(int));
+      size = recvmsg(connection, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    }
+    if (size < 0) {
+      const bool later = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+      return later ? Received::kNothing : Received::kClosed;
+    }
+    for (cmsghdr* passed = CMSG_FIRSTHDR(&header); passed != nullptr;
+         passed = CMSG_NXTHDR(&header, passed)) {
+      if (passed->cmsg_level != SOL_SOCKET || passed->cmsg_type != SCM_RIGHTS) continue;
+      if (passed->cmsg_len < CMSG_LEN(sizeof(int))) continue;
+      std::memcpy(&fd, CMSG_DATA(passed), sizeof(fd));
+      memory->Close();
+      memory->Set(fd);
+    }
+  }
+  if (size == 0) {
+    memory->Close();
+    return Received::kClosed;
+  }
+  *error = "";
+  if ((header.msg_flags & MSG_CTRUNC) != 0) {
+    *error = "its memory did not arrive: more than one descriptor, or no descriptor is free here";
+  } else if (size != static_cast<ssize_t>(sizeof(*message))) {
+    *error = absl::StrCat("a message of ", size, " bytes");
+  } else {
+    std::memcpy(message, bytes.data(), sizeof(*message));
+    if (message->magic != kHandoverMagic) {
+      *error = "a message of another protocol";
+    } else if (message->version != kHandoverVersion) {
+      *error = absl::StrCat("hand-over version ", message->version, ", this side knows ",
+                            kHandoverVersion);
+    }
+  }
+  if (error->empty()) return Received::kMessage;
+  memory->Close();
+  return Received::kBad;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,201 @@
+#include "exporter/node/listener.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace nccl_pulse {
+namespace {
+
+// Connections that wait to be accepted cost the job nothing. Room for a burst, so that a scrape
+// behind it is not dropped and sent again a second later; the kernel cuts it to net.core.somaxconn.
+constexpr int kBacklog = 4096;
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t size = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+bool MakeSocketAddress(const std::string& host, uint16_t port, SocketAddress* out) {
+  auto* v4 = reinterpret_cast<sockaddr_in*>(&out->storage);
+  if (inet_pton(AF_INET, host.c_str(), &v4->sin_addr) == 1) {
+    v4->sin_family = AF_INET;
+    v4->sin_port = htons(port);
+    out->size = sizeof(*v4);
+    return true;
+  }
+  auto* v6 = reinterpret_cast<sockaddr_in6*>(&out->storage);
+  if (inet_pton(AF_INET6, host.c_str(), &v6->sin6_addr) == 1) {
+    v6->sin6_family = AF_INET6;
+    v6->sin6_port = htons(port);
+    out->size = sizeof(*v6);
+    return true;
+  }
+  return false;
+}
+
+std::string Spell(const std::string& host, uint16_t port) {
+  const bool is_v6 = host.find(':') != host.npos;
+  return absl::StrCat(is_v6 ? "[" : "", host, is_v6 ? "]:" : ":", port);
+}
+
+// The new descriptor, or -1.
+int OpenSocket(int family, SharedDescriptor* out) {
+  const ForkGuard guard;
+  const int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd >= 0) out->Set(fd);
+  return fd;
+}
+
+// 0, or the errno of the call that failed.
+int TryListen(const std::string& host, uint16_t port, bool dual_stack, SharedDescriptor* socket,
+              Listener* listener) {
+  SocketAddress address;
+  if (!MakeSocketAddress(host, port, &address)) return EINVAL;
+  const int family = address.storage.ss_family;
+  const int fd = OpenSocket(family, socket);
+  if (fd < 0) return errno;
+  const int on = 1;
+  const int v6_only = dual_stack ? 0 : 1;
+  // A port whose last connections are still being forgotten may be used; one that is listened on
+  // may not.
+  bool ok = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0;
+  if (family == AF_INET6) {
+    ok = ok && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof(v6_only)) == 0;
+  }
+  // Two sockets may be bound before either listens; then listen() is what tells that the port is
+  // taken.
+  ok = ok && bind(fd, address.get(), address.size) == 0 && listen(fd, kBacklog) == 0;
+  SocketAddress bound;
+  bound.size = sizeof(bound.storage);
+  ok = ok && getsockname(fd, reinterpret_cast<sockaddr*>(&bound.storage), &bound.size) == 0;
+  if (!ok) {
+    const int error = errno;
+    socket->Close();
+    return error;
+  }
+  // Both families have the port at the same place.
+  listener->port = ntohs(reinterpret_cast<const sockaddr_in*>(&bound.storage)->sin_port);
+  listener->address = Spell(host, listener->port);
+  return 0;
+}
+
+int TryPort(const std::string& host, uint16_t port, SharedDescriptor* socket, Listener* listener) {
+  if (!host.empty()) return TryListen(host, port, /*dual_stack=*/false, socket, listener);
+  const int error = TryListen("::", port, /*dual_stack=*/true, socket, listener);
+  const bool no_ipv6 = error == EAFNOSUPPORT || error == EADDRNOTAVAIL || error == ENOPROTOOPT;
+  return no_ipv6 ? TryListen("0.0.0.0", port, /*dual_stack=*/false, socket, listener) : error;
+}
+
+constexpr std::string_view kUnixPrefix = "unix:";
+
+sockaddr_un UnixAddress(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), std::min(path.size(), sizeof(address.sun_path) - 1));
+  return address;
+}
+
+// Whether `path` is free for us: not there, or a socket whose listener is gone.
+int MakeRoomAt(const std::string& path, const sockaddr_un& address) {
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0) return errno == ENOENT ? 0 : errno;
+  if (!S_ISSOCK(status.st_mode)) return EEXIST;
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  const int error =
+      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
+  close(fd);
+  if (error != ECONNREFUSED) return EADDRINUSE;
+  return unlink(path.c_str()) == 0 || errno == ENOENT ? 0 : errno;
+}
+
+int OpenUnixSocket(const std::string& path, SharedDescriptor* socket, Listener* listener) {
+  const sockaddr_un address = UnixAddress(path);
+  int error = MakeRoomAt(path, address);
+  if (error != 0) return error;
+  const int fd = OpenSocket(AF_UNIX, socket);
+  if (fd < 0) return errno;
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      listen(fd, kBacklog) != 0) {
+    error = errno;
+    socket->Close();
+    return error;
+  }
+  listener->port = 0;
+  listener->address = absl::StrCat(kUnixPrefix, path);
+  return 0;
+}
+
+bool ParseUnixPath(std::string_view text, ListenAddress* address, std::string* error) {
+  const std::string_view path = text.substr(kUnixPrefix.size());
+  if (path.empty() || path[0] != '/' || path.size() >= sizeof(sockaddr_un::sun_path)) {
+    *error =
+        absl::StrCat("'", text, "' is no Unix socket: write unix: and an absolute path of at most ",
+                     sizeof(sockaddr_un::sun_path) - 1, " bytes");
+    return false;
+  }
+  *address = {"", 0, std::string(path)};
+  return true;
+}
+
+}  // namespace
+
+std::string SpellAddress(const ListenAddress& address) {
+  return address.path.empty() ? Spell(address.host, address.port)
+                              : absl::StrCat(kUnixPrefix, address.path);
+}
+
+int OpenAt(const ListenAddress& address, SharedDescriptor* socket, Listener* listener) {
+  return address.path.empty() ? TryPort(address.host, address.port, socket, listener)
+                              : OpenUnixSocket(address.path, socket, listener);
+}
+
+bool ParseListenAddress(std::string_view text, ListenAddress* address, std::string* error) {
+  if (text.substr(0, kUnixPrefix.size()) == kUnixPrefix) return ParseUnixPath(text, address, error);
+  const std::size_t colon = text.rfind(':');
+  if (colon == text.npos) {
+    *error = absl::StrCat("'", text, "' has no port: write host:port, :port or unix:/path");
+    return false;
+  }
+  std::string_view host = text.substr(0, colon);
+  const std::string_view port = text.substr(colon + 1);
+  // Digits alone: no sign, no space.
+  uint32_t number = 0;
+  if (port.empty() || port.find_first_not_of("0123456789") != port.npos ||
+      !absl::SimpleAtoi(port, &number) || number > 65535) {
+    *error =
+        absl::StrCat("'", port, "' in '", text, "' is no port: write a number from 0 to 65535");
+    return false;
+  }
+  const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  address->path.clear();
+  address->host = host == "localhost" ? "127.0.0.1" : std::string(host);
+  address->port = static_cast<uint16_t>(number);
+  const bool has_colon = host.find(':') != host.npos;
+  SocketAddress unused;
+  if (bracketed != has_colon ||
+      (!address->host.empty() && !MakeSocketAddress(address->host, 0, &unused))) {
+    *error =
+        absl::StrCat("'", text,
+                     "' is no address to listen on: the host is a numeric IPv4 address, an IPv6 "
+                     "address in brackets, localhost, or left out for all interfaces");
+    return false;
+  }
+  return true;
+}
+
+}  // namespace nccl_pulse

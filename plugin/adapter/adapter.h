@@ -1,0 +1,94 @@
+// What the ABI adapters share: the parts of the five functions that are the same in every version.
+// An adapter (adapter_vN.cc) knows its descriptor and nothing else; every function returns success.
+#ifndef PLUGIN_ADAPTER_ADAPTER_H_
+#define PLUGIN_ADAPTER_ADAPTER_H_
+
+#include <cstdint>
+
+#include "plugin/abi/common.h"
+#include "plugin/runtime/runtime.h"
+#include "plugin/tracker/events.h"
+
+namespace nccl_pulse {
+
+inline uint64_t TicketOf(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
+inline void* PointerOf(uint64_t ticket) {
+  return reinterpret_cast<void*>(
+      static_cast<uintptr_t>(ticket));  // NOLINT(performance-no-int-to-ptr)
+}
+
+inline int InitCommunicator(const InitArguments& arguments, void** context, int* event_mask) {
+  Runtime::Init(arguments, context, event_mask);
+  return abi::kSuccess;
+}
+
+inline int FinalizeCommunicator(void* context) {
+  Runtime::Finalize(context);
+  return abi::kSuccess;
+}
+
+inline int StopEvent(void* handle) {
+  if (Tracker* tracker = Runtime::tracker()) tracker->Stop(TicketOf(handle));
+  return abi::kSuccess;
+}
+
+// Runs `dispatch(tracker)`, which returns the ticket for the event. The handle is always written:
+// NCCL does not clear it before the call, and would stop whatever it held.
+template <typename Descriptor, typename Dispatch>
+int StartEvent(void** handle, const Descriptor* descriptor, Dispatch dispatch) {
+  uint64_t ticket = 0;
+  if (Tracker* tracker = Runtime::tracker()) {
+    if (descriptor == nullptr) {
+      tracker->Ignore(IgnoredReason::kMissingArgument);
+    } else {
+      ticket = dispatch(*tracker);
+    }
+  }
+  if (handle != nullptr) *handle = PointerOf(ticket);
+  return abi::kSuccess;
+}
+
+// States with numbers (v4 and later): `args` has kernelCh.pTimer and proxyStep.transSize.
+template <typename StateArgs>
+int RecordState(void* handle, int state, StateArgs* args) {
+  Tracker* tracker = Runtime::tracker();
+  if (tracker == nullptr) return abi::kSuccess;
+  if (state == abi::kStateKernelChStop) {
+    tracker->RecordKernelStop(TicketOf(handle), args != nullptr ? &args->kernelCh.pTimer : nullptr);
+  } else if (abi::IsProxyStepState(state)) {
+    tracker->RecordStep(TicketOf(handle), state,
+                        args != nullptr ? &args->proxyStep.transSize : nullptr);
+  } else {
+    tracker->RecordState(TicketOf(handle), state);
+  }
+  return abi::kSuccess;
+}
+
+// States without (v1 to v3).
+inline int RecordStateWithoutTimes(void* handle, int state) {
+  if (Tracker* tracker = Runtime::tracker()) tracker->RecordState(TicketOf(handle), state);
+  return abi::kSuccess;
+}
+
+// Types that need no descriptor field, or are of no use: known ones are passed over, others
+// counted. Group and GroupApi come whether they were asked for or not
+// (docs/nccl-profiler-api.md#implied-events).
+inline uint64_t PassOver(Tracker& tracker, uint64_t type, int api_version) {
+  const uint64_t known = abi::EventsOfVersion(api_version);
+  if (type == abi::kEventGroup || type == abi::kEventGroupApi) return 0;
+  const bool single_known_bit = (type & (type - 1)) == 0 && (type & known) != 0;
+  tracker.Ignore(single_known_bit ? IgnoredReason::kUnrequestedType : IgnoredReason::kUnknownType);
+  return 0;
+}
+
+template <typename Descriptor>
+uint64_t StartProxyOp(Tracker& tracker, void* context, const Descriptor& descriptor) {
+  return tracker.StartProxyOp(TicketOf(context),
+                              {TicketOf(descriptor.parentObj), descriptor.proxyOp.pid});
+}
+
+}  // namespace nccl_pulse
+
+#define NCCL_PULSE_EXPORT __attribute__((visibility("default")))
+
+#endif  // PLUGIN_ADAPTER_ADAPTER_H_

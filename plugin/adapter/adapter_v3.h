@@ -1,0 +1,74 @@
+// API v1 to v3: init does not name the communicator, the operations do; no GPU times.
+#ifndef PLUGIN_ADAPTER_ADAPTER_V3_H_
+#define PLUGIN_ADAPTER_ADAPTER_V3_H_
+
+#include "plugin/adapter/adapter.h"
+
+namespace nccl_pulse {
+
+// A communicator whose rank and size are not known yet.
+inline int InitUnnamed(int api_version, void** context, int* mask) {
+  return InitCommunicator({api_version, 0, nullptr, 0, 0, -1, nullptr}, context, mask);
+}
+
+// The parts of an operation that v1 spells as numbers and v2, v3 as strings are filled by the
+// caller.
+template <typename Descriptor>
+OperationEvent CollectiveOf(const Descriptor& descriptor) {
+  const auto& coll = descriptor.coll;
+  OperationEvent event{};
+  event.count = coll.count;
+  event.sequence = coll.seqNumber;
+  event.parent = TicketOf(descriptor.parentObj);
+  event.rank = descriptor.rank;
+  event.is_collective = true;
+  event.counts_as_call = true;
+  event.comm_hash = coll.commHash;
+  event.comm_name = coll.name;
+  return event;
+}
+
+template <typename Descriptor>
+OperationEvent PointToPointOf(const Descriptor& descriptor) {
+  const auto& p2p = descriptor.p2p;
+  OperationEvent event{};
+  event.count = p2p.count;
+  event.parent = TicketOf(descriptor.parentObj);
+  event.peer = p2p.peer;
+  event.rank = descriptor.rank;
+  event.counts_as_call = true;
+  event.comm_hash = p2p.commHash;
+  event.comm_name = p2p.name;
+  return event;
+}
+
+// v2 and v3.
+template <typename Descriptor>
+int StartEventV2(int api_version, void* context, void** handle, const Descriptor* descriptor) {
+  return StartEvent(handle, descriptor, [&](Tracker& tracker) -> uint64_t {
+    switch (descriptor->type) {
+      case abi::kEventColl: {
+        OperationEvent event = CollectiveOf(*descriptor);
+        event.func = descriptor->coll.func;
+        event.datatype = descriptor->coll.datatype;
+        event.algo = descriptor->coll.algo;
+        event.proto = descriptor->coll.proto;
+        return tracker.StartOperation(TicketOf(context), event);
+      }
+      case abi::kEventP2p: {
+        OperationEvent event = PointToPointOf(*descriptor);
+        event.func = descriptor->p2p.func;
+        event.datatype = descriptor->p2p.datatype;
+        return tracker.StartOperation(TicketOf(context), event);
+      }
+      case abi::kEventProxyOp:
+        return StartProxyOp(tracker, context, *descriptor);
+      default:
+        return PassOver(tracker, descriptor->type, api_version);
+    }
+  });
+}
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_ADAPTER_ADAPTER_V3_H_

@@ -1,0 +1,67 @@
+// Operations of API v4 and later: the same field names in every version, at different places.
+#ifndef PLUGIN_ADAPTER_ADAPTER_V4_H_
+#define PLUGIN_ADAPTER_ADAPTER_V4_H_
+
+#include "plugin/adapter/adapter.h"
+
+namespace nccl_pulse {
+
+// The protocol of a collective. Symmetric-memory kernels have none, and v7 says which those are
+// (NCCL 2.31.2, ncclProfilerStartTaskEvents in src/plugin/profiler.cc: proto is "", algo names the
+// kernel).
+inline constexpr const char* kSymmetricProtocol = "SYMMETRIC";
+
+template <typename Coll>
+auto ProtocolOf(const Coll& coll, int /*preferred*/) -> decltype(coll.isSymColl, coll.proto) {
+  return coll.isSymColl ? kSymmetricProtocol : coll.proto;
+}
+template <typename Coll>
+auto ProtocolOf(const Coll& coll, long /*before v7*/) {
+  return coll.proto;
+}
+
+template <typename Descriptor>
+uint64_t StartCollective(Tracker& tracker, void* context, const Descriptor& descriptor,
+                         bool counts_as_call) {
+  const auto& coll = descriptor.coll;
+  OperationEvent event{};
+  event.func = coll.func;
+  event.datatype = coll.datatype;
+  event.algo = coll.algo;
+  event.proto = ProtocolOf(coll, 0);
+  event.count = coll.count;
+  event.sequence = coll.seqNumber;
+  event.parent = TicketOf(descriptor.parentObj);
+  event.rank = descriptor.rank;
+  event.channels = coll.nChannels;
+  event.is_collective = true;
+  event.counts_as_call = counts_as_call;
+  return tracker.StartOperation(TicketOf(context), event);
+}
+
+template <typename Descriptor>
+uint64_t StartPointToPoint(Tracker& tracker, void* context, const Descriptor& descriptor,
+                           bool counts_as_call) {
+  const auto& p2p = descriptor.p2p;
+  OperationEvent event{};
+  event.func = p2p.func;
+  event.datatype = p2p.datatype;
+  event.count = p2p.count;
+  event.parent = TicketOf(descriptor.parentObj);
+  event.peer = p2p.peer;
+  event.rank = descriptor.rank;
+  event.channels = p2p.nChannels;
+  event.counts_as_call = counts_as_call;
+  return tracker.StartOperation(TicketOf(context), event);
+}
+
+template <typename Descriptor>
+uint64_t StartKernelChannel(Tracker& tracker, void* context, const Descriptor& descriptor) {
+  return tracker.StartKernelChannel(
+      TicketOf(context),
+      {TicketOf(descriptor.parentObj), descriptor.kernelCh.pTimer, descriptor.kernelCh.channelId});
+}
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_ADAPTER_ADAPTER_V4_H_

@@ -1,0 +1,57 @@
+// The few calls of the CUDA driver that the plugin makes, found in libcuda.so.1 at run time: the
+// library must load on machines without a GPU, and must not need CUDA to be built.
+//
+// Types and numbers are the driver API's (cuda.h 13.0): CUresult, CUdevice and the capture
+// enumerations are int, CUevent, CUstream and CUcontext pointers; a cudaStream_t is a CUstream. The
+// handles 0 (default), 1 (legacy) and 2 (per-thread) are streams of the calling thread's current
+// context; 0 is the legacy stream for these functions, as it is for NCCL.
+//
+// Thread: Load from init; the calls as their users say. Cost of the calls on an H200 host: record
+// 0.1 us (without timing), 2.9 us (with), query 1.2 us, is-capturing 0.01 us.
+#ifndef PLUGIN_CUDA_CUDA_DRIVER_H_
+#define PLUGIN_CUDA_CUDA_DRIVER_H_
+
+#include <cstdint>
+
+namespace nccl_pulse {
+
+using CudaEvent = void*;
+using CudaStream = void*;
+using CudaContext = void*;
+
+inline constexpr int kCudaSuccess = 0;
+inline constexpr int kCudaNotReady = 600;
+// What the driver says of a stream that it will not look at because some stream is in capture:
+// CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900) to CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD (908). The
+// legacy stream gives 906 while another stream is captured in global mode.
+inline constexpr int kCudaFirstCaptureError = 900;
+inline constexpr int kCudaLastCaptureError = 908;
+inline constexpr unsigned kCudaEventTiming = 0;         // CU_EVENT_DEFAULT
+inline constexpr unsigned kCudaEventWithoutTiming = 2;  // CU_EVENT_DISABLE_TIMING
+inline constexpr int kCudaNotCapturing = 0;             // CU_STREAM_CAPTURE_STATUS_NONE
+inline constexpr int kCudaCaptureModeRelaxed = 2;       // CU_STREAM_CAPTURE_MODE_RELAXED
+
+struct CudaDriver {
+  int (*context_get_current)(CudaContext* context);
+  int (*context_set_current)(CudaContext context);
+  int (*context_get_device)(int* device);
+  // Tells a context from a later one at the same address. 0 with a driver older than CUDA 12.0.
+  int (*context_get_id)(CudaContext context, uint64_t* id);
+  int (*device_get_uuid)(unsigned char* uuid, int device);
+  int (*device_get_pci_bus_id)(char* text, int length, int device);
+  int (*event_create)(CudaEvent* event, unsigned flags);
+  int (*event_destroy)(CudaEvent event);
+  int (*event_record)(CudaEvent event, CudaStream stream);
+  int (*event_query)(CudaEvent event);
+  int (*event_elapsed_time)(float* milliseconds, CudaEvent begin, CudaEvent end);
+  int (*stream_is_capturing)(CudaStream stream, int* status);
+  int (*exchange_capture_mode)(int* mode);
+
+  // Null when there is no driver library, or one that lacks a call. The same answer for the life of
+  // the process and of its children.
+  static const CudaDriver* Load();
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_CUDA_CUDA_DRIVER_H_

@@ -1,0 +1,64 @@
+// Starts a thread that is no part of the job: it takes none of its signals, and its stack has room
+// for our work whatever the job's libraries keep there.
+//
+// glibc puts the thread-local variables of the libraries that are there at start (and of those that
+// were linked for it) on each thread's stack: kilobytes as a rule, megabytes in some jobs.
+// pthread_create refuses a stack that they do not fit on, and says nothing when they leave too
+// little for the thread itself. So they are added to what the thread needs.
+//
+// Thread: init. Errors: false when the kernel refuses.
+#ifndef PLUGIN_RUNTIME_BACKGROUND_THREAD_H_
+#define PLUGIN_RUNTIME_BACKGROUND_THREAD_H_
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstddef>
+
+namespace nccl_pulse {
+
+// What a thread with these attributes needs before it runs its first function.
+inline size_t StackBytesOfTheSystem(const pthread_attr_t& attributes) {
+  // glibc's own name for it since 2.15, private to its libraries, and what the run-time libraries
+  // of other languages ask, too.
+  using GetMinimum = size_t (*)(const pthread_attr_t*);
+  const auto get_minimum = reinterpret_cast<GetMinimum>(
+      dlsym(RTLD_DEFAULT, "__pthread_get_minstack"));  // NOLINT(bugprone-reserved-identifier)
+  const size_t least = PTHREAD_STACK_MIN;
+  return get_minimum != nullptr ? std::max(get_minimum(&attributes), least) : least;
+}
+
+inline bool StartBackgroundThread(const char* name, void* (*run)(void*), void* argument) {
+  constexpr size_t kStackBytes = size_t{256} * 1024;
+  constexpr size_t kPage = 4096;
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  const size_t bytes = kStackBytes + StackBytesOfTheSystem(attributes);
+  pthread_attr_setstacksize(&attributes, (bytes + kPage - 1) / kPage * kPage);
+  // A thread inherits its maker's mask: blocked before it exists, so that no signal finds it open.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  int result = pthread_create(&thread, &attributes, run, argument);
+  pthread_attr_t usual;
+  if (result == EINVAL && pthread_attr_init(&usual) == 0) {
+    // Nobody could say how large it must be: what the job's own threads get will do.
+    pthread_attr_setdetachstate(&usual, PTHREAD_CREATE_DETACHED);
+    result = pthread_create(&thread, &usual, run, argument);
+    pthread_attr_destroy(&usual);
+  }
+  if (result == 0) pthread_setname_np(thread, name);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attributes);
+  return result == 0;
+}
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_RUNTIME_BACKGROUND_THREAD_H_

@@ -1,0 +1,66 @@
+// The event masks of the process' NCCLs: what each is asked for, who switches a bit of it, and who
+// else has changed it. One mask per NCCL, shared by its communicators.
+//
+// Thread: Configure and WithoutSteps once, before all else; Write, Attach and Detach from init and
+// finalize; the two parts' Tick and Look from the background thread. No callback waits for any.
+#ifndef PLUGIN_RUNTIME_EVENT_MASKS_H_
+#define PLUGIN_RUNTIME_EVENT_MASKS_H_
+
+#include <cstdint>
+
+#include "plugin/runtime/api_version.h"
+#include "plugin/runtime/mask_watch.h"
+#include "plugin/runtime/network_window.h"
+
+namespace nccl_pulse {
+
+class EventMasks {
+ public:
+  // `percent` of the time network steps are watched; never with timing off. `seed`: see
+  // NetworkWindow.
+  void Configure(TimingMode timing, double percent, uint64_t seed) {
+    timing_ = timing;
+    window_.Configure(timing == TimingMode::kOff ? 0 : percent, seed);
+  }
+  void WithoutSteps() { window_.Configure(0, 0); }
+
+  // What an NCCL of this version is asked for.
+  uint32_t Of(int api_version) const {
+    const bool steps = window_.is_always() && api_version >= kFirstVersionWithNetworkSteps;
+    return EventMask(api_version, timing_) | (steps ? abi::kEventProxyStep : 0);
+  }
+
+  // Asks it; `mask` may be null.
+  void Write(int api_version, int* mask) {
+    if (api_version >= kFirstVersionWithNetworkSteps) {
+      window_.Write(mask, Of(api_version));
+    } else if (mask != nullptr) {
+      // Relaxed: NCCL reads it so; the mask orders nothing.
+      __atomic_store_n(mask, static_cast<int>(Of(api_version)), __ATOMIC_RELAXED);
+    }
+  }
+
+  // A communicator of it lives, and NCCL keeps `mask` as long.
+  void Attach(int api_version, uint64_t context, int* mask, uint64_t now_ns) {
+    const bool has_steps = api_version >= kFirstVersionWithNetworkSteps;
+    const bool is_switched = has_steps && !window_.is_off() && !window_.is_always();
+    if (has_steps) window_.Attach(context, mask, Of(api_version), now_ns);
+    watch_.Attach(context, mask, Of(api_version), is_switched ? abi::kEventProxyStep : 0);
+  }
+  void Detach(uint64_t context, uint64_t now_ns) {
+    window_.Detach(context, now_ns);
+    watch_.Detach(context);
+  }
+
+  NetworkWindow& window() { return window_; }
+  MaskWatch& watch() { return watch_; }
+
+ private:
+  TimingMode timing_ = TimingMode::kAuto;
+  NetworkWindow window_;
+  MaskWatch watch_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_RUNTIME_EVENT_MASKS_H_

@@ -1,0 +1,32 @@
+// Who this process and its GPU are, for the labels that dashboards join on.
+// Thread: init, under its lock. Cost: microseconds, and the first time the search for the driver
+// library. Errors: what can not be found out is an empty string; nothing is guessed.
+#ifndef PLUGIN_RUNTIME_IDENTITY_H_
+#define PLUGIN_RUNTIME_IDENTITY_H_
+
+#include <string>
+
+#include "plugin/cuda/cuda_driver.h"
+
+namespace nccl_pulse {
+
+struct ProcessIdentity {
+  std::string hostname;
+  std::string global_rank;  // RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, PMI_RANK
+  std::string local_rank;   // LOCAL_RANK, SLURM_LOCALID, OMPI_COMM_WORLD_LOCAL_RANK
+  std::string job_id;       // SLURM_JOB_ID, TORCHELASTIC_RUN_ID, PBS_JOBID, LSB_JOBID
+};
+ProcessIdentity FindProcessIdentity();
+
+struct GpuIdentity {
+  std::string index;       // of the node, as nvidia-smi and dcgm-exporter number it
+  std::string uuid;        // "GPU-..."
+  std::string pci_bus_id;  // "00000000:18:00.0"
+};
+// The GPU of the calling thread's current CUDA context (NCCL's init has one current). All empty
+// without one. `driver` may be null.
+GpuIdentity FindCurrentGpu(const CudaDriver* driver);
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_RUNTIME_IDENTITY_H_

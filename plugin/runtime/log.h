@@ -1,0 +1,36 @@
+// Messages to the person who runs the job. Never from a callback.
+//
+// In init and finalize, while NCCL is calling, messages go through NCCL's own logger, so that they
+// stand where the rest of its log is. At any other time (background threads) the logger must not be
+// used: libnccl may have been unloaded; then they go to standard error, as do those of NCCL
+// versions without a logger.
+//
+// Thread: any but a callback's. Cost: a write.
+#ifndef PLUGIN_RUNTIME_LOG_H_
+#define PLUGIN_RUNTIME_LOG_H_
+
+#include <string>
+
+#include "plugin/abi/common.h"
+
+namespace nccl_pulse {
+
+enum class LogVerbosity { kOff = 0, kWarn = 1, kInfo = 2 };
+
+class Log {
+ public:
+  // What goes to standard error when there is no logger; with one, NCCL_DEBUG decides, and kInfo
+  // asks for a copy on standard error as well.
+  void set_level(LogVerbosity level) { level_ = level; }
+
+  // `logger` may be null.
+  void Warn(abi::DebugLogger logger, const std::string& message) const;
+  void Info(abi::DebugLogger logger, const std::string& message) const;
+
+ private:
+  LogVerbosity level_ = LogVerbosity::kWarn;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_RUNTIME_LOG_H_

@@ -1,0 +1,116 @@
+#include "plugin/runtime/mask_watch.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "plugin/abi/common.h"
+
+namespace nccl_pulse {
+namespace {
+
+// Which bits of the mask bring an event (docs/nccl-profiler-api.md#implied-events).
+constexpr uint32_t kBringCopyEngine = abi::kEventCeColl | abi::kEventCeSync | abi::kEventCeBatch;
+constexpr uint32_t kBringProxyOps =
+    abi::kEventProxyOp | abi::kEventProxyStep | abi::kEventNetPlugin;
+constexpr uint32_t kBringP2p = abi::kEventP2p | kBringProxyOps | abi::kEventKernelCh;
+constexpr uint32_t kBringColl = abi::kEventColl | kBringProxyOps | abi::kEventKernelCh;
+constexpr uint32_t kBringP2pCalls = abi::kEventP2pApi | kBringP2p;
+constexpr uint32_t kBringCollCalls = abi::kEventCollApi | kBringColl | kBringCopyEngine;
+constexpr uint32_t kTimesOnTheGpu = abi::kEventKernelCh | abi::kEventKernelPhase;
+
+}  // namespace
+
+bool LiesInALibrary(const int* mask) {
+  Dl_info info;
+  return mask != nullptr && dladdr(mask, &info) != 0;
+}
+
+void MaskWatch::Attach(uint64_t context, const int* mask, uint32_t value, uint32_t switched) {
+  if (!LiesInALibrary(mask)) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  attached_.push_back({context, mask});
+  const auto same = [mask](const Mask& known) { return known.address == mask; };
+  const auto known = std::find_if(masks_.begin(), masks_.end(), same);
+  if (known == masks_.end()) masks_.push_back({mask, value, switched, value & ~switched, false});
+}
+
+void MaskWatch::Detach(uint64_t context) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto at = std::find_if(attached_.begin(), attached_.end(),
+                               [context](const Attached& a) { return a.context == context; });
+  if (at == attached_.end()) return;
+  const int* const mask = at->mask;
+  attached_.erase(at);
+  const bool is_used = std::any_of(attached_.begin(), attached_.end(),
+                                   [mask](const Attached& a) { return a.mask == mask; });
+  if (is_used) return;
+  const auto is_it = [mask](const Mask& known) { return known.address == mask; };
+  masks_.erase(std::remove_if(masks_.begin(), masks_.end(), is_it), masks_.end());
+}
+
+MaskWatch::State MaskWatch::Look() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  State state;
+  bool is_foreign = false;
+  uint32_t common = ~0u;
+  for (Mask& mask : masks_) {
+    // Relaxed: NCCL reads and writes it so; the mask orders nothing.
+    const auto read = static_cast<uint32_t>(__atomic_load_n(mask.address, __ATOMIC_RELAXED));
+    const uint32_t compared = read & ~mask.switched;
+    if (compared == (mask.value & ~mask.switched)) {
+      mask.is_foreign = false;
+    } else if (compared != mask.seen) {
+      mask.is_foreign = true;
+      ++changes_;
+      state.is_new = true;
+      state.ours = mask.value;
+      state.now = read;
+    }
+    mask.seen = compared;
+    if (!mask.is_foreign) continue;
+    is_foreign = true;
+    common &= read;
+  }
+  if (is_foreign) state.foreign = common != 0 ? common : kNoEvents;
+  state.changes = changes_;
+  return state;
+}
+
+std::string DescribeMaskChange(uint32_t ours, uint32_t now) {
+  const auto lost = [ours, now](uint32_t event, uint32_t bring) {
+    return (ours & event) != 0 && (now & bring) == 0;
+  };
+  const struct {
+    bool holds;
+    const char* text;
+  } consequences[] = {
+      {lost(abi::kEventKernelLaunch, abi::kEventKernelLaunch),
+       "launches are no longer seen, so what is in flight is unknown"},
+      {lost(abi::kEventCollApi, kBringCollCalls) || lost(abi::kEventP2pApi, kBringP2pCalls),
+       "calls are no longer counted"},
+      {lost(abi::kEventColl, kBringColl) || lost(abi::kEventP2p, kBringP2p),
+       "operations are no longer counted"},
+      {lost(abi::kEventCeColl, kBringCopyEngine), "copy-engine collectives are no longer seen"},
+      {lost(abi::kEventProxyOp, kBringProxyOps), "network traffic is no longer seen"},
+      {lost(abi::kEventKernelCh, abi::kEventKernelCh), "GPU timestamps are missing"},
+      {(now & ~ours & kTimesOnTheGpu) != 0,
+       "GPU timestamps slow the job down, and can hang it if it uses CUDA graphs"},
+  };
+  char masks[64];
+  snprintf(masks, sizeof(masks), "from 0x%x to 0x%x", ours, now);
+  std::string text = "NCCL's event mask was changed by somebody else (NCCL's RAS can do that) ";
+  text += masks;
+  bool any = false;
+  for (const auto& consequence : consequences) {
+    if (!consequence.holds) continue;
+    text += any ? "; " : ": ";
+    text += consequence.text;
+    any = true;
+  }
+  if (!any) text += ": the further events are counted as ignored";
+  return text + ". It is left as it is, and further changes are only counted";
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,117 @@
+#include "plugin/runtime/network_window.h"
+
+#include <algorithm>
+
+#include "plugin/abi/common.h"
+#include "plugin/runtime/mask_watch.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int kBit = static_cast<int>(abi::kEventProxyStep);
+
+}  // namespace
+
+void NetworkWindow::Configure(double percent, uint64_t seed) {
+  percent_ = percent;
+  random_ = seed | 1;  // xorshift never leaves zero
+}
+
+void NetworkWindow::Write(int* mask, uint32_t value) {
+  if (mask == nullptr) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  // Relaxed, here and below: NCCL reads it so; the mask orders nothing.
+  __atomic_store_n(mask, static_cast<int>(value) | (open_ ? kBit : 0), __ATOMIC_RELAXED);
+}
+
+void NetworkWindow::Attach(uint64_t context, int* mask, uint32_t value, uint64_t now_ns) {
+  // What is never switched is never looked at either, so it may lie anywhere.
+  if (is_off() || (!is_always() && !LiesInALibrary(mask))) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Look(now_ns);
+  attached_.push_back({context, mask, static_cast<int>(value) & ~kBit});
+  was_on_ = IsOn();
+}
+
+void NetworkWindow::Detach(uint64_t context, uint64_t now_ns) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Look(now_ns);
+  const auto at = std::find_if(attached_.begin(), attached_.end(),
+                               [context](const Attached& a) { return a.context == context; });
+  if (at == attached_.end()) return;
+  if (attached_.size() == 1 && open_) {
+    Switch(false);
+    open_ = false;
+    next_opening_ns_ = 0;
+  }
+  attached_.erase(at);
+  was_on_ = IsOn();
+}
+
+uint64_t NetworkWindow::observed_ns() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return observed_ns_;
+}
+
+void NetworkWindow::Look(uint64_t now_ns) {
+  const bool on = IsOn();
+  if (on && was_on_ && now_ns > last_look_ns_) observed_ns_ += now_ns - last_look_ns_;
+  was_on_ = on;
+  last_look_ns_ = now_ns;
+}
+
+void NetworkWindow::Switch(bool on) {
+  for (const Attached& attached : attached_) {
+    const int now = __atomic_load_n(attached.mask, __ATOMIC_RELAXED);
+    if ((now & ~kBit) != attached.value) continue;  // somebody else's
+    if (on) {
+      __atomic_fetch_or(attached.mask, kBit, __ATOMIC_RELAXED);
+    } else {
+      __atomic_fetch_and(attached.mask, ~kBit, __ATOMIC_RELAXED);
+    }
+  }
+}
+
+bool NetworkWindow::IsOn() const {
+  // Any: steps come, and must not count without the time in which they do.
+  return std::any_of(attached_.begin(), attached_.end(), [this](const Attached& attached) {
+    return is_always() || (__atomic_load_n(attached.mask, __ATOMIC_RELAXED) & kBit) != 0;
+  });
+}
+
+uint64_t NetworkWindow::PauseNs(uint64_t watched_ns, double from, double to) {
+  random_ ^= random_ << 13;
+  random_ ^= random_ >> 7;
+  random_ ^= random_ << 17;
+  const double uniform = static_cast<double>(random_ >> 11) / 9007199254740992.0;  // 2^53
+  const double mean_ns = static_cast<double>(watched_ns) * (100 / percent_ - 1);
+  return static_cast<uint64_t>(mean_ns * (from + (to - from) * uniform)) + 1;
+}
+
+void NetworkWindow::Tick(uint64_t now_ns, bool wanted, const std::function<bool()>& prepare) {
+  if (is_off()) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Look(now_ns);
+  if (is_always() || attached_.empty()) return;
+  if (open_) {
+    // By its true length: the thread may have come late.
+    const uint64_t watched_ns = now_ns > opened_ns_ ? now_ns - opened_ns_ : 0;
+    if (watched_ns < kLengthNs) return;
+    Switch(false);
+    open_ = false;
+    was_on_ = false;
+    next_opening_ns_ = now_ns + PauseNs(watched_ns, 0.5, 1.5);
+    return;
+  }
+  if (!wanted) return;
+  // The first one anywhere in a pause, so that processes that started together do not open
+  // together.
+  if (next_opening_ns_ == 0) next_opening_ns_ = now_ns + PauseNs(kLengthNs, 0, 1);
+  if (now_ns < next_opening_ns_ || !prepare()) return;
+  Switch(true);
+  open_ = true;
+  was_on_ = true;
+  opened_ns_ = now_ns;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,79 @@
+#include "plugin/runtime/poller.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <ctime>
+
+#include "plugin/runtime/background_thread.h"
+
+namespace nccl_pulse {
+namespace {
+
+void Pause(int ms) {
+  // Not an absolute deadline: the wall clock and its steps have no say here.
+  const timespec pause{0, ms * 1000000L};
+  nanosleep(&pause, nullptr);
+}
+
+}  // namespace
+
+Poller::Work Poller::work_;
+std::atomic<uint32_t> Poller::state_{kAbsent};
+std::atomic<int32_t> Poller::pid_{0};
+
+bool Poller::Start(const Work& work) {
+  work_ = work;
+  pid_.store(getpid(), std::memory_order_relaxed);    // published by the state
+  state_.store(kPausing, std::memory_order_release);  // and the work
+  if (!StartBackgroundThread("pulse-poll", Run, nullptr)) {
+    state_.store(kAbsent, std::memory_order_relaxed);  // nobody else looks yet
+    return false;
+  }
+  // Once: a child of fork inherits it. When there is no room for it, exit goes on as without it.
+  static bool registered = false;
+  if (!registered) registered = atexit(StopAtExit) == 0;
+  return true;
+}
+
+void Poller::ForgetAfterFork() {
+  state_.store(kAbsent, std::memory_order_relaxed);  // a child has one thread
+}
+
+void* Poller::Run(void* /*unused*/) {
+  bool begun = false;
+  while (true) {
+    uint32_t expected = kPausing;
+    // Acquire and release, here and below: who stops the thread has seen all of its last round.
+    if (!state_.compare_exchange_strong(expected, kInRound, std::memory_order_acq_rel)) break;
+    if (!begun) work_.begin(work_.argument);
+    begun = true;
+    const int pause_ms = work_.round(work_.argument);
+    expected = kInRound;
+    if (!state_.compare_exchange_strong(expected, kPausing, std::memory_order_acq_rel)) {
+      // exit waits for this, or has gone on without us.
+      work_.stopped(work_.argument);
+      state_.store(kStopped, std::memory_order_release);
+      break;
+    }
+    Pause(pause_ms);
+  }
+  return nullptr;
+}
+
+void Poller::StopAtExit() {
+  // A child that was made without fork's handlers (_Fork) has no such thread.
+  if (pid_.load(std::memory_order_relaxed) != getpid()) return;
+  uint32_t state = state_.load(std::memory_order_acquire);
+  while (state == kPausing || state == kInRound) {
+    const uint32_t next = state == kPausing ? kStopped : kStopping;
+    if (!state_.compare_exchange_weak(state, next, std::memory_order_acq_rel)) continue;
+    if (next == kStopped) return work_.stopped(work_.argument);
+    break;
+  }
+  for (int ms = 0; ms < kExitWaitMs && state_.load(std::memory_order_acquire) == kStopping; ++ms) {
+    Pause(1);
+  }
+}
+
+}  // namespace nccl_pulse

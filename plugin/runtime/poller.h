@@ -1,0 +1,55 @@
+// "pulse-poll", the background thread: who starts it, what it does between two pauses, and how it
+// ends before the CUDA driver does.
+//
+// exit() runs the handlers of atexit backwards, and the driver's own are among them: a driver call
+// that is made after those has no driver any more. So the first init registers a handler, too: CUDA
+// had to be there before NCCL could call us, so ours is the later one and runs first.
+//
+//   kAbsent -> kPausing <-> kInRound          the thread
+//                 |            v
+//                 |         kStopping         exit, while a round is being made
+//                 v            v
+//              kStopped    kStopped           no round begins any more
+//
+// exit does not wait for a thread that pauses, and for a round at most kExitWaitMs: one takes some
+// 60 us as a rule. Recycling a communicator with a busy lane, memory that the kernel is slow to
+// give, a full pipe behind standard error, or a driver call that does not return take longer.
+//
+// Thread: Start under the runtime's lock; the handler from exit, without any lock. After a fork the
+// child has no such thread, forgets it, and may start its own.
+#ifndef PLUGIN_RUNTIME_POLLER_H_
+#define PLUGIN_RUNTIME_POLLER_H_
+
+#include <atomic>
+#include <cstdint>
+
+namespace nccl_pulse {
+
+class Poller {
+ public:
+  static constexpr int kExitWaitMs = 200;
+
+  struct Work {
+    void (*begin)(void* argument);    // once, on the new thread
+    int (*round)(void* argument);     // how many milliseconds to pause
+    void (*stopped)(void* argument);  // no round will be made any more; from exit, or on the thread
+    void* argument;
+  };
+  // One per process; `work` is kept. False when there is no thread to be had.
+  static bool Start(const Work& work);
+  // Async-signal-safe.
+  static void ForgetAfterFork();
+
+ private:
+  enum State : uint32_t { kAbsent, kPausing, kInRound, kStopping, kStopped };
+  static void* Run(void* unused);
+  static void StopAtExit();
+
+  static Work work_;  // written before the state leaves kAbsent
+  static std::atomic<uint32_t> state_;
+  static std::atomic<int32_t> pid_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_RUNTIME_POLLER_H_

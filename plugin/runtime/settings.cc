@@ -1,0 +1,246 @@
+#include "plugin/runtime/settings.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "exporter/exposition/catalogue.h"
+#include "exporter/node/listener.h"
+#include "metrics/segment_layout.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr std::string_view kPrefix = "NCCL_PULSE_";
+constexpr uint64_t kMinSeries = 16;
+constexpr uint64_t kMaxSeries = 30000;  // two pages each must fit the segment's page numbers
+constexpr double kMinWindowPercent = 0.01;
+// Times 64 GPUs it must fit an int; far above what pairs of events allow.
+constexpr int kMaxHangSeconds = 86400;
+constexpr int kMaxTimedLaunches = 1000000;
+constexpr std::size_t kMaxLabelValueBytes = 128;
+
+// Everything a setting needs: its parser returns false for a bad value and leaves the default.
+struct Setting {
+  const char* name;
+  const char* accepted;  // for the warning
+  bool (*parse)(const std::string& value, Settings* settings);
+  std::string (*used)(const Settings& settings);
+};
+
+template <typename T>
+bool Choose(const std::string& value, std::initializer_list<std::pair<const char*, T>> choices,
+            T* out) {
+  for (const auto& [name, choice] : choices) {
+    if (absl::EqualsIgnoreCase(value, name)) {
+      *out = choice;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool ParseTiming(const std::string& value, Settings* settings) {
+  return Choose(
+      value,
+      {{"auto", TimingMode::kAuto}, {"kernel", TimingMode::kKernel}, {"off", TimingMode::kOff}},
+      &settings->timing);
+}
+
+bool ParseListen(const std::string& value, Settings* settings) {
+  if (absl::EqualsIgnoreCase(value, "off")) {
+    settings->listen = "off";
+    return true;
+  }
+  ListenAddress address;
+  std::string error;
+  if (!ParseListenAddress(value, &address, &error)) return false;
+  settings->listen = value;
+  return true;
+}
+
+bool ParseFileSdDirectory(const std::string& value, Settings* settings) {
+  if (value[0] != '/') return false;
+  settings->file_sd_directory = value;
+  return true;
+}
+
+bool ParseSeriesLimit(const std::string& value, Settings* settings) {
+  uint64_t limit = 0;
+  if (!absl::SimpleAtoi(value, &limit) || limit < kMinSeries || limit > kMaxSeries) return false;
+  settings->series_limit = limit;
+  return true;
+}
+
+bool ParseTimedLaunches(const std::string& value, Settings* settings) {
+  int launches = 0;
+  if (!absl::SimpleAtoi(value, &launches) || launches < 1 || launches > kMaxTimedLaunches) {
+    return false;
+  }
+  settings->timed_launches_per_second = launches;
+  return true;
+}
+
+bool ParseHangSeconds(const std::string& value, Settings* settings) {
+  int seconds = 0;
+  if (!absl::SimpleAtoi(value, &seconds) || seconds < 1 || seconds > kMaxHangSeconds) return false;
+  settings->hang_seconds = seconds;
+  return true;
+}
+
+// Prometheus' rule for label names; those that start with two underscores are its own.
+bool IsLabelName(std::string_view name) {
+  if (name.empty() || absl::StartsWith(name, "__") || absl::ascii_isdigit(name[0])) return false;
+  return std::all_of(name.begin(), name.end(),
+                     [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
+}
+
+bool ParseLabels(const std::string& value, Settings* settings) {
+  // The segment has no room for more.
+  if (value.size() >= kStaticLabelsBytes) return false;
+  std::map<std::string, std::string> labels;
+  std::string unused;
+  for (std::string_view part : absl::StrSplit(value, ',', absl::SkipWhitespace())) {
+    const std::pair<std::string_view, std::string_view> label =
+        absl::StrSplit(part, absl::MaxSplits('=', 1));
+    const std::string_view name = absl::StripAsciiWhitespace(label.first);
+    const std::string_view text = absl::StripAsciiWhitespace(label.second);
+    const bool printable = std::all_of(text.begin(), text.end(), absl::ascii_isprint);
+    if (!absl::StrContains(part, '=') || !IsLabelName(name) || !printable || labels.size() >= 16) {
+      return false;
+    }
+    const auto leave_out = [&](std::string_view why) {
+      absl::StrAppend(&unused, unused.empty() ? "" : "; ", "\"", part, "\" ", why);
+    };
+    if (IsReservedLabel(name)) {
+      leave_out("has the name of a label that metrics have themselves, and is left out");
+      continue;
+    }
+    if (text.empty()) {
+      leave_out("has no value, and is left out");
+      continue;
+    }
+    const auto [label_of_name, is_new] = labels.try_emplace(std::string(name));
+    if (!is_new) leave_out("names a label a second time: this value is used, not the one before");
+    if (text.size() > kMaxLabelValueBytes) {
+      leave_out(absl::StrCat("is cut to ", kMaxLabelValueBytes, " bytes"));
+    }
+    label_of_name->second = std::string(text.substr(0, kMaxLabelValueBytes));
+  }
+  settings->labels = std::move(labels);
+  settings->label_problems = std::move(unused);
+  return true;
+}
+
+bool ParseHistogramShapes(const std::string& value, Settings* settings) {
+  return ParseHistograms(value, &settings->exposition);
+}
+
+bool ParseDropFamilies(const std::string& value, Settings* settings) {
+  return ParseDroppedFamilies(value, &settings->exposition, &settings->unknown_families);
+}
+
+bool ParseLogLevel(const std::string& value, Settings* settings) {
+  return Choose(
+      value,
+      {{"off", LogVerbosity::kOff}, {"warn", LogVerbosity::kWarn}, {"info", LogVerbosity::kInfo}},
+      &settings->log_level);
+}
+
+bool ParseClock(const std::string& value, Settings* settings) {
+  return Choose(value, {{"auto", ClockSource::kAuto}, {"monotonic", ClockSource::kMonotonic}},
+                &settings->clock);
+}
+
+bool ParseNetworkWindow(const std::string& value, Settings* settings) {
+  double percent = 0;
+  const bool off = absl::EqualsIgnoreCase(value, "off");
+  // Not by what is out of range: NaN is neither.
+  const bool in_range =
+      absl::SimpleAtod(value, &percent) && percent >= kMinWindowPercent && percent <= 100;
+  if (!off && !in_range) return false;
+  settings->network_window_percent = off ? 0 : percent;
+  settings->network_window_was_set = !off;
+  return true;
+}
+
+constexpr Setting kSettings[] = {
+    {"NCCL_PULSE_TIMING", "auto, kernel or off", ParseTiming,
+     [](const Settings& s) { return std::string(TimingModeName(s.timing)); }},
+    {"NCCL_PULSE_LISTEN",
+     "[host]:port with a numeric host or localhost and a port from 0 to 65535, unix:/path, or off",
+     ParseListen, [](const Settings& s) { return s.listen; }},
+    {"NCCL_PULSE_FILE_SD_DIR", "an absolute path", ParseFileSdDirectory,
+     [](const Settings&) { return std::string("none"); }},
+    {"NCCL_PULSE_SERIES_LIMIT", "a number from 16 to 30000", ParseSeriesLimit,
+     [](const Settings& s) { return absl::StrCat(s.series_limit); }},
+    {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "a number from 1 to 1000000", ParseTimedLaunches,
+     [](const Settings& s) { return absl::StrCat(s.timed_launches_per_second); }},
+    {"NCCL_PULSE_LABELS",
+     "up to 16 labels as name=value,name=value of less than 1024 bytes together", ParseLabels,
+     [](const Settings&) { return std::string("no labels"); }},
+    {"NCCL_PULSE_HISTOGRAMS",
+     "both, classic or native, or any of them for one histogram as family=native or network=native",
+     ParseHistogramShapes, [](const Settings&) { return std::string(kDefaultHistograms); }},
+    {"NCCL_PULSE_DROP_FAMILIES", "a list of metric families that exist", ParseDropFamilies,
+     [](const Settings& s) { return absl::StrCat("it without ", s.unknown_families); }},
+    {"NCCL_PULSE_HANG_SECONDS", "a number from 1 to 86400", ParseHangSeconds,
+     [](const Settings& s) { return absl::StrCat(s.hang_seconds); }},
+    {"NCCL_PULSE_LOG_LEVEL", "off, warn or info", ParseLogLevel,
+     [](const Settings&) { return std::string("warn"); }},
+    {"NCCL_PULSE_NETWORK_WINDOW", "a share of the time from 0.01 to 100 per cent, or off",
+     ParseNetworkWindow, [](const Settings& s) { return absl::StrCat(s.network_window_percent); }},
+    {"NCCL_PULSE_CLOCK", "auto or monotonic", ParseClock,
+     [](const Settings&) { return std::string("auto"); }},
+};
+
+}  // namespace
+
+const char* TimingModeName(TimingMode mode) {
+  switch (mode) {
+    case TimingMode::kAuto:
+      return "auto";
+    case TimingMode::kKernel:
+      return "kernel";
+    case TimingMode::kOff:
+      return "off";
+  }
+  return "unknown";
+}
+
+Settings ReadSettings(char* const* environment, std::vector<std::string>* warnings) {
+  Settings settings;
+  for (char* const* variable = environment; variable != nullptr && *variable != nullptr;
+       ++variable) {
+    const std::string_view text = *variable;
+    if (!absl::StartsWith(text, kPrefix)) continue;
+    const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+    const std::string value(absl::StripAsciiWhitespace(parts.second));
+    const Setting* setting =
+        std::find_if(std::begin(kSettings), std::end(kSettings),
+                     [&](const Setting& candidate) { return parts.first == candidate.name; });
+    if (setting == std::end(kSettings)) {
+      std::string known;
+      for (const Setting& each : kSettings)
+        absl::StrAppend(&known, known.empty() ? "" : ", ", each.name);
+      warnings->push_back(absl::StrCat("the variable ", parts.first.substr(0, 64),
+                                       " is not a setting and is ignored; there are ", known));
+    } else if (!value.empty() && !setting->parse(value, &settings)) {
+      warnings->push_back(absl::StrCat(setting->name, "=\"", value.substr(0, 64), "\" is not ",
+                                       setting->accepted, "; using ", setting->used(settings)));
+    }
+  }
+  if (!settings.label_problems.empty()) {
+    warnings->push_back(absl::StrCat("NCCL_PULSE_LABELS: ", settings.label_problems));
+  }
+  return settings;
+}
+
+}  // namespace nccl_pulse

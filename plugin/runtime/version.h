@@ -1,0 +1,10 @@
+#ifndef PLUGIN_RUNTIME_VERSION_H_
+#define PLUGIN_RUNTIME_VERSION_H_
+
+namespace nccl_pulse {
+
+inline constexpr char kVersion[] = "0.1.0";
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_RUNTIME_VERSION_H_

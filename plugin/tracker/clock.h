@@ -1,0 +1,90 @@
+// The plugin's clock: CLOCK_MONOTONIC in nanoseconds, at a third of its price.
+//
+// clock_gettime costs about 22 ns, most of a callback's budget; the CPU's own counter (TSC on
+// x86-64, CNTVCT on aarch64) about 10 ns. The counter is used only where it is the kernel's own
+// time base (invariant, and chosen as clocksource), else clock_gettime. Its rate is measured in
+// init and corrected by the background thread, without steps, so that times compare with
+// CLOCK_MONOTONIC of other processes.
+//
+// Thread: NowNs any; Initialize once; Correct by the background thread alone.
+// Cost: NowNs about 11 ns with the counter, 22 ns without.
+// Error: below 100 ppm in the first 100 ms of the process, below 1 ppm after the first minute.
+#ifndef PLUGIN_TRACKER_CLOCK_H_
+#define PLUGIN_TRACKER_CLOCK_H_
+
+#include <time.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace nccl_pulse {
+
+enum class ClockSource { kAuto, kMonotonic };
+
+class Clock {
+ public:
+  // May sleep for two milliseconds to measure the counter's rate.
+  void Initialize(ClockSource source);
+
+  // Steers the counter's scale towards CLOCK_MONOTONIC. Every 100 ms or more rarely.
+  void Correct();
+
+  bool uses_counter() const { return scale_.load(std::memory_order_relaxed) != nullptr; }
+
+  uint64_t NowNs() const {
+    // Acquire: sees the scale's fields as Correct wrote them.
+    const Scale* scale = scale_.load(std::memory_order_acquire);
+    if (__builtin_expect(scale == nullptr, 0)) return MonotonicNs();
+    // Relaxed: published by scale_; a scale is rewritten only kScales corrections later.
+    // Signed: nothing keeps the CPU from reading its counter before it has loaded the scale, and
+    // a scale that was made in between begins a few ticks later.
+    const auto elapsed =
+        static_cast<int64_t>(ReadCounter() - scale->counter.load(std::memory_order_relaxed));
+    const auto product =
+        static_cast<__int128>(elapsed) *
+        static_cast<int64_t>(scale->ns_per_tick_q32.load(std::memory_order_relaxed));
+    return scale->ns.load(std::memory_order_relaxed) + static_cast<uint64_t>(product >> 32);
+  }
+
+  static uint64_t MonotonicNs() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1000000000ULL + static_cast<uint64_t>(now.tv_nsec);
+  }
+
+ private:
+  // ns = ns0 + (counter - counter0) * ns_per_tick
+  struct Scale {
+    std::atomic<uint64_t> counter{0};
+    std::atomic<uint64_t> ns{0};
+    std::atomic<uint64_t> ns_per_tick_q32{0};  // fixed point, 32 fraction bits
+  };
+  struct Pair {
+    uint64_t counter, ns;
+  };
+
+  static uint64_t ReadCounter() {
+#if defined(__x86_64__)
+    return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+    uint64_t value;
+    asm volatile("mrs %0, cntvct_el0" : "=r"(value));
+    return value;
+#else
+    return MonotonicNs();
+#endif
+  }
+  static bool CounterIsTrustworthy();
+  static Pair ReadPair();
+  void Publish(uint64_t counter, uint64_t ns, uint64_t ns_per_tick_q32);
+
+  static constexpr int kScales = 16;
+  Scale scales_[kScales];
+  int next_scale_ = 0;
+  Pair origin_{};
+  std::atomic<const Scale*> scale_{nullptr};
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_CLOCK_H_

@@ -1,0 +1,71 @@
+// What an ABI adapter turns a descriptor into: one small structure per kind of event, the same for
+// every version of NCCL's API. What a version does not carry has a neutral value.
+#ifndef PLUGIN_TRACKER_EVENTS_H_
+#define PLUGIN_TRACKER_EVENTS_H_
+
+#include <cstdint>
+
+namespace nccl_pulse {
+
+// The first version of the API with calls and launches (NCCL 2.28.3).
+inline constexpr int kFirstVersionWithLaunches = 5;
+
+// The user's call (CollApi, P2pApi; v5 and later).
+struct CallEvent {
+  const char* func;
+  const char* datatype;
+  uint64_t count;   // elements, as the user passed it
+  bool captured;    // into a CUDA graph
+  uint64_t parent;  // ticket of the group
+};
+
+// A kernel launch (KernelLaunch; v5 and later).
+struct LaunchEvent {
+  void* stream;
+  uint64_t parent;  // ticket of the group
+};
+
+// A collective that the copy engines carry out, without a kernel (CeColl; v6 and later).
+struct CopyEngineEvent {
+  const char* func;
+  const char* datatype;
+  uint64_t count;   // elements of `datatype`; AllGather comes as bytes
+  void* stream;     // its copies are made on
+  uint64_t parent;  // ticket of the call, 0: none
+};
+
+// An operation as NCCL enqueues it (Coll, P2p).
+struct OperationEvent {
+  const char* func;
+  const char* datatype;
+  const char* algo;  // null: none (P2p)
+  const char* proto;
+  uint64_t count;     // elements of `datatype`; AllGather and Broadcast come as bytes
+  uint64_t sequence;  // of a collective
+  uint64_t parent;    // ticket of the call, 0: none
+  int peer;           // of a P2p
+  int rank;           // of this communicator
+  uint8_t channels;   // 0: not known
+  bool is_collective;
+  bool counts_as_call;  // v1 to v4: there is no CallEvent
+  // v1 to v3 name the communicator here and not in init (0, null: not here).
+  uint64_t comm_hash;
+  const char* comm_name;
+};
+
+// A network operation of the proxy thread (ProxyOp).
+struct ProxyOpEvent {
+  uint64_t parent;
+  int32_t pid;
+};
+
+// One channel's kernel (KernelCh).
+struct KernelChannelEvent {
+  uint64_t parent;
+  uint64_t gpu_ns;  // 0: this version has no times (v3)
+  uint8_t channel;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_EVENTS_H_

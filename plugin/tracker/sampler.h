@@ -1,0 +1,99 @@
+// Which launches are timed: a decision that all ranks of a communicator make alike, without a
+// message.
+//
+// Call number j of (communicator, operation, size class), counted from 0 where the user calls, is
+// timed when the low n bits of a mix of the four are zero. n follows from the launches per second
+// and GPU that the budget allows, so ranks may differ in n; what a rank with a larger n times is a
+// subset of what one with a smaller n times. The mix is a good 64-bit hash, so a periodic program
+// can not run in step with it: every (operation, size class) is reached in proportion. The first
+// two calls of each carry set-up and are not timed. Ranks whose plugins mix differently (other
+// versions) each time calls of their own.
+//
+// n follows the rate with a delay: after an idle minute everything would be timed, and a burst then
+// cost the GPU what the budget forbids. So there is an allowance of one second's budget besides,
+// renewed with n. Where it runs out, a rank misses calls that the others time; that lasts a second.
+//
+// Thread: ShouldTime and Spend any; Adapt the poller. Cost of ShouldTime: four multiplications and
+// shifts.
+#ifndef PLUGIN_TRACKER_SAMPLER_H_
+#define PLUGIN_TRACKER_SAMPLER_H_
+
+#include <atomic>
+#include <cstdint>
+
+namespace nccl_pulse {
+
+class Sampler {
+ public:
+  // A timed launch holds its GPU up by about 5 us (docs/stream-timing.md), so 100 a second cost
+  // 0.05
+  // %.
+  static constexpr int kTimedPerSecond = 100;
+  static constexpr int kMaxExponent = 24;
+  // Until the rate is known: one in 64.
+  static constexpr int kInitialExponent = 6;
+  static constexpr uint64_t kUntimedFirstCalls = 2;
+
+  // The budget: so many launches are timed a second and GPU.
+  explicit Sampler(int timed_per_second = kTimedPerSecond)
+      : timed_per_second_(timed_per_second), allowance_(timed_per_second) {}
+
+  // splitmix64's finalizer: each output bit depends on every input bit.
+  static uint64_t Mix(uint64_t x) {
+    x ^= x >> 30;
+    x *= 0xbf58476d1ce4e5b9ULL;
+    x ^= x >> 27;
+    x *= 0x94d049bb133111ebULL;
+    return x ^ x >> 31;
+  }
+
+  // A communicator's share in the mix, made once.
+  static uint64_t SeedOf(uint64_t comm_id) { return Mix(comm_id); }
+
+  // The kind of call and its number advance by strides of their own, odd ones whose multiples meet
+  // only far beyond any number of calls, so that one kind is no other kind shifted.
+  bool ShouldTime(uint64_t seed, uint32_t op, uint32_t size_class, uint64_t call_number) const {
+    if (call_number < kUntimedFirstCalls) return false;
+    const uint64_t bits = Mix(seed + (uint64_t{op} << 8 | size_class) * 0xd1342543de82ef95ULL +
+                              call_number * 0x9e3779b97f4a7c15ULL);
+    // Relaxed: a number that carries nothing else.
+    return (bits & ((uint64_t{1} << exponent_.load(std::memory_order_relaxed)) - 1)) == 0;
+  }
+
+  // Takes one timed launch from the allowance; false when it is used up. Relaxed: a number that
+  // carries nothing else; several threads at once may overdraw it by one each.
+  bool Spend() {
+    if (allowance_.load(std::memory_order_relaxed) <= 0) return false;
+    allowance_.fetch_sub(1, std::memory_order_relaxed);  // rare: sampled launches alone
+    return true;
+  }
+
+  int exponent() const { return exponent_.load(std::memory_order_relaxed); }
+
+  // Once a second: the launches of the last period, on so many GPUs, each with a budget of its own.
+  void Adapt(double launches_per_second, int gpus) {
+    const double budget = static_cast<double>(timed_per_second_) * (gpus > 0 ? gpus : 1);
+    allowance_.store(static_cast<int>(budget), std::memory_order_relaxed);  // see Spend
+    const int current = exponent();
+    int wanted = 0;
+    while (wanted < kMaxExponent &&
+           launches_per_second / static_cast<double>(1 << wanted) > budget) {
+      ++wanted;
+    }
+    // Down only when the rate is well below the step, so that a rate near it does not swing.
+    if (wanted < current &&
+        launches_per_second / static_cast<double>(1 << (current - 1)) > budget * 0.8) {
+      return;
+    }
+    exponent_.store(wanted, std::memory_order_relaxed);
+  }
+
+ private:
+  const int timed_per_second_;
+  std::atomic<int> exponent_{kInitialExponent};
+  std::atomic<int> allowance_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_SAMPLER_H_

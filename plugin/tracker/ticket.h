@@ -1,0 +1,121 @@
+// Tickets: what NCCL is handed in place of event and context pointers.
+//
+// NCCL stops handles twice, stops handles of operations that are long gone, and passes handles and
+// contexts of other processes (PXN). A pointer would have to be believed; a ticket is checked: it
+// names a place by index, and the place's generation when it was given out. A ticket that does not
+// fit is counted and ignored, and nothing is dereferenced on its word.
+//
+//   bit  63        51 50  47 46      39 38          19 18       10 9            0
+//        | process   | kind | child    | generation    | operation | communicator |
+//          13          4      8          20              9           10
+//
+// `process` differs between processes (hash of pid, start and a random number): a foreign ticket is
+// taken for a foreign one, but for one chance in 8192, which a proxy operation's pid rules out
+// before. `kind` is never 0, so a ticket is never NULL. Generation wraps after 2^20 uses of one
+// operation slot.
+//
+// Thread: pure functions. Cost: shifts.
+#ifndef PLUGIN_TRACKER_TICKET_H_
+#define PLUGIN_TRACKER_TICKET_H_
+
+#include <cstdint>
+
+namespace nccl_pulse {
+
+enum class TicketKind : uint32_t {
+  kContext = 1,        // a communicator
+  kApiCall = 2,        // CollApi or P2pApi; child: 1 when captured, generation: its serial
+  kOperation = 3,      // Coll or P2p
+  kProxyOp = 4,        // child: its number within the operation, 255 for all past that
+  kKernelChannel = 5,  // child: channel
+  kGroup = 6,          // GroupApi: a running number; child: 1 when captured into a CUDA graph
+  kLaunch = 7,         // child: timed pair, operation: running number, generation: of the context
+  kProxyStep = 8,      // operation and communicator: its place in the step table (Step)
+};
+
+class Ticket {
+ public:
+  static constexpr int kCommunicatorBits = 10;
+  static constexpr int kOperationBits = 9;
+  static constexpr int kGenerationBits = 20;
+  static constexpr int kChildBits = 8;
+  static constexpr int kKindBits = 4;
+  static constexpr int kProcessBits = 13;
+  static constexpr uint32_t kGenerationMask = (1u << kGenerationBits) - 1;
+  static constexpr uint32_t kMaxChild = (1u << kChildBits) - 1;
+
+  static constexpr uint64_t Pack(uint32_t process, TicketKind kind, uint32_t child,
+                                 uint32_t generation, uint32_t operation, uint32_t communicator) {
+    uint64_t bits = process;
+    bits = bits << kKindBits | static_cast<uint32_t>(kind);
+    bits = bits << kChildBits | child;
+    bits = bits << kGenerationBits | generation;
+    bits = bits << kOperationBits | operation;
+    return bits << kCommunicatorBits | communicator;
+  }
+
+  static constexpr uint32_t Communicator(uint64_t ticket) {
+    return Field(ticket, 0, kCommunicatorBits);
+  }
+  static constexpr uint32_t Operation(uint64_t ticket) {
+    return Field(ticket, kOperationShift, kOperationBits);
+  }
+  static constexpr uint32_t Generation(uint64_t ticket) {
+    return Field(ticket, kGenerationShift, kGenerationBits);
+  }
+  static constexpr uint32_t Child(uint64_t ticket) {
+    return Field(ticket, kChildShift, kChildBits);
+  }
+  static constexpr TicketKind Kind(uint64_t ticket) {
+    return static_cast<TicketKind>(Field(ticket, kKindShift, kKindBits));
+  }
+  static constexpr uint32_t Process(uint64_t ticket) {
+    return Field(ticket, kKindShift + kKindBits, kProcessBits);
+  }
+
+  // A network step has no communicator of its own: both fields together are its place.
+  static constexpr uint32_t kStepMask = (1u << (kCommunicatorBits + kOperationBits)) - 1;
+  static constexpr uint64_t PackStep(uint32_t process, uint32_t generation, uint32_t place) {
+    return Pack(process, TicketKind::kProxyStep, 0, generation, place >> kCommunicatorBits,
+                place & ((1u << kCommunicatorBits) - 1));
+  }
+  static constexpr uint32_t Step(uint64_t ticket) {
+    return static_cast<uint32_t>(ticket) & kStepMask;
+  }
+
+  // A launch's ticket: process, generation and communicator are those of its context.
+  static constexpr uint64_t OfLaunch(uint64_t context, uint32_t child, uint32_t operation) {
+    constexpr uint64_t kOtherKind =
+        static_cast<uint64_t>(TicketKind::kContext) ^ static_cast<uint64_t>(TicketKind::kLaunch);
+    return (context ^ kOtherKind << kKindShift) | uint64_t{child} << kChildShift |
+           uint64_t{operation} << kOperationShift;
+  }
+  // An operation's: process and communicator are those of the communicator's first place.
+  static constexpr uint64_t OfOperation(uint64_t first, uint32_t generation, uint32_t operation) {
+    return first | uint64_t{generation} << kGenerationShift |
+           uint64_t{operation} << kOperationShift;
+  }
+
+  // Process and kind together: who gave this out, and what for, in one compare.
+  static constexpr uint64_t Issuer(uint64_t ticket) { return ticket >> kKindShift; }
+  static constexpr uint32_t MakeIssuer(uint32_t process, TicketKind kind) {
+    return process << kKindBits | static_cast<uint32_t>(kind);
+  }
+
+ private:
+  static constexpr int kOperationShift = kCommunicatorBits;
+  static constexpr int kGenerationShift = kOperationShift + kOperationBits;
+  static constexpr int kChildShift = kGenerationShift + kGenerationBits;
+  static constexpr int kKindShift = kChildShift + kChildBits;
+
+  static constexpr uint32_t Field(uint64_t ticket, int shift, int width) {
+    return static_cast<uint32_t>(ticket >> shift & ((uint64_t{1} << width) - 1));
+  }
+};
+static_assert(Ticket::kCommunicatorBits + Ticket::kOperationBits + Ticket::kGenerationBits +
+                  Ticket::kChildBits + Ticket::kKindBits + Ticket::kProcessBits ==
+              64);
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_TICKET_H_

@@ -1,5 +1,6 @@
 """One hang of a job of 16 nodes with 4 GPUs each: one page, and it names who is to blame."""
 
+from tests.deploy import scenario
 from tests.deploy.rules_case import RUNBOOK, RulesTest
 from tests.deploy.scenario import CLOCK, Job
 
@@ -63,7 +64,7 @@ class Layout:
                                    for name, text in TARGET.items()})
 
 
-class WholeJob(RulesTest):
+class ManyNodes(RulesTest):
 
     STEP_S = 15
     FILES = ("recording", "hang", "alerts", "diagnosis")
@@ -74,7 +75,7 @@ class WholeJob(RulesTest):
 
     def only(self, scrapes, minutes, *expected):
         """All alerts that fire."""
-        self.fires(scrapes, ".+", minutes, BY, list(expected))
+        self.of(scrapes)[0].append(scenario.firing(".+", minutes, BY, list(expected)))
 
     def one_page(self, scrapes, rank, host):
         """A warning soon, a page five minutes before the job would be ended, nothing else."""
@@ -235,8 +236,9 @@ class WholeJob(RulesTest):
         scrapes.set("up", scrapes.change(START, 1, 0), job="nccl-pulse", instance="node5:9410")
         self.only(scrapes, START + 1)
         for minutes in (START + 2, START + 2.5):
-            self.fires(scrapes, ".+", minutes, ("alertname", "severity", "Hostname"),
-                       [("NcclRankMissing", "critical", "node5"), ("NcclJobHung", "warning", "")])
+            self.of(scrapes)[0].append(scenario.firing(
+                ".+", minutes, ("alertname", "severity", "Hostname"),
+                [("NcclRankMissing", "critical", "node5"), ("NcclJobHung", "warning", "")]))
 
     def test_node_that_was_never_scraped(self):
         scrapes, layout = self.layout(missing_nodes=(5,))

@@ -19,7 +19,7 @@ from tests.deploy import scenario
 from tests.deploy.beside_rules import Dcgm, Diagnosis, Fleet
 from tests.deploy.exporter_rules import Durations, Exporter
 from tests.deploy.hang_rules import Hang, Missing
-from tests.deploy.job_rules import WholeJob
+from tests.deploy.job_rules import ManyNodes
 from tests.deploy.latency_rules import Latency, Past, Straggler
 from tests.deploy.rules_case import COMM, RUNBOOK, RulesTest, in_all_forms
 from tests.deploy.scenario import Job
@@ -27,7 +27,7 @@ from tests.deploy.scenario import Job
 FORMS = in_all_forms(Durations, Fleet, Latency, Past, Straggler)
 globals().update(FORMS)
 CASES = (Dcgm, Diagnosis, Durations, Exporter, Fleet, Hang, Latency, Missing, Past, Straggler,
-         WholeJob, *FORMS.values())
+         ManyNodes, *FORMS.values())
 
 
 def alerts():

@@ -76,8 +76,17 @@ def graph(title, description, *queries, unit="short", steps=None, stack=False, n
                  **defaults)
 
 
-def heatmap(title, description, expression, unit="s"):
-    """Of a histogram's buckets, by le."""
+def rate_of(part, histogram, selected):
+    """The rate of a histogram's part (sum or count), in whatever form it is stored."""
+    return "rate(%s_%s%s[$__rate_interval]) or histogram_%s(rate(%s%s[$__rate_interval]))" % (
+        histogram, part, selected, part, histogram, selected)
+
+
+def heatmap(title, description, histogram, selected, unit="s"):
+    """Of a histogram: the native one, else the classic one's buckets."""
+    native = "sum(rate(%s%s[$__rate_interval]))" % (histogram, selected)
+    expression = "%s or (sum by (le) (rate(%s_bucket%s[$__rate_interval])) unless on () %s)" % (
+        native, histogram, selected, native)
     return panel("heatmap", title, description,
                  [target(expression, "{{le}}", format="heatmap")], unit, options={
                      "calculate": False, "cellGap": 0, "yAxis": {"unit": unit, "axisPlacement": "left"},

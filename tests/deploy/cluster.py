@@ -95,17 +95,25 @@ class Prometheus:
     flags: of Prometheus.
     interval_s: between scrapes, and evaluations of the rules; it is the scrapes' time limit, too.
     hung_s: how old work in flight is when it hangs.
+    program: this system's Prometheus, or a newer one (servers.py).
+    scraping: further settings of the scrape jobs.
     """
 
-    def __init__(self, folder, history="", flags=(), interval_s=1, hung_s=60):
+    def __init__(self, folder, history="", flags=(), interval_s=1, hung_s=60, program="prometheus",
+                 scraping=None):
         self.folder = folder
         rules = os.path.join(folder, "rules")
         os.mkdir(rules)
-        for name in ("recording", "alerts", "dcgm", "diagnosis", "fleet"):
+        for name in ("recording", "hang", "alerts", "dcgm", "diagnosis", "fleet"):
             with open(os.path.join(RULES, name + ".yaml"), encoding="utf-8") as file:
                 text = re.sub(r"interval: \S+", "interval: %ds" % interval_s, file.read())
                 text = re.sub(r"\[(1|5|15)m\]", "[%ds]" % (10 * interval_s), text)
-                text = text.replace(") > 60\n", ") > %d\n" % hung_s)
+                if name == "hang":
+                    text = re.sub(r"(waiting:seconds|off\"}|time\(\)) ([>-]) (\d+)$",
+                                  lambda match: "%s %s %d" % (match[1], match[2],
+                                                              int(match[3]) * hung_s // 60),
+                                  text.replace("offset 1m", "offset %ds" % (3 * interval_s)),
+                                  flags=re.MULTILINE)
             with open(os.path.join(rules, name + ".yaml"), "w", encoding="utf-8") as file:
                 file.write(re.sub(r"\n +for: \S+", "", text))
         with open(os.path.join(folder, "prometheus.json"), "w", encoding="utf-8") as file:
@@ -113,7 +121,7 @@ class Prometheus:
             json.dump({"global": {"scrape_interval": interval, "scrape_timeout": interval},
                        "rule_files": [rules + "/*.yaml"],
                        "scrape_configs": [{
-                           "job_name": job,
+                           **(scraping or {}), "job_name": job,
                            "file_sd_configs": [{"files": [os.path.join(folder, job + ".json")],
                                                 "refresh_interval": "1s"}]}
                                           for job in ("nccl-pulse", "dcgm")]}, file)
@@ -127,7 +135,7 @@ class Prometheus:
         self.url = "http://127.0.0.1:%d" % free_port()
         with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                ["prometheus", "--config.file=" + os.path.join(folder, "prometheus.json"),
+                [program, "--config.file=" + os.path.join(folder, "prometheus.json"),
                  "--storage.tsdb.path=" + data, "--web.listen-address=" + self.url[len("http://"):],
                  "--log.level=warn", *flags], stdout=log, stderr=log)
         deadline = time.monotonic() + PATIENCE_S
@@ -169,7 +177,8 @@ class Prometheus:
         answer = json.loads(self._get("/api/v1/query_range", query=expression, start=self.start_s,
                                       end=time.time(), step=1))["data"]["result"]
         return [series["metric"] for series in answer
-                if any(math.isfinite(float(value)) for _, value in series["values"])]
+                if series.get("histograms") or
+                any(math.isfinite(float(value)) for _, value in series["values"])]
 
     def targets(self):
         return json.loads(self._get("/api/v1/targets"))["data"]["activeTargets"]

@@ -15,7 +15,8 @@ import time
 import unittest
 
 from tests import running
-from tests.deploy import cluster
+from tests.deploy import cluster, servers
+from tests.deploy.made_up_pages import dcgm_page, history, made_up_page
 from tests.replay.replayed_run import RUNFILES
 
 GRAFANA = os.path.join(RUNFILES, "deploy/grafana")
@@ -39,6 +40,7 @@ WITHOUT_REPLAY = {
     ("nccl-job", "In flight for"): HANG,
     ("nccl-job", "Communicators"): HANG,
     ("nccl-job", "Work in flight"): HANG,
+    ("nccl-job", "Who holds up the job"): HANG,
     ("nccl-job", "With CUDA graphs"): "not recorded here",
     ("nccl-job", "Latency against the past"): PAST,
     ("nccl-node", "Ranks"): HANG,
@@ -55,74 +57,18 @@ WITHOUT_REPLAY = {
     ("nccl-pulse-exporter", "Overflowed operations"): FAULT,
 }
 
-WORKLOAD = {"workload": "made-up", "nranks": "2", "nnodes": "1", "index": "0"}
-ALLREDUCE = {"op": "AllReduce", "size": "le_64MiB", "timing": "stream"}
-SEND = {"direction": "send", "reason": "wire"}
+NATIVE = ["--enable-feature=native-histograms"]
 
-
-def sample(name, value, time_s=None, **labels):
-    labels = ",".join("%s=%s" % (key, json.dumps(label)) for key, label in labels.items())
-    return "%s{%s} %r%s\n" % (name, labels, float(value), "" if time_s is None else " %d" % time_s)
-
-
-def history(now_s):
-    """Two hours ago the made-up workload was quicker."""
-    text = ""
-    for name, value, labels in (
-            ("workload:nccl_operation_duration_seconds:mean", 0.001, ALLREDUCE),
-            ("workload:nccl_timed_bus_bytes:mean", 2**26, ALLREDUCE),
-            ("workload:nccl_bus_bandwidth:best_rank", 1e11, ALLREDUCE),
-            ("workload:nccl_network_wait:seconds_per_byte", 1e-9, SEND)):
-        text += "# TYPE %s gauge\n" % name
-        for minute in range(61):
-            text += sample(name, value, now_s - 7800 + minute * 60, job="nccl-pulse", **WORKLOAD,
-                           **labels)
-    return text + "# EOF\n"
-
-
-def made_up_page():
-    """A communicator that hangs with some bad luck besides."""
-    now = time.time()
-    text = ""
-    for rank in ("0", "1"):
-        of = {"comm": "00000000deadbeef", "rank": rank}
-        process = {"pid": rank, "global_rank": rank}
-        kind = dict(of, **ALLREDUCE)
-        text += sample("nccl_communicator_info", 1, **of, **process, **WORKLOAD, Hostname="made-up",
-                       gpu=rank, UUID="GPU-" + rank, pci_bus_id="00000000:01:00.0", job_id="9")
-        for name, value, labels in (
-                ("pulse_process_up", 1, process),
-                ("pulse_last_poll_timestamp_seconds", now, process),
-                ("oldest_inflight_launch_timestamp_seconds", now - 400, of),
-                # Rank 1 comes last.
-                ("operation_duration_seconds_sum", now / (1 + int(rank)), kind),
-                ("operations_total", now * 100, dict(of, op="AllReduce", size="le_64MiB",
-                                                     captured="false")),
-                ("uncompleted_operations_total", now, dict(of, op="AllReduce")),
-                ("operation_duration_seconds_count", now * 100, kind),
-                ("timed_bus_bytes_total", now * 100 * 2**26, kind),
-                ("network_bytes_total", now * 1e6, dict(of, direction="send")),
-                ("network_wait_seconds_total", now, dict(of, **SEND)),
-                ("straggler_seconds_total", now / 10, of),
-                ("communicator_captured", 1, of),
-                ("pulse_ignored_events_total", now, dict(process, reason="no_room")),
-                ("pulse_overflowed_operations_total", now, of)):
-            text += sample("nccl_" + name, value, **labels)
-    text += sample("nccl_pulse_segments_rejected_total", now, reason="no_room")
-    text += sample("nccl_pulse_process_up", 0, pid="2")
-    text += sample("nccl_pulse_process_up", 1, pid="3")
-    text += sample("nccl_pulse_last_poll_timestamp_seconds", 1e9, pid="3")
-    text += sample("nccl_hang_start_timestamp_seconds", now - 400, comm="00000000deadbeef",
-                   verdict="rank_not_called", suspect_rank="1", op="AllReduce")
-    return text
-
-
-def dcgm_page():
-    return "".join(sample("DCGM_FI_DEV_" + name, value, UUID="GPU-" + gpu, gpu=gpu, Hostname="made-up")
-                   for gpu in ("0", "1")
-                   for name, value in (("GPU_UTIL", 100), ("POWER_USAGE", 700), ("SM_CLOCK", 1980),
-                                       ("XID_ERRORS", 79)))
-
+# How durations may come to be stored: whether by the newer Prometheus, its flags, and settings of the scrape.
+# This system's own, as it is, is the one of test_every_query_has_data.
+FORMS = {
+    "2.42, native": (False, NATIVE, {}),
+    "3, classic": (True, [], {}),
+    "3, native": (True, NATIVE, {}),
+    "3, native and classic": (True, NATIVE, {"always_scrape_classic_histograms": True}),
+    "3, classic converted to native": (True, NATIVE, {"convert_classic_histograms_to_nhcb": True,
+                                                     "scrape_protocols": ["OpenMetricsText1.0.0"]}),
+}
 
 def dashboards():
     found = {}
@@ -321,10 +267,12 @@ class Queries(unittest.TestCase):
                     json.dumps([[*key, left] for key, left in queries.items()], indent=1),
                     prometheus.failing_rules(), prometheus.log()[-4000:]))
 
-    def test_every_query_has_data(self):
+    def folder(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        prometheus = self.start(cluster.Prometheus(folder.name, history(time.time())))
+        return folder.name
+
+    def replays(self):
         replays = [
             # Slowly: their calls come within a fifth of a second or less, and rates take two scrapes of
             # them. They go on and on: what a starved machine has not seen comes again.
@@ -335,9 +283,48 @@ class Queries(unittest.TestCase):
             cluster.Replay("h200x2-nvlink-mixed", 0.03, SLURM_JOB_ID="3",
                            NCCL_PULSE_TIMING="kernel", NCCL_PULSE_LABELS="workload=mixed"),
         ]
-        for replay in replays:
-            self.start(replay)
-        targets = [replay.target for replay in replays]
+        return [self.start(replay).target for replay in replays]
+
+    def test_every_query_has_data_in_every_form(self):
+        newer = servers.path_or_skip("prometheus")
+        targets = self.replays()
+        queries = {key: expressions for key, expressions in self.expressions().items()
+                   if key not in WITHOUT_REPLAY}
+        for form, (is_newer, flags, scraping) in FORMS.items():
+            with self.subTest(form):
+                prometheus = cluster.Prometheus(
+                    self.folder(), flags=flags, program=newer if is_newer else "prometheus",
+                    scraping=scraping)
+                try:
+                    prometheus.scrape("nccl-pulse", targets)
+                    self.wait_for_data(prometheus, queries)
+                    self.assertEqual(prometheus.failing_rules(), [])
+                    self.check_form(prometheus, form)
+                    self.assertEqual(prometheus.query('ALERTS{alertname!~"NcclPulse.*"}'), [])
+                finally:
+                    prometheus.end()
+
+    def check_form(self, prometheus, form):
+        """Durations are stored as the form says, and no otherwise."""
+        name = 'nccl_operation_duration_seconds%s{timing!="network"}'
+        self.assertEqual(bool(prometheus.query(name % "_bucket")),
+                         form in ("3, classic", "3, native and classic"))
+        self.assertEqual(bool(prometheus.query("histogram_count(%s)" % name % "")),
+                         form != "3, classic")
+
+    def test_conversion_without_the_feature_is_noticed(self):
+        """It stores nothing, and says nothing."""
+        prometheus = self.start(cluster.Prometheus(
+            self.folder(), program=servers.path_or_skip("prometheus"),
+            scraping={"convert_classic_histograms_to_nhcb": True}))
+        prometheus.scrape("nccl-pulse", self.replays())
+        self.wait_for_data(prometheus, {"alert": [
+            'ALERTS{alertname="NcclPulseDurationsNotStored", alertstate="firing"}']})
+        self.assertEqual(prometheus.query('{__name__=~"nccl_operation_duration_seconds.*"}'), [])
+
+    def test_every_query_has_data(self):
+        prometheus = self.start(cluster.Prometheus(self.folder(), history(time.time())))
+        targets = self.replays()
         prometheus.scrape("nccl-pulse", targets)
 
         queries = self.expressions()

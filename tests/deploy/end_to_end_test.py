@@ -97,7 +97,8 @@ class EndToEndTest(unittest.TestCase):
                 " > %d" % (RECORDED_RANKS, EVALUATIONS)), "the recorded ranks are seen")
         # At any time: the recorded communicators come and go.
         self.assertTrue(node.wait_until(
-            lambda: self.classic.query("last_over_time(rank:nccl_waiting:ratio[5m])"), "waiting is seen"))
+            lambda: all(each.query("last_over_time(rank:nccl_waiting:ratio[5m])") for each in self.both),
+            "waiting is seen"))
         self.check_recorded()
 
     def check_recorded(self):
@@ -107,7 +108,8 @@ class EndToEndTest(unittest.TestCase):
                         if each["pid"] not in self.pids}
             self.assertTrue(recorded)
             alerts = prometheus.query('ALERTS{alertname!~"NcclPulse.*"}')
-            self.assertEqual([each for each in alerts if each.get("comm") in recorded], [])
+            self.assertEqual([each for each in alerts if each.get("comm") in recorded or
+                              each.get("pid", "") not in ("", *self.pids)], [])
             if not self.pids:
                 self.assertEqual(alerts, [])
 
@@ -152,33 +154,27 @@ class EndToEndTest(unittest.TestCase):
             prometheus, "NcclNodeStraggler",
             r"wait for rank %d \| .*%% of the time\. Rank %d: \S+ gpu.* pid %d\.$" % (LAST, LAST, pid),
             comm=comm, rank=str(LAST))
-        # It compares classic histograms, over all nodes.
-        if prometheus is self.classic:
-            self.wait_for_alert(
-                prometheus, "NcclStraggler", r"^Rank %d \(.*\) comes last" % LAST, comm=comm,
-                comm_name="delay-100", rank=str(LAST), pid=str(pid), nranks=str(RANKS))
+        self.wait_for_alert(
+            prometheus, "NcclStraggler", r"^Rank %d \(.*\) comes last" % LAST, comm=comm,
+            comm_name="delay-100", rank=str(LAST), pid=str(pid), nranks=str(RANKS))
 
     def check_hang(self, prometheus, job):
         pid = job.ranks[LAST].pid
         comm = self.comm(prometheus, "hang", job)
+        # One alert for the job, not one for each communicator or verdict.
         self.wait_for_alert(
-            prometheus, "NcclHangSuspected",
-            r"hangs in AllReduce: rank_not_called, rank %d is suspected \| "
-            r"Since .*\. Rank %d: \S+ gpu.* pid %d\.$" % (LAST, LAST, pid),
-            comm=comm, op="AllReduce", verdict="rank_not_called", suspect_rank=str(LAST))
-        self.wait_for_alert(
-            prometheus, "NcclCollectiveHung",
-            r"or cannot be seen to: %d \(\S+ gpu.* pid %d\)\. Look" % (LAST, pid),
-            comm=comm, comm_name="hang", nranks=str(RANKS))
+            prometheus, "NcclJobHung",
+            r"^(Rank|Process) \d+ on \S+ gpu \S* ?holds up job .*py-spy dump --pid %d on .* says: rank_not_called\." %
+            pid, pid=str(pid), severity="warning")
+        self.assertEqual([alert for alert in prometheus.alerts("NcclJobHung")
+                          if alert[0]["pid"] != str(pid)], [], comm)
 
     def check_missing(self, prometheus, job):
         comm = self.comm(prometheus, "hang", job)
         self.wait_for_alert(
-            prometheus, "NcclHangSuspected", "process_gone, rank %d is suspected" % LAST, comm=comm,
-            verdict="process_gone", suspect_rank=str(LAST))
-        self.wait_for_alert(
-            prometheus, "NcclRankMissing", r"\| %d of %d ranks are scraped" % (LAST, RANKS),
-            comm=comm, comm_name="hang")
+            prometheus, "NcclRankMissing",
+            r"is gone, .* Of the %d ranks of communicator %s there are not: %d\." % (RANKS, comm, LAST),
+            pid=str(job.ranks[LAST].pid), severity="critical")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,56 @@ from tests.deploy.rules_case import COMM, RulesTest
 from tests.deploy.scenario import CLOCK, Job, constant
 
 
+class Durations(RulesTest):
+    """Whether Prometheus stores the histograms that an endpoint has."""
+
+    STEP_S = 60
+    ALERT = "NcclPulseDurationsNotStored"
+
+    def timed(self, **options):
+        scrapes = self.scrapes(30)
+        job = Job(scrapes, target_labels={"pod": "p-%d"})
+        for rank in job.ranks():
+            job.collective(rank, 100, 0.001, **options)
+        return scrapes, job
+
+    def drop(self, scrapes, instance, parts=("", "_bucket", "_sum", "_count")):
+        """As if these series had not been stored of the endpoint."""
+        names = ["nccl_operation_duration_seconds" + part for part in parts]
+        for key in [key for key in scrapes.series
+                    if key[0] in names and dict(key[1])["instance"] == instance]:
+            del scrapes.series[key]
+
+    def test_stored(self):
+        scrapes, _ = self.timed(buckets=True)
+        self.is_silent(scrapes, 29, self.ALERT)
+
+    def test_one_endpoint_without(self):
+        scrapes, _ = self.timed(buckets=True)
+        self.drop(scrapes, "node1:9410")
+        self.is_silent(scrapes, 9, self.ALERT)
+        self.fires(scrapes, self.ALERT, 25, ("instance", "pod", "severity"),
+                   [("node1:9410", "p-1", "warning")])
+
+    def test_no_quantile_follows_from_sum_and_count(self):
+        scrapes, _ = self.timed(buckets=True)
+        self.drop(scrapes, "node1:9410", ("", "_bucket"))
+        self.fires(scrapes, self.ALERT, 25, ("instance",), [("node1:9410",)])
+
+    def test_those_of_the_network_are_others(self):
+        scrapes, job = self.timed(buckets=True)
+        self.drop(scrapes, "node1:9410")
+        for rank in job.ranks():
+            job.histogram(rank, 1, [0.001] * scrapes.scrapes, True,
+                          {"op": "AllReduce", "size": "le_64MiB", "timing": "network"})
+        self.fires(scrapes, self.ALERT, 25, ("instance",), [("node1:9410",)])
+
+    def test_nothing_is_timed(self):
+        scrapes = self.scrapes(30)
+        Job(scrapes)
+        self.is_silent(scrapes, 29, self.ALERT)
+
+
 class Exporter(RulesTest):
 
     STEP_S = 60
@@ -92,11 +142,11 @@ class Exporter(RulesTest):
         self.fires(scrapes, "NcclPulseRanksNotScraped", 25, COMM, [("c0ffee",)])
         self.is_silent(scrapes, 10, "NcclPulseRanksNotScraped")
 
-    LOST = ("NcclPulseMeasurementsLost", ("instance", "lost"))
+    LOST = ("NcclPulseMeasurementsLost", ("pod", "lost"))
 
     def losing(self, **per_second):
         scrapes = self.scrapes(40)
-        job = Job(scrapes)
+        job = Job(scrapes, target_labels={"pod": "p-%d"})
         for rank in job.ranks():
             job.collective(rank, 100, 0.001)
             job.process(rank, "nccl_pulse_callbacks_total", 0, callback="api")
@@ -113,7 +163,7 @@ class Exporter(RulesTest):
         return scrapes
 
     def test_measurements_lost(self):
-        node = "node1:9410"  # two ranks, 200 operations a second
+        node = "p-1"  # two ranks, 200 operations a second
         self.fires(self.losing(lost=5), *self.LOST[:1], 35, self.LOST[1], [(node, "durations")])
         self.fires(self.losing(stale_handle=20), *self.LOST[:1], 35, self.LOST[1],
                    [(node, "events")])

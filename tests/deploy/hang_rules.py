@@ -1,11 +1,12 @@
 """Hung communicators and missing ranks."""
 
-from tests.deploy.rules_case import COMM, RUNBOOK, RulesTest
+from tests.deploy.rules_case import RUNBOOK, RulesTest
 from tests.deploy.scenario import CLOCK, Job
 
 
-HANGS = ("NcclCollectiveHung", "NcclCollectiveHungLong", "NcclRankMissing")
-LONG = ("NcclCollectiveHungLong", "NcclHangSuspectedLong")
+HANGS = ("NcclJobHung", "NcclJobHungLong", "NcclRankMissing", "NcclHangCertain")
+JOB = ("workload",)
+LONG = ("NcclJobHungLong", "NcclHangSuspectedLong")
 
 
 class Hang(RulesTest):
@@ -21,12 +22,22 @@ class Hang(RulesTest):
 
     def test_hung(self):
         scrapes, _ = self.hung()
-        by = ("comm", "nranks", "workload", "severity")
+        by = ("Hostname", "global_rank", "workload", "severity")
         self.is_silent(scrapes, 5, *HANGS)
-        self.fires(scrapes, "NcclCollectiveHung", 6.5, by, [("c0ffee", "4", "7", "warning")])
-        self.fires(scrapes, "NcclCollectiveHungLong", 10.5, by, [("c0ffee", "4", "7", "critical")])
+        self.fires(scrapes, "NcclJobHung", 6.5, by, [("node1", "2", "7", "warning")])
+        self.fires(scrapes, "NcclJobHungLong", 10.5, by, [("node1", "2", "7", "critical")])
         self.is_silent(scrapes, 11, "NcclRankMissing")
-        self.is_silent(scrapes, 8, "NcclCollectiveHungLong")
+        self.is_silent(scrapes, 8, "NcclJobHungLong")
+
+    def test_several_gpus_in_one_process(self):
+        """Two processes of two ranks each; rank 2 does not come, its neighbour in the process waits."""
+        scrapes, _ = self.hung(places=[(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 1)])
+        by = ("Hostname", "gpu", "global_rank", "severity")
+        self.fires(scrapes, "NcclJobHung", 7, by, [("node1", "0", "1", "warning")])
+        # Both ranks of a process are gone.
+        scrapes, _ = self.hung(places=[(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 1)])
+        scrapes.end(4, instance="node1:9410")
+        self.fires(scrapes, "NcclRankMissing", 7, ("Hostname", "global_rank"), [("node1", "1")])
 
     def suspected(self, usual_until=None, op="AllReduce", verdict="rank_not_called", nodes=(0, 1)):
         """As hung(); the ranks have waited for 10 minutes before. The endpoints say for what they wait, and
@@ -48,33 +59,48 @@ class Hang(RulesTest):
         # Of two operations that a rank owes, none is named.
         for op in ("AllReduce", ""):
             scrapes = self.suspected(usual_until=19, op=op)
-            self.fires(scrapes, "NcclCollectiveHung", 12, ("comm", "severity"),
-                       [("c0ffee", "warning")])
+            self.fires(scrapes, "NcclJobHung", 12, ("workload", "severity"),
+                       [("7", "warning")])
             self.is_silent(scrapes, 12, *LONG)
             self.is_silent(scrapes, 18.5, *LONG)
-            self.fires(scrapes, "NcclCollectiveHungLong", 21, ("comm", "severity"),
-                       [("c0ffee", "critical")])
+            self.fires(scrapes, "NcclJobHungLong", 21, ("workload", "severity"),
+                       [("7", "critical")])
 
     def test_annotations_say_how_long_it_has_waited_before(self):
         self.annotates(
-            self.suspected(19), "NcclCollectiveHung", 7,
-            dict(severity="warning", job="nccl-pulse", job_id="7", workload="7", comm="c0ffee",
-                 comm_name="dp", nranks="4", nnodes="2"),
-            dict(summary="Communicator c0ffee dp (4 ranks) of 7 has had work in flight for 3m 0s",
-                 description="A launch on the GPU has not ended, and none has completed since. A rank "
-                 "that is not waiting is the one that others wait for. Ranks in use that do not wait, "
-                 "or cannot be seen to: 2 (node1 gpu 0 pid 102). Look at those first (py-spy dump), "
-                 "then at ranks that are missing. It has waited up to 10m 0s in AllReduce here "
-                 "before, and gone on.",
-                 runbook_url=RUNBOOK + "#ncclcollectivehung"))
+            self.suspected(19), "NcclJobHung", 7,
+            dict(severity="warning", job="nccl-pulse", job_id="7", workload="7", instance="node1:9410",
+                 Hostname="node1", gpu="0", pid="102", global_rank="2", UUID="GPU-node1-0",
+                 pci_bus_id="00000000:02:00.0"),
+            dict(summary="Rank 2 on node1 gpu 0 holds up job 7",
+                 description="Since 2023-11-14 22:17:19 +0000 UTC, for 3m 0s. 3 processes wait. The one named waits for "
+                 "nobody. First: py-spy dump --pid 102 on node1, and nvidia-smi there. Its node's endpoint "
+                 "says: rank_not_called. Ranks have waited up to 10m 0s in AllReduce here before, and gone "
+                 "on.",
+                 runbook_url=RUNBOOK + "#nccljobhung"))
 
     def test_what_the_endpoint_does_not_call_usual_pages(self):
-        for scrapes in (self.suspected(verdict="process_stopped"),
-                        self.suspected(verdict="circular_wait"),
-                        self.suspected(verdict="mismatched_operations"),
-                        self.suspected(nodes=()),                     # an exporter that says nothing
+        for scrapes in (self.suspected(nodes=()),                     # an exporter that says nothing
                         self.suspected(usual_until=19, nodes=(0,))):  # another node's ranks wait, too
-            self.fires(scrapes, "NcclCollectiveHungLong", 11, COMM, [("c0ffee",)])
+            self.fires(scrapes, "NcclJobHungLong", 11, JOB, [("7",)])
+            self.is_silent(scrapes, 11, "NcclHangCertain")
+        for verdict in ("process_stopped", "circular_wait", "mismatched_operations"):
+            scrapes = self.suspected(verdict=verdict)
+            self.fires(scrapes, "NcclHangCertain", 6, ("workload", "severity", "verdict"),
+                       [("7", "critical", verdict)])
+            self.is_silent(scrapes, 11, "NcclJobHungLong", "NcclRankMissing")
+
+    def test_annotations_of_what_is_certain(self):
+        self.annotates(
+            self.suspected(verdict="mismatched_operations"), "NcclHangCertain", 7,
+            dict(severity="critical", verdict="mismatched_operations", job="nccl-pulse", job_id="7", workload="7", instance="node1:9410",
+                 Hostname="node1", gpu="0", pid="102", global_rank="2", UUID="GPU-node1-0",
+                 pci_bus_id="00000000:02:00.0"),
+            dict(summary="Rank 2 on node1 gpu 0 holds up job 7 and will not go on: mismatched_operations",
+                 description="Since 2023-11-14 22:13:20 +0000 UTC. Ranks have called different operations. First "
+                 "py-spy dump --pid 102, and of a rank that waits: they are at different places of the "
+                 "program. On node1, pulse status has the whole sentence.",
+                 runbook_url=RUNBOOK + "#ncclhangcertain"))
 
     def test_ranks_behind_earlier_work_of_their_gpus(self):
         scrapes, job = self.hung()
@@ -85,8 +111,8 @@ class Hang(RulesTest):
         scrapes, job = self.hung()
         for rank in (0, 1):
             job.set(rank, "nccl_activity_queued", scrapes.change(4.5, None, 1))
-        self.fires(scrapes, "NcclCollectiveHung", 7, COMM, [("c0ffee",)])
-        self.fires(scrapes, "NcclCollectiveHungLong", 11, COMM, [("c0ffee",)])
+        self.fires(scrapes, "NcclJobHung", 7, JOB, [("7",)])
+        self.fires(scrapes, "NcclJobHungLong", 11, JOB, [("7",)])
 
     def unreported(self, usual=False, **options):
         """Nothing is known to be in flight; ranks 0 and 1 have called what rank 2 has not."""
@@ -103,37 +129,26 @@ class Hang(RulesTest):
 
     def test_a_hang_of_calls_that_are_not_reported_becomes_critical(self):
         scrapes = self.unreported()
-        self.is_silent(scrapes, 8, *LONG)
+        self.is_silent(scrapes, 7.5, *LONG)
         self.fires(scrapes, "NcclHangSuspectedLong", 10, ("comm", "severity"),
                    [("c0ffee", "critical")])
         self.annotates(
             scrapes, "NcclHangSuspectedLong", 10,
-            dict(severity="critical", job="nccl-pulse", comm="c0ffee"),
-            dict(summary="Communicator c0ffee has hung for five minutes, and no launch is known to be "
-                 "in flight",
-                 description="Since 2023-11-14 22:13:20 +0000 UTC. rank_not_called, rank 2 is "
-                 "suspected.",
+            dict(severity="critical", job="nccl-pulse", job_id="7", workload="7", comm="c0ffee", rank="2",
+                 op="Broadcast", verdict="rank_not_called", instance="node1:9410", Hostname="node1", gpu="0",
+                 pid="102", global_rank="2", UUID="GPU-node1-0", pci_bus_id="00000000:02:00.0"),
+            dict(summary="Communicator c0ffee of job 7 hangs in Broadcast: rank_not_called, rank 2 is "
+                 "suspected; no launch is known to be in flight",
+                 description="Since 2023-11-14 22:13:20 +0000 UTC. Rank 2: node1 gpu 0 pid 102. First: "
+                 "py-spy dump --pid 102 there.",
                  runbook_url=RUNBOOK + "#ncclhangsuspectedlong"))
         for silent in (self.unreported(usual=True), self.unreported(hang_alert="off")):
             self.is_silent(silent, 14, *LONG)
 
     def test_one_page_for_one_hang(self):
         scrapes = self.suspected()
-        self.fires(scrapes, "NcclCollectiveHungLong", 12, COMM, [("c0ffee",)])
+        self.fires(scrapes, "NcclJobHungLong", 12, JOB, [("7",)])
         self.is_silent(scrapes, 12, "NcclHangSuspectedLong")
-
-    def test_annotations_name_the_ranks_that_do_not_wait(self):
-        scrapes, _ = self.hung()
-        self.annotates(
-            scrapes, "NcclCollectiveHung", 7,
-            dict(severity="warning", job="nccl-pulse", job_id="7", workload="7", comm="c0ffee",
-                 comm_name="dp", nranks="4", nnodes="2"),
-            dict(summary="Communicator c0ffee dp (4 ranks) of 7 has had work in flight for 3m 0s",
-                 description="A launch on the GPU has not ended, and none has completed since. A rank "
-                 "that is not waiting is the one that others wait for. Ranks in use that do not wait, "
-                 "or cannot be seen to: 2 (node1 gpu 0 pid 102). Look at those first (py-spy dump), "
-                 "then at ranks that are missing.",
-                 runbook_url=RUNBOOK + "#ncclcollectivehung"))
 
     def test_clock_of_the_scraper_does_not_matter(self):
         # The scenario's clocks are 53 years apart.
@@ -151,7 +166,7 @@ class Hang(RulesTest):
                 if name.startswith("nccl_oldest"):
                     job.set(rank, "nccl_oldest_inflight_operation_timestamp_seconds", times,
                             source="proxy")
-        self.fires(scrapes, "NcclCollectiveHung", 7, COMM, [("c0ffee",)])
+        self.fires(scrapes, "NcclJobHung", 7, JOB, [("7",)])
 
     def test_idle_job(self):
         scrapes = self.scrapes(30)
@@ -227,8 +242,31 @@ class Missing(RulesTest):
             job.launches(rank, until=4)
         scrapes.end(4, instance="node1:9410", pid="102")
         scrapes.end(4, comm="c0ffee", rank="2")
-        self.fires(scrapes, "NcclRankMissing", 9, ("comm", "nranks"), [("c0ffee", "4")])
-        self.is_silent(scrapes, 6, "NcclRankMissing")
+        self.is_silent(scrapes, 4.5, "NcclRankMissing")
+        self.fires(scrapes, "NcclRankMissing", 6.5, ("workload", "Hostname", "global_rank"), [("7", "node1", "2")])
+        self.fires(scrapes, "NcclRankMissing", 11, ("workload", "Hostname", "global_rank"), [("7", "node1", "2")])
+        self.is_silent(scrapes, 11, "NcclJobHungLong")
+
+    def test_annotations_name_those_that_are_gone_and_those_that_never_came(self):
+        scrapes = self.scrapes(12)
+        job = Job(scrapes, ranks=16, missing=(0, 7, 8))
+        for rank in job.ranks():
+            job.launches(rank, until=4)
+        for rank in (2, 9, 14, 15):
+            scrapes.end(3.5 if rank == 9 else 4, pid=str(100 + rank))
+            scrapes.end(4, comm="c0ffee", rank=str(rank))
+        self.annotates(
+            scrapes, "NcclRankMissing", 9,
+            dict(severity="critical", job="nccl-pulse", job_id="7", workload="7", instance="node4:9410",
+                 Hostname="node4", gpu="1", pid="109", global_rank="9", UUID="GPU-node4-1",
+                 pci_bus_id="00000000:09:00.0"),
+            dict(summary="Rank 9 on node4 gpu 1 is gone, and the other ranks of job 7 wait for it",
+                 description="Missed since 1970-01-01 00:03:30 +0000 UTC. 4 processes are gone, the first are 2 "
+                 "(node1 gpu 0 pid 102), 9 (node4 gpu 1 pid 109), 14 (node7 gpu 0 pid 114), 15 (node7 gpu 1 "
+                 "pid 115). Of the 16 ranks of communicator c0ffee there are not: 0, 2, 7 to 9, 14 to 15. "
+                 "They were killed or have crashed, or their node is gone. First look at the kernel log of "
+                 "node4 and whether it answers. The others will not go on.",
+                 runbook_url=RUNBOOK + "#ncclrankmissing"))
 
     def test_killed_rank_that_an_agent_shows(self):
         scrapes = self.scrapes(12)
@@ -236,7 +274,7 @@ class Missing(RulesTest):
         for rank in (0, 1, 3):
             job.launches(rank, until=4)
         job.process(2, "nccl_pulse_process_up", scrapes.change(4, 1, 0))
-        self.fires(scrapes, "NcclRankMissing", 9, COMM, [("c0ffee",)])
+        self.fires(scrapes, "NcclRankMissing", 9, JOB, [("7",)])
 
     def test_lost_node(self):
         scrapes = self.scrapes(12)
@@ -245,7 +283,7 @@ class Missing(RulesTest):
             job.launches(rank, until=4)
         scrapes.end(4, instance="node1:9410")
         scrapes.set("up", scrapes.change(4, 1, 0), job="nccl-pulse", instance="node1:9410")
-        self.fires(scrapes, "NcclRankMissing", 9, COMM, [("c0ffee",)])
+        self.fires(scrapes, "NcclRankMissing", 9, JOB, [("7",)])
 
     def test_end_of_a_job(self):
         """Rank 0 alone lives on, to write its results; communicators are not finalized."""
@@ -266,7 +304,7 @@ class Missing(RulesTest):
         for rank in job.ranks():
             job.launches(rank, until=4)
         self.is_silent(scrapes, 11, "NcclRankMissing")
-        self.fires(scrapes, "NcclCollectiveHung", 11, COMM, [("c0ffee",)])
+        self.fires(scrapes, "NcclJobHung", 11, JOB, [("7",)])
 
     def test_failed_scrapes_while_the_job_runs(self):
         scrapes = self.scrapes(20)

@@ -2,7 +2,7 @@
 
 import unittest
 
-from tests.deploy import scenario
+from tests.deploy import scenario, servers
 from tests.deploy.scenario import Scrapes
 
 COMM = ("comm",)
@@ -19,9 +19,14 @@ class RulesTest(unittest.TestCase):
     # Seconds between scrapes, and between evaluations of the rules.
     STEP_S = 30
     # Rule files.
-    FILES = ("recording", "alerts", "dcgm", "diagnosis")
+    FILES = ("recording", "hang", "alerts", "dcgm", "diagnosis")
+    # In which durations are stored.
+    FORM = "classic"
+    # Whether a newer promtool than this system's checks it.
+    NEWER = False
 
     def setUp(self):
+        self.promtool = servers.path_or_skip("promtool") if self.NEWER else "promtool"
         self.expected = {}  # scrapes: (samples, alerts)
         self.ran.add(self.id())
 
@@ -29,16 +34,24 @@ class RulesTest(unittest.TestCase):
         if self.expected:
             simulations = [scenario.simulation(scrapes, *expected)
                            for scrapes, expected in self.expected.items()]
-            self.assertEqual(scenario.run(simulations, self.FILES, self.STEP_S), "")
+            self.assertEqual(
+                scenario.run(simulations, self.FILES, self.STEP_S, self.promtool), "")
 
     def scrapes(self, minutes):
-        return Scrapes(minutes, self.STEP_S)
+        return Scrapes(minutes, self.STEP_S, self.FORM)
 
     def of(self, scrapes):
         return self.expected.setdefault(scrapes, ([], []))
 
     def gives(self, scrapes, expression, minutes, expected):
         self.of(scrapes)[0].append(scenario.samples(expression, minutes, expected))
+
+    def quantile(self, scrapes, expression, minutes, labels, truth, of_buckets):
+        """The expression is the truth, within a native bucket, or what classic buckets make of it."""
+        if self.FORM in ("native", "both"):
+            self.gives(scrapes, "abs(%s / %r - 1) < bool 0.09" % (expression, truth), minutes, {labels: 1})
+        else:
+            self.gives(scrapes, "round(1e5 * %s)" % expression, minutes, {labels: round(1e5 * of_buckets)})
 
     def annotates(self, scrapes, alert, minutes, labels, annotations):
         self.of(scrapes)[1].append(scenario.annotated(alert, minutes, labels, annotations))
@@ -51,3 +64,11 @@ class RulesTest(unittest.TestCase):
         self.of(scrapes)[0].append(
             scenario.firing("|".join(alert_names), minutes, ("alertname",), []))
         self.silent.update(alert_names)
+
+
+def in_all_forms(*cases):
+    """{name: class}: each of them once for each form of durations, by the newer promtool (this system's knows
+    no native histograms in tests)."""
+    return {case.__name__ + form.capitalize(): type(case.__name__ + form.capitalize(), (case,),
+                                                    {"FORM": form, "NEWER": True})
+            for case in cases for form in scenario.FORMS}

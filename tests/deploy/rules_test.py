@@ -17,13 +17,17 @@ from tests import running
 from tests.deploy import scenario
 # The tests of the alerts: they run with those below.
 from tests.deploy.beside_rules import Dcgm, Diagnosis, Fleet
-from tests.deploy.exporter_rules import Exporter
+from tests.deploy.exporter_rules import Durations, Exporter
 from tests.deploy.hang_rules import Hang, Missing
+from tests.deploy.job_rules import ManyNodes
 from tests.deploy.latency_rules import Latency, Past, Straggler
-from tests.deploy.rules_case import COMM, RUNBOOK, RulesTest
+from tests.deploy.rules_case import COMM, RUNBOOK, RulesTest, in_all_forms
 from tests.deploy.scenario import Job
 
-CASES = (Dcgm, Diagnosis, Exporter, Fleet, Hang, Latency, Missing, Past, Straggler)
+FORMS = in_all_forms(Durations, Fleet, Latency, Past, Straggler)
+globals().update(FORMS)
+CASES = (Dcgm, Diagnosis, Durations, Exporter, Fleet, Hang, Latency, Missing, Past, Straggler,
+         ManyNodes, *FORMS.values())
 
 
 def alerts():
@@ -40,7 +44,8 @@ class Whole(RulesTest):
 
     def test_promtool_finds_nothing_wrong(self):
         paths = sorted(glob.glob(os.path.join(scenario.RULES, "*.yaml")))
-        rules = [path for path in paths if not path.endswith("/prometheus.yaml")]
+        rules = [path for path in paths
+                 if os.path.basename(path) not in ("prometheus.yaml", "alertmanager.yaml")]
         result = subprocess.run(["promtool", "check", "rules", *rules], text=True,
                                 capture_output=True)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
@@ -118,8 +123,9 @@ class Whole(RulesTest):
         written = {name for name in recorded | {"nccl_operations_total", "ALERTS"}
                    if re.fullmatch(keep, name) and not re.fullmatch(drop, name)}
         self.assertIn("ALERTS", written)
-        self.assertEqual({name for name in recorded if not name.startswith("rank:")} - written,
-                         {"comm:nccl_operation_duration_seconds_bucket:rate5m"})
+        self.assertEqual({name for name in recorded if not name.startswith(("rank:", "process:"))} - written,
+                         {"comm:nccl_operation_duration_seconds_%s:rate5m" % part
+                          for part in ("bucket", "sum", "count")})
         self.assertFalse([name for name in written if name.startswith(("rank:", "nccl_"))])
         # Every other of the buckets that there are, up to 31 ms; behind it they are far apart as it is.
         drop = re.search(r"le\], regex: '(.+)'", at_scrape).group(1)
@@ -143,7 +149,7 @@ class Whole(RulesTest):
     def test_the_test_can_fail(self):
         scrapes = self.scrapes(10)
         Job(scrapes)
-        wrong = scenario.firing("NcclCollectiveHung", 9, COMM, [("c0ffee",)])
+        wrong = scenario.firing("NcclJobHung", 9, COMM, [("c0ffee",)])
         test = scenario.simulation(scrapes, [wrong], [])
         self.assertIn("FAILED", scenario.run([test], self.FILES, self.STEP_S))
 

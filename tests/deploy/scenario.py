@@ -1,9 +1,11 @@
 """Scrapes that could have been, for `promtool test rules`: jobs whose ranks do what a test says.
 
-Times are in scrapes from the start; values are lists, one for each scrape, None where there was none.
+Times are in scrapes from the start; values are lists, one for each scrape, None where there was none. A value
+that is a text is a native histogram in promtool's notation.
 """
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -13,6 +15,10 @@ RULES = os.path.join(os.getcwd(), "deploy/prometheus")
 
 # What the exporters' clock says at the first scrape. Prometheus' own begins at 0.
 CLOCK = 1.7e9
+
+# How durations are stored: classic histograms; native ones; both; classic ones that the scrape converts to
+# native ones with the same bounds.
+FORMS = ("classic", "native", "both", "converted")
 
 BUCKETS = (0.00025, 0.0005, 0.001, 0.002, 0.004, 0.008, 0.016)
 
@@ -31,11 +37,33 @@ def growing(per_second, scrapes, step):
     return values
 
 
-class Scrapes:
-    """The series, every `step` seconds, `scrapes` times."""
+def notation(counts, total, cell_of, more):
+    """A native histogram as promtool reads it. counts: {seconds: observations}; cell_of: the index of the bucket of
+    so many seconds."""
+    cells = {}
+    for seconds, count in counts.items():
+        cells[cell_of(seconds)] = cells.get(cell_of(seconds), 0) + count
+    text = "{{%s sum:%r count:%r" % (more, total, sum(counts.values()))
+    if cells:
+        text += " offset:%d buckets:[%s]" % (
+            min(cells), " ".join(repr(cells.get(i, 0)) for i in range(min(cells), max(cells) + 1)))
+    return text + "}}"
 
-    def __init__(self, minutes, step):
-        self.step = step
+
+def native_histogram(counts, total):
+    return notation(counts, total, lambda seconds: math.ceil(8 * math.log2(seconds)), "schema:3")
+
+
+def converted_histogram(counts, total):
+    return notation(counts, total, lambda seconds: sum(seconds > bound for bound in BUCKETS),
+                    "schema:-53 custom_values:[%s]" % " ".join(map(repr, BUCKETS)))
+
+
+class Scrapes:
+    """The series, every `step` seconds, `scrapes` times. form: of FORMS."""
+
+    def __init__(self, minutes, step, form="classic"):
+        self.step, self.form = step, form
         self.scrapes = minutes * 60 // step + 1
         self.series = {}
 
@@ -69,7 +97,8 @@ class Scrapes:
         def text(values):
             words, before = [], None
             for value in values:
-                words.append(repr(float(value)) if value is not None else
+                words.append(value if isinstance(value, str) else
+                             repr(float(value)) if value is not None else
                              "_" if before is None else "stale")
                 before = value
             return " ".join(words)
@@ -82,25 +111,33 @@ def labels_text(pairs):
 
 
 class Job:
-    """A communicator of `ranks` ranks, `per_node` of them on each node, each in a process of its own."""
+    """A communicator of `ranks` ranks, `per_node` of them on each node, each in a process of its own.
+
+    places: instead, of each rank: (number of the node, number of the GPU, rank in the job).
+    target_labels: what the scrape adds to the series of a host, {label: format of its value}.
+    """
 
     def __init__(self, scrapes, comm="c0ffee", ranks=4, per_node=2, job_id="7", index=0, missing=(),
-                 node="node", start_rank=0, **static):
+                 node="node", start_rank=0, places=None, target_labels=None, **static):
+        places = places or [(rank // per_node, rank % per_node, start_rank + rank)
+                            for rank in range(ranks)]
+        nodes = len({place[0] for place in places})
         self.scrapes, self.comm, self.static = scrapes, comm, static
         self.labels = {}
-        for rank in range(ranks):
+        for rank, (number, gpu, global_rank) in enumerate(places):
             if rank in missing:
                 continue
-            host = "%s%d" % (node, rank // per_node)
-            self.labels[rank] = {"job": "nccl-pulse", "instance": host + ":9410", "comm": comm,
-                                 "rank": str(rank), **static}
-            process = {"pid": str(100 + start_rank + rank), "global_rank": str(start_rank + rank)}
+            host = "%s%d" % (node, number)
+            target = {"job": "nccl-pulse", "instance": host + ":9410", **static,
+                      **{label: text % number if "%" in text else text
+                         for label, text in (target_labels or {}).items()}}
+            self.labels[rank] = {**target, "comm": comm, "rank": str(rank)}
+            process = {"pid": str(100 + global_rank), "global_rank": str(global_rank)}
             scrapes.set("nccl_communicator_info", 1, **self.labels[rank], **process,
-                        comm_name="dp", nranks=str(ranks), nnodes=str(-(-ranks // per_node)),
-                        index=str(index), Hostname=host, gpu=str(rank % per_node), job_id=job_id,
-                        UUID="GPU-%s-%d" % (host, rank % per_node),
-                        pci_bus_id="00000000:%02X:00.0" % rank)
-            of_process = {"job": "nccl-pulse", "instance": host + ":9410", **process, **static}
+                        comm_name="dp", nranks=str(len(places)), nnodes=str(nodes),
+                        index=str(index), Hostname=host, gpu=str(gpu), job_id=job_id,
+                        UUID="GPU-%s-%d" % (host, gpu), pci_bus_id="00000000:%02X:00.0" % global_rank)
+            of_process = {**target, **process}
             self.labels[rank, "process"] = of_process
             scrapes.set("nccl_pulse_process_up", 1, **of_process)
             scrapes.set("nccl_pulse_last_poll_timestamp_seconds", scrapes.clock(), **of_process)
@@ -150,18 +187,32 @@ class Job:
         self.count(rank, "nccl_algorithm_operations_total", per_second, op=op, algo="RING",
                    proto="SIMPLE")
         kind["timing"] = timing
-        self.count(rank, "nccl_operation_duration_seconds_count", timed, **kind)
-        self.count(rank, "nccl_operation_duration_seconds_sum", [timed * s for s in each], **kind)
         self.count(rank, "nccl_timed_bus_bytes_total", [timed * b * 1.5 for b in sizes], **kind)
-        if not buckets:
+        self.histogram(rank, timed, each, buckets, kind)
+
+    def histogram(self, rank, per_second, each, buckets, kind):
+        """Durations `each`, in the form of the scrapes. buckets: of classic ones, their buckets as well."""
+        scrapes, name = self.scrapes, "nccl_operation_duration_seconds"
+        if scrapes.form in ("classic", "both"):
+            self.count(rank, name + "_count", per_second, **kind)
+            self.count(rank, name + "_sum", [per_second * s for s in each], **kind)
+            for bound in BUCKETS if buckets else ():
+                self.count(rank, name + "_bucket", [per_second if s <= bound else 0 for s in each],
+                           **kind, le=repr(bound))
+            if buckets:
+                self.count(rank, name + "_bucket", per_second, **kind, le="+Inf")
+        if scrapes.form == "classic":
             return
-        for bound in BUCKETS:
-            self.count(rank, "nccl_operation_duration_seconds_bucket",
-                       [timed if s <= bound else 0 for s in each], **kind, le=repr(bound))
-        self.count(rank, "nccl_operation_duration_seconds_bucket", timed, **kind, le="+Inf")
+        text = converted_histogram if scrapes.form == "converted" else native_histogram
+        values, counts, total = [], {}, 0
+        for seconds in each:
+            values.append(text(counts, total))
+            counts[seconds] = counts.get(seconds, 0) + per_second * scrapes.step
+            total += seconds * per_second * scrapes.step
+        self.set(rank, name, values, **kind)
 
 
-def run(tests, files, interval_s):
+def run(tests, files, interval_s, promtool="promtool"):
     """What promtool says of these tests over these rule files; "" when they pass."""
     paths = [os.path.join(RULES, name + ".yaml") for name in files]
     groups = []
@@ -174,7 +225,7 @@ def run(tests, files, interval_s):
         json.dump(document, file)  # JSON is YAML
         file.flush()
         # Short runs, little memory: collecting garbage would be a quarter of the time.
-        result = subprocess.run(["promtool", "test", "rules", file.name], text=True,
+        result = subprocess.run([promtool, "test", "rules", file.name], text=True,
                                 env=dict(os.environ, GOGC="800"), stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT)
     return "" if result.returncode == 0 else result.stdout

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_join.h"
 #include "exporter/diagnosis/call_mismatch.h"
+#include "exporter/diagnosis/exchange.h"
 #include "exporter/diagnosis/launch_order.h"
 
 namespace nccl_pulse {
@@ -235,14 +236,11 @@ class Judge {
   // One rank alone has called more, in operations that a rank may leave before the others come: it
   // may be the root, and have left.
   bool MayAllHaveLeft(const Ranks& behind) const {
-    std::size_t ahead = 0;
-    for (const RankView* rank : facts_.live) {
-      const bool is_ahead =
-          std::any_of(behind.begin(), behind.end(), [this, rank](const RankView* other) {
-            return !Excess(facts_.CallsOf(*rank), facts_.CallsOf(*other)).empty();
-          });
-      if (is_ahead) ++ahead;
-    }
+    Calls least = facts_.CallsOf(*behind.front());
+    for (const RankView* rank : behind) least = Common(least, facts_.CallsOf(*rank));
+    const auto ahead =
+        std::count_if(facts_.calls.begin(), facts_.calls.end(),
+                      [&least](const Calls& calls) { return !Excess(calls, least).empty(); });
     if (ahead != 1) return false;
     for (const RankView* rank : behind) {
       for (const auto& [kind, count] : Excess(facts_.calls[facts_.most], facts_.CallsOf(*rank))) {
@@ -284,6 +282,16 @@ class Judge {
         }
       }
     }
+    if (const Ranks awaited = AwaitedInExchange(facts_); !awaited.empty()) {
+      return Say(HangVerdict::kRankNotCalled, HangDetail::kExchange, awaited);
+    }
+    if (const Ranks late = NotBegunInExchange(facts_); !late.empty()) {
+      finding_.not_begun_suspects = true;
+      return Say(HangVerdict::kRankNotBegun, HangDetail::kNone, late);
+    }
+    if (!facts_.are_all_seen() && view_.are_all_expected && facts_.stuck.size() == live.size()) {
+      return DecideNotSeen();
+    }
     for (const RankView* rank : live) {
       if (rank->activity.is_idle()) finding_.idle.push_back(rank);
     }
@@ -307,7 +315,7 @@ class Judge {
     const bool is_last_resort =
         facts_.are_all_seen() || facts_.stopped.size() == facts_.live.size();
     if (!facts_.stopped.empty() && is_last_resort) return SayStopped(facts_.stopped);
-    if (!facts_.are_all_seen() && view_.nnodes == 1) return DecideNotSeen();
+    if (!facts_.are_all_seen() && view_.are_all_expected) return DecideNotSeen();
     Say(HangVerdict::kNoProgress, HangDetail::kNone, {});
   }
 

@@ -27,6 +27,7 @@
 #include "exporter/exposition/communicators_json.h"
 #include "exporter/exposition/negotiation.h"
 #include "exporter/exposition/protobuf_format.h"
+#include "exporter/exposition/snapshot_message.h"
 #include "exporter/exposition/text_format.h"
 #include "exporter/http/connection.h"
 #include "exporter/http/cpu_budget.h"
@@ -105,10 +106,13 @@ std::chrono::nanoseconds CpuTime() {
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
-// Kinds of pages: one of each format, in PageFormat's order, and the JSON.
+// Kinds of pages: one of each format, in PageFormat's order, the JSON, and what `pulse diagnose`
+// asks for.
 constexpr std::size_t kCommunicatorsPage = kPageFormats;
-// People look at it again and again, every 2 s with the status page open; scrapers do every 15 s.
-constexpr int kCommunicatorsWeight = 2;
+constexpr std::size_t kSnapshotsPage = kPageFormats + 1;
+// Of the processor time for pages. People look at the JSON again and again, every 2 s with the
+// status page open; scrapers do every 15 s; whoever diagnoses a job does twice.
+constexpr int kFormatWeight = 5, kCommunicatorsWeight = 10, kSnapshotsWeight = 1;
 
 std::string ErrorText(int error) {
   std::array<char, 128> buffer;
@@ -173,6 +177,7 @@ class Server::Thread {
   }
   std::string MakeProtobuf() { return ProtobufFormat(ReadFamilies(PageFormat::kProtobuf)); }
   std::string MakeCommunicators();
+  std::string MakeSnapshots();
   void LeaveClients();
   void Accept(Time now);
   int AcceptInto(Connection* connection, Time now);
@@ -445,6 +450,8 @@ void Server::Thread::Answer(Connection* connection, const HttpRequest& request, 
                 now);
   } else if (request.path == "/api/v1/communicators") {
     RespondPage(connection, request, kCommunicatorsPage, now);
+  } else if (request.path == "/api/v1/snapshots") {
+    RespondPage(connection, request, kSnapshotsPage, now);
   } else if (request.path == "/api/v1/http_sd") {
     Respond(connection, request, 200, kJsonType,
             std::make_shared<const std::string>(node_.ServiceTargets()), now);
@@ -482,9 +489,10 @@ void Server::Thread::RespondPage(Connection* connection, const HttpRequest& requ
   if (answer.status == 503) {
     absl::StrAppend(&more, "Retry-After: ", answer.retry_after.count(), "\r\n");
   }
-  const std::string_view type = answer.status != 200 ? kTextType
-                                : kind == kCommunicatorsPage
-                                    ? kJsonType
+  const std::string_view type = answer.status != 200         ? kTextType
+                                : kind == kCommunicatorsPage ? kJsonType
+                                : kind == kSnapshotsPage
+                                    ? kSnapshotMessageType
                                     : ContentType(static_cast<PageFormat>(kind));
   Respond(connection, request, answer.status, type, answer.body, now, more);
 }
@@ -514,12 +522,18 @@ std::string Server::Thread::MakeCommunicators() {
   return CommunicatorsJson(set, now_ns, diagnosis_.Update(set, now_ns));
 }
 
+std::string Server::Thread::MakeSnapshots() {
+  const SnapshotSet set = ReadAll();
+  return WriteSnapshots(set, RealtimeNs(), std::chrono::nanoseconds(options_.hang_after).count());
+}
+
 PageCache::Options Server::Thread::PageOptions() {
   PageCache::Options options;
-  options.kinds = {{[this] { return MakeText(); }},
-                   {[this] { return MakeOpenMetrics(); }},
-                   {[this] { return MakeProtobuf(); }},
-                   {[this] { return MakeCommunicators(); }, kCommunicatorsWeight}};
+  options.kinds = {{[this] { return MakeText(); }, kFormatWeight},
+                   {[this] { return MakeOpenMetrics(); }, kFormatWeight},
+                   {[this] { return MakeProtobuf(); }, kFormatWeight},
+                   {[this] { return MakeCommunicators(); }, kCommunicatorsWeight},
+                   {[this] { return MakeSnapshots(); }, kSnapshotsWeight}};
   options.clock = [] { return MonotonicNow(); };
   options.cpu_time = CpuTime;
   options.cut_off_slowest = [this](bool in_any_case) { return CutOffSlowest(in_any_case); };

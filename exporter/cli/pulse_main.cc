@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kUsageError = 1;
 
-const Command* const kCommands[] = {&kStatusCommand, &kAgentCommand, &kDemoCommand,
-                                    &kInstallCommand, &kReplayCommand};
+const Command* const kCommands[] = {&kStatusCommand, &kDiagnoseCommand, &kAgentCommand,
+                                    &kDemoCommand,   &kInstallCommand,  &kReplayCommand};
 
 void PrintUsage(FILE* out) {
   std::fprintf(out, "NCCL Pulse: always-on metrics for NCCL.\n\nusage: pulse COMMAND [flags]\n\n");
@@ -56,7 +56,10 @@ int Main(int argc, char** argv) {
     for (int i = 2; i < argc && std::strcmp(argv[i], "--") != 0; ++i) SpellForAbsl(argv[i]);
     // The subcommand takes the place of the program's name; a wrong flag ends the program here,
     // with status 1 and a message.
-    std::vector<char*> arguments = absl::ParseCommandLine(argc - 1, argv + 1);
+    std::vector<char*> given(argv + 1, argv + argc);
+    if (command->take != nullptr) command->take(&given);
+    std::vector<char*> arguments =
+        absl::ParseCommandLine(static_cast<int>(given.size()), given.data());
     arguments.erase(arguments.begin());
     return command->run(arguments);
   }

@@ -29,6 +29,7 @@ FLOORS = [
     "exporter/page",
     "exporter/http",
     "exporter/web",
+    "exporter/fleet",
     "plugin/cuda",
     "plugin/tracker",
     "plugin/runtime",

@@ -18,10 +18,14 @@ struct Command {
   const char* help;     // for `pulse NAME --help`
   // `arguments` without program, subcommand and flags. Returns the exit status.
   int (*run)(const std::vector<char*>& arguments);
+  // Takes flags that may be given several times out of `arguments` (behind the subcommand's name),
+  // before absl reads them: it keeps the last. Null: there are none.
+  void (*take)(std::vector<char*>* arguments) = nullptr;
 };
 
 extern const Command kAgentCommand;
 extern const Command kDemoCommand;
+extern const Command kDiagnoseCommand;
 extern const Command kInstallCommand;
 extern const Command kReplayCommand;
 extern const Command kStatusCommand;

@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kUsageError = 1;
 
-const Command* const kCommands[] = {&kStatusCommand, &kAgentCommand, &kDemoCommand,
-                                    &kInstallCommand, &kReplayCommand};
+const Command* const kCommands[] = {&kStatusCommand, &kDiagnoseCommand, &kAgentCommand,
+                                    &kDemoCommand,   &kInstallCommand,  &kReplayCommand};
 
 void PrintUsage(FILE* out) {
   std::fprintf(out,
@@ -100,7 +100,9 @@ int Main(int argc, char** argv) {
   for (int i = 2; i < argc && std::strcmp(argv[i], "--") != 0; ++i) SpellForAbsl(argv[i]);
   // The subcommand takes the place of the program's name; a wrong value of a flag ends the program
   // here, with status 1 and a message.
-  std::vector<char*> rest = absl::ParseCommandLine(argc - 1, argv + 1);
+  std::vector<char*> given(argv + 1, argv + argc);
+  if (command->take != nullptr) command->take(&given);
+  std::vector<char*> rest = absl::ParseCommandLine(static_cast<int>(given.size()), given.data());
   rest.erase(rest.begin());
   return command->run(rest);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "exporter/diagnosis/hang_verdict.h"
 
@@ -31,27 +32,28 @@ struct Link {
   bool is_certain;
 };
 
-// A communicator in which it may wait without that being seen; views.size(): none.
-std::size_t MayWaitUnseen(const std::vector<CommunicatorView>& views, std::size_t here,
+// Not one of another communicator.
+constexpr std::size_t kNowhere = SIZE_MAX;
+
+// A communicator in which it may wait without that being seen.
+std::size_t MayWaitUnseen(const RanksOfProcesses& ranks, std::size_t here,
                           const RankView& suspect) {
-  for (std::size_t i = 0; i < views.size(); ++i) {
-    if (i == here) continue;
-    for (const RankView& rank : views[i].ranks) {
-      if (rank.activity.is_unknown() && rank.state == RankView::State::kLive &&
-          Compare(rank, suspect) != SameGpu::kNo) {
-        return i;
-      }
+  for (const auto& [i, rank] : ranks.Of(suspect)) {
+    if (i != here && rank->activity.is_unknown() && rank->state == RankView::State::kLive &&
+        Compare(*rank, suspect) != SameGpu::kNo) {
+      return i;
     }
   }
-  return views.size();
+  return kNowhere;
 }
 
 class Follower {
  public:
   // `findings`: those of waits that are about to be hangs, too.
-  Follower(const std::vector<CommunicatorView>& views, const Findings& findings,
-           int64_t hang_after_ns, int64_t now_ns)
+  Follower(const std::vector<CommunicatorView>& views, const RanksOfProcesses& ranks,
+           const Findings& findings, int64_t hang_after_ns, int64_t now_ns)
       : views_(views),
+        ranks_(ranks),
         findings_(findings),
         hang_after_ns_(hang_after_ns),
         now_ns_(now_ns),
@@ -83,15 +85,13 @@ class Follower {
 
   void AddLinks(std::size_t here, const RankView& suspect) {
     const bool is_begun = findings_[here]->verdict != HangVerdict::kRankNotBegun;
-    for (std::size_t i = 0; i < views_.size(); ++i) {
+    for (const auto& [i, rank] : ranks_.Of(suspect)) {
       if (i == here) continue;
-      for (const RankView& rank : views_[i].ranks) {
-        const SameGpu same = Compare(rank, suspect);
-        if (same == SameGpu::kNo) continue;
-        if (is_begun ? !Waits(i, rank) : !IsBusyBefore(rank, suspect)) continue;
-        const bool is_known = !is_begun || findings_[i]->is_waiting_known;
-        links_[here].push_back({&suspect, i, same == SameGpu::kYes && is_known});
-      }
+      const SameGpu same = Compare(*rank, suspect);
+      if (same == SameGpu::kNo) continue;
+      if (is_begun ? !Waits(i, *rank) : !IsBusyBefore(*rank, suspect)) continue;
+      const bool is_known = !is_begun || findings_[i]->is_waiting_known;
+      links_[here].push_back({&suspect, i, same == SameGpu::kYes && is_known});
     }
   }
 
@@ -127,23 +127,20 @@ class Follower {
     const RankView* hinted = nullptr;
   };
   void LookElsewhere(std::size_t here, const RankView& suspect, Unseen* unseen) const {
-    for (std::size_t i = 0; i < views_.size(); ++i) {
-      if (i == here) continue;
-      for (const RankView& rank : views_[i].ranks) {
-        if (!rank.activity.is_unknown() || rank.state != RankView::State::kLive ||
-            Compare(rank, suspect) == SameGpu::kNo) {
-          continue;
-        }
-        if (MayStandUnreported(i, rank, suspect)) {
-          unseen->acquitted.push_back(&suspect);
-          unseen->acquitted_in = std::min(unseen->acquitted_in, i);
-          return;
-        }
-        if (rank.activity.reason == UnknownReason::kLaunchNotReported) continue;
-        if (unseen->hinted == nullptr) {
-          unseen->hinted = &suspect;
-          unseen->hinted_in = i;
-        }
+    for (const auto& [i, rank] : ranks_.Of(suspect)) {
+      if (i == here || !rank->activity.is_unknown() || rank->state != RankView::State::kLive ||
+          Compare(*rank, suspect) == SameGpu::kNo) {
+        continue;
+      }
+      if (MayStandUnreported(i, *rank, suspect)) {
+        unseen->acquitted.push_back(&suspect);
+        unseen->acquitted_in = std::min(unseen->acquitted_in, i);
+        return;
+      }
+      if (rank->activity.reason == UnknownReason::kLaunchNotReported) continue;
+      if (unseen->hinted == nullptr) {
+        unseen->hinted = &suspect;
+        unseen->hinted_in = i;
       }
     }
   }
@@ -173,6 +170,7 @@ class Follower {
   }
 
   const std::vector<CommunicatorView>& views_;
+  const RanksOfProcesses& ranks_;
   const Findings& findings_;
   const int64_t hang_after_ns_, now_ns_;
   std::vector<std::vector<Link>> links_;  // of each view
@@ -184,21 +182,22 @@ void Follower::Apply(std::size_t here, HangFinding* finding) const {
   Ranks free;
   Ranks blocked;
   const Link* first = nullptr;  // a certain one, if there is one
-  std::size_t unseen = views_.size();
+  std::size_t unseen = kNowhere;
+  auto next = links_[here].begin();
   for (const RankView* suspect : finding->suspects) {
     const Link* found = nullptr;
-    for (const Link& link : links_[here]) {
-      if (link.suspect != suspect) continue;
-      if (found == nullptr || (link.is_certain && !found->is_certain)) found = &link;
+    // Suspects stand in their order, and so do their links.
+    for (; next != links_[here].end() && next->suspect == suspect; ++next) {
+      if (found == nullptr || (next->is_certain && !found->is_certain)) found = &*next;
     }
     (found == nullptr ? free : blocked).push_back(suspect);
     if (found != nullptr && (first == nullptr || !first->is_certain)) first = found;
-    if (suspect->state == RankView::State::kLive && unseen == views_.size() &&
+    if (suspect->state == RankView::State::kLive && unseen == kNowhere &&
         findings_[here]->verdict == HangVerdict::kRankNotBegun) {
-      unseen = MayWaitUnseen(views_, here, *suspect);
+      unseen = MayWaitUnseen(ranks_, here, *suspect);
     }
   }
-  if (!free.empty() && unseen != views_.size()) {
+  if (!free.empty() && unseen != kNowhere) {
     finding->is_acquitted = true;
     finding->elsewhere = views_[unseen].comm_id;
     return;
@@ -243,8 +242,14 @@ void Follower::Apply(std::size_t here, HangFinding* finding) const {
 
 }  // namespace
 
-void FollowWaits(const std::vector<CommunicatorView>& views, int64_t hang_after_ns,
-                 int64_t now_realtime_ns, Findings* findings) {
+RanksOfProcesses::RanksOfProcesses(const std::vector<CommunicatorView>& views) {
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    for (const RankView& rank : views[i].ranks) by_process_[rank.process].push_back({i, &rank});
+  }
+}
+
+void FollowWaits(const std::vector<CommunicatorView>& views, const RanksOfProcesses& ranks,
+                 int64_t hang_after_ns, int64_t now_realtime_ns, Findings* findings) {
   if (std::none_of(findings->begin(), findings->end(), [](const auto& finding) {
         return finding && (finding->verdict == HangVerdict::kRankNotCalled ||
                            finding->verdict == HangVerdict::kRankNotBegun);
@@ -256,17 +261,18 @@ void FollowWaits(const std::vector<CommunicatorView>& views, int64_t hang_after_
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (!before[i]) before[i] = Conclude(views[i], hang_after_ns / 2, now_realtime_ns).hang;
   }
-  const Follower follower(views, before, hang_after_ns, now_realtime_ns);
+  const Follower follower(views, ranks, before, hang_after_ns, now_realtime_ns);
   for (std::size_t i = 0; i < views.size(); ++i) {
     if ((*findings)[i]) follower.Apply(i, &*(*findings)[i]);
   }
 }
 
 std::optional<uint64_t> UnseenElsewhere(const std::vector<CommunicatorView>& views,
-                                        std::size_t here, const Ranks& ranks) {
+                                        const RanksOfProcesses& all, std::size_t here,
+                                        const Ranks& ranks) {
   for (const RankView* rank : ranks) {
-    const std::size_t there = MayWaitUnseen(views, here, *rank);
-    if (there != views.size()) return views[there].comm_id;
+    const std::size_t there = MayWaitUnseen(all, here, *rank);
+    if (there != kNowhere) return views[there].comm_id;
   }
   return std::nullopt;
 }

@@ -14,19 +14,38 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "exporter/diagnosis/hang_finding.h"
 
 namespace nccl_pulse {
 
+// The ranks of each process, over all communicators.
+class RanksOfProcesses {
+ public:
+  struct Member {
+    std::size_t view;  // index of it
+    const RankView* rank;
+  };
+
+  explicit RanksOfProcesses(const std::vector<CommunicatorView>& views);
+  // Those of the process whose rank this is: in the order of the views.
+  const std::vector<Member>& Of(const RankView& rank) const { return by_process_.at(rank.process); }
+
+ private:
+  std::unordered_map<const ProcessSnapshot*, std::vector<Member>> by_process_;
+};
+
 // `findings`: one for each view.
-void FollowWaits(const std::vector<CommunicatorView>& views, int64_t hang_after_ns,
-                 int64_t now_realtime_ns, std::vector<std::optional<HangFinding>>* findings);
+void FollowWaits(const std::vector<CommunicatorView>& views, const RanksOfProcesses& ranks,
+                 int64_t hang_after_ns, int64_t now_realtime_ns,
+                 std::vector<std::optional<HangFinding>>* findings);
 
 // A communicator other than `here` on a GPU of one of the ranks, in which work may stand unseen.
 std::optional<uint64_t> UnseenElsewhere(const std::vector<CommunicatorView>& views,
-                                        std::size_t here, const Ranks& ranks);
+                                        const RanksOfProcesses& all, std::size_t here,
+                                        const Ranks& ranks);
 
 }  // namespace nccl_pulse
 

@@ -32,7 +32,9 @@ void CompareCalls(CommunicatorFacts* facts) {
   for (const RankView* rank : facts->live) {
     facts->calls.push_back(CollectiveCalls(*rank->communicator));
   }
+  if (!facts->calls.empty()) facts->least = facts->calls.front();
   for (std::size_t i = 1; i < facts->calls.size(); ++i) {
+    facts->least = Common(facts->least, facts->calls[i]);
     if (Total(facts->calls[i]) > Total(facts->calls[facts->most])) facts->most = i;
   }
   for (std::size_t i = 0; i < facts->calls.size(); ++i) {
@@ -73,13 +75,11 @@ int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank) {
 }
 
 const Calls& CommunicatorFacts::CallsOf(const RankView& rank) const {
-  return calls[std::find(live.begin(), live.end(), &rank) - live.begin()];
+  return calls[std::lower_bound(live.begin(), live.end(), &rank, std::less<>()) - live.begin()];
 }
 
 bool CommunicatorFacts::IsFurthestBehind(const RankView& rank) const {
-  const Calls& own = CallsOf(rank);
-  return std::all_of(calls.begin(), calls.end(),
-                     [&own](const Calls& other) { return Excess(own, other).empty(); });
+  return Excess(CallsOf(rank), least).empty();
 }
 
 CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns) {

@@ -5,8 +5,10 @@
 #ifndef EXPORTER_DIAGNOSIS_COMMUNICATOR_FACTS_H_
 #define EXPORTER_DIAGNOSIS_COMMUNICATOR_FACTS_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "exporter/diagnosis/call_counts.h"
@@ -16,11 +18,9 @@ namespace nccl_pulse {
 
 using Ranks = std::vector<const RankView*>;
 
+// Lists of ranks are in the order of their view, so in that of their addresses.
 inline bool Contains(const Ranks& ranks, const RankView* rank) {
-  for (const RankView* each : ranks) {
-    if (each == rank) return true;
-  }
-  return false;
+  return std::binary_search(ranks.begin(), ranks.end(), rank, std::less<>());
 }
 
 struct CommunicatorFacts {
@@ -38,6 +38,7 @@ struct CommunicatorFacts {
   CallsKnown calls_known = CallsKnown::kYes;  // else why not
   std::vector<Calls> calls;                   // of live[i]
   std::size_t most = 0;                       // index of the one that has called most
+  Calls least;                                // what all have called
   bool is_mismatched = false;                 // not all are beginnings of that one's
   bool is_quiet = true;  // no rank has launched, or called unreported, for a moment
   Ranks behind;          // have called less than that one

@@ -44,6 +44,8 @@ struct Hang {
   uint64_t longest_wait_before_ns = 0;
   bool is_usual = false;
   std::vector<CircleStep> circle;  // of kCircularWait
+  // Of kMismatched: the ranks that called alike, each group in order.
+  std::vector<std::vector<int32_t>> sides;
 };
 
 // The ranks here have launched, and none of their GPUs has begun it: each waits for earlier work of
@@ -62,6 +64,9 @@ struct Straggler {
   double late_share = 0;          // of the matched calls into which it came last by far
   uint64_t matched_calls = 0;     // that this rests on
   std::string text;
+  // Of a host all of whose ranks are late: its name, and they; `rank` is the first.
+  std::string host{};
+  std::vector<int32_t> ranks{};
 };
 
 struct RankLoss {

@@ -32,6 +32,7 @@ Hang ToHang(const HangFinding& finding) {
   for (const auto& [view, rank] : finding.circle) {
     hang.circle.push_back({view->comm_id, rank->rank()});
   }
+  for (const CallSide& side : finding.sides) hang.sides.push_back(RankNumbers(side.ranks));
   if (finding.is_acquitted) {
     hang.verdict = HangVerdict::kUnknown;
     // Who has not called waits, if at all, elsewhere.
@@ -80,6 +81,7 @@ std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& 
                                            int64_t hang_after_ns, int64_t now_realtime_ns) {
   std::vector<WaitsOfCommunicator> waits(views.size());
   std::vector<std::optional<HangFinding>> findings;
+  const RanksOfProcesses ranks(views);
   findings.reserve(views.size());
   for (std::size_t i = 0; i < views.size(); ++i) {
     Conclusion conclusion = Conclude(views[i], hang_after_ns, now_realtime_ns);
@@ -87,11 +89,11 @@ std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& 
     if (conclusion.ahead) waits[i].note = AheadWords(*conclusion.ahead);
     if (!conclusion.queued) continue;
     QueuedFinding& queued = *conclusion.queued;
-    queued.unseen_elsewhere = UnseenElsewhere(views, i, queued.ranks);
+    queued.unseen_elsewhere = UnseenElsewhere(views, ranks, i, queued.ranks);
     waits[i].queued =
         Queued{queued.since_realtime_ns, queued.op, RankNumbers(queued.ranks), QueuedWords(queued)};
   }
-  FollowWaits(views, hang_after_ns, now_realtime_ns, &findings);
+  FollowWaits(views, ranks, hang_after_ns, now_realtime_ns, &findings);
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (!findings[i]) continue;
     CompareWithPast(now_realtime_ns, &*findings[i]);

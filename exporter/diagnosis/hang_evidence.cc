@@ -82,14 +82,11 @@ Calls CallsOwedBy(const CommunicatorFacts& facts, const Ranks& ranks) {
 }
 
 bool MayAllHaveLeft(const CommunicatorFacts& facts, const Ranks& behind) {
-  std::size_t ahead = 0;
-  for (const RankView* rank : facts.live) {
-    const bool is_ahead =
-        std::any_of(behind.begin(), behind.end(), [&facts, rank](const RankView* other) {
-          return !Excess(facts.CallsOf(*rank), facts.CallsOf(*other)).empty();
-        });
-    if (is_ahead) ++ahead;
-  }
+  Calls least = facts.CallsOf(*behind.front());
+  for (const RankView* rank : behind) least = Common(least, facts.CallsOf(*rank));
+  const auto ahead =
+      std::count_if(facts.calls.begin(), facts.calls.end(),
+                    [&least](const Calls& calls) { return !Excess(calls, least).empty(); });
   if (ahead != 1) return false;
   for (const RankView* rank : behind) {
     for (const auto& [kind, count] : Excess(facts.calls[facts.most], facts.CallsOf(*rank))) {

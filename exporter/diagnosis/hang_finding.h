@@ -25,6 +25,7 @@ enum class HangDetail : uint8_t {
   kOwes,       // others have called what the suspects have not
   kFinalized,  // the suspects have ended the communicator
   kPeer,       // of two ranks: the Send or Recv that the other one waits for
+  kExchange,   // of ranks that exchange alike: the one that has nothing in flight
   // kMismatched
   kOperations,
   kSizes,

@@ -6,6 +6,7 @@
 
 #include "exporter/diagnosis/call_mismatch.h"
 #include "exporter/diagnosis/communicator_facts.h"
+#include "exporter/diagnosis/exchange.h"
 #include "exporter/diagnosis/hang_evidence.h"
 #include "exporter/diagnosis/launch_order.h"
 #include "exporter/diagnosis/unreported_verdict.h"
@@ -123,6 +124,16 @@ class Judge {
         }
       }
     }
+    if (const Ranks awaited = AwaitedInExchange(facts_); !awaited.empty()) {
+      return draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kExchange, awaited);
+    }
+    if (const Ranks late = NotBegunInExchange(facts_); !late.empty()) {
+      finding_.not_begun_suspects = true;
+      return draft_.Say(HangVerdict::kRankNotBegun, HangDetail::kNone, late);
+    }
+    if (!facts_.are_all_seen() && view_.are_all_expected && facts_.stuck.size() == live.size()) {
+      return SayNotSeen();
+    }
     for (const RankView* rank : live) {
       if (rank->activity.is_idle()) finding_.idle.push_back(rank);
     }
@@ -146,11 +157,15 @@ class Judge {
     const bool is_last_resort =
         facts_.are_all_seen() || facts_.stopped.size() == facts_.live.size();
     if (!facts_.stopped.empty() && is_last_resort) return SayStopped(facts_.stopped);
-    if (!facts_.are_all_seen() && view_.nnodes == 1) {
-      finding_.unseen_ranks = UnseenRanks(facts_, kMostUnseen);
-      return draft_.Say(HangVerdict::kRankNotSeen, HangDetail::kNone, {});
+    if (!facts_.are_all_seen() && view_.are_all_expected) {
+      return SayNotSeen();
     }
     draft_.Say(HangVerdict::kNoProgress, HangDetail::kNone, {});
+  }
+
+  void SayNotSeen() {
+    finding_.unseen_ranks = UnseenRanks(facts_, kMostUnseen);
+    draft_.Say(HangVerdict::kRankNotSeen, HangDetail::kNone, {});
   }
 
   const CommunicatorFacts& facts_;

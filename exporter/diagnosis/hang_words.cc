@@ -58,9 +58,12 @@ class Words {
                             Waiters(), AlsoOwing());
       case HangVerdict::kRankNotSeen:
         return absl::StrCat(
-            "All ranks that are seen here have launched the same work, and it does not progress. "
-            "Not seen at this endpoint: rank ",
-            absl::StrJoin(finding_.unseen_ranks, ", "),
+            finding_.view->has_point_to_point
+                ? "All ranks that are seen here wait. "
+                : "All ranks that are seen here have launched the same work, and it does not "
+                  "progress. ",
+            "Not seen at ", IsOfManyHosts() ? "the endpoints that answered" : "this endpoint",
+            ": rank ", absl::StrJoin(finding_.unseen_ranks, ", "),
             ". Its process is gone, or is measured elsewhere.", Waiters());
       case HangVerdict::kPointToPoint:
         return PointToPoint();
@@ -81,6 +84,9 @@ class Words {
       case HangDetail::kPeer:
         return absl::StrCat(WhoHave(suspects), " not called ", finding_.peer_op,
                             ", and has nothing in flight here.", Waiters());
+      case HangDetail::kExchange:
+        return absl::StrCat(WhoHave(suspects), " made fewer Sends and Recvs than the others, and ",
+                            Has(suspects), " nothing in flight here.", Waiters());
       default:
         break;
     }
@@ -95,6 +101,8 @@ class Words {
                                            " earlier calls have completed cannot be seen."),
                         Waiters(), BehindUnseen());
   }
+
+  bool IsOfManyHosts() const { return finding_.view->ranks.front().is_of_many_hosts; }
 
   std::string AlsoStopped() const {
     const Ranks& stopped = finding_.also_stopped;

@@ -91,7 +91,9 @@ class Examiner {
       for (const ProcessSnapshot& process : *processes) {
         for (const CommunicatorSnapshot& communicator : process.communicators) {
           seen[communicator.comm_id].insert(communicator.rank);
-          if (communicator.nnodes == 1) wanted[communicator.comm_id] = communicator.nranks;
+          if (communicator.nnodes == 1 || snapshots.is_of_all_nodes) {
+            wanted[communicator.comm_id] = communicator.nranks;
+          }
         }
       }
     }

@@ -2,20 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <unordered_map>
 
 namespace nccl_pulse {
 namespace {
 
-// Launch number n of one is that of the other: they have put their calls into as many.
-bool HaveSameLaunches(const CommunicatorFacts& facts, const RankView& a, const RankView& b) {
-  return Total(facts.CallsOf(a)) - a.communicator->launches ==
-         Total(facts.CallsOf(b)) - b.communicator->launches;
-}
-
-bool IsBegunBefore(const CommunicatorFacts& facts, const RankView& late, const RankView& other) {
-  return other.activity.oldest_launch == OldestLaunch::kBegun &&
-         HaveSameLaunches(facts, late, other) &&
-         late.communicator->launches_completed <= other.communicator->launches_completed;
+// Launch number n of one rank is that of another when they have put their calls into as many.
+uint64_t CallsWithoutLaunch(const CommunicatorFacts& facts, const RankView& rank) {
+  return Total(facts.CallsOf(rank)) - rank.communicator->launches;
 }
 
 }  // namespace
@@ -44,10 +38,17 @@ Ranks RanksInsideNccl(const CommunicatorFacts& facts, const Ranks& waiting) {
 Ranks RanksNotBegun(const CommunicatorFacts& facts) {
   Ranks late;
   if (facts.view->has_point_to_point) return late;
+  // The most launches that one of them has completed and begun another.
+  std::unordered_map<uint64_t, uint64_t> begun;
+  for (const RankView* rank : facts.live) {
+    if (rank->activity.oldest_launch != OldestLaunch::kBegun) continue;
+    uint64_t& most = begun[CallsWithoutLaunch(facts, *rank)];
+    most = std::max(most, rank->communicator->launches_completed);
+  }
   for (const RankView* rank : facts.live) {
     if (rank->activity.oldest_launch != OldestLaunch::kNotBegun) continue;
-    if (std::any_of(facts.live.begin(), facts.live.end(),
-                    [&](const RankView* other) { return IsBegunBefore(facts, *rank, *other); })) {
+    const auto found = begun.find(CallsWithoutLaunch(facts, *rank));
+    if (found != begun.end() && rank->communicator->launches_completed <= found->second) {
       late.push_back(rank);
     }
   }

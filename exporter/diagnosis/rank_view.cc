@@ -13,8 +13,9 @@ bool IsBetter(const RankView& a, const RankView& b) {
   return a.communicator->init_realtime_ns > b.communicator->init_realtime_ns;
 }
 
-void AddProcess(const ProcessSnapshot& process, int64_t now_ns, int64_t stands_after_ns,
+void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, int64_t now_ns,
                 std::map<uint64_t, CommunicatorView>* by_id) {
+  const int64_t stands_after_ns = set.stands_after_ns;
   const bool is_stopped = IsStopped(process, now_ns, stands_after_ns);
   for (const CommunicatorSnapshot& communicator : process.communicators) {
     if (communicator.comm_id == 0) continue;
@@ -23,7 +24,8 @@ void AddProcess(const ProcessSnapshot& process, int64_t now_ns, int64_t stands_a
                                   : process.end != ProcessEnd::kLive ? RankView::State::kGone
                                                                      : RankView::State::kLive;
     view.ranks.push_back({&process, &communicator, state,
-                          ActivityOf(process, communicator, now_ns, stands_after_ns), is_stopped});
+                          ActivityOf(process, communicator, now_ns, stands_after_ns), is_stopped,
+                          set.is_of_all_nodes});
   }
 }
 
@@ -37,6 +39,7 @@ void SortRanks(CommunicatorView* view) {
   view->comm_id = view->ranks.front().communicator->comm_id;
   view->nranks = view->ranks.front().communicator->nranks;
   view->nnodes = view->ranks.front().communicator->nnodes;
+  view->are_all_expected = view->nnodes == 1 || view->ranks.front().is_of_many_hosts;
 }
 
 // Two of a communicator's processes that meet on a communicator with Send and Recv are stages of a
@@ -94,13 +97,12 @@ uint64_t RankView::CallsOf(std::string_view op) const {
 
 std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots,
                                                   int64_t now_realtime_ns) {
-  const int64_t stands_after_ns = snapshots.stands_after_ns;
   std::map<uint64_t, CommunicatorView> by_id;
   for (const ProcessSnapshot& process : snapshots.processes) {
-    AddProcess(process, now_realtime_ns, stands_after_ns, &by_id);
+    AddProcess(process, snapshots, now_realtime_ns, &by_id);
   }
   for (const ProcessSnapshot& process : snapshots.ended) {
-    AddProcess(process, now_realtime_ns, stands_after_ns, &by_id);
+    AddProcess(process, snapshots, now_realtime_ns, &by_id);
   }
   std::vector<CommunicatorView> views;
   views.reserve(by_id.size());

@@ -1,4 +1,4 @@
-// One communicator's ranks of this node side by side, for the diagnosis.
+// One communicator's ranks side by side: those of this node, or of all, for the diagnosis.
 //
 // Thread: plain data that points into a SnapshotSet.
 #ifndef EXPORTER_DIAGNOSIS_RANK_VIEW_H_
@@ -23,7 +23,8 @@ struct RankView {
   State state;
 
   RankActivity activity;
-  bool is_stopped = false;  // its process is not running
+  bool is_stopped = false;        // its process is not running
+  bool is_of_many_hosts = false;  // its host must be said, too
 
   int32_t rank() const { return communicator->rank; }
   // 0: not known to be in flight.
@@ -34,7 +35,8 @@ struct RankView {
 struct CommunicatorView {
   uint64_t comm_id;
   int32_t nranks, nnodes;
-  std::vector<RankView> ranks;  // in order, each once
+  std::vector<RankView> ranks;    // in order, each once
+  bool are_all_expected = false;  // who is not among them should be
   // Its ranks exchange Send and Recv with each other, here or on another communicator.
   bool has_point_to_point = false;
   bool spans_pipeline = false;

@@ -15,8 +15,11 @@ constexpr std::size_t kMostOperations = 3;
 
 std::string Name(const RankView& rank) {
   const std::string& gpu = rank.communicator->gpu;
-  return absl::StrCat("rank ", rank.rank(), " (pid ", rank.process->pid,
-                      gpu.empty() ? "" : absl::StrCat(", GPU ", gpu), ")");
+  const std::string& host = rank.process->hostname;
+  return absl::StrCat("rank ", rank.rank(), " (",
+                      rank.is_of_many_hosts && !host.empty() ? absl::StrCat(host, ", ") : "",
+                      "pid ", rank.process->pid, gpu.empty() ? "" : absl::StrCat(", GPU ", gpu),
+                      ")");
 }
 
 std::string Names(const Ranks& ranks) {

@@ -30,9 +30,9 @@ std::string Enumerate(const List& list, std::size_t most, const Formatter& forma
   return text;
 }
 
-std::string Name(const RankView& rank);        // "rank 3 (pid 4711, GPU 3)"
-std::string Names(const Ranks& ranks);         // the same of several
-std::string Numbers(const Ranks& ranks);       // "ranks 0, 1 and 2"
+std::string Name(const RankView& rank);   // "rank 3 (pid 4711, GPU 3)"; of many hosts, with its own
+std::string Names(const Ranks& ranks);    // the same of several
+std::string Numbers(const Ranks& ranks);  // "ranks 0, 1 and 2"
 std::string CallWords(const Calls& calls);     // "AllReduce (up to 1MiB)", "2 x AllGather ..."
 std::string CommunicatorId(uint64_t comm_id);  // 16 hexadecimal digits
 std::string Capital(std::string text);

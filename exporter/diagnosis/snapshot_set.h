@@ -1,4 +1,5 @@
-// What one page is made from: the snapshots of a node's processes.
+// What one page is made from: the snapshots of a node's processes. `pulse diagnose` lays those of
+// many nodes together (exporter/fleet/snapshot_union.h).
 //
 // Thread: plain data.
 #ifndef EXPORTER_DIAGNOSIS_SNAPSHOT_SET_H_
@@ -29,6 +30,8 @@ struct SnapshotSet {
   // process' series have its own.
   std::string server_labels;
   RejectionCounts rejected{};  // since the server started
+  // Not of one node: whoever asked all endpoints of a job expects all ranks of its communicators.
+  bool is_of_all_nodes = false;
   // Of everything that is said of them: see rank_activity.h.
   int64_t stands_after_ns = kStoppedAfterNs;
 };

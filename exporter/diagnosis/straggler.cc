@@ -235,11 +235,13 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
         "Rank %d (pid %d%s) comes last into %.0f %% of the calls%s; the others wait %s a call, "
         "%.2g seconds of every second.",
         straggler.rank, rank->process->pid, gpu, straggler.late_share * 100,
-        static_cast<int32_t>(ranks.size()) < view.nranks ? ", among the ranks of this node" : "",
+        static_cast<int32_t>(ranks.size()) == view.nranks ? ""
+        : rank->is_of_many_hosts                          ? ", among the ranks that are seen"
+                                                          : ", among the ranks of this node",
         DurationWords(straggler.mean_seconds), straggler.seconds_per_second);
     return straggler;
   }
-  return std::nullopt;
+  return FindHost(ranks);
 }
 
 std::vector<RankLoss> StragglerState::Losses(const CommunicatorView& view) const {

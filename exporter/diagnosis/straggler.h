@@ -47,6 +47,7 @@ class StragglerState {
 
   // Counts what is new. The view is of this object's communicator.
   void Update(const CommunicatorView& view, int64_t now_realtime_ns);
+  // One rank, or else all ranks of one of several hosts (straggler_host.cc).
   std::optional<Straggler> Find(const CommunicatorView& view) const;
   std::vector<RankLoss> Losses(const CommunicatorView& view) const;
 
@@ -64,6 +65,8 @@ class StragglerState {
     double late_seconds = 0;    // not scaled, of those
     int64_t init_realtime_ns = 0;
   };
+
+  std::optional<Straggler> FindHost(const std::vector<const RankView*>& ranks) const;
 
   std::map<Kind, OfKind> kinds_;
   std::map<int32_t, OfRank> ranks_;

@@ -9,6 +9,7 @@
 #include "exporter/exposition/communicators_json.h"
 #include "exporter/exposition/negotiation.h"
 #include "exporter/exposition/protobuf_format.h"
+#include "exporter/exposition/snapshot_message.h"
 #include "exporter/exposition/text_format.h"
 #include "exporter/http/limits.h"
 #include "exporter/node/monotonic_clock.h"
@@ -17,8 +18,9 @@
 namespace nccl_pulse {
 namespace {
 
-// People look at it again and again, every 2 s with the status page open; scrapers do every 15 s.
-constexpr int kCommunicatorsWeight = 2;
+// Of the processor time for pages. People look at the JSON again and again, every 2 s with the
+// status page open; scrapers do every 15 s; whoever diagnoses a job does twice.
+constexpr int kFormatWeight = 5, kCommunicatorsWeight = 10, kSnapshotsWeight = 1;
 
 }  // namespace
 
@@ -37,7 +39,9 @@ Pages::Pages(const ServerOptions* options, Node* node,
       cache_(CacheOptions(std::move(cut_off_slowest))) {}
 
 std::string_view Pages::TypeOf(std::size_t kind) {
-  return kind == kCommunicators ? "application/json" : ContentType(static_cast<PageFormat>(kind));
+  if (kind == kCommunicators) return "application/json";
+  if (kind == kSnapshots) return kSnapshotMessageType;
+  return ContentType(static_cast<PageFormat>(kind));
 }
 
 SnapshotSet Pages::ReadAll() {
@@ -65,12 +69,19 @@ std::string Pages::MakeCommunicators() {
   return CommunicatorsJson(set, now_ns, diagnosis_.Update(set, now_ns));
 }
 
+std::string Pages::MakeSnapshots() {
+  const SnapshotSet set = ReadAll();
+  return WriteSnapshots(set, RealtimeNs(), std::chrono::nanoseconds(options_.hang_after).count());
+}
+
 PageCache::Options Pages::CacheOptions(std::function<bool(bool in_any_case)> cut_off_slowest) {
   PageCache::Options options;
-  options.kinds = {{[this] { return TextFormat(ReadFamilies(PageFormat::kText)); }},
-                   {[this] { return OpenMetricsFormat(ReadFamilies(PageFormat::kOpenMetrics)); }},
-                   {[this] { return ProtobufFormat(ReadFamilies(PageFormat::kProtobuf)); }},
-                   {[this] { return MakeCommunicators(); }, kCommunicatorsWeight}};
+  options.kinds = {
+      {[this] { return TextFormat(ReadFamilies(PageFormat::kText)); }, kFormatWeight},
+      {[this] { return OpenMetricsFormat(ReadFamilies(PageFormat::kOpenMetrics)); }, kFormatWeight},
+      {[this] { return ProtobufFormat(ReadFamilies(PageFormat::kProtobuf)); }, kFormatWeight},
+      {[this] { return MakeCommunicators(); }, kCommunicatorsWeight},
+      {[this] { return MakeSnapshots(); }, kSnapshotsWeight}};
   options.clock = [] { return MonotonicNow(); };
   options.cpu_time = ThreadCpuTime;
   options.cut_off_slowest = std::move(cut_off_slowest);

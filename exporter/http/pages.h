@@ -29,8 +29,10 @@ std::chrono::nanoseconds ThreadCpuTime();
 
 class Pages {
  public:
-  // Kinds of pages: one of each format, in PageFormat's order, and the JSON.
+  // Kinds of pages: one of each format, in PageFormat's order, the JSON, and what `pulse diagnose`
+  // asks for.
   static constexpr std::size_t kCommunicators = kPageFormats;
+  static constexpr std::size_t kSnapshots = kPageFormats + 1;
 
   // Both must outlive this object. `cut_off_slowest`: see PageCache::Options.
   Pages(const ServerOptions* options, Node* node,
@@ -47,6 +49,7 @@ class Pages {
   SnapshotSet ReadAll();
   std::vector<Family> ReadFamilies(PageFormat format);
   std::string MakeCommunicators();
+  std::string MakeSnapshots();
 
   const ServerOptions& options_;
   Node& node_;

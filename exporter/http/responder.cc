@@ -79,6 +79,8 @@ void Responder::Answer(Connection* connection, const HttpRequest& request, Time 
                 now);
   } else if (request.path == "/api/v1/communicators") {
     RespondPage(connection, request, Pages::kCommunicators, now);
+  } else if (request.path == "/api/v1/snapshots") {
+    RespondPage(connection, request, Pages::kSnapshots, now);
   } else if (request.path == "/api/v1/http_sd") {
     Respond(connection, request, 200, kJsonType,
             std::make_shared<const std::string>(node_.ServiceTargets()), now);

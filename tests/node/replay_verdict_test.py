@@ -45,8 +45,24 @@ class ReplayVerdictTest(unittest.TestCase):
                 wrong += [comm[what]["text"] for what in ("hang", "straggler") if comm[what]]
                 compared |= {rank["rank"] for rank in comm["ranks"]
                              if rank["straggler_seconds"] is not None}
+        self.compare_with_diagnose(port)
         replay.send_signal(signal.SIGINT)
         return wrong, compared, pages
+
+    def compare_with_diagnose(self, port):
+        """What the endpoint sends to `pulse diagnose` says the same as its own page, by another clock.
+
+        The replay has ended, but the last page may have been made before that."""
+
+        def is_same():
+            page = json.loads(cluster.get(port, "/api/v1/communicators")[1])
+            said = json.loads(subprocess.run(
+                [cluster.PULSE, "diagnose", "--json", "--timeout=60s",
+                 "--endpoint=127.0.0.1:%d" % port], stdout=subprocess.PIPE, check=False).stdout)
+            self.assertEqual((said["roots"], said["stragglers"]), ([], []))
+            return said["endpoints"]["heard"] == 1 and (said["health"], said["notes"]) == (
+                page["health"]["status"], page["health"]["notes"])
+        cluster.wait_until(is_same, "pulse diagnose says what the page says")
 
     @staticmethod
     def has_ended(replay):

@@ -1,0 +1,160 @@
+// Many endpoints of a made-up job that hangs, in one process: what each answers was written before,
+// so that what is measured is who asks.
+//
+//   endpoints --nodes=2000 --targets=/tmp/targets.json
+//
+// Writes the addresses as file_sd has them, prints "ready", and answers until standard input ends.
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/strings/str_cat.h"
+#include "bench/jobs/job_layout.h"
+#include "bench/jobs/job_run.h"
+#include "exporter/exposition/snapshot_message.h"
+#include "exporter/http/gzip.h"
+
+ABSL_FLAG(int, nodes, 2000, "endpoints, of 8 ranks each");
+ABSL_FLAG(std::string, targets, "/tmp/targets.json", "where to write their addresses");
+ABSL_FLAG(bool, hang, true, "one rank does not go on");
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int64_t kMs = 1000000;
+
+double CpuSeconds() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / 1e9;
+}
+
+std::vector<std::string> Answers() {
+  JobLayout layout;
+  layout.tensor = 8;
+  layout.data = absl::GetFlag(FLAGS_nodes);
+  layout.slowdown = 8;
+  const std::vector<JobGroup> groups = GroupsOf(layout, 1);
+  JobRunOptions options;
+  options.fault = absl::GetFlag(FLAGS_hang) ? Fault::kHostStuck : Fault::kNone;
+  options.rank = layout.ranks() / 3;
+  options.fault_ns = 2000 * kMs;
+  options.asked_ns = absl::GetFlag(FLAGS_hang) ? 40000 * kMs : 4000 * kMs;
+  std::vector<std::string> answers;
+  const std::vector<NodeSnapshot> nodes = RunJob(layout, groups, options);
+  std::size_t bytes = 0;
+  double write_seconds = 0;
+  double pack_seconds = 0;
+  for (const NodeSnapshot& node : nodes) {
+    const double start = CpuSeconds();
+    const std::string page = WriteSnapshots(node.set, node.asked_realtime_ns, 10'000'000'000);
+    const double written = CpuSeconds();
+    const std::string body = Gzip(page).value();
+    write_seconds += written - start;
+    pack_seconds += CpuSeconds() - written;
+    bytes += page.size();
+    answers.push_back(absl::StrCat("HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: ",
+                                   body.size(), "\r\n\r\n", body));
+  }
+  const auto count = static_cast<double>(answers.size());
+  std::fprintf(stderr,
+               "%d ranks; a page: %.0f bytes, %zu compressed; %.2f ms to write, %.2f to compress\n",
+               layout.ranks(), static_cast<double>(bytes) / count, answers.front().size(),
+               write_seconds / count * 1e3, pack_seconds / count * 1e3);
+  return answers;
+}
+
+int Listen(uint16_t* port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(fd, 16) != 0 ||
+      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return -1;
+  }
+  *port = ntohs(address.sin_port);
+  return fd;
+}
+
+void Watch(int epoll, int fd) {
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+int Main() {
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+  const std::vector<std::string> answers = Answers();
+  const int epoll = epoll_create1(EPOLL_CLOEXEC);
+  std::unordered_map<int, const std::string*> listeners;
+  std::unordered_map<int, const std::string*> clients;
+  std::string list = "[{\"targets\": [";
+  for (const std::string& answer : answers) {
+    uint16_t port = 0;
+    const int fd = Listen(&port);
+    if (fd < 0) {
+      std::perror("endpoints");
+      return 1;
+    }
+    absl::StrAppend(&list, listeners.empty() ? "" : ", ", "\"127.0.0.1:", port, "\"");
+    listeners[fd] = &answer;
+    Watch(epoll, fd);
+  }
+  std::ofstream(absl::GetFlag(FLAGS_targets)) << list << "]}]\n";
+  std::printf("ready\n");
+  std::fflush(stdout);
+  Watch(epoll, STDIN_FILENO);
+  while (true) {
+    std::array<epoll_event, 256> events;
+    const int count = epoll_wait(epoll, events.data(), static_cast<int>(events.size()), -1);
+    for (int i = 0; i < count; ++i) {
+      const int fd = events[i].data.fd;
+      std::array<char, 4096> buffer;
+      if (fd == STDIN_FILENO) {
+        if (read(fd, buffer.data(), buffer.size()) <= 0) return 0;
+      } else if (const auto found = listeners.find(fd); found != listeners.end()) {
+        const int client = accept4(fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (client < 0) continue;
+        clients[client] = found->second;
+        Watch(epoll, client);
+      } else {
+        // A page fits into the socket's buffer.
+        if (recv(fd, buffer.data(), buffer.size(), 0) > 0) {
+          const std::string& answer = *clients[fd];
+          [[maybe_unused]] const ssize_t sent =
+              send(fd, answer.data(), answer.size(), MSG_NOSIGNAL);
+        }
+        clients.erase(fd);
+        close(fd);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nccl_pulse
+
+int main(int argc, char** argv) {
+  absl::ParseCommandLine(argc, argv);
+  return nccl_pulse::Main();
+}

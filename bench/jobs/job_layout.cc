@@ -1,0 +1,178 @@
+#include "bench/jobs/job_layout.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int64_t kUs = 1000;
+constexpr int64_t kMs = 1000 * kUs;
+
+// The finalizer of SplitMix64.
+uint64_t Mix(uint64_t value) {
+  value += 0x9e3779b97f4a7c15u;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
+  return value ^ (value >> 31);
+}
+
+struct Place {
+  int tensor, data, pipeline;
+};
+
+Place PlaceOf(const JobLayout& layout, int rank) {
+  return {rank % layout.tensor, rank / layout.tensor % layout.data,
+          rank / layout.tensor / layout.data};
+}
+
+int RankAt(const JobLayout& layout, Place place) {
+  return (place.pipeline * layout.data + place.data) * layout.tensor + place.tensor;
+}
+
+// Which group of its kind a rank is in.
+int NumberOf(const JobLayout& layout, GroupKind kind, Place place) {
+  switch (kind) {
+    case GroupKind::kTensor:
+      return place.pipeline * layout.data + place.data;
+    case GroupKind::kData:
+    case GroupKind::kSecond:
+      return place.pipeline * layout.tensor + place.tensor;
+    case GroupKind::kExperts:
+      return (place.pipeline * (layout.data / layout.experts) + place.data / layout.experts) *
+                 layout.tensor +
+             place.tensor;
+    case GroupKind::kPipeline:
+      return place.data * layout.tensor + place.tensor;
+    case GroupKind::kWorld:
+      break;
+  }
+  return 0;
+}
+
+class Programmer {
+ public:
+  Programmer(const JobLayout& layout, const std::vector<JobGroup>& groups, int rank)
+      : layout_(layout), rank_(rank), place_(PlaceOf(layout, rank)) {
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      const auto& members = groups[i].members;
+      if (std::find(members.begin(), members.end(), rank) != members.end()) {
+        group_of_[groups[i].kind] = static_cast<int>(i);
+      }
+    }
+  }
+
+  std::vector<JobStep> Make() {
+    Add({StepKind::kHostWork, -1, -1, "", 0, 2 * kMs});  // the next batch
+    const int stages = layout_.pipeline;
+    const int warm = std::min(layout_.microbatches, stages - place_.pipeline - 1);
+    for (int i = 0; i < warm; ++i) Forward();
+    for (int i = warm; i < layout_.microbatches; ++i) {
+      Forward();
+      Backward();
+    }
+    for (int i = 0; i < warm; ++i) Backward();
+    Collective(GroupKind::kData, "ReduceScatter", 6, 3 * kMs);
+    Collective(GroupKind::kSecond, "AllReduce", 5, 2 * kMs);
+    Collective(GroupKind::kWorld, "AllReduce", 0, 200 * kUs);
+    Add({StepKind::kHostWork, -1, -1, "", 0, 1 * kMs});
+    Add({StepKind::kGpuWork, -1, -1, "", 0, 2 * kMs});  // the optimizer
+    Collective(GroupKind::kData, "AllGather", 6, 3 * kMs);
+    Add({StepKind::kSync, -1, -1, "", 0, 0});  // somebody looks at the loss
+    return std::move(steps_);
+  }
+
+ private:
+  void Add(JobStep step) {
+    step.work_ns *= layout_.slowdown;
+    steps_.push_back(step);
+  }
+
+  void Collective(GroupKind kind, const char* op, int size_class, int64_t work_ns) {
+    const auto found = group_of_.find(kind);
+    if (found == group_of_.end()) return;
+    Add({StepKind::kCollective, found->second, -1, op, size_class, work_ns});
+  }
+
+  void Exchange() {
+    const auto found = group_of_.find(GroupKind::kExperts);
+    if (found == group_of_.end()) return;
+    Add({StepKind::kExchange, found->second, -1, "Send", 4, 300 * kUs});
+  }
+
+  void Peer(StepKind kind, int stage) {
+    if (stage < 0 || stage >= layout_.pipeline) return;
+    Place peer = place_;
+    peer.pipeline = stage;
+    Add({kind, group_of_.at(GroupKind::kPipeline), RankAt(layout_, peer),
+         kind == StepKind::kSend ? "Send" : "Recv", 5, 400 * kUs});
+  }
+
+  void Layers() {
+    for (int i = 0; i < layout_.layers; ++i) {
+      Add({StepKind::kHostWork, -1, -1, "", 0, 400 * kUs});
+      Add({StepKind::kGpuWork, -1, -1, "", 0, 1500 * kUs});
+      Collective(GroupKind::kTensor, "AllGather", 4, 200 * kUs);
+      Exchange();
+      Add({StepKind::kHostWork, -1, -1, "", 0, 400 * kUs});
+      Add({StepKind::kGpuWork, -1, -1, "", 0, 1500 * kUs});
+      Exchange();
+      Collective(GroupKind::kTensor, "ReduceScatter", 4, 200 * kUs);
+    }
+  }
+
+  void Forward() {
+    Peer(StepKind::kReceive, place_.pipeline - 1);
+    Layers();
+    Peer(StepKind::kSend, place_.pipeline + 1);
+  }
+  void Backward() {
+    Peer(StepKind::kReceive, place_.pipeline + 1);
+    Layers();
+    Peer(StepKind::kSend, place_.pipeline - 1);
+  }
+
+  const JobLayout& layout_;
+  const int rank_;
+  const Place place_;
+  std::map<GroupKind, int> group_of_;
+  std::vector<JobStep> steps_;
+};
+
+}  // namespace
+
+std::vector<JobGroup> GroupsOf(const JobLayout& layout, uint64_t seed) {
+  std::map<std::pair<GroupKind, int>, std::vector<int>> members;
+  for (int rank = 0; rank < layout.ranks(); ++rank) {
+    for (const GroupKind kind : {GroupKind::kTensor, GroupKind::kData, GroupKind::kSecond,
+                                 GroupKind::kExperts, GroupKind::kPipeline, GroupKind::kWorld}) {
+      if (kind == GroupKind::kWorld && !layout.has_world) continue;
+      if (kind == GroupKind::kSecond && !layout.has_second) continue;
+      members[{kind, NumberOf(layout, kind, PlaceOf(layout, rank))}].push_back(rank);
+    }
+  }
+  std::vector<JobGroup> groups;
+  for (auto& [key, ranks] : members) {
+    if (ranks.size() < 2) continue;
+    std::set<int> nodes;
+    for (const int rank : ranks) nodes.insert(layout.NodeOf(rank));
+    const uint64_t id = Mix(seed << 32 | static_cast<uint64_t>(key.first) << 24 |
+                            static_cast<uint64_t>(key.second));
+    groups.push_back({key.first, id, std::move(ranks), static_cast<int>(nodes.size())});
+  }
+  return groups;
+}
+
+std::vector<std::vector<JobStep>> ProgramOf(const JobLayout& layout,
+                                            const std::vector<JobGroup>& groups) {
+  std::vector<std::vector<JobStep>> programs;
+  for (int rank = 0; rank < layout.ranks(); ++rank) {
+    programs.push_back(Programmer(layout, groups, rank).Make());
+  }
+  return programs;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,69 @@
+// How the ranks of a made-up job share communicators, and what each of them does in a step.
+//
+// Ranks are laid out as Megatron-LM does it by default: tensor parallel first, then data parallel,
+// then pipeline parallel. Experts are spread over neighbours of the data-parallel group.
+//
+// Thread: any; plain data and pure functions.
+#ifndef BENCH_JOBS_JOB_LAYOUT_H_
+#define BENCH_JOBS_JOB_LAYOUT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nccl_pulse {
+
+struct JobLayout {
+  std::string name;
+  int gpus_per_node = 8;
+  int tensor = 1, pipeline = 1, data = 1;
+  int experts = 1;  // ranks that exchange tokens; divides `data`
+  int layers = 2;   // of a pipeline stage
+  int microbatches = 1;
+  int slowdown = 1;         // how much longer all work takes than in a step of some 10 ms
+  bool has_world = true;    // a communicator of all ranks, on which each step ends
+  bool has_second = false;  // a second communicator of the data-parallel ranks
+
+  int ranks() const { return tensor * pipeline * data; }
+  int nodes() const { return (ranks() + gpus_per_node - 1) / gpus_per_node; }
+  int NodeOf(int rank) const { return rank / gpus_per_node; }
+};
+
+enum class GroupKind { kTensor, kData, kSecond, kExperts, kPipeline, kWorld };
+
+struct JobGroup {
+  GroupKind kind;
+  uint64_t comm_id;
+  std::vector<int> members;  // global ranks, in the order of their ranks here
+  int nodes;
+};
+
+enum class StepKind : uint8_t {
+  kHostWork,
+  kGpuWork,
+  kCollective,
+  kExchange,
+  kSend,
+  kReceive,
+  kSync
+};
+
+// What a rank does next.
+struct JobStep {
+  StepKind kind{};
+  int group = -1;  // index of it
+  int peer = -1;   // of Send and Recv: global rank
+  const char* op = "";
+  int size_class = 0;
+  int64_t work_ns = 0;  // of host and GPU work, and of what a communicator does once all have come
+};
+
+std::vector<JobGroup> GroupsOf(const JobLayout& layout, uint64_t seed);
+
+// One training step of each rank.
+std::vector<std::vector<JobStep>> ProgramOf(const JobLayout& layout,
+                                            const std::vector<JobGroup>& groups);
+
+}  // namespace nccl_pulse
+
+#endif  // BENCH_JOBS_JOB_LAYOUT_H_

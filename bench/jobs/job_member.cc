@@ -1,0 +1,119 @@
+#include "bench/jobs/job_member.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "bench/jobs/job_run.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int64_t kNever = INT64_MAX;
+// Closer launches mostly have no event in front of them (docs/stream-timing.md).
+constexpr int64_t kGateGapNs = 200'000;
+constexpr std::size_t kRing = 32;
+constexpr int64_t kLongWaitNs = 5'000'000'000;
+
+}  // namespace
+
+// SplitMix64.
+uint64_t JobRandom::Next() {
+  state_ += 0x9e3779b97f4a7c15u;
+  uint64_t value = state_;
+  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
+  value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
+  return value ^ (value >> 31);
+}
+
+double JobRandom::Share() { return static_cast<double>(Next() >> 11) / 9007199254740992.0; }
+
+void JobMember::Launch(const JobStep& step, int64_t now_ns) {
+  if (step.kind == StepKind::kExchange) {
+    const auto peers = static_cast<uint64_t>(snapshot_.nranks - 1);
+    Count("Send", step.size_class, peers);
+    Count("Recv", step.size_class, peers);
+  } else {
+    Count(step.op, step.size_class, 1);
+  }
+  ++snapshot_.launches;
+  const int64_t now = kJobStart + now_ns;
+  const bool is_gated = now - snapshot_.last_launch_realtime_ns >= kGateGapNs;
+  snapshot_.last_launch_realtime_ns = now;
+  launches_.push_back({now_ns, kNever, is_gated});
+}
+
+void JobMember::Count(const char* op, int size_class, uint64_t calls) {
+  snapshot_.last_call_op = op;
+  snapshot_.last_call_size_class = size_class;
+  for (CallCountSnapshot& call : snapshot_.calls) {
+    if (call.size_class != size_class || call.op != op) continue;
+    call.calls += calls;
+    return;
+  }
+  snapshot_.calls.push_back({op, size_class, "ncclBfloat16", false, calls, 0});
+}
+
+void JobMember::Begin(int64_t launched_ns, int64_t begun_ns) {
+  for (Outstanding& each : launches_) {
+    if (each.launched_ns == launched_ns) each.begun_ns = begun_ns;
+  }
+}
+
+void JobMember::Finish(const JobStep& step, int64_t launched_ns, int64_t begun_ns, int64_t end_ns,
+                       int sampling_exponent) {
+  const int64_t before_ns = snapshot_.last_completion_realtime_ns - kJobStart;
+  RememberWait(end_ns - std::max(before_ns, launched_ns));
+  launches_.pop_front();
+  ++snapshot_.launches_completed;
+  snapshot_.last_completion_realtime_ns = kJobStart + end_ns;
+  if (step.kind == StepKind::kCollective) Time(step, end_ns - begun_ns, end_ns, sampling_exponent);
+}
+
+void JobMember::RememberWait(int64_t stood_ns) {
+  if (stood_ns < kLongWaitNs) return;
+  for (LongestWaitSnapshot& wait : snapshot_.longest_waits) {
+    if (wait.op != snapshot_.last_call_op) continue;
+    wait.longest_ns = std::max(wait.longest_ns, static_cast<uint64_t>(stood_ns));
+    return;
+  }
+  snapshot_.longest_waits.push_back({snapshot_.last_call_op, static_cast<uint64_t>(stood_ns)});
+}
+
+// If it is one of the sample: the same calls on all ranks.
+void JobMember::Time(const JobStep& step, int64_t duration_ns, int64_t end_ns,
+                     int sampling_exponent) {
+  const auto kind = std::find_if(timed_.begin(), timed_.end(), [&step](const Timed& each) {
+    return each.size_class == step.size_class && std::strcmp(each.op, step.op) == 0;
+  });
+  uint64_t number = 0;
+  if (kind == timed_.end()) {
+    timed_.push_back({step.op, step.size_class, 1});
+  } else {
+    number = kind->calls++;
+  }
+  if ((JobRandom(number).Next() & ((uint64_t{1} << sampling_exponent) - 1)) != 0) return;
+  TimedCallSnapshot timed;
+  timed.op = step.op;
+  timed.kind = LatencyKind::kDurationStream;
+  timed.size_class = step.size_class;
+  timed.call_number = number;
+  timed.duration_ns = static_cast<uint64_t>(duration_ns);
+  timed.end_realtime_ns = kJobStart + end_ns;
+  std::vector<TimedCallSnapshot>& ring = snapshot_.timed_calls;
+  ring.push_back(std::move(timed));
+  if (ring.size() > kRing) ring.erase(ring.begin());
+}
+
+CommunicatorSnapshot JobMember::Take() {
+  if (!launches_.empty()) {
+    const Outstanding& oldest = launches_.front();
+    snapshot_.oldest_inflight_realtime_ns = kJobStart + oldest.launched_ns;
+    snapshot_.oldest_launch = !oldest.is_gated            ? OldestLaunch::kUnknown
+                              : oldest.begun_ns == kNever ? OldestLaunch::kNotBegun
+                                                          : OldestLaunch::kBegun;
+  }
+  return std::move(snapshot_);
+}
+
+}  // namespace nccl_pulse

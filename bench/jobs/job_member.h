@@ -1,0 +1,64 @@
+// What a plugin would have measured of one rank's part in a communicator.
+//
+// Thread: one.
+#ifndef BENCH_JOBS_JOB_MEMBER_H_
+#define BENCH_JOBS_JOB_MEMBER_H_
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "bench/jobs/job_layout.h"
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+// Repeatable random numbers.
+class JobRandom {
+ public:
+  explicit JobRandom(uint64_t seed) : state_(seed * 2 + 1) {}
+  uint64_t Next();
+  double Share();  // from 0 to below 1
+
+ private:
+  uint64_t state_;
+};
+
+// Times are nanoseconds since kJobStart.
+class JobMember {
+ public:
+  CommunicatorSnapshot& snapshot() { return snapshot_; }
+
+  void Launch(const JobStep& step, int64_t now_ns);
+  void Begin(int64_t launched_ns, int64_t begun_ns);
+  // The oldest one.
+  void Finish(const JobStep& step, int64_t launched_ns, int64_t begun_ns, int64_t end_ns,
+              int sampling_exponent);
+  // With what is in flight.
+  CommunicatorSnapshot Take();
+
+  uint64_t next_instance = 0;  // the number of the next call that its GPU comes to
+
+ private:
+  struct Outstanding {
+    int64_t launched_ns, begun_ns;
+    bool is_gated;
+  };
+  struct Timed {
+    const char* op;
+    int size_class;
+    uint64_t calls;
+  };
+
+  void Count(const char* op, int size_class, uint64_t calls);
+  void RememberWait(int64_t stood_ns);
+  void Time(const JobStep& step, int64_t duration_ns, int64_t end_ns, int sampling_exponent);
+
+  CommunicatorSnapshot snapshot_;
+  std::deque<Outstanding> launches_;
+  std::vector<Timed> timed_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // BENCH_JOBS_JOB_MEMBER_H_

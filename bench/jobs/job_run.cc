@@ -1,0 +1,421 @@
+#include "bench/jobs/job_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "bench/jobs/job_member.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int64_t kUs = 1000;
+constexpr int64_t kMs = 1000 * kUs;
+constexpr int64_t kSecond = 1000 * kMs;
+constexpr int64_t kNever = INT64_MAX;
+constexpr int64_t kCallNs = 10 * kUs;
+constexpr int kFirstPause = 4, kSecondPause = 8;  // steps
+
+// What waits on a rank's stream.
+struct Item {
+  const JobStep* step;
+  int64_t launched_ns;
+  int64_t begun_ns = kNever;
+  int64_t work_ns = 0;
+  bool is_stuck = false;
+  JobStep own;  // of a call that differs from the program's; then `step` is null
+  const JobStep& what() const { return step != nullptr ? *step : own; }
+};
+
+struct Instance {
+  std::size_t came = 0;
+  int64_t last_begun_ns = 0;
+  const char* op = nullptr;
+  int size_class = 0;
+  bool is_broken = false;
+};
+
+struct Rank {
+  std::vector<JobStep> program;
+  std::size_t at = 0;
+  int64_t host_ns = 0, gpu_ns = 0;
+  std::deque<Item> queue;
+  bool waits_for_gpu = false, is_halted = false, is_queued = false, has_erred = false;
+  bool is_gpu_to_stick = false;
+  int steps = 0;
+  int64_t seen_ns = 0;                   // until when what it does is on the page
+  std::map<int, JobMember> memberships;  // by group
+  double slow = 1;
+};
+
+class Run {
+ public:
+  Run(const JobLayout& layout, const std::vector<JobGroup>& groups, const JobRunOptions& options)
+      : layout_(layout),
+        groups_(groups),
+        options_(options),
+        random_(options.seed),
+        instances_(groups.size()),
+        first_instance_(groups.size()) {
+    JobRandom asked(options.seed ^ 0xa5ced);
+    for (int node = 0; node < layout.nodes(); ++node) {
+      asked_ns_.push_back(
+          options.asked_ns +
+          static_cast<int64_t>(asked.Share() * static_cast<double>(options.asked_within_ns)));
+    }
+    end_ns_ = options.asked_ns + options.asked_within_ns;
+    const bool is_paused = options.fault == Fault::kPause || options.fault == Fault::kAllPause;
+    if (is_paused) end_ns_ = kNever / 2;  // see AskAfter
+    std::vector<std::vector<JobStep>> programs = ProgramOf(layout, groups);
+    ranks_.resize(layout.ranks());
+    for (int i = 0; i < layout.ranks(); ++i) {
+      ranks_[i].program = std::move(programs[i]);
+      ranks_[i].seen_ns = is_paused ? kNever : asked_ns_[layout.NodeOf(i)];
+      const bool is_slow = options.fault == Fault::kSlowNode
+                               ? layout.NodeOf(i) == layout.NodeOf(options.rank)
+                               : i == options.rank;
+      if (is_slow && (options.fault == Fault::kSlowNode || options.fault == Fault::kSlowHost ||
+                      options.fault == Fault::kSlowGpu)) {
+        ranks_[i].slow = options.slowness;
+      }
+    }
+    if (options.fault == Fault::kProcessGone || options.fault == Fault::kProcessVanished) {
+      ranks_[options.rank].seen_ns = std::min(ranks_[options.rank].seen_ns, options.fault_ns);
+    }
+    for (std::size_t i = 0; i < groups.size(); ++i) Join(static_cast<int>(i));
+  }
+
+  std::vector<NodeSnapshot> Make() {
+    for (int i = 0; i < layout_.ranks(); ++i) Wake(i);
+    while (!awake_.empty()) {
+      const int rank = awake_.front();
+      awake_.pop_front();
+      ranks_[rank].is_queued = false;
+      Advance(rank);
+    }
+    return Snapshots();
+  }
+
+ private:
+  bool IsFaulty(int rank) const {
+    return rank == options_.rank && ranks_[rank].host_ns >= options_.fault_ns;
+  }
+  bool Is(Fault fault) const { return options_.fault == fault; }
+
+  void Join(int group) {
+    const JobGroup& of = groups_[group];
+    for (std::size_t i = 0; i < of.members.size(); ++i) {
+      const int rank = of.members[i];
+      CommunicatorSnapshot& snapshot = ranks_[rank].memberships[group].snapshot();
+      snapshot.comm_id = of.comm_id;
+      snapshot.rank = static_cast<int32_t>(i);
+      snapshot.nranks = static_cast<int32_t>(of.members.size());
+      snapshot.nnodes = of.nodes;
+      snapshot.gpu = std::to_string(rank % layout_.gpus_per_node);
+      snapshot.uuid = absl::StrFormat("GPU-%08x", rank);
+      snapshot.init_realtime_ns = kJobStart;
+      snapshot.has_heartbeat = true;
+    }
+  }
+
+  void Wake(int rank) {
+    if (ranks_[rank].is_queued) return;
+    ranks_[rank].is_queued = true;
+    awake_.push_back(rank);
+  }
+
+  void Advance(int number) {
+    Rank& rank = ranks_[number];
+    while (true) {
+      AdvanceHost(number);
+      AdvanceGpu(number);
+      if (!rank.waits_for_gpu || !rank.queue.empty()) return;
+      rank.host_ns = std::max(rank.host_ns, rank.gpu_ns);
+      rank.waits_for_gpu = false;
+      ++rank.at;
+    }
+  }
+
+  int64_t Work(const Rank& rank, const JobStep& step) {
+    const bool is_slow =
+        Is(Fault::kSlowNode) ||
+        (step.kind == StepKind::kHostWork ? Is(Fault::kSlowHost) : Is(Fault::kSlowGpu));
+    const double factor =
+        (1 + options_.imbalance * (random_.Share() * 2 - 1)) * (is_slow ? rank.slow : 1.0);
+    return static_cast<int64_t>(static_cast<double>(step.work_ns) * factor);
+  }
+
+  void AdvanceHost(int number) {
+    Rank& rank = ranks_[number];
+    while (!rank.is_halted && !rank.waits_for_gpu && rank.host_ns <= end_ns_) {
+      if (rank.at == rank.program.size()) rank.at = 0;
+      if (rank.at == 0) Pause(number);
+      if (IsFaulty(number) && Err(number)) return;
+      const JobStep& step = rank.program[rank.at];
+      switch (step.kind) {
+        case StepKind::kHostWork:
+          rank.host_ns += Work(rank, step);
+          // A slow host is late to where its GPU waits for it.
+          if (Is(Fault::kSlowHost) && rank.slow > 1) {
+            rank.queue.push_back({&step, rank.host_ns, kNever, Work(rank, step), false, {}});
+          }
+          break;
+        case StepKind::kGpuWork: {
+          Item item{&step, rank.host_ns, kNever, Work(rank, step), rank.is_gpu_to_stick, {}};
+          rank.is_gpu_to_stick = false;
+          rank.queue.push_back(item);
+          break;
+        }
+        case StepKind::kSync:
+          rank.waits_for_gpu = true;
+          return;
+        default:
+          Launch(number, &step, step);
+          if (options_.is_blocking) {
+            rank.waits_for_gpu = true;
+            return;
+          }
+          break;
+      }
+      ++rank.at;
+    }
+  }
+
+  // Between two steps.
+  void Pause(int number) {
+    Rank& rank = ranks_[number];
+    const bool is_one = Is(Fault::kPause) && number == options_.rank;
+    if (!is_one && !Is(Fault::kAllPause)) return;
+    const int step = rank.steps++;
+    if (step == kFirstPause) rank.host_ns += options_.pause_ns;
+    if (step != kSecondPause) return;
+    if (number == options_.rank) AskAfter(rank.host_ns);
+    rank.host_ns += 3600 * kSecond;
+  }
+
+  void AskAfter(int64_t begin_ns) {
+    for (int64_t& asked_ns : asked_ns_) asked_ns += begin_ns;
+    end_ns_ = options_.asked_ns + options_.asked_within_ns + begin_ns;
+    for (int i = 0; i < layout_.ranks(); ++i) ranks_[i].seen_ns = asked_ns_[layout_.NodeOf(i)];
+  }
+
+  // True when its program does not go on.
+  bool Err(int number) {
+    Rank& rank = ranks_[number];
+    const JobStep& step = rank.program[rank.at];
+    const bool is_call = step.group == options_.group && step.kind == StepKind::kCollective;
+    switch (options_.fault) {
+      case Fault::kHostStuck:
+      case Fault::kProcessGone:
+      case Fault::kProcessVanished:
+        rank.is_halted = true;
+        return true;
+      case Fault::kGpuStuck:
+        if (!rank.has_erred && step.kind == StepKind::kGpuWork) {
+          rank.has_erred = rank.is_gpu_to_stick = true;
+        }
+        return false;
+      case Fault::kWrongSize:
+        if (!rank.has_erred && is_call) {
+          rank.has_erred = true;
+          rank.program[rank.at].size_class = step.size_class + 1;
+        }
+        return false;
+      case Fault::kWrongOrder:
+        if (!rank.has_erred && is_call) Swap(&rank, options_.group, step.op);
+        return false;
+      case Fault::kCircle:
+        if (!rank.has_erred && is_call) Swap(&rank, options_.group + 1, "");
+        return false;
+      default:
+        return false;
+    }
+  }
+
+  // With the next collective of `group` that is not `op`.
+  void Swap(Rank* rank, int group, const std::string& op) {
+    for (std::size_t i = rank->at + 1; i < rank->program.size(); ++i) {
+      const JobStep& step = rank->program[i];
+      if (step.kind != StepKind::kCollective) continue;
+      const bool is_wanted = Is(Fault::kCircle) ? groups_[step.group].kind == GroupKind::kSecond
+                                                : step.group == group && step.op != op;
+      if (!is_wanted) continue;
+      std::swap(rank->program[rank->at], rank->program[i]);
+      rank->has_erred = true;
+      return;
+    }
+  }
+
+  void Launch(int number, const JobStep* of_program, const JobStep& step) {
+    Rank& rank = ranks_[number];
+    rank.host_ns += kCallNs;
+    Item item{of_program, rank.host_ns, kNever, step.work_ns, false, {}};
+    // The program may change under what is queued.
+    item.own = step;
+    item.step = nullptr;
+    rank.queue.push_back(item);
+    if (rank.host_ns > rank.seen_ns) return;
+    rank.memberships[step.group].Launch(step, rank.host_ns);
+  }
+
+  void AdvanceGpu(int number) {
+    Rank& rank = ranks_[number];
+    while (!rank.queue.empty()) {
+      Item& item = rank.queue.front();
+      if (item.is_stuck) return;
+      const JobStep& step = item.what();
+      const int64_t begin_ns = std::max(rank.gpu_ns, item.launched_ns);
+      switch (step.kind) {
+        case StepKind::kHostWork:
+        case StepKind::kGpuWork:
+          rank.gpu_ns = begin_ns + item.work_ns;
+          rank.queue.pop_front();
+          break;
+        case StepKind::kSend:
+          Begin(&rank, &item, begin_ns);
+          Message(number, step.peer).push_back(begin_ns + step.work_ns);
+          Wake(step.peer);
+          Finish(number, begin_ns + step.work_ns);
+          break;
+        case StepKind::kReceive: {
+          Begin(&rank, &item, begin_ns);
+          std::deque<int64_t>& messages = Message(step.peer, number);
+          if (messages.empty()) return;
+          const int64_t end_ns = std::max(item.begun_ns, messages.front()) + step.work_ns;
+          messages.pop_front();
+          Finish(number, end_ns);
+          break;
+        }
+        default:
+          if (item.begun_ns != kNever) return;  // the others have not come
+          Begin(&rank, &item, begin_ns);
+          Arrive(number, item);
+          break;
+      }
+    }
+  }
+
+  std::deque<int64_t>& Message(int from, int to) { return messages_[{from, to}]; }
+
+  // The oldest launch of its communicator comes to the front of the stream.
+  static void Begin(Rank* rank, Item* item, int64_t begin_ns) {
+    if (item->begun_ns != kNever) return;
+    item->begun_ns = begin_ns;
+    if (item->launched_ns > rank->seen_ns || begin_ns > rank->seen_ns) return;
+    rank->memberships[item->what().group].Begin(item->launched_ns, begin_ns);
+  }
+
+  void Arrive(int number, const Item& item) {
+    const JobStep& step = item.what();
+    const int group = step.group;
+    const JobGroup& of = groups_[group];
+    const uint64_t at = ranks_[number].memberships[group].next_instance++;
+    std::deque<Instance>& instances = instances_[group];
+    while (instances.size() <= at - first_instance_[group]) instances.emplace_back();
+    Instance& instance = instances[at - first_instance_[group]];
+    if (instance.op == nullptr) {
+      instance.op = step.op;
+      instance.size_class = step.size_class;
+    }
+    instance.is_broken |=
+        std::strcmp(instance.op, step.op) != 0 || instance.size_class != step.size_class;
+    instance.last_begun_ns = std::max(instance.last_begun_ns, item.begun_ns);
+    if (++instance.came < of.members.size() || instance.is_broken) return;
+    if (Is(Fault::kNetworkStuck) && group == options_.group &&
+        instance.last_begun_ns >= options_.fault_ns) {
+      instance.is_broken = true;
+      return;
+    }
+    const bool is_slow = Is(Fault::kNetworkSlow) && of.nodes > 1 && Spans(of, options_.rank);
+    const int64_t end_ns = instance.last_begun_ns + step.work_ns * (is_slow ? 10 : 1);
+    while (!instances.empty() && instances.front().came == of.members.size()) {
+      instances.pop_front();
+      ++first_instance_[group];
+    }
+    for (const int member : of.members) {
+      Finish(member, end_ns);
+      if (member != number) Wake(member);
+    }
+  }
+
+  // Has a rank on that one's node.
+  bool Spans(const JobGroup& group, int rank) const {
+    return std::any_of(group.members.begin(), group.members.end(),
+                       [&](int member) { return layout_.NodeOf(member) == layout_.NodeOf(rank); });
+  }
+
+  // What is at the front of its stream.
+  void Finish(int number, int64_t end_ns) {
+    Rank& rank = ranks_[number];
+    const Item item = rank.queue.front();
+    rank.queue.pop_front();
+    rank.gpu_ns = end_ns;
+    if (end_ns > rank.seen_ns || item.launched_ns > rank.seen_ns) return;
+    rank.memberships[item.what().group].Finish(item.what(), item.launched_ns, item.begun_ns, end_ns,
+                                               options_.sampling_exponent);
+  }
+
+  std::vector<NodeSnapshot> Snapshots() {
+    std::vector<NodeSnapshot> nodes(layout_.nodes());
+    for (int node = 0; node < layout_.nodes(); ++node) {
+      nodes[node].asked_realtime_ns = kJobStart + asked_ns_[node];
+    }
+    for (int i = 0; i < layout_.ranks(); ++i) {
+      const int node = layout_.NodeOf(i);
+      if (Is(Fault::kProcessVanished) && i == options_.rank) continue;
+      ProcessSnapshot process = Process(i);
+      SnapshotSet& set = nodes[node].set;
+      (process.end == ProcessEnd::kLive ? set.processes : set.ended).push_back(std::move(process));
+    }
+    return nodes;
+  }
+
+  ProcessSnapshot Process(int number) {
+    Rank& rank = ranks_[number];
+    const int node = layout_.NodeOf(number);
+    ProcessSnapshot process;
+    process.pid = 1000 + number % layout_.gpus_per_node;
+    process.plugin_version = "0.1.0";
+    process.hostname = absl::StrFormat("node-%03d", node);
+    process.global_rank = std::to_string(number);
+    process.local_rank = std::to_string(number % layout_.gpus_per_node);
+    process.job_id = "4711";
+    process.nccl_api_version = 6;
+    process.sampling_exponent = options_.sampling_exponent;
+    process.start_realtime_ns = kJobStart - kSecond;
+    process.poller = PollerState::kRunning;
+    const bool is_gone = Is(Fault::kProcessGone) && number == options_.rank;
+    process.last_poll_realtime_ns = kJobStart + rank.seen_ns;
+    if (is_gone) {
+      process.end = ProcessEnd::kLost;
+      process.end_realtime_ns = kJobStart + rank.seen_ns;
+    }
+    for (auto& [group, member] : rank.memberships) process.communicators.push_back(member.Take());
+    return process;
+  }
+
+  const JobLayout& layout_;
+  const std::vector<JobGroup>& groups_;
+  const JobRunOptions& options_;
+  JobRandom random_;
+  std::vector<int64_t> asked_ns_;  // by node
+  int64_t end_ns_ = 0;
+  std::vector<Rank> ranks_;
+  std::deque<int> awake_;
+  std::vector<std::deque<Instance>> instances_;  // by group, without those that ended
+  std::vector<uint64_t> first_instance_;
+  std::map<std::pair<int, int>, std::deque<int64_t>> messages_;
+};
+
+}  // namespace
+
+std::vector<NodeSnapshot> RunJob(const JobLayout& layout, const std::vector<JobGroup>& groups,
+                                 const JobRunOptions& options) {
+  return Run(layout, groups, options).Make();
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,68 @@
+// A made-up job in simulated time, as the plugins of its processes would have measured it: hosts
+// run ahead of their GPUs, GPUs wait for each other in collectives, and somebody may do something
+// wrong. Minutes take milliseconds, and the same seed gives the same job.
+//
+// Of NCCL only what the diagnosis looks at is made up: calls, launches, when they began and ended
+// on the GPU, and the ring of timed calls. A Send ends by itself, as a small one does.
+//
+// Thread: one.
+#ifndef BENCH_JOBS_JOB_RUN_H_
+#define BENCH_JOBS_JOB_RUN_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "bench/jobs/job_layout.h"
+#include "exporter/diagnosis/snapshot_set.h"
+
+namespace nccl_pulse {
+
+inline constexpr int64_t kJobStart = int64_t{1760000000} * 1000000000;
+
+enum class Fault {
+  kNone,
+  kHostStuck,        // its program does not go on
+  kGpuStuck,         // a kernel before its next call does not end
+  kProcessGone,      // killed, and its endpoint knows
+  kProcessVanished,  // killed, and nobody knows of it any longer
+  kNodeGone,
+  kWrongOrder,    // it makes two calls of a communicator the other way round
+  kWrongSize,     // it calls with another size
+  kCircle,        // it uses two communicators the other way round
+  kNetworkStuck,  // a communicator's operation does not end, although all have begun it
+  kNetworkSlow,   // a node's communicators take ten times as long
+  kSlowHost,      // its program takes longer, step after step
+  kSlowGpu,
+  kSlowNode,  // all ranks of a node do
+  kPause,     // healthy: it writes a checkpoint, as it did before, and the others wait
+  kAllPause,  // healthy: all stop to evaluate, and nobody waits
+};
+
+struct JobRunOptions {
+  uint64_t seed = 1;
+  Fault fault = Fault::kNone;
+  int rank = 0;          // who does it
+  int group = -1;        // of kWrongOrder, kWrongSize, kCircle, kNetworkStuck
+  int64_t fault_ns = 0;  // from when on, since the start
+  // When the endpoints are asked, since the start; of a pause, since the second one.
+  int64_t asked_ns = 0;
+  int64_t asked_within_ns = 0;  // each somewhat later than that, by its node
+  double slowness = 1.5;        // of slow ones
+  double imbalance = 0.1;       // how much work differs from step to step, at random
+  bool is_blocking = false;     // hosts wait for each call
+  int sampling_exponent = 0;
+  int64_t pause_ns = 0;  // the first one; the second is in progress when asked
+};
+
+// What the endpoint of each node knows when it is asked, and when that is, by its clock.
+struct NodeSnapshot {
+  SnapshotSet set;
+  int64_t asked_realtime_ns = 0;
+};
+
+std::vector<NodeSnapshot> RunJob(const JobLayout& layout, const std::vector<JobGroup>& groups,
+                                 const JobRunOptions& options);
+
+}  // namespace nccl_pulse
+
+#endif  // BENCH_JOBS_JOB_RUN_H_

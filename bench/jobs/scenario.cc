@@ -1,0 +1,321 @@
+#include "bench/jobs/scenario.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/diagnosis/diagnosis.h"
+#include "exporter/exposition/snapshot_message.h"
+#include "exporter/fleet/snapshot_union.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int64_t kMs = 1000000;
+constexpr int64_t kSecond = 1000 * kMs;
+constexpr int64_t kHangAfterNs = 10 * kSecond;
+
+using Generator = std::mt19937_64;
+
+constexpr char kOrderAhead[] = "wrong order, hosts run ahead";
+
+int64_t Between(Generator* random, int64_t least, int64_t most) {
+  return least + static_cast<int64_t>((*random)() % static_cast<uint64_t>(most - least + 1));
+}
+
+struct FaultKind {
+  const char* name;
+  Fault fault;
+  bool is_hang;
+};
+
+const std::vector<FaultKind>& Kinds() {
+  static const auto* const kKinds = new std::vector<FaultKind>{
+      {"host stuck", Fault::kHostStuck, true},
+      {"GPU stuck", Fault::kGpuStuck, true},
+      {"process gone", Fault::kProcessGone, true},
+      {"process gone, not known", Fault::kProcessVanished, true},
+      {"node gone", Fault::kNodeGone, true},
+      {"wrong order", Fault::kWrongOrder, true},
+      {kOrderAhead, Fault::kWrongOrder, true},
+      {"wrong size", Fault::kWrongSize, true},
+      {"circle of two", Fault::kCircle, true},
+      {"network stuck", Fault::kNetworkStuck, true},
+      {"straggler at the host", Fault::kSlowHost, false},
+      {"straggler at the GPU", Fault::kSlowGpu, false},
+      {"slow node", Fault::kSlowNode, false},
+      {"network slow", Fault::kNetworkSlow, false},
+      {"healthy", Fault::kNone, false},
+      {"checkpoint, as before", Fault::kPause, false},
+      {"evaluation", Fault::kAllPause, false},
+  };
+  return *kKinds;
+}
+
+JobLayout MakeLayout(Generator* random) {
+  JobLayout layout;
+  switch (Between(random, 0, 6)) {
+    case 0:
+      layout.name = "data";
+      layout.data = static_cast<int>(8 * Between(random, 2, 6));
+      break;
+    case 1:
+      layout.name = "tensor x data";
+      layout.tensor = 8;
+      layout.data = static_cast<int>(Between(random, 3, 8));
+      break;
+    case 2:
+      layout.name = "tensor x pipeline x data";
+      layout.tensor = 4;
+      layout.pipeline = 1 << Between(random, 1, 2);
+      layout.data = static_cast<int>(2 * Between(random, 2, 3));
+      layout.layers = 1;
+      layout.microbatches = layout.pipeline;
+      break;
+    case 3:
+      layout.name = "pipeline x data";
+      layout.pipeline = 4;
+      layout.data = static_cast<int>(4 * Between(random, 1, 2));
+      layout.layers = 1;
+      layout.microbatches = 4;
+      break;
+    case 4:
+      layout.name = "experts x data";
+      layout.data = static_cast<int>(8 * Between(random, 2, 4));
+      layout.experts = Between(random, 0, 3) == 0 ? layout.data : 8;
+      break;
+    case 5:
+      layout.name = "one rank a node";
+      layout.gpus_per_node = 1;
+      layout.data = static_cast<int>(Between(random, 4, 24));
+      break;
+    default:
+      layout.name = "72 GPUs a node";
+      layout.gpus_per_node = 72;
+      layout.tensor = 8;
+      layout.data = static_cast<int>(9 * Between(random, 2, 3));
+      layout.layers = 1;
+      break;
+  }
+  layout.has_world = Between(random, 0, 3) != 0;
+  layout.slowdown = 1 << Between(random, 0, 5);
+  return layout;
+}
+
+bool IsOfKind(const JobGroup& group, GroupKind kind) { return group.kind == kind; }
+
+// A group with collectives; of kCircle, the data-parallel one.
+int PickGroup(const Scenario& scenario, Generator* random) {
+  std::vector<int> candidates;
+  int data = 0;
+  for (std::size_t i = 0; i < scenario.groups.size(); ++i) {
+    const JobGroup& group = scenario.groups[i];
+    const bool is_data = IsOfKind(group, GroupKind::kData);
+    const bool is_tensor = IsOfKind(group, GroupKind::kTensor);
+    const bool wants_data_only = scenario.options.fault == Fault::kCircle;
+    if (is_data) data = static_cast<int>(i);
+    // Of two that differ nobody can tell who is wrong.
+    if (group.members.size() < 4 && scenario.options.fault != Fault::kNetworkStuck) continue;
+    if (is_data || (is_tensor && !wants_data_only)) candidates.push_back(static_cast<int>(i));
+  }
+  if (candidates.empty()) return data;
+  return candidates[Between(random, 0, static_cast<int64_t>(candidates.size()) - 1)];
+}
+
+bool IsHealthy(const Scenario& scenario) {
+  switch (scenario.options.fault) {
+    case Fault::kNone:
+    case Fault::kPause:
+    case Fault::kAllPause:
+    case Fault::kNetworkSlow:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::set<int> RanksOfNode(const JobLayout& layout, int node) {
+  std::set<int> ranks;
+  for (int rank = 0; rank < layout.ranks(); ++rank) {
+    if (layout.NodeOf(rank) == node) ranks.insert(rank);
+  }
+  return ranks;
+}
+
+// Some endpoints of nodes that have nothing to do with it do not answer, or with what is old.
+void LoseEndpoints(Scenario* scenario, Generator* random) {
+  const int culprit = scenario->layout.NodeOf(scenario->options.rank);
+  scenario->answers.assign(scenario->layout.nodes(), Answer::kNow);
+  if (scenario->options.fault == Fault::kNodeGone) scenario->answers[culprit] = Answer::kNone;
+  const bool needs_all = scenario->options.fault == Fault::kNodeGone ||
+                         scenario->options.fault == Fault::kProcessVanished ||
+                         scenario->options.fault == Fault::kNetworkStuck ||
+                         scenario->options.fault == Fault::kSlowNode ||
+                         scenario->options.fault == Fault::kSlowHost ||
+                         scenario->options.fault == Fault::kSlowGpu;
+  if (needs_all || scenario->layout.nodes() < 3 || Between(random, 0, 3) != 0) return;
+  const auto node = static_cast<int>(Between(random, 0, scenario->layout.nodes() - 1));
+  if (node == culprit) return;
+  scenario->answers[node] = Between(random, 0, 1) == 0 ? Answer::kNone : Answer::kStale;
+}
+
+// Who an unseen rank of a communicator is.
+int GlobalRank(const Scenario& scenario, const JobRank& rank) {
+  if (rank.process != nullptr) return std::stoi(rank.process->global_rank);
+  for (const JobGroup& group : scenario.groups) {
+    if (group.comm_id == rank.comm_id) return group.members[rank.rank];
+  }
+  return -1;
+}
+
+std::string RootWords(const JobVerdict& verdict) {
+  std::string words;
+  for (const JobRoot& root : verdict.roots) {
+    absl::StrAppend(&words, HangVerdictName(root.verdict), root.is_usual ? " (usual)" : "", ": ",
+                    root.text, " | ");
+  }
+  for (const JobStraggler& straggler : verdict.stragglers) {
+    absl::StrAppend(&words, "straggler: ", straggler.text, " | ");
+  }
+  return words;
+}
+
+Outcome Compare(const std::set<int>& named, const std::set<int>& culprits, bool is_place) {
+  if (named.empty()) return is_place ? Outcome::kPlace : Outcome::kNothing;
+  const bool has_all = std::includes(named.begin(), named.end(), culprits.begin(), culprits.end());
+  if (has_all) return named.size() == culprits.size() ? Outcome::kRight : Outcome::kAlso;
+  // Of a node some of whose ranks are alone in being waited for, those will do.
+  const bool is_part = std::includes(culprits.begin(), culprits.end(), named.begin(), named.end());
+  return is_part ? Outcome::kRight : Outcome::kWrong;
+}
+
+Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict) {
+  std::set<int> named;
+  bool is_place = false;
+  for (const JobRoot& root : verdict.roots) {
+    if (root.is_usual) continue;
+    for (const JobRank& rank : root.ranks) named.insert(GlobalRank(scenario, rank));
+    const int group = scenario.options.group;
+    is_place |= group >= 0 && root.communicators.size() == 1 &&
+                root.communicators.front() == scenario.groups[group].comm_id;
+  }
+  for (const JobStraggler& straggler : verdict.stragglers) {
+    for (const JobRank& rank : straggler.ranks) named.insert(GlobalRank(scenario, rank));
+  }
+  if (IsHealthy(scenario)) return named.empty() && !is_place ? Outcome::kRight : Outcome::kWrong;
+  if (scenario.options.fault == Fault::kNetworkStuck) {
+    if (!named.empty()) return Outcome::kWrong;
+    return is_place ? Outcome::kRight : Outcome::kNothing;
+  }
+  if (scenario.options.fault == Fault::kCircle && !verdict.roots.empty() &&
+      verdict.roots.front().verdict == HangVerdict::kCircularWait) {
+    // The other one in it is any of those that wait.
+    return named.count(scenario.options.rank) != 0 && named.size() == 2 ? Outcome::kRight
+                                                                        : Outcome::kAlso;
+  }
+  if (verdict.roots.empty() && verdict.stragglers.empty()) return Outcome::kNothing;
+  return Compare(named, scenario.culprits, is_place || !verdict.roots.empty());
+}
+
+}  // namespace
+
+const char* OutcomeName(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kRight:
+      return "right";
+    case Outcome::kPlace:
+      return "place only";
+    case Outcome::kNothing:
+      return "nothing";
+    case Outcome::kAlso:
+      return "also others";
+    case Outcome::kWrong:
+      break;
+  }
+  return "wrong";
+}
+
+const std::vector<std::string>& FaultNames() {
+  static const auto* const kNames = [] {
+    auto* names = new std::vector<std::string>;
+    for (const FaultKind& kind : Kinds()) names->push_back(kind.name);
+    return names;
+  }();
+  return *kNames;
+}
+
+Scenario MakeScenario(const std::string& fault, uint64_t seed) {
+  const auto kind = std::find_if(Kinds().begin(), Kinds().end(),
+                                 [&fault](const FaultKind& each) { return fault == each.name; });
+  Generator random(seed * 1000 + static_cast<uint64_t>(kind - Kinds().begin()));
+  Scenario scenario;
+  scenario.seed = seed;
+  scenario.fault = fault;
+  JobRunOptions& options = scenario.options;
+  options.fault = kind->fault;
+  options.seed = random();
+  const bool needs_call = kind->fault == Fault::kWrongOrder || kind->fault == Fault::kWrongSize ||
+                          kind->fault == Fault::kCircle || kind->fault == Fault::kNetworkStuck;
+  scenario.layout = MakeLayout(&random);
+  scenario.layout.has_second = kind->fault == Fault::kCircle;
+  scenario.groups = GroupsOf(scenario.layout, seed);
+  options.rank = static_cast<int>(Between(&random, 0, scenario.layout.ranks() - 1));
+  if (needs_call) {
+    options.group = PickGroup(scenario, &random);
+    const auto& members = scenario.groups[options.group].members;
+    options.rank = members[Between(&random, 0, static_cast<int64_t>(members.size()) - 1)];
+  }
+  const int64_t step_ns = scenario.layout.slowdown * 30 * kMs;  // about, and the longest
+  options.fault_ns = Between(&random, 3, 8) * step_ns;
+  options.asked_ns = options.fault_ns + Between(&random, 13, 90) * kSecond;
+  options.asked_within_ns = Between(&random, 0, 1500) * kMs;
+  options.imbalance = static_cast<double>(Between(&random, 2, 30)) / 100;
+  // Whose calls come in the wrong order is told where hosts wait for each of them.
+  options.is_blocking = kind->fault == Fault::kWrongOrder || Between(&random, 0, 4) == 0;
+  if (fault == kOrderAhead) options.is_blocking = false;
+  if (!kind->is_hang) {
+    options.sampling_exponent = static_cast<int>(Between(&random, 0, 2));
+    options.fault_ns = 0;
+    // Of calls that follow each other faster two endpoints know no common ones.
+    scenario.layout.slowdown = 1 << Between(&random, 4, 6);
+    options.asked_ns = scenario.layout.slowdown * 30 * kMs *
+                       (Between(&random, 20, 40) << options.sampling_exponent);
+    options.slowness = static_cast<double>(Between(&random, 14, 25)) / 10;
+  }
+  if (kind->fault == Fault::kPause || kind->fault == Fault::kAllPause) {
+    options.pause_ns = Between(&random, 12, 40) * kSecond;
+    options.asked_ns = options.pause_ns * Between(&random, 10, 130) / 100;
+  }
+  if (kind->fault == Fault::kNodeGone || kind->fault == Fault::kSlowNode) {
+    scenario.culprits = RanksOfNode(scenario.layout, scenario.layout.NodeOf(options.rank));
+  } else {
+    scenario.culprits = {options.rank};
+  }
+  LoseEndpoints(&scenario, &random);
+  return scenario;
+}
+
+Judged Judge(const Scenario& scenario) {
+  JobRunOptions options = scenario.options;
+  if (options.fault == Fault::kNodeGone) options.fault = Fault::kHostStuck;
+  const std::vector<NodeSnapshot> nodes = RunJob(scenario.layout, scenario.groups, options);
+  const int64_t now = kJobStart + options.asked_ns + options.asked_within_ns + kSecond;
+  SnapshotUnion all({});
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    // What is stale is not used (docs/diagnose.md).
+    if (scenario.answers[node] != Answer::kNow) continue;
+    const std::string text =
+        WriteSnapshots(nodes[node].set, nodes[node].asked_realtime_ns, kHangAfterNs);
+    SnapshotMessage message;
+    std::string error;
+    if (!ReadSnapshots(text, now, UINT64_MAX, &message, &error)) return {Outcome::kWrong, error};
+    all.Add(std::move(message));
+  }
+  const SnapshotSet set = all.Take(kHangAfterNs);
+  const DiagnosisResult diagnosis = Diagnosis().Update(set, now);
+  const JobVerdict verdict = JudgeJob(set, diagnosis, now);
+  return {OutcomeOf(scenario, verdict), RootWords(verdict)};
+}
+
+}  // namespace nccl_pulse

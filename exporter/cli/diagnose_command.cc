@@ -1,0 +1,256 @@
+// pulse diagnose: one verdict for a whole job, from all of its endpoints.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "exporter/cli/command.h"
+#include "exporter/fleet/job_look.h"
+#include "exporter/fleet/job_report.h"
+#include "exporter/fleet/targets.h"
+#include "exporter/web/config.h"
+
+ABSL_FLAG(std::string, prometheus, "", "a Prometheus that knows the job's endpoints");
+ABSL_FLAG(std::string, job_id, "", "of the job");
+ABSL_FLAG(std::string, comm, "", "a communicator of the job, 16 hexadecimal digits");
+ABSL_FLAG(std::string, targets, "", "a file of endpoints, as file_sd has it");
+ABSL_FLAG(bool, https, false, "ask endpoints by https where nothing says http");
+ABSL_FLAG(bool, insecure, false, "do not check certificates");
+ABSL_FLAG(std::string, credentials_file, "", "a file with user:password, for the endpoints");
+ABSL_FLAG(std::string, bearer_file, "", "a file with a token, for the endpoints");
+ABSL_FLAG(std::string, prometheus_credentials_file, "", "the same, for the Prometheus");
+ABSL_FLAG(std::string, prometheus_bearer_file, "", "the same, for the Prometheus");
+ABSL_FLAG(absl::Duration, timeout, absl::Seconds(3), "of each endpoint");
+ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // of the agent
+ABSL_DECLARE_FLAG(bool, json);                  // of status, like the next one
+ABSL_DECLARE_FLAG(std::string, ca_cert);
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int kUsageError = 1;
+constexpr int kNoAnswer = 2;
+constexpr int kHangFound = 3;
+constexpr int kIncomplete = 4;
+
+// --endpoint, as often as it was given. Set before the command runs.
+std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
+
+void TakeEndpoints(std::vector<char*>* arguments) {
+  constexpr std::string_view kName = "--endpoint";
+  std::vector<char*> others;
+  for (std::size_t i = 0; i < arguments->size(); ++i) {
+    const std::string_view text = (*arguments)[i];
+    if (text == kName && i + 1 < arguments->size()) {
+      given_endpoints.emplace_back((*arguments)[++i]);
+    } else if (text.size() > kName.size() && text.substr(0, kName.size()) == kName &&
+               text[kName.size()] == '=') {
+      given_endpoints.emplace_back(text.substr(kName.size() + 1));
+    } else {
+      others.push_back((*arguments)[i]);
+    }
+  }
+  *arguments = std::move(others);
+}
+
+constexpr char kHelp[] =
+    R"(usage: pulse diagnose (--prometheus=URL | --targets=FILE | --endpoint=HOST:PORT ...) [flags]
+
+Asks all endpoints of a job what they know and says in one sentence who holds it up: rank, host, GPU,
+pid, since when, and what to do first; then a table of the suspects and of who waits for what.
+
+Where the endpoints are:
+  --prometheus=URL      of a Prometheus, or what answers like one, that has scraped the job within the
+                        last 15 minutes
+  --targets=FILE        a file in the form of file_sd (JSON or YAML)
+  --endpoint=HOST:PORT  this one, too; any number of times, also as https://HOST:PORT
+
+Of which job (default: all that they know):
+  --job-id=ID           as the label job_id has it
+  --comm=ID             that has this communicator (16 hexadecimal digits)
+
+How to ask:
+  --https               where an address does not say http or https
+  --ca-cert=FILE        authorities to trust instead of the system's; --insecure: trust everybody
+  --credentials-file=FILE  one line user:password; --bearer-file=FILE  one line with a token
+  --prometheus-credentials-file=FILE, --prometheus-bearer-file=FILE   for the Prometheus: it gets nothing
+                        that is for the endpoints, nor they what is for it
+  --timeout=DURATION    of each endpoint and of the Prometheus (default 3s); all are asked at once
+  --hang-after=DURATION what counts as no progress (default 10s)
+  --json                everything, for programs
+
+Endpoints that do not answer, or with what another version has written, are named with the reason. They
+are never taken for healthy.
+
+Exit status: 0 no hang is suspected, or only a usual wait; 1 bad usage; 2 no endpoint is found, or none
+answers; 3 a hang is suspected; 4 none is, but an endpoint did not answer, a process was lost or does not
+run, or a communicator's work cannot be seen. docs/diagnose.md says more.
+)";
+
+int Fail(int status, const std::string& text) {
+  std::fprintf(stderr, "pulse: %s\n", text.c_str());
+  return status;
+}
+
+// The Authorization header's value. False with what is wrong in `error`.
+bool ReadCredentials(const char* what, const std::string& credentials_file,
+                     const std::string& bearer_file, std::string* authorization,
+                     std::string* error) {
+  if (!credentials_file.empty() && !bearer_file.empty()) {
+    *error = absl::StrCat("a password or a token for ", what, ", not both");
+    return false;
+  }
+  const std::string& path = credentials_file.empty() ? bearer_file : credentials_file;
+  if (path.empty()) return true;
+  std::string text;
+  if (!ReadSmallFile(path, &text, error)) {
+    *error = absl::StrCat("cannot read ", path, ": ", *error);
+    return false;
+  }
+  const std::string line(absl::StripAsciiWhitespace(text));
+  for (const char c : line) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) {
+      *error = absl::StrCat(path, " has more than one line");
+      return false;
+    }
+  }
+  if (line.empty() || (!credentials_file.empty() && line.find(':') == line.npos)) {
+    *error =
+        absl::StrCat(path, credentials_file.empty() ? " is empty" : " has no line user:password");
+    return false;
+  }
+  *authorization = credentials_file.empty() ? absl::StrCat("Bearer ", line)
+                                            : absl::StrCat("Basic ", absl::Base64Escape(line));
+  return true;
+}
+
+struct Question {
+  std::vector<Address> endpoints;
+  JobLookOptions options;
+  FleetClientOptions prometheus_client;
+};
+
+// False with what is wrong in `error`.
+bool ReadFlags(const std::vector<std::string>& given, Question* question, std::string* error) {
+  JobLookOptions& options = question->options;
+  options.client.patience = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_timeout));
+  options.hang_after = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_hang_after));
+  if (options.client.patience < std::chrono::milliseconds(100) ||
+      options.client.patience > std::chrono::minutes(5)) {
+    *error = "--timeout is not between 100ms and 5m";
+    return false;
+  }
+  if (options.hang_after < std::chrono::seconds(8) || options.hang_after > std::chrono::hours(1)) {
+    *error = "--hang-after is not between 8s and 1h";
+    return false;
+  }
+  options.filter.job_id = absl::GetFlag(FLAGS_job_id);
+  if (const std::string comm = absl::GetFlag(FLAGS_comm); !comm.empty()) {
+    uint64_t comm_id = 0;
+    if (comm.size() != 16 || !absl::SimpleHexAtoi(comm, &comm_id)) {
+      *error = absl::StrCat("--comm=", comm, ": not 16 hexadecimal digits");
+      return false;
+    }
+    options.filter.comm_id = comm_id;
+  }
+  options.client.tls =
+      TlsClientContext::Make(absl::GetFlag(FLAGS_ca_cert), absl::GetFlag(FLAGS_insecure), error);
+  // Without https nobody needs it.
+  const bool wants_tls = !absl::GetFlag(FLAGS_ca_cert).empty() || absl::GetFlag(FLAGS_insecure);
+  if (options.client.tls == nullptr && wants_tls) return false;
+  question->prometheus_client = options.client;
+  if (!ReadCredentials("the endpoints", absl::GetFlag(FLAGS_credentials_file),
+                       absl::GetFlag(FLAGS_bearer_file), &options.client.authorization, error) ||
+      !ReadCredentials("the Prometheus", absl::GetFlag(FLAGS_prometheus_credentials_file),
+                       absl::GetFlag(FLAGS_prometheus_bearer_file),
+                       &question->prometheus_client.authorization, error)) {
+    return false;
+  }
+  const bool is_https = absl::GetFlag(FLAGS_https);
+  for (const std::string& text : given) {
+    Address address;
+    if (!ParseAddress(text, is_https, &address, error)) return false;
+    question->endpoints.push_back(std::move(address));
+  }
+  const std::string file = absl::GetFlag(FLAGS_targets);
+  return file.empty() || ReadTargetsFile(file, is_https, &question->endpoints, error);
+}
+
+bool AskPrometheus(Question* question, std::string* error) {
+  PrometheusQuestion asked;
+  if (!ParseAddress(absl::GetFlag(FLAGS_prometheus), false, &asked.prometheus, error)) return false;
+  asked.job_id = question->options.filter.job_id;
+  asked.comm_id = question->options.filter.comm_id;
+  asked.otherwise_https = absl::GetFlag(FLAGS_https);
+  if (asked.prometheus.is_https && question->prometheus_client.tls == nullptr) {
+    *error = "this system has no file of trusted authorities; name one with --ca-cert";
+    return false;
+  }
+  return FindTargets(asked, question->prometheus_client, &question->endpoints, error);
+}
+
+// Each once.
+void KeepDifferent(std::vector<Address>* endpoints) {
+  const auto key = [](const Address& each) {
+    return absl::StrCat(each.is_https ? "https://" : "http://", each.name(), each.path);
+  };
+  std::sort(endpoints->begin(), endpoints->end(),
+            [&key](const Address& a, const Address& b) { return key(a) < key(b); });
+  endpoints->erase(
+      std::unique(endpoints->begin(), endpoints->end(),
+                  [&key](const Address& a, const Address& b) { return key(a) == key(b); }),
+      endpoints->end());
+}
+
+int Run(const std::vector<char*>& arguments) {
+  if (!arguments.empty()) {
+    return Fail(kUsageError, "diagnose takes no argument; addresses go to --endpoint");
+  }
+  Question question;
+  std::string error;
+  if (!ReadFlags(given_endpoints, &question, &error)) return Fail(kUsageError, error);
+  const std::string prometheus = absl::GetFlag(FLAGS_prometheus);
+  if (prometheus.empty() && question.endpoints.empty()) {
+    return Fail(kUsageError,
+                "say where the endpoints are: --prometheus, --targets or --endpoint; see "
+                "pulse diagnose --help");
+  }
+  if (!prometheus.empty() && !AskPrometheus(&question, &error)) return Fail(kNoAnswer, error);
+  KeepDifferent(&question.endpoints);
+  for (const Address& address : question.endpoints) {
+    if (!address.is_https || question.options.client.tls != nullptr) continue;
+    return Fail(kUsageError,
+                "this system has no file of trusted authorities; name one with --ca-cert");
+  }
+  const JobLook look = LookAtJob(question.endpoints, question.options);
+  std::fputs((absl::GetFlag(FLAGS_json) ? JobJson(look) : JobText(look)).c_str(), stdout);
+  if (look.heard == 0) return kNoAnswer;
+  switch (FindingOfJob(look)) {
+    case JobFinding::kHang:
+      return kHangFound;
+    case JobFinding::kIncomplete:
+      return kIncomplete;
+    case JobFinding::kNone:
+      break;
+  }
+  // Nothing of the job was seen: no all-clear.
+  return look.verdict.processes == 0 ? kIncomplete : 0;
+}
+
+}  // namespace
+
+const Command kDiagnoseCommand = {"diagnose", "say who holds up a whole job", kHelp, Run,
+                                  TakeEndpoints};
+
+}  // namespace nccl_pulse

@@ -1,0 +1,45 @@
+#include "exporter/diagnosis/exchange.h"
+
+#include <cstdint>
+
+namespace nccl_pulse {
+
+Ranks AwaitedInExchange(const CommunicatorFacts& facts) {
+  if (!facts.are_all_seen() || facts.calls_known != CallsKnown::kYes || facts.view->nranks < 3) {
+    return {};
+  }
+  Ranks idle;
+  uint64_t sends = 0;
+  uint64_t receives = 0;
+  for (const RankView* rank : facts.live) {
+    if (rank->activity.is_idle()) {
+      idle.push_back(rank);
+      continue;
+    }
+    if (!Contains(facts.stuck, rank)) return {};
+    const bool is_first = sends == 0 && receives == 0;
+    if (is_first) {
+      sends = rank->CallsOf("Send");
+      receives = rank->CallsOf("Recv");
+    }
+    if (rank->CallsOf("Send") != sends || rank->CallsOf("Recv") != receives) return {};
+  }
+  for (const RankView* rank : idle) {
+    if (rank->CallsOf("Send") >= sends || rank->CallsOf("Recv") >= receives) return {};
+  }
+  return idle.size() < facts.stuck.size() ? idle : Ranks();
+}
+
+Ranks NotBegunInExchange(const CommunicatorFacts& facts) {
+  const Ranks& live = facts.live;
+  if (facts.view->nranks < 3 || facts.stuck.size() != live.size()) return {};
+  Ranks late;
+  bool is_any_begun = false;
+  for (const RankView* rank : live) {
+    is_any_begun |= rank->activity.oldest_launch == OldestLaunch::kBegun;
+    if (rank->activity.oldest_launch == OldestLaunch::kNotBegun) late.push_back(rank);
+  }
+  return is_any_begun ? late : Ranks();
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,24 @@
+// Who is waited for among ranks that exchange data with each other by Send and Recv, as all-to-all
+// does it.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_DIAGNOSIS_EXCHANGE_H_
+#define EXPORTER_DIAGNOSIS_EXCHANGE_H_
+
+#include "exporter/diagnosis/communicator_facts.h"
+
+namespace nccl_pulse {
+
+// Send and Recv do not tell their peer. But where all ranks of a communicator are seen, those that
+// wait have made equally many Sends, and equally many Recvs, and the rest has nothing in flight and
+// made fewer of both: the rest has not come to an exchange in which all others wait. None
+// otherwise: stages of a pipeline count differently by right.
+Ranks AwaitedInExchange(const CommunicatorFacts& facts);
+
+// Where all ranks that are seen wait: those whose GPUs have not come to what they launched,
+// while that of another one has. Earlier work of theirs stands before it.
+Ranks NotBegunInExchange(const CommunicatorFacts& facts);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_EXCHANGE_H_

@@ -1,0 +1,204 @@
+#include "exporter/diagnosis/job_verdict.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "exporter/diagnosis/job_stragglers.h"
+#include "exporter/diagnosis/rank_view.h"
+
+namespace nccl_pulse {
+namespace {
+
+// How certain it is that this is where to look.
+enum class Certainty { kNamed, kUnseen, kNobodyNamed, kConsequence };
+
+Certainty CertaintyOf(const Hang& hang) {
+  switch (hang.verdict) {
+    case HangVerdict::kBlockedElsewhere:
+      return Certainty::kConsequence;
+    case HangVerdict::kRankNotSeen:
+      return Certainty::kUnseen;
+    case HangVerdict::kPointToPoint:
+    case HangVerdict::kNoProgress:
+    case HangVerdict::kUnknown:
+      return Certainty::kNobodyNamed;
+    default:
+      return Certainty::kNamed;
+  }
+}
+
+// Of ranks that called different things, those that are fewer; all where no side is the largest.
+std::vector<int32_t> Fewer(const Hang& hang) {
+  const auto largest =
+      std::max_element(hang.sides.begin(), hang.sides.end(),
+                       [](const auto& a, const auto& b) { return a.size() < b.size(); });
+  if (largest == hang.sides.end()) return hang.suspects;
+  for (auto side = hang.sides.begin(); side != hang.sides.end(); ++side) {
+    if (side != largest && side->size() == largest->size()) return hang.suspects;
+  }
+  std::vector<int32_t> fewer;
+  for (auto side = hang.sides.begin(); side != hang.sides.end(); ++side) {
+    if (side != largest) fewer.insert(fewer.end(), side->begin(), side->end());
+  }
+  std::sort(fewer.begin(), fewer.end());
+  return fewer;
+}
+
+class JobJudge {
+ public:
+  JobJudge(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis, int64_t now_ns)
+      : views_(GroupByCommunicator(snapshots, now_ns)), diagnosis_(diagnosis) {
+    for (const ProcessSnapshot& process : snapshots.processes) {
+      if (process.end == ProcessEnd::kLive) ++verdict_.processes;
+    }
+  }
+
+  JobVerdict Make() {
+    for (const CommunicatorDiagnosis& each : diagnosis_) {
+      if (!each.hang) continue;
+      ++verdict_.hung_communicators;
+      if (each.hang->verdict == HangVerdict::kBlockedElsewhere) ++verdict_.blocked_communicators;
+      AddWaits(each);
+    }
+    AddRoots(Certainty::kNamed);
+    // A wait that is usual hides nothing that is not.
+    if (AreAllUsual()) AddRoots(Certainty::kUnseen);
+    if (AreAllUsual()) AddRoots(Certainty::kNobodyNamed);
+    if (AreAllUsual()) AddRoots(Certainty::kConsequence);
+    std::stable_sort(verdict_.roots.begin(), verdict_.roots.end(),
+                     [](const JobRoot& a, const JobRoot& b) {
+                       return std::tie(a.is_usual, a.since_realtime_ns) <
+                              std::tie(b.is_usual, b.since_realtime_ns);
+                     });
+    for (auto& [process, wait] : waits_) verdict_.waits.push_back(std::move(wait));
+    std::sort(verdict_.waits.begin(), verdict_.waits.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.since_realtime_ns, a.rank.comm_id, a.rank.rank) <
+             std::tie(b.since_realtime_ns, b.rank.comm_id, b.rank.rank);
+    });
+    // What was slow before a hang is not what is wrong now.
+    if (AreAllUsual()) verdict_.stragglers = FindJobStragglers(views_, diagnosis_);
+    return std::move(verdict_);
+  }
+
+ private:
+  const CommunicatorView* ViewOf(uint64_t comm_id) const {
+    const auto found = std::lower_bound(
+        views_.begin(), views_.end(), comm_id,
+        [](const CommunicatorView& view, uint64_t id) { return view.comm_id < id; });
+    return found != views_.end() && found->comm_id == comm_id ? &*found : nullptr;
+  }
+
+  JobRank Find(uint64_t comm_id, int32_t number) const {
+    const CommunicatorView* view = ViewOf(comm_id);
+    if (view == nullptr) return {comm_id, number};
+    const auto found =
+        std::lower_bound(view->ranks.begin(), view->ranks.end(), number,
+                         [](const RankView& rank, int32_t wanted) { return rank.rank() < wanted; });
+    if (found == view->ranks.end() || found->rank() != number) return {comm_id, number};
+    return {comm_id, number, found->process, found->communicator};
+  }
+
+  void AddWaits(const CommunicatorDiagnosis& communicator) {
+    const Hang& hang = *communicator.hang;
+    if (hang.verdict == HangVerdict::kMismatched) return;
+    for (const int32_t number : hang.waiting) {
+      const JobRank rank = Find(communicator.comm_id, number);
+      if (rank.process == nullptr) continue;
+      JobWait& wait = waits_[rank.process];
+      if (wait.rank.process != nullptr && wait.since_realtime_ns <= hang.since_realtime_ns)
+        continue;
+      wait = {rank, hang.since_realtime_ns, hang.op, hang.verdict};
+    }
+  }
+
+  std::vector<JobRank> Named(const CommunicatorDiagnosis& communicator) const {
+    const Hang& hang = *communicator.hang;
+    std::vector<JobRank> named;
+    if (hang.verdict == HangVerdict::kCircularWait) {
+      for (const CircleStep& step : hang.circle) named.push_back(Find(step.comm_id, step.rank));
+      return named;
+    }
+    const std::vector<int32_t> numbers =
+        hang.verdict == HangVerdict::kMismatched ? Fewer(hang) : hang.suspects;
+    for (const int32_t number : numbers) named.push_back(Find(communicator.comm_id, number));
+    return named;
+  }
+
+  bool AreAllUsual() const {
+    return std::all_of(verdict_.roots.begin(), verdict_.roots.end(),
+                       [](const JobRoot& root) { return root.is_usual; });
+  }
+
+  // Of a communicator in which nobody is named.
+  std::vector<JobRank> Perhaps(uint64_t comm_id) const {
+    std::vector<JobRank> perhaps;
+    const CommunicatorView* view = ViewOf(comm_id);
+    if (view == nullptr) return perhaps;
+    for (const RankView& rank : view->ranks) {
+      if (rank.state != RankView::State::kLive || !rank.activity.is_idle()) continue;
+      if (waits_.count(rank.process) != 0) continue;
+      perhaps.push_back({comm_id, rank.rank(), rank.process, rank.communicator});
+    }
+    return perhaps;
+  }
+
+  // A root for each hang of this certainty, those that share a process in one.
+  void AddRoots(Certainty certainty) {
+    std::unordered_map<const ProcessSnapshot*, std::size_t> root_of;
+    std::vector<JobRoot> roots;
+    for (const CommunicatorDiagnosis& each : diagnosis_) {
+      if (!each.hang || CertaintyOf(*each.hang) != certainty) continue;
+      const std::vector<JobRank> named = Named(each);
+      std::size_t at = roots.size();
+      for (const JobRank& rank : named) {
+        const auto found = root_of.find(rank.process);
+        if (found != root_of.end()) at = std::min(at, found->second);
+      }
+      if (at == roots.size()) roots.emplace_back();
+      JobRoot& root = roots[at];
+      const Hang& hang = *each.hang;
+      const bool is_first =
+          root.communicators.empty() || std::tie(hang.is_usual, hang.since_realtime_ns) <
+                                            std::tie(root.is_usual, root.since_realtime_ns);
+      if (is_first) {
+        root.verdict = hang.verdict;
+        root.is_usual = hang.is_usual;
+        root.since_realtime_ns = hang.since_realtime_ns;
+        root.op = hang.op;
+        root.text = hang.text;
+      }
+      root.communicators.push_back(each.comm_id);
+      for (const JobRank& rank : named) {
+        // Whom nobody has seen may be one process or many: all in one root.
+        if (rank.process == nullptr || root_of.try_emplace(rank.process, at).second) {
+          root.ranks.push_back(rank);
+        }
+        if (rank.process == nullptr) root_of.try_emplace(nullptr, at);
+      }
+      if (certainty == Certainty::kNobodyNamed) {
+        const std::vector<JobRank> perhaps = Perhaps(each.comm_id);
+        root.perhaps.insert(root.perhaps.end(), perhaps.begin(), perhaps.end());
+      }
+    }
+    verdict_.roots.insert(verdict_.roots.end(), std::make_move_iterator(roots.begin()),
+                          std::make_move_iterator(roots.end()));
+  }
+
+  const std::vector<CommunicatorView> views_;
+  const DiagnosisResult& diagnosis_;
+  std::map<const ProcessSnapshot*, JobWait> waits_;
+  JobVerdict verdict_;
+};
+
+}  // namespace
+
+JobVerdict JudgeJob(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
+                    int64_t now_realtime_ns) {
+  return JobJudge(snapshots, diagnosis, now_realtime_ns).Make();
+}
+
+}  // namespace nccl_pulse

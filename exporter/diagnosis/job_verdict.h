@@ -1,0 +1,78 @@
+// One verdict for a whole job, from what the diagnosis says of its communicators: who is waited for
+// in the end. Of a hang of a thousand communicators one rank is the root; the others wait for it,
+// or for somebody who does.
+//
+//   wait-for graph   each communicator's verdict has who waits and for whom; who waits elsewhere
+//   was
+//                    acquitted already (blocked_elsewhere.h)
+//   root             who is left: a process that others wait for and that waits for nobody, or the
+//                    circle of those that wait for each other; the same process in several
+//                    communicators is one root
+//
+// What is certain comes first: a rank that is named, by what its own process has counted; then
+// ranks that nobody has seen; then communicators in which nobody can be named. Of these the later
+// ones stand only where nothing before them was found: they wait for it, as far as is known.
+//
+// Thread: any, no state. Cost: that of sorting the ranks. It points into the set.
+#ifndef EXPORTER_DIAGNOSIS_JOB_VERDICT_H_
+#define EXPORTER_DIAGNOSIS_JOB_VERDICT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "exporter/diagnosis/diagnosis_result.h"
+#include "exporter/diagnosis/snapshot_set.h"
+
+namespace nccl_pulse {
+
+// A process, by one of its ranks.
+struct JobRank {
+  uint64_t comm_id = 0;
+  int32_t rank = 0;
+  const ProcessSnapshot* process = nullptr;  // null: nobody has seen it
+  const CommunicatorSnapshot* communicator = nullptr;
+};
+
+struct JobRoot {
+  HangVerdict verdict{};
+  bool is_usual = false;
+  std::vector<JobRank> ranks;    // one for each process that is named
+  std::vector<JobRank> perhaps;  // have nothing in flight anywhere, where nobody is named
+  std::vector<uint64_t> communicators;
+  int64_t since_realtime_ns = 0;
+  std::string op;
+  std::string text;  // of the first communicator's verdict
+};
+
+struct JobStraggler {
+  std::vector<JobRank> ranks;  // several: all of one host that are seen
+  bool is_whole_host = false;
+  double seconds_per_second = 0;  // that the others wait, at most
+  std::string text;
+};
+
+// A process that waits: where, and for whom.
+struct JobWait {
+  JobRank rank;
+  int64_t since_realtime_ns = 0;
+  std::string op;
+  HangVerdict verdict{};
+};
+
+struct JobVerdict {
+  std::vector<JobRoot> roots;  // in the order of their certainty, then of their age
+  std::vector<JobStraggler> stragglers;
+  std::vector<JobWait> waits;             // each process once, the longest first
+  std::size_t processes = 0;              // that live
+  std::size_t hung_communicators = 0;     // of them ...
+  std::size_t blocked_communicators = 0;  // ... those whose suspects wait elsewhere
+};
+
+JobVerdict JudgeJob(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
+                    int64_t now_realtime_ns);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_JOB_VERDICT_H_

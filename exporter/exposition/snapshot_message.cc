@@ -1,0 +1,334 @@
+#include "exporter/exposition/snapshot_message.h"
+
+#include <exception>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "metrics/shared_bytes.h"
+
+// As in protobuf_format.cc: the assertion is wrong where the size of a submessage was given.
+#define protozero_assert(condition)
+#include <protozero/pbf_reader.hpp>
+#include <protozero/pbf_writer.hpp>
+
+namespace nccl_pulse {
+namespace {
+
+// "PLSE": the first field, which is never left out.
+constexpr uint32_t kMark = 0x45534c50;
+
+constexpr char kTooLarge[] = "more than it is given room for";
+
+// The fields of each message stand once, for writing and for reading. A field that has its default
+// is left out. Numbers of fields are never used again.
+template <typename Fields>
+void FieldsOf(Fields& fields, CallCountSnapshot& call) {
+  fields.Text(1, call.op);
+  fields.Number(2, call.size_class);
+  fields.Number(3, call.captured);
+  fields.Number(4, call.calls);
+}
+
+template <typename Fields>
+void FieldsOf(Fields& fields, TimedCallSnapshot& call) {
+  fields.Text(1, call.op);
+  fields.Number(2, call.kind);
+  fields.Number(3, call.size_class);
+  fields.Number(4, call.call_number);
+  fields.Number(5, call.duration_ns);
+  fields.Time(6, call.end_realtime_ns);
+}
+
+template <typename Fields>
+void FieldsOf(Fields& fields, LongestWaitSnapshot& wait) {
+  fields.Text(1, wait.op);
+  fields.Number(2, wait.longest_ns);
+}
+
+template <typename Fields>
+void FieldsOf(Fields& fields, CommunicatorSnapshot& comm) {
+  fields.Number(1, comm.comm_id);
+  fields.Text(2, comm.name);
+  fields.Number(3, comm.rank);
+  fields.Number(4, comm.nranks);
+  fields.Number(5, comm.nnodes);
+  fields.Number(6, comm.index);
+  fields.Text(7, comm.gpu);
+  fields.Text(8, comm.uuid);
+  fields.Text(9, comm.pci_bus_id);
+  fields.Number(10, comm.finalized);
+  fields.Time(11, comm.init_realtime_ns);
+  fields.Messages(12, comm.calls);
+  fields.Messages(13, comm.timed_calls);
+  fields.Text(14, comm.last_call_op);
+  fields.Number(15, comm.last_call_size_class);
+  fields.Number(16, comm.launches);
+  fields.Number(17, comm.has_heartbeat);
+  fields.Number(18, comm.launches_completed);
+  fields.Time(19, comm.oldest_inflight_realtime_ns);
+  fields.Number(20, comm.oldest_launch);
+  fields.Number(21, comm.operations_source);
+  fields.Time(22, comm.oldest_operation_realtime_ns);
+  fields.Number(23, comm.captured);
+  fields.Time(24, comm.last_launch_realtime_ns);
+  fields.Time(25, comm.last_completion_realtime_ns);
+  fields.Number(26, comm.overflowed_operations);
+  fields.Number(27, comm.overflowed_calls);
+  fields.Number(28, comm.nccl_api_version);
+  fields.Number(29, comm.event_mask);
+  fields.Number(30, comm.unreported_calls);
+  fields.Time(31, comm.unreported_since_realtime_ns);
+  fields.Messages(32, comm.longest_waits);
+}
+
+template <typename Fields>
+void FieldsOf(Fields& fields, ProcessSnapshot& process) {
+  fields.Number(1, process.pid);
+  fields.Number(2, process.pid_namespace);
+  fields.Text(3, process.plugin_version);
+  fields.Text(4, process.hostname);
+  fields.Text(5, process.global_rank);
+  fields.Text(6, process.local_rank);
+  fields.Text(7, process.job_id);
+  fields.Number(8, process.nccl_api_version);
+  fields.Text(9, process.static_labels);
+  fields.Number(10, process.event_mask);
+  fields.Number(11, process.sampling_exponent, -1);
+  fields.Time(12, process.start_realtime_ns);
+  fields.Time(13, process.last_poll_realtime_ns);
+  fields.Number(14, process.poller);
+  fields.Number(15, process.foreign_event_mask);
+  fields.Number(16, process.event_mask_changes);
+  fields.Number(17, process.end);
+  fields.Time(18, process.end_realtime_ns);
+  fields.Messages(19, process.communicators);
+}
+
+struct Top {
+  uint64_t mark = 0;
+  uint32_t version = 0;
+  int64_t written_realtime_ns = 0;
+  int64_t hang_after_ns = 0;
+  SnapshotSet* set = nullptr;
+  std::vector<uint64_t> rejected;
+};
+
+template <typename Fields>
+void FieldsOf(Fields& fields, Top& top) {
+  fields.Number(1, top.mark);
+  fields.Number(2, top.version);
+  fields.Number(3, top.written_realtime_ns);
+  fields.Number(4, top.hang_after_ns);
+  fields.Number(5, top.set->stands_after_ns);
+  fields.Text(6, top.set->server_labels);
+  fields.Numbers(7, top.rejected);
+  fields.Messages(8, top.set->processes);
+  fields.Messages(9, top.set->ended);
+}
+
+// Of hostile numbers, too: what one side takes away the other adds, modulo 2^64.
+int64_t Difference(int64_t a, int64_t b) {
+  return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+}
+
+class Writer {
+ public:
+  Writer(std::string* text, int64_t now_ns) : out_(*text), now_ns_(now_ns) {}
+  Writer(Writer& parent, uint32_t field) : out_(parent.out_, field), now_ns_(parent.now_ns_) {}
+
+  void Text(uint32_t field, const std::string& text) {
+    if (!text.empty()) out_.add_string(field, text);
+  }
+  template <typename T>
+  void Number(uint32_t field, T value, T otherwise = T{}) {
+    if (value == otherwise) return;
+    if constexpr (std::is_enum_v<T>) {
+      out_.add_uint64(field, static_cast<uint64_t>(value));
+    } else if constexpr (std::is_signed_v<T>) {
+      out_.add_sint64(field, value);
+    } else {
+      out_.add_uint64(field, value);
+    }
+  }
+  void Time(uint32_t field, int64_t time_ns) {
+    if (time_ns != 0) out_.add_sint64(field, Difference(now_ns_, time_ns));
+  }
+  void Numbers(uint32_t field, const std::vector<uint64_t>& numbers) {
+    out_.add_packed_uint64(field, numbers.begin(), numbers.end());
+  }
+  template <typename T>
+  void Messages(uint32_t field, std::vector<T>& messages) {
+    for (T& each : messages) {
+      Writer writer(*this, field);
+      FieldsOf(writer, each);
+    }
+  }
+
+ private:
+  protozero::pbf_writer out_;
+  const int64_t now_ns_;
+};
+
+struct TooLarge {};
+
+// Memory that may still be taken.
+class Room {
+ public:
+  explicit Room(uint64_t bytes) : bytes_(bytes) {}
+  void Take(uint64_t bytes) {
+    if (bytes > bytes_) throw TooLarge();
+    bytes_ -= bytes;
+  }
+  uint64_t left() const { return bytes_; }
+
+ private:
+  uint64_t bytes_;
+};
+
+class Reader {
+ public:
+  Reader(protozero::data_view data, int64_t now_ns, Room* room)
+      : in_(data), now_ns_(now_ns), room_(room) {}
+
+  template <typename T>
+  void Read(T& message) {
+    while (in_.next()) {
+      is_read_ = false;
+      FieldsOf(*this, message);
+      if (!is_read_) in_.skip();
+    }
+  }
+
+  void Text(uint32_t field, std::string& text) {
+    if (!Is(field, protozero::pbf_wire_type::length_delimited)) return;
+    const protozero::data_view view = in_.get_view();
+    room_->Take(view.size());
+    text = CopyFromShared(view.data(), view.size());
+  }
+  template <typename T>
+  void Number(uint32_t field, T& value, T /*otherwise*/ = T{}) {
+    if (!Is(field, protozero::pbf_wire_type::varint)) return;
+    if constexpr (std::is_signed_v<T> && !std::is_enum_v<T>) {
+      value = static_cast<T>(in_.get_sint64());
+    } else {
+      value = static_cast<T>(in_.get_uint64());
+    }
+  }
+  void Time(uint32_t field, int64_t& time_ns) {
+    if (!Is(field, protozero::pbf_wire_type::varint)) return;
+    time_ns = Difference(now_ns_, in_.get_sint64());
+  }
+  void Numbers(uint32_t field, std::vector<uint64_t>& numbers) {
+    if (!Is(field, protozero::pbf_wire_type::length_delimited)) return;
+    for (const uint64_t number : in_.get_packed_uint64()) {
+      room_->Take(sizeof(number));
+      numbers.push_back(number);
+    }
+  }
+  template <typename T>
+  void Messages(uint32_t field, std::vector<T>& messages) {
+    if (!Is(field, protozero::pbf_wire_type::length_delimited)) return;
+    const protozero::data_view view = in_.get_view();
+    if (messages.size() == messages.capacity()) {
+      // Twice: what a vector has while it grows.
+      const std::size_t more = messages.empty() ? 1 : messages.size();
+      room_->Take(2 * more * sizeof(T));
+      messages.reserve(messages.size() + more);
+    }
+    Reader(view, now_ns_, room_).Read(messages.emplace_back());
+  }
+
+ private:
+  bool Is(uint32_t field, protozero::pbf_wire_type type) {
+    if (is_read_ || in_.tag() != field || in_.wire_type() != type) return false;
+    is_read_ = true;
+    return true;
+  }
+
+  protozero::pbf_reader in_;
+  const int64_t now_ns_;
+  Room* const room_;
+  bool is_read_ = false;
+};
+
+// What must be known before the rest can be read.
+struct Start {
+  uint64_t mark = 0;
+  uint32_t version = 0;
+  int64_t written_realtime_ns = 0;
+};
+
+Start ReadStart(protozero::data_view data) try {
+  using protozero::pbf_wire_type;
+  Start start;
+  protozero::pbf_reader in(data);
+  while (in.next()) {
+    const bool is_number = in.wire_type() == pbf_wire_type::varint;
+    if (is_number && in.tag() == 1) {
+      start.mark = in.get_uint64();
+    } else if (is_number && in.tag() == 2) {
+      start.version = in.get_uint32();
+    } else if (is_number && in.tag() == 3) {
+      start.written_realtime_ns = in.get_sint64();
+    } else {
+      break;  // they come first
+    }
+  }
+  return start;
+} catch (const protozero::exception&) {
+  return {};  // no message at all
+}
+
+}  // namespace
+
+std::string WriteSnapshots(const SnapshotSet& set, int64_t now_realtime_ns, int64_t hang_after_ns) {
+  Top top{kMark,
+          kSnapshotMessageVersion,
+          now_realtime_ns,
+          hang_after_ns,
+          const_cast<SnapshotSet*>(&set),  // a Writer changes nothing
+          {set.rejected.begin(), set.rejected.end()}};
+  std::string text;
+  Writer writer(&text, now_realtime_ns);
+  FieldsOf(writer, top);
+  return text;
+}
+
+bool ReadSnapshots(std::string_view text, std::optional<int64_t> now_realtime_ns,
+                   uint64_t most_bytes, SnapshotMessage* message, std::string* error) {
+  *message = SnapshotMessage();
+  Room room(most_bytes);
+  try {
+    const protozero::data_view data(text.data(), text.size());
+    const Start start = ReadStart(data);
+    if (start.mark != kMark) {
+      *error = "something else than NCCL Pulse's snapshots";
+      return false;
+    }
+    if (start.version != kSnapshotMessageVersion) {
+      *error = absl::StrCat("version ", start.version, " of the snapshots; this program knows ",
+                            kSnapshotMessageVersion);
+      return false;
+    }
+    Top top;
+    top.set = &message->set;
+    Reader(data, now_realtime_ns.value_or(start.written_realtime_ns), &room).Read(top);
+    for (std::size_t i = 0; i < message->set.rejected.size() && i < top.rejected.size(); ++i) {
+      message->set.rejected[i] = top.rejected[i];
+    }
+    message->written_realtime_ns = top.written_realtime_ns;
+    message->hang_after_ns = top.hang_after_ns;
+    message->bytes = most_bytes - room.left();
+    return true;
+  } catch (const TooLarge&) {
+    *error = kTooLarge;
+  } catch (const std::exception&) {
+    *error = "damaged snapshots";
+  }
+  *message = SnapshotMessage();
+  return false;
+}
+
+}  // namespace nccl_pulse

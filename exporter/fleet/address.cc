@@ -1,0 +1,66 @@
+#include "exporter/fleet/address.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace nccl_pulse {
+
+std::string Address::name() const {
+  return host.find(':') == host.npos ? absl::StrCat(host, ":", port)
+                                     : absl::StrCat("[", host, "]:", port);
+}
+
+bool ParseAddress(std::string_view text, bool otherwise_https, Address* address,
+                  std::string* error) {
+  *address = Address();
+  const std::string_view whole = text;
+  const auto fail = [&](std::string_view what) {
+    *error = absl::StrCat("\"", whole, "\": ", what);
+    return false;
+  };
+  address->is_https = otherwise_https;
+  if (absl::ConsumePrefix(&text, "https://")) {
+    address->is_https = true;
+  } else if (absl::ConsumePrefix(&text, "http://")) {
+    address->is_https = false;
+  } else if (absl::StrContains(text, "://")) {
+    return fail("neither http nor https");
+  }
+  const std::size_t slash = text.find('/');
+  if (slash != text.npos) {
+    std::string_view path = text.substr(slash);
+    while (absl::ConsumeSuffix(&path, "/")) {
+    }
+    address->path = std::string(path);
+    text = text.substr(0, slash);
+  }
+  const bool has_odd = std::any_of(whole.begin(), whole.end(), [](char c) {
+    return c <= ' ' || c == '\x7f' || c == '?' || c == '#';
+  });
+  if (has_odd) return fail("has a character that an address cannot have");
+  if (absl::StrContains(text, '@')) return fail("credentials belong into a file, not here");
+  std::size_t colon = text.rfind(':');
+  const std::size_t bracket = text.rfind(']');
+  if (colon != text.npos && bracket != text.npos && colon < bracket) colon = text.npos;
+  std::string_view host = text.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (absl::StrContains(host, ':')) {
+    return fail("an IPv6 address stands in brackets: [::1]:9410");
+  }
+  address->host = host.empty() ? "localhost" : std::string(host);
+  if (text.empty()) return fail("no host");
+  int port = address->is_https ? 443 : 80;
+  if (colon != text.npos) {
+    if (!absl::SimpleAtoi(text.substr(colon + 1), &port)) return fail("the port is no number");
+  }
+  if (port < 1 || port > 65535) return fail("the port is not between 1 and 65535");
+  address->port = static_cast<uint16_t>(port);
+  return true;
+}
+
+}  // namespace nccl_pulse

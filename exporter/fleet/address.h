@@ -1,0 +1,29 @@
+// Where to ask: "host:port", "http://host:port/path", "https://[::1]:9410".
+//
+// Thread: any, no state.
+#ifndef EXPORTER_FLEET_ADDRESS_H_
+#define EXPORTER_FLEET_ADDRESS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace nccl_pulse {
+
+struct Address {
+  bool is_https = false;
+  std::string host;  // without brackets
+  uint16_t port = 0;
+  std::string path;  // without a slash at its end; "" or "/prefix"
+
+  std::string name() const;  // "host:port", as people know it
+};
+
+// `otherwise_https`: of an address without a scheme. Without a port it is that of the scheme. False
+// with what is wrong in `error`, which names the text.
+bool ParseAddress(std::string_view text, bool otherwise_https, Address* address,
+                  std::string* error);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_FLEET_ADDRESS_H_

@@ -1,0 +1,251 @@
+#include "exporter/fleet/exchange.h"
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "exporter/http/gzip.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr std::size_t kMostHeadBytes = 64 << 10;
+
+std::string Reason(int error) { return std::generic_category().message(error); }
+
+// A header's value, without spaces around it; "" when there is none. `head`: in small letters.
+std::string_view Header(std::string_view head, std::string_view name) {
+  const std::string start = absl::StrCat("\r\n", name, ":");
+  const std::size_t at = head.find(start);
+  if (at == head.npos) return "";
+  const std::string_view rest = head.substr(at + start.size());
+  return absl::StripAsciiWhitespace(rest.substr(0, rest.find("\r\n")));
+}
+
+int64_t SecondsOf(std::string_view text) {
+  int64_t seconds = 0;
+  return absl::SimpleAtoi(text, &seconds) && seconds >= 0 ? std::min<int64_t>(seconds, 1000000000)
+                                                          : 0;
+}
+
+}  // namespace
+
+Exchange::Exchange(const FleetRequest& request, const FleetClientOptions& options,
+                   std::vector<sockaddr_storage> addresses, Time end)
+    : request_(request), options_(options), addresses_(std::move(addresses)), end_(end) {}
+
+Exchange::~Exchange() { Close(); }
+
+void Exchange::Close() {
+  tls_ = nullptr;
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+short Exchange::poll_events() const {
+  if (state_ == State::kConnecting) return POLLOUT;
+  if (tls_ != nullptr) return tls_->poll_events();
+  return state_ == State::kSending ? POLLOUT : POLLIN;
+}
+
+bool Exchange::Fail(std::string error) {
+  Close();
+  state_ = State::kEnded;
+  answer_ = FleetAnswer();
+  answer_.error = std::move(error);
+  return true;
+}
+
+void Exchange::GiveUp() {
+  switch (state_) {
+    case State::kConnecting:
+      Fail("no connection in time");
+      break;
+    case State::kSending:
+      Fail("it accepts connections, but no request in time");
+      break;
+    case State::kReceiving:
+      Fail(incoming_.empty() ? "it accepts connections, but does not answer in time"
+                             : "its answer did not end in time");
+      break;
+    default:
+      Fail("it has no processor time left for an answer (503)");
+      break;
+  }
+}
+
+// False when all addresses have failed; the answer then says how.
+bool Exchange::Open() {
+  std::string error = "no address";
+  while (next_address_ < addresses_.size()) {
+    sockaddr_storage address = addresses_[next_address_++];
+    const bool is_six = address.ss_family == AF_INET6;
+    const uint16_t port = htons(request_.address.port);
+    if (is_six) {
+      reinterpret_cast<sockaddr_in6*>(&address)->sin6_port = port;
+    } else {
+      reinterpret_cast<sockaddr_in*>(&address)->sin_port = port;
+    }
+    fd_ = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const socklen_t size = is_six ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    if (fd_ >= 0 &&
+        (connect(fd_, reinterpret_cast<sockaddr*>(&address), size) == 0 || errno == EINPROGRESS)) {
+      state_ = State::kConnecting;
+      return true;
+    }
+    error = Reason(errno);
+    Close();
+  }
+  Fail(std::move(error));
+  return false;
+}
+
+// False when it has failed; another address may then be tried.
+bool Exchange::FinishConnect() {
+  int problem = 0;
+  socklen_t size = sizeof(problem);
+  getsockopt(fd_, SOL_SOCKET, SO_ERROR, &problem, &size);
+  if (problem != 0) {
+    Close();
+    if (next_address_ < addresses_.size()) return Open();
+    Fail(Reason(problem));
+    return false;
+  }
+  const Address& address = request_.address;
+  if (address.is_https) tls_ = options_.tls->Connect(fd_, address.host);
+  outgoing_ =
+      absl::StrCat("GET ", address.path, request_.target, " HTTP/1.0\r\nHost: ", address.name(),
+                   "\r\nAccept-Encoding: gzip\r\nUser-Agent: pulse\r\nConnection: close\r\n",
+                   options_.authorization.empty()
+                       ? ""
+                       : absl::StrCat("Authorization: ", options_.authorization, "\r\n"),
+                   "\r\n");
+  sent_ = 0;
+  state_ = State::kSending;
+  return true;
+}
+
+bool Exchange::Go(Time now) {
+  if (state_ == State::kPausing && now < wake_) return false;
+  if (fd_ < 0 && !Open()) return true;
+  if (state_ == State::kConnecting) {
+    pollfd polled = {fd_, POLLOUT, 0};
+    if (poll(&polled, 1, 0) <= 0) return false;
+    if (!FinishConnect()) return true;
+    if (state_ == State::kConnecting) return false;
+  }
+  if (state_ == State::kSending && !Send()) return state_ == State::kEnded;
+  return state_ == State::kReceiving ? Receive(now) : state_ == State::kEnded;
+}
+
+// True when the whole request has been sent.
+bool Exchange::Send() {
+  while (sent_ < outgoing_.size()) {
+    const char* data = outgoing_.data() + sent_;
+    const std::size_t left = outgoing_.size() - sent_;
+    const ssize_t size =
+        tls_ != nullptr ? tls_->Send(data, left) : send(fd_, data, left, MSG_NOSIGNAL);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    if (size <= 0) {
+      Fail(tls_ != nullptr && !tls_->problem().empty() ? tls_->problem() : Reason(errno));
+      return false;
+    }
+    sent_ += static_cast<std::size_t>(size);
+  }
+  incoming_.clear();
+  has_head_ = false;
+  wanted_ = 0;
+  state_ = State::kReceiving;
+  return true;
+}
+
+bool Exchange::Receive(Time now) {
+  while (true) {
+    std::array<char, 16384> buffer;
+    const ssize_t size = tls_ != nullptr ? tls_->Receive(buffer.data(), buffer.size())
+                                         : recv(fd_, buffer.data(), buffer.size(), 0);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    if (size < 0) {
+      return Fail(tls_ != nullptr && !tls_->problem().empty() ? tls_->problem() : Reason(errno));
+    }
+    if (size == 0) return Parse(now);
+    incoming_.append(buffer.data(), static_cast<std::size_t>(size));
+    if (incoming_.size() > options_.most_bytes) {
+      return Fail(absl::StrCat("its answer is larger than ", options_.most_bytes >> 20, " MiB"));
+    }
+    if (HasWhole()) return Parse(now);
+  }
+}
+
+bool Exchange::HasWhole() {
+  if (!has_head_) {
+    const std::size_t head_end = incoming_.find("\r\n\r\n");
+    if (head_end == incoming_.npos) return incoming_.size() > kMostHeadBytes;
+    has_head_ = true;
+    const std::string head = absl::AsciiStrToLower(std::string_view(incoming_).substr(0, head_end));
+    uint64_t length = 0;
+    if (absl::SimpleAtoi(Header(head, "content-length"), &length) &&
+        length <= options_.most_bytes) {
+      wanted_ = head_end + 4 + length;
+    }
+  }
+  return wanted_ != 0 && incoming_.size() >= wanted_;
+}
+
+bool Exchange::Parse(Time now) {
+  if (incoming_.empty()) return Fail("it closed the connection without an answer");
+  const std::size_t head_end = incoming_.find("\r\n\r\n");
+  const std::string_view text = incoming_;
+  int status = 0;
+  if (head_end == text.npos || !absl::StartsWith(text, "HTTP/1.") || text.size() < 12 ||
+      !absl::SimpleAtoi(text.substr(9, 3), &status)) {
+    return Fail("its answer is not HTTP");
+  }
+  const std::string head = absl::AsciiStrToLower(text.substr(0, head_end));
+  // What was cut off must not pass for the whole.
+  uint64_t length = 0;
+  const bool has_length = absl::SimpleAtoi(Header(head, "content-length"), &length);
+  if (has_length && length > options_.most_bytes) {
+    return Fail(absl::StrCat("its answer is larger than ", options_.most_bytes >> 20, " MiB"));
+  }
+  if (has_length && text.size() < head_end + 4 + length) return Fail("its answer ended too early");
+  const int64_t again = SecondsOf(Header(head, "retry-after"));
+  if (status == 503 && again > 0 && !was_told_to_wait_ &&
+      now + std::chrono::seconds(again) < end_) {
+    was_told_to_wait_ = true;
+    Close();
+    next_address_ = 0;
+    wake_ = now + std::chrono::seconds(again);
+    state_ = State::kPausing;
+    return false;
+  }
+  answer_.status = status;
+  answer_.age = std::chrono::seconds(SecondsOf(Header(head, "age")));
+  answer_.body = incoming_.substr(head_end + 4, has_length ? length : std::string::npos);
+  if (Header(head, "content-encoding") == "gzip") {
+    std::optional<std::string> unpacked = GunzipAtMost(answer_.body, options_.most_unpacked_bytes);
+    if (!unpacked) {
+      return Fail(absl::StrCat("its answer cannot be unpacked, or has more than ",
+                               options_.most_unpacked_bytes >> 20, " MiB"));
+    }
+    answer_.body = *std::move(unpacked);
+  }
+  Close();
+  incoming_ = std::string();
+  state_ = State::kEnded;
+  return true;
+}
+
+}  // namespace nccl_pulse

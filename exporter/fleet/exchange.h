@@ -1,0 +1,71 @@
+// One connection of the client: connect, send the request, take the answer, without blocking.
+//
+// Thread: the client's.
+#ifndef EXPORTER_FLEET_EXCHANGE_H_
+#define EXPORTER_FLEET_EXCHANGE_H_
+
+#include <sys/socket.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exporter/fleet/http_client.h"
+
+namespace nccl_pulse {
+
+class Exchange {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  // `addresses` are tried in their order.
+  Exchange(const FleetRequest& request, const FleetClientOptions& options,
+           std::vector<sockaddr_storage> addresses, Time end);
+  ~Exchange();
+  Exchange(const Exchange&) = delete;
+
+  int fd() const { return fd_; }  // -1: it waits for `wake`
+  short poll_events() const;
+  Time end() const { return end_; }
+  // When to call Go again without an event, where it was told to come back.
+  Time wake() const { return wake_; }
+
+  // Goes on as far as it can. True when it has ended: the answer is there, or an error.
+  bool Go(Time now);
+  // Its time is over.
+  void GiveUp();
+  FleetAnswer TakeAnswer() { return std::move(answer_); }
+
+ private:
+  enum class State { kConnecting, kSending, kReceiving, kPausing, kEnded };
+
+  bool Fail(std::string error);
+  bool Open();
+  bool FinishConnect();
+  bool Send();
+  bool Receive(Time now);
+  bool HasWhole();
+  bool Parse(Time now);
+  void Close();
+
+  const FleetRequest& request_;
+  const FleetClientOptions& options_;
+  const std::vector<sockaddr_storage> addresses_;
+  const Time end_;
+  std::size_t next_address_ = 0;
+  State state_ = State::kConnecting;
+  int fd_ = -1;
+  std::unique_ptr<TlsClientTransport> tls_;
+  std::string outgoing_, incoming_;
+  std::size_t sent_ = 0;
+  std::size_t wanted_ = 0;  // bytes of head and body together; 0: until the server closes
+  bool has_head_ = false, was_told_to_wait_ = false;
+  Time wake_ = Time::max();
+  FleetAnswer answer_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_FLEET_EXCHANGE_H_

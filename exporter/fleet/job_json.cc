@@ -1,0 +1,118 @@
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/fleet/job_report.h"
+#include "exporter/fleet/job_words.h"
+#include "nlohmann/json.hpp"
+
+namespace nccl_pulse {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Whole microseconds, as in /api/v1/communicators.
+double Seconds(int64_t ns) { return static_cast<double>(ns / 1000) / 1e6; }
+
+std::string Id(uint64_t comm_id) { return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16)); }
+
+Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json RankJson(const JobRank& rank) {
+  Json json = {{"comm", Id(rank.comm_id)}, {"rank", rank.rank}, {"process", nullptr}};
+  if (rank.process == nullptr) return json;
+  const ProcessSnapshot& process = *rank.process;
+  json["process"] = {{"hostname", TextOrNull(process.hostname)},
+                     {"pid", process.pid},
+                     {"pid_namespace", process.pid_namespace},
+                     {"global_rank", TextOrNull(process.global_rank)},
+                     {"local_rank", TextOrNull(process.local_rank)},
+                     {"job_id", TextOrNull(process.job_id)},
+                     {"labels", TextOrNull(process.static_labels)},
+                     {"gpu", TextOrNull(rank.communicator->gpu)},
+                     {"uuid", TextOrNull(rank.communicator->uuid)}};
+  return json;
+}
+
+template <typename List>
+Json RanksJson(const List& ranks) {
+  Json json = Json::array();
+  for (const JobRank& rank : ranks) json.push_back(RankJson(rank));
+  return json;
+}
+
+Json RootJson(const JobRoot& root) {
+  Json communicators = Json::array();
+  for (const uint64_t comm_id : root.communicators) communicators.push_back(Id(comm_id));
+  return {{"verdict", HangVerdictName(root.verdict)},
+          {"usual", root.is_usual},
+          {"since", Seconds(root.since_realtime_ns)},
+          {"op", TextOrNull(root.op)},
+          {"ranks", RanksJson(root.ranks)},
+          {"perhaps", RanksJson(root.perhaps)},
+          {"communicators", std::move(communicators)},
+          {"first", FirstStep(root)},
+          {"text", root.text}};
+}
+
+const char* FindingName(JobFinding finding) {
+  switch (finding) {
+    case JobFinding::kHang:
+      return "hang";
+    case JobFinding::kIncomplete:
+      return "incomplete";
+    case JobFinding::kNone:
+      break;
+  }
+  return "none";
+}
+
+Json EndpointsJson(const JobLook& look) {
+  Json unheard = Json::array();
+  for (const auto& [problem, names] : look.unheard) {
+    unheard.push_back({{"why", problem}, {"endpoints", names}});
+  }
+  return {{"asked", look.endpoints},
+          {"heard", look.heard},
+          {"without_job", look.without_job},
+          {"unheard", std::move(unheard)}};
+}
+
+}  // namespace
+
+std::string JobJson(const JobLook& look) {
+  Json roots = Json::array();
+  for (const JobRoot& root : look.verdict.roots) roots.push_back(RootJson(root));
+  Json stragglers = Json::array();
+  for (const JobStraggler& straggler : look.verdict.stragglers) {
+    stragglers.push_back({{"ranks", RanksJson(straggler.ranks)},
+                          {"whole_host", straggler.is_whole_host},
+                          {"seconds_per_second", straggler.seconds_per_second},
+                          {"text", straggler.text}});
+  }
+  Json waits = Json::array();
+  for (const JobWait& wait : look.verdict.waits) {
+    Json json = RankJson(wait.rank);
+    json["since"] = Seconds(wait.since_realtime_ns);
+    json["op"] = TextOrNull(wait.op);
+    json["for"] = WaitedFor(look, wait);
+    waits.push_back(std::move(json));
+  }
+  const Json json = {{"time", Seconds(look.now_realtime_ns)},
+                     {"finding", FindingName(FindingOfJob(look))},
+                     {"health", HealthStatusName(look.health.status)},
+                     {"sentence", Sentence(look)},
+                     {"roots", std::move(roots)},
+                     {"stragglers", std::move(stragglers)},
+                     {"processes", look.verdict.processes},
+                     {"hung_communicators", look.verdict.hung_communicators},
+                     {"blocked_communicators", look.verdict.blocked_communicators},
+                     {"went_on", look.went_on},
+                     {"waits", std::move(waits)},
+                     {"endpoints", EndpointsJson(look)},
+                     {"notes", look.health.notes},
+                     {"seconds", look.seconds}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace nccl_pulse

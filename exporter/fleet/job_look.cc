@@ -1,0 +1,138 @@
+#include "exporter/fleet/job_look.h"
+
+#include <algorithm>
+#include <ctime>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/diagnosis/diagnosis.h"
+#include "exporter/exposition/snapshot_message.h"
+
+namespace nccl_pulse {
+namespace {
+
+using std::chrono::steady_clock;
+
+// Where each look finds another communicator hanging.
+constexpr int kMostAgain = 2;
+
+int64_t RealtimeNs() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
+std::string StatusWords(int status) {
+  switch (status) {
+    case 401:
+    case 403:
+      return absl::StrCat("it does not accept these credentials (", status, ")");
+    case 404:
+      return "it has no /api/v1/snapshots (404): an older version, or another program";
+    case 503:
+      return "it has no processor time left for an answer (503)";
+    default:
+      return absl::StrCat("it answers with status ", status);
+  }
+}
+
+class Look {
+ public:
+  Look(const std::vector<Address>& endpoints, const JobLookOptions& options)
+      : endpoints_(endpoints), options_(options), all_(options.filter) {
+    look_.endpoints = endpoints.size();
+    look_.now_realtime_ns = RealtimeNs();
+  }
+
+  JobLook Make() {
+    std::vector<FleetRequest> requests;
+    requests.reserve(endpoints_.size());
+    for (const Address& address : endpoints_) requests.push_back({address, "/api/v1/snapshots"});
+    AskAll(requests, options_.client, [this](std::size_t index, FleetAnswer answer) {
+      const std::string problem = Take(answer);
+      if (problem.empty()) {
+        ++look_.heard;
+      } else {
+        look_.unheard[problem].push_back(endpoints_[index].name());
+      }
+    });
+    for (auto& [problem, names] : look_.unheard) std::sort(names.begin(), names.end());
+    const int64_t hang_after_ns = std::chrono::nanoseconds(options_.hang_after).count();
+    look_.set = all_.Take(hang_after_ns);
+    look_.diagnosis = Diagnosis(options_.hang_after).Update(look_.set, look_.now_realtime_ns);
+    return std::move(look_);
+  }
+
+ private:
+  // "" when it is among the others; else what is wrong.
+  std::string Take(const FleetAnswer& answer) {
+    if (!answer.error.empty()) return answer.error;
+    if (answer.status != 200) return StatusWords(answer.status);
+    if (answer.age > kMostAge) {
+      return absl::StrCat("what it answers is older than ", kMostAge.count(), " s, and not used");
+    }
+    SnapshotMessage message;
+    std::string error;
+    const uint64_t room = std::min(kMostEndpointBytes, kMostMemoryBytes - taken_);
+    if (!ReadSnapshots(answer.body, look_.now_realtime_ns, room, &message, &error)) {
+      return absl::StrCat("it answers with ", error);
+    }
+    taken_ += message.bytes;
+    if (all_.Add(std::move(message)) == 0) ++look_.without_job;
+    return "";
+  }
+
+  const std::vector<Address>& endpoints_;
+  const JobLookOptions& options_;
+  SnapshotUnion all_;
+  uint64_t taken_ = 0;
+  JobLook look_;
+};
+
+std::set<uint64_t> Hanging(const DiagnosisResult& diagnosis) {
+  std::set<uint64_t> hanging;
+  for (const CommunicatorDiagnosis& each : diagnosis) {
+    if (each.hang) hanging.insert(each.comm_id);
+  }
+  return hanging;
+}
+
+// Those of these communicators alone; how many there are.
+std::size_t KeepHangs(const std::set<uint64_t>& communicators, DiagnosisResult* diagnosis) {
+  std::size_t kept = 0;
+  for (CommunicatorDiagnosis& each : *diagnosis) {
+    if (!each.hang) continue;
+    if (communicators.count(each.comm_id) != 0) {
+      ++kept;
+    } else {
+      each.hang.reset();
+    }
+  }
+  return kept;
+}
+
+}  // namespace
+
+JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options) {
+  const auto start = steady_clock::now();
+  JobLook look = Look(endpoints, options).Make();
+  std::set<uint64_t> before = Hanging(look.diagnosis);
+  for (int again = 0; again < kMostAgain && !before.empty(); ++again) {
+    look = JobLook();  // its memory is needed
+    std::this_thread::sleep_for(options.pause);
+    look = Look(endpoints, options).Make();
+    std::set<uint64_t> now = Hanging(look.diagnosis);
+    const std::size_t kept = KeepHangs(before, &look.diagnosis);
+    look.went_on = before.size() - kept;
+    if (kept != 0) break;
+    before = std::move(now);
+  }
+  look.verdict = JudgeJob(look.set, look.diagnosis, look.now_realtime_ns);
+  look.health = HealthOf(look.set, look.diagnosis, look.now_realtime_ns);
+  look.seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
+  return look;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,62 @@
+// Asks the endpoints of a job what they know, and diagnoses the union: the work of `pulse
+// diagnose`.
+//
+// Two looks, the second only where the first found a hang, seldom three: endpoints answer at
+// different moments, and what goes on in between could be taken for one rank behind another. A hang
+// counts if its communicator hangs in two looks that follow each other.
+//
+// Thread: the caller's; blocks. Memory: kMostMemoryBytes of snapshots, whatever endpoints answer;
+// who does not fit has not answered, as far as the verdict goes.
+#ifndef EXPORTER_FLEET_JOB_LOOK_H_
+#define EXPORTER_FLEET_JOB_LOOK_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "exporter/diagnosis/diagnosis_result.h"
+#include "exporter/diagnosis/health.h"
+#include "exporter/diagnosis/job_verdict.h"
+#include "exporter/fleet/http_client.h"
+#include "exporter/fleet/snapshot_union.h"
+
+namespace nccl_pulse {
+
+// Of all endpoints, and of one.
+inline constexpr uint64_t kMostMemoryBytes = uint64_t{384} << 20;
+inline constexpr uint64_t kMostEndpointBytes = uint64_t{48} << 20;
+// An answer that an endpoint made longer ago (header Age) is not used: what its ranks have called
+// since then would be held against them.
+inline constexpr std::chrono::seconds kMostAge{3};
+
+struct JobLook {
+  std::size_t endpoints = 0;  // that were asked
+  std::size_t heard = 0;      // of them ...
+  // ... and of the others, by what was wrong, who.
+  std::map<std::string, std::vector<std::string>> unheard;
+  std::size_t without_job = 0;  // heard, and they know of nothing of interest
+
+  int64_t now_realtime_ns = 0;
+  SnapshotSet set;
+  DiagnosisResult diagnosis;
+  JobVerdict verdict;
+  Health health;
+  std::size_t went_on = 0;  // communicators that hung at the first look, and no more
+  double seconds = 0;       // that all this took
+};
+
+struct JobLookOptions {
+  FleetClientOptions client;
+  JobFilter filter;
+  std::chrono::milliseconds hang_after{10000};
+  std::chrono::milliseconds pause{1000};  // before the second look
+};
+
+JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_FLEET_JOB_LOOK_H_

@@ -1,0 +1,152 @@
+#include "exporter/fleet/job_report.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "exporter/fleet/job_words.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr std::size_t kMostRows = 10;
+constexpr std::size_t kMostNotes = 10;
+constexpr std::size_t kMostNames = 8;
+
+std::string Dash(const std::string& text) { return text.empty() ? "-" : text; }
+
+std::string Rows(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      absl::StrAppend(&line, "  ", row[i], std::string(widths[i] - row[i].size(), ' '));
+    }
+    absl::StrAppend(&text, line.substr(0, line.find_last_not_of(' ') + 1), "\n");
+  }
+  return text;
+}
+
+std::vector<std::string> RankCells(const JobRank& rank) {
+  const std::string comm = absl::StrCat(absl::Hex(rank.comm_id, absl::kZeroPad16));
+  if (rank.process == nullptr) return {"-", "-", "-", "-", comm, absl::StrCat(rank.rank)};
+  return {Dash(rank.process->hostname),
+          Dash(rank.communicator->gpu),
+          absl::StrCat(rank.process->pid),
+          Dash(rank.process->global_rank),
+          comm,
+          absl::StrCat(rank.rank)};
+}
+
+const std::vector<std::string> kRankHeads() {
+  return {"HOST", "GPU", "PID", "GLOBAL RANK", "COMMUNICATOR", "RANK"};
+}
+
+std::string More(std::size_t all) {
+  return all > kMostRows ? absl::StrCat("  ... ", all - kMostRows, " more (--json has them)\n")
+                         : "";
+}
+
+std::string SuspectsTable(const JobLook& look) {
+  std::vector<std::vector<std::string>> rows = {kRankHeads()};
+  rows.back().push_back("SINCE");
+  rows.back().push_back("VERDICT");
+  std::size_t all = 0;
+  for (const JobRoot& root : look.verdict.roots) {
+    for (const std::vector<JobRank>* ranks : {&root.ranks, &root.perhaps}) {
+      for (const JobRank& rank : *ranks) {
+        if (++all > kMostRows) continue;
+        rows.push_back(RankCells(rank));
+        rows.back().push_back(AgeWords(look.now_realtime_ns - root.since_realtime_ns));
+        rows.back().push_back(
+            absl::StrCat(ranks == &root.perhaps ? "perhaps: nothing in flight; " : "",
+                         HangVerdictName(root.verdict)));
+      }
+    }
+  }
+  return all == 0 ? "" : absl::StrCat("\nSuspects\n", Rows(rows), More(all));
+}
+
+std::string WaitsTable(const JobLook& look) {
+  const std::vector<JobWait>& waits = look.verdict.waits;
+  if (waits.empty()) return "";
+  std::vector<std::vector<std::string>> rows = {kRankHeads()};
+  for (const char* head : {"IN", "FOR", "WHO IS WAITED FOR"}) rows.back().push_back(head);
+  for (std::size_t i = 0; i < waits.size() && i < kMostRows; ++i) {
+    const JobWait& wait = waits[i];
+    rows.push_back(RankCells(wait.rank));
+    rows.back().push_back(Dash(wait.op));
+    rows.back().push_back(AgeWords(look.now_realtime_ns - wait.since_realtime_ns));
+    rows.back().push_back(WaitedFor(look, wait));
+  }
+  return absl::StrCat("\nWait: ", waits.size(), " of ", look.verdict.processes, " processes\n",
+                      Rows(rows), More(waits.size()));
+}
+
+std::string EndpointsText(const JobLook& look) {
+  std::string text = absl::StrCat("\n", look.heard, " of ", look.endpoints, " endpoints answered");
+  if (look.without_job != 0) {
+    absl::StrAppend(&text, ", ", look.without_job, " of them without a process of this job");
+  }
+  absl::StrAppend(&text, absl::StrFormat(", in %.1f s.\n", look.seconds));
+  for (const auto& [problem, names] : look.unheard) {
+    const std::size_t more = names.size() > kMostNames ? names.size() - kMostNames : 0;
+    absl::StrAppend(
+        &text, "  NOT HEARD  ", names.size(), ": ",
+        absl::StrJoin(names.begin(), names.end() - static_cast<std::ptrdiff_t>(more), ", "),
+        more == 0 ? "" : absl::StrCat(" and ", more, " more"), ": ", problem, "\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+JobFinding FindingOfJob(const JobLook& look) {
+  for (const JobRoot& root : look.verdict.roots) {
+    if (!root.is_usual) return JobFinding::kHang;
+  }
+  if (look.heard < look.endpoints || look.health.status == HealthStatus::kIncomplete) {
+    return JobFinding::kIncomplete;
+  }
+  return JobFinding::kNone;
+}
+
+std::string JobText(const JobLook& look) {
+  std::string text = absl::StrCat(Sentence(look), "\n");
+  for (const JobRoot& root : look.verdict.roots) {
+    absl::StrAppend(&text, "      ", root.text, "\n");
+    if (&root - look.verdict.roots.data() >= 3) break;
+  }
+  absl::StrAppend(&text, SuspectsTable(look), WaitsTable(look));
+  if (look.verdict.hung_communicators != 0) {
+    absl::StrAppend(&text, "\n", look.verdict.hung_communicators,
+                    " communicators make no progress; of ", look.verdict.blocked_communicators,
+                    " of them the ranks that have not come wait elsewhere.\n");
+  }
+  if (look.went_on != 0) {
+    absl::StrAppend(&text, "\n", look.went_on,
+                    " communicators stood at the first look and went on before the second.\n");
+  }
+  for (const JobStraggler& straggler : look.verdict.stragglers) {
+    absl::StrAppend(&text, "\nSLOW  ", StragglerSentence(straggler), "\n");
+  }
+  absl::StrAppend(&text, EndpointsText(look));
+  const std::vector<std::string>& notes = look.health.notes;
+  for (std::size_t i = 0; i < notes.size() && i < kMostNotes; ++i) {
+    absl::StrAppend(&text, "  ", notes[i], "\n");
+  }
+  if (notes.size() > kMostNotes) {
+    absl::StrAppend(&text, "  ... ", notes.size() - kMostNotes, " more notes (--json has them)\n");
+  }
+  return text;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,25 @@
+// What `pulse diagnose` says: one sentence with the root, what to do first, who waits, and what was
+// not heard; or the same as JSON.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_FLEET_JOB_REPORT_H_
+#define EXPORTER_FLEET_JOB_REPORT_H_
+
+#include <string>
+
+#include "exporter/fleet/job_look.h"
+
+namespace nccl_pulse {
+
+enum class JobFinding { kNone, kHang, kIncomplete };
+
+// Of what was looked at: the exit status rests on it. Endpoints that were not heard are never an
+// all-clear.
+JobFinding FindingOfJob(const JobLook& look);
+
+std::string JobText(const JobLook& look);
+std::string JobJson(const JobLook& look);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_FLEET_JOB_REPORT_H_

@@ -1,0 +1,192 @@
+#include "exporter/fleet/job_words.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "exporter/fleet/job_report.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr std::size_t kMostNamed = 4;
+constexpr int64_t kSecondNs = 1000000000;
+
+std::string Comm(uint64_t comm_id) { return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16)); }
+
+std::string Clock(int64_t realtime_ns) {
+  return absl::FormatTime("%H:%M:%S", absl::FromUnixNanos(realtime_ns), absl::LocalTimeZone());
+}
+
+std::string Who(const std::vector<JobRank>& ranks) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < ranks.size() && i < kMostNamed; ++i) {
+    names.push_back(RankWords(ranks[i]));
+  }
+  const std::size_t more = ranks.size() - names.size();
+  return absl::StrCat(absl::StrJoin(names, "; "),
+                      more == 0 ? "" : absl::StrCat("; ", more, " more"));
+}
+
+// Behind "global rank 3 on node-1 (GPU 3, pid 7) ..."
+std::string What(const JobRoot& root) {
+  const bool is_one = root.ranks.size() == 1;
+  const std::string op = root.op.empty() ? "what the others wait in" : root.op;
+  switch (root.verdict) {
+    case HangVerdict::kRankNotCalled:
+      return absl::StrCat(is_one ? "has" : "have", " not called ", op);
+    case HangVerdict::kRankNotLaunched:
+      return absl::StrCat(is_one ? "has" : "have", " called ", op, " and is inside NCCL");
+    case HangVerdict::kRankNotBegun:
+      return absl::StrCat(is_one ? "has" : "have", " launched ", op,
+                          ", but the GPU has not begun it");
+    case HangVerdict::kMismatched:
+      return absl::StrCat(is_one ? "has" : "have", " called something else than the others (", op,
+                          ")");
+    case HangVerdict::kCircularWait:
+      return "wait for each other in a circle";
+    case HangVerdict::kProcessGone:
+      return "ended without ending its communicators";
+    case HangVerdict::kProcessStopped:
+      return is_one ? "does not run" : "do not run";
+    case HangVerdict::kRankNotSeen:
+      return "is not seen at any endpoint that answered";
+    default:
+      return "";
+  }
+}
+
+std::string NobodyNamed(const JobRoot& root) {
+  const std::string where =
+      absl::StrCat("communicator ", Comm(root.communicators.front()),
+                   root.communicators.size() == 1
+                       ? ""
+                       : absl::StrCat(" and ", root.communicators.size() - 1, " more"));
+  switch (root.verdict) {
+    case HangVerdict::kNoProgress:
+      return absl::StrCat("no rank is named: all of ", where, " have come to ",
+                          root.op.empty() ? "it" : root.op, ", and it does not progress");
+    case HangVerdict::kPointToPoint:
+      return absl::StrCat(
+          "no rank is named: Send and Recv of ", where, " do not tell their peer",
+          root.perhaps.empty() ? "" : absl::StrCat("; nothing in flight: ", Who(root.perhaps)));
+    default:
+      return absl::StrCat("no rank can be named on ", where);
+  }
+}
+
+std::string On(const JobRank& rank) {
+  return rank.process == nullptr || rank.process->hostname.empty()
+             ? ""
+             : absl::StrCat(" on ", rank.process->hostname);
+}
+
+}  // namespace
+
+std::string AgeWords(int64_t ns) {
+  const int64_t seconds = std::max<int64_t>(ns / kSecondNs, 0);
+  if (seconds < 120) return absl::StrCat(seconds, " s");
+  if (seconds < 7200) return absl::StrCat(seconds / 60, " min");
+  return absl::StrCat(seconds / 3600, " h");
+}
+
+std::string RankWords(const JobRank& rank) {
+  if (rank.process == nullptr) {
+    return absl::StrCat("rank ", rank.rank, " of communicator ", Comm(rank.comm_id));
+  }
+  const std::string& global = rank.process->global_rank;
+  const std::string& host = rank.process->hostname;
+  const std::string& gpu = rank.communicator->gpu;
+  return absl::StrCat(
+      global.empty() ? absl::StrCat("rank ", rank.rank, " of communicator ", Comm(rank.comm_id))
+                     : absl::StrCat("global rank ", global),
+      host.empty() ? "" : absl::StrCat(" on ", host), " (",
+      gpu.empty() ? "" : absl::StrCat("GPU ", gpu, ", "), "pid ", rank.process->pid, ")");
+}
+
+std::string FirstStep(const JobRoot& root) {
+  const JobRank* rank = root.ranks.empty() ? nullptr : &root.ranks.front();
+  const bool is_seen = rank != nullptr && rank->process != nullptr;
+  const std::string pid = is_seen ? absl::StrCat(rank->process->pid) : "PID";
+  const std::string on = is_seen ? On(*rank) : "";
+  switch (root.verdict) {
+    case HangVerdict::kRankNotCalled:
+    case HangVerdict::kMismatched:
+    case HangVerdict::kCircularWait:
+      return absl::StrCat("py-spy dump --pid ", pid, on, ": what its program does");
+    case HangVerdict::kRankNotLaunched:
+      return absl::StrCat("gdb -p ", pid, " -batch -ex 'thread apply all bt'", on,
+                          ": where it stands inside NCCL");
+    case HangVerdict::kRankNotBegun:
+      return absl::StrCat("nvidia-smi and dmesg (Xid)", on, ", GPU ",
+                          is_seen ? rank->communicator->gpu : "",
+                          ": which kernel before it does not end");
+    case HangVerdict::kProcessGone:
+      return absl::StrCat("its log, and dmesg", on, ": why it ended");
+    case HangVerdict::kProcessStopped:
+      return absl::StrCat("cat /proc/", pid, "/status /proc/", pid, "/stack", on,
+                          ": what stops it");
+    case HangVerdict::kRankNotSeen:
+      return "whether its process and its node live: the endpoints that were not heard, below";
+    case HangVerdict::kNoProgress:
+      return "the network and the GPUs of its hosts: link errors, dmesg (Xid)";
+    case HangVerdict::kPointToPoint:
+      return "the stacks of the ranks that wait, and of those that have nothing in flight";
+    default:
+      return "the communicators' own pages: pulse status on the hosts that wait";
+  }
+}
+
+std::string Sentence(const JobLook& look) {
+  const JobVerdict& verdict = look.verdict;
+  const std::string unheard =
+      look.heard == look.endpoints
+          ? ""
+          : absl::StrCat(" ", look.endpoints - look.heard, " of ", look.endpoints,
+                         " endpoints did not answer: what they would say is missing.");
+  if (verdict.roots.empty()) {
+    if (look.heard == 0) return "UNKNOWN  No endpoint answered.";
+    if (verdict.processes == 0) {
+      return absl::StrCat("UNKNOWN  No process of this job is known to the endpoints.", unheard);
+    }
+    const std::string summary =
+        look.health.summary.empty() ? "No hang is suspected." : look.health.summary;
+    const bool is_clear = FindingOfJob(look) == JobFinding::kNone;
+    return absl::StrCat(is_clear ? "OK  " : "INCOMPLETE  ", summary, " ", verdict.processes,
+                        " processes on ", look.heard, " endpoints.", unheard);
+  }
+  const JobRoot& root = verdict.roots.front();
+  const std::size_t others = verdict.roots.size() - 1;
+  return absl::StrCat(
+      root.is_usual ? "WAIT  " : "HANG  ",
+      root.ranks.empty() ? NobodyNamed(root) : absl::StrCat(Who(root.ranks), " ", What(root)),
+      ", since ", Clock(root.since_realtime_ns), " (",
+      AgeWords(look.now_realtime_ns - root.since_realtime_ns), "); ", verdict.waits.size(), " of ",
+      verdict.processes, " processes wait. First: ", FirstStep(root), ".",
+      root.is_usual ? " It has waited as long here before, and gone on." : "",
+      others == 0 ? "" : absl::StrCat(" ", others, " more below."), unheard);
+}
+
+std::string StragglerSentence(const JobStraggler& straggler) {
+  if (straggler.ranks.size() != 1) return straggler.text;
+  return absl::StrCat(RankWords(straggler.ranks.front()), ": ", straggler.text);
+}
+
+std::string WaitedFor(const JobLook& look, const JobWait& wait) {
+  const auto found = std::lower_bound(
+      look.diagnosis.begin(), look.diagnosis.end(), wait.rank.comm_id,
+      [](const CommunicatorDiagnosis& each, uint64_t id) { return each.comm_id < id; });
+  const bool has_hang = found != look.diagnosis.end() && found->comm_id == wait.rank.comm_id &&
+                        found->hang.has_value();
+  if (!has_hang || found->hang->suspects.empty()) return HangVerdictName(wait.verdict);
+  std::vector<int32_t> suspects = found->hang->suspects;
+  const std::size_t more = suspects.size() > kMostNamed ? suspects.size() - kMostNamed : 0;
+  suspects.resize(suspects.size() - more);
+  return absl::StrCat(
+      "rank ", absl::StrJoin(suspects, ", "), more == 0 ? "" : absl::StrCat(" and ", more, " more"),
+      wait.verdict == HangVerdict::kBlockedElsewhere ? ", who waits elsewhere" : "");
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,27 @@
+// The sentences of a job's verdict.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_FLEET_JOB_WORDS_H_
+#define EXPORTER_FLEET_JOB_WORDS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "exporter/fleet/job_look.h"
+
+namespace nccl_pulse {
+
+// Who, where, since when, what to do first; or that nothing is suspected, and how sure that is.
+std::string Sentence(const JobLook& look);
+std::string StragglerSentence(const JobStraggler& straggler);
+// What to do first about a root; "" where there is none.
+std::string FirstStep(const JobRoot& root);
+// "global rank 35 on node-4 (GPU 3, pid 1003)"
+std::string RankWords(const JobRank& rank);
+// Of the communicator in which it waits: "rank 3", "rank_not_seen", "who waits elsewhere".
+std::string WaitedFor(const JobLook& look, const JobWait& wait);
+std::string AgeWords(int64_t ns);  // "42 s", "12 min"
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_FLEET_JOB_WORDS_H_

@@ -1,0 +1,111 @@
+#include "exporter/fleet/snapshot_union.h"
+
+#include <algorithm>
+#include <iterator>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+namespace nccl_pulse {
+namespace {
+
+// Of one process, as two endpoints tell when it started: what answering takes, and clocks that run.
+constexpr int64_t kSameStartNs = 5000000000;
+
+auto KeyOf(const ProcessSnapshot& process) {
+  return std::tie(process.hostname, process.pid, process.pid_namespace, process.start_realtime_ns);
+}
+
+bool AreSame(const ProcessSnapshot& a, const ProcessSnapshot& b) {
+  return a.hostname == b.hostname && a.pid == b.pid && a.pid_namespace == b.pid_namespace &&
+         ElapsedNs(b.start_realtime_ns, a.start_realtime_ns) <= kSameStartNs;
+}
+
+bool IsBetter(const ProcessSnapshot& a, const ProcessSnapshot& b) {
+  const bool a_lives = a.end == ProcessEnd::kLive;
+  const bool b_lives = b.end == ProcessEnd::kLive;
+  if (a_lives != b_lives) return a_lives;
+  return a.last_poll_realtime_ns > b.last_poll_realtime_ns;
+}
+
+// The communicators of the processes that can be reached from one communicator.
+std::unordered_set<uint64_t> Connected(const std::vector<ProcessSnapshot>& all, uint64_t from) {
+  std::unordered_map<uint64_t, std::vector<const ProcessSnapshot*>> members;
+  for (const ProcessSnapshot& process : all) {
+    for (const CommunicatorSnapshot& each : process.communicators) {
+      members[each.comm_id].push_back(&process);
+    }
+  }
+  std::unordered_set<uint64_t> reached = {from};
+  std::vector<uint64_t> next = {from};
+  while (!next.empty()) {
+    const uint64_t comm_id = next.back();
+    next.pop_back();
+    // 0: not known, so it joins nobody.
+    if (comm_id == 0) continue;
+    for (const ProcessSnapshot* process : members[comm_id]) {
+      for (const CommunicatorSnapshot& each : process->communicators) {
+        if (reached.insert(each.comm_id).second) next.push_back(each.comm_id);
+      }
+    }
+  }
+  return reached;
+}
+
+}  // namespace
+
+bool SnapshotUnion::IsWanted(const ProcessSnapshot& process) const {
+  return filter_.job_id.empty() || process.job_id == filter_.job_id;
+}
+
+std::size_t SnapshotUnion::Add(SnapshotMessage message) {
+  std::size_t wanted = 0;
+  for (auto* processes : {&message.set.processes, &message.set.ended}) {
+    for (ProcessSnapshot& process : *processes) {
+      if (!IsWanted(process)) continue;
+      ++wanted;
+      set_.processes.push_back(std::move(process));
+    }
+  }
+  for (std::size_t i = 0; i < set_.rejected.size(); ++i) {
+    set_.rejected[i] += message.set.rejected[i];
+  }
+  return wanted;
+}
+
+SnapshotSet SnapshotUnion::Take(int64_t hang_after_ns) {
+  std::vector<ProcessSnapshot>& all = set_.processes;
+  std::sort(all.begin(), all.end(),
+            [](const ProcessSnapshot& a, const ProcessSnapshot& b) { return KeyOf(a) < KeyOf(b); });
+  const std::unordered_set<uint64_t> job =
+      filter_.comm_id ? Connected(all, *filter_.comm_id) : std::unordered_set<uint64_t>();
+  const auto is_connected = [this, &job](const ProcessSnapshot& process) {
+    return !filter_.comm_id ||
+           std::any_of(process.communicators.begin(), process.communicators.end(),
+                       [&job](const auto& each) { return job.count(each.comm_id) != 0; });
+  };
+  SnapshotSet set;
+  set.is_of_all_nodes = true;
+  set.rejected = set_.rejected;
+  set.stands_after_ns = std::min(kStoppedAfterNs, hang_after_ns);
+  for (std::size_t begin = 0; begin < all.size();) {
+    std::size_t best = begin;
+    std::size_t end = begin + 1;
+    for (; end < all.size() && AreSame(all[end - 1], all[end]); ++end) {
+      if (IsBetter(all[end], all[best])) best = end;
+    }
+    if (!is_connected(all[best])) {
+      begin = end;
+      continue;
+    }
+    ProcessSnapshot& process = all[best];
+    (process.end == ProcessEnd::kLive ? set.processes : set.ended).push_back(std::move(process));
+    begin = end;
+  }
+  set_ = SnapshotSet();
+  return set;
+}
+
+}  // namespace nccl_pulse

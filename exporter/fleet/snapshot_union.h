@@ -1,0 +1,48 @@
+// The snapshots of many endpoints as one set, over which the diagnosis runs as over a node's.
+//
+// Times: each message was read with its moment of writing put at one common now
+// (exporter/exposition/snapshot_message.h), so ages compare whatever the nodes' clocks say.
+//
+// A process of which two endpoints speak (an agent and the job itself, an endpoint under two
+// addresses) counts once: the one that lives, or was looked at last.
+//
+// Thread: one.
+#ifndef EXPORTER_FLEET_SNAPSHOT_UNION_H_
+#define EXPORTER_FLEET_SNAPSHOT_UNION_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/exposition/snapshot_message.h"
+
+namespace nccl_pulse {
+
+// Which processes are of interest; others are left out.
+struct JobFilter {
+  std::string job_id;  // "": all
+  // Those that have it, those that have a communicator with one of them, and so on: its job.
+  std::optional<uint64_t> comm_id;
+};
+
+class SnapshotUnion {
+ public:
+  explicit SnapshotUnion(JobFilter filter) : filter_(std::move(filter)) {}
+
+  // How many of its processes are of interest.
+  std::size_t Add(SnapshotMessage message);
+
+  // Of what was added; after that there is nothing. `hang_after_ns`: of the diagnosis that follows.
+  SnapshotSet Take(int64_t hang_after_ns);
+
+ private:
+  bool IsWanted(const ProcessSnapshot& process) const;
+
+  const JobFilter filter_;
+  SnapshotSet set_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_FLEET_SNAPSHOT_UNION_H_

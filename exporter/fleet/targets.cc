@@ -1,0 +1,271 @@
+#include "exporter/fleet/targets.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "nlohmann/json.hpp"
+
+namespace nccl_pulse {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kMostFileBytes = 16 << 20;
+constexpr std::size_t kMostSaidBytes = 200;
+
+bool AddTarget(std::string text, bool is_https, std::vector<Address>* targets, std::string* error) {
+  Address address;
+  if (!ParseAddress(text, is_https, &address, error)) return false;
+  targets->push_back(std::move(address));
+  return true;
+}
+
+bool ParseGroup(const YAML::Node& group, bool otherwise_https, std::vector<Address>* targets,
+                std::string* error) {
+  if (!group.IsMap() || !group["targets"] || !group["targets"].IsSequence()) {
+    *error = "a group without a list \"targets\"";
+    return false;
+  }
+  bool is_https = otherwise_https;
+  if (const YAML::Node labels = group["labels"]; labels && labels.IsMap()) {
+    if (labels["__scheme__"]) is_https = labels["__scheme__"].as<std::string>() == "https";
+  }
+  for (const YAML::Node& target : group["targets"]) {
+    if (!target.IsScalar()) {
+      *error = "a target that is no text";
+      return false;
+    }
+    if (!AddTarget(target.as<std::string>(), is_https, targets, error)) return false;
+  }
+  return true;
+}
+
+// In a label matcher or a query string.
+std::string Quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c == '\n' ? ' ' : c;
+  }
+  return quoted + "\"";
+}
+
+std::string Escaped(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    const bool is_plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (is_plain) {
+      escaped += c;
+    } else {
+      absl::StrAppend(&escaped, "%", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
+    }
+  }
+  return escaped;
+}
+
+class Prometheus {
+ public:
+  Prometheus(const PrometheusQuestion& question, const FleetClientOptions& options)
+      : question_(question), options_(options) {}
+
+  bool Find(std::vector<Address>* targets, std::string* error) {
+    std::set<std::string> jobs;
+    if (!question_.job_id.empty()) jobs.insert(question_.job_id);
+    std::vector<Json> found;
+    const std::string comm =
+        question_.comm_id
+            ? absl::StrCat("comm=\"", absl::Hex(*question_.comm_id, absl::kZeroPad16), "\"")
+            : "";
+    if (question_.comm_id && jobs.empty()) {
+      // Who holds up a communicator may be a rank of the job that is not in it.
+      if (!Series(comm, &found, error)) return false;
+      for (const Json& series : found) jobs.insert(Label(series, "job_id"));
+      jobs.erase("");
+    }
+    std::string matchers = comm;
+    if (!jobs.empty()) {
+      // Who calls a job by a pattern means the letters.
+      matchers = absl::StrCat("job_id=", Quoted(*jobs.begin()));
+    }
+    if (found.empty() || !jobs.empty()) {
+      if (!Series(matchers, &found, error)) return false;
+    }
+    if (found.empty()) {
+      *error = absl::StrCat("it knows no series nccl_communicator_info",
+                            matchers.empty() ? "" : absl::StrCat("{", matchers, "}"),
+                            " of the last 15 minutes");
+      return false;
+    }
+    return Locate(found, targets, error);
+  }
+
+ private:
+  static std::string Label(const Json& series, const char* name) {
+    const auto metric = series.find("metric");
+    if (metric == series.end() || !metric->is_object()) return "";
+    const auto label = metric->find(name);
+    return label != metric->end() && label->is_string() ? label->get<std::string>() : "";
+  }
+
+  // False with what was wrong. A status that is not 200 is none where `status` is asked for.
+  bool Get(const std::string& target, Json* json, int* status, std::string* error) const {
+    FleetAnswer answer;
+    AskAll({{question_.prometheus, target}}, options_,
+           [&answer](std::size_t, FleetAnswer each) { answer = std::move(each); });
+    if (!answer.error.empty()) {
+      *error = answer.error;
+      return false;
+    }
+    *json = Json::parse(answer.body, nullptr, false);
+    *status = answer.status;
+    if (answer.status == 401 || answer.status == 403) {
+      *error = absl::StrCat("it does not accept these credentials (", answer.status, ")");
+      return false;
+    }
+    return true;
+  }
+
+  bool Series(const std::string& matchers, std::vector<Json>* found, std::string* error) const {
+    found->clear();
+    const std::string query =
+        absl::StrCat("group by (job, instance, job_id) (last_over_time(nccl_communicator_info{",
+                     matchers, "}[15m]))");
+    Json json;
+    int status = 0;
+    if (!Get("/api/v1/query?query=" + Escaped(query), &json, &status, error)) return false;
+    if (json.is_discarded() || !json.is_object()) {
+      *error = absl::StrCat("it answers with status ", status,
+                            " and something else than Prometheus does: is the address right?");
+      return false;
+    }
+    if (json.value("status", "") != "success") {
+      const auto said = json.find("error");
+      *error = absl::StrCat("it refuses the query (status ", status, "): ",
+                            said != json.end() && said->is_string()
+                                ? said->get<std::string>().substr(0, kMostSaidBytes)
+                                : "no reason");
+      return false;
+    }
+    const auto data = json.find("data");
+    if (data == json.end() || !data->is_object() || !data->contains("result") ||
+        !(*data)["result"].is_array()) {
+      *error = "its answer has no result";
+      return false;
+    }
+    for (Json& series : (*data)["result"]) found->push_back(std::move(series));
+    return true;
+  }
+
+  // Where those are scraped.
+  bool Locate(const std::vector<Json>& found, std::vector<Address>* targets, std::string* error) {
+    std::map<std::pair<std::string, std::string>, std::string> scraped;
+    Json json;
+    int status = 0;
+    if (Get("/api/v1/targets?state=active", &json, &status, error) && json.is_object()) {
+      ReadScraped(json, &scraped);
+    }
+    error->clear();
+    std::set<std::string> seen;
+    for (const Json& series : found) {
+      const std::string instance = Label(series, "instance");
+      const auto at = scraped.find({Label(series, "job"), instance});
+      const std::string where = at == scraped.end() ? instance : at->second;
+      if (where.empty() || !seen.insert(where).second) continue;
+      if (!AddTarget(where, question_.otherwise_https, targets, error)) {
+        *error = absl::StrCat(
+            "the label instance is no address, and /api/v1/targets does not "
+            "name it: ",
+            *error);
+        return false;
+      }
+    }
+    if (!targets->empty()) return true;
+    *error = "its series have no label instance";
+    return false;
+  }
+
+  static void ReadScraped(const Json& json,
+                          std::map<std::pair<std::string, std::string>, std::string>* scraped) {
+    const auto data = json.find("data");
+    if (data == json.end() || !data->is_object()) return;
+    const auto active = data->find("activeTargets");
+    if (active == data->end() || !active->is_array()) return;
+    for (const Json& target : *active) {
+      if (!target.is_object() || !target.contains("labels") || !target["labels"].is_object()) {
+        continue;
+      }
+      const auto url = target.find("scrapeUrl");
+      if (url == target.end() || !url->is_string()) continue;
+      std::string where = url->get<std::string>();
+      where = where.substr(0, where.find('?'));
+      std::string_view prefix = where;
+      absl::ConsumeSuffix(&prefix, "/metrics");
+      const Json& labels = target["labels"];
+      (*scraped)[{labels.value("job", ""), labels.value("instance", "")}] = std::string(prefix);
+    }
+  }
+
+  const PrometheusQuestion& question_;
+  const FleetClientOptions& options_;
+};
+
+}  // namespace
+
+bool ParseTargets(const std::string& text, bool otherwise_https, std::vector<Address>* targets,
+                  std::string* error) {
+  try {
+    const YAML::Node groups = YAML::Load(text);
+    if (!groups.IsSequence()) {
+      *error = "no list of groups, as file_sd has it";
+      return false;
+    }
+    for (const YAML::Node& group : groups) {
+      if (!ParseGroup(group, otherwise_https, targets, error)) return false;
+    }
+  } catch (const YAML::Exception& problem) {
+    *error = absl::StrCat("neither JSON nor YAML: ", problem.what());
+    return false;
+  }
+  if (!targets->empty()) return true;
+  *error = "it names no target";
+  return false;
+}
+
+bool ReadTargetsFile(const std::string& path, bool otherwise_https, std::vector<Address>* targets,
+                     std::string* error) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMostFileBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.empty() && !file.eof()) {
+    *error = absl::StrCat("cannot read ", path);
+    return false;
+  }
+  if (text.size() > kMostFileBytes) {
+    *error = absl::StrCat(path, " is larger than 16 MiB");
+    return false;
+  }
+  if (ParseTargets(text, otherwise_https, targets, error)) return true;
+  *error = absl::StrCat(path, ": ", *error);
+  return false;
+}
+
+bool FindTargets(const PrometheusQuestion& question, const FleetClientOptions& options,
+                 std::vector<Address>* targets, std::string* error) {
+  FleetClientOptions one = options;
+  one.most_bytes = one.most_unpacked_bytes = std::size_t{64} << 20;
+  if (Prometheus(question, one).Find(targets, error)) return true;
+  *error = absl::StrCat("Prometheus at ", question.prometheus.name(), ": ", *error);
+  return false;
+}
+
+}  // namespace nccl_pulse

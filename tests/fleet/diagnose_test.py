@@ -1,0 +1,380 @@
+"""pulse diagnose against endpoints that answer, and against all that may stand there instead."""
+
+import base64
+import http.server
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import threading
+import unittest
+import urllib.parse
+
+from tests import running
+
+RUNFILES = os.path.join(os.environ["TEST_SRCDIR"],
+                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
+PULSE = os.path.join(RUNFILES, "exporter/pulse")
+SNAPSHOT_PAGE = os.path.join(RUNFILES, "tests/fleet/snapshot_page")
+MAKE_CERTIFICATES = os.path.join(RUNFILES, "tests/exporter/web/make_certificates")
+MIB = 1 << 20
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+    def do_GET(self):
+        try:
+            self.server.answer(self)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the client has seen enough
+
+
+class Endpoint(http.server.ThreadingHTTPServer):
+    """Answers each request by `answer(handler)`."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, answer, certificate=None):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answer = answer
+        self.asked = []
+        self.scheme = "http"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate + ".pem", certificate + ".key")
+            self.socket = context.wrap_socket(self.socket, server_side=True)
+            self.scheme = "https"
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def name(self):
+        return "127.0.0.1:%d" % self.server_address[1]
+
+    def handle_error(self, request, client_address):
+        pass  # handshakes that the client gave up
+
+
+def reply(handler, body, status=200, headers=()):
+    handler.send_response(status)
+    handler.send_header("Content-Length", str(len(body)))
+    for name, value in headers:
+        handler.send_header(name, value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+class DiagnoseCase(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        subprocess.run([MAKE_CERTIFICATES, cls.folder], check=True)
+
+    def pages(self, fault, seed=0):
+        """(what each endpoint of a made-up job answers, the culprits' global ranks)"""
+        folder = tempfile.mkdtemp(dir=self.folder)
+        said = subprocess.run([SNAPSHOT_PAGE, folder, fault, str(seed)], check=True,
+                              stdout=subprocess.PIPE, text=True).stdout
+        pages = []
+        for node in range(len(os.listdir(folder))):
+            with open(os.path.join(folder, "node-%d" % node), "rb") as file:
+                pages.append(file.read())
+        return pages, [int(rank) for rank in said.split()]
+
+    def endpoint(self, answer, certificate=None):
+        endpoint = Endpoint(answer, certificate)
+        self.addCleanup(endpoint.server_close)
+        self.addCleanup(endpoint.shutdown)
+        return endpoint
+
+    def serve(self, page, **headers):
+        headers = [(name.replace("_", "-"), value) for name, value in headers.items()]
+        return self.endpoint(lambda handler: reply(handler, page, headers=headers))
+
+    def run_pulse(self, *arguments):
+        done = subprocess.run([PULSE, "diagnose", "--timeout=2s", *arguments],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              timeout=120)
+        return done.returncode, done.stdout, done.stderr
+
+    def diagnose(self, endpoints, *arguments):
+        status, out, err = self.run_pulse(
+            "--json", *["--endpoint=%s://%s" % (each.scheme, each.name) for each in endpoints],
+            *arguments)
+        self.assertTrue(out, err)
+        return status, json.loads(out)
+
+
+class VerdictTest(DiagnoseCase):
+
+    def test_hang(self):
+        pages, culprits = self.pages("host stuck")
+        endpoints = [self.serve(page) for page in pages]
+        status, verdict = self.diagnose(endpoints)
+        self.assertEqual(status, 3)
+        self.assertEqual(verdict["finding"], "hang")
+        self.assertEqual([rank["process"]["global_rank"] for root in verdict["roots"]
+                          for rank in root["ranks"]], [str(rank) for rank in culprits])
+        self.assertIn("py-spy", verdict["roots"][0]["first"])
+        self.assertEqual(verdict["endpoints"]["heard"], len(pages))
+        status, text, _ = self.run_pulse(*["--endpoint=" + each.name for each in endpoints])
+        self.assertEqual(status, 3)
+        first = text.split("\n")[0]
+        self.assertRegex(first, r"^HANG  global rank %d on node-\d+ \(GPU \d+, pid \d+\) has not "
+                                r"called (\w+|what the others wait in), since \d\d:\d\d:\d\d \(\d+ s\); \d+ of \d+ processes "
+                                r"wait\. First: py-spy dump --pid" % culprits[0])
+
+    def test_healthy(self):
+        pages, _ = self.pages("healthy")
+        status, verdict = self.diagnose([self.serve(page) for page in pages])
+        self.assertEqual((status, verdict["finding"], verdict["roots"]), (0, "none", []))
+        self.assertTrue(verdict["sentence"].startswith("OK"), verdict["sentence"])
+
+    def test_hang_that_goes_on_between_two_looks(self):
+        hung, _ = self.pages("host stuck")
+        well, _ = self.pages("healthy")
+
+        def change(index):
+            asked = []
+
+            def answer(handler):
+                asked.append(1)
+                reply(handler, hung[index] if len(asked) == 1 else well[index % len(well)])
+            return answer
+        status, verdict = self.diagnose([self.endpoint(change(i)) for i in range(len(hung))])
+        self.assertEqual(status, 0, verdict["sentence"])
+        self.assertGreater(verdict["went_on"], 0)
+
+
+class BadAnswersTest(DiagnoseCase):
+    """Each beside an endpoint that is well: it is named, with the reason, and there is no all-clear."""
+
+    def expect(self, bad, reason, *arguments, status=4, well=None):
+        page, _ = self.pages("healthy")
+        well = well or self.serve(page[0])
+        got, verdict = self.diagnose([well, bad], *arguments)
+        self.assertEqual(got, status)
+        self.assertEqual(verdict["finding"], "incomplete")
+        self.assertEqual(verdict["endpoints"]["heard"], 1)
+        unheard = {name: each["why"] for each in verdict["endpoints"]["unheard"]
+                   for name in each["endpoints"]}
+        self.assertIn(reason, unheard[bad.name])
+        self.assertIn("1 of 2 endpoints did not answer", verdict["sentence"])
+        return unheard[bad.name]
+
+    def test_refused(self):
+        gone = self.serve(b"")
+        gone.shutdown()
+        gone.server_close()
+        self.expect(gone, "Connection refused")
+
+    def test_silent(self):
+        event = threading.Event()
+        self.addCleanup(event.set)
+        self.expect(self.endpoint(lambda handler: event.wait(60)), "does not answer in time")
+
+    def test_half_an_answer(self):
+        def half(handler):
+            handler.send_response(200)
+            handler.send_header("Content-Length", "1000")
+            handler.end_headers()
+            handler.wfile.write(b"x" * 10)
+        self.expect(self.endpoint(half), "ended too early")
+
+    def test_huge_answer(self):
+        def huge(handler):
+            handler.send_response(200)
+            handler.end_headers()
+            for _ in range(64):
+                handler.wfile.write(b"x" * MIB)
+        self.expect(self.endpoint(huge), "larger than 8 MiB")
+
+    def test_packed_huge_answer(self):
+        page = subprocess.run(["gzip", "-c"], input=bytes(100 * MIB), stdout=subprocess.PIPE,
+                              check=True).stdout
+        self.expect(self.serve(page, Content_Encoding="gzip"), "more than 48 MiB")
+
+    def test_garbage(self):
+        self.expect(self.serve(b"<html>hello</html>"), "something else than NCCL Pulse's snapshots")
+
+    def test_not_http(self):
+        server = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(server.close)
+
+        def speak():
+            client, _ = server.accept()
+            client.recv(1000)
+            client.sendall(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
+            client.close()
+        speaker = threading.Thread(target=speak, daemon=True)
+        speaker.start()
+        self.addCleanup(speaker.join)
+        bad = type("Bad", (), {"scheme": "http", "name": "127.0.0.1:%d" % server.getsockname()[1]})
+        self.expect(bad, "not HTTP")
+
+    def test_other_version(self):
+        # Field 1, the mark; field 2, version 9.
+        self.expect(self.serve(b"\x08\xd0\x98\xcd\xaa\x04\x10\x09"),
+                    "version 9 of the snapshots; this program knows 1")
+
+    def test_older_program(self):
+        self.expect(self.endpoint(lambda handler: reply(handler, b"", 404)), "an older version")
+
+    def test_stale(self):
+        page, _ = self.pages("healthy")
+        self.expect(self.serve(page[0], Age="30"), "older than 3 s")
+
+    def test_no_processor_time(self):
+        self.expect(self.endpoint(
+            lambda handler: reply(handler, b"", 503, [("Retry-After", "40")])), "503")
+
+    def test_expired_certificate(self):
+        bad = self.endpoint(lambda handler: reply(handler, b""),
+                            os.path.join(self.folder, "expired"))
+        self.expect(bad, "certificate has expired", "--ca-cert=%s/ca.pem" % self.folder)
+
+    def test_certificate_of_another_authority(self):
+        bad = self.endpoint(lambda handler: reply(handler, b""),
+                            os.path.join(self.folder, "server"))
+        self.expect(bad, "its certificate is not trusted",
+                    "--ca-cert=%s/other_ca.pem" % self.folder)
+
+    def test_tls_against_plain(self):
+        bad = self.serve(b"")
+        bad.scheme = "https"
+        self.expect(bad, "TLS", "--insecure")
+
+
+class CredentialsTest(DiagnoseCase):
+
+    def file(self, text):
+        path = os.path.join(tempfile.mkdtemp(dir=self.folder), "credentials")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def guarded(self, wanted):
+        page, _ = self.pages("healthy")
+
+        def answer(handler):
+            right = handler.headers["Authorization"] == wanted
+            reply(handler, page[0] if right else b"", 200 if right else 401)
+        return self.endpoint(answer, os.path.join(self.folder, "server"))
+
+    def test_password_over_tls(self):
+        endpoint = self.guarded("Basic " + base64.b64encode(b"ann:abc").decode())
+        trust = "--ca-cert=%s/ca.pem" % self.folder
+        status, verdict = self.diagnose([endpoint], trust, "--credentials-file=" + self.file("ann:abc\n"))
+        self.assertEqual(verdict["endpoints"]["heard"], 1, verdict)
+        self.assertNotEqual(status, 2)
+        status, verdict = self.diagnose([endpoint], trust, "--credentials-file=" + self.file("ann:x"))
+        self.assertEqual(status, 2)
+        self.assertIn("does not accept these credentials (401)",
+                      verdict["endpoints"]["unheard"][0]["why"])
+
+    def test_token(self):
+        endpoint = self.guarded("Bearer abc.def")
+        status, verdict = self.diagnose([endpoint], "--insecure",
+                                        "--bearer-file=" + self.file("abc.def\n"))
+        self.assertEqual(verdict["endpoints"]["heard"], 1, verdict)
+        self.assertNotEqual(status, 2)
+
+    def test_credentials_file(self):
+        for text, reason in (("ann", "user:password"), ("a:b\nc", "more than one line")):
+            status, _, err = self.run_pulse("--endpoint=x:1", "--credentials-file=" + self.file(text))
+            self.assertEqual(status, 1)
+            self.assertIn(reason, err)
+
+
+class SourcesTest(DiagnoseCase):
+
+    def test_usage(self):
+        for arguments, reason in (
+                ((), "say where the endpoints are"),
+                (("x",), "takes no argument"),
+                (("--endpoint=ftp://x",), "neither http nor https"),
+                (("--endpoint=x:1", "--comm=12"), "16 hexadecimal digits"),
+                (("--targets=/nowhere",), "/nowhere"),
+                (("--endpoint=x:1", "--timeout=1ms"), "--timeout"),
+                (("--endpoint=x:1", "--ca-cert=/nowhere"), "/nowhere")):
+            status, out, err = self.run_pulse(*arguments)
+            self.assertEqual((status, out), (1, ""), err)
+            self.assertIn(reason, err)
+
+    def test_nobody_answers(self):
+        gone = self.serve(b"")
+        gone.shutdown()
+        gone.server_close()
+        status, out, _ = self.run_pulse("--endpoint=" + gone.name)
+        self.assertEqual(status, 2)
+        self.assertIn("No endpoint answered", out)
+        self.assertIn("Connection refused", out)
+
+    def test_unknown_name(self):
+        status, out, _ = self.run_pulse("--endpoint=host.invalid:9410")
+        self.assertEqual(status, 2)
+        self.assertIn("host.invalid:9410", out)
+
+    def test_targets_file(self):
+        pages, culprits = self.pages("process gone")
+        endpoints = [self.serve(page) for page in pages]
+        path = os.path.join(self.folder, "targets.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump([{"targets": [each.name for each in endpoints]}], file)
+        status, out, err = self.run_pulse("--targets=" + path)
+        self.assertEqual(status, 3, out + err)
+        self.assertIn("HANG  global rank %d on" % culprits[0], out)
+        self.assertIn("ended without ending its communicators", out)
+
+    def test_prometheus(self):
+        pages, culprits = self.pages("GPU stuck")
+        endpoints = [self.serve(page) for page in pages]
+        queries = []
+
+        def prometheus(handler):
+            url = urllib.parse.urlparse(handler.path)
+            if url.path == "/api/v1/query":
+                queries.append(urllib.parse.parse_qs(url.query)["query"][0])
+                result = [{"metric": {"job": "nccl", "instance": "i%d" % i, "job_id": "4711"},
+                           "value": [0, "1"]} for i in range(len(endpoints))]
+                reply(handler, json.dumps(
+                    {"status": "success", "data": {"resultType": "vector", "result": result}}).encode())
+            elif url.path == "/api/v1/targets":
+                targets = [{"labels": {"job": "nccl", "instance": "i%d" % i},
+                            "scrapeUrl": "http://%s/metrics" % each.name}
+                           for i, each in enumerate(endpoints)]
+                reply(handler, json.dumps(
+                    {"status": "success", "data": {"activeTargets": targets}}).encode())
+            else:
+                reply(handler, b"", 404)
+        status, out, err = self.run_pulse(
+            "--prometheus=http://" + self.endpoint(prometheus).name, "--job-id=4711")
+        self.assertEqual(status, 3, out + err)
+        self.assertIn("global rank %d on" % culprits[0], out.split("\n")[0])
+        self.assertIn("%d of %d endpoints answered" % (len(pages), len(pages)), out)
+        self.assertIn('nccl_communicator_info{job_id="4711"}', queries[0])
+
+    def test_bad_prometheus(self):
+        def says(body, status=200):
+            return self.endpoint(lambda handler: reply(handler, body, status))
+        for server, reason in (
+                (says(b"<html>"), "something else than Prometheus"),
+                (says(b"", 401), "does not accept these credentials (401)"),
+                (says(b'{"status":"error","error":"parse error"}', 400), "parse error"),
+                (says(b'{"status":"success"}'), "no result"),
+                (says(b'{"status":"success","data":{"result":[]}}'), "knows no series")):
+            status, out, err = self.run_pulse("--prometheus=http://" + server.name)
+            self.assertEqual((status, out), (2, ""))
+            self.assertIn(reason, err)
+            self.assertIn(server.name, err)
+
+
+if __name__ == "__main__":
+    running.main()

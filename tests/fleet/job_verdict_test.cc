@@ -1,0 +1,258 @@
+// One verdict over the ranks of many nodes.
+#include "exporter/diagnosis/job_verdict.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "bench/jobs/scenario.h"
+#include "exporter/exposition/snapshot_message.h"
+#include "exporter/fleet/snapshot_union.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/exporter/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+struct Seen {
+  SnapshotSet set;
+  DiagnosisResult diagnosis;
+  JobVerdict verdict;
+};
+
+Seen Look(SnapshotSet set, int64_t now) {
+  Seen seen{std::move(set), {}, {}};
+  seen.diagnosis = Diagnosis().Update(seen.set, now);
+  seen.verdict = JudgeJob(seen.set, seen.diagnosis, now);
+  return seen;
+}
+
+// The processes of a node, as its endpoint tells of them.
+SnapshotMessage Endpoint(SimulatedJob* job, const std::vector<int>& processes) {
+  SnapshotSet set;
+  for (const int process : processes) set.processes.push_back(job->process(process));
+  SnapshotMessage message;
+  std::string error;
+  EXPECT_TRUE(ReadSnapshots(WriteSnapshots(set, job->now(), kHangAfter), job->now(), 1 << 26,
+                            &message, &error));
+  return message;
+}
+
+SnapshotSet AllOf(SimulatedJob* job, const std::vector<std::vector<int>>& nodes,
+                  const JobFilter& filter = {}) {
+  SnapshotUnion all(filter);
+  for (const std::vector<int>& node : nodes) all.Add(Endpoint(job, node));
+  return all.Take(kHangAfter);
+}
+
+const CommunicatorDiagnosis& Of(const Seen& seen, uint64_t comm_id) {
+  return *std::find_if(seen.diagnosis.begin(), seen.diagnosis.end(),
+                       [comm_id](const auto& each) { return each.comm_id == comm_id; });
+}
+
+constexpr uint64_t kTensor = 1, kTensor2 = 2, kData = 3, kData2 = 4;
+
+// Two nodes of two GPUs: tensor parallel within, data parallel across.
+SimulatedJob TwoNodes() {
+  SimulatedJob job(4);
+  for (int i = 0; i < 4; ++i) job.process(i).hostname = i < 2 ? "node-a" : "node-b";
+  job.AddCommunicator(kTensor, {0, 1});
+  job.AddCommunicator(kTensor2, {2, 3});
+  job.AddCommunicator(kData, {0, 2}, 2, 2);
+  job.AddCommunicator(kData2, {1, 3}, 2, 2);
+  return job;
+}
+
+// Alone the waiting node cannot say for whom, and the culprit's sees no wait.
+TEST(JobVerdict, OneRankOnEachOfTwoNodes) {
+  SimulatedJob job(2);
+  job.process(0).hostname = "node-a";
+  job.process(1).hostname = "node-b";
+  job.AddCommunicator(kData, {0, 1}, 2, 2);
+  job.Launch(kData, 0, "AllReduce");
+  job.Advance(kHangAfter);
+  const Seen alone = Look(SnapshotSet({job.process(0)}), job.now());
+  EXPECT_EQ(Of(alone, kData).hang->verdict, HangVerdict::kNoProgress);
+  const Seen both = Look(AllOf(&job, {{0}, {1}}), job.now());
+  ASSERT_EQ(both.verdict.roots.size(), 1u);
+  const JobRoot& root = both.verdict.roots[0];
+  EXPECT_EQ(root.verdict, HangVerdict::kRankNotCalled);
+  ASSERT_EQ(root.ranks.size(), 1u);
+  EXPECT_EQ(root.ranks[0].process->hostname, "node-b");
+  EXPECT_THAT(root.text, HasSubstr("Rank 1 (node-b, pid 101, GPU 1)"));
+}
+
+TEST(JobVerdict, VictimsAreBlockedElsewhere) {
+  SimulatedJob job = TwoNodes();
+  // Process 3 does not come to its tensor-parallel call; 2 waits for it, 0 and 1 wait for both.
+  job.Launch(kTensor2, 0, "AllReduce");
+  job.Launch(kData, 0, "AllReduce");
+  job.Launch(kData2, 0, "AllReduce");
+  job.Advance(kHangAfter);
+  const Seen seen = Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now());
+  EXPECT_EQ(Of(seen, kTensor2).hang->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_EQ(Of(seen, kData).hang->verdict, HangVerdict::kBlockedElsewhere);
+  ASSERT_EQ(seen.verdict.roots.size(), 1u);
+  const JobRoot& root = seen.verdict.roots[0];
+  ASSERT_EQ(root.ranks.size(), 1u);
+  EXPECT_EQ(root.ranks[0].process->pid, 103);
+  EXPECT_THAT(root.communicators, ElementsAre(kTensor2, kData2));  // it is the same in both
+  EXPECT_EQ(seen.verdict.waits.size(), 3u);
+  EXPECT_EQ(seen.verdict.blocked_communicators, 1u);
+}
+
+// Its node does not answer: its ranks are what is missing, and nobody who waits is named.
+TEST(JobVerdict, WhomNobodyHasSeen) {
+  SimulatedJob job = TwoNodes();
+  job.Launch(kData, 0, "AllReduce");
+  job.Launch(kData2, 0, "AllReduce");
+  job.Advance(kHangAfter);
+  const Seen seen = Look(AllOf(&job, {{0, 1}}), job.now());
+  ASSERT_EQ(seen.verdict.roots.size(), 1u);
+  const JobRoot& root = seen.verdict.roots[0];
+  EXPECT_EQ(root.verdict, HangVerdict::kRankNotSeen);
+  EXPECT_THAT(root.communicators, ElementsAre(kData, kData2));
+  EXPECT_THAT(root.text, HasSubstr("the endpoints that answered"));
+  ASSERT_EQ(root.ranks.size(), 2u);
+  for (const JobRank& rank : root.ranks) {
+    EXPECT_EQ(rank.process, nullptr);
+    EXPECT_EQ(rank.rank, 1);
+  }
+}
+
+TEST(JobVerdict, CircleOverNodes) {
+  SimulatedJob job(2);
+  job.AddCommunicator(kData, {0, 1}, 2, 2);
+  job.AddCommunicator(kData2, {0, 1}, 2, 2);
+  job.Launch(kData, 0, "AllReduce");
+  job.Launch(kData2, 1, "AllReduce");
+  job.Advance(kHangAfter);
+  const Seen seen = Look(AllOf(&job, {{0}, {1}}), job.now());
+  ASSERT_EQ(seen.verdict.roots.size(), 1u);
+  EXPECT_EQ(seen.verdict.roots[0].verdict, HangVerdict::kCircularWait);
+  EXPECT_EQ(seen.verdict.roots[0].ranks.size(), 2u);
+}
+
+// Of ranks that call different sizes the fewer are named.
+TEST(JobVerdict, TheFewerDiffer) {
+  SimulatedJob job = RunningJob(4, 4);
+  LaunchOn(&job, {0, 1, 3}, "AllReduce", 4);
+  LaunchOn(&job, {2}, "AllReduce", 6);
+  job.Advance(kHangAfter);
+  const Seen seen = Look(AllOf(&job, {{0}, {1}, {2}, {3}}), job.now());
+  ASSERT_EQ(seen.verdict.roots.size(), 1u);
+  ASSERT_EQ(seen.verdict.roots[0].ranks.size(), 1u);
+  EXPECT_EQ(seen.verdict.roots[0].ranks[0].rank, 2);
+}
+
+// All-to-all is Send and Recv, which do not tell their peer; but all exchange with all.
+TEST(JobVerdict, WhoDoesNotComeToAnExchange) {
+  SimulatedJob job(4);
+  job.AddCommunicator(kData, {0, 1, 2, 3}, 4, 4);
+  const auto exchange = [&job](const std::vector<int>& ranks) {
+    for (const int rank : ranks) {
+      job.Launch(kData, rank, "Send");
+      job.Launch(kData, rank, "Recv");
+    }
+  };
+  exchange({0, 1, 2, 3});
+  for (int rank = 0; rank < 4; ++rank) job.Complete(kData, rank);
+  exchange({0, 1, 3});
+  job.Advance(kHangAfter);
+  const Seen seen = Look(AllOf(&job, {{0}, {1}, {2}, {3}}), job.now());
+  ASSERT_EQ(seen.verdict.roots.size(), 1u);
+  EXPECT_EQ(seen.verdict.roots[0].verdict, HangVerdict::kRankNotCalled);
+  ASSERT_EQ(seen.verdict.roots[0].ranks.size(), 1u);
+  EXPECT_EQ(seen.verdict.roots[0].ranks[0].rank, 2);
+  // Counts that differ among those that wait are a pipeline's: nobody is named.
+  job.Launch(kData, 0, "Send");
+  job.Advance(kHangAfter);
+  EXPECT_THAT(Look(AllOf(&job, {{0}, {1}, {2}, {3}}), job.now()).verdict.roots[0].ranks, IsEmpty());
+}
+
+TEST(SnapshotUnion, AProcessCountsOnce) {
+  SimulatedJob job = TwoNodes();
+  SnapshotUnion all({});
+  all.Add(Endpoint(&job, {0, 1}));
+  job.Advance(kSecond);
+  all.Add(Endpoint(&job, {0, 1}));
+  all.Add(Endpoint(&job, {2, 3}));
+  const SnapshotSet set = all.Take(kHangAfter);
+  EXPECT_EQ(set.processes.size(), 4u);
+  EXPECT_TRUE(set.is_of_all_nodes);
+}
+
+TEST(SnapshotUnion, Filters) {
+  SimulatedJob job(4);
+  job.process(0).job_id = job.process(1).job_id = "7";
+  job.process(2).job_id = "8";
+  job.AddCommunicator(kTensor, {0, 1});
+  job.AddCommunicator(kData, {1, 2});
+  job.AddCommunicator(kData2, {3}, 2);
+  JobFilter filter;
+  filter.job_id = "7";
+  EXPECT_EQ(AllOf(&job, {{0, 1, 2, 3}}, filter).processes.size(), 2u);
+  // Its job: who can be reached from it.
+  filter = {};
+  filter.comm_id = kTensor;
+  EXPECT_EQ(AllOf(&job, {{0, 1, 2, 3}}, filter).processes.size(), 3u);
+}
+
+// Some of what `bench/jobs:verdicts` does by the thousand.
+class MadeUpJob : public testing::TestWithParam<std::string> {};
+
+TEST_P(MadeUpJob, IsJudgedRightly) {
+  constexpr uint64_t kJobs = 8;
+  for (uint64_t seed = 0; seed < kJobs; ++seed) {
+    const Scenario scenario = MakeScenario(GetParam(), seed);
+    const Judged judged = Judge(scenario);
+    // Of a wrong order behind which all hosts have gone on, the counts say nothing.
+    const bool is_hidden = GetParam() == "wrong order, hosts run ahead";
+    EXPECT_TRUE(judged.outcome == Outcome::kRight ||
+                (is_hidden && judged.outcome == Outcome::kPlace))
+        << "seed " << seed << ": " << OutcomeName(judged.outcome) << ": " << judged.said;
+  }
+}
+
+std::vector<std::string> HangsAndHealthy() {
+  std::vector<std::string> names;
+  for (const std::string& name : FaultNames()) {
+    const bool is_slow = name.find("straggler") != name.npos || name == "slow node";
+    if (!is_slow) names.push_back(name);
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, MadeUpJob, testing::ValuesIn(HangsAndHealthy()),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           for (char& c : name) c = absl::ascii_isalnum(c) ? c : '_';
+                           return name;
+                         });
+
+// Nobody else is named beside, or instead of, who is slow in a job without a pipeline.
+TEST(MadeUpStraggler, IsNamedAlone) {
+  int right = 0;
+  int all = 0;
+  for (const char* fault : {"straggler at the GPU", "slow node"}) {
+    for (uint64_t seed = 0; seed < 12; ++seed) {
+      const Scenario scenario = MakeScenario(fault, seed);
+      if (scenario.layout.pipeline > 1 || scenario.layout.experts > 1) continue;
+      const Judged judged = Judge(scenario);
+      EXPECT_NE(judged.outcome, Outcome::kWrong) << fault << " " << seed << judged.said;
+      right += static_cast<int>(judged.outcome == Outcome::kRight);
+      ++all;
+    }
+  }
+  EXPECT_GE(2 * right, all);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -1,0 +1,212 @@
+// What an endpoint tells `pulse diagnose`: the diagnosis of what was read is that of what was
+// written.
+#include "exporter/exposition/snapshot_message.h"
+
+#include <protozero/pbf_writer.hpp>
+#include <string>
+
+#include "bench/jobs/scenario.h"
+#include "exporter/diagnosis/diagnosis.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/exporter/example_snapshots.h"
+#include "tests/exporter/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kRoom = uint64_t{64} << 20;
+
+// All that is said, as text.
+std::string Said(const SnapshotSet& set, int64_t now) {
+  std::string said;
+  for (const CommunicatorDiagnosis& each : Diagnosis().Update(set, now)) {
+    said += std::to_string(each.comm_id) + " note " + each.note + "\n";
+    if (each.hang) {
+      said += std::string(HangVerdictName(each.hang->verdict)) + " " + each.hang->text + " " +
+              each.hang->op + " " + std::to_string(each.hang->since_realtime_ns) + " " +
+              std::to_string(each.hang->longest_wait_before_ns) + "\n";
+      for (const int32_t rank : each.hang->suspects) said += " " + std::to_string(rank);
+      for (const int32_t rank : each.hang->waiting) said += " w" + std::to_string(rank);
+    }
+    if (each.queued) said += each.queued->text;
+    if (each.straggler) said += each.straggler->text;
+    for (const RankLoss& loss : each.losses) said += " " + std::to_string(loss.seconds);
+  }
+  return said;
+}
+
+SnapshotMessage Reread(const SnapshotSet& set, int64_t now, std::optional<int64_t> put_at = {}) {
+  SnapshotMessage message;
+  std::string error;
+  EXPECT_TRUE(ReadSnapshots(WriteSnapshots(set, now, kHangAfter), put_at, kRoom, &message, &error))
+      << error;
+  return message;
+}
+
+TEST(SnapshotMessage, DiagnosisIsTheSame) {
+  int hangs = 0;
+  for (const std::string& fault : FaultNames()) {
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      const Scenario scenario = MakeScenario(fault, seed);
+      for (const NodeSnapshot& node : RunJob(scenario.layout, scenario.groups, scenario.options)) {
+        const int64_t now = node.asked_realtime_ns;
+        const std::string said = Said(node.set, now);
+        EXPECT_EQ(Said(Reread(node.set, now).set, now), said) << fault << " " << seed;
+        hangs += static_cast<int>(said.find("rank_not") != said.npos);
+      }
+    }
+  }
+  EXPECT_GT(hangs, 10);  // else this compares nothing with nothing
+}
+
+TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
+  SnapshotSet set({ExampleProcess()});
+  ProcessSnapshot& process = set.processes[0];
+  process.pid_namespace = 77;
+  process.poller = PollerState::kRunning;
+  process.event_mask_changes = 2;
+  process.foreign_event_mask = 0x40;
+  CommunicatorSnapshot& comm = process.communicators[0];
+  comm.last_call_op = "AllReduce";
+  comm.last_call_size_class = 4;
+  comm.oldest_launch = OldestLaunch::kNotBegun;
+  comm.captured = true;
+  comm.overflowed_calls = 9;
+  comm.unreported_calls = 3;
+  comm.unreported_since_realtime_ns = 1760000002600000000;
+  comm.longest_waits = {{"AllReduce", 7000000000}};
+  comm.timed_calls = {
+      {"AllReduce", LatencyKind::kDurationStream, 4, 0, 17, 5000, 1760000002700000000}};
+  set.ended = {ExampleProcess()};
+  set.ended[0].end = ProcessEnd::kLost;
+  set.ended[0].end_realtime_ns = 1760000002800000000;
+  set.rejected[2] = 5;
+  set.stands_after_ns = 3;
+  const int64_t now = 1760000003000000000;
+  const SnapshotMessage message = Reread(set, now);
+  EXPECT_EQ(message.written_realtime_ns, now);
+  EXPECT_EQ(message.hang_after_ns, kHangAfter);
+  EXPECT_EQ(message.set.rejected, set.rejected);
+  EXPECT_EQ(message.set.stands_after_ns, 3);
+  ASSERT_EQ(message.set.ended.size(), 1u);
+  EXPECT_EQ(message.set.ended[0].end, ProcessEnd::kLost);
+  EXPECT_EQ(message.set.ended[0].end_realtime_ns, 1760000002800000000);
+  const ProcessSnapshot& read = message.set.processes.at(0);
+  EXPECT_EQ(read.pid, 4711);
+  EXPECT_EQ(read.pid_namespace, 77u);
+  EXPECT_EQ(read.hostname, "node-1");
+  EXPECT_EQ(read.global_rank, "11");
+  EXPECT_EQ(read.job_id, "99");
+  EXPECT_EQ(read.sampling_exponent, 7);
+  EXPECT_EQ(read.poller, PollerState::kRunning);
+  EXPECT_EQ(read.event_mask, 0xdbu);
+  EXPECT_EQ(read.event_mask_changes, 2u);
+  EXPECT_EQ(read.foreign_event_mask, 0x40u);
+  EXPECT_EQ(read.start_realtime_ns, process.start_realtime_ns);
+  EXPECT_EQ(read.last_poll_realtime_ns, process.last_poll_realtime_ns);
+  const CommunicatorSnapshot& kept = read.communicators.at(0);
+  EXPECT_EQ(kept.comm_id, comm.comm_id);
+  EXPECT_EQ(kept.name, comm.name);
+  EXPECT_EQ(kept.rank, 3);
+  EXPECT_EQ(kept.nranks, 8);
+  EXPECT_EQ(kept.nnodes, 2);
+  EXPECT_EQ(kept.uuid, comm.uuid);
+  EXPECT_EQ(kept.pci_bus_id, comm.pci_bus_id);
+  ASSERT_EQ(kept.calls.size(), 3u);
+  EXPECT_EQ(kept.calls[2].calls, 1u);
+  EXPECT_TRUE(kept.calls[2].captured);
+  EXPECT_EQ(kept.launches, 111u);
+  EXPECT_EQ(kept.launches_completed, 108u);
+  EXPECT_EQ(kept.oldest_inflight_realtime_ns, comm.oldest_inflight_realtime_ns);
+  EXPECT_EQ(kept.oldest_launch, OldestLaunch::kNotBegun);
+  EXPECT_EQ(kept.operations_source, CompletionSource::kProxy);
+  EXPECT_EQ(kept.last_launch_realtime_ns, comm.last_launch_realtime_ns);
+  EXPECT_EQ(kept.last_completion_realtime_ns, comm.last_completion_realtime_ns);
+  EXPECT_TRUE(kept.captured);
+  EXPECT_EQ(kept.overflowed_calls, 9u);
+  EXPECT_EQ(kept.unreported_calls, 3u);
+  EXPECT_EQ(kept.unreported_since_realtime_ns, comm.unreported_since_realtime_ns);
+  ASSERT_EQ(kept.longest_waits.size(), 1u);
+  EXPECT_EQ(kept.longest_waits[0].longest_ns, 7000000000u);
+  ASSERT_EQ(kept.timed_calls.size(), 1u);
+  EXPECT_EQ(kept.timed_calls[0].call_number, 17u);
+  EXPECT_EQ(kept.timed_calls[0].end_realtime_ns, 1760000002700000000);
+  EXPECT_TRUE(kept.latencies.empty());
+}
+
+// A node whose clock is an hour ahead: its ages are what they were.
+TEST(SnapshotMessage, AgesAreThoseOfTheSender) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  job.Advance(kHangAfter);
+  const SnapshotMessage message = Reread(job.Set(), job.now(), job.now() - 3600 * kSecond);
+  const DiagnosisResult there = Diagnosis().Update(job.Set(), job.now());
+  const DiagnosisResult here = Diagnosis().Update(message.set, job.now() - 3600 * kSecond);
+  ASSERT_TRUE(there.at(0).hang && here.at(0).hang);
+  EXPECT_EQ(here[0].hang->since_realtime_ns, there[0].hang->since_realtime_ns - 3600 * kSecond);
+  EXPECT_EQ(here[0].hang->text, there[0].hang->text);
+}
+
+std::string ErrorOf(std::string_view text, uint64_t room = kRoom) {
+  SnapshotMessage message;
+  std::string error;
+  EXPECT_FALSE(ReadSnapshots(text, {}, room, &message, &error));
+  EXPECT_TRUE(message.set.processes.empty());
+  return error;
+}
+
+TEST(SnapshotMessage, SaysWhatItCannotRead) {
+  const std::string good = WriteSnapshots(SnapshotSet({ExampleProcess()}), 1, kHangAfter);
+  EXPECT_THAT(ErrorOf(""), HasSubstr("something else"));
+  EXPECT_THAT(ErrorOf("<html>"), HasSubstr("something else"));
+  EXPECT_THAT(ErrorOf(good.substr(0, good.size() - 3)), HasSubstr("damaged"));
+  EXPECT_THAT(ErrorOf(good, 1000), HasSubstr("more than"));
+  std::string other = good;
+  const std::size_t version = other.find('\x10');  // field 2, a number
+  ASSERT_NE(version, other.npos);
+  other[version + 1] = 2;
+  EXPECT_EQ(ErrorOf(other), "version 2 of the snapshots; this program knows 1");
+}
+
+// Every message that has one byte changed, or ends early, is read or refused; nothing else happens.
+TEST(SnapshotMessage, DamageIsHarmless) {
+  const std::string good = WriteSnapshots(SnapshotSet({ExampleProcess()}), 1, kHangAfter);
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    for (const char change : {'\x00', '\x7f', '\xff'}) {
+      std::string bad = good;
+      bad[i] = change;
+      SnapshotMessage message;
+      std::string error;
+      if (ReadSnapshots(bad, {}, kRoom, &message, &error)) {
+        Diagnosis().Update(message.set, 1760000003000000000);
+      } else {
+        EXPECT_NE(error, "");
+      }
+    }
+  }
+}
+
+// Two bytes of a message may be a whole communicator in memory.
+TEST(SnapshotMessage, MemoryIsBounded) {
+  std::string process;
+  for (int i = 0; i < 100000; ++i) process += std::string("\x9a\x01\x00", 3);  // field 19, empty
+  std::string text;
+  protozero::pbf_writer out(text);
+  out.add_uint64(1, 0x45534c50);
+  out.add_uint64(2, 1);
+  out.add_message(8, process);
+  EXPECT_THAT(ErrorOf(text, 1 << 20), HasSubstr("more than"));
+}
+
+// Terminals and pages get what is printable.
+TEST(SnapshotMessage, TextsAreMadePrintable) {
+  ProcessSnapshot process = ExampleProcess();
+  process.hostname = "no\x1b[2Jde\n\xff";
+  EXPECT_EQ(Reread(SnapshotSet({process}), 1).set.processes[0].hostname, "no?[2Jde??");
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -197,6 +197,15 @@ void RecordWriter::NoteWait(uint32_t row, uint64_t waited_ns) {
   }
 }
 
+void RecordWriter::StoreGraphs(const Graphs& graphs) {
+  // Relaxed: one writer, and figures that stand alone.
+  record_.graph_moved_ns.store(graphs.moved_ns, std::memory_order_relaxed);
+  record_.graph_replays_in_flight.store(graphs.in_flight, std::memory_order_relaxed);
+  record_.graph_replays.store(
+      record_.graph_replays.load(std::memory_order_relaxed) + graphs.new_replays,
+      std::memory_order_relaxed);
+}
+
 bool RecordWriter::ChangeCompletionSource(CompletionSource from, CompletionSource to) {
   auto expected = static_cast<uint32_t>(from);
   // Relaxed: what goes with it stands alone.

@@ -91,7 +91,7 @@ void ResetFields(Fields&... fields) {
 }
 
 inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
-inline constexpr uint32_t kSegmentVersion = 5;
+inline constexpr uint32_t kSegmentVersion = 6;
 
 inline constexpr int kLanes = 4;
 inline constexpr int kSeriesPerCommunicator = 128;
@@ -172,6 +172,8 @@ struct SegmentHeader {
   Cell recycled_calls[kOperationRows];
   Cell recycled_bytes[kOperationRows];
 
+  Cell graph_captures[kCaptureFates];  // by CaptureFate. Background thread
+
   char completion_source[16];              // "stream", "proxy", "kernel", "none"
   char static_labels[kStaticLabelsBytes];  // the user's, "name=value,name=value"
 };
@@ -194,6 +196,7 @@ enum class SeriesKind : uint8_t {
   kLatency = 3,      // op, size, LatencyKind (a): histogram page
   kUntimed = 4,      // op, UntimedReason (a): {operations, -}, those that kAlgorithm does not tell
   kUncompleted = 5,  // op: {operations, -}
+  kReplayed = 6,     // op, size: {operations, bytes}, executed by replays of CUDA graphs
 };
 
 // Key of a series within its communicator, packed so that one compare-and-swap publishes it.
@@ -355,7 +358,11 @@ struct CommunicatorRecord {
   // The longest that the oldest launch in flight stood without progress and then completed, by
   // what was called last meanwhile: the operation's name minus kFirstNcclName. Background thread.
   Cell longest_wait_ns[kWaitRows];
-  uint64_t reserved[5];
+  // Replays of CUDA graphs (CommunicatorSnapshot). Background thread.
+  Cell graph_replays;
+  Cell graph_replays_in_flight;
+  Cell graph_moved_ns;  // monotonic
+  uint64_t reserved[2];
   alignas(64) FollowedLaunches followed;
   alignas(64) Lane lanes[kLanes];
   SeriesEntry series[kSeriesPerCommunicator];
@@ -368,7 +375,7 @@ struct CommunicatorRecord {
                 finalized_monotonic_ns, init_realtime_ns, next_timed_call, launches_completed,
                 oldest_inflight_ns, oldest_launch, completion_source, captured, name, gpu, uuid,
                 pci_bus_id, nccl_api_version, event_mask, unreported_calls, unreported_since_ns,
-                longest_wait_ns);
+                longest_wait_ns, graph_replays, graph_replays_in_flight, graph_moved_ns);
     followed.Reset();
     for (Lane& lane : lanes) lane.Reset();
     for (SeriesEntry& entry : series) entry.Reset();

@@ -258,6 +258,9 @@ class Reader {
     out->event_mask = ReadOnce(record.event_mask);
     out->unreported_calls = ReadCell(record.unreported_calls);
     out->unreported_since_realtime_ns = Realtime(ReadCell(record.unreported_since_ns));
+    out->graph_replays = ReadCell(record.graph_replays);
+    out->graph_replays_in_flight = ReadCell(record.graph_replays_in_flight);
+    out->graph_moved_realtime_ns = Realtime(ReadCell(record.graph_moved_ns));
     for (uint32_t row = 0; row < kWaitRows; ++row) {
       const uint64_t longest_ns = ReadCell(record.longest_wait_ns[row]);
       if (longest_ns == 0) continue;
@@ -347,6 +350,9 @@ class Reader {
         break;
       case SeriesKind::kUncompleted:
         out->uncompleted.push_back({op, a});
+        break;
+      case SeriesKind::kReplayed:
+        out->replayed.push_back({op, SeriesKey::SizeClass(key), a, b});
         break;
       default:
         break;  // a kind of a later version: not for this reader
@@ -469,6 +475,9 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
     snapshot->ignored[reason] = ReadCell(header.ignored[reason]);
   }
   snapshot->network_observed_ns = ReadCell(header.network_observed_ns);
+  for (int fate = 0; fate < kCaptureFates; ++fate) {
+    snapshot->graph_captures[fate] = ReadCell(header.graph_captures[fate]);
+  }
   snapshot->series_used = ReadCell(header.series_used);
   snapshot->series_limit = ReadOnce(header.series_limit);
   snapshot->communicator_limit = geometry.communicators;

@@ -74,6 +74,18 @@ enum class OldestLaunch : uint8_t { kUnknown = 0, kBegun = 1, kNotBegun = 2 };
 // Whether the background thread, which learns that work has ended, exists.
 enum class PollerState : uint8_t { kUnknown = 0, kRunning = 1, kNotStarted = 2 };
 
+// What became of graphs that were captured, where they are followed (label `fate` of
+// nccl_pulse_graph_captures_total).
+enum class CaptureFate : uint8_t {
+  kSeen = 0,        // calls were captured: all of them
+  kFollowed = 1,    // their replays are counted
+  kNoRoom = 2,      // they are not: too many are followed
+  kIncomplete = 3,  // of those followed: some of their calls are not kept
+  kRefused = 4,     // the driver refused a stamp: none is made any more
+};
+inline constexpr int kCaptureFates = 5;
+const char* CaptureFateName(CaptureFate fate);
+
 // Why a callback was ignored (label `reason` of nccl_pulse_ignored_events_total).
 enum class IgnoredReason : uint8_t {
   kNullHandle = 0,        // stop or record on NULL
@@ -132,6 +144,13 @@ struct CallCountSnapshot {  // nccl_operations_total, nccl_operation_bytes_total
   std::string datatype;
   bool captured = false;
   uint64_t calls = 0;
+  uint64_t bytes = 0;
+};
+
+struct ReplayedCallsSnapshot {  // nccl_graph_operations_total, nccl_graph_operation_bytes_total
+  std::string op;
+  int size_class = 0;
+  uint64_t operations = 0;
   uint64_t bytes = 0;
 };
 
@@ -197,6 +216,7 @@ struct CommunicatorSnapshot {
   TrustState kernel_trust{};
 
   std::vector<CallCountSnapshot> calls;
+  std::vector<ReplayedCallsSnapshot> replayed;  // by graphs
   std::vector<AlgorithmCountSnapshot> algorithms;
   std::vector<LatencySnapshot> latencies;
   std::vector<UntimedSnapshot> untimed;
@@ -222,6 +242,12 @@ struct CommunicatorSnapshot {
   CompletionSource operations_source = CompletionSource::kNone;
   int64_t oldest_operation_realtime_ns = 0;
   bool captured = false;  // calls were captured into a CUDA graph: its replays can not be seen
+  // Of graphs that have calls of this communicator, as far as they are followed: replays that were
+  // seen to begin, those of them that have not been seen to pass their last stamp, and when one was
+  // last seen to move, 0: never.
+  uint64_t graph_replays = 0;
+  uint64_t graph_replays_in_flight = 0;
+  int64_t graph_moved_realtime_ns = 0;
   int64_t last_launch_realtime_ns = 0;      // 0: none yet
   int64_t last_completion_realtime_ns = 0;  // 0: none yet
   uint64_t overflowed_operations = 0;  // counted in overflow series because the budget was spent
@@ -287,6 +313,7 @@ struct ProcessSnapshot {
   uint64_t recycled_communicators = 0;
   std::vector<RecycledCallsSnapshot> recycled_calls;  // those above zero
   uint64_t communicators_used = 0, communicator_limit = 0;
+  std::array<uint64_t, kCaptureFates> graph_captures{};
 
   std::vector<CommunicatorSnapshot> communicators;
 

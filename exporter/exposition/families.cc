@@ -376,6 +376,20 @@ std::string PidNamespace(const ProcessSnapshot& process) {
   return process.pid_namespace == 0 ? "" : std::to_string(process.pid_namespace);
 }
 
+// What replays did. Nothing where none was seen: there may have been some all the same.
+void AddGraphs(const CommunicatorSnapshot& comm, FamilySet* set) {
+  if (comm.graph_replays == 0) return;
+  set->Counter(MetricId::kGraphReplays, {}, comm.graph_replays);
+  set->Gauge(MetricId::kGraphReplaysInFlight, {},
+             static_cast<double>(comm.graph_replays_in_flight));
+  set->Gauge(MetricId::kGraphProgress, {}, Seconds(comm.graph_moved_realtime_ns));
+  for (const ReplayedCallsSnapshot& replayed : comm.replayed) {
+    const std::string_view size = SizeClassName(replayed.size_class);
+    set->Counter(MetricId::kGraphOperations, {replayed.op, size}, replayed.operations);
+    set->Counter(MetricId::kGraphOperationBytes, {replayed.op, size}, replayed.bytes);
+  }
+}
+
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
                      int64_t now_ns, int64_t stands_after_ns, FamilySet* set) {
   set->SetScope(MetricScope::kCommunicator, {Hex(comm.comm_id, 16), Digits(comm.rank)});
@@ -412,6 +426,7 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
     set->Gauge(MetricId::kLastCompletionTimestamp, {}, Seconds(comm.last_completion_realtime_ns));
   }
   AddNetwork(comm, set);
+  AddGraphs(comm, set);
   if (process.timing == "kernel") {
     // Both reasons, always: a series that appears only with the failure cannot be compared to
     // before.
@@ -448,6 +463,10 @@ void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
   }
   if (process.network_observed_ns != 0) {
     set->SecondsCounter(MetricId::kNetworkObserved, {}, process.network_observed_ns);
+  }
+  for (int i = 0; i < kCaptureFates; ++i) {
+    set->SeenCounter(MetricId::kGraphCaptures, {CaptureFateName(static_cast<CaptureFate>(i))},
+                     process.graph_captures[i]);
   }
   for (int i = 0; i < kCallbackKinds; ++i) {
     set->SeenCounter(MetricId::kCallbacks, {CallbackKindName(static_cast<CallbackKind>(i))},

@@ -58,6 +58,7 @@ struct Process {
   bool mask_warning_given = false;
   bool memory_warning_given = false;
   bool heartbeat_warning_given = false;
+  bool graphs_warning_given = false;
 };
 
 // Never destroyed either: init may be called while the process exits.
@@ -256,6 +257,9 @@ std::unique_ptr<Process> MakeProcess(const InitArguments& arguments) {
       *process->segment, process->clock, process->settings.timing,
       process->settings.timing == TimingMode::kOff ? nullptr : process->driver, getpid(),
       MakeProcessTag(), process->settings.timed_launches_per_second);
+  if (process->settings.follow_graphs && process->driver != nullptr) {
+    process->tracker->FollowGraphs(*process->driver);  // what comes of it is said with the first
+  }
   if (process->masks.window().is_always() && !process->tracker->PrepareSteps(true)) {
     process->masks.WithoutSteps();
   }
@@ -361,6 +365,19 @@ void MeetVersion(Process& process, const InitArguments& arguments) {
                                                   Capabilities(process, version)));
 }
 
+// Before the communicator: none of its captures can begin earlier.
+void PrepareGraphs(Process& process, const InitArguments& arguments) {
+  if (!process.settings.follow_graphs || process.tracker->FollowsGraphsHere() ||
+      process.graphs_warning_given) {
+    return;
+  }
+  process.graphs_warning_given = true;
+  process.log.Warn(arguments.logger,
+                   "NCCL_PULSE_GRAPHS=auto has no effect on a GPU of this process: its driver has "
+                   "not what stamps in CUDA graphs need (CUDA 11.4 or newer and the translation of "
+                   "PTX), or NCCL_PULSE_TIMING is off; replays are not followed");
+}
+
 // When the process ends by exit() or by returning from main: whoever keeps its numbers can tell
 // that from a crash. Never waits for an init that another thread is in.
 __attribute__((destructor)) void SayGoodbye() {
@@ -399,6 +416,7 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
     if ((process.versions >> arguments.api_version & 1) == 0) MeetVersion(process, arguments);
     process.masks.Write(arguments.api_version, event_mask);
     process.tracker->ExpectPages();
+    PrepareGraphs(process, arguments);
     bool memory = process.tracker->KeepPagesReady(1);
     const GpuIdentity gpu = FindCurrentGpu(process.driver);
     const uint64_t ticket = process.tracker->AddCommunicator(

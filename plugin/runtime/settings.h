@@ -11,6 +11,8 @@
 //   NCCL_PULSE_HANG_SECONDS  1 ... 86400 (default 10)        without progress: a suspected hang
 //   NCCL_PULSE_NETWORK_WINDOW  off | 0.01 ... 100 (default 1)  share of the time, in per cent,
 //                            in which network steps are watched (network_window.h)
+//   NCCL_PULSE_GRAPHS        auto | off (default)           whether replays of CUDA graphs are
+//                            followed by stamps in them (cuda/graph_stamps.h)
 //   NCCL_PULSE_LOG_LEVEL     off | warn (default) | info     what also goes to standard error
 //   NCCL_PULSE_CLOCK         auto (default) | monotonic      CPU counter where sound, or always
 //                            the kernel's
@@ -51,6 +53,7 @@ struct Settings {
   ClockSource clock = ClockSource::kAuto;
   double network_window_percent = 1;  // 0: off
   bool network_window_was_set = false;
+  bool follow_graphs = false;
 };
 
 const char* TimingModeName(TimingMode mode);

@@ -226,6 +226,15 @@ struct Standstill {
   uint32_t row;                // OperationRowOf what was called last then
 };
 
+// Replays of the graphs that have calls of a communicator, as one look at the stamps found them.
+// Background thread.
+struct GraphReplays {
+  uint32_t record_generation;  // of the communicator that the rest is about
+  uint64_t look;               // number of the look, 0: none found anything
+  uint64_t in_flight;
+  uint64_t moved_ns;  // when a stamp was last passed
+};
+
 // What follows the calls and launches of one communicator.
 struct LaunchState {
   PendingLaunch pending;
@@ -248,6 +257,7 @@ struct alignas(64) Communicator {
   InflightOperations inflight;            // background thread
   StandingCalls standing;                 // background thread
   Standstill standstill;                  // background thread
+  GraphReplays graphs;                    // background thread
   bool uncounted_seen;                    // background thread: FollowedLaunches::uncounted_call
   std::atomic<uint64_t>* first_moves;     // FirstMove, kOperationSlots; null with kernel timing
   KernelTimes* kernel_times;              // kOperationSlots, null unless kernel timing

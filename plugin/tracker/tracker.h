@@ -32,6 +32,7 @@
 #include "metrics/lane_writer.h"
 #include "metrics/record_writer.h"
 #include "metrics/segment.h"
+#include "plugin/cuda/graph_stamps.h"
 #include "plugin/cuda/stream_timer.h"
 #include "plugin/tracker/clock.h"
 #include "plugin/tracker/communicator.h"
@@ -82,6 +83,12 @@ class Tracker {
     return IsFollowed(slots_[Ticket::Communicator(context)]);
   }
   uint32_t live_communicators() const { return live_; }
+
+  // From now on graphs are followed by stamps (graph_stamps.h). Before the first communicator.
+  // False when the driver has not what that needs, or there is no memory.
+  bool FollowGraphs(const CudaDriver& driver);
+  // In init, on the thread that makes a communicator: whether graphs captured in its context are.
+  bool FollowsGraphsHere() { return graphs_ != nullptr && graphs_->PrepareContext(); }
 
   // Finalized communicators give way, the oldest first, until there is room for the series of a
   // further one (tracker_room.cc). By whoever holds the runtime's lock.
@@ -263,7 +270,14 @@ class Tracker {
   [[gnu::cold, gnu::noinline]] void NoteUnlaunchedCalls(Communicator& communicator, NameId op,
                                                         uint64_t bytes, uint64_t group);
   void NoteFurtherCall(Communicator& communicator, NameId op, uint64_t bytes);
-  [[gnu::cold, gnu::noinline]] static void NoteCapturedCall(Communicator& communicator);
+  struct CapturedCall {
+    CudaStream stream;
+    NameId op;
+    uint32_t size_class;
+    uint64_t bytes;
+  };
+  [[gnu::cold, gnu::noinline]] void NoteCapturedCall(Communicator& communicator,
+                                                     const CapturedCall& call);
   // Calls without a launch that NCCL reported (unreported_calls.h).
   bool IsCollective(NameId op) const;
   void NoteSecondCall(LaunchState& launching) const;
@@ -309,6 +323,9 @@ class Tracker {
                                               uint32_t index, uint64_t now_ns);
   void FollowOperations(Communicator& communicator);
   void CountAbandonedCall(Communicator& communicator);
+  // Counts the replays of graphs. True while there are some.
+  bool PollGraphs(uint64_t now_ns);
+  bool CountReplays(const GraphStamps::Replayed& replayed);
   // True while launches of its are in flight, or were until just now.
   bool PollCommunicator(Communicator& communicator, uint64_t now_ns);
   void NoteWait(Communicator& communicator, uint32_t record_generation,
@@ -380,11 +397,13 @@ class Tracker {
   const uint32_t operation_issuer_;  // Ticket::MakeIssuer
   Sampler sampler_;
   std::unique_ptr<StreamTimer> stream_timer_;  // null without a driver, or with timing off
+  std::unique_ptr<GraphStamps> graphs_;        // null: graphs are not followed
   const uint32_t launch_issuer_;               // without a stream timer that of no ticket
   NameCache names_;
   const NameId send_name_, receive_name_;
   ThreadGroup thread_groups_[1 << kThreadGroupBits]{};
   uint64_t adapted_ns_ = 0;                 // background thread
+  uint64_t graph_looks_ = 0;                // background thread
   std::atomic<StepTable*> steps_{nullptr};  // never freed once there
   bool watches_graphs_ = false;             // before steps_
   std::atomic<bool> network_seen_{false};

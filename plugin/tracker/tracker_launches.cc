@@ -65,7 +65,9 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   if (__builtin_expect(stream_timer_ != nullptr, 1)) {
     serial = NoteCall(*communicator, op.id, size_class, bytes);
   }
-  if (__builtin_expect(event.captured, 0)) NoteCapturedCall(*communicator);
+  if (__builtin_expect(event.captured, 0)) {
+    NoteCapturedCall(*communicator, {event.stream, op.id, size_class, bytes});
+  }
   // What it tells its operation: that it was captured, and which launch may have timed it.
   if (__builtin_expect(!event.captured && serial == 0, 1)) return 0;
   return Ticket::Pack(process_tag_, TicketKind::kApiCall, event.captured ? 1 : 0, serial, 0,
@@ -167,6 +169,8 @@ uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
   if (__builtin_expect(!captured && IsFollowed(*communicator), 1)) {
     return BeginLaunch(*communicator, event, context);
   }
+  // In front of the launch, whatever else: the same place each time.
+  if (captured && graphs_ != nullptr) graphs_->NoteLaunch(event.stream, true);
   CountUnfollowedLaunch(*communicator, captured);
   return 0;
 }

@@ -48,6 +48,7 @@ bool Tracker::PollLaunches() {
     FollowOperations(slots_[i]);
     CountAbandonedCall(slots_[i]);
   }
+  if (graphs_ != nullptr) in_flight |= PollGraphs(now_ns);
   return in_flight;
 }
 

@@ -32,9 +32,13 @@ void Tracker::NoteUnlaunchedCalls(Communicator& communicator, NameId op, uint64_
   NoteFurtherCall(communicator, op, bytes);
 }
 
-void Tracker::NoteCapturedCall(Communicator& communicator) {
+void Tracker::NoteCapturedCall(Communicator& communicator, const CapturedCall& call) {
   communicator.record->captured.store(1, std::memory_order_relaxed);  // a flag
   ForgetCapturedCall(*communicator.launching);
+  if (graphs_ == nullptr) return;
+  graphs_->NoteCall(call.stream,
+                    CapturedCalls::PackKind(communicator.index, call.op, call.size_class),
+                    communicator.record_generation.load(std::memory_order_relaxed), call.bytes);
 }
 
 void Tracker::NoteFurtherCall(Communicator& communicator, NameId op, uint64_t bytes) {

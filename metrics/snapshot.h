@@ -38,8 +38,9 @@ enum class LatencyKind : uint8_t {
   kDurationStream = 4,    // timing="stream": CUDA events around a sample of the launches
   kDurationNetwork =
       5,  // timing="network": first network step that moved data to the last ProxyOp stop
+  kDurationGraph = 6,  // timing="graph": stamps around a launch of a CUDA graph, a sample
 };
-inline constexpr int kLatencyKinds = 6;  // one past the last
+inline constexpr int kLatencyKinds = 7;  // one past the last
 
 // Why an operation has no duration (label `reason` of nccl_untimed_operations_total).
 enum class UntimedReason : uint8_t {

@@ -97,14 +97,16 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "beside them: from the first network step that moved data to the end of the last proxy "
      "operation, for operations called while network steps were watched, a small share of the "
      "time; "
-     "without classic buckets unless asked for."},
+     "without classic buckets unless asked for. graph, beside them: stamps around some launches of "
+     "CUDA graphs, a sample of their replays, a constant of 1 to 3 us included (see graphs.md)."},
     {MetricId::kOperationCompletion, "nccl_operation_completion_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "source"),
      "Time from enqueueing an operation to its estimated end. It includes waiting for earlier work "
      "of the GPU, so no bandwidth follows from it."},
     {MetricId::kTimedBusBytes, "nccl_timed_bus_bytes_total", MetricType::Counter, "bytes", kComm,
      LabelNames("op", "size", "timing"),
-     "Bytes of the operations that have a duration on the stream or in the kernel, by the bus "
+     "Bytes of the operations that have a duration on the stream, in the kernel or in a graph, by "
+     "the bus "
      "bandwidth convention of nccl-tests: "
      "their rate over the rate of the durations' sum is the bus bandwidth."},
     {MetricId::kUntimedOperations, "nccl_untimed_operations_total", MetricType::Counter, "", kComm,

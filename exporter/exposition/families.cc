@@ -278,9 +278,12 @@ void AddLatency(const LatencySnapshot& latency, FamilySet* set) {
   const std::string_view size = SizeClassName(latency.size_class);
   switch (latency.kind) {
     case LatencyKind::kDurationStream:
+    case LatencyKind::kDurationGraph:
     case LatencyKind::kDurationKernel: {
-      const bool stream = latency.kind == LatencyKind::kDurationStream;
-      const LabelValues labels = {latency.op, size, stream ? "stream" : "kernel"};
+      const std::string_view timing = latency.kind == LatencyKind::kDurationStream  ? "stream"
+                                      : latency.kind == LatencyKind::kDurationGraph ? "graph"
+                                                                                    : "kernel";
+      const LabelValues labels = {latency.op, size, timing};
       set->Histogram(MetricId::kOperationDuration, labels, latency.histogram);
       set->Counter(MetricId::kTimedBusBytes, labels, latency.bus_bytes);
       break;

@@ -36,8 +36,10 @@ GraphStamps::~GraphStamps() = default;
 bool GraphStamps::PrepareContext() {
   CudaContext context = nullptr;
   uint64_t id = 0;
+  // Without an id (drivers before CUDA 12.0) a context that was reset would be taken for the same:
+  // its code would be launched after it has gone.
   if (driver_.context_get_current(&context) != kCudaSuccess || context == nullptr ||
-      driver_.context_get_id(context, &id) != kCudaSuccess) {
+      driver_.context_get_id(context, &id) != kCudaSuccess || id == 0) {
     return false;
   }
   const uint32_t count = context_count_.load(std::memory_order_relaxed);  // this side's own
@@ -65,14 +67,20 @@ GraphStamps::Capture* GraphStamps::FindCapture(CudaStream stream, CudaGraph* gra
   }
   auto& set = tables_->captures[id * 0x9e3779b97f4a7c15ULL >> 59];
   static_assert(kSets == 1 << (64 - 59));
+  // Relaxed: an order in time that need not be exact.
+  const uint64_t touch = touches_.fetch_add(1, std::memory_order_relaxed) + 1;
   for (Capture& capture : set) {
     // Acquire: sees the capture as it was opened.
-    if (capture.id.load(std::memory_order_acquire) == id) return &capture;
+    if (capture.id.load(std::memory_order_acquire) != id) continue;
+    capture.touched.store(touch, std::memory_order_relaxed);
+    return &capture;
   }
-  // The oldest gives way: it has long ended, ids count up and 128 captures have begun since.
+  // The one that was used last longest ago gives way: it has ended, or more than a hundred others
+  // were begun while it did nothing.
   Capture* oldest = &set[0];
   for (Capture& capture : set) {
-    if (capture.id.load(std::memory_order_relaxed) < oldest->id.load(std::memory_order_relaxed)) {
+    if (capture.touched.load(std::memory_order_relaxed) <
+        oldest->touched.load(std::memory_order_relaxed)) {
       oldest = &capture;
     }
   }
@@ -83,10 +91,12 @@ GraphStamps::Capture* GraphStamps::FindCapture(CudaStream stream, CudaGraph* gra
     return nullptr;
   }
   // Relaxed: published by the id.
+  oldest->touched.store(touch, std::memory_order_relaxed);
   oldest->launches.store(0, std::memory_order_relaxed);
   oldest->record.store(0, std::memory_order_relaxed);
   oldest->has_stamp.store(false, std::memory_order_relaxed);
   oldest->is_truncated.store(false, std::memory_order_relaxed);
+  oldest->awaits_end.store(false, std::memory_order_relaxed);
   for (CapturedCalls& calls : oldest->calls) calls.kind.store(0, std::memory_order_relaxed);
   oldest->id.store(id, std::memory_order_release);
   Count(seen_);
@@ -125,13 +135,28 @@ void GraphStamps::NoteCall(CudaStream stream, uint32_t kind, uint32_t owner, uin
   if (record != 0 && !was_truncated) Count(incomplete_);
 }
 
-void GraphStamps::NoteLaunch(CudaStream stream, bool stamps) {
+bool GraphStamps::NoteLaunch(CudaStream stream, const Launch& launch) {
+  CudaGraph graph = nullptr;
+  Capture* const capture = FindCapture(stream, &graph);
+  if (capture == nullptr) return false;
+  // Relaxed: this side's own.
+  const uint32_t before = capture->launches.load(std::memory_order_relaxed);
+  capture->launches.store(before + 1, std::memory_order_relaxed);
+  const StampsDue due = StampsDueAt(before);
+  const bool is_pair = due == StampsDue::kPair;
+  capture->awaits_end.store(is_pair, std::memory_order_relaxed);
+  const bool is_read = due != StampsDue::kNone && AddStamp(*capture, stream, graph, {});
+  if (is_pair) capture->launch = is_read ? launch : Launch{};  // without a begin, no time
+  return is_pair;
+}
+
+void GraphStamps::NoteLaunchEnd(CudaStream stream) {
   CudaGraph graph = nullptr;
   Capture* const capture = FindCapture(stream, &graph);
   if (capture == nullptr) return;
-  const uint32_t before = capture->launches.load(std::memory_order_relaxed);  // this side's own
-  capture->launches.store(before + 1, std::memory_order_relaxed);
-  if (stamps && IsStampDue(before)) AddStamp(*capture, stream, graph);
+  // Relaxed: this side's own.
+  if (!capture->awaits_end.exchange(false, std::memory_order_relaxed)) return;
+  AddStamp(*capture, stream, graph, capture->launch);
 }
 
 StampContext* GraphStamps::CurrentContext() {
@@ -148,10 +173,11 @@ StampContext* GraphStamps::CurrentContext() {
   return nullptr;
 }
 
-void GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph) {
-  if (is_off_.load(std::memory_order_relaxed)) return;  // a flag
+bool GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph,
+                           const Launch& behind) {
+  if (is_off_.load(std::memory_order_relaxed)) return false;  // a flag
   StampContext* const context = CurrentContext();
-  if (context == nullptr) return;
+  if (context == nullptr) return false;
   // Relaxed: this side's own.
   const uint32_t known = capture.record.load(std::memory_order_relaxed);
   const bool is_first = !capture.has_stamp.exchange(true, std::memory_order_relaxed);
@@ -164,16 +190,19 @@ void GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph)
     if (number < kMostStamps && record->context == context) place = context->TakePlace();
   }
   if (is_first) Count(place != StampContext::kUnreadPlace ? followed_ : no_room_);
-  if (!context->Launch(stamps_, stream, place)) {
-    // Other captures would meet the same.
+  const int result = context->Launch(stamps_, stream, place);
+  if (result != kCudaSuccess) {
+    context->GiveBack(place);
+    // Somebody has ended the capture meanwhile; else other captures would meet the same.
+    if (result >= kCudaFirstCaptureError && result <= kCudaLastCaptureError) return false;
     is_off_.store(true, std::memory_order_relaxed);
     Count(refused_);
-    context->GiveBack(place);
-    return;
+    return false;
   }
-  if (place == StampContext::kUnreadPlace) return;
-  record->stamp[number] = {place, context->Read(place).count, 0};
+  if (place == StampContext::kUnreadPlace) return false;
+  record->stamp[number] = {place, context->Read(place).count, behind, 0, 0};
   record->stamps.store(number + 1, std::memory_order_release);  // publishes the stamp
+  return true;
 }
 
 // With the capture's calls so far. Null: there is none left, or the graph's end would not be known.
@@ -244,8 +273,8 @@ GraphStamps::Captures GraphStamps::captures() const {
 }
 
 GraphStamps::Standing GraphStamps::Look(Record& record, uint64_t now_ns) {
-  Standing standing{0, 0, false};
   const uint32_t stamps = record.stamps.load(std::memory_order_acquire);  // sees them
+  Standing standing{stamps, 0, 0, false};
   // The last one first: a replay that goes on meanwhile is in flight rather than ahead of itself.
   for (uint32_t i = stamps; i-- > 0;) {
     Record::Stamp& stamp = record.stamp[i];
@@ -262,6 +291,24 @@ GraphStamps::Standing GraphStamps::Look(Record& record, uint64_t now_ns) {
   standing.replays = record.stamp[0].seen;
   standing.in_flight = standing.replays > last ? standing.replays - last : 0;
   return standing;
+}
+
+uint64_t GraphStamps::NewDuration(Record& record, uint32_t number) {
+  Record::Stamp& end = record.stamp[number];
+  const Record::Stamp& begin = record.stamp[number - 1];
+  if (end.launch.kind == 0) return 0;
+  const StampContext::Passages last = record.context->Read(end.place);
+  const StampContext::Passages first = record.context->Read(begin.place);
+  // Of the same passage, and that was the last one while both were read: else the next replay is
+  // between the two, and has overwritten the begin.
+  const uint64_t passages = last.count - end.base;
+  if (last.gpu_ns == 0 || first.gpu_ns == 0 || first.count - begin.base != passages ||
+      passages == end.timed || record.context->Read(end.place).count != last.count ||
+      last.gpu_ns <= first.gpu_ns) {
+    return 0;
+  }
+  end.timed = passages;
+  return last.gpu_ns - first.gpu_ns;
 }
 
 bool GraphStamps::IsOver(Record& record, uint64_t now_ns) {

@@ -6,7 +6,12 @@
 //   ----------------                           ----------------          ------------
 //   call      -> of its capture, by kind       stamp: count += 1,        reads the counts:
 //   launch    -> its position; a stamp is due  stored in host memory     replays, calls executed,
-//                (stamp_plan.h)? launch it                               what is in flight
+//                (stamp_plan.h)? launch it,    with the time             what is in flight; the
+//                time another one behind it                                   between the two of a
+//                pair
+//
+// Times are a sample: of each pair the last one that both stamps agree on, whenever the background
+// thread looks.
 //
 // A capture is known by the driver's id of it. Until its first stamp it has a place among the open
 // captures; the first stamp gives it a record, which lives as long as the graph: a user object of
@@ -19,10 +24,10 @@
 // same, and not read. Only kernel nodes enter a user's graph: others make conditional bodies and
 // graphs for device launch fail (docs/graphs.md).
 //
-// Thread: PrepareContext under the runtime's lock; NoteCall and NoteLaunch from callbacks, any
-// thread, one at a time for each capture (two at once cost accuracy alone); Poll by the background
-// thread. No lock, no allocation of ours, no wait.
-// Errors: a launch that the driver refuses ends stamps for the process, and is counted (Captures).
+// Thread: PrepareContext under the runtime's lock; the Note... from callbacks, any thread, one at a
+// time for each capture (two at once cost accuracy alone); Poll by the background thread. No lock,
+// no allocation of ours, no wait. Errors: a launch that the driver refuses ends stamps for the
+// process, and is counted (Captures).
 #ifndef PLUGIN_CUDA_GRAPH_STAMPS_H_
 #define PLUGIN_CUDA_GRAPH_STAMPS_H_
 
@@ -70,8 +75,14 @@ class GraphStamps {
 
   // A call that was captured on `stream`.
   void NoteCall(CudaStream stream, uint32_t kind, uint32_t owner, uint64_t bytes);
-  // In front of a launch that is captured on `stream`. `stamps`: it may have one.
-  void NoteLaunch(CudaStream stream, bool stamps);
+  // What a launch carries, where that is one call: its time is the call's. kind 0: it is not.
+  struct Launch {
+    uint32_t kind, owner;
+    uint64_t bytes, bus_bytes;
+  };
+  // In front of a launch that is captured on `stream`. True: NoteLaunchEnd is to follow behind it.
+  bool NoteLaunch(CudaStream stream, const Launch& launch);
+  void NoteLaunchEnd(CudaStream stream);
 
   // ---- background thread ----
 
@@ -96,9 +107,10 @@ class GraphStamps {
     uint64_t moved_ns;              // when a stamp was last seen to have been passed, 0: never
   };
   // `count(replayed)` for each kind of calls of each capture with stamps; false from it: not
-  // counted now, it comes again. True while counts move.
-  template <typename Count>
-  bool Poll(uint64_t now_ns, Count count) {
+  // counted now, it comes again. `timed(launch, duration_ns)` for pairs with a new time. True while
+  // counts move.
+  template <typename Count, typename Timed>
+  bool Poll(uint64_t now_ns, Count count, Timed timed) {
     bool moves = false;
     for (uint32_t i = 0; i < kMostRecords; ++i) {
       Record& record = tables_->records[i];
@@ -106,6 +118,12 @@ class GraphStamps {
       if (record.state.load(std::memory_order_acquire) != Record::kUsed) continue;
       Standing standing = Look(record, now_ns);
       moves |= standing.moved;
+      if (standing.moved) {
+        for (uint32_t k = 1; k < standing.stamps; ++k) {
+          const uint64_t duration_ns = NewDuration(record, k);
+          if (duration_ns != 0) timed(record.stamp[k].launch, duration_ns);
+        }
+      }
       bool all_counted = true;
       uint32_t seen_communicators = 0;
       uint32_t communicators[kMostKinds];
@@ -145,11 +163,14 @@ class GraphStamps {
   // One that is being captured, or was.
   struct Capture {
     static constexpr uint64_t kBusy = ~uint64_t{0};
-    std::atomic<uint64_t> id;  // 0: free
+    std::atomic<uint64_t> id;       // 0: free
+    std::atomic<uint64_t> touched;  // touches_, when it was used last
     std::atomic<uint32_t> launches;
     std::atomic<uint32_t> record;  // 1 + index, 0: none
     std::atomic<bool> has_stamp;
     std::atomic<bool> is_truncated;
+    std::atomic<bool> awaits_end;     // of a launch that has a pair
+    Launch launch;                    // that one
     CapturedCalls calls[kMostKinds];  // until it has a record
   };
   struct Record {
@@ -162,7 +183,9 @@ class GraphStamps {
     struct Stamp {
       uint32_t place;
       uint64_t base;  // what the place had counted before
-      uint64_t seen;  // passages; background thread
+      Launch launch;  // that this one stands behind, and the one before it in front of
+      // Background thread: passages, and of those the last whose time was taken.
+      uint64_t seen, timed;
     } stamp[kMostStamps];
     CapturedCalls calls[kMostKinds];
     uint64_t moved_ns;      // background thread, as the next
@@ -174,7 +197,9 @@ class GraphStamps {
     Capture captures[kSets][kWays];
     Record records[kMostRecords];
   };
+  static_assert(sizeof(Tables) < 3 << 19, "docs/graphs.md says 1.4 MiB");
   struct Standing {
+    uint32_t stamps;
     uint64_t replays;
     uint64_t in_flight;
     bool moved;
@@ -186,12 +211,15 @@ class GraphStamps {
   // Null: `stream` is not in capture, or another thread is at the same place.
   Capture* FindCapture(CudaStream stream, CudaGraph* graph);
   StampContext* CurrentContext();
-  void AddStamp(Capture& capture, CudaStream stream, CudaGraph graph);
+  // `behind`: what the stamp stands behind, kind 0: nothing. False: it will not be read.
+  bool AddStamp(Capture& capture, CudaStream stream, CudaGraph graph, const Launch& behind);
   Record* TakeRecord(Capture& capture, CudaGraph graph, StampContext& context);
   bool RetainBy(CudaGraph graph, Record& record);
   static bool AddCall(CapturedCalls (&table)[kMostKinds], uint32_t kind, uint32_t owner,
                       uint64_t calls, uint64_t bytes);
   static Standing Look(Record& record, uint64_t now_ns);
+  // Between stamp `number` and the one in front of it, 0: nothing new, or not known.
+  static uint64_t NewDuration(Record& record, uint32_t number);
   static bool IsOver(Record& record, uint64_t now_ns);
   static void Free(Record& record);
 
@@ -201,6 +229,7 @@ class GraphStamps {
   StampContext contexts_[kMostContexts];
   std::atomic<uint32_t> context_count_{0};
   std::atomic<bool> is_off_{false};
+  std::atomic<uint64_t> touches_{0};
   // Relaxed adds: a capture is rare, and a count orders nothing.
   std::atomic<uint64_t> seen_{0}, followed_{0}, no_room_{0}, incomplete_{0}, refused_{0};
 };

@@ -52,12 +52,11 @@ void StampContext::GiveBack(uint32_t place) {
   taken_[place / 64].fetch_and(~(uint64_t{1} << place % 64), std::memory_order_relaxed);
 }
 
-bool StampContext::Launch(const StampDriver& driver, CudaStream stream, uint32_t place) const {
+int StampContext::Launch(const StampDriver& driver, CudaStream stream, uint32_t place) const {
   uint64_t address = gpu_places_ + sizeof(StampPlace) * place;
   uint32_t number = place;
   void* parameters[] = {&address, &number};  // copied into the node
-  return driver.launch_kernel(function_, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr) ==
-         kCudaSuccess;
+  return driver.launch_kernel(function_, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
 }
 
 StampContext::Passages StampContext::Read(uint32_t place) const {

@@ -13,7 +13,8 @@
 //
 // Thread: Prepare by one at a time (the runtime's lock), before anybody else sees the context;
 // TakePlace and Launch from callbacks, any thread; the rest by the background thread.
-// Cost: Prepare some 10 ms once; a place 20 ns; Launch what adding a node to a capture costs.
+// Cost: Prepare what the driver needs to translate a kernel of ten instructions, once; TakePlace a
+// compare-and-swap; Launch what adding a node to a capture costs.
 #ifndef PLUGIN_CUDA_STAMP_CONTEXT_H_
 #define PLUGIN_CUDA_STAMP_CONTEXT_H_
 
@@ -46,8 +47,9 @@ class StampContext {
   // A place of one's own until it is given back, kUnreadPlace: there is none.
   uint32_t TakePlace();
   void GiveBack(uint32_t place);
-  // Adds a stamp to what `stream` captures. The calling thread's context is this one.
-  bool Launch(const StampDriver& driver, CudaStream stream, uint32_t place) const;
+  // Adds a stamp to what `stream` captures. The calling thread's context is this one. The driver's
+  // error.
+  int Launch(const StampDriver& driver, CudaStream stream, uint32_t place) const;
 
   struct Passages {
     uint64_t count = 0;

@@ -1,5 +1,5 @@
 // The calls of the CUDA driver that stamps need (graph_stamps.h), found like those of
-// cuda_driver.h. A driver that lacks one (before CUDA 11.4) has no stamps.
+// cuda_driver.h. A driver that lacks one (before CUDA 11.4; stamps ask for 12.0) has no stamps.
 //
 // Thread: Load from init; the calls as their users say. In a callback of NCCL: capture_info,
 // launch_kernel, and for the first stamp of a capture the three of user objects.

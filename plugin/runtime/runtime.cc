@@ -374,7 +374,7 @@ void PrepareGraphs(Process& process, const InitArguments& arguments) {
   process.graphs_warning_given = true;
   process.log.Warn(arguments.logger,
                    "NCCL_PULSE_GRAPHS=auto has no effect on a GPU of this process: its driver has "
-                   "not what stamps in CUDA graphs need (CUDA 11.4 or newer and the translation of "
+                   "not what stamps in CUDA graphs need (CUDA 12.0 or newer and the translation of "
                    "PTX), or NCCL_PULSE_TIMING is off; replays are not followed");
 }
 

@@ -235,10 +235,20 @@ struct GraphReplays {
   uint64_t moved_ns;  // when a stamp was last passed
 };
 
+// Calls that were captured and not launched yet, where graphs are followed. Writers and orderings:
+// as PendingLaunch.
+struct CapturedLaunch {
+  std::atomic<uint32_t> calls;
+  std::atomic<uint32_t> kind;  // CapturedCalls, of the last call
+  std::atomic<uint64_t> bytes, bus_bytes;
+  std::atomic<CudaStream> stream;  // of a launch whose stop is waited for, null: of none
+};
+
 // What follows the calls and launches of one communicator.
 struct LaunchState {
   PendingLaunch pending;
   UnreportedCalls unreported;
+  CapturedLaunch captured;
   CommunicatorTimer timer;
   std::atomic<uint32_t> call_numbers[kOperationRows][kCallColumns];
 };

@@ -71,6 +71,7 @@ void Tracker::StopAny(uint64_t bits) {
   if (Ticket::Process(bits) == process_tag_) {
     if (kind == TicketKind::kApiCall || kind == TicketKind::kGroup) return;
     if (kind == TicketKind::kProxyStep) return StopStep(bits);
+    if (kind == TicketKind::kCapturedLaunch) return StopCapturedLaunch(bits);
   }
   const OperationRef ref = FindOperation(bits, kind);
   if (ref.communicator == nullptr) return Ignore(IgnoredReason::kForeignHandle);

@@ -323,9 +323,16 @@ class Tracker {
                                               uint32_t index, uint64_t now_ns);
   void FollowOperations(Communicator& communicator);
   void CountAbandonedCall(Communicator& communicator);
+  void NoteCallOfGraph(Communicator& communicator, const CapturedCall& call);
+  // The ticket of one that is to be stopped, else 0.
+  [[gnu::cold, gnu::noinline]] uint64_t StartCapturedLaunch(Communicator& communicator,
+                                                            const LaunchEvent& event,
+                                                            uint64_t context);
+  void StopCapturedLaunch(uint64_t ticket);
   // Counts the replays of graphs. True while there are some.
   bool PollGraphs(uint64_t now_ns);
   bool CountReplays(const GraphStamps::Replayed& replayed);
+  void CountTimedReplay(const GraphStamps::Launch& launch, uint64_t duration_ns);
   // True while launches of its are in flight, or were until just now.
   bool PollCommunicator(Communicator& communicator, uint64_t now_ns);
   void NoteWait(Communicator& communicator, uint32_t record_generation,

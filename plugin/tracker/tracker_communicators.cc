@@ -84,6 +84,8 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
   launching.pending.fate.store(static_cast<uint8_t>(LaunchFate::kNotTimed),
                                std::memory_order_relaxed);
   ResetUnreportedCalls(launching);
+  launching.captured.calls.store(0, std::memory_order_relaxed);
+  launching.captured.stream.store(nullptr, std::memory_order_relaxed);
   const bool heartbeat = WantsHeartbeat() && identity.api_version >= kFirstVersionWithLaunches &&
                          stream_timer_->Attach(launching.timer, timing_ == TimingMode::kAuto);
   if (used_slots_.load(std::memory_order_relaxed) <= communicator.index) {

@@ -169,10 +169,8 @@ uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
   if (__builtin_expect(!captured && IsFollowed(*communicator), 1)) {
     return BeginLaunch(*communicator, event, context);
   }
-  // In front of the launch, whatever else: the same place each time.
-  if (captured && graphs_ != nullptr) graphs_->NoteLaunch(event.stream, true);
   CountUnfollowedLaunch(*communicator, captured);
-  return 0;
+  return captured && graphs_ != nullptr ? StartCapturedLaunch(*communicator, event, context) : 0;
 }
 
 void Tracker::CountUnfollowedLaunch(Communicator& communicator, bool captured) {

@@ -35,10 +35,7 @@ void Tracker::NoteUnlaunchedCalls(Communicator& communicator, NameId op, uint64_
 void Tracker::NoteCapturedCall(Communicator& communicator, const CapturedCall& call) {
   communicator.record->captured.store(1, std::memory_order_relaxed);  // a flag
   ForgetCapturedCall(*communicator.launching);
-  if (graphs_ == nullptr) return;
-  graphs_->NoteCall(call.stream,
-                    CapturedCalls::PackKind(communicator.index, call.op, call.size_class),
-                    communicator.record_generation.load(std::memory_order_relaxed), call.bytes);
+  if (graphs_ != nullptr) NoteCallOfGraph(communicator, call);
 }
 
 void Tracker::NoteFurtherCall(Communicator& communicator, NameId op, uint64_t bytes) {

@@ -119,10 +119,10 @@ struct Job {
 };
 
 void Plain(Job& job, int replays) {
-  cudaGraph_t graph = job.Capture(25);
+  cudaGraph_t graph = job.Capture(65);
   cudaGraphExec_t exec = Job::Instantiate(graph);
   CHECK(cudaGraphDestroy(graph));
-  job.Replay(exec, replays, 25);
+  job.Replay(exec, replays, 65);
   CHECK(cudaGraphExecDestroy(exec));
 }
 
@@ -220,14 +220,14 @@ void DeviceLaunch(Job& job) {
   for (int i = 0; i < 5; ++i) job.Replay(launches, 1, 24);
 }
 
-// Rank 0 does not come to the 31st call of 60 for three seconds.
+// Rank 0 does not come to the 31st call of 65 for three seconds.
 void Hang(Job& job) {
   cudaGraph_t graph = nullptr;
   int* flag = nullptr;
   CHECK(cudaHostAlloc(&flag, sizeof(int), cudaHostAllocMapped));
   *flag = g_rank == 0 ? 0 : 1;
   CHECK(cudaStreamBeginCapture(job.stream, cudaStreamCaptureModeGlobal));
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 65; ++i) {
     if (i == 30) WaitFor<<<1, 1, 0, job.stream>>>(flag);
     job.AllReduce();
   }
@@ -236,14 +236,14 @@ void Hang(Job& job) {
   for (int i = 0; i < 3; ++i) CHECK(cudaGraphLaunch(exec, job.stream));
   sleep(3);
   printf("hang %d %llu %llu ok\n", g_rank, (unsigned long long)(g_replays + 1),
-         (unsigned long long)(g_operations + 60));
+         (unsigned long long)(g_operations + 65));
   fflush(stdout);
   Barrier();
   Barrier();  // looked at
   *flag = 1;
   CHECK(cudaStreamSynchronize(job.stream));
   g_replays += 3;
-  g_operations += 3 * 60;
+  g_operations += 3 * 65;
 }
 
 int Rank(int rank, int replays, int captures) {

@@ -30,6 +30,18 @@ def sums(name):
     return totals
 
 
+def durations():
+    """What pairs of stamps said of launches: (rank, op, size) -> (count, mean in microseconds)."""
+    page = urllib.request.urlopen("http://127.0.0.1:%d/metrics" % PORT, timeout=10).read().decode()
+    values = {}
+    for what, labels, value in re.findall(
+            r'^nccl_operation_duration_seconds_(count|sum)\{([^}]*timing="graph"[^}]*)\} (\S+)$', page, re.M):
+        key = tuple(re.search(r'\b%s="([^"]*)"' % name, labels).group(1) for name in ("rank", "op", "size"))
+        values.setdefault(key, {})[what] = float(value)
+    return {key: (int(value["count"]), round(value["sum"] / value["count"] * 1e6, 2))
+            for key, value in values.items()}
+
+
 def captures():
     page = urllib.request.urlopen("http://127.0.0.1:%d/metrics" % PORT, timeout=10).read().decode()
     return sorted(re.findall(r'nccl_pulse_graph_captures_total\{[^}]*fate="(\w+)"[^}]*\} (\S+)', page))
@@ -68,11 +80,11 @@ def main():
         program.stdin.write("\n")
         if program.poll() is None:
             try:
-                last = captures()
+                last = captures(), durations()
                 program.stdin.flush()
             except BrokenPipeError:
                 break
-    print("captures:", last)
+    print("captures:", last[0], "durations:", last[1])
     status = program.wait()
     print("failed: %d, status %d" % (failed, status))
     sys.exit(1 if failed or status else 0)

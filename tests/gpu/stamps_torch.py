@@ -13,7 +13,7 @@ import urllib.request
 import torch
 import torch.distributed as dist
 
-CALLS = 48
+CALLS = 64
 
 
 def main():

@@ -198,7 +198,7 @@ class Simulation final : public FakeCuda {
       const GraphState::Node& node = nodes[i];
       if (node.stamp == nullptr) continue;
       // Like the GPU's store: the count is there when the time is.
-      __atomic_store_n(&node.place->gpu_ns, now_ns_, __ATOMIC_RELEASE);
+      __atomic_store_n(&node.place->gpu_ns, now_ns_ + 1, __ATOMIC_RELEASE);
       __atomic_store_n(&node.place->passages, ++node.stamp->passages[node.number],
                        __ATOMIC_RELEASE);
     }

@@ -471,6 +471,9 @@ TEST(Families, ReplaysOfGraphs) {
   EXPECT_THAT(page, HasSubstr("nccl_graph_operation_bytes_total" + comm +
                               R"(,op="AllReduce",size="le_4KiB"} 132341760)"));
   EXPECT_THAT(page, HasSubstr(R"(fate="no_room"} 1)"));
+  process.communicators[0].latencies[0].kind = LatencyKind::kDurationGraph;
+  EXPECT_THAT(Page({process}), HasSubstr("nccl_operation_duration_seconds_sum" + comm +
+                                         R"(,op="AllReduce",size="le_1MiB",timing="graph"})"));
 }
 
 // Recreated under the same id and rank: counters go on from where they were.

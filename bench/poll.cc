@@ -117,7 +117,7 @@ void PollRound(benchmark::State& state, bool busy, bool behind) {
   }
   const auto launch = [&](uint64_t context) {
     const uint64_t group = tracker->StartGroup(context, false);
-    tracker->StartCall(context, {"AllReduce", "ncclFloat32", 1024, false, group});
+    tracker->StartCall(context, {"AllReduce", "ncclFloat32", 1024, false, group, nullptr});
     tracker->Stop(tracker->StartLaunch(context, {nullptr, group}));
   };
   uint64_t rounds = 0;

@@ -26,6 +26,22 @@ const char* UntimedReasonName(UntimedReason reason) {
   return "unknown";
 }
 
+const char* CaptureFateName(CaptureFate fate) {
+  switch (fate) {
+    case CaptureFate::kSeen:
+      return "seen";
+    case CaptureFate::kFollowed:
+      return "followed";
+    case CaptureFate::kNoRoom:
+      return "no_room";
+    case CaptureFate::kIncomplete:
+      return "incomplete";
+    case CaptureFate::kRefused:
+      return "refused";
+  }
+  return "unknown";
+}
+
 const char* IgnoredReasonName(IgnoredReason reason) {
   switch (reason) {
     case IgnoredReason::kNullHandle:

@@ -19,8 +19,9 @@ enum class LatencyKind : uint8_t {
   kDurationStream = 4,    // timing="stream": CUDA events around a sample of the launches
   // timing="network": first network step that moved data to the last ProxyOp stop
   kDurationNetwork = 5,
+  kDurationGraph = 6,  // timing="graph": stamps around a launch of a CUDA graph, a sample
 };
-inline constexpr int kLatencyKinds = 6;  // one past the last
+inline constexpr int kLatencyKinds = 7;  // one past the last
 
 // Why an operation has no duration (label `reason` of nccl_untimed_operations_total).
 enum class UntimedReason : uint8_t {
@@ -54,6 +55,18 @@ enum class OldestLaunch : uint8_t { kUnknown = 0, kBegun = 1, kNotBegun = 2 };
 
 // Whether the background thread, which learns that work has ended, exists.
 enum class PollerState : uint8_t { kUnknown = 0, kRunning = 1, kNotStarted = 2 };
+
+// What became of graphs that were captured, where they are followed (label `fate` of
+// nccl_pulse_graph_captures_total).
+enum class CaptureFate : uint8_t {
+  kSeen = 0,        // calls were captured: all of them
+  kFollowed = 1,    // their replays are counted
+  kNoRoom = 2,      // they are not: too many are followed
+  kIncomplete = 3,  // of those followed: some of their calls are not kept
+  kRefused = 4,     // the driver refused a stamp: none is made any more
+};
+inline constexpr int kCaptureFates = 5;
+const char* CaptureFateName(CaptureFate fate);
 
 // Why a callback was ignored (label `reason` of nccl_pulse_ignored_events_total).
 enum class IgnoredReason : uint8_t {

@@ -3,11 +3,11 @@
 namespace nccl_pulse {
 namespace {
 
-// Every overflow series that can be: of uncompleted operations one, one for each kind of latency,
-// and twice one for each reason: of collectives, with one for those that have none, and of others.
-// Calls have the lane's own cells.
+// Every overflow series that can be: of uncompleted operations one, of replayed ones one, one for
+// each kind of latency, and twice one for each reason: of collectives, with one for those that have
+// none, and of others. Calls have the lane's own cells.
 constexpr uint32_t kOverflowSeries =
-    1 + (kLatencyKinds - 1) + kUntimedReasons + (kUntimedReasons - 1);
+    2 + (kLatencyKinds - 1) + kUntimedReasons + (kUntimedReasons - 1);
 // Entries kept back for them. As many threads as there are lanes may all find the same last place
 // free: all but one of them go past the limit.
 constexpr uint32_t kReservedSeries = kOverflowSeries + kLanes - 1;

@@ -211,6 +211,9 @@ void RecordReader::ReadVisibility(const CommunicatorRecord& record,
   out->event_mask = record.event_mask.load();
   out->unreported_calls = record.unreported_calls.acquire();
   out->unreported_since_realtime_ns = Realtime(record.unreported_since_ns.load());
+  out->graph_replays = record.graph_replays.load();
+  out->graph_replays_in_flight = record.graph_replays_in_flight.load();
+  out->graph_moved_realtime_ns = Realtime(record.graph_moved_ns.load());
   for (uint32_t row = 0; row < kWaitRows; ++row) {
     const uint64_t longest_ns = record.longest_wait_ns[row].load();
     if (longest_ns == 0) continue;
@@ -293,6 +296,9 @@ void RecordReader::ReadCounters(const CounterPages& pages, uint64_t key, int ser
       break;
     case SeriesKind::kUncompleted:
       out->uncompleted.push_back({op, a});
+      break;
+    case SeriesKind::kReplayed:
+      out->replayed.push_back({op, SeriesKey::SizeClass(key), a, b});
       break;
     default:
       break;  // a kind of a later version: not for this reader

@@ -149,6 +149,12 @@ void RecordWriter::NoteWait(uint32_t row, uint64_t waited_ns) {
   if (waited_ns > longest_ns.load()) longest_ns.store(waited_ns);
 }
 
+void RecordWriter::StoreGraphs(const Graphs& graphs) {
+  record_.graph_moved_ns.store(graphs.moved_ns);
+  record_.graph_replays_in_flight.store(graphs.in_flight);
+  record_.graph_replays.add(graphs.new_replays);
+}
+
 bool RecordWriter::ChangeCompletionSource(CompletionSource from, CompletionSource to) {
   auto expected = static_cast<uint32_t>(from);
   return record_.completion_source.replace(expected, static_cast<uint32_t>(to));

@@ -98,6 +98,12 @@ class RecordWriter {
   void StoreUnreportedCalls(uint64_t calls, uint64_t since_ns);
   // Work stood still this long and then went on; `row`: of what was called last meanwhile.
   void NoteWait(uint32_t row, uint64_t waited_ns);
+  struct Graphs {
+    uint64_t new_replays = 0;
+    uint64_t in_flight = 0;
+    uint64_t moved_ns = 0;  // monotonic
+  };
+  void StoreGraphs(const Graphs& graphs);
   // Where no events follow the launches.
   void StoreOldestOperation(uint64_t enqueue_ns);
   // False when it is not `from` any more: init and the background thread both change it.

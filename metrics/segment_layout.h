@@ -96,7 +96,7 @@ void ResetFields(Fields&... fields) {
 }
 
 inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
-inline constexpr uint32_t kSegmentVersion = 6;
+inline constexpr uint32_t kSegmentVersion = 7;
 
 inline constexpr int kLanes = 4;
 inline constexpr int kSeriesPerCommunicator = 128;
@@ -175,6 +175,8 @@ struct SegmentHeader {
   Cell recycled_communicators;
   Cell recycled_calls[kOperationRows];
   Cell recycled_bytes[kOperationRows];
+
+  Cell graph_captures[kCaptureFates];  // by CaptureFate. Background thread
 
   char completion_source[16];              // "stream", "proxy", "kernel", "none"
   char static_labels[kStaticLabelsBytes];  // the user's, "name=value,name=value"
@@ -299,7 +301,11 @@ struct CommunicatorRecord {
   // The longest that the oldest launch in flight stood without progress and then completed, by
   // what was called last meanwhile: the operation's name minus kFirstNcclName. Background thread.
   Relaxed<uint64_t> longest_wait_ns[kWaitRows];
-  uint64_t reserved[5];
+  // Replays of CUDA graphs (CommunicatorSnapshot). Background thread.
+  Relaxed<uint64_t> graph_replays;
+  Relaxed<uint64_t> graph_replays_in_flight;
+  Relaxed<uint64_t> graph_moved_ns;  // monotonic
+  uint64_t reserved[2];
   alignas(64) FollowedLaunches followed;
   alignas(64) Lane lanes[kLanes];
   SeriesEntry series[kSeriesPerCommunicator];
@@ -311,7 +317,8 @@ struct CommunicatorRecord {
     ResetFields(comm_id, rank, nranks, nnodes, index, kernel_trust, series_count,
                 finalized_monotonic_ns, init_realtime_ns, next_timed_call, completion_source,
                 captured, name, gpu, uuid, pci_bus_id, nccl_api_version, event_mask,
-                unreported_calls, unreported_since_ns, longest_wait_ns);
+                unreported_calls, unreported_since_ns, longest_wait_ns, graph_replays,
+                graph_replays_in_flight, graph_moved_ns);
     heartbeat.Reset();
     followed.Reset();
     for (Lane& lane : lanes) lane.Reset();

@@ -54,6 +54,9 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
     snapshot->ignored[reason] = header.ignored[reason].acquire();
   }
   snapshot->network_observed_ns = header.network_observed_ns.acquire();
+  for (int fate = 0; fate < kCaptureFates; ++fate) {
+    snapshot->graph_captures[fate] = header.graph_captures[fate].acquire();
+  }
   snapshot->series_used = header.series_used.acquire();
   snapshot->series_limit = ReadOnce(header.series_limit);
   snapshot->communicator_limit = geometry.communicators;

@@ -10,6 +10,7 @@
 //              1  kLatency      op     size class      LatencyKind  -          a histogram page
 //              1  kUntimed      op     untimed reason  -            -          operations
 //              1  kUncompleted  op     -               -            -          operations
+//              1  kReplayed     op     size class      -            -          operations, bytes
 // clang-format on
 //
 // op, datatype, algorithm and protocol are indices into the name table. The untimed reason is an
@@ -34,6 +35,7 @@ enum class SeriesKind : uint8_t {
   kLatency = 3,
   kUntimed = 4,
   kUncompleted = 5,
+  kReplayed = 6,  // executed by replays of CUDA graphs
 };
 
 struct SeriesKey {
@@ -58,6 +60,9 @@ struct SeriesKey {
   }
   static constexpr uint64_t Uncompleted(uint32_t op) {
     return Pack(SeriesKind::kUncompleted, op, 0, 0, 0);
+  }
+  static constexpr uint64_t Replayed(uint32_t op, uint32_t size_class) {
+    return Pack(SeriesKind::kReplayed, op, size_class, 0, 0);
   }
 
   // ---- of any kind ----
@@ -91,6 +96,8 @@ struct SeriesKey {
         return Untimed(overflow_op, static_cast<UntimedReason>(UntimedReasonOf(key)));
       case SeriesKind::kUncompleted:
         return Uncompleted(overflow_op);
+      case SeriesKind::kReplayed:
+        return Replayed(overflow_op, overflow_size);
       default:
         return Calls(overflow_op, overflow_size, overflow_op, false);
     }

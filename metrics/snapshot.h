@@ -39,6 +39,13 @@ struct CallCountSnapshot {  // nccl_operations_total, nccl_operation_bytes_total
   uint64_t bytes = 0;
 };
 
+struct ReplayedCallsSnapshot {  // nccl_graph_operations_total, nccl_graph_operation_bytes_total
+  std::string op;
+  int size_class = 0;
+  uint64_t operations = 0;
+  uint64_t bytes = 0;
+};
+
 struct AlgorithmCountSnapshot {  // nccl_algorithm_operations_total
   std::string op, algo, proto;
   uint64_t operations = 0;
@@ -101,6 +108,7 @@ struct CommunicatorSnapshot {
   TrustState kernel_trust{};
 
   std::vector<CallCountSnapshot> calls;
+  std::vector<ReplayedCallsSnapshot> replayed;  // by graphs
   std::vector<AlgorithmCountSnapshot> algorithms;
   std::vector<LatencySnapshot> latencies;
   std::vector<UntimedSnapshot> untimed;
@@ -126,6 +134,12 @@ struct CommunicatorSnapshot {
   CompletionSource operations_source = CompletionSource::kNone;
   int64_t oldest_operation_realtime_ns = 0;
   bool captured = false;  // calls were captured into a CUDA graph: its replays can not be seen
+  // Of graphs that have calls of this communicator, as far as they are followed: replays that were
+  // seen to begin, those of them that have not been seen to pass their last stamp, and when one was
+  // last seen to move, 0: never.
+  uint64_t graph_replays = 0;
+  uint64_t graph_replays_in_flight = 0;
+  int64_t graph_moved_realtime_ns = 0;
   int64_t last_launch_realtime_ns = 0;      // 0: none yet
   int64_t last_completion_realtime_ns = 0;  // 0: none yet
   uint64_t overflowed_operations = 0;  // counted in overflow series because the budget was spent
@@ -191,6 +205,7 @@ struct ProcessSnapshot {
   uint64_t recycled_communicators = 0;
   std::vector<RecycledCallsSnapshot> recycled_calls;  // those above zero
   uint64_t communicators_used = 0, communicator_limit = 0;
+  std::array<uint64_t, kCaptureFates> graph_captures{};
 
   std::vector<CommunicatorSnapshot> communicators;
 

@@ -66,7 +66,28 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "was called last meanwhile: the measure for the next wait. Absent below 5 s."},
     {MetricId::kCaptured, "nccl_communicator_captured", MetricType::Gauge, "", kComm, LabelNames(),
      "1 when operations of the communicator were captured into a CUDA graph: its replays are "
-     "counted and timed nowhere. Absent when none was."},
+     "counted by nccl_graph_* or nowhere, and timed nowhere. Absent when none was."},
+    {MetricId::kGraphReplays, "nccl_graph_replays_total", MetricType::Counter, "", kComm,
+     LabelNames(),
+     "Replays of CUDA graphs with operations of the communicator, as far as they are followed "
+     "(NCCL_PULSE_GRAPHS=auto; see graphs.md): each time that the first stamp of one was passed. "
+     "Present from the first on."},
+    {MetricId::kGraphReplaysInFlight, "nccl_graph_inflight_replays", MetricType::Gauge, "", kComm,
+     LabelNames(),
+     "Replays that have passed the first stamp of their graph and not its last. Present once there "
+     "was a replay."},
+    {MetricId::kGraphProgress, "nccl_graph_last_progress_timestamp_seconds", MetricType::Gauge,
+     "seconds", kComm, LabelNames(),
+     "When a replay was last seen to pass a stamp, in Unix time, right to 0.1 s. With replays in "
+     "flight: since when they stand. Present once there was a replay."},
+    {MetricId::kGraphOperations, "nccl_graph_operations_total", MetricType::Counter, "", kComm,
+     LabelNames("op", "size"),
+     "Operations that replays of CUDA graphs executed: those captured, times the replays. What "
+     "was executed in all is this and nccl_operations_total with captured=\"false\". Present from "
+     "the first on."},
+    {MetricId::kGraphOperationBytes, "nccl_graph_operation_bytes_total", MetricType::Counter,
+     "bytes", kComm, LabelNames("op", "size"),
+     "Bytes of those operations, as nccl_operation_bytes_total counts them."},
     {MetricId::kOperationDuration, "nccl_operation_duration_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "timing"),
      "How long timed operations took; the timing label says how that was measured. stream: CUDA "
@@ -76,14 +97,16 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "beside them: from the first network step that moved data to the end of the last proxy "
      "operation, for operations called while network steps were watched, a small share of the "
      "time; "
-     "without classic buckets unless asked for."},
+     "without classic buckets unless asked for. graph, beside them: stamps around some launches of "
+     "CUDA graphs, a sample of their replays, a constant of 1 to 3 us included (see graphs.md)."},
     {MetricId::kOperationCompletion, "nccl_operation_completion_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "source"),
      "Time from enqueueing an operation to its estimated end. It includes waiting for earlier work "
      "of the GPU, so no bandwidth follows from it."},
     {MetricId::kTimedBusBytes, "nccl_timed_bus_bytes_total", MetricType::Counter, "bytes", kComm,
      LabelNames("op", "size", "timing"),
-     "Bytes of the operations that have a duration on the stream or in the kernel, by the bus "
+     "Bytes of the operations that have a duration on the stream, in the kernel or in a graph, by "
+     "the bus "
      "bandwidth convention of nccl-tests: "
      "their rate over the rate of the durations' sum is the bus bandwidth."},
     {MetricId::kUntimedOperations, "nccl_untimed_operations_total", MetricType::Counter, "", kComm,
@@ -158,6 +181,13 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "How long network steps were watched: rates of nccl_network_* are true when divided by the "
      "rate "
      "of this. Absent when they never were."},
+    {MetricId::kGraphCaptures, "nccl_pulse_graph_captures_total", MetricType::Counter, "", kProcess,
+     LabelNames("fate"),
+     "CUDA graphs that operations were captured into, where they are followed. seen: all. "
+     "followed: their replays are counted; of the others, most have too few launches for a stamp. "
+     "no_room: their replays are not counted, because too many are followed. incomplete: some of "
+     "their calls are not kept. refused: the driver refused a stamp, and there are no further "
+     "ones. Present from the first on."},
     {MetricId::kCallbacks, "nccl_pulse_callbacks_total", MetricType::Counter, "", kProcess,
      LabelNames("callback"), "Callbacks that NCCL made. A kind is present from its first on."},
     {MetricId::kCallbackDuration, "nccl_pulse_callback_duration_seconds", MetricType::Summary,
@@ -246,7 +276,7 @@ constexpr LabelEntry kLabels[] = {
     {"size", "size class of the operation: le_4KiB, le_16KiB ... le_1GiB, gt_1GiB, overflow"},
     {"datatype", "element type, by NCCL's own name"},
     {"captured",
-     "true when the call was recorded into a CUDA graph, whose replays are not counted"},
+     "true when the call was recorded into a CUDA graph; replays are not in this count"},
     {"algo", "algorithm, by NCCL's own name"},
     {"proto", "protocol, by NCCL's own name"},
     {"timing",
@@ -264,6 +294,7 @@ constexpr LabelEntry kLabels[] = {
     {"suspect_rank",
      "rank in the communicator that the others wait for; absent when none is known"},
     {"direction", "send or recv, seen from this rank"},
+    {"fate", "what became of a captured graph: seen, followed, no_room, incomplete, refused"},
     {"callback", "kind of callback: api, launch, operation, proxy, kernel, step"},
     {"version", "the plugin's version"},
     {"nccl_api_version", "version of NCCL's profiler interface that is in use"},

@@ -17,9 +17,12 @@ void AddLatency(const LatencySnapshot& latency, FamilySet* set) {
   const std::string_view size = SizeClassName(latency.size_class);
   switch (latency.kind) {
     case LatencyKind::kDurationStream:
+    case LatencyKind::kDurationGraph:
     case LatencyKind::kDurationKernel: {
-      const bool stream = latency.kind == LatencyKind::kDurationStream;
-      const LabelValues labels = {latency.op, size, stream ? "stream" : "kernel"};
+      const std::string_view timing = latency.kind == LatencyKind::kDurationStream  ? "stream"
+                                      : latency.kind == LatencyKind::kDurationGraph ? "graph"
+                                                                                    : "kernel";
+      const LabelValues labels = {latency.op, size, timing};
       set->Histogram(MetricId::kOperationDuration, labels, latency.histogram);
       set->Counter(MetricId::kTimedBusBytes, labels, latency.bus_bytes);
       break;
@@ -35,6 +38,19 @@ void AddLatency(const LatencySnapshot& latency, FamilySet* set) {
       set->Histogram(MetricId::kOperationCompletion, {latency.op, size, "kernel"},
                      latency.histogram);
       break;
+  }
+}
+
+// What replays did. Nothing where none was seen: there may have been some all the same.
+void AddGraphs(const CommunicatorSnapshot& comm, FamilySet* set) {
+  if (comm.graph_replays == 0) return;
+  set->Counter(MetricId::kGraphReplays, {}, comm.graph_replays);
+  set->Gauge(MetricId::kGraphReplaysInFlight, {}, static_cast<double>(comm.graph_replays_in_flight));
+  set->Gauge(MetricId::kGraphProgress, {}, Seconds(comm.graph_moved_realtime_ns));
+  for (const ReplayedCallsSnapshot& replayed : comm.replayed) {
+    const std::string_view size = SizeClassName(replayed.size_class);
+    set->Counter(MetricId::kGraphOperations, {replayed.op, size}, replayed.operations);
+    set->Counter(MetricId::kGraphOperationBytes, {replayed.op, size}, replayed.bytes);
   }
 }
 
@@ -125,6 +141,7 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
     set->Gauge(MetricId::kLastCompletionTimestamp, {}, Seconds(comm.last_completion_realtime_ns));
   }
   AddNetwork(comm, set);
+  AddGraphs(comm, set);
   if (process.timing == "kernel") {
     // Both reasons, always: a series that appears only with the failure cannot be compared to
     // before.

@@ -78,12 +78,13 @@ double HistogramQuantile(const HistogramSnapshot& histogram, double quantile) {
 }
 
 Json LatencyJson(LatencyKind kind, const HistogramSnapshot& histogram, uint64_t bus_bytes) {
-  const bool is_duration = kind == LatencyKind::kDurationKernel ||
-                           kind == LatencyKind::kDurationStream ||
-                           kind == LatencyKind::kDurationNetwork;
+  const bool is_duration =
+      kind == LatencyKind::kDurationKernel || kind == LatencyKind::kDurationStream ||
+      kind == LatencyKind::kDurationNetwork || kind == LatencyKind::kDurationGraph;
   std::string_view source = "kernel";
   if (kind == LatencyKind::kDurationStream) source = "stream";
   if (kind == LatencyKind::kDurationNetwork) source = "network";
+  if (kind == LatencyKind::kDurationGraph) source = "graph";
   if (kind == LatencyKind::kCompletionProxy) source = "proxy";
   const uint64_t count = histogram.Count();
   const double sum = static_cast<double>(histogram.sum_ns) / 1e9;

@@ -36,6 +36,10 @@ void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
   if (process.network_observed_ns != 0) {
     set->SecondsCounter(MetricId::kNetworkObserved, {}, process.network_observed_ns);
   }
+  for (int i = 0; i < kCaptureFates; ++i) {
+    set->SeenCounter(MetricId::kGraphCaptures, {CaptureFateName(static_cast<CaptureFate>(i))},
+                     process.graph_captures[i]);
+  }
   for (int i = 0; i < kCallbackKinds; ++i) {
     set->SeenCounter(MetricId::kCallbacks, {CallbackKindName(static_cast<CallbackKind>(i))},
                      process.callbacks[i]);

@@ -17,13 +17,13 @@ int StartEventV5(void* context, void** handle, const Descriptor* descriptor, Oth
         const auto& call = descriptor->collApi;
         return tracker.StartCall(TicketOf(context),
                                  {call.func, call.datatype, call.count, call.graphCaptured,
-                                  TicketOf(descriptor->parentObj)});
+                                  TicketOf(descriptor->parentObj), call.stream});
       }
       case abi::kEventP2pApi: {
         const auto& call = descriptor->p2pApi;
         return tracker.StartCall(TicketOf(context),
                                  {call.func, call.datatype, call.count, call.graphCaptured,
-                                  TicketOf(descriptor->parentObj)});
+                                  TicketOf(descriptor->parentObj), call.stream});
       }
       case abi::kEventKernelLaunch:
         return tracker.StartLaunch(

@@ -33,6 +33,7 @@ struct Program {
   uint32_t versions = 0;  // of the API that were met: 1 << version
   bool memory_warning_given = false;
   bool heartbeat_warning_given = false;
+  bool graphs_warning_given = false;
 };
 
 // All under the lock of init.
@@ -134,6 +135,20 @@ void WarnWithoutHeartbeat(Program& program, const InitArguments& arguments, uint
       "refused): it has no durations, and whether its launches complete is not known");
 }
 
+// Before the communicator: none of its captures can begin earlier.
+void PrepareGraphs(Program& program, const InitArguments& arguments) {
+  Process& process = *program.process;
+  if (!process.settings.follow_graphs || process.tracker->graphs().PrepareContext() ||
+      program.graphs_warning_given) {
+    return;
+  }
+  program.graphs_warning_given = true;
+  process.log.Warn(arguments.logger,
+                   "NCCL_PULSE_GRAPHS=auto has no effect on a GPU of this process: its driver has "
+                   "not what stamps in CUDA graphs need (CUDA 12.0 or newer and the translation of "
+                   "PTX), or NCCL_PULSE_TIMING is off; replays are not followed");
+}
+
 // When the process ends by exit() or by returning from main: whoever keeps its numbers can tell
 // that from a crash. Never waits for an init that another thread is in.
 __attribute__((destructor)) void SayGoodbye() {
@@ -173,6 +188,7 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
     if ((program.versions >> arguments.api_version & 1) == 0) MeetVersion(program, arguments);
     process.masks.Write(arguments.api_version, event_mask);
     process.tracker->ExpectPages();
+    PrepareGraphs(program, arguments);
     bool memory = process.tracker->KeepPagesReady(1);
     const uint64_t ticket = AddCommunicator(process, arguments, event_mask);
     memory &= ticket != 0;

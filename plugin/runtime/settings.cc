@@ -185,6 +185,10 @@ bool ParseNetworkWindow(const std::string& value, Settings* settings) {
   return true;
 }
 
+bool ParseGraphs(const std::string& value, Settings* settings) {
+  return Choose(value, {{"auto", true}, {"off", false}}, &settings->follow_graphs);
+}
+
 constexpr Setting kSettings[] = {
     {"NCCL_PULSE_TIMING", "auto, kernel or off", ParseTiming,
      [](const Settings& s) { return std::string(TimingModeName(s.timing)); }},
@@ -213,6 +217,8 @@ constexpr Setting kSettings[] = {
      [](const Settings&) { return std::string("warn"); }},
     {"NCCL_PULSE_NETWORK_WINDOW", "a share of the time from 0.01 to 100 per cent, or off",
      ParseNetworkWindow, [](const Settings& s) { return absl::StrCat(s.network_window_percent); }},
+    {"NCCL_PULSE_GRAPHS", "auto or off", ParseGraphs,
+     [](const Settings&) { return std::string("off"); }},
     {"NCCL_PULSE_CLOCK", "auto or monotonic", ParseClock,
      [](const Settings&) { return std::string("auto"); }},
 };

@@ -20,6 +20,9 @@
 //   NETWORK_WINDOW                 0.01 ... 100 off [1]               share of the time, per cent,
 //                                                                     in which network steps are
 //                                                                     watched (network_window.h)
+//   GRAPHS                         auto [off]                         whether replays of CUDA graphs
+//                                                                     are followed by stamps in them
+//                                                                     (cuda/graph_stamps.h)
 //   LOG_LEVEL                      off [warn] info                    what also goes to standard
 //                                                                     error
 //   CLOCK                          [auto] monotonic                   the CPU's counter where it is
@@ -62,6 +65,7 @@ struct Settings {
   ClockSource clock = ClockSource::kAuto;
   double network_window_percent = 1;  // 0: off
   bool network_window_was_set = false;
+  bool follow_graphs = false;
 };
 
 const char* TimingModeName(TimingMode mode);

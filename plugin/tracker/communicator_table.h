@@ -95,6 +95,8 @@ class CommunicatorTable {
   Communicator& At(uint64_t ticket) { return places_[Ticket::Communicator(ticket)]; }
   const Communicator& At(uint64_t ticket) const { return places_[Ticket::Communicator(ticket)]; }
 
+  Communicator& place(uint32_t index) { return places_[index]; }  // within the table
+
   // All places that were ever used. Acquire: sees what is there.
   Communicator* begin() { return places_; }
   Communicator* end() { return places_ + used_.acquire(); }

@@ -17,6 +17,7 @@ struct CallEvent {
   uint64_t count;   // elements, as the user passed it
   bool captured;    // into a CUDA graph
   uint64_t parent;  // ticket of the group
+  void* stream;     // that it was called on
 };
 
 // A kernel launch (KernelLaunch; v5 and later).

@@ -23,14 +23,15 @@
 namespace nccl_pulse {
 
 enum class TicketKind : uint32_t {
-  kContext = 1,        // a communicator
-  kApiCall = 2,        // CollApi or P2pApi; child: 1 when captured, generation: its serial
-  kOperation = 3,      // Coll or P2p
-  kProxyOp = 4,        // child: its number within the operation, 255 for all past that
-  kKernelChannel = 5,  // child: channel
-  kGroup = 6,          // GroupApi: a running number; child: 1 when captured into a CUDA graph
-  kLaunch = 7,         // child: timed pair, operation: running number, generation: of the context
-  kProxyStep = 8,      // operation and communicator: its place in the step table (Step)
+  kContext = 1,         // a communicator
+  kApiCall = 2,         // CollApi or P2pApi; child: 1 when captured, generation: its serial
+  kOperation = 3,       // Coll or P2p
+  kProxyOp = 4,         // child: its number within the operation, 255 for all past that
+  kKernelChannel = 5,   // child: channel
+  kGroup = 6,           // GroupApi: a running number; child: 1 when captured into a CUDA graph
+  kLaunch = 7,          // child: timed pair, operation: running number, generation: of the context
+  kCapturedLaunch = 9,  // a launch with a stamp behind it; generation: of the context
+  kProxyStep = 8,       // operation and communicator: its place in the step table (Step)
 };
 
 class Ticket {

@@ -11,6 +11,7 @@ Tracker::Tracker(Segment& segment, Clock& clock, TimingMode timing, const CudaDr
     : instruments_(segment, clock, timing, driver, pid, process_tag, timed_launches_per_second),
       communicators_(instruments_),
       steps_(instruments_, communicators_),
+      graphs_(instruments_),
       pages_(instruments_),
       network_seen_(false),
       has_sight_(true) {}
@@ -34,6 +35,9 @@ void Tracker::StopAny(uint64_t bits) {
   if (Ticket::Process(bits) == instruments_.process_tag) {
     if (kind == TicketKind::kApiCall || kind == TicketKind::kGroup) return;
     if (kind == TicketKind::kProxyStep) return steps_.Stop(bits);
+    if (kind == TicketKind::kCapturedLaunch) {
+      return graphs_.StopLaunch(communicators_.At(bits), bits);
+    }
   }
   const OperationRef ref = communicators_.FindOperation(bits, kind);
   if (ref.communicator == nullptr) return Ignore(IgnoredReason::kForeignHandle);

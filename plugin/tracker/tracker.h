@@ -50,6 +50,7 @@
 #include "plugin/tracker/communicator_parts.h"
 #include "plugin/tracker/communicator_table.h"
 #include "plugin/tracker/events.h"
+#include "plugin/tracker/graph_follower.h"
 #include "plugin/tracker/instruments.h"
 #include "plugin/tracker/network_steps.h"
 #include "plugin/tracker/ready_pages.h"
@@ -78,6 +79,9 @@ class Tracker {
   }
   void MakeRoom() { communicators_.MakeRoom(); }
   bool WantsRoom() const { return communicators_.WantsRoom(); }  // any thread
+
+  // Of CUDA graphs: Begin and PrepareContext.
+  GraphFollower& graphs() { return graphs_; }
 
   // ---- pages for callbacks: see ReadyPages ----
 
@@ -180,6 +184,7 @@ class Tracker {
   ThreadGroups groups_;
   CommunicatorTable communicators_;
   NetworkSteps steps_;
+  GraphFollower graphs_;
   ReadyPages pages_;
   Relaxed<bool> network_seen_;
   Relaxed<bool> has_sight_;

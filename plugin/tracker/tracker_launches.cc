@@ -36,6 +36,9 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   if (__builtin_expect(event.captured, 0)) {
     communicator->MarkCaptured();
     parts.launches.ForgetCall();
+    if (graphs_.is_on()) {
+      graphs_.NoteCall(*communicator, {event.stream, op.id, size_class, bytes});
+    }
   }
   // What it tells its operation: that it was captured, and which launch may have timed it.
   if (__builtin_expect(!event.captured && serial == 0, 1)) return 0;
@@ -61,7 +64,7 @@ uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
     return launches.Start(instruments_, *communicator, event.stream, context);
   }
   launches.CountUnfollowed(instruments_, *communicator, captured);
-  return 0;
+  return captured && graphs_.is_on() ? graphs_.StartLaunch(*communicator, event, context) : 0;
 }
 
 void Tracker::StopLaunch(uint64_t ticket) {

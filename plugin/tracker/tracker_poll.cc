@@ -28,6 +28,7 @@ bool Tracker::PollLaunches() {
     FollowOperations(communicator);
     CountAbandonedCall(communicator);
   }
+  if (graphs_.is_on()) in_flight |= graphs_.Poll(communicators_, now_ns);
   return in_flight;
 }
 

@@ -10,6 +10,7 @@
 #include "exporter/exposition/text_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "metrics/size_class.h"
 #include "prometheus/text_serializer.h"
 #include "tests/exporter/example_snapshots.h"
 
@@ -49,6 +50,17 @@ void ExpectNoSeriesTwice(const std::string& page) {
   }
 }
 
+// Graphs with stamps in them that were replayed.
+void AddReplays(ProcessSnapshot* process) {
+  process->graph_captures = {12, 9, 1, 2, 1};
+  CommunicatorSnapshot& comm = process->communicators[0];
+  comm.captured = true;
+  comm.graph_replays = 1077;
+  comm.graph_replays_in_flight = 1;
+  comm.graph_moved_realtime_ns = 1760000002500000000;
+  comm.replayed = {{"AllReduce", SizeClassOf(4096), 32310, 132341760}};
+}
+
 // Every metric, also what only an ended process has, or one whose calls were captured.
 SnapshotSet LiveAndEnded() {
   ProcessSnapshot live = ExampleProcess();
@@ -70,6 +82,7 @@ SnapshotSet LiveAndEnded() {
   comm.captured = true;
   comm.finalized = true;
   comm.latencies[0].kind = LatencyKind::kDurationNetwork;
+  AddReplays(&live);
   SnapshotSet set({live, ended});
   set.rejected[static_cast<int>(Rejection::kNoRoom)] = 1;
   return set;
@@ -441,6 +454,27 @@ TEST(Families, WhatHasNotHappenedIsAbsent) {
   process.communicators[0].finalized = true;
   EXPECT_THAT(Page({process}),
               HasSubstr("nccl_communicator_finalized" + std::string(kComm) + "} 1\n"));
+}
+
+TEST(Families, ReplaysOfGraphs) {
+  ProcessSnapshot process = ExampleProcess();
+  EXPECT_THAT(Page({process}), Not(HasSubstr("nccl_graph_")));
+  EXPECT_THAT(Page({process}), Not(HasSubstr("nccl_pulse_graph_")));
+  AddReplays(&process);
+  const std::string page = Page({process});
+  const std::string comm = kComm;
+  EXPECT_THAT(page, HasSubstr("nccl_graph_replays_total" + comm + "} 1077\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_graph_inflight_replays" + comm + "} 1\n"));
+  EXPECT_THAT(page,
+              HasSubstr("nccl_graph_last_progress_timestamp_seconds" + comm + "} 1760000002.5\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_graph_operations_total" + comm +
+                              R"(,op="AllReduce",size="le_4KiB"} 32310)"));
+  EXPECT_THAT(page, HasSubstr("nccl_graph_operation_bytes_total" + comm +
+                              R"(,op="AllReduce",size="le_4KiB"} 132341760)"));
+  EXPECT_THAT(page, HasSubstr(R"(fate="no_room"} 1)"));
+  process.communicators[0].latencies[0].kind = LatencyKind::kDurationGraph;
+  EXPECT_THAT(Page({process}), HasSubstr("nccl_operation_duration_seconds_sum" + comm +
+                                         R"(,op="AllReduce",size="le_1MiB",timing="graph"})"));
 }
 
 // Recreated under the same id and rank: counters go on from where they were.

@@ -52,6 +52,35 @@ struct Item {
   Completion done;
 };
 
+struct UserObject {
+  void* argument;
+  void (*destroy)(void*);
+  unsigned references;
+};
+
+// A place in the host's memory that a stamp writes, as the plugin declares it.
+struct PlaceState {
+  uint64_t passages;
+  uint64_t gpu_ns;
+};
+
+// The module of stamps as one context has it loaded.
+struct ModuleState {
+  ContextState* context;
+  bool is_on_gpu = false;
+  std::map<uint32_t, uint64_t> passages{};
+};
+
+struct GraphState {
+  struct Node {
+    ModuleState* stamp;  // null: another kernel
+    PlaceState* place;
+    uint32_t number;
+  };
+  std::vector<Node> nodes;
+  std::vector<UserObject*> objects;
+};
+
 struct StreamState {
   ContextState* context;
   std::deque<Item> queue;
@@ -59,6 +88,8 @@ struct StreamState {
   Completion last = nullptr;
   bool capturing = false;
   bool invalidated = false;
+  uint64_t capture_id = 0;
+  GraphState* graph = nullptr;
 };
 
 thread_local ContextState* current_context = nullptr;
@@ -109,7 +140,11 @@ class Simulation final : public FakeCuda {
   void Launch(Stream stream, uint64_t duration_ns) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     StreamState& state = *Resolve(stream);
-    if (!state.capturing) Enqueue(state, duration_ns, nullptr);
+    if (!state.capturing) {
+      Enqueue(state, duration_ns, nullptr);
+    } else {
+      state.graph->nodes.push_back({nullptr, nullptr, 0});
+    }
   }
   void Wait(Stream stream, Stream other) override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -131,13 +166,55 @@ class Simulation final : public FakeCuda {
 
   void BeginCapture(Stream stream) override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    static_cast<StreamState*>(stream)->capturing = true;
-    static_cast<StreamState*>(stream)->invalidated = false;
+    auto* state = static_cast<StreamState*>(stream);
+    state->capturing = true;
+    state->invalidated = false;
+    state->capture_id = next_capture_++;
+    graphs_.push_back(std::make_unique<GraphState>());
+    state->graph = graphs_.back().get();
   }
   bool EndCapture(Stream stream) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     static_cast<StreamState*>(stream)->capturing = false;
     return !static_cast<StreamState*>(stream)->invalidated;
+  }
+
+  Graph CapturedGraph(Stream stream) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return static_cast<StreamState*>(stream)->graph;
+  }
+  std::string Nodes(Graph graph) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::string nodes;
+    for (const GraphState::Node& node : static_cast<GraphState*>(graph)->nodes) {
+      nodes.push_back(node.stamp == nullptr ? 'k' : 's');
+    }
+    return nodes;
+  }
+  void Replay(Graph graph, uint64_t first, uint64_t count) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto& nodes = static_cast<GraphState*>(graph)->nodes;
+    for (uint64_t i = first; i < nodes.size() && i - first < count; ++i) {
+      const GraphState::Node& node = nodes[i];
+      if (node.stamp == nullptr) continue;
+      // Like the GPU's store: the count is there when the time is.
+      __atomic_store_n(&node.place->gpu_ns, now_ns_ + 1, __ATOMIC_RELEASE);
+      __atomic_store_n(&node.place->passages, ++node.stamp->passages[node.number],
+                       __ATOMIC_RELEASE);
+    }
+  }
+  void DestroyGraph(Graph graph) override {
+    std::vector<UserObject*> ended;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      auto* state = static_cast<GraphState*>(graph);
+      for (UserObject* object : state->objects) {
+        if (--object->references == 0) ended.push_back(object);
+      }
+      state->objects.clear();
+      state->nodes.clear();
+    }
+    for (UserObject* object : ended) object->destroy(object->argument);
   }
 
   void* CreateEvent(Context context) override {
@@ -187,6 +264,7 @@ class Simulation final : public FakeCuda {
   uint64_t RecordsInCallbacks() override { return Read(records_in_callbacks_); }
   uint64_t ForbiddenInCallbacks() override { return Read(forbidden_in_callbacks_); }
   uint64_t RecordsIntoCaptures() override { return Read(records_into_captures_); }
+  uint64_t WrongKernelLaunches() override { return Read(wrong_kernel_launches_); }
   uint64_t UsesOfDestroyedEvents() override { return Read(uses_of_destroyed_); }
   uint64_t ForeignEventsDestroyed() override { return Read(foreign_destroyed_); }
   uint64_t EventsCreated() override { return Read(events_created_); }
@@ -269,13 +347,7 @@ class Simulation final : public FakeCuda {
     std::unique_lock<std::mutex> lock(mutex_);
     EventState* state = nullptr;
     if (const int error = EnterEvent("cuEventQuery", event, &state, &lock)) return error;
-    if (capture_mode != kRelaxed) {
-      bool invalidated = false;
-      for (const auto& stream : streams_) {
-        if (stream->capturing) invalidated = stream->invalidated = true;
-      }
-      if (invalidated) return kCaptureUnsupported;
-    }
+    if (InvalidateCapturesUnlessRelaxed()) return kCaptureUnsupported;
     if (state->done == nullptr) return kSuccess;  // as the driver: not recorded is complete
     return IsDone(state->done) ? kSuccess : kNotReady;
   }
@@ -310,6 +382,90 @@ class Simulation final : public FakeCuda {
     *status = !state->capturing ? 0 : state->invalidated ? 2 : 1;
     return kSuccess;
   }
+  int CaptureInfo(void* stream, int* status, unsigned long long* id, void** graph) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const StreamState* state = ResolveLive(stream);
+    const int error =
+        Enter("cuStreamGetCaptureInfo_v2", state != nullptr ? state->context : nullptr, &lock);
+    if (error != kSuccess) return error;
+    if (state == nullptr) return kInvalidHandle;
+    *status = !state->capturing ? 0 : state->invalidated ? 2 : 1;
+    if (*status != 1) return kSuccess;
+    *id = state->capture_id;
+    *graph = state->graph;
+    return kSuccess;
+  }
+  int ModuleLoadData(void** module, const void* image) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (const int error = Enter("cuModuleLoadData", current_context, &lock)) return error;
+    if (current_context == nullptr) return kInvalidContext;
+    InvalidateCapturesUnlessRelaxed();
+    if (strstr(static_cast<const char*>(image), ".entry nccl_pulse_stamp(") == nullptr) return 218;
+    modules_.push_back(std::make_unique<ModuleState>(ModuleState{current_context}));
+    *module = modules_.back().get();
+    return kSuccess;
+  }
+  int ModuleGetFunction(void** function, void* module, const char* name) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (const int error = Enter("cuModuleGetFunction", current_context, &lock)) return error;
+    *function = module;  // it has one
+    return strcmp(name, "nccl_pulse_stamp") == 0 ? kSuccess : 500;
+  }
+  int FuncGetAttribute(int* value, void* function) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (const int error = Enter("cuFuncGetAttribute", current_context, &lock)) return error;
+    InvalidateCapturesUnlessRelaxed();
+    static_cast<ModuleState*>(function)->is_on_gpu = true;
+    *value = 8;
+    return kSuccess;
+  }
+  int HostRegister() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (const int error = Enter("cuMemHostRegister_v2", current_context, &lock)) return error;
+    InvalidateCapturesUnlessRelaxed();
+    return kSuccess;
+  }
+  int LaunchKernel(void* function, void* stream, void** parameters) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    StreamState* state = ResolveLive(stream);
+    const int error = Enter("cuLaunchKernel", state != nullptr ? state->context : nullptr, &lock);
+    if (error != kSuccess) return error;
+    if (state == nullptr) return kInvalidHandle;
+    auto* module = static_cast<ModuleState*>(function);
+    if (!state->capturing || !module->is_on_gpu || module->context != current_context ||
+        state->context != current_context) {
+      ++wrong_kernel_launches_;
+      return kInvalidHandle;
+    }
+    // The address is the host's.
+    auto* place = reinterpret_cast<PlaceState*>(*static_cast<uint64_t*>(parameters[0]));
+    state->graph->nodes.push_back({module, place, *static_cast<uint32_t*>(parameters[1])});
+    return kSuccess;
+  }
+  int UserObjectCreate(void** object, void* argument, void (*destroy)(void*), unsigned references) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (const int error = Enter("cuUserObjectCreate", nullptr, &lock)) return error;
+    objects_.push_back(std::make_unique<UserObject>(UserObject{argument, destroy, references}));
+    *object = objects_.back().get();
+    return kSuccess;
+  }
+  int UserObjectRelease(void* object, unsigned references) {
+    auto* state = static_cast<UserObject*>(object);
+    {
+      std::unique_lock<std::mutex> lock(mutex_);
+      if (const int error = Enter("cuUserObjectRelease", nullptr, &lock)) return error;
+      state->references -= references;
+      if (state->references != 0) return kSuccess;
+    }
+    state->destroy(state->argument);
+    return kSuccess;
+  }
+  int GraphRetainUserObject(void* graph, void* object) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (const int error = Enter("cuGraphRetainUserObject", nullptr, &lock)) return error;
+    static_cast<GraphState*>(graph)->objects.push_back(static_cast<UserObject*>(object));
+    return kSuccess;
+  }
   int ExchangeCaptureMode(int* mode) {
     std::unique_lock<std::mutex> lock(mutex_);
     if (const int error = Enter("cuThreadExchangeStreamCaptureMode", nullptr, &lock)) return error;
@@ -318,6 +474,16 @@ class Simulation final : public FakeCuda {
   }
 
  private:
+  // What a call that no capture allows does to those that run. True: there were some.
+  bool InvalidateCapturesUnlessRelaxed() {
+    bool invalidated = false;
+    if (capture_mode == kRelaxed) return false;
+    for (const auto& stream : streams_) {
+      if (stream->capturing) invalidated = stream->invalidated = true;
+    }
+    return invalidated;
+  }
+
   struct Failure {
     std::string function;
     int error;
@@ -348,6 +514,14 @@ class Simulation final : public FakeCuda {
     return state;
   }
 
+  // Stamps are launched into captures alone, see LaunchKernel.
+  static bool IsAllowedInCallback(const char* function) {
+    const auto is = [function](const char* name) { return strcmp(function, name) == 0; };
+    return is("cuStreamIsCapturing") || is("cuStreamGetCaptureInfo_v2") || is("cuCtxGetCurrent") ||
+           is("cuCtxGetId") || is("cuLaunchKernel") || is("cuUserObjectCreate") ||
+           is("cuUserObjectRelease") || is("cuGraphRetainUserObject");
+  }
+
   // What every function does first.
   int Enter(const char* function, const ContextState* context, std::unique_lock<std::mutex>* lock) {
     if (ended_.load(std::memory_order_acquire)) _exit(kUsedAfterItsEnd);
@@ -355,7 +529,7 @@ class Simulation final : public FakeCuda {
     if (callback_depth > 0) {
       const bool records = strcmp(function, "cuEventRecord") == 0;
       if (records) ++records_in_callbacks_;
-      if (!records && strcmp(function, "cuStreamIsCapturing") != 0) ++forbidden_in_callbacks_;
+      if (!records && !IsAllowedInCallback(function)) ++forbidden_in_callbacks_;
     }
     if (blocked_function_ == function) {
       ++blocked_threads_;
@@ -465,6 +639,11 @@ class Simulation final : public FakeCuda {
   uint64_t uses_of_destroyed_ = 0;
   uint64_t foreign_destroyed_ = 0;
   uint64_t events_created_ = 0;
+  uint64_t wrong_kernel_launches_ = 0;
+  uint64_t next_capture_ = 1;
+  std::vector<std::unique_ptr<GraphState>> graphs_;
+  std::vector<std::unique_ptr<ModuleState>> modules_;
+  std::vector<std::unique_ptr<UserObject>> objects_;
 };
 
 Simulation& Driver() {
@@ -510,6 +689,38 @@ int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
   return Driver().ElapsedTime(milliseconds, begin, end);
 }
 int cuStreamIsCapturing(void* stream, int* status) { return Driver().IsCapturing(stream, status); }
+int cuStreamGetCaptureInfo_v2(void* stream, int* status, unsigned long long* id, void** graph,
+                              const void***, size_t*) {
+  return Driver().CaptureInfo(stream, status, id, graph);
+}
+int cuModuleLoadData(void** module, const void* image) {
+  return Driver().ModuleLoadData(module, image);
+}
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+  return Driver().ModuleGetFunction(function, module, name);
+}
+int cuFuncGetAttribute(int* value, int, void* function) {
+  return Driver().FuncGetAttribute(value, function);
+}
+int cuMemHostRegister_v2(void*, size_t, unsigned) { return Driver().HostRegister(); }
+int cuMemHostGetDevicePointer_v2(unsigned long long* address, void* memory, unsigned) {
+  *address = reinterpret_cast<uintptr_t>(memory);
+  return Driver().Identify("cuMemHostGetDevicePointer_v2");
+}
+int cuLaunchKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                   unsigned, void* stream, void** parameters, void**) {
+  return Driver().LaunchKernel(function, stream, parameters);
+}
+int cuUserObjectCreate(void** object, void* argument, void (*destroy)(void*), unsigned references,
+                       unsigned) {
+  return Driver().UserObjectCreate(object, argument, destroy, references);
+}
+int cuUserObjectRelease(void* object, unsigned references) {
+  return Driver().UserObjectRelease(object, references);
+}
+int cuGraphRetainUserObject(void* graph, void* object, unsigned, unsigned) {
+  return Driver().GraphRetainUserObject(graph, object);
+}
 int cuThreadExchangeStreamCaptureMode(int* mode) { return Driver().ExchangeCaptureMode(mode); }
 
 }  // extern "C"

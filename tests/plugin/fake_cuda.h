@@ -10,6 +10,9 @@
 //              never do. A query from a thread that has not relaxed its capture mode invalidates
 //              every capture that is running, as the driver does in global mode. The legacy stream
 //              is not looked at while another one is in capture (906).
+//   graphs     what is launched into a capture becomes nodes of its graph, in the order of the
+//              launches. Replay passes the stamps among them. A graph that is destroyed says so to
+//              the user objects that it retained.
 //   failures   any function may be told to fail or to block, a context may be destroyed (709) or
 //              reset: its address then lives on, with other events. An event that is used after it
 //              was destroyed is counted.
@@ -61,6 +64,15 @@ class FakeCuda {
   virtual void BeginCapture(Stream stream) = 0;
   // False: the capture was invalidated.
   virtual bool EndCapture(Stream stream) = 0;
+  // What was captured since BeginCapture, the current capture included. Its nodes in their order:
+  // 'k' a kernel, 's' a stamp.
+  using Graph = void*;
+  virtual Graph CapturedGraph(Stream stream) = 0;
+  virtual std::string Nodes(Graph graph) = 0;
+  // Passes the nodes from `first` on, so many of them.
+  static constexpr uint64_t kAllNodes = UINT64_MAX;
+  virtual void Replay(Graph graph, uint64_t first = 0, uint64_t count = kAllNodes) = 0;
+  virtual void DestroyGraph(Graph graph) = 0;
   // An event of the application's own.
   virtual void* CreateEvent(Context context) = 0;
 
@@ -87,6 +99,9 @@ class FakeCuda {
   virtual uint64_t RecordsInCallbacks() = 0;
   virtual uint64_t ForbiddenInCallbacks() = 0;
   virtual uint64_t RecordsIntoCaptures() = 0;
+  // Kernels of the plugin that were launched outside of a capture, in another context than the
+  // current one, or before their code was brought to the GPU.
+  virtual uint64_t WrongKernelLaunches() = 0;
   virtual uint64_t UsesOfDestroyedEvents() = 0;
   virtual uint64_t ForeignEventsDestroyed() = 0;  // made by CreateEvent
   virtual uint64_t EventsCreated() = 0;

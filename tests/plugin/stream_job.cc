@@ -87,6 +87,7 @@ void RunWithGpu(const std::function<void(FakeCuda&)>& scenario, const Environmen
     scenario(gpu);
     EXPECT_EQ(gpu.ForbiddenInCallbacks(), 0u);
     EXPECT_EQ(gpu.RecordsIntoCaptures(), 0u);
+    EXPECT_EQ(gpu.WrongKernelLaunches(), 0u);
     EXPECT_EQ(gpu.UsesOfDestroyedEvents(), 0u);
     EXPECT_EQ(gpu.ForeignEventsDestroyed(), 0u);
   });
@@ -144,6 +145,7 @@ StreamCommunicator::Call StreamCommunicator::MakeCall(void* group, const char* o
   Descriptor event = IsPointToPoint(op) ? P2pCallEvent(op, bytes, "ncclInt8")
                                         : CallEvent(op, bytes, "ncclInt8", captured);
   if (IsPointToPoint(op)) event.p2pApi.graphCaptured = captured;
+  (IsPointToPoint(op) ? event.p2pApi.stream : event.collApi.stream) = stream_;
   event.parentObj = group;
   void* handle = ::nccl_pulse::Start(context_, event);
   if (handle != nullptr) Stop(handle);

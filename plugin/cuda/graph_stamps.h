@@ -1,0 +1,239 @@
+// Stamps: kernels of one thread that are put between the nodes of a captured CUDA graph. Each
+// counts how often it is passed and notes the GPU's time, so replays are known, of which NCCL tells
+// nobody.
+//
+//   capturing thread                           GPU, each replay          "pulse-poll"
+//   ----------------                           ----------------          ------------
+//   call      -> of its capture, by kind       stamp: count += 1,        reads the counts:
+//   launch    -> its position; a stamp is due  stored in host memory     replays, calls executed,
+//                (stamp_plan.h)? launch it,    with the time             what is in flight; the
+//                time another one behind it                                   between the two of a
+//                pair
+//
+// Times are a sample: of each pair the last one that both stamps agree on, whenever the background
+// thread looks.
+//
+// A capture is known by the driver's id of it. Until its first stamp it has a place among the open
+// captures; the first stamp gives it a record, which lives as long as the graph: a user object of
+// CUDA's, retained by the graph and with it by its clones and executables, says when the last of
+// them is gone. (NCCL keeps its own plans the same way, src/misc/strongstream.cc.) Executables of
+// one capture share its stamps: counts are sums over them. An executable that is updated with a
+// later capture has that one's stamps from then on.
+//
+// Placement never depends on what is free: a stamp without a record or place is launched all the
+// same, and not read. Only kernel nodes enter a user's graph: others make conditional bodies and
+// graphs for device launch fail (docs/graphs.md).
+//
+// Thread: PrepareContext under the runtime's lock; the Note... from callbacks, any thread, one at a
+// time for each capture (two at once cost accuracy alone); Poll by the background thread. No lock,
+// no allocation of ours, no wait. Errors: a launch that the driver refuses ends stamps for the
+// process, and is counted (Captures).
+#ifndef PLUGIN_CUDA_GRAPH_STAMPS_H_
+#define PLUGIN_CUDA_GRAPH_STAMPS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "plugin/cuda/stamp_context.h"
+#include "plugin/cuda/stamp_plan.h"
+
+namespace nccl_pulse {
+
+// Calls of one kind within a capture. The numbers have one writer, the capturing thread.
+struct CapturedCalls {
+  // Communicator:10 | op:8 | size class:8, and a bit so that none is 0.
+  static constexpr uint32_t PackKind(uint32_t communicator, uint32_t op, uint32_t size_class) {
+    return 1u << 31 | communicator << 16 | op << 8 | size_class;
+  }
+  static constexpr uint32_t Communicator(uint32_t kind) { return kind >> 16 & 0x3ff; }
+  static constexpr uint32_t Op(uint32_t kind) { return kind >> 8 & 0xff; }
+  static constexpr uint32_t SizeClass(uint32_t kind) { return kind & 0xff; }
+
+  std::atomic<uint32_t> kind;          // 0: free
+  std::atomic<uint32_t> owner;         // generation of the communicator's record
+  std::atomic<uint64_t> calls, bytes;  // in one replay
+  uint64_t counted;                    // replays that have been counted; background thread
+};
+
+class GraphStamps {
+ public:
+  static constexpr uint32_t kMostKinds = 32;  // of calls, in one capture
+  static constexpr uint32_t kMostRecords = 512;
+  static constexpr uint32_t kMostContexts = 16;
+
+  // Null: no memory.
+  static std::unique_ptr<GraphStamps> Make(const CudaDriver& driver, const StampDriver& stamps);
+  ~GraphStamps();
+  GraphStamps(const GraphStamps&) = delete;
+  GraphStamps& operator=(const GraphStamps&) = delete;
+
+  // Init: whether graphs that are captured in the calling thread's current context get stamps.
+  bool PrepareContext();
+
+  // ---- callbacks ----
+
+  // A call that was captured on `stream`.
+  void NoteCall(CudaStream stream, uint32_t kind, uint32_t owner, uint64_t bytes);
+  // What a launch carries, where that is one call: its time is the call's. kind 0: it is not.
+  struct Launch {
+    uint32_t kind, owner;
+    uint64_t bytes, bus_bytes;
+  };
+  // In front of a launch that is captured on `stream`. True: NoteLaunchEnd is to follow behind it.
+  bool NoteLaunch(CudaStream stream, const Launch& launch);
+  void NoteLaunchEnd(CudaStream stream);
+
+  // ---- background thread ----
+
+  // What happened to captures, for all of the process.
+  struct Captures {
+    uint64_t seen = 0;        // with calls or launches
+    uint64_t followed = 0;    // with stamps that are read
+    uint64_t no_room = 0;     // with stamps for which there was no record or place
+    uint64_t incomplete = 0;  // followed, with more kinds of calls than are kept
+    uint64_t refused = 0;     // stamps that the driver refused
+  };
+  Captures captures() const;
+
+  // Replays of a capture since the last look, and what is in flight of it.
+  struct Replayed {
+    uint32_t communicator, owner;
+    uint32_t op, size_class;
+    bool is_first_of_communicator;  // of this capture: count the replays once
+    uint64_t replays;               // since this kind was last counted
+    uint64_t calls, bytes;          // of all these replays
+    uint64_t in_flight;             // replays past the first stamp and not past the last
+    uint64_t moved_ns;              // when a stamp was last seen to have been passed, 0: never
+  };
+  // `count(replayed)` for each kind of calls of each capture with stamps; false from it: not
+  // counted now, it comes again. `timed(launch, duration_ns)` for pairs with a new time. True while
+  // counts move.
+  template <typename Count, typename Timed>
+  bool Poll(uint64_t now_ns, Count count, Timed timed) {
+    bool moves = false;
+    for (uint32_t i = 0; i < kMostRecords; ++i) {
+      Record& record = tables_->records[i];
+      // Acquire: sees the record as the capturing thread made it.
+      if (record.state.load(std::memory_order_acquire) != Record::kUsed) continue;
+      Standing standing = Look(record, now_ns);
+      moves |= standing.moved;
+      if (standing.moved) {
+        for (uint32_t k = 1; k < standing.stamps; ++k) {
+          const uint64_t duration_ns = NewDuration(record, k);
+          if (duration_ns != 0) timed(record.stamp[k].launch, duration_ns);
+        }
+      }
+      bool all_counted = true;
+      uint32_t seen_communicators = 0;
+      uint32_t communicators[kMostKinds];
+      for (CapturedCalls& calls : record.calls) {
+        // Acquire: sees its numbers.
+        const uint32_t kind = calls.kind.load(std::memory_order_acquire);
+        if (kind == 0) break;
+        const uint32_t communicator = CapturedCalls::Communicator(kind);
+        bool is_first = true;
+        for (uint32_t k = 0; k < seen_communicators; ++k) {
+          is_first &= communicators[k] != communicator;
+        }
+        if (is_first) communicators[seen_communicators++] = communicator;
+        const uint64_t replays = standing.replays - calls.counted;
+        Replayed replayed{communicator,
+                          calls.owner.load(std::memory_order_relaxed),  // published by the kind
+                          CapturedCalls::Op(kind),
+                          CapturedCalls::SizeClass(kind),
+                          is_first,
+                          replays,
+                          replays * calls.calls.load(std::memory_order_relaxed),
+                          replays * calls.bytes.load(std::memory_order_relaxed),
+                          standing.in_flight,
+                          record.moved_ns};
+        if (count(replayed)) {
+          calls.counted = standing.replays;
+        } else {
+          all_counted = false;
+        }
+      }
+      if (all_counted && IsOver(record, now_ns)) Free(record);
+    }
+    return moves;
+  }
+
+ private:
+  // One that is being captured, or was.
+  struct Capture {
+    static constexpr uint64_t kBusy = ~uint64_t{0};
+    std::atomic<uint64_t> id;       // 0: free
+    std::atomic<uint64_t> touched;  // touches_, when it was used last
+    std::atomic<uint32_t> launches;
+    std::atomic<uint32_t> record;  // 1 + index, 0: none
+    std::atomic<bool> has_stamp;
+    std::atomic<bool> is_truncated;
+    std::atomic<bool> awaits_end;     // of a launch that has a pair
+    Launch launch;                    // that one
+    CapturedCalls calls[kMostKinds];  // until it has a record
+  };
+  struct Record {
+    // kFree -> kFilling (capturing thread) -> kUsed -> kFree (background thread)
+    enum State : uint32_t { kFree = 0, kFilling = 1, kUsed = 2 };
+    std::atomic<uint32_t> state;
+    std::atomic<bool> is_destroyed;  // the graph, by CUDA's thread
+    StampContext* context;
+    std::atomic<uint32_t> stamps;
+    struct Stamp {
+      uint32_t place;
+      uint64_t base;  // what the place had counted before
+      Launch launch;  // that this one stands behind, and the one before it in front of
+      // Background thread: passages, and of those the last whose time was taken.
+      uint64_t seen, timed;
+    } stamp[kMostStamps];
+    CapturedCalls calls[kMostKinds];
+    uint64_t moved_ns;      // background thread, as the next
+    uint64_t destroyed_ns;  // when that was seen
+  };
+  static constexpr uint32_t kSets = 32;
+  static constexpr uint32_t kWays = 4;
+  struct Tables {
+    Capture captures[kSets][kWays];
+    Record records[kMostRecords];
+  };
+  static_assert(sizeof(Tables) < 3 << 19, "docs/graphs.md says 1.4 MiB");
+  struct Standing {
+    uint32_t stamps;
+    uint64_t replays;
+    uint64_t in_flight;
+    bool moved;
+  };
+
+  GraphStamps(const CudaDriver& driver, const StampDriver& stamps, Tables* tables)
+      : driver_(driver), stamps_(stamps), tables_(tables) {}
+
+  // Null: `stream` is not in capture, or another thread is at the same place.
+  Capture* FindCapture(CudaStream stream, CudaGraph* graph);
+  StampContext* CurrentContext();
+  // `behind`: what the stamp stands behind, kind 0: nothing. False: it will not be read.
+  bool AddStamp(Capture& capture, CudaStream stream, CudaGraph graph, const Launch& behind);
+  Record* TakeRecord(Capture& capture, CudaGraph graph, StampContext& context);
+  bool RetainBy(CudaGraph graph, Record& record);
+  static bool AddCall(CapturedCalls (&table)[kMostKinds], uint32_t kind, uint32_t owner,
+                      uint64_t calls, uint64_t bytes);
+  static Standing Look(Record& record, uint64_t now_ns);
+  // Between stamp `number` and the one in front of it, 0: nothing new, or not known.
+  static uint64_t NewDuration(Record& record, uint32_t number);
+  static bool IsOver(Record& record, uint64_t now_ns);
+  static void Free(Record& record);
+
+  const CudaDriver& driver_;
+  const StampDriver& stamps_;
+  Tables* const tables_;  // never unmapped: CUDA's thread may write to it at any time
+  StampContext contexts_[kMostContexts];
+  std::atomic<uint32_t> context_count_{0};
+  std::atomic<bool> is_off_{false};
+  std::atomic<uint64_t> touches_{0};
+  // Relaxed adds: a capture is rare, and a count orders nothing.
+  std::atomic<uint64_t> seen_{0}, followed_{0}, no_room_{0}, incomplete_{0}, refused_{0};
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_CUDA_GRAPH_STAMPS_H_

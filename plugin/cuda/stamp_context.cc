@@ -1,0 +1,74 @@
+#include "plugin/cuda/stamp_context.h"
+
+#include <sys/mman.h>
+
+namespace nccl_pulse {
+
+bool StampContext::Prepare(const StampDriver& driver, CudaContext context, uint64_t id) {
+  context_ = context;
+  id_ = id;
+  constexpr size_t kBytes = sizeof(StampPlace) * kStampPlaces;
+  CudaModule module = nullptr;
+  int registers = 0;
+  // With lazy loading the code would come to the GPU with its first launch, which is in a capture:
+  // asking for an attribute brings it there now.
+  if (driver.module_load_data(&module, kStampPtx) != kCudaSuccess ||
+      driver.module_get_function(&function_, module, kStampFunction) != kCudaSuccess ||
+      driver.function_get_attribute(&registers, kCudaFunctionRegisters, function_) !=
+          kCudaSuccess) {
+    return false;
+  }
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  if (driver.host_register(memory, kBytes, kCudaRegisterDeviceMap) != kCudaSuccess) {
+    munmap(memory, kBytes);
+    return false;
+  }
+  // From here on the GPU may know the memory: it is never unmapped.
+  if (driver.host_get_device_pointer(&gpu_places_, memory, 0) != kCudaSuccess) return false;
+  taken_[0].store(uint64_t{1} << kUnreadPlace, std::memory_order_relaxed);  // nobody looks yet
+  places_ = static_cast<StampPlace*>(memory);  // zeroes: nothing has passed
+  return true;
+}
+
+uint32_t StampContext::TakePlace() {
+  for (uint32_t word = 0; word < kWords; ++word) {
+    // Relaxed: a place carries nothing from one owner to the next.
+    uint64_t taken = taken_[word].load(std::memory_order_relaxed);
+    while (taken != ~uint64_t{0}) {
+      const auto bit = static_cast<uint32_t>(__builtin_ctzll(~taken));
+      if (taken_[word].compare_exchange_weak(taken, taken | uint64_t{1} << bit,
+                                             std::memory_order_relaxed)) {
+        return word * 64 + bit;
+      }
+    }
+  }
+  return kUnreadPlace;
+}
+
+void StampContext::GiveBack(uint32_t place) {
+  if (place == kUnreadPlace) return;
+  taken_[place / 64].fetch_and(~(uint64_t{1} << place % 64), std::memory_order_relaxed);
+}
+
+int StampContext::Launch(const StampDriver& driver, CudaStream stream, uint32_t place) const {
+  uint64_t address = gpu_places_ + sizeof(StampPlace) * place;
+  uint32_t number = place;
+  void* parameters[] = {&address, &number};  // copied into the node
+  return driver.launch_kernel(function_, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
+}
+
+StampContext::Passages StampContext::Read(uint32_t place) const {
+  const StampPlace& written = places_[place];
+  Passages passages;
+  // The GPU's store comes whole; ours are two looks, so the count is read again. A time that does
+  // not belong to it is left out: the next look is 20 ms away. Acquire: in this order.
+  passages.count = written.passages.load(std::memory_order_acquire);
+  passages.gpu_ns = written.gpu_ns.load(std::memory_order_acquire);
+  const uint64_t again = written.passages.load(std::memory_order_acquire);
+  if (again != passages.count) passages = {again, 0};
+  return passages;
+}
+
+}  // namespace nccl_pulse

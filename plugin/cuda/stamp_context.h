@@ -1,0 +1,73 @@
+// What stamps need in one CUDA context: their code, and places in host memory that the GPU writes.
+//
+// Everything is made by Prepare, in init of the context's first communicator: there NCCL itself
+// allocates memory and loads its kernels in the same context, so the calls (which may wait for work
+// of the context, and for the driver to translate the code) meet nothing that NCCL's own do not. A
+// background thread would make them beside the job's first collectives. Whether it works is known
+// before the first capture can begin, and does not change.
+//
+// The memory is the process' own and is registered with the driver, not allocated by it: when the
+// context goes, readers still have it. It is shared memory, so that a fork leaves the GPU and this
+// process with the same pages. Nothing is freed: 64 KiB of host memory and 32 KiB of the GPU's for
+// each context.
+//
+// Thread: Prepare by one at a time (the runtime's lock), before anybody else sees the context;
+// TakePlace and Launch from callbacks, any thread; the rest by the background thread.
+// Cost: Prepare what the driver needs to translate a kernel of ten instructions, once; TakePlace a
+// compare-and-swap; Launch what adding a node to a capture costs.
+#ifndef PLUGIN_CUDA_STAMP_CONTEXT_H_
+#define PLUGIN_CUDA_STAMP_CONTEXT_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "plugin/cuda/stamp_code.h"
+#include "plugin/cuda/stamp_driver.h"
+
+namespace nccl_pulse {
+
+// What a stamp wrote when it was last passed: 16 bytes in one store.
+struct alignas(16) StampPlace {
+  std::atomic<uint64_t> passages;
+  std::atomic<uint64_t> gpu_ns;  // %globaltimer
+};
+static_assert(sizeof(StampPlace) == 16);
+
+class StampContext {
+ public:
+  // A stamp that nobody reads: it keeps a graph's nodes what they are when there is no place left.
+  static constexpr uint32_t kUnreadPlace = 0;
+
+  // In the calling thread's current context, which this is. False when the driver refuses; it is
+  // not tried again.
+  bool Prepare(const StampDriver& driver, CudaContext context, uint64_t id);
+  bool Is(CudaContext context, uint64_t id) const { return context_ == context && id_ == id; }
+  bool is_ready() const { return places_ != nullptr; }
+
+  // A place of one's own until it is given back, kUnreadPlace: there is none.
+  uint32_t TakePlace();
+  void GiveBack(uint32_t place);
+  // Adds a stamp to what `stream` captures. The calling thread's context is this one. The driver's
+  // error.
+  int Launch(const StampDriver& driver, CudaStream stream, uint32_t place) const;
+
+  struct Passages {
+    uint64_t count = 0;
+    uint64_t gpu_ns = 0;
+  };
+  Passages Read(uint32_t place) const;
+
+ private:
+  static constexpr uint32_t kWords = kStampPlaces / 64;
+
+  CudaContext context_ = nullptr;
+  uint64_t id_ = 0;
+  CudaFunction function_ = nullptr;
+  StampPlace* places_ = nullptr;  // null: not ready
+  uint64_t gpu_places_ = 0;       // their address on the GPU
+  std::atomic<uint64_t> taken_[kWords]{};
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_CUDA_STAMP_CONTEXT_H_

@@ -1,0 +1,50 @@
+// The calls of the CUDA driver that stamps need (graph_stamps.h), found like those of
+// cuda_driver.h. A driver that lacks one (before CUDA 11.4; stamps ask for 12.0) has no stamps.
+//
+// Thread: Load from init; the calls as their users say. In a callback of NCCL: capture_info,
+// launch_kernel, and for the first stamp of a capture the three of user objects.
+#ifndef PLUGIN_CUDA_STAMP_DRIVER_H_
+#define PLUGIN_CUDA_STAMP_DRIVER_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "plugin/cuda/cuda_driver.h"
+
+namespace nccl_pulse {
+
+using CudaFunction = void*;
+using CudaGraph = void*;
+using CudaModule = void*;
+using CudaUserObject = void*;
+
+inline constexpr int kCudaCaptureActive = 1;           // CU_STREAM_CAPTURE_STATUS_ACTIVE
+inline constexpr int kCudaFunctionRegisters = 4;       // CU_FUNC_ATTRIBUTE_NUM_REGS
+inline constexpr unsigned kCudaRegisterDeviceMap = 2;  // CU_MEMHOSTREGISTER_DEVICEMAP
+inline constexpr unsigned kCudaNoDestructorSync = 1;   // CU_USER_OBJECT_NO_DESTRUCTOR_SYNC
+inline constexpr unsigned kCudaMoveReference = 1;      // CU_GRAPH_USER_OBJECT_MOVE
+
+struct StampDriver {
+  int (*capture_info)(CudaStream stream, int* status, uint64_t* id, CudaGraph* graph,
+                      const void** dependencies, size_t* dependency_count);
+  int (*module_load_data)(CudaModule* module, const void* image);
+  int (*module_get_function)(CudaFunction* function, CudaModule module, const char* name);
+  int (*function_get_attribute)(int* value, int attribute, CudaFunction function);
+  int (*host_register)(void* memory, size_t bytes, unsigned flags);
+  int (*host_get_device_pointer)(uint64_t* address, void* memory, unsigned flags);
+  int (*launch_kernel)(CudaFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                       CudaStream stream, void** parameters, void** extra);
+  int (*user_object_create)(CudaUserObject* object, void* argument, void (*destroy)(void*),
+                            unsigned references, unsigned flags);
+  int (*user_object_release)(CudaUserObject object, unsigned references);
+  int (*graph_retain_user_object)(CudaGraph graph, CudaUserObject object, unsigned references,
+                                  unsigned flags);
+
+  // Null when the driver library lacks a call. The same answer for the life of the process.
+  static const StampDriver* Load();
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_CUDA_STAMP_DRIVER_H_

@@ -1,0 +1,38 @@
+// Which launches of a capture get a stamp. It follows from the launch's position within its own
+// capture and from nothing else, so that the same work captured again has the same nodes: an
+// application that updates an executable with it (cudaGraphExecUpdate) would fail otherwise.
+//
+//   launch     0 ...   20 ...   60 ...  120 ...  180 ...
+//   stamps             |k       |k|      |k|     |k|          k: the launch's kernel
+//
+// The first one tells replays early. The pairs tell how long one launch took, too.
+//
+// The budget is a share of the launches: at most 2 % of a graph of nothing but small collectives,
+// of which the fastest take 5.8 us, at most 0.5 % of one like a decoding step, and never more than
+// 0.25 us a launch. A stamp costs 1.0 to 1.5 us (docs/graphs.md); no graph has more than 3 for 41
+// launches. A graph of up to 16 has none, and its replays are not known.
+#ifndef PLUGIN_CUDA_STAMP_PLAN_H_
+#define PLUGIN_CUDA_STAMP_PLAN_H_
+
+#include <cstdint>
+
+namespace nccl_pulse {
+
+inline constexpr uint32_t kFirstStamp = 20;
+inline constexpr uint32_t kPairSpacing = 60;
+inline constexpr uint32_t kMostPairs = 12;  // of one capture; behind them come no further ones
+inline constexpr uint32_t kMostStamps = 1 + 2 * kMostPairs;
+
+enum class StampsDue { kNone, kFront, kPair };
+
+// Which stamps stand at the launch that has so many before it in its capture.
+constexpr StampsDue StampsDueAt(uint32_t launches_before) {
+  if (launches_before == kFirstStamp) return StampsDue::kFront;
+  const bool pair = launches_before != 0 && launches_before % kPairSpacing == 0 &&
+                    launches_before / kPairSpacing <= kMostPairs;
+  return pair ? StampsDue::kPair : StampsDue::kNone;
+}
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_CUDA_STAMP_PLAN_H_

@@ -1,0 +1,38 @@
+// What stands between captured calls and their launch, of one communicator, and what one look at
+// the stamps found of its graphs (graph_follower.h).
+#ifndef PLUGIN_TRACKER_CAPTURED_LAUNCH_H_
+#define PLUGIN_TRACKER_CAPTURED_LAUNCH_H_
+
+#include <cstdint>
+
+#include "metrics/atomic_cell.h"
+#include "plugin/cuda/cuda_driver.h"
+
+namespace nccl_pulse {
+
+// Calls that were captured and not launched yet, where graphs are followed. One writer at a time,
+// as in LaunchFollower.
+struct CapturedLaunch {
+  Relaxed<uint32_t> calls;
+  Relaxed<uint32_t> kind;  // CapturedCalls, of the last call
+  Relaxed<uint64_t> bytes, bus_bytes;
+  Relaxed<CudaStream> stream;  // of a launch whose stop is waited for, null: of none
+
+  void Reset() {
+    calls.store(0);
+    stream.store(nullptr);
+  }
+};
+
+// Replays of the graphs that have calls of a communicator, as one look at the stamps found them.
+// Background thread.
+struct GraphReplays {
+  uint32_t record_generation;  // of the communicator that the rest is about
+  uint64_t look;               // number of the look, 0: none found anything
+  uint64_t in_flight;
+  uint64_t moved_ns;  // when a stamp was last passed
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_CAPTURED_LAUNCH_H_

@@ -1,0 +1,67 @@
+// Follows the replays of CUDA graphs: what was captured into them, which launches get stamps
+// (plugin/cuda/graph_stamps.h), and what the stamps say the replays executed.
+//
+// Thread: Begin and PrepareContext under the runtime's lock; the Note, Start and Stop functions
+// from callbacks, where NCCL serialises those of one communicator; Poll by the background thread.
+// Cost: nothing while off, and for calls that are not captured; see graph_stamps.h for the others.
+#ifndef PLUGIN_TRACKER_GRAPH_FOLLOWER_H_
+#define PLUGIN_TRACKER_GRAPH_FOLLOWER_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "metrics/atomic_cell.h"
+#include "metrics/name_table.h"
+#include "plugin/cuda/graph_stamps.h"
+#include "plugin/tracker/communicator.h"
+#include "plugin/tracker/communicator_table.h"
+#include "plugin/tracker/events.h"
+#include "plugin/tracker/instruments.h"
+
+namespace nccl_pulse {
+
+class GraphFollower {
+ public:
+  explicit GraphFollower(Instruments& instruments) : instruments_(instruments) {}
+  GraphFollower(const GraphFollower&) = delete;
+  GraphFollower& operator=(const GraphFollower&) = delete;
+
+  // From now on graphs are followed. Before the first communicator. False when the driver has not
+  // what that needs, or there is no memory.
+  bool Begin(const CudaDriver& driver);
+  bool is_on() const { return graphs_ != nullptr; }
+  // In init, on the thread that makes a communicator: whether graphs captured in its context are.
+  bool PrepareContext() { return is_on() && graphs_->PrepareContext(); }
+
+  // ---- callbacks; while it is on ----
+
+  struct Call {
+    CudaStream stream;
+    NameId op;
+    uint32_t size_class;
+    uint64_t bytes;
+  };
+  [[gnu::cold, gnu::noinline]] void NoteCall(Communicator& communicator, const Call& call);
+  // A launch into a graph. Its ticket when it is to be stopped, else 0.
+  [[gnu::cold, gnu::noinline]] uint64_t StartLaunch(Communicator& communicator,
+                                                    const LaunchEvent& event, uint64_t context);
+  void StopLaunch(Communicator& communicator, uint64_t ticket);
+
+  // ---- background thread ----
+
+  // Counts the replays since the last look. True while there are some.
+  bool Poll(CommunicatorTable& communicators, uint64_t now_ns);
+
+ private:
+  bool CountReplays(CommunicatorTable& communicators, const GraphStamps::Replayed& replayed);
+  void CountTimedReplay(CommunicatorTable& communicators, const GraphStamps::Launch& launch,
+                        uint64_t duration_ns);
+
+  Instruments& instruments_;
+  std::unique_ptr<GraphStamps> graphs_;  // null: off
+  uint64_t looks_ = 0;                   // background thread
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_GRAPH_FOLLOWER_H_

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""torch.cuda.graph with all_reduces, replayed and counted: two processes, a GPU each.
+
+    NCCL_PROFILER_PLUGIN=... NCCL_PULSE_GRAPHS=auto torchrun --nproc-per-node=2 tests/gpu/stamps_torch.py [replays]
+"""
+
+import os
+import re
+import sys
+import time
+import urllib.request
+
+import torch
+import torch.distributed as dist
+
+CALLS = 64
+
+
+def main():
+    replays = int(sys.argv[1]) if len(sys.argv) > 1 else 10000
+    rank = int(os.environ["RANK"])
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl")
+    values = torch.ones(4096, device="cuda") * (rank + 1)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            dist.all_reduce(values.clone())
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+    time.sleep(0.5)
+
+    def step(static):
+        result = static
+        for _ in range(CALLS):
+            result = result * 1.0
+            dist.all_reduce(result)
+            result = result / 2
+        return result
+
+    graphs = [torch.cuda.CUDAGraph() for _ in range(2)]
+    outputs = []
+    for graph in graphs:
+        with torch.cuda.graph(graph, capture_error_mode="global"):
+            outputs.append(step(values))
+            time.sleep(0.2)
+    begin = time.time()
+    for replay in range(replays):
+        graphs[replay % 2].replay()
+    torch.cuda.synchronize()
+    seconds = time.time() - begin
+    right = all(bool((output == 1.5).all()) for output in outputs)
+    time.sleep(0.5)
+    dist.barrier()
+    page = urllib.request.urlopen("http://127.0.0.1:9478/metrics", timeout=10).read().decode()
+    counted = sum(float(v) for v in re.findall(r'^nccl_graph_replays_total\{[^}]*\brank="%d"[^}]*\} (\S+)' % rank,
+                                               page, re.M))
+    operations = sum(float(v) for v in re.findall(
+        r'^nccl_graph_operations_total\{[^}]*\brank="%d"[^}]*\} (\S+)' % rank, page, re.M))
+    print("torch rank %d: %d replays in %.2f s, endpoint %d, operations %d of %d; results %s"
+          % (rank, replays, seconds, counted, operations, replays * CALLS, "right" if right else "WRONG"), flush=True)
+    dist.barrier()
+    os._exit(0 if right and counted == replays and operations == replays * CALLS else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -45,7 +45,8 @@ void AddLatency(const LatencySnapshot& latency, FamilySet* set) {
 void AddGraphs(const CommunicatorSnapshot& comm, FamilySet* set) {
   if (comm.graph_replays == 0) return;
   set->Counter(MetricId::kGraphReplays, {}, comm.graph_replays);
-  set->Gauge(MetricId::kGraphReplaysInFlight, {}, static_cast<double>(comm.graph_replays_in_flight));
+  set->Gauge(MetricId::kGraphReplaysInFlight, {},
+             static_cast<double>(comm.graph_replays_in_flight));
   set->Gauge(MetricId::kGraphProgress, {}, Seconds(comm.graph_moved_realtime_ns));
   for (const ReplayedCallsSnapshot& replayed : comm.replayed) {
     const std::string_view size = SizeClassName(replayed.size_class);

@@ -13,21 +13,25 @@ namespace nccl_pulse {
 // Calls that were captured and not launched yet, where graphs are followed. One writer at a time,
 // as in LaunchFollower.
 struct CapturedLaunch {
+  Relaxed<uint32_t> owner;  // generation of the communicator's record that the rest is about
   Relaxed<uint32_t> calls;
   Relaxed<uint32_t> kind;  // CapturedCalls, of the last call
   Relaxed<uint64_t> bytes, bus_bytes;
   Relaxed<CudaStream> stream;  // of a launch whose stop is waited for, null: of none
 
-  void Reset() {
+  // From now on of this one, if it is another's.
+  void Claim(uint32_t generation) {
+    if (owner.load() == generation) return;
     calls.store(0);
     stream.store(nullptr);
+    owner.store(generation);
   }
 };
 
 // Replays of the graphs that have calls of a communicator, as one look at the stamps found them.
 // Background thread.
 struct GraphReplays {
-  uint32_t record_generation;  // of the communicator that the rest is about
+  uint32_t record_generation;  // as CapturedLaunch::owner
   uint64_t look;               // number of the look, 0: none found anything
   uint64_t in_flight;
   uint64_t moved_ns;  // when a stamp was last passed

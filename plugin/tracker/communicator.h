@@ -15,7 +15,6 @@
 #include "metrics/lane_writer.h"
 #include "metrics/record_writer.h"
 #include "metrics/segment.h"
-#include "plugin/tracker/captured_launch.h"
 #include "plugin/tracker/inflight_operations.h"
 #include "plugin/tracker/launch_watch.h"
 #include "plugin/tracker/operation_slot.h"
@@ -53,10 +52,9 @@ struct alignas(64) Communicator {
   Relaxed<uint64_t> sampling_seed;    // Sampler::SeedOf
   Relaxed<int32_t> rank, nranks;
   // ---- line: what is above is all that the callbacks of a launch read
-  alignas(64) InflightOperations inflight;  // background thread, like the next three
+  alignas(64) InflightOperations inflight;  // background thread, like the next two
   StandingCalls standing;
   LaunchWatch watch;
-  GraphReplays graphs;
   uint32_t context_generation;   // init lock
   uint64_t recycle_after_ns;     // init lock; a lane stayed busy at the last attempt
   Relaxed<bool> identity_known;  // v1 to v3 learn it with the first operation

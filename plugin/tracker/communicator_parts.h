@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "metrics/atomic_cell.h"
-#include "plugin/tracker/captured_launch.h"
 #include "plugin/tracker/kernel_channels.h"
 #include "plugin/tracker/launch_follower.h"
 #include "plugin/tracker/operation_ring.h"
@@ -25,7 +24,6 @@ struct CommunicatorParts {
 
   OperationRing ring;
   LaunchFollower launches;
-  CapturedLaunch captured;
   alignas(64) UncountedCall uncounted;
   KernelChannels* channels;  // null unless kernel timing
   FirstMoves* first_moves;   // null with kernel timing

@@ -69,7 +69,6 @@ uint64_t CommunicatorTable::Add(const CommunicatorIdentity& identity, bool has_s
   CommunicatorParts& parts = *communicator.parts.load();
   parts.ring.Reset();
   parts.launches.Reset();
-  parts.captured.Reset();
   parts.uncounted.Reset();
   if (parts.channels != nullptr) parts.channels->Reset();
   const bool heartbeat =

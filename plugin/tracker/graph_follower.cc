@@ -1,8 +1,8 @@
 #include "plugin/tracker/graph_follower.h"
 
 #include <algorithm>
+#include <new>
 
-#include "plugin/tracker/communicator_parts.h"
 #include "plugin/tracker/counting.h"
 #include "plugin/tracker/ticket.h"
 
@@ -11,14 +11,18 @@ namespace nccl_pulse {
 bool GraphFollower::Begin(const CudaDriver& driver) {
   const StampDriver* stamps = StampDriver::Load();
   if (stamps == nullptr || instruments_.stream_timer == nullptr) return false;
-  graphs_ = GraphStamps::Make(driver, *stamps);
+  // Written now: a callback must not fault.
+  places_.reset(new (std::nothrow) Place[kMaxCommunicators]{});
+  if (places_ != nullptr) graphs_ = GraphStamps::Make(driver, *stamps);
   return is_on();
 }
 
 void GraphFollower::NoteCall(Communicator& communicator, const Call& call) {
   const uint32_t kind = CapturedCalls::PackKind(communicator.index, call.op, call.size_class);
-  graphs_->NoteCall(call.stream, kind, communicator.record_generation.load(), call.bytes);
-  CapturedLaunch& captured = communicator.parts.load()->captured;
+  const uint32_t owner = communicator.record_generation.load();
+  graphs_->NoteCall(call.stream, kind, owner, call.bytes);
+  CapturedLaunch& captured = places_[communicator.index].captured;
+  captured.Claim(owner);
   captured.kind.store(kind);
   captured.bytes.store(call.bytes);
   captured.bus_bytes.store(BusBytesOf(communicator, static_cast<uint8_t>(call.op), call.bytes));
@@ -27,14 +31,15 @@ void GraphFollower::NoteCall(Communicator& communicator, const Call& call) {
 
 uint64_t GraphFollower::StartLaunch(Communicator& communicator, const LaunchEvent& event,
                                     uint64_t context) {
-  CapturedLaunch& captured = communicator.parts.load()->captured;
+  const uint32_t owner = communicator.record_generation.load();
+  CapturedLaunch& captured = places_[communicator.index].captured;
+  captured.Claim(owner);
   // Of one call its time is the call's. Several of a group, or a call before it whose launch is not
   // reported: nobody's.
   const bool is_of_one = captured.calls.exchange(0) == 1;
   const bool ends = graphs_->NoteLaunch(
-      event.stream,
-      {is_of_one ? captured.kind.load() : 0, communicator.record_generation.load(),
-       captured.bytes.load(), captured.bus_bytes.load()});
+      event.stream, {is_of_one ? captured.kind.load() : 0, communicator.record_generation.load(),
+                     captured.bytes.load(), captured.bus_bytes.load()});
   captured.stream.store(ends ? event.stream : nullptr);
   if (!ends) return 0;
   return Ticket::Pack(instruments_.process_tag, TicketKind::kCapturedLaunch, 0,
@@ -43,13 +48,13 @@ uint64_t GraphFollower::StartLaunch(Communicator& communicator, const LaunchEven
 
 void GraphFollower::StopLaunch(Communicator& communicator, uint64_t ticket) {
   const uint64_t context = communicator.context.acquire();  // sees the communicator
-  if (context == 0 || Ticket::Generation(context) != Ticket::Generation(ticket)) {
+  if (!is_on() || context == 0 || Ticket::Generation(context) != Ticket::Generation(ticket)) {
     return instruments_.Ignore(IgnoredReason::kStaleHandle);
   }
   // A stream may be gone once its launch has ended: it is used once.
-  CudaStream stream = communicator.parts.load()->captured.stream.exchange(nullptr);
+  CudaStream stream = places_[communicator.index].captured.stream.exchange(nullptr);
   if (stream == nullptr) return instruments_.Ignore(IgnoredReason::kRepeatedStop);
-  if (is_on()) graphs_->NoteLaunchEnd(stream);
+  graphs_->NoteLaunchEnd(stream);
 }
 
 bool GraphFollower::Poll(CommunicatorTable& communicators, uint64_t now_ns) {
@@ -93,7 +98,7 @@ bool GraphFollower::CountReplays(CommunicatorTable& communicators,
   CommunicatorRecord& record = *communicator.record;
   // The lane looks again.
   if (!record.life.IsOf(replayed.owner)) return true;
-  GraphReplays& graphs = communicator.graphs;
+  GraphReplays& graphs = places_[communicator.index].replays;
   if (graphs.look != looks_ || graphs.record_generation != replayed.owner) {
     const uint64_t moved_ns =
         graphs.record_generation == replayed.owner ? graphs.moved_ns : uint64_t{0};

@@ -13,6 +13,7 @@
 #include "metrics/atomic_cell.h"
 #include "metrics/name_table.h"
 #include "plugin/cuda/graph_stamps.h"
+#include "plugin/tracker/captured_launch.h"
 #include "plugin/tracker/communicator.h"
 #include "plugin/tracker/communicator_table.h"
 #include "plugin/tracker/events.h"
@@ -57,8 +58,15 @@ class GraphFollower {
   void CountTimedReplay(CommunicatorTable& communicators, const GraphStamps::Launch& launch,
                         uint64_t duration_ns);
 
+  // Of one place of the table.
+  struct Place {
+    CapturedLaunch captured;
+    GraphReplays replays;
+  };
+
   Instruments& instruments_;
   std::unique_ptr<GraphStamps> graphs_;  // null: off
+  std::unique_ptr<Place[]> places_;      // kMaxCommunicators: 80 KiB, while it is on
   uint64_t looks_ = 0;                   // background thread
 };
 

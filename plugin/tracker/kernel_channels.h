@@ -99,11 +99,12 @@ class KernelChannels {
 // ---- callbacks: inline, as a kernel has dozens of them ----
 
 inline Refusal KernelChannels::Start(const Channel& channel, uint64_t gpu_ns, OperationSlot& slot) {
-  OperationMeta meta{};
-  if (const Refusal refusal = slot.ReadMeta(channel.generation, &meta)) return refusal;
+  if (const Refusal refusal = slot.Check(channel.generation)) return refusal;
   Times& times = times_[channel.place];
   uint64_t tag = times.tag.load();
   if (!Tag::IsOf(tag, channel.generation)) {
+    OperationMeta meta{};
+    if (const Refusal refusal = slot.ReadMeta(channel.generation, &meta)) return refusal;
     tag = Tag::Make(channel.generation, meta.channels);
     times.first_start_ns.store(UINT64_MAX);
     times.last_start_ns.store(0);

@@ -234,6 +234,52 @@ class OperationSlot {
 };
 static_assert(sizeof(OperationSlot) == 48);
 
+// ---- of each network operation: inline, a call more would be a tenth of the callback ----
+
+inline Refusal OperationSlot::StartProxy(uint32_t generation, uint32_t* number) {
+  uint64_t word = word_.load(std::memory_order_relaxed);  // only the word itself is used
+  do {
+    if (SlotWord::Generation(word) != generation) return IgnoredReason::kStaleHandle;
+    if ((word & SlotWord::kOpen) == 0) return IgnoredReason::kAfterClose;
+    if (SlotWord::Started(word) == 0xffff) return IgnoredReason::kNoRoom;
+  } while (!word_.compare_exchange_weak(word, word + SlotWord::kOneStarted,
+                                        std::memory_order_relaxed));  // carries no other data
+  *number = SlotWord::Started(word);
+  return std::nullopt;
+}
+
+inline Refusal OperationSlot::StopProxy(uint32_t generation, uint32_t number, uint64_t now_ns) {
+  uint64_t word = word_.load(std::memory_order_acquire);  // enqueue_ns_ is of this generation
+  if (SlotWord::Generation(word) != generation) return IgnoredReason::kStaleHandle;
+  if ((word & SlotWord::kOpen) == 0) return IgnoredReason::kAfterClose;
+  if (number >= SlotWord::Started(word)) return IgnoredReason::kStopWithoutStart;
+  if (number < 64) {
+    const uint64_t bit = uint64_t{1} << number;
+    // Load and store, not a read-modify-write. With PXN two proxies of one process may stop
+    // ProxyOps of one operation at once; what they lose is a bit set, and with it that handle's
+    // second stop is not seen. No first stop is ever taken for a second.
+    const uint64_t stopped = stopped_proxies_.load();
+    if ((stopped & bit) != 0) return IgnoredReason::kRepeatedStop;
+    stopped_proxies_.store(stopped | bit);
+  }
+  const uint64_t enqueue_ns = enqueue_ns_.load();
+  const uint64_t delta_ns = now_ns > enqueue_ns ? now_ns - enqueue_ns : 0;
+  const uint64_t stop = LastStop::Pack(generation, delta_ns);
+  const uint64_t previous = last_stop_.load();
+  if (LastStop::Tag(previous) != LastStop::Tag(stop) || previous < stop) {
+    last_stop_.store(stop);  // released by the swap below
+  }
+  do {
+    if (SlotWord::Generation(word) != generation || (word & SlotWord::kOpen) == 0) {
+      return IgnoredReason::kAfterClose;
+    }
+    if (SlotWord::Stopped(word) >= SlotWord::Started(word)) return IgnoredReason::kRepeatedStop;
+    // Release: whoever sees this stop counted sees its time.
+  } while (!word_.compare_exchange_weak(word, word + SlotWord::kOneStopped,
+                                        std::memory_order_release, std::memory_order_relaxed));
+  return std::nullopt;
+}
+
 }  // namespace nccl_pulse
 
 #endif  // PLUGIN_TRACKER_OPERATION_SLOT_H_

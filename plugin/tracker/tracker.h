@@ -96,7 +96,7 @@ class Tracker {
   [[gnu::hot, gnu::flatten]] uint64_t StartOperation(uint64_t context, const OperationEvent& event);
   // A copy-engine collective: a launch that carries one operation. Stopped like a launch.
   uint64_t StartCopyEngineOperation(uint64_t context, const CopyEngineEvent& event);
-  uint64_t StartProxyOp(uint64_t context, const ProxyOpEvent& event);
+  [[gnu::flatten]] uint64_t StartProxyOp(uint64_t context, const ProxyOpEvent& event);
   uint64_t StartStep(uint64_t proxy_op) { return steps_.Start(proxy_op); }
   [[gnu::flatten]] uint64_t StartKernelChannel(uint64_t context, const KernelChannelEvent& event);
   [[gnu::hot]] void Stop(uint64_t ticket) {
@@ -170,7 +170,7 @@ class Tracker {
   }
   void StopAny(uint64_t ticket);
   void StopOperation(const OperationRef& ref);
-  void StopProxyOp(const OperationRef& ref);
+  [[gnu::flatten]] void StopProxyOp(const OperationRef& ref);
   [[gnu::flatten]] void StopKernelChannel(const OperationRef& ref);
   [[gnu::noinline]] void FinishKernel(const OperationRef& ref);
 

@@ -290,19 +290,19 @@ class Queries(unittest.TestCase):
         targets = self.replays()
         queries = {key: expressions for key, expressions in self.expressions().items()
                    if key not in WITHOUT_REPLAY}
+        # All beside each other: what they wait for is the replays' own pace.
+        started = {}
         for form, (is_newer, flags, scraping) in FORMS.items():
+            started[form] = self.start(cluster.Prometheus(
+                self.folder(), flags=flags, program=newer if is_newer else "prometheus",
+                scraping=scraping))
+            started[form].scrape("nccl-pulse", targets)
+        for form, prometheus in started.items():
             with self.subTest(form):
-                prometheus = cluster.Prometheus(
-                    self.folder(), flags=flags, program=newer if is_newer else "prometheus",
-                    scraping=scraping)
-                try:
-                    prometheus.scrape("nccl-pulse", targets)
-                    self.wait_for_data(prometheus, queries)
-                    self.assertEqual(prometheus.failing_rules(), [])
-                    self.check_form(prometheus, form)
-                    self.assertEqual(prometheus.query('ALERTS{alertname!~"NcclPulse.*"}'), [])
-                finally:
-                    prometheus.end()
+                self.wait_for_data(prometheus, queries)
+                self.assertEqual(prometheus.failing_rules(), [])
+                self.check_form(prometheus, form)
+                self.assertEqual(prometheus.query('ALERTS{alertname!~"NcclPulse.*"}'), [])
 
     def check_form(self, prometheus, form):
         """Durations are stored as the form says, and no otherwise."""

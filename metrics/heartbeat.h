@@ -1,8 +1,8 @@
 // What the background thread last saw of a communicator's launches, as readers get it.
 //
-// Launches completed are published last by the writer and read first by the reader, so a reader
-// never finds work in flight without its age, nor more launches completed than were made: the
-// launching thread counted a launch before the background thread could see it complete.
+// The writer publishes the number of completed launches last, and the reader reads it first. So a
+// reader never finds work in flight without its age. It never finds more launches completed than
+// made either: a launch is counted by its thread before the background thread can see it complete.
 //
 // Thread: Store: the background thread, with a lane of the record; Read: any.
 // Explored by //tests/model:handover_test.
@@ -18,8 +18,10 @@ namespace nccl_pulse {
 
 // Whether the GPU has begun the oldest launch in flight, and the number of that launch, so that the
 // answer is never taken for one about another launch. 0: not known.
-//   63                          2 1            0
-//   | number of the launch, 62 b | OldestLaunch |
+//
+//   bit  63                       2 1            0
+//        |  number of the launch  | OldestLaunch |
+//                    62                  2
 struct OldestLaunchBits {
   static constexpr uint64_t Pack(uint64_t launch, OldestLaunch oldest) {
     return oldest == OldestLaunch::kUnknown ? 0 : launch << 2 | static_cast<uint64_t>(oldest);

@@ -10,13 +10,14 @@
 //   241         d > 1024 s                               81 (the only inexact one)
 //
 // Every eighth boundary is a power of two, so classic buckets that end at powers of two are an
-// exact subset: nothing is interpolated when a text page is written. Nor is anything for a native
-// histogram; only the last cell has no bucket, and stands in the one behind the last boundary.
-// Source of the schema: Prometheus' native histogram specification, "Standard (exponential)
-// schemas".
+// exact subset. Neither form interpolates anything. Only the last cell has no upper end: a native
+// histogram shows it as the bucket behind the last boundary.
 //
-// Thread: any; everything here is constant data or pure. Cost of CellIndex: one table lookup, one
-// compare.
+// Source of the schema: Prometheus' native histogram specification,
+// "Standard (exponential) schemas".
+//
+// Thread: any; everything here is constant data or pure.
+// Cost of CellIndex: one table lookup, one compare.
 #ifndef METRICS_HISTOGRAM_GEOMETRY_H_
 #define METRICS_HISTOGRAM_GEOMETRY_H_
 

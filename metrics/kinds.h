@@ -1,6 +1,6 @@
-// What is measured, by kind: small numbers that the plugin writes into a segment and a reader gets
-// back, with the label values of those that are labels. What a number means never changes; new ones
-// are added at the end.
+// The kinds of things that are measured, as small numbers. The plugin writes them into a segment
+// and a reader gets them back. Those that are labels have their label values here, too. The meaning
+// of a number never changes; new ones are added at the end.
 //
 // Thread: plain data, pure functions. Includes nothing, so that whoever needs a kind gets no more.
 #ifndef METRICS_KINDS_H_

@@ -1,8 +1,8 @@
 // Who holds a lane: one thread at a time, for the length of one callback.
 //
-// The cells of a lane are plain additions (Relaxed, Ordered in atomic_cell.h). That is sound
-// because every holder sees them as the holder before left them: its release is the next claim's
-// acquire.
+// A holder adds to its lane's cells without a read-modify-write (Relaxed and Ordered in
+// atomic_cell.h). That is sound because it sees them as the holder before left them: the release of
+// one holder is the acquire of the next.
 //
 // Thread: any. Cost: one compare-and-swap to claim, one store to release. Nobody waits here.
 // Explored by //tests/model:lane_claim_test.

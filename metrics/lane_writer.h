@@ -1,13 +1,13 @@
-// The only way a callback writes numbers: claim a lane of the communicator, add to cells, give it
-// back.
+// The only way in which a callback writes numbers: it claims a lane of the communicator, adds to
+// cells, and gives the lane back.
 //
 //   LaneWriter lane(segment, record, generation, LaneRole::kLaunch);
 //   if (lane.ok()) lane.Count(SeriesKey::Calls(...), 1, bytes);
 //
-// While an object lives, its thread is the lane's only writer, so an addition is a relaxed load and
-// a plain store, never a read-modify-write. Lanes are preferred by role (launching threads 0,
-// progress threads 1), so in the steady state nobody else wants one's lane and its cache lines stay
-// where they are.
+// While a LaneWriter lives, its thread is the lane's only writer. So an addition is a relaxed load
+// and a plain store, never a read-modify-write. Each role prefers a lane of its own (launching
+// threads 0, progress threads 1). In the steady state nobody else wants that lane, and its cache
+// lines stay where they are.
 //
 // Thread: any. Cost: one compare-and-swap and one store for the claim; Count about 2 ns, Observe
 // about 7 ns (bench/metrics.cc). No lock, no allocation, no system call, no wait: a lane that is

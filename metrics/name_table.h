@@ -4,8 +4,8 @@
 // it. NCCL's known names are entered when the table is made; a name that a later NCCL invents is
 // appended by the first callback that meets it.
 //
-// Thread: Intern any, lock-free, no allocation; cost of a content search up to 128 short compares,
-// so callbacks go through a cache by pointer (plugin/tracker/name_cache.h).
+// Thread: Intern any, lock-free, no allocation. Cost: a search by content, up to 128 short
+// compares; callbacks go through a cache by pointer (plugin/tracker/name_cache.h).
 #ifndef METRICS_NAME_TABLE_H_
 #define METRICS_NAME_TABLE_H_
 

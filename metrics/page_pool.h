@@ -1,13 +1,12 @@
 // Hands out the segment's pages to callbacks and takes them back when a communicator is recycled.
 //
-// A callback must not fault a page in (that can sleep, or be refused), so only pages that were
-// populated beforehand are on the free list; the background thread keeps a reserve there
-// (plugin/tracker/ready_pages.h). An empty list means less is measured until it has come, and is
-// counted here and by the caller.
+// A callback must not fault a page in: that can sleep, or be refused. So only pages that were
+// populated beforehand are on the free list. The background thread keeps a reserve there
+// (plugin/tracker/ready_pages.h). While the list is empty less is measured; that is counted here
+// and by the caller.
 //
 // The free list is a stack of page numbers: head -> next[head] -> ... -> kNoPage. The head also
-// counts the operations, so that a page that left and came back between a look and a swap (ABA) is
-// seen.
+// counts the operations. So a swap fails when a page left and came back since the look (ABA).
 //
 // Thread: any, lock-free, no system call. Cost of Allocate: one compare-and-swap.
 // Explored by //tests/model:page_pool_test.

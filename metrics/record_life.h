@@ -11,8 +11,10 @@
 //
 // A reader that copied a zero, or anything that was stored after it, sees another generation when
 // it looks again: the writer's fence lies between the change and the stores, the reader's between
-// its copy and the second look. That nothing is missing between the records and the sums over those
-// that are gone is the epoch's part, below, in the same way.
+// its copy and the second look.
+//
+// The epoch below works in the same way. It shows a reader that a record is just being moved into
+// the process' sums, so that nothing is missing between the two.
 //
 // Thread: writer: one at a time (the runtime's lock). Readers: any number, also of other processes.
 // Cost: none worth a word; only init, finalize and the background thread change states.

@@ -1,8 +1,8 @@
-// Reads the communicators of one segment into a snapshot, trusting nothing. Of the reader
-// (segment_reader.h), which checks the header and begins again when a record was recycled
-// meanwhile.
+// Reads the communicators of one segment into a snapshot, trusting nothing. It is a part of
+// segment_reader.h, which checks the header first, and starts over when a record is recycled.
 //
-// Thread: any, one object for one reading. Cost: a copy of what is used.
+// Thread: any, one object for one reading. Cost: a copy of what is used. Errors: a communicator
+// that cannot be read is left out.
 #ifndef METRICS_RECORD_READER_H_
 #define METRICS_RECORD_READER_H_
 

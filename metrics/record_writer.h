@@ -1,6 +1,6 @@
-// Every write to a communicator's record that is not made through a lane (lane_writer.h): its
-// states, what it says of itself, the heartbeat, and the ring of timed calls. The plugin, tests,
-// benches and made-up ranks use this one writer.
+// Makes every write to a communicator's record that does not go through a lane (lane_writer.h): its
+// states, its identity, the heartbeat, and the ring of timed calls. The plugin, tests, benches and
+// made-up ranks all use this one writer.
 //
 //   RecordWriter writer(segment, record);
 //   const uint32_t generation = writer.Prepare(identity);
@@ -8,9 +8,9 @@
 //   writer.Finalize(now_ns);    // -> kFinalized: its numbers stay readable
 //   writer.Recycle();           // -> kFree, as if it had never been used
 //
-// Thread: the four above by one thread at a time (the runtime's lock), beside readers, and beside
-// callbacks and the background thread that still have an older generation in their hands. The
-// others say who may call them. An object is two references; make one where it is needed.
+// Thread: the four above by one thread at a time (the runtime's lock). Readers may read meanwhile,
+// and callbacks and the background thread may still hold an older generation. The other functions
+// say who may call them. An object is two references; make one where it is needed.
 //
 // Cost: Recycle waits for lanes that are busy, some 30 ms at most; nothing else waits or allocates.
 #ifndef METRICS_RECORD_WRITER_H_

@@ -1,9 +1,8 @@
-// Owner of a process' segment (segment_layout.h draws it): makes it, grows what is populated of it,
-// and gives access to its parts.
+// Owns a process' segment (segment_layout.h draws it): makes it, populates more of it when that is
+// needed, and gives access to its parts. Readers use segment_reader.h instead.
 //
 // Thread: the Populate functions from init, finalize and the background thread, which take turns (a
 // lock that no callback takes); RecyclePage the same, without a lock; accessors and pages() any.
-// Nothing here is called by a reader (segment_reader.h).
 #ifndef METRICS_SEGMENT_H_
 #define METRICS_SEGMENT_H_
 

@@ -1,4 +1,4 @@
-// Where the parts of a segment lie, once its header has been checked. Of the reader.
+// Where the parts of a segment lie, once its header has been checked. A part of segment_reader.h.
 //
 // Thread: any. Cost: some loads. Errors: a sentence for a person.
 #ifndef METRICS_SEGMENT_GEOMETRY_H_

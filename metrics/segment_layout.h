@@ -6,7 +6,6 @@
 // can not disappear under a reader (no SIGBUS). There are offsets and indices in it, never
 // pointers. All integers are little-endian.
 //
-// clang-format off
 //   offset
 //   0        SegmentHeader         who wrote this, geometry, process-wide counters     4 KiB
 //   4 KiB    NameEntry[128]        strings that NCCL gave (op, datatype, algo, proto)  4 KiB
@@ -48,7 +47,6 @@
 //                                  series are needed, the oldest first
 // Cells only grow while the record's generation stands still. Recycling changes the generation
 // before anything else; a reader compares the generation before and after its copy: record_life.h.
-// clang-format on
 //
 // Orderings belong to the types of the fields: atomic_cell.h has the rules.
 #ifndef METRICS_SEGMENT_LAYOUT_H_
@@ -164,9 +162,8 @@ struct SegmentHeader {
   Cell network_observed_ns;
 
   Relaxed<uint32_t> poller_state;  // PollerState
-  // The event mask was changed by somebody else (NCCL's RAS can, from 2.31 on): the events
-  // that all masks in such a state have, 0: there is none; and how often. Written by the background
-  // thread.
+  // Somebody else changed the event mask (NCCL's RAS can, from 2.31 on). The first: the events that
+  // all masks in such a state have, 0: there is none. The second: how often. Background thread.
   Relaxed<uint32_t> foreign_event_mask;
   Cell event_mask_changes;
 

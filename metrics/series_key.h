@@ -1,7 +1,6 @@
 // The key of a series within its communicator, in 64 bits, so that one compare-and-swap enters it.
-// Never 0. Bit 63 is always set.
+// It is never 0: bit 63 is always set.
 //
-// clang-format off
 //   bits      63  39:32         31:24  23:16           15:8         7:0        cells {a, b}
 //   ---------------------------------------------------------------------------------------------
 //              1  kCalls        op     size class      datatype     captured   calls, bytes
@@ -11,13 +10,13 @@
 //              1  kUntimed      op     untimed reason  -            -          operations
 //              1  kUncompleted  op     -               -            -          operations
 //              1  kReplayed     op     size class      -            -          operations, bytes
-// clang-format on
 //
-// op, datatype, algorithm and protocol are indices into the name table. The untimed reason is an
-// UntimedReason, kTimed when there is none. It has one place in the key and one meaning: these
-// operations have no duration, for this reason. An operation whose reason is known when it is
-// counted has it in its kAlgorithm series, which costs a callback nothing; one whose reason comes
-// later, or that has no algorithm, is counted in a kUntimed series. A reader adds the two up.
+// op, datatype, algorithm and protocol are indices into the name table.
+//
+// The untimed reason is an UntimedReason, kTimed when there is none. It always means that these
+// operations have no duration, for this reason. When the reason is known at the time of counting,
+// it stands in the kAlgorithm series, which costs a callback nothing. When it comes later, or there
+// is no algorithm, the operation is counted in a kUntimed series. A reader adds the two up.
 //
 // Thread: pure functions.
 #ifndef METRICS_SERIES_KEY_H_

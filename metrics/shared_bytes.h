@@ -1,7 +1,8 @@
-// Copies of plain bytes (identity strings) into and out of memory that another thread or process
-// may be writing at the same moment. Byte-wise relaxed atomics: a reader can get a mixture, never
-// undefined behaviour; the record's generation tells it to throw the mixture away. Thread: any.
-// Cost: one load and store a byte; never used in a callback of an operation.
+// Copies plain bytes (identity strings) into and out of memory that another thread or process may
+// be writing at the same moment. Each byte is a relaxed atomic: a reader can get a mixture, never
+// undefined behaviour. The record's generation tells it to throw the mixture away.
+//
+// Thread: any. Cost: one load and store a byte; never used in a callback of an operation.
 #ifndef METRICS_SHARED_BYTES_H_
 #define METRICS_SHARED_BYTES_H_
 
@@ -11,8 +12,7 @@
 
 namespace nccl_pulse {
 
-// Writes `text` zero-terminated into field[0..N), cut to N - 1 bytes; the rest of the field is
-// zeroed.
+// Writes `text` zero-terminated into field[0..N), cut to N - 1 bytes, and zeroes the rest.
 template <size_t N>
 void CopyToShared(char (&field)[N], std::string_view text) {
   for (size_t i = 0; i < N; ++i) {

@@ -1,6 +1,8 @@
-// Size classes: the `size` label. Powers of four from 4 KiB to 1 GiB, so that the latency of small
-// messages (latency-bound) and of large ones (bandwidth-bound) never share a histogram, at 11
-// values. Thread: any. Cost: one count-leading-zeros.
+// Size classes: the `size` label. They are powers of four from 4 KiB to 1 GiB, and one for what is
+// larger: 11 values. So small messages (latency-bound) and large ones (bandwidth-bound) never share
+// a histogram.
+//
+// Thread: any. Cost: one count-leading-zeros.
 #ifndef METRICS_SIZE_CLASS_H_
 #define METRICS_SIZE_CLASS_H_
 

@@ -1,8 +1,8 @@
 // What a reader gets: one process' measurements as plain values.
 //
 // A snapshot is the only way from a segment to people. The process' own HTTP endpoint reads its
-// segment through it too, so that what another process will read later is what is read today.
-// Strings are valid UTF-8 without control characters, whatever the segment held.
+// segment through one too, so it shows what any other process would read. Strings are valid UTF-8
+// without control characters, whatever the segment held.
 //
 // Thread: plain data, no sharing.
 #ifndef METRICS_SNAPSHOT_H_
@@ -82,8 +82,8 @@ struct TimedCallSnapshot {
   LatencyKind kind{};
   int size_class = 0;
   uint64_t bytes = 0;
-  uint64_t call_number =
-      0;  // n-th operation of this op on the communicator (seqNumber for collectives)
+  // n-th operation of this op on the communicator (seqNumber for collectives).
+  uint64_t call_number = 0;
   uint64_t duration_ns = 0;
   int64_t end_realtime_ns = 0;
 };
@@ -126,8 +126,7 @@ struct CommunicatorSnapshot {
   // driver failed) has_heartbeat is false and the four below mean nothing.
   bool has_heartbeat = false;
   uint64_t launches_completed = 0;
-  int64_t oldest_inflight_realtime_ns =
-      0;                         // launch of the oldest unfinished one, 0: none in flight
+  int64_t oldest_inflight_realtime_ns = 0;  // launch of the oldest one, 0: none in flight
   OldestLaunch oldest_launch{};  // asked when nothing has completed for a tenth of a second
   // Without a heartbeat, and where operations are seen to end: what tells, and the enqueue of the
   // oldest operation that it knows to be in flight, 0: none. kNone: nothing tells.
@@ -180,7 +179,7 @@ struct ProcessSnapshot {
   std::string plugin_version;
   std::string hostname;
   std::string global_rank, local_rank, job_id;  // "" when the launcher did not say
-  int32_t nccl_api_version = 0;                 // 1..6: the ncclProfiler_vN that NCCL picked
+  int32_t nccl_api_version = 0;                 // 1..7: the ncclProfiler_vN that NCCL picked
   std::string static_labels;                    // the user's, "name=value,name=value"
   std::string timing;                           // "auto", "kernel" or "off"
   uint32_t event_mask = 0;

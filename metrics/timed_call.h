@@ -1,5 +1,5 @@
-// One entry of the ring of last timed calls. Any thread that holds a lane writes, any process
-// reads.
+// One entry of the ring of last timed calls. Any thread that holds a lane may write one, and any
+// process may read it.
 //
 //   sequence    0 never written; kWriting while somebody writes; else 1 + the call's number
 //
@@ -8,9 +8,9 @@
 //   fields                                    copy of the fields
 //   sequence = 1 + number                     fence, sequence once more: another one? drop it
 //
-// Numbers are dealt out one after the other, so two writers meet in one entry only when one of them
-// was taken off the CPU for a whole turn of the ring. The second one then gives way: a call that is
-// missing is better than one that is made of two.
+// Numbers are dealt out one after the other. So two writers meet in one entry only when one of them
+// was off the CPU for a whole turn of the ring. The second one then gives way: a missing call is
+// better than one that is made of two.
 //
 // Thread: Write: any, never waits; Read: any. Cost of Write: one compare-and-swap and five stores.
 // Explored by //tests/model:timed_call_test.
@@ -33,8 +33,10 @@ struct TimedCallFields {
 };
 
 // What a call was, in 64 bits:
-//   63         32 31        24 23        16 15         8 7          0
-//   | call number |     -     | size class | LatencyKind |     op    |
+//
+//   bit  63         32 31   24 23        16 15          8 7    0
+//        | call number |   -  | size class | LatencyKind |  op  |
+//              32         8         8             8          8
 struct TimedCallKey {
   static constexpr uint64_t Pack(const TimedCallFields& call) {
     return uint64_t{call.op & 0xff} | uint64_t{static_cast<uint8_t>(call.kind)} << 8 |

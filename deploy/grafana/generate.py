@@ -128,7 +128,8 @@ def job():
              "max(comm:nccl_waiting:avg%s)" % comm, "percentunit", WAITING, none="?"),
         stat("Timed", "Share of the calls that have a duration; by design a sample.",
              "avg(comm:nccl_timed_operations:ratio%s)" % comm, "percentunit", none="?"),
-        stat("With CUDA graphs", "Communicators whose operations were captured: replays are not seen.",
+        stat("With CUDA graphs",
+             "Communicators with captured operations. Counting replays takes NCCL_PULSE_GRAPHS=auto.",
              "sum(max by (comm) (nccl_communicator_captured%s))" % comm),
         height=4)
     board.add(table(

@@ -66,7 +66,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "was called last meanwhile: the measure for the next wait. Absent below 5 s."},
     {MetricId::kCaptured, "nccl_communicator_captured", MetricType::Gauge, "", kComm, LabelNames(),
      "1 when operations of the communicator were captured into a CUDA graph: its replays are "
-     "counted by nccl_graph_* or nowhere, and timed nowhere. Absent when none was."},
+     "counted and timed by stamps (see graphs.md) or nowhere. Absent when none was."},
     {MetricId::kGraphReplays, "nccl_graph_replays_total", MetricType::Counter, "", kComm,
      LabelNames(),
      "Replays of CUDA graphs with operations of the communicator, as far as they are followed "
@@ -281,8 +281,7 @@ constexpr LabelEntry kLabels[] = {
     {"proto", "protocol, by NCCL's own name"},
     {"timing",
      "how durations were measured: stream (CUDA events), kernel (GPU timestamps), network (steps "
-     "of the network proxy); on the info "
-     "metric: the setting"},
+     "of the network proxy), graph (stamps in CUDA graphs); on the info metric: the setting"},
     {"source", "what ended the operation: proxy (last network operation) or kernel (last channel)"},
     {"reason", "why; the values are short words"},
     {"end",

@@ -1,22 +1,22 @@
-// Stamps: kernels of one thread that are put between the nodes of a captured CUDA graph. Each
-// counts how often it is passed and notes the GPU's time, so replays are known, of which NCCL tells
-// nobody.
+// Stamps: kernels of one thread between the nodes of a captured CUDA graph. NCCL tells nobody of a
+// replay; a stamp does. It counts how often it is passed, and notes the GPU's time.
 //
-//   capturing thread                           GPU, each replay          "pulse-poll"
-//   ----------------                           ----------------          ------------
-//   call      -> of its capture, by kind       stamp: count += 1,        reads the counts:
-//   launch    -> its position; a stamp is due  stored in host memory     replays, calls executed,
-//                (stamp_plan.h)? launch it,    with the time             what is in flight; the
-//                time another one behind it                                   between the two of a
-//                pair
+//   capturing thread                     GPU, each replay         "pulse-poll"
+//   ----------------                     ----------------         ------------
+//   call:    counted for its capture,    stamp: count += 1,       reads the counts:
+//            by kind                     stored in host memory    replays, calls executed, what
+//   launch:  a stamp is due at its       together with the time   is in flight
+//            position (stamp_plan.h)?                             reads the times: how long the
+//            launch one in front, for                             launch between the two stamps
+//            a pair another one behind                            of a pair took
 //
-// Times are a sample: of each pair the last one that both stamps agree on, whenever the background
-// thread looks.
+// Times are a sample: whenever the background thread looks, it takes from each pair the last time
+// that both stamps agree on.
 //
-// A capture is known by the driver's id of it. Until its first stamp it has a place among the open
-// captures; the first stamp gives it a record, which lives as long as the graph: a user object of
-// CUDA's, retained by the graph and with it by its clones and executables, says when the last of
-// them is gone. (NCCL keeps its own plans the same way, src/misc/strongstream.cc.) Executables of
+// A capture is known by the id that the driver gives it. Until its first stamp it has a place among
+// the open captures. The first stamp gives it a record, which lives as long as the graph. A user
+// object of CUDA's says when that ends: the graph retains it, and with it do the graph's clones and
+// executables. (NCCL keeps its own plans the same way, src/misc/strongstream.cc.) Executables of
 // one capture share its stamps: counts are sums over them. An executable that is updated with a
 // later capture has that one's stamps from then on.
 //

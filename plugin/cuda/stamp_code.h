@@ -1,13 +1,12 @@
-// The stamp: what its one thread does, as PTX, so that neither a compiler nor the architecture
-// needs to be known when this is built. The driver translates it for its GPU (Volta and newer) when
-// it is loaded.
+// The code of a stamp, as PTX: the build needs no CUDA compiler and does not fix an architecture.
+// The driver translates it for its GPU (Volta and newer) when it is loaded.
 //
 //   stamp(place, number)   passages[number] += 1, then one store of {passages, time} to `place`
 //
 // The count is kept in the GPU's own memory: adding to the host's memory would be a round trip over
-// the bus, and several executables of one capture may pass at the same time. The store of 16 bytes
-// is not waited for. When two of them pass in the same fraction of a microsecond, the older store
-// may arrive last: the count reads one less until the next passage.
+// the bus, and several executables of one capture may pass at the same time. Nothing waits for the
+// store of 16 bytes. When two executables pass in the same fraction of a microsecond, the older
+// store may arrive last: the count then reads one less until the next passage.
 #ifndef PLUGIN_CUDA_STAMP_CODE_H_
 #define PLUGIN_CUDA_STAMP_CODE_H_
 

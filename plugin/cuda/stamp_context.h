@@ -47,8 +47,8 @@ class StampContext {
   // A place of one's own until it is given back, kUnreadPlace: there is none.
   uint32_t TakePlace();
   void GiveBack(uint32_t place);
-  // Adds a stamp to what `stream` captures. The calling thread's context is this one. The driver's
-  // error.
+  // Adds a stamp to what `stream` captures; the calling thread's current context is this one.
+  // Returns the driver's error.
   int Launch(const StampDriver& driver, CudaStream stream, uint32_t place) const;
 
   struct Passages {

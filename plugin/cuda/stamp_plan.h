@@ -1,16 +1,16 @@
-// Which launches of a capture get a stamp. It follows from the launch's position within its own
-// capture and from nothing else, so that the same work captured again has the same nodes: an
-// application that updates an executable with it (cudaGraphExecUpdate) would fail otherwise.
+// Decides which launches of a capture get a stamp. Only the launch's position within its own
+// capture counts. So the same work captured again has the same nodes; without that, an application
+// that updates an executable (cudaGraphExecUpdate) would fail.
 //
-//   launch     0 ...   20 ...   60 ...  120 ...  180 ...
-//   stamps             |k       |k|      |k|     |k|          k: the launch's kernel
+//   launch   0 ...  20 ...  60 ...  120 ...  180 ...
+//   stamps          |k      |k|     |k|      |k|          k: the launch's kernel, |: a stamp
 //
-// The first one tells replays early. The pairs tell how long one launch took, too.
+// The first stamp tells replays early. The pairs also tell how long one launch took.
 //
 // The budget is a share of the launches: at most 2 % of a graph of nothing but small collectives,
 // of which the fastest take 5.8 us, at most 0.5 % of one like a decoding step, and never more than
-// 0.25 us a launch. A stamp costs 1.0 to 1.5 us (docs/graphs.md); no graph has more than 3 for 41
-// launches. A graph of up to 16 has none, and its replays are not known.
+// 0.25 us a launch. A stamp costs 1.0 to 1.5 us (docs/graphs.md); no graph has more than 3 for 61
+// launches. A graph of up to 20 has none, and its replays are not known.
 #ifndef PLUGIN_CUDA_STAMP_PLAN_H_
 #define PLUGIN_CUDA_STAMP_PLAN_H_
 

@@ -1,13 +1,14 @@
 // Times launches on their stream with CUDA events, and knows which launches have completed.
 //
 //   launching thread, in KernelLaunch            "pulse-poll", every 20 ms while work is in flight
-//   ------------------------------------         -----------------------------------------------
-//   start: a gate is due? record it              query `end` of each armed pair -> elapsed ->
-//          sampled? record `begin`               histogram
-//   stop:  sampled? record `end`, arm the pair   query the oldest marker, the next while they are
-//          a marker is due? record it            complete, then `tail` -> completed launches,
-//          record `tail`                         oldest in flight; nothing completes? query the
-//                                                gates -> has the GPU begun the oldest?
+//   ------------------------------------------   -------------------------------------------------
+//   start: a gate is due? record it              query `end` of each armed pair
+//          sampled? record `begin`                 -> elapsed time -> histogram
+//   stop:  sampled? record `end`, arm the pair   query the oldest marker, the next one while they
+//          a marker is due? record it            are complete, then `tail`
+//          record `tail`                           -> completed launches, oldest in flight
+//                                                nothing completes? query the gates
+//                                                  -> has the GPU begun the oldest?
 //
 // NCCL orders the launches of a communicator on the GPU, whatever streams they are made on (2.28,
 // src/enqueue.cc: in ncclLaunchPrepare the launch's stream waits for the device stream, in
@@ -15,21 +16,26 @@
 // with the callback, lies between). So one heartbeat serves all streams of a communicator: an event
 // behind a launch, or in front of the next one, is complete only when all launches before it are.
 //
-// `tail`, without timing, is recorded again after every launch: when it is complete, everything is.
-// Under steady load it never is. Therefore markers, a ring of events behind some of the launches:
-// at most one a poll, and no more than share the backlog out evenly when the GPU is far behind. The
-// oldest marker that is not complete says since when a launch is in flight, right to one poll or an
-// eighth of the backlog. Constant memory, two queries a poll in the steady state.
+// `tail` is an event without timing that is recorded again after every launch. When it is complete,
+// everything is. Under steady load it never is, hence the markers: a ring of events behind some of
+// the launches, at most one a poll; when the GPU is far behind they share the backlog out evenly.
+// The oldest marker that is not complete says since when a launch is in flight, right to one poll
+// or an eighth of the backlog. Memory is constant; the steady state takes two queries a poll.
 //
-// Gates tell the rank whose GPU does not come to a launch (work of the application before it on the
-// stream does not end) from those that wait in it. A gate is a pair of events without timing around
-// that work: `behind` the launch before, which was its tail and is left as it is, while the next
-// tail takes the gate's old event; and `front`, recorded in front of the launch. Is `front`
-// complete, the GPU has come to the launch; is `behind` alone, the launch is the oldest in flight
-// and has not begun. A gate costs its launch the record and what that brings into the caches, about
-// a microsecond, so who is in a hurry has few: a launch has one when the two before it were 200 us
-// apart, when none came since the poller last looked, and one in 128 has one anyway; the launching
-// thread looks at no clock for it. A ring of them keeps the oldest; while it is full, one more
+// Gates tell a rank whose GPU does not come to a launch from those that wait in it: work that the
+// application put before it on the stream does not end. A gate is two events without timing around
+// that work. `behind` stands behind the launch before: it was that launch's tail and is left as it
+// is, and the next tail takes the gate's old event. `front` is recorded in front of the launch.
+//
+//   `behind`       `front`        the launch
+//   not complete   not complete   is not the oldest in flight
+//   complete       not complete   is the oldest in flight, and has not begun
+//   complete       complete       has begun: the GPU has come to it
+//
+// A gate costs its launch about a microsecond: the record, and what that brings into the caches. So
+// a thread in a hurry has few. A launch has a gate when the two before it were 200 us apart, or
+// when none came since the poller last looked, and one launch in 128 has one anyway; the launching
+// thread looks at no clock for that. A ring keeps the oldest gates; while it is full, one more
 // stands at the newest launch that had one. They are asked only when nothing has completed for
 // 100 ms. An answer that is not certain is none.
 //

@@ -1,5 +1,8 @@
-// What a version of NCCL's profiler API is asked for, and what it can give. A process may have
-// several NCCLs (one linked in, one loaded) of different versions: each is asked for its own.
+// What the plugin asks of each version of NCCL's profiler API, and what that version can give. A
+// process may have several NCCLs of different versions (one linked in, one loaded); each is asked
+// for what it has.
+//
+// Thread: pure functions.
 #ifndef PLUGIN_RUNTIME_API_VERSION_H_
 #define PLUGIN_RUNTIME_API_VERSION_H_
 

@@ -1,10 +1,10 @@
-// Starts a thread that is no part of the job: it takes none of its signals, and its stack has room
-// for our work whatever the job's libraries keep there.
+// Starts a thread that is no part of the job. It takes none of the job's signals, and its stack has
+// room for our work whatever the job's libraries keep there.
 //
-// glibc puts the thread-local variables of the libraries that are there at start (and of those that
-// were linked for it) on each thread's stack: kilobytes as a rule, megabytes in some jobs.
-// pthread_create refuses a stack that they do not fit on, and says nothing when they leave too
-// little for the thread itself. So they are added to what the thread needs.
+// glibc puts thread-local variables on each thread's stack: those of the libraries that are there
+// at start, and of those that were linked for it. That is kilobytes as a rule, megabytes in some
+// jobs. pthread_create refuses a stack on which they do not fit, and says nothing when they leave
+// too little for the thread itself. So their size is added to what the thread needs.
 //
 // Thread: init. Errors: false when the kernel refuses.
 #ifndef PLUGIN_RUNTIME_BACKGROUND_THREAD_H_

@@ -1,4 +1,4 @@
-// The endpoint as a process of a job has it: the server of exporter/, fed from the own segment.
+// The endpoint of a job's process: the server of exporter/, fed from the process' own segment.
 //
 // Thread: Start under the lock of init; SayGoodbye at the exit; AbandonAfterFork in the child of a
 // fork. Errors: a warning; then nothing is served.

@@ -1,5 +1,6 @@
-// The event masks of the process' NCCLs: what each is asked for, who switches a bit of it, and who
-// else has changed it. One mask per NCCL, shared by its communicators.
+// The event masks of the process' NCCLs: which events each is asked for. NetworkWindow switches one
+// bit of them, and MaskWatch notices when somebody else has changed one. Each NCCL has one mask,
+// shared by its communicators.
 //
 // Thread: Configure and WithoutSteps once, before all else; Write, Attach and Detach from init and
 // finalize; the two parts' Tick and Look from the background thread. No callback waits for any.
@@ -16,8 +17,8 @@ namespace nccl_pulse {
 
 class EventMasks {
  public:
-  // `percent` of the time network steps are watched; never with timing off. `seed`: see
-  // NetworkWindow.
+  // `percent`: of the time, in which network steps are watched; with timing off they never are.
+  // `seed`: see NetworkWindow.
   void Configure(TimingMode timing, double percent, uint64_t seed) {
     timing_ = timing;
     window_.Configure(timing == TimingMode::kOff ? 0 : percent, seed);

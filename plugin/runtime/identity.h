@@ -1,4 +1,5 @@
-// Who this process and its GPU are, for the labels that dashboards join on.
+// Finds out who this process and its GPU are, for the labels that dashboards join on.
+//
 // Thread: init, under its lock. Cost: microseconds, and the first time the search for the driver
 // library. Errors: what cannot be found out is an empty string; nothing is guessed.
 #ifndef PLUGIN_RUNTIME_IDENTITY_H_

@@ -1,4 +1,6 @@
-// What NCCL tells at the init of a communicator, whatever its version.
+// What NCCL passes at the init of a communicator, in one form for all versions of its API.
+//
+// Thread: plain data, for the length of the call.
 #ifndef PLUGIN_RUNTIME_INIT_ARGUMENTS_H_
 #define PLUGIN_RUNTIME_INIT_ARGUMENTS_H_
 

@@ -1,9 +1,9 @@
 // Messages to the person who runs the job. Never from a callback.
 //
-// In init and finalize, while NCCL is calling, messages go through NCCL's own logger, so that they
-// stand where the rest of its log is. At any other time (background threads) the logger must not be
-// used: libnccl may have been unloaded; then they go to standard error, as do those of NCCL
-// versions without a logger.
+// In init and finalize, while NCCL is calling, messages go through NCCL's own logger, to where the
+// rest of its log is. At any other time (background threads) the logger must not be used, since
+// libnccl may have been unloaded. Messages then go to standard error, as they do with NCCL versions
+// that have no logger.
 //
 // Thread: any but a callback's. Cost: a write.
 #ifndef PLUGIN_RUNTIME_LOG_H_

@@ -1,11 +1,11 @@
-// Notices that somebody else has changed NCCL's event mask: from 2.31 on its RAS can, for the whole
-// job and at any time ("CONTROL PROFILER_MASK", applied again after each init). Then events that
-// the plugin relies on may be missing, so that what it would say of them is unknown; and KernelCh
-// may be on, which slows a job down, and hangs it with CUDA graphs.
+// Notices when somebody else has changed NCCL's event mask. From 2.31 on NCCL's RAS can, for the
+// whole job and at any time ("CONTROL PROFILER_MASK", applied again after each init). Events that
+// the plugin relies on may then be missing, and what it would say of them is unknown. KernelCh may
+// be on, which slows a job down, and hangs it with CUDA graphs.
 //
-// The mask is only looked at and never put right: who changed it meant it. A change that is undone
-// before the next look is not seen. Of the bits that the plugin switches itself (network_window.h)
-// nothing is concluded.
+// The mask is only looked at and never put right: whoever changed it meant to. A change that is
+// undone before the next look is not seen. The bits that the plugin switches itself
+// (network_window.h) are left out of the comparison.
 //
 // A process may have several NCCLs, each with a mask of its own, shared by its communicators. The
 // address is used while one of them lives, from init to finalize, and only if it lies in a loaded

@@ -1,10 +1,10 @@
-// When network steps are watched: switches the ProxyStep bit of NCCL's event mask on for a small
-// share of the time.
+// Decides when network steps are watched: switches the ProxyStep bit of NCCL's event mask on for a
+// small share of the time.
 //
-// NCCL has one mask for the whole process, an int of its own of which init gets the address, and
-// looks at it with each call (docs/nccl-profiler-api.md#event-mask; src/plugin/profiler.cc,
-// ncclProfilerEventMask). Only the ProxyStep bit is ever touched after init, by an atomic or / and:
-// switching it changes which callbacks the host makes and nothing on the GPU, and ran clean with
+// NCCL has one mask for the whole process: an int of its own, whose address it passes to init, and
+// which it looks at with each call (docs/nccl-profiler-api.md#event-mask; src/plugin/profiler.cc,
+// ncclProfilerEventMask). After init only the ProxyStep bit is ever touched, by an atomic or / and.
+// Switching it changes which callbacks the host makes and nothing on the GPU, and ran clean with
 // graphs. The KernelCh bit must never change while a job runs.
 //
 //   share          100 ms are watched, then comes a pause as long as the share asks for, give or

@@ -1,8 +1,8 @@
 // What the background thread does in each of its rounds: it follows launches, keeps the segment's
 // times and memory up to date, settles operations, and watches the event masks.
 //
-// Thread: Start under the lock of init; the rest on the background thread (poller.h). Nothing here
-// throws.
+// Thread: Start under the lock of init; the rest on the background thread (poller.h).
+// Errors: nothing here throws.
 #ifndef PLUGIN_RUNTIME_POLL_WORK_H_
 #define PLUGIN_RUNTIME_POLL_WORK_H_
 

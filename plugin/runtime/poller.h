@@ -1,19 +1,22 @@
 // "pulse-poll", the background thread: who starts it, what it does between two pauses, and how it
 // ends before the CUDA driver does.
 //
-// exit() runs the handlers of atexit backwards, and the driver's own are among them: a driver call
-// that is made after those has no driver any more. So the first init registers a handler, too: CUDA
-// had to be there before NCCL could call us, so ours is the later one and runs first.
+// exit() runs the atexit handlers in reverse order, and the driver's own are among them: a driver
+// call after those finds no driver any more. So the first init registers a handler, too. CUDA had
+// to be there before NCCL could call us, so ours was registered later and runs first.
 //
-//   kAbsent -> kPausing <-> kInRound          the thread
-//                 |            v
-//                 |         kStopping         exit, while a round is being made
-//                 v            v
-//              kStopped    kStopped           no round begins any more
+//   kAbsent --> kPausing <-----> kInRound     the thread
+//                   |                |
+//                   |                v
+//                   |            kStopping    exit, while a round is being made
+//                   |                |
+//                   v                v
+//               kStopped         kStopped     no round begins any more
 //
-// exit does not wait for a thread that pauses, and for a round at most kExitWaitMs: one takes some
-// 60 us as a rule. Recycling a communicator with a busy lane, memory that the kernel is slow to
-// give, a full pipe behind standard error, or a driver call that does not return take longer.
+// exit does not wait for a thread that pauses. It waits at most kExitWaitMs for a round, which
+// takes some 60 us as a rule. A round takes longer when it recycles a communicator with a busy
+// lane, when the kernel is slow to give memory, when the pipe behind standard error is full, or
+// when a driver call does not return.
 //
 // Thread: Start under the runtime's lock; the handler from exit, without any lock. After a fork the
 // child has no such thread, forgets it, and may start its own.

@@ -1,5 +1,5 @@
 // What one process measures with: its settings, its clock, its segment, and the tracker that writes
-// into it. Made by the first init and never destroyed.
+// into the segment. The first init makes it, and nothing destroys it.
 //
 // Thread: Make and the Write functions under the lock of init (init_lock.h); RenewTimes from Make
 // and then from the background thread.

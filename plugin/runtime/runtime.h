@@ -1,6 +1,6 @@
-// The plugin as a process sees it: made by the first init, then kept for the life of the process
-// (the library is linked -z nodelete and nothing is torn down at exit, so no thread can outlive
-// what it uses; the poller stops before the CUDA driver does, poller.h).
+// The plugin as a process sees it. The first init makes it, and it is kept for the life of the
+// process: the library is linked -z nodelete and nothing is torn down at exit, so no thread can
+// outlive what it uses. The poller stops before the CUDA driver does (poller.h).
 //
 //   NCCL calls   it comes to          which
 //   init         Runtime::Init        makes the runtime once (settings, segment, tracker, threads),

@@ -5,8 +5,8 @@
 //   LISTEN                         host:port unix:/path off [:9410]   the node's endpoint
 //   FILE_SD_DIR                    a folder [none]                    a file there that tells
 //                                                                     Prometheus of the endpoint
-//   NODE_NAME                      a name [the host's]                the label Hostname: a pod's
-//                                                                     host is called like the pod
+//   NODE_NAME                      a name [the host's]                the label Hostname; in a pod
+//                                                                     the host has the pod's name
 //   SERIES_LIMIT                   16 ... 30000 [2048]                most series of this process
 //   TIMED_LAUNCHES_PER_SECOND      1 ... 1000000 [100]                budget of timed launches on
 //                                                                     each GPU
@@ -20,11 +20,9 @@
 //   NETWORK_WINDOW                 0.01 ... 100 off [1]               share of the time, per cent,
 //                                                                     in which network steps are
 //                                                                     watched (network_window.h)
-//   GRAPHS                         auto [off]                         whether replays of CUDA graphs
-//                                                                     are followed by stamps in them
-//                                                                     (cuda/graph_stamps.h)
-//   LOG_LEVEL                      off [warn] info                    what also goes to standard
-//                                                                     error
+//   GRAPHS                         auto [off]                         whether replays of graphs are
+//                                                                     counted (graph_stamps.h)
+//   LOG_LEVEL                      off [warn] info                    what also goes to stderr
 //   CLOCK                          [auto] monotonic                   the CPU's counter where it is
 //                                                                     sound, or always the kernel's
 //

@@ -1,3 +1,4 @@
+// The plugin's version, as pages, messages and packages show it.
 #ifndef PLUGIN_RUNTIME_VERSION_H_
 #define PLUGIN_RUNTIME_VERSION_H_
 

@@ -1,5 +1,7 @@
 // Bytes that cross a rank's link, by the convention of nccl-tests (its doc/PERFORMANCE.md), so that
-// bus bandwidths compare with its figures. Thread: pure. Cost: a few multiplications.
+// bus bandwidths compare with its figures.
+//
+// Thread: pure. Cost: a few multiplications.
 #ifndef PLUGIN_TRACKER_BUS_BYTES_H_
 #define PLUGIN_TRACKER_BUS_BYTES_H_
 

@@ -1,5 +1,7 @@
-// What stands between captured calls and their launch, of one communicator, and what one look at
-// the stamps found of its graphs (graph_follower.h).
+// What is kept of one communicator's CUDA graphs (graph_follower.h): calls that were captured and
+// not launched yet, and what the last look at the stamps found.
+//
+// Thread: as each structure says. Cost: plain loads and stores.
 #ifndef PLUGIN_TRACKER_CAPTURED_LAUNCH_H_
 #define PLUGIN_TRACKER_CAPTURED_LAUNCH_H_
 

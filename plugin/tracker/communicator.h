@@ -27,8 +27,8 @@ struct CommunicatorParts;
 // The ticket of a place's communicator, 0: none (finalized or never used).
 class ValidContext : public Ordered<uint64_t> {
  public:
-  // From here on events with it are stale. Release and acquire: what follows, settling, comes
-  // after.
+  // From here on events with it are stale. Release and acquire: the settling that follows comes
+  // after it.
   void Close() { cell_.exchange(0, std::memory_order_acq_rel); }
 };
 

@@ -1,4 +1,6 @@
-// What follows one communicator, in one piece of memory of its own.
+// The parts that follow one communicator, in one piece of memory.
+//
+// Thread: as each part says.
 #ifndef PLUGIN_TRACKER_COMMUNICATOR_PARTS_H_
 #define PLUGIN_TRACKER_COMMUNICATOR_PARTS_H_
 

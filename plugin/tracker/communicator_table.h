@@ -1,11 +1,11 @@
-// A process' communicators: a place for each that exists at the same time, and which one an event
-// belongs to.
+// A process' communicators: a place for each that exists at the same time. Finds the one that an
+// event belongs to.
 //
-// A place outlives its communicators: a ticket names it by index, and says of which of them it is
-// (ticket.h). Finalized ones are kept for ten minutes, so that whoever scrapes sees their last
-// numbers, but not at the expense of live ones: when fewer series are left than a further
-// communicator may want, or no place, the one that was finalized longest ago gives way. What it had
-// called goes on in the process' sums (RecordWriter::Recycle).
+// A place outlives its communicators: a ticket names it by index, and says which of them it is
+// about (ticket.h). A finalized communicator is kept for ten minutes, so that whoever scrapes sees
+// its last numbers. It gives way earlier when there is no place left, or fewer series than a
+// further communicator may want; the one that was finalized longest ago goes first. Its calls live
+// on in the process' sums (RecordWriter::Recycle).
 //
 // Thread: Add, Finish, Close, MakeRoom by one caller at a time (the runtime's lock); the rest any.
 // Cost: finding one touches one cache line of the table.

@@ -1,4 +1,4 @@
-// What is counted of one operation or launch.
+// Counts one operation or launch: its call, its duration, or why it has none.
 //
 // Thread: where a lane is given, its holder; else any. Cost: about 10 ns, with a lane's claim 20.
 #ifndef PLUGIN_TRACKER_COUNTING_H_

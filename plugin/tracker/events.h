@@ -1,5 +1,7 @@
-// What an ABI adapter turns a descriptor into: one small structure per kind of event, the same for
-// every version of NCCL's API. What a version does not carry has a neutral value.
+// Events: what an ABI adapter turns a descriptor into. There is one small structure for each kind
+// of event, the same for every version of NCCL's API. What a version lacks has a neutral value.
+//
+// Thread: plain data. The strings are NCCL's and are read within the callback only.
 #ifndef PLUGIN_TRACKER_EVENTS_H_
 #define PLUGIN_TRACKER_EVENTS_H_
 

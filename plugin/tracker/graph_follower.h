@@ -1,5 +1,5 @@
-// Follows the replays of CUDA graphs: what was captured into them, which launches get stamps
-// (plugin/cuda/graph_stamps.h), and what the stamps say the replays executed.
+// Follows the replays of CUDA graphs. It notes what is captured into a graph, puts stamps into it
+// (plugin/cuda/graph_stamps.h), and counts what the stamps say its replays executed.
 //
 // Thread: Begin and PrepareContext under the runtime's lock; the Note, Start and Stop functions
 // from callbacks, where NCCL serialises those of one communicator; Poll by the background thread.

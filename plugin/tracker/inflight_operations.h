@@ -1,21 +1,21 @@
-// Since when an operation is in flight where no events follow the launches: without a driver (RCCL
-// among them), before API v5, or after the driver has failed.
+// Since when the oldest operation has been in flight, where no events follow the launches: without
+// a driver (RCCL among them), before API v5, or after the driver has failed.
 //
-// An operation is in flight since its enqueue
-//   by the network   while a ProxyOp of its has started and not stopped. NCCL starts them within
-//                    milliseconds of the enqueue, long before the GPU gets there, so one that waits
-//                    behind others is seen too. One without network traffic is not seen at all.
-//   by the kernel    (kernel timing) until all its channels have stopped; the untimed ones are not
-//                    seen.
+// An operation is in flight from its enqueue on
+//   by the network   while one of its ProxyOps has started and not stopped. NCCL starts them within
+//                    milliseconds of the enqueue, long before the GPU gets there, so an operation
+//                    that waits behind others is seen too. One without network traffic is not.
+//   by the kernel    (kernel timing) until all its channels have stopped. One untimed is not seen.
+//
 // Left out is what has no visible end:
-//   - operations whose channels NCCL does not tell: CollNet, NVLS over several nodes, API v1 to v3.
-//     NCCL starts ProxyOps for the first two that it never stops
-//     (docs/nccl-profiler-api.md#network);
-//   - all, until one operation of the communicator has ended before our eyes: copy-engine proxies
-//     (NCCL_P2P_USE_CUDA_MEMCPY) never stop theirs either;
-//   - an operation when one that was enqueued a second or more after it has ended: NCCL orders the
-//     launches of a communicator, and operations a second apart are not of one launch. What is
-//     missing then is an event.
+//   - Operations whose channels NCCL does not tell: CollNet, NVLS over several nodes, API v1 to v3.
+//     For the first two NCCL starts ProxyOps and never stops them
+//     (docs/nccl-profiler-api.md#network).
+//   - All operations, until one of the communicator has been seen to end: copy-engine proxies
+//     (NCCL_P2P_USE_CUDA_MEMCPY) never stop theirs either.
+//   - An operation after which, by a second or more, another one was enqueued that has ended. NCCL
+//     orders the launches of a communicator, and operations a second apart are not of one launch.
+//     So the older one has ended too, and its event is missing.
 //
 // Thread: the background thread. Cost: a look at each place of the ring, about 2 us.
 #ifndef PLUGIN_TRACKER_INFLIGHT_OPERATIONS_H_

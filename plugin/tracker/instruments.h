@@ -1,5 +1,5 @@
-// What the tracker's parts measure with, one of a process: where they count, what they tell time
-// by, and which launches they time. A part takes it by reference, so that a test hands in its own.
+// What the tracker's parts measure with: where they count, how they tell the time, and which
+// launches they time. A process has one. A part takes it by reference, so a test hands in its own.
 //
 // Thread: any; what changes says how.
 #ifndef PLUGIN_TRACKER_INSTRUMENTS_H_

@@ -22,17 +22,16 @@
 //     open      the next start               open      the one before is abandoned, with its pair
 //
 // NCCL reports the operations of a launch next. Each is told its launch's fate: timed (a single
-// operation, recognised by its call's serial), one of a group, or the reason why it has no
-// duration.
+// operation, recognised by its call's serial), one of a group, or why it has no duration.
 //
-// Callbacks find the caches full of NCCL's and the driver's own data, so what they cost is the
-// number of lines they touch: a launch that is not sampled touches the first line alone, which it
-// shares with the end of the communicator's OperationRing (communicator_parts.h).
+// Callbacks find the caches full of NCCL's and the driver's own data. So they cost what the cache
+// lines cost that they touch. A launch that is not sampled touches the first line alone, which this
+// object shares with the end of the communicator's OperationRing (communicator_parts.h).
 //
-// Thread: the launching thread, where nothing else is said. NCCL serialises the calls and launches
-// of one communicator (a non-blocking one launches on another thread, after its call), so there is
-// one writer at a time; atomics all the same, so that a NCCL which breaks that costs accuracy
-// alone. Cost: see bench/callbacks.cc and docs/stream-timing.md.
+// Thread: the launching thread, unless something else is said. NCCL serialises the calls and
+// launches of one communicator (a non-blocking one launches on another thread, after its call), so
+// there is one writer at a time. The fields are atomics all the same: a NCCL that breaks the rule
+// costs accuracy alone. Cost: see bench/callbacks.cc and docs/stream-timing.md.
 #ifndef PLUGIN_TRACKER_LAUNCH_FOLLOWER_H_
 #define PLUGIN_TRACKER_LAUNCH_FOLLOWER_H_
 

@@ -1,12 +1,12 @@
-// Strings of NCCL as ids, found by address.
+// Finds the id of a string of NCCL by its address.
 //
 // The strings of a descriptor (func, datatype, algo, proto) are literals in libnccl, so equal
 // addresses mean equal strings for as long as libnccl is mapped. The first callback that meets an
 // address looks its text up in the name table; later ones find it here, address and id in one word.
 //
 // Thread: Find any, lock-free, no allocation. Clear when no communicator is left (libnccl may be
-// unmapped then and another one mapped in its place). Cost: about 2 ns; about 100 ns for a new
-// address.
+// unmapped then and another one mapped in its place).
+// Cost: about 2 ns; about 100 ns for a new address.
 #ifndef PLUGIN_TRACKER_NAME_CACHE_H_
 #define PLUGIN_TRACKER_NAME_CACHE_H_
 

@@ -2,23 +2,25 @@
 //
 // Which steps are counted. NCCL looks at the event mask when an operation is called, and keeps what
 // it saw for all of the operation's ProxyOps and steps (docs/nccl-profiler-api.md#event-mask;
-// src/plugin/profiler.cc, sub->eActivationMask). So an operation that was called while the
-// ProxyStep bit was on has all its steps reported, also those after the bit went off, and any other
-// has none: operations are watched as a whole, short and long ones alike, and no edge of a window
-// cuts one. The operations that were called in a time that is watched are a fair share of all,
-// hence bytes per watched second is the true rate.
+// src/plugin/profiler.cc, sub->eActivationMask). An operation that was called while the ProxyStep
+// bit was on has all its steps reported, also those after the bit went off. Any other has none. So
+// operations are watched as a whole, short and long ones alike, and no edge of a window cuts one.
+// The operations that are called while the window is open are a fair share of all, hence bytes per
+// watched second is the true rate.
 //
 // CUDA graphs break that: a captured operation keeps the mask it was captured with for all replays.
 // Replays of one graph would be watched always, those of another never. They are left out, unless
 // steps are watched always. Their steps get no handle, so NCCL makes one callback for each.
 //
-// Lines of time, by the states that NCCL reports (docs/nccl-profiler-api.md#network):
-//   send      start ... 8 --gpu--> 20 --peer--> 9 --wire--> stop
-//   receive   start ... 10 --wire--> 11 --flush--> 12 --gpu--> stop
-// A step that stops earlier waited for what it was waiting for. One that never stops (aborted, or a
-// receive that NCCL began again) is not counted.
-// 20 comes again and again until the network accepts; the first one counts. The first step that
-// "moved data" is the first to be offered to the network (20, or 9) or to have arrived (11).
+// What a step waits for between the states that NCCL reports (docs/nccl-profiler-api.md#network):
+//
+//   send      start ...  8 --gpu-->  20 --peer-->   9 --wire--> stop
+//   receive   start ... 10 --wire--> 11 --flush--> 12 --gpu-->  stop
+//
+// A step that stops early has waited for what it was waiting for then. One that never stops
+// (aborted, or a receive that NCCL began again) is not counted. State 20 comes again and again
+// until the network accepts; the first one counts. A step has "moved data" when it is first offered
+// to the network (20, or 9) or has arrived (11).
 //
 // Thread: callbacks any, a step's own one after another; Prepare init or the background thread, one
 // at a time. Cost: see step_table.h; a lane's claim for each step's end.

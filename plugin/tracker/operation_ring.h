@@ -4,8 +4,8 @@
 // this ring; number n has place n % kOperationSlots. A new one takes the place of the one that is
 // kOperationSlots older, which is settled then if it still is open.
 //
-// NCCL stops nearly every operation right after it has started it, so that stop changes no slot:
-// the ring remembers the newest operation until it is stopped.
+// NCCL stops nearly every operation right after its start. Such a stop changes no slot: the ring
+// remembers the newest operation until it is stopped.
 //
 // Thread: Claim and StopNewest by the launching thread, one at a time (a NCCL that breaks that
 // costs accuracy, not memory safety); the rest any. Cost: Claim about 15 ns.
@@ -22,9 +22,8 @@
 
 namespace nccl_pulse {
 
-// More than the 435 operations that a recorded run had open at once (groups of five, the GPU a
-// hundred launches behind), and a size that keeps a communicator below 64 KiB with kernel timing
-// on.
+// One more than a recorded run had open at once: 435 operations, in groups of five, with the GPU a
+// hundred launches behind. A communicator stays below 64 KiB with kernel timing on.
 inline constexpr uint32_t kOperationSlots = 436;
 static_assert(kOperationSlots <= 1u << Ticket::kOperationBits);
 

@@ -1,19 +1,20 @@
 // One open operation: its state in a word, and what its network operations did.
 //
-//   claim (OperationRing)                 the slot's old operation, if still open, is settled
-//     word = generation+1, kClaimed       the claimer alone writes the fields
-//     word = generation+1, kOpen          published; children may come
-//     ... children raise started / stopped, set flags, all by compare-and-swap on `word`
-//     word without kOpen                  settled; nothing of it is counted any more
+//   `word`                     what it means
+//   generation+1, kClaimed     OperationRing has claimed the slot, and settled its old operation if
+//                              that was still open; the claimer alone writes the fields
+//   generation+1, kOpen        published: children may come. They raise started and stopped and set
+//                              flags, all by compare-and-swap
+//   without kOpen              settled: nothing of it is counted any more
 //
 // Every change of `word` is a compare-and-swap that contains the generation, so a child of an old
 // operation can not touch the slot's next one. Whoever takes kOpen away (or replaces the
 // generation) settles the operation; the swap can succeed once.
 //
-// What is refused is said by its reason; who asked counts it.
+// Errors: a function that refuses an event returns the reason, and its caller counts it.
 //
-// Thread: any, but Publish (the claimer). Cost: one compare-and-swap, about 5 ns, in the steady
-// state.
+// Thread: any, but Publish (the claimer).
+// Cost: one compare-and-swap, about 5 ns, in the steady state.
 #ifndef PLUGIN_TRACKER_OPERATION_SLOT_H_
 #define PLUGIN_TRACKER_OPERATION_SLOT_H_
 
@@ -30,11 +31,14 @@ namespace nccl_pulse {
 // Why an event is not counted; none: it is.
 using Refusal = std::optional<IgnoredReason>;
 
-// The operation's state in one word: generation:20 at bit 40, flags:8 at 32, started:16,
-// stopped:16.
+// The operation's state in one word:
+//
+//   bit  63  60 59        40 39   32 31     16 15      0
+//        |  -  | generation | flags | started | stopped |
+//           4        20         8       16        16
 struct SlotWord {
   static constexpr uint64_t kOpen = uint64_t{1} << 32;
-  // Coll or P2p was stopped; or it is the communicator's last, and PendingLaunch knows.
+  // Coll or P2p was stopped; or it is the newest, and OperationRing knows whether it was.
   static constexpr uint64_t kEnqueued = uint64_t{1} << 33;
   static constexpr uint64_t kKernelSeen = uint64_t{1} << 34;  // a channel has started
   static constexpr uint64_t kKernelDone = uint64_t{1} << 35;  // all channels have stopped
@@ -70,8 +74,7 @@ struct LastStop {
 };
 
 // When an operation's first network step moved data: generation:20, then ns since enqueue. Of an
-// older generation: none did yet. Only network steps write it, so it costs nothing while none are
-// watched.
+// older generation: none did yet. Only network steps write it, so it is free while none is watched.
 struct FirstMove {
   static constexpr uint64_t kDeltaBits = 44;
   static constexpr uint64_t kDeltaMask = (uint64_t{1} << kDeltaBits) - 1;

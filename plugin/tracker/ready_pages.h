@@ -1,4 +1,4 @@
-// Keeps memory ready for what callbacks will want: pages of the segment.
+// Keeps pages of the segment ready for callbacks.
 //
 // A callback that finds no page ready loses what it would have counted there, so pages are ready
 // before they are wanted:

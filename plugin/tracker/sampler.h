@@ -1,20 +1,19 @@
-// Which launches are timed: a decision that all ranks of a communicator make alike, without a
-// message.
+// Decides which launches are timed. All ranks of a communicator decide alike, without a message.
 //
 // Call number j of (communicator, operation, size class), counted from 0 where the user calls, is
-// timed when the low n bits of a mix of the four are zero. n follows from the launches per second
-// and GPU that the budget allows, so ranks may differ in n; what a rank with a larger n times is a
-// subset of what one with a smaller n times. The mix is a good 64-bit hash, so a periodic program
-// can not run in step with it: every (operation, size class) is reached in proportion. The first
-// two calls of each carry set-up and are not timed. Ranks whose plugins mix differently (other
-// versions) each time calls of their own.
+// timed when the low n bits of a hash of the four are zero. n follows from the launches per second
+// and GPU that the budget allows, so ranks may differ in n. A rank with a larger n times a subset
+// of what one with a smaller n times. The hash is a good 64-bit one, so a periodic program can not
+// run in step with it: every (operation, size class) is reached in proportion. The first two calls
+// of each carry set-up and are not timed. Ranks whose plugins hash differently (other versions)
+// each time calls of their own.
 //
-// n follows the rate with a delay: after an idle minute everything would be timed, and a burst then
-// cost the GPU what the budget forbids. So there is an allowance of one second's budget besides,
-// renewed with n. Where it runs out, a rank misses calls that the others time; that lasts a second.
+// n follows the rate with a delay. After an idle minute everything would be timed, and a burst
+// would then cost the GPU more than the budget. So there is also an allowance of one second's
+// budget, renewed with n. When it runs out, a rank misses calls that the others time, for a second.
 //
-// Thread: ShouldTime and Spend any; Adapt the poller. Cost of ShouldTime: four multiplications and
-// shifts.
+// Thread: ShouldTime and Spend any; Adapt the poller.
+// Cost of ShouldTime: four multiplications and shifts.
 #ifndef PLUGIN_TRACKER_SAMPLER_H_
 #define PLUGIN_TRACKER_SAMPLER_H_
 
@@ -26,9 +25,8 @@ namespace nccl_pulse {
 
 class Sampler {
  public:
-  // A timed launch holds its GPU up by about 5 us (docs/stream-timing.md), so 100 a second cost
-  // 0.05
-  // %.
+  // A timed launch holds its GPU up by about 5 us (docs/stream-timing.md); 100 a second cost
+  // 0.05 %.
   static constexpr int kTimedPerSecond = 100;
   static constexpr int kMaxExponent = 24;
   // Until the rate is known: one in 64.

@@ -1,7 +1,7 @@
-// Counts what an operation came to, once: when it is quiet, when its place is needed, or at
-// finalize. Whoever took it out of its slot (OperationSlot) settles it.
+// Settles an operation: counts what it came to, once. That happens when it is quiet, when its place
+// is needed, or at finalize. Whoever took it out of its slot (OperationSlot) settles it.
 //
-// How many ProxyOps will come is not known, so an operation with network traffic is over when all
+// Nobody knows how many ProxyOps will come. So an operation with network traffic is over when all
 // that started have stopped and nothing came for kQuietNs.
 //
 // Thread: the lane's holder; SettleIfIdle the background thread, SettleAll whoever finalizes. Cost:

@@ -1,14 +1,15 @@
-// The network steps that are under way: when each began to wait for what it waits for now, and what
-// it has come to so far.
+// The network steps that are under way: what each waits for and since when, and what it has come to
+// so far.
 //
-// One table a process, a ring: a step gets the next place of which nobody needs what is there. A
-// place that was never given back (NCCL starts some receives several times and stops them once; an
-// abort stops nothing) is needed until its operation has ended, and one whose operation goes on is
-// passed over: a step that waits for long, for a late rank say, is what the table is there for.
-// When kStepProbes places in a row are needed, some 4,000 steps are under way or left behind within
-// operations that go on: the last of them is taken. Its step is then not counted, and its later
-// callbacks are, as of a stale handle. NCCL has at most 8 steps of a connection and channel under
-// way.
+// A process has one table, a ring: a step gets the next place that nobody needs. Some places are
+// never given back: NCCL starts some receives several times and stops them once, and an abort stops
+// nothing. Such a place is needed until its operation has ended. A step that waits long, for a late
+// rank say, keeps its place: the table is there for just that one.
+//
+// When kStepProbes places in a row are needed, the last of them is taken. Some 4,000 steps are then
+// under way, or left behind in operations that go on; NCCL has at most 8 under way for a connection
+// and channel. The step that loses its place is not counted; its later callbacks are counted as
+// those of a stale handle.
 //
 //   claim:   word = generation+1, kClaimed     the claimer alone writes the fields
 //            word = generation+1, kStarted     published

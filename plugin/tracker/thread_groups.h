@@ -1,8 +1,8 @@
-// Which group a thread is in.
+// Tells which group a thread is in.
 //
-// NCCL says that a group begins on the thread that makes its calls, once for all of its
-// communicators. A table, for memory of each thread's own (thread_local) takes room that a library
-// opened later may not get. When two threads meet at one place, neither is told.
+// NCCL reports the begin of a group on the thread that makes its calls, once for all of its
+// communicators. The answer is kept in a table: a thread_local takes room that a library which is
+// opened late may not get. When two threads meet at one place, neither gets an answer.
 //
 // Thread: any. Cost: a multiplication, one cache line of the thread's own.
 #ifndef PLUGIN_TRACKER_THREAD_GROUPS_H_

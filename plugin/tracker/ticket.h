@@ -1,18 +1,17 @@
-// Tickets: what NCCL is handed in place of event and context pointers.
+// Tickets: what NCCL gets in place of pointers to events and contexts.
 //
 // NCCL stops handles twice, stops handles of operations that are long gone, and passes handles and
-// contexts of other processes (PXN). A pointer would have to be believed; a ticket is checked: it
-// names a place by index, and the place's generation when it was given out. A ticket that does not
-// fit is counted and ignored, and nothing is dereferenced on its word.
+// contexts of other processes (PXN). A pointer would have to be believed. A ticket is checked: it
+// names a place by its index, and the generation that the place had when the ticket was given out.
+// One that does not fit is counted and ignored; nothing is dereferenced on its word.
 //
 //   bit  63        51 50  47 46      39 38          19 18       10 9            0
 //        | process   | kind | child    | generation    | operation | communicator |
 //          13          4      8          20              9           10
 //
-// `process` differs between processes (hash of pid, start and a random number): a foreign ticket is
-// taken for a foreign one, but for one chance in 8192, which a proxy operation's pid rules out
-// before. `kind` is never 0, so a ticket is never NULL. Generation wraps after 2^20 uses of one
-// operation slot.
+// `process` is a hash of pid, start and a random number. So another process' ticket is taken for
+// our own once in 8192 times; for a proxy operation its pid rules even that out. `kind` is never 0,
+// so a ticket is never NULL. `generation` wraps after 2^20 uses of one operation slot.
 //
 // Thread: pure functions. Cost: shifts.
 #ifndef PLUGIN_TRACKER_TICKET_H_

@@ -1,21 +1,22 @@
-// Which of one communicator's launches are timed, what each stands for, and which operation learns
-// that its launch was.
+// Knows which of one communicator's launches are timed, what each of them stands for, and which
+// operation has the duration.
 //
 // A launch is timed with a pair of events (stream_timer.h). The pair carries what was pending when
 // it was launched:
-//   a single call      its operation and bytes: the launch's duration is the operation's
-//   several calls      their sum, until NCCL reports the operations that the launch really carries
-//                      (it may be one of several of a group): then the sum of those
+//
+//   a single call   its operation and bytes: the launch's duration is the operation's
+//   several calls   their sum, until NCCL reports the operations that the launch really carries (it
+//                   may be one of several of a group): then the sum of those
 //
 // Attribution. NCCL reports an operation after its launch, sometimes long after (a CUDA host
-// callback). A sampled call has a serial, which its ticket carries and its operation brings back:
-// was the launch of that serial timed, the operation has a duration. Which serials were is known
-// for as many launches as there are pairs. An operation that NCCL reports before its launch is
-// counted as not timed, and so its launch must not be.
+// callback). A sampled call has a serial. Its ticket carries the serial, and its operation brings
+// it back. If the launch with that serial was timed, the operation has a duration. The last serials
+// are kept, as many as there are pairs. When NCCL reports an operation before its launch, it is
+// counted as not timed, so its launch must not be timed either.
 //
-// Thread: as LaunchFollower, but Carried::Get: the poller, of a pair that is armed. What a pair
-// carries is published when it is armed; what operations add since comes microseconds after the
-// launch, long before a poll.
+// Thread: as LaunchFollower; LoadOf also the poller, for a pair that is armed. What a pair carries
+// is published when it is armed. What operations add later comes microseconds after the launch,
+// long before a poll.
 #ifndef PLUGIN_TRACKER_TIMED_LAUNCHES_H_
 #define PLUGIN_TRACKER_TIMED_LAUNCHES_H_
 

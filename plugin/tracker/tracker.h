@@ -1,12 +1,12 @@
-// What happens in a callback: finds the communicator and operation that an event belongs to, and
-// hands it to the part that follows it. The parts turn events into numbers in the communicator's
-// lanes.
+// Handles every callback: finds the communicator and operation that an event belongs to, and hands
+// it to the part that follows it. The parts turn events into numbers in the communicator's lanes.
 //
 //   of the process
 //     Instruments         clock, sampler, stream timer, segment: what the parts measure with
 //     CommunicatorTable   which communicator an event belongs to, and its life
 //     ThreadGroups        which group a thread is in
 //     NetworkSteps        the steps of ProxyOps
+//     GraphFollower       replays of CUDA graphs
 //     ReadyPages          memory for what callbacks will want
 //   of each communicator
 //     OperationRing       operations that are open; OperationSlot: one of them and its children
@@ -16,19 +16,19 @@
 //     LaunchWatch         what the background thread sees of the launches; where no events follow
 //                         them, InflightOperations
 //
-// Thread: every method may be called from any thread at any time, concurrently, also for
-// communicators that were finalized. Add/Finish/SettleIdle: see there. No lock, no allocation, no
-// system call (the clock reads a counter, or the vDSO), no exception, no logging; nothing NCCL
-// passed is dereferenced but the strings of the event itself. Cost: bench/callbacks.cc; about 150
-// ns for all callbacks of one eager collective, 280 with cold caches (docs/stream-timing.md).
+// Thread: callbacks may come on any thread at any time, concurrently, also for communicators that
+// were finalized. They take no lock, allocate nothing, make no system call (the clock reads a
+// counter, or the vDSO), throw nothing and log nothing. Of what NCCL passes they dereference the
+// strings of the event alone. The other methods say below who may call them.
+// Cost: about 150 ns for all callbacks of one eager collective, 280 ns with cold caches
+// (bench/callbacks.cc, docs/stream-timing.md).
 // Errors: none. What does not fit is counted by reason (IgnoredReason) and dropped.
 //
 // What an operation's numbers mean:
 //   nccl_operation_completion_seconds{source="proxy"}
-//       Coll/P2p start to the last ProxyOp stop, for operations with network traffic. How many
-//       ProxyOps will come is not known: an operation is settled when all that started have
-//       stopped and nothing came for kQuietNs (settling.h), or when its slot is needed, or at
-//       finalize.
+//       Coll/P2p start to the last ProxyOp stop, for operations with network traffic. Nobody knows
+//       how many ProxyOps will come. So an operation is settled when all that started have stopped
+//       and nothing came for kQuietNs (settling.h), when its slot is needed, or at finalize.
 //   nccl_operation_completion_seconds{source="kernel"}
 //       Coll/P2p start to the KernelCh stop that completed the operation's channels, for operations
 //       without network traffic, with kernel timing on.

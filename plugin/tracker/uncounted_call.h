@@ -1,9 +1,9 @@
-// The last call of a communicator, while no lane has counted it.
+// The last call of a communicator, until a lane has counted it.
 //
-// A call is counted by the operation that it becomes, so that it costs its thread no lane before
-// its kernel is launched. The calling thread leaves it here; whoever holds the launch lane next
-// takes it and counts it: the operation, or the background thread when none comes, or finalize. It
-// is private to the process: a reader that counted it too would make a counter step back.
+// A call is counted together with the operation that it becomes. So it costs its thread no lane
+// before its kernel is launched. The calling thread leaves it here. Whoever holds the launch lane
+// next takes it and counts it: the operation, or the background thread when none comes, or
+// finalize. It is private to the process: if a reader counted it too, counters would step back.
 //
 //   key   0 nothing is here; else SeriesKey::Calls of the call
 //

@@ -1,11 +1,11 @@
-// Calls of a communicator whose launches NCCL does not report.
+// Counts the calls of a communicator whose launches NCCL does not report.
 //
 // A launch that NCCL reports covers all calls before it: NCCL orders the launches of a communicator
-// (stream_timer.h). But not all launches are reported: not those of Broadcast from 2.29.2 on (its
-// tasks have no event mask; src/enqueue.cc, src/scheduler/allgatherv_sched.cc) and not those of
+// (stream_timer.h). But some launches are not reported: those of Broadcast from 2.29.2 on (its
+// tasks have no event mask; src/enqueue.cc, src/scheduler/allgatherv_sched.cc), and those of
 // symmetric-memory kernels from 2.28.3 to 2.30.7 (docs/nccl-profiler-api.md#what-is-not-visible).
-// What then stands between the last reported launch and now is work that cannot be seen: the
-// communicator may look idle and is not known to be.
+// Calls after the last reported launch are then work that cannot be seen: the communicator may look
+// idle, and is not known to be.
 //
 //   calls since the last reported launch          PendingCalls::calls, which a launch sets to 0,
 //                                                  and `left_calls_`: of groups before the last one

@@ -123,7 +123,10 @@ class GraphStamps {
       Record& record = tables_->records[i];
       // Acquire: sees the record as the capturing thread made it.
       if (record.state.load(std::memory_order_acquire) != Record::kUsed) continue;
+      const bool is_over = IsOver(record, now_ns);
       Standing standing = Look(record, now_ns);
+      // Whatever its last counts say: no passage will come that puts them right.
+      if (is_over) standing.in_flight = 0;
       moves |= standing.moved;
       if (standing.moved) {
         for (uint32_t k = 1; k < standing.stamps; ++k) {
@@ -161,7 +164,7 @@ class GraphStamps {
           all_counted = false;
         }
       }
-      if (all_counted && IsOver(record, now_ns)) Free(record);
+      if (all_counted && is_over) Free(record);
     }
     return moves;
   }

@@ -65,8 +65,7 @@ GraphStamps::Capture* GraphStamps::FindCapture(CudaStream stream, CudaGraph* gra
       status != kCudaCaptureActive || id == 0 || id == Capture::kBusy) {
     return nullptr;
   }
-  auto& set = tables_->captures[id * 0x9e3779b97f4a7c15ULL >> 59];
-  static_assert(kSets == 1 << (64 - 59));
+  auto& set = tables_->captures[SetOf(id)];
   // Relaxed: an order in time that need not be exact.
   const uint64_t touch = touches_.fetch_add(1, std::memory_order_relaxed) + 1;
   for (Capture& capture : set) {
@@ -75,19 +74,33 @@ GraphStamps::Capture* GraphStamps::FindCapture(CudaStream stream, CudaGraph* gra
     capture.touched.store(touch, std::memory_order_relaxed);
     return &capture;
   }
+  // Whoever is in the way has just opened a capture of its own here: there is another place.
+  for (uint32_t attempt = 0; attempt < 2 * kWays; ++attempt) {
+    if (Capture* const capture = TryOpen(set, id, touch)) return capture;
+  }
+  return nullptr;
+}
+
+// Null: another thread was faster.
+GraphStamps::Capture* GraphStamps::TryOpen(Capture (&set)[kWays], uint64_t id, uint64_t touch) {
   // The one that was used last longest ago gives way: it has ended, or more than a hundred others
   // were begun while it did nothing.
-  Capture* oldest = &set[0];
+  Capture* oldest = nullptr;
+  uint64_t oldest_id = Capture::kBusy;
+  uint64_t oldest_touch = 0;
   for (Capture& capture : set) {
-    if (capture.touched.load(std::memory_order_relaxed) <
-        oldest->touched.load(std::memory_order_relaxed)) {
-      oldest = &capture;
-    }
+    // Acquire: before the touch. One that is opened meanwhile has another id by the swap, and is
+    // not taken for the old one that its touch was read of.
+    const uint64_t found = capture.id.load(std::memory_order_acquire);
+    const uint64_t touched = capture.touched.load(std::memory_order_relaxed);
+    if (found == Capture::kBusy || (oldest != nullptr && touched >= oldest_touch)) continue;
+    oldest = &capture;
+    oldest_id = found;
+    oldest_touch = touched;
   }
-  uint64_t before = oldest->id.load(std::memory_order_relaxed);
   // Acquire: what its last owner wrote comes before the fields below.
-  if (before == Capture::kBusy ||
-      !oldest->id.compare_exchange_strong(before, Capture::kBusy, std::memory_order_acquire)) {
+  if (oldest == nullptr ||
+      !oldest->id.compare_exchange_strong(oldest_id, Capture::kBusy, std::memory_order_acquire)) {
     return nullptr;
   }
   // Relaxed: published by the id.

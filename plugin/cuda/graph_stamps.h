@@ -62,6 +62,13 @@ class GraphStamps {
   static constexpr uint32_t kMostRecords = 512;
   static constexpr uint32_t kMostContexts = 16;
 
+  // Open captures are kept in sets; which one a capture's id is in.
+  static constexpr uint32_t kSets = 32;
+  static constexpr uint32_t SetOf(uint64_t capture_id) {
+    static_assert(kSets == 1 << (64 - 59));
+    return static_cast<uint32_t>(capture_id * 0x9e3779b97f4a7c15ULL >> 59);
+  }
+
   // Null: no memory.
   static std::unique_ptr<GraphStamps> Make(const CudaDriver& driver, const StampDriver& stamps);
   ~GraphStamps();
@@ -116,7 +123,10 @@ class GraphStamps {
       Record& record = tables_->records[i];
       // Acquire: sees the record as the capturing thread made it.
       if (record.state.load(std::memory_order_acquire) != Record::kUsed) continue;
+      const bool is_over = IsOver(record, now_ns);
       Standing standing = Look(record, now_ns);
+      // Whatever its last counts say: no passage will come that puts them right.
+      if (is_over) standing.in_flight = 0;
       moves |= standing.moved;
       if (standing.moved) {
         for (uint32_t k = 1; k < standing.stamps; ++k) {
@@ -154,7 +164,7 @@ class GraphStamps {
           all_counted = false;
         }
       }
-      if (all_counted && IsOver(record, now_ns)) Free(record);
+      if (all_counted && is_over) Free(record);
     }
     return moves;
   }
@@ -191,7 +201,6 @@ class GraphStamps {
     uint64_t moved_ns;      // background thread, as the next
     uint64_t destroyed_ns;  // when that was seen
   };
-  static constexpr uint32_t kSets = 32;
   static constexpr uint32_t kWays = 4;
   struct Tables {
     Capture captures[kSets][kWays];
@@ -208,8 +217,9 @@ class GraphStamps {
   GraphStamps(const CudaDriver& driver, const StampDriver& stamps, Tables* tables)
       : driver_(driver), stamps_(stamps), tables_(tables) {}
 
-  // Null: `stream` is not in capture, or another thread is at the same place.
+  // Null: `stream` is not in capture, or many threads begin captures at the same place.
   Capture* FindCapture(CudaStream stream, CudaGraph* graph);
+  Capture* TryOpen(Capture (&set)[kWays], uint64_t id, uint64_t touch);
   StampContext* CurrentContext();
   // `behind`: what the stamp stands behind, kind 0: nothing. False: it will not be read.
   bool AddStamp(Capture& capture, CudaStream stream, CudaGraph graph, const Launch& behind);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "exporter/diagnosis/rank_activity.h"
 #include "exporter/fleet/job_report.h"
 
 namespace nccl_pulse {
@@ -173,9 +174,9 @@ std::string Sentence(const JobLook& look) {
       root.is_usual ? "WAIT  " : "HANG  ",
       root.ranks.empty() ? NobodyNamed(root) : absl::StrCat(Who(root.ranks), " ", What(root)),
       ", since ", Clock(root.since_realtime_ns), " (",
-      AgeWords(look.now_realtime_ns - root.since_realtime_ns), "); ", verdict.waits.size(), " of ",
-      verdict.processes, " processes wait. First: ", FirstStep(root), ".",
-      root.is_usual ? " It has waited as long here before, and gone on." : "",
+      AgeWords(ElapsedNs(look.now_realtime_ns, root.since_realtime_ns)), "); ",
+      verdict.waits.size(), " of ", verdict.processes, " processes wait. First: ", FirstStep(root),
+      ".", root.is_usual ? " It has waited as long here before, and gone on." : "",
       others == 0 ? "" : absl::StrCat(" ", others, " more below."), unseen, unheard);
 }
 

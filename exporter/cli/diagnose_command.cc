@@ -20,6 +20,7 @@
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/targets.h"
 #include "exporter/web/config.h"
+#include "metrics/shared_bytes.h"
 
 ABSL_FLAG(std::string, prometheus, "", "a Prometheus that knows the job's endpoints");
 ABSL_FLAG(std::string, job_id, "", "of the job");
@@ -33,8 +34,11 @@ ABSL_FLAG(std::string, prometheus_credentials_file, "", "the same, for the Prome
 ABSL_FLAG(std::string, prometheus_bearer_file, "", "the same, for the Prometheus");
 ABSL_FLAG(absl::Duration, timeout, absl::Seconds(3), "of each endpoint");
 ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // of the agent
-ABSL_DECLARE_FLAG(bool, json);                  // of status, like the next one
+ABSL_DECLARE_FLAG(bool, json);                  // of status, like the next ones
 ABSL_DECLARE_FLAG(std::string, ca_cert);
+ABSL_DECLARE_FLAG(std::string, server_name);
+ABSL_DECLARE_FLAG(std::string, cert);
+ABSL_DECLARE_FLAG(std::string, key);
 
 namespace nccl_pulse {
 namespace {
@@ -43,6 +47,8 @@ constexpr int kUsageError = 1;
 constexpr int kNoAnswer = 2;
 constexpr int kHangFound = 3;
 constexpr int kIncomplete = 4;
+
+constexpr uint16_t kDefaultPort = 9410;
 
 // --endpoint, as often as it was given. Set before the command runs.
 std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
@@ -74,7 +80,7 @@ Where the endpoints are:
   --prometheus=URL      of a Prometheus, or what answers like one, that has scraped the job within the
                         last 15 minutes
   --targets=FILE        a file in the form of file_sd (JSON or YAML)
-  --endpoint=HOST:PORT  this one, too; any number of times, also as https://HOST:PORT
+  --endpoint=HOST:PORT  this one, too; any number of times, also as https://HOST:PORT, or HOST (port 9410)
 
 Of which job (default: all that they know):
   --job-id=ID           as the label job_id has it
@@ -83,6 +89,9 @@ Of which job (default: all that they know):
 How to ask:
   --https               where an address does not say http or https
   --ca-cert=FILE        authorities to trust instead of the system's; --insecure: trust everybody
+  --cert=FILE, --key=FILE  own certificate and key, for endpoints that ask for one
+  --server-name=NAME    that the endpoints' certificates have, where it is not what they are asked by
+                        Each of these four means --https, unless there is a --prometheus, which says itself
   --credentials-file=FILE  one line user:password; --bearer-file=FILE  one line with a token
   --prometheus-credentials-file=FILE, --prometheus-bearer-file=FILE   for the Prometheus: it gets nothing
                         that is for the endpoints, nor they what is for it
@@ -94,12 +103,13 @@ Endpoints that do not answer, or with what another version has written, are name
 are never taken for healthy.
 
 Exit status: 0 no hang is suspected, or only a usual wait; 1 bad usage; 2 no endpoint is found, or none
-answers; 3 a hang is suspected; 4 none is, but an endpoint did not answer, a process was lost or does not
-run, or a communicator's work cannot be seen. docs/diagnose.md says more.
+answers; 3 a hang is suspected; 4 none is, but an endpoint did not answer, no endpoint knows some of the
+ranks, a process was lost or does not run, or a communicator's work cannot be seen. docs/diagnose.md says more.
 )";
 
+// `text` may have what a Prometheus said: nothing of it may steer the terminal.
 int Fail(int status, const std::string& text) {
-  std::fprintf(stderr, "pulse: %s\n", text.c_str());
+  std::fprintf(stderr, "pulse: %s\n", CopyFromShared(text.data(), text.size()).c_str());
   return status;
 }
 
@@ -164,12 +174,19 @@ bool ReadFlags(const std::vector<std::string>& given, Question* question, std::s
     }
     options.filter.comm_id = comm_id;
   }
-  options.client.tls =
-      TlsClientContext::Make(absl::GetFlag(FLAGS_ca_cert), absl::GetFlag(FLAGS_insecure), error);
-  // Without https nobody needs it.
-  const bool wants_tls = !absl::GetFlag(FLAGS_ca_cert).empty() || absl::GetFlag(FLAGS_insecure);
-  if (options.client.tls == nullptr && wants_tls) return false;
+  TlsClientConfig tls;
+  tls.ca_file = absl::GetFlag(FLAGS_ca_cert);
+  tls.is_insecure = absl::GetFlag(FLAGS_insecure);
   question->prometheus_client = options.client;
+  question->prometheus_client.tls = TlsClient::Make(tls, error);
+  tls.cert_file = absl::GetFlag(FLAGS_cert);
+  tls.key_file = absl::GetFlag(FLAGS_key);
+  tls.name = absl::GetFlag(FLAGS_server_name);
+  options.client.tls = TlsClient::Make(tls, error);
+  // Without https nobody needs it.
+  const bool wants_tls = tls.is_insecure || !tls.ca_file.empty() || !tls.cert_file.empty() ||
+                         !tls.key_file.empty() || !tls.name.empty();
+  if (options.client.tls == nullptr && wants_tls) return false;
   if (!ReadCredentials("the endpoints", absl::GetFlag(FLAGS_credentials_file),
                        absl::GetFlag(FLAGS_bearer_file), &options.client.authorization, error) ||
       !ReadCredentials("the Prometheus", absl::GetFlag(FLAGS_prometheus_credentials_file),
@@ -177,10 +194,14 @@ bool ReadFlags(const std::vector<std::string>& given, Question* question, std::s
                        &question->prometheus_client.authorization, error)) {
     return false;
   }
-  const bool is_https = absl::GetFlag(FLAGS_https);
+  // Who names a certificate means TLS, as for `pulse status`: a password must not go out in the clear
+  // beside it. A Prometheus may be what the authorities are for, and says how endpoints are scraped.
+  const bool is_https =
+      absl::GetFlag(FLAGS_https) || (wants_tls && absl::GetFlag(FLAGS_prometheus).empty());
   for (const std::string& text : given) {
     Address address;
     if (!ParseAddress(text, is_https, &address, error)) return false;
+    if (!address.has_port) address.port = kDefaultPort;
     question->endpoints.push_back(std::move(address));
   }
   const std::string file = absl::GetFlag(FLAGS_targets);

@@ -63,11 +63,10 @@ bool FindStatusEndpoint(const std::string& address, const StatusSecrets& secrets
   is_secure = is_secure || !secrets.tls.ca_file.empty() || !secrets.tls.cert_file.empty() ||
               !secrets.tls.key_file.empty() || !secrets.tls.name.empty();
   if (is_secure) {
-    std::shared_ptr<TlsClient> client = TlsClient::Make(secrets.tls, error);
+    std::shared_ptr<const TlsClient> client = TlsClient::Make(secrets.tls, error);
     if (client == nullptr) return false;
-    endpoint->access.secure = [client = std::move(client)](int fd, const std::string& host,
-                                                           std::string* problem) {
-      return client->Connect(fd, host, problem);
+    endpoint->access.secure = [client = std::move(client)](int fd, const std::string& host) {
+      return client->Connect(fd, host);
     };
   }
   if (secrets.user.empty() != secrets.password_file.empty()) {

@@ -65,6 +65,7 @@ class Examiner {
     for (const auto& [id, activities] : by_communicator_) {
       health_.ranks += activities.ranks;
       health_.unknown_ranks += activities.unknown;
+      health_.missing_ranks = std::max(health_.missing_ranks, activities.missing);
       ++health_.communicators;
       if (activities.unknown == activities.ranks) ++health_.blind_communicators;
       if (activities.IsDark()) ++dark_;

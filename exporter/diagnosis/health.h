@@ -31,9 +31,10 @@ struct Health {
   HealthStatus status = HealthStatus::kUnused;
   std::size_t lost_processes = 0, stopped_processes = 0;
   std::size_t ranks = 0, unknown_ranks = 0;  // of communicators in use, whose processes live
-  std::size_t communicators = 0;             // in use
-  std::size_t blind_communicators = 0;       // of them those on which no rank's activity is known
-  std::vector<std::string> notes;            // sentences: what is lost, stopped, not seen
+  std::size_t missing_ranks = 0;  // expected here and never seen, of the communicator with the most
+  std::size_t communicators = 0;  // in use
+  std::size_t blind_communicators = 0;  // of them those on which no rank's activity is known
+  std::vector<std::string> notes;       // sentences: what is lost, stopped, not seen
   std::string summary;  // a sentence behind them; "" where hangs or stragglers are listed
 };
 

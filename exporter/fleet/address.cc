@@ -23,6 +23,7 @@ bool ParseAddress(std::string_view text, bool otherwise_https, Address* address,
     return false;
   };
   address->is_https = otherwise_https;
+  address->has_port = absl::StrContains(text, "://");
   if (absl::ConsumePrefix(&text, "https://")) {
     address->is_https = true;
   } else if (absl::ConsumePrefix(&text, "http://")) {
@@ -56,6 +57,7 @@ bool ParseAddress(std::string_view text, bool otherwise_https, Address* address,
   if (text.empty()) return fail("no host");
   int port = address->is_https ? 443 : 80;
   if (colon != text.npos) {
+    address->has_port = true;
     if (!absl::SimpleAtoi(text.substr(colon + 1), &port)) return fail("the port is no number");
   }
   if (port < 1 || port > 65535) return fail("the port is not between 1 and 65535");

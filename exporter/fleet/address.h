@@ -14,7 +14,8 @@ struct Address {
   bool is_https = false;
   std::string host;  // without brackets
   uint16_t port = 0;
-  std::string path;  // without a slash at its end; "" or "/prefix"
+  bool has_port = false;  // it was said, or follows from a scheme that was
+  std::string path;       // without a slash at its end; "" or "/prefix"
 
   std::string name() const;  // "host:port", as people know it
 };

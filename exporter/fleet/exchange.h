@@ -57,7 +57,7 @@ class Exchange {
   std::size_t next_address_ = 0;
   State state_ = State::kConnecting;
   int fd_ = -1;
-  std::unique_ptr<TlsClientTransport> tls_;
+  std::unique_ptr<Transport> tls_;
   std::string outgoing_, incoming_;
   std::size_t sent_ = 0;
   std::size_t wanted_ = 0;  // bytes of head and body together; 0: until the server closes

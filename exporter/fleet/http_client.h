@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "exporter/fleet/address.h"
-#include "exporter/web/tls_client_context.h"
+#include "exporter/web/tls_client.h"
 
 namespace nccl_pulse {
 
@@ -37,7 +37,7 @@ struct FleetClientOptions {
   std::size_t most_at_once = 2048;  // less where the process may not have as many descriptors
   std::string authorization;        // that header's value; "": none
   // For https. Null where no address is.
-  std::shared_ptr<const TlsClientContext> tls;
+  std::shared_ptr<const TlsClient> tls;
 };
 
 // `done` is called once for each request, in the order of the answers.

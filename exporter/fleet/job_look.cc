@@ -99,6 +99,14 @@ std::set<uint64_t> Hanging(const DiagnosisResult& diagnosis) {
   return hanging;
 }
 
+// How many of these communicators somebody still tells of. Of the others it is not known whether
+// they went on.
+std::size_t SeenOf(const std::set<uint64_t>& communicators, const DiagnosisResult& diagnosis) {
+  return static_cast<std::size_t>(std::count_if(
+      diagnosis.begin(), diagnosis.end(),
+      [&communicators](const auto& each) { return communicators.count(each.comm_id) != 0; }));
+}
+
 // Those of these communicators alone; how many there are.
 std::size_t KeepHangs(const std::set<uint64_t>& communicators, DiagnosisResult* diagnosis) {
   std::size_t kept = 0;
@@ -125,7 +133,7 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
     look = Look(endpoints, options).Make();
     std::set<uint64_t> now = Hanging(look.diagnosis);
     const std::size_t kept = KeepHangs(before, &look.diagnosis);
-    look.went_on = before.size() - kept;
+    look.went_on = SeenOf(before, look.diagnosis) - kept;
     if (kept != 0) break;
     before = std::move(now);
   }

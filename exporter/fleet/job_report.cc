@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "exporter/diagnosis/rank_activity.h"
 #include "exporter/fleet/job_words.h"
 
 namespace nccl_pulse {
@@ -65,7 +66,7 @@ std::string SuspectsTable(const JobLook& look) {
       for (const JobRank& rank : *ranks) {
         if (++all > kMostRows) continue;
         rows.push_back(RankCells(rank));
-        rows.back().push_back(AgeWords(look.now_realtime_ns - root.since_realtime_ns));
+        rows.back().push_back(AgeWords(ElapsedNs(look.now_realtime_ns, root.since_realtime_ns)));
         rows.back().push_back(
             absl::StrCat(ranks == &root.perhaps ? "perhaps: nothing in flight; " : "",
                          HangVerdictName(root.verdict)));
@@ -84,7 +85,7 @@ std::string WaitsTable(const JobLook& look) {
     const JobWait& wait = waits[i];
     rows.push_back(RankCells(wait.rank));
     rows.back().push_back(Dash(wait.op));
-    rows.back().push_back(AgeWords(look.now_realtime_ns - wait.since_realtime_ns));
+    rows.back().push_back(AgeWords(ElapsedNs(look.now_realtime_ns, wait.since_realtime_ns)));
     rows.back().push_back(WaitedFor(look, wait));
   }
   return absl::StrCat("\nWait: ", waits.size(), " of ", look.verdict.processes, " processes\n",
@@ -113,7 +114,8 @@ JobFinding FindingOfJob(const JobLook& look) {
   for (const JobRoot& root : look.verdict.roots) {
     if (!root.is_usual) return JobFinding::kHang;
   }
-  if (look.heard < look.endpoints || look.health.status == HealthStatus::kIncomplete) {
+  if (look.heard < look.endpoints || look.health.missing_ranks != 0 ||
+      look.health.status == HealthStatus::kIncomplete) {
     return JobFinding::kIncomplete;
   }
   return JobFinding::kNone;
@@ -127,9 +129,14 @@ std::string JobText(const JobLook& look) {
   }
   absl::StrAppend(&text, SuspectsTable(look), WaitsTable(look));
   if (look.verdict.hung_communicators != 0) {
+    const std::size_t blocked = look.verdict.blocked_communicators;
     absl::StrAppend(&text, "\n", look.verdict.hung_communicators,
-                    " communicators make no progress; of ", look.verdict.blocked_communicators,
-                    " of them the ranks that have not come wait elsewhere.\n");
+                    look.verdict.hung_communicators == 1 ? " communicator makes no progress"
+                                                         : " communicators make no progress",
+                    blocked == 0 ? ".\n"
+                                 : absl::StrCat("; of ", blocked,
+                                                " of them the ranks that have not come wait "
+                                                "elsewhere.\n"));
   }
   if (look.went_on != 0) {
     absl::StrAppend(&text, "\n", look.went_on,

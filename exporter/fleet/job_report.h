@@ -13,8 +13,8 @@ namespace nccl_pulse {
 
 enum class JobFinding { kNone, kHang, kIncomplete };
 
-// Of what was looked at: the exit status rests on it. Endpoints that were not heard are never an
-// all-clear.
+// Of what was looked at: the exit status rests on it. Endpoints that were not heard, and ranks that
+// none of them knows, are never an all-clear.
 JobFinding FindingOfJob(const JobLook& look);
 
 std::string JobText(const JobLook& look);

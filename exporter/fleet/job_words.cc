@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "exporter/diagnosis/rank_activity.h"
 #include "exporter/fleet/job_report.h"
 
 namespace nccl_pulse {
@@ -13,6 +14,10 @@ namespace {
 
 constexpr std::size_t kMostNamed = 4;
 constexpr int64_t kSecondNs = 1000000000;
+
+std::string Count(std::size_t count, const char* one, const char* several) {
+  return absl::StrCat(count, " ", count == 1 ? one : several);
+}
 
 std::string Comm(uint64_t comm_id) { return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16)); }
 
@@ -52,7 +57,7 @@ std::string What(const JobRoot& root) {
     case HangVerdict::kProcessStopped:
       return is_one ? "does not run" : "do not run";
     case HangVerdict::kRankNotSeen:
-      return "is not seen at any endpoint that answered";
+      return absl::StrCat(is_one ? "is" : "are", " not seen at any endpoint that answered");
     default:
       return "";
   }
@@ -129,7 +134,7 @@ std::string FirstStep(const JobRoot& root) {
       return absl::StrCat("cat /proc/", pid, "/status /proc/", pid, "/stack", on,
                           ": what stops it");
     case HangVerdict::kRankNotSeen:
-      return "whether its process and its node live: the endpoints that were not heard, below";
+      return "whether its process and its node live, and which endpoint should know it";
     case HangVerdict::kNoProgress:
       return "the network and the GPUs of its hosts: link errors, dmesg (Xid)";
     case HangVerdict::kPointToPoint:
@@ -146,6 +151,11 @@ std::string Sentence(const JobLook& look) {
           ? ""
           : absl::StrCat(" ", look.endpoints - look.heard, " of ", look.endpoints,
                          " endpoints did not answer: what they would say is missing.");
+  const std::size_t missing = look.health.missing_ranks;
+  const std::string unseen =
+      missing == 0 ? ""
+                   : absl::StrCat(" At least ", Count(missing, "rank is", "ranks are"),
+                                  " not known to any endpoint that answered.");
   if (verdict.roots.empty()) {
     if (look.heard == 0) return "UNKNOWN  No endpoint answered.";
     if (verdict.processes == 0) {
@@ -154,8 +164,9 @@ std::string Sentence(const JobLook& look) {
     const std::string summary =
         look.health.summary.empty() ? "No hang is suspected." : look.health.summary;
     const bool is_clear = FindingOfJob(look) == JobFinding::kNone;
-    return absl::StrCat(is_clear ? "OK  " : "INCOMPLETE  ", summary, " ", verdict.processes,
-                        " processes on ", look.heard, " endpoints.", unheard);
+    return absl::StrCat(is_clear ? "OK  " : "INCOMPLETE  ", summary, " ",
+                        Count(verdict.processes, "process", "processes"), " on ",
+                        Count(look.heard, "endpoint", "endpoints"), ".", unseen, unheard);
   }
   const JobRoot& root = verdict.roots.front();
   const std::size_t others = verdict.roots.size() - 1;
@@ -163,10 +174,10 @@ std::string Sentence(const JobLook& look) {
       root.is_usual ? "WAIT  " : "HANG  ",
       root.ranks.empty() ? NobodyNamed(root) : absl::StrCat(Who(root.ranks), " ", What(root)),
       ", since ", Clock(root.since_realtime_ns), " (",
-      AgeWords(look.now_realtime_ns - root.since_realtime_ns), "); ", verdict.waits.size(), " of ",
-      verdict.processes, " processes wait. First: ", FirstStep(root), ".",
-      root.is_usual ? " It has waited as long here before, and gone on." : "",
-      others == 0 ? "" : absl::StrCat(" ", others, " more below."), unheard);
+      AgeWords(ElapsedNs(look.now_realtime_ns, root.since_realtime_ns)), "); ",
+      verdict.waits.size(), " of ", verdict.processes, " processes wait. First: ", FirstStep(root),
+      ".", root.is_usual ? " It has waited as long here before, and gone on." : "",
+      others == 0 ? "" : absl::StrCat(" ", others, " more below."), unseen, unheard);
 }
 
 std::string StragglerSentence(const JobStraggler& straggler) {

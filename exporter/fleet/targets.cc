@@ -109,11 +109,15 @@ class Prometheus {
   }
 
  private:
+  // "" where there is none, or something else than text.
+  static std::string Text(const Json& object, const char* name) {
+    const auto found = object.is_object() ? object.find(name) : object.end();
+    return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+  }
+
   static std::string Label(const Json& series, const char* name) {
-    const auto metric = series.find("metric");
-    if (metric == series.end() || !metric->is_object()) return "";
-    const auto label = metric->find(name);
-    return label != metric->end() && label->is_string() ? label->get<std::string>() : "";
+    const auto metric = series.is_object() ? series.find("metric") : series.end();
+    return metric != series.end() ? Text(*metric, name) : "";
   }
 
   // False with what was wrong. A status that is not 200 is none where `status` is asked for.
@@ -147,7 +151,7 @@ class Prometheus {
                             " and something else than Prometheus does: is the address right?");
       return false;
     }
-    if (json.value("status", "") != "success") {
+    if (Text(json, "status") != "success") {
       const auto said = json.find("error");
       *error = absl::StrCat("it refuses the query (status ", status, "): ",
                             said != json.end() && said->is_string()
@@ -210,7 +214,7 @@ class Prometheus {
       std::string_view prefix = where;
       absl::ConsumeSuffix(&prefix, "/metrics");
       const Json& labels = target["labels"];
-      (*scraped)[{labels.value("job", ""), labels.value("instance", "")}] = std::string(prefix);
+      (*scraped)[{Text(labels, "job"), Text(labels, "instance")}] = std::string(prefix);
     }
   }
 

@@ -170,13 +170,13 @@ class PlainTransport : public Transport {
   short events_ = POLLOUT;
 };
 
-// Once more what has returned -1, after a wait; false when it has failed. `problem`: what the
-// transport says of that.
-bool WaitFor(const Socket& socket, const Transport& transport, Time end, const std::string& problem,
-             std::string* error) {
+// Once more what has returned -1, after a wait; false when it has failed.
+bool WaitFor(const Socket& socket, const Transport& transport, Time end, std::string* error) {
   if (errno == EINTR) return true;
   if (errno != EAGAIN) {
-    *error = problem.empty() ? Reason(errno) : problem;
+    const std::string reason = Reason(errno);
+    *error = transport.problem();
+    if (error->empty()) *error = reason;
     return false;
   }
   if (socket.Wait(transport.poll_events(), end)) return true;
@@ -186,11 +186,11 @@ bool WaitFor(const Socket& socket, const Transport& transport, Time end, const s
 
 // All that comes until the server closes.
 bool Ask(const Socket& socket, Transport& transport, const std::string& request, Time end,
-         const std::string& problem, std::string* text, std::string* error) {
+         std::string* text, std::string* error) {
   // Smaller than any socket's buffer.
   ssize_t size;
   while ((size = transport.Send(request.data(), request.size())) < 0) {
-    if (!WaitFor(socket, transport, end, problem, error)) return false;
+    if (!WaitFor(socket, transport, end, error)) return false;
   }
   if (size != static_cast<ssize_t>(request.size())) {
     *error = "the request was not taken";
@@ -202,7 +202,7 @@ bool Ask(const Socket& socket, Transport& transport, const std::string& request,
     if (size == 0) break;
     if (size > 0) {
       text->append(buffer.data(), size);
-    } else if (!WaitFor(socket, transport, end, problem, error)) {
+    } else if (!WaitFor(socket, transport, end, error)) {
       return false;
     }
   }
@@ -256,13 +256,12 @@ bool HttpGet(std::string_view endpoint, std::string_view path, std::chrono::mill
       absl::StrAppend(&request, "Authorization: ", access.authorization, "\r\n");
     }
     request += "\r\n";
-    std::string problem;
     const std::unique_ptr<Transport> transport =
-        access.secure ? access.secure(socket->fd(), host, &problem)
+        access.secure ? access.secure(socket->fd(), host)
                       : std::make_unique<PlainTransport>(socket->fd());
     std::string text;
     std::chrono::seconds again = kNotSaid;
-    if (!Ask(*socket, *transport, request, end, problem, &text, error) ||
+    if (!Ask(*socket, *transport, request, end, &text, error) ||
         !Parse(text, answer, &again, error)) {
       return false;
     }

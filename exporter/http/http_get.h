@@ -23,9 +23,8 @@ struct HttpAnswer {
 // What an endpoint that is not open to everybody asks for.
 struct HttpAccess {
   std::string authorization;  // the header's value; "": none
-  // Makes the transport of a connected socket: TLS. `problem` is to say what fails. Null: none.
-  std::function<std::unique_ptr<Transport>(int fd, const std::string& host, std::string* problem)>
-      secure;
+  // Makes the transport of a connected socket: TLS. Null: none.
+  std::function<std::unique_ptr<Transport>(int fd, const std::string& host)> secure;
 };
 
 // `endpoint`: "host:port", ":port" or "port" (this machine), "unix:/path"; "http://" before and a

@@ -1,5 +1,5 @@
 // How the bytes of one connection are encoded on their way: by the agent's TLS
-// (exporter/web/tls.h). A job's server has no transport and sends them as they are.
+// (exporter/web/tls.h), or that of who asks (exporter/web/tls_client.h). A job's server has no transport and sends them as they are.
 //
 // Thread: the server's. Nothing here blocks.
 #ifndef EXPORTER_HTTP_TRANSPORT_H_
@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <string>
 
 namespace nccl_pulse {
 
@@ -27,6 +28,8 @@ class Transport {
   virtual bool has_pending() const = 0;
   // Tells the client that nothing more will be sent.
   virtual void Finish() = 0;
+  // Why it has failed, where it knows more than errno says: "its certificate is not trusted: ..."
+  virtual std::string problem() const { return ""; }
 };
 
 }  // namespace nccl_pulse

@@ -5,11 +5,12 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
+#include <iterator>
 #include <new>
 
 #include "absl/strings/str_cat.h"
@@ -17,37 +18,33 @@
 namespace nccl_pulse {
 namespace {
 
-// Where distributions keep the authorities that they trust: Debian and Ubuntu, Red Hat and Fedora,
-// SUSE.
-constexpr const char* kSystemAuthorities[] = {"/etc/ssl/certs/ca-certificates.crt",
-                                              "/etc/pki/tls/certs/ca-bundle.crt",
-                                              "/etc/ssl/ca-bundle.pem"};
+// Where distributions keep the authorities that they trust: Debian, Fedora, Alpine, SUSE.
+constexpr const char* kSystemFiles[] = {"/etc/ssl/certs/ca-certificates.crt",
+                                        "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",
+                                        "/etc/ssl/ca-bundle.pem"};
 
-// The first error in the library's queue, which is emptied.
-std::string LibraryError() {
-  const char* reason = ERR_reason_error_string(ERR_peek_error());
-  ERR_clear_error();
-  return reason != nullptr ? reason : "unknown reason";
-}
-
-bool IsIpAddress(const std::string& name) {
-  std::array<unsigned char, sizeof(in6_addr)> address{};
-  return inet_pton(AF_INET, name.c_str(), address.data()) == 1 ||
-         inet_pton(AF_INET6, name.c_str(), address.data()) == 1;
+bool IsAddress(const std::string& host) {
+  std::array<unsigned char, 16> bytes;
+  return inet_pton(AF_INET, host.c_str(), bytes.data()) == 1 ||
+         inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
 }
 
 class ClientTransport : public Transport {
  public:
-  ClientTransport(SSL_CTX* context, int fd, const std::string& name, std::string* problem)
-      : problem_(problem), ssl_(SSL_new(context)) {
+  ClientTransport(SSL_CTX* context, int fd, const std::string& host, bool is_insecure)
+      : ssl_(SSL_new(context)) {
     if (ssl_ == nullptr || SSL_set_fd(ssl_.get(), fd) != 1) throw std::bad_alloc();
     SSL_set_connect_state(ssl_.get());
-    if (IsIpAddress(name)) {
-      X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl_.get()), name.c_str());
-    } else {
-      SSL_set_tlsext_host_name(ssl_.get(), name.c_str());
-      SSL_set1_host(ssl_.get(), name.c_str());
+    const bool is_address = IsAddress(host);
+    if (!is_address && SSL_set_tlsext_host_name(ssl_.get(), host.c_str()) != 1) {
+      throw std::bad_alloc();
     }
+    if (is_insecure) return;
+    X509_VERIFY_PARAM* const wanted = SSL_get0_param(ssl_.get());
+    const bool is_set = is_address
+                            ? X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str()) == 1
+                            : X509_VERIFY_PARAM_set1_host(wanted, host.data(), host.size()) == 1;
+    if (!is_set) throw std::bad_alloc();
   }
 
   ssize_t Receive(char* buffer, std::size_t size) override {
@@ -56,11 +53,16 @@ class ClientTransport : public Transport {
   }
   ssize_t Send(const char* data, std::size_t size) override {
     ERR_clear_error();
-    return Result(SSL_write(ssl_.get(), data, static_cast<int>(size)));
+    return Result(
+        SSL_write(ssl_.get(), data, static_cast<int>(std::min<std::size_t>(size, 1 << 30))));
   }
   short poll_events() const override { return events_; }
   bool has_pending() const override { return SSL_pending(ssl_.get()) > 0; }
-  void Finish() override { SSL_shutdown(ssl_.get()); }
+  void Finish() override {
+    ERR_clear_error();
+    SSL_shutdown(ssl_.get());
+  }
+  std::string problem() const override { return problem_; }
 
  private:
   ssize_t Result(int result) {
@@ -76,32 +78,37 @@ class ClientTransport : public Transport {
         return -1;
       case SSL_ERROR_ZERO_RETURN:
         return 0;
-      case SSL_ERROR_SSL:
-        Fail();
+      case SSL_ERROR_SYSCALL:
+        problem_ = errno == 0 || result == 0 ? "it ended the TLS connection"
+                                             : std::string(std::strerror(errno));
         break;
       default:
-        *problem_ = "the connection ended within TLS";
+        SayWhy();
         break;
     }
     errno = EIO;
     return -1;
   }
 
-  void Fail() {
+  void SayWhy() {
     const uint32_t error = ERR_peek_error();
     const int reason = ERR_GET_LIB(error) == ERR_LIB_SSL ? ERR_GET_REASON(error) : 0;
-    *problem_ = absl::StrCat("TLS: ", LibraryError());
-    if (reason == SSL_R_WRONG_VERSION_NUMBER) *problem_ += " (does it speak plain http?)";
+    const char* text = ERR_reason_error_string(error);
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
-      const long result = SSL_get_verify_result(ssl_.get());
-      absl::StrAppend(problem_, " (", X509_verify_cert_error_string(result),
-                      "; --ca-cert names who may have signed it, --server-name its name)");
+      problem_ = absl::StrCat("its certificate is not trusted: ",
+                              X509_verify_cert_error_string(SSL_get_verify_result(ssl_.get())),
+                              " (--ca-cert names who may have signed it, --server-name its name)");
+    } else if (reason == SSL_R_WRONG_VERSION_NUMBER) {
+      problem_ = "it does not speak TLS (plain http?)";
+    } else {
+      problem_ = absl::StrCat("TLS: ", text != nullptr ? text : "unknown reason");
     }
+    ERR_clear_error();
   }
 
-  std::string* const problem_;
   const bssl::UniquePtr<SSL> ssl_;
-  short events_ = POLLOUT;
+  short events_ = POLLIN;
+  std::string problem_;
 };
 
 class BoringClient : public TlsClient {
@@ -110,44 +117,63 @@ class BoringClient : public TlsClient {
       : config_(config), context_(SSL_CTX_new(TLS_method())) {}
 
   bool Set(std::string* error) {
-    SSL_CTX* context = context_.get();
-    if (context == nullptr) throw std::bad_alloc();
-    SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
-    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
-    std::string authorities = config_.ca_file;
-    for (const char* file : kSystemAuthorities) {
-      if (authorities.empty() && access(file, R_OK) == 0) authorities = file;
-    }
-    if (authorities.empty()) {
-      *error = "this system has no list of authorities: name them with --ca-cert";
+    if (context_ == nullptr) {
+      *error = "out of memory";
       return false;
     }
-    if (SSL_CTX_load_verify_locations(context, authorities.c_str(), nullptr) != 1) {
-      return Problem("--ca-cert", authorities, error);
+    SSL_CTX* const context = context_.get();
+    SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_verify(context, config_.is_insecure ? SSL_VERIFY_NONE : SSL_VERIFY_PEER, nullptr);
+    const bool is_set = (config_.is_insecure || AddAuthorities(error)) && AddCertificate(error);
+    ERR_clear_error();
+    return is_set;
+  }
+
+  std::unique_ptr<Transport> Connect(int fd, const std::string& host) const override {
+    return std::make_unique<ClientTransport>(
+        context_.get(), fd, config_.name.empty() ? host : config_.name, config_.is_insecure);
+  }
+
+ private:
+  bool AddAuthorities(std::string* error) {
+    if (!config_.ca_file.empty()) {
+      return Load(config_.ca_file) || Problem("--ca-cert", config_.ca_file, error);
     }
+    if (std::any_of(std::begin(kSystemFiles), std::end(kSystemFiles),
+                    [this](const char* file) { return Load(file); })) {
+      return true;
+    }
+    *error = "this system has no file of trusted authorities; name one with --ca-cert";
+    return false;
+  }
+
+  bool Load(const std::string& file) {
+    ERR_clear_error();
+    return SSL_CTX_load_verify_locations(context_.get(), file.c_str(), nullptr) == 1;
+  }
+
+  // Its own, for a server that asks for one.
+  bool AddCertificate(std::string* error) {
     if (config_.cert_file.empty() != config_.key_file.empty()) {
       *error = "--cert and --key belong together";
       return false;
     }
     if (config_.cert_file.empty()) return true;
-    if (SSL_CTX_use_certificate_chain_file(context, config_.cert_file.c_str()) != 1) {
+    if (SSL_CTX_use_certificate_chain_file(context_.get(), config_.cert_file.c_str()) != 1) {
       return Problem("--cert", config_.cert_file, error);
     }
-    if (SSL_CTX_use_PrivateKey_file(context, config_.key_file.c_str(), SSL_FILETYPE_PEM) != 1) {
+    if (SSL_CTX_use_PrivateKey_file(context_.get(), config_.key_file.c_str(), SSL_FILETYPE_PEM) !=
+        1) {
       return Problem("--key", config_.key_file, error);
     }
     return true;
   }
 
-  std::unique_ptr<Transport> Connect(int fd, const std::string& host,
-                                     std::string* problem) const override {
-    return std::make_unique<ClientTransport>(context_.get(), fd,
-                                             config_.name.empty() ? host : config_.name, problem);
-  }
-
- private:
   static bool Problem(const char* flag, const std::string& file, std::string* error) {
-    *error = absl::StrCat(flag, "=", file, ": ", LibraryError());
+    const char* reason = ERR_reason_error_string(ERR_peek_error());
+    *error = absl::StrCat(flag, "=", file, ": ", reason != nullptr ? reason : "unknown reason");
     return false;
   }
 
@@ -157,8 +183,9 @@ class BoringClient : public TlsClient {
 
 }  // namespace
 
-std::unique_ptr<TlsClient> TlsClient::Make(const TlsClientConfig& config, std::string* error) {
-  auto client = std::make_unique<BoringClient>(config);
+std::shared_ptr<const TlsClient> TlsClient::Make(const TlsClientConfig& config,
+                                                 std::string* error) {
+  auto client = std::make_shared<BoringClient>(config);
   if (!client->Set(error)) return nullptr;
   return client;
 }

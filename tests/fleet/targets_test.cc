@@ -30,6 +30,9 @@ TEST(Address, Forms) {
   EXPECT_EQ(Parsed("[::1]:9410").host, "::1");
   EXPECT_EQ(Parsed("[::1]:9410").name(), "[::1]:9410");
   EXPECT_EQ(Parsed(":9410").host, "localhost");
+  EXPECT_TRUE(Parsed(":9410").has_port);
+  EXPECT_TRUE(Parsed("https://node-1").has_port);
+  EXPECT_FALSE(Parsed("node-1").has_port);
 }
 
 TEST(Address, SaysWhatIsWrong) {

@@ -1,0 +1,136 @@
+// What an endpoint may answer to make `pulse diagnose` stumble: messages with many bytes changed,
+// put together to a job, judged and put into words.
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bench/jobs/scenario.h"
+#include "exporter/diagnosis/diagnosis.h"
+#include "exporter/exposition/snapshot_message.h"
+#include "exporter/fleet/job_report.h"
+#include "exporter/fleet/snapshot_union.h"
+#include "gtest/gtest.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr uint64_t kRoom = uint64_t{8} << 20;
+constexpr int kRounds = 300;
+
+class Vandal {
+ public:
+  explicit Vandal(uint64_t seed) : random_(seed) {}
+
+  std::string Damaged(std::string text) {
+    for (uint64_t left = Below(40); left != 0; --left) {
+      // Behind the mark and the version.
+      const std::size_t at = 12 + Below(text.size() - 12);
+      switch (Below(4)) {
+        case 0:
+          text[at] = static_cast<char>(Below(256));
+          break;
+        case 1:
+          text[at] = '\x7f';
+          break;
+        case 2:  // a number of ten bytes: all bits
+          text.insert(at, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01");
+          break;
+        default:
+          text[at] = static_cast<char>(text[at] ^ (1 << Below(8)));
+          break;
+      }
+    }
+    return text;
+  }
+  uint64_t Below(uint64_t end) { return random_() % end; }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+int64_t Extreme(Vandal* vandal) {
+  constexpr int64_t kExtremes[] = {INT64_MIN, INT64_MAX, -1, 0, 1, 1760000000000000000};
+  return kExtremes[vandal->Below(std::size(kExtremes))];
+}
+
+// Well-formed, and nothing in it true.
+void Lie(Vandal* vandal, SnapshotSet* set) {
+  for (ProcessSnapshot& process : set->processes) {
+    if (vandal->Below(3) == 0) process.last_poll_realtime_ns = Extreme(vandal);
+    if (vandal->Below(3) == 0) process.start_realtime_ns = Extreme(vandal);
+    if (vandal->Below(5) == 0) process.end = static_cast<ProcessEnd>(vandal->Below(256));
+    if (vandal->Below(5) == 0) process.poller = static_cast<PollerState>(vandal->Below(256));
+    if (vandal->Below(3) == 0) process.sampling_exponent = static_cast<int>(Extreme(vandal));
+    for (CommunicatorSnapshot& comm : process.communicators) {
+      if (vandal->Below(3) == 0) comm.rank = static_cast<int32_t>(Extreme(vandal));
+      if (vandal->Below(3) == 0) comm.nranks = static_cast<int32_t>(Extreme(vandal));
+      if (vandal->Below(3) == 0) comm.nnodes = static_cast<int32_t>(Extreme(vandal));
+      if (vandal->Below(3) == 0) comm.oldest_inflight_realtime_ns = Extreme(vandal);
+      if (vandal->Below(3) == 0) comm.last_completion_realtime_ns = Extreme(vandal);
+      if (vandal->Below(3) == 0) comm.last_launch_realtime_ns = Extreme(vandal);
+      if (vandal->Below(3) == 0) comm.oldest_operation_realtime_ns = Extreme(vandal);
+      if (vandal->Below(3) == 0) comm.unreported_since_realtime_ns = Extreme(vandal);
+      if (vandal->Below(3) == 0) comm.unreported_calls = static_cast<uint64_t>(Extreme(vandal));
+      if (vandal->Below(3) == 0) comm.launches = static_cast<uint64_t>(Extreme(vandal));
+      if (vandal->Below(4) == 0) comm.launches_completed = static_cast<uint64_t>(Extreme(vandal));
+      if (vandal->Below(4) == 0)
+        comm.last_call_size_class =
+            static_cast<decltype(comm.last_call_size_class)>(Extreme(vandal));
+      if (vandal->Below(4) == 0) comm.oldest_launch = static_cast<OldestLaunch>(vandal->Below(256));
+      if (vandal->Below(4) == 0)
+        comm.operations_source = static_cast<CompletionSource>(vandal->Below(256));
+      for (CallCountSnapshot& call : comm.calls) {
+        if (vandal->Below(4) == 0) call.calls = static_cast<uint64_t>(Extreme(vandal));
+        if (vandal->Below(4) == 0)
+          call.size_class = static_cast<decltype(call.size_class)>(Extreme(vandal));
+      }
+      for (TimedCallSnapshot& call : comm.timed_calls) {
+        if (vandal->Below(4) == 0) call.kind = static_cast<LatencyKind>(vandal->Below(256));
+        if (vandal->Below(4) == 0)
+          call.size_class = static_cast<decltype(call.size_class)>(Extreme(vandal));
+        if (vandal->Below(4) == 0) call.duration_ns = static_cast<uint64_t>(Extreme(vandal));
+        if (vandal->Below(4) == 0) call.end_realtime_ns = Extreme(vandal);
+      }
+      for (LongestWaitSnapshot& wait : comm.longest_waits) {
+        if (vandal->Below(2) == 0) wait.longest_ns = static_cast<uint64_t>(Extreme(vandal));
+      }
+    }
+  }
+}
+
+// Memory and undefined behaviour are for the sanitizers to find; here it must end, and say something.
+TEST(HostileSnapshots, AreReadJudgedAndPutIntoWords) {
+  int read = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string& fault = FaultNames()[round % FaultNames().size()];
+    const Scenario scenario = MakeScenario(fault, 3);
+    Vandal vandal(round);
+    SnapshotUnion all{JobFilter{}};
+    JobLook look;
+    for (NodeSnapshot& node : RunJob(scenario.layout, scenario.groups, scenario.options)) {
+      look.now_realtime_ns = node.asked_realtime_ns;
+      if (round % 2 == 0) Lie(&vandal, &node.set);
+      std::string text = WriteSnapshots(node.set, node.asked_realtime_ns, 10000000000);
+      if (round % 2 == 1) text = vandal.Damaged(std::move(text));
+      SnapshotMessage message;
+      std::string error;
+      ++look.endpoints;
+      if (!ReadSnapshots(text, node.asked_realtime_ns, kRoom, &message, &error)) continue;
+      EXPECT_LE(message.bytes, kRoom);
+      ++look.heard;
+      ++read;
+      all.Add(std::move(message));
+    }
+    look.set = all.Take(10000000000);
+    look.diagnosis = Diagnosis().Update(look.set, look.now_realtime_ns);
+    look.verdict = JudgeJob(look.set, look.diagnosis, look.now_realtime_ns);
+    look.health = HealthOf(look.set, look.diagnosis, look.now_realtime_ns);
+    EXPECT_NE(JobText(look), "");
+    EXPECT_NE(JobJson(look), "");
+  }
+  EXPECT_GT(read, kRounds);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

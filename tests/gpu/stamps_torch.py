@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """torch.cuda.graph with all_reduces, replayed and counted: two processes, a GPU each.
 
-    NCCL_PROFILER_PLUGIN=... NCCL_PULSE_GRAPHS=auto torchrun --nproc-per-node=2 tests/gpu/stamps_torch.py [replays]
+    NCCL_PROFILER_PLUGIN=... NCCL_PULSE_GRAPHS=auto NCCL_PULSE_LISTEN=127.0.0.1:9478 \\
+      torchrun --nproc-per-node=2 tests/gpu/stamps_torch.py [replays]
 """
 
 import os

@@ -41,7 +41,7 @@ struct alignas(64) Communicator {
   }
   RecordWriter Writer(Segment& segment) const { return RecordWriter(segment, *record); }
   // It has calls that were captured into a CUDA graph.
-  void MarkCaptured() const { record->captured.store(1); }
+  void MarkCaptured(Segment& segment) const { Writer(segment).NoteCaptured(); }
 
   ValidContext context;
   Ordered<uint32_t> record_generation;

@@ -37,9 +37,9 @@ uint64_t GraphFollower::StartLaunch(Communicator& communicator, const LaunchEven
   // Of one call its time is the call's. Several of a group, or a call before it whose launch is not
   // reported: nobody's.
   const bool is_of_one = captured.calls.exchange(0) == 1;
-  const bool ends = graphs_->NoteLaunch(
-      event.stream, {is_of_one ? captured.kind.load() : 0, communicator.record_generation.load(),
-                     captured.bytes.load(), captured.bus_bytes.load()});
+  const bool ends =
+      graphs_->NoteLaunch(event.stream, {is_of_one ? captured.kind.load() : 0, owner,
+                                         captured.bytes.load(), captured.bus_bytes.load()});
   captured.stream.store(ends ? event.stream : nullptr);
   if (!ends) return 0;
   return Ticket::Pack(instruments_.process_tag, TicketKind::kCapturedLaunch, 0,

@@ -159,7 +159,7 @@ class LaunchFollower {
   [[gnu::hot]] bool IsInCapture(Instruments& instruments, Communicator& communicator,
                                 CudaStream stream) {
     const bool captured = instruments.stream_timer->IsCapturing(timer_, stream);
-    if (captured) communicator.MarkCaptured();
+    if (captured) communicator.MarkCaptured(instruments.segment);
     return captured;
   }
 

@@ -146,7 +146,7 @@ class Tracker {
                           (kind == TicketKind::kGroup || kind == TicketKind::kApiCall) &&
                           Ticket::Process(parent) == instruments_.process_tag &&
                           Ticket::Child(parent) != 0;
-    if (captured) communicator.MarkCaptured();
+    if (captured) communicator.MarkCaptured(instruments_.segment);
     return captured;
   }
   // A call that finds another one still uncounted: both at once.

@@ -34,7 +34,7 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
                                      groups_.Current());
   }
   if (__builtin_expect(event.captured, 0)) {
-    communicator->MarkCaptured();
+    communicator->MarkCaptured(instruments_.segment);
     parts.launches.ForgetCall();
     if (graphs_.is_on()) {
       graphs_.NoteCall(*communicator, {event.stream, op.id, size_class, bytes});

@@ -1,7 +1,6 @@
 #include "exporter/fleet/job_look.h"
 
 #include <algorithm>
-#include <ctime>
 #include <set>
 #include <thread>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/exposition/snapshot_message.h"
+#include "exporter/node/realtime_clock.h"
 
 namespace nccl_pulse {
 namespace {
@@ -17,12 +17,6 @@ using std::chrono::steady_clock;
 
 // Where each look finds another communicator hanging.
 constexpr int kMostAgain = 2;
-
-int64_t RealtimeNs() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
-}
 
 std::string StatusWords(int status) {
   switch (status) {

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "exporter/cli/command.h"
+#include "exporter/cli/serve_verdicts.h"
 #include "exporter/fleet/job_look.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/targets.h"
@@ -53,8 +54,12 @@ constexpr uint16_t kDefaultPort = 9410;
 // --endpoint, as often as it was given. Set before the command runs.
 std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
 
+// --listen=ADDRESS: `pulse agent` has a flag of this name, whose default is no wish to listen here.
+std::string given_listen;  // NOLINT(cert-err58-cpp)
+
 void TakeEndpoints(std::vector<char*>* arguments) {
   constexpr std::string_view kName = "--endpoint";
+  constexpr std::string_view kListen = "--listen=";
   std::vector<char*> others;
   for (std::size_t i = 0; i < arguments->size(); ++i) {
     const std::string_view text = (*arguments)[i];
@@ -63,6 +68,8 @@ void TakeEndpoints(std::vector<char*>* arguments) {
     } else if (text.size() > kName.size() && text.substr(0, kName.size()) == kName &&
                text[kName.size()] == '=') {
       given_endpoints.emplace_back(text.substr(kName.size() + 1));
+    } else if (text.substr(0, kListen.size()) == kListen) {
+      given_listen = std::string(text.substr(kListen.size()));
     } else {
       others.push_back((*arguments)[i]);
     }
@@ -98,6 +105,9 @@ How to ask:
   --timeout=DURATION    of each endpoint and of the Prometheus (default 3s); all are asked at once
   --hang-after=DURATION what counts as no progress (default 10s)
   --json                everything, for programs
+  --listen=HOST:PORT    serve it instead, anew for who asks: / (?job_id=ID or ?comm=ID),
+                        /api/v1/diagnosis, and /alertmanager for Alertmanager's webhook. There is no
+                        password: listen where only those can reach it who may know of the job
 
 Endpoints that do not answer, or with what another version has written, are named with the reason. They
 are never taken for healthy.
@@ -234,6 +244,36 @@ void KeepDifferent(std::vector<Address>* endpoints) {
       endpoints->end());
 }
 
+enum class Asked { kLooked, kNoAnswer, kBadUsage };
+
+// Finds the endpoints and asks them; the question is copied, so that it can be asked again.
+Asked Ask(Question question, JobLook* look, std::string* error) {
+  if (!absl::GetFlag(FLAGS_prometheus).empty() && !AskPrometheus(&question, error)) {
+    return Asked::kNoAnswer;
+  }
+  KeepDifferent(&question.endpoints);
+  for (const Address& address : question.endpoints) {
+    if (!address.is_https || question.options.client.tls != nullptr) continue;
+    *error = "this system has no file of trusted authorities; name one with --ca-cert";
+    return Asked::kBadUsage;
+  }
+  *look = LookAtJob(question.endpoints, question.options);
+  return Asked::kLooked;
+}
+
+// What who asks over HTTP does not say of the job is as the command line has it.
+JobAnswer AnswerFor(Question question, const JobFilter& filter) {
+  if (!filter.job_id.empty() || filter.comm_id.has_value()) question.options.filter = filter;
+  JobLook look;
+  JobAnswer answer;
+  if (Ask(std::move(question), &look, &answer.text) != Asked::kLooked) return answer;
+  answer.ok = true;
+  answer.sentence = JobSentence(look);
+  answer.text = JobText(look);
+  answer.json = JobJson(look);
+  return answer;
+}
+
 int Run(const std::vector<char*>& arguments) {
   if (!arguments.empty()) {
     return Fail(kUsageError, "diagnose takes no argument; addresses go to --endpoint");
@@ -247,14 +287,18 @@ int Run(const std::vector<char*>& arguments) {
                 "say where the endpoints are: --prometheus, --targets or --endpoint; see "
                 "pulse diagnose --help");
   }
-  if (!prometheus.empty() && !AskPrometheus(&question, &error)) return Fail(kNoAnswer, error);
-  KeepDifferent(&question.endpoints);
-  for (const Address& address : question.endpoints) {
-    if (!address.is_https || question.options.client.tls != nullptr) continue;
-    return Fail(kUsageError,
-                "this system has no file of trusted authorities; name one with --ca-cert");
+  if (!given_listen.empty())
+    return ServeVerdicts(
+        given_listen, [&question](const JobFilter& filter) { return AnswerFor(question, filter); });
+  JobLook look;
+  switch (Ask(question, &look, &error)) {
+    case Asked::kLooked:
+      break;
+    case Asked::kNoAnswer:
+      return Fail(kNoAnswer, error);
+    case Asked::kBadUsage:
+      return Fail(kUsageError, error);
   }
-  const JobLook look = LookAtJob(question.endpoints, question.options);
   std::fputs((absl::GetFlag(FLAGS_json) ? JobJson(look) : JobText(look)).c_str(), stdout);
   if (look.heard == 0) return kNoAnswer;
   switch (FindingOfJob(look)) {

@@ -109,7 +109,7 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
       return nullptr;
     }
     *warning = "shared memory is not available (" + why +
-               "): measurements are kept in private memory, which can not be handed to the node's "
+               "): measurements are kept in private memory, which cannot be handed to the node's "
                "server; this process serves them itself, on the next free port if need be";
     segment.reset(new Segment(static_cast<uint8_t*>(base), bytes, -1, page_count));
     if (!segment->Populate(0, kRecordsOffset)) {

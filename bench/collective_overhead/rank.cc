@@ -91,7 +91,7 @@ class Rank {
     RETURN_IF_ERROR(
         nccl_.Check(nccl_.ncclCommInitRank(&comm_, nranks_, request.unique_id, seat_.rank),
                     "ncclCommInitRank", comm_));
-    // NCCL goes on without a plugin that it can not use, and that would pass every time.
+    // NCCL goes on without a plugin that it cannot use, and that would pass every time.
     const std::string plugin = request.plugin;
     if (plugin == "none") return {};
     std::ifstream maps("/proc/self/maps");

@@ -254,7 +254,7 @@ class ConfigReader {
     }
     if (!items.empty() && tls->cipher_suites.empty()) {
       Fail(node, absl::StrCat(key,
-                              " has suites of TLS 1.3 only, which can not be chosen; for TLS "
+                              " has suites of TLS 1.3 only, which cannot be chosen; for TLS "
                               "1.3 alone set min_version: TLS13"));
     }
   }
@@ -339,7 +339,7 @@ bool ReadSmallFile(const std::string& path, std::string* text, std::string* erro
   text->resize(kMaxFileBytes + 1);
   file.read(text->data(), kMaxFileBytes + 1);
   if (file.bad() || (file.gcount() == 0 && !file.eof())) {
-    *error = "it can not be read";  // a folder
+    *error = "it cannot be read";  // a folder
     return false;
   }
   if (file.gcount() > kMaxFileBytes) {

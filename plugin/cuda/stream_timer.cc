@@ -235,7 +235,7 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool*
       timer.marker_spacing_ns_.store(std::max(kMarkerSpacingNs, backlog_ns / kMarkers));
     }
     timer.cleared_markers_.publish(cleared);  // they may be recorded again
-    // While a marker before it waits, the tail can not be complete.
+    // While a marker before it waits, the tail cannot be complete.
     if (waiting_ns == 0) {
       // Acquire: one that is newer than `launched` stands behind later launches, see End.
       const int result = driver_.event_query(timer.tail_.acquire());

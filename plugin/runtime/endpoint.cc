@@ -64,9 +64,9 @@ std::string Endpoint::Start(Process* process, abi::DebugLogger logger) {
   std::string error;
   server_ = Server::Start(OptionsOf(*process), &error);
   if (server_ != nullptr) return MetricsUrl(*server_, FindProcessIdentity().hostname);
-  process->log.Warn(logger, absl::StrCat("metrics can not be served (NCCL_PULSE_LISTEN=",
-                                         process->settings.listen, "): ", error,
-                                         "; the job goes on without an endpoint"));
+  process->log.Warn(
+      logger, absl::StrCat("metrics cannot be served (NCCL_PULSE_LISTEN=", process->settings.listen,
+                           "): ", error, "; the job goes on without an endpoint"));
   return "metrics are not served";
 }
 

@@ -32,7 +32,7 @@ void CommunicatorTable::MakeRoom() {
   while (WantsRoom()) {
     Communicator* oldest = OldestFinalized();
     if (oldest == nullptr) return;
-    Recycle(*oldest);  // one that can not be is passed over for a while
+    Recycle(*oldest);  // one that cannot be is passed over for a while
   }
 }
 
@@ -86,7 +86,7 @@ void CommunicatorTable::RecycleExpired() {
   while (Communicator* oldest = OldestFinalized()) {
     const int64_t finalized_ns = oldest->record->finalized_monotonic_ns.load();
     if (now_ns - finalized_ns <= kKeepFinalizedNs) return;
-    Recycle(*oldest);  // one that can not be is passed over for a while
+    Recycle(*oldest);  // one that cannot be is passed over for a while
   }
 }
 

@@ -101,7 +101,7 @@ TEST(WebConfig, SaysWhichFile) {
   EXPECT_FALSE(ReadWebConfig("/nowhere/web.yml", &config, &error));
   EXPECT_EQ(error, "web configuration /nowhere/web.yml: No such file or directory");
   EXPECT_FALSE(ReadWebConfig("/", &config, &error));
-  EXPECT_EQ(error, "web configuration /: it can not be read");
+  EXPECT_EQ(error, "web configuration /: it cannot be read");
 }
 
 TEST(WebConfig, AnEmptyFileGuardsNothing) {

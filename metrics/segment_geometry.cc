@@ -6,7 +6,7 @@ namespace nccl_pulse {
 namespace {
 
 bool HasMemory(const SegmentExtents& extents, uint64_t offset, uint64_t bytes) {
-  const uint64_t end = offset + bytes;  // both far below the largest number
+  const uint64_t end = offset + bytes;  // both are far below the largest number
   return end <= extents.first_end || (offset >= extents.second_begin && end <= extents.second_end);
 }
 

@@ -64,7 +64,7 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
       process->settings.timing == TimingMode::kOff ? nullptr : process->driver, getpid(),
       MakeProcessTag(), process->settings.timed_launches_per_second);
   if (process->settings.follow_graphs && process->driver != nullptr) {
-    process->tracker->graphs().Begin(*process->driver);  // what comes of it is said with the first
+    process->tracker->graphs().Begin(*process->driver);  // the first communicator warns
   }
   if (process->masks.window().is_always() && !process->tracker->PrepareSteps(true)) {
     process->masks.WithoutSteps();

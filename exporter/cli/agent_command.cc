@@ -80,7 +80,7 @@ wrong with them, it says so and goes on with what it had.
 Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 it cannot serve there.
 )";
 
-// A line with its time, so that the log can be read without another one beside it.
+// Writes a line with its time, so that the log can be read on its own.
 void Log(LogLevel level, const std::string& message) {
   const std::string now =
       absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone());
@@ -158,12 +158,12 @@ int Run(const std::vector<char*>& arguments) {
     options.guard = guard;
   }
 
-  // Before there is another thread, and before the port can be anybody's to wait for.
+  // Before another thread exists, and before anybody can wait for the port.
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  // The TLS library writes to connections that clients have closed.
+  // The TLS library may write to connections that clients have closed.
   std::signal(SIGPIPE, SIG_IGN);
 
   const std::unique_ptr<Server> server = Server::Start(std::move(options), &error);

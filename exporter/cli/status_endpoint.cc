@@ -23,7 +23,7 @@ bool IsPort(std::string_view text) {
   return absl::SimpleAtoi(text, &number) && number >= 1 && number <= 65535;
 }
 
-// "host:port" of what people write; "": it is none. Without scheme.
+// "host:port" from what people write, without scheme. "" if it is not an address.
 std::string HostAndPort(std::string_view text) {
   text = text.substr(0, text.find('/'));
   if (IsPort(text)) return absl::StrCat(kDefaultHost, ":", text);

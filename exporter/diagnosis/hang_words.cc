@@ -141,7 +141,7 @@ class Words {
         " cannot be seen: ", UnknownReasonWords(behind.front()->activity.reason), ".");
   }
 
-  // What else is wrong, behind a verdict on other ranks.
+  // What else is wrong, after a verdict on other ranks.
   std::string AlsoOwing() const {
     if (finding_.also_owing.empty()) return "";
     return absl::StrCat(" ", WhoHave(finding_.also_owing), " not called ",
@@ -285,7 +285,7 @@ class Words {
     const Ranks& there = finding_.unseen_there;
     std::string who = Verb(there, "it waits", "they wait");
     std::string also;
-    // Of several the sentence before names others, too.
+    // If there are several, the sentence before names other ranks, too.
     if (finding_.suspects.size() != there.size() ||
         !std::is_permutation(there.begin(), there.end(), finding_.suspects.begin())) {
       who = absl::StrCat(Numbers(there), Verb(there, " waits", " wait"));

@@ -35,7 +35,7 @@ std::string Who(const std::vector<JobRank>& ranks) {
                       more == 0 ? "" : absl::StrCat("; ", more, " more"));
 }
 
-// Behind "global rank 3 on node-1 (GPU 3, pid 7) ..."
+// Follows "global rank 3 on node-1 (GPU 3, pid 7) ..."
 std::string What(const JobRoot& root) {
   const bool is_one = root.ranks.size() == 1;
   const std::string op = root.op.empty() ? "what the others wait in" : root.op;

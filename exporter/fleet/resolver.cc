@@ -64,7 +64,7 @@ std::map<std::string, ResolvedHost> ResolveHosts(const std::set<std::string>& ho
                                                  std::chrono::milliseconds patience) {
   auto work = std::make_shared<Work>();
   for (const std::string& host : hosts) {
-    // What is an address already asks nobody.
+    // An address needs no name server.
     ResolvedHost numeric = Resolve(host, AI_NUMERICHOST);
     if (numeric.error.empty()) {
       work->resolved[host] = std::move(numeric);

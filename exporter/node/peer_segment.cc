@@ -17,7 +17,7 @@
 namespace nccl_pulse {
 namespace {
 
-// The largest that Segment::Create makes, with its rounding.
+// The largest segment that Segment::Create makes, including its rounding.
 constexpr uint64_t kMaxSegmentBytes = kHeaderBytes + kNamesBytes +
                                       kMaxCommunicators * kRecordStride + 2 * kPageBytes +
                                       uint64_t{kMaxSegmentPages} * kPageBytes + 65536;
@@ -29,8 +29,7 @@ uint64_t OffsetOrEnd(off_t offset, uint64_t end) {
 
 SegmentExtents FindExtents(int fd, uint64_t bytes) {
   SegmentExtents extents;
-  // SEEK_DATA fails with ENXIO when nothing but holes follows, SEEK_HOLE finds the end at the
-  // latest.
+  // SEEK_DATA fails with ENXIO if only a hole follows. SEEK_HOLE finds the end at the latest.
   extents.first_end = lseek(fd, 0, SEEK_DATA) == 0 ? OffsetOrEnd(lseek(fd, 0, SEEK_HOLE), 0) : 0;
   const auto first_end = static_cast<off_t>(extents.first_end);
   extents.second_begin = OffsetOrEnd(lseek(fd, first_end, SEEK_DATA), bytes);
@@ -67,7 +66,7 @@ bool PeerSegment::Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejec
   if (seals < 0 || (seals & kNeeded) != kNeeded) {
     return refuse(Rejection::kUnsealed, "the memory is not sealed against shrinking and growing");
   }
-  // Sealed: the size stays what it is now.
+  // It is sealed, so the size does not change any more.
   bytes_ = static_cast<std::size_t>(status.st_size);
   const std::string size = std::to_string(bytes_) + " bytes";
   if (bytes_ < kMinSegmentBytes || bytes_ > kMaxSegmentBytes) {
@@ -98,7 +97,7 @@ bool PeerSegment::Read(ProcessSnapshot* snapshot, Rejection* reason, std::string
   SnapshotLimit limit{kMaxProcessBytes};
   const bool is_read =
       ReadSegment(base_, bytes_, snapshot, error, FindExtents(memory_.get(), bytes_), &limit);
-  // The peer's memory, which counts as this process' while its page tables name it.
+  // Gives back the peer's memory, which counts as this process' while its page tables refer to it.
   madvise(const_cast<void*>(base_), bytes_, MADV_DONTNEED);
   if (!is_read && !limit.exceeded) {
     *reason = Rejection::kBadLayout;

@@ -46,7 +46,7 @@ bool IsBcryptHash(std::string_view hash, std::string* reason) {
 bool MatchesBcrypt(const std::string& hash, std::string_view password) {
   if (password.find('\0') != password.npos) return false;
   const std::string phrase(password);
-  // The library has a precaution of its own for $2a$, which nobody else has.
+  // For $2a$ the library takes a precaution that no other implementation has.
   std::string setting = hash;
   setting[2] = 'b';
   std::array<uint8_t, BCRYPT_OUTPUT_SIZE> output{};

@@ -99,7 +99,7 @@ Guard::Verdict WebGuard::Check(std::string_view authorization) {
   std::string name;
   std::string password;
   if (!ParseBasic(authorization, &name, &password)) return Verdict::kRefused;
-  // A name that nobody has takes as long as one that somebody has.
+  // An unknown name takes as long as a known one.
   const auto user = current->users.find(name);
   const bool known = user != current->users.end();
   switch (checker_.Check(name, known ? user->second : current->users.begin()->second, password)) {

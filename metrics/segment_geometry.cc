@@ -32,7 +32,7 @@ bool CheckGeometry(const void* base, size_t bytes, const SegmentExtents& extents
   }
   const auto& header = *static_cast<const SegmentHeader*>(base);
   if (__atomic_load_n(&header.magic, __ATOMIC_ACQUIRE) != kSegmentMagic) {
-    *error = "no segment: wrong magic number";
+    *error = "not a segment: wrong magic number";
     return false;
   }
   const uint32_t version = ReadOnce(header.version);

@@ -20,10 +20,10 @@
 
 ABSL_FLAG(std::string, listen, ":9410", "where to serve: [host]:port or unix:/path");
 ABSL_FLAG(absl::Duration, keep, absl::Minutes(10),
-          "how long a process that ended stays on the page");
-ABSL_FLAG(int, keep_processes, 256, "how many processes that ended stay on the page at most");
+          "how long a process stays on the page after its end");
+ABSL_FLAG(int, keep_processes, 256, "how many ended processes stay on the page at most");
 ABSL_FLAG(absl::Duration, hang_after, absl::Seconds(10),
-          "without progress for so long, a communicator is suspected to hang");
+          "time without progress after which a hang is suspected");
 ABSL_FLAG(std::string, web_config, "", "file with TLS, passwords and headers; \"\": none");
 ABSL_FLAG(std::string, file_sd_dir, "", "folder for a file that tells Prometheus of this endpoint");
 ABSL_FLAG(std::string, histograms, nccl_pulse::kDefaultHistograms,

@@ -23,16 +23,16 @@
 #include "metrics/shared_bytes.h"
 
 ABSL_FLAG(std::string, prometheus, "", "a Prometheus that knows the job's endpoints");
-ABSL_FLAG(std::string, job_id, "", "of the job");
+ABSL_FLAG(std::string, job_id, "", "id of the job");
 ABSL_FLAG(std::string, comm, "", "a communicator of the job, 16 hexadecimal digits");
-ABSL_FLAG(std::string, targets, "", "a file of endpoints, as file_sd has it");
-ABSL_FLAG(bool, https, false, "ask endpoints by https where nothing says http");
+ABSL_FLAG(std::string, targets, "", "a file of endpoints in the format of file_sd");
+ABSL_FLAG(bool, https, false, "use https for endpoints without a scheme");
 ABSL_FLAG(bool, insecure, false, "do not check certificates");
 ABSL_FLAG(std::string, credentials_file, "", "a file with user:password, for the endpoints");
 ABSL_FLAG(std::string, bearer_file, "", "a file with a token, for the endpoints");
 ABSL_FLAG(std::string, prometheus_credentials_file, "", "the same, for the Prometheus");
 ABSL_FLAG(std::string, prometheus_bearer_file, "", "the same, for the Prometheus");
-ABSL_FLAG(absl::Duration, timeout, absl::Seconds(3), "of each endpoint");
+ABSL_FLAG(absl::Duration, timeout, absl::Seconds(3), "how long to wait for each endpoint");
 ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // shared with the agent
 ABSL_DECLARE_FLAG(bool, json);                  // shared with status, like the next ones
 ABSL_DECLARE_FLAG(std::string, ca_cert);

@@ -21,16 +21,17 @@
 #include "exporter/http/http_get.h"
 #include "nlohmann/json.hpp"
 
-ABSL_FLAG(std::string, endpoint, "", "where to ask; default: localhost:9410");
+ABSL_FLAG(std::string, endpoint, "", "endpoint to ask; default: localhost:9410");
 ABSL_FLAG(bool, json, false, "print the endpoint's answer, as JSON");
 ABSL_FLAG(bool, watch, false, "refresh until Ctrl-C");
 ABSL_FLAG(absl::Duration, interval, absl::Seconds(1), "time between two refreshes");
 ABSL_FLAG(std::string, color, "auto", "auto, always or never");
-ABSL_FLAG(bool, all, false, "show communicators that ended, too");
-ABSL_FLAG(std::string, ca_cert, "", "PEM file: who may have signed the endpoint's certificate");
+ABSL_FLAG(bool, all, false, "also show communicators that have ended");
+ABSL_FLAG(std::string, ca_cert, "",
+          "PEM file: authorities that may have signed the endpoint's certificate");
 ABSL_FLAG(std::string, server_name, "", "name that the endpoint's certificate must have");
-ABSL_FLAG(std::string, cert, "", "PEM file: own certificate");
-ABSL_FLAG(std::string, key, "", "PEM file: own private key");
+ABSL_FLAG(std::string, cert, "", "PEM file: the client's certificate");
+ABSL_FLAG(std::string, key, "", "PEM file: the client's private key");
 ABSL_FLAG(std::string, user, "", "user name for the endpoint");
 ABSL_FLAG(std::string, password_file, "", "file whose first line is the password");
 
@@ -101,7 +102,7 @@ std::optional<Json> Look(const StatusEndpoint& from) {
     if (from.access.secure == nullptr) {
       std::fputs(
           "Is a job with NCCL Pulse running on this node? Its log says where the metrics are "
-          "(NCCL_DEBUG=INFO); name that: pulse status host:port\n",
+          "(NCCL_DEBUG=INFO); give that address: pulse status host:port\n",
           stderr);
     }
     return std::nullopt;

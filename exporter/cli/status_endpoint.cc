@@ -56,8 +56,8 @@ bool FindStatusEndpoint(const std::string& address, const StatusSecrets& secrets
         address.empty() ? absl::StrCat(kDefaultHost, ":", kDefaultPort) : HostAndPort(rest);
   }
   if (endpoint->address.empty()) {
-    *error = absl::StrCat("\"", address,
-                          "\" is no endpoint: write host:port, https://host:port or unix:/path");
+    *error = absl::StrCat(
+        "\"", address, "\" is not an endpoint: write host:port, https://host:port or unix:/path");
     return false;
   }
   is_secure = is_secure || !secrets.tls.ca_file.empty() || !secrets.tls.cert_file.empty() ||

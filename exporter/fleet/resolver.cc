@@ -80,7 +80,7 @@ std::map<std::string, ResolvedHost> ResolveHosts(const std::set<std::string>& ho
   std::map<std::string, ResolvedHost> resolved = work->resolved;
   for (const std::string& name : work->names) {
     const auto [at, is_late] = resolved.try_emplace(name);
-    if (is_late) at->second.error = "no name server said its address in time";
+    if (is_late) at->second.error = "no name server answered in time";
   }
   return resolved;
 }

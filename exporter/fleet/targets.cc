@@ -40,7 +40,7 @@ bool ParseGroup(const YAML::Node& group, bool otherwise_https, std::vector<Addre
   }
   for (const YAML::Node& target : group["targets"]) {
     if (!target.IsScalar()) {
-      *error = "a target that is no text";
+      *error = "a target that is not text";
       return false;
     }
     if (!AddTarget(target.as<std::string>(), is_https, targets, error)) return false;
@@ -100,7 +100,7 @@ class Prometheus {
       if (!Series(matchers, &found, error)) return false;
     }
     if (found.empty()) {
-      *error = absl::StrCat("it knows no series nccl_communicator_info",
+      *error = absl::StrCat("it has no series nccl_communicator_info",
                             matchers.empty() ? "" : absl::StrCat("{", matchers, "}"),
                             " of the last 15 minutes");
       return false;
@@ -149,7 +149,7 @@ class Prometheus {
     if (!Get("/api/v1/query?query=" + Escaped(query), &json, &status, error)) return false;
     if (json.is_discarded() || !json.is_object()) {
       *error = absl::StrCat("it answers with status ", status,
-                            " and something else than Prometheus does: is the address right?");
+                            " and not as Prometheus does: is the address right?");
       return false;
     }
     if (Text(json, "status") != "success") {
@@ -230,7 +230,7 @@ bool ParseTargets(const std::string& text, bool otherwise_https, std::vector<Add
   try {
     const YAML::Node groups = YAML::Load(text);
     if (!groups.IsSequence()) {
-      *error = "no list of groups, as file_sd has it";
+      *error = "not a list of groups in the format of file_sd";
       return false;
     }
     for (const YAML::Node& group : groups) {

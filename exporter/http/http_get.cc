@@ -193,7 +193,7 @@ bool Ask(const Socket& socket, Transport& transport, const std::string& request,
     if (!WaitFor(socket, transport, end, error)) return false;
   }
   if (size != static_cast<ssize_t>(request.size())) {
-    *error = "the request was not taken";
+    *error = "the request could not be sent";
     return false;
   }
   while (text->size() < kMostBytes) {

@@ -141,9 +141,9 @@ int OpenUnixSocket(const std::string& path, SharedDescriptor* socket, Listener* 
 bool ParseUnixPath(std::string_view text, ListenAddress* address, std::string* error) {
   const std::string_view path = text.substr(kUnixPrefix.size());
   if (path.empty() || path[0] != '/' || path.size() >= sizeof(sockaddr_un::sun_path)) {
-    *error =
-        absl::StrCat("'", text, "' is no Unix socket: write unix: and an absolute path of at most ",
-                     sizeof(sockaddr_un::sun_path) - 1, " bytes");
+    *error = absl::StrCat("'", text,
+                          "' is not a Unix socket: write unix: and an absolute path of at most ",
+                          sizeof(sockaddr_un::sun_path) - 1, " bytes");
     return false;
   }
   *address = {"", 0, std::string(path)};
@@ -176,7 +176,7 @@ bool ParseListenAddress(std::string_view text, ListenAddress* address, std::stri
   if (port.empty() || port.find_first_not_of("0123456789") != port.npos ||
       !absl::SimpleAtoi(port, &number) || number > 65535) {
     *error =
-        absl::StrCat("'", port, "' in '", text, "' is no port: write a number from 0 to 65535");
+        absl::StrCat("'", port, "' in '", text, "' is not a port: write a number from 0 to 65535");
     return false;
   }
   const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
@@ -188,10 +188,10 @@ bool ParseListenAddress(std::string_view text, ListenAddress* address, std::stri
   SocketAddress unused;
   if (bracketed != has_colon ||
       (!address->host.empty() && !MakeSocketAddress(address->host, 0, &unused))) {
-    *error =
-        absl::StrCat("'", text,
-                     "' is no address to listen on: the host is a numeric IPv4 address, an IPv6 "
-                     "address in brackets, localhost, or left out for all interfaces");
+    *error = absl::StrCat(
+        "'", text,
+        "' is not an address to listen on: the host is a numeric IPv4 address, an IPv6 "
+        "address in brackets, localhost, or left out for all interfaces");
     return false;
   }
   return true;

@@ -333,7 +333,7 @@ void Node::Handle(const pollfd* polled, Time now) {
         if (why.empty()) return;
         Log(LogLevel::kWarning,
             absl::StrCat("the node's server at ", address_, " does not answer yet, ", why,
-                         ": these measurements are not served before it does, or ends"));
+                         ": until it answers or ends, these measurements are not served"));
       }
       return;
   }

@@ -59,7 +59,7 @@ bool PeerSegment::Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejec
   if (fd < 0) return refuse(Rejection::kNotMemory, "no memory was handed over");
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || fstatfs(fd, &system) != 0 ||
       system.f_type != TMPFS_MAGIC) {
-    return refuse(Rejection::kNotMemory, "what was handed over is no memory (memfd)");
+    return refuse(Rejection::kNotMemory, "what was handed over is not a memfd");
   }
   constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_GROW;
   const int seals = fcntl(fd, F_GET_SEALS);
@@ -87,7 +87,7 @@ bool PeerSegment::Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejec
   if (!Read(snapshot, reason, error)) return refuse(*reason, std::string(*error));
   const uint64_t claimed = ClaimedSegmentBytes(base_);
   if (claimed != bytes_) {
-    return refuse(Rejection::kBadSize, "the segment says it has " + std::to_string(claimed) +
+    return refuse(Rejection::kBadSize, "the segment claims " + std::to_string(claimed) +
                                            " bytes, its memory has " + size);
   }
   return true;

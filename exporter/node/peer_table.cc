@@ -71,7 +71,7 @@ void PeerTable::Accept(int listener, Time now) {
     peer->since = now;
     const bool is_known = options_.credentials(peer->connection.get(), &peer->credentials);
     if (!is_known || !TakesUser(peer->credentials.user)) {
-      const std::string why = "this server takes its own user's processes only";
+      const std::string why = "this server takes only processes of its own user";
       // Every process looks for an agent of root's first and then goes on to the next port: not
       // worth a message.
       if (is_known && options_.user == 0) {
@@ -154,7 +154,7 @@ void PeerTable::HandlePeer(Peer* peer, Time now) {
   } else if (message.type == MessageType::kYield && !is_member && asks_to_yield_ == nullptr) {
     AskedToYield(peer);
   } else {
-    Refuse(peer, Rejection::kBadMessage, "a message that was not to be expected");
+    Refuse(peer, Rejection::kBadMessage, "an unexpected message");
   }
   peer->received.Close();
 }
@@ -210,8 +210,8 @@ void PeerTable::Welcome(Peer* peer) {
   const uid_t user = peer->credentials.user;
   if (!IsItself(snapshot, peer->credentials) && kept_.IsAnothers(snapshot, user)) {
     Refuse(peer, Rejection::kForeignClaim,
-           absl::StrCat("it says that it is process ", snapshot.pid,
-                        ", which ended and was another user's"));
+           absl::StrCat("it claims to be process ", snapshot.pid,
+                        ", which has ended and belonged to another user"));
     return;
   }
   // A kept process has the same labels: two of them on one page would be added up.
@@ -363,7 +363,7 @@ void PeerTable::LeaveOutForeignProcesses(std::vector<PageEntry>* entries) {
     if (owner == entry.user) return false;
     if (entry.peer != nullptr) {
       Refuse(entry.peer, Rejection::kForeignClaim,
-             absl::StrCat("it says that it is process ", entry.process.pid, " of rank \"",
+             absl::StrCat("it claims to be process ", entry.process.pid, " of rank \"",
                           entry.process.global_rank, "\", which is user ", owner, "'s"));
     }
     return true;
@@ -381,7 +381,7 @@ void PeerTable::LeaveOutForeignCommunicators(PageEntry* entry) {
     entry->peer->claims_foreign = true;
     rejections_.Count(
         *entry->peer, Rejection::kForeignClaim,
-        absl::StrCat("has communicators of another user's, such as ",
+        absl::StrCat("has communicators of another user, such as ",
                      absl::Hex(foreign->comm_id, absl::kZeroPad16), ", which is user ",
                      ownership_.OwnerOf(*foreign), "'s; they are left out"));
   }

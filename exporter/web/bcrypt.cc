@@ -24,12 +24,13 @@ bool IsBcryptHash(std::string_view hash, std::string* reason) {
   if (hash.size() < kSettingBytes || hash.substr(0, 2) != "$2" ||
       (hash[2] != 'a' && hash[2] != 'b' && hash[2] != 'y') || hash[3] != '$' ||
       !absl::ascii_isdigit(hash[4]) || !absl::ascii_isdigit(hash[5]) || hash[6] != '$') {
-    *reason = "no bcrypt hash; it begins with $2a$, $2b$ or $2y$ and a cost (htpasswd -nB USER)";
+    *reason =
+        "not a bcrypt hash: one begins with $2a$, $2b$ or $2y$ and a cost (htpasswd -nB USER)";
     return false;
   }
   if (hash.size() != kHashBytes ||
       !std::all_of(hash.begin() + kSettingBytes, hash.end(), IsBase64)) {
-    *reason = absl::StrCat("no bcrypt hash; it has ", kHashBytes,
+    *reason = absl::StrCat("not a bcrypt hash: one has ", kHashBytes,
                            " characters, of which those "
                            "behind the cost are letters, digits, '.' and '/'; this one has ",
                            hash.size());

@@ -85,7 +85,7 @@ std::string Quote(std::string_view text) {
 
 std::string Text(const YAML::Node& node, const std::string& key) {
   if (node.IsNull()) return "";
-  if (!node.IsScalar()) Fail(node, absl::StrCat(key, ": a text is expected here"));
+  if (!node.IsScalar()) Fail(node, absl::StrCat(key, ": text is expected here"));
   return node.Scalar();
 }
 
@@ -132,7 +132,7 @@ void ReadMapping(const YAML::Node& node, const std::string& name, const Readers&
   for (const auto& entry : node) {
     const std::string word = Text(entry.first, name.empty() ? "a key" : name);
     const std::string key = name.empty() ? word : absl::StrCat(name, ".", word);
-    if (!seen.insert(word).second) Fail(entry.first, absl::StrCat(key, " stands there twice"));
+    if (!seen.insert(word).second) Fail(entry.first, absl::StrCat(key, " is there twice"));
     const auto instead = unsupported.find(word);
     if (instead != unsupported.end()) {
       Fail(entry.first, absl::StrCat(key, " is not supported: ", instead->second));
@@ -255,8 +255,8 @@ class ConfigReader {
     }
     if (!items.empty() && tls->cipher_suites.empty()) {
       Fail(node, absl::StrCat(key,
-                              " has suites of TLS 1.3 only, which cannot be chosen; for TLS "
-                              "1.3 alone set min_version: TLS13"));
+                              " has suites of TLS 1.3 only, which cannot be chosen; for only "
+                              "TLS 1.3 set min_version: TLS13"));
     }
   }
 
@@ -266,7 +266,7 @@ class ConfigReader {
                   [this](const auto& value, const auto& key) {
                     if (!Boolean(value, key)) return;
                     config_->notes.push_back(
-                        absl::StrCat(key, " is ignored: this endpoint speaks HTTP/1.1 alone"));
+                        absl::StrCat(key, " is ignored: this endpoint speaks only HTTP/1.1"));
                   }},
                  {"headers", [this](const auto& value, const auto& key) { Headers(value, key); }}});
   }
@@ -316,7 +316,7 @@ class ConfigReader {
       std::string reason;
       if (!IsBcryptHash(hash, &reason)) Fail(entry.second, absl::StrCat(key, ": ", reason));
       if (!config_->users.emplace(user, hash).second) {
-        Fail(entry.first, absl::StrCat(key, " stands there twice"));
+        Fail(entry.first, absl::StrCat(key, " is there twice"));
       }
     }
   }

@@ -73,7 +73,7 @@ bool WebGuard::Reload(std::string* error) {
   if (settings == nullptr) return false;
   if ((settings->tls != nullptr) != is_https_) {
     *error = absl::StrCat("web configuration ", path_, ": tls_server_config was ",
-                          is_https_ ? "removed" : "added", ", which takes a restart");
+                          is_https_ ? "removed" : "added", ", which needs a restart");
     return false;
   }
   const std::lock_guard<std::mutex> lock(mutex_);

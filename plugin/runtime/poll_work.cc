@@ -28,8 +28,8 @@ void PollWork::Start(abi::DebugLogger logger) {
   LoseSight();
   process_.log.Warn(
       logger,
-      "no background thread could be started: whether launches complete is not known, "
-      "operations are settled only when their place is needed, and series beyond the first few "
+      "no background thread could be started: it is not known whether launches complete, the end "
+      "of an operation is counted only when its place is needed, and series beyond the first few "
       "are not measured");
 }
 

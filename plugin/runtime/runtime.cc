@@ -90,12 +90,12 @@ void MeetVersion(Program& program, const InitArguments& arguments) {
   if (settings.timing == TimingMode::kKernel && version < kFirstVersionWithTimestamps) {
     process.log.Warn(
         arguments.logger,
-        absl::StrCat("NCCL_PULSE_TIMING=kernel needs GPU timestamps, which a further NCCL of this "
+        absl::StrCat("NCCL_PULSE_TIMING=kernel needs GPU timestamps, which another NCCL of this "
                      "process (profiler API v",
                      version, ") does not give: its operations have no durations"));
   }
   process.log.Info(arguments.logger,
-                   absl::StrCat("a further NCCL in this process: ", process.Capabilities(version)));
+                   absl::StrCat("another NCCL in this process: ", process.Capabilities(version)));
 }
 
 // Returns the communicator's ticket, or 0 if there is no room.
@@ -121,7 +121,7 @@ void WarnOfMemory(Program& program, const InitArguments& arguments) {
   program.memory_warning_given = true;
   program.process->log.Warn(
       arguments.logger,
-      "no memory for a further communicator or its series (memory limit, or more than "
+      "no memory for another communicator or its series (memory limit, or more than "
       "1024 communicators at a time): it is measured in part or not at all");
 }
 
@@ -135,7 +135,7 @@ void WarnWithoutHeartbeat(Program& program, const InitArguments& arguments, uint
   program.process->log.Warn(
       arguments.logger,
       "no CUDA events for a communicator (no CUDA context is current, or the driver "
-      "refused): it has no durations, and whether its launches complete is not known");
+      "refused): it has no durations, and it is not known whether its launches complete");
 }
 
 // Before the communicator is added: none of its captures can begin earlier.
@@ -147,8 +147,8 @@ void PrepareGraphs(Program& program, const InitArguments& arguments) {
   }
   program.graphs_warning_given = true;
   process.log.Warn(arguments.logger,
-                   "NCCL_PULSE_GRAPHS=auto has no effect on a GPU of this process: its driver has "
-                   "not what stamps in CUDA graphs need (CUDA 12.0 or newer and the translation of "
+                   "NCCL_PULSE_GRAPHS=auto has no effect on a GPU of this process: its driver "
+                   "lacks what stamps in CUDA graphs need (CUDA 12.0 or newer, and translation of "
                    "PTX), or NCCL_PULSE_TIMING is off; replays are not followed");
 }
 

@@ -253,7 +253,7 @@ Settings ReadSettings(char* const* environment, std::vector<std::string>* warnin
       for (const Setting& each : kSettings)
         absl::StrAppend(&known, known.empty() ? "" : ", ", each.name);
       warnings->push_back(absl::StrCat("the variable ", parts.first.substr(0, 64),
-                                       " is not a setting and is ignored; there are ", known));
+                                       " is not a setting and is ignored; settings are ", known));
     } else if (!value.empty() && !setting->parse(value, &settings)) {
       warnings->push_back(absl::StrCat(setting->name, "=\"", value.substr(0, 64), "\" is not ",
                                        setting->accepted, "; using ", setting->used(settings)));

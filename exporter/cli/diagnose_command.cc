@@ -24,18 +24,18 @@
 #include "metrics/shared_bytes.h"
 
 ABSL_FLAG(std::string, prometheus, "", "a Prometheus that knows the job's endpoints");
-ABSL_FLAG(std::string, job_id, "", "of the job");
+ABSL_FLAG(std::string, job_id, "", "id of the job");
 ABSL_FLAG(std::string, comm, "", "a communicator of the job, 16 hexadecimal digits");
-ABSL_FLAG(std::string, targets, "", "a file of endpoints, as file_sd has it");
-ABSL_FLAG(bool, https, false, "ask endpoints by https where nothing says http");
+ABSL_FLAG(std::string, targets, "", "a file of endpoints in the format of file_sd");
+ABSL_FLAG(bool, https, false, "use https for endpoints without a scheme");
 ABSL_FLAG(bool, insecure, false, "do not check certificates");
 ABSL_FLAG(std::string, credentials_file, "", "a file with user:password, for the endpoints");
 ABSL_FLAG(std::string, bearer_file, "", "a file with a token, for the endpoints");
 ABSL_FLAG(std::string, prometheus_credentials_file, "", "the same, for the Prometheus");
 ABSL_FLAG(std::string, prometheus_bearer_file, "", "the same, for the Prometheus");
-ABSL_FLAG(absl::Duration, timeout, absl::Seconds(3), "of each endpoint");
-ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // of the agent
-ABSL_DECLARE_FLAG(bool, json);                  // of status, like the next ones
+ABSL_FLAG(absl::Duration, timeout, absl::Seconds(3), "how long to wait for each endpoint");
+ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // shared with the agent
+ABSL_DECLARE_FLAG(bool, json);                  // shared with status, like the next ones
 ABSL_DECLARE_FLAG(std::string, ca_cert);
 ABSL_DECLARE_FLAG(std::string, server_name);
 ABSL_DECLARE_FLAG(std::string, cert);
@@ -51,7 +51,7 @@ constexpr int kIncomplete = 4;
 
 constexpr uint16_t kDefaultPort = 9410;
 
-// --endpoint, as often as it was given. Set before the command runs.
+// The values of --endpoint, which may be given several times. Set before the command runs.
 std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
 
 // --listen=ADDRESS: `pulse agent` has a flag of this name, whose default is no wish to listen here.
@@ -117,13 +117,14 @@ answers; 3 a hang is suspected; 4 none is, but an endpoint did not answer, no en
 ranks, a process was lost or does not run, or a communicator's work cannot be seen. docs/diagnose.md says more.
 )";
 
-// `text` may have what a Prometheus said: nothing of it may steer the terminal.
+// `text` may contain what a Prometheus said. Nothing in it may control the terminal.
 int Fail(int status, const std::string& text) {
   std::fprintf(stderr, "pulse: %s\n", CopyFromShared(text.data(), text.size()).c_str());
   return status;
 }
 
-// The Authorization header's value. False with what is wrong in `error`.
+// The value of the Authorization header. On failure returns false and says in `error` what is
+// wrong.
 bool ReadCredentials(const char* what, const std::string& credentials_file,
                      const std::string& bearer_file, std::string* authorization,
                      std::string* error) {
@@ -161,7 +162,7 @@ struct Question {
   FleetClientOptions prometheus_client;
 };
 
-// False with what is wrong in `error`.
+// On failure returns false and says in `error` what is wrong.
 bool ReadFlags(const std::vector<std::string>& given, Question* question, std::string* error) {
   JobLookOptions& options = question->options;
   options.client.patience = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_timeout));
@@ -204,8 +205,9 @@ bool ReadFlags(const std::vector<std::string>& given, Question* question, std::s
                        &question->prometheus_client.authorization, error)) {
     return false;
   }
-  // Who names a certificate means TLS, as for `pulse status`: a password must not go out in the clear
-  // beside it. A Prometheus may be what the authorities are for, and says how endpoints are scraped.
+  // Naming a certificate means TLS, as for `pulse status`: a password beside it must not go out in
+  // the clear. With a Prometheus the authorities may be meant for Prometheus itself, which says how
+  // endpoints are scraped.
   const bool is_https =
       absl::GetFlag(FLAGS_https) || (wants_tls && absl::GetFlag(FLAGS_prometheus).empty());
   for (const std::string& text : given) {
@@ -231,7 +233,7 @@ bool AskPrometheus(Question* question, std::string* error) {
   return FindTargets(asked, question->prometheus_client, &question->endpoints, error);
 }
 
-// Each once.
+// Keeps one of each.
 void KeepDifferent(std::vector<Address>* endpoints) {
   const auto key = [](const Address& each) {
     return absl::StrCat(each.is_https ? "https://" : "http://", each.name(), each.path);
@@ -309,7 +311,7 @@ int Run(const std::vector<char*>& arguments) {
     case JobFinding::kNone:
       break;
   }
-  // Nothing of the job was seen: no all-clear.
+  // Nothing of the job was seen: that is no all-clear.
   return look.verdict.processes == 0 ? kIncomplete : 0;
 }
 

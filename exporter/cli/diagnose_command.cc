@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "exporter/cli/command.h"
+#include "exporter/cli/serve_verdicts.h"
 #include "exporter/fleet/job_look.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/targets.h"
@@ -53,8 +54,12 @@ constexpr uint16_t kDefaultPort = 9410;
 // The values of --endpoint, which may be given several times. Set before the command runs.
 std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
 
+// --listen=ADDRESS: `pulse agent` has a flag of this name, whose default is no wish to listen here.
+std::string given_listen;  // NOLINT(cert-err58-cpp)
+
 void TakeEndpoints(std::vector<char*>* arguments) {
   constexpr std::string_view kName = "--endpoint";
+  constexpr std::string_view kListen = "--listen=";
   std::vector<char*> others;
   for (std::size_t i = 0; i < arguments->size(); ++i) {
     const std::string_view text = (*arguments)[i];
@@ -63,6 +68,8 @@ void TakeEndpoints(std::vector<char*>* arguments) {
     } else if (text.size() > kName.size() && text.substr(0, kName.size()) == kName &&
                text[kName.size()] == '=') {
       given_endpoints.emplace_back(text.substr(kName.size() + 1));
+    } else if (text.substr(0, kListen.size()) == kListen) {
+      given_listen = std::string(text.substr(kListen.size()));
     } else {
       others.push_back((*arguments)[i]);
     }
@@ -73,34 +80,39 @@ void TakeEndpoints(std::vector<char*>* arguments) {
 constexpr char kHelp[] =
     R"(usage: pulse diagnose (--prometheus=URL | --targets=FILE | --endpoint=HOST:PORT ...) [flags]
 
-Asks all endpoints of a job what they know and says in one sentence who holds it up: rank, host, GPU,
-pid, since when, and what to do first; then a table of the suspects and of who waits for what.
+Asks all endpoints of a job what they know and says in one sentence which rank holds it up: host, GPU,
+pid, since when, and what to do first. Tables of the suspects and of the waiting processes follow.
 
 Where the endpoints are:
-  --prometheus=URL      of a Prometheus, or what answers like one, that has scraped the job within the
-                        last 15 minutes
-  --targets=FILE        a file in the form of file_sd (JSON or YAML)
-  --endpoint=HOST:PORT  this one, too; any number of times, also as https://HOST:PORT, or HOST (port 9410)
+  --prometheus=URL      a Prometheus, or a database with the same API, that has scraped the job within
+                        the last 15 minutes
+  --targets=FILE        a file in the format of file_sd (JSON or YAML)
+  --endpoint=HOST:PORT  one endpoint; may be given several times, also as https://HOST:PORT or HOST (port
+                        9410)
 
-Of which job (default: all that they know):
-  --job-id=ID           as the label job_id has it
-  --comm=ID             that has this communicator (16 hexadecimal digits)
+Which job (default: everything that the endpoints know):
+  --job-id=ID           the job with this value of the label job_id
+  --comm=ID             the job with this communicator (16 hexadecimal digits)
 
 How to ask:
-  --https               where an address does not say http or https
+  --https               use https for addresses without a scheme
   --ca-cert=FILE        authorities to trust instead of the system's; --insecure: trust everybody
-  --cert=FILE, --key=FILE  own certificate and key, for endpoints that ask for one
-  --server-name=NAME    that the endpoints' certificates have, where it is not what they are asked by
-                        Each of these four means --https, unless there is a --prometheus, which says itself
+  --cert=FILE, --key=FILE  the client's certificate and key, for endpoints that ask for one
+  --server-name=NAME    name in the endpoints' certificates, if it is not the one in their addresses.
+                        Each of these four implies --https, unless --prometheus says what to use
   --credentials-file=FILE  one line user:password; --bearer-file=FILE  one line with a token
-  --prometheus-credentials-file=FILE, --prometheus-bearer-file=FILE   for the Prometheus: it gets nothing
-                        that is for the endpoints, nor they what is for it
-  --timeout=DURATION    of each endpoint and of the Prometheus (default 3s); all are asked at once
-  --hang-after=DURATION what counts as no progress (default 10s)
-  --json                everything, for programs
+  --prometheus-credentials-file=FILE, --prometheus-bearer-file=FILE   the same for the Prometheus: it does
+                        not get what is for the endpoints, and they do not get what is for it
+  --timeout=DURATION    how long to wait for each endpoint and for the Prometheus (default 3s); all are
+                        asked at once
+  --hang-after=DURATION time without progress after which a hang is suspected (default 10s)
+  --json                print everything, for programs
+  --listen=HOST:PORT    serve the result instead, made at each request: / (?job_id=ID or ?comm=ID),
+                        /api/v1/diagnosis, and /alertmanager for Alertmanager's webhook. There is no
+                        password: listen only where everybody may know about the job
 
-Endpoints that do not answer, or with what another version has written, are named with the reason. They
-are never taken for healthy.
+Endpoints that do not answer, or whose answer is of another version, are named with the reason. They
+never count as healthy.
 
 Exit status: 0 no hang is suspected, or only a usual wait; 1 bad usage; 2 no endpoint is found, or none
 answers; 3 a hang is suspected; 4 none is, but an endpoint did not answer, no endpoint knows some of the
@@ -236,6 +248,36 @@ void KeepDifferent(std::vector<Address>* endpoints) {
       endpoints->end());
 }
 
+enum class Asked { kLooked, kNoAnswer, kBadUsage };
+
+// Finds the endpoints and asks them; the question is copied, so that it can be asked again.
+Asked Ask(Question question, JobLook* look, std::string* error) {
+  if (!absl::GetFlag(FLAGS_prometheus).empty() && !AskPrometheus(&question, error)) {
+    return Asked::kNoAnswer;
+  }
+  KeepDifferent(&question.endpoints);
+  for (const Address& address : question.endpoints) {
+    if (!address.is_https || question.options.client.tls != nullptr) continue;
+    *error = "this system has no file of trusted authorities; name one with --ca-cert";
+    return Asked::kBadUsage;
+  }
+  *look = LookAtJob(question.endpoints, question.options);
+  return Asked::kLooked;
+}
+
+// What who asks over HTTP does not say of the job is as the command line has it.
+JobAnswer AnswerFor(Question question, const JobFilter& filter) {
+  if (!filter.job_id.empty() || filter.comm_id.has_value()) question.options.filter = filter;
+  JobLook look;
+  JobAnswer answer;
+  if (Ask(std::move(question), &look, &answer.text) != Asked::kLooked) return answer;
+  answer.ok = true;
+  answer.sentence = JobSentence(look);
+  answer.text = JobText(look);
+  answer.json = JobJson(look);
+  return answer;
+}
+
 int Run(const std::vector<char*>& arguments) {
   if (!arguments.empty()) {
     return Fail(kUsageError, "diagnose takes no argument; addresses go to --endpoint");
@@ -249,14 +291,18 @@ int Run(const std::vector<char*>& arguments) {
                 "say where the endpoints are: --prometheus, --targets or --endpoint; see "
                 "pulse diagnose --help");
   }
-  if (!prometheus.empty() && !AskPrometheus(&question, &error)) return Fail(kNoAnswer, error);
-  KeepDifferent(&question.endpoints);
-  for (const Address& address : question.endpoints) {
-    if (!address.is_https || question.options.client.tls != nullptr) continue;
-    return Fail(kUsageError,
-                "this system has no file of trusted authorities; name one with --ca-cert");
+  if (!given_listen.empty())
+    return ServeVerdicts(
+        given_listen, [&question](const JobFilter& filter) { return AnswerFor(question, filter); });
+  JobLook look;
+  switch (Ask(question, &look, &error)) {
+    case Asked::kLooked:
+      break;
+    case Asked::kNoAnswer:
+      return Fail(kNoAnswer, error);
+    case Asked::kBadUsage:
+      return Fail(kUsageError, error);
   }
-  const JobLook look = LookAtJob(question.endpoints, question.options);
   std::fputs((absl::GetFlag(FLAGS_json) ? JobJson(look) : JobText(look)).c_str(), stdout);
   if (look.heard == 0) return kNoAnswer;
   switch (FindingOfJob(look)) {

@@ -121,6 +121,8 @@ JobFinding FindingOfJob(const JobLook& look) {
   return JobFinding::kNone;
 }
 
+std::string JobSentence(const JobLook& look) { return Sentence(look); }
+
 std::string JobText(const JobLook& look) {
   std::string text = absl::StrCat(Sentence(look), "\n");
   for (const JobRoot& root : look.verdict.roots) {

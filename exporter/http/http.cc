@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
@@ -37,7 +38,7 @@ bool HasToken(std::string_view list, std::string_view token) {
 }
 
 // "/metrics?x=y", or "http://host:9410/metrics" from a client that takes this server for a proxy.
-bool TakePath(std::string_view target, std::string* path) {
+bool TakePath(std::string_view target, HttpRequest* request) {
   constexpr std::string_view kScheme = "http://";
   if (absl::StartsWithIgnoreCase(target, kScheme)) {
     target.remove_prefix(kScheme.size());
@@ -45,7 +46,9 @@ bool TakePath(std::string_view target, std::string* path) {
     if (target.empty()) target = "/";
   }
   if (target.empty() || target[0] != '/') return false;
-  *path = std::string(target.substr(0, target.find('?')));
+  const std::size_t mark = std::min(target.find('?'), target.size());
+  request->path = std::string(target.substr(0, mark));
+  if (mark < target.size()) request->query = std::string(target.substr(mark + 1));
   return true;
 }
 
@@ -62,9 +65,10 @@ bool ParseRequestLine(std::string_view line, HttpRequest* request) {
   request->keep_alive = version == "HTTP/1.1";
   request->method = method == "GET"    ? HttpRequest::Method::kGet
                     : method == "HEAD" ? HttpRequest::Method::kHead
+                    : method == "POST" ? HttpRequest::Method::kPost
                                        : HttpRequest::Method::kOther;
   // Other methods have targets of other forms. They are refused whatever the target is.
-  return TakePath(target, &request->path) || request->method == HttpRequest::Method::kOther;
+  return TakePath(target, request) || request->method == HttpRequest::Method::kOther;
 }
 
 // Several lines with one name are one list (RFC 9110, 5.3).
@@ -81,9 +85,16 @@ bool ParseHeaderLine(std::string_view line, HttpRequest* request) {
   if (absl::EqualsIgnoreCase(name, "connection")) {
     if (HasToken(value, "close")) request->keep_alive = false;
   } else if (absl::EqualsIgnoreCase(name, "content-length")) {
-    if (value != "0") request->has_body = true;
+    if (value != "0") {
+      // Announced twice, or not by a number: not known.
+      if (request->has_body || !absl::SimpleAtoi(value, &request->body_bytes)) {
+        request->body_bytes = 0;
+      }
+      request->has_body = true;
+    }
   } else if (absl::EqualsIgnoreCase(name, "transfer-encoding")) {
     request->has_body = true;
+    request->body_bytes = 0;
   } else if (absl::EqualsIgnoreCase(name, "accept")) {
     AppendToList(value, &request->accept);
   } else if (absl::EqualsIgnoreCase(name, "accept-encoding")) {
@@ -130,6 +141,8 @@ std::string_view StatusText(int status) {
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 411:
+      return "Length Required";
     case 413:
       return "Content Too Large";
     case 431:

@@ -71,7 +71,7 @@ bool Responder::Admit(Connection* connection, const HttpRequest& request, Time n
 
 void Responder::Answer(Connection* connection, const HttpRequest& request, Time now) {
   if (!Admit(connection, request, now)) return;
-  if (request.method == HttpRequest::Method::kOther) {
+  if (request.method != HttpRequest::Method::kGet && request.method != HttpRequest::Method::kHead) {
     Respond(connection, request, 405, kTextType, nullptr, now);
   } else if (request.has_body) {
     Respond(connection, request, 413, kTextType, nullptr, now);

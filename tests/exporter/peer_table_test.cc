@@ -430,7 +430,7 @@ TEST_F(PeerTableTest, AUsersCommunicatorCannotPassForAnothers) {
                                             Pair(2, IsEmpty())));
   // However many pages are made.
   for (int i = 0; i < 5; ++i) EXPECT_EQ(Rejected(Rejection::kForeignClaim), 2u);
-  EXPECT_THAT(log_, ElementsAre(HasSubstr("of user 1001 has communicators of another user's, such "
+  EXPECT_THAT(log_, ElementsAre(HasSubstr("of user 1001 has communicators of another user, such "
                                           "as 0000000000c0ffee, which is user 1002's")));
 }
 

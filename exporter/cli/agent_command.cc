@@ -40,20 +40,20 @@ constexpr int kMostKeptProcesses = 100000;
 constexpr char kHelp[] =
     R"(usage: pulse agent [flags]
 
-Serves the metrics of all processes of this node, in a process of its own. Jobs that start later hand
-over to it by themselves. If a process of a job serves now, it is asked to leave the port to the agent.
-What a process measured stays on the page when it ends, however it ends. When the agent ends, the job's
-processes serve again. An agent that root runs takes the processes of every user, any other agent those
-of its own user.
+Serves the metrics of all processes of this node, in a separate process. Jobs that start later hand over
+to it by themselves. If a process of a job serves now, it is asked to leave the port to the agent. What a
+process measured stays on the page when it ends, however it ends. When the agent ends, the job's processes
+serve again. An agent that root runs takes the processes of every user, any other agent those of its own
+user.
 
 There is room for 256 processes, for the ended ones that are kept, and for 32 MiB of measurements on the
 page. The users share it evenly: when something is full, the user who has most of it gives way. The agent
 uses at most a quarter of one core.
 
   --listen=ADDRESS        [host]:port or unix:/path, as the jobs' NCCL_PULSE_LISTEN (default :9410)
-  --keep=DURATION         how long a process that ended stays on the page (default 10m)
-  --keep-processes=N      how many of them at most, the oldest go first (default 256; 0: none)
-  --hang-after=DURATION   a hang is suspected when work in flight makes no progress for so long
+  --keep=DURATION         how long a process stays on the page after its end (default 10m)
+  --keep-processes=N      at most this many of them, the oldest go first (default 256; 0: none)
+  --hang-after=DURATION   time without progress of work in flight after which a hang is suspected
                           (default 10s)
   --file-sd-dir=FOLDER    where to write a file that tells Prometheus of this endpoint
   --histograms=FORM       both, classic or native; family=FORM for one histogram, network=FORM
@@ -75,8 +75,8 @@ What Prometheus then needs in its scrape_config:
   basic_auth: {username: prometheus, password_file: password}
   static_configs: [{targets: ["HOST:9410"]}]
 
-SIGTERM and SIGINT end it in order. SIGHUP reads FILE again, and the files that it names. If something is
-wrong with them, it says so and goes on with what it had.
+SIGTERM and SIGINT end it. SIGHUP makes it read FILE again, and the files that FILE names. If something is
+wrong with them, it says so and goes on with the old ones.
 Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 it cannot serve there.
 )";
 

@@ -25,9 +25,9 @@ endpoint and the verdicts are real. No GPU is needed. Stops on Ctrl-C.
   --library=PATH   the plugin library; default: the one that came with this program
   --api=1..7       profiler API version; default: the newest that the library exports; --recorded only
 
-Settings of the environment hold as in a job, NCCL_PULSE_LISTEN=:9500 for another port. Where
-NCCL_PULSE_HANG_SECONDS is not set it is 4 instead of 10, so that nobody waits for long; an agent on
-this node uses its own --hang-after.
+Environment variables work as in a job: NCCL_PULSE_LISTEN=:9500 selects another port. If
+NCCL_PULSE_HANG_SECONDS is not set it is 4 instead of 10, so that a hang shows soon; an agent on this node
+uses its own --hang-after.
 
 Exit status: 0 stopped by Ctrl-C; 1 bad usage; 2 the recorded run cannot be read; 5 a library does not
 load; 6 it does not export the version; 7 a process crashed, or nothing can be served.

@@ -80,37 +80,39 @@ void TakeEndpoints(std::vector<char*>* arguments) {
 constexpr char kHelp[] =
     R"(usage: pulse diagnose (--prometheus=URL | --targets=FILE | --endpoint=HOST:PORT ...) [flags]
 
-Asks all endpoints of a job what they know and says in one sentence who holds it up: rank, host, GPU,
-pid, since when, and what to do first; then a table of the suspects and of who waits for what.
+Asks all endpoints of a job what they know and says in one sentence which rank holds it up: host, GPU,
+pid, since when, and what to do first. Tables of the suspects and of the waiting processes follow.
 
 Where the endpoints are:
-  --prometheus=URL      of a Prometheus, or what answers like one, that has scraped the job within the
-                        last 15 minutes
-  --targets=FILE        a file in the form of file_sd (JSON or YAML)
-  --endpoint=HOST:PORT  this one, too; any number of times, also as https://HOST:PORT, or HOST (port 9410)
+  --prometheus=URL      a Prometheus, or a database with the same API, that has scraped the job within
+                        the last 15 minutes
+  --targets=FILE        a file in the format of file_sd (JSON or YAML)
+  --endpoint=HOST:PORT  one endpoint; may be given several times, also as https://HOST:PORT or HOST (port
+                        9410)
 
-Of which job (default: all that they know):
-  --job-id=ID           as the label job_id has it
-  --comm=ID             that has this communicator (16 hexadecimal digits)
+Which job (default: everything that the endpoints know):
+  --job-id=ID           the job with this value of the label job_id
+  --comm=ID             the job with this communicator (16 hexadecimal digits)
 
 How to ask:
-  --https               where an address does not say http or https
+  --https               use https for addresses without a scheme
   --ca-cert=FILE        authorities to trust instead of the system's; --insecure: trust everybody
-  --cert=FILE, --key=FILE  own certificate and key, for endpoints that ask for one
-  --server-name=NAME    that the endpoints' certificates have, where it is not what they are asked by
-                        Each of these four means --https, unless there is a --prometheus, which says itself
+  --cert=FILE, --key=FILE  the client's certificate and key, for endpoints that ask for one
+  --server-name=NAME    name in the endpoints' certificates, if it is not the one in their addresses.
+                        Each of these four implies --https, unless --prometheus says what to use
   --credentials-file=FILE  one line user:password; --bearer-file=FILE  one line with a token
-  --prometheus-credentials-file=FILE, --prometheus-bearer-file=FILE   for the Prometheus: it gets nothing
-                        that is for the endpoints, nor they what is for it
-  --timeout=DURATION    of each endpoint and of the Prometheus (default 3s); all are asked at once
-  --hang-after=DURATION what counts as no progress (default 10s)
-  --json                everything, for programs
-  --listen=HOST:PORT    serve it instead, anew for who asks: / (?job_id=ID or ?comm=ID),
+  --prometheus-credentials-file=FILE, --prometheus-bearer-file=FILE   the same for the Prometheus: it does
+                        not get what is for the endpoints, and they do not get what is for it
+  --timeout=DURATION    how long to wait for each endpoint and for the Prometheus (default 3s); all are
+                        asked at once
+  --hang-after=DURATION time without progress after which a hang is suspected (default 10s)
+  --json                print everything, for programs
+  --listen=HOST:PORT    serve the result instead, made at each request: / (?job_id=ID or ?comm=ID),
                         /api/v1/diagnosis, and /alertmanager for Alertmanager's webhook. There is no
-                        password: listen where only those can reach it who may know of the job
+                        password: listen only where everybody may know about the job
 
-Endpoints that do not answer, or with what another version has written, are named with the reason. They
-are never taken for healthy.
+Endpoints that do not answer, or whose answer is of another version, are named with the reason. They
+never count as healthy.
 
 Exit status: 0 no hang is suspected, or only a usual wait; 1 bad usage; 2 no endpoint is found, or none
 answers; 3 a hang is suspected; 4 none is, but an endpoint did not answer, no endpoint knows some of the

@@ -25,9 +25,9 @@ constexpr char kHelp[] =
     R"(usage: pulse install FOLDER [flags]
 
 Puts the library into FOLDER, which must exist, under both names that it is loaded by:
-libnccl-profiler-pulse.so and librccl-profiler-pulse.so. For an init container that hands it to a
-training container through a volume. What is there is replaced in one step: a process that has it
-loaded keeps what it has.
+libnccl-profiler-pulse.so and librccl-profiler-pulse.so. This is for an init container that passes it to a
+training container through a volume. An existing file is replaced in one step: a process that has loaded
+it keeps the old one.
 
   --library=PATH   the plugin library; default: the one that came with this program
 

@@ -18,8 +18,8 @@ constexpr char kHelp[] =
     R"(usage: pulse replay [flags] TRACE_DIR
 
 Replays recorded NCCL profiler callbacks into a plugin library, as NCCL would make them for the event
-mask that the plugin asks for. TRACE_DIR holds *.jsonl or *.jsonl.xz files: each is replayed by a
-process of its own. The environment is passed on, so NCCL_PULSE_* and NCCL_DEBUG work as in a job.
+mask that the plugin asks for. TRACE_DIR has *.jsonl or *.jsonl.xz files: each is replayed by a separate
+process. The environment is passed on, so NCCL_PULSE_* and NCCL_DEBUG work as in a job.
 
   --library=PATH   the plugin library; default: the one that came with this program
   --api=1..7       profiler API version; default: the newest that the library exports

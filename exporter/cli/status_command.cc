@@ -49,8 +49,8 @@ constexpr std::chrono::milliseconds kPatience{5000};
 constexpr char kHelp[] =
     R"(usage: pulse status [flags] [ENDPOINT]
 
-Shows what the NCCL communicators of this node do now: what is wrong first, in sentences, then each
-communicator with its ranks. It asks the node's endpoint, and so works beside a job that hangs.
+Shows what the NCCL communicators of this node are doing: first what is wrong, in sentences, then each
+communicator with its ranks. It asks the node's endpoint, so it also works while a job hangs.
 
   HANG   work is in flight and has not progressed for 10 seconds (NCCL_PULSE_HANG_SECONDS); the ranks that
          the others wait for are marked >>
@@ -61,12 +61,12 @@ communicator with its ranks. It asks the node's endpoint, and so works beside a 
              waits      in a hang                  queued     behind earlier work of its own GPU
              gone       the process ended          stopped    the process is not running
              in graphs  CUDA graphs: not visible   ended      the communicator was finalized
-             unknown    whether it is idle is not known; below the table stands why
+             unknown    it is not known whether it is idle; the reason is below the table
   FOR        how long it has been so
-  LAST CALL  operation, size class, and how often this one was called
+  LAST CALL  operation, size class, and how often this kind was called
   CALLS/S    over the last second (--interval)
-  P50, P99   of the operation that is named above the table, from timed calls; BUS is its bus bandwidth,
-             as nccl-tests states it
+  P50, P99   of the operation named above the table, from timed calls; BUS is its bus bandwidth, as
+             nccl-tests states it
 
 "as of N s ago" in the first line: the endpoint has no processor time left for a new page (docs/node-endpoint.md).
 
@@ -75,15 +75,15 @@ communicator with its ranks. It asks the node's endpoint, and so works beside a 
                         NCCL_DEBUG=INFO. --endpoint=ADDRESS is the same
   --watch               refresh until Ctrl-C
   --interval=DURATION   time between two refreshes (default 1s), with a unit: 5s, 500ms
-  --json                print the endpoint's answer (/api/v1/communicators) once, or with --watch a line
-                        for each; and "age_seconds": how old that was when it came
-  --all                 show communicators that ended, too
+  --json                print the endpoint's answer (/api/v1/communicators) once, or with --watch one
+                        line for each answer; adds "age_seconds", its age when it came
+  --all                 also show communicators that have ended
   --color=auto|always|never
 
 An agent that asks for TLS or a password (docs/agent.md):
-  --ca-cert=FILE        PEM: who may have signed its certificate; default: whom this system trusts
-  --server-name=NAME    that its certificate must have; default: the endpoint's host
-  --cert=FILE --key=FILE   PEM: own certificate and key
+  --ca-cert=FILE        PEM: authorities to trust instead of the system's
+  --server-name=NAME    name that its certificate must have; default: the endpoint's host
+  --cert=FILE --key=FILE   PEM: the client's certificate and key
   --user=NAME --password-file=FILE
 
 Exit status: 0 no hang is suspected, or only a WAIT; 1 bad usage; 2 the endpoint does not answer; 3 a hang

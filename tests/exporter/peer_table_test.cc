@@ -313,7 +313,7 @@ TEST_F(PeerTableTest, AUserCannotReplaceWhatAnotherLeftBehind) {
   const auto anna = Join(kAnna, 11, 12);
   const auto again = Join(kBert, 11, 13);
   // Anna's says that it is Bert's process, and is refused; Bert's own replaces what it left.
-  EXPECT_THAT(anna->Answers(), ElementsAre(HasSubstr("was another user's"), "closed"));
+  EXPECT_THAT(anna->Answers(), ElementsAre(HasSubstr("belonged to another user"), "closed"));
   EXPECT_THAT(Pids(), ElementsAre(11));
   EXPECT_THAT(again->Answers(), ElementsAre("welcome"));
 }
@@ -430,7 +430,7 @@ TEST_F(PeerTableTest, AUsersCommunicatorCannotPassForAnothers) {
                                             Pair(2, IsEmpty())));
   // However many pages are made.
   for (int i = 0; i < 5; ++i) EXPECT_EQ(Rejected(Rejection::kForeignClaim), 2u);
-  EXPECT_THAT(log_, ElementsAre(HasSubstr("of user 1001 has communicators of another user's, such "
+  EXPECT_THAT(log_, ElementsAre(HasSubstr("of user 1001 has communicators of another user, such "
                                           "as 0000000000c0ffee, which is user 1002's")));
 }
 

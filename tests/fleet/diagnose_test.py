@@ -422,7 +422,7 @@ class SourcesTest(DiagnoseCase):
         def says(body, status=200):
             return self.endpoint(lambda handler: reply(handler, body, status))
         for server, reason in (
-                (says(b"<html>"), "something else than Prometheus"),
+                (says(b"<html>"), "not as Prometheus does"),
                 (says(b"", 401), "does not accept these credentials (401)"),
                 (says(b'{"status":"error","error":"parse error"}', 400), "parse error"),
                 (says(b'{"status":"success"}'), "no result"),

@@ -92,7 +92,7 @@ TEST(WebConfig, Defaults) {
   EXPECT_EQ(config.headers, "");
   EXPECT_THAT(config.users, IsEmpty());
   EXPECT_THAT(config.notes, ElementsAre("http_server_config.http2 is ignored: this endpoint speaks "
-                                        "HTTP/1.1 alone"));
+                                        "only HTTP/1.1"));
 }
 
 TEST(WebConfig, SaysWhichFile) {
@@ -136,7 +136,7 @@ TEST(WebConfig, WrongKinds) {
   EXPECT_THAT(Bad("just text\n"), HasSubstr("the file: keys and values are expected"));
   EXPECT_THAT(Bad("tls_server_config: yes\n"), HasSubstr("keys and values are expected"));
   EXPECT_THAT(Bad("tls_server_config: {cert_file: [a]}\n"),
-              HasSubstr("tls_server_config.cert_file: a text is expected"));
+              HasSubstr("tls_server_config.cert_file: text is expected"));
   EXPECT_THAT(Bad(Tls("  cipher_suites: x\n")), HasSubstr("cipher_suites: a list is expected"));
   EXPECT_THAT(Bad("http_server_config: {http2: 7}\n"), HasSubstr("http2: true or false"));
 }
@@ -184,7 +184,7 @@ TEST(WebConfig, Users) {
   EXPECT_THAT(Bad("basic_auth_users:\n"), HasSubstr("users and their bcrypt hashes are expected"));
   EXPECT_THAT(Bad("basic_auth_users: {}\n"), HasSubstr("users and their bcrypt hashes"));
   const std::string message = Bad("basic_auth_users:\n  ann: secret\n");
-  EXPECT_THAT(message, StartsWith("line 2: basic_auth_users.\"ann\": no bcrypt hash"));
+  EXPECT_THAT(message, StartsWith("line 2: basic_auth_users.\"ann\": not a bcrypt hash"));
   EXPECT_EQ(message.find("secret"), message.npos);
   EXPECT_THAT(Bad(std::string("basic_auth_users: {'a:b': ") + kHash + "}\n"),
               HasSubstr("no client can send a name with a colon"));

@@ -9,6 +9,9 @@ load("//third_party:pinned_source.bzl", "cache_folder")
 
 _SUMS = Label("//third_party:debian_servers.sha256")
 
+# 160 MB that no test runs.
+_UNUSED = ["vmauth", "vmbackup", "vmctl", "vmrestore"]
+
 def _debian_servers_impl(ctx):
     folder = cache_folder(ctx)
     missing = []
@@ -23,6 +26,8 @@ def _debian_servers_impl(ctx):
         if result.return_code != 0:
             fail("%s: %s" % (package, result.stderr))
         ctx.delete("package.deb")
+    for program in _UNUSED:
+        ctx.delete("root/usr/bin/" + program)
     ctx.file("missing", "\n".join(missing), executable = False)
     ctx.file("BUILD.bazel", """filegroup(
     name = "servers",

@@ -77,7 +77,8 @@ const LOOK_AT = new Map([
 // Why it is not known whether a rank is idle (exporter/diagnosis/rank_activity.h).
 const UNKNOWN_BECAUSE = new Map([
   ['launch_not_reported', 'NCCL does not report the launch of its last call'],
-  ['captured', 'it uses CUDA graphs, whose replays are not seen'],
+  ['captured', 'it uses CUDA graphs, whose replays are not seen. NCCL_PULSE_GRAPHS=auto counts those of graphs with ' +
+      'more than 20 launches'],
   ['no_completions', 'nothing tells when its work completes'],
   ['poller_not_started', 'the plugin’s background thread could not be started'],
   ['poller_stands', 'the plugin’s background thread is not running'],

@@ -88,6 +88,14 @@ class Page:
         self.server.server_close()
 
 
+def write_targets(folder, job, targets):
+    """For a server that scrapes what JOB.json names."""
+    path = os.path.join(folder, job + ".json")
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump([{"targets": targets}], file)
+    os.rename(path + ".new", path)
+
+
 class Prometheus:
     """Rules look back for ten of its intervals, and alerts wait for nothing.
 
@@ -97,10 +105,11 @@ class Prometheus:
     hung_s: how old work in flight is when it hangs.
     program: this system's Prometheus, or a newer one (servers.py).
     scraping: further settings of the scrape jobs.
+    writes_to: URL to which it writes all samples, at once.
     """
 
     def __init__(self, folder, history="", flags=(), interval_s=1, hung_s=60, program="prometheus",
-                 scraping=None):
+                 scraping=None, writes_to=None):
         self.folder = folder
         rules = os.path.join(folder, "rules")
         os.mkdir(rules)
@@ -120,6 +129,8 @@ class Prometheus:
             interval = "%ds" % interval_s
             json.dump({"global": {"scrape_interval": interval, "scrape_timeout": interval},
                        "rule_files": [rules + "/*.yaml"],
+                       "remote_write": [{"url": writes_to, "queue_config": {
+                           "batch_send_deadline": "200ms"}}] if writes_to else [],
                        "scrape_configs": [{
                            **(scraping or {}), "job_name": job,
                            "file_sd_configs": [{"files": [os.path.join(folder, job + ".json")],
@@ -151,10 +162,7 @@ class Prometheus:
             return file.read()
 
     def scrape(self, job, targets):
-        path = os.path.join(self.folder, job + ".json")
-        with open(path + ".new", "w", encoding="utf-8") as file:
-            json.dump([{"targets": targets}], file)
-        os.rename(path + ".new", path)
+        write_targets(self.folder, job, targets)
 
     def _is_ready(self):
         try:

@@ -16,10 +16,9 @@ import unittest
 
 from tests import running
 from tests.deploy import cluster, servers
+from tests.deploy.dashboard_queries import GRAFANA, dashboards, panel_queries
 from tests.deploy.made_up_pages import dcgm_page, history, made_up_page
 from tests.replay.replayed_run import RUNFILES
-
-GRAFANA = os.path.join(RUNFILES, "deploy/grafana")
 
 HANG = "nothing hangs in a recorded run"
 PAST = "needs an hour of history"
@@ -69,14 +68,6 @@ FORMS = {
     "3, classic converted to native": (True, NATIVE, {"convert_classic_histograms_to_nhcb": True,
                                                      "scrape_protocols": ["OpenMetricsText1.0.0"]}),
 }
-
-def dashboards():
-    found = {}
-    for path in sorted(glob.glob(os.path.join(GRAFANA, "dashboards/*.json"))):
-        with open(path, encoding="utf-8") as file:
-            found[os.path.basename(path)] = json.load(file)
-    return found
-
 
 def everything(value):
     """All dictionaries in a document."""
@@ -221,24 +212,6 @@ class Structure(unittest.TestCase):
 
 class Queries(unittest.TestCase):
 
-    @staticmethod
-    def expressions():
-        """{(dashboard, panel): its expressions}, variables filled in."""
-        found = {}
-        for board in dashboards().values():
-            for variable in board["templating"]["list"]:
-                match = re.match(r"label_values\((.*), (\w+)\)$", variable.get("definition", ""))
-                if match:
-                    found[board["uid"], "variable " + variable["name"]] = [
-                        "group by (%s) (%s)" % match.group(2, 1)]
-            for panel in board["panels"]:
-                if panel["type"] != "row":
-                    key = board["uid"], panel["title"]
-                    assert key not in found, key
-                    found[key] = [query["expr"] for query in panel["targets"]]
-        return {key: [re.sub(r"\$\w+", ".*", e.replace("$__rate_interval", "10s")) for e in queries]
-                for key, queries in found.items()}
-
     def tables(self):
         """{(dashboard, panel): the labels that are its columns}"""
         return {(board["uid"], panel["title"]):
@@ -288,7 +261,7 @@ class Queries(unittest.TestCase):
     def test_every_query_has_data_in_every_form(self):
         newer = servers.path_or_skip("prometheus")
         targets = self.replays()
-        queries = {key: expressions for key, expressions in self.expressions().items()
+        queries = {key: expressions for key, expressions in panel_queries().items()
                    if key not in WITHOUT_REPLAY}
         # All beside each other: what they wait for is the replays' own pace.
         started = {}
@@ -327,7 +300,7 @@ class Queries(unittest.TestCase):
         targets = self.replays()
         prometheus.scrape("nccl-pulse", targets)
 
-        queries = self.expressions()
+        queries = panel_queries()
         self.assertLessEqual(set(WITHOUT_REPLAY), set(queries))
         self.wait_for_data(prometheus, {key: expressions for key, expressions in queries.items()
                                         if key not in WITHOUT_REPLAY})

@@ -24,6 +24,8 @@ class RulesTest(unittest.TestCase):
     FORM = "classic"
     # Whether a newer promtool than this system's checks it.
     NEWER = False
+    # What runs the simulations.
+    RUN = staticmethod(scenario.run)
 
     def setUp(self):
         self.promtool = servers.path_or_skip("promtool") if self.NEWER else "promtool"
@@ -35,7 +37,7 @@ class RulesTest(unittest.TestCase):
             simulations = [scenario.simulation(scrapes, *expected)
                            for scrapes, expected in self.expected.items()]
             self.assertEqual(
-                scenario.run(simulations, self.FILES, self.STEP_S, self.promtool), "")
+                self.RUN(simulations, self.FILES, self.STEP_S, self.promtool), "")
 
     def scrapes(self, minutes):
         return Scrapes(minutes, self.STEP_S, self.FORM)

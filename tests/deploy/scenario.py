@@ -212,15 +212,20 @@ class Job:
         self.set(rank, name, values, **kind)
 
 
+def groups(paths):
+    """Of these rule files, in their order."""
+    found = []
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            found += re.findall(r"^  - name: (\S+)$", file.read(), flags=re.MULTILINE)
+    return found
+
+
 def run(tests, files, interval_s, promtool="promtool"):
     """What promtool says of these tests over these rule files; "" when they pass."""
     paths = [os.path.join(RULES, name + ".yaml") for name in files]
-    groups = []
-    for path in paths:
-        with open(path, encoding="utf-8") as file:
-            groups += re.findall(r"^  - name: (\S+)$", file.read(), flags=re.MULTILINE)
     document = {"rule_files": paths, "evaluation_interval": "%ds" % interval_s,
-                "group_eval_order": groups, "tests": tests}
+                "group_eval_order": groups(paths), "tests": tests}
     with tempfile.NamedTemporaryFile("w", suffix=".yaml", dir=os.environ.get("TEST_TMPDIR")) as file:
         json.dump(document, file)  # JSON is YAML
         file.flush()

@@ -209,6 +209,8 @@ class PageTest(unittest.TestCase):
                           ["queued", "20 s"]])
         self.assertEqual(cells[0][2], "Whether it is idle is not known: NCCL does not report the "
                          "launch of its last call.")
+        self.assertEqual(cells[1][2], "Whether it is idle is not known: it uses CUDA graphs, whose replays are "
+                         "not seen. NCCL_PULSE_GRAPHS=auto counts those of graphs with more than 20 launches.")
         self.assertEqual(shown.evaluate("[...document.querySelectorAll('.flight')].map((each) => "
                                         "each.innerText)"), ["1 in flight, 20 s", "1 unknown"])
         self.assertEqual(shown.evaluate("[...document.querySelectorAll('summary .badge')].map((each) "

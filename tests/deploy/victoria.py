@@ -1,0 +1,144 @@
+"""A real VictoriaMetrics: its single-node server, vmalert with our rules, and its test tool."""
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from tests.deploy import cluster, scenario, servers
+
+DOCUMENT = "docs/dashboards.md"
+RULE_FILES = ("recording", "hang", "fleet", "alerts", "dcgm", "diagnosis")
+
+
+def sed():
+    """The program with which the document makes our files fit for VictoriaMetrics."""
+    with open(os.path.join(cluster.RUNFILES, DOCUMENT), encoding="utf-8") as file:
+        return re.search(r"^ *sed -E '([^']+)'", file.read(), re.MULTILINE).group(1)
+
+
+def adapted(text, program):
+    return subprocess.run(["sed", "-E", program], input=text, check=True, text=True,
+                          stdout=subprocess.PIPE).stdout
+
+
+def write_rules(folder, program):
+    """Our rule files as the document changes them. Their paths."""
+    paths = []
+    for name in RULE_FILES:
+        with open(os.path.join(cluster.RULES, name + ".yaml"), encoding="utf-8") as file:
+            text = adapted(file.read(), program)
+        paths.append(os.path.join(folder, name + ".yaml"))
+        with open(paths[-1], "w", encoding="utf-8") as file:
+            file.write(text)
+    return paths
+
+
+class _Server:
+
+    def __init__(self, folder, program, *flags):
+        self.url = "http://127.0.0.1:%d" % cluster.free_port()
+        self.log = os.path.join(folder, program + ".log")
+        with open(self.log, "w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                [servers.path_or_skip(program), "-httpListenAddr=" + self.url[len("http://"):],
+                 "-loggerLevel=WARN", *flags], stdout=log, stderr=log)
+        deadline = time.monotonic() + cluster.PATIENCE_S
+        while not self._is_healthy():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.process.kill()
+                with open(self.log, encoding="utf-8") as log:
+                    raise RuntimeError("%s does not start:\n%s" % (program, log.read()))
+            time.sleep(0.05)
+
+    def _is_healthy(self):
+        try:
+            self.ask("/health")
+            return True
+        except (OSError, ValueError):  # not listening yet, not ready yet
+            return False
+
+    def ask(self, path, **parameters):
+        return self.post(path, urllib.parse.urlencode(parameters).encode() or None)
+
+    def post(self, path, body):
+        try:
+            with urllib.request.urlopen(self.url + path, body, timeout=cluster.PATIENCE_S) as answer:
+                return answer.read()
+        except urllib.error.HTTPError as error:
+            raise ValueError("%s: %s" % (body, error.read().decode())) from error
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(timeout=cluster.PATIENCE_S)
+
+
+class VictoriaMetrics(_Server):
+    """The single-node server; it scrapes every second, and shows what it has at once, instead of what was 30 seconds
+    ago. history: OpenMetrics text of samples from the past."""
+
+    def __init__(self, folder, history=""):
+        self.folder = folder
+        configuration = os.path.join(folder, "scrape.json")
+        with open(configuration, "w", encoding="utf-8") as file:
+            json.dump({"global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+                       "scrape_configs": [{"job_name": job, "file_sd_configs": [
+                           {"files": [os.path.join(folder, job + ".json")]}]}
+                                          for job in ("nccl-pulse", "dcgm")]}, file)
+        super().__init__(folder, "victoria-metrics", "-storageDataPath=" + os.path.join(folder, "data"),
+                         "-promscrape.config=" + configuration, "-promscrape.fileSDCheckInterval=1s",
+                         "-search.latencyOffset=0s")
+        if history:  # there in milliseconds
+            self.post("/api/v1/import/prometheus",
+                      re.sub(r" (\d+)$", r" \g<1>000", history, flags=re.MULTILINE).encode())
+
+    def scrape(self, job, targets):
+        cluster.write_targets(self.folder, job, targets)
+
+    def query(self, expression):
+        """{labels: value} now."""
+        return {tuple(sorted(series["metric"].items())): float(series["value"][1]) for series in json.loads(
+            self.ask("/api/v1/query", query=expression, nocache=1))["data"]["result"]}
+
+
+class Vmalert(_Server):
+    """Evaluates at once and of now, instead of some time later and of 30 seconds ago."""
+
+    def __init__(self, folder, rules, url):
+        super().__init__(folder, "vmalert", *["-rule=" + path for path in rules], "-datasource.url=" + url,
+                         "-remoteWrite.url=" + url, "-remoteWrite.flushInterval=1s", "-remoteRead.url=" + url,
+                         "-notifier.blackhole", "-rule.evalDelay=0s", "-group.maxStartDelay=1s")
+
+    def rules(self):
+        return [rule for group in json.loads(self.ask("/api/v1/rules"))["data"]["groups"]
+                for rule in group["rules"]]
+
+
+def run(tests, files, interval_s, _):
+    """As scenario.run, by vmalert-tool, with the rules as the document changes them. Like vmalert it does not show
+    a rule what other rules of its group have recorded in the same evaluation."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
+        paths = [path for path in write_rules(folder, sed())
+                 if os.path.basename(path) in [name + ".yaml" for name in files]]
+        document = {"rule_files": paths, "evaluation_interval": "%ds" % interval_s,
+                    "group_eval_order": scenario.groups(paths), "tests": [_translated(test) for test in tests]}
+        path = os.path.join(folder, "tests.yaml")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(document, file)  # JSON is YAML
+        result = subprocess.run(
+            [servers.path_or_skip("vmalert-tool"), "unittest", "--disableAlertgroupLabel", "--files=" + path],
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return "" if result.returncode == 0 else result.stdout
+
+
+def _translated(test):
+    """Functions like round() keep the metric's name here."""
+    return {"interval": test["interval"], "input_series": test["input_series"],
+            "metricsql_expr_test": [dict(each, expr='label_del(%s, "__name__")' % each["expr"])
+                                    for each in test["promql_expr_test"]],
+            "alert_rule_test": test["alert_rule_test"]}

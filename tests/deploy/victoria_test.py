@@ -1,0 +1,238 @@
+"""VictoriaMetrics in place of Prometheus: what docs/dashboards.md says of it.
+
+The real single-node server and vmalert over real endpoints, the dashboards' and the rules' queries beside a real
+Prometheus over the same samples, and alerts in vmalert's own test tool.
+"""
+
+import json
+import math
+import os
+import re
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.request
+
+import yaml
+
+from bench.fleet.processes import Endpoints
+from tests import running
+from tests.deploy import beside_rules, cluster, servers, victoria
+from tests.deploy.dashboard_queries import panel_queries
+from tests.deploy.made_up_pages import dcgm_page, history, made_up_page
+from tests.deploy.rules_case import RulesTest
+from tests.deploy.scenario import Job
+
+# What differs, and is in the document: MetricsQL's changes() counts the first sample of a series as a change.
+NEW_SERIES = {
+    ("nccl-pulse-exporter", "Stuck pollers"),
+    ("alerts", "NcclPulsePollStuck"),
+    ("dcgm", "NcclGpuXid"),
+}
+# The made-up page loses as much as the alert just tolerates: either side may see it above.
+ON_THE_EDGE = {("alerts", "NcclPulseMeasurementsLost")}
+# Of values that both have.
+MOST = 0.05
+RANGE_S = 5
+
+
+class SteadyPage:
+    """A real endpoint's page, of which all counters grow evenly: what rate() makes of it does not depend on when it
+    is scraped."""
+
+    GROWS_WITHIN_S = 60  # by what the counter was
+
+    def __init__(self, url):
+        with urllib.request.urlopen(url, timeout=cluster.PATIENCE_S) as answer:
+            text = answer.read().decode()
+        self.start_s = time.time()
+        self.lines, kind = [], ""
+        for line in text.splitlines():
+            if line.startswith("#"):
+                kind = line.split()[3] if line.startswith("# TYPE") else kind
+                continue
+            series, _, value = line.rpartition(" ")
+            clock = series.split("{")[0].endswith("_timestamp_seconds") and float(value) > 0
+            self.lines.append((series, float(value), kind in ("counter", "histogram", "summary"), clock))
+
+    def __call__(self):
+        passed = time.time() - self.start_s
+        return "".join("%s %r\n" % (series, value * (1 + passed / self.GROWS_WITHIN_S) if grows else
+                                    value + passed if clock else value)
+                       for series, value, grows, clock in self.lines)
+
+
+class Servers(unittest.TestCase):
+
+    def start(self, thing):
+        self.addCleanup(thing.end)
+        return thing
+
+    def folder(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return folder.name
+
+    def wait_for(self, condition, what=lambda: ""):
+        deadline = time.monotonic() + cluster.PATIENCE_S
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, what())
+            time.sleep(0.2)
+
+    def test_it_takes_all_files_but_one_as_they_are(self):
+        """Which is why the document has a sed. What it replaces there is missing in MetricsQL."""
+        refused = {}
+        for name in victoria.RULE_FILES:
+            checked = subprocess.run(
+                [servers.path_or_skip("vmalert"), "-dryRun", "-loggerLevel=ERROR",
+                 "-rule=" + os.path.join(cluster.RULES, name + ".yaml")],
+                text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            if checked.returncode:
+                refused[name] = re.findall(r"unsupported function \S+", checked.stdout)
+        self.assertEqual(refused, {"recording": ['unsupported function "histogram_sum"']})
+
+    def test_it_scrapes_and_evaluates_all_rules(self):
+        """Of a real job: with the real intervals and ranges."""
+        server = self.start(victoria.VictoriaMetrics(self.folder()))
+        replay = self.start(cluster.Replay("h200x2-net-mixed", 0.02, SLURM_JOB_ID="2"))
+        server.scrape("nccl-pulse", [replay.target])
+        # Evaluations are of whole minutes, so of up to a minute ago: something to say of then.
+        for past_s in range(0, 90, 10):
+            server.post("/api/v1/import/prometheus?extra_label=job=nccl-pulse&timestamp=%d" %
+                        ((time.time() - past_s) * 1000), made_up_page().encode())
+        # It has asked for text, so there are classic histograms.
+        replayed = '{instance="%s"}' % replay.target
+        self.wait_for(lambda: server.query("nccl_operation_duration_seconds_bucket" + replayed))
+        self.assertEqual(server.query("nccl_operation_duration_seconds"), {})
+
+        folder = self.folder()
+        vmalert = self.start(victoria.Vmalert(folder, victoria.write_rules(folder, victoria.sed()), server.url))
+        self.wait_for(lambda: not any(rule["lastEvaluation"].startswith("0001") for rule in vmalert.rules()))
+        self.assertEqual([(rule["name"], rule["lastError"]) for rule in vmalert.rules() if rule["health"] != "ok"], [])
+        self.wait_for(lambda: server.query("rank:nccl_communicator:live" + replayed))
+        self.wait_for(lambda: "NcclPulseSegmentsRejected" in {
+            alert["name"] for alert in json.loads(vmalert.ask("/api/v1/alerts"))["data"]["alerts"]})
+
+    def steady_targets(self):
+        with Endpoints(2, 2, 4, 600) as endpoints:
+            # Their first seconds have calls of every kind.
+            time.sleep(2)
+            pages = [SteadyPage("http://%s/metrics" % address) for address in endpoints.addresses.values()]
+        return [self.start(cluster.Page(page)).target for page in [*pages, made_up_page]]
+
+    def queries(self, rules):
+        """{(where, name): expressions} of the dashboards and of a Prometheus' rules."""
+        found = dict(panel_queries())
+        for name in victoria.RULE_FILES:
+            with open(os.path.join(rules, name + ".yaml"), encoding="utf-8") as file:
+                for group in yaml.safe_load(file)["groups"]:
+                    for rule in group["rules"]:
+                        found[name, rule.get("record") or rule["alert"]] = [rule["expr"]]
+        return found
+
+    def test_the_same_samples_give_the_same_answers(self):
+        past = history(time.time())
+        server = self.start(victoria.VictoriaMetrics(self.folder(), past))
+        folder = self.folder()
+        prometheus = self.start(cluster.Prometheus(
+            folder, past, program=servers.path_or_skip("prometheus"), writes_to=server.url + "/api/v1/write"))
+        prometheus.scrape("nccl-pulse", self.steady_targets())
+        prometheus.scrape("dcgm", [self.start(cluster.Page(dcgm_page)).target])
+        # Until the dashboards and rules have come to rest, and new series are seen: there after ten seconds or so.
+        differences = self.differences(prometheus, server, self.queries(os.path.join(folder, "rules")))
+        deadline = time.monotonic() + cluster.PATIENCE_S
+        while wrong := {key: says for key, says in differences().items() if key not in NEW_SERIES | ON_THE_EDGE}:
+            self.assertLess(time.monotonic(), deadline, wrong)
+            time.sleep(1)
+        self.assertEqual(set(differences()) - ON_THE_EDGE, NEW_SERIES)
+
+    def differences(self, prometheus, server, queries):
+        """A function: {key: what differs between their answers} of now. Once all are the same it counts the answers."""
+        lines = [[key, expression] for key, expressions in queries.items() for expression in expressions]
+        # One sed for all.
+        theirs = [json.loads(line) for line in victoria.adapted(
+            "\n".join(json.dumps(expression) for _, expression in lines), victoria.sed()).split("\n")]
+
+        def differences():
+            end_s = int(time.time()) - 4
+            found, answered = {}, 0
+            for (key, expression), adapted in zip(lines, theirs):
+                ours = self.ask(prometheus, expression, end_s)
+                answered += bool(ours)
+                says = self.difference(ours, self.ask(server, adapted, end_s))
+                if says:
+                    found[key] = says
+            # The others are of what is not the matter here: ranks that are gone, circles, full tables.
+            if answered < len(lines) - 30:
+                found["all", "answered"] = "%d of %d" % (answered, len(lines))
+            return found
+        return differences
+
+    @staticmethod
+    def ask(server, expression, end_s):
+        """{labels but the name: {time: value}}, without values that are none: VictoriaMetrics has no series of such."""
+        ask = server.ask if isinstance(server, victoria.VictoriaMetrics) else server._get
+        result = json.loads(ask("/api/v1/query_range", query=expression, start=end_s - RANGE_S, end=end_s, step=1,
+                                nocache=1))["data"]["result"]
+        found = {}
+        for series in result:
+            labels = tuple(sorted((name, value) for name, value in series["metric"].items() if name != "__name__"))
+            assert labels not in found, (expression, labels)
+            values = {time_s: float(value) for time_s, value in series["values"] if value != "NaN"}
+            if values:
+                found[labels] = values
+        return found
+
+    @staticmethod
+    def difference(ours, theirs):
+        """"" if none."""
+        if set(ours) != set(theirs):
+            return "Prometheus alone: %s; VictoriaMetrics alone: %s" % (
+                sorted(set(ours) - set(theirs))[:2], sorted(set(theirs) - set(ours))[:2])
+        for labels, values in ours.items():
+            for time_s in set(values) & set(theirs[labels]):
+                a, b = values[time_s], theirs[labels][time_s]
+                if a != b and not math.isclose(a, b, rel_tol=MOST):
+                    return "%r and %r: %s" % (a, b, labels)
+        return ""
+
+
+class InVmalert:
+    """The tests of alerts again, by vmalert's own tool."""
+
+    RUN = staticmethod(victoria.run)
+
+    def setUp(self):
+        servers.path_or_skip("vmalert-tool")
+        super().setUp()
+
+
+class DcgmInVmalert(InVmalert, beside_rules.Dcgm):
+    pass
+
+
+class DiagnosisInVmalert(InVmalert, beside_rules.Diagnosis):
+    pass
+
+
+class HangInVmalert(InVmalert, RulesTest):
+
+    STEP_S = 5  # as the document has it
+
+    def test_the_first_that_is_said_of_a_hang_names_the_rank(self):
+        scrapes = self.scrapes(10)
+        job = Job(scrapes)
+        for rank in (0, 1, 3):
+            job.launches(rank, until=4)
+        job.idle(2, since=4)
+        by = ("Hostname", "global_rank")
+        self.is_silent(scrapes, 5.5, "NcclJobHung")
+        self.fires(scrapes, "NcclJobHung", 6.75, by, [("node1", "2")])
+        self.gives(scrapes, 'count by (global_rank) (count_over_time(ALERTS{alertname="NcclJobHung", '
+                   'alertstate="firing"}[10m]))', 10, {'{global_rank="2"}': 1})
+        self.fires(scrapes, "NcclJobHungLong", 9.75, by, [("node1", "2")])
+
+
+if __name__ == "__main__":
+    running.main()

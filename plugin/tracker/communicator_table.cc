@@ -68,13 +68,14 @@ uint64_t CommunicatorTable::Add(const CommunicatorIdentity& identity, bool has_s
   communicator.sampling_seed.store(Sampler::SeedOf(identity.comm_id));
   CommunicatorParts& parts = *communicator.parts.load();
   parts.ring.Reset();
-  parts.launches.Reset();
+  parts.launches.Reset(identity.is_blocking);
   parts.uncounted.Reset();
   if (parts.channels != nullptr) parts.channels->Reset();
   const bool heartbeat =
       instruments_.stream_timer != nullptr && has_sight &&
       identity.api_version >= kFirstVersionWithLaunches &&
       instruments_.stream_timer->Attach(parts.launches.timer(), instruments_.samples());
+  communicator.awaited_ends.Begin(heartbeat);
   if (used_.load() <= communicator.index) {
     used_.publish(communicator.index + 1);  // the poller looks here now
   }

@@ -30,8 +30,9 @@ struct CommunicatorIdentity {
   const char* uuid;
   const char* pci_bus_id;
   int64_t realtime_ns;
-  int api_version;      // of the NCCL that makes it
-  uint32_t event_mask;  // that it was given
+  int api_version;           // of the NCCL that makes it
+  uint32_t event_mask;       // that it was given
+  bool is_blocking = false;  // its calls launch on the thread that makes them; false: not known
 };
 
 // What a ticket of an operation, or of a child of its, names.

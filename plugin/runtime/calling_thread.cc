@@ -8,7 +8,7 @@
 
 namespace nccl_pulse {
 
-bool IsBlockingCommunicator() {
+bool IsBlockingInit() {
   // NCCL puts what stands in its configuration files into the environment. An environment plugin
   // (2.29) may answer otherwise.
   for (const char* variable : {"NCCL_COMM_BLOCKING", "NCCL_ENV_PLUGIN"}) {

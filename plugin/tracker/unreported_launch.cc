@@ -16,7 +16,7 @@
 //   a non-blocking      launches on a thread of its own, maybe after GroupApi has stopped. So a
 //   communicator        communicator is taken for blocking only once that is known: a launch that
 //                       was reported came from the thread that made the call, or init did what
-//                       only a blocking one does (plugin/runtime/calling_thread.h).
+//                       only that of a blocking one does (plugin/runtime/calling_thread.h).
 //   ncclGroupStart      NCCL's profilerGroupDepth does not count it, only its end. So GroupApi may
 //   within a group      stop where the inner group ends, before anything was launched. A call alone
 //                       (depth 1) has no group around it. Of another group the end is believed

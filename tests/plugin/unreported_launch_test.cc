@@ -288,6 +288,21 @@ TEST(UnreportedLaunchTest, InitIsBelievedUntilALaunchIsSeen) {
       {{"NCCL_COMM_BLOCKING", "0"}});
 }
 
+// A child of ncclCommSplit may be non-blocking, and its init runs where its parent's did.
+TEST(UnreportedLaunchTest, InitIsBelievedOfNoCommunicatorThatMayBeAChild) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator parent(gpu, 1);
+    StreamCommunicator child(gpu, 2);
+    parent.RunUnreported(kMs);
+    child.RunUnreported(kMs);
+    EXPECT_EQ(See(parent).unreported, 0u);
+    EXPECT_EQ(See(child).unreported, 1u);
+    child.Run(kMs);
+    child.RunUnreported(kMs);
+    EXPECT_EQ(See(child).unreported, 0u);
+  });
+}
+
 // ncclGroupStart, a call, ncclGroupStart, a call, ncclGroupEnd: here GroupApi stops, and nothing has
 // been launched.
 TEST(UnreportedLaunchTest, TheEndOfAnInnerGroupIsNotBelieved) {

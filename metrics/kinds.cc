@@ -22,6 +22,8 @@ const char* UntimedReasonName(UntimedReason reason) {
       return "not_sampled";
     case UntimedReason::kGrouped:
       return "grouped";
+    case UntimedReason::kUnreported:
+      return "unreported";
   }
   return "unknown";
 }

@@ -25,17 +25,18 @@ inline constexpr int kLatencyKinds = 7;  // one past the last
 
 // Why an operation has no duration (label `reason` of nccl_untimed_operations_total).
 enum class UntimedReason : uint8_t {
-  kNotTimed = 1,    // no timing source was selected for this operation
-  kCaptured = 2,    // issued into a CUDA graph: its replays make no callback
-  kOverlap = 3,     // the channels' intervals do not all overlap: attribution has drifted
-  kBackwards = 4,   // a timestamp runs backwards on its channel: the ring was lapped
-  kUntrusted = 5,   // the communicator's GPU timestamps are no longer believed
-  kLost = 6,        // not all stops had come when the slot was needed or the communicator ended
-  kInvisible = 7,   // NCCL makes no callback that could time it
-  kNotSampled = 8,  // its launch was not one of the sample
-  kGrouped = 9,     // its launch was timed as a whole, with others
+  kNotTimed = 1,     // no timing source was selected for this operation
+  kCaptured = 2,     // issued into a CUDA graph: its replays make no callback
+  kOverlap = 3,      // the channels' intervals do not all overlap: attribution has drifted
+  kBackwards = 4,    // a timestamp runs backwards on its channel: the ring was lapped
+  kUntrusted = 5,    // the communicator's GPU timestamps are no longer believed
+  kLost = 6,         // not all stops had come when the slot was needed or the communicator ended
+  kInvisible = 7,    // NCCL makes no callback that could time it
+  kNotSampled = 8,   // its launch was not one of the sample
+  kGrouped = 9,      // its launch was timed as a whole, with others
+  kUnreported = 10,  // NCCL reports nothing of it but the call, and it was not followed alone
 };
-inline constexpr int kUntimedReasons = 10;  // one past the last
+inline constexpr int kUntimedReasons = 11;  // one past the last
 const char* UntimedReasonName(UntimedReason reason);
 
 // Why a communicator's GPU timestamps are not believed (0: they are, or were not asked for).

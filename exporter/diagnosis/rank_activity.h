@@ -4,7 +4,7 @@
 // be seen. Otherwise the activity is unknown, and the reason is given. Metrics, JSON, `pulse
 // status`, the page and the verdicts all use this rule.
 //
-//   in flight   a launch that NCCL reported had not completed when the background thread last
+//   in flight   a launch that was seen had not completed when the background thread last
 //               looked, or was made since, and that thread still looks
 //   idle        the same thread knows that all of them have completed, and no call can have made
 //               work that it does not know of
@@ -33,7 +33,7 @@ enum class UnknownReason : uint8_t {
   kNoCompletions,      // nothing tells that work has ended: API before v5, no driver, timing off
   kEventMaskChanged,   // somebody else took events away that calls or launches are known by
   kCaptured,           // calls were captured into a CUDA graph, whose replays are not seen
-  kLaunchNotReported,  // calls whose launch NCCL has not reported: it never will, or not yet
+  kLaunchNotReported,  // calls of whose launch nothing tells, or not yet
 };
 inline constexpr int kUnknownReasons = 7;
 const char* UnknownReasonName(UnknownReason reason);

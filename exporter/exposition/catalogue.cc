@@ -29,8 +29,9 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      kComm, LabelNames("op", "algo", "proto"),
      "Operations by the algorithm and protocol that NCCL chose."},
     {MetricId::kLaunches, "nccl_launches_total", MetricType::Counter, "", kComm, LabelNames(),
-     "Launches that were visible: kernels, and copy-engine collectives. One launch carries one "
-     "operation or several of a group."},
+     "Launches that were visible: kernels, and copy-engine collectives; and, as one each, groups "
+     "whose end tells of a launch that NCCL does not report. One launch carries one operation or "
+     "several of a group."},
     {MetricId::kLaunchesCompleted, "nccl_launches_completed_total", MetricType::Counter, "", kComm,
      LabelNames(),
      "Visible launches that are known to have completed, from CUDA events behind them. Absent when "
@@ -56,7 +57,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kActivityUnknown, "nccl_activity_unknown", MetricType::Gauge, "", kComm,
      LabelNames("reason"),
      "1 while it is not known whether the rank has work in flight or is idle, and why. "
-     "launch_not_reported: it made calls whose launch NCCL does not report, or has not yet; "
+     "launch_not_reported: it made calls of whose launch nothing tells, or not yet; "
      "captured: calls went into CUDA graphs; no_completions: nothing tells that work has ended; "
      "poller_not_started, poller_stands: the background thread does not run; event_mask_changed: "
      "somebody else switched events off. Absent while it is known."},
@@ -111,7 +112,9 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "bandwidth convention of nccl-tests: "
      "their rate over the rate of the durations' sum is the bus bandwidth."},
     {MetricId::kUntimedOperations, "nccl_untimed_operations_total", MetricType::Counter, "", kComm,
-     LabelNames("op", "reason"), "Operations that have no duration, by reason."},
+     LabelNames("op", "reason"),
+     "Operations that have no duration, by reason. unreported: NCCL tells of the call alone, and "
+     "it was not followed alone either."},
     {MetricId::kUncompletedOperations, "nccl_uncompleted_operations_total", MetricType::Counter, "",
      kComm, LabelNames("op"),
      "Operations that showed network or kernel activity but whose end was not seen."},

@@ -12,7 +12,8 @@ int StartEventV5(void* context, void** handle, const Descriptor* descriptor, Oth
   return StartEvent(handle, descriptor, [&](Tracker& tracker) -> uint64_t {
     switch (descriptor->type) {
       case abi::kEventGroupApi:
-        return tracker.StartGroup(TicketOf(context), descriptor->groupApi.graphCaptured);
+        return tracker.StartGroup(TicketOf(context), descriptor->groupApi.graphCaptured,
+                                  descriptor->groupApi.groupDepth);
       case abi::kEventCollApi: {
         const auto& call = descriptor->collApi;
         return tracker.StartCall(TicketOf(context),

@@ -170,6 +170,14 @@ class StreamTimer {
     }
     return capturing != kCudaNotCapturing;  // also one that was invalidated
   }
+  // Whether `stream` is one of the timer's context: the handles 0 to 2 are streams of whichever
+  // context is current. NCCL makes its own current around a launch, and nowhere else.
+  bool IsReachable(const CommunicatorTimer& timer, CudaStream stream) const {
+    constexpr uintptr_t kLastOfCurrentContext = 2;
+    if (reinterpret_cast<uintptr_t>(stream) > kLastOfCurrentContext) return true;
+    CudaContext current = nullptr;
+    return driver_.context_get_current(&current) == kCudaSuccess && current == timer.context_;
+  }
   // Before a launch: a gate, on a stream that is not in capture.
   [[gnu::cold, gnu::noinline]] void RecordGate(CommunicatorTimer& timer, CudaStream stream,
                                                uint64_t now_ns);

@@ -52,6 +52,7 @@ int PollWork::Round() {
     housekeeping_ns_ = now_ns;
     process_.clock.Correct();
     process_.tracker->SettleIdle();
+    process_.tracker->CountUnreported();
     process_.tracker->ExpectPages();
     MakeRoom();
   }

@@ -15,6 +15,7 @@
 #include "metrics/lane_writer.h"
 #include "metrics/record_writer.h"
 #include "metrics/segment.h"
+#include "plugin/tracker/awaited_ends.h"
 #include "plugin/tracker/inflight_operations.h"
 #include "plugin/tracker/launch_watch.h"
 #include "plugin/tracker/operation_slot.h"
@@ -51,6 +52,7 @@ struct alignas(64) Communicator {
   uint64_t first_ticket;              // Ticket::OfOperation
   Relaxed<uint64_t> sampling_seed;    // Sampler::SeedOf
   Relaxed<int32_t> rank, nranks;
+  AwaitedEnds awaited_ends;  // of groups
   // ---- line: what is above is all that the callbacks of a launch read
   alignas(64) InflightOperations inflight;  // background thread, like the next two
   StandingCalls standing;

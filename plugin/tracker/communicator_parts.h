@@ -12,6 +12,7 @@
 #include "plugin/tracker/launch_follower.h"
 #include "plugin/tracker/operation_ring.h"
 #include "plugin/tracker/uncounted_call.h"
+#include "plugin/tracker/unreported_operations.h"
 
 namespace nccl_pulse {
 
@@ -29,6 +30,7 @@ struct CommunicatorParts {
   alignas(64) UncountedCall uncounted;
   KernelChannels* channels;  // null unless kernel timing
   FirstMoves* first_moves;   // null with kernel timing
+  UnreportedOperations unreported;
 };
 // A launch that is not sampled writes one cache line of both.
 static_assert(OperationRing::kBytesOnLastLine + LaunchFollower::kBytesOnFirstLine == 64);

@@ -68,13 +68,16 @@ uint64_t CommunicatorTable::Add(const CommunicatorIdentity& identity, bool has_s
   communicator.sampling_seed.store(Sampler::SeedOf(identity.comm_id));
   CommunicatorParts& parts = *communicator.parts.load();
   parts.ring.Reset();
-  parts.launches.Reset();
+  // While there is another it may be that one's child (ncclCommSplit), whose init runs where its
+  // parent's kind has it run.
+  parts.launches.Reset(identity.is_blocking_if_alone && live_ == 0);
   parts.uncounted.Reset();
   if (parts.channels != nullptr) parts.channels->Reset();
   const bool heartbeat =
       instruments_.stream_timer != nullptr && has_sight &&
       identity.api_version >= kFirstVersionWithLaunches &&
       instruments_.stream_timer->Attach(parts.launches.timer(), instruments_.samples());
+  communicator.awaited_ends.Begin(heartbeat);
   if (used_.load() <= communicator.index) {
     used_.publish(communicator.index + 1);  // from now on the poller looks here
   }

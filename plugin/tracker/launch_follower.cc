@@ -6,12 +6,15 @@
 
 namespace nccl_pulse {
 
-void LaunchFollower::Reset() {
+void LaunchFollower::Reset(bool is_blocking) {
   for (auto& row : call_numbers_) {
     for (auto& number : row) number.store(0);
   }
   calls_.store(0);
-  is_open_.store(false);
+  launch_.store(0);
+  traits_.store(is_blocking ? kBlocking : 0);
+  unreported_ops_.store(0);
+  may_hide_.store(false);
   is_unhurried_.store(true);
   fate_.store(static_cast<uint8_t>(LaunchFate::kNotTimed));
   timed_.Reset();
@@ -20,15 +23,25 @@ void LaunchFollower::Reset() {
 
 // ---- calls --------------------------------------------------------------------------------------
 
+<<<<<<< HEAD
 void LaunchFollower::NoteUnlaunchedCall(const Instruments& instruments,
                                         const Communicator& communicator, const OperationRing& ring,
                                         NameId op, uint64_t bytes, uint64_t group) {
   // Calls of an earlier group that were never launched do not belong to this group.
+=======
+void LaunchFollower::NoteUnlaunchedCall(const Instruments& instruments, Communicator& communicator,
+                                        const OperationRing& ring, NameId op, uint64_t bytes,
+                                        uint64_t group) {
+  // Calls of an earlier group that were never launched are not this group's.
+>>>>>>> follow
   if (group != 0 && group_.load() != group) {
     unreported_.Leave(pending());
+    may_hide_.store(true);
+    communicator.awaited_ends.Renew();
     NoteFirstCall(bytes, group);
     return;
   }
+  may_hide_.store(true);
   if (calls_.load() == 1) {
     const NameId first = OperationMeta::Unpack(meta_.load()).op;
     unreported_.BeginGroup(group_.load(), instruments.IsCollective(first), ring.reported());
@@ -96,7 +109,8 @@ void LaunchFollower::EndTiming(Instruments& instruments, Communicator& communica
 }
 
 void LaunchFollower::Abandon(Instruments& instruments, Communicator& communicator) {
-  if (is_kernel_.load()) CountLaunchCallback(instruments, communicator, false);
+  if ((launch_.load() & kKernel) != 0) CountLaunchCallback(instruments, communicator, false);
+  launch_.store(0);
   StreamTimer::GiveGateUp(timer_);
   const uint32_t pair = pair_.load();
   if (pair >= kTimedPairs) return;
@@ -112,14 +126,13 @@ void LaunchFollower::Abandon(Instruments& instruments, Communicator& communicato
 uint64_t LaunchFollower::StartCopies(Instruments& instruments, Communicator& communicator,
                                      const CopyEngineEvent& event, const OperationMeta& meta,
                                      uint64_t bytes, uint64_t context, bool* is_timed) {
-  if (is_open_.load()) Abandon(instruments, communicator);
+  if (launch_.load() != 0) Abandon(instruments, communicator);
   if (IsGateDue()) {
     instruments.stream_timer->RecordGate(timer_, event.stream, instruments.clock.NowNs());
   }
-  is_eager_.store(true);
   const uint32_t pair = BeginCopyTiming(instruments, communicator, event, meta, bytes);
   *is_timed = pair != kNoPair;
-  return Open(event.stream, pair, context);
+  return Open(event.stream, pair, context, kOpen | kEager);
 }
 
 uint32_t LaunchFollower::BeginCopyTiming(Instruments& instruments, const Communicator& communicator,
@@ -136,7 +149,6 @@ uint32_t LaunchFollower::BeginCopyTiming(Instruments& instruments, const Communi
     // several.
     sampled_by = timed_.NextGrouped();
   }
-  is_kernel_.store(false);
   const uint64_t bus_bytes = BusBytesOf(communicator, meta.op, bytes);
   // The rest of the group is launched with the kernels; two calls or more as a group.
   if (calls == 1) {
@@ -149,6 +161,8 @@ uint32_t LaunchFollower::BeginCopyTiming(Instruments& instruments, const Communi
     unreported_.AddCopy();
     take(bytes_, bytes);
     take(bus_bytes_, bus_bytes);
+  } else if (unreported_.IsLastGroup(pending())) {
+    unreported_.AddCopy();  // behind its group's kernels
   }
   if (!instruments.samples()) return kNoPair;
   if (!ShouldTime(instruments, communicator, sampled_by) || !instruments.sampler.Spend()) {

@@ -21,6 +21,9 @@
 //     open      its stop, of a graph         none      counted; no launch
 //     open      the next start               open      the one before is abandoned, with its pair
 //
+//   a call whose launch NCCL does not report (unreported_launch.cc): the end of its group, if that
+//   is awaited (awaited_ends.h) and known to come behind the launch, takes the launch's place
+//
 // NCCL reports the operations of a launch next. Each is told its launch's fate: timed (a single
 // operation, recognised by its call's serial), one of a group, or why it has no duration.
 //
@@ -40,6 +43,7 @@
 
 #include "metrics/atomic_cell.h"
 #include "metrics/name_table.h"
+#include "metrics/size_class.h"
 #include "plugin/cuda/stream_timer.h"
 #include "plugin/tracker/communicator.h"
 #include "plugin/tracker/events.h"
@@ -50,8 +54,11 @@
 
 namespace nccl_pulse {
 
-// Calls so far by operation and size class: the call number that sampling goes by.
+// Calls so far by operation and size class: the call number that sampling goes by. The last column
+// has those that were followed by the end of their group.
 inline constexpr int kCallColumns = 12;
+inline constexpr int kFollowedColumn = kCallColumns - 1;
+static_assert(kFollowedColumn >= kSizeClasses);
 
 // 0, or the UntimedReason of its operations.
 enum class LaunchFate : uint8_t {
@@ -71,7 +78,8 @@ class LaunchFollower {
 
   // ---- life of a communicator; init lock ----
 
-  void Reset();
+  // `is_blocking`: known to launch on the thread that calls.
+  void Reset(bool is_blocking = false);
   // Whether the next communicator can be followed: that needs the last one's timer.
   bool is_ready() const { return timer_.state() == CommunicatorTimer::kOff; }
   CommunicatorTimer& timer() { return timer_; }
@@ -79,7 +87,7 @@ class LaunchFollower {
   // ---- calls ----
 
   // Its serial, 0 for one that is not sampled. `group`: ThreadGroups::Current.
-  [[gnu::hot]] uint32_t NoteCall(const Instruments& instruments, const Communicator& communicator,
+  [[gnu::hot]] uint32_t NoteCall(const Instruments& instruments, Communicator& communicator,
                                  const OperationRing& ring, const OperationMeta& call,
                                  uint64_t bytes, uint64_t group) {
     if (__builtin_expect(calls_.load() != 0, 0)) {
@@ -102,6 +110,29 @@ class LaunchFollower {
   // It was captured into a graph. A group is captured as a whole: none of its calls stands here.
   void ForgetCall() { calls_.store(0); }
 
+  // ---- groups whose end is awaited: unreported_launch.cc ----
+
+  // Behind NoteCall, of a call that is not captured. `is_alone`: in its group.
+  [[gnu::cold, gnu::noinline]] void AwaitEnd(Instruments& instruments,
+                                             const Communicator& communicator,
+                                             const OperationRing& ring, CudaStream stream,
+                                             bool is_alone);
+  // The end has come, on the thread that made the calls. `group`: as in NoteCall.
+  [[gnu::cold, gnu::noinline]] void EndGroup(Instruments& instruments, Communicator& communicator,
+                                             const OperationRing& ring, uint64_t group,
+                                             bool is_alone);
+  // Whether LearnThread has nothing to learn from a launch.
+  [[gnu::hot]] bool knows_thread() const { return traits_.load() == (kBlocking | kSeen); }
+  // In front of a launch that NCCL reports, while that is not so. `group`: ThreadGroups::Current of
+  // the thread that launches.
+  [[gnu::cold, gnu::noinline]] void LearnThread(uint64_t group);
+  // Calls of an operation (OperationRowOf) that were followed so, and are counted as timed or not
+  // sampled. Any thread.
+  uint32_t followed_calls(uint32_t row) const { return call_numbers_[row][kFollowedColumn].load(); }
+  // Whether there may be operations that NCCL did not report: there was a group of several, or a
+  // call without a launch when the next one came. Any thread.
+  bool may_hide() const { return may_hide_.load(); }
+
   // ---- launches ----
 
   bool IsFollowed(const Instruments& instruments) const {
@@ -110,7 +141,7 @@ class LaunchFollower {
   // One that is followed starts; its ticket, 0: it is part of a graph.
   [[gnu::hot]] uint64_t Start(Instruments& instruments, Communicator& communicator,
                               CudaStream stream, uint64_t context) {
-    if (__builtin_expect(is_open_.load(), 0)) Abandon(instruments, communicator);
+    if (__builtin_expect(launch_.load() != 0, 0)) Abandon(instruments, communicator);
     const uint32_t calls = calls_.load();  // 0: further of a group
     const bool times = instruments.samples();
     const bool may_be_timed = times && (calls != 1 || sampled_.load());
@@ -121,23 +152,21 @@ class LaunchFollower {
       if (!RecordInFront(instruments, communicator, stream, may_be_timed, calls, &pair)) return 0;
       if (pair != kNoPair) fate = calls == 1 ? LaunchFate::kTimed : LaunchFate::kGrouped;
     }
-    is_eager_.store(records);
     calls_.store(0);
     fate_.store(static_cast<uint8_t>(fate));
-    is_kernel_.store(true);
-    return Open(stream, pair, context);
+    return Open(stream, pair, context, records ? kOpen | kKernel | kEager : kOpen | kKernel);
   }
   [[gnu::hot]] void Stop(Instruments& instruments, Communicator& communicator, uint64_t ticket) {
+    const uint8_t launch = launch_.load();
     if (__builtin_expect(
-            !is_open_.load() || Ticket::Operation(ticket) != (launch_number_.load() & kNumberMask),
-            0)) {
+            launch == 0 || Ticket::Operation(ticket) != (launch_number_.load() & kNumberMask), 0)) {
       return instruments.Ignore(IgnoredReason::kRepeatedStop);
     }
-    is_open_.store(false);
+    launch_.store(0);
     CudaStream const stream = stream_.load();
     // Where nothing was recorded before the launch, this need not have been asked before it either:
     // the launch does not wait for the answer.
-    if (__builtin_expect(!is_eager_.load(), 1) &&
+    if (__builtin_expect((launch & kEager) == 0, 1) &&
         __builtin_expect(IsInCapture(instruments, communicator, stream), 0)) {
       return CountUnfollowed(instruments, communicator, true);
     }
@@ -145,7 +174,7 @@ class LaunchFollower {
     RecordWriter record = communicator.Writer(instruments.segment);
     constexpr uint64_t kUnhurriedNs = 200000;
     is_unhurried_.store(now_ns >= record.last_launch_ns() + kUnhurriedNs);
-    record.CountFollowedLaunch(now_ns, is_kernel_.load());
+    record.CountFollowedLaunch(now_ns, (launch & kKernel) != 0);
     const uint32_t pair = Ticket::Child(ticket);
     if (__builtin_expect(pair < kTimedPairs, 0)) {
       EndTiming(instruments, communicator, stream, pair, now_ns);
@@ -199,10 +228,28 @@ class LaunchFollower {
   void NoteQuiet() { is_unhurried_.store(true); }
   const TimedLaunches& timed() const { return timed_; }
   const UnreportedCalls& unreported() const { return unreported_; }
-  PendingCalls pending() const { return {calls_.load(), launch_number_.load(), group_.load()}; }
+  PendingCalls pending() const {
+    // Acquire: who finds that none stands finds the launch that took them, see EndGroup.
+    const uint32_t calls = calls_.acquire();
+    return {calls, launch_number_.load(), group_.load()};
+  }
 
  private:
   static constexpr uint32_t kNumberMask = (1u << Ticket::kOperationBits) - 1;
+  // Of the launch that is being made; 0: none is.
+  enum Launch : uint8_t {
+    kOpen = 1,
+    kKernel = 2,  // not of the copy engines
+    kEager = 4,   // its stream is known not to be in capture
+  };
+  // Of the communicator.
+  enum Traits : uint8_t {
+    // Launches are made on the thread that calls, before its group ends: known.
+    kBlocking = 1,
+    kSeen = 2,  // of a launch, not only from init
+    // The call that was made last has the first of a pair of events in front of it (early_pair_).
+    kEarlyPair = 4,
+  };
 
   void NoteFirstCall(uint64_t bytes, uint64_t group) {
     group_.store(group);
@@ -211,7 +258,7 @@ class LaunchFollower {
   }
   // A call after calls that have not been launched, of the same group or not.
   [[gnu::cold, gnu::noinline]] void NoteUnlaunchedCall(const Instruments& instruments,
-                                                       const Communicator& communicator,
+                                                       Communicator& communicator,
                                                        const OperationRing& ring, NameId op,
                                                        uint64_t bytes, uint64_t group);
   uint64_t PendingBusBytes(const Communicator& communicator) const;
@@ -231,12 +278,12 @@ class LaunchFollower {
                                                   Communicator& communicator, CudaStream stream,
                                                   bool may_be_timed, uint32_t calls,
                                                   uint32_t* pair);
-  [[gnu::hot]] uint64_t Open(CudaStream stream, uint32_t pair, uint64_t context) {
+  [[gnu::hot]] uint64_t Open(CudaStream stream, uint32_t pair, uint64_t context, int launch) {
     pair_.store(static_cast<uint16_t>(pair));
     stream_.store(stream);
     const uint32_t number = launch_number_.load() + 1;
     launch_number_.store(number);
-    is_open_.store(true);
+    launch_.store(static_cast<uint8_t>(launch));
     return Ticket::OfLaunch(context, pair, number & kNumberMask);
   }
   [[gnu::cold, gnu::noinline]] uint32_t BeginTiming(Instruments& instruments,
@@ -246,6 +293,12 @@ class LaunchFollower {
                            const CopyEngineEvent& event, OperationMeta meta, uint64_t bytes);
   [[gnu::cold, gnu::noinline]] void EndTiming(Instruments& instruments, Communicator& communicator,
                                               CudaStream stream, uint32_t pair, uint64_t now_ns);
+  // Of the calls that stand, those that NCCL has reported no launch for, as far as known.
+  uint64_t HiddenCalls(const OperationRing& ring) const;
+  // The pair in front of the call, kNoPair: none. It is nobody's from then on.
+  uint32_t TakeEarlyPair();
+  void GiveEarlyPairUp();
+  void CountFollowedCall(Instruments& instruments, Communicator& communicator, bool is_timed);
   // The launch was begun and never ended; NCCL has gone on to the next one.
   [[gnu::cold, gnu::noinline]] void Abandon(Instruments& instruments, Communicator& communicator);
   [[gnu::cold, gnu::noinline]] void NoteOfGroup(const Communicator& communicator, NameId op,
@@ -254,21 +307,25 @@ class LaunchFollower {
   Relaxed<uint64_t> group_;          // that the calls belong to
   Relaxed<uint64_t> bytes_;          // of the calls since the last launch
   Relaxed<uint64_t> meta_;           // OperationMeta of the last call; call_number: its number
-  Relaxed<CudaStream> stream_;       // that the launch which is being made is made on
-  Relaxed<uint32_t> calls_;          // since the last launch
+  Relaxed<CudaStream> stream_;       // that the last launch was, or is being, made on
+  Ordered<uint32_t> calls_;          // since the last launch
   Relaxed<uint32_t> launch_number_;  // tells the launch's ticket from the next one's
   Relaxed<uint16_t> pair_;           // timed pair of the launch made last, kNoPair: none
   Relaxed<uint8_t> fate_;            // of the operations of the launch made last, LaunchFate
   Relaxed<bool> sampled_;            // the last call
-  Relaxed<bool> is_open_;            // a launch is being made
-  Relaxed<bool> is_kernel_;          // the launch that is being made, not of the copy engines
-  Relaxed<bool> is_eager_;           // its stream is known not to be in capture
+  Relaxed<uint8_t> launch_;          // Launch
+  Relaxed<uint8_t> traits_;          // Traits
   Relaxed<bool> is_unhurried_;       // the next launch may have a gate (stream_timer.h)
   // ---- line
   Relaxed<uint64_t> bus_bytes_;  // of the calls, once there are several
   TimedLaunches timed_;
   UnreportedCalls unreported_;
-  uint64_t unused_[3];
+  // Of calls whose launch is not reported.
+  Relaxed<CudaStream> call_stream_;   // of the last call in a group whose end is awaited
+  Relaxed<uint32_t> unreported_ops_;  // that there were such calls of: 1 << OperationRowOf
+  Relaxed<uint16_t> early_pair_;
+  Relaxed<bool> may_hide_;
+  Relaxed<uint64_t> reported_before_;  // operations, when that call was made
   // ---- line
   CommunicatorTimer timer_;
   Relaxed<uint32_t> call_numbers_[kOperationRows][kCallColumns];

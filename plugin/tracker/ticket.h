@@ -27,7 +27,8 @@ enum class TicketKind : uint32_t {
   kOperation = 3,       // Coll or P2p
   kProxyOp = 4,         // child: its number within the operation, 255 for all past that
   kKernelChannel = 5,   // child: channel
-  kGroup = 6,           // GroupApi: a running number; child: 1 when captured into a CUDA graph
+  kGroup = 6,           // GroupApi; child: 1 when captured into a CUDA graph; else its end is
+                        // awaited, generation: of the context, operation: 1 of a call alone
   kLaunch = 7,          // child: timed pair, operation: running number, generation: of the context
   kCapturedLaunch = 9,  // a launch with a stamp behind it; generation: of the context
   kProxyStep = 8,       // operation and communicator: its place in the step table (Step)

@@ -11,7 +11,8 @@
 //   of each communicator
 //     OperationRing       operations that are open; OperationSlot: one of them and its children
 //     LaunchFollower      calls and launches; TimedLaunches: which are timed, and for whom;
-//                         UnreportedCalls: calls whose launch NCCL does not report
+//                         UnreportedCalls: calls whose launch NCCL does not report;
+//                         UnreportedOperations: what those are counted as
 //     KernelChannels      GPU times
 //     LaunchWatch         what the background thread sees of the launches; where no events follow
 //                         them, InflightOperations
@@ -90,7 +91,8 @@ class Tracker {
 
   // ---- callbacks ----
 
-  [[gnu::hot]] uint64_t StartGroup(uint64_t context, bool captured);
+  // `depth`: of its first call, 1: a call alone.
+  [[gnu::hot]] uint64_t StartGroup(uint64_t context, bool captured, int depth);
   [[gnu::hot, gnu::flatten]] uint64_t StartCall(uint64_t context, const CallEvent& event);
   [[gnu::hot, gnu::flatten]] uint64_t StartLaunch(uint64_t context, const LaunchEvent& event);
   [[gnu::hot, gnu::flatten]] uint64_t StartOperation(uint64_t context, const OperationEvent& event);
@@ -118,6 +120,9 @@ class Tracker {
 
   // Settles operations that have been quiet. True while some are open.
   bool SettleIdle();
+
+  // Ten times a second or so: counts the operations that NCCL did not report.
+  void CountUnreported();
 
   // Looks at the events behind the launches, and where there are none at the operations. True while
   // launches are in flight.
@@ -152,6 +157,8 @@ class Tracker {
   // A call that finds another one still uncounted: both at once.
   [[gnu::noinline]] void CountCall(const Communicator& communicator, uint64_t key, uint64_t bytes);
   [[gnu::hot, gnu::flatten]] void StopLaunch(uint64_t ticket);
+  // Of a group whose end is awaited.
+  [[gnu::cold, gnu::noinline]] void StopGroup(uint64_t ticket);
 
   // ---- operations ----
   [[gnu::cold, gnu::noinline]] void LearnIdentity(Communicator& communicator,

@@ -24,6 +24,7 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
   uint64_t ticket = 0;
   bool is_timed = false;
   if (followed) {
+    if (!launches.knows_thread()) launches.LearnThread(groups_.Current());
     ticket = launches.StartCopies(instruments_, *communicator, event,
                                   {op, static_cast<uint8_t>(SizeClassOf(bytes)), 0, false, 0},
                                   bytes, context, &is_timed);

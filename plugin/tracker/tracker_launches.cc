@@ -5,13 +5,34 @@
 
 namespace nccl_pulse {
 
-uint64_t Tracker::StartGroup(uint64_t context, bool captured) {
+uint64_t Tracker::StartGroup(uint64_t context, bool captured, int depth) {
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
   groups_.Begin();
+<<<<<<< HEAD
   // There is nothing to tell its launches. Without a ticket NCCL makes three callbacks less for it.
   if (!captured) return 0;
   return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 1, 0, 0, communicator->index);
+=======
+  if (__builtin_expect(captured, 0)) {
+    return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 1, 0, 0, communicator->index);
+  }
+  // Nothing to tell its launches: NCCL then makes three calls less for it.
+  if (__builtin_expect(!communicator->awaited_ends.Take(), 1)) return 0;
+  return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 0, Ticket::Generation(context),
+                      depth == 1 ? 1 : 0, communicator->index);
+}
+
+void Tracker::StopGroup(uint64_t ticket) {
+  if (Ticket::Child(ticket) != 0) return;  // of a graph
+  Communicator& communicator = communicators_.At(ticket);
+  const uint64_t context = communicator.context.acquire();  // sees the events
+  if (context == 0 || Ticket::Generation(ticket) != Ticket::Generation(context)) return;
+  CommunicatorParts& parts = *communicator.parts.load();
+  if (!parts.launches.IsFollowed(instruments_)) return;
+  parts.launches.EndGroup(instruments_, communicator, parts.ring, groups_.Current(),
+                          Ticket::Operation(ticket) != 0);
+>>>>>>> follow
 }
 
 uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
@@ -33,6 +54,11 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
                              parts.launches.NextCallNumber(op.id, size_class)};
     serial = parts.launches.NoteCall(instruments_, *communicator, parts.ring, call, bytes,
                                      groups_.Current());
+    // The end of its group is awaited, or it is captured.
+    if (__builtin_expect(event.parent != 0, 0) && !event.captured) {
+      parts.launches.AwaitEnd(instruments_, *communicator, parts.ring, event.stream,
+                              Ticket::Operation(event.parent) != 0);
+    }
   }
   if (__builtin_expect(event.captured, 0)) {
     communicator->MarkCaptured(instruments_.segment);
@@ -62,6 +88,7 @@ uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
   LaunchFollower& launches = communicator->parts.load()->launches;
   // A followed one counts once it has been made.
   if (__builtin_expect(!captured && launches.IsFollowed(instruments_), 1)) {
+    if (__builtin_expect(!launches.knows_thread(), 0)) launches.LearnThread(groups_.Current());
     return launches.Start(instruments_, *communicator, event.stream, context);
   }
   launches.CountUnfollowed(instruments_, *communicator, captured);

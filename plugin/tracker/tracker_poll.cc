@@ -50,6 +50,14 @@ void Tracker::PublishUnreportedCalls(Communicator& communicator) {
       .StoreUnreportedCalls(standing.calls(), standing.since_ns());
 }
 
+void Tracker::CountUnreported() {
+  if (instruments_.stream_timer == nullptr) return;  // nobody knows which calls stand
+  for (Communicator& communicator : communicators_) {
+    CommunicatorParts* const parts = communicator.parts.acquire();
+    if (parts != nullptr) parts->unreported.Look(instruments_, communicator);
+  }
+}
+
 void Tracker::FollowOperations(Communicator& communicator) {
   RecordWriter record = communicator.Writer(instruments_.segment);
   const CompletionSource source = record.completion_source();

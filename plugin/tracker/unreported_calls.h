@@ -64,6 +64,8 @@ class UnreportedCalls {
     calls_.add(1);
     if (is_collective) collectives_.add(1);
   }
+  // Those of the last group without a launch of their own are followed all the same.
+  void EndGroup() { calls_.store(0); }
   // The copy engines make one of the group's collectives.
   void AddCopy() { copies_.add(1); }
   // A group begins while calls of another one stand without a launch.

@@ -1,7 +1,7 @@
 """Whether anything is in flight, as check.py expects it: known, or unknown and then not claimed.
 
-Unknown is what a communicator's work is after a call of which NCCL reports no launch, and after its calls were
-captured in a graph. What the product says then is asked for in this file alone.
+Unknown is what a communicator's work is after a call of which neither NCCL's launch nor the end of its group tells,
+and after its calls were captured in a graph. What the product says then is asked for in this file alone.
 """
 
 import http.client
@@ -15,9 +15,9 @@ ABSENT = "absent"
 
 
 def of_communicator(communicator, unreported):
-    """Of nccl_program's, once all of its calls have ended. Of a group with a Broadcast nobody can say
-    whether that has a launch of its own behind the one that is reported."""
-    hidden = "Broadcast" in unreported and communicator["ends_with_broadcast"]
+    """Of nccl_program's, once all of its calls have ended. A Broadcast whose launch NCCL does not report
+    is followed all the same where the end of its group tells of it (ledger.h)."""
+    hidden = "Broadcast" in unreported and communicator["ends_unseen"]
     return UNKNOWN if hidden else KNOWN
 
 

@@ -53,8 +53,10 @@ std::string CommunicatorLedger::ToJson() const {
   // No value needs escaping.
   out << "{\"name\":\"" << name << "\",\"rank\":" << rank << ",\"nranks\":" << nranks
       << ",\"destroyed\":" << (destroyed ? "true" : "false") << ",\"launches_min\":" << launches_min
-      << ",\"launches_max\":" << launches_max << ",\"broadcast_launches\":" << broadcast_launches
-      << ",\"ends_with_broadcast\":" << (ends_with_broadcast ? "true" : "false") << ",\"calls\":[";
+      << ",\"launches_max\":" << launches_max << ",\"untold_broadcasts\":" << untold_broadcasts
+      << ",\"unseen_launches\":" << unseen_launches
+      << ",\"broadcast_launches\":" << broadcast_launches
+      << ",\"ends_unseen\":" << (ends_unseen ? "true" : "false") << ",\"calls\":[";
   const char* separator = "";
   for (const auto& [key, count] : calls) {
     const auto& [op, datatype, bytes, captured] = key;

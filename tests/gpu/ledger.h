@@ -31,10 +31,14 @@ struct CommunicatorLedger {
   // least, and no more than it has calls.
   uint64_t launches_min = 0;
   uint64_t launches_max = 0;
-  // Of launches_min, those of groups of nothing but Broadcasts, which newer NCCLs do not report;
-  // and whether the last group holds one: it may be launched behind what is reported of the group.
-  uint64_t broadcast_launches = 0;
-  bool ends_with_broadcast = false;
+  bool blocking = true;
+  // Broadcasts, where NCCL reports nothing of them but the call, as far as the plugin cannot tell
+  // what becomes of them either. It follows those that are alone in their group, and the groups of
+  // which something else is reported, but neither those of a non-blocking communicator.
+  uint64_t untold_broadcasts = 0;   // that no duration, and no sample, is of: also those in groups
+  uint64_t unseen_launches = 0;     // of launches_min
+  uint64_t broadcast_launches = 0;  // of launches_min, unseen where nothing is followed
+  bool ends_unseen = false;         // the last group holds one that is not followed
 
   CallCount& Call(const char* op, int datatype, uint64_t count, bool captured) {
     CallCount& entry =
@@ -42,11 +46,16 @@ struct CommunicatorLedger {
     ++entry.calls;
     return entry;
   }
-  void Launch(uint64_t calls_in_group, uint64_t broadcasts) {
+  // `alone`: without ncclGroupStart.
+  void Launch(uint64_t calls_in_group, uint64_t broadcasts, bool alone) {
     ++launches_min;
     launches_max += calls_in_group;
-    if (broadcasts == calls_in_group) ++broadcast_launches;
-    ends_with_broadcast = broadcasts != 0;
+    const bool is_nothing_else = broadcasts == calls_in_group;
+    const bool is_followed = blocking && (alone || !is_nothing_else);
+    if (!blocking || !alone) untold_broadcasts += broadcasts;
+    if (is_nothing_else) ++broadcast_launches;
+    if (is_nothing_else && !is_followed) ++unseen_launches;
+    ends_unseen = broadcasts != 0 && !is_followed;
   }
 
   std::string ToJson() const;

@@ -212,7 +212,7 @@ class Worker {
     CheckNccl(g_api.ncclGroupEnd(), "ncclGroupEnd");
     comm.is_in_group = false;
     WaitForCall(comm.handle, "ncclGroupEnd");
-    comm.ledger.Launch(comm.calls_in_group, comm.broadcasts_in_group);
+    comm.ledger.Launch(comm.calls_in_group, comm.broadcasts_in_group, false);
   }
 
   void Collective(Communicator& comm, Op op, Shape shape, int root, const void* send, void* recv,
@@ -310,7 +310,7 @@ class Worker {
     } else {
       WaitForCall(comm.handle, op);
       // A captured call is launched by the graph, where nobody sees it.
-      if (!captured) comm.ledger.Launch(1, broadcasts);
+      if (!captured) comm.ledger.Launch(1, broadcasts, true);
     }
   }
 
@@ -422,6 +422,7 @@ class Program {
     const NcclUniqueId id = ExchangeId();
     Communicator& comm = communicators_.emplace_back();
     comm.ledger.name = name;
+    comm.ledger.blocking = blocking;
     NcclComm handle = nullptr;
     if (name.empty()) {
       CheckNccl(g_api.ncclCommInitRank(&handle, options_.nranks, id, options_.rank),

@@ -5,8 +5,8 @@
     2.29.2   v6        not seen        not seen
     2.31.2   v7        not seen        seen (Coll with isSymColl)
 
-"Not seen": calls are counted, and then comes nothing: no Coll, no KernelLaunch, no ProxyOp. Broadcast is seen
-with NCCL_ALLGATHERV_ENABLE=0. Source: NCCL's enqueue.cc (collTaskAppend, ncclPrepareTasks) and plugin/profiler.cc
+"Not seen": calls are counted, and then comes nothing: no Coll, no KernelLaunch, no ProxyOp; the plugin follows such
+launches by the end of their group, where that tells of them (docs/stream-timing.md). Broadcast is seen with NCCL_ALLGATHERV_ENABLE=0. Source: NCCL's enqueue.cc (collTaskAppend, ncclPrepareTasks) and plugin/profiler.cc
 (ncclProfilerStartKernelLaunchEvent) of 2.30.7 and 2.31.2, and runs on GPUs with 2.28.9, 2.30.7 and 2.31.2. The
 programs here register no memory windows, so no symmetric kernel runs.
 """
@@ -28,7 +28,7 @@ RELEASES = (
     Release(23102, 7, frozenset({"Broadcast"})),
 )
 
-# Why an operation that NCCL reports nothing of has no duration, where the page says so at all.
+# Why an operation has no duration that NCCL reports nothing of and that was not followed alone.
 UNREPORTED_REASON = "unreported"
 
 

@@ -13,7 +13,7 @@ RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
                         os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
 
 
-def run_prove(part, *arguments):
+def run_prove(part, *arguments, **environment):
     """(exit status, output)"""
     # Short: an NCCL unique id holds the name of a file in it.
     with tempfile.TemporaryDirectory(prefix="gpu", dir="/tmp") as folder:
@@ -26,7 +26,7 @@ def run_prove(part, *arguments):
              "--program=" + os.path.join(RUNFILES, "tests/gpu/proof_program"),
              "--libraries=" + folder, "--listen=127.0.0.1:0", "--gpus=4",
              "--out=" + os.path.join(folder, "out")] + list(arguments),
-            env=dict(os.environ, TMPDIR=folder, LD_LIBRARY_PATH=folder), stdout=subprocess.PIPE,
+            env=dict(os.environ, TMPDIR=folder, LD_LIBRARY_PATH=folder, **environment), stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, check=False)
         return done.returncode, done.stdout
 
@@ -51,7 +51,13 @@ class ProveTest(unittest.TestCase):
         self.assertIn("RESULT WRONG accuracy: network against kernel, nvlink: 0 of 1", output)
 
     def test_coverage(self):
-        _, output = run_prove("coverage", "--sizes=64,8192", "--seconds=2")
+        self.check_coverage()
+
+    def test_coverage_where_broadcasts_are_not_reported(self):
+        self.check_coverage(FAKE_NCCL_VERSION="23007")
+
+    def check_coverage(self, **environment):
+        _, output = run_prove("coverage", "--sizes=64,8192", "--seconds=2", **environment)
         # How often each rank samples depends on the machine.
         self.assertIn("RESULT OK coverage: calls by rank", output)
         self.assertIn("RESULT OK coverage: every call has a duration or a reason", output)

@@ -904,24 +904,24 @@ TEST(HeartbeatTest, WhatIsSeenTooLateIsNotTheNextOwners) {
 
 // A non-blocking communicator launches on a thread of NCCL's.
 TEST(HeartbeatTest, LaunchedOnAnotherThreadThanCalled) {
-  RunWithGpu([](FakeCuda& gpu) {
+  const auto scenario = [](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);
+    comm.LaunchElsewhere();
     TimeEveryCall();
     comm.WarmUp();
     for (int i = 0; i < 5; ++i) {
       void* group = comm.StartGroup();
       const auto call = comm.MakeCall(group, "AllReduce", 4096);
       comm.StopGroup(group);
-      std::thread([&] {
-        comm.Launch(group, kMs);
-        comm.Report(call);
-      }).join();
+      comm.Launch(group, kMs);
+      comm.Report(call);
     }
     gpu.Advance(kSecond);
     WaitForPoll();
     EXPECT_EQ(TimedOperations(comm.Read()), 5u);
     ExpectIdle(comm, 7);
-  });
+  };
+  RunWithGpu(scenario, {{"NCCL_COMM_BLOCKING", "0"}});
 }
 
 TEST(HeartbeatTest, AChildOfForkMakesNoDriverCall) {

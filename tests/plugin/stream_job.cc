@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 namespace {
 std::atomic<uint64_t> g_advanced_ns{0};
@@ -124,11 +125,11 @@ void StreamCommunicator::Finalize() {
   EXPECT_EQ(ProfilerOf<abi::v5::Profiler>(5).finalize(context_), abi::kSuccess);
 }
 
-void* StreamCommunicator::StartGroup(bool captured) {
+void* StreamCommunicator::StartGroup(bool captured, int depth) {
   const InCallback in_callback(gpu_);
   Descriptor event{};
   event.type = abi::kEventGroupApi;
-  event.groupApi = {captured, 1};
+  event.groupApi = {captured, depth};
   void* group = ::nccl_pulse::Start(context_, event);
   if (group != nullptr) Record(group, abi::kStateGroupStartApiStop);
   return group;
@@ -152,21 +153,50 @@ StreamCommunicator::Call StreamCommunicator::MakeCall(void* group, const char* o
   return {op, bytes, handle, group};
 }
 
-void* StreamCommunicator::StartLaunch(void* group, Stream stream) {
+void StreamCommunicator::OnLaunchingThread(const std::function<void()>& callback) {
+  const auto call = [&] {
+    const InCallback in_callback(gpu_);
+    callback();
+  };
+  if (launches_elsewhere_) {
+    std::thread(call).join();
+  } else {
+    call();
+  }
+}
+
+StreamCommunicator::Stream StreamCommunicator::Follow(Stream stream) {
   if (stream == nullptr) stream = stream_;
   // ncclLaunchPrepare: after the communicator's last launch, wherever that was.
   if (last_stream_ != nullptr) gpu_.Wait(stream, last_stream_);
   last_stream_ = stream;
-  const InCallback in_callback(gpu_);
+  return stream;
+}
+
+void* StreamCommunicator::StartLaunch(void* group, Stream stream) {
   Descriptor event = LaunchEvent();
   event.parentObj = group;
-  event.kernelLaunch.stream = stream;
-  return ::nccl_pulse::Start(context_, event);
+  event.kernelLaunch.stream = Follow(stream);
+  void* launch = nullptr;
+  OnLaunchingThread([&] { launch = ::nccl_pulse::Start(context_, event); });
+  return launch;
 }
 
 void StreamCommunicator::StopLaunch(void* launch) {
-  const InCallback in_callback(gpu_);
-  if (launch != nullptr) Stop(launch);
+  OnLaunchingThread([&] {
+    if (launch != nullptr) Stop(launch);
+  });
+}
+
+void StreamCommunicator::LaunchUnreported(uint64_t duration_ns, Stream stream) {
+  gpu_.Launch(Follow(stream), duration_ns);
+}
+
+void StreamCommunicator::RunUnreported(uint64_t duration_ns, const char* op, uint64_t bytes) {
+  void* group = StartGroup();
+  MakeCall(group, op, bytes);
+  LaunchUnreported(duration_ns);
+  StopGroup(group);
 }
 
 void StreamCommunicator::Launch(void* group, uint64_t duration_ns, Stream stream) {
@@ -176,7 +206,6 @@ void StreamCommunicator::Launch(void* group, uint64_t duration_ns, Stream stream
 }
 
 void StreamCommunicator::Report(const Call& call) {
-  const InCallback in_callback(gpu_);
   Descriptor event;
   if (IsPointToPoint(call.op)) {
     event = P2pEvent(call.op, 0, 1, 2);
@@ -189,8 +218,10 @@ void StreamCommunicator::Report(const Call& call) {
     event.coll.count = call.bytes;
     event.coll.datatype = "ncclInt8";
   }
-  void* handle = ::nccl_pulse::Start(context_, event);
-  if (handle != nullptr) Stop(handle);
+  OnLaunchingThread([&] {
+    void* handle = ::nccl_pulse::Start(context_, event);
+    if (handle != nullptr) Stop(handle);
+  });
 }
 
 void StreamCommunicator::Run(uint64_t duration_ns, const char* op, uint64_t bytes, Stream stream) {

@@ -56,6 +56,8 @@ class StreamCommunicator {
   void Finalize();
   // Its own stream from now on.
   void UseStream(Stream stream) { stream_ = stream; }
+  // From now on its launches come from threads of their own, as a non-blocking communicator's.
+  void LaunchElsewhere() { launches_elsewhere_ = true; }
 
   // ---- the callbacks ----
   struct Call {
@@ -64,12 +66,15 @@ class StreamCommunicator {
     void* handle = nullptr;
     void* group = nullptr;
   };
-  void* StartGroup(bool captured = false);
+  // `depth`: 1 of a call alone, 2 within ncclGroupStart and ncclGroupEnd.
+  void* StartGroup(bool captured = false, int depth = 1);
   void StopGroup(void* group);
   Call MakeCall(void* group, const char* op, uint64_t bytes, bool captured = false);
   // KernelLaunch around work of this duration; on `stream`, null: the communicator's own. Like
   // NCCL's, it runs after the communicator's last.
   void Launch(void* group, uint64_t duration_ns, Stream stream = nullptr);
+  // The same without any event.
+  void LaunchUnreported(uint64_t duration_ns, Stream stream = nullptr);
   void* StartLaunch(void* group, Stream stream = nullptr);
   void StopLaunch(void* launch);
   // Coll or P2p, by the call's operation.
@@ -79,6 +84,9 @@ class StreamCommunicator {
   // One call in a group of its own. `stream`: as in Launch.
   void Run(uint64_t duration_ns = kMs, const char* op = "AllReduce", uint64_t bytes = 4096,
            Stream stream = nullptr);
+  // As Run, of which NCCL reports the group and the call alone.
+  void RunUnreported(uint64_t duration_ns = kMs, const char* op = "Broadcast",
+                     uint64_t bytes = 4096);
   // Several calls in a group, one launch.
   void RunGroup(uint64_t duration_ns, const std::vector<Call>& calls);
   // `calls` of an operation that are never timed: the first ones of its kind.
@@ -88,6 +96,9 @@ class StreamCommunicator {
   CommunicatorSnapshot Read() const;
 
  private:
+  void OnLaunchingThread(const std::function<void()>& callback);
+  Stream Follow(Stream stream);
+
   FakeCuda& gpu_;
   uint64_t comm_id_;
   FakeCuda::Context gpu_context_;
@@ -95,6 +106,7 @@ class StreamCommunicator {
   Stream last_stream_ = nullptr;
   void* context_ = nullptr;
   uint64_t sequence_ = 0;
+  bool launches_elsewhere_ = false;
 };
 
 // Of a communicator's latencies the one by this operation, timed on the stream; all zero if none.

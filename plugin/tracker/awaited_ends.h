@@ -1,0 +1,44 @@
+// For how many groups more NCCL is to report the end of one communicator's groups.
+//
+// An end that is asked for costs its group three callbacks more (two states and the stop), so it is
+// asked for only where launches that NCCL does not report may need it (launch_follower.h): at a
+// communicator's first groups, whatever they are, and for long after each such launch. A
+// communicator whose launches are all reported pays one look at a value that lies beside what its
+// callbacks read anyway.
+//
+// Thread: Begin init; the rest the calling thread. Cost: a load, while it counts a store.
+#ifndef PLUGIN_TRACKER_AWAITED_ENDS_H_
+#define PLUGIN_TRACKER_AWAITED_ENDS_H_
+
+#include <cstdint>
+
+#include "metrics/atomic_cell.h"
+
+namespace nccl_pulse {
+
+class AwaitedEnds {
+ public:
+  static constexpr uint32_t kFirst = 256;
+  static constexpr uint32_t kAfterUnreported = 65536;
+
+  // `follows`: there are events to put behind a launch.
+  void Begin(bool follows) { left_.store(follows ? kFirst : 0); }
+  // Whether the end of the group that begins now is to be reported.
+  [[gnu::hot]] bool Take() {
+    const uint32_t left = left_.load();
+    if (__builtin_expect(left == 0, 1)) return false;
+    left_.store(left - 1);
+    return true;
+  }
+  // A call had no launch that NCCL reported.
+  void Renew() {
+    if (left_.load() < kAfterUnreported / 2) left_.store(kAfterUnreported);
+  }
+
+ private:
+  Relaxed<uint32_t> left_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_AWAITED_ENDS_H_

@@ -1,0 +1,128 @@
+#include "plugin/tracker/unreported_operations.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "metrics/series_key.h"
+#include "plugin/tracker/communicator_parts.h"
+#include "plugin/tracker/counting.h"
+
+namespace nccl_pulse {
+namespace {
+
+// Made of Send and Recv, and reported so.
+bool IsMadeOfOthers(uint32_t row) {
+  return row == OperationRowOf(kAlltoAllName) || row == OperationRowOf(kGatherName) ||
+         row == OperationRowOf(kScatterName);
+}
+
+struct Counts {
+  int64_t of[kOperationRows] = {};
+};
+
+class LaneSums {
+ public:
+  LaneSums(Segment& segment, const CommunicatorRecord& record) : record_(record) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      // Acquire: sees the page's zeroes.
+      const uint16_t page = record.lanes[lane].counter_page.acquire();
+      pages_[lane] = page != kNoPage ? &segment.counters(page) : nullptr;
+      overflowed_ = overflowed_ || record.lanes[lane].overflowed_operations.load() != 0;
+    }
+  }
+
+  // Some operations were counted under another name, or not at all.
+  bool overflowed() const { return overflowed_; }
+  // Adds `factor` times what is counted in the series that `wanted(key)` names.
+  template <typename Wanted>
+  void Add(int64_t factor, Wanted wanted, Counts* sums) const {
+    for (int i = 0; i < kSeriesPerCommunicator; ++i) {
+      const uint64_t key = record_.series[i].key.load();
+      if (key == 0 || !wanted(key)) continue;
+      int64_t sum = 0;
+      for (const CounterPage* page : pages_) {
+        // Acquire: an operation that is seen here has had its call counted.
+        if (page != nullptr) sum += static_cast<int64_t>(page->series[i].a.acquire());
+      }
+      sums->of[OperationRowOf(SeriesKey::Op(key))] += factor * sum;
+    }
+  }
+
+ private:
+  const CommunicatorRecord& record_;
+  const CounterPage* pages_[kLanes];
+  bool overflowed_ = false;
+};
+
+bool Equal(const PendingCalls& one, const PendingCalls& other) {
+  return one.calls == other.calls && one.launch_number == other.launch_number &&
+         one.group == other.group;
+}
+
+// Empty: something was called or launched meanwhile, or it can not be told.
+std::optional<Counts> Unexplained(Instruments& instruments, const Communicator& communicator,
+                                  const LaunchFollower& launches) {
+  const PendingCalls pending = launches.pending();
+  Counts counts;
+  for (uint32_t row = 0; row < kOperationRows; ++row) {
+    counts.of[row] = -static_cast<int64_t>(launches.followed_calls(row));
+    if (communicator.is_live()) counts.of[row] -= pending.calls;
+  }
+  const LaneSums lanes(instruments.segment, *communicator.record);
+  if (lanes.overflowed()) return std::nullopt;
+  // Calls first: one that comes meanwhile may be found by its operation, and then makes the rest
+  // too small.
+  lanes.Add(
+      1,
+      [](uint64_t key) {
+        return SeriesKey::Kind(key) == SeriesKind::kCalls && !SeriesKey::IsCaptured(key);
+      },
+      &counts);
+  lanes.Add(
+      -1,
+      [](uint64_t key) {
+        return SeriesKey::Kind(key) == SeriesKind::kAlgorithm ||
+               (SeriesKey::Kind(key) == SeriesKind::kUntimed &&
+                SeriesKey::UntimedReasonOf(key) ==
+                    static_cast<uint32_t>(UntimedReason::kUnreported));
+      },
+      &counts);
+  if (!Equal(pending, launches.pending())) return std::nullopt;
+  return counts;
+}
+
+}  // namespace
+
+void UnreportedOperations::Look(Instruments& instruments, const Communicator& communicator) {
+  const CommunicatorParts* parts = communicator.parts.load();  // it stands in them
+  const bool left_a_call = !communicator.is_live() && parts->launches.pending().calls != 0;
+  if (!parts->launches.may_hide() && !left_a_call) return;
+  // Before the numbers: those of another communicator in this place are counted for none, the
+  // lane's claim asks for this generation.
+  const uint32_t record_generation = communicator.record_generation.acquire();
+  if (record_generation_ != record_generation) {
+    *this = {};
+    record_generation_ = record_generation;
+  }
+  if (communicator.record->captured.load() != 0) return;
+  const std::optional<Counts> counts = Unexplained(instruments, communicator, parts->launches);
+  if (!counts) return;
+  for (uint32_t row = 0; row < kRows; ++row) {
+    const int64_t unexplained = IsMadeOfOthers(row) ? 0 : counts->of[row];
+    const auto now = static_cast<uint16_t>(std::clamp<int64_t>(unexplained, 0, UINT16_MAX));
+    least_[row] = looks_ == 0 ? now : std::min(least_[row], now);
+  }
+  if (++looks_ < kLooks) return;
+  looks_ = 0;
+  if (std::all_of(least_, least_ + kRows, [](uint16_t least) { return least == 0; })) return;
+  LaneWriter lane(instruments.segment, *communicator.record, record_generation,
+                  LaneRole::kBackground);
+  if (!lane.ok()) return;
+  for (uint32_t row = 0; row < kRows; ++row) {
+    if (least_[row] == 0) continue;
+    lane.Count(SeriesKey::Untimed(row + kFirstNcclName, UntimedReason::kUnreported), least_[row],
+               0);
+  }
+}
+
+}  // namespace nccl_pulse

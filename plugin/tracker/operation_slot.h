@@ -94,15 +94,16 @@ struct OperationMeta {
   uint8_t channels;  // 0: not known
   bool untimed;      // already counted as untimed: no kernel time is expected
   uint32_t call_number;
+  uint8_t user_tag = 0;  // seven bits; user_tags.h. Of calls, and what is timed for them
 
   uint64_t Pack() const {
     return uint64_t{op} | uint64_t{size_class} << 8 | uint64_t{channels} << 16 |
-           uint64_t{untimed} << 24 | uint64_t{call_number} << 32;
+           uint64_t{untimed} << 24 | uint64_t{user_tag} << 25 | uint64_t{call_number} << 32;
   }
   static OperationMeta Unpack(uint64_t bits) {
-    return {static_cast<uint8_t>(bits), static_cast<uint8_t>(bits >> 8),
-            static_cast<uint8_t>(bits >> 16), (bits >> 24 & 1) != 0,
-            static_cast<uint32_t>(bits >> 32)};
+    return {static_cast<uint8_t>(bits),        static_cast<uint8_t>(bits >> 8),
+            static_cast<uint8_t>(bits >> 16),  (bits >> 24 & 1) != 0,
+            static_cast<uint32_t>(bits >> 32), static_cast<uint8_t>(bits >> 25 & 0x7f)};
   }
 };
 

@@ -33,8 +33,8 @@ int StartEventV5(void* context, void** handle, const Descriptor* descriptor, Oth
     switch (descriptor->type) {
       case abi::kEventGroupApi:
         // Each call opens a group of its own within the user's (docs/nccl-profiler-api.md#groups).
-        return tracker.StartGroup(TicketOf(context), {descriptor->groupApi.graphCaptured,
-                                                      descriptor->groupApi.groupDepth == 1});
+        return tracker.StartGroup(TicketOf(context), descriptor->groupApi.graphCaptured,
+                                  descriptor->groupApi.groupDepth == 1);
       case abi::kEventCollApi:
         return StartCall(tracker, context, descriptor->collApi, descriptor->parentObj);
       case abi::kEventP2pApi:

@@ -12,12 +12,6 @@ namespace nccl_pulse {
 // The first version of the API with calls and launches (NCCL 2.28.3).
 inline constexpr int kFirstVersionWithLaunches = 5;
 
-// The first call of a group (GroupApi; v5 and later).
-struct GroupEvent {
-  bool captured;     // into a CUDA graph
-  bool is_one_call;  // the application made one call, without a group of its own
-};
-
 // The user's call (CollApi, P2pApi; v5 and later).
 struct CallEvent {
   const char* func;

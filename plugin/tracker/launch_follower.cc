@@ -93,7 +93,9 @@ void LaunchFollower::CountUnfollowed(Instruments& instruments, Communicator& com
 
 bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& communicator,
                                    CudaStream stream, bool may_be_timed, uint32_t calls,
-                                   uint64_t composite, uint32_t* pair) {
+                                   uint32_t* pair) {
+  const uint64_t composite =
+      calls > 1 ? FinishComposite(instruments, communicator, calls, false) : kNoComposite;
   if (IsInCapture(instruments, communicator, stream)) {
     CountUnfollowed(instruments, communicator, true);
     return false;
@@ -102,7 +104,9 @@ bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& commu
     instruments.stream_timer->RecordGate(timer_, stream, instruments.clock.NowNs());
   }
   // Last: what is recorded behind it would be timed, too.
-  if (may_be_timed) *pair = BeginTiming(instruments, communicator, stream, calls, composite);
+  if (may_be_timed && instruments.samples()) {
+    *pair = BeginTiming(instruments, communicator, stream, calls, composite);
+  }
   return true;
 }
 

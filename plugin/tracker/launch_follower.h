@@ -118,19 +118,13 @@ class LaunchFollower {
     if (__builtin_expect(is_open_.load(), 0)) Abandon(instruments, communicator);
     const uint32_t calls = calls_.load();  // 0: further of a group
     const bool times = instruments.samples();
-    const bool may_be_timed = times && (calls != 1 || sampled_.load());
+    // Only what is sampled, or a group, may be timed; and a group may be an AlltoAll.
+    const bool may_be_timed = calls != 1 || sampled_.load();
     LaunchFate fate = times ? LaunchFate::kNotSampled : LaunchFate::kNotTimed;
     uint32_t pair = kNoPair;
-    uint64_t composite = kNoComposite;
-    if (__builtin_expect(calls > 1, 0)) {
-      composite = FinishComposite(instruments, communicator, calls, false);
-    }
     const bool records = may_be_timed || IsGateDue();
     if (__builtin_expect(records, 0)) {
-      if (!RecordInFront(instruments, communicator, stream, may_be_timed, calls, composite,
-                         &pair)) {
-        return 0;
-      }
+      if (!RecordInFront(instruments, communicator, stream, may_be_timed, calls, &pair)) return 0;
       if (pair != kNoPair) fate = calls == 1 ? LaunchFate::kTimed : LaunchFate::kGrouped;
     }
     is_eager_.store(records);
@@ -251,7 +245,7 @@ class LaunchFollower {
   [[gnu::cold, gnu::noinline]] bool RecordInFront(Instruments& instruments,
                                                   Communicator& communicator, CudaStream stream,
                                                   bool may_be_timed, uint32_t calls,
-                                                  uint64_t composite, uint32_t* pair);
+                                                  uint32_t* pair);
   [[gnu::hot]] uint64_t Open(CudaStream stream, uint32_t pair, uint64_t context) {
     pair_.store(static_cast<uint16_t>(pair));
     stream_.store(stream);

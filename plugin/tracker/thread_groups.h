@@ -25,20 +25,22 @@ class ThreadGroups {
     Entry& entry = EntryOf(thread);
     // Of this thread alone, or of several, then none of them learns anything from it.
     entry.thread.store(thread | (is_one_call ? kOneCall : 0));
-    entry.group.add(1);
+    entry.group.add(kOneGroup);
   }
   // Tells the calls of one group from those of another, 0: not known.
   uint64_t Current(uintptr_t thread = ThisThread()) const {
     const Entry& entry = EntryOf(thread);
     const uintptr_t word = entry.thread.load();
     if (__builtin_expect((word ^ thread) > kOneCall, 0)) return 0;
-    return thread << 16 ^ entry.group.load() << 1 ^ (word & kOneCall);
+    return word << 16 ^ entry.group.load();
   }
   // Of what Current told; false when it did not know.
-  static bool IsOneCall(uint64_t group) { return (group & kOneCall) != 0; }
+  static bool IsOneCall(uint64_t group) { return (group & kOneCall << 16) != 0; }
 
  private:
   static constexpr uintptr_t kOneCall = 1;
+  // Groups are counted above the bit that kOneCall becomes.
+  static constexpr uint64_t kOneGroup = kOneCall << 17;
 
   struct Entry {
     // The thread, which is no odd number, and kOneCall: in one word, so that no thread is told of

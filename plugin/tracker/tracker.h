@@ -93,7 +93,8 @@ class Tracker {
 
   // ---- callbacks ----
 
-  [[gnu::hot]] uint64_t StartGroup(uint64_t context, const GroupEvent& event);
+  // `is_one_call`: the application made one call, without a group of its own.
+  [[gnu::hot]] uint64_t StartGroup(uint64_t context, bool captured, bool is_one_call);
   [[gnu::hot, gnu::flatten]] uint64_t StartCall(uint64_t context, const CallEvent& event);
   // One that the user gave a tag.
   [[gnu::flatten]] uint64_t StartTaggedCall(uint64_t context, const CallEvent& event,

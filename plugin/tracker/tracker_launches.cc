@@ -4,13 +4,13 @@
 
 namespace nccl_pulse {
 
-uint64_t Tracker::StartGroup(uint64_t context, const GroupEvent& event) {
+uint64_t Tracker::StartGroup(uint64_t context, bool captured, bool is_one_call) {
   // Also of a communicator that is not known: others may follow in its group.
-  groups_.Begin(event.is_one_call);
+  groups_.Begin(is_one_call);
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
   // Nothing to tell its launches: NCCL then makes three calls less for it.
-  if (!event.captured) return 0;
+  if (!captured) return 0;
   return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 1, 0, 0, communicator->index);
 }
 

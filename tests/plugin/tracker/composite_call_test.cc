@@ -9,8 +9,8 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr uint64_t kOneCall = 0x7f0000001001;  // as ThreadGroups tells them
-constexpr uint64_t kOwnGroup = 0x7f0000001002;
+constexpr uint64_t kOneCall = 0x7f0000010000;  // as ThreadGroups tells them
+constexpr uint64_t kOwnGroup = 0x7f0000020000;
 
 // S: Send, R: Recv, C: a collective.
 NameId NameOf(const std::string& parts, uint32_t nranks, uint64_t group = kOneCall) {
@@ -67,9 +67,9 @@ TEST(CompositeCall, PartsOfAnotherGroupAreNotItsOwn) {
   call.Reset();
   call.Add(kOneCall, CompositeCall::Part::kSend, 8, 2);
   call.Add(kOneCall, CompositeCall::Part::kReceive, 8, 2);
-  call.Add(kOneCall + 2, CompositeCall::Part::kSend, 4096, 2);
-  call.Add(kOneCall + 2, CompositeCall::Part::kReceive, 4096, 2);
-  call.Add(kOneCall + 2, CompositeCall::Part::kReceive, 4096, 2);
+  call.Add(kOneCall + 0x20000, CompositeCall::Part::kSend, 4096, 2);
+  call.Add(kOneCall + 0x20000, CompositeCall::Part::kReceive, 4096, 2);
+  call.Add(kOneCall + 0x20000, CompositeCall::Part::kReceive, 4096, 2);
   EXPECT_EQ(call.bytes(), 4096u);
   EXPECT_EQ(call.Finish(3, 2), kGatherName);
 }

@@ -50,18 +50,6 @@ extern "C" int nanosleep(const timespec* pause, timespec* rest) {
 namespace nccl_pulse {
 namespace {
 
-// NCCL's callbacks run with the driver watching.
-class InCallback {
- public:
-  explicit InCallback(FakeCuda& gpu) : gpu_(gpu) { gpu_.EnterCallback(); }
-  ~InCallback() { gpu_.LeaveCallback(); }
-  InCallback(const InCallback&) = delete;
-  InCallback& operator=(const InCallback&) = delete;
-
- private:
-  FakeCuda& gpu_;
-};
-
 bool IsPointToPoint(const char* op) { return strcmp(op, "Send") == 0 || strcmp(op, "Recv") == 0; }
 
 }  // namespace
@@ -232,8 +220,8 @@ void StreamCommunicator::Run(uint64_t duration_ns, const char* op, uint64_t byte
   StopGroup(group);
 }
 
-void StreamCommunicator::RunGroup(uint64_t duration_ns, const std::vector<Call>& calls) {
-  void* group = StartGroup();
+void StreamCommunicator::RunGroup(uint64_t duration_ns, const std::vector<Call>& calls, int depth) {
+  void* group = StartGroup(false, depth);
   std::vector<Call> made;
   made.reserve(calls.size());
   for (const Call& call : calls) made.push_back(MakeCall(group, call.op, call.bytes));

@@ -54,7 +54,9 @@ int LaneWriter::FindOrAddSeries(uint64_t key) {
   const auto stand_in = [&]() -> int {
     if (is_overflow) return -1;  // counted as overflowed already
     CountOverflow();
-    return SeriesKey::Kind(key) == SeriesKind::kCalls ? -1 : FindSeries(OverflowKey(key));
+    const SeriesKind kind = SeriesKey::Kind(key);
+    const bool has_none = kind == SeriesKind::kCalls || kind == SeriesKind::kComposite;
+    return has_none ? -1 : FindSeries(OverflowKey(key));
   };
   uint32_t at = Hash(key);
   bool has_place = false;

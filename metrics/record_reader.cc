@@ -7,6 +7,7 @@
 #include "metrics/name_table.h"
 #include "metrics/shared_bytes.h"
 #include "metrics/size_class.h"
+#include "metrics/user_tags.h"
 
 namespace nccl_pulse {
 namespace {
@@ -79,6 +80,21 @@ void RecordReader::Restart() {
 
 const std::string& RecordReader::RowName(uint32_t row) const {
   return row == kOperationRows - 1 ? Name(kOtherName) : Name(kFirstNcclName + row);
+}
+
+bool RecordReader::ReadUserTag(uint64_t key, std::string* out) const {
+  const uint32_t id = SeriesKey::UserTag(key);
+  if (id == 0) return true;
+  if (id > kMaxUserTags) {
+    *out = "other";
+    return true;
+  }
+  const auto& header = *reinterpret_cast<const SegmentHeader*>(geometry_.base);
+  const uint64_t tag = header.user_tags[id - 1].load();
+  // It was stored before the key, which orders nothing: the next reading has it.
+  if (tag == 0) return false;
+  *out = std::to_string(tag);
+  return true;
 }
 
 bool RecordReader::Take(uint64_t bytes) {
@@ -194,7 +210,7 @@ void RecordReader::ReadLanes(const CommunicatorRecord& record, CallbackCounts* c
   }
   if (out->overflowed_calls != 0) {
     out->calls.push_back({Name(kOverflowName), kOverflowSizeClass, Name(kOverflowName), false,
-                          out->overflowed_calls, overflowed_bytes});
+                          out->overflowed_calls, overflowed_bytes, ""});
   }
   out->last_launch_realtime_ns = Realtime(last_launch_ns);
   out->last_completion_realtime_ns = Realtime(last_completion_ns);
@@ -261,7 +277,7 @@ void RecordReader::ReadLatency(const SeriesEntry& entry, uint64_t key, Communica
     latency.bytes += page->bytes.load();
     latency.bus_bytes += page->bus_bytes.load();
   }
-  if (any) out->latencies.push_back(std::move(latency));
+  if (any && ReadUserTag(key, &latency.user_tag)) out->latencies.push_back(std::move(latency));
 }
 
 void RecordReader::ReadCounters(const CounterPages& pages, uint64_t key, int series,
@@ -279,10 +295,13 @@ void RecordReader::ReadCounters(const CounterPages& pages, uint64_t key, int ser
   if (a == 0) return;  // entered by a callback that has not counted yet
   const std::string& op = Name(SeriesKey::Op(key));
   switch (SeriesKey::Kind(key)) {
-    case SeriesKind::kCalls:
+    case SeriesKind::kCalls: {
+      std::string user_tag;
+      if (!ReadUserTag(key, &user_tag)) break;
       out->calls.push_back({op, SeriesKey::SizeClass(key), Name(SeriesKey::Datatype(key)),
-                            SeriesKey::IsCaptured(key), a, b});
+                            SeriesKey::IsCaptured(key), a, b, std::move(user_tag)});
       break;
+    }
     case SeriesKind::kAlgorithm:
       AddAlgorithm({op, Name(SeriesKey::AlgorithmOf(key)), Name(SeriesKey::Protocol(key)), a}, out);
       AddUntimed(op, SeriesKey::UntimedReasonOf(key), a, out);
@@ -296,6 +315,9 @@ void RecordReader::ReadCounters(const CounterPages& pages, uint64_t key, int ser
       break;
     case SeriesKind::kUncompleted:
       out->uncompleted.push_back({op, a});
+      break;
+    case SeriesKind::kComposite:
+      out->composites.push_back({op, SeriesKey::SizeClass(key), SeriesKey::IsCaptured(key), a});
       break;
     case SeriesKind::kReplayed:
       out->replayed.push_back({op, SeriesKey::SizeClass(key), a, b});

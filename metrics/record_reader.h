@@ -40,6 +40,8 @@ class RecordReader {
   const std::string& Name(uint32_t id) const { return names_[id % kMaxNames]; }
   // Of the operation that has this row, see OperationRowOf.
   const std::string& RowName(uint32_t row) const;
+  // Of a series of calls or latencies. False: its tag cannot be seen yet.
+  bool ReadUserTag(uint64_t key, std::string* out) const;
   // Before the snapshot grows by so much. False when it may not.
   bool Take(uint64_t bytes);
   // A page belongs to one lane of one series. What claims it a second time is left out, so that a

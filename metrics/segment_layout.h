@@ -94,7 +94,7 @@ void ResetFields(Fields&... fields) {
 }
 
 inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
-inline constexpr uint32_t kSegmentVersion = 7;
+inline constexpr uint32_t kSegmentVersion = 8;
 
 inline constexpr int kLanes = 4;
 inline constexpr int kSeriesPerCommunicator = 128;
@@ -102,6 +102,7 @@ inline constexpr int kTimedCalls = 32;
 inline constexpr int kMaxNames = 128;
 inline constexpr int kOperationRows = 16;  // NCCL's operations; all others share the last row
 inline constexpr int kWaitRows = kOperationRows;
+inline constexpr int kMaxUserTags = 64;
 inline constexpr uint32_t kPageBytes = 2048;
 inline constexpr uint32_t kStaticLabelsBytes = 1024;  // the terminating zero included
 inline constexpr uint32_t kMaxCommunicators = 1024;
@@ -174,6 +175,9 @@ struct SegmentHeader {
   Cell recycled_bytes[kOperationRows];
 
   Cell graph_captures[kCaptureFates];  // by CaptureFate. Background thread
+
+  // The user's tags that were met, in that order; 0: free. Written once each. user_tags.h
+  Relaxed<uint64_t> user_tags[kMaxUserTags];
 
   char completion_source[16];              // "stream", "proxy", "kernel", "none"
   char static_labels[kStaticLabelsBytes];  // the user's, "name=value,name=value"

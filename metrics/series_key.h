@@ -10,8 +10,10 @@
 //              1  kUntimed      op     untimed reason  -            -          operations
 //              1  kUncompleted  op     -               -            -          operations
 //              1  kReplayed     op     size class      -            -          operations, bytes
+//              1  kComposite    op     size class      -            captured   operations, -
 //
-// op, datatype, algorithm and protocol are indices into the name table.
+// op, datatype, algorithm and protocol are indices into the name table. kCalls and kLatency have the
+// user's tag in bits 47:40, as user_tags.h numbers them; 0: none.
 //
 // The untimed reason is an UntimedReason, kTimed when there is none. It always means that these
 // operations have no duration, for this reason. When the reason is known at the time of counting,
@@ -34,7 +36,8 @@ enum class SeriesKind : uint8_t {
   kLatency = 3,
   kUntimed = 4,
   kUncompleted = 5,
-  kReplayed = 6,  // executed by replays of CUDA graphs
+  kReplayed = 6,   // executed by replays of CUDA graphs
+  kComposite = 7,  // AlltoAll, Gather, Scatter: kCalls has the Send and Recv that they are made of
 };
 
 struct SeriesKey {
@@ -64,12 +67,21 @@ struct SeriesKey {
     return Pack(SeriesKind::kReplayed, op, size_class, 0, 0);
   }
 
+  static constexpr uint64_t Composite(uint32_t op, uint32_t size_class, bool captured) {
+    return Pack(SeriesKind::kComposite, op, size_class, 0, captured ? 1 : 0);
+  }
+  // Of calls and latencies: those with that tag of the user's.
+  static constexpr uint64_t WithTag(uint64_t key, uint32_t user_tag) {
+    return key | uint64_t{user_tag & 0xff} << 40;
+  }
+
   // ---- of any kind ----
 
   static constexpr SeriesKind Kind(uint64_t key) {
     return static_cast<SeriesKind>(key >> 32 & 0xff);
   }
   static constexpr uint32_t Op(uint64_t key) { return key >> 24 & 0xff; }
+  static constexpr uint32_t UserTag(uint64_t key) { return key >> 40 & 0xff; }
 
   // ---- of those kinds that have it; not checked: a reader trusts none of them ----
 
@@ -83,6 +95,7 @@ struct SeriesKey {
 
   // What stands in for `key` past the budget: which kind of latency, and for which reason untimed,
   // is kept; who and what is lost. Calls have none: their overflow has cells of the lane's own.
+  // Composites have none: their parts are counted anyway.
   // `overflow_op`: the name of overflow series; `overflow_size`: their size class.
   static constexpr uint64_t Overflow(uint64_t key, uint32_t overflow_op, uint32_t overflow_size) {
     switch (Kind(key)) {

@@ -37,6 +37,14 @@ struct CallCountSnapshot {  // nccl_operations_total, nccl_operation_bytes_total
   bool captured = false;
   uint64_t calls = 0;
   uint64_t bytes = 0;
+  std::string user_tag = {};  // "" where it has none
+};
+
+struct CompositeSnapshot {  // nccl_composite_operations_total
+  std::string op;
+  int size_class = 0;
+  bool captured = false;
+  uint64_t operations = 0;
 };
 
 struct ReplayedCallsSnapshot {  // nccl_graph_operations_total, nccl_graph_operation_bytes_total
@@ -56,8 +64,9 @@ struct LatencySnapshot {
   std::string op;
   int size_class = 0;
   HistogramSnapshot histogram;
-  uint64_t bytes = 0;      // of the timed operations
-  uint64_t bus_bytes = 0;  // the same by nccl-tests' bus bandwidth convention
+  uint64_t bytes = 0;         // of the timed operations
+  uint64_t bus_bytes = 0;     // the same by nccl-tests' bus bandwidth convention
+  std::string user_tag = {};  // "" where it has none
 };
 
 struct UntimedSnapshot {  // nccl_untimed_operations_total
@@ -108,6 +117,7 @@ struct CommunicatorSnapshot {
   TrustState kernel_trust{};
 
   std::vector<CallCountSnapshot> calls;
+  std::vector<CompositeSnapshot> composites;    // of Send and Recv, which `calls` has
   std::vector<ReplayedCallsSnapshot> replayed;  // by graphs
   std::vector<AlgorithmCountSnapshot> algorithms;
   std::vector<LatencySnapshot> latencies;

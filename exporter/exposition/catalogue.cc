@@ -21,10 +21,17 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "1 once the communicator was finalized; its series stay for ten minutes, or until others need "
      "the room. Absent while it is in use."},
     {MetricId::kOperations, "nccl_operations_total", MetricType::Counter, "", kComm,
-     LabelNames("op", "size", "datatype", "captured"), "Operations that the application called."},
+     LabelNames("op", "size", "datatype", "captured", "user_tag"),
+     "Operations that the application called."},
     {MetricId::kOperationBytes, "nccl_operation_bytes_total", MetricType::Counter, "bytes", kComm,
      LabelNames("op", "size"),
      "Bytes of the operations that the application called: count times element size, as passed."},
+    {MetricId::kCompositeOperations, "nccl_composite_operations_total", MetricType::Counter, "",
+     kComm, LabelNames("op", "size", "captured"),
+     "AlltoAll, Gather and Scatter that the application called by that name, and that NCCL made of "
+     "Send and Recv: nccl_operations_total has those parts, and this metric is not to be added to "
+     "it. size is that of one part. Gather and Scatter are counted on their root alone: elsewhere "
+     "they are one Send or Recv. Present from the first on."},
     {MetricId::kAlgorithmOperations, "nccl_algorithm_operations_total", MetricType::Counter, "",
      kComm, LabelNames("op", "algo", "proto"),
      "Operations by the algorithm and protocol that NCCL chose."},
@@ -89,11 +96,13 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "bytes", kComm, LabelNames("op", "size"),
      "Bytes of those operations, as nccl_operation_bytes_total counts them."},
     {MetricId::kOperationDuration, "nccl_operation_duration_seconds", MetricType::Histogram,
-     "seconds", kComm, LabelNames("op", "size", "timing"),
+     "seconds", kComm, LabelNames("op", "size", "timing", "user_tag"),
      "How long timed operations took; the timing label says how that was measured. stream: CUDA "
      "events around a sample of the launches, a constant of about 6 us (launch latency and the "
      "events) included. kernel: GPU timestamps. An operation counts either in these or in "
-     "nccl_untimed_operations_total; op Grouped is launches whose operations count there. network, "
+     "nccl_untimed_operations_total; op Grouped is launches whose operations count there, and so "
+     "are "
+     "AlltoAll, Gather and Scatter that are a launch (nccl_composite_operations_total). network, "
      "beside them: from the first network step that moved data to the end of the last proxy "
      "operation, for operations called while network steps were watched, a small share of the "
      "time; "
@@ -104,7 +113,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "Time from enqueueing an operation to its estimated end. It includes waiting for earlier work "
      "of the GPU, so no bandwidth follows from it."},
     {MetricId::kTimedBusBytes, "nccl_timed_bus_bytes_total", MetricType::Counter, "bytes", kComm,
-     LabelNames("op", "size", "timing"),
+     LabelNames("op", "size", "timing", "user_tag"),
      "Bytes of the operations that have a duration on the stream, in the kernel or in a graph, by "
      "the bus "
      "bandwidth convention of nccl-tests: "
@@ -277,6 +286,10 @@ constexpr LabelEntry kLabels[] = {
     {"datatype", "element type, by NCCL's own name"},
     {"captured",
      "true when the call was recorded into a CUDA graph; replays are not in this count"},
+    {"user_tag",
+     "the number that the application gave NCCL with the call (NCCL 2.31.2), or other; present "
+     "with "
+     "NCCL_PULSE_USER_TAGS"},
     {"algo", "algorithm, by NCCL's own name"},
     {"proto", "protocol, by NCCL's own name"},
     {"timing",

@@ -22,13 +22,13 @@ void AddLatency(const LatencySnapshot& latency, FamilySet* set) {
       const std::string_view timing = latency.kind == LatencyKind::kDurationStream  ? "stream"
                                       : latency.kind == LatencyKind::kDurationGraph ? "graph"
                                                                                     : "kernel";
-      const LabelValues labels = {latency.op, size, timing};
+      const LabelValues labels = {latency.op, size, timing, latency.user_tag};
       set->Histogram(MetricId::kOperationDuration, labels, latency.histogram);
       set->Counter(MetricId::kTimedBusBytes, labels, latency.bus_bytes);
       break;
     }
     case LatencyKind::kDurationNetwork:
-      set->NetworkDuration({latency.op, size, "network"}, latency.histogram);
+      set->NetworkDuration({latency.op, size, "network", latency.user_tag}, latency.histogram);
       break;
     case LatencyKind::kCompletionProxy:
       set->Histogram(MetricId::kOperationCompletion, {latency.op, size, "proxy"},
@@ -117,9 +117,16 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
   for (const CallCountSnapshot& call : comm.calls) {
     const std::string_view size = SizeClassName(call.size_class);
     set->Counter(MetricId::kOperations,
-                 {call.op, size, call.datatype, call.captured ? "true" : "false"}, call.calls);
+                 {call.op, size, call.datatype, call.captured ? "true" : "false", call.user_tag},
+                 call.calls);
     // Over all datatypes, captured or not: equal labels are added up.
     set->Counter(MetricId::kOperationBytes, {call.op, size}, call.bytes);
+  }
+  for (const CompositeSnapshot& composite : comm.composites) {
+    set->Counter(
+        MetricId::kCompositeOperations,
+        {composite.op, SizeClassName(composite.size_class), composite.captured ? "true" : "false"},
+        composite.operations);
   }
   for (const AlgorithmCountSnapshot& count : comm.algorithms) {
     set->Counter(MetricId::kAlgorithmOperations, {count.op, count.algo, count.proto},

@@ -157,6 +157,7 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
   for (const LatencySnapshot& latency : comm.latencies) {
     if (latency.histogram.Count() == 0) continue;
     Json json = {{"op", latency.op}, {"size", SizeClassName(latency.size_class)}};
+    if (!latency.user_tag.empty()) json["user_tag"] = latency.user_tag;
     json.update(LatencyJson(latency.kind, latency.histogram, latency.bus_bytes));
     latencies.push_back(std::move(json));
   }

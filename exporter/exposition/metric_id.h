@@ -13,6 +13,7 @@ enum class MetricId : int {
   kCommunicatorFinalized,
   kOperations,
   kOperationBytes,
+  kCompositeOperations,
   kAlgorithmOperations,
   kLaunches,
   kLaunchesCompleted,

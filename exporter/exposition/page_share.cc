@@ -54,7 +54,7 @@ uint64_t PageBytes(const ProcessSnapshot& process) {
   for (const CommunicatorSnapshot& each : process.communicators) {
     const uint64_t counters = 2 * each.calls.size() + each.algorithms.size() + each.untimed.size() +
                               each.uncompleted.size() + each.sequences.size() +
-                              each.longest_waits.size();
+                              each.longest_waits.size() + each.composites.size();
     bytes += (kSeriesOfCommunicator + counters) * counter + each.latencies.size() * histogram +
              each.timed_calls.size() * kTimedCallBytes + 4 * TextBytes(each) + identity;
   }

@@ -15,6 +15,7 @@ namespace nccl_pulse {
 
 inline constexpr int kFirstVersionWithTimestamps = 4;    // of the GPU, in KernelCh
 inline constexpr int kFirstVersionWithNetworkSteps = 5;  // those of graphs can be told from others
+inline constexpr int kFirstVersionWithUserTags = 7;
 
 // The events that NCCL is asked for. Fixed for the life of each NCCL, but for the ProxyStep bit
 // (network_window.h): the KernelCh bit must never change while the job runs (a CUDA graph would

@@ -63,6 +63,7 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
       *process->segment, process->clock, process->settings.timing,
       process->settings.timing == TimingMode::kOff ? nullptr : process->driver, getpid(),
       MakeProcessTag(), process->settings.timed_launches_per_second);
+  process->tracker->SetUserTagLimit(process->settings.user_tags);
   if (process->settings.follow_graphs && process->driver != nullptr) {
     process->tracker->graphs().Begin(*process->driver);  // what comes of it is said with the first
   }

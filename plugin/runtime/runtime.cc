@@ -34,6 +34,7 @@ struct Program {
   bool memory_warning_given = false;
   bool heartbeat_warning_given = false;
   bool graphs_warning_given = false;
+  bool user_tags_warning_given = false;
 };
 
 // All under the lock of init.
@@ -81,6 +82,15 @@ void MeetVersion(Program& program, const InitArguments& arguments) {
         arguments.logger,
         absl::StrCat("NCCL_PULSE_NETWORK_WINDOW needs NCCL 2.28.3 or newer (this is profiler API v",
                      version, "); using off"));
+  }
+  if (settings.user_tags > 0 && version < kFirstVersionWithUserTags &&
+      !program.user_tags_warning_given) {
+    program.user_tags_warning_given = true;
+    process.log.Warn(
+        arguments.logger,
+        absl::StrCat("NCCL_PULSE_USER_TAGS has no effect: tags need NCCL 2.31.2 or newer (this is "
+                     "profiler API v",
+                     version, ")"));
   }
   if (is_first) return;
   if (is_newest) process.WriteSources(version);

@@ -189,6 +189,14 @@ bool ParseGraphs(const std::string& value, Settings* settings) {
   return Choose(value, {{"auto", true}, {"off", false}}, &settings->follow_graphs);
 }
 
+bool ParseUserTags(const std::string& value, Settings* settings) {
+  int tags = 0;
+  const bool off = absl::EqualsIgnoreCase(value, "off");
+  if (!off && (!absl::SimpleAtoi(value, &tags) || tags < 1 || tags > kMaxUserTags)) return false;
+  settings->user_tags = tags;
+  return true;
+}
+
 constexpr Setting kSettings[] = {
     {"NCCL_PULSE_TIMING", "auto, kernel or off", ParseTiming,
      [](const Settings& s) { return std::string(TimingModeName(s.timing)); }},
@@ -218,6 +226,8 @@ constexpr Setting kSettings[] = {
     {"NCCL_PULSE_NETWORK_WINDOW", "a share of the time from 0.01 to 100 per cent, or off",
      ParseNetworkWindow, [](const Settings& s) { return absl::StrCat(s.network_window_percent); }},
     {"NCCL_PULSE_GRAPHS", "auto or off", ParseGraphs,
+     [](const Settings&) { return std::string("off"); }},
+    {"NCCL_PULSE_USER_TAGS", "a number from 1 to 64, or off", ParseUserTags,
      [](const Settings&) { return std::string("off"); }},
     {"NCCL_PULSE_CLOCK", "auto or monotonic", ParseClock,
      [](const Settings&) { return std::string("auto"); }},

@@ -22,6 +22,8 @@
 //                                                                     watched (network_window.h)
 //   GRAPHS                         auto [off]                         whether replays of graphs are
 //                                                                     counted (graph_stamps.h)
+//   USER_TAGS                      1 ... 64 off [off]               how many of the tags that the
+//                                                                     user gives calls are labels
 //   LOG_LEVEL                      off [warn] info                    what also goes to stderr
 //   CLOCK                          [auto] monotonic                   the CPU's counter where it is
 //                                                                     sound, or always the kernel's
@@ -64,6 +66,7 @@ struct Settings {
   double network_window_percent = 1;  // 0: off
   bool network_window_was_set = false;
   bool follow_graphs = false;
+  int user_tags = 0;  // shown; 0: none
 };
 
 const char* TimingModeName(TimingMode mode);

@@ -30,8 +30,9 @@ void CountUntimed(LaneWriter& lane, uint8_t op, UntimedReason reason) {
 void CountLatency(Segment& segment, const Communicator& communicator, LaneWriter& lane,
                   const Latency& latency) {
   const OperationMeta& meta = latency.meta;
-  lane.Observe(SeriesKey::Latency(meta.op, meta.size_class, latency.kind), latency.duration_ns,
-               latency.bytes, latency.bus_bytes);
+  const uint64_t key = SeriesKey::Latency(meta.op, meta.size_class, latency.kind);
+  lane.Observe(SeriesKey::WithTag(key, meta.user_tag), latency.duration_ns, latency.bytes,
+               latency.bus_bytes);
   if (latency.kind == LatencyKind::kCompletionProxy ||
       latency.kind == LatencyKind::kCompletionKernel) {
     lane.lane().last_completion_ns.store(latency.end_ns);

@@ -20,7 +20,8 @@ Instruments::Instruments(Segment& segment, Clock& clock, TimingMode timing,
                         : UINT32_MAX),
       names(segment.names()),
       send_name(names.Find("Send").id),
-      receive_name(names.Find("Recv").id) {
+      receive_name(names.Find("Recv").id),
+      user_tags(segment.header()) {
   const bool times_streams = stream_timer != nullptr && samples();
   segment.header().sampling_exponent.store(times_streams ? sampler.exponent() : -1);
 }

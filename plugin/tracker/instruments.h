@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "metrics/segment.h"
+#include "metrics/user_tags.h"
 #include "plugin/cuda/stream_timer.h"
 #include "plugin/tracker/clock.h"
 #include "plugin/tracker/name_cache.h"
@@ -52,6 +53,7 @@ struct Instruments {
   // ---- line: what is above is all that most callbacks read
   NameCache names;
   const NameId send_name, receive_name;
+  UserTags user_tags;
 };
 
 }  // namespace nccl_pulse

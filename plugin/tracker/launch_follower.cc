@@ -16,6 +16,7 @@ void LaunchFollower::Reset() {
   fate_.store(static_cast<uint8_t>(LaunchFate::kNotTimed));
   timed_.Reset();
   unreported_.Reset();
+  composite_.Reset();
 }
 
 // ---- calls --------------------------------------------------------------------------------------
@@ -32,11 +33,44 @@ void LaunchFollower::NoteUnlaunchedCall(const Instruments& instruments,
   if (calls_.load() == 1) {
     const NameId first = OperationMeta::Unpack(meta_.load()).op;
     unreported_.BeginGroup(group_.load(), instruments.IsCollective(first), ring.reported());
+    AddPart(instruments, communicator, first, bytes_.load(), group_.load());
   }
   unreported_.AddCall(instruments.IsCollective(op));
+  AddPart(instruments, communicator, op, bytes, group);
   bus_bytes_.store(PendingBusBytes(communicator) + BusBytesOf(communicator, op, bytes));
   bytes_.add(bytes);
   calls_.add(1);
+}
+
+void LaunchFollower::AddPart(const Instruments& instruments, const Communicator& communicator,
+                             NameId op, uint64_t bytes, uint64_t group) {
+  const CompositeCall::Part part = op == instruments.send_name      ? CompositeCall::Part::kSend
+                                   : op == instruments.receive_name ? CompositeCall::Part::kReceive
+                                                                    : CompositeCall::Part::kOther;
+  composite_.Add(group, part, bytes, static_cast<uint32_t>(communicator.nranks.load()));
+}
+
+uint64_t LaunchFollower::FinishComposite(Instruments& instruments, const Communicator& communicator,
+                                         uint32_t calls, bool captured) {
+  const NameId op = composite_.Finish(calls, static_cast<uint32_t>(communicator.nranks.load()));
+  if (op == kNoName) return kNoComposite;
+  const auto size_class = static_cast<uint8_t>(SizeClassOf(composite_.bytes()));
+  LaneWriter lane = communicator.ClaimLane(instruments.segment, LaneRole::kLaunch);
+  if (lane.ok()) {
+    lane.Count(SeriesKey::Composite(op, size_class, captured), 1, 0);
+  } else {
+    instruments.Ignore(IgnoredReason::kNoRoom);
+  }
+  if (captured) return kNoComposite;
+  // Of each rank's AlltoAlls the same ones are sampled, as of other collectives. The tag is that of
+  // every part.
+  const OperationMeta meta{op,
+                           size_class,
+                           0,
+                           false,
+                           NextCallNumber(op, size_class),
+                           OperationMeta::Unpack(meta_.load()).user_tag};
+  return meta.Pack();
 }
 
 uint64_t LaunchFollower::PendingBusBytes(const Communicator& communicator) const {
@@ -49,6 +83,10 @@ uint64_t LaunchFollower::PendingBusBytes(const Communicator& communicator) const
 void LaunchFollower::CountUnfollowed(Instruments& instruments, Communicator& communicator,
                                      bool captured) {
   fate_.store(static_cast<uint8_t>(LaunchFate::kNotTimed));
+  // A captured call is not pending: its parts are all that is known of it.
+  if (const uint32_t parts = captured ? composite_.parts() : calls_.load(); parts > 1) {
+    FinishComposite(instruments, communicator, parts, captured);
+  }
   if (!captured) CoverCalls();
   CountLaunchCallback(instruments, communicator, !captured);
 }
@@ -56,6 +94,8 @@ void LaunchFollower::CountUnfollowed(Instruments& instruments, Communicator& com
 bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& communicator,
                                    CudaStream stream, bool may_be_timed, uint32_t calls,
                                    uint32_t* pair) {
+  const uint64_t composite =
+      calls > 1 ? FinishComposite(instruments, communicator, calls, false) : kNoComposite;
   if (IsInCapture(instruments, communicator, stream)) {
     CountUnfollowed(instruments, communicator, true);
     return false;
@@ -64,16 +104,20 @@ bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& commu
     instruments.stream_timer->RecordGate(timer_, stream, instruments.clock.NowNs());
   }
   // Last: what is recorded behind it would be timed, too.
-  if (may_be_timed) *pair = BeginTiming(instruments, communicator, stream, calls);
+  if (may_be_timed && instruments.samples()) {
+    *pair = BeginTiming(instruments, communicator, stream, calls, composite);
+  }
   return true;
 }
 
 uint32_t LaunchFollower::BeginTiming(Instruments& instruments, const Communicator& communicator,
-                                     CudaStream stream, uint32_t calls) {
-  const OperationMeta call = OperationMeta::Unpack(meta_.load());
+                                     CudaStream stream, uint32_t calls, uint64_t composite) {
+  OperationMeta call = OperationMeta::Unpack(composite != kNoComposite ? composite : meta_.load());
   const uint32_t serial = timed_.serial();
   if (calls != 1) {
-    if (!ShouldTime(instruments, communicator, timed_.NextGrouped())) return kNoPair;
+    const OperationMeta sampled_by = composite != kNoComposite ? call : timed_.NextGrouped();
+    if (!ShouldTime(instruments, communicator, sampled_by)) return kNoPair;
+    if (composite == kNoComposite) call.op = kGroupedName;
   } else if (timed_.WasReportedLast(serial)) {
     return kNoPair;  // NCCL reported the operation before its launch: it is counted as untimed
   }

@@ -42,6 +42,7 @@
 #include "metrics/name_table.h"
 #include "plugin/cuda/stream_timer.h"
 #include "plugin/tracker/communicator.h"
+#include "plugin/tracker/composite_call.h"
 #include "plugin/tracker/events.h"
 #include "plugin/tracker/instruments.h"
 #include "plugin/tracker/operation_ring.h"
@@ -100,7 +101,11 @@ class LaunchFollower {
     return call_number;
   }
   // It was captured into a graph. A group is captured as a whole: none of its calls stands here.
-  void ForgetCall() { calls_.store(0); }
+  void ForgetCall(const Instruments& instruments, const Communicator& communicator, NameId op,
+                  uint64_t bytes, uint64_t group) {
+    calls_.store(0);
+    AddPart(instruments, communicator, op, bytes, group);
+  }
 
   // ---- launches ----
 
@@ -113,7 +118,8 @@ class LaunchFollower {
     if (__builtin_expect(is_open_.load(), 0)) Abandon(instruments, communicator);
     const uint32_t calls = calls_.load();  // 0: further of a group
     const bool times = instruments.samples();
-    const bool may_be_timed = times && (calls != 1 || sampled_.load());
+    // Only what is sampled, or a group, may be timed; and a group may be an AlltoAll.
+    const bool may_be_timed = calls != 1 || sampled_.load();
     LaunchFate fate = times ? LaunchFate::kNotSampled : LaunchFate::kNotTimed;
     uint32_t pair = kNoPair;
     const bool records = may_be_timed || IsGateDue();
@@ -214,6 +220,15 @@ class LaunchFollower {
                                                        const Communicator& communicator,
                                                        const OperationRing& ring, NameId op,
                                                        uint64_t bytes, uint64_t group);
+  // A call of a group: maybe a part of a composite.
+  void AddPart(const Instruments& instruments, const Communicator& communicator, NameId op,
+               uint64_t bytes, uint64_t group);
+  // The launch of a group of `calls` that is made, or captured. The OperationMeta of what it is,
+  // counted; kNoComposite: just its calls.
+  static constexpr uint64_t kNoComposite = 0;
+  [[gnu::cold, gnu::noinline]] uint64_t FinishComposite(Instruments& instruments,
+                                                        const Communicator& communicator,
+                                                        uint32_t calls, bool captured);
   uint64_t PendingBusBytes(const Communicator& communicator) const;
   [[gnu::hot]] static bool ShouldTime(const Instruments& instruments,
                                       const Communicator& communicator, const OperationMeta& call) {
@@ -241,7 +256,8 @@ class LaunchFollower {
   }
   [[gnu::cold, gnu::noinline]] uint32_t BeginTiming(Instruments& instruments,
                                                     const Communicator& communicator,
-                                                    CudaStream stream, uint32_t calls);
+                                                    CudaStream stream, uint32_t calls,
+                                                    uint64_t composite);
   uint32_t BeginCopyTiming(Instruments& instruments, const Communicator& communicator,
                            const CopyEngineEvent& event, OperationMeta meta, uint64_t bytes);
   [[gnu::cold, gnu::noinline]] void EndTiming(Instruments& instruments, Communicator& communicator,
@@ -268,7 +284,7 @@ class LaunchFollower {
   Relaxed<uint64_t> bus_bytes_;  // of the calls, once there are several
   TimedLaunches timed_;
   UnreportedCalls unreported_;
-  uint64_t unused_[3];
+  CompositeCall composite_;
   // ---- line
   CommunicatorTimer timer_;
   Relaxed<uint32_t> call_numbers_[kOperationRows][kCallColumns];

@@ -88,23 +88,36 @@ struct FirstMove {
   static constexpr uint64_t DeltaNs(uint64_t bits) { return bits & kDeltaMask; }
 };
 
+// Eight bytes: callbacks hand it on in a register.
 struct OperationMeta {
+  OperationMeta() = default;
+  constexpr OperationMeta(uint8_t op, uint8_t size_class, uint8_t channels, bool untimed,
+                          uint32_t call_number, uint8_t user_tag = 0)
+      : op(op),
+        size_class(size_class),
+        channels(channels),
+        untimed(untimed),
+        user_tag(user_tag & 0x7f),
+        call_number(call_number) {}
+
   uint8_t op;
   uint8_t size_class;
-  uint8_t channels;  // 0: not known
-  bool untimed;      // already counted as untimed: no kernel time is expected
+  uint8_t channels;      // 0: not known
+  uint8_t untimed : 1;   // already counted as untimed: no kernel time is expected
+  uint8_t user_tag : 7;  // UserTags; of calls, and of what is timed for them
   uint32_t call_number;
 
   uint64_t Pack() const {
     return uint64_t{op} | uint64_t{size_class} << 8 | uint64_t{channels} << 16 |
-           uint64_t{untimed} << 24 | uint64_t{call_number} << 32;
+           uint64_t{untimed} << 24 | uint64_t{user_tag} << 25 | uint64_t{call_number} << 32;
   }
   static OperationMeta Unpack(uint64_t bits) {
-    return {static_cast<uint8_t>(bits), static_cast<uint8_t>(bits >> 8),
-            static_cast<uint8_t>(bits >> 16), (bits >> 24 & 1) != 0,
-            static_cast<uint32_t>(bits >> 32)};
+    return {static_cast<uint8_t>(bits),        static_cast<uint8_t>(bits >> 8),
+            static_cast<uint8_t>(bits >> 16),  (bits >> 24 & 1) != 0,
+            static_cast<uint32_t>(bits >> 32), static_cast<uint8_t>(bits >> 25 & 0x7f)};
   }
 };
+static_assert(sizeof(OperationMeta) == 8);
 
 // An operation as its slot has it while `word` stands.
 struct OperationState {

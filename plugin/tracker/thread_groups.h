@@ -1,7 +1,8 @@
 // Tells which group a thread is in.
 //
 // NCCL reports the begin of a group on the thread that makes its calls, once for all of its
-// communicators. The answer is kept in a table: a thread_local takes room that a library which is
+// communicators. It is the application's own, or that of one call: ncclAlltoAll makes many calls of
+// Send and Recv in one. The answer is kept in a table: a thread_local takes room that a library which is
 // opened late may not get. When two threads meet at one place, neither gets an answer.
 //
 // Thread: any. Cost: a multiplication, one cache line of the thread's own.
@@ -19,22 +20,31 @@ class ThreadGroups {
   // A thread is known by its thread pointer.
   static uintptr_t ThisThread() { return reinterpret_cast<uintptr_t>(__builtin_thread_pointer()); }
 
-  // A group begins on a thread.
-  void Begin(uintptr_t thread = ThisThread()) {
+  // A group begins on a thread. `is_one_call`: that of one call of the application.
+  void Begin(bool is_one_call, uintptr_t thread = ThisThread()) {
     Entry& entry = EntryOf(thread);
     // Of this thread alone, or of several, then none of them learns anything from it.
-    entry.thread.store(thread);
-    entry.group.add(1);
+    entry.thread.store(thread | (is_one_call ? kOneCall : 0));
+    entry.group.add(kOneGroup);
   }
   // Tells the calls of one group from those of another, 0: not known.
   uint64_t Current(uintptr_t thread = ThisThread()) const {
     const Entry& entry = EntryOf(thread);
-    if (__builtin_expect(entry.thread.load() != thread, 0)) return 0;
-    return thread << 16 ^ entry.group.load();
+    const uintptr_t word = entry.thread.load();
+    if (__builtin_expect((word ^ thread) > kOneCall, 0)) return 0;
+    return word << 16 ^ entry.group.load();
   }
+  // Of what Current told; false when it did not know.
+  static bool IsOneCall(uint64_t group) { return (group & kOneCall << 16) != 0; }
 
  private:
+  static constexpr uintptr_t kOneCall = 1;
+  // Groups are counted above the bit that kOneCall becomes.
+  static constexpr uint64_t kOneGroup = kOneCall << 17;
+
   struct Entry {
+    // The thread, which is no odd number, and kOneCall: in one word, so that no thread is told of
+    // another one's group.
     Relaxed<uintptr_t> thread;
     Relaxed<uint64_t> group;
   };

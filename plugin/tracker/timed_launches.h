@@ -7,6 +7,8 @@
 //   a single call   its operation and bytes: the launch's duration is the operation's
 //   several calls   their sum, until NCCL reports the operations that the launch really carries (it
 //                   may be one of several of a group): then the sum of those
+//   a composite     as several calls, unless NCCL reports all of them: then it is the operation,
+//                   with the bytes of one part
 //
 // Attribution. NCCL reports an operation after its launch, sometimes long after (a CUDA host
 // callback). A sampled call has a serial. Its ticket carries the serial, and its operation brings
@@ -26,6 +28,8 @@
 #include "metrics/name_table.h"
 #include "metrics/size_class.h"
 #include "plugin/cuda/stream_timer.h"
+#include "plugin/tracker/bus_bytes.h"
+#include "plugin/tracker/composite_call.h"
 #include "plugin/tracker/operation_slot.h"
 #include "plugin/tracker/ticket.h"
 
@@ -87,6 +91,13 @@ class TimedLaunches {
     Load load{OperationMeta::Unpack(carried.meta.load()), carried.bytes.load(),
               carried.bus_bytes.load(), carried.calls.load() == 1};
     if (load.is_single) return load;
+    const uint32_t calls = carried.calls.load();
+    if (CompositeCall::IsName(load.meta.op) && carried.seen.load() == calls) {
+      load.bytes /= calls;
+      load.bus_bytes = BusBytes(load.meta.op, load.bytes,
+                                static_cast<int32_t>(CompositeCall::RanksOf(load.meta.op, calls)));
+      return load;
+    }
     if (carried.seen.load() > 0) {
       load.bytes = carried.seen_bytes.load();
       load.bus_bytes = carried.seen_bus_bytes.load();

@@ -10,7 +10,8 @@
 //     ReadyPages          memory for what callbacks will want
 //   of each communicator
 //     OperationRing       operations that are open; OperationSlot: one of them and its children
-//     LaunchFollower      calls and launches; TimedLaunches: which are timed, and for whom;
+//     LaunchFollower      calls and launches; CompositeCall: which calls are an AlltoAll;
+//                         TimedLaunches: which launches are timed, and for whom;
 //                         UnreportedCalls: calls whose launch NCCL does not report
 //     KernelChannels      GPU times
 //     LaunchWatch         what the background thread sees of the launches; where no events follow
@@ -82,6 +83,8 @@ class Tracker {
 
   // Of CUDA graphs: Begin and PrepareContext.
   GraphFollower& graphs() { return graphs_; }
+  // How many of the user's tags are told apart, 0: none. Before the first callback.
+  void SetUserTagLimit(int limit) { instruments_.user_tags.SetLimit(limit); }
 
   // ---- pages for callbacks: see ReadyPages ----
 
@@ -90,8 +93,12 @@ class Tracker {
 
   // ---- callbacks ----
 
-  [[gnu::hot]] uint64_t StartGroup(uint64_t context, bool captured);
+  // `is_one_call`: the application made one call, without a group of its own.
+  [[gnu::hot]] uint64_t StartGroup(uint64_t context, bool captured, bool is_one_call);
   [[gnu::hot, gnu::flatten]] uint64_t StartCall(uint64_t context, const CallEvent& event);
+  // One that the user gave a tag.
+  [[gnu::flatten]] uint64_t StartTaggedCall(uint64_t context, const CallEvent& event,
+                                            uint64_t user_tag);
   [[gnu::hot, gnu::flatten]] uint64_t StartLaunch(uint64_t context, const LaunchEvent& event);
   [[gnu::hot, gnu::flatten]] uint64_t StartOperation(uint64_t context, const OperationEvent& event);
   // A copy-engine collective: a launch that carries one operation. Stopped like a launch.
@@ -149,6 +156,9 @@ class Tracker {
     if (captured) communicator.MarkCaptured(instruments_.segment);
     return captured;
   }
+  [[gnu::hot, gnu::always_inline]] inline uint64_t BeginCall(uint64_t context,
+                                                             const CallEvent& event,
+                                                             UserTagId user_tag);
   // A call that finds another one still uncounted: both at once.
   [[gnu::noinline]] void CountCall(const Communicator& communicator, uint64_t key, uint64_t bytes);
   [[gnu::hot, gnu::flatten]] void StopLaunch(uint64_t ticket);

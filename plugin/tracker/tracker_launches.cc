@@ -4,16 +4,17 @@
 
 namespace nccl_pulse {
 
-uint64_t Tracker::StartGroup(uint64_t context, bool captured) {
+uint64_t Tracker::StartGroup(uint64_t context, bool captured, bool is_one_call) {
+  // Also of a communicator that is not known: others may follow in its group.
+  groups_.Begin(is_one_call);
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
-  groups_.Begin();
   // Nothing to tell its launches: NCCL then makes three calls less for it.
   if (!captured) return 0;
   return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 1, 0, 0, communicator->index);
 }
 
-uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
+inline uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event, UserTagId user_tag) {
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
   const CachedName op = instruments_.names.Find(event.func);
@@ -21,21 +22,28 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   const uint64_t bytes = event.count * datatype.element_bytes;
   const auto size_class = static_cast<uint32_t>(SizeClassOf(bytes));
   communicator->Writer(instruments_.segment).NoteCall(op.id, size_class);
-  const uint64_t key = SeriesKey::Calls(op.id, size_class, datatype.id, event.captured);
+  const uint64_t key = SeriesKey::WithTag(
+      SeriesKey::Calls(op.id, size_class, datatype.id, event.captured), user_tag);
   CommunicatorParts& parts = *communicator->parts.load();
   if (__builtin_expect(!parts.uncounted.Offer(key, bytes), 0)) {
     CountCall(*communicator, key, bytes);
   }
   uint32_t serial = 0;
   if (__builtin_expect(instruments_.stream_timer != nullptr, 1)) {
-    const OperationMeta call{op.id, static_cast<uint8_t>(size_class), 0, false,
-                             parts.launches.NextCallNumber(op.id, size_class)};
+    const OperationMeta call{op.id,
+                             static_cast<uint8_t>(size_class),
+                             0,
+                             false,
+                             parts.launches.NextCallNumber(op.id, size_class),
+                             user_tag};
     serial = parts.launches.NoteCall(instruments_, *communicator, parts.ring, call, bytes,
                                      groups_.Current());
   }
   if (__builtin_expect(event.captured, 0)) {
     communicator->MarkCaptured(instruments_.segment);
-    parts.launches.ForgetCall();
+    if (instruments_.stream_timer != nullptr) {
+      parts.launches.ForgetCall(instruments_, *communicator, op.id, bytes, groups_.Current());
+    }
     if (graphs_.is_on()) {
       graphs_.NoteCall(*communicator, {event.stream, op.id, size_class, bytes});
     }
@@ -44,6 +52,14 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   if (__builtin_expect(!event.captured && serial == 0, 1)) return 0;
   return Ticket::Pack(instruments_.process_tag, TicketKind::kApiCall, event.captured ? 1 : 0,
                       serial, 0, communicator->index);
+}
+
+uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
+  return BeginCall(context, event, 0);
+}
+
+uint64_t Tracker::StartTaggedCall(uint64_t context, const CallEvent& event, uint64_t user_tag) {
+  return BeginCall(context, event, instruments_.user_tags.IdOf(user_tag));
 }
 
 void Tracker::CountCall(const Communicator& communicator, uint64_t key, uint64_t bytes) {

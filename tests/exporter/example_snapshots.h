@@ -23,6 +23,7 @@ inline CommunicatorSnapshot ExampleCommunicator() {
   comm.calls = {{"AllReduce", 4, "ncclFloat32", false, 100, 104857600},
                 {"AllReduce", 4, "ncclBfloat16", false, 10, 1048576},
                 {"AllReduce", 4, "ncclFloat32", true, 1, 24}};
+  comm.composites = {{"AlltoAll", 2, false, 40}};
   comm.algorithms = {{"AllReduce", "RING", "SIMPLE", 110}};
   comm.untimed = {{"AllReduce", UntimedReason::kOverlap, 7}};
   comm.uncompleted = {{"Send", 2}};

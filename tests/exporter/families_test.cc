@@ -119,6 +119,10 @@ TEST(Families, LabelsAreThoseOfTheCatalogue) {
     for (const auto& metric : families[i].metric) {
       std::vector<std::string> names;
       for (const auto& label : metric.label) names.push_back(label.name);
+      // Hardly any call has a tag.
+      if (!names.empty() && names.back() != "user_tag" && expected.back() == "user_tag") {
+        names.emplace_back("user_tag");
+      }
       EXPECT_EQ(names, expected) << entry.name;
     }
   }
@@ -176,6 +180,34 @@ TEST(Families, HangsAndStragglers) {
   EXPECT_THAT(Page({process}), testing::Not(testing::HasSubstr("nccl_hang")));
 }
 
+TEST(Families, ATagIsALabelOfCallsAndDurations) {
+  ProcessSnapshot process = ExampleProcess();
+  CommunicatorSnapshot& comm = process.communicators[0];
+  comm.calls.push_back({"AllReduce", 4, "ncclFloat32", false, 3, 72, "17"});
+  LatencySnapshot tagged = comm.latencies[0];
+  tagged.user_tag = "17";
+  tagged.bus_bytes = 5;
+  comm.latencies.push_back(tagged);
+  const std::string page = Page({process});
+  const std::string labels = std::string(kComm) + R"(,op="AllReduce",size="le_1MiB",)";
+  for (const char* line : {
+           R"(datatype="ncclFloat32",captured="false"} 100)",
+           R"(datatype="ncclFloat32",captured="false",user_tag="17"} 3)",
+       }) {
+    EXPECT_THAT(page, testing::HasSubstr("\nnccl_operations_total" + labels + line + "\n"));
+  }
+  EXPECT_THAT(page, testing::HasSubstr("\nnccl_operation_duration_seconds_count" + labels +
+                                       R"(timing="kernel",user_tag="17"} 31)" + "\n"));
+  EXPECT_THAT(page, testing::HasSubstr("\nnccl_timed_bus_bytes_total" + labels +
+                                       R"(timing="kernel",user_tag="17"} 5)" + "\n"));
+  // Not of the bytes, nor where there is none.
+  EXPECT_THAT(page, testing::HasSubstr("\nnccl_operation_bytes_total" + std::string(kComm) +
+                                       R"(,op="AllReduce",size="le_1MiB"} 105906272)" + "\n"));
+  EXPECT_THAT(page, testing::HasSubstr("\nnccl_timed_bus_bytes_total" + labels +
+                                       R"(timing="kernel"} 7168)" + "\n"));
+  ExpectNoSeriesTwice(page);
+}
+
 TEST(Families, Values) {
   const std::string page = Page({ExampleProcess()});
   const std::string comm = kComm;
@@ -191,6 +223,8 @@ TEST(Families, Values) {
               R"(,op="AllReduce",size="le_1MiB",datatype="ncclFloat32",captured="true"} 1)",
           // Over both datatypes and the captured call: 104857600 + 1048576 + 24.
           "nccl_operation_bytes_total" + comm + R"(,op="AllReduce",size="le_1MiB"} 105906200)",
+          "nccl_composite_operations_total" + comm +
+              R"(,op="AlltoAll",size="le_64KiB",captured="false"} 40)",
           "nccl_algorithm_operations_total" + comm +
               R"(,op="AllReduce",algo="RING",proto="SIMPLE"} 110)",
           "nccl_launches_total" + comm + "} 111", "nccl_launches_completed_total" + comm + "} 108",

@@ -65,6 +65,7 @@ Job TrainingRank(Traffic traffic) {
     comm.operations_source = CompletionSource::kNone;
     comm.overflowed_operations = 0;
     comm.calls.clear();
+    comm.composites.clear();
     comm.algorithms.clear();
     comm.untimed.clear();
     comm.uncompleted.clear();

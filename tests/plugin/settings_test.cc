@@ -92,7 +92,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"NCCL_PULSE_NETWORK_WINDOW", "nan", "1"},
         BadValue{"NCCL_PULSE_NETWORK_WINDOW", "1%", "1"},
         BadValue{"NCCL_PULSE_NETWORK_WINDOW", "on", "1"},
-        BadValue{"NCCL_PULSE_CLOCK", "tsc", "auto"},
+        BadValue{"NCCL_PULSE_USER_TAGS", "0", "off"}, BadValue{"NCCL_PULSE_USER_TAGS", "65", "off"},
+        BadValue{"NCCL_PULSE_USER_TAGS", "-1", "off"},
+        BadValue{"NCCL_PULSE_USER_TAGS", "on", "off"}, BadValue{"NCCL_PULSE_CLOCK", "tsc", "auto"},
         BadValue{"NCCL_PULSE_CLOCK",
                  "a value much longer than anybody would want to read in a line of a job's log, "
                  "and then some",

@@ -49,18 +49,6 @@ extern "C" int nanosleep(const timespec* pause, timespec* rest) {
 namespace nccl_pulse {
 namespace {
 
-// NCCL's callbacks run with the driver watching.
-class InCallback {
- public:
-  explicit InCallback(FakeCuda& gpu) : gpu_(gpu) { gpu_.EnterCallback(); }
-  ~InCallback() { gpu_.LeaveCallback(); }
-  InCallback(const InCallback&) = delete;
-  InCallback& operator=(const InCallback&) = delete;
-
- private:
-  FakeCuda& gpu_;
-};
-
 bool IsPointToPoint(const char* op) { return strcmp(op, "Send") == 0 || strcmp(op, "Recv") == 0; }
 
 }  // namespace
@@ -124,11 +112,11 @@ void StreamCommunicator::Finalize() {
   EXPECT_EQ(ProfilerOf<abi::v5::Profiler>(5).finalize(context_), abi::kSuccess);
 }
 
-void* StreamCommunicator::StartGroup(bool captured) {
+void* StreamCommunicator::StartGroup(bool captured, int depth) {
   const InCallback in_callback(gpu_);
   Descriptor event{};
   event.type = abi::kEventGroupApi;
-  event.groupApi = {captured, 1};
+  event.groupApi = {captured, depth};
   void* group = ::nccl_pulse::Start(context_, event);
   if (group != nullptr) Record(group, abi::kStateGroupStartApiStop);
   return group;
@@ -201,8 +189,8 @@ void StreamCommunicator::Run(uint64_t duration_ns, const char* op, uint64_t byte
   StopGroup(group);
 }
 
-void StreamCommunicator::RunGroup(uint64_t duration_ns, const std::vector<Call>& calls) {
-  void* group = StartGroup();
+void StreamCommunicator::RunGroup(uint64_t duration_ns, const std::vector<Call>& calls, int depth) {
+  void* group = StartGroup(false, depth);
   std::vector<Call> made;
   made.reserve(calls.size());
   for (const Call& call : calls) made.push_back(MakeCall(group, call.op, call.bytes));

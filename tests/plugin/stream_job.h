@@ -38,6 +38,18 @@ void WaitForPoll();
 // Lets an idle second pass, after which every call is timed (but the first two of each).
 void TimeEveryCall();
 
+// NCCL's callbacks run with the driver watching.
+class InCallback {
+ public:
+  explicit InCallback(FakeCuda& gpu) : gpu_(gpu) { gpu_.EnterCallback(); }
+  ~InCallback() { gpu_.LeaveCallback(); }
+  InCallback(const InCallback&) = delete;
+  InCallback& operator=(const InCallback&) = delete;
+
+ private:
+  FakeCuda& gpu_;
+};
+
 // One rank's communicator.
 class StreamCommunicator {
  public:
@@ -64,7 +76,8 @@ class StreamCommunicator {
     void* handle = nullptr;
     void* group = nullptr;
   };
-  void* StartGroup(bool captured = false);
+  // `depth`: 1 is that of a call alone, 2 a group of the application's.
+  void* StartGroup(bool captured = false, int depth = 1);
   void StopGroup(void* group);
   Call MakeCall(void* group, const char* op, uint64_t bytes, bool captured = false);
   // KernelLaunch around work of this duration; on `stream`, null: the communicator's own. Like
@@ -80,7 +93,7 @@ class StreamCommunicator {
   void Run(uint64_t duration_ns = kMs, const char* op = "AllReduce", uint64_t bytes = 4096,
            Stream stream = nullptr);
   // Several calls in a group, one launch.
-  void RunGroup(uint64_t duration_ns, const std::vector<Call>& calls);
+  void RunGroup(uint64_t duration_ns, const std::vector<Call>& calls, int depth = 2);
   // `calls` of an operation that are never timed: the first ones of its kind.
   void WarmUp(const char* op = "AllReduce", uint64_t bytes = 4096);
 

@@ -36,6 +36,24 @@ TEST(TimedLaunches, ALaunchOfSeveralStandsForWhatNcclSaysItCarries) {
   EXPECT_EQ(timed->LoadOf(0).bytes, 10u);
 }
 
+TEST(TimedLaunches, ACompositeStandsForItselfOnceAllItsPartsCame) {
+  auto timed = std::make_unique<TimedLaunches>();
+  const OperationMeta alltoall{kAlltoAllName, 3, 0, false, 9};
+  timed->Carry(0, 8, alltoall, 8 * 1000, 8 * 1000);
+  for (int part = 0; part < 7; ++part) timed->AddSeen(0, 1000, 1000);
+  EXPECT_EQ(timed->LoadOf(0).meta.op, kGroupedName);  // another launch has the rest
+  EXPECT_EQ(timed->LoadOf(0).bytes, 7000u);
+  timed->AddSeen(0, 1000, 1000);
+  EXPECT_EQ(timed->LoadOf(0).meta.op, kAlltoAllName);
+  EXPECT_EQ(timed->LoadOf(0).meta.size_class, 3);
+  EXPECT_EQ(timed->LoadOf(0).meta.call_number, 9u);
+  EXPECT_FALSE(timed->LoadOf(0).is_single);  // its parts have been counted
+  EXPECT_EQ(timed->LoadOf(0).bytes, 1000u);
+  EXPECT_EQ(timed->LoadOf(0).bus_bytes, 3u * 1000);  // to the other ranks of four
+  timed->AddSeen(0, 1000, 1000);
+  EXPECT_EQ(timed->LoadOf(0).meta.op, kGroupedName);  // and others with it
+}
+
 TEST(TimedLaunches, AsManySerialsAreKnownAsThereArePairs) {
   auto timed = std::make_unique<TimedLaunches>();
   for (uint32_t serial = 1; serial <= kTimedPairs; ++serial) timed->NoteTimed(serial);

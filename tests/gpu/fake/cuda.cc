@@ -158,10 +158,12 @@ CudaError cudaGraphInstantiateWithFlags(CudaGraphExec* exec, CudaGraph graph, un
 }
 
 // NCCL's part of a replay is a host function on a thread of CUDA's.
-CudaError cudaGraphLaunch(CudaGraphExec exec, CudaStream) {
-  std::thread([exec] {
-    for (const auto& node : static_cast<Graph*>(exec)->nodes) node();
-  }).join();
+CudaError cudaGraphLaunch(CudaGraphExec exec, CudaStream stream) {
+  static_cast<Stream*>(stream)->Run([exec] {
+    std::thread([exec] {
+      for (const auto& node : static_cast<Graph*>(exec)->nodes) node();
+    }).join();
+  });
   return 0;
 }
 

@@ -145,25 +145,57 @@ NcclResult EndGroup() {
   return comm.blocking ? kNcclSuccess : kNcclInProgress;
 }
 
-NcclResult Add(NcclComm handle, Call call) {
+// One call of the program, which NCCL makes `calls` of.
+NcclResult Add(NcclComm handle, std::vector<Call> calls) {
   auto& comm = *static_cast<Comm*>(handle);
   ++t_group.depth;
-  call.captured = static_cast<Stream*>(call.stream)->capture != nullptr;
-  if (t_group.comm == nullptr) {
-    t_group.comm = &comm;
-    t_group.handle = comm.profiler->StartGroup(call.captured, t_group.depth);
+  for (Call& call : calls) {
+    call.captured = static_cast<Stream*>(call.stream)->capture != nullptr;
+    if (t_group.comm == nullptr) {
+      t_group.comm = &comm;
+      t_group.handle = comm.profiler->StartGroup(call.captured, t_group.depth);
+    }
+    if (t_group.comm != &comm) return kNcclInvalidArgument;
+    const bool is_skipped =
+        Fault("skip") && std::strcmp(call.func, "Reduce") == 0 && call.count > 100'000;
+    if (!is_skipped) comm.profiler->CallMade(t_group.handle, &call);
+    t_group.calls.push_back(call);
   }
-  if (t_group.comm != &comm) return kNcclInvalidArgument;
-  const bool is_skipped =
-      Fault("skip") && std::strcmp(call.func, "Reduce") == 0 && call.count > 100'000;
-  if (!is_skipped) comm.profiler->CallMade(t_group.handle, &call);
-  t_group.calls.push_back(call);
   return EndGroup();
 }
 
+// AlltoAll, Gather and Scatter of elements of four bytes, as NCCL makes them (enqueue.cc,
+// taskAppend): each part is a Send or a Recv.
+class Parts {
+ public:
+  Parts(NcclComm comm, size_t count, int datatype, CudaStream stream)
+      : comm_(comm), count_(count), datatype_(datatype), stream_(stream) {}
+
+  int nranks() const { return static_cast<Comm*>(comm_)->nranks; }
+  int rank() const { return static_cast<Comm*>(comm_)->rank; }
+  void Send(const void* buffer, int block, int peer) {
+    parts_.push_back({"Send", static_cast<const float*>(buffer) + Offset(block), nullptr, count_,
+                      datatype_, peer, true, false, stream_});
+  }
+  void Receive(void* buffer, int block, int peer) {
+    parts_.push_back({"Recv", nullptr, static_cast<float*>(buffer) + Offset(block), count_,
+                      datatype_, peer, true, false, stream_});
+  }
+  NcclResult Make() { return Add(comm_, std::move(parts_)); }
+
+ private:
+  size_t Offset(int block) const { return static_cast<size_t>(block) * count_; }
+
+  const NcclComm comm_;
+  const size_t count_;
+  const int datatype_;
+  const CudaStream stream_;
+  std::vector<Call> parts_;
+};
+
 NcclResult AddCollective(NcclComm comm, const char* func, const void* send, void* recv,
                          size_t count, int datatype, int root, CudaStream stream) {
-  return Add(comm, {func, send, recv, count, datatype, root, false, false, stream});
+  return Add(comm, {{func, send, recv, count, datatype, root, false, false, stream}});
 }
 
 NcclResult NewComm(NcclComm* handle, int nranks, const NcclUniqueId& id, int rank,
@@ -298,14 +330,44 @@ NcclResult ncclReduce(const void* send, void* recv, size_t count, int datatype, 
 
 NcclResult ncclSend(const void* send, size_t count, int datatype, int peer, NcclComm comm,
                     CudaStream stream) {
-  return nccl_pulse::fake::Add(comm,
-                               {"Send", send, nullptr, count, datatype, peer, true, false, stream});
+  return nccl_pulse::fake::Add(
+      comm, {{"Send", send, nullptr, count, datatype, peer, true, false, stream}});
 }
 
 NcclResult ncclRecv(void* recv, size_t count, int datatype, int peer, NcclComm comm,
                     CudaStream stream) {
-  return nccl_pulse::fake::Add(comm,
-                               {"Recv", nullptr, recv, count, datatype, peer, true, false, stream});
+  return nccl_pulse::fake::Add(
+      comm, {{"Recv", nullptr, recv, count, datatype, peer, true, false, stream}});
+}
+
+NcclResult ncclAlltoAll(const void* send, void* recv, size_t count, int datatype, NcclComm comm,
+                        CudaStream stream) {
+  nccl_pulse::fake::Parts parts(comm, count, datatype, stream);
+  for (int peer = 0; peer < parts.nranks(); ++peer) {
+    parts.Send(send, peer, peer);
+    parts.Receive(recv, peer, peer);
+  }
+  return parts.Make();
+}
+
+NcclResult ncclGather(const void* send, void* recv, size_t count, int datatype, int root,
+                      NcclComm comm, CudaStream stream) {
+  nccl_pulse::fake::Parts parts(comm, count, datatype, stream);
+  parts.Send(send, 0, root);
+  for (int peer = 0; parts.rank() == root && peer < parts.nranks(); ++peer) {
+    parts.Receive(recv, peer, peer);
+  }
+  return parts.Make();
+}
+
+NcclResult ncclScatter(const void* send, void* recv, size_t count, int datatype, int root,
+                       NcclComm comm, CudaStream stream) {
+  nccl_pulse::fake::Parts parts(comm, count, datatype, stream);
+  for (int peer = 0; parts.rank() == root && peer < parts.nranks(); ++peer) {
+    parts.Send(send, peer, peer);
+  }
+  parts.Receive(recv, 0, root);
+  return parts.Make();
 }
 
 const char* ncclGetErrorString(NcclResult) { return "error of the stand-in"; }

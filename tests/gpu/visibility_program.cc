@@ -1,0 +1,236 @@
+// Makes one operation of NCCL in several ways, one process a rank, for visibility.py.
+//
+//   visibility_program --rank=R --nranks=N --gpu=G --exchange=FOLDER --operation=NAME
+//                      --ways=WAY,WAY [--library-path=FOLDER:FOLDER]
+//
+// Operations: visibility_operations.h. Each way has a communicator of its own, of that name, and a
+// stream of its own:
+//
+//   eager          called, and launched by the call
+//   non-blocking   as eager, on a communicator with config.blocking = 0
+//   captured-1     a CUDA graph with one call, which is then replayed
+//   captured-24    a CUDA graph with 24 calls: as many as NCCL_PULSE_GRAPHS=auto follows
+//
+// A line on standard input is a task: "call TIMES": so many calls, or replays, in each way, and waits
+// for them; "hang": one more of each, of which it waits for none; "wait": for those.
+//
+// Standard output, a line of JSON each: {"event": "ready"} with NCCL's version; "called", "hanging"
+// and "waited" after a task; "error" with its way and text, after which the process waits to be
+// ended. It ends itself after two minutes.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <iostream>
+#include <sstream>
+#include <string>
+
+#include "tests/gpu/dynamic_api.h"
+#include "tests/gpu/id_exchange.h"
+#include "tests/gpu/nccl_api.h"
+#include "tests/gpu/visibility_operations.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int kExitUsage = 2;
+constexpr int kExitApi = 3;
+constexpr unsigned kLifeSeconds = 120;
+constexpr int kManyCalls = 24;
+
+Api g_api;
+std::string g_way;  // that is under way
+
+[[noreturn]] void Die(int status, const std::string& message) {
+  std::cerr << "visibility_program: " << message << std::endl;
+  _exit(status);  // other threads may be inside NCCL: no destructors
+}
+
+void Say(const std::string& event, const std::string& more = "") {
+  std::printf("{\"event\":\"%s\"%s}\n", event.c_str(), more.c_str());
+  std::fflush(stdout);
+}
+
+[[noreturn]] void Fail(const std::string& text) {
+  std::cerr << "visibility_program: " << g_way << ": " << text << std::endl;
+  std::string plain = text;
+  std::replace_if(
+      plain.begin(), plain.end(), [](char c) { return c == '"' || c == '\\' || c < ' '; }, ' ');
+  Say("error", ",\"way\":\"" + g_way + "\",\"text\":\"" + plain + "\"");
+  while (true) pause();
+}
+
+void CheckCuda(CudaError error, const char* what) {
+  if (error != 0) Fail(std::string(what) + ": " + g_api.cudaGetErrorString(error));
+}
+
+void CheckNccl(NcclResult result, const std::string& what) {
+  if (result == kNcclSuccess || result == kNcclInProgress) return;
+  Fail(what + ": " + g_api.ncclGetErrorString(result) + ", " + g_api.ncclGetLastError(nullptr));
+}
+
+struct Options {
+  int rank = -1;
+  int nranks = 0;
+  int gpu = 0;
+  std::string exchange, library_path, operation, ways;
+};
+
+class Way {
+ public:
+  Way(const Options& options, const Operation& operation, const std::string& name, int number)
+      : operation_(operation),
+        name_(name),
+        captured_calls_(name == "captured-1"    ? 1
+                        : name == "captured-24" ? kManyCalls
+                                                : 0) {
+    g_way = name;
+    const std::string path = options.exchange + "/id-" + std::to_string(number);
+    NcclUniqueId id{};
+    if (options.rank == 0) {
+      CheckNccl(g_api.ncclGetUniqueId(&id), "ncclGetUniqueId");
+      if (!PublishId(path, id)) Die(kExitUsage, "cannot write " + path);
+    } else if (!AwaitId(path, &id)) {
+      Die(kExitUsage, "cannot read " + path);
+    }
+    NcclConfig config;
+    config.comm_name = name_.c_str();
+    config.blocking = name == "non-blocking" ? 0 : 1;
+    config.cta_policy = operation.cta_policy;
+    CheckNccl(g_api.ncclCommInitRankConfig(&comm_, options.nranks, id, options.rank, &config),
+              "ncclCommInitRankConfig");
+    CheckNccl(Finish(g_api, comm_, kNcclInProgress), "init");
+    CheckCuda(g_api.cudaStreamCreateWithFlags(&stream_, kStreamNonBlocking), "cudaStreamCreate");
+    arguments_ = {comm_, stream_, options.rank, options.nranks, nullptr, nullptr, nullptr};
+    const auto allocate = [&](void** memory) {
+      CheckCuda(g_api.cudaMalloc(memory, BufferBytes(options.nranks)), "cudaMalloc");
+    };
+    if (operation.needs_windows) {
+      CheckNccl(MakeWindows(g_api, &arguments_), "windows");
+    } else {
+      allocate(&arguments_.send);
+      allocate(&arguments_.recv);
+    }
+  }
+
+  // What the first call sets up.
+  void WarmUp() {
+    g_way = name_;
+    Call();
+    Wait();
+    if (captured_calls_ > 0) Capture();
+  }
+  void Make() {
+    g_way = name_;
+    if (captured_calls_ == 0) return Call();
+    CheckCuda(g_api.cudaGraphLaunch(exec_, stream_), "launch graph");
+  }
+  void Wait() {
+    g_way = name_;
+    CheckCuda(g_api.cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  }
+
+ private:
+  void Call() {
+    CheckNccl(Finish(g_api, comm_, operation_.call(g_api, arguments_)), operation_.name);
+  }
+  void Capture() {
+    CudaGraph graph = nullptr;
+    CheckCuda(g_api.cudaStreamBeginCapture(stream_, kCaptureModeThreadLocal), "begin capture");
+    for (int i = 0; i < captured_calls_; ++i) Call();
+    CheckCuda(g_api.cudaStreamEndCapture(stream_, &graph), "end capture");
+    CheckCuda(g_api.cudaGraphInstantiateWithFlags(&exec_, graph, 0), "instantiate graph");
+  }
+
+  const Operation& operation_;
+  const std::string name_;
+  const int captured_calls_;
+  NcclComm comm_ = nullptr;
+  CudaStream stream_ = nullptr;
+  CudaGraphExec exec_ = nullptr;
+  CallArguments arguments_{};
+};
+
+bool Parse(int argc, char** argv, Options* options) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const size_t equals = argument.find('=');
+    if (equals == std::string::npos) return false;
+    const std::string name = argument.substr(0, equals);
+    const std::string value = argument.substr(equals + 1);
+    if (name == "--rank") {
+      options->rank = std::atoi(value.c_str());
+    } else if (name == "--nranks") {
+      options->nranks = std::atoi(value.c_str());
+    } else if (name == "--gpu") {
+      options->gpu = std::atoi(value.c_str());
+    } else if (name == "--exchange") {
+      options->exchange = value;
+    } else if (name == "--library-path") {
+      options->library_path = value;
+    } else if (name == "--operation") {
+      options->operation = value;
+    } else if (name == "--ways") {
+      options->ways = value;
+    } else {
+      return false;
+    }
+  }
+  return options->rank >= 0 && options->rank < options->nranks && !options->exchange.empty() &&
+         !options->ways.empty();
+}
+
+void Run(std::deque<Way>* ways) {
+  for (std::string task; std::getline(std::cin, task);) {
+    if (task.rfind("call ", 0) == 0) {
+      const int times = std::atoi(task.c_str() + 5);
+      for (Way& way : *ways) {
+        for (int i = 0; i < times; ++i) way.Make();
+        way.Wait();
+      }
+      Say("called");
+    } else if (task == "hang") {
+      for (Way& way : *ways) way.Make();
+      Say("hanging");
+    } else if (task == "wait") {
+      for (Way& way : *ways) way.Wait();
+      Say("waited");
+    } else {
+      Die(kExitUsage, "no task " + task);
+    }
+  }
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  const Operation* operation = nullptr;
+  if (Parse(argc, argv, &options)) operation = FindOperation(options.operation);
+  if (operation == nullptr) {
+    Die(kExitUsage,
+        "usage: --rank=R --nranks=N --gpu=G --exchange=FOLDER --operation=NAME --ways=A,B "
+        "[--library-path=FOLDER:FOLDER]");
+  }
+  alarm(kLifeSeconds);
+  std::string error;
+  if (!LoadApi(options.library_path, &g_api, &error)) Die(kExitApi, error);
+  int version = 0;
+  CheckNccl(g_api.ncclGetVersion(&version), "ncclGetVersion");
+  Say("loaded", ",\"nccl\":" + std::to_string(version));
+  CheckCuda(g_api.cudaSetDevice(options.gpu), "cudaSetDevice");
+  std::deque<Way> ways;
+  std::istringstream names(options.ways);
+  for (std::string name; std::getline(names, name, ',');) {
+    ways.emplace_back(options, *operation, name, static_cast<int>(ways.size()));
+    ways.back().WarmUp();
+  }
+  Say("ready");
+  Run(&ways);
+  _exit(0);  // what hangs would keep a destroy waiting
+}
+
+}  // namespace
+}  // namespace nccl_pulse
+
+int main(int argc, char** argv) { return nccl_pulse::Main(argc, argv); }

@@ -1,0 +1,95 @@
+"""visibility.py on the stand-in for NCCL: that its table shows what each release reports."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from tests import running
+
+RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
+                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
+
+
+def runfile(path):
+    return os.path.join(RUNFILES, path)
+
+
+class VisibilityTest(unittest.TestCase):
+
+    def setUp(self):
+        # Short: an NCCL unique id holds the name of a file in it.
+        folder = tempfile.TemporaryDirectory(prefix="vis", dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.out = os.path.join(self.folder, "out")
+        self.binaries = os.path.join(self.folder, "binaries")
+        self.libraries = os.path.join(self.folder, "lib")
+        for path in (self.binaries, self.libraries):
+            os.mkdir(path)
+        for path in ("tests/gpu/visibility_program", "plugin/libnccl-profiler-pulse.so"):
+            os.symlink(runfile(path), os.path.join(self.binaries, os.path.basename(path)))
+        for name in ("libnccl.so.2", "libcudart.so.13", "libcuda.so.1"):
+            os.symlink(runfile("tests/gpu/fake/libfake_nccl.so"),
+                       os.path.join(self.libraries, name))
+
+    def run_visibility(self, *arguments, **environment):
+        """(exit status, output, {(operation, way): row of results.jsonl})"""
+        all_of_it = dict(os.environ, TMPDIR=self.folder, LD_LIBRARY_PATH=self.libraries,
+                         FAKE_NCCL_ASYNC="1", PULSE_LIBRARIES=self.libraries)
+        all_of_it.update(environment)
+        done = subprocess.run(
+            [sys.executable, runfile("tests/gpu/visibility.py")] + list(arguments) +
+            [self.binaries, self.out, "own"],
+            env=all_of_it, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        rows = {}
+        path = os.path.join(self.out, "results.jsonl")
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                for row in map(json.loads, file):
+                    rows[row["operation"], row["way"]] = row
+        return done.returncode, done.stdout, rows
+
+    def test_what_is_seen_and_what_is_not(self):
+        status, output, rows = self.run_visibility(
+            "--operations=AlltoAll;Broadcast", "--ways=eager,captured-1",
+            FAKE_NCCL_VERSION="23102")
+        self.assertEqual(status, 0, output)
+        self.assertEqual(rows["AlltoAll", "eager"]["cell"], "CLETH", output)
+        self.assertEqual(rows["AlltoAll", "eager"]["hang"], ["rank_not_called"])
+        self.assertEqual(rows["AlltoAll", "eager"]["calls"],
+                         {"AlltoAll": 80, "Send": 160, "Recv": 160})
+        # Replays of a graph that has too few launches to be followed.
+        self.assertEqual(rows["AlltoAll", "captured-1"]["cell"], "C---?", output)
+        # This release reports the call and nothing of its launch. What becomes of that is the
+        # plugin's; the page may not say that the rank is idle.
+        self.assertEqual(rows["Broadcast", "eager"]["cell"][0], "C", output)
+        self.assertNotEqual(rows["Broadcast", "eager"]["cell"][4], "-", output)
+        with open(os.path.join(self.out, "visibility.md"), encoding="utf-8") as file:
+            table = file.read()
+        self.assertIn("| operation | way | 2.31.2 |", table)
+        self.assertIn("| AlltoAll | eager | `C L E T H` |", table)
+
+    def test_what_cannot_be_run_is_named(self):
+        status, output, rows = self.run_visibility(
+            "--operations=AllReduce, symmetric memory", "--ways=eager")
+        self.assertEqual(status, 1, output)
+        self.assertEqual(rows["AllReduce, symmetric memory", "eager"]["cell"], "failed")
+        with open(os.path.join(self.out, "visibility.md"), encoding="utf-8") as file:
+            self.assertIn("1. AllReduce, symmetric memory, eager, NCCL 2.28.9: windows", file.read())
+
+    def test_no_time(self):
+        status, output, rows = self.run_visibility("--operations=AllReduce", "--budget=1")
+        self.assertEqual(status, 1, output)
+        self.assertEqual(rows["AllReduce", "eager"]["cell"], "no time")
+
+    def test_arguments(self):
+        status, output, _ = self.run_visibility("--operations=AllMax")
+        self.assertEqual(status, 2, output)
+        self.assertIn("--operations takes some of AllReduce", output)
+
+
+if __name__ == "__main__":
+    running.main()

@@ -27,7 +27,7 @@ void LaunchFollower::Reset(bool is_blocking) {
 void LaunchFollower::NoteUnlaunchedCall(const Instruments& instruments, Communicator& communicator,
                                         const OperationRing& ring, NameId op, uint64_t bytes,
                                         uint64_t group) {
-  // Calls of an earlier group that were never launched are not this group's.
+  // Calls of an earlier group that were never launched do not belong to this group.
   if (group != 0 && group_.load() != group) {
     unreported_.Leave(pending());
     may_hide_.store(true);

@@ -8,7 +8,7 @@
 namespace nccl_pulse {
 namespace {
 
-// A number with one writer. Relaxed: published by whoever needs it.
+// A number with one writer. Relaxed: something else publishes it.
 template <typename Number>
 void Add(std::atomic<Number>& cell, Number amount) {
   cell.store(cell.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
@@ -20,7 +20,7 @@ void Count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_or
 
 std::unique_ptr<GraphStamps> GraphStamps::Make(const CudaDriver& driver,
                                                const StampDriver& stamps) {
-  // Populated now: a callback must not fault. Zeroes are the initial state.
+  // Populated now, because a callback must not fault. Zeroes are the initial state.
   void* memory = mmap(nullptr, sizeof(Tables), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
@@ -33,18 +33,18 @@ GraphStamps::~GraphStamps() = default;
 bool GraphStamps::PrepareContext() {
   CudaContext context = nullptr;
   uint64_t id = 0;
-  // Without an id (drivers before CUDA 12.0) a context that was reset would be taken for the same:
-  // its code would be launched after it has gone.
+  // Without an id (drivers before CUDA 12.0) a context that was reset would be taken for the same
+  // one, and its code would be launched after it is gone.
   if (driver_.context_get_current(&context) != kCudaSuccess || context == nullptr ||
       driver_.context_get_id(context, &id) != kCudaSuccess || id == 0) {
     return false;
   }
-  const uint32_t count = context_count_.load(std::memory_order_relaxed);  // this side's own
+  const uint32_t count = context_count_.load(std::memory_order_relaxed);  // only we write it
   for (uint32_t i = 0; i < count; ++i) {
     if (contexts_[i].Is(context, id)) return contexts_[i].is_ready();
   }
   if (count == kMostContexts) return false;
-  // Loading code is nothing that another thread's capture in global mode allows.
+  // Another thread's capture in global mode does not allow loading code.
   int mode = kCudaCaptureModeRelaxed;
   const bool relaxed = driver_.exchange_capture_mode(&mode) == kCudaSuccess;
   const bool ready = relaxed && contexts_[count].Prepare(stamps_, context, id);
@@ -63,7 +63,7 @@ GraphStamps::Capture* GraphStamps::FindCapture(CudaStream stream, CudaGraph* gra
     return nullptr;
   }
   auto& set = tables_->captures[SetOf(id)];
-  // Relaxed: an order in time that need not be exact.
+  // Relaxed: the order in time need not be exact.
   const uint64_t touch = touches_.fetch_add(1, std::memory_order_relaxed) + 1;
   for (Capture& capture : set) {
     // Acquire: sees the capture as it was opened.
@@ -71,23 +71,23 @@ GraphStamps::Capture* GraphStamps::FindCapture(CudaStream stream, CudaGraph* gra
     capture.touched.store(touch, std::memory_order_relaxed);
     return &capture;
   }
-  // Whoever is in the way has just opened a capture of its own here: there is another place.
+  // Another thread has just opened its own capture in this place; there are other places.
   for (uint32_t attempt = 0; attempt < 2 * kWays; ++attempt) {
     if (Capture* const capture = TryOpen(set, id, touch)) return capture;
   }
   return nullptr;
 }
 
-// Null: another thread was faster.
+// Null if another thread was faster.
 GraphStamps::Capture* GraphStamps::TryOpen(Capture (&set)[kWays], uint64_t id, uint64_t touch) {
-  // The one that was used last longest ago gives way: it has ended, or more than a hundred others
-  // were begun while it did nothing.
+  // The least recently used capture gives way: it has ended, or more than a hundred others have
+  // begun since it was used.
   Capture* oldest = nullptr;
   uint64_t oldest_id = Capture::kBusy;
   uint64_t oldest_touch = 0;
   for (Capture& capture : set) {
-    // Acquire: before the touch. One that is opened meanwhile has another id by the swap, and is
-    // not taken for the old one that its touch was read of.
+    // Acquire: the id is read before the touch. If another capture is opened here meanwhile, the
+    // swap below finds another id and fails.
     const uint64_t found = capture.id.load(std::memory_order_acquire);
     const uint64_t touched = capture.touched.load(std::memory_order_relaxed);
     if (found == Capture::kBusy || (oldest != nullptr && touched >= oldest_touch)) continue;
@@ -95,7 +95,7 @@ GraphStamps::Capture* GraphStamps::TryOpen(Capture (&set)[kWays], uint64_t id, u
     oldest_id = found;
     oldest_touch = touched;
   }
-  // Acquire: what its last owner wrote comes before the fields below.
+  // Acquire: what the last owner wrote comes before the fields below.
   if (oldest == nullptr ||
       !oldest->id.compare_exchange_strong(oldest_id, Capture::kBusy, std::memory_order_acquire)) {
     return nullptr;
@@ -119,7 +119,7 @@ GraphStamps::Capture* GraphStamps::TryOpen(Capture (&set)[kWays], uint64_t id, u
 bool GraphStamps::AddCall(CapturedCalls (&table)[kMostKinds], uint32_t kind, uint32_t owner,
                           uint64_t calls, uint64_t bytes) {
   for (CapturedCalls& entry : table) {
-    // Relaxed throughout: this side's own, until the record is published or replayed.
+    // Relaxed throughout: only this thread uses it until the record is published or replayed.
     const uint32_t found = entry.kind.load(std::memory_order_relaxed);
     if (found == 0) {
       entry.owner.store(owner, std::memory_order_relaxed);
@@ -141,7 +141,7 @@ void GraphStamps::NoteCall(CudaStream stream, uint32_t kind, uint32_t owner, uin
   CudaGraph graph = nullptr;
   Capture* const capture = FindCapture(stream, &graph);
   if (capture == nullptr) return;
-  const uint32_t record = capture->record.load(std::memory_order_relaxed);  // this side's own
+  const uint32_t record = capture->record.load(std::memory_order_relaxed);  // only we write it
   auto& table = record != 0 ? tables_->records[record - 1].calls : capture->calls;
   FindMember(*capture, CapturedCalls::Communicator(kind), owner);
   if (AddCall(table, kind, owner, 1, bytes)) return;
@@ -157,7 +157,7 @@ bool GraphStamps::NoteLaunch(CudaStream stream, const Launch& launch, uint32_t c
   CudaGraph graph = nullptr;
   Capture* const capture = FindCapture(stream, &graph);
   if (capture == nullptr) return false;
-  // Relaxed: this side's own.
+  // Relaxed: only this thread writes it.
   const uint32_t before = capture->launches.load(std::memory_order_relaxed);
   capture->launches.store(before + 1, std::memory_order_relaxed);
   const StampsDue due = StampsDueAt(before);
@@ -167,7 +167,7 @@ bool GraphStamps::NoteLaunch(CudaStream stream, const Launch& launch, uint32_t c
   const bool is_read = due != StampsDue::kNone && AddStamp(*capture, stream, graph, where, {});
   CaptureMember* const member = FindMember(*capture, communicator, launch.owner);
   if (member != nullptr) Add(member->launched, calls);
-  if (is_pair) capture->launch = is_read ? launch : Launch{};  // without a begin, no time
+  if (is_pair) capture->launch = is_read ? launch : Launch{};  // without a begin there is no time
   return is_pair;
 }
 
@@ -175,7 +175,7 @@ void GraphStamps::NoteLaunchEnd(CudaStream stream) {
   CudaGraph graph = nullptr;
   Capture* const capture = FindCapture(stream, &graph);
   if (capture == nullptr) return;
-  // Relaxed: this side's own.
+  // Relaxed: only this thread writes it.
   if (!capture->awaits_end.exchange(false, std::memory_order_relaxed)) return;
   AddStamp(*capture, stream, graph, Where::kHere, capture->launch);
 }
@@ -187,7 +187,7 @@ StampContext* GraphStamps::CurrentContext() {
       driver_.context_get_id(context, &id) != kCudaSuccess) {
     return nullptr;
   }
-  const uint32_t count = context_count_.load(std::memory_order_acquire);  // sees them
+  const uint32_t count = context_count_.load(std::memory_order_acquire);  // sees the contexts
   for (uint32_t i = 0; i < count; ++i) {
     if (contexts_[i].Is(context, id)) return contexts_[i].is_ready() ? &contexts_[i] : nullptr;
   }
@@ -210,7 +210,7 @@ bool GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph,
   if (is_off_.load(std::memory_order_relaxed)) return false;  // a flag
   StampContext* const context = CurrentContext();
   if (context == nullptr) return false;
-  // Relaxed: this side's own.
+  // Relaxed: only this thread writes it.
   const uint32_t known = capture.record.load(std::memory_order_relaxed);
   const bool is_first = !capture.has_stamp.exchange(true, std::memory_order_relaxed);
   Record* record = known != 0 ? &tables_->records[known - 1] : nullptr;
@@ -227,7 +227,8 @@ bool GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph,
   if (result != kCudaSuccess) {
     // A node without its edges may be there, and write to the place.
     if (!was_for_head) context->GiveBack(place);
-    // Somebody has ended the capture meanwhile; else other captures would meet the same.
+    // Another thread has ended the capture meanwhile. Any other error would hit other captures,
+    // too.
     if (result >= kCudaFirstCaptureError && result <= kCudaLastCaptureError) return false;
     is_off_.store(true, std::memory_order_relaxed);
     Count(refused_);
@@ -298,7 +299,8 @@ void GraphStamps::CountFollowed(const CaptureMember& member, uint32_t change) {
   }
 }
 
-// With the capture's calls so far. Null: there is none left, or the graph's end would not be known.
+// Returns a record with the capture's calls so far. Null if none is left, or if CUDA would not tell
+// when the graph ends.
 GraphStamps::Record* GraphStamps::TakeRecord(Capture& capture, CudaGraph graph,
                                              StampContext& context) {
   for (Record& record : tables_->records) {
@@ -328,19 +330,20 @@ GraphStamps::Record* GraphStamps::TakeRecord(Capture& capture, CudaGraph graph,
     for (uint32_t i = 0; i < kMostMembers; ++i) record.members[i].CopyFrom(capture.members[i]);
     if (!RetainBy(graph, record)) return nullptr;
     if (capture.is_truncated.load(std::memory_order_relaxed)) Count(incomplete_);
-    record.state.store(Record::kUsed, std::memory_order_release);  // publishes it
+    record.state.store(Record::kUsed, std::memory_order_release);  // publishes the record
     capture.record.store(static_cast<uint32_t>(&record - tables_->records) + 1,
-                         std::memory_order_relaxed);  // this side's own
+                         std::memory_order_relaxed);  // only this thread writes it
     return &record;
   }
   return nullptr;
 }
 
-// Else the record is given back, or will be by the background thread.
+// False: the record is given back, or the background thread will do so.
 bool GraphStamps::RetainBy(CudaGraph graph, Record& record) {
   CudaUserObject object = nullptr;
   const auto destroyed = [](void* argument) {
-    // On a thread of CUDA's, where no call of CUDA may be made. Release: nothing of the record.
+    // Runs on a thread of CUDA's, which may not call CUDA. Release: it touches nothing else of the
+    // record.
     static_cast<Record*>(argument)->is_destroyed.store(true, std::memory_order_release);
   };
   if (stamps_.user_object_create(&object, &record, destroyed, 1, kCudaNoDestructorSync) !=
@@ -351,8 +354,8 @@ bool GraphStamps::RetainBy(CudaGraph graph, Record& record) {
   if (stamps_.graph_retain_user_object(graph, object, 1, kCudaMoveReference) == kCudaSuccess) {
     return true;
   }
-  // The object's end, which CUDA says later, must not be taken for that of the record's next owner:
-  // until then it is a record without calls.
+  // CUDA reports the object's end later, and that must not be taken for the end of the record's
+  // next owner. Until then this is a record without calls.
   record.calls[0].kind.store(0, std::memory_order_relaxed);
   record.state.store(Record::kUsed, std::memory_order_release);
   stamps_.user_object_release(object, 1);

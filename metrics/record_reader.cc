@@ -227,8 +227,10 @@ void RecordReader::ReadVisibility(const CommunicatorRecord& record,
   out->event_mask = record.event_mask.load();
   out->unreported_calls = record.unreported_calls.acquire();
   out->unreported_since_realtime_ns = Realtime(record.unreported_since_ns.load());
-  out->graph_replays = record.graph_replays.load();
-  out->graph_replays_in_flight = record.graph_replays_in_flight.load();
+  out->graph_replays = record.graph_replays.acquire();
+  out->graph_replays_in_flight = record.graph_replays_in_flight.acquire();
+  const uint64_t captures = record.graph_captures.acquire();
+  out->graph_place = GraphPlace::Of(captures, record.graph_calls.acquire());
   out->graph_moved_realtime_ns = Realtime(record.graph_moved_ns.load());
   for (uint32_t row = 0; row < kWaitRows; ++row) {
     const uint64_t longest_ns = record.longest_wait_ns[row].load();
@@ -341,6 +343,7 @@ void RecordReader::ReadTimedCalls(const CommunicatorRecord& record, Communicator
     read.kind = static_cast<LatencyKind>(kind);
     read.size_class = static_cast<int>(TimedCallKey::SizeClass(copy.key));
     read.call_number = TimedCallKey::CallNumber(copy.key);
+    read.graph = TimedCallKey::Graph(copy.key);
     read.bytes = copy.bytes;
     read.duration_ns = copy.duration_ns;
     read.end_realtime_ns = Realtime(copy.end_monotonic_ns);

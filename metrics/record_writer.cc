@@ -151,8 +151,10 @@ void RecordWriter::NoteWait(uint32_t row, uint64_t waited_ns) {
 
 void RecordWriter::StoreGraphs(const Graphs& graphs) {
   record_.graph_moved_ns.store(graphs.moved_ns);
-  record_.graph_replays_in_flight.store(graphs.in_flight);
-  record_.graph_replays.add(graphs.new_replays);
+  record_.graph_replays_in_flight.publish(graphs.in_flight);
+  AddToCell(record_.graph_replays, graphs.new_replays);
+  record_.graph_captures.publish(graphs.place.PackCaptures());
+  record_.graph_calls.publish(graphs.place.PackCalls());
 }
 
 bool RecordWriter::ChangeCompletionSource(CompletionSource from, CompletionSource to) {

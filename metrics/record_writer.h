@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "metrics/graph_place.h"
 #include "metrics/lane_writer.h"
 #include "metrics/name_table.h"
 #include "metrics/segment.h"
@@ -102,6 +103,7 @@ class RecordWriter {
     uint64_t new_replays = 0;
     uint64_t in_flight = 0;
     uint64_t moved_ns = 0;  // monotonic
+    GraphPlace place{};
   };
   void StoreGraphs(const Graphs& graphs);
   // Where no events follow the launches.

@@ -302,11 +302,13 @@ struct CommunicatorRecord {
   // The longest that the oldest launch in flight stood without progress and then completed, by
   // what was called last meanwhile: the operation's name minus kFirstNcclName. Background thread.
   Relaxed<uint64_t> longest_wait_ns[kWaitRows];
-  // Replays of CUDA graphs (CommunicatorSnapshot). Background thread.
-  Relaxed<uint64_t> graph_replays;
-  Relaxed<uint64_t> graph_replays_in_flight;
+  // Replays of CUDA graphs (CommunicatorSnapshot). Background thread. The time is stored first and
+  // read last: whoever reads something new of the others finds that something has just moved.
+  Cell graph_replays;
+  Cell graph_replays_in_flight;
+  Cell graph_captures;  // GraphPlace, as the next one
+  Cell graph_calls;
   Relaxed<uint64_t> graph_moved_ns;  // monotonic
-  uint64_t reserved[2];
   alignas(64) FollowedLaunches followed;
   alignas(64) Lane lanes[kLanes];
   SeriesEntry series[kSeriesPerCommunicator];
@@ -319,7 +321,7 @@ struct CommunicatorRecord {
                 finalized_monotonic_ns, init_realtime_ns, next_timed_call, completion_source,
                 captured, name, gpu, uuid, pci_bus_id, nccl_api_version, event_mask,
                 unreported_calls, unreported_since_ns, longest_wait_ns, graph_replays,
-                graph_replays_in_flight, graph_moved_ns);
+                graph_replays_in_flight, graph_captures, graph_calls, graph_moved_ns);
     heartbeat.Reset();
     followed.Reset();
     for (Lane& lane : lanes) lane.Reset();
@@ -331,7 +333,8 @@ inline constexpr uint64_t kRecordStride = sizeof(CommunicatorRecord);
 static_assert(kRecordStride == 4672 && kRecordStride % 64 == 0,
               "cache lines of two records differ");
 static_assert(offsetof(CommunicatorRecord, followed) ==
-                  offsetof(CommunicatorRecord, reserved) + sizeof(CommunicatorRecord::reserved),
+                  offsetof(CommunicatorRecord, graph_moved_ns) +
+                      sizeof(CommunicatorRecord::graph_moved_ns),
               "no padding: the test of Reset looks at every byte");
 
 }  // namespace nccl_pulse

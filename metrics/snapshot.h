@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/graph_place.h"
 #include "metrics/histogram_geometry.h"
 #include "metrics/kinds.h"
 
@@ -91,10 +92,12 @@ struct TimedCallSnapshot {
   LatencyKind kind{};
   int size_class = 0;
   uint64_t bytes = 0;
-  // n-th operation of this op on the communicator (seqNumber for collectives).
+  // n-th operation of this op on the communicator (seqNumber for collectives); of kDurationGraph
+  // the n-th replay.
   uint64_t call_number = 0;
   uint64_t duration_ns = 0;
   int64_t end_realtime_ns = 0;
+  uint32_t graph = 0;  // of kDurationGraph: the graph's number, modulo 256
 };
 
 // The longest that work of a communicator stood still and then went on.
@@ -149,6 +152,7 @@ struct CommunicatorSnapshot {
   uint64_t graph_replays = 0;
   uint64_t graph_replays_in_flight = 0;
   int64_t graph_moved_realtime_ns = 0;
+  GraphPlace graph_place;
   int64_t last_launch_realtime_ns = 0;      // 0: none yet
   int64_t last_completion_realtime_ns = 0;  // 0: none yet
   uint64_t overflowed_operations = 0;  // counted in overflow series because the budget was spent

@@ -30,21 +30,25 @@ struct TimedCallFields {
   uint32_t size_class;
   uint32_t call_number;
   uint64_t bytes, duration_ns, end_monotonic_ns;
+  // Of a launch in a CUDA graph: the graph's number, modulo 256. Its call number is the replay's.
+  uint32_t graph = 0;
 };
 
 // What a call was, in 64 bits:
 //
-//   bit  63         32 31   24 23        16 15          8 7    0
-//        | call number |   -  | size class | LatencyKind |  op  |
-//              32         8         8             8          8
+//   bit  63         32 31    24 23        16 15          8 7    0
+//        | call number | graph | size class | LatencyKind |  op  |
+//              32          8         8             8          8
 struct TimedCallKey {
   static constexpr uint64_t Pack(const TimedCallFields& call) {
     return uint64_t{call.op & 0xff} | uint64_t{static_cast<uint8_t>(call.kind)} << 8 |
-           uint64_t{call.size_class & 0xff} << 16 | uint64_t{call.call_number} << 32;
+           uint64_t{call.size_class & 0xff} << 16 | uint64_t{call.graph & 0xff} << 24 |
+           uint64_t{call.call_number} << 32;
   }
   static constexpr uint32_t Op(uint64_t key) { return key & 0xff; }
   static constexpr uint32_t Kind(uint64_t key) { return key >> 8 & 0xff; }  // LatencyKind, or not
   static constexpr uint32_t SizeClass(uint64_t key) { return key >> 16 & 0xff; }
+  static constexpr uint32_t Graph(uint64_t key) { return key >> 24 & 0xff; }
   static constexpr uint32_t CallNumber(uint64_t key) { return static_cast<uint32_t>(key >> 32); }
 };
 

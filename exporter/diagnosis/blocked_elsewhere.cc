@@ -35,10 +35,18 @@ struct Link {
 // Not the index of a view.
 constexpr std::size_t kNowhere = SIZE_MAX;
 
+// All graphs with calls of the communicator are followed: its replays are compared there, too.
+bool AreReplaysSeen(const RankView& rank) {
+  const GraphPlace& place = rank.communicator->graph_place;
+  return rank.activity.reason == UnknownReason::kCaptured && place.captures != 0 &&
+         place.captures == place.followed;
+}
+
 // The communicator in which the suspect may wait without being seen to.
-std::size_t MayWaitUnseen(const RanksOfProcesses& ranks, std::size_t here,
-                          const RankView& suspect) {
+std::size_t MayWaitUnseen(const RanksOfProcesses& ranks, std::size_t here, const RankView& suspect,
+                          bool is_in_replay) {
   for (const auto& [i, rank] : ranks.Of(suspect)) {
+    if (is_in_replay && AreReplaysSeen(*rank)) continue;
     if (i != here && rank->activity.is_unknown() && rank->state == RankView::State::kLive &&
         Compare(*rank, suspect) != SameGpu::kNo) {
       return i;
@@ -84,7 +92,10 @@ class Follower {
   }
 
   void AddLinks(std::size_t here, const RankView& suspect) {
-    const bool is_begun = findings_[here]->verdict != HangVerdict::kRankNotBegun;
+    // Stamps are those of all communicators in a graph: who has not come to one is in flight in
+    // each of them, and waits where it is found to.
+    const bool is_begun = findings_[here]->verdict != HangVerdict::kRankNotBegun ||
+                          findings_[here]->detail == HangDetail::kReplay;
     for (const auto& [i, rank] : ranks_.Of(suspect)) {
       if (i == here) continue;
       const SameGpu same = Compare(*rank, suspect);
@@ -195,7 +206,7 @@ void Follower::Apply(std::size_t here, HangFinding* finding) const {
     if (found != nullptr && (first == nullptr || !first->is_certain)) first = found;
     if (suspect->state == RankView::State::kLive && unseen == kNowhere &&
         findings_[here]->verdict == HangVerdict::kRankNotBegun) {
-      unseen = MayWaitUnseen(ranks_, here, *suspect);
+      unseen = MayWaitUnseen(ranks_, here, *suspect, finding->detail == HangDetail::kReplay);
     }
   }
   if (!free.empty() && unseen != kNowhere) {
@@ -272,7 +283,7 @@ std::optional<uint64_t> UnseenElsewhere(const std::vector<CommunicatorView>& vie
                                         const RanksOfProcesses& all, std::size_t here,
                                         const Ranks& ranks) {
   for (const RankView* rank : ranks) {
-    const std::size_t there = MayWaitUnseen(all, here, *rank);
+    const std::size_t there = MayWaitUnseen(all, here, *rank, false);
     if (there != kNowhere) return views[there].comm_id;
   }
   return std::nullopt;

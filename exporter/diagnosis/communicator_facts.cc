@@ -60,7 +60,9 @@ void CompareCalls(CommunicatorFacts* facts) {
 
 int64_t NoProgressSince(const RankView& rank) {
   const int64_t since = rank.InFlightSince();
-  return since == 0 ? 0 : std::max(since, rank.communicator->last_completion_realtime_ns);
+  return since == 0 ? 0
+                    : std::max({since, rank.communicator->last_completion_realtime_ns,
+                                rank.communicator->graph_moved_realtime_ns});
 }
 
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank) {
@@ -97,6 +99,9 @@ CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_n
     if (facts.calls_known == CallsKnown::kYes) facts.calls_known = known;
   }
   if (facts.calls_known == CallsKnown::kYes) CompareCalls(&facts);
+  if (facts.calls_known == CallsKnown::kCaptured) {
+    facts.replays = CompareReplays(facts.live, hang_after_ns, now_ns);
+  }
   return facts;
 }
 

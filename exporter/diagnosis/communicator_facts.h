@@ -13,10 +13,9 @@
 
 #include "exporter/diagnosis/call_counts.h"
 #include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/replay_facts.h"
 
 namespace nccl_pulse {
-
-using Ranks = std::vector<const RankView*>;
 
 // Lists of ranks are in the order of their view, so in that of their addresses.
 inline bool Contains(const Ranks& ranks, const RankView* rank) {
@@ -44,6 +43,8 @@ struct CommunicatorFacts {
   Ranks behind;          // have called less than that one
   Ranks owing;           // of them those that are known to be idle
   Calls owed;            // by those
+
+  ReplayFacts replays;  // where calls were captured
 
   bool are_all_seen() const { return static_cast<int32_t>(live.size()) >= view->nranks; }
   bool HasCalledAll(const RankView& rank) const { return !Contains(behind, &rank); }

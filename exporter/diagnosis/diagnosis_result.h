@@ -13,7 +13,8 @@ namespace nccl_pulse {
 enum class HangVerdict : uint8_t {
   kRankNotCalled,     // a rank has not called what the others have called
   kRankNotLaunched,   // a rank has called but launched nothing: it is inside NCCL
-  kRankNotBegun,      // a rank has launched, but its GPU does not come to it
+  kRankNotBegun,      // a rank has launched, but its GPU does not come to it; of a graph's replay:
+                      // or it has not launched it
   kMismatched,        // ranks have called different operations, or sizes
   kBlockedElsewhere,  // the rank that has not called or begun waits in another communicator itself
   kCircularWait,      // such ranks wait for each other
@@ -32,6 +33,14 @@ struct CircleStep {
   int32_t rank = 0;
 };
 
+// Where a replay of a CUDA graph stands: among the calls of this communicator that were captured
+// into it, behind the first `before` of them and not behind number `until`.
+struct ReplayPlace {
+  uint32_t graph = 0;  // its number among the graphs with calls of this communicator; 0: no replay
+  uint32_t before = 0, until = 0;
+  uint32_t calls = 0;  // in all
+};
+
 struct Hang {
   HangVerdict verdict{};
   int64_t since_realtime_ns = 0;  // the last progress, or the launch that makes none
@@ -46,6 +55,7 @@ struct Hang {
   std::vector<CircleStep> circle;  // of kCircularWait
   // Of kMismatched: the ranks that called alike, each group in order.
   std::vector<std::vector<int32_t>> sides;
+  ReplayPlace replay{};  // where those that wait stand, if that is within one
 };
 
 // The ranks here have launched, and none of their GPUs has begun it: each waits for earlier work of

@@ -32,6 +32,7 @@ Hang ToHang(const HangFinding& finding) {
   for (const auto& [view, rank] : finding.circle) {
     hang.circle.push_back({view->comm_id, rank->rank()});
   }
+  hang.replay = finding.replay;
   for (const CallSide& side : finding.sides) hang.sides.push_back(RankNumbers(side.ranks));
   if (finding.is_acquitted) {
     hang.verdict = HangVerdict::kUnknown;

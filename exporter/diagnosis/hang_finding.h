@@ -30,8 +30,13 @@ enum class HangDetail : uint8_t {
   kOperations,
   kSizes,
   kOrder,
+  // kRankNotBegun, kNoProgress
+  kReplay,  // within a replay of a CUDA graph: see `replay`
   // kUnknown
   kCaptured,          // in CUDA graphs, whose replays cannot be seen
+  kReplaysDiffer,     // they can, but the ranks' cannot be compared
+  kReplaysMayLeave,   // nor where a rank may leave an operation before the others come
+  kReplaysAlike,      // the ranks have come equally far; whether they stand there is not known
   kOverflowed,        // calls were counted without their operation
   kEventMaskChanged,  // calls may not have been counted
   kStillCalling,
@@ -62,6 +67,7 @@ struct HangFinding {
   Ranks behind_unseen;  // have called less; whether they wait cannot be seen
   Ranks not_begun;      // where that is no ground to suspect them
   Ranks idle;           // of kPointToPoint
+  ReplayPlace replay;   // of kReplay: where those stand that wait
 
   // Where suspects wait meanwhile.
   std::optional<uint64_t> elsewhere;  // communicator id
@@ -82,6 +88,8 @@ struct HangFinding {
   bool is_unreported = false;        // who waits has called; that it launched is not reported
   bool is_waiting_known = true;      // false: and may have finished
   bool are_all_seen = false;         // all ranks of the communicator are here
+  bool is_replay_begun = false;      // kReplay: by the suspects, too
+  bool is_first_stamp_head = false;  // else who has not passed it may have begun
   bool not_begun_suspects = false;   // the suspects have called, but their GPUs have not begun
   bool is_elsewhere_certain = true;  // false: perhaps on another GPU of the process
   bool is_acquitted = false;         // they may wait there, unseen: so no rank is named

@@ -1,6 +1,8 @@
 #include "exporter/diagnosis/hang_verdict.h"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -55,12 +57,39 @@ class Judge {
     if (IsBehindOwnWork(facts_)) {
       is_queued_ = true;
     } else if (facts_.calls_known == CallsKnown::kCaptured) {
-      draft_.SayUnknown(HangDetail::kCaptured);
+      DecideByReplays();
     } else {
       draft_.SayUnknown(facts_.calls_known == CallsKnown::kOverflowed
                             ? HangDetail::kOverflowed
                             : HangDetail::kEventMaskChanged);
     }
+  }
+
+  void DecideByReplays() {
+    const ReplayFacts& replays = facts_.replays;
+    switch (replays.known) {
+      case ReplaysKnown::kNotFollowed:
+        return draft_.SayUnknown(HangDetail::kCaptured);
+      case ReplaysKnown::kDiffer:
+        return draft_.SayUnknown(HangDetail::kReplaysDiffer);
+      case ReplaysKnown::kMayLeave:
+        return draft_.SayUnknown(HangDetail::kReplaysMayLeave);
+      case ReplaysKnown::kYes:
+        break;
+    }
+    if (replays.behind.empty() && !replays.are_all_within) {
+      return draft_.SayUnknown(HangDetail::kReplaysAlike);
+    }
+    const GraphPlace& place = replays.ahead->communicator->graph_place;
+    finding_.replay = {place.graph, place.calls_before, place.calls_until, place.calls};
+    if (!replays.behind.empty()) {
+      finding_.is_replay_begun = !replays.is_not_begun;
+      finding_.is_first_stamp_head = place.has_head;
+      finding_.not_begun_suspects = true;
+      return draft_.Say(HangVerdict::kRankNotBegun, HangDetail::kReplay, replays.behind);
+    }
+    if (!facts_.are_all_seen() && view_.are_all_expected) return SayNotSeen();
+    draft_.Say(HangVerdict::kNoProgress, HangDetail::kReplay, {});
   }
 
   void SayStopped(const Ranks& stopped) {
@@ -180,7 +209,16 @@ class Judge {
 Conclusion Conclude(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_realtime_ns) {
   const CommunicatorFacts facts = GatherFacts(view, hang_after_ns, now_realtime_ns);
   Judge judge(facts);
-  if (!facts.stuck.empty()) return judge.Decide(facts.stuck, NoProgressSince);
+  const Ranks& standing = facts.replays.standing;
+  if (!facts.stuck.empty() || !standing.empty()) {
+    Ranks waiting;
+    std::set_union(facts.stuck.begin(), facts.stuck.end(), standing.begin(), standing.end(),
+                   std::back_inserter(waiting), std::less<>());
+    return judge.Decide(waiting, [](const RankView& rank) {
+      const int64_t since = NoProgressSince(rank);
+      return since != 0 ? since : rank.communicator->graph_moved_realtime_ns;
+    });
+  }
   if (!facts.halted.empty()) {
     return judge.Decide(facts.halted, [](const RankView& rank) {
       return std::max(SeenInFlightSince(*rank.communicator),

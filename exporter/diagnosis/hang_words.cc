@@ -38,6 +38,7 @@ class Words {
       case HangVerdict::kRankNotCalled:
       case HangVerdict::kBlockedElsewhere:
       case HangVerdict::kRankNotBegun:
+        if (finding_.detail == HangDetail::kReplay) return BehindInReplay();
         return finding_.not_begun_suspects ? NotBegun() : NotCalled();
       case HangVerdict::kCircularWait:
         return Circle();
@@ -68,7 +69,7 @@ class Words {
       case HangVerdict::kPointToPoint:
         return PointToPoint();
       case HangVerdict::kNoProgress:
-        return NoProgress();
+        return finding_.detail == HangDetail::kReplay ? NoProgressInReplay() : NoProgress();
       case HangVerdict::kUnknown:
         break;
     }
@@ -119,7 +120,10 @@ class Words {
     }
     if (waiters.empty()) return "";
     const std::string who = absl::StrCat(" ", Capital(Numbers(waiters)));
-    const std::string in = finding_.op.empty() ? "" : absl::StrCat(" in ", finding_.op);
+    const std::string in = finding_.detail == HangDetail::kReplay
+                               ? absl::StrCat(" ", WhereInReplay())
+                           : finding_.op.empty() ? ""
+                                                 : absl::StrCat(" in ", finding_.op);
     if (!finding_.is_unreported)
       return absl::StrCat(who, Verb(waiters, " waits", " wait"), in, ".");
     const std::string called =
@@ -181,6 +185,15 @@ class Words {
     switch (finding_.detail) {
       case HangDetail::kCaptured:
         return "the communicator is used in CUDA graphs, whose replays cannot be seen";
+      case HangDetail::kReplaysDiffer:
+        return "the ranks have not captured the same CUDA graphs, or called differently beside "
+               "them, so their replays cannot be compared";
+      case HangDetail::kReplaysMayLeave:
+        return "operations were captured into CUDA graphs that a rank may leave before the others "
+               "come";
+      case HangDetail::kReplaysAlike:
+        return "all ranks have come equally far in their CUDA graphs, and whether they stand in "
+               "one cannot be seen";
       case HangDetail::kOverflowed:
         return "calls were counted without their operation, because there were too many kinds";
       case HangDetail::kEventMaskChanged:
@@ -229,6 +242,40 @@ class Words {
         Verb(late, ", but its GPU has not begun it: work before it on the stream has",
              ", but their GPUs have not begun it: work before it on the streams has"),
         " not ended.", Waiters());
+  }
+
+  // "among captured calls 1 to 60 of 65 of graph 1"
+  std::string WhereInReplay() const {
+    const ReplayPlace& at = finding_.replay;
+    const std::string of = absl::StrCat(" of ", at.calls, " of graph ", at.graph);
+    if (at.until <= at.before) {
+      return at.before == 0 ? absl::StrCat("in front of captured call 1", of)
+                            : absl::StrCat("behind captured call ", at.before, of);
+    }
+    return at.until == at.before + 1
+               ? absl::StrCat("at captured call ", at.until, of)
+               : absl::StrCat("among captured calls ", at.before + 1, " to ", at.until, of);
+  }
+
+  std::string BehindInReplay() const {
+    const Ranks& late = finding_.suspects;
+    if (finding_.is_replay_begun || !finding_.is_first_stamp_head) {
+      return absl::StrCat(Verb(late, "The GPU of ", "The GPUs of "), Names(late), " ", Has(late),
+                          " not come as far in a replay of a CUDA graph as the others: work in "
+                          "front of that has not ended",
+                          finding_.is_replay_begun ? "." : ", or was not launched.", Waiters());
+    }
+    return absl::StrCat(WhoHave(late),
+                        " not begun the replay of a CUDA graph in which the others wait: ",
+                        Verb(late, "its program has", "their programs have"),
+                        " not launched it, or earlier work of ",
+                        Verb(late, "its GPU", "their GPUs"), " has not ended.", Waiters());
+  }
+
+  std::string NoProgressInReplay() const {
+    return absl::StrCat(finding_.are_all_seen ? "All ranks" : "All ranks of this node",
+                        " stand in a replay of a CUDA graph, ", WhereInReplay(),
+                        ". Which of them holds it up is not known.");
   }
 
   std::string NoProgress() const {

@@ -171,6 +171,7 @@ class JobJudge {
         root.since_realtime_ns = hang.since_realtime_ns;
         root.op = hang.op;
         root.text = hang.text;
+        root.is_in_replay = hang.replay.graph != 0;
       }
       root.communicators.push_back(each.comm_id);
       for (const JobRank& rank : named) {

@@ -43,7 +43,8 @@ struct JobRoot {
   std::vector<uint64_t> communicators;
   int64_t since_realtime_ns = 0;
   std::string op;
-  std::string text;  // of the first communicator's verdict
+  std::string text;           // of the first communicator's verdict
+  bool is_in_replay = false;  // the others wait in a replay of a CUDA graph
 };
 
 struct JobStraggler {

@@ -32,7 +32,7 @@ bool LostEvents(const ProcessSnapshot& process, const CommunicatorSnapshot& comm
 }
 
 RankActivity Unknown(UnknownReason reason, int64_t since_ns = 0) {
-  return {ActivityState::kUnknown, reason, since_ns, OldestLaunch::kUnknown};
+  return {ActivityState::kUnknown, reason, since_ns, OldestLaunch::kUnknown, false};
 }
 
 }  // namespace
@@ -63,9 +63,13 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
   if (PollerStands(process, now_realtime_ns, stands_after_ns)) {
     return Unknown(UnknownReason::kPollerStands, process.last_poll_realtime_ns);
   }
-  if (const int64_t since = SeenInFlightSince(communicator); since != 0) {
-    return {ActivityState::kInFlight, UnknownReason::kNone, since,
-            communicator.has_heartbeat ? communicator.oldest_launch : OldestLaunch::kUnknown};
+  const bool is_in_replay = communicator.graph_replays_in_flight != 0;
+  if (const int64_t since = SeenInFlightSince(communicator); since != 0 || is_in_replay) {
+    // A launch that has not begun may stand behind the replay.
+    const bool is_told = communicator.has_heartbeat && !is_in_replay;
+    return {ActivityState::kInFlight, UnknownReason::kNone,
+            since != 0 ? since : communicator.graph_moved_realtime_ns,
+            is_told ? communicator.oldest_launch : OldestLaunch::kUnknown, is_in_replay};
   }
   if (!communicator.has_heartbeat) return Unknown(UnknownReason::kNoCompletions);
   // Of several changes only the last is known. An earlier one may have hidden what still runs.
@@ -80,7 +84,7 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
   if (communicator.unreported_calls != 0) {
     return Unknown(UnknownReason::kLaunchNotReported, communicator.unreported_since_realtime_ns);
   }
-  return {ActivityState::kIdle, UnknownReason::kNone, 0, OldestLaunch::kUnknown};
+  return {ActivityState::kIdle, UnknownReason::kNone, 0, OldestLaunch::kUnknown, false};
 }
 
 int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator) {
@@ -109,6 +113,11 @@ bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns, int64_t 
 
 CallsKnown AreCallsKnown(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
   if (communicator.captured) return CallsKnown::kCaptured;
+  return AreOtherCallsKnown(process, communicator);
+}
+
+CallsKnown AreOtherCallsKnown(const ProcessSnapshot& process,
+                              const CommunicatorSnapshot& communicator) {
   if (communicator.overflowed_calls != 0) return CallsKnown::kOverflowed;
   // Of several changes only the last is known. An earlier one may have hidden calls.
   if (process.event_mask_changes > 1 || LostEvents(process, communicator, kCallEvents)) {

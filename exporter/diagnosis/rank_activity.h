@@ -6,6 +6,8 @@
 //
 //   in flight   a launch that was seen had not completed when the background thread last
 //               looked, or was made since, and that thread still looks
+//               looked, or was made since, and that thread still looks; or a replay of a CUDA graph
+//               was between two of its stamps (docs/graphs.md)
 //   idle        the same thread knows that all of them have completed, and no call can have made
 //               work that it does not know of
 //
@@ -45,6 +47,9 @@ struct RankActivity {
   // last look. 0: not known.
   int64_t since_realtime_ns = 0;
   OldestLaunch oldest_launch{};  // of kInFlight
+  // A replay of a CUDA graph is in flight: since it was last seen to pass a stamp, where no launch
+  // is.
+  bool is_in_replay = false;
 
   bool is_idle() const { return state == ActivityState::kIdle; }
   bool is_in_flight() const { return state == ActivityState::kInFlight; }
@@ -68,6 +73,9 @@ bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns,
 // Whether every call was counted under its operation: what comparing counts rests on.
 enum class CallsKnown : uint8_t { kYes, kCaptured, kOverflowed, kEventMaskChanged };
 CallsKnown AreCallsKnown(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator);
+// The same of calls that were not captured.
+CallsKnown AreOtherCallsKnown(const ProcessSnapshot& process,
+                              const CommunicatorSnapshot& communicator);
 
 // Between two times that a hostile segment may have made up.
 inline int64_t ElapsedNs(int64_t now_ns, int64_t then_ns) {

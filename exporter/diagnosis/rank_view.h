@@ -32,6 +32,8 @@ struct RankView {
   uint64_t CallsOf(std::string_view op) const;
 };
 
+using Ranks = std::vector<const RankView*>;
+
 struct CommunicatorView {
   uint64_t comm_id;
   int32_t nranks, nnodes;

@@ -86,17 +86,19 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   if (kinds_.size() > kMostKinds) kinds_.clear();
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     for (const TimedCallSnapshot& call : ranks[i]->communicator->timed_calls) {
-      const bool is_duration =
-          call.kind == LatencyKind::kDurationStream || call.kind == LatencyKind::kDurationKernel;
+      const bool is_duration = call.kind == LatencyKind::kDurationStream ||
+                               call.kind == LatencyKind::kDurationKernel ||
+                               call.kind == LatencyKind::kDurationGraph;
       if (!is_duration || !WaitsForAll(call.op)) continue;
       std::size_t kind = 0;
       while (kind < seen.size() &&
              (seen[kind].call->size_class != call.size_class ||
-              seen[kind].call->kind != call.kind || seen[kind].call->op != call.op)) {
+              seen[kind].call->kind != call.kind || seen[kind].call->graph != call.graph ||
+              seen[kind].call->op != call.op)) {
         ++kind;
       }
       if (kind == seen.size()) {
-        seen.push_back({&call, &kinds_[Kind(call.op, call.size_class, call.kind)]});
+        seen.push_back({&call, &kinds_[Kind(call.op, call.size_class, call.kind, call.graph)]});
       }
       const auto number = static_cast<uint32_t>(call.call_number);
       const OfKind& of = *seen[kind].of;
@@ -157,7 +159,13 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     OfKind& of = *found.of;
     const uint64_t timed = TimedLeast(ranks, *found.call);
     if (found.call->kind == LatencyKind::kDurationStream) found.weight = sampled;
-    if (of.has_last && timed > of.timed) {
+    if (found.call->kind == LatencyKind::kDurationGraph) {
+      // Its numbers are those of replays: none is missing.
+      if (of.has_last) {
+        found.weight =
+            static_cast<double>(found.newest - of.last_call) / static_cast<double>(found.matched);
+      }
+    } else if (of.has_last && timed > of.timed) {
       found.weight *=
           std::max(1.0, static_cast<double>(timed - of.timed) / static_cast<double>(found.matched));
     }

@@ -10,8 +10,12 @@
 //
 // The loss goes to the rank that came last.
 //
+// A launch in a CUDA graph is matched by the graph and the replay's number instead: of each graph
+// the same launch is compared, the first that has stamps around it.
+//
 // Scaled to all calls: one in 2^n is timed, and of those a rank keeps the last 32. The sum of an
-// interval never exceeds the interval: one long wait does not stand for 2^n of its kind.
+// interval never exceeds the interval: one long wait does not stand for 2^n of its kind. A launch in
+// a graph stands for itself in all replays, not for the other launches.
 //
 // A rank is called a straggler when it costs its peers more than kMinLoss of the time, came last by
 // more than kMinLateNs into most of the matched calls of the last half minute or so, and into many
@@ -52,7 +56,8 @@ class StragglerState {
   std::vector<RankLoss> Losses(const CommunicatorView& view) const;
 
  private:
-  using Kind = std::tuple<std::string, int, LatencyKind>;  // operation, size class, how timed
+  // Operation, size class, how timed, and of a launch in a CUDA graph which graph.
+  using Kind = std::tuple<std::string, int, LatencyKind, uint32_t>;
   struct OfKind {
     uint32_t last_call = 0;
     bool has_last = false;

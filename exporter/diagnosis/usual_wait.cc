@@ -40,7 +40,9 @@ uint64_t LongestBefore(const RankView& rank) {
 }  // namespace
 
 void CompareWithPast(int64_t now_realtime_ns, HangFinding* finding) {
-  if (!CanEnd(*finding) || finding->waiting.empty()) return;
+  // The past is that of launches, not of replays.
+  const bool is_replay = finding->detail == HangDetail::kReplay;
+  if (is_replay || !CanEnd(*finding) || finding->waiting.empty()) return;
   // The shortest of them: a rank that never had to wait waits for somebody else this time.
   uint64_t before_ns = UINT64_MAX;
   for (const RankView* rank : finding->waiting) {

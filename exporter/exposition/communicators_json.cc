@@ -79,7 +79,7 @@ Json LaunchesJson(const CommunicatorSnapshot& comm, const RankActivity& activity
                {"in_flight_since", nullptr}};
   if (!comm.has_heartbeat) return json;
   json["completed"] = comm.launches_completed;
-  if (activity.is_unknown()) return json;
+  if (activity.is_unknown() || (activity.is_in_replay && SeenInFlightSince(comm) == 0)) return json;
   // The two were not read at the same moment.
   json["in_flight"] =
       comm.launches > comm.launches_completed ? comm.launches - comm.launches_completed : 0;
@@ -90,6 +90,27 @@ Json LaunchesJson(const CommunicatorSnapshot& comm, const RankActivity& activity
 Json BegunJson(const RankActivity& activity) {
   if (activity.oldest_launch == OldestLaunch::kUnknown) return nullptr;
   return activity.oldest_launch == OldestLaunch::kBegun;
+}
+
+// What stamps say of the replays of its graphs.
+Json ReplaysJson(const CommunicatorSnapshot& comm) {
+  const GraphPlace& place = comm.graph_place;
+  if (place.followed == 0) return nullptr;
+  Json last = nullptr;
+  if (place.graph != 0) {
+    last = {{"graph", place.graph},
+            {"stamp", place.passed},
+            {"stamps", place.stamps},
+            {"calls_before", place.calls_before},
+            {"calls_until", place.calls_until},
+            {"calls", place.calls},
+            {"passed", TimeOrNull(comm.graph_moved_realtime_ns)}};
+  }
+  return {{"graphs", place.captures},
+          {"followed", place.followed},
+          {"begun", comm.graph_replays},
+          {"in_flight", comm.graph_replays_in_flight},
+          {"last", std::move(last)}};
 }
 
 Json UnknownJson(const RankActivity& activity) {
@@ -173,6 +194,7 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
             {"uuid", TextOrNull(comm.uuid)},
             {"pci_bus_id", TextOrNull(comm.pci_bus_id)}}},
           {"captured", comm.captured},
+          {"replays", ReplaysJson(comm)},
           {"launches", LaunchesJson(comm, activity)},
           {"unreported_calls", comm.unreported_calls},
           {"unreported_since", TimeOrNull(comm.unreported_since_realtime_ns)},
@@ -189,6 +211,13 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
 Json HangJson(const CommunicatorDiagnosis* diagnosis) {
   if (diagnosis == nullptr || !diagnosis->hang) return nullptr;
   const Hang& hang = *diagnosis->hang;
+  Json replay = nullptr;
+  if (hang.replay.graph != 0) {
+    replay = {{"graph", hang.replay.graph},
+              {"calls_before", hang.replay.before},
+              {"calls_until", hang.replay.until},
+              {"calls", hang.replay.calls}};
+  }
   Json circle = Json::array();
   for (const CircleStep& step : hang.circle) {
     circle.push_back({{"comm", Id(step.comm_id)}, {"rank", step.rank}});
@@ -199,6 +228,7 @@ Json HangJson(const CommunicatorDiagnosis* diagnosis) {
           {"suspects", hang.suspects},
           {"waiting", hang.waiting},
           {"circle", std::move(circle)},
+          {"replay", std::move(replay)},
           {"longest_wait_before", Seconds(hang.longest_wait_before_ns)},
           {"usual", hang.is_usual},
           {"text", hang.text}};

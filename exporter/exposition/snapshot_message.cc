@@ -39,6 +39,7 @@ void FieldsOf(Fields& fields, TimedCallSnapshot& call) {
   fields.Number(4, call.call_number);
   fields.Number(5, call.duration_ns);
   fields.Time(6, call.end_realtime_ns);
+  fields.Number(7, call.graph);
 }
 
 template <typename Fields>
@@ -81,6 +82,18 @@ void FieldsOf(Fields& fields, CommunicatorSnapshot& comm) {
   fields.Number(30, comm.unreported_calls);
   fields.Time(31, comm.unreported_since_realtime_ns);
   fields.Messages(32, comm.longest_waits);
+  fields.Number(33, comm.graph_replays);
+  fields.Number(34, comm.graph_replays_in_flight);
+  fields.Time(35, comm.graph_moved_realtime_ns);
+  fields.Number(36, comm.graph_place.captures);
+  fields.Number(37, comm.graph_place.followed);
+  fields.Number(38, comm.graph_place.graph);
+  fields.Number(39, comm.graph_place.passed);
+  fields.Number(40, comm.graph_place.stamps);
+  fields.Number(41, comm.graph_place.calls_before);
+  fields.Number(42, comm.graph_place.calls_until);
+  fields.Number(43, comm.graph_place.calls);
+  fields.Number(44, comm.graph_place.has_head);
 }
 
 template <typename Fields>

@@ -45,6 +45,10 @@ std::string What(const JobRoot& root) {
     case HangVerdict::kRankNotLaunched:
       return absl::StrCat(is_one ? "has" : "have", " called ", op, " and is inside NCCL");
     case HangVerdict::kRankNotBegun:
+      if (root.is_in_replay) {
+        return absl::StrCat(is_one ? "has" : "have",
+                            " not come as far in the replays of CUDA graphs as the others");
+      }
       return absl::StrCat(is_one ? "has" : "have", " launched ", op,
                           ", but the GPU has not begun it");
     case HangVerdict::kMismatched:
@@ -71,8 +75,12 @@ std::string NobodyNamed(const JobRoot& root) {
                        : absl::StrCat(" and ", root.communicators.size() - 1, " more"));
   switch (root.verdict) {
     case HangVerdict::kNoProgress:
-      return absl::StrCat("no rank is named: all ranks of ", where, " have called ",
-                          root.op.empty() ? "it" : root.op, ", and it makes no progress");
+      return absl::StrCat("no rank is named: all ranks of ", where,
+                          root.is_in_replay ? " have come to " : " have called ",
+                          root.is_in_replay ? "the same part of a CUDA graph's replay"
+                          : root.op.empty() ? "it"
+                                            : root.op,
+                          ", and it makes no progress");
     case HangVerdict::kPointToPoint:
       return absl::StrCat(
           "no rank is named: Send and Recv of ", where, " do not tell their peers",
@@ -125,6 +133,11 @@ std::string FirstStep(const JobRoot& root) {
       return absl::StrCat("gdb -p ", pid, " -batch -ex 'thread apply all bt'", on,
                           ": where it is inside NCCL");
     case HangVerdict::kRankNotBegun:
+      if (root.is_in_replay) {
+        return absl::StrCat("py-spy dump --pid ", pid, on,
+                            ": whether its program launches the replay; then nvidia-smi and dmesg "
+                            "(Xid)");
+      }
       return absl::StrCat("nvidia-smi and dmesg (Xid)", on, ", GPU ",
                           is_seen ? rank->communicator->gpu : "",
                           ": which kernel before it does not end");

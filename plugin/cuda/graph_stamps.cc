@@ -3,13 +3,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <iterator>
 
 namespace nccl_pulse {
 namespace {
-
-// CUDA says that a graph is gone when its last replay has ended. After this time the last of its
-// counts have arrived.
-constexpr uint64_t kDestroyedNs = 100000000;
 
 // A number with one writer. Relaxed: something else publishes it.
 template <typename Number>
@@ -111,6 +108,9 @@ GraphStamps::Capture* GraphStamps::TryOpen(Capture (&set)[kWays], uint64_t id, u
   oldest->is_truncated.store(false, std::memory_order_relaxed);
   oldest->awaits_end.store(false, std::memory_order_relaxed);
   for (CapturedCalls& calls : oldest->calls) calls.kind.store(0, std::memory_order_relaxed);
+  for (CaptureMember& member : oldest->members) {
+    member.communicator.store(0, std::memory_order_relaxed);
+  }
   oldest->id.store(id, std::memory_order_release);
   Count(seen_);
   return oldest;
@@ -143,12 +143,17 @@ void GraphStamps::NoteCall(CudaStream stream, uint32_t kind, uint32_t owner, uin
   if (capture == nullptr) return;
   const uint32_t record = capture->record.load(std::memory_order_relaxed);  // only we write it
   auto& table = record != 0 ? tables_->records[record - 1].calls : capture->calls;
+  FindMember(*capture, CapturedCalls::Communicator(kind), owner);
   if (AddCall(table, kind, owner, 1, bytes)) return;
   const bool was_truncated = capture->is_truncated.exchange(true, std::memory_order_relaxed);
-  if (record != 0 && !was_truncated) Count(incomplete_);
+  if (record == 0 || was_truncated) return;
+  Count(incomplete_);
+  if (tables_->records[record - 1].stamps.load(std::memory_order_relaxed) == 0) return;
+  for (const CaptureMember& member : MembersOf(*capture)) CountFollowed(member, ~uint32_t{0});
 }
 
-bool GraphStamps::NoteLaunch(CudaStream stream, const Launch& launch) {
+bool GraphStamps::NoteLaunch(CudaStream stream, const Launch& launch, uint32_t communicator,
+                             uint32_t calls) {
   CudaGraph graph = nullptr;
   Capture* const capture = FindCapture(stream, &graph);
   if (capture == nullptr) return false;
@@ -158,7 +163,10 @@ bool GraphStamps::NoteLaunch(CudaStream stream, const Launch& launch) {
   const StampsDue due = StampsDueAt(before);
   const bool is_pair = due == StampsDue::kPair;
   capture->awaits_end.store(is_pair, std::memory_order_relaxed);
-  const bool is_read = due != StampsDue::kNone && AddStamp(*capture, stream, graph, {});
+  const Where where = due == StampsDue::kHead ? Where::kHead : Where::kHere;
+  const bool is_read = due != StampsDue::kNone && AddStamp(*capture, stream, graph, where, {});
+  CaptureMember* const member = FindMember(*capture, communicator, launch.owner);
+  if (member != nullptr) Add(member->launched, calls);
   if (is_pair) capture->launch = is_read ? launch : Launch{};  // without a begin there is no time
   return is_pair;
 }
@@ -169,7 +177,7 @@ void GraphStamps::NoteLaunchEnd(CudaStream stream) {
   if (capture == nullptr) return;
   // Relaxed: only this thread writes it.
   if (!capture->awaits_end.exchange(false, std::memory_order_relaxed)) return;
-  AddStamp(*capture, stream, graph, capture->launch);
+  AddStamp(*capture, stream, graph, Where::kHere, capture->launch);
 }
 
 StampContext* GraphStamps::CurrentContext() {
@@ -186,7 +194,18 @@ StampContext* GraphStamps::CurrentContext() {
   return nullptr;
 }
 
-bool GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph,
+int GraphStamps::Insert(const StampContext& context, CudaStream stream, CudaGraph graph,
+                        uint32_t place, Where* where) {
+  if (*where == Where::kHead) {
+    int error = kCudaSuccess;
+    const StampContext::Head head = context.AddAtHead(stamps_, graph, place, &error);
+    if (head != StampContext::Head::kNotAdded) return error;
+    *where = Where::kHere;
+  }
+  return context.Launch(stamps_, stream, place);
+}
+
+bool GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph, Where where,
                            const Launch& behind) {
   if (is_off_.load(std::memory_order_relaxed)) return false;  // a flag
   StampContext* const context = CurrentContext();
@@ -203,9 +222,11 @@ bool GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph,
     if (number < kMostStamps && record->context == context) place = context->TakePlace();
   }
   if (is_first) Count(place != StampContext::kUnreadPlace ? followed_ : no_room_);
-  const int result = context->Launch(stamps_, stream, place);
+  const bool was_for_head = where == Where::kHead;
+  const int result = Insert(*context, stream, graph, place, &where);
   if (result != kCudaSuccess) {
-    context->GiveBack(place);
+    // A node without its edges may be there, and write to the place.
+    if (!was_for_head) context->GiveBack(place);
     // Another thread has ended the capture meanwhile. Any other error would hit other captures,
     // too.
     if (result >= kCudaFirstCaptureError && result <= kCudaLastCaptureError) return false;
@@ -215,8 +236,67 @@ bool GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph,
   }
   if (place == StampContext::kUnreadPlace) return false;
   record->stamp[number] = {place, context->Read(place).count, behind, 0, 0};
+  if (number == 0) record->has_head = where == Where::kHead;
+  for (CaptureMember& member : record->members) {
+    if (member.communicator.load(std::memory_order_relaxed) == 0) break;
+    const uint32_t launched = member.launched.load(std::memory_order_relaxed);
+    member.before[number] = static_cast<uint16_t>(
+        where == Where::kHead ? 0 : std::min(launched, CaptureMember::kMostBefore));
+    if (number == 0 && !capture.is_truncated.load(std::memory_order_relaxed)) {
+      CountFollowed(member, 1);
+    }
+  }
   record->stamps.store(number + 1, std::memory_order_release);  // publishes the stamp
   return true;
+}
+
+CaptureMember (&GraphStamps::MembersOf(Capture& capture))[kMostMembers] {
+  const uint32_t record = capture.record.load(std::memory_order_relaxed);  // this side's own
+  return record != 0 ? tables_->records[record - 1].members : capture.members;
+}
+
+CaptureMember* GraphStamps::FindMember(Capture& capture, uint32_t communicator, uint32_t owner) {
+  for (CaptureMember& member : MembersOf(capture)) {
+    if (member.Is(communicator, owner)) return &member;
+    if (member.communicator.load(std::memory_order_relaxed) != 0) continue;
+    CommunicatorCaptures& captures = CapturesOf(communicator, owner);
+    Add(captures.seen, 1u);
+    member.owner.store(owner, std::memory_order_relaxed);
+    member.number.store(captures.seen.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    member.launched.store(0, std::memory_order_relaxed);
+    // All that stands there already is in front of its first call.
+    std::fill(std::begin(member.before), std::end(member.before), uint16_t{0});
+    member.communicator.store(communicator + 1, std::memory_order_release);
+    const uint32_t record = capture.record.load(std::memory_order_relaxed);
+    if (record != 0 && !capture.is_truncated.load(std::memory_order_relaxed) &&
+        tables_->records[record - 1].stamps.load(std::memory_order_relaxed) != 0) {
+      CountFollowed(member, 1);
+    }
+    return &member;
+  }
+  Add(CapturesOf(communicator, owner).seen, 1u);
+  return nullptr;
+}
+
+CommunicatorCaptures& GraphStamps::CapturesOf(uint32_t communicator, uint32_t owner) {
+  CommunicatorCaptures& captures = tables_->of_communicators[communicator];
+  // NCCL makes the callbacks of a communicator one after the other.
+  if (captures.owner.load(std::memory_order_relaxed) != owner) {
+    captures.seen.store(0, std::memory_order_relaxed);
+    captures.followed.store(0, std::memory_order_relaxed);
+    captures.owner.store(owner, std::memory_order_release);
+  }
+  return captures;
+}
+
+void GraphStamps::CountFollowed(const CaptureMember& member, uint32_t change) {
+  const uint32_t communicator = member.communicator.load(std::memory_order_relaxed);
+  if (communicator == 0) return;
+  CommunicatorCaptures& captures = tables_->of_communicators[communicator - 1];
+  if (captures.owner.load(std::memory_order_relaxed) ==
+      member.owner.load(std::memory_order_relaxed)) {
+    captures.followed.fetch_add(change, std::memory_order_relaxed);
+  }
 }
 
 // Returns a record with the capture's calls so far. Null if none is left, or if CUDA would not tell
@@ -234,6 +314,8 @@ GraphStamps::Record* GraphStamps::TakeRecord(Capture& capture, CudaGraph graph,
     record.is_destroyed.store(false, std::memory_order_relaxed);
     record.context = &context;
     record.stamps.store(0, std::memory_order_relaxed);
+    record.has_head = false;
+    record.is_passed_due = false;
     record.moved_ns = 0;
     record.destroyed_ns = 0;
     for (uint32_t i = 0; i < kMostKinds; ++i) {
@@ -245,6 +327,7 @@ GraphStamps::Record* GraphStamps::TakeRecord(Capture& capture, CudaGraph graph,
       to.counted = 0;
       to.kind.store(from.kind.load(std::memory_order_relaxed), std::memory_order_relaxed);
     }
+    for (uint32_t i = 0; i < kMostMembers; ++i) record.members[i].CopyFrom(capture.members[i]);
     if (!RetainBy(graph, record)) return nullptr;
     if (capture.is_truncated.load(std::memory_order_relaxed)) Count(incomplete_);
     record.state.store(Record::kUsed, std::memory_order_release);  // publishes the record
@@ -277,68 +360,6 @@ bool GraphStamps::RetainBy(CudaGraph graph, Record& record) {
   record.state.store(Record::kUsed, std::memory_order_release);
   stamps_.user_object_release(object, 1);
   return false;
-}
-
-// ---- background thread --------------------------------------------------------------------------
-
-GraphStamps::Captures GraphStamps::captures() const {
-  // Relaxed: each number stands alone.
-  return {seen_.load(std::memory_order_relaxed), followed_.load(std::memory_order_relaxed),
-          no_room_.load(std::memory_order_relaxed), incomplete_.load(std::memory_order_relaxed),
-          refused_.load(std::memory_order_relaxed)};
-}
-
-GraphStamps::Standing GraphStamps::Look(Record& record, uint64_t now_ns) {
-  const uint32_t stamps = record.stamps.load(std::memory_order_acquire);  // sees the stamps
-  Standing standing{stamps, 0, 0, false};
-  // The last one first: a replay that goes on meanwhile then counts as in flight, and never has
-  // more ends than begins.
-  for (uint32_t i = stamps; i-- > 0;) {
-    Record::Stamp& stamp = record.stamp[i];
-    const uint64_t passages = record.context->Read(stamp.place).count - stamp.base;
-    // A count may go back, see stamp_code.h.
-    if (passages > stamp.seen && static_cast<int64_t>(passages) > 0) {
-      stamp.seen = passages;
-      standing.moved = true;
-    }
-  }
-  if (standing.moved) record.moved_ns = now_ns;
-  if (stamps == 0) return standing;
-  const uint64_t last = record.stamp[stamps - 1].seen;
-  standing.replays = record.stamp[0].seen;
-  standing.in_flight = standing.replays > last ? standing.replays - last : 0;
-  return standing;
-}
-
-uint64_t GraphStamps::NewDuration(Record& record, uint32_t number) {
-  Record::Stamp& end = record.stamp[number];
-  const Record::Stamp& begin = record.stamp[number - 1];
-  if (end.launch.kind == 0) return 0;
-  const StampContext::Passages last = record.context->Read(end.place);
-  const StampContext::Passages first = record.context->Read(begin.place);
-  // Both must be of the same passage, which must still be the last one after both were read.
-  // Otherwise the next replay is between the two and has overwritten the begin.
-  const uint64_t passages = last.count - end.base;
-  if (last.gpu_ns == 0 || first.gpu_ns == 0 || first.count - begin.base != passages ||
-      passages == end.timed || record.context->Read(end.place).count != last.count ||
-      last.gpu_ns <= first.gpu_ns) {
-    return 0;
-  }
-  end.timed = passages;
-  return last.gpu_ns - first.gpu_ns;
-}
-
-bool GraphStamps::IsOver(Record& record, uint64_t now_ns) {
-  // Acquire: as for the state.
-  if (!record.is_destroyed.load(std::memory_order_acquire)) return false;
-  if (record.destroyed_ns == 0) record.destroyed_ns = std::max<uint64_t>(now_ns, 1);
-  return now_ns >= record.destroyed_ns + kDestroyedNs;
-}
-
-void GraphStamps::Free(Record& record) {
-  const uint32_t stamps = record.stamps.load(std::memory_order_relaxed);  // Look has seen them
-  for (uint32_t i = 0; i < stamps; ++i) record.context->GiveBack(record.stamp[i].place);
-  record.state.store(Record::kFree, std::memory_order_release);  // hands it to the next capture
 }
 
 }  // namespace nccl_pulse

@@ -35,32 +35,21 @@
 #include <cstdint>
 #include <memory>
 
+#include "plugin/cuda/captured_calls.h"
 #include "plugin/cuda/stamp_context.h"
 #include "plugin/cuda/stamp_plan.h"
 
 namespace nccl_pulse {
-
-// Calls of one kind within a capture. The numbers have one writer, the capturing thread.
-struct CapturedCalls {
-  // Communicator:10 | op:8 | size class:8, and a bit so that none is 0.
-  static constexpr uint32_t PackKind(uint32_t communicator, uint32_t op, uint32_t size_class) {
-    return 1u << 31 | communicator << 16 | op << 8 | size_class;
-  }
-  static constexpr uint32_t Communicator(uint32_t kind) { return kind >> 16 & 0x3ff; }
-  static constexpr uint32_t Op(uint32_t kind) { return kind >> 8 & 0xff; }
-  static constexpr uint32_t SizeClass(uint32_t kind) { return kind & 0xff; }
-
-  std::atomic<uint32_t> kind;          // 0: free
-  std::atomic<uint32_t> owner;         // generation of the communicator's record
-  std::atomic<uint64_t> calls, bytes;  // in one replay
-  uint64_t counted;                    // replays that have been counted; background thread
-};
 
 class GraphStamps {
  public:
   static constexpr uint32_t kMostKinds = 32;  // of calls, in one capture
   static constexpr uint32_t kMostRecords = 512;
   static constexpr uint32_t kMostContexts = 16;
+  // Communicators in one capture. Further ones have no position in its replays, and each of their
+  // calls counts as a capture of its own that is not followed.
+  static constexpr uint32_t kMostMembers = 6;
+  static constexpr uint32_t kMostCommunicators = 1024;  // CapturedCalls has 10 bits
 
   // Open captures are kept in sets; which one a capture's id is in.
   static constexpr uint32_t kSets = 32;
@@ -87,8 +76,9 @@ class GraphStamps {
     uint32_t kind, owner;
     uint64_t bytes, bus_bytes;
   };
-  // In front of a launch that is captured on `stream`. True: NoteLaunchEnd is to follow behind it.
-  bool NoteLaunch(CudaStream stream, const Launch& launch);
+  // In front of a launch that is captured on `stream` and carries `calls` of this communicator.
+  // True: NoteLaunchEnd is to follow behind it.
+  bool NoteLaunch(CudaStream stream, const Launch& launch, uint32_t communicator, uint32_t calls);
   void NoteLaunchEnd(CudaStream stream);
 
   // ---- background thread ----
@@ -103,6 +93,17 @@ class GraphStamps {
   };
   Captures captures() const;
 
+  // Where the GPU was seen to pass a stamp of a capture last: its number `passed` of `stamps`, from
+  // 1. Calls are those of one communicator, in one replay.
+  struct Passed {
+    uint64_t gpu_ns = 0;  // 0: nothing new
+    uint32_t graph = 0;   // CaptureMember::number
+    uint32_t passed = 0, stamps = 0;
+    uint64_t calls_before = 0;  // in front of that stamp
+    uint64_t calls_until = 0;   // in front of the next one, or all
+    uint64_t calls = 0;
+    bool has_head = false;  // its first stamp stands at the head of the graph
+  };
   // Replays of a capture since the last look, and what is in flight of it.
   struct Replayed {
     uint32_t communicator, owner;
@@ -112,12 +113,22 @@ class GraphStamps {
     uint64_t calls, bytes;          // of all these replays
     uint64_t in_flight;             // replays past the first stamp and not past the last
     uint64_t moved_ns;              // when a stamp was last seen to have been passed, 0: never
+    // Where is_first_of_communicator.
+    uint32_t captures, followed;  // CommunicatorCaptures
+    Passed last;
+  };
+  // A launch that one replay made, timed.
+  struct Timed {
+    Launch launch;
+    uint64_t duration_ns;
+    uint64_t replay;  // its number, from 1
+    uint32_t graph;   // CaptureMember::number; 0: not known
+    uint32_t pair;    // of stamps, from 0
   };
   // `count(replayed)` for each kind of calls of each capture with stamps; false from it: not
-  // counted now, it comes again. `timed(launch, duration_ns)` for pairs with a new time. True while
-  // counts move.
-  template <typename Count, typename Timed>
-  bool Poll(uint64_t now_ns, Count count, Timed timed) {
+  // counted now, it comes again. `timed(timed)` for pairs with a new time. True while counts move.
+  template <typename Count, typename CountTimed>
+  bool Poll(uint64_t now_ns, Count count, CountTimed timed) {
     bool moves = false;
     for (uint32_t i = 0; i < kMostRecords; ++i) {
       Record& record = tables_->records[i];
@@ -131,7 +142,7 @@ class GraphStamps {
       if (standing.moved) {
         for (uint32_t k = 1; k < standing.stamps; ++k) {
           const uint64_t duration_ns = NewDuration(record, k);
-          if (duration_ns != 0) timed(record.stamp[k].launch, duration_ns);
+          if (duration_ns != 0) timed(DescribeTimed(record, k, duration_ns));
         }
       }
       bool all_counted = true;
@@ -147,18 +158,7 @@ class GraphStamps {
           is_first &= communicators[k] != communicator;
         }
         if (is_first) communicators[seen_communicators++] = communicator;
-        const uint64_t replays = standing.replays - calls.counted;
-        Replayed replayed{communicator,
-                          calls.owner.load(std::memory_order_relaxed),  // published by the kind
-                          CapturedCalls::Op(kind),
-                          CapturedCalls::SizeClass(kind),
-                          is_first,
-                          replays,
-                          replays * calls.calls.load(std::memory_order_relaxed),
-                          replays * calls.bytes.load(std::memory_order_relaxed),
-                          standing.in_flight,
-                          record.moved_ns};
-        if (count(replayed)) {
+        if (count(Describe(record, standing, calls, kind, is_first))) {
           calls.counted = standing.replays;
         } else {
           all_counted = false;
@@ -179,9 +179,11 @@ class GraphStamps {
     std::atomic<uint32_t> record;  // 1 + index, 0: none
     std::atomic<bool> has_stamp;
     std::atomic<bool> is_truncated;
-    std::atomic<bool> awaits_end;     // of a launch that has a pair
-    Launch launch;                    // that one
-    CapturedCalls calls[kMostKinds];  // until it has a record
+    std::atomic<bool> awaits_end;  // of a launch that has a pair
+    Launch launch;                 // that one
+    // Until it has a record.
+    CapturedCalls calls[kMostKinds];
+    CaptureMember members[kMostMembers];
   };
   struct Record {
     // kFree -> kFilling (capturing thread) -> kUsed -> kFree (background thread)
@@ -198,20 +200,27 @@ class GraphStamps {
       uint64_t seen, timed;
     } stamp[kMostStamps];
     CapturedCalls calls[kMostKinds];
-    uint64_t moved_ns;      // background thread, as the next
+    CaptureMember members[kMostMembers];
+    bool has_head;  // published with the first stamp
+    // Background thread.
+    bool is_passed_due;  // a stamp was passed, and when is not told yet
+    uint64_t moved_ns;
     uint64_t destroyed_ns;  // when that was seen
   };
   static constexpr uint32_t kWays = 4;
   struct Tables {
     Capture captures[kSets][kWays];
     Record records[kMostRecords];
+    CommunicatorCaptures of_communicators[kMostCommunicators];
   };
-  static_assert(sizeof(Tables) < 3 << 19, "docs/graphs.md says 1.4 MiB");
+  static_assert(sizeof(Tables) < 7 << 18, "docs/graphs.md says 1.7 MiB");
   struct Standing {
     uint32_t stamps;
     uint64_t replays;
     uint64_t in_flight;
     bool moved;
+    uint32_t passed;  // by the replay that began last
+    uint64_t gpu_ns;  // when it passed the last of them, 0: told before
   };
 
   GraphStamps(const CudaDriver& driver, const StampDriver& stamps, Tables* tables)
@@ -221,15 +230,29 @@ class GraphStamps {
   Capture* FindCapture(CudaStream stream, CudaGraph* graph);
   Capture* TryOpen(Capture (&set)[kWays], uint64_t id, uint64_t touch);
   StampContext* CurrentContext();
+  enum class Where { kHead, kHere };
   // `behind`: what the stamp stands behind, kind 0: nothing. False: it will not be read.
-  bool AddStamp(Capture& capture, CudaStream stream, CudaGraph graph, const Launch& behind);
+  bool AddStamp(Capture& capture, CudaStream stream, CudaGraph graph, Where where,
+                const Launch& behind);
+  // The driver's error.
+  int Insert(const StampContext& context, CudaStream stream, CudaGraph graph, uint32_t place,
+             Where* where);
   Record* TakeRecord(Capture& capture, CudaGraph graph, StampContext& context);
   bool RetainBy(CudaGraph graph, Record& record);
+  CaptureMember (&MembersOf(Capture& capture))[kMostMembers];
+  // Null: there are too many.
+  CaptureMember* FindMember(Capture& capture, uint32_t communicator, uint32_t owner);
+  CommunicatorCaptures& CapturesOf(uint32_t communicator, uint32_t owner);
+  // `change`: 1, or -1 for what is no longer followed.
+  void CountFollowed(const CaptureMember& member, uint32_t change);
   static bool AddCall(CapturedCalls (&table)[kMostKinds], uint32_t kind, uint32_t owner,
                       uint64_t calls, uint64_t bytes);
   static Standing Look(Record& record, uint64_t now_ns);
+  Replayed Describe(Record& record, const Standing& standing, const CapturedCalls& calls,
+                    uint32_t kind, bool is_first) const;
   // Between stamp `number` and the one in front of it, 0: nothing new, or not known.
   static uint64_t NewDuration(Record& record, uint32_t number);
+  static Timed DescribeTimed(const Record& record, uint32_t number, uint64_t duration_ns);
   static bool IsOver(Record& record, uint64_t now_ns);
   static void Free(Record& record);
 

@@ -59,6 +59,31 @@ int StampContext::Launch(const StampDriver& driver, CudaStream stream, uint32_t 
   return driver.launch_kernel(function_, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
 }
 
+StampContext::Head StampContext::AddAtHead(const StampDriver& driver, CudaGraph graph,
+                                           uint32_t place, int* error) const {
+  // One more than may be: to see that there are too many.
+  CudaGraphNode roots[kMostRoots + 1];
+  size_t count = kMostRoots + 1;
+  *error = driver.graph_get_root_nodes(graph, roots, &count);
+  if (*error != kCudaSuccess) return Head::kRefused;
+  if (count == 0 || count > kMostRoots) return Head::kNotAdded;
+  uint64_t address = gpu_places_ + sizeof(StampPlace) * place;
+  uint32_t number = place;
+  void* parameters[] = {&address, &number};  // copied into the node
+  CudaKernelNode kernel{};
+  kernel.function = function_;
+  kernel.grid_x = kernel.grid_y = kernel.grid_z = 1;
+  kernel.block_x = kernel.block_y = kernel.block_z = 1;
+  kernel.parameters = parameters;
+  CudaGraphNode stamp = nullptr;
+  *error = driver.graph_add_kernel_node(&stamp, graph, nullptr, 0, &kernel);
+  if (*error != kCudaSuccess) return Head::kRefused;
+  CudaGraphNode from[kMostRoots];
+  for (CudaGraphNode& node : from) node = stamp;
+  *error = driver.graph_add_dependencies(graph, from, roots, count);
+  return *error == kCudaSuccess ? Head::kAdded : Head::kRefused;
+}
+
 StampContext::Passages StampContext::Read(uint32_t place) const {
   const StampPlace& written = places_[place];
   Passages passages;

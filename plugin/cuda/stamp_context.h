@@ -12,9 +12,9 @@
 // each context.
 //
 // Thread: Prepare by one at a time (the runtime's lock), before anybody else sees the context;
-// TakePlace and Launch from callbacks, any thread; the rest by the background thread.
+// TakePlace, Launch and AddAtHead from callbacks, any thread; the rest by the background thread.
 // Cost: Prepare what the driver needs to translate a kernel of ten instructions, once; TakePlace a
-// compare-and-swap; Launch what adding a node to a capture costs.
+// compare-and-swap; Launch and AddAtHead what adding a node to a capture costs.
 #ifndef PLUGIN_CUDA_STAMP_CONTEXT_H_
 #define PLUGIN_CUDA_STAMP_CONTEXT_H_
 
@@ -50,6 +50,12 @@ class StampContext {
   // Adds a stamp to what `stream` captures; the calling thread's current context is this one.
   // Returns the driver's error.
   int Launch(const StampDriver& driver, CudaStream stream, uint32_t place) const;
+  // Adds one in front of all that `graph`, which is being captured, has so far: its new root.
+  // kNotAdded: the graph begins with more than kMostRoots nodes side by side, or with none.
+  enum class Head { kAdded, kNotAdded, kRefused };
+  // NCCL itself puts nodes of its own at the head of a graph, for each communicator.
+  static constexpr size_t kMostRoots = 16;
+  Head AddAtHead(const StampDriver& driver, CudaGraph graph, uint32_t place, int* error) const;
 
   struct Passages {
     uint64_t count = 0;

@@ -21,6 +21,10 @@ bool LoadInto(StampDriver* driver) {
          Find(library, "cuMemHostRegister_v2", &driver->host_register) &&
          Find(library, "cuMemHostGetDevicePointer_v2", &driver->host_get_device_pointer) &&
          Find(library, "cuLaunchKernel", &driver->launch_kernel) &&
+         Find(library, "cuGraphGetRootNodes", &driver->graph_get_root_nodes) &&
+         Find(library, "cuGraphAddKernelNode_v2", &driver->graph_add_kernel_node) &&
+         // Without a suffix: that without data on the edges, in CUDA 13's library, too.
+         Find(library, "cuGraphAddDependencies", &driver->graph_add_dependencies) &&
          Find(library, "cuUserObjectCreate", &driver->user_object_create) &&
          Find(library, "cuUserObjectRelease", &driver->user_object_release) &&
          Find(library, "cuGraphRetainUserObject", &driver->graph_retain_user_object);

@@ -1,8 +1,9 @@
 // The calls of the CUDA driver that stamps need (graph_stamps.h), found like those of
-// cuda_driver.h. A driver that lacks one (before CUDA 11.4; stamps ask for 12.0) has no stamps.
+// cuda_driver.h. A driver that lacks one (before CUDA 12.0) has no stamps.
 //
 // Thread: Load from init; the calls as their users say. In a callback of NCCL: capture_info,
-// launch_kernel, and for the first stamp of a capture the three of user objects.
+// launch_kernel, and for the first stamp of a capture the three of user objects and the three that
+// look at its graph and add to it.
 #ifndef PLUGIN_CUDA_STAMP_DRIVER_H_
 #define PLUGIN_CUDA_STAMP_DRIVER_H_
 
@@ -15,6 +16,7 @@ namespace nccl_pulse {
 
 using CudaFunction = void*;
 using CudaGraph = void*;
+using CudaGraphNode = void*;
 using CudaModule = void*;
 using CudaUserObject = void*;
 
@@ -23,6 +25,19 @@ inline constexpr int kCudaFunctionRegisters = 4;       // CU_FUNC_ATTRIBUTE_NUM_
 inline constexpr unsigned kCudaRegisterDeviceMap = 2;  // CU_MEMHOSTREGISTER_DEVICEMAP
 inline constexpr unsigned kCudaNoDestructorSync = 1;   // CU_USER_OBJECT_NO_DESTRUCTOR_SYNC
 inline constexpr unsigned kCudaMoveReference = 1;      // CU_GRAPH_USER_OBJECT_MOVE
+
+// CUDA_KERNEL_NODE_PARAMS_v2
+struct CudaKernelNode {
+  CudaFunction function;
+  unsigned grid_x, grid_y, grid_z;
+  unsigned block_x, block_y, block_z;
+  unsigned shared_bytes;
+  void** parameters;
+  void** extra;
+  void* kernel;         // instead of a function
+  CudaContext context;  // null: the current one
+};
+static_assert(sizeof(CudaKernelNode) == 72 && offsetof(CudaKernelNode, parameters) == 40);
 
 struct StampDriver {
   int (*capture_info)(CudaStream stream, int* status, uint64_t* id, CudaGraph* graph,
@@ -35,6 +50,13 @@ struct StampDriver {
   int (*launch_kernel)(CudaFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                        CudaStream stream, void** parameters, void** extra);
+  // `count`: how many there is room for, and then how many there are.
+  int (*graph_get_root_nodes)(CudaGraph graph, CudaGraphNode* nodes, size_t* count);
+  int (*graph_add_kernel_node)(CudaGraphNode* node, CudaGraph graph,
+                               const CudaGraphNode* dependencies, size_t dependency_count,
+                               const CudaKernelNode* kernel);
+  int (*graph_add_dependencies)(CudaGraph graph, const CudaGraphNode* from, const CudaGraphNode* to,
+                                size_t count);
   int (*user_object_create)(CudaUserObject* object, void* argument, void (*destroy)(void*),
                             unsigned references, unsigned flags);
   int (*user_object_release)(CudaUserObject object, unsigned references);

@@ -3,9 +3,12 @@
 // that updates an executable (cudaGraphExecUpdate) would fail.
 //
 //   launch   0 ...  20 ...  60 ...  120 ...  180 ...
-//   stamps          |k      |k|     |k|      |k|          k: the launch's kernel, |: a stamp
+//   stamps |k        k      |k|     |k|      |k|          k: the launch's kernel, |: a stamp
 //
-// The first stamp tells replays early. The pairs also tell how long one launch took.
+// The first stamp is made when the 21st launch is seen, and stands at the head of the graph: in
+// front of all that was captured. So a rank that has not begun a replay differs from those that
+// wait in its first collective. Where a graph has several heads (StampContext::kMostRoots), it
+// stands in front of the 21st launch. The pairs also tell how long one launch took.
 //
 // The budget is a share of the launches: at most 2 % of a graph of nothing but small collectives,
 // of which the fastest take 5.8 us, at most 0.5 % of one like a decoding step, and never more than
@@ -23,11 +26,11 @@ inline constexpr uint32_t kPairSpacing = 60;
 inline constexpr uint32_t kMostPairs = 12;  // of one capture; behind them come no further ones
 inline constexpr uint32_t kMostStamps = 1 + 2 * kMostPairs;
 
-enum class StampsDue { kNone, kFront, kPair };
+enum class StampsDue { kNone, kHead, kPair };
 
 // Which stamps stand at the launch that has so many before it in its capture.
 constexpr StampsDue StampsDueAt(uint32_t launches_before) {
-  if (launches_before == kFirstStamp) return StampsDue::kFront;
+  if (launches_before == kFirstStamp) return StampsDue::kHead;
   const bool pair = launches_before != 0 && launches_before % kPairSpacing == 0 &&
                     launches_before / kPairSpacing <= kMostPairs;
   return pair ? StampsDue::kPair : StampsDue::kNone;

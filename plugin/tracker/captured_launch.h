@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "metrics/atomic_cell.h"
+#include "metrics/graph_place.h"
 #include "plugin/cuda/cuda_driver.h"
 
 namespace nccl_pulse {
@@ -37,6 +38,8 @@ struct GraphReplays {
   uint64_t look;               // number of the look, 0: none found anything
   uint64_t in_flight;
   uint64_t moved_ns;  // when a stamp was last passed
+  GraphPlace place;
+  uint64_t place_gpu_ns;  // when it was come to, by the GPU's clock
 };
 
 }  // namespace nccl_pulse

@@ -36,10 +36,11 @@ uint64_t GraphFollower::StartLaunch(Communicator& communicator, const LaunchEven
   captured.Claim(owner);
   // The time of a launch with one call is that call's. The time of a group of several, or of a
   // launch that follows an unreported one, is nobody's.
-  const bool is_of_one = captured.calls.exchange(0) == 1;
-  const bool ends =
-      graphs_->NoteLaunch(event.stream, {is_of_one ? captured.kind.load() : 0, owner,
-                                         captured.bytes.load(), captured.bus_bytes.load()});
+  const uint32_t calls = captured.calls.exchange(0);
+  const bool ends = graphs_->NoteLaunch(event.stream,
+                                        {calls == 1 ? captured.kind.load() : 0, owner,
+                                         captured.bytes.load(), captured.bus_bytes.load()},
+                                        communicator.index, calls);
   captured.stream.store(ends ? event.stream : nullptr);
   if (!ends) return 0;
   return Ticket::Pack(instruments_.process_tag, TicketKind::kCapturedLaunch, 0,
@@ -62,9 +63,7 @@ bool GraphFollower::Poll(CommunicatorTable& communicators, uint64_t now_ns) {
   const bool moves = graphs_->Poll(
       now_ns,
       [&](const GraphStamps::Replayed& replayed) { return CountReplays(communicators, replayed); },
-      [&](const GraphStamps::Launch& launch, uint64_t duration_ns) {
-        CountTimedReplay(communicators, launch, duration_ns);
-      });
+      [&](const GraphStamps::Timed& timed) { CountTimedReplay(communicators, timed, now_ns); });
   const GraphStamps::Captures captures = graphs_->captures();
   SegmentHeader& header = instruments_.segment.header();
   const auto store = [&header](CaptureFate fate, uint64_t count) {
@@ -80,14 +79,40 @@ bool GraphFollower::Poll(CommunicatorTable& communicators, uint64_t now_ns) {
 
 // A sample: if no lane is free, it is left out.
 void GraphFollower::CountTimedReplay(CommunicatorTable& communicators,
-                                     const GraphStamps::Launch& launch, uint64_t duration_ns) {
+                                     const GraphStamps::Timed& timed, uint64_t now_ns) {
+  const GraphStamps::Launch& launch = timed.launch;
   Communicator& communicator = communicators.place(CapturedCalls::Communicator(launch.kind));
   LaneWriter lane(instruments_.segment, *communicator.record, launch.owner, LaneRole::kBackground);
   if (!lane.ok()) return;
   lane.Observe(
       SeriesKey::Latency(CapturedCalls::Op(launch.kind), CapturedCalls::SizeClass(launch.kind),
                          LatencyKind::kDurationGraph),
-      duration_ns, launch.bytes, launch.bus_bytes);
+      timed.duration_ns, launch.bytes, launch.bus_bytes);
+  // For comparing ranks. The first pair of each graph is enough: the ring is that of all calls.
+  if (timed.pair != 0 || timed.graph == 0) return;
+  communicator.Writer(instruments_.segment)
+      .AppendTimedCall({CapturedCalls::Op(launch.kind), LatencyKind::kDurationGraph,
+                        CapturedCalls::SizeClass(launch.kind), static_cast<uint32_t>(timed.replay),
+                        launch.bytes, timed.duration_ns, now_ns, timed.graph});
+}
+
+// Of several graphs that have moved, that whose stamp was passed last.
+void GraphFollower::NotePlace(const GraphStamps::Replayed& replayed, GraphReplays* graphs) {
+  graphs->place.captures = replayed.captures;
+  graphs->place.followed = replayed.followed;
+  const GraphStamps::Passed& last = replayed.last;
+  if (last.gpu_ns == 0 || last.gpu_ns < graphs->place_gpu_ns) return;
+  const auto calls = [](uint64_t count) {
+    return static_cast<uint32_t>(std::min<uint64_t>(count, GraphPlace::kMostCalls));
+  };
+  graphs->place_gpu_ns = last.gpu_ns;
+  graphs->place.graph = last.graph;
+  graphs->place.passed = last.passed;
+  graphs->place.stamps = last.stamps;
+  graphs->place.calls_before = calls(last.calls_before);
+  graphs->place.calls_until = calls(last.calls_until);
+  graphs->place.calls = calls(last.calls);
+  graphs->place.has_head = last.has_head;
 }
 
 // False if its lanes are busy: then it is counted at the next look. What belongs to a communicator
@@ -99,18 +124,24 @@ bool GraphFollower::CountReplays(CommunicatorTable& communicators,
   // Claiming the lane checks this again.
   if (!record.life.IsOf(replayed.owner)) return true;
   GraphReplays& graphs = places_[communicator.index].replays;
-  if (graphs.look != looks_ || graphs.record_generation != replayed.owner) {
-    const uint64_t moved_ns =
-        graphs.record_generation == replayed.owner ? graphs.moved_ns : uint64_t{0};
-    graphs = {replayed.owner, looks_, 0, moved_ns};
+  if (graphs.record_generation != replayed.owner) {
+    graphs = {};
+    graphs.record_generation = replayed.owner;
+  }
+  if (graphs.look != looks_) {
+    graphs.look = looks_;
+    graphs.in_flight = 0;
   }
   graphs.moved_ns = std::max(graphs.moved_ns, replayed.moved_ns);
-  if (replayed.is_first_of_communicator) graphs.in_flight += replayed.in_flight;
+  if (replayed.is_first_of_communicator) {
+    graphs.in_flight += replayed.in_flight;
+    NotePlace(replayed, &graphs);
+  }
   LaneWriter lane(instruments_.segment, record, replayed.owner, LaneRole::kBackground);
   if (!lane.ok()) return !record.life.IsOf(replayed.owner);
   communicator.Writer(instruments_.segment)
       .StoreGraphs({replayed.is_first_of_communicator ? replayed.replays : 0, graphs.in_flight,
-                    graphs.moved_ns});
+                    graphs.moved_ns, graphs.place});
   if (replayed.replays != 0) {
     lane.Count(SeriesKey::Replayed(replayed.op, replayed.size_class), replayed.calls,
                replayed.bytes);

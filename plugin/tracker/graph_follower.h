@@ -55,8 +55,9 @@ class GraphFollower {
 
  private:
   bool CountReplays(CommunicatorTable& communicators, const GraphStamps::Replayed& replayed);
-  void CountTimedReplay(CommunicatorTable& communicators, const GraphStamps::Launch& launch,
-                        uint64_t duration_ns);
+  static void NotePlace(const GraphStamps::Replayed& replayed, GraphReplays* graphs);
+  void CountTimedReplay(CommunicatorTable& communicators, const GraphStamps::Timed& timed,
+                        uint64_t now_ns);
 
   // Of one place of the table.
   struct Place {
@@ -66,7 +67,7 @@ class GraphFollower {
 
   Instruments& instruments_;
   std::unique_ptr<GraphStamps> graphs_;  // null: off
-  std::unique_ptr<Place[]> places_;      // kMaxCommunicators: 80 KiB, while it is on
+  std::unique_ptr<Place[]> places_;      // kMaxCommunicators: 136 KiB, while it is on
   uint64_t looks_ = 0;                   // background thread
 };
 

@@ -54,6 +54,30 @@ TEST(CommunicatorsJson, OneRank) {
   EXPECT_EQ(rank["latencies"][2]["size"], "overflow");
 }
 
+TEST(CommunicatorsJson, ReplaysOfGraphs) {
+  ProcessSnapshot process = ExampleProcess();
+  EXPECT_EQ(Parse(SnapshotSet({process}))["communicators"][0]["ranks"][0]["replays"], nullptr);
+  CommunicatorSnapshot& comm = process.communicators[0];
+  comm.captured = true;
+  comm.graph_replays = 1077;
+  comm.graph_replays_in_flight = 1;
+  comm.graph_moved_realtime_ns = 1760000002500000000;
+  comm.graph_place = {5, 4, 3, 2, 7, 60, 61, 65, true};
+  const Json replays = Parse(SnapshotSet({process}))["communicators"][0]["ranks"][0]["replays"];
+  EXPECT_EQ(replays, Json({{"graphs", 5},
+                           {"followed", 4},
+                           {"begun", 1077},
+                           {"in_flight", 1},
+                           {"last",
+                            {{"graph", 3},
+                             {"stamp", 2},
+                             {"stamps", 7},
+                             {"calls_before", 60},
+                             {"calls_until", 61},
+                             {"calls", 65},
+                             {"passed", 1760000002.5}}}}));
+}
+
 TEST(CommunicatorsJson, RanksOfSeveralProcessesAreOneCommunicator) {
   ProcessSnapshot second = ExampleProcess();
   second.pid = 4712;
@@ -86,6 +110,7 @@ TEST(CommunicatorsJson, WhatTheDiagnosisSays) {
                                 {"suspects", {3}},
                                 {"waiting", {1, 2}},
                                 {"circle", Json::array()},
+                                {"replay", nullptr},
                                 {"longest_wait_before", 0.0},
                                 {"usual", false},
                                 {"text", "Rank 3 (pid 4711, GPU 3) has not called AllReduce."}}));

@@ -67,6 +67,21 @@ TEST(RankActivity, WhatIsSeenInFlightIs) {
   EXPECT_TRUE(rank.Activity().is_in_flight());
 }
 
+TEST(RankActivity, ReplayBetweenStampsIsInFlight) {
+  Rank rank = IdleRank();
+  rank.communicator.captured = true;
+  rank.communicator.graph_replays_in_flight = 1;
+  rank.communicator.graph_moved_realtime_ns = kNow - 3 * kSecond;
+  EXPECT_TRUE(rank.Activity().is_in_flight());
+  EXPECT_TRUE(rank.Activity().is_in_replay);
+  EXPECT_EQ(rank.Activity().since_realtime_ns, kNow - 3 * kSecond);
+  // A launch may stand behind it: that it has not begun says nothing of the replay.
+  rank.SetInFlight();
+  rank.communicator.oldest_launch = OldestLaunch::kNotBegun;
+  EXPECT_EQ(rank.Activity().since_realtime_ns, kNow - kSecond);
+  EXPECT_EQ(rank.Activity().oldest_launch, OldestLaunch::kUnknown);
+}
+
 TEST(RankActivity, CallsThatAreNotReported) {
   Rank rank = IdleRank();
   rank.communicator.unreported_calls = 1;

@@ -254,5 +254,30 @@ TEST(MadeUpStraggler, IsNamedAlone) {
   EXPECT_GE(2 * right, all);
 }
 
+// Of two nodes: the rank that has not begun a replay of a CUDA graph is on one, who waits on both.
+TEST(JobVerdict, RankThatHasNotBegunAReplay) {
+  SimulatedJob job(4);
+  job.AddCommunicator(kData, {0, 1, 2, 3}, 4, 2);
+  for (int rank = 0; rank < 4; ++rank) {
+    CommunicatorSnapshot& comm = job.Of(kData, rank);
+    comm.captured = true;
+    comm.calls.push_back({"AllReduce", 4, "ncclFloat32", true, 65, 0});
+    comm.graph_replays = rank == 3 ? 100 : 101;
+    comm.graph_replays_in_flight = rank == 3 ? 0 : 1;
+    comm.graph_moved_realtime_ns = job.now();
+    comm.graph_place = {
+        1, 1, 1, rank == 3 ? 3u : 1u, 3, rank == 3 ? 61u : 0u, rank == 3 ? 65u : 60u, 65, true};
+  }
+  job.Advance(kHangAfter);
+  const Seen seen = Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now());
+  ASSERT_EQ(seen.verdict.roots.size(), 1u);
+  const JobRoot& root = seen.verdict.roots[0];
+  EXPECT_EQ(root.verdict, HangVerdict::kRankNotBegun);
+  EXPECT_TRUE(root.is_in_replay);
+  ASSERT_EQ(root.ranks.size(), 1u);
+  EXPECT_EQ(root.ranks[0].rank, 3);
+  EXPECT_EQ(seen.verdict.waits.size(), 3u);
+}
+
 }  // namespace
 }  // namespace nccl_pulse

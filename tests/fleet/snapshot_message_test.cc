@@ -78,8 +78,12 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   comm.unreported_calls = 3;
   comm.unreported_since_realtime_ns = 1760000002600000000;
   comm.longest_waits = {{"AllReduce", 7000000000}};
+  comm.graph_replays = 1077;
+  comm.graph_replays_in_flight = 1;
+  comm.graph_moved_realtime_ns = 1760000002500000000;
+  comm.graph_place = {5, 4, 3, 2, 7, 60, 61, 65, true};
   comm.timed_calls = {
-      {"AllReduce", LatencyKind::kDurationStream, 4, 0, 17, 5000, 1760000002700000000}};
+      {"AllReduce", LatencyKind::kDurationStream, 4, 0, 17, 5000, 1760000002700000000, 3}};
   set.ended = {ExampleProcess()};
   set.ended[0].end = ProcessEnd::kLost;
   set.ended[0].end_realtime_ns = 1760000002800000000;
@@ -131,7 +135,13 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(kept.unreported_since_realtime_ns, comm.unreported_since_realtime_ns);
   ASSERT_EQ(kept.longest_waits.size(), 1u);
   EXPECT_EQ(kept.longest_waits[0].longest_ns, 7000000000u);
+  EXPECT_EQ(kept.graph_replays, 1077u);
+  EXPECT_EQ(kept.graph_replays_in_flight, 1u);
+  EXPECT_EQ(kept.graph_moved_realtime_ns, comm.graph_moved_realtime_ns);
+  EXPECT_EQ(kept.graph_place.PackCaptures(), comm.graph_place.PackCaptures());
+  EXPECT_EQ(kept.graph_place.PackCalls(), comm.graph_place.PackCalls());
   ASSERT_EQ(kept.timed_calls.size(), 1u);
+  EXPECT_EQ(kept.timed_calls[0].graph, 3u);
   EXPECT_EQ(kept.timed_calls[0].call_number, 17u);
   EXPECT_EQ(kept.timed_calls[0].end_realtime_ns, 1760000002700000000);
   EXPECT_TRUE(kept.latencies.empty());

@@ -4,7 +4,8 @@
 //   nvcc -O2 -std=c++17 -rdc=true -arch=native -o stamps stamps.cu -lnccl -lcudadevrt
 //
 // Two processes, a GPU each. After a phase each prints "phase rank replays operations ok|error", of
-// all phases so far; then the parent prints "look" and waits for a line on its standard input.
+// all phases so far; then the parent prints "look" and waits for a line on its standard input. In
+// some phases replays stand still while they are looked at: see Stand.
 #include <cuda_runtime.h>
 #include <nccl.h>
 #include <sys/mman.h>
@@ -25,6 +26,7 @@ namespace {
 
 constexpr int kRanks = 2;
 constexpr int kCount = 4096;
+constexpr unsigned kStandSeconds = 7;  // stamps.py suspects a hang after 4
 
 struct Shared {
   ncclUniqueId id;
@@ -68,6 +70,13 @@ __global__ void Again(cudaGraphConditionalHandle handle, int* rounds) {
 }
 __global__ void LaunchGraph(cudaGraphExec_t exec) {
   cudaGraphLaunch(exec, cudaStreamGraphTailLaunch);
+}
+__global__ void Delay(unsigned long long ns) {
+  unsigned long long begin, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+  do {
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  } while (now - begin < ns);
 }
 __global__ void WaitFor(const volatile int* flag) {
   while (*flag == 0) {
@@ -220,30 +229,51 @@ void DeviceLaunch(Job& job) {
   for (int i = 0; i < 5; ++i) job.Replay(launches, 1, 24);
 }
 
-// Rank 0 does not come to the 31st call of 65 for three seconds.
-void Hang(Job& job) {
+// Replays that stand until they have been looked at, because of rank 0: its GPU does not come to a
+// call of the 65, or its program launches no replay (kNever). Rank 1 launches so many.
+constexpr int kNever = -1;
+void Stand(Job& job, const char* name, int in_front_of, int queued) {
   cudaGraph_t graph = nullptr;
   int* flag = nullptr;
   CHECK(cudaHostAlloc(&flag, sizeof(int), cudaHostAllocMapped));
-  *flag = g_rank == 0 ? 0 : 1;
+  *flag = 1;
   CHECK(cudaStreamBeginCapture(job.stream, cudaStreamCaptureModeGlobal));
   for (int i = 0; i < 65; ++i) {
-    if (i == 30) WaitFor<<<1, 1, 0, job.stream>>>(flag);
+    if (i == in_front_of) WaitFor<<<1, 1, 0, job.stream>>>(flag);
     job.AllReduce();
   }
   CHECK(cudaStreamEndCapture(job.stream, &graph));
   cudaGraphExec_t exec = Job::Instantiate(graph);
-  for (int i = 0; i < 3; ++i) CHECK(cudaGraphLaunch(exec, job.stream));
-  sleep(3);
-  printf("hang %d %llu %llu ok\n", g_rank, (unsigned long long)(g_replays + 1),
-         (unsigned long long)(g_operations + 65));
+  job.Replay(exec, 3, 65);
+  const bool begins = g_rank != 0 || in_front_of != kNever;
+  if (g_rank == 0) *flag = 0;
+  const auto launch = [&] {
+    for (int i = 0; i < queued; ++i) CHECK(cudaGraphLaunch(exec, job.stream));
+  };
+  if (begins) launch();
+  sleep(kStandSeconds);
+  printf("%s %d %llu %llu ok\n", name, g_rank, (unsigned long long)(g_replays + begins),
+         (unsigned long long)(g_operations + 65 * begins));
   fflush(stdout);
   Barrier();
   Barrier();  // looked at
   *flag = 1;
+  if (!begins) launch();
   CHECK(cudaStreamSynchronize(job.stream));
-  g_replays += 3;
-  g_operations += 3 * 65;
+  g_replays += queued;
+  g_operations += queued * 65;
+}
+
+// Rank 0 comes 2 ms late into the 61st call of each replay, for some 25 s.
+void Late(Job& job) {
+  cudaGraph_t graph = nullptr;
+  CHECK(cudaStreamBeginCapture(job.stream, cudaStreamCaptureModeGlobal));
+  for (int i = 0; i < 65; ++i) {
+    if (i == 60 && g_rank == 0) Delay<<<1, 1, 0, job.stream>>>(2000000);
+    job.AllReduce();
+  }
+  CHECK(cudaStreamEndCapture(job.stream, &graph));
+  job.Replay(Job::Instantiate(graph), 10000, 65);
 }
 
 int Rank(int rank, int replays, int captures) {
@@ -283,7 +313,13 @@ int Rank(int rank, int replays, int captures) {
   phase("several", [&] { Several(job); });
   phase("captures", [&] { ManyCaptures(job, captures); });
   phase("child", [&] { ChildAndClone(job); });
-  phase("hung", [&] { Hang(job); });
+  phase("went-on", [&] { Stand(job, "absent", kNever, 1); });
+  phase("went-on", [&] { Stand(job, "absent", kNever, 10); });
+  phase("went-on", [&] { Stand(job, "together", 30, 1); });
+  phase("went-on", [&] { Stand(job, "together", 30, 10); });
+  phase("went-on", [&] { Stand(job, "behind", 60, 1); });
+  phase("went-on", [&] { Stand(job, "behind", 60, 10); });
+  phase("late", [&] { Late(job); });
   if (IsWithoutMixing()) {
     phase("while", [&] { While(job); });
     phase("device", [&] { DeviceLaunch(job); });
@@ -302,7 +338,7 @@ int main(int argc, char** argv) {
     if (fork() == 0) return Rank(rank, replays, captures);
   }
   Barrier();
-  for (int look = 0; look < (IsWithoutMixing() ? 8 : 6); ++look) {
+  for (int look = 0; look < (IsWithoutMixing() ? 19 : 17); ++look) {
     Barrier();
     printf("look\n");
     fflush(stdout);

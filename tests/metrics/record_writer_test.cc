@@ -53,6 +53,7 @@ void FillEverything(TestSegment& test, uint32_t index, uint32_t generation) {
   record.ChangeCompletionSource(CompletionSource::kNone, CompletionSource::kStream);
   record.NoteCaptured();
   record.StoreUnreportedCalls(3, 30);
+  record.StoreGraphs({5, 1, 50, {2, 1, 2, 1, 3, 60, 61, 65, true}});
   for (uint32_t row = 0; row < kWaitRows; ++row) record.NoteWait(row, 40);
   record.NoteCall(kAllGatherName, 4);
   record.CountFollowedLaunch(8, true);
@@ -118,7 +119,6 @@ TEST(RecordWriter, ResetLeavesNothing) {
     keep(&lane.reserved1, sizeof(lane.reserved1));
   }
   keep(&record.followed.reserved, sizeof(record.followed.reserved));
-  keep(&record.reserved, sizeof(record.reserved));
   memset(bytes, 0xff, sizeof(record));  // NOLINT(bugprone-undefined-memory-manipulation)
   record.Reset();
   for (size_t at = 0; at < sizeof(record); ++at) {

@@ -77,8 +77,11 @@ struct GraphState {
     PlaceState* place;
     uint32_t number;
   };
-  std::vector<Node> nodes;
+  std::vector<std::unique_ptr<Node>> nodes;  // in the order in which they run
+  size_t roots = 1;                          // so many of the first stand side by side
   std::vector<UserObject*> objects;
+
+  void Add(const Node& node) { nodes.push_back(std::make_unique<Node>(node)); }
 };
 
 struct StreamState {
@@ -143,7 +146,7 @@ class Simulation final : public FakeCuda {
     if (!state.capturing) {
       Enqueue(state, duration_ns, nullptr);
     } else {
-      state.graph->nodes.push_back({nullptr, nullptr, 0});
+      state.graph->Add({nullptr, nullptr, 0});
     }
   }
   void Wait(Stream stream, Stream other) override {
@@ -186,16 +189,20 @@ class Simulation final : public FakeCuda {
   std::string Nodes(Graph graph) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::string nodes;
-    for (const GraphState::Node& node : static_cast<GraphState*>(graph)->nodes) {
-      nodes.push_back(node.stamp == nullptr ? 'k' : 's');
+    for (const auto& node : static_cast<GraphState*>(graph)->nodes) {
+      nodes.push_back(node->stamp == nullptr ? 'k' : 's');
     }
     return nodes;
+  }
+  void SetRoots(Stream stream, size_t roots) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    static_cast<StreamState*>(stream)->graph->roots = roots;
   }
   void Replay(Graph graph, uint64_t first, uint64_t count) override {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto& nodes = static_cast<GraphState*>(graph)->nodes;
     for (uint64_t i = first; i < nodes.size() && i - first < count; ++i) {
-      const GraphState::Node& node = nodes[i];
+      const GraphState::Node& node = *nodes[i];
       if (node.stamp == nullptr) continue;
       // Like the GPU's store: the count is there when the time is.
       __atomic_store_n(&node.place->gpu_ns, now_ns_ + 1, __ATOMIC_RELEASE);
@@ -439,7 +446,50 @@ class Simulation final : public FakeCuda {
     }
     // The address is the host's.
     auto* place = reinterpret_cast<PlaceState*>(*static_cast<uint64_t*>(parameters[0]));
-    state->graph->nodes.push_back({module, place, *static_cast<uint32_t*>(parameters[1])});
+    state->graph->Add({module, place, *static_cast<uint32_t*>(parameters[1])});
+    return kSuccess;
+  }
+  int GraphGetRootNodes(void* graph, void** nodes, size_t* count) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (const int error = Enter("cuGraphGetRootNodes", nullptr, &lock)) return error;
+    const auto* state = static_cast<GraphState*>(graph);
+    const size_t roots = std::min(state->roots, state->nodes.size());
+    for (size_t i = 0; i < *count; ++i) nodes[i] = i < roots ? state->nodes[i].get() : nullptr;
+    *count = std::min(*count, roots);
+    return kSuccess;
+  }
+  // Beside all that is there, until it is given an edge.
+  int GraphAddKernelNode(void** node, void* graph, size_t dependencies, void* function,
+                         void** parameters) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (const int error = Enter("cuGraphAddKernelNode_v2", nullptr, &lock)) return error;
+    auto* module = static_cast<ModuleState*>(function);
+    if (dependencies != 0 || !module->is_on_gpu || module->context != current_context) {
+      ++wrong_kernel_launches_;
+      return kInvalidHandle;
+    }
+    auto* place = reinterpret_cast<PlaceState*>(*static_cast<uint64_t*>(parameters[0]));
+    auto* state = static_cast<GraphState*>(graph);
+    state->Add({module, place, *static_cast<uint32_t*>(parameters[1])});
+    *node = state->nodes.back().get();
+    return kSuccess;
+  }
+  // From the node that was added last to all roots.
+  int GraphAddDependencies(void* graph, void* const* from, void* const* to, size_t count) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (const int error = Enter("cuGraphAddDependencies", nullptr, &lock)) return error;
+    auto* state = static_cast<GraphState*>(graph);
+    auto& nodes = state->nodes;
+    bool is_right = count == state->roots;
+    for (size_t i = 0; i < count && is_right; ++i) {
+      is_right = from[i] == nodes.back().get() && to[i] == nodes[i].get();
+    }
+    if (!is_right) {
+      ++wrong_kernel_launches_;
+      return kInvalidHandle;
+    }
+    std::rotate(nodes.begin(), nodes.end() - 1, nodes.end());
+    state->roots = 1;
     return kSuccess;
   }
   int UserObjectCreate(void** object, void* argument, void (*destroy)(void*), unsigned references) {
@@ -519,7 +569,9 @@ class Simulation final : public FakeCuda {
     const auto is = [function](const char* name) { return strcmp(function, name) == 0; };
     return is("cuStreamIsCapturing") || is("cuStreamGetCaptureInfo_v2") || is("cuCtxGetCurrent") ||
            is("cuCtxGetId") || is("cuLaunchKernel") || is("cuUserObjectCreate") ||
-           is("cuUserObjectRelease") || is("cuGraphRetainUserObject");
+           is("cuUserObjectRelease") || is("cuGraphRetainUserObject") ||
+           is("cuGraphGetRootNodes") || is("cuGraphAddKernelNode_v2") ||
+           is("cuGraphAddDependencies");
   }
 
   // What every function does first.
@@ -710,6 +762,23 @@ int cuMemHostGetDevicePointer_v2(unsigned long long* address, void* memory, unsi
 int cuLaunchKernel(void* function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                    unsigned, void* stream, void** parameters, void**) {
   return Driver().LaunchKernel(function, stream, parameters);
+}
+int cuGraphGetRootNodes(void* graph, void** nodes, size_t* count) {
+  return Driver().GraphGetRootNodes(graph, nodes, count);
+}
+// CUDA_KERNEL_NODE_PARAMS_v2 as far as it is looked at.
+struct KernelNodeParams {
+  void* function;
+  unsigned sizes[7];
+  void** parameters;
+};
+int cuGraphAddKernelNode_v2(void** node, void* graph, void* const*, size_t dependencies,
+                            const KernelNodeParams* kernel) {
+  return Driver().GraphAddKernelNode(node, graph, dependencies, kernel->function,
+                                     kernel->parameters);
+}
+int cuGraphAddDependencies(void* graph, void* const* from, void* const* to, size_t count) {
+  return Driver().GraphAddDependencies(graph, from, to, count);
 }
 int cuUserObjectCreate(void** object, void* argument, void (*destroy)(void*), unsigned references,
                        unsigned) {

@@ -11,7 +11,7 @@
 //              every capture that is running, as the driver does in global mode. The legacy stream
 //              is not looked at while another one is in capture (906).
 //   graphs     what is launched into a capture becomes nodes of its graph, in the order of the
-//              launches. Replay passes the stamps among them. A graph that is destroyed says so to
+//              launches; a node may be put in front of all. Replay passes the stamps among them. A graph that is destroyed says so to
 //              the user objects that it retained.
 //   failures   any function may be told to fail or to block, a context may be destroyed (709) or
 //              reset: its address then lives on, with other events. An event that is used after it
@@ -22,6 +22,7 @@
 #ifndef TESTS_PLUGIN_FAKE_CUDA_H_
 #define TESTS_PLUGIN_FAKE_CUDA_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -69,6 +70,8 @@ class FakeCuda {
   using Graph = void*;
   virtual Graph CapturedGraph(Stream stream) = 0;
   virtual std::string Nodes(Graph graph) = 0;
+  // So many of the first nodes of what `stream` captures stand side by side; one unless told.
+  virtual void SetRoots(Stream stream, size_t roots) = 0;
   // Passes the nodes from `first` on, so many of them.
   static constexpr uint64_t kAllNodes = UINT64_MAX;
   virtual void Replay(Graph graph, uint64_t first = 0, uint64_t count = kAllNodes) = 0;

@@ -33,6 +33,8 @@ FakeCuda::Graph CaptureGraph(FakeCuda& gpu, StreamCommunicator& comm, int calls)
 }
 
 std::string Kernels(int count) { return std::string(static_cast<size_t>(count), 'k'); }
+// The shortest graph with a stamp.
+const std::string kWithHead = "s" + Kernels(kFirstStamp + 1);
 
 uint64_t Captures(CaptureFate fate) {
   return ReadSnapshot().graph_captures[static_cast<int>(fate)];
@@ -62,8 +64,7 @@ TEST(GraphStamps, StandAtTheSamePositionsOfEachCapture) {
   RunWithGpu(
       [](FakeCuda& gpu) {
         StreamCommunicator comm(gpu, 1);
-        const std::string nodes =
-            Kernels(20) + "s" + Kernels(40) + "sks" + Kernels(59) + "sks" + Kernels(4);
+        const std::string nodes = "s" + Kernels(60) + "sks" + Kernels(59) + "sks" + Kernels(4);
         const int calls = 125;
         EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, calls)), nodes);
         // Whatever was captured, called or sampled before.
@@ -88,7 +89,7 @@ TEST(GraphStamps, CapturesAtTheSameTimeHaveTheirOwnPositions) {
           CaptureCall(a);
           if (i % 2 == 0) CaptureCall(b);
         }
-        EXPECT_EQ(gpu.Nodes(gpu.CapturedGraph(a.stream())), Kernels(kFirstStamp) + "sk");
+        EXPECT_EQ(gpu.Nodes(gpu.CapturedGraph(a.stream())), kWithHead);
         EXPECT_EQ(gpu.Nodes(gpu.CapturedGraph(b.stream())), Kernels(kFirstStamp / 2 + 1));
         EXPECT_TRUE(gpu.EndCapture(a.stream()));
         EXPECT_TRUE(gpu.EndCapture(b.stream()));
@@ -188,7 +189,7 @@ TEST(GraphStamps, BudgetHolds) {
   uint32_t stamps = 0;
   for (uint32_t launch = 0; launch < 2000; ++launch) {
     stamps += StampsDueAt(launch) == StampsDue::kPair ? 2 : 0;
-    stamps += StampsDueAt(launch) == StampsDue::kFront ? 1 : 0;
+    stamps += StampsDueAt(launch) == StampsDue::kHead ? 1 : 0;
     EXPECT_LE(stamps * 2.0, (launch + 1) * 5.8 * 0.02) << launch;  // us
   }
   EXPECT_EQ(stamps, kMostStamps);
@@ -248,7 +249,7 @@ TEST(GraphStamps, LaunchOfSeveralCallsIsNotTimed) {
         comm.StopGroup(group);
         EXPECT_TRUE(gpu.EndCapture(comm.stream()));
         FakeCuda::Graph graph = gpu.CapturedGraph(comm.stream());
-        EXPECT_EQ(gpu.Nodes(graph), Kernels(20) + "s" + Kernels(40) + "sks");
+        EXPECT_EQ(gpu.Nodes(graph), "s" + Kernels(60) + "sks");
         gpu.Replay(graph, 0, kPairSpacing + 3);
         gpu.Advance(50000);
         gpu.Replay(graph, kPairSpacing + 3);
@@ -277,8 +278,7 @@ TEST(GraphStamps, StopsThatAreWrongAddNothing) {
         comm.StopGroup(group);
         EXPECT_TRUE(gpu.EndCapture(comm.stream()));
         comm.StopLaunch(launch);
-        EXPECT_EQ(gpu.Nodes(gpu.CapturedGraph(comm.stream())),
-                  Kernels(20) + "s" + Kernels(40) + "sks");
+        EXPECT_EQ(gpu.Nodes(gpu.CapturedGraph(comm.stream())), "s" + Kernels(60) + "sks");
         EXPECT_EQ(Ignored(ReadSnapshot(), IgnoredReason::kRepeatedStop), 2u);
         comm.Finalize();
         comm.StopLaunch(launch);
@@ -297,7 +297,7 @@ TEST(GraphStamps, GraphsThatAreGoneMakeRoom) {
           std::vector<FakeCuda::Graph> graphs;
           for (uint32_t i = 0; i < GraphStamps::kMostRecords; ++i) {
             graphs.push_back(CaptureGraph(gpu, comm, kFirstStamp + 1));
-            ASSERT_EQ(gpu.Nodes(graphs.back()), Kernels(kFirstStamp) + "sk");
+            ASSERT_EQ(gpu.Nodes(graphs.back()), kWithHead);
             gpu.Replay(graphs.back());
             ++replays;
           }
@@ -321,7 +321,7 @@ TEST(GraphStamps, PlacementDoesNotDependOnRoom) {
           CaptureGraph(gpu, comm, kFirstStamp + 1);
         }
         FakeCuda::Graph late = CaptureGraph(gpu, comm, kFirstStamp + 1);
-        EXPECT_EQ(gpu.Nodes(late), Kernels(kFirstStamp) + "sk");
+        EXPECT_EQ(gpu.Nodes(late), kWithHead);
         gpu.Replay(late);
         WaitForPoll();
         EXPECT_EQ(comm.Read().graph_replays, 0u);
@@ -340,7 +340,7 @@ TEST(GraphStamps, GraphThatCannotBeWatchedIsNotCounted) {
           if (i % 200 == 0) WaitForPoll();
           if (i % 200 == 0) AdvanceClock(10 * kSecond);
           FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1);
-          ASSERT_EQ(gpu.Nodes(graph), Kernels(kFirstStamp) + "sk");
+          ASSERT_EQ(gpu.Nodes(graph), kWithHead);
           gpu.Replay(graph);
         }
         gpu.StopFailing();
@@ -378,7 +378,7 @@ TEST(GraphStamps, LaunchThatIsRefusedIsTheLast) {
   RunWithGpu(
       [](FakeCuda& gpu) {
         StreamCommunicator comm(gpu, 1);
-        gpu.Fail("cuLaunchKernel", 1);
+        gpu.Fail("cuGraphAddKernelNode_v2", 1);
         EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
         gpu.StopFailing();
         EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
@@ -393,11 +393,11 @@ TEST(GraphStamps, CaptureThatEndsMeanwhileIsNotTheLast) {
   RunWithGpu(
       [](FakeCuda& gpu) {
         StreamCommunicator comm(gpu, 1);
-        gpu.Fail("cuLaunchKernel", 901);  // CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+        gpu.Fail("cuGraphAddKernelNode_v2", 901);  // CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
         CaptureGraph(gpu, comm, kFirstStamp + 1);
         gpu.StopFailing();
         FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1);
-        EXPECT_EQ(gpu.Nodes(graph), Kernels(kFirstStamp) + "sk");
+        EXPECT_EQ(gpu.Nodes(graph), kWithHead);
         WaitForPoll();
         EXPECT_EQ(Captures(CaptureFate::kRefused), 0u);
       },
@@ -416,7 +416,7 @@ TEST(GraphStamps, LongCaptureKeepsItsPositionBesideManyOthers) {
           for (int k = 0; k < 20; ++k) CaptureGraph(gpu, other, 1);
         }
         EXPECT_TRUE(gpu.EndCapture(comm.stream()));
-        EXPECT_EQ(gpu.Nodes(gpu.CapturedGraph(comm.stream())), Kernels(kFirstStamp) + "sk");
+        EXPECT_EQ(gpu.Nodes(gpu.CapturedGraph(comm.stream())), kWithHead);
       },
       kAuto);
 }
@@ -433,7 +433,7 @@ TEST(GraphStamps, CodeIsLoadedOnceAndEndsNoCapture) {
         EXPECT_EQ(gpu.Calls("cuModuleLoadData"), 1u);
         StreamCommunicator elsewhere(gpu, 3, 1);
         EXPECT_EQ(gpu.Calls("cuModuleLoadData"), 2u);
-        const std::string nodes = Kernels(kFirstStamp) + "sk";
+        const std::string nodes = kWithHead;
         gpu.MakeCurrent(context);
         EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, kFirstStamp + 1)), nodes);
         gpu.MakeCurrent(elsewhere.gpu_context());
@@ -450,7 +450,7 @@ TEST(GraphStamps, ContextThatWasResetHasNoneUntilItIsPreparedAgain) {
         EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
         StreamCommunicator later(gpu, 2, comm.gpu_context());
         FakeCuda::Graph graph = CaptureGraph(gpu, later, kFirstStamp + 1);
-        EXPECT_EQ(gpu.Nodes(graph), Kernels(kFirstStamp) + "sk");
+        EXPECT_EQ(gpu.Nodes(graph), kWithHead);
         gpu.Replay(graph);
         WaitForPoll();
         EXPECT_EQ(later.Read().graph_replays, 1u);
@@ -474,7 +474,7 @@ TEST(GraphStamps, ThreadsCaptureBesideEachOther) {
             gpu.MakeCurrent(comm.gpu_context());
             for (int round = 0; round < kRounds; ++round) {
               FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1);
-              EXPECT_EQ(gpu.Nodes(graph), Kernels(kFirstStamp) + "sk");
+              EXPECT_EQ(gpu.Nodes(graph), kWithHead);
               gpu.Replay(graph);
               gpu.Replay(graph);
             }

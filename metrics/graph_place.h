@@ -1,0 +1,63 @@
+// Where the GPU was seen last in the replays of a communicator's CUDA graphs, and which of its
+// captures are followed: two words of its record.
+//
+//   captures   bit  63      48 47      32 31    16 15     8 7      0
+//                   | followed | captures | graph  | stamps | passed |
+//   calls      bit  63      63 62     42 41    21 20      0
+//                   | has head |  total |  until | before  |
+//
+// What does not fit is the largest number there is.
+//
+// Thread: plain data.
+#ifndef METRICS_GRAPH_PLACE_H_
+#define METRICS_GRAPH_PLACE_H_
+
+#include <algorithm>
+#include <cstdint>
+
+namespace nccl_pulse {
+
+struct GraphPlace {
+  static constexpr uint32_t kMost = 0xffff;  // captures
+  static constexpr uint32_t kMostCalls = 0x1fffff;
+
+  // Graphs with calls of the communicator were captured, and so many of them are followed: their
+  // replays are counted, and so are all kinds of their calls.
+  uint32_t captures = 0, followed = 0;
+  // The number of the graph whose stamp was passed last, among those captures, from 1; 0: none was.
+  uint32_t graph = 0;
+  uint32_t passed = 0, stamps = 0;  // that stamp's number, from 1, and how many the graph has
+  // Calls of the communicator in a replay of it: in front of that stamp, in front of the next one,
+  // and in all.
+  uint32_t calls_before = 0, calls_until = 0, calls = 0;
+  bool has_head = false;  // the graph's first stamp stands in front of all else
+
+  uint64_t PackCaptures() const {
+    return uint64_t{std::min(followed, kMost)} << 48 | uint64_t{std::min(captures, kMost)} << 32 |
+           uint64_t{graph & kMost} << 16 | uint64_t{stamps & 0xff} << 8 | (passed & 0xff);
+  }
+  uint64_t PackCalls() const {
+    return uint64_t{has_head} << 63 | uint64_t{std::min(calls, kMostCalls)} << 42 |
+           uint64_t{std::min(calls_until, kMostCalls)} << 21 | std::min(calls_before, kMostCalls);
+  }
+  static GraphPlace Of(uint64_t captures, uint64_t calls) {
+    const auto part = [](uint64_t bits, int shift, uint32_t mask) {
+      return static_cast<uint32_t>(bits >> shift) & mask;
+    };
+    GraphPlace place;
+    place.followed = part(captures, 48, kMost);
+    place.captures = part(captures, 32, kMost);
+    place.graph = part(captures, 16, kMost);
+    place.stamps = part(captures, 8, 0xff);
+    place.passed = part(captures, 0, 0xff);
+    place.has_head = calls >> 63 != 0;
+    place.calls = part(calls, 42, kMostCalls);
+    place.calls_until = part(calls, 21, kMostCalls);
+    place.calls_before = part(calls, 0, kMostCalls);
+    return place;
+  }
+};
+
+}  // namespace nccl_pulse
+
+#endif  // METRICS_GRAPH_PLACE_H_

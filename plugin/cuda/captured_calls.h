@@ -1,0 +1,67 @@
+// What is kept of the calls of one capture (graph_stamps.h): by kind, and by communicator.
+//
+// Thread: the capturing thread writes, one at a time for each capture; the background thread reads
+// what is published. Cost: plain loads and stores.
+#ifndef PLUGIN_CUDA_CAPTURED_CALLS_H_
+#define PLUGIN_CUDA_CAPTURED_CALLS_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "plugin/cuda/stamp_plan.h"
+
+namespace nccl_pulse {
+
+// Calls of one kind within a capture. The numbers have one writer, the capturing thread.
+struct CapturedCalls {
+  // Communicator:10 | op:8 | size class:8, and a bit so that none is 0.
+  static constexpr uint32_t PackKind(uint32_t communicator, uint32_t op, uint32_t size_class) {
+    return 1u << 31 | communicator << 16 | op << 8 | size_class;
+  }
+  static constexpr uint32_t Communicator(uint32_t kind) { return kind >> 16 & 0x3ff; }
+  static constexpr uint32_t Op(uint32_t kind) { return kind >> 8 & 0xff; }
+  static constexpr uint32_t SizeClass(uint32_t kind) { return kind & 0xff; }
+
+  std::atomic<uint32_t> kind;          // 0: free
+  std::atomic<uint32_t> owner;         // generation of the communicator's record
+  std::atomic<uint64_t> calls, bytes;  // in one replay
+  uint64_t counted;                    // replays that have been counted; background thread
+};
+
+// A communicator that has calls in a capture.
+struct CaptureMember {
+  static constexpr uint32_t kMostBefore = 0xffff;
+
+  std::atomic<uint32_t> communicator;  // 1 + index, 0: free. Publishes the next two
+  std::atomic<uint32_t> owner;         // as CapturedCalls::owner
+  std::atomic<uint32_t> number;        // of this capture, among the communicator's, from 1
+  std::atomic<uint32_t> launched;      // its calls whose launch was captured; capturing thread
+  // Its calls that are launched in front of each stamp, kMostBefore: as many or more. Published
+  // with the stamp.
+  uint16_t before[kMostStamps];
+
+  // Nobody else looks at this one yet.
+  void CopyFrom(const CaptureMember& from) {
+    owner.store(from.owner.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    number.store(from.number.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    launched.store(from.launched.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    for (uint16_t& calls : before) calls = 0;
+    communicator.store(from.communicator.load(std::memory_order_relaxed),
+                       std::memory_order_relaxed);
+  }
+  bool Is(uint32_t index, uint32_t generation) const {
+    return communicator.load(std::memory_order_acquire) == index + 1 &&  // sees the owner
+           owner.load(std::memory_order_relaxed) == generation;
+  }
+};
+
+// A communicator's captures so far.
+struct CommunicatorCaptures {
+  std::atomic<uint32_t> owner;  // as CapturedCalls::owner; publishes zeroes
+  std::atomic<uint32_t> seen;
+  std::atomic<uint32_t> followed;  // of them those whose replays and calls are all counted
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_CUDA_CAPTURED_CALLS_H_

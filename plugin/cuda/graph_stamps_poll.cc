@@ -1,0 +1,139 @@
+// GraphStamps, the part of the background thread: what the stamps say.
+#include <algorithm>
+
+#include "plugin/cuda/graph_stamps.h"
+
+namespace nccl_pulse {
+namespace {
+
+// CUDA says that a graph is gone when its last replay has ended. The last of its counts have
+// arrived after this.
+constexpr uint64_t kDestroyedNs = 100000000;
+
+}  // namespace
+
+GraphStamps::Captures GraphStamps::captures() const {
+  // Relaxed: each stands alone.
+  return {seen_.load(std::memory_order_relaxed), followed_.load(std::memory_order_relaxed),
+          no_room_.load(std::memory_order_relaxed), incomplete_.load(std::memory_order_relaxed),
+          refused_.load(std::memory_order_relaxed)};
+}
+
+GraphStamps::Standing GraphStamps::Look(Record& record, uint64_t now_ns) {
+  const uint32_t stamps = record.stamps.load(std::memory_order_acquire);  // sees them
+  Standing standing{stamps, 0, 0, false, 0, 0};
+  // The last one first: a replay that goes on meanwhile is in flight rather than ahead of itself.
+  for (uint32_t i = stamps; i-- > 0;) {
+    Record::Stamp& stamp = record.stamp[i];
+    const uint64_t passages = record.context->Read(stamp.place).count - stamp.base;
+    // Less than before: see stamp_code.h.
+    if (passages > stamp.seen && static_cast<int64_t>(passages) > 0) {
+      stamp.seen = passages;
+      standing.moved = true;
+    }
+  }
+  if (standing.moved) record.moved_ns = now_ns;
+  if (stamps == 0) return standing;
+  const uint64_t last = record.stamp[stamps - 1].seen;
+  standing.replays = record.stamp[0].seen;
+  standing.in_flight = standing.replays > last ? standing.replays - last : 0;
+  if (standing.replays == 0) return standing;
+  while (standing.passed < stamps && record.stamp[standing.passed].seen >= standing.replays) {
+    ++standing.passed;
+  }
+  record.is_passed_due |= standing.moved;
+  if (!record.is_passed_due) return standing;
+  standing.gpu_ns = record.context->Read(record.stamp[standing.passed - 1].place).gpu_ns;
+  record.is_passed_due = standing.gpu_ns == 0;
+  return standing;
+}
+
+// Relaxed throughout: published by the kind, the communicator, or the stamps.
+GraphStamps::Replayed GraphStamps::Describe(Record& record, const Standing& standing,
+                                            const CapturedCalls& calls, uint32_t kind,
+                                            bool is_first) const {
+  const uint64_t replays = standing.replays - calls.counted;
+  Replayed replayed{};
+  replayed.communicator = CapturedCalls::Communicator(kind);
+  replayed.owner = calls.owner.load(std::memory_order_relaxed);
+  replayed.op = CapturedCalls::Op(kind);
+  replayed.size_class = CapturedCalls::SizeClass(kind);
+  replayed.is_first_of_communicator = is_first;
+  replayed.replays = replays;
+  replayed.calls = replays * calls.calls.load(std::memory_order_relaxed);
+  replayed.bytes = replays * calls.bytes.load(std::memory_order_relaxed);
+  replayed.in_flight = standing.in_flight;
+  replayed.moved_ns = record.moved_ns;
+  if (!is_first) return replayed;
+  const CommunicatorCaptures& captures = tables_->of_communicators[replayed.communicator];
+  // Acquire: sees its numbers, not those of the owner before.
+  if (captures.owner.load(std::memory_order_acquire) == replayed.owner) {
+    replayed.captures = captures.seen.load(std::memory_order_relaxed);
+    replayed.followed = captures.followed.load(std::memory_order_relaxed);
+  }
+  if (standing.gpu_ns == 0) return replayed;
+  for (const CaptureMember& member : record.members) {
+    if (!member.Is(replayed.communicator, replayed.owner)) continue;
+    Passed& last = replayed.last;
+    last.gpu_ns = standing.gpu_ns;
+    last.graph = member.number.load(std::memory_order_relaxed);
+    last.passed = standing.passed;
+    last.stamps = standing.stamps;
+    last.has_head = record.has_head;
+    for (const CapturedCalls& each : record.calls) {
+      const uint32_t other = each.kind.load(std::memory_order_acquire);  // sees its numbers
+      if (other == 0) break;
+      if (CapturedCalls::Communicator(other) == replayed.communicator) {
+        last.calls += each.calls.load(std::memory_order_relaxed);
+      }
+    }
+    last.calls_before = member.before[last.passed - 1];
+    last.calls_until = last.passed < last.stamps ? member.before[last.passed] : last.calls;
+  }
+  return replayed;
+}
+
+uint64_t GraphStamps::NewDuration(Record& record, uint32_t number) {
+  Record::Stamp& end = record.stamp[number];
+  const Record::Stamp& begin = record.stamp[number - 1];
+  if (end.launch.kind == 0) return 0;
+  const StampContext::Passages last = record.context->Read(end.place);
+  const StampContext::Passages first = record.context->Read(begin.place);
+  // Of the same passage, and that was the last one while both were read: else the next replay is
+  // between the two, and has overwritten the begin.
+  const uint64_t passages = last.count - end.base;
+  if (last.gpu_ns == 0 || first.gpu_ns == 0 || first.count - begin.base != passages ||
+      passages == end.timed || record.context->Read(end.place).count != last.count ||
+      last.gpu_ns <= first.gpu_ns) {
+    return 0;
+  }
+  end.timed = passages;
+  return last.gpu_ns - first.gpu_ns;
+}
+
+GraphStamps::Timed GraphStamps::DescribeTimed(const Record& record, uint32_t number,
+                                              uint64_t duration_ns) {
+  const Record::Stamp& end = record.stamp[number];
+  Timed timed{end.launch, duration_ns, end.timed, 0, (number - 1) / 2};
+  for (const CaptureMember& member : record.members) {
+    if (member.Is(CapturedCalls::Communicator(end.launch.kind), end.launch.owner)) {
+      timed.graph = member.number.load(std::memory_order_relaxed);  // published with the member
+    }
+  }
+  return timed;
+}
+
+bool GraphStamps::IsOver(Record& record, uint64_t now_ns) {
+  // Acquire: as the state's.
+  if (!record.is_destroyed.load(std::memory_order_acquire)) return false;
+  if (record.destroyed_ns == 0) record.destroyed_ns = std::max<uint64_t>(now_ns, 1);
+  return now_ns >= record.destroyed_ns + kDestroyedNs;
+}
+
+void GraphStamps::Free(Record& record) {
+  const uint32_t stamps = record.stamps.load(std::memory_order_relaxed);  // seen by Look
+  for (uint32_t i = 0; i < stamps; ++i) record.context->GiveBack(record.stamp[i].place);
+  record.state.store(Record::kFree, std::memory_order_release);  // hands it to the next capture
+}
+
+}  // namespace nccl_pulse

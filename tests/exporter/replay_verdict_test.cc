@@ -1,0 +1,266 @@
+// Hangs within replays of CUDA graphs: who is named, by what stamps counted, and where nobody is.
+#include "tests/exporter/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr uint32_t kStamps = 3;
+constexpr uint32_t kCalls = 65;
+// Calls in front of each stamp, and all.
+constexpr uint32_t kBefore[kStamps + 1] = {0, 60, 61, kCalls};
+
+void Capture(SimulatedJob* job, int rank, const std::string& op, uint64_t id = kComm) {
+  CommunicatorSnapshot& comm = job->Of(id, rank);
+  comm.captured = true;
+  comm.calls.push_back({op, 4, "ncclFloat32", true, kCalls, 0});
+  comm.graph_place.captures = comm.graph_place.followed = 1;
+}
+
+// The GPU has begun so many replays, and of the last one passed so many stamps, just now.
+void Stand(SimulatedJob* job, int rank, uint64_t replays, uint32_t passed, uint64_t id = kComm) {
+  CommunicatorSnapshot& comm = job->Of(id, rank);
+  GraphPlace& place = comm.graph_place;
+  comm.graph_replays = replays;
+  comm.graph_replays_in_flight = passed < kStamps ? 1 : 0;
+  comm.graph_moved_realtime_ns = job->now();
+  place.graph = 1;
+  place.stamps = kStamps;
+  place.passed = passed;
+  place.calls_before = kBefore[passed - 1];
+  place.calls_until = kBefore[passed];
+  place.calls = kCalls;
+  place.has_head = true;
+}
+
+// Four ranks that have replayed a graph a hundred times.
+SimulatedJob ReplayingJob(const std::string& op = "AllReduce", int nranks = 0, int nnodes = 1) {
+  SimulatedJob job(4);
+  job.AddCommunicator(kComm, {0, 1, 2, 3}, nranks, nnodes);
+  job.Collective(kComm, "AllReduce", kTogether, kMs);
+  for (int rank = 0; rank < 4; ++rank) {
+    Capture(&job, rank, op);
+    Stand(&job, rank, 100, kStamps);
+  }
+  job.Advance(kSecond);
+  return job;
+}
+
+void StandAll(SimulatedJob* job, const std::vector<uint64_t>& replays,
+              const std::vector<uint32_t>& passed) {
+  for (int rank = 0; rank < 4; ++rank) Stand(job, rank, replays[rank], passed[rank]);
+}
+
+// Rank 2's program launches no further replay.
+SimulatedJob NotLaunchedJob() {
+  SimulatedJob job = ReplayingJob();
+  for (const int rank : {0, 1, 3}) Stand(&job, rank, 101, 1);
+  return job;
+}
+
+TEST(ReplayVerdict, RankThatHasNotBegunIsNamed) {
+  SimulatedJob job = NotLaunchedJob();
+  const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
+  EXPECT_EQ(hang.waiting, (std::vector<int32_t>{0, 1, 3}));
+  EXPECT_EQ(hang.replay.graph, 1u);
+  EXPECT_EQ(hang.replay.before, 0u);
+  EXPECT_EQ(hang.replay.until, 60u);
+  EXPECT_EQ(hang.replay.calls, kCalls);
+  EXPECT_FALSE(hang.is_usual);
+}
+
+// A graph of up to 60 launches has one stamp: none of its replays is known to be in flight. But no
+// rank ends what another one has not begun.
+TEST(ReplayVerdict, OneStampIsEnough) {
+  SimulatedJob job = NotLaunchedJob();
+  for (int rank = 0; rank < 4; ++rank) {
+    CommunicatorSnapshot& comm = job.Of(kComm, rank);
+    comm.graph_replays_in_flight = 0;
+    comm.graph_place.passed = comm.graph_place.stamps = 1;
+    comm.graph_place.calls_before = 0;
+    comm.graph_place.calls_until = kCalls;
+  }
+  const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
+  EXPECT_EQ(hang.waiting, (std::vector<int32_t>{0, 1, 3}));
+}
+
+// The others have queued ten replays and the eager calls behind them.
+TEST(ReplayVerdict, WorkQueuedBehindTheReplayChangesNothing) {
+  SimulatedJob job = NotLaunchedJob();
+  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  for (const int rank : {0, 1, 3}) {
+    job.Of(kComm, rank).oldest_launch = OldestLaunch::kNotBegun;
+  }
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
+  EXPECT_EQ(hang.waiting, (std::vector<int32_t>{0, 1, 3}));
+  EXPECT_EQ(DiagnosisOf(job).queued, std::nullopt);
+}
+
+TEST(ReplayVerdict, RankThatHasPassedFewerStampsIsNamed) {
+  SimulatedJob job = ReplayingJob();
+  StandAll(&job, {101, 101, 101, 101}, {2, 2, 1, 2});
+  const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
+  EXPECT_EQ(hang.waiting, (std::vector<int32_t>{0, 1, 3}));
+  EXPECT_EQ(hang.replay.before, 60u);
+  EXPECT_EQ(hang.replay.until, 61u);
+}
+
+TEST(ReplayVerdict, WhereAllStandAlikeNobodyIsNamed) {
+  SimulatedJob job = ReplayingJob();
+  StandAll(&job, {101, 101, 101, 101}, {1, 1, 1, 1});
+  const Hang hang = ExpectHangInTime(&job, HangVerdict::kNoProgress, {});
+  EXPECT_EQ(hang.waiting, (std::vector<int32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(hang.replay.until, 60u);
+}
+
+TEST(ReplayVerdict, ReplaysThatHaveEndedAreNoHang) {
+  SimulatedJob job = ReplayingJob();
+  job.Advance(kHangAfter);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+TEST(ReplayVerdict, ReplaysThatGoOnAreProgress) {
+  SimulatedJob job = ReplayingJob();
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");  // behind many replays
+  job.Advance(kHangAfter - kSecond);
+  StandAll(&job, {150, 150, 150, 150}, {1, 1, 1, 1});
+  job.Advance(kHangAfter - 1);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+TEST(ReplayVerdict, RanksOnOtherNodesMayBeTheOnes) {
+  SimulatedJob job = ReplayingJob("AllReduce", 8, 2);
+  StandAll(&job, {101, 101, 101, 101}, {1, 1, 1, 1});
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+}
+
+TEST(ReplayVerdict, RankThatIsNotHereIsSaid) {
+  SimulatedJob job = ReplayingJob("AllReduce", 5);
+  StandAll(&job, {101, 101, 101, 101}, {1, 1, 1, 1});
+  ExpectHang(&job, HangVerdict::kRankNotSeen, {4});
+}
+
+// ---- what cannot be told --------------------------------------------------------------------
+
+TEST(ReplayVerdict, OtherGraphsCannotBeCompared) {
+  SimulatedJob job = NotLaunchedJob();
+  job.Of(kComm, 2).graph_place.captures = 2;
+  ExpectHang(&job, HangVerdict::kUnknown, {});
+  job.Of(kComm, 2).graph_place.captures = 1;
+  job.Of(kComm, 2).calls.back().calls = kCalls - 1;
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kUnknown);
+  job.Of(kComm, 2).calls.back().calls = kCalls;
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotBegun);
+}
+
+TEST(ReplayVerdict, AnotherOrderOfGraphsCannotBeCompared) {
+  SimulatedJob job = NotLaunchedJob();
+  job.Of(kComm, 3).graph_place.graph = 2;
+  ExpectHang(&job, HangVerdict::kUnknown, {});
+}
+
+TEST(ReplayVerdict, RankWithoutStampsCannotBeCompared) {
+  SimulatedJob job = NotLaunchedJob();
+  job.Of(kComm, 2).graph_place = {};
+  ExpectHang(&job, HangVerdict::kUnknown, {});
+}
+
+// What its stamps counted since has not been read.
+TEST(ReplayVerdict, RankWhoseThreadDoesNotLookCannotBeCompared) {
+  SimulatedJob job = NotLaunchedJob();
+  job.process(2).poller = PollerState::kNotStarted;
+  ExpectHang(&job, HangVerdict::kUnknown, {});
+}
+
+TEST(ReplayVerdict, OperationsThatMayBeLeftEarlyCannotBeCompared) {
+  for (const char* op : {"Broadcast", "Reduce", "Send"}) {
+    SimulatedJob job = ReplayingJob(op);
+    for (const int rank : {0, 1, 3}) Stand(&job, rank, 101, 1);
+    ExpectHang(&job, HangVerdict::kUnknown, {});
+  }
+}
+
+// Behind in its replays and ahead in its calls: not the same order.
+TEST(ReplayVerdict, RankThatHasCalledMoreBesideIsNotNamed) {
+  SimulatedJob job = NotLaunchedJob();
+  LaunchOn(&job, {2}, "AllReduce");
+  ExpectHang(&job, HangVerdict::kUnknown, {});
+}
+
+TEST(ReplayVerdict, EagerHangBesideEqualReplaysIsUnknown) {
+  SimulatedJob job = ReplayingJob();
+  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  ExpectHang(&job, HangVerdict::kUnknown, {});
+}
+
+// ---- what is known without stamps comes first ------------------------------------------------
+
+TEST(ReplayVerdict, ProcessThatIsGoneComesFirst) {
+  SimulatedJob job = NotLaunchedJob();
+  job.process(2).end = ProcessEnd::kLost;
+  job.process(2).end_realtime_ns = job.now();
+  ExpectHang(&job, HangVerdict::kProcessGone, {2});
+}
+
+// ---- several communicators -------------------------------------------------------------------
+
+// Rank 0 of kComm waits in a replay of another communicator, for its rank 1.
+TEST(ReplayVerdict, RankThatWaitsElsewhereIsNotTheRoot) {
+  constexpr uint64_t kOther = 0xc1;
+  SimulatedJob job(3);
+  job.AddCommunicator(kComm, {0, 1});
+  job.AddCommunicator(kOther, {0, 2});
+  for (int rank = 0; rank < 2; ++rank) {
+    Capture(&job, rank, "AllReduce");
+    Stand(&job, rank, 100, kStamps);
+    Capture(&job, rank, "AllReduce", kOther);
+    Stand(&job, rank, 100, kStamps, kOther);
+  }
+  // One graph: its stamps count for both communicators.
+  Stand(&job, 0, 101, 1);
+  Stand(&job, 0, 101, 1, kOther);
+  Stand(&job, 1, 101, 2);
+  job.Advance(kHangAfter);
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kBlockedElsewhere);
+  const std::optional<Hang> root = HangOf(job, kOther);
+  ASSERT_TRUE(root);
+  EXPECT_EQ(root->verdict, HangVerdict::kRankNotBegun);
+  EXPECT_EQ(root->suspects, (std::vector<int32_t>{1}));
+}
+
+// It is behind on both, and in flight on both: it waits for nobody.
+TEST(ReplayVerdict, RankThatIsBehindOnBothIsNamedOnBoth) {
+  constexpr uint64_t kOther = 0xc1;
+  SimulatedJob job(3);
+  job.AddCommunicator(kComm, {0, 1});
+  job.AddCommunicator(kOther, {0, 2});
+  for (const uint64_t id : {kComm, kOther}) {
+    for (int rank = 0; rank < 2; ++rank) {
+      Capture(&job, rank, "AllReduce", id);
+      Stand(&job, rank, 101, rank == 0 ? 1 : 2, id);
+    }
+  }
+  job.Advance(kHangAfter);
+  for (const uint64_t id : {kComm, kOther}) {
+    const std::optional<Hang> hang = HangOf(job, id);
+    ASSERT_TRUE(hang);
+    EXPECT_EQ(hang->verdict, HangVerdict::kRankNotBegun);
+    EXPECT_EQ(hang->suspects, (std::vector<int32_t>{0}));
+  }
+}
+
+// Some of its graphs elsewhere are not followed: it may wait in one of them.
+TEST(ReplayVerdict, RankThatMayWaitUnseenElsewhereIsNotNamed) {
+  constexpr uint64_t kOther = 0xc1;
+  SimulatedJob job = NotLaunchedJob();
+  job.AddCommunicator(kOther, {2});
+  Capture(&job, 0, "AllReduce", kOther);
+  Stand(&job, 0, 100, kStamps, kOther);
+  job.Advance(kHangAfter);
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotBegun);
+  job.Of(kOther, 0).graph_place.captures = 2;
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kUnknown);
+  EXPECT_TRUE(HangOf(job)->suspects.empty());
+}
+
+}  // namespace
+}  // namespace nccl_pulse

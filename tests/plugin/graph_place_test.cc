@@ -1,0 +1,192 @@
+// What a rank says of how far its GPU has come in the replays of its graphs.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+
+#include "plugin/cuda/graph_stamps.h"
+#include "tests/plugin/stream_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+const Environment kAuto{{"NCCL_PULSE_GRAPHS", "auto"}};
+constexpr uint32_t kCalls = kPairSpacing + 5;
+// Nodes up to and with each stamp of a graph of so many calls.
+constexpr uint64_t kHead = 1;
+constexpr uint64_t kFront = kHead + kPairSpacing + 1;
+constexpr uint64_t kRear = kFront + 2;
+
+void CaptureCall(StreamCommunicator& comm) {
+  void* group = comm.StartGroup(true);
+  const StreamCommunicator::Call call = comm.MakeCall(group, "AllReduce", 4096, true);
+  comm.Launch(group, 0);
+  comm.Report(call);
+  comm.StopGroup(group);
+}
+
+// `roots`: so many of its first nodes stand side by side.
+FakeCuda::Graph CaptureGraph(FakeCuda& gpu, StreamCommunicator& comm, uint32_t calls,
+                             size_t roots = 1) {
+  gpu.BeginCapture(comm.stream());
+  gpu.SetRoots(comm.stream(), roots);
+  for (uint32_t i = 0; i < calls; ++i) CaptureCall(comm);
+  EXPECT_TRUE(gpu.EndCapture(comm.stream()));
+  return gpu.CapturedGraph(comm.stream());
+}
+
+GraphPlace PlaceOf(const StreamCommunicator& comm) {
+  WaitForPoll();
+  return comm.Read().graph_place;
+}
+
+void ExpectPlace(const GraphPlace& place, uint32_t graph, uint32_t passed, uint32_t before,
+                 uint32_t until, uint32_t calls = kCalls) {
+  EXPECT_EQ(place.graph, graph);
+  EXPECT_EQ(place.passed, passed);
+  EXPECT_EQ(place.calls_before, before);
+  EXPECT_EQ(place.calls_until, until);
+  EXPECT_EQ(place.calls, calls);
+}
+
+TEST(GraphPlace, IsBehindTheStampThatWasPassedLast) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        StreamCommunicator comm(gpu, 1);
+        FakeCuda::Graph graph = CaptureGraph(gpu, comm, kCalls);
+        ExpectPlace(PlaceOf(comm), 0, 0, 0, 0, 0);
+        EXPECT_EQ(comm.Read().graph_place.captures, 1u);
+        EXPECT_EQ(comm.Read().graph_place.followed, 1u);
+        gpu.Replay(graph, 0, kHead);
+        ExpectPlace(PlaceOf(comm), 1, 1, 0, kPairSpacing);
+        EXPECT_EQ(comm.Read().graph_place.stamps, 3u);
+        EXPECT_TRUE(comm.Read().graph_place.has_head);
+        EXPECT_EQ(comm.Read().graph_replays, 1u);
+        EXPECT_EQ(comm.Read().graph_replays_in_flight, 1u);
+        gpu.Replay(graph, kHead, kFront - kHead);
+        ExpectPlace(PlaceOf(comm), 1, 2, kPairSpacing, kPairSpacing + 1);
+        gpu.Replay(graph, kFront, kRear - kFront);
+        ExpectPlace(PlaceOf(comm), 1, 3, kPairSpacing + 1, kCalls);
+        EXPECT_EQ(comm.Read().graph_replays_in_flight, 0u);
+        gpu.Advance(1);
+        gpu.Replay(graph, 0, kHead);
+        ExpectPlace(PlaceOf(comm), 1, 1, 0, kPairSpacing);
+        EXPECT_EQ(comm.Read().graph_replays, 2u);
+      },
+      kAuto);
+}
+
+TEST(GraphPlace, IsInTheGraphThatMovedLast) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        StreamCommunicator comm(gpu, 1);
+        FakeCuda::Graph first = CaptureGraph(gpu, comm, kCalls);
+        CaptureGraph(gpu, comm, kFirstStamp);  // too short for a stamp
+        FakeCuda::Graph third = CaptureGraph(gpu, comm, kFirstStamp + 1);
+        gpu.Replay(third);
+        ExpectPlace(PlaceOf(comm), 3, 1, 0, kFirstStamp + 1, kFirstStamp + 1);
+        EXPECT_EQ(comm.Read().graph_place.captures, 3u);
+        EXPECT_EQ(comm.Read().graph_place.followed, 2u);
+        gpu.Advance(kMs);
+        gpu.Replay(first, 0, kHead);
+        ExpectPlace(PlaceOf(comm), 1, 1, 0, kPairSpacing);
+      },
+      kAuto);
+}
+
+// Each communicator's calls are counted for themselves, where they are launched.
+TEST(GraphPlace, CountsTheCallsOfItsCommunicator) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        StreamCommunicator a(gpu, 1);
+        StreamCommunicator b(gpu, 2, a.gpu_context());
+        b.UseStream(a.stream());
+        gpu.BeginCapture(a.stream());
+        for (uint32_t i = 0; i < 40; ++i) CaptureCall(a);
+        for (uint32_t i = 0; i < 25; ++i) CaptureCall(b);
+        EXPECT_TRUE(gpu.EndCapture(a.stream()));
+        gpu.Replay(gpu.CapturedGraph(a.stream()), 0, kFront);
+        ExpectPlace(PlaceOf(a), 1, 2, 40, 40, 40);
+        ExpectPlace(PlaceOf(b), 1, 2, 20, 21, 25);
+        EXPECT_EQ(b.Read().graph_place.captures, 1u);
+      },
+      kAuto);
+}
+
+// A launch of several calls: all of them are behind a stamp in front of it.
+TEST(GraphPlace, CallsOfAGroupAreLaunchedTogether) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        StreamCommunicator comm(gpu, 1);
+        gpu.BeginCapture(comm.stream());
+        for (uint32_t i = 0; i < kPairSpacing; ++i) CaptureCall(comm);
+        void* group = comm.StartGroup(true);
+        for (int i = 0; i < 3; ++i) comm.MakeCall(group, "AllReduce", 4096, true);
+        comm.Launch(group, 0);
+        comm.StopGroup(group);
+        EXPECT_TRUE(gpu.EndCapture(comm.stream()));
+        gpu.Replay(gpu.CapturedGraph(comm.stream()), 0, kFront);
+        ExpectPlace(PlaceOf(comm), 1, 2, kPairSpacing, kPairSpacing + 3, kPairSpacing + 3);
+      },
+      kAuto);
+}
+
+TEST(GraphPlace, GraphWithSeveralHeadsHasAStampInFrontOfThem) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        StreamCommunicator comm(gpu, 1);
+        FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1, StampContext::kMostRoots);
+        EXPECT_EQ(gpu.Nodes(graph), "s" + std::string(kFirstStamp + 1, 'k'));
+      },
+      kAuto);
+}
+
+TEST(GraphPlace, GraphWithManyHeadsHasItsFirstStampWithin) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        StreamCommunicator comm(gpu, 1);
+        FakeCuda::Graph graph =
+            CaptureGraph(gpu, comm, kFirstStamp + 1, StampContext::kMostRoots + 1);
+        EXPECT_EQ(gpu.Nodes(graph), std::string(kFirstStamp, 'k') + "sk");
+        gpu.Replay(graph);
+        ExpectPlace(PlaceOf(comm), 1, 1, kFirstStamp, kFirstStamp + 1, kFirstStamp + 1);
+        EXPECT_FALSE(comm.Read().graph_place.has_head);
+      },
+      kAuto);
+}
+
+// A stamp without its edges may count: nobody else is given its place.
+TEST(GraphPlace, HeadThatIsRefusedIsTheLast) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        StreamCommunicator comm(gpu, 1);
+        gpu.Fail("cuGraphAddDependencies", 1);
+        CaptureGraph(gpu, comm, kCalls);
+        gpu.StopFailing();
+        EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, kCalls)), std::string(kCalls, 'k'));
+        WaitForPoll();
+        EXPECT_EQ(ReadSnapshot().graph_captures[static_cast<int>(CaptureFate::kRefused)], 1u);
+        EXPECT_EQ(comm.Read().graph_place.followed, 0u);
+      },
+      kAuto);
+}
+
+// The next communicator of the same place in the table begins anew.
+TEST(GraphPlace, IsOfOneCommunicator) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        StreamCommunicator first(gpu, 1);
+        gpu.Replay(CaptureGraph(gpu, first, kCalls));
+        EXPECT_EQ(PlaceOf(first).captures, 1u);
+        first.Finalize();
+        StreamCommunicator second(gpu, 2, first.gpu_context());
+        gpu.Advance(kMs);
+        gpu.Replay(CaptureGraph(gpu, second, kCalls), 0, kHead);
+        ExpectPlace(PlaceOf(second), 1, 1, 0, kPairSpacing);
+        EXPECT_EQ(second.Read().graph_place.captures, 1u);
+      },
+      kAuto);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -127,11 +127,14 @@ class LaunchFollower {
     is_kernel_.store(true);
     return Open(stream, pair, context);
   }
-  [[gnu::hot]] void Stop(Instruments& instruments, Communicator& communicator, uint64_t ticket) {
+  // When it was made, 0: it was not, or not now.
+  [[gnu::hot]] uint64_t Stop(Instruments& instruments, Communicator& communicator,
+                             uint64_t ticket) {
     if (__builtin_expect(
             !is_open_.load() || Ticket::Operation(ticket) != (launch_number_.load() & kNumberMask),
             0)) {
-      return instruments.Ignore(IgnoredReason::kRepeatedStop);
+      instruments.Ignore(IgnoredReason::kRepeatedStop);
+      return 0;
     }
     is_open_.store(false);
     CudaStream const stream = stream_.load();
@@ -139,7 +142,8 @@ class LaunchFollower {
     // the launch does not wait for the answer.
     if (__builtin_expect(!is_eager_.load(), 1) &&
         __builtin_expect(IsInCapture(instruments, communicator, stream), 0)) {
-      return CountUnfollowed(instruments, communicator, true);
+      CountUnfollowed(instruments, communicator, true);
+      return 0;
     }
     const uint64_t now_ns = instruments.clock.NowNs();
     RecordWriter record = communicator.Writer(instruments.segment);
@@ -151,6 +155,7 @@ class LaunchFollower {
       EndTiming(instruments, communicator, stream, pair, now_ns);
     }
     instruments.stream_timer->End(timer_, stream, now_ns);
+    return now_ns;
   }
   // One that is not followed; `captured`: part of a graph, and then no launch.
   [[gnu::cold, gnu::noinline]] void CountUnfollowed(Instruments& instruments,

@@ -26,13 +26,23 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   if (__builtin_expect(!parts.uncounted.Offer(key, bytes), 0)) {
     CountCall(*communicator, key, bytes);
   }
+  const uint64_t group = groups_.Current();
+  LastCallFields last{};
+  last.op = op.id;
+  last.datatype = datatype.id;
+  last.flags = (event.captured ? LastCallBits::kCaptured : 0) |
+               (instruments_.IsCollective(op.id) ? LastCallBits::kCollective : 0);
+  last.bytes = bytes;
+  last.stream = event.stream;
   uint32_t serial = 0;
   if (__builtin_expect(instruments_.stream_timer != nullptr, 1)) {
     const OperationMeta call{op.id, static_cast<uint8_t>(size_class), 0, false,
                              parts.launches.NextCallNumber(op.id, size_class)};
-    serial = parts.launches.NoteCall(instruments_, *communicator, parts.ring, call, bytes,
-                                     groups_.Current());
+    last.kind_number = call.call_number;
+    last.flags |= LastCallBits::kKindNumbered;
+    serial = parts.launches.NoteCall(instruments_, *communicator, parts.ring, call, bytes, group);
   }
+  parts.last_calls.Note(last, group);
   if (__builtin_expect(event.captured, 0)) {
     communicator->MarkCaptured(instruments_.segment);
     parts.launches.ForgetCall();
@@ -74,7 +84,11 @@ void Tracker::StopLaunch(uint64_t ticket) {
                        0)) {
     return Ignore(IgnoredReason::kStaleHandle);
   }
-  communicator.parts.load()->launches.Stop(instruments_, communicator, ticket);
+  CommunicatorParts& parts = *communicator.parts.load();
+  const uint64_t made_ns = parts.launches.Stop(instruments_, communicator, ticket);
+  if (__builtin_expect(made_ns == 0, 0)) return;
+  parts.last_calls.NoteLaunch(made_ns,
+                              communicator.Writer(instruments_.segment).followed_launches());
 }
 
 }  // namespace nccl_pulse

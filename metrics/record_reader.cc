@@ -60,10 +60,11 @@ void AddSequence(SequenceSnapshot sequence, CommunicatorSnapshot* out) {
 }  // namespace
 
 RecordReader::RecordReader(const SegmentGeometry& geometry, int64_t realtime_offset_ns,
-                           uint64_t most_bytes)
+                           uint64_t most_bytes, const ReadWish& wish)
     : geometry_(geometry),
       realtime_offset_ns_(realtime_offset_ns),
       most_bytes_(most_bytes),
+      wish_(wish),
       claimed_pages_(geometry.pages) {
   const auto* entries = reinterpret_cast<const NameEntry*>(geometry.base + kHeaderBytes);
   for (int id = 0; id < kMaxNames; ++id) {
@@ -109,6 +110,7 @@ const T* RecordReader::ClaimPage(uint16_t page) {
   claimed_pages_[page] = true;
   return static_cast<const T*>(cells);
 }
+template const LastCallPage* RecordReader::ClaimPage(uint16_t page);  // last_calls_reader.cc
 
 int64_t RecordReader::Realtime(uint64_t monotonic_ns) const {
   // Unsigned, so that the values of a hostile segment cannot overflow.
@@ -148,6 +150,7 @@ bool RecordReader::ReadCommunicator(uint32_t index, CallbackCounts* callbacks,
   ReadVisibility(*record, out);
   ReadSeries(*record, out);
   ReadTimedCalls(*record, out);
+  ReadLastCalls(*record, out);
   return record->life.IsSame(view);
 }
 

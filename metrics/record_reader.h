@@ -22,7 +22,8 @@ using CallbackCounts = std::array<uint64_t, kCallbackKinds>;
 class RecordReader {
  public:
   // Of a snapshot that may have `most_bytes`, about.
-  RecordReader(const SegmentGeometry& geometry, int64_t realtime_offset_ns, uint64_t most_bytes);
+  RecordReader(const SegmentGeometry& geometry, int64_t realtime_offset_ns, uint64_t most_bytes,
+               const ReadWish& wish = {});
 
   // Before all communicators are read (again).
   void Restart();
@@ -61,10 +62,13 @@ class RecordReader {
   void ReadCounters(const CounterPages& pages, uint64_t key, int series,
                     CommunicatorSnapshot* out) const;
   void ReadTimedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out);
+  bool WantsLastCalls(const CommunicatorSnapshot& communicator) const;
+  void ReadLastCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out);
 
   SegmentGeometry geometry_;
   int64_t realtime_offset_ns_;
   uint64_t most_bytes_;
+  ReadWish wish_;
   uint64_t bytes_ = 0;
   std::vector<bool> claimed_pages_;
   std::array<std::string, kMaxNames> names_;

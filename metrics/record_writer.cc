@@ -18,7 +18,27 @@ uint32_t RecordWriter::Prepare(const Identity& identity) {
   CopyToShared(record_.gpu, identity.gpu);
   CopyToShared(record_.uuid, identity.uuid);
   CopyToShared(record_.pci_bus_id, identity.pci_bus_id);
+  TakeLastCallPages();
   return generation;
+}
+
+// All of them, or none: a ring has the same size everywhere in the process. Not from the pages that
+// are ready for callbacks.
+void RecordWriter::TakeLastCallPages() {
+  SegmentHeader& header = segment_.header();
+  const uint32_t wanted = header.last_calls / kLastCallsPerPage;
+  if (wanted == 0 || wanted > kLastCallPages || !HasRoomForLastCalls(segment_)) return;
+  PagePool& pool = segment_.pages();
+  if (!segment_.PopulatePages(pool.free_pages() + wanted, wanted)) return;
+  uint16_t pages[kLastCallPages];
+  uint32_t taken = 0;
+  while (taken < wanted && (pages[taken] = pool.Allocate()) != kNoPage) ++taken;
+  if (taken < wanted) {
+    while (taken > 0) pool.Free(pages[--taken]);
+    return;
+  }
+  for (uint32_t i = 0; i < wanted; ++i) record_.last_call_pages.Set(i, pages[i]);
+  header.last_call_pages_used.add(wanted);
 }
 
 void RecordWriter::Publish(CompletionSource source) {
@@ -95,11 +115,20 @@ void RecordWriter::KeepSums() {
   add_callbacks(static_cast<int>(CallbackKind::kLaunch), record_.followed.callbacks.load());
 }
 
+bool RecordWriter::GiveUpLastCalls() {
+  uint16_t pages[kLastCallPages];
+  const uint32_t count = record_.last_call_pages.TakeAway(pages);
+  for (uint32_t i = 0; i < count; ++i) segment_.RecyclePage(pages[i]);
+  segment_.header().last_call_pages_used.fetch_sub(count);
+  return count > 0;
+}
+
 void RecordWriter::GiveBackPages() {
   const auto give_back = [this](Ordered<uint16_t>& slot) {
     const uint16_t page = slot.exchange(kNoPage);
     if (page != kNoPage) segment_.RecyclePage(page);
   };
+  GiveUpLastCalls();
   for (Lane& lane : record_.lanes) give_back(lane.counter_page);
   for (SeriesEntry& series : record_.series) {
     for (auto& slot : series.page) give_back(slot);

@@ -54,7 +54,17 @@ class RecordWriter {
   // the answer: lanes can be claimed with it from now on.
   uint32_t Prepare(const Identity& identity);
   void Publish(CompletionSource source);
+  // Whether a communicator that is prepared next gets a ring of last calls, or none is wanted.
+  static bool HasRoomForLastCalls(Segment& segment) {
+    const SegmentHeader& header = segment.header();
+    return header.last_call_pages_used.load() + header.last_calls / kLastCallsPerPage <=
+           kMostLastCallPages;
+  }
   void Finalize(uint64_t now_ns);
+
+  // The pages of its last calls go to another communicator: of a finalized one, which keeps the
+  // rest. False: it has none.
+  bool GiveUpLastCalls();
 
   // Takes a finalized record back: its pages are free again, its calls and callbacks go on in the
   // process' sums (recycled_*), and readers that were in the middle of it drop it. False when a
@@ -118,6 +128,7 @@ class RecordWriter {
   int ClaimLanes();
   void KeepSums();
   void AddToSums(uint32_t op, uint64_t calls, uint64_t bytes);
+  void TakeLastCallPages();
   void GiveBackPages();
   void GiveBackSeries();
 

@@ -75,7 +75,8 @@ void SealAgainstOtherWriters(int fd) {
 }  // namespace
 
 std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* warning) {
-  const uint64_t wanted_pages = options.series_limit * 2 + uint64_t{kLanes} * kMaxCommunicators;
+  const uint64_t wanted_pages = options.series_limit * 2 + uint64_t{kLanes} * kMaxCommunicators +
+                                (options.last_calls != 0 ? kMostLastCallPages : 0);
   const auto page_count = static_cast<uint32_t>(std::min<uint64_t>(wanted_pages, kMaxSegmentPages));
   const uint64_t pages_offset =
       RoundUp(kRecordsOffset + kMaxCommunicators * kRecordStride, uint64_t{kPageBytes} * 2);
@@ -133,6 +134,7 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
   header.name_count = kMaxNames;
   header.shared_memory = segment->fd_ >= 0 ? 1 : 0;
   header.series_limit = options.series_limit;
+  header.last_calls = options.last_calls;
   segment->names().Initialize();
   // Last: a reader that sees the magic also sees the geometry.
   __atomic_store_n(&header.magic, kSegmentMagic, __ATOMIC_RELEASE);

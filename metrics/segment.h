@@ -22,6 +22,7 @@ class Segment {
  public:
   struct Options {
     uint64_t series_limit = 2048;  // hard limit on series of the whole process
+    uint32_t last_calls = 0;       // SegmentHeader::last_calls
     bool allow_shared = true;      // false: private memory at once (tests of the fallback)
   };
 
@@ -42,6 +43,7 @@ class Segment {
     return *reinterpret_cast<HistogramPage*>(PageAt(page));
   }
   CounterPage& counters(uint16_t page) { return *reinterpret_cast<CounterPage*>(PageAt(page)); }
+  LastCallPage& last_calls(uint16_t page) { return *reinterpret_cast<LastCallPage*>(PageAt(page)); }
   PagePool& pages() { return *pool_; }
 
   // Makes the record's memory present, and that of all before it. False (less is measured) when the

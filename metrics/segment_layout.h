@@ -9,8 +9,8 @@
 //   offset
 //   0        SegmentHeader         who wrote this, geometry, process-wide counters     4 KiB
 //   4 KiB    NameEntry[128]        strings that NCCL gave (op, datatype, algo, proto)  4 KiB
-//   8 KiB    CommunicatorRecord[]  identity, lanes, series, last timed calls           4672 B each
-//   ...      Page[]                cells of histograms and counters                    2 KiB each
+//   8 KiB    CommunicatorRecord[]  identity, lanes, series, last timed calls           4736 B each
+//   ...      Page[]                cells of histograms and counters, last calls        2 KiB each
 //
 //   CommunicatorRecord                       Page, as histogram (one lane's cells of one series)
 //   +-------------------------------+        +-----------------------------------------------+
@@ -32,6 +32,7 @@
 //                           paths); recycled_*: RecordWriter
 //   CommunicatorRecord      RecordWriter (record_writer.h): init, finalize and the background
 //                           thread; followed and captured: the launching thread
+//   Page of last calls      the calling and the launching thread, LastCalls (last_calls.h)
 //   Lane and its cells      whoever holds the lane, LaneWriter (lane_writer.h). A lane
 //                           (docs/glossary.md) has one writer at a time, claimed for the length of
 //                           one callback with one compare-and-swap and given back with one store.
@@ -61,6 +62,7 @@
 #include "metrics/histogram_geometry.h"
 #include "metrics/kinds.h"
 #include "metrics/lane_claim.h"
+#include "metrics/last_call_entry.h"
 #include "metrics/page_pool.h"
 #include "metrics/record_life.h"
 #include "metrics/series_key.h"
@@ -104,6 +106,10 @@ inline constexpr int kOperationRows = 16;  // NCCL's operations; all others shar
 inline constexpr int kWaitRows = kOperationRows;
 inline constexpr int kMaxUserTags = 64;
 inline constexpr uint32_t kPageBytes = 2048;
+inline constexpr uint32_t kLastCallsPerPage = kPageBytes / sizeof(LastCallEntry);
+inline constexpr uint32_t kLastCallPages = 8;  // of a communicator, at most
+inline constexpr uint32_t kMostLastCalls = kLastCallPages * kLastCallsPerPage;
+inline constexpr uint32_t kMostLastCallPages = 256;   // of a process
 inline constexpr uint32_t kStaticLabelsBytes = 1024;  // the terminating zero included
 inline constexpr uint32_t kMaxCommunicators = 1024;
 inline constexpr uint32_t kMaxSegmentPages = 65535;
@@ -181,6 +187,11 @@ struct SegmentHeader {
 
   char completion_source[16];              // "stream", "proxy", "kernel", "none"
   char static_labels[kStaticLabelsBytes];  // the user's, "name=value,name=value"
+
+  // Entries that a communicator's ring of last calls is to have: 0, or a power of two of pages full.
+  // And the pages that rings have; init lock.
+  uint32_t last_calls;
+  Relaxed<uint32_t> last_call_pages_used;
 };
 static_assert(sizeof(SegmentHeader) <= 4096);
 inline constexpr uint64_t kHeaderBytes = 4096;
@@ -221,6 +232,11 @@ struct CounterPage {
   CounterPair series[kSeriesPerCommunicator];
 };
 static_assert(sizeof(CounterPage) == kPageBytes);
+
+struct LastCallPage {
+  LastCallEntry entries[kLastCallsPerPage];
+};
+static_assert(sizeof(LastCallPage) == kPageBytes);
 
 // ---- communicators ------------------------------------------------------------------------------
 
@@ -309,6 +325,10 @@ struct CommunicatorRecord {
   Cell graph_captures;  // GraphPlace, as the next one
   Cell graph_calls;
   Relaxed<uint64_t> graph_moved_ns;  // monotonic
+  // The ring of its last calls, kNoPage from the first that it does not have. Published with the
+  // state.
+  BasicLastCallPages<StdAtomics, kLastCallPages> last_call_pages;
+  uint64_t reserved[6];
   alignas(64) FollowedLaunches followed;
   alignas(64) Lane lanes[kLanes];
   SeriesEntry series[kSeriesPerCommunicator];
@@ -322,6 +342,7 @@ struct CommunicatorRecord {
                 captured, name, gpu, uuid, pci_bus_id, nccl_api_version, event_mask,
                 unreported_calls, unreported_since_ns, longest_wait_ns, graph_replays,
                 graph_replays_in_flight, graph_captures, graph_calls, graph_moved_ns);
+    for (uint32_t i = 0; i < kLastCallPages; ++i) last_call_pages.Set(i, kNoPage);
     heartbeat.Reset();
     followed.Reset();
     for (Lane& lane : lanes) lane.Reset();
@@ -330,11 +351,10 @@ struct CommunicatorRecord {
   }
 };
 inline constexpr uint64_t kRecordStride = sizeof(CommunicatorRecord);
-static_assert(kRecordStride == 4672 && kRecordStride % 64 == 0,
+static_assert(kRecordStride == 4736 && kRecordStride % 64 == 0,
               "cache lines of two records differ");
 static_assert(offsetof(CommunicatorRecord, followed) ==
-                  offsetof(CommunicatorRecord, graph_moved_ns) +
-                      sizeof(CommunicatorRecord::graph_moved_ns),
+                  offsetof(CommunicatorRecord, reserved) + sizeof(CommunicatorRecord::reserved),
               "no padding: the test of Reset looks at every byte");
 
 }  // namespace nccl_pulse

@@ -1,5 +1,6 @@
 #include "metrics/segment_reader.h"
 
+#include <algorithm>
 #include <ctime>
 #include <utility>
 
@@ -14,7 +15,7 @@ uint64_t ClaimedSegmentBytes(const void* base) {
 }
 
 bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std::string* error,
-                 const SegmentExtents& extents, SnapshotLimit* limit) {
+                 const SegmentExtents& extents, SnapshotLimit* limit, const ReadWish& wish) {
   *snapshot = ProcessSnapshot{};
   SegmentGeometry geometry;
   if (!CheckGeometry(base, bytes, extents, &geometry, error)) return false;
@@ -60,8 +61,10 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
   snapshot->series_used = header.series_used.acquire();
   snapshot->series_limit = ReadOnce(header.series_limit);
   snapshot->communicator_limit = geometry.communicators;
+  snapshot->last_calls_wanted = std::min(ReadOnce(header.last_calls), kMostLastCalls);
 
-  RecordReader reader(geometry, realtime_offset_ns, limit != nullptr ? limit->bytes : UINT64_MAX);
+  RecordReader reader(geometry, realtime_offset_ns, limit != nullptr ? limit->bytes : UINT64_MAX,
+                      wish);
   // A writer recycles a record in microseconds, so a few attempts are enough. The pauses are for a
   // writer that was taken off the CPU. A writer that died half way, or a hostile one, must not keep
   // us here.

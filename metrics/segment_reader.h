@@ -37,7 +37,8 @@ struct SnapshotLimit {
 // checked by whoever mapped it). False also when the snapshot would exceed the limit: it is then
 // empty, and never was larger.
 bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std::string* error,
-                 const SegmentExtents& extents = {}, SnapshotLimit* limit = nullptr);
+                 const SegmentExtents& extents = {}, SnapshotLimit* limit = nullptr,
+                 const ReadWish& wish = {});
 
 // The whole size that the segment's header claims; whoever maps a handed-over segment compares it
 // with the memory's. `base` must be readable for kHeaderBytes.

@@ -10,6 +10,8 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -100,6 +102,22 @@ struct TimedCallSnapshot {
   uint32_t graph = 0;  // of kDurationGraph: the graph's number, modulo 256
 };
 
+// One of the last calls of a communicator, timed or not.
+struct LastCallSnapshot {
+  uint64_t number = 0;             // on its communicator, from 1
+  uint64_t collective_number = 0;  // among the collectives, from 1; 0: Send or Recv
+  std::string op, datatype;
+  uint64_t bytes = 0;
+  bool captured = false;     // into a CUDA graph: it is launched with that
+  bool is_of_group = false;  // of the same group as the call before
+  uint32_t stream_tag = 0;   // tells streams of one process apart, nearly always; 0: default
+  // n-th of its operation and size class, from 0: as TimedCallSnapshot::call_number of a duration
+  // on the stream.
+  std::optional<uint32_t> kind_number;
+  int64_t launch_realtime_ns = 0;  // to about a microsecond; 0: not known
+  uint64_t launch = 0;             // number among the launches of the communicator, from 1
+};
+
 // The longest that work of a communicator stood still and then went on.
 struct LongestWaitSnapshot {
   std::string op;  // what was called last meanwhile
@@ -128,6 +146,9 @@ struct CommunicatorSnapshot {
   std::vector<UncompletedSnapshot> uncompleted;
   std::vector<SequenceSnapshot> sequences;
   std::vector<TimedCallSnapshot> timed_calls;  // oldest first
+  // Oldest first; null: they were not asked for (ReadWish), or there is no ring.
+  std::shared_ptr<const std::vector<LastCallSnapshot>> last_calls;
+  uint32_t last_calls_kept = 0;  // room in its ring, 0: it has none
 
   // What the application called last, "" when that is not known (nothing yet, no callbacks for
   // calls, or calls from several threads at once).
@@ -178,6 +199,13 @@ struct RecycledCallsSnapshot {
   uint64_t bytes = 0;
 };
 
+// What a reader wants beyond what every page shows.
+struct ReadWish {
+  enum class LastCalls { kNone, kOfOne, kOfUnfinished };
+  LastCalls last_calls = LastCalls::kNone;
+  uint64_t comm_id = 0;  // of kOfOne
+};
+
 // How a process ended, as far as a reader can know (label `end` of
 // nccl_pulse_process_end_timestamp_seconds).
 enum class ProcessEnd : uint8_t {
@@ -213,6 +241,7 @@ struct ProcessSnapshot {
   uint64_t sampled_callback_ns = 0;  // ... and what they took together
   std::array<uint64_t, kIgnoredReasons> ignored{};
   uint64_t series_used = 0, series_limit = 0;
+  uint32_t last_calls_wanted = 0;  // that each communicator is to keep, a setting
   // Communicators whose place or series were used again, and what they had called: with `calls` of
   // those that are shown these are the process' totals.
   uint64_t recycled_communicators = 0;

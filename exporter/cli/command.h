@@ -24,6 +24,7 @@ struct Command {
 };
 
 extern const Command kAgentCommand;
+extern const Command kCaptureCommand;
 extern const Command kDemoCommand;
 extern const Command kDiagnoseCommand;
 extern const Command kInstallCommand;

@@ -16,8 +16,9 @@ namespace {
 
 constexpr int kUsageError = 1;
 
-const Command* const kCommands[] = {&kStatusCommand, &kDiagnoseCommand, &kAgentCommand,
-                                    &kDemoCommand,   &kInstallCommand,  &kReplayCommand};
+const Command* const kCommands[] = {&kStatusCommand, &kDiagnoseCommand, &kCaptureCommand,
+                                    &kAgentCommand,  &kDemoCommand,     &kInstallCommand,
+                                    &kReplayCommand};
 
 void PrintUsage(FILE* out) {
   std::fprintf(out,

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "exporter/cli/calls_table.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/status_endpoint.h"
 #include "exporter/cli/status_table.h"
@@ -27,6 +28,8 @@ ABSL_FLAG(bool, watch, false, "refresh until Ctrl-C");
 ABSL_FLAG(absl::Duration, interval, absl::Seconds(1), "time between two refreshes");
 ABSL_FLAG(std::string, color, "auto", "auto, always or never");
 ABSL_FLAG(bool, all, false, "also show communicators that have ended");
+ABSL_FLAG(bool, calls, false, "show the last calls of communicators that hang");
+ABSL_FLAG(std::string, calls_of, "", "show the last calls of this communicator");
 ABSL_FLAG(std::string, ca_cert, "",
           "PEM file: authorities that may have signed the endpoint's certificate");
 ABSL_FLAG(std::string, server_name, "", "name that the endpoint's certificate must have");
@@ -78,6 +81,9 @@ communicator with its ranks. It asks the node's endpoint, so it also works while
   --json                print the endpoint's answer (/api/v1/communicators) once, or with --watch one
                         line for each answer; adds "age_seconds", its age when it came
   --all                 also show communicators that have ended
+  --calls               show the last calls of the communicators that hang, ranks side by side; what is
+                        odd is marked >
+  --calls-of=ID         of this communicator, whatever it does (16 hexadecimal digits)
   --color=auto|always|never
 
 An agent that asks for TLS or a password (docs/agent.md):
@@ -131,19 +137,51 @@ std::optional<Json> Look(const StatusEndpoint& from) {
   return page;
 }
 
+// What standard output shows at once; 0: no terminal, or it does not say.
+winsize ScreenSize() {
+  winsize size = {};
+  if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return {};
+  return size;
+}
+
+// The last calls of a communicator, or why there are none.
+void PrintCalls(const StatusEndpoint& from, const std::string& comm) {
+  HttpAnswer answer;
+  std::string error;
+  const std::string path = absl::StrCat("/api/v1/communicators/", comm, "/calls");
+  if (!HttpGet(from.address, path, kPatience, &answer, &error, from.access)) {
+    std::fprintf(stderr, "pulse: no answer from %s: %s\n", from.address.c_str(), error.c_str());
+    return;
+  }
+  const Json page = Json::parse(answer.body, nullptr, false);
+  if (answer.status != 200 || !page.is_object()) {
+    std::fprintf(stderr, "pulse: no last calls of communicator %s: %s\n", comm.c_str(),
+                 answer.status == 404   ? "the endpoint does not know it, or is an older version"
+                 : answer.status == 503 ? "the endpoint has no processor time left for them now"
+                                        : "the endpoint's answer is not understood");
+    return;
+  }
+  constexpr std::size_t kLines = 12;
+  std::printf("\n%s", CallsTable(page, kLines, ScreenSize().ws_col).c_str());
+}
+
+void PrintCallsOfHanging(const StatusEndpoint& from, const Json& page) {
+  bool any = false;
+  for (const Json& comm : page["communicators"]) {
+    if (!comm.is_object() || !comm.contains("hang") || !comm["hang"].is_object()) continue;
+    if (!comm.contains("comm") || !comm["comm"].is_string()) continue;
+    PrintCalls(from, comm["comm"].get<std::string>());
+    any = true;
+  }
+  if (!any) std::puts("\nNo communicator hangs; --calls-of=ID shows the last calls of any.");
+}
+
 bool UseColor(const std::string& wanted) {
   if (wanted != "auto") return wanted == "always";
   const char* terminal = std::getenv("TERM");      // NOLINT(concurrency-mt-unsafe)
   const char* no_color = std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe)
   return isatty(STDOUT_FILENO) != 0 && terminal != nullptr && std::string(terminal) != "dumb" &&
          (no_color == nullptr || *no_color == '\0');
-}
-
-// How many lines standard output shows at once. 0: it is no terminal, or does not say.
-winsize ScreenSize() {
-  winsize size = {};
-  if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return {};
-  return size;
 }
 
 StatusOptions ForScreen(StatusOptions options) {
@@ -216,6 +254,17 @@ int Run(const std::vector<char*>& arguments) {
     std::fprintf(stderr, "pulse: --color=%s: must be auto, always or never\n", color.c_str());
     return kUsageError;
   }
+  const std::string calls_of = absl::GetFlag(FLAGS_calls_of);
+  if (!calls_of.empty() &&
+      (calls_of.size() != 16 ||
+       calls_of.find_first_not_of("0123456789abcdefABCDEF") != calls_of.npos)) {
+    std::fprintf(stderr, "pulse: --calls-of=%s: not 16 hexadecimal digits\n", calls_of.c_str());
+    return kUsageError;
+  }
+  if ((!calls_of.empty() || absl::GetFlag(FLAGS_calls)) && (json || absl::GetFlag(FLAGS_watch))) {
+    std::fputs("pulse: --calls goes neither with --json nor with --watch\n", stderr);
+    return kUsageError;
+  }
   const StatusSecrets secrets = {{absl::GetFlag(FLAGS_ca_cert), absl::GetFlag(FLAGS_cert),
                                   absl::GetFlag(FLAGS_key), absl::GetFlag(FLAGS_server_name)},
                                  absl::GetFlag(FLAGS_user),
@@ -243,6 +292,11 @@ int Run(const std::vector<char*>& arguments) {
   if (!later) return kNoAnswer;
   const std::string table = StatusTable(*later, &*page, ForScreen(options));
   std::fputs(table.c_str(), stdout);
+  if (!calls_of.empty()) {
+    PrintCalls(endpoint, calls_of);
+  } else if (absl::GetFlag(FLAGS_calls)) {
+    PrintCallsOfHanging(endpoint, *later);
+  }
   // If the beginning has left the screen.
   if (FindingOf(*later) == Finding::kHang && ScreenSize().ws_row > 0 && Cut(table) != table) {
     std::puts("\nA hang is suspected: see the first lines above, or --watch.");

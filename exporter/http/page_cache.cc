@@ -26,8 +26,9 @@ PageCache::PageCache(Options options)
   int weights = 0;
   for (const Options::Kind& kind : options_.kinds) weights += kind.weight;
   for (const Options::Kind& kind : options_.kinds) {
-    const double share = options_.cpu_share * kOwnShare * kind.weight / weights;
-    pages_.emplace_back(CpuBudget(share, kPageBurst, options_.clock()));
+    const int weight = std::max(kind.weight, 1);  // of what is not used, where there is none
+    const double share = options_.cpu_share * kOwnShare * weight / weights;
+    pages_.emplace_back(CpuBudget(share, kPageBurst, options_.clock()), kind.weight != 0);
   }
 }
 
@@ -63,8 +64,13 @@ PageCache::Answer PageCache::Get(std::size_t kind, bool gzip) {
   Answer answer;
   answer.status = 503;
   answer.retry_after =
-      std::max(duration_cast<seconds>(page.budget.allows_from() - now), seconds(0)) + seconds(1);
+      std::max(duration_cast<seconds>(BudgetOf(page).allows_from() - now), seconds(0)) + seconds(1);
   return answer;
+}
+
+void PageCache::Forget(std::size_t kind) {
+  pages_[kind].body = nullptr;
+  pages_[kind].packed = nullptr;
 }
 
 PageCache::Answer PageCache::Packed(const Page& page, Time now) const {
@@ -79,10 +85,11 @@ PageCache::Answer PageCache::Plain(const Page& page, Time now) const {
 
 // Null if nobody pays.
 CpuBudget* PageCache::WhoPays(Page* page, Time now) {
-  if (page->budget.Allows(now)) return &page->budget;
+  CpuBudget& budget = BudgetOf(*page);
+  if (budget.Allows(now)) return &budget;
   if (shared_budget_.Allows(now)) return &shared_budget_;
   // The first page of a kind is made on credit: there are few kinds.
-  return page->was_made ? nullptr : &page->budget;
+  return page->was_made ? nullptr : &budget;
 }
 
 void PageCache::Make(std::size_t kind, CpuBudget* budget) {
@@ -116,7 +123,7 @@ void PageCache::Make(std::size_t kind, CpuBudget* budget) {
 
 // If there is no memory for packing, the page is sent unpacked.
 void PageCache::Pack(Page* page) {
-  const double took = Charge(&page->budget, [&] {
+  const double took = Charge(&BudgetOf(*page), [&] {
     std::optional<std::string> packed = Gzip(*page->body);
     if (!packed.has_value()) return;
     page->packed = std::make_shared<const std::string>(*std::move(packed));

@@ -36,8 +36,8 @@
 
 namespace nccl_pulse {
 
-// Five kinds, plain and compressed, and four older ones that are still being sent.
-inline constexpr int kMaxPages = 14;
+// Six kinds, plain and compressed, and four older ones that are still being sent.
+inline constexpr int kMaxPages = 16;
 inline constexpr std::size_t kMaxHeldBytes = 8 << 20;
 inline constexpr std::chrono::milliseconds kPageLifetime{250};
 inline constexpr std::chrono::milliseconds kPageGrace{3000};
@@ -52,7 +52,8 @@ class PageCache {
   struct Options {
     struct Kind {
       std::function<std::string()> make;  // may throw
-      int weight = 1;                     // its part of what is divided between them
+      // Its part of what is divided between them; 0: it is made from what is there for all.
+      int weight = 1;
     };
     std::vector<Kind> kinds;
     std::function<Time()> clock;
@@ -77,6 +78,8 @@ class PageCache {
   explicit PageCache(Options options);
 
   Answer Get(std::size_t kind, bool gzip);
+  // What there is of that kind is not to be answered with any more.
+  void Forget(std::size_t kind);
   // Spent on pages so far; the rest of the thread's time is accounted for elsewhere.
   std::chrono::nanoseconds cpu_spent() const { return cpu_spent_; }
 
@@ -88,12 +91,14 @@ class PageCache {
     Body packed;
     Time packed_made{};  // when what is compressed was made
     bool was_made = false;
-    CpuBudget budget;
+    CpuBudget own_budget;
+    bool has_budget;  // of its own
 
-    explicit Page(const CpuBudget& budget) : budget(budget) {}
+    Page(const CpuBudget& budget, bool has_budget) : own_budget(budget), has_budget(has_budget) {}
   };
 
   bool IsFresh(Time made, Time now) const { return now - made < kPageLifetime; }
+  CpuBudget& BudgetOf(Page& page) { return page.has_budget ? page.own_budget : shared_budget_; }
   CpuBudget* WhoPays(Page* page, Time now);
   void Make(std::size_t kind, CpuBudget* budget);
   void Pack(Page* page);

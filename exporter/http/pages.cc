@@ -6,6 +6,7 @@
 #include <ctime>
 #include <utility>
 
+#include "exporter/exposition/calls_json.h"
 #include "exporter/exposition/communicators_json.h"
 #include "exporter/exposition/negotiation.h"
 #include "exporter/exposition/protobuf_format.h"
@@ -21,6 +22,8 @@ namespace {
 // Shares of the processor time for pages. People look at the JSON every 2 s with the status page
 // open, scrapers come every 15 s, and a diagnosis of a job asks twice.
 constexpr int kFormatWeight = 5, kCommunicatorsWeight = 10, kSnapshotsWeight = 1;
+// What one communicator called last: seldom asked for, and made from what is there for all.
+constexpr int kCallsWeight = 0;
 
 }  // namespace
 
@@ -39,14 +42,14 @@ Pages::Pages(const ServerOptions* options, Node* node,
       cache_(CacheOptions(std::move(cut_off_slowest))) {}
 
 std::string_view Pages::TypeOf(std::size_t kind) {
-  if (kind == kCommunicators) return "application/json";
+  if (kind == kCommunicators || kind == kCalls) return "application/json";
   if (kind == kSnapshots) return kSnapshotMessageType;
   return ContentType(static_cast<PageFormat>(kind));
 }
 
-SnapshotSet Pages::ReadAll() {
-  SnapshotSet set = options_.source();
-  node_.Read(&set, MonotonicNow());
+SnapshotSet Pages::ReadAll(const ReadWish& wish) {
+  SnapshotSet set = options_.wish_source ? options_.wish_source(wish) : options_.source();
+  node_.Read(&set, MonotonicNow(), wish);
   // What has stopped must not pass for the present by the time at which a hang is called.
   set.stands_after_ns =
       std::min(kStoppedAfterNs, int64_t{std::chrono::nanoseconds(options_.hang_after).count()});
@@ -74,6 +77,26 @@ std::string Pages::MakeSnapshots() {
   return WriteSnapshots(set, RealtimeNs(), std::chrono::nanoseconds(options_.hang_after).count());
 }
 
+std::string Pages::MakeCalls() {
+  const SnapshotSet set = ReadAll({ReadWish::LastCalls::kOfOne, calls_of_});
+  const int64_t now_ns = RealtimeNs();
+  std::string text = CallsJson(set, calls_of_, now_ns, diagnosis_.Update(set, now_ns));
+  calls_are_known_ = !text.empty();
+  return text;
+}
+
+PageCache::Answer Pages::GetCalls(uint64_t comm_id, bool gzip) {
+  if (comm_id != calls_of_) cache_.Forget(kCalls);
+  calls_of_ = comm_id;
+  PageCache::Answer answer = cache_.Get(kCalls, gzip);
+  if (answer.status != 200 || calls_are_known_) return answer;
+  // Not to be taken for an answer about one that appears.
+  cache_.Forget(kCalls);
+  answer = {};
+  answer.status = 404;
+  return answer;
+}
+
 PageCache::Options Pages::CacheOptions(std::function<bool(bool in_any_case)> cut_off_slowest) {
   PageCache::Options options;
   options.kinds = {
@@ -81,7 +104,8 @@ PageCache::Options Pages::CacheOptions(std::function<bool(bool in_any_case)> cut
       {[this] { return OpenMetricsFormat(ReadFamilies(PageFormat::kOpenMetrics)); }, kFormatWeight},
       {[this] { return ProtobufFormat(ReadFamilies(PageFormat::kProtobuf)); }, kFormatWeight},
       {[this] { return MakeCommunicators(); }, kCommunicatorsWeight},
-      {[this] { return MakeSnapshots(); }, kSnapshotsWeight}};
+      {[this] { return MakeSnapshots(); }, kSnapshotsWeight},
+      {[this] { return MakeCalls(); }, kCallsWeight}};
   options.clock = [] { return MonotonicNow(); };
   options.cpu_time = ThreadCpuTime;
   options.cut_off_slowest = std::move(cut_off_slowest);

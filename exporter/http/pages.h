@@ -29,10 +29,11 @@ std::chrono::nanoseconds ThreadCpuTime();
 
 class Pages {
  public:
-  // Kinds of pages: one of each format, in PageFormat's order, the JSON, and what `pulse diagnose`
-  // asks for.
+  // Kinds of pages: one of each format, in PageFormat's order, the JSON, what `pulse diagnose` asks
+  // for, and the last calls of one communicator.
   static constexpr std::size_t kCommunicators = kPageFormats;
   static constexpr std::size_t kSnapshots = kPageFormats + 1;
+  static constexpr std::size_t kCalls = kPageFormats + 2;
 
   // Both must outlive this object. `cut_off_slowest`: see PageCache::Options.
   Pages(const ServerOptions* options, Node* node,
@@ -41,21 +42,26 @@ class Pages {
   Pages& operator=(const Pages&) = delete;
 
   PageCache::Answer Get(std::size_t kind, bool gzip) { return cache_.Get(kind, gzip); }
+  // The last calls of that communicator; status 404: none of that id is known here.
+  PageCache::Answer GetCalls(uint64_t comm_id, bool gzip);
   static std::string_view TypeOf(std::size_t kind);
   std::chrono::nanoseconds cpu_spent() const { return cache_.cpu_spent(); }
 
  private:
   PageCache::Options CacheOptions(std::function<bool(bool in_any_case)> cut_off_slowest);
-  SnapshotSet ReadAll();
+  SnapshotSet ReadAll(const ReadWish& wish = {});
   std::vector<Family> ReadFamilies(PageFormat format);
   std::string MakeCommunicators();
   std::string MakeSnapshots();
+  std::string MakeCalls();
 
   const ServerOptions& options_;
   Node& node_;
   ScrapeStats stats_;
   Diagnosis diagnosis_;
   OneWarning failure_;
+  uint64_t calls_of_ = 0;         // whose calls the page has
+  bool calls_are_known_ = false;  // it is a communicator of this endpoint
   PageCache cache_;
 };
 

@@ -1,8 +1,13 @@
 #include "exporter/http/responder.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "exporter/exposition/negotiation.h"
 #include "exporter/page/status_page.h"
 
@@ -17,6 +22,13 @@ constexpr std::string_view kHtmlType = "text/html; charset=utf-8";
 constexpr std::string_view kVary = "Vary: Accept, Accept-Encoding\r\n";
 constexpr std::string_view kVaryGzip =
     "Vary: Accept, Accept-Encoding\r\nContent-Encoding: gzip\r\n";
+
+// What stands for an id in /api/v1/communicators/ID/calls; none: another path.
+std::optional<std::string_view> CommunicatorOfCalls(std::string_view path) {
+  if (!absl::ConsumePrefix(&path, "/api/v1/communicators/")) return std::nullopt;
+  if (!absl::ConsumeSuffix(&path, "/calls")) return std::nullopt;
+  return path;
+}
 
 }  // namespace
 
@@ -80,6 +92,8 @@ void Responder::Answer(Connection* connection, const HttpRequest& request, Time 
                 now);
   } else if (request.path == "/api/v1/communicators") {
     RespondPage(connection, request, Pages::kCommunicators, now);
+  } else if (const std::optional<std::string_view> comm = CommunicatorOfCalls(request.path)) {
+    RespondCalls(connection, request, *comm, now);
   } else if (request.path == "/api/v1/snapshots") {
     RespondPage(connection, request, Pages::kSnapshots, now);
   } else if (request.path == "/api/v1/http_sd") {
@@ -113,7 +127,34 @@ void Responder::Respond(Connection* connection, const HttpRequest& request, int 
 
 void Responder::RespondPage(Connection* connection, const HttpRequest& request, std::size_t kind,
                             Time now) {
-  const PageCache::Answer answer = pages_.Get(kind, NegotiateGzip(request.accept_encoding));
+  RespondAnswer(connection, request, kind, pages_.Get(kind, NegotiateGzip(request.accept_encoding)),
+                now);
+}
+
+void Responder::RespondCalls(Connection* connection, const HttpRequest& request,
+                             std::string_view comm, Time now) {
+  uint64_t id = 0;
+  if (comm.size() != 16 || !std::all_of(comm.begin(), comm.end(), absl::ascii_isxdigit) ||
+      !absl::SimpleHexAtoi(comm, &id)) {
+    Respond(connection, request, 400, kTextType,
+            std::make_shared<const std::string>(
+                "400 Bad Request\na communicator's id has 16 hexadecimal digits\n"),
+            now);
+    return;
+  }
+  const PageCache::Answer answer = pages_.GetCalls(id, NegotiateGzip(request.accept_encoding));
+  if (answer.status == 404) {
+    Respond(connection, request, 404, kTextType,
+            std::make_shared<const std::string>(
+                "404 Not Found\nno communicator of this id is known here\n"),
+            now);
+    return;
+  }
+  RespondAnswer(connection, request, Pages::kCalls, answer, now);
+}
+
+void Responder::RespondAnswer(Connection* connection, const HttpRequest& request, std::size_t kind,
+                              const PageCache::Answer& answer, Time now) {
   std::string more(answer.is_packed ? kVaryGzip : kVary);
   if (answer.age.count() > 0) absl::StrAppend(&more, "Age: ", answer.age.count(), "\r\n");
   if (answer.status == 503) {

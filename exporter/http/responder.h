@@ -35,6 +35,10 @@ class Responder {
   bool Admit(Connection* connection, const HttpRequest& request, Time now);
   void Answer(Connection* connection, const HttpRequest& request, Time now);
   void RespondPage(Connection* connection, const HttpRequest& request, std::size_t kind, Time now);
+  void RespondCalls(Connection* connection, const HttpRequest& request, std::string_view comm,
+                    Time now);
+  void RespondAnswer(Connection* connection, const HttpRequest& request, std::size_t kind,
+                     const PageCache::Answer& answer, Time now);
   void Respond(Connection* connection, const HttpRequest& request, int status,
                std::string_view type, Body body, Time now, std::string_view more = "");
 

@@ -25,6 +25,8 @@ struct ServerOptions {
   Exposition exposition;
   // Called on the server's thread, for each kind of page at most once per kPageLifetime. May throw.
   std::function<SnapshotSet()> source;
+  // The same, with what is wished beyond it; null: `source`.
+  std::function<SnapshotSet(const ReadWish& wish)> wish_source;
   LogFunction log;
   // This process' segment, to be handed over to the node's server; -1: it serves itself, on the
   // next free port when another serves. Must stay open.

@@ -15,6 +15,15 @@ bool IsSameProcess(const ProcessSnapshot& a, const ProcessSnapshot& b) {
   return a.pid == b.pid && a.pid_namespace == b.pid_namespace && a.global_rank == b.global_rank;
 }
 
+// What pages share of it.
+uint64_t LastCallsBytes(const ProcessSnapshot& process) {
+  uint64_t calls = 0;
+  for (const CommunicatorSnapshot& each : process.communicators) {
+    if (each.last_calls != nullptr) calls += each.last_calls->size();
+  }
+  return calls * sizeof(LastCallSnapshot);
+}
+
 }  // namespace
 
 KeptProcesses::KeptProcesses(const PeerOptions* options, LogFunction log)
@@ -36,7 +45,7 @@ void KeptProcesses::Keep(ProcessSnapshot process, const Peer& peer, bool is_itse
                         process.global_rank.empty() ? "" : " of rank " + process.global_rank,
                         process.end == ProcessEnd::kLost ? " ended unexpectedly" : " ended"));
     }
-    const uint64_t bytes = PageBytes(process);
+    const uint64_t bytes = PageBytes(process) + LastCallsBytes(process);
     shown_.push_back({std::move(process), now + options_.keep, peer.credentials.user, peer.order,
                       bytes, is_itself});
   } else if (!all_finalized) {
@@ -44,7 +53,7 @@ void KeptProcesses::Keep(ProcessSnapshot process, const Peer& peer, bool is_itse
       communicator.latencies.clear();
       communicator.timed_calls.clear();
     }
-    const uint64_t bytes = PageBytes(process);
+    const uint64_t bytes = PageBytes(process) + LastCallsBytes(process);
     remembered_.push_back({std::move(process), now + kRememberEnded, peer.credentials.user,
                            peer.order, bytes, is_itself});
   }

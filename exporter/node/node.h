@@ -97,7 +97,9 @@ class Node {
   void Handle(const pollfd* polled, Time now);
 
   // Adds what the members measured.
-  void Read(SnapshotSet* set, Time now) { serving_.Read(set, now); }
+  void Read(SnapshotSet* set, Time now, const ReadWish& wish = {}) {
+    serving_.Read(set, now, wish);
+  }
 
   // The process is about to end in order: says so, and takes back what is announced. Everything
   // stays open: what is counted until the end is still to be read.

@@ -93,10 +93,11 @@ bool PeerSegment::Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejec
   return true;
 }
 
-bool PeerSegment::Read(ProcessSnapshot* snapshot, Rejection* reason, std::string* error) const {
+bool PeerSegment::Read(ProcessSnapshot* snapshot, Rejection* reason, std::string* error,
+                       const ReadWish& wish) const {
   SnapshotLimit limit{kMaxProcessBytes};
   const bool is_read =
-      ReadSegment(base_, bytes_, snapshot, error, FindExtents(memory_.get(), bytes_), &limit);
+      ReadSegment(base_, bytes_, snapshot, error, FindExtents(memory_.get(), bytes_), &limit, wish);
   // Gives back the peer's memory, which counts as this process' while its page tables refer to it.
   madvise(const_cast<void*>(base_), bytes_, MADV_DONTNEED);
   if (!is_read && !limit.exceeded) {

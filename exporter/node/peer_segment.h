@@ -36,7 +36,8 @@ class PeerSegment {
            std::string* error);
   // False, with the reason: damaged, or more than a process may have (page_share.h). What was read
   // does not stay resident: however many there are, one segment at a time is in memory here.
-  bool Read(ProcessSnapshot* snapshot, Rejection* reason, std::string* error) const;
+  bool Read(ProcessSnapshot* snapshot, Rejection* reason, std::string* error,
+            const ReadWish& wish = {}) const;
   bool IsSameMemory(dev_t device, ino_t inode) const {
     return base_ != nullptr && device == device_ && inode == inode_;
   }

@@ -254,7 +254,10 @@ void PeerTable::End(Peer* peer, Time now) {
     ProcessSnapshot snapshot;
     Rejection reason{};
     std::string error;
-    if (peer->segment.Read(&snapshot, &reason, &error)) {
+    // With what it called last, if there is room for that.
+    const ReadWish wish{ReadWish::LastCalls::kOfUnfinished};
+    if (peer->segment.Read(&snapshot, &reason, &error, wish) ||
+        peer->segment.Read(&snapshot, &reason, &error)) {
       const bool is_itself = IsItself(snapshot, peer->credentials);
       kept_.Keep(std::move(snapshot), *peer, is_itself, now);
     } else {
@@ -304,7 +307,7 @@ void PeerTable::RefuseYield(const std::string& why) {
   Drop(asks_to_yield_);
 }
 
-void PeerTable::Read(SnapshotSet* set, Time now) {
+void PeerTable::Read(SnapshotSet* set, Time now, const ReadWish& wish) {
   kept_.ForgetOld(now);
   room_.TakeBackFinalized();
   std::vector<PageEntry> entries;
@@ -313,7 +316,7 @@ void PeerTable::Read(SnapshotSet* set, Time now) {
     ProcessSnapshot snapshot;
     Rejection reason{};
     std::string error;
-    if (!peer.segment.Read(&snapshot, &reason, &error)) {
+    if (!peer.segment.Read(&snapshot, &reason, &error, wish)) {
       Refuse(&peer, reason, error);
       continue;
     }

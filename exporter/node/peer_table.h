@@ -79,7 +79,7 @@ class PeerTable {
 
   int members() const { return members_; }
   // Adds the members' snapshots, the kept ones, and what was rejected so far.
-  void Read(SnapshotSet* set, Time now);
+  void Read(SnapshotSet* set, Time now, const ReadWish& wish = {});
 
   void CloseAll();
   // Async-signal-safe.

@@ -54,7 +54,7 @@ class Serving {
   // Leaves the port and the members. Returns how many will come to the next server.
   int Yield(Time now);
 
-  void Read(SnapshotSet* set, Time now) { peers_.Read(set, now); }
+  void Read(SnapshotSet* set, Time now, const ReadWish& wish) { peers_.Read(set, now, wish); }
   // Takes back what is announced.
   void SayGoodbye();
   void Close();

@@ -86,7 +86,8 @@ class Section {
       this.rankTable = new RankTable();
       this.operationTable = new OperationTable();
       this.bucketTable = new BucketTable();
-      this.body.append(this.facts, this.rankTable.node, this.operationTable.node, this.bucketTable.node);
+      this.callTable = new CallTable();
+      this.body.append(this.facts, this.rankTable.node, this.callTable.node, this.operationTable.node, this.bucketTable.node);
     }
     const {comm, history, now} = this;
     const shown = mostTime(comm);
@@ -101,6 +102,7 @@ class Section {
     this.rankTable.update(comm, history, now);
     this.operationTable.update(comm, history, this.isRecent);
     this.bucketTable.update(comm);
+    this.callTable.update(comm);
   }
 
   reveal() {

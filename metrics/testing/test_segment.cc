@@ -5,8 +5,9 @@
 
 namespace nccl_pulse {
 
-TestSegment::TestSegment(uint64_t series_limit, uint32_t pages) {
+TestSegment::TestSegment(uint64_t series_limit, uint32_t pages, uint32_t last_calls) {
   Segment::Options options;
+  options.last_calls = last_calls;
   options.series_limit = series_limit;
   std::string warning;
   segment_ = Segment::Create(options, &warning);

@@ -21,8 +21,8 @@ inline uint64_t LatencyKey(NameId op, uint32_t size_class, LatencyKind kind) {
 
 class TestSegment {
  public:
-  // With room for `series_limit` series and `pages` pages ready.
-  explicit TestSegment(uint64_t series_limit = 2048, uint32_t pages = 256);
+  // With room for `series_limit` series and `pages` pages ready, and rings of `last_calls`.
+  explicit TestSegment(uint64_t series_limit = 2048, uint32_t pages = 256, uint32_t last_calls = 0);
 
   Segment& segment() { return *segment_; }
   NameId Intern(const char* name) { return segment_->names().Intern(name); }

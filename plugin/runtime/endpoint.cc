@@ -14,10 +14,11 @@ namespace nccl_pulse {
 namespace {
 
 // What the endpoint shows of this process: its segment, read as any other process' segment is.
-SnapshotSet ReadOwnSegment(const Segment& segment) {
+SnapshotSet ReadOwnSegment(const Segment& segment, const ReadWish& wish = {}) {
   SnapshotSet set(std::vector<ProcessSnapshot>(1));
   std::string error;
-  if (ReadSegment(segment.base(), segment.bytes(), &set.processes.front(), &error)) {
+  if (ReadSegment(segment.base(), segment.bytes(), &set.processes.front(), &error, {}, nullptr,
+                  wish)) {
     set.server_labels = set.processes.front().static_labels;
     return set;
   }
@@ -46,6 +47,9 @@ ServerOptions OptionsOf(Process& process) {
   options.exposition = settings.exposition;
   options.hang_after = std::chrono::seconds(settings.hang_seconds);
   options.source = [&process] { return ReadOwnSegment(*process.segment); };
+  options.wish_source = [&process](const ReadWish& wish) {
+    return ReadOwnSegment(*process.segment, wish);
+  };
   options.log = [&process](LogLevel level, const std::string& message) {
     // This is the server's own thread: NCCL's logger may be gone by then.
     if (level == LogLevel::kWarning) {

@@ -53,6 +53,7 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
   std::string memory_warning;
   Segment::Options options;
   options.series_limit = process->settings.series_limit;
+  options.last_calls = process->settings.last_calls;
   process->segment = Segment::Create(options, &memory_warning);
   if (!memory_warning.empty()) warnings.push_back(memory_warning);
   for (const std::string& warning : warnings) process->log.Warn(arguments.logger, warning);

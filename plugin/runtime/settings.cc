@@ -93,6 +93,16 @@ bool ParseSeriesLimit(const std::string& value, Settings* settings) {
   return true;
 }
 
+// A ring has 64 entries, or twice as many, and so on: what is wanted is rounded up.
+bool ParseLastCalls(const std::string& value, Settings* settings) {
+  uint32_t wanted = 0;
+  if (!absl::SimpleAtoi(value, &wanted) || wanted > kMostLastCalls) return false;
+  uint32_t kept = wanted == 0 ? 0 : kLastCallsPerPage;
+  while (kept < wanted) kept *= 2;
+  settings->last_calls = kept;
+  return true;
+}
+
 bool ParseTimedLaunches(const std::string& value, Settings* settings) {
   int launches = 0;
   if (!absl::SimpleAtoi(value, &launches) || launches < 1 || launches > kMaxTimedLaunches) {
@@ -211,6 +221,8 @@ constexpr Setting kSettings[] = {
      [](const Settings& s) { return absl::StrCat(s.series_limit); }},
     {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "a number from 1 to 1000000", ParseTimedLaunches,
      [](const Settings& s) { return absl::StrCat(s.timed_launches_per_second); }},
+    {"NCCL_PULSE_LAST_CALLS", "a number from 0 to 512", ParseLastCalls,
+     [](const Settings& s) { return absl::StrCat(s.last_calls); }},
     {"NCCL_PULSE_LABELS",
      "up to 16 labels as name=value,name=value of less than 1024 bytes together", ParseLabels,
      [](const Settings&) { return std::string("no labels"); }},

@@ -10,6 +10,8 @@
 //   SERIES_LIMIT                   16 ... 30000 [2048]                most series of this process
 //   TIMED_LAUNCHES_PER_SECOND      1 ... 1000000 [100]                budget of timed launches on
 //                                                                     each GPU
+//   LAST_CALLS                     0 ... 512 [256]                   last calls that each
+//                                                                     communicator keeps
 //   LABELS                         name=value,... [none]              labels of every series
 //   HISTOGRAMS                     both classic native                form of histograms on pages
 //                                  family=...,... [both; native for
@@ -55,6 +57,7 @@ struct Settings {
   std::string file_sd_directory;
   std::string node_name;  // empty: the host's name
   uint64_t series_limit = 2048;
+  uint32_t last_calls = 256;                                 // 0, or a power of two of pages full
   int timed_launches_per_second = Sampler::kTimedPerSecond;  // and GPU
   std::map<std::string, std::string> labels;
   std::string label_problems;  // labels that are not used as they stand, and why

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "metrics/atomic_cell.h"
+#include "metrics/last_calls.h"
 #include "plugin/tracker/kernel_channels.h"
 #include "plugin/tracker/launch_follower.h"
 #include "plugin/tracker/operation_ring.h"
@@ -28,6 +29,8 @@ struct CommunicatorParts {
   OperationRing ring;
   LaunchFollower launches;
   alignas(64) UncountedCall uncounted;
+  LastCalls last_calls;
+  // ---- line: what is above is written by each call
   KernelChannels* channels;  // null unless kernel timing
   FirstMoves* first_moves;   // null with kernel timing
   UnreportedOperations unreported;
@@ -35,6 +38,7 @@ struct CommunicatorParts {
 // A launch that is not sampled writes one cache line of both.
 static_assert(OperationRing::kBytesOnLastLine + LaunchFollower::kBytesOnFirstLine == 64);
 static_assert(offsetof(CommunicatorParts, launches) == sizeof(OperationRing));
+static_assert(offsetof(CommunicatorParts, channels) == offsetof(CommunicatorParts, uncounted) + 64);
 
 inline size_t CommunicatorParts::BytesFor(bool kernel_timing) {
   return sizeof(CommunicatorParts) + (kernel_timing ? sizeof(KernelChannels) : sizeof(FirstMoves));

@@ -36,13 +36,22 @@ void CommunicatorTable::MakeRoom() {
   }
 }
 
+// A ring of a finalized communicator is worth less than one of a live communicator.
+void CommunicatorTable::MakeRoomForLastCalls() {
+  while (!RecordWriter::HasRoomForLastCalls(instruments_.segment)) {
+    Communicator* oldest = OldestFinalized(/*with_last_calls=*/true);
+    if (oldest == nullptr) return;
+    oldest->Writer(instruments_.segment).GiveUpLastCalls();
+  }
+}
+
 // Whether the next communicator gets everything here: its heartbeat needs the last one's timer.
 bool CommunicatorTable::IsReadyForNext(const Communicator& communicator) {
   const CommunicatorParts* parts = communicator.parts.load();  // made under the lock
   return parts == nullptr || parts->launches.is_ready();
 }
 
-Communicator* CommunicatorTable::OldestFinalized() {
+Communicator* CommunicatorTable::OldestFinalized(bool with_last_calls) {
   Communicator* oldest = nullptr;
   int64_t oldest_ns = INT64_MAX;
   const uint64_t now_ns = instruments_.clock.NowNs();
@@ -51,6 +60,7 @@ Communicator* CommunicatorTable::OldestFinalized() {
     // Only the holder of the lock changes states.
     const CommunicatorRecord& record = *places_[i].record;
     if (record.life.state() != CommunicatorState::kFinalized) continue;
+    if (with_last_calls && record.last_call_pages.page(0) == kNoPage) continue;
     const int64_t finalized_ns = record.finalized_monotonic_ns.load();
     if (finalized_ns >= oldest_ns || now_ns < places_[i].recycle_after_ns) continue;
     oldest_ns = finalized_ns;

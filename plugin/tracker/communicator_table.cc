@@ -51,6 +51,7 @@ bool CommunicatorTable::Allocate(Communicator& communicator) {
 
 uint64_t CommunicatorTable::Add(const CommunicatorIdentity& identity, bool has_sight) {
   MakeRoom();
+  MakeRoomForLastCalls();
   const int found = FindRecordToUse();
   if (found < 0) return 0;
   Communicator& communicator = places_[found];
@@ -72,6 +73,7 @@ uint64_t CommunicatorTable::Add(const CommunicatorIdentity& identity, bool has_s
   // parent's kind has it run.
   parts.launches.Reset(identity.is_blocking_if_alone && live_ == 0);
   parts.uncounted.Reset();
+  parts.last_calls.Begin(instruments_.segment, *communicator.record);
   if (parts.channels != nullptr) parts.channels->Reset();
   const bool heartbeat =
       instruments_.stream_timer != nullptr && has_sight &&
@@ -95,6 +97,7 @@ Communicator* CommunicatorTable::Close(uint64_t context) {
   Communicator* communicator = Find(context);
   if (communicator == nullptr) return nullptr;
   communicator->context.Close();
+  communicator->parts.load()->last_calls.Clear();
   if (instruments_.stream_timer != nullptr) {
     StreamTimer::Retire(communicator->parts.load()->launches.timer(), instruments_.clock.NowNs());
   }

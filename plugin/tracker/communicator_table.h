@@ -4,7 +4,8 @@
 // A place outlives its communicators: a ticket names it by index, and says which of them it is
 // about (ticket.h). A finalized communicator is kept for ten minutes, so that whoever scrapes sees
 // its last numbers. It gives way earlier when there is no place left, or fewer series than a
-// further communicator may want; the one that was finalized longest ago goes first. Its calls live
+// further communicator may want; the one that was finalized longest ago goes first, and gives its
+// last calls up before where a live one has no room for them. Its calls live
 // on in the process' sums (RecordWriter::Recycle).
 //
 // Thread: Add, Finish, Close, MakeRoom by one caller at a time (the runtime's lock); the rest any.
@@ -109,8 +110,9 @@ class CommunicatorTable {
   bool Allocate(Communicator& communicator);
   int FindRecordToUse();
   static bool IsReadyForNext(const Communicator& communicator);
-  Communicator* OldestFinalized();
+  Communicator* OldestFinalized(bool with_last_calls = false);
   void RecycleExpired();
+  void MakeRoomForLastCalls();
   bool Recycle(Communicator& communicator);
 
   Communicator places_[kMaxCommunicators]{};

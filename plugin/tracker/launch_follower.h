@@ -122,10 +122,12 @@ class LaunchFollower {
                                              const Communicator& communicator,
                                              const OperationRing& ring, CudaStream stream,
                                              bool is_alone);
-  // The end has come, on the thread that made the calls. `group`: as in NoteCall.
-  [[gnu::cold, gnu::noinline]] void EndGroup(Instruments& instruments, Communicator& communicator,
-                                             const OperationRing& ring, uint64_t group,
-                                             bool is_alone);
+  // The end has come, on the thread that made the calls. When a launch was counted for them, 0: none
+  // was. `group`: as in NoteCall.
+  [[gnu::cold, gnu::noinline]] uint64_t EndGroup(Instruments& instruments,
+                                                 Communicator& communicator,
+                                                 const OperationRing& ring, uint64_t group,
+                                                 bool is_alone);
   // Whether LearnThread has nothing to learn from a launch.
   [[gnu::hot]] bool knows_thread() const { return traits_.load() == (kBlocking | kSeen); }
   // In front of a launch that NCCL reports, while that is not so. `group`: ThreadGroups::Current of
@@ -162,11 +164,14 @@ class LaunchFollower {
     fate_.store(static_cast<uint8_t>(fate));
     return Open(stream, pair, context, records ? kOpen | kKernel | kEager : kOpen | kKernel);
   }
-  [[gnu::hot]] void Stop(Instruments& instruments, Communicator& communicator, uint64_t ticket) {
+  // When it was made, 0: it was not, or not now.
+  [[gnu::hot]] uint64_t Stop(Instruments& instruments, Communicator& communicator,
+                             uint64_t ticket) {
     const uint8_t launch = launch_.load();
     if (__builtin_expect(
             launch == 0 || Ticket::Operation(ticket) != (launch_number_.load() & kNumberMask), 0)) {
-      return instruments.Ignore(IgnoredReason::kRepeatedStop);
+      instruments.Ignore(IgnoredReason::kRepeatedStop);
+      return 0;
     }
     launch_.store(0);
     CudaStream const stream = stream_.load();
@@ -174,7 +179,8 @@ class LaunchFollower {
     // the launch does not wait for the answer.
     if (__builtin_expect((launch & kEager) == 0, 1) &&
         __builtin_expect(IsInCapture(instruments, communicator, stream), 0)) {
-      return CountUnfollowed(instruments, communicator, true);
+      CountUnfollowed(instruments, communicator, true);
+      return 0;
     }
     const uint64_t now_ns = instruments.clock.NowNs();
     RecordWriter record = communicator.Writer(instruments.segment);
@@ -186,6 +192,7 @@ class LaunchFollower {
       EndTiming(instruments, communicator, stream, pair, now_ns);
     }
     instruments.stream_timer->End(timer_, stream, now_ns);
+    return now_ns;
   }
   // One that is not followed; `captured`: part of a graph, and then no launch.
   [[gnu::cold, gnu::noinline]] void CountUnfollowed(Instruments& instruments,

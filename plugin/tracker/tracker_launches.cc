@@ -26,8 +26,12 @@ void Tracker::StopGroup(uint64_t ticket) {
   if (context == 0 || Ticket::Generation(ticket) != Ticket::Generation(context)) return;
   CommunicatorParts& parts = *communicator.parts.load();
   if (!parts.launches.IsFollowed(instruments_)) return;
-  parts.launches.EndGroup(instruments_, communicator, parts.ring, groups_.Current(),
-                          Ticket::Operation(ticket) != 0);
+  const uint64_t made_ns =
+      parts.launches.EndGroup(instruments_, communicator, parts.ring, groups_.Current(),
+                              Ticket::Operation(ticket) != 0);
+  if (made_ns == 0) return;
+  parts.last_calls.NoteLaunch(made_ns,
+                              communicator.Writer(instruments_.segment).followed_launches());
 }
 
 inline uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event, UserTagId user_tag) {
@@ -44,6 +48,14 @@ inline uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event, Use
   if (__builtin_expect(!parts.uncounted.Offer(key, bytes), 0)) {
     CountCall(*communicator, key, bytes);
   }
+  const uint64_t group = groups_.Current();
+  LastCallFields last{};
+  last.op = op.id;
+  last.datatype = datatype.id;
+  last.flags = (event.captured ? LastCallBits::kCaptured : 0) |
+               (instruments_.IsCollective(op.id) ? LastCallBits::kCollective : 0);
+  last.bytes = bytes;
+  last.stream = event.stream;
   uint32_t serial = 0;
   if (__builtin_expect(instruments_.stream_timer != nullptr, 1)) {
     const OperationMeta call{op.id,
@@ -52,18 +64,20 @@ inline uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event, Use
                              false,
                              parts.launches.NextCallNumber(op.id, size_class),
                              user_tag};
-    serial = parts.launches.NoteCall(instruments_, *communicator, parts.ring, call, bytes,
-                                     groups_.Current());
+    last.kind_number = call.call_number;
+    last.flags |= LastCallBits::kKindNumbered;
+    serial = parts.launches.NoteCall(instruments_, *communicator, parts.ring, call, bytes, group);
     // The end of its group is awaited, or it is captured.
     if (__builtin_expect(event.parent != 0, 0) && !event.captured) {
       parts.launches.AwaitEnd(instruments_, *communicator, parts.ring, event.stream,
                               Ticket::Operation(event.parent) != 0);
     }
   }
+  parts.last_calls.Note(last, group);
   if (__builtin_expect(event.captured, 0)) {
     communicator->MarkCaptured(instruments_.segment);
     if (instruments_.stream_timer != nullptr) {
-      parts.launches.ForgetCall(instruments_, *communicator, op.id, bytes, groups_.Current());
+      parts.launches.ForgetCall(instruments_, *communicator, op.id, bytes, group);
     }
     if (graphs_.is_on()) {
       graphs_.NoteCall(*communicator, {event.stream, op.id, size_class, bytes});
@@ -112,7 +126,11 @@ void Tracker::StopLaunch(uint64_t ticket) {
                        0)) {
     return Ignore(IgnoredReason::kStaleHandle);
   }
-  communicator.parts.load()->launches.Stop(instruments_, communicator, ticket);
+  CommunicatorParts& parts = *communicator.parts.load();
+  const uint64_t made_ns = parts.launches.Stop(instruments_, communicator, ticket);
+  if (__builtin_expect(made_ns == 0, 0)) return;
+  parts.last_calls.NoteLaunch(made_ns,
+                              communicator.Writer(instruments_.segment).followed_launches());
 }
 
 }  // namespace nccl_pulse

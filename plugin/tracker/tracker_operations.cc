@@ -18,6 +18,19 @@ uint64_t ChildTicket(const Instruments& instruments, const OperationRef& ref, Ti
                       ref.communicator->index);
 }
 
+// Launches are not reported: it is launched now, about.
+[[gnu::cold, gnu::noinline]] void NoteLastCall(LastCalls& last_calls, NameId op, NameId datatype,
+                                               bool is_collective, uint64_t bytes,
+                                               uint64_t now_ns) {
+  LastCallFields call{};
+  call.op = op;
+  call.datatype = datatype;
+  call.flags = is_collective ? LastCallBits::kCollective : 0;
+  call.bytes = bytes;
+  last_calls.Note(call, 0);
+  last_calls.NoteLaunch(now_ns, 0);
+}
+
 }  // namespace
 
 uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) {
@@ -40,6 +53,8 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
   if (__builtin_expect(event.counts_as_call, 0)) {
     if (!communicator.identity_known.load()) LearnIdentity(communicator, event);
     writer.Count(SeriesKey::Calls(op.id, size_class, datatype.id, false), 1, bytes);
+    NoteLastCall(parts.last_calls, op.id, datatype.id, instruments_.IsCollective(op.id), bytes,
+                 now_ns);
   }
 
   UntimedReason untimed = SeriesKey::kTimed;  // or not known yet

@@ -74,8 +74,8 @@ void LaunchFollower::AwaitEnd(Instruments& instruments, const Communicator& comm
   traits_.store(traits_.load() | kEarlyPair);
 }
 
-void LaunchFollower::EndGroup(Instruments& instruments, Communicator& communicator,
-                              const OperationRing& ring, uint64_t group, bool is_alone) {
+uint64_t LaunchFollower::EndGroup(Instruments& instruments, Communicator& communicator,
+                                  const OperationRing& ring, uint64_t group, bool is_alone) {
   const uint32_t pair = TakeEarlyPair();
   const uint32_t calls = calls_.load();
   CudaStream const stream = call_stream_.load();
@@ -86,7 +86,7 @@ void LaunchFollower::EndGroup(Instruments& instruments, Communicator& communicat
   if (!is_group || !is_behind_launch || launch_.load() != 0 || HiddenCalls(ring) == 0 ||
       !timer.IsReachable(timer_, stream) || timer.IsCapturing(timer_, stream)) {
     if (pair != kNoPair) StreamTimer::GivePairUp(timer_, pair);
-    return;
+    return 0;
   }
   const uint64_t now_ns = instruments.clock.NowNs();
   // Before the event, as in Stop.
@@ -102,6 +102,7 @@ void LaunchFollower::EndGroup(Instruments& instruments, Communicator& communicat
   unreported_.EndGroup();
   launch_number_.add(1);
   calls_.publish(0);
+  return now_ns;
 }
 
 uint64_t LaunchFollower::HiddenCalls(const OperationRing& ring) const {

@@ -1,6 +1,7 @@
 """The page in a browser, beside a job that works and then hangs."""
 
 import json
+import os
 import tempfile
 import unittest
 
@@ -72,6 +73,18 @@ class LivePageTest(unittest.TestCase):
                           for i in range(RANKS)])
         self.assertIn("HANG", page.evaluate(first + ".querySelector('summary').innerText"))
         self.assertIn("Hang suspected in communicator", page.text("#announcement"))
+        # Its last collectives, rank by rank; what the suspect has not called is marked.
+        calls = first + ".querySelector('.calls:not([hidden]) table')"
+        page.wait("!!%s && !!%s.querySelector('td.odd')" % (calls, calls))
+        head, *_, last = page.evaluate("[...%s.rows].map((row) => [...row.cells].map((cell) => "
+                                       "cell.innerText))" % calls)
+        self.assertEqual(head, ["number", "call"] + ["rank %d" % i for i in range(RANKS)])
+        self.assertRegex(last[1], "^AllReduce .*B$")
+        self.assertEqual(last[2:], ["in flight"] * (RANKS - 1) + ["▸ not called"])
+        self.assertEqual(page.evaluate(calls + ".querySelector('th.odd').innerText"),
+                         "rank %d" % (RANKS - 1))
+        if "TEST_UNDECLARED_OUTPUTS_DIR" in os.environ:  # for people
+            page.screenshot(os.path.join(os.environ["TEST_UNDECLARED_OUTPUTS_DIR"], "hang.png"))
         self.assertEqual((page.problems, page.network), ([], []))
 
 

@@ -178,7 +178,8 @@ ProcessSnapshot ReadSnapshot() {
   EXPECT_NE(base, MAP_FAILED);
   if (base == MAP_FAILED) return snapshot;
   std::string error;
-  EXPECT_TRUE(ReadSegment(base, bytes, &snapshot, &error)) << error;
+  const ReadWish wish{ReadWish::LastCalls::kOfUnfinished};
+  EXPECT_TRUE(ReadSegment(base, bytes, &snapshot, &error, {}, nullptr, wish)) << error;
   munmap(base, bytes);
   return snapshot;
 }

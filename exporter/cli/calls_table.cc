@@ -1,0 +1,131 @@
+#include "exporter/cli/calls_table.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "exporter/cli/status_words.h"
+#include "nlohmann/json.hpp"
+
+namespace nccl_pulse {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string Bytes(double bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < std::size(units)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return absl::StrFormat("%.4g %s", bytes, units[unit]);
+}
+
+std::string WhatOf(const Json& call) {
+  return absl::StrCat(Text(At(call, "op")), " ", Bytes(Number(At(call, "bytes"), 0)));
+}
+
+std::string StateOf(const Json& call) {
+  const std::string state = Text(At(call, "state"));
+  if (state == "completed") return "done";
+  if (state == "in_flight") return At(call, "begun") == false ? "queued" : "in flight";
+  if (state == "not_launched") return "not launched";
+  return state;
+}
+
+struct Column {
+  std::string title;
+  bool is_suspect = false;
+  std::string missing;  // "": it has calls
+  std::map<int64_t, Json> collectives;
+  int64_t first = 0;  // of those that are kept
+};
+
+Column ColumnOf(const Json& rank, const Json& suspects) {
+  Column column;
+  column.title = absl::StrCat("rank ", Text(At(rank, "rank")));
+  column.is_suspect = Contains(suspects, At(rank, "rank"));
+  if (!At(rank, "calls").is_array()) {
+    column.missing = Text(At(rank, "missing"));
+    if (column.missing.empty()) column.missing = "unknown";
+    return column;
+  }
+  for (const Json& call : At(rank, "calls")) {
+    const auto number = static_cast<int64_t>(Number(At(call, "collective"), 0));
+    if (number > 0) column.collectives.emplace(number, call);
+  }
+  if (!column.collectives.empty()) column.first = column.collectives.begin()->first;
+  return column;
+}
+
+// What most ranks called; "" where there are no two alike.
+std::string MostCalled(const std::vector<Column>& columns, int64_t number) {
+  std::map<std::string, int> votes;
+  for (const Column& column : columns) {
+    const auto found = column.collectives.find(number);
+    if (found != column.collectives.end()) ++votes[WhatOf(found->second)];
+  }
+  const auto most = std::max_element(
+      votes.begin(), votes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return votes.size() == 1 || (most != votes.end() && most->second > 1) ? most->first : "";
+}
+
+std::string CellOf(const Column& column, int64_t number, const std::string& most) {
+  if (!column.missing.empty()) return column.missing == "off" ? "off" : "not kept";
+  const auto found = column.collectives.find(number);
+  if (found == column.collectives.end()) {
+    if (number < column.first) return "not kept";
+    return "> not called";
+  }
+  const std::string what = WhatOf(found->second);
+  return what == most ? StateOf(found->second)
+                      : absl::StrCat("> ", what, ", ", StateOf(found->second));
+}
+
+}  // namespace
+
+std::string CallsTable(const Json& page, std::size_t lines, int width) {
+  std::vector<Column> columns;
+  int64_t newest = 0;
+  for (const Json& rank : List(At(page, "ranks"))) {
+    columns.push_back(ColumnOf(rank, At(page, "suspects")));
+    const auto& collectives = columns.back().collectives;
+    if (!collectives.empty()) newest = std::max(newest, collectives.rbegin()->first);
+  }
+  const std::string verdict = Text(At(page, "verdict"));
+  std::string out = absl::StrCat("communicator ", CommunicatorName(page), "  last collectives",
+                                 verdict.empty() ? "" : absl::StrCat("  [", verdict, "]"), "\n");
+  if (newest == 0) return absl::StrCat(out, "  no collective is kept\n");
+  std::vector<std::vector<std::string>> rows(1, {"NUMBER", "CALL"});
+  for (const Column& column : columns) {
+    rows[0].push_back(absl::StrCat(column.is_suspect ? ">> " : "", column.title));
+  }
+  const int64_t oldest = std::max<int64_t>(1, newest - static_cast<int64_t>(lines) + 1);
+  for (int64_t number = oldest; number <= newest; ++number) {
+    const std::string most = MostCalled(columns, number);
+    rows.push_back({absl::StrCat(number), most.empty() ? "differs" : most});
+    for (const Column& column : columns) rows.back().push_back(CellOf(column, number, most));
+  }
+  std::vector<std::size_t> widths(rows[0].size());
+  for (const auto& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      absl::StrAppend(&line, "  ", row[i], std::string(widths[i] - row[i].size(), ' '));
+    }
+    while (!line.empty() && line.back() == ' ') line.pop_back();
+    if (width > 0 && line.size() > static_cast<std::size_t>(width)) line.resize(width);
+    absl::StrAppend(&out, line, "\n");
+  }
+  return out;
+}
+
+}  // namespace nccl_pulse

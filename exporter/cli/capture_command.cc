@@ -1,0 +1,247 @@
+// pulse capture: keeps what endpoints and this host know about a job, as a folder or a .tar.gz.
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "exporter/cli/command.h"
+#include "exporter/fleet/capture.h"
+#include "exporter/fleet/job_report.h"
+#include "exporter/fleet/targets.h"
+#include "exporter/web/config.h"
+#include "metrics/shared_bytes.h"
+
+ABSL_FLAG(std::string, out, "", "the folder or .tar.gz to make");
+ABSL_FLAG(std::string, format, "bundle", "bundle or flight-recorder");
+ABSL_FLAG(std::string, stack_command, "", "prints the stacks of process {pid}");
+ABSL_FLAG(absl::Duration, stack_timeout, absl::Seconds(15), "of each program that is run");
+ABSL_DECLARE_FLAG(std::string, targets);  // of diagnose, like the next ones
+ABSL_DECLARE_FLAG(bool, https);
+ABSL_DECLARE_FLAG(bool, insecure);
+ABSL_DECLARE_FLAG(std::string, credentials_file);
+ABSL_DECLARE_FLAG(absl::Duration, timeout);
+ABSL_DECLARE_FLAG(std::string, ca_cert);  // of status, like the next ones
+ABSL_DECLARE_FLAG(std::string, server_name);
+ABSL_DECLARE_FLAG(std::string, cert);
+ABSL_DECLARE_FLAG(std::string, key);
+ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // of the agent
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int kUsageError = 1;
+constexpr int kNoAnswer = 2;
+constexpr int kNotWritten = 5;
+
+constexpr uint16_t kDefaultPort = 9410;
+// Jobs of other users, or with another endpoint, are at the next ports.
+constexpr uint16_t kLocalPorts = 8;
+
+// --endpoint, as often as it was given. Set before the command runs.
+std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
+
+void TakeEndpoints(std::vector<char*>* arguments) {
+  constexpr std::string_view kName = "--endpoint";
+  std::vector<char*> others;
+  for (std::size_t i = 0; i < arguments->size(); ++i) {
+    const std::string_view text = (*arguments)[i];
+    if (text == kName && i + 1 < arguments->size()) {
+      given_endpoints.emplace_back((*arguments)[++i]);
+    } else if (absl::StartsWith(text, "--endpoint=")) {
+      given_endpoints.emplace_back(text.substr(kName.size() + 1));
+    } else {
+      others.push_back((*arguments)[i]);
+    }
+  }
+  *arguments = std::move(others);
+}
+
+constexpr char kHelp[] =
+    R"(usage: pulse capture [--out=FOLDER | --out=FILE.tar.gz] [flags]
+
+Keeps what is known of a job that hangs, before it is ended: the verdict, the last calls of all ranks,
+metrics, who is who, settings, and, if asked for, the stacks of the suspects. What could not be had
+stands in missing.txt with the reason. Nothing is changed in the job.
+
+  --out=PATH            the folder to make, or the file if it ends in .tar.gz; it must not exist yet.
+                        Default: nccl-pulse-capture-TIME in the current folder
+  --format=bundle       all of it, for people (default)
+  --format=flight-recorder   of each rank a file that PyTorch's torchfrtrace loads:
+                        torchfrtrace --prefix nccl_trace_rank_ FOLDER
+  --stack-command=COMMAND    run by a shell for each suspect that runs on this host, {pid} being its
+                        process: --stack-command='py-spy dump --pid {pid}'
+  --stack-timeout=DURATION   of each program that is run (default 15s)
+
+Where the endpoints are (default: this host's, at the ports 9410 to 9417):
+  --endpoint=HOST:PORT  any number of times, also as https://HOST:PORT, or HOST (port 9410)
+  --targets=FILE        a file in the form of file_sd (JSON or YAML)
+
+How to ask:
+  --https               where an address does not say http or https
+  --ca-cert=FILE        authorities to trust instead of the system's; --insecure: trust everybody
+  --cert=FILE, --key=FILE  own certificate and key, for endpoints that ask for one
+  --server-name=NAME    that the endpoints' certificates have, where it is not what they are asked by
+  --credentials-file=FILE  one line user:password
+  --timeout=DURATION    of each endpoint (default 3s)
+  --hang-after=DURATION what counts as no progress (default 10s)
+
+Exit status: 0 it is written; 1 bad usage; 2 no endpoint answers; 5 it could not be written, and there is
+nothing of it. docs/capture.md says what is in it.
+)";
+
+// `text` may have what an endpoint said: nothing of it may steer the terminal.
+int Fail(int status, const std::string& text) {
+  std::fprintf(stderr, "pulse: %s\n", CopyFromShared(text.data(), text.size()).c_str());
+  return status;
+}
+
+bool ReadClient(FleetClientOptions* client, bool* is_https, std::string* error) {
+  client->patience = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_timeout));
+  if (client->patience < std::chrono::milliseconds(100) ||
+      client->patience > std::chrono::minutes(5)) {
+    *error = "--timeout is not between 100ms and 5m";
+    return false;
+  }
+  TlsClientConfig tls;
+  tls.ca_file = absl::GetFlag(FLAGS_ca_cert);
+  tls.is_insecure = absl::GetFlag(FLAGS_insecure);
+  tls.cert_file = absl::GetFlag(FLAGS_cert);
+  tls.key_file = absl::GetFlag(FLAGS_key);
+  tls.name = absl::GetFlag(FLAGS_server_name);
+  client->tls = TlsClient::Make(tls, error);
+  const bool wants_tls = tls.is_insecure || !tls.ca_file.empty() || !tls.cert_file.empty() ||
+                         !tls.key_file.empty() || !tls.name.empty();
+  if (client->tls == nullptr && wants_tls) return false;
+  *is_https = absl::GetFlag(FLAGS_https) || wants_tls;
+  const std::string file = absl::GetFlag(FLAGS_credentials_file);
+  if (file.empty()) return true;
+  std::string text;
+  if (!ReadSmallFile(file, &text, error)) {
+    *error = absl::StrCat("cannot read ", file, ": ", *error);
+    return false;
+  }
+  const std::string line(absl::StripAsciiWhitespace(text));
+  if (!absl::StrContains(line, ':') || absl::StrContains(line, '\n')) {
+    *error = absl::StrCat(file, " has no line user:password");
+    return false;
+  }
+  client->authorization = absl::StrCat("Basic ", absl::Base64Escape(line));
+  return true;
+}
+
+// Those of this host that answer, or the first, so that it is said why it does not.
+std::vector<Address> FindLocalEndpoints(const FleetClientOptions& client, bool is_https) {
+  std::vector<FleetRequest> requests;
+  for (uint16_t i = 0; i < kLocalPorts; ++i) {
+    Address address;
+    address.is_https = is_https;
+    address.host = "localhost";
+    address.port = static_cast<uint16_t>(kDefaultPort + i);
+    address.has_port = true;
+    requests.push_back({std::move(address), "/healthz"});
+  }
+  std::vector<bool> answers(requests.size());
+  AskAll(requests, client, [&answers](std::size_t index, const FleetAnswer& answer) {
+    answers[index] = answer.error.empty() && answer.status == 200 && answer.body == "ok\n";
+  });
+  std::vector<Address> found;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (answers[i]) found.push_back(requests[i].address);
+  }
+  if (found.empty()) found.push_back(requests[0].address);
+  return found;
+}
+
+bool ReadEndpoints(const FleetClientOptions& client, bool is_https, std::vector<Address>* endpoints,
+                   std::string* error) {
+  for (const std::string& text : given_endpoints) {
+    Address address;
+    if (!ParseAddress(text, is_https, &address, error)) return false;
+    if (!address.has_port) address.port = kDefaultPort;
+    endpoints->push_back(std::move(address));
+  }
+  const std::string file = absl::GetFlag(FLAGS_targets);
+  if (!file.empty() && !ReadTargetsFile(file, is_https, endpoints, error)) return false;
+  if (endpoints->empty()) *endpoints = FindLocalEndpoints(client, is_https);
+  for (const Address& address : *endpoints) {
+    if (!address.is_https || client.tls != nullptr) continue;
+    *error = "this system has no file of trusted authorities; name one with --ca-cert";
+    return false;
+  }
+  return true;
+}
+
+int Run(const std::vector<char*>& arguments) {
+  if (!arguments.empty()) {
+    return Fail(kUsageError,
+                "capture takes no argument; addresses go to --endpoint, a path to --out");
+  }
+  CaptureOptions options;
+  const std::string format = absl::GetFlag(FLAGS_format);
+  options.is_flight_recorder = format == "flight-recorder";
+  if (format != "bundle" && !options.is_flight_recorder) {
+    return Fail(kUsageError,
+                absl::StrCat("--format=", format, ": must be bundle or flight-recorder"));
+  }
+  options.stack_command = absl::GetFlag(FLAGS_stack_command);
+  if (!options.stack_command.empty() && !absl::StrContains(options.stack_command, "{pid}")) {
+    return Fail(kUsageError,
+                "--stack-command has no {pid}: it would not know whose stacks to print");
+  }
+  options.program_patience = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_stack_timeout));
+  if (options.program_patience < std::chrono::milliseconds(100) ||
+      options.program_patience > std::chrono::minutes(10)) {
+    return Fail(kUsageError, "--stack-timeout is not between 100ms and 10m");
+  }
+  options.look.hang_after = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_hang_after));
+  if (options.look.hang_after < std::chrono::seconds(1) ||
+      options.look.hang_after > std::chrono::hours(1)) {
+    return Fail(kUsageError, "--hang-after is not between 1s and 1h");
+  }
+  std::string path = absl::GetFlag(FLAGS_out);
+  if (path.empty()) {
+    path = absl::StrCat("nccl-pulse-capture-",
+                        absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()));
+  }
+  std::string error;
+  bool is_https = false;
+  if (!ReadClient(&options.look.client, &is_https, &error)) return Fail(kUsageError, error);
+  // Before anybody is asked: what hangs may not hang for long.
+  if (!Bundle::IsPossible(path, &error)) return Fail(kNotWritten, error);
+  std::vector<Address> endpoints;
+  if (!ReadEndpoints(options.look.client, is_https, &endpoints, &error)) {
+    return Fail(kUsageError, error);
+  }
+  const Capture capture = CaptureJob(endpoints, options);
+  if (capture.look.heard == 0) {
+    for (const std::string& each : capture.missing) Fail(0, each);
+    return Fail(kNoAnswer, "no endpoint answers; nothing is written");
+  }
+  if (!capture.bundle.Write(path, &error)) return Fail(kNotWritten, error);
+  std::fputs(JobText(capture.look).c_str(), stdout);
+  std::printf("\n%s: %zu files; %s of %zu ranks\n", path.c_str(), capture.bundle.size(),
+              options.is_flight_recorder ? "dumps" : "last calls", capture.ranks);
+  if (!capture.missing.empty()) {
+    std::printf("%zu things could not be had: missing.txt has them\n", capture.missing.size());
+  }
+  return 0;
+}
+
+}  // namespace
+
+const Command kCaptureCommand = {"capture", "keep what is known of a job that hangs", kHelp, Run,
+                                 TakeEndpoints};
+
+}  // namespace nccl_pulse

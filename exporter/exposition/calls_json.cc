@@ -1,0 +1,211 @@
+#include "exporter/exposition/calls_json.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "exporter/diagnosis/hang.h"
+#include "exporter/diagnosis/rank_activity.h"
+#include "metrics/size_class.h"
+#include "nlohmann/json.hpp"
+
+namespace nccl_pulse {
+namespace {
+
+// Written by hand: there are thousands of calls.
+std::string Quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+std::string TextOrNull(const std::string& text) { return text.empty() ? "null" : Quoted(text); }
+std::string TimeOrNull(int64_t realtime_ns) {
+  return realtime_ns == 0 ? "null"
+                          : absl::StrFormat("%.6f", static_cast<double>(realtime_ns / 1000) / 1e6);
+}
+template <typename Number>
+std::string List(const std::vector<Number>& numbers) {
+  std::string text = "[";
+  for (const Number number : numbers) absl::StrAppend(&text, text.size() > 1 ? "," : "", number);
+  return text + "]";
+}
+
+// Durations on the stream, by operation, size class and call number.
+using Durations = std::map<std::tuple<std::string_view, int, uint64_t>, uint64_t>;
+Durations DurationsOf(const CommunicatorSnapshot& communicator) {
+  Durations durations;
+  for (const TimedCallSnapshot& call : communicator.timed_calls) {
+    if (call.kind != LatencyKind::kDurationStream) continue;
+    durations[{call.op, call.size_class, call.call_number}] = call.duration_ns;
+  }
+  return durations;
+}
+
+void AppendCall(const JudgedCall& judged, uint64_t group, const Durations& durations,
+                std::string* out) {
+  const LastCallSnapshot& call = *judged.call;
+  absl::StrAppend(out, "{\"number\":", call.number, ",\"collective\":");
+  if (call.collective_number != 0) {
+    absl::StrAppend(out, call.collective_number);
+  } else {
+    absl::StrAppend(out, "null");
+  }
+  absl::StrAppend(out, ",\"op\":", Quoted(call.op), ",\"datatype\":", TextOrNull(call.datatype),
+                  ",\"bytes\":", call.bytes, ",\"group\":", group, ",\"stream\":");
+  if (call.stream_tag == 0) {
+    absl::StrAppend(out, "null");
+  } else {
+    absl::StrAppend(out, "\"", absl::Hex(call.stream_tag, absl::kZeroPad4), "\"");
+  }
+  absl::StrAppend(out, ",\"captured\":", call.captured ? "true" : "false",
+                  ",\"launched\":", TimeOrNull(call.launch_realtime_ns), ",\"state\":\"",
+                  CallStateName(judged.state), "\",\"begun\":",
+                  judged.begun == OldestLaunch::kUnknown
+                      ? "null"
+                      : (judged.begun == OldestLaunch::kBegun ? "true" : "false"));
+  const auto found = call.kind_number.has_value()
+                         ? durations.find({call.op, SizeClassOf(call.bytes), *call.kind_number})
+                         : durations.end();
+  if (found == durations.end()) {
+    absl::StrAppend(out, ",\"seconds\":null,\"timed_by\":null}");
+  } else {
+    absl::StrAppend(out, ",\"seconds\":", absl::StrFormat("%.9f", found->second / 1e9),
+                    ",\"timed_by\":\"stream\"}");
+  }
+}
+
+const char* WhyMissing(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
+  if (communicator.last_calls != nullptr) return "null";
+  if (process.last_calls_wanted == 0) return "\"off\"";
+  return communicator.last_calls_kept == 0 ? "\"no_room\"" : "\"not_read\"";
+}
+
+void AppendRank(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
+                int64_t now_realtime_ns, int64_t stands_after_ns, std::string* out) {
+  absl::StrAppend(out, "{\"rank\":", communicator.rank, ",\"pid\":", process.pid,
+                  ",\"hostname\":", TextOrNull(process.hostname),
+                  ",\"global_rank\":", TextOrNull(process.global_rank),
+                  ",\"gpu\":", TextOrNull(communicator.gpu),
+                  ",\"kept\":", communicator.last_calls_kept,
+                  ",\"missing\":", WhyMissing(process, communicator), ",\"calls\":");
+  if (communicator.last_calls == nullptr) {
+    absl::StrAppend(out, "null}");
+    return;
+  }
+  const Durations durations = DurationsOf(communicator);
+  absl::StrAppend(out, "[");
+  uint64_t group = 0;
+  bool is_first = true;
+  for (const JudgedCall& judged :
+       JudgeCalls(process, communicator, now_realtime_ns, stands_after_ns)) {
+    if (is_first || !judged.call->is_of_group) group = judged.call->number;
+    if (!is_first) absl::StrAppend(out, ",\n");
+    is_first = false;
+    AppendCall(judged, group, durations, out);
+  }
+  absl::StrAppend(out, "]}");
+}
+
+}  // namespace
+
+const char* CallStateName(CallState state) {
+  switch (state) {
+    case CallState::kNotLaunched:
+      return "not_launched";
+    case CallState::kInFlight:
+      return "in_flight";
+    case CallState::kCompleted:
+      return "completed";
+    case CallState::kCaptured:
+      return "captured";
+    case CallState::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+std::vector<JudgedCall> JudgeCalls(const ProcessSnapshot& process,
+                                   const CommunicatorSnapshot& communicator,
+                                   int64_t now_realtime_ns, int64_t stands_after_ns) {
+  std::vector<JudgedCall> judged;
+  if (communicator.last_calls == nullptr) return judged;
+  const std::vector<LastCallSnapshot>& calls = *communicator.last_calls;
+  const RankActivity activity = ActivityOf(process, communicator, now_realtime_ns, stands_after_ns);
+  // What is not known to have completed is in flight only while somebody looks.
+  const bool is_seen = activity.reason != UnknownReason::kPollerStands &&
+                       activity.reason != UnknownReason::kPollerNotStarted &&
+                       activity.reason != UnknownReason::kNoCompletions;
+  uint64_t launches_before_next = communicator.launches;  // of the next group
+  uint64_t of_group = 0;  // the group's launch, until that is known of the call before
+  uint64_t unreported = communicator.unreported_calls;
+  judged.reserve(calls.size());
+  for (std::size_t i = calls.size(); i-- > 0;) {
+    const LastCallSnapshot& call = calls[i];
+    const bool is_of_several =
+        call.is_of_group || (i + 1 < calls.size() && calls[i + 1].is_of_group);
+    if (i + 1 < calls.size() && !calls[i + 1].is_of_group && of_group != 0) {
+      launches_before_next = of_group - 1;
+    }
+    JudgedCall one{&call, CallState::kUnknown, OldestLaunch::kUnknown};
+    if (call.captured) {
+      one.state = CallState::kCaptured;
+    } else if (call.launch == 0) {
+      if (unreported > 0 && call.launch_realtime_ns == 0) one.state = CallState::kNotLaunched;
+    } else if (communicator.has_heartbeat) {
+      of_group = call.launch;
+      const uint64_t last_launch =
+          is_of_several ? std::max(call.launch, launches_before_next) : call.launch;
+      if (last_launch <= communicator.launches_completed) {
+        one.state = CallState::kCompleted;
+      } else if (is_seen) {
+        one.state = CallState::kInFlight;
+        if (call.launch == communicator.launches_completed + 1) one.begun = activity.oldest_launch;
+      }
+    }
+    if (!call.captured && unreported > 0) --unreported;
+    judged.push_back(one);
+  }
+  std::reverse(judged.begin(), judged.end());
+  return judged;
+}
+
+std::string CallsJson(const SnapshotSet& snapshots, uint64_t comm_id, int64_t now_realtime_ns,
+                      const DiagnosisResult& diagnosis) {
+  struct Rank {
+    const ProcessSnapshot* process;
+    const CommunicatorSnapshot* communicator;
+  };
+  std::vector<Rank> ranks;
+  for (const auto* processes : {&snapshots.processes, &snapshots.ended}) {
+    for (const ProcessSnapshot& process : *processes) {
+      for (const CommunicatorSnapshot& communicator : process.communicators) {
+        if (communicator.comm_id == comm_id) ranks.push_back({&process, &communicator});
+      }
+    }
+  }
+  if (ranks.empty()) return "";
+  std::stable_sort(ranks.begin(), ranks.end(), [](const Rank& a, const Rank& b) {
+    return a.communicator->rank < b.communicator->rank;
+  });
+  const auto found = std::find_if(
+      diagnosis.begin(), diagnosis.end(),
+      [comm_id](const CommunicatorDiagnosis& each) { return each.comm_id == comm_id; });
+  const Hang* hang = found != diagnosis.end() && found->hang ? &*found->hang : nullptr;
+  const CommunicatorSnapshot& first = *ranks.front().communicator;
+  std::string out = absl::StrCat(
+      "{\"time\":", TimeOrNull(now_realtime_ns), ",\"comm\":\"",
+      absl::Hex(comm_id, absl::kZeroPad16), "\",\"name\":", TextOrNull(first.name),
+      ",\"nranks\":", first.nranks,
+      ",\"verdict\":", hang == nullptr ? "null" : Quoted(HangVerdictName(hang->verdict)),
+      ",\"suspects\":", hang == nullptr ? "[]" : List(hang->suspects), ",\"ranks\":[");
+  bool is_first = true;
+  for (const Rank& rank : ranks) {
+    if (!is_first) out += ",\n";
+    is_first = false;
+    AppendRank(*rank.process, *rank.communicator, now_realtime_ns, snapshots.stands_after_ns, &out);
+  }
+  return out + "]}\n";
+}
+
+}  // namespace nccl_pulse

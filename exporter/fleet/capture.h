@@ -1,0 +1,36 @@
+// Everything that endpoints and this host know about a job, as files: the work of `pulse capture`.
+// What could not be had is listed with the reason, among the files.
+//
+// Thread: the caller's; blocks. Memory: of the files, and as LookAtJob.
+#ifndef EXPORTER_FLEET_CAPTURE_H_
+#define EXPORTER_FLEET_CAPTURE_H_
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "exporter/fleet/address.h"
+#include "exporter/fleet/bundle.h"
+#include "exporter/fleet/job_look.h"
+
+namespace nccl_pulse {
+
+struct CaptureOptions {
+  JobLookOptions look;
+  std::string stack_command;  // "{pid}" in it is replaced; "": none
+  std::chrono::milliseconds program_patience{15000};
+  bool is_flight_recorder = false;  // dumps for torchfrtrace alone
+};
+
+struct Capture {
+  JobLook look;
+  Bundle bundle;
+  std::size_t ranks = 0;             // that calls, or dumps, are there of
+  std::vector<std::string> missing;  // sentences; in the bundle, too
+};
+
+Capture CaptureJob(const std::vector<Address>& endpoints, const CaptureOptions& options);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_FLEET_CAPTURE_H_

@@ -1,0 +1,89 @@
+// RecordReader, the part that reads the ring of last calls.
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "metrics/record_reader.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr uint64_t kTextBytes = 48;
+constexpr uint64_t kLastCallBytes = sizeof(LastCallSnapshot) + 2 * kTextBytes;
+
+// A number of which the lower bits are known, and which is no later than `newest`, as far as that
+// was read in time: a little later is possible.
+uint64_t Widen(uint64_t newest, uint64_t low, int bits) {
+  const uint64_t range = uint64_t{1} << bits;
+  const uint64_t behind = (newest - low) & (range - 1);
+  const bool is_later = behind >= range / 2;
+  if (is_later) return newest + (range - behind);
+  return newest >= behind ? newest - behind : 0;
+}
+
+}  // namespace
+
+bool RecordReader::WantsLastCalls(const CommunicatorSnapshot& communicator) const {
+  switch (wish_.last_calls) {
+    case ReadWish::LastCalls::kNone:
+      return false;
+    case ReadWish::LastCalls::kOfOne:
+      return communicator.comm_id == wish_.comm_id;
+    case ReadWish::LastCalls::kOfUnfinished:
+      return !communicator.finalized;
+  }
+  return false;
+}
+
+void RecordReader::ReadLastCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out) {
+  uint16_t pages[kLastCallPages];
+  const uint32_t count = record.last_call_pages.Read(pages);  // published with the state
+  out->last_calls_kept = count * kLastCallsPerPage;
+  if (count == 0 || !WantsLastCalls(*out)) return;
+  std::vector<LastCallSnapshot> calls;
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto* page = ClaimPage<LastCallPage>(pages[i]);
+    if (page == nullptr) continue;
+    for (const LastCallEntry& entry : page->entries) {
+      LastCallEntry::Copy copy;
+      const uint64_t sequence = entry.Read(&copy);
+      if (sequence == 0) continue;
+      if (!Take(kLastCallBytes)) return;
+      const uint32_t flags = LastCallBits::Flags(copy.what);
+      LastCallSnapshot call;
+      call.number = LastCallBits::Number(sequence);
+      if ((flags & LastCallBits::kCollective) != 0) {
+        call.collective_number = LastCallBits::Collectives(sequence);
+      }
+      call.op = Name(LastCallBits::Op(copy.what));
+      call.datatype = Name(LastCallBits::Datatype(copy.what));
+      call.bytes = LastCallBits::BytesOf(copy.bytes);
+      call.captured = (flags & LastCallBits::kCaptured) != 0;
+      call.is_of_group = (flags & LastCallBits::kSameGroup) != 0;
+      call.stream_tag = LastCallBits::StreamTag(copy.bytes);
+      if ((flags & LastCallBits::kKindNumbered) != 0) {
+        call.kind_number = LastCallBits::KindNumber(copy.what);
+      }
+      call.launch_realtime_ns = Realtime(LastCallBits::LaunchNs(copy.launch));
+      if (copy.launch != 0) {
+        call.launch = Widen(out->launches, LastCallBits::LaunchNumber(copy.launch), 16);
+      }
+      calls.push_back(std::move(call));
+    }
+  }
+  if (!record.last_call_pages.HasStill(pages[0])) {
+    out->last_calls_kept = 0;
+    return;
+  }
+  // After 2^32 calls numbers begin anew: within a ring they stay close to each other.
+  const uint32_t any = calls.empty() ? 0 : static_cast<uint32_t>(calls.front().number);
+  std::sort(calls.begin(), calls.end(),
+            [any](const LastCallSnapshot& a, const LastCallSnapshot& b) {
+              return static_cast<int32_t>(static_cast<uint32_t>(a.number) - any) <
+                     static_cast<int32_t>(static_cast<uint32_t>(b.number) - any);
+            });
+  out->last_calls = std::make_shared<const std::vector<LastCallSnapshot>>(std::move(calls));
+}
+
+}  // namespace nccl_pulse

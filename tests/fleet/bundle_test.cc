@@ -1,0 +1,121 @@
+#include "exporter/fleet/bundle.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace nccl_pulse {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class BundleTest : public testing::Test {
+ protected:
+  BundleTest() : folder_(fs::path(testing::TempDir()) / "bundle") {
+    fs::remove_all(folder_);
+    fs::create_directory(folder_);
+    bundle_.Add("verdict.txt", "a verdict\n");
+    bundle_.Add("endpoints/host:9410/calls/ab.json", std::string(100000, 'x'));
+  }
+  std::string Path(const char* name) const { return (folder_ / name).string(); }
+  // Whatever its name.
+  std::size_t Files() const {
+    std::size_t files = 0;
+    for (const auto& each : fs::directory_iterator(folder_)) files += each.exists() ? 1 : 0;
+    return files;
+  }
+  static std::string Content(const std::string& path) {
+    std::stringstream content;
+    content << std::ifstream(path, std::ios::binary).rdbuf();
+    return content.str();
+  }
+
+  fs::path folder_;
+  Bundle bundle_;
+  std::string error_;
+};
+
+TEST_F(BundleTest, AFolder) {
+  ASSERT_TRUE(bundle_.Write(Path("out/"), &error_)) << error_;
+  EXPECT_EQ(Content(Path("out/verdict.txt")), "a verdict\n");
+  EXPECT_EQ(Content(Path("out/endpoints/host_9410/calls/ab.json")).size(), 100000u);
+  EXPECT_EQ(Files(), 1u);
+}
+
+TEST_F(BundleTest, AnArchiveThatTarReads) {
+  ASSERT_TRUE(bundle_.Write(Path("out.tar.gz"), &error_)) << error_;
+  EXPECT_EQ(Files(), 1u);
+  const std::string command =
+      "cd " + folder_.string() + " && tar xzf out.tar.gz";  // NOLINT(cert-env33-c)
+  ASSERT_EQ(std::system(command.c_str()), 0);               // NOLINT(concurrency-mt-unsafe)
+  EXPECT_EQ(Content(Path("out/verdict.txt")), "a verdict\n");
+  EXPECT_EQ(Content(Path("out/endpoints/host_9410/calls/ab.json")).size(), 100000u);
+}
+
+TEST_F(BundleTest, NamesCannotSteerThePath) {
+  bundle_.Add("endpoints/../../../etc/x", "x");
+  bundle_.Add("verdict.txt", "another");
+  ASSERT_TRUE(bundle_.Write(Path("out"), &error_)) << error_;
+  EXPECT_EQ(Content(Path("out/endpoints/__/__/__/etc/x")), "x");
+  EXPECT_EQ(Content(Path("out/verdict.txt_2")), "another");
+  EXPECT_EQ(Files(), 1u);
+}
+
+TEST_F(BundleTest, WhatExistsStays) {
+  for (const char* name : {"out", "out.tar.gz"}) {
+    std::ofstream(Path(name)) << "mine";
+    EXPECT_FALSE(bundle_.Write(Path(name), &error_));
+    EXPECT_THAT(error_, HasSubstr("exists already"));
+    EXPECT_EQ(Content(Path(name)), "mine");
+  }
+  EXPECT_EQ(Files(), 2u);
+}
+
+TEST_F(BundleTest, NoFolderToWriteInto) {
+  EXPECT_FALSE(bundle_.Write(Path("nowhere/out"), &error_));
+  EXPECT_THAT(error_, HasSubstr("there is no folder"));
+  if (geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  chmod(folder_.c_str(), 0500);
+  EXPECT_FALSE(bundle_.Write(Path("out"), &error_));
+  EXPECT_THAT(error_, HasSubstr("cannot write into"));
+  chmod(folder_.c_str(), 0700);
+}
+
+// A disk that is full, by a limit on file sizes.
+TEST_F(BundleTest, NothingIsLeftOfWhatCouldNotBeWritten) {
+  bundle_.Add("random", [] {
+    std::string text;  // that gzip cannot make small
+    unsigned state = 1;
+    for (int i = 0; i < 200000; ++i)
+      text.push_back(static_cast<char>((state = state * 1664525 + 1013904223) >> 24));
+    return text;
+  }());
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  rlimit small = before;
+  small.rlim_cur = 50000;
+  setrlimit(RLIMIT_FSIZE, &small);
+  const bool folder = bundle_.Write(Path("out"), &error_);
+  const std::string folder_error = error_;
+  const bool archive = bundle_.Write(Path("out.tar.gz"), &error_);
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_FALSE(folder);
+  EXPECT_THAT(folder_error, HasSubstr("cannot write"));
+  EXPECT_FALSE(archive);
+  EXPECT_THAT(error_, HasSubstr("cannot write"));
+  EXPECT_EQ(Files(), 0u);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -1,0 +1,204 @@
+// The ring of a communicator's last calls: what is written, what is kept, and that a reader gets no
+// mixture. Written by the plugin's own writer.
+#include "metrics/last_calls.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "metrics/segment_reader.h"
+#include "metrics/testing/test_segment.h"
+
+namespace nccl_pulse {
+namespace {
+
+using Calls = std::vector<LastCallSnapshot>;
+
+constexpr uint64_t kSecond = 1000000000;
+
+class Ring : public TestSegment {
+ public:
+  explicit Ring(uint32_t entries) : TestSegment(2048, 16, entries) {}
+
+  void Add(uint32_t index, uint64_t comm_id) { AddCommunicator(index, comm_id, 0, "c"); }
+  LastCalls& Writer(uint32_t index) {
+    LastCalls& calls = *writers_.emplace_back(std::make_unique<LastCalls>());
+    calls.Begin(segment(), segment().record(index));
+    return calls;
+  }
+  CommunicatorSnapshot Read(uint64_t comm_id) {
+    ProcessSnapshot snapshot;
+    std::string error;
+    const ReadWish wish{ReadWish::LastCalls::kOfOne, comm_id};
+    EXPECT_TRUE(
+        ReadSegment(segment().base(), segment().bytes(), &snapshot, &error, {}, nullptr, wish))
+        << error;
+    for (const CommunicatorSnapshot& each : snapshot.communicators) {
+      if (each.comm_id == comm_id) return each;
+    }
+    return {};
+  }
+
+ private:
+  std::vector<std::unique_ptr<LastCalls>> writers_;
+};
+
+LastCallFields AllReduce(uint64_t bytes, uint32_t flags = LastCallBits::kCollective) {
+  LastCallFields call{};
+  call.op = kAllReduceName;
+  call.flags = flags;
+  call.bytes = bytes;
+  return call;
+}
+
+TEST(LastCalls, WhatACallWas) {
+  Ring ring(64);
+  ring.Add(0, 7);
+  EXPECT_TRUE(ring.Read(7).last_calls->empty());
+  LastCalls& calls = ring.Writer(0);
+  LastCallFields call = AllReduce(4096, LastCallBits::kCollective | LastCallBits::kKindNumbered);
+  call.datatype = kAllGatherName;  // a name like any other
+  call.kind_number = 17;
+  call.stream = reinterpret_cast<void*>(0x7f0012340);
+  calls.Note(call, 1);
+  calls.NoteLaunch(3 * kSecond, 1);
+  calls.Note(AllReduce(uint64_t{1} << 60, LastCallBits::kCaptured), 2);
+  const CommunicatorSnapshot read = ring.Read(7);
+  EXPECT_EQ(read.last_calls_kept, 64u);
+  const Calls& last = *read.last_calls;
+  ASSERT_EQ(last.size(), 2u);
+  EXPECT_EQ(last[0].number, 1u);
+  EXPECT_EQ(last[0].collective_number, 1u);
+  EXPECT_EQ(last[0].op, "AllReduce");
+  EXPECT_EQ(last[0].datatype, "AllGather");
+  EXPECT_EQ(last[0].bytes, 4096u);
+  EXPECT_EQ(last[0].kind_number, 17u);
+  EXPECT_NE(last[0].stream_tag, 0u);
+  EXPECT_FALSE(last[0].captured);
+  EXPECT_NEAR(static_cast<double>(last[0].launch_realtime_ns), 3e9, 1024);
+  EXPECT_EQ(last[0].launch, 1u);
+  EXPECT_EQ(last[1].number, 2u);
+  EXPECT_EQ(last[1].collective_number, 0u) << "not said to be one";
+  EXPECT_EQ(last[1].bytes, LastCallBits::kMostBytes) << "as much as there is room for";
+  EXPECT_FALSE(last[1].kind_number.has_value());
+  EXPECT_EQ(last[1].stream_tag, 0u);
+  EXPECT_TRUE(last[1].captured);
+  EXPECT_EQ(last[1].launch_realtime_ns, 0);
+}
+
+TEST(LastCalls, TheLastOnesAreKept) {
+  for (const uint32_t entries : {64u, 256u, 512u}) {
+    Ring ring(entries);
+    ring.Add(0, 7);
+    LastCalls& calls = ring.Writer(0);
+    const uint32_t made = 3 * entries + 17;
+    for (uint32_t i = 1; i <= made; ++i) calls.Note(AllReduce(i), i);
+    const CommunicatorSnapshot read = ring.Read(7);
+    ASSERT_EQ(read.last_calls->size(), entries);
+    for (uint32_t i = 0; i < entries; ++i) {
+      const LastCallSnapshot& call = (*read.last_calls)[i];
+      ASSERT_EQ(call.number, made - entries + 1 + i);
+      ASSERT_EQ(call.bytes, call.number);
+      ASSERT_EQ(call.collective_number, call.number);
+    }
+  }
+}
+
+TEST(LastCalls, ALaunchCarriesTheLastGroup) {
+  Ring ring(64);
+  ring.Add(0, 7);
+  LastCalls& calls = ring.Writer(0);
+  calls.Note(AllReduce(1), 1);  // its launch is not reported
+  for (int i = 0; i < 3; ++i) calls.Note(AllReduce(2), 2);
+  calls.NoteLaunch(5 * kSecond, 1);
+  calls.NoteLaunch(6 * kSecond, 2);  // the rest of the group
+  calls.Note(AllReduce(3, LastCallBits::kCaptured), 3);
+  calls.NoteLaunch(7 * kSecond, 3);  // whatever this is, it does not carry what was captured
+  const CommunicatorSnapshot read = ring.Read(7);
+  const Calls& last = *read.last_calls;
+  ASSERT_EQ(last.size(), 5u);
+  EXPECT_EQ(last[0].launch_realtime_ns, 0);
+  for (int i = 1; i <= 3; ++i) {
+    EXPECT_NEAR(static_cast<double>(last[i].launch_realtime_ns), 5e9, 1024) << i;
+    EXPECT_EQ(last[i].is_of_group, i > 1) << i;
+  }
+  EXPECT_EQ(last[4].launch_realtime_ns, 0);
+}
+
+TEST(LastCalls, AGroupThatIsLargerThanTheRing) {
+  Ring ring(64);
+  ring.Add(0, 7);
+  LastCalls& calls = ring.Writer(0);
+  for (int i = 0; i < 1000; ++i) calls.Note(AllReduce(2), 2);
+  calls.NoteLaunch(5 * kSecond, 1);
+  const CommunicatorSnapshot read = ring.Read(7);
+  ASSERT_EQ(read.last_calls->size(), 64u);
+  for (const LastCallSnapshot& call : *read.last_calls) EXPECT_NE(call.launch_realtime_ns, 0);
+}
+
+TEST(LastCalls, NoneIsKeptWhereNoneIsWanted) {
+  Ring ring(0);
+  ring.Add(0, 7);
+  LastCalls& calls = ring.Writer(0);
+  calls.Note(AllReduce(1), 1);
+  calls.NoteLaunch(kSecond, 1);
+  const CommunicatorSnapshot read = ring.Read(7);
+  EXPECT_EQ(read.last_calls_kept, 0u);
+  EXPECT_EQ(read.last_calls, nullptr);
+}
+
+// What rings take is bounded for the process. What is given back is used again, and is empty.
+TEST(LastCalls, CommunicatorsBeyondTheRoomHaveNone) {
+  Ring ring(256);
+  constexpr uint32_t kRoom = kMostLastCallPages / (256 / kLastCallsPerPage);
+  static_assert(kRoom * 256 * sizeof(LastCallEntry) == 512 << 10, "what docs/limits.md says");
+  for (uint32_t i = 0; i <= kRoom; ++i) {
+    EXPECT_EQ(RecordWriter::HasRoomForLastCalls(ring.segment()), i < kRoom);
+    ring.Add(i, i + 1);
+    EXPECT_EQ(ring.Read(i + 1).last_calls_kept, i < kRoom ? 256u : 0u) << i;
+  }
+  LastCalls& calls = ring.Writer(3);
+  for (int i = 0; i < 300; ++i) calls.Note(AllReduce(9), 1);
+  ring.Record(3).Finalize(1);
+  ASSERT_TRUE(ring.Record(3).Recycle());
+  EXPECT_TRUE(RecordWriter::HasRoomForLastCalls(ring.segment()));
+  ring.Add(3, 1000);
+  EXPECT_TRUE(ring.Read(1000).last_calls->empty());
+}
+
+// With the shipped writer, a reader's thread beside it.
+TEST(LastCalls, AReaderGetsNoMixture) {
+  Ring ring(64);
+  ring.Add(0, 7);
+  LastCalls& calls = ring.Writer(0);
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (uint32_t i = 1; !stop.load(std::memory_order_relaxed); ++i) {
+      LastCallFields call = AllReduce(i, LastCallBits::kCollective | LastCallBits::kKindNumbered);
+      call.kind_number = i;
+      calls.Note(call, i);
+      calls.NoteLaunch(uint64_t{i} << 10, 0);
+    }
+  });
+  uint64_t seen = 0;
+  for (int look = 0; look < 2000 || seen == 0; ++look) {
+    const CommunicatorSnapshot read = ring.Read(7);
+    for (const LastCallSnapshot& call : *read.last_calls) {
+      ++seen;
+      ASSERT_EQ(call.bytes, call.number);
+      ASSERT_EQ(call.collective_number, call.number);
+      ASSERT_EQ(call.kind_number, call.number);
+      if (call.launch_realtime_ns != 0) {
+        ASSERT_EQ(static_cast<uint64_t>(call.launch_realtime_ns) >> 10, call.number);
+      }
+    }
+  }
+  stop = true;
+  writer.join();
+}
+
+}  // namespace
+}  // namespace nccl_pulse

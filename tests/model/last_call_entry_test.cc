@@ -1,0 +1,116 @@
+// A thread writes one call over another in an entry of the ring of last calls, and says when each
+// was launched; a reader looks: it gets one call with its own launch, or without one, or none.
+#include "tests/model/explore.h"
+
+namespace nccl_pulse {
+namespace {
+
+LastCallFields CallNumber(uint32_t number) {
+  return {number | uint64_t{7} << 32, number, number + 2, number + 3, 0,
+          uint64_t{10} * number,      nullptr};
+}
+
+template <typename Entry>
+void AssertWhole(uint64_t sequence, const Entry& copy) {
+  const uint32_t number = LastCallBits::Number(sequence);
+  const LastCallFields call = CallNumber(number);
+  RL_ASSERT(sequence == call.numbers);
+  RL_ASSERT(copy.what == LastCallBits::What(call));
+  RL_ASSERT(copy.bytes == LastCallBits::Bytes(call));
+  RL_ASSERT(copy.launch == 0 || copy.launch == number);
+}
+
+struct OneEntry : rl::test_suite<OneEntry, 2> {
+  ExecutionBegins begins;
+  using Entry = BasicLastCallEntry<CheckedAtomics>;
+  Entry entry;
+
+  void thread(unsigned index) {
+    if (index == 0) {
+      for (const uint32_t number : {5, 69, 133}) {
+        entry.Write(CallNumber(number));
+        entry.SetLaunch(number);
+      }
+      return;
+    }
+    Entry::Copy copy;
+    for (int look = 0; look < 2; ++look) {
+      const uint64_t sequence = entry.Read(&copy);
+      if (sequence != 0) AssertWhole(sequence, copy);
+    }
+  }
+  void after() {
+    Entry::Copy copy;
+    const uint64_t sequence = entry.Read(&copy);
+    RL_ASSERT(LastCallBits::Number(sequence) == 133);
+    AssertWhole(sequence, copy);
+    RL_ASSERT(copy.launch == 133);
+  }
+};
+
+TEST(LastCallEntry, WholeOrNotThere) {
+  EachOrderingMatters<OneEntry>({"last_call_entry.h"}, 20000);
+}
+
+// A finalized communicator's page goes to another one, while a reader copies from it what it takes
+// for the first one's.
+struct PageHandedOver : rl::test_suite<PageHandedOver, 3> {
+  ExecutionBegins begins;
+  BasicLastCallPages<CheckedAtomics, 1> first;
+  BasicLastCallEntry<CheckedAtomics> entry;
+  Ordered<uint32_t, CheckedAtomics> owner;  // the page pool, and the next one's init
+
+  void before() {
+    first.Set(0, 9);
+    entry.Write(CallNumber(5));
+  }
+  void thread(unsigned index) {
+    if (index == 0) {
+      uint16_t pages[1];
+      RL_ASSERT(first.TakeAway(pages) == 1 && pages[0] == 9);
+      entry.Reset();
+      owner.publish(2);
+    } else if (index == 1) {
+      if (owner.acquire() == 2) entry.Write(CallNumber(69));
+    } else {
+      uint16_t pages[1];
+      if (first.Read(pages) == 0) return;
+      BasicLastCallEntry<CheckedAtomics>::Copy copy;
+      const uint64_t sequence = entry.Read(&copy);
+      // A call that is being written is none, whoever writes it.
+      if (sequence == 0 || !first.HasStill(pages[0])) return;
+      RL_ASSERT(LastCallBits::Number(sequence) == 5);
+      AssertWhole(sequence, copy);
+    }
+  }
+};
+
+TEST(LastCallEntry, APageThatIsHandedOver) { EXPECT_EQ(Explore<PageHandedOver>(40000), ""); }
+
+// As above, and the calls come from two threads that the program keeps apart.
+struct TwoCallers : rl::test_suite<TwoCallers, 3> {
+  ExecutionBegins begins;
+  using Entry = BasicLastCallEntry<CheckedAtomics>;
+  Ordered<uint32_t, CheckedAtomics> turn;
+  Entry entry;
+
+  void thread(unsigned index) {
+    if (index == 0) {
+      entry.Write(CallNumber(5));
+      turn.publish(1);  // the program's own lock
+    } else if (index == 1) {
+      if (turn.acquire() == 0) return;
+      entry.SetLaunch(5);
+      entry.Write(CallNumber(69));
+    } else {
+      Entry::Copy copy;
+      const uint64_t sequence = entry.Read(&copy);
+      if (sequence != 0) AssertWhole(sequence, copy);
+    }
+  }
+};
+
+TEST(LastCallEntry, CallsFromTwoThreads) { EXPECT_EQ(Explore<TwoCallers>(20000), ""); }
+
+}  // namespace
+}  // namespace nccl_pulse

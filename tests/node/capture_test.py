@@ -1,0 +1,170 @@
+"""The last calls of a job that hangs: by the endpoint, by `pulse status --calls`, and by `pulse capture`; ranks that run
+tests/gpu/proof_program on the stand-in for NCCL, with a shared endpoint."""
+
+import json
+import os
+import pickle
+import subprocess
+import tarfile
+import tempfile
+import time
+import unittest
+
+from tests import running
+from tests.node import cluster
+from tests.node.proof_job import Job, RANKS
+
+LAST = RANKS - 1
+
+
+def pulse(*arguments, **options):
+    """(exit status, output, errors)"""
+    done = subprocess.run([cluster.PULSE] + list(arguments), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, check=False, **options)
+    return done.returncode, done.stdout, done.stderr
+
+
+class CaptureTest(unittest.TestCase):
+
+    @classmethod
+    def setUpClass(cls):
+        cls.port = cluster.free_port()
+        cls.endpoint = "127.0.0.1:%d" % cls.port
+        # Short: an NCCL unique id holds the name of a file in it.
+        cls.folder = tempfile.TemporaryDirectory(prefix="ca", dir="/tmp")
+        cls.job = Job(cls.folder.name, cls.endpoint, "warm", "hang")
+        cls.job.report()
+        cls.job.go_on()
+        cluster.wait_until(lambda: cls.find_hang() is not None, "it hangs")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.job.close()
+        cls.folder.cleanup()
+
+    @classmethod
+    def find_hang(cls):
+        answer = cluster.get(cls.port, "/api/v1/communicators")
+        page = json.loads(answer[1]) if answer and answer[0] == 200 else {"communicators": []}
+        return next((comm for comm in page["communicators"]
+                     if comm["hang"] and comm["hang"]["verdict"] == "rank_not_called"), None)
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="co", dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.out = os.path.join(folder.name, "out")
+
+    def get_calls(self, comm):
+        """(status, text); the endpoint may have no processor time left, and says when to come back."""
+        while True:
+            answer = cluster.get(self.port, "/api/v1/communicators/%s/calls" % comm)
+            if answer[0] != 503:
+                return answer[0], answer[1].decode() if isinstance(answer[1], bytes) else answer[1]
+            time.sleep(1)
+
+    def test_the_endpoint(self):
+        comm = self.find_hang()["comm"]
+        status, text = self.get_calls(comm)
+        self.assertEqual(status, 200)
+        page = json.loads(text)
+        self.assertEqual((page["comm"], page["verdict"], page["suspects"]),
+                         (comm, "rank_not_called", [LAST]))
+        self.assertEqual([rank["rank"] for rank in page["ranks"]], list(range(RANKS)))
+        self.assertEqual([rank["kept"] for rank in page["ranks"]], [256] * RANKS)
+        newest = [rank["calls"][-1] for rank in page["ranks"]]
+        for call in newest[:LAST]:
+            self.assertEqual((call["op"], call["state"]), ("AllReduce", "in_flight"))
+            self.assertEqual(call["collective"], newest[LAST]["collective"] + 1)
+        self.assertEqual(newest[LAST]["state"], "completed")
+        for path, wanted in (("0" * 16, 404), ("g" * 16, 400), ("12", 400), ("", 400), ("%s0" % comm, 400)):
+            self.assertEqual(self.get_calls(path)[0], wanted, path)
+        self.assertEqual(cluster.get(self.port, "/api/v1/communicators/%s" % comm)[0], 404)
+
+    def test_status(self):
+        code, output, errors = pulse("status", "--calls", "--interval=250ms", self.endpoint)
+        self.assertEqual((code, errors), (3, ""))
+        self.assertIn("[rank_not_called]", output)
+        table = output[output.index("last collectives"):]
+        self.assertIn(">> rank %d" % LAST, table)
+        last_line = table.rstrip().splitlines()[-1]
+        self.assertRegex(last_line, r"AllReduce .* in flight +in flight +> not called$")
+        for wrong in (["--calls-of=12"], ["--calls", "--json"], ["--calls", "--watch"]):
+            self.assertEqual(pulse("status", *wrong)[0], 1)
+
+    def test_a_folder(self):
+        command = "printf 'stack of %s\\n' {pid}"
+        code, output, errors = pulse("capture", "--endpoint=" + self.endpoint, "--out=" + self.out,
+                                     "--hang-after=2s", "--stack-command=" + command)
+        self.assertEqual((code, errors), (0, ""))
+        self.assertIn("last calls of", output)
+
+        def content(*path):
+            with open(os.path.join(self.out, *path), encoding="utf-8") as file:
+                return file.read()
+        suspect = self.job.ranks[LAST].pid
+        self.assertIn("pid %d" % suspect, content("verdict.txt"))
+        self.assertEqual(content("stacks", "%d.txt" % suspect), "stack of %d\n" % suspect)
+        self.assertIn("NCCL_PULSE_HANG_SECONDS=2", content("processes", str(suspect), "settings.txt"))
+        endpoint = "endpoints/127.0.0.1_%d" % self.port
+        self.assertIn("nccl_operations_total", content(endpoint, "metrics.txt"))
+        self.assertIn("communicators", json.loads(content(endpoint, "communicators.json")))
+        calls = json.loads(content(endpoint, "calls", self.find_hang()["comm"] + ".json"))
+        self.assertEqual(len(calls["ranks"]), RANKS)
+        missing = content("missing.txt")
+        self.assertIn("NCCL_DEBUG_FILE is not set", missing)
+        if subprocess.call("command -v nvidia-smi", shell=True, stdout=subprocess.DEVNULL) != 0:
+            self.assertIn("nvidia-smi", missing)
+
+    def test_an_archive_and_a_program_that_does_not_end(self):
+        path = self.out + ".tar.gz"
+        code, _, errors = pulse("capture", "--endpoint=" + self.endpoint, "--endpoint=127.0.0.1:1",
+                                "--out=" + path, "--stack-command=echo {pid}; sleep 600",
+                                "--stack-timeout=500ms", "--hang-after=2s")
+        self.assertEqual((code, errors), (0, ""))
+        with tarfile.open(path) as archive:
+            names = archive.getnames()
+            missing = archive.extractfile("out/missing.txt").read().decode()
+        self.assertIn("out/verdict.json", names)
+        self.assertIn("out/stacks/%d.txt" % self.job.ranks[LAST].pid, names, "what it said until then")
+        self.assertIn("it was ended after 500 ms", missing)
+        self.assertIn("endpoint 127.0.0.1:1: ", missing)
+
+    def test_flight_recorder(self):
+        code, _, errors = pulse("capture", "--endpoint=" + self.endpoint, "--out=" + self.out,
+                                "--format=flight-recorder")
+        self.assertEqual((code, errors), (0, ""))
+        self.assertEqual(sorted(os.listdir(self.out)),
+                         ["missing.txt"] + ["nccl_trace_rank_%d" % rank for rank in range(RANKS)])
+        comm = self.find_hang()["comm"]
+        last = []
+        for rank in range(RANKS):
+            with open(os.path.join(self.out, "nccl_trace_rank_%d" % rank), "rb") as file:
+                dump = pickle.load(file)
+            self.assertEqual(dump["pg_config"][comm]["ranks"], str(list(range(RANKS))))
+            last.append([entry for entry in dump["entries"] if entry["process_group"][0] == comm][-1])
+        self.assertEqual(last[0]["profiling_name"], "nccl:all_reduce")
+        self.assertEqual(last[0]["collective_seq_id"], last[LAST]["collective_seq_id"] + 1)
+        self.assertNotEqual(last[0]["state"], "completed")
+        self.assertEqual(last[LAST]["state"], "completed")
+
+    def test_what_cannot_be_done_says_why_and_leaves_nothing(self):
+        os.mkdir(self.out)
+        for status, message, arguments in (
+                (5, "exists already", ["--out=" + self.out]),
+                (5, "there is no folder", ["--out=/nowhere/x"]),
+                (1, "must be bundle or flight-recorder", ["--format=pdf"]),
+                (1, "has no {pid}", ["--stack-command=py-spy"]),
+                (1, "takes no argument", ["here"]),
+                (1, "--hang-after", ["--hang-after=500ms"]),
+                (1, "--stack-timeout", ["--stack-timeout=1h"]),
+                (2, "no endpoint answers; nothing is written",
+                 ["--endpoint=127.0.0.1:1", "--out=" + self.out + "2"])):
+            code, output, errors = pulse("capture", *arguments)
+            self.assertEqual(code, status, errors)
+            self.assertIn(message, errors)
+            self.assertEqual(output, "")
+        self.assertEqual(os.listdir(os.path.dirname(self.out)), ["out"])
+
+
+if __name__ == "__main__":
+    running.main()

@@ -1,0 +1,164 @@
+// The last calls of a communicator, as a reader sees them: what was called, when it was launched,
+// and by which launch.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "plugin/abi/profiler_v4.h"
+#include "tests/plugin/stream_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+std::vector<LastCallSnapshot> LastCallsOf(const StreamCommunicator& comm) {
+  const CommunicatorSnapshot read = comm.Read();
+  return read.last_calls == nullptr ? std::vector<LastCallSnapshot>{} : *read.last_calls;
+}
+
+TEST(LastCallsTest, EachCallWithItsLaunch) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    EXPECT_TRUE(LastCallsOf(comm).empty());
+    comm.Run(kMs);
+    AdvanceClock(7 * kSecond);
+    comm.Run(kMs, "AllGather", 1 << 20);
+    const std::vector<LastCallSnapshot> calls = LastCallsOf(comm);
+    ASSERT_EQ(calls.size(), 2u);
+    EXPECT_EQ(calls[0].number, 1u);
+    EXPECT_EQ(calls[0].op, "AllReduce");
+    EXPECT_EQ(calls[0].bytes, 4096u);
+    EXPECT_NE(calls[0].datatype, "");
+    EXPECT_EQ(calls[0].kind_number, 0u);
+    EXPECT_EQ(calls[0].launch, 1u);
+    EXPECT_FALSE(calls[0].is_of_group);
+    EXPECT_EQ(calls[1].number, 2u);
+    EXPECT_EQ(calls[1].collective_number, 2u);
+    EXPECT_EQ(calls[1].op, "AllGather");
+    EXPECT_EQ(calls[1].launch, 2u);
+    EXPECT_NE(calls[0].launch_realtime_ns, 0);
+    EXPECT_GE(calls[1].launch_realtime_ns - calls[0].launch_realtime_ns,
+              static_cast<int64_t>(7 * kSecond) - 1024);
+    EXPECT_LE(calls[1].launch_realtime_ns, comm.Read().last_launch_realtime_ns);
+  });
+}
+
+TEST(LastCallsTest, CallsOfAGroupHaveItsLaunch) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    comm.RunGroup(kMs, {{"AllReduce", 1024}, {"AllGather", 2048}, {"Send", 512}});
+    comm.Run(kMs);
+    const std::vector<LastCallSnapshot> calls = LastCallsOf(comm);
+    ASSERT_EQ(calls.size(), 4u);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(calls[i].launch, 1u) << i;
+      EXPECT_EQ(calls[i].is_of_group, i > 0) << i;
+    }
+    EXPECT_EQ(calls[2].collective_number, 0u) << "point to point";
+    EXPECT_EQ(calls[3].collective_number, 3u);
+    EXPECT_EQ(calls[3].launch, 2u);
+    EXPECT_FALSE(calls[3].is_of_group);
+  });
+}
+
+// Within NCCL, or of a kind whose launches are hidden; the next one's launch is not theirs.
+TEST(LastCallsTest, ACallThatIsNotLaunched) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    comm.Run(kMs);
+    void* group = comm.StartGroup();
+    comm.MakeCall(group, "Broadcast", 4096);
+    comm.StopGroup(group);
+    EXPECT_EQ(LastCallsOf(comm).back().launch_realtime_ns, 0);
+    comm.Run(kMs);
+    const std::vector<LastCallSnapshot> calls = LastCallsOf(comm);
+    ASSERT_EQ(calls.size(), 3u);
+    EXPECT_EQ(calls[1].op, "Broadcast");
+    EXPECT_EQ(calls[1].launch, 0u);
+    EXPECT_EQ(calls[1].launch_realtime_ns, 0);
+    EXPECT_EQ(calls[2].launch, 2u);
+  });
+}
+
+TEST(LastCallsTest, ACapturedCallHasNoLaunch) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    void* group = comm.StartGroup(true);
+    comm.MakeCall(group, "AllReduce", 4096, true);
+    comm.StopGroup(group);
+    comm.Run(kMs);
+    const std::vector<LastCallSnapshot> calls = LastCallsOf(comm);
+    ASSERT_EQ(calls.size(), 2u);
+    EXPECT_TRUE(calls[0].captured);
+    EXPECT_EQ(calls[0].launch_realtime_ns, 0);
+    EXPECT_FALSE(calls[1].captured);
+    EXPECT_EQ(calls[1].launch, 1u);
+  });
+}
+
+TEST(LastCallsTest, AsManyAsTheSettingSays) {
+  for (const auto& [setting, kept] :
+       {std::pair("0", 0u), std::pair("1", 64u), std::pair("200", 256u), std::pair("512", 512u)}) {
+    RunWithGpu(
+        [kept = kept](FakeCuda& gpu) {
+          StreamCommunicator comm(gpu, 1);
+          for (int i = 0; i < 600; ++i) comm.Run(kMs);
+          EXPECT_EQ(comm.Read().last_calls_kept, kept);
+          EXPECT_EQ(LastCallsOf(comm).size(), kept);
+          EXPECT_EQ(ReadSnapshot().last_calls_wanted, kept);
+        },
+        {{"NCCL_PULSE_LAST_CALLS", setting}});
+  }
+}
+
+// Of finalized communicators the oldest give their rings up; live ones keep theirs.
+TEST(LastCallsTest, LiveCommunicatorsComeFirst) {
+  RunInChild({{"NCCL_PULSE_LAST_CALLS", "512"}}, [] {
+    constexpr uint64_t kRoom = 32;
+    std::vector<std::unique_ptr<NcclCommunicator>> comms;
+    const auto kept = [](uint64_t comm_id) {
+      return Find(ReadSnapshot(), comm_id).last_calls_kept;
+    };
+    for (uint64_t id = 1; id <= kRoom + 1; ++id) {
+      comms.push_back(std::make_unique<NcclCommunicator>(id));
+      EXPECT_EQ(kept(id), id <= kRoom ? 512u : 0u) << id;
+    }
+    comms[kRoom]->Finalize();  // has none to give
+    comms[4]->Finalize();
+    NcclCommunicator next(100);
+    EXPECT_EQ(kept(100), 512u);
+    const ProcessSnapshot snapshot = ReadSnapshot();
+    EXPECT_TRUE(Find(snapshot, kRoom + 1).finalized) << "stays for its ten minutes";
+    EXPECT_TRUE(Find(snapshot, 5).finalized) << "and so does this one";
+    EXPECT_EQ(Find(snapshot, 5).last_calls_kept, 0u) << "which gave its ring";
+  });
+}
+
+// Without events for calls the operations are the calls.
+TEST(LastCallsTest, ApiV4) {
+  RunInChild({}, [] {
+    const auto& profiler = ProfilerOf<abi::v4::Profiler>(4);
+    void* context = nullptr;
+    int mask = 0;
+    ASSERT_EQ(profiler.init(&context, &mask, "c", 9, 1, 2, 0, Logger), abi::kSuccess);
+    abi::v4::Descriptor event{};
+    event.type = abi::kEventColl;
+    event.coll.func = "AllReduce";
+    event.coll.count = 100;
+    event.coll.datatype = "ncclFloat32";
+    event.coll.algo = "RING";
+    event.coll.proto = "LL";
+    void* handle = nullptr;
+    ASSERT_EQ(profiler.startEvent(context, &handle, &event), abi::kSuccess);
+    const CommunicatorSnapshot read = Find(ReadSnapshot(), 9);
+    ASSERT_NE(read.last_calls, nullptr);
+    ASSERT_EQ(read.last_calls->size(), 1u);
+    EXPECT_EQ(read.last_calls->front().bytes, 400u);
+    EXPECT_EQ(read.last_calls->front().launch, 0u);
+    EXPECT_NE(read.last_calls->front().launch_realtime_ns, 0) << "about when it was called";
+  });
+}
+
+}  // namespace
+}  // namespace nccl_pulse

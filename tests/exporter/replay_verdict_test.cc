@@ -112,6 +112,16 @@ TEST(ReplayVerdict, WhereAllStandAlikeNobodyIsNamed) {
   EXPECT_EQ(hang.replay.until, 60u);
 }
 
+// Launches of all ranks that have not begun: behind the replay, not behind work of their own.
+TEST(ReplayVerdict, LaunchesBehindAReplayAreNotQueuedBehindOwnWork) {
+  SimulatedJob job = ReplayingJob();
+  StandAll(&job, {101, 101, 101, 101}, {1, 1, 1, 1});
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+  EXPECT_EQ(DiagnosisOf(job).queued, std::nullopt);
+}
+
 TEST(ReplayVerdict, ReplaysThatHaveEndedAreNoHang) {
   SimulatedJob job = ReplayingJob();
   job.Advance(kHangAfter);

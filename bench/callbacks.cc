@@ -29,14 +29,14 @@ NcclCalls& Pulse() {
   static NcclCalls calls(FindLibrary("plugin/libnccl-profiler-pulse.so"));
   return calls;
 }
-// A loaded library keeps one timing mode for the life of the process; the copy under RCCL's name is
+// A loaded library keeps one timing mode for the life of the process. The copy under RCCL's name is
 // a second instance of the same code, with its own settings.
 NcclCalls& PulseWithKernelTiming() {
   static NcclCalls calls(FindLibrary("plugin/librccl-profiler-pulse.so"));
   return calls;
 }
-// A third instance: it finds a driver whose calls cost nothing. Only for use after the others have
-// found none (InitializeInstances).
+// A third instance, which finds a driver whose calls cost nothing. To be used only after the others
+// have found none (InitializeInstances).
 NcclCalls& PulseWithHeartbeat() {
   if (dlopen(FindLibrary("bench/libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
     fprintf(stderr, "%s\n", dlerror());
@@ -45,7 +45,7 @@ NcclCalls& PulseWithHeartbeat() {
   static NcclCalls calls(FindLibrary("bench/libpulse_with_heartbeat.so"));
   return calls;
 }
-// A fourth: as within a window of watched network steps.
+// A fourth instance, which behaves as within a window of watched network steps.
 NcclCalls& PulseWithNetworkSteps() {
   static NcclCalls calls(FindLibrary("bench/libpulse_with_network_steps.so"));
   return calls;
@@ -55,7 +55,8 @@ NcclCalls& Empty() {
   return calls;
 }
 
-// Each instance reads its settings, and looks for a driver, in its first init. One alone serves.
+// Each instance reads its settings and looks for a driver in its first init. Only one of them
+// serves.
 void InitializeInstances() {
   Pulse().Finalize(Pulse().Init(0x1));
   const std::string listen = getenv("NCCL_PULSE_LISTEN");
@@ -81,14 +82,15 @@ void EagerCollective(benchmark::State& state, NcclCalls& calls) {
 BENCHMARK_CAPTURE(EagerCollective, Pulse, Pulse());
 BENCHMARK_CAPTURE(EagerCollective, EmptyPlugin, Empty());
 
-// With a record behind each launch, and a look whether its stream is in capture. Group, call and
-// launch have tickets then, so NCCL makes more calls. What the driver itself takes comes on top.
+// With an event recorded behind each launch, and a check whether its stream is in capture. Groups,
+// calls and launches then have tickets, so NCCL makes more calls. The cost of the driver itself
+// comes on top.
 void EagerCollectiveWithHeartbeat(benchmark::State& state) {
   EagerCollective(state, PulseWithHeartbeat());
 }
 BENCHMARK(EagerCollectiveWithHeartbeat);
 
-// Somebody else's code: 4096 functions of 32 bytes or more.
+// Other code: 4096 functions of 32 bytes or more.
 template <int kNumber>
 __attribute__((noinline)) void DoSomethingElse(volatile int* sink) {
   *sink = *sink + kNumber;
@@ -99,12 +101,12 @@ std::vector<void (*)(volatile int*)> MakeOtherCode(
   return {DoSomethingElse<kNumbers>...};
 }
 
-// As between the launches of a job: NCCL and the driver have used caches and branch predictors for
-// something else. What counts is the difference to the empty plugin, which has the two looks at the
-// clock in it.
+// As between the launches of a job, where NCCL and the driver have used the caches and branch
+// predictors for something else. What counts is the difference to the empty plugin, which contains
+// the two readings of the clock.
 void EagerCollectiveColdCaches(benchmark::State& state, NcclCalls& calls) {
   void* context = calls.Init(0x8000);
-  std::vector<char> others(1 << 18);  // more than the first level of cache holds
+  std::vector<char> others(1 << 18);  // more than the first-level cache holds
   const auto other_code = MakeOtherCode(std::make_integer_sequence<int, 4096>());
   volatile int sink = 0;
   std::vector<double> took_s;
@@ -156,9 +158,9 @@ void ProxyOp(benchmark::State& state, NcclCalls& calls) {
 BENCHMARK_CAPTURE(ProxyOp, Pulse, Pulse());
 BENCHMARK_CAPTURE(ProxyOp, EmptyPlugin, Empty());
 
-// One network step while steps are watched, five callbacks: start, three states, stop. While they
-// are not, NCCL makes none of these calls, but the start for each step of a CUDA graph that was
-// captured while they were: it is refused.
+// One network step while steps are watched: five callbacks, for start, three states and stop. While
+// they are not watched, NCCL makes none of them, except the start for each step of a CUDA graph
+// that was captured while they were; that one is refused.
 void ProxyStep(benchmark::State& state, NcclCalls& calls) {
   void* context = calls.Init(0x3000);
   void* coll = calls.EagerCollective(context, 0, 24);
@@ -167,7 +169,7 @@ void ProxyStep(benchmark::State& state, NcclCalls& calls) {
   calls.Finalize(context);
 }
 BENCHMARK_CAPTURE(ProxyStep, Watched, PulseWithNetworkSteps());
-BENCHMARK_CAPTURE(ProxyStep, EmptyPlugin, Empty());  // gives no handle, so it gets the start alone
+BENCHMARK_CAPTURE(ProxyStep, EmptyPlugin, Empty());  // returns no handle, so it gets only the start
 
 void ProxyStepRefused(benchmark::State& state) {
   void* context = PulseWithNetworkSteps().Init(0x3100);
@@ -221,8 +223,9 @@ BENCHMARK_CAPTURE(FreshThreadFirstCollective, EmptyPlugin, Empty())
     ->Iterations(20000)
     ->Iterations(20000);
 
-// Scrapes so many times a second, from a process of its own, until that is killed. Each request has
-// its moment: one that took long does not lower the rate. `requests` (shared memory) counts them.
+// Scrapes this many times a second, from a process of its own, until that is killed. Each request
+// has a scheduled time, so a slow one does not lower the rate. `requests` (shared memory) counts
+// them.
 pid_t StartScraper(int port, int per_second, std::atomic<uint64_t>* requests) {
   const pid_t child = fork();
   if (child != 0) return child;
@@ -250,7 +253,8 @@ pid_t StartScraper(int port, int per_second, std::atomic<uint64_t>* requests) {
   }
 }
 
-// The 99.9th percentile of an operation's callbacks, every 20 us one operation; scraped or not.
+// The 99.9th percentile of an operation's callbacks, with one operation every 20 us, scraped or
+// not.
 void CollectiveTail(benchmark::State& state, int scrapes_per_second) {
   void* context = Pulse().Init(0x6000);
   auto* requests = static_cast<std::atomic<uint64_t>*>(

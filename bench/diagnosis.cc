@@ -1,9 +1,9 @@
-// What the diagnosis of hangs and stragglers costs a page (exporter/diagnosis/diagnosis.h): so many
-// processes of a node with 16 communicators each, every ring full.
+// What the diagnosis of hangs and stragglers costs a page (exporter/diagnosis/diagnosis.h), for
+// this many processes of a node with 16 communicators each and all rings full.
 //
 //   ./bazelw run -c opt //bench:diagnosis
 //
-// "new": every call of every ring is one that was not counted before, the most there can be.
+// "new": every call of every ring was not counted before, which is the worst case.
 #include "exporter/diagnosis/diagnosis.h"
 
 #include <cstdint>
@@ -43,7 +43,7 @@ void Diagnose(benchmark::State& state, bool is_new) {
   }
 }
 
-// What a diagnosis looks at once something is in flight for long.
+// What a diagnosis looks at as soon as something has been in flight for long.
 void DiagnoseHang(benchmark::State& state) {
   SnapshotSet set = MakeSet(static_cast<int>(state.range(0)));
   const int64_t now = kStart + 60 * kSecond;

@@ -1,10 +1,9 @@
-// A profiler plugin that does nothing: the twin that every figure of ours stands beside. What it
-// costs is the call itself, and what NCCL does for the events that are asked for.
+// A profiler plugin that does nothing: all our figures are compared with it. It costs the call
+// itself, and what NCCL does for the events that are asked for.
 //
-//   EMPTY_PLUGIN_MASK=0x42   asks for those events (default: as the real one by default)
+//   EMPTY_PLUGIN_MASK=0x42   asks for those events (default: those of NCCL Pulse by default)
 //
-// API versions 4 to 6, so that NCCL 2.27.3 and later use the one that they would use for the real
-// one.
+// API versions 4 to 6, so that NCCL 2.27.3 and later use the same version as for NCCL Pulse.
 #include <cstdlib>
 
 #include "bench/plugin_parts.h"

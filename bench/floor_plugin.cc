@@ -1,11 +1,12 @@
 // The least that a profiler plugin must do to know when each launch ends: it records an event
-// behind every one, and nothing else. No counter, no clock, no look at what is recorded. What any
-// plugin costs that sees each launch's end lies above it; what it costs lies above the empty plugin
+// behind each one and does nothing else. No counter, no clock, no query. A plugin that sees the end
+// of each launch costs more than this one, and this one costs more than the empty plugin
 // (empty_plugin.cc).
 //
-//   FLOOR_PLUGIN_ASKS=1   asks first whether the stream is in capture, as one that may be used must
+//   FLOOR_PLUGIN_ASKS=1   first asks whether the stream is in capture, as a usable plugin must
 //
-// Only for collective_overhead: without the question it records into CUDA graphs. API v5 to v7.
+// Only for collective_overhead: without the question it would record into CUDA graphs. API v5 to
+// v7.
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -24,7 +25,7 @@ using nccl_pulse::bench::IgnoreState;
 
 struct Communicator {
   nccl_pulse::CudaEvent event;
-  nccl_pulse::CudaStream stream;  // of the launch that is being made
+  nccl_pulse::CudaStream stream;  // of the launch being made
 };
 
 const nccl_pulse::CudaDriver* driver = nullptr;
@@ -42,7 +43,7 @@ int Init(void** context, uint64_t /*comm_id*/, int* mask, const char* /*comm_nam
   if (communicator != nullptr &&
       driver->event_create(&communicator->event, nccl_pulse::kCudaEventWithoutTiming) ==
           nccl_pulse::kCudaSuccess) {
-    *context = communicator;  // for as long as the process lives
+    *context = communicator;  // kept for the life of the process
   }
   return abi::kSuccess;
 }

@@ -1,5 +1,5 @@
-// A CUDA driver whose calls cost nothing, so that the plugin's own cost shows. Events are complete
-// when they are asked for.
+// A CUDA driver whose calls cost nothing, so that only the plugin's own cost shows. Events are
+// complete when they are queried.
 extern "C" {  // NOLINTBEGIN(readability-identifier-naming): the driver's names
 
 int cuCtxGetCurrent(void** context) {

@@ -1,4 +1,4 @@
-// What it costs to count: the cells and lanes under every callback, and a reader's copy of them.
+// What counting costs: the cells and lanes behind every callback, and a reader's copy of them.
 //   ./bazelw run -c opt //bench:metrics
 #include <array>
 #include <cstddef>
@@ -17,7 +17,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Latencies from 1 us to 60 ms in no order: no branch and no cache line can be guessed.
+// Latencies from 1 us to 60 ms in random order: no branch and no cache line can be predicted.
 constexpr size_t kDurations = 1024;
 
 std::array<uint64_t, kDurations> MakeDurations() {
@@ -30,7 +30,7 @@ std::array<uint64_t, kDurations> MakeDurations() {
   return durations;
 }
 
-// One histogram's cells; each thread has its own, as each lane does.
+// The cells of one histogram. Each thread has its own, as each lane does.
 void HistogramRecord(benchmark::State& state) {
   struct alignas(4096) Page {
     HistogramPage histogram{};
@@ -40,7 +40,7 @@ void HistogramRecord(benchmark::State& state) {
   const std::array<uint64_t, kDurations> durations = MakeDurations();
   size_t i = 0;
   for (auto _ : state) {
-    // A callback finds its page anew each time; nothing of its address is kept in registers.
+    // A callback looks its page up each time: its address is not kept in registers.
     benchmark::DoNotOptimize(histogram);
     RecordInPage(*histogram, durations[i], 1 << 20, 3 << 20);
     i = (i + 1) % kDurations;
@@ -53,7 +53,7 @@ uint64_t LatencyKey(uint32_t op, uint32_t size_class) {
   return SeriesKey::Latency(op, size_class, LatencyKind::kCompletionProxy);
 }
 
-// The same with a lane claimed, the series found and the lane given back: a whole callback's part.
+// The same, and also claims a lane, finds the series and gives the lane back: what a callback does.
 void HistogramObserve(benchmark::State& state) {
   TestSegment test;
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "benchmark");
@@ -67,7 +67,7 @@ void HistogramObserve(benchmark::State& state) {
 }
 BENCHMARK(HistogramObserve);
 
-// A counter series with the lane already claimed.
+// A counter series, with the lane already claimed.
 void CounterCount(benchmark::State& state) {
   TestSegment test;
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "benchmark");
@@ -80,7 +80,7 @@ void CounterCount(benchmark::State& state) {
 }
 BENCHMARK(CounterCount);
 
-// Claiming a lane and giving it back.
+// Claims a lane and gives it back.
 void LaneClaim(benchmark::State& state) {
   TestSegment test;
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "benchmark");
@@ -101,7 +101,7 @@ void NameCacheFind(benchmark::State& state) {
 }
 BENCHMARK(NameCacheFind);
 
-// A snapshot of a segment with so many histograms, four a communicator, each in one lane.
+// A snapshot of a segment with this many histograms, four per communicator, each in one lane.
 void SegmentRead(benchmark::State& state) {
   const auto histograms = static_cast<uint32_t>(state.range(0));
   TestSegment test(8192, 4096);

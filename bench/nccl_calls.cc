@@ -13,7 +13,7 @@ namespace {
 
 int metrics_port = 0;
 
-// Takes the place of NCCL's logger: keeps the port out of "... http://host:PORT/metrics".
+// Takes the place of NCCL's logger and keeps the port from "... http://host:PORT/metrics".
 __attribute__((format(printf, 5, 6))) void Listen(int /*level*/, unsigned long /*flags*/,
                                                   const char* /*file*/, int /*line*/,
                                                   const char* format, ...) {
@@ -53,7 +53,7 @@ void* NcclCalls::Init(uint64_t comm_id) {
 }
 
 std::string FindLibrary(const std::string& name) {
-  // `bazel run` and `bazel test` start in the runfiles; a copy beside the binary serves elsewhere.
+  // `bazel run` and `bazel test` start in the runfiles. Elsewhere a copy beside the binary is used.
   if (access(name.c_str(), R_OK) == 0) return "./" + name;
   char self[4096] = {};
   if (readlink("/proc/self/exe", self, sizeof(self) - 1) > 0) {

@@ -14,7 +14,7 @@ class NcclCalls {
  public:
   using Descriptor = abi::v5::Descriptor;
 
-  // `library`: path of a plugin. Exits with a message when it can not be used.
+  // `library`: path of a plugin. Exits with a message when it cannot be used.
   explicit NcclCalls(const std::string& library);
 
   // A communicator of the plugin.

@@ -1,10 +1,11 @@
-// What the background thread's look at the launches costs, at 10,000 launches a second on 16
-// communicators, with driver calls that take what they were measured to take on an H200's host.
+// What a round of the background thread costs, at 10,000 launches a second on 16 communicators. The
+// driver calls take as long as was measured on an H200's host.
 // ./bazelw run -c opt //bench:poll -- [--record_ns=100] [--timed_record_ns=2900] [--query_ns=1200]
 //     [--elapsed_ns=45] [--set_current_ns=50]
 //
-// core_percent: the mean round over the 20 ms between two, in percent of one core. The goal is 0.5.
-// launch_ns: what the callbacks of a launch cost the launching thread beside it, driver included.
+// core_percent: the mean round over the 20 ms between two rounds, in percent of one core. The goal
+// is 0.5.
+// launch_ns: what the callbacks of a launch cost the launching thread meanwhile, driver included.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ constexpr int kLaunchesPerRound = 200;
 constexpr uint64_t kPollNs = 20000000;
 constexpr int kRoundsPerSecond = 50;
 
-// What the driver's calls take.
+// How long the driver's calls take.
 struct DriverCosts {
   uint64_t record_ns = 100;
   uint64_t timed_record_ns = 2900;
@@ -37,12 +38,12 @@ struct DriverCosts {
 DriverCosts costs;
 
 uint64_t queries = 0;
-// Whether the newest of what was recorded is never complete at the first look.
+// Whether the newest event is never complete when it is queried first.
 bool gpu_is_behind = false;
 
 struct Event {
   bool timing;
-  int looks = 0;  // since it was recorded
+  int looks = 0;  // queries since it was recorded
 };
 
 void Spin(uint64_t ns) {
@@ -164,7 +165,7 @@ BENCHMARK_CAPTURE(PollRound, BusyAndBehind, true, true)
     ->Iterations(500)
     ->Unit(benchmark::kMicrosecond);
 
-// Takes the driver's costs out of the arguments. False, and said, when one is no number.
+// Takes the driver's costs from the arguments. If one is not a number, says so and returns false.
 bool ReadCosts(int* argc, char** argv) {
   const struct {
     const char* name;

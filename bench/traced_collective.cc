@@ -1,4 +1,4 @@
-// One plugin and eager collectives at full speed, some of them between breakpoints, where
+// Loads one plugin and makes eager collectives at full speed. Some are between breakpoints, where
 // count_instructions.py steps through them: traced_collective PLUGIN. x86-64 only.
 #include <dlfcn.h>
 
@@ -12,8 +12,8 @@
 namespace nccl_pulse::bench {
 namespace {
 
-// Between two that are stepped through, so that the plugin sees launches in quick succession and
-// does not do for every one what it does after a pause (gates, samples).
+// Between two that are stepped through. The plugin thus sees launches in quick succession, and does
+// not do for each what it does after a pause (gates, samples).
 constexpr int kBetween = 2000;
 constexpr int kTraced = 21;
 
@@ -35,7 +35,7 @@ int Main(const std::string& plugin) {
     asm volatile("int3" ::: "memory");
 #endif
   }
-  _Exit(0);  // the plugin's threads and its end are of no interest
+  _Exit(0);  // the plugin's threads and its end do not matter here
 }
 
 }  // namespace

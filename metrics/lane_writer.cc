@@ -3,13 +3,14 @@
 namespace nccl_pulse {
 namespace {
 
-// Every overflow series that can be: of uncompleted operations one, of replayed ones one, one for
-// each kind of latency, and twice one for each reason: of collectives, with one for those that have
-// none, and of others. Calls have the lane's own cells.
+// The most overflow series that a communicator can have: one for uncompleted operations, one for
+// replayed ones, one for each kind of latency; for collectives one for each untimed reason and one
+// without a reason; for other operations one for each reason. Calls need none: they have the lane's
+// own cells.
 constexpr uint32_t kOverflowSeries =
     2 + (kLatencyKinds - 1) + kUntimedReasons + (kUntimedReasons - 1);
-// Entries kept back for them. As many threads as there are lanes may all find the same last place
-// free: all but one of them go past the limit.
+// Entries kept back for them. As many threads as there are lanes may find the same last place free
+// at once; all but one of them then exceed the limit.
 constexpr uint32_t kReservedSeries = kOverflowSeries + kLanes - 1;
 
 uint64_t OverflowKey(uint64_t key) {
@@ -28,13 +29,13 @@ Lane* LaneWriter::ClaimOther(int lane) {
 
 void LaneWriter::CountWithoutSeries(uint64_t key, uint64_t a, uint64_t b) {
   if (SeriesKey::Kind(key) != SeriesKind::kCalls) return;
-  lane().overflowed_bytes.add(b);  // first, as in Count
+  lane().overflowed_bytes.add(b);  // bytes before calls, as in Count
   AddToCell(lane().overflowed_calls, a);
 }
 
-// Takes one of the process' places, and says whether it and the communicator's limit allow it.
+// Takes one of the process' places. False if its limit or the communicator's does not allow it.
 bool LaneWriter::TakePlace(bool is_overflow) {
-  // As many threads as there are lanes may pass the last of these, see kReservedSeries.
+  // As many threads as there are lanes may pass this check at once, see kReservedSeries.
   if (!is_overflow && record_.series_count.load() >= kSeriesPerCommunicator - kReservedSeries) {
     return false;
   }
@@ -44,7 +45,7 @@ bool LaneWriter::TakePlace(bool is_overflow) {
   uint64_t before = used.load();
   do {
     if (before >= places) return false;
-    // A budget, it orders nothing. The swap, so that it is never exceeded.
+    // A budget: it orders nothing. Swapped, so that the limit is never exceeded.
   } while (!used.replace(before, before + 1));
   return true;
 }
@@ -52,7 +53,7 @@ bool LaneWriter::TakePlace(bool is_overflow) {
 int LaneWriter::FindOrAddSeries(uint64_t key) {
   const bool is_overflow = key == OverflowKey(key);
   const auto stand_in = [&]() -> int {
-    if (is_overflow) return -1;  // counted as overflowed already
+    if (is_overflow) return -1;  // already counted as overflowed
     CountOverflow();
     const SeriesKind kind = SeriesKey::Kind(key);
     const bool has_none = kind == SeriesKind::kCalls || kind == SeriesKind::kComposite;
@@ -66,14 +67,14 @@ int LaneWriter::FindOrAddSeries(uint64_t key) {
     if (found == 0) {
       has_place = has_place || TakePlace(is_overflow);
       if (!has_place) return stand_in();
-      // The key is the whole content of the entry; pages are published on their own.
+      // The entry holds nothing but the key; pages are published on their own.
       if (entry.replace(found, key)) {
         record_.series_count.fetch_add(1);
         return static_cast<int>(at);
       }
     }
     if (found == key) {
-      // Another thread entered it meanwhile.
+      // Another thread has entered it meanwhile.
       if (has_place) segment_.header().series_used.fetch_sub(1);
       return static_cast<int>(at);
     }

@@ -5,8 +5,8 @@
 namespace nccl_pulse {
 namespace {
 
-// NCCL 2.30, src/misc/utils.cc and src/include/plugin/profiler: the strings callbacks can carry.
-// The first seven have fixed ids (name_table.h).
+// The strings that callbacks can carry (NCCL 2.30, src/misc/utils.cc and
+// src/include/plugin/profiler). The first seven have fixed ids (name_table.h).
 constexpr const char* kKnownNames[] = {"AllReduce",
                                        "AllGather",
                                        "ReduceScatter",
@@ -75,7 +75,7 @@ void NameTable::Initialize() {
 NameId NameTable::Intern(const char* text) {
   if (text == nullptr || text[0] == '\0') return kNoName;
   const CleanName clean = Clean(text);
-  // From "other" on, so that a name of NCCL's that reads like one of ours is the same label too.
+  // Starts at "other", so that a name from NCCL that equals one of ours gets the same label.
   for (int id = kOtherName; id < kMaxNames; ++id) {
     NameEntry& entry = entries_[id];
     NameState state = entry.state.load(std::memory_order_acquire);  // sees the text, see above
@@ -88,8 +88,8 @@ NameId NameTable::Intern(const char* text) {
         return static_cast<NameId>(id);
       }
     }
-    // Somebody is writing here, perhaps this very name: waiting is not allowed and a second entry
-    // would double the name, so this one event goes to "other".
+    // Another thread is writing here, perhaps this very name. Waiting is not allowed, and a second
+    // entry would double the name, so this one event goes to "other".
     if (state == NameState::kWriting) return kOtherName;
     if (memcmp(entry.text, clean.text, sizeof(clean.text)) == 0) return static_cast<NameId>(id);
   }

@@ -12,7 +12,7 @@
 namespace nccl_pulse {
 namespace {
 
-// What one entry takes in a snapshot, with the texts that are its own: a name has up to 27 bytes.
+// What one entry takes in a snapshot, with its own texts: a name has up to 27 bytes.
 constexpr uint64_t kTextBytes = 48;
 constexpr uint64_t kCounterBytes = sizeof(CallCountSnapshot) + 2 * kTextBytes;
 constexpr uint64_t kLatencyBytes = sizeof(LatencySnapshot) + kTextBytes;
@@ -24,7 +24,7 @@ bool IsLatencyKind(uint32_t kind) {
          kind < static_cast<uint32_t>(kLatencyKinds);
 }
 
-// Several series may speak of the same: a few entries, so a search is as good as a map.
+// Several series may belong to one entry. There are few entries, so a search is as good as a map.
 void AddAlgorithm(AlgorithmCountSnapshot count, CommunicatorSnapshot* out) {
   for (AlgorithmCountSnapshot& known : out->algorithms) {
     if (known.op == count.op && known.algo == count.algo && known.proto == count.proto) {
@@ -111,7 +111,7 @@ const T* RecordReader::ClaimPage(uint16_t page) {
 }
 
 int64_t RecordReader::Realtime(uint64_t monotonic_ns) const {
-  // Unsigned: what a hostile segment holds may not overflow.
+  // Unsigned, so that the values of a hostile segment cannot overflow.
   return monotonic_ns == 0
              ? 0
              : static_cast<int64_t>(monotonic_ns + static_cast<uint64_t>(realtime_offset_ns_));
@@ -141,7 +141,7 @@ bool RecordReader::ReadCommunicator(uint32_t index, CallbackCounts* callbacks,
   if (!Take(kCommunicatorBytes)) return false;
   out->finalized = view.state == CommunicatorState::kFinalized;
   ReadIdentity(*record, out);
-  // Before the launches, in the lanes: never have more completed than were launched.
+  // In the lanes, before the launches: the completed ones must never exceed the launched ones.
   ReadHeartbeat(*record, out);
   ReadLanes(*record, callbacks, out);
   out->captured = record->captured.load() != 0;
@@ -305,7 +305,7 @@ void RecordReader::ReadCounters(const CounterPages& pages, uint64_t key, int ser
     case SeriesKind::kAlgorithm:
       AddAlgorithm({op, Name(SeriesKey::AlgorithmOf(key)), Name(SeriesKey::Protocol(key)), a}, out);
       AddUntimed(op, SeriesKey::UntimedReasonOf(key), a, out);
-      // The last sequence number of several operations mixed would mislead.
+      // A mix of several operations' sequence numbers would mislead.
       if (SeriesKey::Op(key) != kOverflowName && largest_b > 0) {
         AddSequence({op, largest_b - 1}, out);
       }
@@ -323,7 +323,7 @@ void RecordReader::ReadCounters(const CounterPages& pages, uint64_t key, int ser
       out->replayed.push_back({op, SeriesKey::SizeClass(key), a, b});
       break;
     default:
-      break;  // a kind of a later version: not for this reader
+      break;  // a kind of a later version, which this reader does not know
   }
 }
 

@@ -45,7 +45,7 @@ class RecordReader {
   // Before the snapshot grows by so much. False when it may not.
   bool Take(uint64_t bytes);
   // A page belongs to one lane of one series. What claims it a second time is left out, so that a
-  // segment whose entries all name the same page can not make its reader's memory a multiple of its
+  // segment whose entries all name the same page cannot make its reader's memory a multiple of its
   // own.
   template <typename T>
   const T* ClaimPage(uint16_t page);

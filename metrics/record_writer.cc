@@ -43,12 +43,12 @@ bool RecordWriter::Recycle() {
     record_.Reset();
     epoch.End();
   }
-  // The next holder sees the lane empty, and the new generation.
+  // The next holder finds the lane empty, and the new generation.
   for (int lane = 0; lane < claimed; ++lane) record_.lanes[lane].claim.Release();
   return claimed == kLanes;
 }
 
-// How many, from the first on; all of them unless one stays busy.
+// Claims lanes from the first on, and returns how many: all of them unless one stays busy.
 int RecordWriter::ClaimLanes() {
   for (int lane = 0; lane < kLanes; ++lane) {
     bool claimed = false;
@@ -61,7 +61,7 @@ int RecordWriter::ClaimLanes() {
   return kLanes;
 }
 
-// Readers take the sums only between two even epochs.
+// Readers accept the sums only if the epoch was even, and the same, before and after.
 void RecordWriter::AddToSums(uint32_t op, uint64_t calls, uint64_t bytes) {
   SegmentHeader& header = segment_.header();
   const uint32_t row = OperationRowOf(op);
@@ -69,7 +69,7 @@ void RecordWriter::AddToSums(uint32_t op, uint64_t calls, uint64_t bytes) {
   header.recycled_calls[row].add(calls);
 }
 
-// With all lanes held: nobody else writes what is read here.
+// All lanes are held, so nobody else writes what is read here.
 void RecordWriter::KeepSums() {
   SegmentHeader& header = segment_.header();
   header.recycled_communicators.add(1);
@@ -91,7 +91,7 @@ void RecordWriter::KeepSums() {
                 counters.series[series].b.load());
     }
   }
-  // Nobody calls or launches on a communicator that was finalized: see FollowedLaunches.
+  // Nobody calls or launches on a communicator that was finalized, see FollowedLaunches.
   add_callbacks(static_cast<int>(CallbackKind::kLaunch), record_.followed.callbacks.load());
 }
 
@@ -116,7 +116,7 @@ void RecordWriter::GiveBackSeries() {
 
 void RecordWriter::Learn(uint64_t comm_id, const char* name, int32_t rank) {
   if (name != nullptr) CopyToShared(record_.name, name);
-  // Each stands alone; a reader between them shows a name without an id once.
+  // Each stands alone: a reader in between shows a name without an id, once.
   record_.rank.store(rank);
   record_.comm_id.store(comm_id);
 }
@@ -141,7 +141,7 @@ void RecordWriter::StoreOldestOperation(uint64_t enqueue_ns) {
 
 void RecordWriter::StoreUnreportedCalls(uint64_t calls, uint64_t since_ns) {
   record_.unreported_since_ns.store(since_ns);
-  record_.unreported_calls.publish(calls);  // a reader that sees calls finds since when
+  record_.unreported_calls.publish(calls);  // a reader that sees the calls sees since when
 }
 
 void RecordWriter::NoteWait(uint32_t row, uint64_t waited_ns) {

@@ -14,35 +14,36 @@
 namespace nccl_pulse {
 namespace {
 
-// Linux 5.14; the number is from the kernel's uapi/asm-generic/mman-common.h (glibc 2.34 lacks it).
+// From Linux 5.14; the number is in the kernel's uapi/asm-generic/mman-common.h (glibc 2.34 lacks
+// it).
 constexpr int kMadvPopulateWrite = 23;
 
 constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// What errno says; unlike strerror from any thread.
+// The text for errno. Unlike strerror, any thread may call it.
 std::string ErrorText() {
   const int error = errno;
   const char* text = strerrordesc_np(error);
   return text != nullptr ? text : "error " + std::to_string(error);
 }
 
-// From the kernel's uapi/linux/memfd.h (Linux 6.3) and uapi/linux/fcntl.h (Linux 5.1); older
+// From the kernel's uapi/linux/memfd.h (Linux 6.3) and uapi/linux/fcntl.h (Linux 5.1). Older
 // headers lack them.
 constexpr unsigned kMfdNoexecSeal = 0x0008;
 constexpr int kSealFutureWrite = 0x0010;
 
 // A memfd of `bytes` that can neither shrink nor grow, or -1 with the reason in `why`.
 int MakeSealedMemory(size_t bytes, std::string* why) {
-  // Past this limit the kernel does not only refuse, it ends the process with SIGXFSZ.
+  // Beyond this limit the kernel not only refuses, it ends the process with SIGXFSZ.
   rlimit file_size{};
   if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && file_size.rlim_cur < bytes) {
     *why = "the limit on file sizes (ulimit -f) is below " + std::to_string(bytes) + " bytes";
     return -1;
   }
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-  // Hardened systems (vm.memfd_noexec=2) refuse memory that could become executable; kernels before
+  // Hardened systems (vm.memfd_noexec=2) refuse memory that could become executable. Kernels before
   // 6.3 do not know the flag.
   int fd = static_cast<int>(syscall(SYS_memfd_create, "nccl-pulse", kFlags | kMfdNoexecSeal));
   if (fd < 0 && errno == EINVAL) {
@@ -63,9 +64,9 @@ int MakeSealedMemory(size_t bytes, std::string* why) {
   return -1;
 }
 
-// After our own mapping is made: whoever gets the descriptor can read and nothing else, so the
-// indices that callbacks read back from the segment are our own. A kernel before 5.1 lets them
-// write; measurements are worth having there too.
+// Called after our own mapping is made. Whoever gets the descriptor can then only read, so nobody
+// else changes the indices that callbacks read back from the segment. A kernel before 5.1 lets them
+// write; measurements are worth having there, too.
 void SealAgainstOtherWriters(int fd) {
   fcntl(fd, F_ADD_SEALS, kSealFutureWrite);
   fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
@@ -109,7 +110,7 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
       return nullptr;
     }
     *warning = "shared memory is not available (" + why +
-               "): measurements are kept in private memory, which can not be handed to the node's "
+               "): measurements are kept in private memory, which cannot be handed to the node's "
                "server; this process serves them itself, on the next free port if need be";
     segment.reset(new Segment(static_cast<uint8_t*>(base), bytes, -1, page_count));
     if (!segment->Populate(0, kRecordsOffset)) {
@@ -133,7 +134,7 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
   header.shared_memory = segment->fd_ >= 0 ? 1 : 0;
   header.series_limit = options.series_limit;
   segment->names().Initialize();
-  // Last, so that a reader that sees the magic sees the geometry.
+  // Last: a reader that sees the magic also sees the geometry.
   __atomic_store_n(&header.magic, kSegmentMagic, __ATOMIC_RELEASE);
   return segment;
 }
@@ -161,8 +162,8 @@ bool Segment::Populate(uint64_t offset, uint64_t bytes) {
   const uint64_t begin = offset / page * page;
   const uint64_t end = RoundUp(offset + bytes, page);
   if (fd_ >= 0) {
-    // Reserves the memory first: refused here it is an errno; refused at a later store it would be
-    // SIGBUS.
+    // Reserves the memory first: a refusal is an errno here, and would be a SIGBUS at a later
+    // store.
     int result;
     do {
       result = fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin));
@@ -172,7 +173,7 @@ bool Segment::Populate(uint64_t offset, uint64_t bytes) {
   if (madvise(base_ + begin, end - begin, kMadvPopulateWrite) != 0) {
     if (errno != EINVAL) return false;  // EINVAL: a kernel before 5.14
     for (uint64_t at = begin; at < end; at += page) {
-      // Adds nothing to a byte that others may be using: maps the page without changing it.
+      // Adds nothing to a byte that others may be using: this maps the page without changing it.
       __atomic_fetch_add(base_ + at, 0, __ATOMIC_RELAXED);
     }
   }
@@ -185,11 +186,11 @@ bool Segment::PopulateRecord(uint32_t index) {
   Ordered<uint32_t>& present = header().records_present;
   const uint32_t first = present.load();  // written under this lock only
   if (index < first) return true;
-  // All records before it too, so that one number says which may be touched.
+  // All records before it, too, so that one number says which may be touched.
   if (!Populate(kRecordsOffset + first * kRecordStride, (index + 1 - first) * kRecordStride)) {
     return false;
   }
-  present.publish(index + 1);  // whoever sees it touches memory that is there
+  present.publish(index + 1);  // a reader that sees the number touches memory that is there
   return true;
 }
 
@@ -199,7 +200,8 @@ bool Segment::PopulatePages(uint32_t reserve, uint32_t step) {
   if (free_pages >= reserve) return true;
   const uint32_t left = pool_->page_count() - next_unpopulated_page_;
   const uint32_t count = std::min({reserve - free_pages, step, left});
-  if (count == 0) return true;  // the hard limit is reached: not a refusal, the budget says so
+  if (count == 0)
+    return true;  // the hard limit is reached, which the budget reports; this is not a refusal
   if (!Populate(pages_offset_ + uint64_t{next_unpopulated_page_} * kPageBytes,
                 uint64_t{count} * kPageBytes)) {
     return false;
@@ -211,7 +213,7 @@ bool Segment::PopulatePages(uint32_t reserve, uint32_t step) {
 void Segment::RecyclePage(uint16_t page) {
   auto* cells = reinterpret_cast<Cell*>(PageAt(page));
   for (size_t i = 0; i < kPageBytes / sizeof(Cell); ++i) {
-    cells[i].store(0);  // released by the push in Free
+    cells[i].store(0);  // released by Free, which pushes the page
   }
   pool_->Free(page);
 }

@@ -6,7 +6,7 @@ namespace nccl_pulse {
 namespace {
 
 bool HasMemory(const SegmentExtents& extents, uint64_t offset, uint64_t bytes) {
-  const uint64_t end = offset + bytes;  // both far below the largest number
+  const uint64_t end = offset + bytes;  // both are far below the largest number
   return end <= extents.first_end || (offset >= extents.second_begin && end <= extents.second_end);
 }
 
@@ -32,7 +32,7 @@ bool CheckGeometry(const void* base, size_t bytes, const SegmentExtents& extents
   }
   const auto& header = *static_cast<const SegmentHeader*>(base);
   if (__atomic_load_n(&header.magic, __ATOMIC_ACQUIRE) != kSegmentMagic) {
-    *error = "no segment: wrong magic number";
+    *error = "not a segment: wrong magic number";
     return false;
   }
   const uint32_t version = ReadOnce(header.version);

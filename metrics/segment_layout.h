@@ -3,7 +3,7 @@
 // WHY. Numbers must survive a reader that is slow, hostile or gone, and a writer that crashes. So
 // writers put plain 64-bit cells into memory that a reader can map read-only, and neither ever
 // waits for the other. The memory is a memfd, sealed against shrinking and growing: a mapped page
-// can not disappear under a reader (no SIGBUS). There are offsets and indices in it, never
+// cannot disappear under a reader (no SIGBUS). There are offsets and indices in it, never
 // pointers. All integers are little-endian.
 //
 //   offset

@@ -62,9 +62,9 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
   snapshot->communicator_limit = geometry.communicators;
 
   RecordReader reader(geometry, realtime_offset_ns, limit != nullptr ? limit->bytes : UINT64_MAX);
-  // A writer recycles a record in microseconds, so a few looks suffice, with pauses in case its
-  // thread was taken off the CPU. A writer that died in the middle, or a hostile one, must not keep
-  // us.
+  // A writer recycles a record in microseconds, so a few attempts are enough. The pauses are for a
+  // writer that was taken off the CPU. A writer that died half way, or a hostile one, must not keep
+  // us here.
   constexpr int kMaxAttempts = 5;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     if (attempt > 0) {

@@ -2,7 +2,7 @@
 //
 // The bytes may be written at the same moment, be torn, cut off, or made by a hostile process.
 // Everything is checked before it is used: magic, version, geometry, every index and count. Each
-// number is read once, so it can not change between check and use. An error costs that segment
+// number is read once, so it cannot change between check and use. An error costs that segment
 // (false) or that communicator (left out), never more. A communicator that is recycled while it is
 // read is left out: it is gone.
 //

@@ -142,7 +142,7 @@ struct CommunicatorSnapshot {
   // oldest operation that it knows to be in flight, 0: none. kNone: nothing tells.
   CompletionSource operations_source = CompletionSource::kNone;
   int64_t oldest_operation_realtime_ns = 0;
-  bool captured = false;  // calls were captured into a CUDA graph: its replays can not be seen
+  bool captured = false;  // calls were captured into a CUDA graph: its replays cannot be seen
   // Of graphs that have calls of this communicator, as far as they are followed: replays that were
   // seen to begin, those of them that have not been seen to pass their last stamp, and when one was
   // last seen to move, 0: never.

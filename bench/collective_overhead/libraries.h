@@ -27,7 +27,7 @@ using CudaFunction = void*;
 using CudaPointer = unsigned long long;
 
 inline constexpr unsigned kCudaStreamNonBlocking = 1;
-// Capture that other threads' calls can not invalidate: all ranks may be threads of one process.
+// Capture that other threads' calls cannot invalidate: all ranks may be threads of one process.
 inline constexpr int kCudaCaptureThreadLocal = 1;
 inline constexpr int kCudaMultiprocessorCount = 16;
 

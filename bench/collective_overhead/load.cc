@@ -10,8 +10,8 @@ constexpr int kComputeTrials = 4;
 constexpr int kLoadTrials = 5;
 constexpr uint32_t kMostSteps = 200000;
 constexpr uint32_t kFewestSteps = 2;
-// The compute beside outlasts the operations by this much, so that all of them run beside it and
-// what holds up the compute shows in the total.
+// The compute kernels outlast the operations by this much, so that all operations run beside them
+// and a delay of the compute kernels shows in the total.
 constexpr double kComputeExcess = 1.1;
 
 double LargestOf(const std::vector<Reply>& replies, double Reply::*field) {
@@ -33,7 +33,7 @@ Error Timer::CalibrateCompute() {
   request.compute_kernels = 20;
   request.compute_rounds = 10000;
   double round_us = 0;
-  // The first timings raise the clocks.
+  // The first timings only raise the clocks.
   for (int i = 0; i < kComputeTrials; ++i) {
     double sum_us = 0;
     int count = 0;
@@ -80,7 +80,7 @@ Error Timer::Time(int member, const Point& point, const Load& load, uint32_t pro
   if (!error.empty()) return error;
   const double operations =
       static_cast<double>(load.steps) * OperationsPerStep(options_, point.mode);
-  // The rank that comes last: an operation is over when all have what they wanted.
+  // The slowest rank counts: an operation is over when all ranks have their result.
   sample->operations_us = LargestOf(replies, &Reply::operations_us) / operations;
   sample->total_us = LargestOf(replies, &Reply::total_us) / operations;
   return {};
@@ -111,12 +111,12 @@ Error Timer::CalibrateLoad(const Point& point, double sample_us, Load* load) {
     mean.operations_us /= count;
     mean.total_us /= count;
     const double step_us = std::max(mean.operations_us * operations_per_step, 0.01);
-    // When the compute came last its kernels' length shows, slowed by the operations.
+    // If the compute kernels ended last, their length is seen, slowed down by the operations.
     if (point.compute && mean.total_us > 1.02 * mean.operations_us) {
       kernel_us = std::max(
           kernel_us, mean.total_us * operations_per_step * trial.steps / trial.compute_kernels);
     }
-    // Ten times at once at most: the first, short timings say little.
+    // At most ten times more at once: the first, short timings say little.
     const double wanted = std::min(sample_us / step_us, 10.0 * trial.steps);
     trial.steps =
         static_cast<uint32_t>(std::clamp(wanted, double{kFewestSteps}, double{kMostSteps}));

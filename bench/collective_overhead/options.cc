@@ -111,7 +111,7 @@ Error ParseConfiguration(const std::string& text, std::vector<Configuration>* co
   configuration.name = named.first;
   if (configuration.name.empty() || named.second.empty()) return "NAME:PLUGIN is needed";
   for (const char c : configuration.name) {
-    // It becomes a column of tables.
+    // The name becomes a column of tables.
     if (isalnum(static_cast<unsigned char>(c)) == 0 && strchr("_+-.", c) == nullptr) {
       return absl::StrCat("the name '", configuration.name,
                           "' has other characters than letters, digits and _+-.");
@@ -125,7 +125,7 @@ Error ParseConfiguration(const std::string& text, std::vector<Configuration>* co
   const std::vector<std::string> parts = absl::StrSplit(named.second, ',');
   configuration.plugin = parts[0];
   if (configuration.plugin != "none") {
-    // NCCL falls back to no plugin when it does not find one, and that would always pass.
+    // If NCCL does not find the plugin it goes on without one, and that would always pass.
     char resolved[PATH_MAX];
     if (realpath(parts[0].c_str(), resolved) == nullptr) {
       return absl::StrCat("there is no file '", parts[0], "'");
@@ -274,7 +274,7 @@ std::string ParseOptions(const std::vector<std::string>& arguments, Options* opt
   if (distinct.size() < options->devices.size()) {
     for (const Launch launch : options->launches) {
       // NCCL refuses two ranks on one GPU unless it takes them for different hosts, which is a
-      // setting of a process.
+      // setting of the process.
       if (launch == Launch::kThreads) return "--devices: threads need a GPU each";
     }
   }

@@ -26,7 +26,7 @@ namespace nccl_pulse::overhead {
 namespace {
 
 constexpr uint64_t kElementBytes = 4;
-// Copied and compared at a time: whole periods, about a megabyte.
+// How much is copied and compared at a time: whole periods, about a megabyte.
 constexpr uint64_t kChunkCount = kValuePeriod * 4096;
 
 double ClockUs(clockid_t clock) {
@@ -91,7 +91,7 @@ class Rank {
     RETURN_IF_ERROR(
         nccl_.Check(nccl_.ncclCommInitRank(&comm_, nranks_, request.unique_id, seat_.rank),
                     "ncclCommInitRank", comm_));
-    // NCCL goes on without a plugin that it can not use, and that would pass every time.
+    // NCCL goes on without a plugin that it cannot use, and that would always pass.
     const std::string plugin = request.plugin;
     if (plugin == "none") return {};
     std::ifstream maps("/proc/self/maps");
@@ -103,7 +103,8 @@ class Rank {
   }
 
   Error Prepare(const Request& request) {
-    // What starts a thread inside NCCL, the driver or a plugin does so here, on any processor.
+    // Everything that starts a thread inside NCCL, the driver or a plugin does so here, on any
+    // processor.
     processors_.Unpin();
     RETURN_IF_ERROR(DropGraph());
     point_ = request.point;
@@ -115,7 +116,7 @@ class Rank {
     RETURN_IF_CUDA(cuStreamSynchronize(stream_));
     if (request.check_values) RETURN_IF_ERROR(CheckValues());
     if (!IsGraph(point_.mode)) return {};
-    // Not while the stream is captured.
+    // Not while the stream is being captured.
     if (point_.mode == Mode::kGraphDecode && compute_ == nullptr) RETURN_IF_ERROR(LoadCompute());
 
     RETURN_IF_CUDA(cuStreamBeginCapture(stream_, kCudaCaptureThreadLocal));
@@ -165,7 +166,7 @@ class Rank {
 
   uint64_t Count() const { return point_.bytes / kElementBytes; }
 
-  // Not-a-number everywhere, so that an element that was not written is seen.
+  // Fills the buffer with not-a-number, so that an element that was not written is noticed.
   Error Poison() {
     RETURN_IF_CUDA(cuMemsetD32(receive_, ~0u, ReceiveCount(point_.operation, Count(), nranks_)));
     RETURN_IF_CUDA(cuCtxSynchronize());
@@ -183,7 +184,7 @@ class Rank {
         const uint64_t part = std::min(chunk, segment.count - done);
         RETURN_IF_CUDA(
             cuMemcpyDtoH(got.data(), receive_ + (at + done) * kElementBytes, part * kElementBytes));
-        // Bit for bit: the poison compares unequal to itself.
+        // Bit by bit, because the poison compares unequal to itself.
         if (memcmp(got.data(), expected.data(), part * kElementBytes) == 0) continue;
         for (uint64_t i = 0; i < part; ++i) {
           if (got[i] == expected[i]) continue;
@@ -196,7 +197,7 @@ class Rank {
     return {};
   }
 
-  // One operation onto the stream.
+  // Enqueues one operation on the stream.
   Error Enqueue() {
     const auto* send = reinterpret_cast<const char*>(send_);
     auto* receive = reinterpret_cast<char*>(receive_);
@@ -220,7 +221,7 @@ class Rank {
         also(nccl_.ncclBroadcast(send, receive, count, type, 0, comm_, stream_));
         break;
       case Operation::kAllToAll:
-        // As applications do it; ncclAlltoAll is only there since 2.28 and makes the same calls.
+        // As applications do it. ncclAlltoAll exists only since 2.28 and makes the same calls.
         also(nccl_.ncclGroupStart());
         for (int peer = 0; peer < nranks_; ++peer) {
           const uint64_t offset = point_.bytes * static_cast<uint64_t>(peer);
@@ -251,7 +252,7 @@ class Rank {
     return driver_.Check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
   }
 
-  // At first use: who measures without compute needs no translator of PTX.
+  // Loaded at first use: measuring without compute kernels needs no translator of PTX.
   Error LoadCompute() {
     CudaModule module = nullptr;
     const int result = driver_.cuModuleLoadData(&module, kComputePtx);
@@ -273,7 +274,7 @@ class Rank {
 
   Error Run(const Request& request, Reply* reply) {
     if (request.pin) processors_.Pin(request.processor, seat_.rank, nranks_);
-    // Brings the GPU back from another process, its clocks up, and the ranks in step.
+    // Takes the GPU back from another process, raises its clocks, and brings the ranks in step.
     const auto compute_once = [&] {
       return LaunchCompute(compute_stream_, compute_blocks_, request.compute_rounds);
     };
@@ -289,7 +290,7 @@ class Rank {
       return {};
     };
     for (uint64_t i = 0; i < request.steps; ++i) {
-      // Spread over the steps, so that neither stream's queue runs full before the other's.
+      // Spread over the steps, so that neither stream's queue becomes full before the other's.
       RETURN_IF_ERROR(
           compute_until((request.compute_kernels * (i + 1) + request.steps - 1) / request.steps));
       RETURN_IF_ERROR(Step());
@@ -362,7 +363,7 @@ int ServeRanks(const std::vector<RankSeat>& seats, int nranks, const std::string
   static Nccl nccl;
   Error error = driver.Load();
   if (error.empty()) error = nccl.Load(nccl_path);
-  // With several ranks none has the main thread: so all are alike.
+  // With several ranks none uses the main thread, so that all are alike.
   if (seats.size() == 1) {
     Serve(driver, nccl, error, seats[0], nranks);
     return 0;

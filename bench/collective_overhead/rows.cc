@@ -17,7 +17,7 @@ std::vector<std::size_t> WithoutPlugin(const Options& options) {
   return members;
 }
 
-// `member` beside the mean of those of `base` that the same block has and that are others.
+// Compares `member` with the mean of the other members of `base` in the same block.
 Comparison CompareWith(const PointResult& result, std::size_t member,
                        const std::vector<std::size_t>& base, Measured measured, double confidence) {
   std::vector<Pair> pairs;

@@ -9,7 +9,7 @@ namespace nccl_pulse::overhead {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
-// A share of a time: nanoseconds of a millisecond, the shortest timing there is.
+// A share of a time: nanoseconds in a millisecond, which is the shortest timing.
 constexpr double kResolution = 1e-5;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -147,7 +147,7 @@ const char* Name(Verdict verdict) {
 
 Verdict Judge(const Comparison& comparison, const Criterion& criterion) {
   if (comparison.rounds.size() < 2) return Verdict::kUndecided;
-  // "At most the larger of two limits" is kept when either limit is kept.
+  // "At most the larger of two limits" holds if either limit holds.
   if (comparison.ratio.high - 1 < criterion.relative ||
       comparison.difference_us.high < criterion.absolute_us) {
     return Verdict::kPass;

@@ -1,12 +1,12 @@
-// The endpoints of a made-up job, all in this process: for each node one real server on a port of
-// the loopback interface, over the segments of the node's ranks, into which one thread writes what
-// their plugins would.
+// The endpoints of a made-up job, all in this process. Each node has a real server on a port of the
+// loopback interface, over the segments of the node's ranks. One thread writes into them what the
+// ranks' plugins would.
 //
 //   endpoints --nodes=125
 //
 // Standard output: "endpoint HOST ADDRESS" for each, then "ready". To each line of standard input
-// it answers with "cpu SERVERS WRITER": seconds of processor time so far, of the servers' threads
-// and of what stands for the job. Ends with standard input, and after --life.
+// it answers "cpu SERVERS WRITER": the processor time so far, in seconds, of the servers' threads
+// and of the thread that stands for the job. Ends with standard input, or after --life.
 #include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -41,7 +41,7 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kStep{500};
 
-// Of processor time, so far.
+// Processor time so far.
 double Seconds(clockid_t clock) {
   timespec time{};
   clock_gettime(clock, &time);
@@ -50,7 +50,7 @@ double Seconds(clockid_t clock) {
 
 struct NodeOfJob {
   std::vector<std::unique_ptr<MadeUpRank>> ranks;
-  std::unique_ptr<Server> server;  // reads the ranks: ends before them
+  std::unique_ptr<Server> server;  // reads the ranks, so it ends before them
 };
 
 SnapshotSet ReadRanks(const std::vector<std::unique_ptr<MadeUpRank>>& ranks) {
@@ -69,7 +69,7 @@ std::unique_ptr<Server> Serve(const std::vector<std::unique_ptr<MadeUpRank>>& ra
   ServerOptions options;
   options.listen_address = "127.0.0.1:0";
   options.source = [&ranks] { return ReadRanks(ranks); };
-  // On a busy machine the made-up job may well stand still for seconds: that is no hang.
+  // On a busy machine the made-up job may stand still for seconds. That is not a hang.
   options.hang_after = std::chrono::minutes(10);
   options.log = [](LogLevel level, const std::string& message) {
     if (level != LogLevel::kInfo) std::fprintf(stderr, "%s\n", message.c_str());
@@ -80,7 +80,7 @@ std::unique_ptr<Server> Serve(const std::vector<std::unique_ptr<MadeUpRank>>& ra
   return server;
 }
 
-// A descriptor for each segment, and some for each server.
+// Allows a descriptor for each segment, and some for each server.
 void AllowDescriptors() {
   rlimit limit{};
   getrlimit(RLIMIT_NOFILE, &limit);
@@ -88,7 +88,7 @@ void AllowDescriptors() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// False at the end of standard input. Lines are short, and what comes in one piece is one question.
+// False at the end of standard input. Lines are short: what one read returns is one question.
 bool AnswerQuestion() {
   char line[64];
   if (read(STDIN_FILENO, line, sizeof(line)) <= 0) return false;
@@ -109,7 +109,7 @@ void RunJob(const std::vector<NodeOfJob>& nodes) {
     if (poll(&input, 1, static_cast<int>(wait)) > 0 && !AnswerQuestion()) return;
     const auto now = steady_clock::now();
     if (now < last + kStep) continue;
-    // A machine that was busy for long does not make the job catch up for long.
+    // After a long time without the processor the job does not catch up for as long.
     const auto passed = std::min<steady_clock::duration>(now - last, 10 * kStep);
     for (const NodeOfJob& node : nodes) {
       for (const auto& rank : node.ranks) {

@@ -8,8 +8,8 @@ namespace {
 constexpr uint64_t kKiB = 1 << 10;
 constexpr uint64_t kMiB = 1 << 20;
 
-// The first four are what a job of tensor, data and pipeline parallelism has; those behind are for
-// jobs with more.
+// The first four are those of a job with tensor, data and pipeline parallelism; the others are for
+// jobs with more communicators.
 constexpr CommunicatorKind kKinds[kMostCommunicators] = {
     {"tensor_parallel",
      Group::kNode,
@@ -40,7 +40,7 @@ constexpr CommunicatorKind kKinds[kMostCommunicators] = {
        {"AllGather", true, 2 * kMiB, 1'800'000, 4}}}},
 };
 
-// The finalizer of SplitMix64: numbers that look like NCCL's hashes.
+// The finalizer of SplitMix64: it makes numbers that look like NCCL's hashes.
 uint64_t Mix(uint64_t value) {
   value += 0x9e3779b97f4a7c15u;
   value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -49,7 +49,7 @@ uint64_t Mix(uint64_t value) {
 }
 
 struct Place {
-  int number;  // of the communicator, among those of its kind
+  int number;  // index of the communicator among those of its kind
   int rank;
   int nranks;
   int nnodes;

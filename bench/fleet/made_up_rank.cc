@@ -114,7 +114,7 @@ void MadeUpRank::RenewTimes() {
   header.realtime_offset_ns.store(NowNs(CLOCK_REALTIME) - static_cast<int64_t>(now_ns));
   header.last_poll_monotonic_ns.store(now_ns);
   for (const Communicator& communicator : communicators_) {
-    // The last launch is still on its way.
+    // The last launch is still in flight.
     RecordWriter record = test_.Record(communicator.index);
     const uint64_t launched_ns = now_ns - kInflightNs;
     record.NoteLastLaunch(launched_ns);
@@ -178,7 +178,7 @@ void MadeUpRank::CrossNetwork(const Communicator& communicator, const Operation&
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kProxy)], 4);
   lane.Observe(LatencyKey(operation.name, operation.size_class, LatencyKind::kCompletionProxy),
                duration_ns + duration_ns / 4, bytes, 0);
-  if (operation.calls % kWatchedOf != 1) return;  // the first one is, so the series is there
+  if (operation.calls % kWatchedOf != 1) return;  // watches the first, so that the series exists
   lane.Observe(LatencyKey(operation.name, operation.size_class, LatencyKind::kDurationNetwork),
                duration_ns - duration_ns / 8, bytes,
                bytes * static_cast<uint64_t>(communicator.nranks - 1));
@@ -187,7 +187,7 @@ void MadeUpRank::CrossNetwork(const Communicator& communicator, const Operation&
   for (Cell& waited : lane.lane().network_wait_ns) AddToCell(waited, DurationNs(operation) / 8);
 }
 
-// From 70 % of the typical one up, seldom above 170 %.
+// From 70 % of the typical duration up; seldom above 170 %.
 uint64_t MadeUpRank::DurationNs(const Operation& operation) {
   random_ ^= random_ << 13;
   random_ ^= random_ >> 7;

@@ -1,9 +1,10 @@
-// Many endpoints of a made-up job that hangs, in one process: what each answers was written before,
-// so that what is measured is who asks.
+// Many endpoints of a made-up job that hangs, in one process. Their answers are written beforehand,
+// so that only the client is measured.
 //
 //   endpoints --nodes=2000 --targets=/tmp/targets.json
 //
-// Writes the addresses as file_sd has them, prints "ready", and answers until standard input ends.
+// Writes the addresses in the format of file_sd, prints "ready", and answers until standard input
+// ends.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>

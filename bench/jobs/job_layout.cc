@@ -33,7 +33,7 @@ int RankAt(const JobLayout& layout, Place place) {
   return (place.pipeline * layout.data + place.data) * layout.tensor + place.tensor;
 }
 
-// Which group of its kind a rank is in.
+// The index of a rank's group among those of its kind.
 int NumberOf(const JobLayout& layout, GroupKind kind, Place place) {
   switch (kind) {
     case GroupKind::kTensor:

@@ -10,7 +10,7 @@ namespace nccl_pulse {
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
-// Closer launches mostly have no event in front of them (docs/stream-timing.md).
+// Launches closer to each other mostly have no event in front of them (docs/stream-timing.md).
 constexpr int64_t kGateGapNs = 200'000;
 constexpr std::size_t kRing = 32;
 constexpr int64_t kLongWaitNs = 5'000'000'000;
@@ -80,7 +80,7 @@ void JobMember::RememberWait(int64_t stood_ns) {
   snapshot_.longest_waits.push_back({snapshot_.last_call_op, static_cast<uint64_t>(stood_ns)});
 }
 
-// If it is one of the sample: the same calls on all ranks.
+// Whether it is sampled: all ranks sample the same calls.
 void JobMember::Time(const JobStep& step, int64_t duration_ns, int64_t end_ns,
                      int sampling_exponent) {
   const auto kind = std::find_if(timed_.begin(), timed_.end(), [&step](const Timed& each) {

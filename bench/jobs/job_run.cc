@@ -20,7 +20,7 @@ constexpr int64_t kNever = INT64_MAX;
 constexpr int64_t kCallNs = 10 * kUs;
 constexpr int kFirstPause = 4, kSecondPause = 8;  // steps
 
-// What waits on a rank's stream.
+// What is queued on a rank's stream.
 struct Item {
   const JobStep* step;
   int64_t launched_ns;
@@ -47,7 +47,7 @@ struct Rank {
   bool waits_for_gpu = false, is_halted = false, is_queued = false, has_erred = false;
   bool is_gpu_to_stick = false;
   int steps = 0;
-  int64_t seen_ns = 0;                   // until when what it does is on the page
+  int64_t seen_ns = 0;                   // until when its actions are on the page
   std::map<int, JobMember> memberships;  // by group
   double slow = 1;
 };
@@ -69,7 +69,7 @@ class Run {
     }
     end_ns_ = options.asked_ns + options.asked_within_ns;
     const bool is_paused = options.fault == Fault::kPause || options.fault == Fault::kAllPause;
-    if (is_paused) end_ns_ = kNever / 2;  // see AskAfter
+    if (is_paused) end_ns_ = kNever / 2;  // without an end, see AskAfter
     std::vector<std::vector<JobStep>> programs = ProgramOf(layout, groups);
     ranks_.resize(layout.ranks());
     for (int i = 0; i < layout.ranks(); ++i) {
@@ -159,7 +159,7 @@ class Run {
       switch (step.kind) {
         case StepKind::kHostWork:
           rank.host_ns += Work(rank, step);
-          // A slow host is late to where its GPU waits for it.
+          // A rank of a slow host is late to the point where its GPU waits for it.
           if (Is(Fault::kSlowHost) && rank.slow > 1) {
             rank.queue.push_back({&step, rank.host_ns, kNever, Work(rank, step), false, {}});
           }
@@ -203,7 +203,7 @@ class Run {
     for (int i = 0; i < layout_.ranks(); ++i) ranks_[i].seen_ns = asked_ns_[layout_.NodeOf(i)];
   }
 
-  // True when its program does not go on.
+  // True if its program does not go on.
   bool Err(int number) {
     Rank& rank = ranks_[number];
     const JobStep& step = rank.program[rank.at];
@@ -236,7 +236,7 @@ class Run {
     }
   }
 
-  // With the next collective of `group` that is not `op`.
+  // Goes on with the next collective of `group` that is not `op`.
   void Swap(Rank* rank, int group, const std::string& op) {
     for (std::size_t i = rank->at + 1; i < rank->program.size(); ++i) {
       const JobStep& step = rank->program[i];
@@ -254,7 +254,7 @@ class Run {
     Rank& rank = ranks_[number];
     rank.host_ns += kCallNs;
     Item item{of_program, rank.host_ns, kNever, step.work_ns, false, {}};
-    // The program may change under what is queued.
+    // The program may change while calls are queued.
     item.own = step;
     item.step = nullptr;
     rank.queue.push_back(item);
@@ -291,7 +291,7 @@ class Run {
           break;
         }
         default:
-          if (item.begun_ns != kNever) return;  // the others have not come
+          if (item.begun_ns != kNever) return;  // the others have not arrived
           Begin(&rank, &item, begin_ns);
           Arrive(number, item);
           break;
@@ -301,7 +301,7 @@ class Run {
 
   std::deque<int64_t>& Message(int from, int to) { return messages_[{from, to}]; }
 
-  // The oldest launch of its communicator comes to the front of the stream.
+  // The oldest launch of its communicator reaches the front of the stream.
   static void Begin(Rank* rank, Item* item, int64_t begin_ns) {
     if (item->begun_ns != kNever) return;
     item->begun_ns = begin_ns;
@@ -342,7 +342,7 @@ class Run {
     }
   }
 
-  // Has a rank on that one's node.
+  // Whether one of its ranks is on that rank's node.
   bool Spans(const JobGroup& group, int rank) const {
     return std::any_of(group.members.begin(), group.members.end(),
                        [&](int member) { return layout_.NodeOf(member) == layout_.NodeOf(rank); });
@@ -406,7 +406,7 @@ class Run {
   int64_t end_ns_ = 0;
   std::vector<Rank> ranks_;
   std::deque<int> awake_;
-  std::vector<std::deque<Instance>> instances_;  // by group, without those that ended
+  std::vector<std::deque<Instance>> instances_;  // by group, without those that have ended
   std::vector<uint64_t> first_instance_;
   std::map<std::pair<int, int>, std::deque<int64_t>> messages_;
 };

@@ -105,7 +105,7 @@ JobLayout MakeLayout(Generator* random) {
 
 bool IsOfKind(const JobGroup& group, GroupKind kind) { return group.kind == kind; }
 
-// A group with collectives; of kCircle, the data-parallel one.
+// A group with collectives; for kCircle the data-parallel one.
 int PickGroup(const Scenario& scenario, Generator* random) {
   std::vector<int> candidates;
   int data = 0;
@@ -115,7 +115,7 @@ int PickGroup(const Scenario& scenario, Generator* random) {
     const bool is_tensor = IsOfKind(group, GroupKind::kTensor);
     const bool wants_data_only = scenario.options.fault == Fault::kCircle;
     if (is_data) data = static_cast<int>(i);
-    // Of two that differ nobody can tell who is wrong.
+    // Of two that differ, nobody can tell which is wrong.
     if (group.members.size() < 4 && scenario.options.fault != Fault::kNetworkStuck) continue;
     if (is_data || (is_tensor && !wants_data_only)) candidates.push_back(static_cast<int>(i));
   }
@@ -143,7 +143,7 @@ std::set<int> RanksOfNode(const JobLayout& layout, int node) {
   return ranks;
 }
 
-// Some endpoints of nodes that have nothing to do with it do not answer, or with what is old.
+// Some endpoints of uninvolved nodes do not answer, or answer with old data.
 void LoseEndpoints(Scenario* scenario, Generator* random) {
   const int culprit = scenario->layout.NodeOf(scenario->options.rank);
   scenario->answers.assign(scenario->layout.nodes(), Answer::kNow);
@@ -160,7 +160,7 @@ void LoseEndpoints(Scenario* scenario, Generator* random) {
   scenario->answers[node] = Between(random, 0, 1) == 0 ? Answer::kNone : Answer::kStale;
 }
 
-// Who an unseen rank of a communicator is.
+// Which rank an unseen member of a communicator is.
 int GlobalRank(const Scenario& scenario, const JobRank& rank) {
   if (rank.process != nullptr) return std::stoi(rank.process->global_rank);
   for (const JobGroup& group : scenario.groups) {
@@ -185,7 +185,7 @@ Outcome Compare(const std::set<int>& named, const std::set<int>& culprits, bool 
   if (named.empty()) return is_place ? Outcome::kPlace : Outcome::kNothing;
   const bool has_all = std::includes(named.begin(), named.end(), culprits.begin(), culprits.end());
   if (has_all) return named.size() == culprits.size() ? Outcome::kRight : Outcome::kAlso;
-  // Of a node some of whose ranks are alone in being waited for, those will do.
+  // If some ranks of a node are the only ones that are waited for, those are the suspects.
   const bool is_part = std::includes(culprits.begin(), culprits.end(), named.begin(), named.end());
   return is_part ? Outcome::kRight : Outcome::kWrong;
 }
@@ -210,7 +210,7 @@ Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict) {
   }
   if (scenario.options.fault == Fault::kCircle && !verdict.roots.empty() &&
       verdict.roots.front().verdict == HangVerdict::kCircularWait) {
-    // The other one in it is any of those that wait.
+    // Any of the ranks that wait there may be the other one.
     return named.count(scenario.options.rank) != 0 && named.size() == 2 ? Outcome::kRight
                                                                         : Outcome::kAlso;
   }
@@ -266,18 +266,18 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
     const auto& members = scenario.groups[options.group].members;
     options.rank = members[Between(&random, 0, static_cast<int64_t>(members.size()) - 1)];
   }
-  const int64_t step_ns = scenario.layout.slowdown * 30 * kMs;  // about, and the longest
+  const int64_t step_ns = scenario.layout.slowdown * 30 * kMs;  // roughly the longest step
   options.fault_ns = Between(&random, 3, 8) * step_ns;
   options.asked_ns = options.fault_ns + Between(&random, 13, 90) * kSecond;
   options.asked_within_ns = Between(&random, 0, 1500) * kMs;
   options.imbalance = static_cast<double>(Between(&random, 2, 30)) / 100;
-  // Whose calls come in the wrong order is told where hosts wait for each of them.
+  // Calls in the wrong order are only recognised where the host waits for each call.
   options.is_blocking = kind->fault == Fault::kWrongOrder || Between(&random, 0, 4) == 0;
   if (fault == kOrderAhead) options.is_blocking = false;
   if (!kind->is_hang) {
     options.sampling_exponent = static_cast<int>(Between(&random, 0, 2));
     options.fault_ns = 0;
-    // Of calls that follow each other faster two endpoints know no common ones.
+    // If calls followed each other faster, two endpoints would not know any common ones.
     scenario.layout.slowdown = 1 << Between(&random, 4, 6);
     options.asked_ns = scenario.layout.slowdown * 30 * kMs *
                        (Between(&random, 20, 40) << options.sampling_exponent);
@@ -303,7 +303,7 @@ Judged Judge(const Scenario& scenario) {
   const int64_t now = kJobStart + options.asked_ns + options.asked_within_ns + kSecond;
   SnapshotUnion all({});
   for (std::size_t node = 0; node < nodes.size(); ++node) {
-    // What is stale is not used (docs/diagnose.md).
+    // Old data is not used (docs/diagnose.md).
     if (scenario.answers[node] != Answer::kNow) continue;
     const std::string text =
         WriteSnapshots(nodes[node].set, nodes[node].asked_realtime_ns, kHangAfterNs);

@@ -23,7 +23,7 @@ FIRING = 'ALERTS{alertname=~"Nccl.*", alertstate="firing", severity!="info"}'
 
 JOB, NODE = "nccl-job", "nccl-node"
 
-# What stands in a panel without data.
+# The text of a panel without data.
 COMPLETE = "Launches complete"
 YOUNG = "Needs an hour of history"
 NO_STEPS = "No network steps seen"

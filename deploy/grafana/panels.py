@@ -63,7 +63,7 @@ def graph(title, description, *queries, unit="short", steps=None, stack=False, n
     """Lines over time. queries: (expression, legend). `none`: instead of "No data"."""
     if none:
         defaults["noValue"] = none
-    # Areas only where they add up: of many lines they would hide each other.
+    # Areas only if the values add up: many lines would hide each other.
     custom = {"lineWidth": 1, "fillOpacity": 30 if stack else 0, "showPoints": "never",
               "spanNulls": False, "stacking": {"mode": "normal" if stack else "none"},
               "thresholdsStyle": {"mode": "dashed" if steps else "off"}}
@@ -98,7 +98,7 @@ def heatmap(title, description, histogram, selected, unit="s"):
                      "legend": {"show": True}})
 
 
-# Pixels. A laptop has 1400 for all columns; those without a width share what is left.
+# In pixels. A laptop has 1400 for all columns; those without a width share the rest.
 WIDTHS = {"alertname": 260, "severity": 100, "gpu": 60, "rank": 70, "comm": 165, "nranks": 90, "nnodes": 90,
           "index": 80, "job_id": 110, "pid": 90, "instance": 180}
 
@@ -120,7 +120,8 @@ def table(title, description, keys, columns, links=(), details=(), sort=(), over
     overrides = list(overrides)
     for i, (name, expression, unit, *steps) in enumerate(columns):
         targets.append(target(expression, "", i, instant=True, range=False, format="table"))
-        # Grafana names the value column of one query "Value", of several "Value #A".
+        # Grafana calls the value column "Value" if there is one query, otherwise "Value #A" and so
+        # on.
         value = "Value #%s" % targets[-1]["refId"] if len(columns) > 1 else "Value"
         if name is None:
             hidden[value] = True
@@ -132,7 +133,7 @@ def table(title, description, keys, columns, links=(), details=(), sort=(), over
     overrides += [override(label, custom__width=WIDTHS[label])
                   for label in (*keys, *details) if label in WIDTHS]
     overrides += [override(label, links=[{"title": "Open", "url": url}]) for label, url in links]
-    # Labels are text: as anything else, process 1340 is shown (and linked to) as 1.34 K.
+    # Labels are text: as numbers, process 1340 would be shown (and linked to) as 1.34 K.
     made = panel("table", title, description, targets, "string", overrides=overrides,
                  options={"showHeader": True, "cellHeight": "sm", "frameIndex": 0,
                           "sortBy": [{"displayName": name, "desc": desc} for name, desc in sort]},

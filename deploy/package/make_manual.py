@@ -13,7 +13,7 @@ Command = collections.namedtuple("Command", "name summary help")
 
 HELP = re.compile(r'constexpr char kHelp\[\] =\s*R"\((.*?)\)";', re.DOTALL)
 COMMAND = re.compile(r'const Command k\w+ = \{\s*"(\w+)",\s*"([^"]*)",\s*kHelp,')
-# At the beginning of a help text's line; what may stand behind "=".
+# At the beginning of a line of help text, and what may follow "=".
 FLAG = re.compile(r"^  (--[a-z-]+)(?:=(\S+))?", re.MULTILINE)
 
 SUMMARY = "metrics of NCCL: status of a node, agent, demo, replay"

@@ -13,7 +13,7 @@ import re
 import struct
 import tarfile
 
-# 2020-01-01: any fixed time does, and tar takes 1970 for a mistake.
+# 2020-01-01. Any fixed time will do, but tar takes 1970 for a mistake.
 MODIFIED = 1577836800
 
 # ELF e_machine: Debian's name of the architecture, and its folder below /usr/lib.
@@ -161,7 +161,7 @@ def deb(files, release):
         },
         "md5sums": "".join("%s  %s\n" % (hashlib.md5(content).hexdigest(), path)
                            for path, content in sorted(regular.items())),
-        # The dynamic linker's cache is made anew.
+        # The dynamic linker's cache is rebuilt.
         "triggers": "activate-noawait ldconfig\n",
     }
     return ar([

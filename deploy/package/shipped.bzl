@@ -1,7 +1,7 @@
 """What of third_party/dependencies.bzl is linked into what the package ships."""
 
-# The package holds the licences of these. tests/deploy:package_test compares the list with what Bazel
-# says the shipped binaries are linked from, and with what lies in the package.
+# The package contains the licences of these. tests/deploy:package_test compares the list with what
+# Bazel says the shipped binaries are linked from, and with what is in the package.
 SHIPPED_SOURCES = [
     "boringssl",
     "com_github_jupp0r_prometheus_cpp",

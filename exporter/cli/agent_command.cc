@@ -20,10 +20,10 @@
 
 ABSL_FLAG(std::string, listen, ":9410", "where to serve: [host]:port or unix:/path");
 ABSL_FLAG(absl::Duration, keep, absl::Minutes(10),
-          "how long a process that ended stays on the page");
-ABSL_FLAG(int, keep_processes, 256, "how many processes that ended stay on the page at most");
+          "how long a process stays on the page after its end");
+ABSL_FLAG(int, keep_processes, 256, "how many ended processes stay on the page at most");
 ABSL_FLAG(absl::Duration, hang_after, absl::Seconds(10),
-          "without progress for so long, a communicator is suspected to hang");
+          "time without progress after which a hang is suspected");
 ABSL_FLAG(std::string, web_config, "", "file with TLS, passwords and headers; \"\": none");
 ABSL_FLAG(std::string, file_sd_dir, "", "folder for a file that tells Prometheus of this endpoint");
 ABSL_FLAG(std::string, histograms, nccl_pulse::kDefaultHistograms,
@@ -80,7 +80,7 @@ wrong with them, it says so and goes on with what it had.
 Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 it cannot serve there.
 )";
 
-// A line with its time, so that the log can be read without another one beside it.
+// Writes a line with its time, so that the log can be read on its own.
 void Log(LogLevel level, const std::string& message) {
   const std::string now =
       absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone());
@@ -158,12 +158,12 @@ int Run(const std::vector<char*>& arguments) {
     options.guard = guard;
   }
 
-  // Before there is another thread, and before the port can be anybody's to wait for.
+  // Before another thread exists, and before anybody can wait for the port.
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  // The TLS library writes to connections that clients have closed.
+  // The TLS library may write to connections that clients have closed.
   std::signal(SIGPIPE, SIG_IGN);
 
   const std::unique_ptr<Server> server = Server::Start(std::move(options), &error);

@@ -9,7 +9,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double kBalanceSeconds = 12;
-// A verdict stays for so long, to be read.
+// How long a verdict stays, so that it can be read.
 constexpr double kReadingSeconds = 12;
 constexpr double kLongestWaitSeconds = 90;
 

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "exporter/cli/command.h"
+#include "exporter/cli/serve_verdicts.h"
 #include "exporter/fleet/job_look.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/targets.h"
@@ -23,18 +24,18 @@
 #include "metrics/shared_bytes.h"
 
 ABSL_FLAG(std::string, prometheus, "", "a Prometheus that knows the job's endpoints");
-ABSL_FLAG(std::string, job_id, "", "of the job");
+ABSL_FLAG(std::string, job_id, "", "id of the job");
 ABSL_FLAG(std::string, comm, "", "a communicator of the job, 16 hexadecimal digits");
-ABSL_FLAG(std::string, targets, "", "a file of endpoints, as file_sd has it");
-ABSL_FLAG(bool, https, false, "ask endpoints by https where nothing says http");
+ABSL_FLAG(std::string, targets, "", "a file of endpoints in the format of file_sd");
+ABSL_FLAG(bool, https, false, "use https for endpoints without a scheme");
 ABSL_FLAG(bool, insecure, false, "do not check certificates");
 ABSL_FLAG(std::string, credentials_file, "", "a file with user:password, for the endpoints");
 ABSL_FLAG(std::string, bearer_file, "", "a file with a token, for the endpoints");
 ABSL_FLAG(std::string, prometheus_credentials_file, "", "the same, for the Prometheus");
 ABSL_FLAG(std::string, prometheus_bearer_file, "", "the same, for the Prometheus");
-ABSL_FLAG(absl::Duration, timeout, absl::Seconds(3), "of each endpoint");
-ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // of the agent
-ABSL_DECLARE_FLAG(bool, json);                  // of status, like the next ones
+ABSL_FLAG(absl::Duration, timeout, absl::Seconds(3), "how long to wait for each endpoint");
+ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // shared with the agent
+ABSL_DECLARE_FLAG(bool, json);                  // shared with status, like the next ones
 ABSL_DECLARE_FLAG(std::string, ca_cert);
 ABSL_DECLARE_FLAG(std::string, server_name);
 ABSL_DECLARE_FLAG(std::string, cert);
@@ -50,11 +51,15 @@ constexpr int kIncomplete = 4;
 
 constexpr uint16_t kDefaultPort = 9410;
 
-// --endpoint, as often as it was given. Set before the command runs.
+// The values of --endpoint, which may be given several times. Set before the command runs.
 std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
+
+// --listen=ADDRESS: `pulse agent` has a flag of this name, whose default is no wish to listen here.
+std::string given_listen;  // NOLINT(cert-err58-cpp)
 
 void TakeEndpoints(std::vector<char*>* arguments) {
   constexpr std::string_view kName = "--endpoint";
+  constexpr std::string_view kListen = "--listen=";
   std::vector<char*> others;
   for (std::size_t i = 0; i < arguments->size(); ++i) {
     const std::string_view text = (*arguments)[i];
@@ -63,6 +68,8 @@ void TakeEndpoints(std::vector<char*>* arguments) {
     } else if (text.size() > kName.size() && text.substr(0, kName.size()) == kName &&
                text[kName.size()] == '=') {
       given_endpoints.emplace_back(text.substr(kName.size() + 1));
+    } else if (text.substr(0, kListen.size()) == kListen) {
+      given_listen = std::string(text.substr(kListen.size()));
     } else {
       others.push_back((*arguments)[i]);
     }
@@ -98,6 +105,9 @@ How to ask:
   --timeout=DURATION    of each endpoint and of the Prometheus (default 3s); all are asked at once
   --hang-after=DURATION what counts as no progress (default 10s)
   --json                everything, for programs
+  --listen=HOST:PORT    serve it instead, anew for who asks: / (?job_id=ID or ?comm=ID),
+                        /api/v1/diagnosis, and /alertmanager for Alertmanager's webhook. There is no
+                        password: listen where only those can reach it who may know of the job
 
 Endpoints that do not answer, or with what another version has written, are named with the reason. They
 are never taken for healthy.
@@ -107,13 +117,14 @@ answers; 3 a hang is suspected; 4 none is, but an endpoint did not answer, no en
 ranks, a process was lost or does not run, or a communicator's work cannot be seen. docs/diagnose.md says more.
 )";
 
-// `text` may have what a Prometheus said: nothing of it may steer the terminal.
+// `text` may contain what a Prometheus said. Nothing in it may control the terminal.
 int Fail(int status, const std::string& text) {
   std::fprintf(stderr, "pulse: %s\n", CopyFromShared(text.data(), text.size()).c_str());
   return status;
 }
 
-// The Authorization header's value. False with what is wrong in `error`.
+// The value of the Authorization header. On failure returns false and says in `error` what is
+// wrong.
 bool ReadCredentials(const char* what, const std::string& credentials_file,
                      const std::string& bearer_file, std::string* authorization,
                      std::string* error) {
@@ -151,7 +162,7 @@ struct Question {
   FleetClientOptions prometheus_client;
 };
 
-// False with what is wrong in `error`.
+// On failure returns false and says in `error` what is wrong.
 bool ReadFlags(const std::vector<std::string>& given, Question* question, std::string* error) {
   JobLookOptions& options = question->options;
   options.client.patience = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_timeout));
@@ -194,8 +205,9 @@ bool ReadFlags(const std::vector<std::string>& given, Question* question, std::s
                        &question->prometheus_client.authorization, error)) {
     return false;
   }
-  // Who names a certificate means TLS, as for `pulse status`: a password must not go out in the clear
-  // beside it. A Prometheus may be what the authorities are for, and says how endpoints are scraped.
+  // Naming a certificate means TLS, as for `pulse status`: a password beside it must not go out in
+  // the clear. With a Prometheus the authorities may be meant for Prometheus itself, which says how
+  // endpoints are scraped.
   const bool is_https =
       absl::GetFlag(FLAGS_https) || (wants_tls && absl::GetFlag(FLAGS_prometheus).empty());
   for (const std::string& text : given) {
@@ -221,7 +233,7 @@ bool AskPrometheus(Question* question, std::string* error) {
   return FindTargets(asked, question->prometheus_client, &question->endpoints, error);
 }
 
-// Each once.
+// Keeps one of each.
 void KeepDifferent(std::vector<Address>* endpoints) {
   const auto key = [](const Address& each) {
     return absl::StrCat(each.is_https ? "https://" : "http://", each.name(), each.path);
@@ -232,6 +244,36 @@ void KeepDifferent(std::vector<Address>* endpoints) {
       std::unique(endpoints->begin(), endpoints->end(),
                   [&key](const Address& a, const Address& b) { return key(a) == key(b); }),
       endpoints->end());
+}
+
+enum class Asked { kLooked, kNoAnswer, kBadUsage };
+
+// Finds the endpoints and asks them; the question is copied, so that it can be asked again.
+Asked Ask(Question question, JobLook* look, std::string* error) {
+  if (!absl::GetFlag(FLAGS_prometheus).empty() && !AskPrometheus(&question, error)) {
+    return Asked::kNoAnswer;
+  }
+  KeepDifferent(&question.endpoints);
+  for (const Address& address : question.endpoints) {
+    if (!address.is_https || question.options.client.tls != nullptr) continue;
+    *error = "this system has no file of trusted authorities; name one with --ca-cert";
+    return Asked::kBadUsage;
+  }
+  *look = LookAtJob(question.endpoints, question.options);
+  return Asked::kLooked;
+}
+
+// What who asks over HTTP does not say of the job is as the command line has it.
+JobAnswer AnswerFor(Question question, const JobFilter& filter) {
+  if (!filter.job_id.empty() || filter.comm_id.has_value()) question.options.filter = filter;
+  JobLook look;
+  JobAnswer answer;
+  if (Ask(std::move(question), &look, &answer.text) != Asked::kLooked) return answer;
+  answer.ok = true;
+  answer.sentence = JobSentence(look);
+  answer.text = JobText(look);
+  answer.json = JobJson(look);
+  return answer;
 }
 
 int Run(const std::vector<char*>& arguments) {
@@ -247,14 +289,18 @@ int Run(const std::vector<char*>& arguments) {
                 "say where the endpoints are: --prometheus, --targets or --endpoint; see "
                 "pulse diagnose --help");
   }
-  if (!prometheus.empty() && !AskPrometheus(&question, &error)) return Fail(kNoAnswer, error);
-  KeepDifferent(&question.endpoints);
-  for (const Address& address : question.endpoints) {
-    if (!address.is_https || question.options.client.tls != nullptr) continue;
-    return Fail(kUsageError,
-                "this system has no file of trusted authorities; name one with --ca-cert");
+  if (!given_listen.empty())
+    return ServeVerdicts(
+        given_listen, [&question](const JobFilter& filter) { return AnswerFor(question, filter); });
+  JobLook look;
+  switch (Ask(question, &look, &error)) {
+    case Asked::kLooked:
+      break;
+    case Asked::kNoAnswer:
+      return Fail(kNoAnswer, error);
+    case Asked::kBadUsage:
+      return Fail(kUsageError, error);
   }
-  const JobLook look = LookAtJob(question.endpoints, question.options);
   std::fputs((absl::GetFlag(FLAGS_json) ? JobJson(look) : JobText(look)).c_str(), stdout);
   if (look.heard == 0) return kNoAnswer;
   switch (FindingOfJob(look)) {
@@ -265,7 +311,7 @@ int Run(const std::vector<char*>& arguments) {
     case JobFinding::kNone:
       break;
   }
-  // Nothing of the job was seen: no all-clear.
+  // Nothing of the job was seen: that is no all-clear.
   return look.verdict.processes == 0 ? kIncomplete : 0;
 }
 

@@ -16,12 +16,12 @@
 namespace nccl_pulse {
 namespace {
 
-// A slip of the finger or two.
+// A typing mistake or two.
 constexpr std::size_t kMostEdits = 2;
 
 bool IsOfName(char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-'; }
 
-// Letters to change, put in or leave out, to make one of the other.
+// How many letters must be changed, inserted or left out to make one of the other.
 std::size_t Edits(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -81,7 +81,7 @@ std::string CheckFlag(std::string_view argument, std::string_view command, std::
   const auto is_known = [&flags](const std::string& flag) {
     return std::find(flags.begin(), flags.end(), flag) != flags.end();
   };
-  // --nowatch is --watch=false.
+  // --nowatch means --watch=false.
   if (!is_known(name) && absl::StartsWith(name, "--no") &&
       is_known(absl::StrCat("--", name.substr(4)))) {
     return "";

@@ -1,4 +1,4 @@
-// pulse install: the library into a folder, for an image in which there is no cp.
+// pulse install: copies the library into a folder, for an image that has no cp.
 #include <unistd.h>
 
 #include <cstdio>
@@ -34,7 +34,7 @@ loaded keeps what it has.
 Exit status: 0 done; 1 bad usage; 2 no library, or FOLDER cannot be written to.
 )";
 
-// Copies under another name first, so that nobody ever loads half of it.
+// Copies under another name first, so that nobody ever loads half of the file.
 std::error_code Replace(const fs::path& source, const fs::path& target) {
   const fs::path unfinished = target.string() + "." + std::to_string(getpid());
   std::error_code error;

@@ -21,7 +21,7 @@ constexpr char kMultiarch[] = "aarch64-linux-gnu/";
 constexpr char kMultiarch[] = "";
 #endif
 
-// The program's file with symbolic links resolved.
+// The program's file, with symbolic links resolved.
 std::string ProgramPath() {
   char path[PATH_MAX];
   const ssize_t size = readlink("/proc/self/exe", path, sizeof(path));
@@ -35,7 +35,8 @@ std::string FirstExisting(std::initializer_list<std::string> paths) {
   return "";
 }
 
-// Looks for `in_workspace` (build tree) and for the given places relative to the program's folder.
+// Looks for `in_workspace` in a build tree, and for the given places relative to the program's
+// folder.
 std::string Find(const std::string& in_workspace, const std::string& beside,
                  const std::string& installed, const std::string& installed_by_debian) {
   const std::string program = ProgramPath();
@@ -57,7 +58,7 @@ std::string FindPluginLibrary() {
 
 std::string FindSimulatedGpu() {
   const std::string name = "libpulse-simulated-gpu.so";
-  // In a folder that no dynamic linker searches: it is no driver for others.
+  // In a folder that no dynamic linker searches, so that no other program takes it for its driver.
   const std::string installed = "lib/nccl-pulse/" + name;
   return Find("plugin/simulation/" + name, name, installed, installed);
 }

@@ -57,7 +57,7 @@ bool IsHelp(std::string_view argument) {
   return argument == "--help" || argument == "-h" || argument == "-help";
 }
 
-// absl knows --web_config alone; everybody writes --web-config.
+// absl knows only --web_config; people write --web-config.
 void SpellForAbsl(char* argument) {
   if (std::strncmp(argument, "--", 2) != 0) return;
   for (char* c = argument + 2; *c != '\0' && *c != '='; ++c) {
@@ -65,7 +65,7 @@ void SpellForAbsl(char* argument) {
   }
 }
 
-// What is wrong with the flags has been said.
+// What is wrong with the flags has already been printed.
 bool HasRightFlags(const Command& command, const std::vector<std::string_view>& arguments) {
   for (const std::string_view argument : arguments) {
     if (argument == "--") return true;
@@ -98,7 +98,7 @@ int Main(int argc, char** argv) {
   }
   if (!HasRightFlags(*command, arguments)) return kUsageError;
   for (int i = 2; i < argc && std::strcmp(argv[i], "--") != 0; ++i) SpellForAbsl(argv[i]);
-  // The subcommand takes the place of the program's name; a wrong value of a flag ends the program
+  // The subcommand takes the place of the program's name. A wrong value of a flag ends the program
   // here, with status 1 and a message.
   std::vector<char*> given(argv + 1, argv + argc);
   if (command->take != nullptr) command->take(&given);

@@ -9,10 +9,10 @@
 namespace nccl_pulse {
 namespace {
 
-// Four ranks of PyTorch: distributed data parallel, sharded training, collectives of its own.
+// Four ranks of PyTorch: distributed data parallel, sharded training, and plain collectives.
 constexpr char kTrace[] = "h200x4-pytorch-ddp-fsdp";
 
-// It made its first communicator and called nothing for 3.3 s: not what a demo is looked at for.
+// Leaves out the first 3.3 s, in which it made its first communicator and called nothing.
 constexpr int64_t kStartUpNs = 3200000000;
 
 }  // namespace
@@ -26,11 +26,11 @@ int RunRecordedDemo() {
                  kTrace);
     return kReplayNoFolder;
   }
-  // The recording has GPU timestamps, and without a GPU nothing else could time its operations.
+  // The recording has GPU timestamps. Without a GPU nothing else could time its operations.
   setenv("NCCL_PULSE_TIMING", "kernel", 0);  // NOLINT(concurrency-mt-unsafe)
   ProcessesOptions options;
   options.replay.repeat = 0;
-  // New ones would stay on the page for ten minutes each.
+  // New communicators would each stay on the page for ten minutes.
   options.replay.keep_communicators = true;
   options.replay.skip_ns = kStartUpNs;
   const int problem = FillReplayOptions(traces, &options);

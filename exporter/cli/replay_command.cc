@@ -1,4 +1,4 @@
-// pulse replay: recorded callbacks of NCCL into a plugin library.
+// pulse replay: makes recorded callbacks of NCCL into a plugin library.
 #include <cstdint>
 #include <cstdio>
 #include <string>

@@ -39,7 +39,7 @@ int FillReplayOptions(const std::string& folder, ProcessesOptions* options) {
     return kReplayUsage;
   }
   options->replay.recorded_clock = clock == "recorded";
-  // The plugin prefers a CPU counter, which nothing can replace. No thread exists yet.
+  // The plugin prefers a CPU counter, which nothing can replace. No other thread exists yet.
   if (options->replay.recorded_clock) {
     setenv("NCCL_PULSE_CLOCK", "monotonic", 1);  // NOLINT(concurrency-mt-unsafe)
   }

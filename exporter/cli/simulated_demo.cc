@@ -28,7 +28,7 @@ namespace nccl_pulse {
 namespace {
 
 constexpr char kHangSeconds[] = "4";
-constexpr std::size_t kIndent = 7;  // of what is said, behind the time
+constexpr std::size_t kIndent = 7;  // of the text, behind the time
 constexpr std::size_t kColumns = 96;
 constexpr int kPollMs = 100;
 constexpr double kLookSeconds = 0.5;
@@ -53,8 +53,8 @@ double Now() {
   return std::chrono::duration<double>(now).count();
 }
 
-// What a rank says of where it serves, as it works on this machine: a host's own name need not
-// resolve. "": nothing.
+// The address at which a rank says that it serves, in a form that works on this machine: a host's
+// own name need not resolve. "" if it says none.
 std::string AddressIn(const std::string& text) {
   std::size_t begin = text.find("http://");
   if (begin == text.npos) begin = text.find("unix:/");
@@ -169,7 +169,7 @@ class Demo {
     std::fflush(stdout);
   }
 
-  // The job does what the story wants.
+  // Makes the job do what the story wants.
   void Direct() {
     using Scene = DemoStory::Scene;
     simulation::SharedJob& job = ranks_.job();

@@ -1,4 +1,4 @@
-// pulse status: what the communicators of a node do now.
+// pulse status: what the communicators of a node are doing now.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -21,16 +21,17 @@
 #include "exporter/http/http_get.h"
 #include "nlohmann/json.hpp"
 
-ABSL_FLAG(std::string, endpoint, "", "where to ask; default: localhost:9410");
+ABSL_FLAG(std::string, endpoint, "", "endpoint to ask; default: localhost:9410");
 ABSL_FLAG(bool, json, false, "print the endpoint's answer, as JSON");
 ABSL_FLAG(bool, watch, false, "refresh until Ctrl-C");
 ABSL_FLAG(absl::Duration, interval, absl::Seconds(1), "time between two refreshes");
 ABSL_FLAG(std::string, color, "auto", "auto, always or never");
-ABSL_FLAG(bool, all, false, "show communicators that ended, too");
-ABSL_FLAG(std::string, ca_cert, "", "PEM file: who may have signed the endpoint's certificate");
+ABSL_FLAG(bool, all, false, "also show communicators that have ended");
+ABSL_FLAG(std::string, ca_cert, "",
+          "PEM file: authorities that may have signed the endpoint's certificate");
 ABSL_FLAG(std::string, server_name, "", "name that the endpoint's certificate must have");
-ABSL_FLAG(std::string, cert, "", "PEM file: own certificate");
-ABSL_FLAG(std::string, key, "", "PEM file: own private key");
+ABSL_FLAG(std::string, cert, "", "PEM file: the client's certificate");
+ABSL_FLAG(std::string, key, "", "PEM file: the client's private key");
 ABSL_FLAG(std::string, user, "", "user name for the endpoint");
 ABSL_FLAG(std::string, password_file, "", "file whose first line is the password");
 
@@ -90,18 +91,18 @@ is suspected; 4 none is, but a process was lost or is not running, or a communic
 What the verdicts mean: docs/hangs-and-stragglers.md.
 )";
 
-// Null when there is nothing to show; what was wrong has been said.
+// Null if there is nothing to show; what is wrong has been printed.
 std::optional<Json> Look(const StatusEndpoint& from) {
   const std::string& endpoint = from.address;
   HttpAnswer answer;
   std::string error;
   if (!HttpGet(endpoint, "/api/v1/communicators", kPatience, &answer, &error, from.access)) {
     std::fprintf(stderr, "pulse: no answer from %s: %s\n", endpoint.c_str(), error.c_str());
-    // Who fails in TLS has found somebody.
+    // A failure of TLS means that the endpoint was found.
     if (from.access.secure == nullptr) {
       std::fputs(
           "Is a job with NCCL Pulse running on this node? Its log says where the metrics are "
-          "(NCCL_DEBUG=INFO); name that: pulse status host:port\n",
+          "(NCCL_DEBUG=INFO); give that address: pulse status host:port\n",
           stderr);
     }
     return std::nullopt;
@@ -138,7 +139,7 @@ bool UseColor(const std::string& wanted) {
          (no_color == nullptr || *no_color == '\0');
 }
 
-// What standard output shows at once; 0: no terminal, or it does not say.
+// How many lines standard output shows at once. 0: it is no terminal, or does not say.
 winsize ScreenSize() {
   winsize size = {};
   if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return {};
@@ -152,7 +153,7 @@ StatusOptions ForScreen(StatusOptions options) {
   return options;
 }
 
-// The first lines, as many as the screen has: what is wrong stands first.
+// The first lines, as many as the screen has. What is wrong is at the top.
 std::string Cut(const std::string& table) {
   const auto rows = static_cast<std::size_t>(ScreenSize().ws_row);
   const auto lines = static_cast<std::size_t>(std::count(table.begin(), table.end(), '\n'));
@@ -172,12 +173,12 @@ int Watch(const StatusEndpoint& endpoint, bool json, const StatusOptions& option
       std::printf("%s\n", page->dump().c_str());
     } else if (page) {
       const std::string table = StatusTable(*page, before ? &*before : nullptr, ForScreen(options));
-      // From the top, and nothing of the last look behind it.
+      // From the top of the screen. Nothing of the last look remains below it.
       std::printf("%s%s%s", terminal ? "\033[H\033[2J" : "", Cut(table).c_str(),
                   terminal ? "" : "\n");
     }
     std::fflush(stdout);
-    if (std::ferror(stdout) != 0) return 0;  // nobody reads any longer
+    if (std::ferror(stdout) != 0) return 0;  // nobody reads it any longer
     before = std::move(page);
     absl::SleepFor(interval);
   }
@@ -242,7 +243,7 @@ int Run(const std::vector<char*>& arguments) {
   if (!later) return kNoAnswer;
   const std::string table = StatusTable(*later, &*page, ForScreen(options));
   std::fputs(table.c_str(), stdout);
-  // Where the beginning has left the screen.
+  // If the beginning has left the screen.
   if (FindingOf(*later) == Finding::kHang && ScreenSize().ws_row > 0 && Cut(table) != table) {
     std::puts("\nA hang is suspected: see the first lines above, or --watch.");
   }

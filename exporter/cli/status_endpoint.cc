@@ -23,7 +23,7 @@ bool IsPort(std::string_view text) {
   return absl::SimpleAtoi(text, &number) && number >= 1 && number <= 65535;
 }
 
-// "host:port" of what people write; "": it is none. Without scheme.
+// "host:port" from what people write, without scheme. "" if it is not an address.
 std::string HostAndPort(std::string_view text) {
   text = text.substr(0, text.find('/'));
   if (IsPort(text)) return absl::StrCat(kDefaultHost, ":", text);
@@ -56,8 +56,8 @@ bool FindStatusEndpoint(const std::string& address, const StatusSecrets& secrets
         address.empty() ? absl::StrCat(kDefaultHost, ":", kDefaultPort) : HostAndPort(rest);
   }
   if (endpoint->address.empty()) {
-    *error = absl::StrCat("\"", address,
-                          "\" is no endpoint: write host:port, https://host:port or unix:/path");
+    *error = absl::StrCat(
+        "\"", address, "\" is not an endpoint: write host:port, https://host:port or unix:/path");
     return false;
   }
   is_secure = is_secure || !secrets.tls.ca_file.empty() || !secrets.tls.cert_file.empty() ||

@@ -27,12 +27,13 @@ constexpr char kBold[] = "\033[1m";
 constexpr char kDim[] = "\033[2m";
 constexpr char kReset[] = "\033[0m";
 
-// From this age on a page says how old it is.
+// A page older than this says how old it is.
 constexpr double kOldSeconds = 3;
 
 // ---- the page -----------------------------------------------------------------------------------
 
-// The operation whose latencies are shown for all ranks: what the communicator spent most time in.
+// The operation whose latencies are shown for all ranks: the one that took most of the
+// communicator's time.
 struct Shown {
   std::string op, size, measure, source;
   bool empty() const { return op.empty(); }
@@ -42,7 +43,7 @@ Shown MostTime(const Json& comm) {
   std::map<std::vector<std::string>, double> seconds;
   for (const Json& rank : List(At(comm, "ranks"))) {
     for (const Json& latency : List(At(rank, "latencies"))) {
-      // Durations before completions, which contain waiting for earlier work.
+      // Durations before completion times, which contain waiting for earlier work.
       const std::string measure = Text(At(latency, "measure"));
       seconds[{measure == "duration" ? "1" : "0", Text(At(latency, "op")),
                Text(At(latency, "size")), measure, Text(At(latency, "source"))}] +=
@@ -63,7 +64,7 @@ double Calls(const Json& rank) {
   return calls;
 }
 
-// Identity of a rank from one page to the next.
+// Identifies a rank from one page to the next.
 std::string Key(const Json& comm, const Json& rank) {
   return absl::StrCat(Text(At(comm, "comm")), " ", Text(At(rank, "rank")), " ",
                       Text(At(At(rank, "process"), "pid")));
@@ -106,7 +107,7 @@ class Page {
       }
       shown.push_back(comm);
     }
-    // Trouble first; else by id, as the page has them.
+    // Trouble first, otherwise by id, as on the page.
     std::stable_sort(shown.begin(), shown.end(),
                      [](const Json& a, const Json& b) { return Trouble(a) > Trouble(b); });
     Header(hosts, shown.size(), processes.size());
@@ -146,14 +147,14 @@ class Page {
                     Plural(processes, "process"), "\n");
   }
 
-  // Of a page that was not made for this look; the command adds it.
+  // The age of a page that was made earlier; the command adds it.
   std::string Age() const {
     const double age = Number(At(page_, "age_seconds"));
     if (age < kOldSeconds) return "";
     return Paint(absl::StrCat("  as of ", static_cast<int64_t>(age), " s ago"), kYellow);
   }
 
-  // What is lost, stopped or not seen comes before what is suspected.
+  // What is lost, stopped or not seen comes before what is only suspected.
   void Health() {
     const Json& health = At(page_, "health");
     if (!health.is_object()) {
@@ -302,7 +303,7 @@ class Page {
             {bus}};
   }
 
-  // In a word, and for how long; negative: not known.
+  // In a word, and for how long. Negative: not known.
   std::pair<std::string, double> State(const Json& rank, bool waits) const {
     const std::string state = Text(At(rank, "state"));
     const auto since = [this](const Json& time) {
@@ -327,7 +328,7 @@ class Page {
     return {state.empty() ? "?" : state, -1};
   }
 
-  // Text to the left, numbers to the right.
+  // Text is aligned left, numbers right.
   void Table(const std::vector<std::vector<Cell>>& rows) {
     static constexpr bool kLeft[] = {true, false, false, false, true,  false,
                                      true, false, false, false, false, false};

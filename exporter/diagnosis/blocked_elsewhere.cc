@@ -25,17 +25,17 @@ SameGpu Compare(const RankView& a, const RankView& b) {
   return SameGpu::kPerhaps;
 }
 
-// A suspect of one communicator waits in another.
+// A suspect of one communicator that waits in another one.
 struct Link {
   const RankView* suspect;
   std::size_t to;  // index of the view
   bool is_certain;
 };
 
-// Not one of another communicator.
+// Not the index of a view.
 constexpr std::size_t kNowhere = SIZE_MAX;
 
-// A communicator in which it may wait without that being seen.
+// The communicator in which the suspect may wait without being seen to.
 std::size_t MayWaitUnseen(const RanksOfProcesses& ranks, std::size_t here,
                           const RankView& suspect) {
   for (const auto& [i, rank] : ranks.Of(suspect)) {
@@ -49,7 +49,7 @@ std::size_t MayWaitUnseen(const RanksOfProcesses& ranks, std::size_t here,
 
 class Follower {
  public:
-  // `findings`: those of waits that are about to be hangs, too.
+  // `findings` also has those of waits that are not yet long enough to be hangs.
   Follower(const std::vector<CommunicatorView>& views, const RanksOfProcesses& ranks,
            const Findings& findings, int64_t hang_after_ns, int64_t now_ns)
       : views_(views),
@@ -99,8 +99,9 @@ class Follower {
     return findings_[there] && Contains(findings_[there]->waiting, &rank);
   }
 
-  // Its GPU works on, or waits in, what may stand before the suspect's launch that has not begun.
-  // What has not begun either is behind the same. Of what has, the time is exact.
+  // The rank's GPU works on, or waits in, a launch that may be in front of the suspect's launch,
+  // which has not begun. Two launches that have not begun are behind the same work. When a launch
+  // that has begun was made is known exactly.
   static bool IsBusyBefore(const RankView& rank, const RankView& suspect) {
     if (rank.state != RankView::State::kLive || !rank.activity.is_in_flight()) return false;
     return rank.activity.oldest_launch == OldestLaunch::kUnknown ||
@@ -108,9 +109,9 @@ class Follower {
             rank.InFlightSince() < suspect.InFlightSince());
   }
 
-  // Of a rank that has not called: it may stand in a call there that is not reported, whose root is
-  // on another node. Not if it has gone on here for as long after that call, or if it is the one
-  // that is waited for there.
+  // For a rank that has not called: it may be in an unreported call there whose root is on another
+  // node. Not so if it has gone on here for as long after that call, or if it is the one that the
+  // others wait for there.
   bool MayStandUnreported(std::size_t there, const RankView& rank, const RankView& suspect) const {
     const int64_t since = rank.activity.since_realtime_ns;
     return rank.activity.reason == UnknownReason::kLaunchNotReported && since != 0 &&
@@ -119,11 +120,11 @@ class Follower {
            !(findings_[there] && Contains(findings_[there]->suspects, &rank));
   }
 
-  // Sorts suspects that have not called, and are not seen to wait elsewhere.
+  // Sorts suspects that have not called and are not seen to wait elsewhere.
   struct Unseen {
     Ranks acquitted;                      // may stand in a call elsewhere
     std::size_t acquitted_in = SIZE_MAX;  // index of the view
-    std::size_t hinted_in = SIZE_MAX;     // another one cannot be seen there for other reasons
+    std::size_t hinted_in = SIZE_MAX;     // there it cannot be seen for other reasons
     const RankView* hinted = nullptr;
   };
   void LookElsewhere(std::size_t here, const RankView& suspect, Unseen* unseen) const {
@@ -145,7 +146,7 @@ class Follower {
     }
   }
 
-  // From `at` over ranks that wait elsewhere back to `home`.
+  // Looks for a path from `at` back to `home` over ranks that wait elsewhere.
   bool FindCircle(std::size_t home, std::size_t at, bool only_certain, std::vector<bool>* visited,
                   std::vector<HangFinding::Link>* circle) const {
     (*visited)[at] = true;
@@ -174,19 +175,19 @@ class Follower {
   const Findings& findings_;
   const int64_t hang_after_ns_, now_ns_;
   std::vector<std::vector<Link>> links_;  // of each view
-  std::vector<bool> is_blocked_;          // all its suspects have one
+  std::vector<bool> is_blocked_;          // all of its suspects have a link
 };
 
 void Follower::Apply(std::size_t here, HangFinding* finding) const {
   if (!IsFollowed(here)) return;
   Ranks free;
   Ranks blocked;
-  const Link* first = nullptr;  // a certain one, if there is one
+  const Link* first = nullptr;  // a certain one, if there is any
   std::size_t unseen = kNowhere;
   auto next = links_[here].begin();
   for (const RankView* suspect : finding->suspects) {
     const Link* found = nullptr;
-    // Suspects stand in their order, and so do their links.
+    // Suspects and their links are in the same order.
     for (; next != links_[here].end() && next->suspect == suspect; ++next) {
       if (found == nullptr || (next->is_certain && !found->is_certain)) found = &*next;
     }
@@ -256,7 +257,7 @@ void FollowWaits(const std::vector<CommunicatorView>& views, const RanksOfProces
       })) {
     return;
   }
-  // Of two communicators that wait for each other one has begun to a bit later.
+  // Two communicators that wait for each other did not begin to at the same time.
   Findings before = *findings;
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (!before[i]) before[i] = Conclude(views[i], hang_after_ns / 2, now_realtime_ns).hang;

@@ -5,7 +5,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Counts still move: what is read of them now may belong to different moments.
+// Counts that moved so recently may be from different moments.
 constexpr int64_t kQuietNs = 1000000000;
 
 void AddLive(const RankView& rank, CommunicatorFacts* facts) {
@@ -66,7 +66,7 @@ int64_t NoProgressSince(const RankView& rank) {
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank) {
   int64_t since = rank.activity.since_realtime_ns;
   if (since == 0) return 0;
-  // A call of any rank leaves its time: that of its launch, or of its being unreported.
+  // A call of any rank leaves a time: that of its launch, or since when it is unreported.
   for (const RankView& other : view.ranks) {
     since = std::max({since, other.communicator->unreported_since_realtime_ns,
                       other.communicator->last_launch_realtime_ns});

@@ -22,7 +22,7 @@ enum class HangVerdict : uint8_t {
   kRankNotSeen,       // of one node, but a rank has never been at this endpoint
   kPointToPoint,      // in Send or Recv: the peer is not known
   kNoProgress,        // all ranks here have launched: network, GPU, or another node
-  kUnknown,           // what is needed to tell cannot be seen
+  kUnknown,           // what would decide it cannot be seen
 };
 const char* HangVerdictName(HangVerdict verdict);
 

@@ -35,7 +35,7 @@ Hang ToHang(const HangFinding& finding) {
   for (const CallSide& side : finding.sides) hang.sides.push_back(RankNumbers(side.ranks));
   if (finding.is_acquitted) {
     hang.verdict = HangVerdict::kUnknown;
-    // Who has not called waits, if at all, elsewhere.
+    // A rank that has not called does not wait here. It may wait elsewhere.
     if (finding.not_begun_suspects) {
       hang.waiting.insert(hang.waiting.end(), hang.suspects.begin(), hang.suspects.end());
       std::sort(hang.waiting.begin(), hang.waiting.end());

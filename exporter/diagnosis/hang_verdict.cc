@@ -17,13 +17,13 @@ namespace {
 
 constexpr std::size_t kMostUnseen = 8;
 
-// One communicator whose ranks are known to wait, or were when they were last seen to.
+// Judges one communicator whose ranks are known to wait, or did when they were last seen.
 class Judge {
  public:
   explicit Judge(const CommunicatorFacts& facts)
       : facts_(facts), view_(*facts.view), draft_(facts), finding_(draft_.finding) {}
 
-  // `since` of a waiting rank: when it made progress last.
+  // `since` of a waiting rank: when it last made progress.
   template <typename Since>
   Conclusion Decide(const Ranks& waiting, const Since& since) {
     draft_.SetWaiting(waiting, since);
@@ -33,7 +33,7 @@ class Judge {
   }
 
  private:
-  // Ranks that have ended or do not run come first, but for what is proven without them.
+  // Ranks that have ended or do not run come first, except for what can be proven without them.
   void DecideByRanks() {
     const bool can_compare = facts_.calls_known == CallsKnown::kYes;
     if (!facts_.gone.empty()) {
@@ -84,7 +84,7 @@ class Judge {
         return draft_.SayMismatch(std::move(*order));
       }
     }
-    // All have called what they wait in.
+    // All ranks have made the call in which they wait.
     if (has_peers && IsPointToPointPossible(finding_.waiting)) return DecidePointToPoint();
     DecideLaunched();
   }
@@ -110,7 +110,7 @@ class Judge {
   }
 
   void DecidePointToPoint() {
-    // Of two ranks, one's Send is the other's Recv.
+    // With two ranks, each Send of one is the other's Recv.
     const Ranks& live = facts_.live;
     if (view_.nranks == 2 && live.size() == 2) {
       for (const auto& [waits, other] :
@@ -153,7 +153,7 @@ class Judge {
         finding_.not_begun.push_back(rank);
       }
     }
-    // Its GPU works on, but not the threads that serve the network.
+    // Its GPU works on, but the threads that serve the network do not.
     const bool is_last_resort =
         facts_.are_all_seen() || facts_.stopped.size() == facts_.live.size();
     if (!facts_.stopped.empty() && is_last_resort) return SayStopped(facts_.stopped);

@@ -60,7 +60,7 @@ class Words {
         return absl::StrCat(
             finding_.view->has_point_to_point
                 ? "All ranks that are seen here wait. "
-                : "All ranks that are seen here have launched the same work, and it does not "
+                : "All ranks that are seen here have launched the same work, and it makes no "
                   "progress. ",
             "Not seen at ", IsOfManyHosts() ? "the endpoints that answered" : "this endpoint",
             ": rank ", absl::StrJoin(finding_.unseen_ranks, ", "),
@@ -73,14 +73,14 @@ class Words {
         break;
     }
     return absl::StrCat(absl::StripLeadingAsciiWhitespace(Waiters()),
-                        " What for is not known: ", WhyUnknown(), ".");
+                        " It is not known what for: ", WhyUnknown(), ".");
   }
 
   std::string NotCalled() const {
     const Ranks& suspects = finding_.suspects;
     switch (finding_.detail) {
       case HangDetail::kFinalized:
-        return absl::StrCat(WhoHave(suspects), " ended this communicator.", Waiters());
+        return absl::StrCat(WhoHave(suspects), " finalized this communicator.", Waiters());
       case HangDetail::kPeer:
         return absl::StrCat(WhoHave(suspects), " not called ", finding_.peer_op,
                             ", and has nothing in flight here.", Waiters());
@@ -141,7 +141,7 @@ class Words {
         " cannot be seen: ", UnknownReasonWords(behind.front()->activity.reason), ".");
   }
 
-  // What else is wrong, behind a verdict on other ranks.
+  // What else is wrong, after a verdict on other ranks.
   std::string AlsoOwing() const {
     if (finding_.also_owing.empty()) return "";
     return absl::StrCat(" ", WhoHave(finding_.also_owing), " not called ",
@@ -150,7 +150,7 @@ class Words {
 
   std::string Gone() const {
     const auto how = [](const RankView* rank) {
-      return rank->process->end == ProcessEnd::kExit ? "exited without ending the communicator"
+      return rank->process->end == ProcessEnd::kExit ? "exited without finalizing the communicator"
                                                      : "was killed or crashed";
     };
     std::string text = Enumerate(finding_.suspects, kMostListed, [&how](const RankView* rank) {
@@ -197,7 +197,7 @@ class Words {
         break;
     }
     const Ranks& behind = finding_.behind_unseen;
-    if (behind.empty()) return "what is needed to tell cannot be seen";
+    if (behind.empty()) return "what would decide it cannot be seen";
     return absl::StrCat(Names(behind), " ", Has(behind), " called fewer operations than ",
                         Name(*finding_.ahead),
                         ", but whether there is work in flight cannot be seen: ",
@@ -205,11 +205,12 @@ class Words {
   }
 
   std::string PointToPoint() const {
-    return absl::StrCat(absl::StripLeadingAsciiWhitespace(Waiters()),
-                        " What for is not known: NCCL does not report the peers of Send and Recv.",
-                        finding_.idle.empty()
-                            ? ""
-                            : absl::StrCat(" Nothing in flight here: ", Names(finding_.idle), "."));
+    return absl::StrCat(
+        absl::StripLeadingAsciiWhitespace(Waiters()),
+        " It is not known what for: NCCL does not report the peers of Send and Recv.",
+        finding_.idle.empty()
+            ? ""
+            : absl::StrCat(" Nothing in flight here: ", Names(finding_.idle), "."));
   }
 
   std::string NotBegun() const {
@@ -239,7 +240,7 @@ class Words {
                            " has not ended.");
     }
     return absl::StrCat(finding_.are_all_seen ? "All ranks have" : "All ranks of this node have",
-                        " called and launched the same work, and it does not progress",
+                        " called and launched the same work, and it makes no progress",
                         finding_.op.empty() ? "" : absl::StrCat(" (", finding_.op, ")"), ": ",
                         finding_.are_all_seen
                             ? "a GPU or the network."
@@ -285,7 +286,7 @@ class Words {
     const Ranks& there = finding_.unseen_there;
     std::string who = Verb(there, "it waits", "they wait");
     std::string also;
-    // Of several the sentence before names others, too.
+    // If there are several, the sentence before names other ranks, too.
     if (finding_.suspects.size() != there.size() ||
         !std::is_permutation(there.begin(), there.end(), finding_.suspects.begin())) {
       who = absl::StrCat(Numbers(there), Verb(there, " waits", " wait"));
@@ -315,7 +316,7 @@ std::string QueuedWords(const QueuedFinding& finding) {
           ? absl::StrCat(" It may wait in communicator ", CommunicatorId(*finding.unseen_elsewhere),
                          ", whose work cannot be seen.")
           : "",
-      finding.are_all_seen ? "" : " Whether ranks wait that are not seen here is not known.");
+      finding.are_all_seen ? "" : " It is not known whether ranks that are not seen here wait.");
 }
 
 std::string AheadWords(const AheadFinding& finding) {

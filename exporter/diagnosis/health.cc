@@ -16,7 +16,7 @@ namespace nccl_pulse {
 namespace {
 
 constexpr std::size_t kMostPids = 8;
-// Between a call and its launch every rank is in an unknown state, for microseconds.
+// Between a call and its launch every rank is unknown for microseconds.
 constexpr int64_t kMomentNs = 1000000000;
 
 bool IsUnknown(const RankActivity& activity, int64_t now_ns) {
@@ -40,7 +40,7 @@ std::string Pids(std::vector<int32_t> pids) {
 struct Activities {
   std::size_t ranks = 0;
   std::size_t unknown = 0;
-  std::size_t missing = 0;  // of one node, and never at this endpoint
+  std::size_t missing = 0;  // of one node, and never seen at this endpoint
 
   bool IsDark() const { return 2 * unknown > ranks; }
 };
@@ -84,7 +84,7 @@ class Examiner {
         absl::StrCat("Communicator ", absl::Hex(comm_id, absl::kZeroPad16), ": ", text));
   }
 
-  // Ranks that ended have been seen.
+  // Ranks that have ended count as seen.
   void CountMissing(const SnapshotSet& snapshots) {
     std::map<uint64_t, std::set<int32_t>> seen;
     std::map<uint64_t, int32_t> wanted;
@@ -211,7 +211,7 @@ class Examiner {
   std::map<uint64_t, Activities> by_communicator_;
   std::array<std::size_t, kUnknownReasons> reasons_{};
   RejectionCounts rejected_{};
-  std::size_t dark_ = 0;  // communicators on which the work of most ranks is not known
+  std::size_t dark_ = 0;  // communicators where the work of most ranks is unknown
   bool has_hang_ = false, has_usual_ = false, has_straggler_ = false;
   std::vector<std::string> masks_, of_communicators_;
   Health health_;

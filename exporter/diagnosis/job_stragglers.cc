@@ -13,14 +13,15 @@
 namespace nccl_pulse {
 namespace {
 
-// How much of what a process is late it owes to somebody for whom it waits itself.
+// A process is excused when this share of its lateness is explained by another one that it waits
+// for.
 constexpr double kExplained = 0.5;
 
 struct Late {
   JobRank rank;
   double seconds_per_second = 0;
   std::string text;
-  bool is_excused = false;  // it waits for another one, and so comes late elsewhere
+  bool is_excused = false;  // it waits for another one, and so is late elsewhere
 };
 
 const RankView* FindRank(const CommunicatorView& view, int32_t number) {
@@ -77,8 +78,8 @@ class Examiner {
     named_.push_back(std::move(named));
   }
 
-  // Who waits for a late one in Send or Recv comes late elsewhere, and that is not seen: who began
-  // is not known.
+  // A rank that waits for a late one in Send or Recv is late elsewhere. That cannot be seen,
+  // because it is not known which of the two began.
   void LeaveOutPeers() {
     for (const CommunicatorView& view : views_) {
       if (!view.has_point_to_point) continue;
@@ -95,7 +96,7 @@ class Examiner {
             there.seconds_per_second >= kExplained * found->second.seconds_per_second;
       }
     }
-    // All wait for each other: nobody is excused.
+    // If all wait for each other, nobody is excused.
     const bool are_all = std::all_of(lates_.begin(), lates_.end(),
                                      [](const auto& late) { return late.second.is_excused; });
     for (auto late = lates_.begin(); late != lates_.end();) {
@@ -116,7 +117,7 @@ class Examiner {
               [](const auto& a, const auto& b) { return a.process->pid < b.process->pid; });
   }
 
-  // Where each of two or more processes of a host is late.
+  // Adds hosts on which two or more processes are late.
   void AddHosts() {
     std::map<std::string, std::set<const ProcessSnapshot*>> processes;
     for (const CommunicatorView& view : views_) {
@@ -149,7 +150,7 @@ class Examiner {
 
   const std::vector<CommunicatorView>& views_;
   std::vector<Named> named_;
-  // The worst of each process.
+  // The worst communicator of each process.
   std::unordered_map<const ProcessSnapshot*, Late> lates_;
   std::vector<JobStraggler> stragglers_;
 };

@@ -13,7 +13,7 @@
 namespace nccl_pulse {
 namespace {
 
-// How certain it is that this is where to look.
+// How certain it is that one should look here.
 enum class Certainty { kNamed, kUnseen, kNobodyNamed, kConsequence };
 
 Certainty CertaintyOf(const Hang& hang) {
@@ -31,7 +31,8 @@ Certainty CertaintyOf(const Hang& hang) {
   }
 }
 
-// Of ranks that called different things, those that are fewer; all where no side is the largest.
+// Of the ranks that called different things, those outside the largest side; all if no side is the
+// largest.
 std::vector<int32_t> Fewer(const Hang& hang) {
   const auto largest =
       std::max_element(hang.sides.begin(), hang.sides.end(),
@@ -65,7 +66,7 @@ class JobJudge {
       AddWaits(each);
     }
     AddRoots(Certainty::kNamed);
-    // A wait that is usual hides nothing that is not.
+    // A wait that is usual must not hide one that is not.
     if (AreAllUsual()) AddRoots(Certainty::kUnseen);
     if (AreAllUsual()) AddRoots(Certainty::kNobodyNamed);
     if (AreAllUsual()) AddRoots(Certainty::kConsequence);
@@ -133,7 +134,7 @@ class JobJudge {
                        [](const JobRoot& root) { return root.is_usual; });
   }
 
-  // Of a communicator in which nobody is named.
+  // Candidates in a communicator in which nobody is named.
   std::vector<JobRank> Perhaps(uint64_t comm_id) const {
     std::vector<JobRank> perhaps;
     const CommunicatorView* view = ViewOf(comm_id);
@@ -146,7 +147,7 @@ class JobJudge {
     return perhaps;
   }
 
-  // A root for each hang of this certainty, those that share a process in one.
+  // Adds a root for each hang of this certainty. Hangs that share a process have one root.
   void AddRoots(Certainty certainty) {
     std::unordered_map<const ProcessSnapshot*, std::size_t> root_of;
     std::vector<JobRoot> roots;
@@ -173,7 +174,7 @@ class JobJudge {
       }
       root.communicators.push_back(each.comm_id);
       for (const JobRank& rank : named) {
-        // Whom nobody has seen may be one process or many: all in one root.
+        // Ranks that nobody has seen may be one process or many: all of them are in one root.
         if (rank.process == nullptr || root_of.try_emplace(rank.process, at).second) {
           root.ranks.push_back(rank);
         }

@@ -7,7 +7,8 @@
 namespace nccl_pulse {
 namespace {
 
-// Launch number n of one rank is that of another when they have put their calls into as many.
+// Launch n of one rank is launch n of another if both have put the same number of calls into
+// launches.
 uint64_t CallsWithoutLaunch(const CommunicatorFacts& facts, const RankView& rank) {
   return Total(facts.CallsOf(rank)) - rank.communicator->launches;
 }
@@ -38,7 +39,7 @@ Ranks RanksInsideNccl(const CommunicatorFacts& facts, const Ranks& waiting) {
 Ranks RanksNotBegun(const CommunicatorFacts& facts) {
   Ranks late;
   if (facts.view->has_point_to_point) return late;
-  // The most launches that one of them has completed and begun another.
+  // The largest number of launches that a rank has completed before the one that it has begun.
   std::unordered_map<uint64_t, uint64_t> begun;
   for (const RankView* rank : facts.live) {
     if (rank->activity.oldest_launch != OldestLaunch::kBegun) continue;

@@ -5,11 +5,12 @@
 namespace nccl_pulse {
 namespace {
 
-// Bits of NCCL's profiler event mask (nccl/profiler.h, ncclProfile*; since v5, the last since v6).
+// Bits of NCCL's profiler event mask (nccl/profiler.h, ncclProfile*). All exist since v5, the last
+// one since v6.
 constexpr uint32_t kCallEvents = 1u << 9 | 1u << 10;     // CollApi, P2pApi
 constexpr uint32_t kLaunchEvents = 1u << 11 | 1u << 12;  // KernelLaunch, CeColl
 
-// A launch that the background thread had no time to see before it stood still.
+// A launch this young may be one that the background thread did not see before it stopped.
 constexpr int64_t kLaunchSlackNs = 1000000000;
 
 int64_t SeenUntil(const ProcessSnapshot& process, int64_t now_ns) {
@@ -19,11 +20,11 @@ int64_t SeenUntil(const ProcessSnapshot& process, int64_t now_ns) {
 
 bool PollerStands(const ProcessSnapshot& process, int64_t now_ns, int64_t stands_after_ns) {
   const int64_t polled = process.last_poll_realtime_ns;
-  if (polled == 0) return process.poller == PollerState::kRunning;  // it has never looked
+  if (polled == 0) return process.poller == PollerState::kRunning;  // it has never polled
   return ElapsedNs(SeenUntil(process, now_ns), polled) >= stands_after_ns;
 }
 
-// Of the events `wanted` that this NCCL was asked for, some are gone.
+// Whether NCCL was asked for some of the events `wanted` and no longer reports them.
 bool LostEvents(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
                 uint32_t wanted) {
   return process.event_mask_changes != 0 &&
@@ -67,14 +68,15 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
             communicator.has_heartbeat ? communicator.oldest_launch : OldestLaunch::kUnknown};
   }
   if (!communicator.has_heartbeat) return Unknown(UnknownReason::kNoCompletions);
-  // Of several changes only the last is known: one before may have hidden what still runs.
+  // Of several changes only the last is known. An earlier one may have hidden what still runs.
   if (process.event_mask_changes > 1 ||
       LostEvents(process, communicator, kCallEvents | kLaunchEvents)) {
     return Unknown(UnknownReason::kEventMaskChanged);
   }
   if (communicator.captured) return Unknown(UnknownReason::kCaptured);
-  // Launches of a communicator run in their order (NCCL's ncclLaunchPrepare), so one that was
-  // reported and has completed proves those before it; only calls behind the last count.
+  // Launches of a communicator run in order (NCCL's ncclLaunchPrepare). So a launch that was
+  // reported and has completed proves that those before it have; only calls after the last one
+  // count here.
   if (communicator.unreported_calls != 0) {
     return Unknown(UnknownReason::kLaunchNotReported, communicator.unreported_since_realtime_ns);
   }
@@ -87,7 +89,8 @@ int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator) {
                ? 0
                : communicator.oldest_operation_realtime_ns;
   }
-  // Not read at the same moment: launches are counted at once, the rest is the last look.
+  // The two were not read at the same moment: launches are counted at once, completions at the last
+  // look.
   if (communicator.launches <= communicator.launches_completed) return 0;
   return communicator.oldest_inflight_realtime_ns != 0 ? communicator.oldest_inflight_realtime_ns
                                                        : communicator.last_launch_realtime_ns;
@@ -107,7 +110,7 @@ bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns, int64_t 
 CallsKnown AreCallsKnown(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
   if (communicator.captured) return CallsKnown::kCaptured;
   if (communicator.overflowed_calls != 0) return CallsKnown::kOverflowed;
-  // Of several changes only the last is known: one before may have taken calls away.
+  // Of several changes only the last is known. An earlier one may have hidden calls.
   if (process.event_mask_changes > 1 || LostEvents(process, communicator, kCallEvents)) {
     return CallsKnown::kEventMaskChanged;
   }

@@ -7,7 +7,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Live before finalized before gone; of equals the one that was made last.
+// Live before finalized before gone. Of equals, the one that was made last.
 bool IsBetter(const RankView& a, const RankView& b) {
   if (a.state != b.state) return a.state < b.state;
   return a.communicator->init_realtime_ns > b.communicator->init_realtime_ns;
@@ -42,8 +42,8 @@ void SortRanks(CommunicatorView* view) {
   view->are_all_expected = view->nnodes == 1 || view->ranks.front().is_of_many_hosts;
 }
 
-// Two of a communicator's processes that meet on a communicator with Send and Recv are stages of a
-// pipeline, or may be: they arrive one after the other by right.
+// Two processes of a communicator that meet on a communicator with Send and Recv are, or may be,
+// stages of a pipeline. It is normal that they arrive one after the other.
 void FindPipelines(std::vector<CommunicatorView>* views) {
   std::unordered_map<const ProcessSnapshot*, std::vector<std::size_t>> exchanges;  // of a process
   for (std::size_t i = 0; i < views->size(); ++i) {
@@ -77,7 +77,7 @@ bool IsCollective(std::string_view op) {
          op == "Reduce" || op == "AlltoAll" || op == "Gather" || op == "Scatter";
 }
 
-// One-sided operations among them: they involve two ranks, too.
+// This includes one-sided operations, which involve two ranks, too.
 bool IsPointToPoint(std::string_view op) {
   return op == "Send" || op == "Recv" || op == "SendRecv" || op == "PutSignal" || op == "Signal" ||
          op == "WaitSignal";

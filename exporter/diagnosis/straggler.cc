@@ -19,7 +19,7 @@ struct Entry {
   int64_t end_ns;
 };
 
-// How often this kind was timed, by the rank that timed it least.
+// How often the rank that timed this kind least has timed it.
 uint64_t TimedLeast(const std::vector<const RankView*>& ranks, const TimedCallSnapshot& kind) {
   uint64_t least = UINT64_MAX;
   for (const RankView* rank : ranks) {
@@ -40,7 +40,7 @@ int CoarsestExponent(const std::vector<const RankView*>& ranks) {
   for (const RankView* rank : ranks) {
     exponent = std::max(exponent, rank->process->sampling_exponent);
   }
-  return std::min(exponent, 24);  // the sampler's largest; a hostile segment says anything
+  return std::min(exponent, 24);  // the sampler's maximum; a hostile segment may hold anything
 }
 
 std::vector<const RankView*> LiveRanks(const CommunicatorView& view) {
@@ -61,7 +61,7 @@ std::string DurationWords(double seconds) {
 
 void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_ns) {
   const std::vector<const RankView*> ranks = LiveRanks(view);
-  // One rank waits for nobody that is seen here.
+  // A single rank waits for nobody that is seen here.
   if (ranks.size() < 2) return;
   bool is_new = updated_realtime_ns_ == 0;
   for (const RankView* rank : ranks) {
@@ -70,10 +70,10 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     is_new |= !inserted && at->second.init_realtime_ns != init_ns;
     at->second.init_realtime_ns = init_ns;
   }
-  // Made again under the same id: calls are numbered from 0.
+  // The communicator was made again under the same id: calls are numbered from 0.
   if (is_new) kinds_.clear();
 
-  // Calls that were not counted yet, in order.
+  // Calls that have not been counted yet, in order.
   struct Seen {
     const TimedCallSnapshot* call;  // one of this kind
     OfKind* of;
@@ -100,7 +100,7 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
       }
       const auto number = static_cast<uint32_t>(call.call_number);
       const OfKind& of = *seen[kind].of;
-      // By difference: call numbers have 32 bits, and go round.
+      // By difference: call numbers have 32 bits and wrap around.
       if (of.has_last && static_cast<int32_t>(number - of.last_call) <= 0) continue;
       entries.push_back({uint64_t{kind} << 32 | number, static_cast<uint32_t>(i), call.duration_ns,
                          call.end_realtime_ns});
@@ -150,7 +150,7 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     begin = end;
   }
 
-  // Each match stands for the calls that were not timed, and for those that the ring has lost.
+  // Each match also stands for the calls that were not timed and those that the ring has lost.
   const double sampled = std::ldexp(1.0, CoarsestExponent(ranks));
   for (Seen& found : seen) {
     if (found.matched == 0) continue;
@@ -166,7 +166,7 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     of.timed = timed;
   }
   double interval = static_cast<double>(ElapsedNs(now_realtime_ns, updated_realtime_ns_)) / kSecond;
-  // The first time, what the calls themselves say.
+  // The first time the calls themselves say how much time they cover.
   if (is_new) {
     const auto matched = static_cast<double>(matches.size());
     const double span = last_end_ns > first_end_ns
@@ -183,7 +183,7 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     loss += match.loss;
     scaled += match.loss * seen[match.kind].weight;
   }
-  // Not more than there was time, unless the matched calls alone say so.
+  // Not more than the time that there was, unless the matched calls alone add up to more.
   const double limit = std::max(interval, loss);
   const double shrink = scaled > limit ? limit / scaled : 1;
 
@@ -212,7 +212,7 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
   }
   const std::vector<const RankView*> ranks = LiveRanks(view);
   if (ranks.size() < 2) return std::nullopt;
-  // By chance a rank comes last into one of n calls; four standard deviations more are no chance.
+  // By chance a rank comes last in one of n calls. Four standard deviations more are not chance.
   const double chance = 1 / static_cast<double>(ranks.size());
   const double needed =
       std::max(kMinLateShare, chance + 4 * std::sqrt(chance * (1 - chance) / window_matched_));

@@ -1,4 +1,5 @@
-// A slow host: its ranks come last by turns, so none of them does it often enough to be named.
+// A slow host: its ranks take turns in coming last, so none of them is last often enough to be
+// named.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -11,8 +12,8 @@
 namespace nccl_pulse {
 namespace {
 
-// Of the late calls of a host, those of one rank if all were late alike; what is still taken for
-// that.
+// A host is named if each of its ranks has at least this part of the late calls that it would have
+// if all were equally late.
 constexpr double kLeastPart = 0.2;
 
 struct OfHost {

@@ -11,7 +11,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Those of `ranks` that have ended without what others have called.
+// The ranks that have ended without having called what others have.
 Ranks Owing(const CommunicatorFacts& facts, const Ranks& ranks) {
   Ranks owing;
   std::copy_if(
@@ -29,7 +29,7 @@ AheadFinding Ahead(const CommunicatorFacts& facts, const Ranks& behind) {
 
 Conclusion ConcludeUnreported(const CommunicatorFacts& facts) {
   if (facts.unreported.empty() || facts.calls_known != CallsKnown::kYes) return {};
-  // Those of them that nobody is ahead of stand in their last call, or have finished it.
+  // Those that nobody is ahead of are in their last call, or have finished it.
   Ranks waiting;
   for (const RankView* rank : facts.live) {
     if (!facts.HasCalledAll(*rank)) continue;
@@ -55,7 +55,7 @@ Conclusion ConcludeUnreported(const CommunicatorFacts& facts) {
   for (const RankView* rank : facts.behind) {
     if (rank->activity.is_in_flight()) return {};  // it is on its way
     if (rank->is_stopped) stopped.push_back(rank);
-    // It has called something a moment ago.
+    // It made a call a moment ago.
     if (rank->activity.reason == UnknownReason::kLaunchNotReported &&
         !Contains(facts.unreported, rank)) {
       return {};
@@ -81,7 +81,7 @@ Conclusion ConcludeUnreported(const CommunicatorFacts& facts) {
     }
     draft.SayBehindUnseen();
   } else {
-    return {};  // all have called the same: they may simply have nothing to do
+    return {};  // all have called the same: they may just have nothing to do
   }
   return {std::move(finding), std::nullopt, std::nullopt};
 }

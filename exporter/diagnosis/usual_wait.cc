@@ -5,7 +5,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Whether it can end well at all.
+// Whether a hang with this verdict can end well at all.
 bool CanEnd(const HangFinding& finding) {
   switch (finding.verdict) {
     case HangVerdict::kRankNotCalled:
@@ -41,7 +41,7 @@ uint64_t LongestBefore(const RankView& rank) {
 
 void CompareWithPast(int64_t now_realtime_ns, HangFinding* finding) {
   if (!CanEnd(*finding) || finding->waiting.empty()) return;
-  // The least of them: a rank that never had to wait waits for another one this time.
+  // The shortest of them: a rank that never had to wait waits for somebody else this time.
   uint64_t before_ns = UINT64_MAX;
   for (const RankView* rank : finding->waiting) {
     before_ns = std::min(before_ns, LongestBefore(*rank));

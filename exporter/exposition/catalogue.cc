@@ -65,19 +65,19 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "1 while it is not known whether the rank has work in flight or is idle, and why. "
      "launch_not_reported: it made calls whose launch NCCL does not report, or has not yet; "
      "captured: calls went into CUDA graphs; no_completions: nothing tells that work has ended; "
-     "poller_not_started, poller_stands: the background thread does not look; event_mask_changed: "
-     "somebody else took events away. Absent while it is known."},
+     "poller_not_started, poller_stands: the background thread does not run; event_mask_changed: "
+     "somebody else switched events off. Absent while it is known."},
     {MetricId::kLongestWait, "nccl_longest_wait_seconds", MetricType::Gauge, "seconds", kComm,
      LabelNames("op"),
-     "The longest that work of the rank has stood still and then gone on, by the operation that "
-     "was called last meanwhile: the measure for the next wait. Absent below 5 s."},
+     "The longest time that work of the rank made no progress and then went on, by the operation "
+     "called last. The next wait is compared with it. Absent below 5 s."},
     {MetricId::kCaptured, "nccl_communicator_captured", MetricType::Gauge, "", kComm, LabelNames(),
-     "1 when operations of the communicator were captured into a CUDA graph: its replays are "
-     "counted and timed by stamps (see graphs.md) or nowhere. Absent when none was."},
+     "1 if operations of the communicator were captured into a CUDA graph, whose replays are "
+     "counted and timed only by stamps (see graphs.md). Absent if none was."},
     {MetricId::kGraphReplays, "nccl_graph_replays_total", MetricType::Counter, "", kComm,
      LabelNames(),
      "Replays of CUDA graphs with operations of the communicator, as far as they are followed "
-     "(NCCL_PULSE_GRAPHS=auto; see graphs.md): each time that the first stamp of one was passed. "
+     "(NCCL_PULSE_GRAPHS=auto; see graphs.md): each time the first stamp of a graph was passed. "
      "Present from the first on."},
     {MetricId::kGraphReplaysInFlight, "nccl_graph_inflight_replays", MetricType::Gauge, "", kComm,
      LabelNames(),
@@ -85,29 +85,29 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "was a replay."},
     {MetricId::kGraphProgress, "nccl_graph_last_progress_timestamp_seconds", MetricType::Gauge,
      "seconds", kComm, LabelNames(),
-     "When a replay was last seen to pass a stamp, in Unix time, right to 0.1 s. With replays in "
-     "flight: since when they stand. Present once there was a replay."},
+     "When a replay was last seen to pass a stamp, in Unix time, within 0.1 s. With replays in "
+     "flight: since when they make no progress. Present once there was a replay."},
     {MetricId::kGraphOperations, "nccl_graph_operations_total", MetricType::Counter, "", kComm,
      LabelNames("op", "size"),
-     "Operations that replays of CUDA graphs executed: those captured, times the replays. What "
-     "was executed in all is this and nccl_operations_total with captured=\"false\". Present from "
-     "the first on."},
+     "Operations that replays of CUDA graphs executed: those captured, times the replays. The "
+     "total that was executed is this and nccl_operations_total with captured=\"false\". Present "
+     "from the first on."},
     {MetricId::kGraphOperationBytes, "nccl_graph_operation_bytes_total", MetricType::Counter,
      "bytes", kComm, LabelNames("op", "size"),
      "Bytes of those operations, as nccl_operation_bytes_total counts them."},
     {MetricId::kOperationDuration, "nccl_operation_duration_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "timing", "user_tag"),
      "How long timed operations took; the timing label says how that was measured. stream: CUDA "
-     "events around a sample of the launches, a constant of about 6 us (launch latency and the "
-     "events) included. kernel: GPU timestamps. An operation counts either in these or in "
-     "nccl_untimed_operations_total; op Grouped is launches whose operations count there, and so "
-     "are "
-     "AlltoAll, Gather and Scatter that are a launch (nccl_composite_operations_total). network, "
-     "beside them: from the first network step that moved data to the end of the last proxy "
+     "events around a sample of the launches, including a constant of about 6 us (launch latency "
+     "and the events). kernel: GPU timestamps. An operation counts either in these or in "
+     "nccl_untimed_operations_total; op Grouped is launches whose operations count there, "
+     "as are AlltoAll, Gather and Scatter (nccl_composite_operations_total). network, "
+     "in addition: from the first network step that moved data to the end of the last proxy "
      "operation, for operations called while network steps were watched, a small share of the "
      "time; "
-     "without classic buckets unless asked for. graph, beside them: stamps around some launches of "
-     "CUDA graphs, a sample of their replays, a constant of 1 to 3 us included (see graphs.md)."},
+     "without classic buckets unless asked for. graph, in addition: stamps around some launches of "
+     "CUDA graphs, for a sample of their replays, including a constant of 1 to 3 us (see "
+     "graphs.md)."},
     {MetricId::kOperationCompletion, "nccl_operation_completion_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "source"),
      "Time from enqueueing an operation to its estimated end. It includes waiting for earlier work "
@@ -125,7 +125,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "Operations that showed network or kernel activity but whose end was not seen."},
     {MetricId::kStragglerSeconds, "nccl_straggler_seconds_total", MetricType::Counter, "seconds",
      kComm, LabelNames(),
-     "How long the other ranks of this node waited for this one: for each collective into which it "
+     "How long the other ranks of this node waited for this one: for each collective in which it "
      "came last the mean of their waiting, from calls that all of them timed, scaled to all calls. "
      "It starts anew when another process becomes the server. See hangs-and-stragglers.md."},
     {MetricId::kLastLaunchTimestamp, "nccl_last_launch_timestamp_seconds", MetricType::Gauge,
@@ -136,7 +136,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "When the last operation known to be complete ended, in Unix time; absent before the first."},
     {MetricId::kNetworkBytes, "nccl_network_bytes_total", MetricType::Counter, "bytes", kComm,
      LabelNames("direction"),
-     "Bytes that network steps moved, the protocol's own included, for operations called while "
+     "Bytes that network steps moved, including those of the protocol, for operations called while "
      "steps "
      "were watched: a small share of the time, see NCCL_PULSE_NETWORK_WINDOW. The true rate is the "
      "rate of this over the rate of nccl_pulse_network_observed_seconds_total. Absent when none "
@@ -150,19 +150,18 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "waiting: compare shares. Absent when none was seen."},
     {MetricId::kKernelTimingUntrusted, "nccl_pulse_kernel_timing_untrusted", MetricType::Gauge, "",
      kComm, LabelNames("reason"),
-     "1 when the communicator's GPU timestamps are not believed for this reason. Present only "
-     "where they "
-     "were asked for."},
+     "1 if the communicator's GPU timestamps are not believed for this reason. Present only if "
+     "they were asked for."},
     {MetricId::kOverflowedOperations, "nccl_pulse_overflowed_operations_total", MetricType::Counter,
      "", kComm, LabelNames(),
-     "Times that an operation found no series of its own: past the limit it counts in one with "
-     "size=\"overflow\", without memory, unless it is a call, in none. Present from the first on."},
+     "Times that an operation had no series of its own: beyond the limit it counts in one with "
+     "size=\"overflow\"; without memory only calls count there. Present from the first on."},
     {MetricId::kBuildInfo, "nccl_pulse_build_info", MetricType::Gauge, "", kProcess,
      LabelNames("version", "nccl_api_version", "timing", "durations", "completions", "event_mask",
                 "memory"),
      "The plugin's version and what it picked in this process; always 1."},
     {MetricId::kProcessUp, "nccl_pulse_process_up", MetricType::Gauge, "", kProcess, LabelNames(),
-     "1 while the process lives; 0 once it has ended, where an agent keeps its last state."},
+     "1 while the process lives; 0 once it has ended, if an agent keeps its last state."},
     {MetricId::kProcessEnd, "nccl_pulse_process_end_timestamp_seconds", MetricType::Gauge,
      "seconds", kProcess, LabelNames("end"),
      "When the process ended, in Unix time, and how; absent while it lives."},
@@ -170,12 +169,11 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      kProcess, LabelNames(), "When the plugin started in this process, in Unix time."},
     {MetricId::kLastPollTimestamp, "nccl_pulse_last_poll_timestamp_seconds", MetricType::Gauge,
      "seconds", kProcess, LabelNames(),
-     "When the plugin's background thread last went round, in Unix time. If it stands still, so "
-     "does what "
-     "that thread measures."},
+     "When the plugin's background thread last made a round, in Unix time. If that does not "
+     "advance, neither does what the thread measures."},
     {MetricId::kSamplingExponent, "nccl_pulse_sampling_exponent", MetricType::Gauge, "", kProcess,
      LabelNames(),
-     "n: one call in 2^n is timed on its stream, as the budget of timed launches allows. Absent "
+     "n: one call in 2^n is timed on its stream, to keep the budget of timed launches. Absent "
      "without stream timing."},
     {MetricId::kEventMaskChanges, "nccl_pulse_event_mask_changes_total", MetricType::Counter, "",
      kProcess, LabelNames(),
@@ -184,7 +182,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "2.31 on): events may be missing. Present from the first on."},
     {MetricId::kForeignEventMask, "nccl_pulse_foreign_event_mask_info", MetricType::Gauge, "",
      kProcess, LabelNames("event_mask"),
-     "What somebody else changed the event mask to last; always 1. Absent when nobody has."},
+     "The event mask after the last change by somebody else; always 1. Absent if there was none."},
     {MetricId::kNetworkObserved, "nccl_pulse_network_observed_seconds_total", MetricType::Counter,
      "seconds", kProcess, LabelNames(),
      "How long network steps were watched: rates of nccl_network_* are true when divided by the "
@@ -192,15 +190,15 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "of this. Absent when they never were."},
     {MetricId::kGraphCaptures, "nccl_pulse_graph_captures_total", MetricType::Counter, "", kProcess,
      LabelNames("fate"),
-     "CUDA graphs that operations were captured into, where they are followed. seen: all. "
-     "followed: their replays are counted; of the others, most have too few launches for a stamp. "
+     "CUDA graphs into which operations were captured, if graphs are followed. seen: all. "
+     "followed: their replays are counted; most of the others have too few launches for a stamp. "
      "no_room: their replays are not counted, because too many are followed. incomplete: some of "
      "their calls are not kept. refused: the driver refused a stamp, and there are no further "
      "ones. Present from the first on."},
     {MetricId::kCallbacks, "nccl_pulse_callbacks_total", MetricType::Counter, "", kProcess,
      LabelNames("callback"), "Callbacks that NCCL made. A kind is present from its first on."},
     {MetricId::kCallbackDuration, "nccl_pulse_callback_duration_seconds", MetricType::Summary,
-     "seconds", kProcess, LabelNames(), "What a sample of the callbacks cost their thread."},
+     "seconds", kProcess, LabelNames(), "How long a sample of the callbacks took."},
     {MetricId::kIgnoredEvents, "nccl_pulse_ignored_events_total", MetricType::Counter, "", kProcess,
      LabelNames("reason"),
      "Callbacks that could not be used, by reason. A reason is present from its first on."},
@@ -208,11 +206,12 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "Series that hold measurements."},
     {MetricId::kSeriesLimit, "nccl_pulse_series_limit", MetricType::Gauge, "", kProcess,
      LabelNames(),
-     "Series that can be held, overflow series included; past it operations go to one of those."},
+     "Series that can be held, including overflow series; beyond it operations count in those."},
     {MetricId::kCommunicatorsUsed, "nccl_pulse_communicators_used", MetricType::Gauge, "", kProcess,
-     LabelNames(), "Communicators that are held, finalized ones that are still shown included."},
+     LabelNames(), "Communicators that are held, including finalized ones that are still shown."},
     {MetricId::kCommunicatorsLimit, "nccl_pulse_communicators_limit", MetricType::Gauge, "",
-     kProcess, LabelNames(), "Communicators that can be held; past it a new one is not measured."},
+     kProcess, LabelNames(),
+     "Communicators that can be held; beyond it a new one is not measured."},
     {MetricId::kRecycledCommunicators, "nccl_pulse_recycled_communicators_total",
      MetricType::Counter, "", kProcess, LabelNames(),
      "Finalized communicators that are no longer held: their ten minutes were over, or others "
@@ -220,7 +219,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kRecycledOperations, "nccl_pulse_recycled_operations_total", MetricType::Counter, "",
      kProcess, LabelNames("op"),
      "Operations that the application called on communicators that are no longer held. With "
-     "nccl_operations_total they are all that the process called."},
+     "nccl_operations_total they are all calls of the process."},
     {MetricId::kRecycledOperationBytes, "nccl_pulse_recycled_operation_bytes_total",
      MetricType::Counter, "bytes", kProcess, LabelNames("op"),
      "Bytes of those operations, as nccl_operation_bytes_total counts them."},
@@ -235,9 +234,9 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "long "
      "in this operation before and gone on. Absent otherwise. See hangs-and-stragglers.md."},
     {MetricId::kScrapeDuration, "nccl_pulse_scrape_duration_seconds", MetricType::Summary,
-     "seconds", kServer, LabelNames(), "What earlier pages of this endpoint took to make."},
+     "seconds", kServer, LabelNames(), "How long earlier pages of this endpoint took to make."},
     {MetricId::kProcesses, "nccl_pulse_processes", MetricType::Gauge, "", kServer, LabelNames(),
-     "Processes whose measurements are on this page, ended ones that an agent keeps included."},
+     "Processes whose measurements are on this page, including ended ones that an agent keeps."},
     {MetricId::kSegmentsRead, "nccl_pulse_segments_read_total", MetricType::Counter, "", kServer,
      LabelNames(),
      "Times that a process' segment was read for a page. It starts anew when another process "
@@ -255,7 +254,7 @@ constexpr bool InOrder() {
   }
   return true;
 }
-static_assert(InOrder(), "entries stand in the order of MetricId");
+static_assert(InOrder(), "entries must be in the order of MetricId");
 
 struct LabelEntry {
   std::string_view name;

@@ -27,7 +27,7 @@ void AddHistogram(const HistogramSnapshot& from, bool classic,
   uint64_t cumulative = 0;
   int cell = 0;  // the first that is not counted yet
   for (std::size_t i = 0; i < kClassicBuckets; ++i) {
-    // The cell whose upper bound is the bucket's.
+    // The cell whose upper bound equals the bucket's.
     const int last_cell = (kClassicExponents[i] - kMinExponent) * kBucketsPerOctave;
     while (cell <= last_cell) cumulative += from.cells[cell++];
     to->bucket[i].upper_bound = std::ldexp(1.0, kClassicExponents[i]);

@@ -41,7 +41,7 @@ void AddLatency(const LatencySnapshot& latency, FamilySet* set) {
   }
 }
 
-// What replays did. Nothing where none was seen: there may have been some all the same.
+// What replays did. Absent if none was seen, because there may have been some all the same.
 void AddGraphs(const CommunicatorSnapshot& comm, FamilySet* set) {
   if (comm.graph_replays == 0) return;
   set->Counter(MetricId::kGraphReplays, {}, comm.graph_replays);
@@ -55,7 +55,7 @@ void AddGraphs(const CommunicatorSnapshot& comm, FamilySet* set) {
   }
 }
 
-// What is known of launches that have been made. What is not known is absent, never zero.
+// What is known of launches. What is not known is absent, never zero.
 void AddActivity(const ProcessSnapshot& process, const CommunicatorSnapshot& comm, int64_t now_ns,
                  int64_t stands_after_ns, FamilySet* set) {
   set->Flag(MetricId::kCaptured, comm.captured);
@@ -85,7 +85,8 @@ void AddActivity(const ProcessSnapshot& process, const CommunicatorSnapshot& com
              activity.is_in_flight() ? Seconds(activity.since_realtime_ns) : 0);
 }
 
-// All directions and reasons once there is one: a series that comes later would break rate().
+// As soon as there is one, all directions and reasons are there: a series that comes later would
+// break rate().
 void AddNetwork(const CommunicatorSnapshot& comm, FamilySet* set) {
   const auto is_zero = [](uint64_t value) { return value == 0; };
   if (std::all_of(comm.network_bytes.begin(), comm.network_bytes.end(), is_zero) &&
@@ -119,7 +120,7 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
     set->Counter(MetricId::kOperations,
                  {call.op, size, call.datatype, call.captured ? "true" : "false", call.user_tag},
                  call.calls);
-    // Over all datatypes, captured or not: equal labels are added up.
+    // Summed over datatypes, tags, and captured or not, because their labels are equal here.
     set->Counter(MetricId::kOperationBytes, {call.op, size}, call.bytes);
   }
   for (const CompositeSnapshot& composite : comm.composites) {
@@ -151,8 +152,8 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
   AddNetwork(comm, set);
   AddGraphs(comm, set);
   if (process.timing == "kernel") {
-    // Both reasons, always: a series that appears only with the failure cannot be compared to
-    // before.
+    // Always both reasons: a series that appears only with the failure has no earlier value to
+    // compare with.
     set->Gauge(MetricId::kKernelTimingUntrusted, {"self_send"},
                comm.kernel_trust == TrustState::kSelfSend ? 1 : 0);
     set->Gauge(MetricId::kKernelTimingUntrusted, {"checks_failed"},

@@ -19,8 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Whole microseconds: nanoseconds of the Unix time are more than a double holds, and would show as
-// noise.
+// Whole microseconds: a double cannot hold the nanoseconds of the Unix time, and would show noise.
 double Seconds(int64_t ns) { return static_cast<double>(ns / 1000) / 1e6; }
 double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
@@ -49,7 +48,7 @@ Json ProcessJson(const ProcessSnapshot& process) {
                : Json(absl::StrCat("0x", absl::Hex(process.foreign_event_mask)))}};
 }
 
-// How often it was called in this size: the number of the last call.
+// How often it was called in this size, which is the number of the last call.
 Json LastCallJson(const CommunicatorSnapshot& comm) {
   if (comm.last_call_op.empty()) return nullptr;
   uint64_t calls = 0;
@@ -251,7 +250,7 @@ struct Rank {
 
 using RanksById = std::map<uint64_t, std::vector<Rank>>;
 
-// Ranks whose process ended, of communicators that others still use: somebody waits for them.
+// Ranks whose process has ended, in communicators that others still use: somebody waits for them.
 void AddEnded(const std::vector<ProcessSnapshot>& ended, RanksById* by_id) {
   for (const ProcessSnapshot& process : ended) {
     for (const CommunicatorSnapshot& communicator : process.communicators) {

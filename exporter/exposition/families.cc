@@ -15,7 +15,7 @@
 namespace nccl_pulse {
 namespace {
 
-// As many series for one hang; more suspects than that say the same.
+// At most this many series for one hang. More suspects than that say nothing new.
 constexpr std::size_t kMostSuspects = 16;
 
 void AddHang(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
@@ -47,8 +47,8 @@ void AddLosses(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
   }
 }
 
-// The newest last, so that its gauges are the ones that stay. Process id and index make the order
-// the same at every scrape when the times are equal.
+// The newest comes last, so that its gauges are the ones that remain. Process id and index keep the
+// order the same at every scrape if the times are equal.
 std::vector<const ProcessSnapshot*> OldestFirst(const std::vector<ProcessSnapshot>& processes) {
   std::vector<const ProcessSnapshot*> order;
   order.reserve(processes.size());

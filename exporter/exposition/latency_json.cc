@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kCellsOfBucket = 2;
-// The zero cell, the pairs between, the overflow cell.
+// The zero cell, the cells between, two by two, and the overflow cell.
 constexpr int kBuckets = 2 + (kHistogramCells - 2) / kCellsOfBucket;
 
 int BucketOfCell(int cell) {
@@ -26,12 +26,12 @@ int BucketOfCell(int cell) {
   return 1 + (cell - 1) / kCellsOfBucket;
 }
 
-// The bound of the overflow cell is not a number that JSON has: its lower one.
+// JSON has no number for the bound of the overflow cell, so its lower bound is used.
 double UpperBound(int cell) {
   return cell == kOverflowCell ? std::ldexp(1.0, kMaxExponent) : CellUpperBoundSeconds(cell);
 }
 
-// Sixteen digits of a power of two's root would be most of the page.
+// Four digits each: with all sixteen the bounds would be most of the page.
 const std::array<Json, kBuckets>& BucketBounds() {
   static const auto* const bounds = [] {
     auto* made = new std::array<Json, kBuckets>();

@@ -12,7 +12,7 @@ namespace {
 constexpr int kFullWeight = 1000;  // q=1
 constexpr int kNotSaid = -1;
 
-// Cuts the part of `list` before the first `separator` that stands outside quotes.
+// Cuts off the part of `list` before the first `separator` outside quotes.
 std::string_view TakePart(std::string_view* list, char separator) {
   bool quoted = false;
   std::size_t end = 0;
@@ -41,7 +41,7 @@ Parameter TakeParameter(std::string_view* list) {
   return {absl::StripAsciiWhitespace(part.substr(0, equals)), value};
 }
 
-// "0.75" as 750; kNotSaid for what is no weight. More digits than the three allowed are cut off.
+// "0.75" as 750; kNotSaid if it is not a weight. More digits than the three allowed are cut off.
 int ParseWeight(std::string_view text) {
   if (text.empty() || (text[0] != '0' && text[0] != '1')) return kNotSaid;
   if (text.size() > 1 && text[1] != '.') return kNotSaid;
@@ -56,7 +56,7 @@ int ParseWeight(std::string_view text) {
   return weight == 0 ? kFullWeight : kNotSaid;
 }
 
-// The q of an element's parameters; 1 when it has none.
+// The q of an element's parameters, or 1 if it has none.
 int WeightOf(std::string_view parameters) {
   while (!parameters.empty()) {
     const Parameter parameter = TakeParameter(&parameters);
@@ -79,8 +79,8 @@ std::string_view MediaType(PageFormat format) {
 
 constexpr int kNoMatch = -1;
 
-// How exactly the range's parameters name the format, or kNoMatch. Parameters that say nothing of
-// these (charset, escaping, schema) are no obstacle.
+// How exactly the range's parameters name the format, or kNoMatch. Parameters about something else
+// (charset, escaping, schema) do not matter.
 int MatchParameters(std::string_view parameters, PageFormat format) {
   int matched = 0;
   bool proto = false;
@@ -98,14 +98,14 @@ int MatchParameters(std::string_view parameters, PageFormat format) {
       matched = 1;
     }
   }
-  // Protocol buffers of what, and how packed, has to be said.
+  // A client must say which protocol buffers it means, and how they are framed.
   if (format == PageFormat::kProtobuf) return proto && encoding ? 1 : kNoMatch;
   return matched;
 }
 
 // How exactly a media range names the format: 0 "*/*", 1 "type/*", from 2 on the type itself.
 int MatchRange(std::string_view range, std::string_view parameters, PageFormat format) {
-  // Binary is for those who ask for it.
+  // Binary formats are only for clients that ask for them.
   if (range == "*/*") return format == PageFormat::kProtobuf ? kNoMatch : 0;
   const std::string_view type = MediaType(format);
   const std::size_t slash = type.find('/') + 1;
@@ -119,7 +119,7 @@ int MatchRange(std::string_view range, std::string_view parameters, PageFormat f
   return matched == kNoMatch ? kNoMatch : 2 + matched;
 }
 
-// What the header says of one format: the range that names it most exactly decides.
+// The header's weight for one format. The range that names the format most exactly decides.
 struct Preference {
   int exactness = kNoMatch;
   int weight = 0;

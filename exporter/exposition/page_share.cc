@@ -15,7 +15,7 @@ constexpr uint64_t kClassicBytes = 1024;  // a series with buckets
 constexpr uint64_t kHistogramLines = kClassicExponents.size() + 3;
 constexpr uint64_t kLabelBytes = 64;  // a label before it is text, without a long text
 constexpr uint64_t kTimedCallBytes = 512;
-// Of a communicator, and of a process, beside what is counted in lists: info, gauges, JSON.
+// Of a communicator and of a process, apart from what is counted in lists: info, gauges, JSON.
 constexpr uint64_t kSeriesOfCommunicator = 16;
 constexpr uint64_t kSeriesOfProcess = 40;
 
@@ -24,7 +24,7 @@ uint64_t TextBytes(const CommunicatorSnapshot& communicator) {
          communicator.gpu.size();
 }
 
-// Of one series of a process, with its labels.
+// For one series of a process, with its labels.
 struct Prices {
   uint64_t counter;
   uint64_t histogram;

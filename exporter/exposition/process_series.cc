@@ -5,7 +5,7 @@
 
 namespace nccl_pulse {
 
-// Two containers behind one endpoint may both have a process 7 of rank 0.
+// Two containers behind one endpoint may both have a process 7 with rank 0.
 std::string PidNamespace(const ProcessSnapshot& process) {
   return process.pid_namespace == 0 ? "" : std::to_string(process.pid_namespace);
 }

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstdint>
 
-// protozero 1.7.1 leaves a submessage whose size was given marked as open when it has ended
-// (basic_pbf_writer::close_submessage), so its assertion fails at the next one, where assertions
-// are on. What it writes is right: the tests read it with a parser, and Prometheus does.
+// When a submessage whose size was given has ended, protozero 1.7.1 leaves it marked as open
+// (basic_pbf_writer::close_submessage). Its assertion then fails at the next one, if assertions are
+// on. What it writes is right: the tests read it with a parser, and Prometheus does, too.
 #define protozero_assert(condition)
 #include <protozero/pbf_writer.hpp>
 #include <protozero/varint.hpp>
@@ -30,7 +30,7 @@ constexpr uint32_t kLabel = 1, kGauge = 2, kCounter = 3, kSummary = 4, kUntyped 
 namespace label_field {
 constexpr uint32_t kName = 1, kValue = 2;
 }
-namespace value_field {  // of a gauge, a counter, an untyped metric
+namespace value_field {  // of a gauge, a counter or an untyped metric
 constexpr uint32_t kValue = 1;
 }
 namespace summary_field {
@@ -66,18 +66,18 @@ int32_t TypeNumber(MetricType type) {
   return 3;
 }
 
-// Sizes of fields with their tags, which all take one byte. A message whose size is said before is
-// written in one go; otherwise what was written has to move when the size is known.
+// Sizes of fields with their tags, which all take one byte. A message whose size is given in
+// advance is written in one go; otherwise its content has to be moved once the size is known.
 constexpr std::size_t kDoubleBytes = 1 + sizeof(double);
 std::size_t VarintBytes(uint64_t value) {
   return 1 + static_cast<std::size_t>(protozero::length_of_varint(value));
 }
 std::size_t StringBytes(const std::string& text) { return VarintBytes(text.size()) + text.size(); }
 
-// Up to this many empty buckets are written out: less than a new span would take.
+// Up to this many empty buckets are written out: a new span would take more.
 constexpr int kMostGap = 2;
 
-// The cells past the zero bucket, as spans of neighbouring buckets and the counts in them.
+// The cells past the zero bucket, as spans of neighbouring buckets with their counts.
 class Buckets {
  public:
   explicit Buckets(const HistogramSnapshot& histogram) {
@@ -125,7 +125,7 @@ class Buckets {
 
 void WriteNative(const HistogramSnapshot& native, pbf_writer* histogram) {
   histogram->add_sint32(histogram_field::kSchema, kHistogramSchema);
-  // Also says that this is a native histogram while it is empty.
+  // Also marks an empty histogram as a native one.
   histogram->add_double(histogram_field::kZeroThreshold, std::ldexp(1.0, kMinExponent));
   histogram->add_uint64(histogram_field::kZeroCount, native.cells[kZeroCell]);
   Buckets(native).Write(histogram);

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "metrics/shared_bytes.h"
 
-// As in protobuf_format.cc: the assertion is wrong where the size of a submessage was given.
+// As in protobuf_format.cc: the assertion is wrong if the size of a submessage was given.
 #define protozero_assert(condition)
 #include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
@@ -16,13 +16,13 @@
 namespace nccl_pulse {
 namespace {
 
-// "PLSE": the first field, which is never left out.
+// "PLSE": the first field, which is always written.
 constexpr uint32_t kMark = 0x45534c50;
 
 constexpr char kTooLarge[] = "more than it is given room for";
 
-// The fields of each message stand once, for writing and for reading. A field that has its default
-// is left out. Numbers of fields are never used again.
+// The fields of each message are listed once, for writing and for reading. A field with its default
+// value is left out. The number of a field is never used again for another one.
 template <typename Fields>
 void FieldsOf(Fields& fields, CallCountSnapshot& call) {
   fields.Text(1, call.op);
@@ -128,7 +128,7 @@ void FieldsOf(Fields& fields, Top& top) {
   fields.Messages(9, top.set->ended);
 }
 
-// Of hostile numbers, too: what one side takes away the other adds, modulo 2^64.
+// Also for hostile numbers: what one side subtracts the other adds, modulo 2^64.
 int64_t Difference(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
 }
@@ -173,7 +173,7 @@ class Writer {
 
 struct TooLarge {};
 
-// Memory that may still be taken.
+// How much memory may still be taken.
 class Room {
  public:
   explicit Room(uint64_t bytes) : bytes_(bytes) {}
@@ -232,7 +232,7 @@ class Reader {
     if (!Is(field, protozero::pbf_wire_type::length_delimited)) return;
     const protozero::data_view view = in_.get_view();
     if (messages.size() == messages.capacity()) {
-      // Twice: what a vector has while it grows.
+      // Twice, because a vector has both copies while it grows.
       const std::size_t more = messages.empty() ? 1 : messages.size();
       room_->Take(2 * more * sizeof(T));
       messages.reserve(messages.size() + more);
@@ -273,12 +273,12 @@ Start ReadStart(protozero::data_view data) try {
     } else if (is_number && in.tag() == 3) {
       start.written_realtime_ns = in.get_sint64();
     } else {
-      break;  // they come first
+      break;  // these come first
     }
   }
   return start;
 } catch (const protozero::exception&) {
-  return {};  // no message at all
+  return {};  // it is not a message
 }
 
 }  // namespace

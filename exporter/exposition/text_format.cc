@@ -18,7 +18,8 @@ namespace {
 using prometheus::ClientMetric;
 using prometheus::MetricType;
 
-// As the library's serializer: 16 digits hold every power of two that is a bucket's bound exactly.
+// As in the library's serializer: 16 digits hold every power of two that is a bucket's bound
+// exactly.
 constexpr int kDigits = std::numeric_limits<double>::max_digits10 - 1;
 
 void AppendNumber(uint64_t value, std::string* out) {
@@ -28,7 +29,7 @@ void AppendNumber(uint64_t value, std::string* out) {
 }
 
 void AppendNumber(double value, std::string* out) {
-  // Counters and most gauges are whole numbers: the integer path is several times faster, and
+  // Counters and most gauges are whole numbers. The integer path is several times faster, and
   // prints the same up to the digits that both have.
   constexpr double kExact = 1e15;
   if (value >= 0 && value < kExact && value == std::floor(value) && !std::signbit(value)) {
@@ -58,7 +59,7 @@ void AppendEscaped(std::string_view value, std::string* out) {
   out->append(start, value.end());
 }
 
-// About the size of the page, rather more than less: growing would copy it several times.
+// About the size of the page, rather too large than too small: growing would copy it several times.
 std::size_t EstimateBytes(const std::vector<Family>& families) {
   constexpr std::size_t kNumber = 12;
   std::size_t bytes = 0;
@@ -85,7 +86,7 @@ enum class Dialect { kPrometheus, kOpenMetrics };
 constexpr std::string_view kTotal = "_total";
 constexpr std::string_view kInfo = "_info";
 
-// Writes one page.
+// Writes a page.
 class Writer {
  public:
   Writer(Dialect dialect, std::size_t bytes) : dialect_(dialect) { out_.reserve(bytes); }
@@ -120,9 +121,9 @@ class Writer {
   }
 
  private:
-  // Text of a bucket's bound. Histograms share their bounds, so it is nearly always at hand.
+  // The text of a bucket's bound. Histograms share their bounds, so it is nearly always at hand.
   struct Bound {
-    double value = std::numeric_limits<double>::quiet_NaN();  // unequal to any
+    double value = std::numeric_limits<double>::quiet_NaN();  // not equal to any
     std::string text;
   };
 
@@ -148,7 +149,7 @@ class Writer {
       type = "info";
     }
     HeadLine("TYPE", name, type);
-    // A unit that does not end the name would make the page invalid.
+    // A unit that is not the end of the name would make the page invalid.
     if (!family.unit.empty() && absl::EndsWith(name, family.unit)) {
       HeadLine("UNIT", name, family.unit);
     }
@@ -198,7 +199,7 @@ class Writer {
     out_.push_back('\n');
   }
 
-  // Milliseconds; in OpenMetrics seconds.
+  // In milliseconds; in seconds for OpenMetrics.
   void AppendTimestamp(int64_t ms) {
     out_.push_back(' ');
     if (dialect_ == Dialect::kOpenMetrics) {
@@ -230,7 +231,7 @@ class Writer {
 
   void Buckets(const nccl_pulse::Family& family, const ClientMetric& metric) {
     const ClientMetric::Histogram& histogram = metric.histogram;
-    // Most of a page are these lines, and all of one histogram begin alike.
+    // Most of a page consists of these lines, and all lines of a histogram begin alike.
     start_.assign(family.name).append("_bucket{").append(labels_);
     start_.append(labels_.empty() ? "le=\"" : ",le=\"");
     double last = -std::numeric_limits<double>::infinity();
@@ -248,7 +249,7 @@ class Writer {
     EndLine(metric, count);
   }
 
-  // As the value of a label: OpenMetrics wants to see that it is no integer.
+  // As the value of a label. OpenMetrics requires a form that does not look like an integer.
   void AppendLabelNumber(double value, std::string* text) const {
     AppendNumber(value, text);
     const bool whole = text->find_first_not_of("-0123456789") == text->npos;

@@ -25,7 +25,7 @@ constexpr std::size_t kMostHeadBytes = 64 << 10;
 
 std::string Reason(int error) { return std::generic_category().message(error); }
 
-// A header's value, without spaces around it; "" when there is none. `head`: in small letters.
+// The value of a header, without spaces around it, or "". `head` is in lower case.
 std::string_view Header(std::string_view head, std::string_view name) {
   const std::string start = absl::StrCat("\r\n", name, ":");
   const std::size_t at = head.find(start);
@@ -86,7 +86,7 @@ void Exchange::GiveUp() {
   }
 }
 
-// False when all addresses have failed; the answer then says how.
+// False if all addresses have failed; the answer then says how.
 bool Exchange::Open() {
   std::string error = "no address";
   while (next_address_ < addresses_.size()) {
@@ -112,7 +112,7 @@ bool Exchange::Open() {
   return false;
 }
 
-// False when it has failed; another address may then be tried.
+// False if it has failed. Another address may then be tried.
 bool Exchange::FinishConnect() {
   int problem = 0;
   socklen_t size = sizeof(problem);
@@ -150,7 +150,7 @@ bool Exchange::Go(Time now) {
   return state_ == State::kReceiving ? Receive(now) : state_ == State::kEnded;
 }
 
-// True when the whole request has been sent.
+// True once the whole request has been sent.
 bool Exchange::Send() {
   while (sent_ < outgoing_.size()) {
     const char* data = outgoing_.data() + sent_;
@@ -214,7 +214,7 @@ bool Exchange::Parse(Time now) {
     return Fail("its answer is not HTTP");
   }
   const std::string head = absl::AsciiStrToLower(text.substr(0, head_end));
-  // What was cut off must not pass for the whole.
+  // A truncated answer must not pass for the whole.
   uint64_t length = 0;
   const bool has_length = absl::SimpleAtoi(Header(head, "content-length"), &length);
   if (has_length && length > options_.most_bytes) {

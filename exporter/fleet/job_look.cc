@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Where each look finds another communicator hanging.
+// How often a look is repeated because it found another communicator hanging.
 constexpr int kMostAgain = 2;
 
 std::string StatusWords(int status) {
@@ -60,7 +60,7 @@ class Look {
   }
 
  private:
-  // "" when it is among the others; else what is wrong.
+  // "" if the answer was added to the others, otherwise what is wrong.
   std::string Take(const FleetAnswer& answer) {
     if (!answer.error.empty()) return answer.error;
     if (answer.status != 200) return StatusWords(answer.status);
@@ -93,15 +93,14 @@ std::set<uint64_t> Hanging(const DiagnosisResult& diagnosis) {
   return hanging;
 }
 
-// How many of these communicators somebody still tells of. Of the others it is not known whether
-// they went on.
+// How many of these communicators are still reported. It is not known whether the others went on.
 std::size_t SeenOf(const std::set<uint64_t>& communicators, const DiagnosisResult& diagnosis) {
   return static_cast<std::size_t>(std::count_if(
       diagnosis.begin(), diagnosis.end(),
       [&communicators](const auto& each) { return communicators.count(each.comm_id) != 0; }));
 }
 
-// Those of these communicators alone; how many there are.
+// Keeps only the hangs of these communicators. Returns how many there are.
 std::size_t KeepHangs(const std::set<uint64_t>& communicators, DiagnosisResult* diagnosis) {
   std::size_t kept = 0;
   for (CommunicatorDiagnosis& each : *diagnosis) {
@@ -122,7 +121,7 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
   JobLook look = Look(endpoints, options).Make();
   std::set<uint64_t> before = Hanging(look.diagnosis);
   for (int again = 0; again < kMostAgain && !before.empty(); ++again) {
-    look = JobLook();  // its memory is needed
+    look = JobLook();  // frees its memory, which is needed
     std::this_thread::sleep_for(options.pause);
     look = Look(endpoints, options).Make();
     std::set<uint64_t> now = Hanging(look.diagnosis);

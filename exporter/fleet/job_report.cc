@@ -80,7 +80,7 @@ std::string WaitsTable(const JobLook& look) {
   const std::vector<JobWait>& waits = look.verdict.waits;
   if (waits.empty()) return "";
   std::vector<std::vector<std::string>> rows = {kRankHeads()};
-  for (const char* head : {"IN", "FOR", "WHO IS WAITED FOR"}) rows.back().push_back(head);
+  for (const char* head : {"IN", "FOR", "WAITS FOR"}) rows.back().push_back(head);
   for (std::size_t i = 0; i < waits.size() && i < kMostRows; ++i) {
     const JobWait& wait = waits[i];
     rows.push_back(RankCells(wait.rank));
@@ -121,6 +121,8 @@ JobFinding FindingOfJob(const JobLook& look) {
   return JobFinding::kNone;
 }
 
+std::string JobSentence(const JobLook& look) { return Sentence(look); }
+
 std::string JobText(const JobLook& look) {
   std::string text = absl::StrCat(Sentence(look), "\n");
   for (const JobRoot& root : look.verdict.roots) {
@@ -134,13 +136,13 @@ std::string JobText(const JobLook& look) {
                     look.verdict.hung_communicators == 1 ? " communicator makes no progress"
                                                          : " communicators make no progress",
                     blocked == 0 ? ".\n"
-                                 : absl::StrCat("; of ", blocked,
-                                                " of them the ranks that have not come wait "
-                                                "elsewhere.\n"));
+                                 : absl::StrCat("; in ", blocked,
+                                                " of them the missing ranks wait elsewhere.\n"));
   }
   if (look.went_on != 0) {
-    absl::StrAppend(&text, "\n", look.went_on,
-                    " communicators stood at the first look and went on before the second.\n");
+    absl::StrAppend(
+        &text, "\n", look.went_on,
+        " communicators made no progress at the first look and went on before the second.\n");
   }
   for (const JobStraggler& straggler : look.verdict.stragglers) {
     absl::StrAppend(&text, "\nSLOW  ", StragglerSentence(straggler), "\n");

@@ -17,6 +17,8 @@ enum class JobFinding { kNone, kHang, kIncomplete };
 // none of them knows, are never an all-clear.
 JobFinding FindingOfJob(const JobLook& look);
 
+// The first line of the text.
+std::string JobSentence(const JobLook& look);
 std::string JobText(const JobLook& look);
 std::string JobJson(const JobLook& look);
 

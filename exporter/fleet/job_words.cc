@@ -35,7 +35,7 @@ std::string Who(const std::vector<JobRank>& ranks) {
                       more == 0 ? "" : absl::StrCat("; ", more, " more"));
 }
 
-// Behind "global rank 3 on node-1 (GPU 3, pid 7) ..."
+// Follows "global rank 3 on node-1 (GPU 3, pid 7) ..."
 std::string What(const JobRoot& root) {
   const bool is_one = root.ranks.size() == 1;
   const std::string op = root.op.empty() ? "what the others wait in" : root.op;
@@ -48,12 +48,12 @@ std::string What(const JobRoot& root) {
       return absl::StrCat(is_one ? "has" : "have", " launched ", op,
                           ", but the GPU has not begun it");
     case HangVerdict::kMismatched:
-      return absl::StrCat(is_one ? "has" : "have", " called something else than the others (", op,
+      return absl::StrCat(is_one ? "has" : "have", " called something other than the others (", op,
                           ")");
     case HangVerdict::kCircularWait:
       return "wait for each other in a circle";
     case HangVerdict::kProcessGone:
-      return "ended without ending its communicators";
+      return "ended without finalizing its communicators";
     case HangVerdict::kProcessStopped:
       return is_one ? "does not run" : "do not run";
     case HangVerdict::kRankNotSeen:
@@ -71,11 +71,11 @@ std::string NobodyNamed(const JobRoot& root) {
                        : absl::StrCat(" and ", root.communicators.size() - 1, " more"));
   switch (root.verdict) {
     case HangVerdict::kNoProgress:
-      return absl::StrCat("no rank is named: all of ", where, " have come to ",
-                          root.op.empty() ? "it" : root.op, ", and it does not progress");
+      return absl::StrCat("no rank is named: all ranks of ", where, " have called ",
+                          root.op.empty() ? "it" : root.op, ", and it makes no progress");
     case HangVerdict::kPointToPoint:
       return absl::StrCat(
-          "no rank is named: Send and Recv of ", where, " do not tell their peer",
+          "no rank is named: Send and Recv of ", where, " do not tell their peers",
           root.perhaps.empty() ? "" : absl::StrCat("; nothing in flight: ", Who(root.perhaps)));
     default:
       return absl::StrCat("no rank can be named on ", where);
@@ -123,7 +123,7 @@ std::string FirstStep(const JobRoot& root) {
       return absl::StrCat("py-spy dump --pid ", pid, on, ": what its program does");
     case HangVerdict::kRankNotLaunched:
       return absl::StrCat("gdb -p ", pid, " -batch -ex 'thread apply all bt'", on,
-                          ": where it stands inside NCCL");
+                          ": where it is inside NCCL");
     case HangVerdict::kRankNotBegun:
       return absl::StrCat("nvidia-smi and dmesg (Xid)", on, ", GPU ",
                           is_seen ? rank->communicator->gpu : "",
@@ -134,7 +134,7 @@ std::string FirstStep(const JobRoot& root) {
       return absl::StrCat("cat /proc/", pid, "/status /proc/", pid, "/stack", on,
                           ": what stops it");
     case HangVerdict::kRankNotSeen:
-      return "whether its process and its node live, and which endpoint should know it";
+      return "whether its process and its node are alive, and which endpoint should know it";
     case HangVerdict::kNoProgress:
       return "the network and the GPUs of its hosts: link errors, dmesg (Xid)";
     case HangVerdict::kPointToPoint:
@@ -150,7 +150,7 @@ std::string Sentence(const JobLook& look) {
       look.heard == look.endpoints
           ? ""
           : absl::StrCat(" ", look.endpoints - look.heard, " of ", look.endpoints,
-                         " endpoints did not answer: what they would say is missing.");
+                         " endpoints did not answer: what they know is missing here.");
   const std::size_t missing = look.health.missing_ranks;
   const std::string unseen =
       missing == 0 ? ""
@@ -197,7 +197,7 @@ std::string WaitedFor(const JobLook& look, const JobWait& wait) {
   suspects.resize(suspects.size() - more);
   return absl::StrCat(
       "rank ", absl::StrJoin(suspects, ", "), more == 0 ? "" : absl::StrCat(" and ", more, " more"),
-      wait.verdict == HangVerdict::kBlockedElsewhere ? ", who waits elsewhere" : "");
+      wait.verdict == HangVerdict::kBlockedElsewhere ? ", which waits elsewhere" : "");
 }
 
 }  // namespace nccl_pulse

@@ -64,7 +64,7 @@ std::map<std::string, ResolvedHost> ResolveHosts(const std::set<std::string>& ho
                                                  std::chrono::milliseconds patience) {
   auto work = std::make_shared<Work>();
   for (const std::string& host : hosts) {
-    // What is an address already asks nobody.
+    // An address needs no name server.
     ResolvedHost numeric = Resolve(host, AI_NUMERICHOST);
     if (numeric.error.empty()) {
       work->resolved[host] = std::move(numeric);
@@ -80,7 +80,7 @@ std::map<std::string, ResolvedHost> ResolveHosts(const std::set<std::string>& ho
   std::map<std::string, ResolvedHost> resolved = work->resolved;
   for (const std::string& name : work->names) {
     const auto [at, is_late] = resolved.try_emplace(name);
-    if (is_late) at->second.error = "no name server said its address in time";
+    if (is_late) at->second.error = "no name server answered in time";
   }
   return resolved;
 }

@@ -11,7 +11,8 @@
 namespace nccl_pulse {
 namespace {
 
-// Of one process, as two endpoints tell when it started: what answering takes, and clocks that run.
+// How much two endpoints may differ about the start of one process: the time of answering, and
+// clocks that differ.
 constexpr int64_t kSameStartNs = 5000000000;
 
 auto KeyOf(const ProcessSnapshot& process) {
@@ -30,7 +31,7 @@ bool IsBetter(const ProcessSnapshot& a, const ProcessSnapshot& b) {
   return a.last_poll_realtime_ns > b.last_poll_realtime_ns;
 }
 
-// The communicators of the processes that can be reached from one communicator.
+// The communicators of all processes that are connected with one communicator through others.
 std::unordered_set<uint64_t> Connected(const std::vector<ProcessSnapshot>& all, uint64_t from) {
   std::unordered_map<uint64_t, std::vector<const ProcessSnapshot*>> members;
   for (const ProcessSnapshot& process : all) {
@@ -43,7 +44,7 @@ std::unordered_set<uint64_t> Connected(const std::vector<ProcessSnapshot>& all, 
   while (!next.empty()) {
     const uint64_t comm_id = next.back();
     next.pop_back();
-    // 0: not known, so it joins nobody.
+    // 0 is an unknown id, which connects nobody.
     if (comm_id == 0) continue;
     for (const ProcessSnapshot* process : members[comm_id]) {
       for (const CommunicatorSnapshot& each : process->communicators) {

@@ -40,7 +40,7 @@ bool ParseGroup(const YAML::Node& group, bool otherwise_https, std::vector<Addre
   }
   for (const YAML::Node& target : group["targets"]) {
     if (!target.IsScalar()) {
-      *error = "a target that is no text";
+      *error = "a target that is not text";
       return false;
     }
     if (!AddTarget(target.as<std::string>(), is_https, targets, error)) return false;
@@ -48,7 +48,7 @@ bool ParseGroup(const YAML::Node& group, bool otherwise_https, std::vector<Addre
   return true;
 }
 
-// In a label matcher or a query string.
+// For a label matcher or a query string.
 std::string Quoted(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -86,21 +86,21 @@ class Prometheus {
             ? absl::StrCat("comm=\"", absl::Hex(*question_.comm_id, absl::kZeroPad16), "\"")
             : "";
     if (question_.comm_id && jobs.empty()) {
-      // Who holds up a communicator may be a rank of the job that is not in it.
+      // The rank that holds up a communicator may belong to the job and not to the communicator.
       if (!Series(comm, &found, error)) return false;
       for (const Json& series : found) jobs.insert(Label(series, "job_id"));
       jobs.erase("");
     }
     std::string matchers = comm;
     if (!jobs.empty()) {
-      // Who calls a job by a pattern means the letters.
+      // The job's name is taken literally, not as a pattern.
       matchers = absl::StrCat("job_id=", Quoted(*jobs.begin()));
     }
     if (found.empty() || !jobs.empty()) {
       if (!Series(matchers, &found, error)) return false;
     }
     if (found.empty()) {
-      *error = absl::StrCat("it knows no series nccl_communicator_info",
+      *error = absl::StrCat("it has no series nccl_communicator_info",
                             matchers.empty() ? "" : absl::StrCat("{", matchers, "}"),
                             " of the last 15 minutes");
       return false;
@@ -109,7 +109,7 @@ class Prometheus {
   }
 
  private:
-  // "" where there is none, or something else than text.
+  // "" if there is none, or if it is not text.
   static std::string Text(const Json& object, const char* name) {
     const auto found = object.is_object() ? object.find(name) : object.end();
     return found != object.end() && found->is_string() ? found->get<std::string>() : "";
@@ -120,7 +120,8 @@ class Prometheus {
     return metric != series.end() ? Text(*metric, name) : "";
   }
 
-  // False with what was wrong. A status that is not 200 is none where `status` is asked for.
+  // On failure returns false and says what is wrong. If `status` is given, a status other than 200
+  // is not a failure.
   bool Get(const std::string& target, Json* json, int* status, std::string* error) const {
     FleetAnswer answer;
     AskAll({{question_.prometheus, target}}, options_,
@@ -148,7 +149,7 @@ class Prometheus {
     if (!Get("/api/v1/query?query=" + Escaped(query), &json, &status, error)) return false;
     if (json.is_discarded() || !json.is_object()) {
       *error = absl::StrCat("it answers with status ", status,
-                            " and something else than Prometheus does: is the address right?");
+                            " and not as Prometheus does: is the address right?");
       return false;
     }
     if (Text(json, "status") != "success") {
@@ -169,7 +170,7 @@ class Prometheus {
     return true;
   }
 
-  // Where those are scraped.
+  // Finds out where those are scraped.
   bool Locate(const std::vector<Json>& found, std::vector<Address>* targets, std::string* error) {
     std::map<std::pair<std::string, std::string>, std::string> scraped;
     Json json;
@@ -229,7 +230,7 @@ bool ParseTargets(const std::string& text, bool otherwise_https, std::vector<Add
   try {
     const YAML::Node groups = YAML::Load(text);
     if (!groups.IsSequence()) {
-      *error = "no list of groups, as file_sd has it";
+      *error = "not a list of groups in the format of file_sd";
       return false;
     }
     for (const YAML::Node& group : groups) {

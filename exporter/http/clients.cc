@@ -18,7 +18,7 @@
 namespace nccl_pulse {
 namespace {
 
-// New clients per round of the loop: those that are already there have been served in between.
+// New clients per round of the loop. Between rounds the clients that are already there are served.
 constexpr int kAcceptsPerRound = 8;
 // How long accepting pauses when the process has no descriptor left, or after an unexpected
 // failure.
@@ -41,7 +41,7 @@ void Clients::AppendPolled(std::vector<pollfd>* polled, Time* next) {
 
 void Clients::Handle(const pollfd* polled, Time now) {
   for (std::size_t i = 0; i < polled_.size(); ++i) {
-    if (!polled_[i]->in_use()) continue;  // gave way to another one's new page
+    if (!polled_[i]->in_use()) continue;  // it gave way to another one's new page
     if (polled[i].revents != 0) {
       Serve(polled_[i], polled[i].revents, now);
     } else if (polled_[i]->deadline() <= now) {
@@ -53,8 +53,8 @@ void Clients::Handle(const pollfd* polled, Time now) {
 
 void Clients::Serve(Connection* connection, short events, Time now) {
   const bool writing = connection->state() == Connection::State::kWriting;
-  // POLLHUP and POLLERR come unasked; the call that follows tells what they mean. A parked one is
-  // polled for nothing else.
+  // POLLHUP and POLLERR come unasked, and the call that follows tells what they mean. A parked
+  // connection is polled for nothing else.
   const bool open = (events & POLLNVAL) == 0 && connection->state() != Connection::State::kParked &&
                     (writing ? connection->Send(now) : connection->Receive(now));
   if (!open || connection->deadline() <= now) {
@@ -83,8 +83,8 @@ void Clients::Accept(int listener, Time now) {
     if (connection == nullptr) return;
     const int fd = AcceptInto(connection, listener, now);
     if (fd < 0) {
-      // Of the network's errors a pending client may bring (accept(2)), the next round hears no
-      // more.
+      // An error of the network that a pending client may cause (accept(2)) is gone in the next
+      // round.
       const bool descriptors_or_memory =
           errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
       const bool broken = errno == EBADF || errno == EINVAL || errno == ENOTSOCK;
@@ -94,7 +94,8 @@ void Clients::Accept(int listener, Time now) {
       }
       return;
     }
-    // The end of a page must not wait for the client's delayed acknowledgement of what came before.
+    // The end of a page must not wait for the client's delayed acknowledgement of what was sent
+    // before.
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (guard_ != nullptr) connection->SetTransport(guard_->MakeTransport(fd));
@@ -110,8 +111,8 @@ int Clients::AcceptInto(Connection* connection, int listener, Time now) {
   return fd;
 }
 
-// A free connection, or that which a new client may replace. Null when all may still keep their
-// place; nothing is accepted then until the first of them may not.
+// A free connection, or one that a new client may replace. Null while all may keep their places;
+// then nothing is accepted until the first of them may not.
 Connection* Clients::PlaceForClient(Time now) {
   Connection* place = &connections_[0];
   for (Connection& connection : connections_) {

@@ -31,7 +31,7 @@ bool EventFd::Wait(std::chrono::milliseconds patience) const {
   pollfd polled = {fd(), POLLIN, 0};
   const auto give_up = MonotonicNow() + patience;
   int result = 0;
-  do {  // again when a signal handler of the job ran
+  do {  // again if a signal handler of the job ran
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(give_up - MonotonicNow());
     result = poll(&polled, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));

@@ -11,9 +11,9 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr int kGzipWindow = MAX_WBITS + 16;  // deflateInit2: 16 more asks for gzip's frame
+constexpr int kGzipWindow = MAX_WBITS + 16;  // deflateInit2: 16 more selects gzip's framing
 constexpr int kMemoryLevel = 8;              // zlib's default
-// What one call takes: zlib counts in 32 bits.
+// The most that one call takes: zlib counts in 32 bits.
 constexpr std::size_t kMostInput = std::numeric_limits<uInt>::max() / 2;
 
 }  // namespace
@@ -25,10 +25,10 @@ std::optional<std::string> Gzip(std::string_view text) {
                    Z_DEFAULT_STRATEGY) != Z_OK) {
     return std::nullopt;
   }
-  // Also when the string below finds no memory.
+  // Runs even if the string below finds no memory.
   const std::unique_ptr<z_stream, decltype(&deflateEnd)> end(&stream, &deflateEnd);
 
-  // Pages shrink to a tenth and less; doubled until it fits.
+  // Pages shrink to a tenth or less. The buffer is doubled until the page fits.
   std::string packed(text.size() / 8 + 1024, '\0');
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));  // only read from
   stream.avail_in = static_cast<uInt>(text.size());
@@ -64,7 +64,7 @@ std::optional<std::string> GunzipAtMost(std::string_view packed, std::size_t mos
     if (size > most - text.size()) return std::nullopt;
     text.append(part.data(), size);
   }
-  // Cut off, it would be Z_BUF_ERROR; something behind it is none of ours.
+  // A truncated text gives Z_BUF_ERROR. Anything behind the end is ignored.
   if (result != Z_STREAM_END || stream.avail_in != 0) return std::nullopt;
   return text;
 }

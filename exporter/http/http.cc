@@ -4,20 +4,21 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
 namespace nccl_pulse {
 namespace {
 
-// Control characters have no place in a head; bytes past ASCII may stand in a header's value.
+// Control characters are not allowed in a head. Bytes beyond ASCII may occur in a header's value.
 bool IsPlain(std::string_view line) {
   return std::all_of(line.begin(), line.end(), [](char c) {
     return c == '\t' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f);
   });
 }
 
-// Cuts the first line off `text`. False when no line has ended yet.
+// Cuts the first line off `text`. False if no line has ended yet.
 bool TakeLine(std::string_view* text, std::string_view* line) {
   const std::size_t end = text->find('\n');
   if (end == text->npos) return false;
@@ -36,8 +37,8 @@ bool HasToken(std::string_view list, std::string_view token) {
   return false;
 }
 
-// "/metrics?x=y", or what a client that takes us for a proxy sends: "http://host:9410/metrics".
-bool TakePath(std::string_view target, std::string* path) {
+// "/metrics?x=y", or "http://host:9410/metrics" from a client that takes this server for a proxy.
+bool TakePath(std::string_view target, HttpRequest* request) {
   constexpr std::string_view kScheme = "http://";
   if (absl::StartsWithIgnoreCase(target, kScheme)) {
     target.remove_prefix(kScheme.size());
@@ -45,7 +46,9 @@ bool TakePath(std::string_view target, std::string* path) {
     if (target.empty()) target = "/";
   }
   if (target.empty() || target[0] != '/') return false;
-  *path = std::string(target.substr(0, target.find('?')));
+  const std::size_t mark = std::min(target.find('?'), target.size());
+  request->path = std::string(target.substr(0, mark));
+  if (mark < target.size()) request->query = std::string(target.substr(mark + 1));
   return true;
 }
 
@@ -62,12 +65,13 @@ bool ParseRequestLine(std::string_view line, HttpRequest* request) {
   request->keep_alive = version == "HTTP/1.1";
   request->method = method == "GET"    ? HttpRequest::Method::kGet
                     : method == "HEAD" ? HttpRequest::Method::kHead
+                    : method == "POST" ? HttpRequest::Method::kPost
                                        : HttpRequest::Method::kOther;
-  // Other methods have targets of other forms, and are refused whatever these say.
-  return TakePath(target, &request->path) || request->method == HttpRequest::Method::kOther;
+  // Other methods have targets of other forms. They are refused whatever the target is.
+  return TakePath(target, request) || request->method == HttpRequest::Method::kOther;
 }
 
-// Several lines of one name are one list (RFC 9110, 5.3).
+// Several lines with one name are one list (RFC 9110, 5.3).
 void AppendToList(std::string_view value, std::string* list) {
   absl::StrAppend(list, list->empty() ? "" : ", ", value);
 }
@@ -76,14 +80,21 @@ bool ParseHeaderLine(std::string_view line, HttpRequest* request) {
   const std::size_t colon = line.find(':');
   if (colon == line.npos || colon == 0) return false;
   const std::string_view name = line.substr(0, colon);
-  if (name.find_first_of(" \t") != name.npos) return false;  // a folded line, too
+  if (name.find_first_of(" \t") != name.npos) return false;  // this also refuses a folded line
   const std::string_view value = absl::StripAsciiWhitespace(line.substr(colon + 1));
   if (absl::EqualsIgnoreCase(name, "connection")) {
     if (HasToken(value, "close")) request->keep_alive = false;
   } else if (absl::EqualsIgnoreCase(name, "content-length")) {
-    if (value != "0") request->has_body = true;
+    if (value != "0") {
+      // Announced twice, or not by a number: not known.
+      if (request->has_body || !absl::SimpleAtoi(value, &request->body_bytes)) {
+        request->body_bytes = 0;
+      }
+      request->has_body = true;
+    }
   } else if (absl::EqualsIgnoreCase(name, "transfer-encoding")) {
     request->has_body = true;
+    request->body_bytes = 0;
   } else if (absl::EqualsIgnoreCase(name, "accept")) {
     AppendToList(value, &request->accept);
   } else if (absl::EqualsIgnoreCase(name, "accept-encoding")) {
@@ -99,10 +110,10 @@ bool ParseHeaderLine(std::string_view line, HttpRequest* request) {
 ParseResult ParseRequest(std::string_view input, HttpRequest* request) {
   *request = HttpRequest();
   std::string_view rest = input;
-  // Empty lines before a request are to be ignored (RFC 9112, 2.2).
+  // Empty lines before a request must be ignored (RFC 9112, 2.2).
   while (!rest.empty() && (rest[0] == '\r' || rest[0] == '\n')) rest.remove_prefix(1);
   if (rest.empty()) return ParseResult::kIncomplete;
-  // A method is in capitals: a TLS greeting is told from a slow client by its first byte.
+  // A method is in capitals. So the first byte tells a TLS greeting from a slow client.
   if (!absl::ascii_isupper(rest[0])) return ParseResult::kBad;
 
   std::string_view line;
@@ -130,6 +141,8 @@ std::string_view StatusText(int status) {
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 411:
+      return "Length Required";
     case 413:
       return "Content Too Large";
     case 431:

@@ -1,8 +1,7 @@
-// The little of HTTP/1.x that an endpoint needs which answers GET and HEAD and nothing else:
-// parsing the head of a request and writing the head of a response. No I/O here.
+// The little of HTTP/1.x that an endpoint needs: parsing the head of a request and writing the head
+// of a response. No I/O here.
 //
-// What is not understood is refused, never guessed: a request body is not read at all, folded
-// header lines and stray control characters are bad requests.
+// What is not understood is refused, never guessed: folded header lines and stray control characters are bad requests.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_HTTP_HTTP_H_
@@ -15,13 +14,15 @@
 namespace nccl_pulse {
 
 struct HttpRequest {
-  enum class Method { kGet, kHead, kOther };
+  enum class Method { kGet, kHead, kPost, kOther };
 
   Method method = Method::kOther;
-  std::string path;           // without query; as the client spelled it
-  std::string authorization;  // that header's value, "" without it
-  bool keep_alive = false;    // the client will take another response on this connection
-  bool has_body = false;      // announced; the bytes after the head are not a request
+  std::string path;            // without query; as the client spelled it
+  std::string query;           // behind the question mark, "" without one
+  std::string authorization;   // that header's value, "" without it
+  bool keep_alive = false;     // the client will take another response on this connection
+  bool has_body = false;       // announced; the bytes after the head are not a request
+  std::size_t body_bytes = 0;  // of it, as announced; 0: not known
   std::size_t head_bytes = 0;
   // Values of these headers, "" without; several lines of one are joined with ", ".
   std::string accept;

@@ -28,11 +28,11 @@ namespace {
 
 using Time = std::chrono::steady_clock::time_point;
 
-// Of an answer, as it comes and unpacked.
+// The largest answer, as it comes and unpacked.
 constexpr std::size_t kMostBytes = std::size_t{512} << 20;
 constexpr std::chrono::seconds kNotSaid{-1};
 
-// Closed with the object.
+// Closed when the object is destroyed.
 class Socket {
  public:
   explicit Socket(int fd) : fd_(fd) {}
@@ -44,7 +44,7 @@ class Socket {
 
   int fd() const { return fd_; }
 
-  // False when `end` came first; errno is then ETIMEDOUT.
+  // False if `end` came first; errno is ETIMEDOUT then.
   bool Wait(short events, Time end) const {
     while (true) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -135,7 +135,7 @@ std::unique_ptr<Socket> ConnectTo(std::string_view endpoint, Time end, std::stri
   return ConnectToHost(*host, port, end, error);
 }
 
-// A header's value, without spaces around it; "" when there is none. `head`: in small letters.
+// The value of a header, without spaces around it, or "". `head` is in lower case.
 std::string_view Header(std::string_view head, std::string_view name) {
   const std::string start = absl::StrCat("\r\n", name, ":");
   const std::size_t at = head.find(start);
@@ -144,7 +144,7 @@ std::string_view Header(std::string_view head, std::string_view name) {
   return absl::StripAsciiWhitespace(rest.substr(0, rest.find("\r\n")));
 }
 
-// A number of seconds; `otherwise` when it is none, or a date.
+// A number of seconds, or `otherwise` for anything else, such as a date.
 std::chrono::seconds Seconds(std::string_view text, std::chrono::seconds otherwise) {
   constexpr int64_t kMost = 1000000000;
   int64_t seconds = 0;
@@ -170,7 +170,7 @@ class PlainTransport : public Transport {
   short events_ = POLLOUT;
 };
 
-// Once more what has returned -1, after a wait; false when it has failed.
+// After a call that returned -1: waits until it may be repeated. False if it has failed.
 bool WaitFor(const Socket& socket, const Transport& transport, Time end, std::string* error) {
   if (errno == EINTR) return true;
   if (errno != EAGAIN) {
@@ -184,7 +184,7 @@ bool WaitFor(const Socket& socket, const Transport& transport, Time end, std::st
   return false;
 }
 
-// All that comes until the server closes.
+// Everything that comes until the server closes the connection.
 bool Ask(const Socket& socket, Transport& transport, const std::string& request, Time end,
          std::string* text, std::string* error) {
   // Smaller than any socket's buffer.
@@ -193,7 +193,7 @@ bool Ask(const Socket& socket, Transport& transport, const std::string& request,
     if (!WaitFor(socket, transport, end, error)) return false;
   }
   if (size != static_cast<ssize_t>(request.size())) {
-    *error = "the request was not taken";
+    *error = "the request could not be sent";
     return false;
   }
   while (text->size() < kMostBytes) {
@@ -209,7 +209,7 @@ bool Ask(const Socket& socket, Transport& transport, const std::string& request,
   return true;
 }
 
-// `again`: after how long to ask once more; negative: the server does not say.
+// `again`: after how long to ask again. Negative: the server does not say.
 bool Parse(const std::string& text, HttpAnswer* answer, std::chrono::seconds* again,
            std::string* error) {
   const std::size_t head_end = text.find("\r\n\r\n");
@@ -222,7 +222,7 @@ bool Parse(const std::string& text, HttpAnswer* answer, std::chrono::seconds* ag
   }
   const std::string head = absl::AsciiStrToLower(std::string_view(text).substr(0, head_end));
   answer->body = text.substr(head_end + 4);
-  // A page that was cut off must not pass for a whole one.
+  // A truncated page must not pass for a whole one.
   std::size_t length = 0;
   if (absl::SimpleAtoi(Header(head, "content-length"), &length) && answer->body.size() < length) {
     *error = "the answer ended too early";

@@ -15,7 +15,7 @@ using std::chrono::duration;
 using std::chrono::duration_cast;
 using std::chrono::seconds;
 
-// Of the whole budget, what is divided between the kinds.
+// The part of the whole budget that is divided between the kinds.
 constexpr double kOwnShare = 5.0 / 6;
 
 }  // namespace
@@ -31,7 +31,7 @@ PageCache::PageCache(Options options)
   }
 }
 
-// Runs `work`, and answers with the wall time that it took.
+// Runs `work` and returns the wall time that it took.
 template <typename Work>
 double PageCache::Charge(CpuBudget* budget, Work work) {
   const Time start = options_.clock();
@@ -77,11 +77,11 @@ PageCache::Answer PageCache::Plain(const Page& page, Time now) const {
   return {page.status, page.body, false, age, seconds(0)};
 }
 
-// Null: nobody.
+// Null if nobody pays.
 CpuBudget* PageCache::WhoPays(Page* page, Time now) {
   if (page->budget.Allows(now)) return &page->budget;
   if (shared_budget_.Allows(now)) return &shared_budget_;
-  // The first of its kind is made on credit: there are few kinds.
+  // The first page of a kind is made on credit: there are few kinds.
   return page->was_made ? nullptr : &page->budget;
 }
 
@@ -114,7 +114,7 @@ void PageCache::Make(std::size_t kind, CpuBudget* budget) {
   bodies_.push_back(page.body);
 }
 
-// When there is no memory for it, the page is sent as it is.
+// If there is no memory for packing, the page is sent unpacked.
 void PageCache::Pack(Page* page) {
   const double took = Charge(&page->budget, [&] {
     std::optional<std::string> packed = Gzip(*page->body);
@@ -138,7 +138,7 @@ bool PageCache::HasRoom() {
   return bodies_.size() < std::size_t{kMaxPages} && bytes <= kMaxHeldBytes;
 }
 
-// Of the kept bodies that nobody is being sent, the oldest; not of this kind.
+// The oldest kept body that is not being sent to anybody and is not of this kind.
 PageCache::Page* PageCache::OldestToForget(std::size_t kind) {
   Page* oldest = nullptr;
   for (Page& page : pages_) {
@@ -148,8 +148,9 @@ PageCache::Page* PageCache::OldestToForget(std::size_t kind) {
   return oldest;
 }
 
-// Before a page of this kind is made. False when it would cut off somebody who has not had the time
-// to take a page, and there is one of this kind to answer with that is not too old for that.
+// Called before a page of this kind is made. False if making it would cut off a client that has not
+// had the time to take its page, and there is a page of this kind to answer with that is not too
+// old for that.
 bool PageCache::MakeRoom(std::size_t kind, Time now) {
   Page& page = pages_[kind];
   const bool has_answer = (page.body != nullptr && now - page.made < kPageGrace) ||

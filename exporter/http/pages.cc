@@ -18,8 +18,8 @@
 namespace nccl_pulse {
 namespace {
 
-// Of the processor time for pages. People look at the JSON again and again, every 2 s with the
-// status page open; scrapers do every 15 s; whoever diagnoses a job does twice.
+// Shares of the processor time for pages. People look at the JSON every 2 s with the status page
+// open, scrapers come every 15 s, and a diagnosis of a job asks twice.
 constexpr int kFormatWeight = 5, kCommunicatorsWeight = 10, kSnapshotsWeight = 1;
 
 }  // namespace
@@ -47,7 +47,7 @@ std::string_view Pages::TypeOf(std::size_t kind) {
 SnapshotSet Pages::ReadAll() {
   SnapshotSet set = options_.source();
   node_.Read(&set, MonotonicNow());
-  // Not taken for what is when that would be called a hang.
+  // What has stopped must not pass for the present by the time at which a hang is called.
   set.stands_after_ns =
       std::min(kStoppedAfterNs, int64_t{std::chrono::nanoseconds(options_.hang_after).count()});
   stats_.segments_read += std::count_if(
@@ -91,8 +91,8 @@ PageCache::Options Pages::CacheOptions(std::function<bool(bool in_any_case)> cut
   options.on_work = [this](double seconds, bool made) {
     if (made) stats_.pages += 1;
     stats_.seconds += seconds;
-    // What one page took is in pieces that the next one does not fit into. Not in a process of a
-    // job: it would hold up the job's own threads.
+    // One page leaves memory in pieces that the next one does not fit into. Not done in a process
+    // of a job, where it would hold up the job's own threads.
     if (made && options_.peers.agent) malloc_trim(0);
   };
   options.cpu_share = options_.cpu_share * kPagesShare;

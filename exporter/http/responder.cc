@@ -28,7 +28,8 @@ Responder::Responder(const ServerOptions* options, Pages* pages, const Node* nod
       healthy_(std::make_shared<const std::string>("ok\n")) {}
 
 void Responder::AnswerRequests(Connection* connection, Time now) {
-  // Several when the client did not wait for the responses; at most what fits into one input.
+  // There are several if the client did not wait for the responses; at most as many as fit into one
+  // input.
   while (connection->state() == Connection::State::kReading) {
     HttpRequest request;
     switch (connection->NextRequest(&request)) {
@@ -52,7 +53,7 @@ void Responder::AnswerParked(Connection* connection, Time now) {
   AnswerRequests(connection, now);
 }
 
-// False when the request is not to be answered, or not yet.
+// False if the request must not be answered, or not yet.
 bool Responder::Admit(Connection* connection, const HttpRequest& request, Time now) {
   if (options_.guard == nullptr) return true;
   switch (options_.guard->Check(request.authorization)) {
@@ -70,7 +71,7 @@ bool Responder::Admit(Connection* connection, const HttpRequest& request, Time n
 
 void Responder::Answer(Connection* connection, const HttpRequest& request, Time now) {
   if (!Admit(connection, request, now)) return;
-  if (request.method == HttpRequest::Method::kOther) {
+  if (request.method != HttpRequest::Method::kGet && request.method != HttpRequest::Method::kHead) {
     Respond(connection, request, 405, kTextType, nullptr, now);
   } else if (request.has_body) {
     Respond(connection, request, 413, kTextType, nullptr, now);
@@ -93,7 +94,7 @@ void Responder::Answer(Connection* connection, const HttpRequest& request, Time 
   }
 }
 
-// No body means one that repeats the status.
+// Without a body the response repeats the status.
 void Responder::Respond(Connection* connection, const HttpRequest& request, int status,
                         std::string_view type, Body body, Time now, std::string_view more) {
   if (body == nullptr) {
@@ -106,7 +107,7 @@ void Responder::Respond(Connection* connection, const HttpRequest& request, int 
                                              : std::string(more));
   if (request.method == HttpRequest::Method::kHead) body.reset();
   connection->Respond(std::move(head), std::move(body), keep_alive, now);
-  // Most responses fit into the socket's buffer, and cost no further round.
+  // Most responses fit into the socket's buffer and need no further round.
   if (!connection->Send(now)) connection->Close();
 }
 

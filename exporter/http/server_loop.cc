@@ -19,10 +19,10 @@ constexpr milliseconds kPause{100};
 
 void Pause() { poll(nullptr, 0, static_cast<int>(kPause.count())); }
 
-// For poll(): milliseconds, -1 for ever.
+// For poll(): milliseconds, or -1 for ever.
 int TimeoutUntil(ServerLoop::Time end, ServerLoop::Time now) {
   if (end == ServerLoop::Time::max()) return -1;
-  // One more, since the division rounds down: waking too early would be a round for nothing.
+  // One more, because the division rounds down: waking too early would waste a round.
   const auto wait = duration_cast<milliseconds>(end - now) + milliseconds(1);
   return static_cast<int>(std::max(wait, milliseconds(0)).count());
 }
@@ -43,7 +43,7 @@ ServerLoop::ServerLoop(ServerOptions options)
       failure_(options_.log) {}
 
 bool ServerLoop::Wait(const EventFd& wake) {
-  // Nothing but what is open: poll() refuses more entries than the process may have descriptors.
+  // Only open ones: poll() refuses more entries than the process may have descriptors.
   polled_.clear();
   places_ = Places();
   const Time start = MonotonicNow();
@@ -96,7 +96,7 @@ void ServerLoop::HandleRound() {
   Spend(&clients_budget_, now);
 }
 
-// All that the thread did since the last time and that was not for a page.
+// What the thread has done since the last time, except making pages.
 void ServerLoop::Spend(CpuBudget* budget, Time now) {
   const std::chrono::nanoseconds used = ThreadCpuTime() - pages_.cpu_spent();
   budget->Spend(used - cpu_accounted_, now);

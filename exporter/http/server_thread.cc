@@ -15,8 +15,8 @@
 namespace nccl_pulse {
 namespace {
 
-// Large enough for the readers of snapshots, and for libraries that reserve thread-local memory on
-// every thread's stack.
+// Large enough for reading snapshots, and for libraries that reserve thread-local memory on every
+// thread's stack.
 constexpr std::size_t kStackBytes = 1 << 20;
 constexpr std::chrono::milliseconds kStopTimeout{2000};
 constexpr std::chrono::milliseconds kGoodbyeTimeout{100};
@@ -32,7 +32,7 @@ bool ServerThread::Start(std::string* error) {
       return false;
     }
   }
-  // A thread starts with its creator's mask, and must not run a handler even once.
+  // A thread starts with its creator's mask, and must not run a signal handler even once.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -41,7 +41,8 @@ bool ServerThread::Start(std::string* error) {
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, kStackBytes);
   int result = pthread_create(&thread_, &attributes, &Main, this);
-  // A job with very large thread-local variables: what its own threads get will do.
+  // A job with very large thread-local variables: the stack size that its own threads get is
+  // enough.
   if (result == EINVAL) result = pthread_create(&thread_, nullptr, &Main, this);
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -63,7 +64,7 @@ bool ServerThread::Stop() {
   stopping_.store(true, std::memory_order_release);
   wake_.Signal();
   const bool ended = ended_.Wait(kStopTimeout);
-  // Whoever sets it second knows that the other has gone on, and deletes.
+  // The one that sets it second knows that the other has gone on, and deletes the object.
   if (!ended && !left_behind_.exchange(true, std::memory_order_acq_rel)) {
     pthread_detach(thread_);
     return false;
@@ -75,13 +76,13 @@ bool ServerThread::Stop() {
 void* ServerThread::Main(void* self) {
   auto* thread = static_cast<ServerThread*>(self);
   const sched_param batch{};
-  sched_setscheduler(0, SCHED_BATCH, &batch);  // this thread; where it is refused, as it was
+  sched_setscheduler(0, SCHED_BATCH, &batch);  // of this thread; if it is refused, nothing changes
   thread->Run();
   if (thread->left_behind_.exchange(true, std::memory_order_acq_rel)) {
     delete thread;
     return nullptr;
   }
-  // Stop() waits for this before it joins, and only then deletes.
+  // Stop() waits for this before it joins, and deletes only then.
   thread->ended_.Signal();
   return nullptr;
 }

@@ -20,7 +20,7 @@
 namespace nccl_pulse {
 namespace {
 
-// More than a node has processes; the kernel cuts it to net.core.somaxconn.
+// More than a node has processes. The kernel limits it to net.core.somaxconn.
 constexpr int kBacklog = 1024;
 
 constexpr std::string_view kNamePrefix = "nccl-pulse-";
@@ -31,7 +31,7 @@ struct AbstractAddress {
 
   explicit AbstractAddress(const std::string& name) {
     storage.sun_family = AF_UNIX;
-    // The first byte stays zero.
+    // The first byte stays zero: an abstract name.
     const std::size_t length = std::min(name.size(), sizeof(storage.sun_path) - 1);
     std::memcpy(storage.sun_path + 1, name.data(), length);
     size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
@@ -41,7 +41,7 @@ struct AbstractAddress {
 
 int OpenSocket() { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
 
-// FNV-1a: a path does not fit into every name.
+// FNV-1a. Hashed because a path may be too long for a name.
 uint64_t HashOf(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
@@ -119,7 +119,7 @@ std::vector<NameInUse> NamesInUse() {
   std::vector<NameInUse> names;
   std::ifstream file("/proc/net/unix");
   for (std::string line; std::getline(file, line);) {
-    // The name is the last column; '@' stands for the zero byte.
+    // The name is the last column, with '@' for the zero byte.
     const std::size_t at = line.find(absl::StrCat("@", kNamePrefix));
     if (at == line.npos) continue;
     const std::string name = line.substr(at + 1);
@@ -162,7 +162,7 @@ ProcessState StateOf(pid_t pid) {
   file.Close();
   if (size <= 0) return ProcessState::kUnknown;
   const std::string_view line(buffer.data(), size);
-  // The name before it may hold anything.
+  // The program's name before it may contain anything.
   const std::size_t name_end = line.rfind(") ");
   if (name_end == line.npos || name_end + 2 >= line.size()) return ProcessState::kUnknown;
   const char state = line[name_end + 2];
@@ -198,8 +198,8 @@ bool Send(int connection, const HandoverMessage& message, int memory) {
 
 Received Receive(int connection, HandoverMessage* message, SharedDescriptor* memory,
                  std::string* error) {
-  // One byte more, so that a longer message is seen to be longer. Room for one descriptor, without
-  // CMSG_SPACE's padding, which a second one would fit into: the kernel closes any others.
+  // One byte more, so that a longer message is noticed. Room for one descriptor, without
+  // CMSG_SPACE's padding, into which a second one would fit; the kernel closes any others.
   std::array<char, sizeof(HandoverMessage) + 1> bytes;
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   iovec part = {bytes.data(), bytes.size()};
@@ -214,8 +214,8 @@ Received Receive(int connection, HandoverMessage* message, SharedDescriptor* mem
     const ForkGuard guard;
     size = recvmsg(connection, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (size < 0 && errno == ECONNRESET) {
-      // Said once, when the other side closed with something of ours unread (unix_release_sock in
-      // Linux' net/unix/af_unix.c). What it sent before, a refusal say, is still there.
+      // Reported once, if the other side closed with unread data of ours (unix_release_sock in
+      // Linux' net/unix/af_unix.c). What it sent before, such as a refusal, can still be read.
       header.msg_controllen = CMSG_LEN(sizeof(int));
       size = recvmsg(connection, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     }

@@ -32,10 +32,9 @@ void KeptProcesses::Keep(ProcessSnapshot process, const Peer& peer, bool is_itse
   if (options_.keep_processes > 0) {
     if (log_) {
       log_(LogLevel::kInfo,
-           absl::StrCat(
-               "process ", process.pid,
-               process.global_rank.empty() ? "" : " of rank " + process.global_rank,
-               process.end == ProcessEnd::kLost ? " ended without having said so" : " ended"));
+           absl::StrCat("process ", process.pid,
+                        process.global_rank.empty() ? "" : " of rank " + process.global_rank,
+                        process.end == ProcessEnd::kLost ? " ended unexpectedly" : " ended"));
     }
     const uint64_t bytes = PageBytes(process);
     shown_.push_back({std::move(process), now + options_.keep, peer.credentials.user, peer.order,

@@ -17,8 +17,9 @@
 namespace nccl_pulse {
 namespace {
 
-// Connections that wait to be accepted cost the job nothing. Room for a burst, so that a scrape
-// behind it is not dropped and sent again a second later; the kernel cuts it to net.core.somaxconn.
+// Connections that wait to be accepted cost the job nothing. There is room for a burst, so that a
+// scrape behind it is not dropped and sent again a second later. The kernel limits it to
+// net.core.somaxconn.
 constexpr int kBacklog = 4096;
 
 struct SocketAddress {
@@ -51,7 +52,7 @@ std::string Spell(const std::string& host, uint16_t port) {
   return absl::StrCat(is_v6 ? "[" : "", host, is_v6 ? "]:" : ":", port);
 }
 
-// The new descriptor, or -1.
+// Returns the new descriptor, or -1.
 int OpenSocket(int family, SharedDescriptor* out) {
   const ForkGuard guard;
   const int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -59,7 +60,7 @@ int OpenSocket(int family, SharedDescriptor* out) {
   return fd;
 }
 
-// 0, or the errno of the call that failed.
+// Returns 0, or the errno of the call that failed.
 int TryListen(const std::string& host, uint16_t port, bool dual_stack, SharedDescriptor* socket,
               Listener* listener) {
   SocketAddress address;
@@ -69,14 +70,12 @@ int TryListen(const std::string& host, uint16_t port, bool dual_stack, SharedDes
   if (fd < 0) return errno;
   const int on = 1;
   const int v6_only = dual_stack ? 0 : 1;
-  // A port whose last connections are still being forgotten may be used; one that is listened on
-  // may not.
+  // A port with connections in TIME_WAIT may be used; one that somebody listens on may not.
   bool ok = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0;
   if (family == AF_INET6) {
     ok = ok && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof(v6_only)) == 0;
   }
-  // Two sockets may be bound before either listens; then listen() is what tells that the port is
-  // taken.
+  // Two sockets may be bound before either listens. Then listen() reports that the port is taken.
   ok = ok && bind(fd, address.get(), address.size) == 0 && listen(fd, kBacklog) == 0;
   SocketAddress bound;
   bound.size = sizeof(bound.storage);
@@ -86,7 +85,7 @@ int TryListen(const std::string& host, uint16_t port, bool dual_stack, SharedDes
     socket->Close();
     return error;
   }
-  // Both families have the port at the same place.
+  // Both families have the port at the same offset.
   listener->port = ntohs(reinterpret_cast<const sockaddr_in*>(&bound.storage)->sin_port);
   listener->address = Spell(host, listener->port);
   return 0;
@@ -108,7 +107,7 @@ sockaddr_un UnixAddress(const std::string& path) {
   return address;
 }
 
-// Whether `path` is free for us: not there, or a socket whose listener is gone.
+// Whether `path` is free for us: nothing is there, or a socket whose listener is gone.
 int MakeRoomAt(const std::string& path, const sockaddr_un& address) {
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0) return errno == ENOENT ? 0 : errno;
@@ -142,9 +141,9 @@ int OpenUnixSocket(const std::string& path, SharedDescriptor* socket, Listener* 
 bool ParseUnixPath(std::string_view text, ListenAddress* address, std::string* error) {
   const std::string_view path = text.substr(kUnixPrefix.size());
   if (path.empty() || path[0] != '/' || path.size() >= sizeof(sockaddr_un::sun_path)) {
-    *error =
-        absl::StrCat("'", text, "' is no Unix socket: write unix: and an absolute path of at most ",
-                     sizeof(sockaddr_un::sun_path) - 1, " bytes");
+    *error = absl::StrCat("'", text,
+                          "' is not a Unix socket: write unix: and an absolute path of at most ",
+                          sizeof(sockaddr_un::sun_path) - 1, " bytes");
     return false;
   }
   *address = {"", 0, std::string(path)};
@@ -172,12 +171,12 @@ bool ParseListenAddress(std::string_view text, ListenAddress* address, std::stri
   }
   std::string_view host = text.substr(0, colon);
   const std::string_view port = text.substr(colon + 1);
-  // Digits alone: no sign, no space.
+  // Digits only: no sign, no space.
   uint32_t number = 0;
   if (port.empty() || port.find_first_not_of("0123456789") != port.npos ||
       !absl::SimpleAtoi(port, &number) || number > 65535) {
     *error =
-        absl::StrCat("'", port, "' in '", text, "' is no port: write a number from 0 to 65535");
+        absl::StrCat("'", port, "' in '", text, "' is not a port: write a number from 0 to 65535");
     return false;
   }
   const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
@@ -189,10 +188,10 @@ bool ParseListenAddress(std::string_view text, ListenAddress* address, std::stri
   SocketAddress unused;
   if (bracketed != has_colon ||
       (!address->host.empty() && !MakeSocketAddress(address->host, 0, &unused))) {
-    *error =
-        absl::StrCat("'", text,
-                     "' is no address to listen on: the host is a numeric IPv4 address, an IPv6 "
-                     "address in brackets, localhost, or left out for all interfaces");
+    *error = absl::StrCat(
+        "'", text,
+        "' is not an address to listen on: the host is a numeric IPv4 address, an IPv6 "
+        "address in brackets, localhost, or left out for all interfaces");
     return false;
   }
   return true;

@@ -62,7 +62,8 @@ bool Node::OpenProcess(std::string* error) {
         if (role_ == Role::kMember) return true;
         break;
     }
-    // The thread goes on with it. A server that has the port for an agent wants it left alone.
+    // The thread goes on with it. A server that holds the port for an agent does not want to be
+    // asked.
     const Time now = MonotonicNow();
     if (role_ == Role::kElecting && (elect_at_ == Time::max() || elect_at_ < now)) elect_at_ = now;
     if (now >= give_up || elect_at_ > now + kJoinPatience) return true;
@@ -91,7 +92,7 @@ Attempt Node::Elect(Time now, std::string* failure) {
 Attempt Node::Try(const ListenAddress& address, Time now, std::string* failure) {
   const uid_t user = geteuid();
   if (can_join() && user != 0) {
-    // Root's agent, if there is one.
+    // An agent of root's, if there is one.
     const Attempt attempt = Join(0, address, now);
     if (attempt == Attempt::kJoined || attempt == Attempt::kBusy) return attempt;
   }
@@ -100,10 +101,11 @@ Attempt Node::Try(const ListenAddress& address, Time now, std::string* failure) 
     if (error == EADDRINUSE && !can_join()) return Attempt::kTaken;
     if (error == EADDRINUSE) {
       const Attempt attempt = Join(user, address, now);
-      // Who had it a moment ago is closing, or does not listen yet.
+      // The one that had it a moment ago is closing, or does not listen yet.
       return attempt == Attempt::kNobody ? Attempt::kBusy : attempt;
     }
-    // Refused for any other reason, nobody can hand over to this process; it serves itself.
+    // If it was refused for any other reason, nobody can hand over to this process; it serves
+    // itself.
   }
   Listener listener;
   const int error = serving_.TakePort(address, &listener);
@@ -141,7 +143,7 @@ milliseconds Node::RandomDelay() {
   return milliseconds(delay(random_));
 }
 
-// On the server's thread.
+// Runs on the server's thread.
 void Node::ElectAndSettle(Time now) {
   if (leaving_) {
     elect_at_ = Time::max();
@@ -164,7 +166,7 @@ void Node::ElectAndSettle(Time now) {
     case Attempt::kTaken:
     case Attempt::kFailed:
       if (!logged_nowhere_) {
-        Log(LogLevel::kWarning, absl::StrCat("metrics can not be served for now: ", failure));
+        Log(LogLevel::kWarning, absl::StrCat("metrics cannot be served for now: ", failure));
       }
       logged_nowhere_ = true;
       elect_at_ = now + kNowherePause + RandomDelay();
@@ -203,7 +205,7 @@ void Node::HandleServer(Time now) {
       members_ = static_cast<int>(std::min<uint32_t>(message.members, kMaxMembers));
       server_.AvoidNobody();
       logged_nowhere_ = false;
-      // Init did not wait so long, and named another place.
+      // Init did not wait that long, and has announced another address.
       if (opened_ && address_ != logged_address_) {
         Log(LogLevel::kWarning, absl::StrCat("the node's metrics are served at ", address_));
         logged_address_ = address_;
@@ -218,16 +220,16 @@ void Node::HandleServer(Time now) {
     default:
       break;
   }
-  // kRefused, or what no server says. Root's process need not be an agent: having asked it is no
-  // trouble.
+  // kRefused, or something that no server sends. A process of root's need not be an agent, so being
+  // refused by it is nothing to warn of.
   Log(server_.user() == geteuid() ? LogLevel::kWarning : LogLevel::kInfo,
       absl::StrCat("the node's server did not take this process' measurements (", message.Text(),
                    "): it serves them itself, on the next free port"));
   server_.Avoid();
-  members_ = 0;  // those stay where they are
+  members_ = 0;  // the members stay where they are
   LoseServer(now, milliseconds(0));
   elect_at_ = now;
-  port_returns_until_ = Time();  // that server stays where it is
+  port_returns_until_ = Time();  // the other server stays where it is
 }
 
 // --- The agent ---------------------------------------------------------------------------------
@@ -248,7 +250,7 @@ bool Node::OpenAgent(std::string* error) {
       Listener listener;
       failure = serving_.TakePort(wanted_, &listener);
       if (failure == 0) {
-        // Whoever had to serve on a port behind this one comes, too.
+        // Processes that had to serve on a later port are asked, too.
         std::string ignored;
         takeover.AskOthers(/*same_port_only=*/false, &ignored);
         expected_members_ = takeover.expected_members();
@@ -262,7 +264,7 @@ bool Node::OpenAgent(std::string* error) {
       serving_.LeaveName();
       const bool asked =
           failure == EADDRINUSE && takeover.AskOthers(/*same_port_only=*/true, &refusal);
-      // Another program's, unless somebody is just closing it.
+      // The port belongs to another program, unless somebody is just closing it.
       if (!asked) patience = kPortReturnTime;
     }
     const bool in_vain = failure != EADDRINUSE || MonotonicNow() - begin > patience;
@@ -331,7 +333,7 @@ void Node::Handle(const pollfd* polled, Time now) {
         if (why.empty()) return;
         Log(LogLevel::kWarning,
             absl::StrCat("the node's server at ", address_, " does not answer yet, ", why,
-                         ": these measurements are not served before it does, or ends"));
+                         ": until it answers or ends, these measurements are not served"));
       }
       return;
   }

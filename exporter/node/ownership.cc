@@ -32,7 +32,7 @@ void Ownership::Settle(std::vector<Claim> claims) {
   std::map<uint64_t, uid_t> communicators;
   const auto settle_communicators = [&](auto may_own) {
     for (const Claim& claim : claims) {
-      if (OwnerOf(*claim.process) != claim.user) continue;  // left out as a whole
+      if (OwnerOf(*claim.process) != claim.user) continue;  // the whole process is left out
       for (const CommunicatorSnapshot& each : claim.process->communicators) {
         if (may_own(each, claim.user)) communicators.try_emplace(each.comm_id, claim.user);
       }

@@ -36,7 +36,7 @@ Peer* PageRoom::Make() {
     kept_.AddShares(&bytes_of);
     if (Total(bytes_of) <= options_.max_page_bytes) return nullptr;
     const uid_t user = LargestShare(bytes_of).value_or(options_.user);
-    // What lives is worth more than what is over.
+    // What is live is worth more than what has ended.
     if (kept_.ForgetOldestOf(user) || LeaveOutFinalizedOf(user)) continue;
     Peer* largest = nullptr;
     for (Peer& peer : peers_) {
@@ -50,7 +50,7 @@ Peer* PageRoom::Make() {
   }
 }
 
-// Of the user's members the one that has most of it. False when none has.
+// Takes them from the member of this user that has the most. False if none has any.
 bool PageRoom::LeaveOutFinalizedOf(uid_t user) {
   Peer* most = nullptr;
   for (Peer& peer : peers_) {

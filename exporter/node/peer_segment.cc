@@ -17,7 +17,7 @@
 namespace nccl_pulse {
 namespace {
 
-// The largest that Segment::Create makes, with its rounding.
+// The largest segment that Segment::Create makes, including its rounding.
 constexpr uint64_t kMaxSegmentBytes = kHeaderBytes + kNamesBytes +
                                       kMaxCommunicators * kRecordStride + 2 * kPageBytes +
                                       uint64_t{kMaxSegmentPages} * kPageBytes + 65536;
@@ -29,8 +29,7 @@ uint64_t OffsetOrEnd(off_t offset, uint64_t end) {
 
 SegmentExtents FindExtents(int fd, uint64_t bytes) {
   SegmentExtents extents;
-  // SEEK_DATA fails with ENXIO when nothing but holes follows, SEEK_HOLE finds the end at the
-  // latest.
+  // SEEK_DATA fails with ENXIO if only a hole follows. SEEK_HOLE finds the end at the latest.
   extents.first_end = lseek(fd, 0, SEEK_DATA) == 0 ? OffsetOrEnd(lseek(fd, 0, SEEK_HOLE), 0) : 0;
   const auto first_end = static_cast<off_t>(extents.first_end);
   extents.second_begin = OffsetOrEnd(lseek(fd, first_end, SEEK_DATA), bytes);
@@ -60,14 +59,14 @@ bool PeerSegment::Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejec
   if (fd < 0) return refuse(Rejection::kNotMemory, "no memory was handed over");
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || fstatfs(fd, &system) != 0 ||
       system.f_type != TMPFS_MAGIC) {
-    return refuse(Rejection::kNotMemory, "what was handed over is no memory (memfd)");
+    return refuse(Rejection::kNotMemory, "what was handed over is not a memfd");
   }
   constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_GROW;
   const int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & kNeeded) != kNeeded) {
     return refuse(Rejection::kUnsealed, "the memory is not sealed against shrinking and growing");
   }
-  // Sealed: the size stays what it is now.
+  // It is sealed, so the size does not change any more.
   bytes_ = static_cast<std::size_t>(status.st_size);
   const std::string size = std::to_string(bytes_) + " bytes";
   if (bytes_ < kMinSegmentBytes || bytes_ > kMaxSegmentBytes) {
@@ -88,7 +87,7 @@ bool PeerSegment::Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejec
   if (!Read(snapshot, reason, error)) return refuse(*reason, std::string(*error));
   const uint64_t claimed = ClaimedSegmentBytes(base_);
   if (claimed != bytes_) {
-    return refuse(Rejection::kBadSize, "the segment says it has " + std::to_string(claimed) +
+    return refuse(Rejection::kBadSize, "the segment claims " + std::to_string(claimed) +
                                            " bytes, its memory has " + size);
   }
   return true;
@@ -98,7 +97,7 @@ bool PeerSegment::Read(ProcessSnapshot* snapshot, Rejection* reason, std::string
   SnapshotLimit limit{kMaxProcessBytes};
   const bool is_read =
       ReadSegment(base_, bytes_, snapshot, error, FindExtents(memory_.get(), bytes_), &limit);
-  // The peer's memory, which counts as this process' while its page tables name it.
+  // Gives back the peer's memory, which counts as this process' while its page tables refer to it.
   madvise(const_cast<void*>(base_), bytes_, MADV_DONTNEED);
   if (!is_read && !limit.exceeded) {
     *reason = Rejection::kBadLayout;

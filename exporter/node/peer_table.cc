@@ -14,10 +14,10 @@
 namespace nccl_pulse {
 namespace {
 
-// New connections per round: those that are already there have been served in between.
+// New connections per round. Between rounds the peers that are already there are served.
 constexpr int kAcceptsPerRound = 32;
 
-// How long accepting pauses when the process has no descriptor left.
+// How long accepting pauses if the process has no descriptor left.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
 void ClearFinalizedHistograms(ProcessSnapshot* process) {
@@ -71,8 +71,9 @@ void PeerTable::Accept(int listener, Time now) {
     peer->since = now;
     const bool is_known = options_.credentials(peer->connection.get(), &peer->credentials);
     if (!is_known || !TakesUser(peer->credentials.user)) {
-      const std::string why = "this server takes its own user's processes only";
-      // Everybody looks for an agent of root's first, and goes on to the next port: no news.
+      const std::string why = "this server takes only processes of its own user";
+      // Every process looks for an agent of root's first and then goes on to the next port: not
+      // worth a message.
       if (is_known && options_.user == 0) {
         Decline(peer, why);
       } else {
@@ -84,8 +85,8 @@ void PeerTable::Accept(int listener, Time now) {
   }
 }
 
-// A pid that the kernel tells counts in this server's PID namespace, and in no other: one that says
-// so in a container says nothing that the kernel could confirm.
+// The kernel gives a pid in this server's PID namespace, not in any other. What a process in a
+// container says about its pid cannot be confirmed by the kernel.
 bool PeerTable::IsItself(const ProcessSnapshot& process, const Credentials& credentials) const {
   return credentials.pid > 0 && process.pid == credentials.pid &&
          process.pid_namespace == options_.pid_namespace;
@@ -153,7 +154,7 @@ void PeerTable::HandlePeer(Peer* peer, Time now) {
   } else if (message.type == MessageType::kYield && !is_member && asks_to_yield_ == nullptr) {
     AskedToYield(peer);
   } else {
-    Refuse(peer, Rejection::kBadMessage, "a message that was not to be expected");
+    Refuse(peer, Rejection::kBadMessage, "an unexpected message");
   }
   peer->received.Close();
 }
@@ -167,8 +168,8 @@ void PeerTable::AskedToYield(Peer* peer) {
   }
 }
 
-// False when there is none for it. Else there is one: where a user has too many, the newest of them
-// goes.
+// False if there is no place for it. Where a user has too many members, the newest of them gives
+// way.
 bool PeerTable::MakePlaceForMember(const Peer& newcomer) {
   if (members_ < options_.max_members) return true;
   Peer* newest = peers_.MemberThatGivesWay(newcomer.credentials.user);
@@ -191,7 +192,7 @@ void PeerTable::Welcome(Peer* peer) {
     Refuse(peer, Rejection::kDuplicate, "this memory is the server's own");
     return;
   }
-  // A process that comes again, whose old connection has not been seen to end.
+  // A process that comes again before its old connection was seen to end.
   for (Peer& other : peers_) {
     if (&other == peer || !other.segment.IsSameMemory(peer->segment)) continue;
     if (other.credentials.user != peer->credentials.user) {
@@ -209,11 +210,11 @@ void PeerTable::Welcome(Peer* peer) {
   const uid_t user = peer->credentials.user;
   if (!IsItself(snapshot, peer->credentials) && kept_.IsAnothers(snapshot, user)) {
     Refuse(peer, Rejection::kForeignClaim,
-           absl::StrCat("it says that it is process ", snapshot.pid,
-                        ", which ended and was another user's"));
+           absl::StrCat("it claims to be process ", snapshot.pid,
+                        ", which has ended and belonged to another user"));
     return;
   }
-  // Its labels are those of a process that is gone: two on one page would be added up.
+  // A kept process has the same labels: two of them on one page would be added up.
   kept_.ForgetSame(snapshot, user);
   peer->state = Peer::State::kMember;
   peer->order = ++last_order_;
@@ -225,7 +226,7 @@ void PeerTable::Welcome(Peer* peer) {
   Send(peer->connection.get(), Message(MessageType::kWelcome));
 }
 
-// Makes room on the page, until all that is left fits.
+// Makes room on the page until everything that is left fits.
 void PeerTable::FitPage() {
   while (Peer* largest = room_.Make()) {
     Refuse(largest, Rejection::kPageFull,
@@ -239,7 +240,7 @@ void PeerTable::Refuse(Peer* peer, Rejection reason, const std::string& why) {
   Decline(peer, why);
 }
 
-// Says no, which is no event.
+// Refuses a peer that is nothing to report.
 void PeerTable::Decline(Peer* peer, const std::string& why) {
   HandoverMessage message = MakeMessage(MessageType::kRefused);
   message.SetText(why);
@@ -247,7 +248,7 @@ void PeerTable::Decline(Peer* peer, const std::string& why) {
   Drop(peer);
 }
 
-// The connection has ended, and with it, in all likelihood, the process.
+// The connection has ended, and so most likely has the process.
 void PeerTable::End(Peer* peer, Time now) {
   if (peer->state == Peer::State::kMember) {
     ProcessSnapshot snapshot;
@@ -276,7 +277,7 @@ void PeerTable::TellMembers() {
   members_changed_ = false;
   const HandoverMessage message = Message(MessageType::kMembers);
   for (const Peer& peer : peers_) {
-    // Who does not read misses it: it then waits a little longer, or shorter, in an election.
+    // A member that does not read misses it, and waits a little longer or shorter in an election.
     if (peer.state == Peer::State::kMember) Send(peer.connection.get(), message);
   }
 }
@@ -320,7 +321,7 @@ void PeerTable::Read(SnapshotSet* set, Time now) {
     const bool is_itself = IsItself(snapshot, peer.credentials);
     entries.push_back(
         {std::move(snapshot), peer.credentials.user, peer.order, is_itself, false, &peer});
-    // Now, not at the end: so there is never more than a page and one process in memory.
+    // Now, not at the end, so that there is never more than a page and one process in memory.
     FitPage();
     RemoveRefused(&entries);
     for (PageEntry& entry : entries) {
@@ -348,7 +349,8 @@ void PeerTable::RemoveRefused(std::vector<PageEntry>* entries) {
   entries->erase(std::remove_if(entries->begin(), entries->end(), is_refused), entries->end());
 }
 
-// What another user's process is or has (ownership.h).
+// Leaves out what a process claims to be or to have and another user's process is or has
+// (ownership.h).
 void PeerTable::LeaveOutForeignProcesses(std::vector<PageEntry>* entries) {
   std::vector<Claim> claims;
   claims.reserve(entries->size());
@@ -361,7 +363,7 @@ void PeerTable::LeaveOutForeignProcesses(std::vector<PageEntry>* entries) {
     if (owner == entry.user) return false;
     if (entry.peer != nullptr) {
       Refuse(entry.peer, Rejection::kForeignClaim,
-             absl::StrCat("it says that it is process ", entry.process.pid, " of rank \"",
+             absl::StrCat("it claims to be process ", entry.process.pid, " of rank \"",
                           entry.process.global_rank, "\", which is user ", owner, "'s"));
     }
     return true;
@@ -379,7 +381,7 @@ void PeerTable::LeaveOutForeignCommunicators(PageEntry* entry) {
     entry->peer->claims_foreign = true;
     rejections_.Count(
         *entry->peer, Rejection::kForeignClaim,
-        absl::StrCat("has communicators of another user's, such as ",
+        absl::StrCat("has communicators of another user, such as ",
                      absl::Hex(foreign->comm_id, absl::kZeroPad16), ", which is user ",
                      ownership_.OwnerOf(*foreign), "'s; they are left out"));
   }

@@ -9,7 +9,7 @@
 namespace nccl_pulse {
 namespace {
 
-// After so many connections in a row that end without an answer, the other end is no NCCL Pulse.
+// After this many connections in a row without an answer the other end is not NCCL Pulse.
 constexpr int kMaxUnanswered = 5;
 
 }  // namespace
@@ -38,7 +38,7 @@ Attempt ServerLink::Join(const std::string& name, uid_t owner, int memory, Time 
   if (error == ECONNREFUSED) return Attempt::kNobody;
   if (error == EAGAIN) return Attempt::kBusy;  // too many are waiting
   if (error != 0) return Attempt::kTaken;
-  // Where it ends in EPIPE the server has closed, and has said why: Receive reads that.
+  // On EPIPE the server has closed and has said why: Receive reads that.
   if (!Send(server_.get(), MakeMessage(MessageType::kHello), memory) && errno != EPIPE &&
       errno != ECONNRESET) {
     server_.Close();

@@ -20,7 +20,7 @@ std::string HostName() {
   return name.data();
 }
 
-// Without ForkGuard: the file system may be slow, and a child that keeps this open harms nobody.
+// Without ForkGuard: the file system may be slow, and a child that keeps this open does no harm.
 bool WriteWhole(const std::string& path, const std::string& text) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
   if (file < 0) return false;
@@ -36,7 +36,7 @@ std::string ServiceTargets(const std::string& address, int port, bool https) {
   const std::string host = HostName();
   const bool everywhere =
       absl::StartsWith(address, "[::]:") || absl::StartsWith(address, "0.0.0.0:");
-  // Neither a host name nor an address has a character that JSON would want escaped.
+  // Neither a host name nor an address contains a character that JSON would escape.
   return absl::StrCat("[{\"targets\": [\"", everywhere ? absl::StrCat(host, ":", port) : address,
                       "\"], \"labels\": {\"__scheme__\": \"", https ? "https" : "http",
                       "\", \"__meta_nccl_pulse_host\": \"", host, "\"}}]\n");

@@ -24,12 +24,13 @@ bool IsBcryptHash(std::string_view hash, std::string* reason) {
   if (hash.size() < kSettingBytes || hash.substr(0, 2) != "$2" ||
       (hash[2] != 'a' && hash[2] != 'b' && hash[2] != 'y') || hash[3] != '$' ||
       !absl::ascii_isdigit(hash[4]) || !absl::ascii_isdigit(hash[5]) || hash[6] != '$') {
-    *reason = "no bcrypt hash; it begins with $2a$, $2b$ or $2y$ and a cost (htpasswd -nB USER)";
+    *reason =
+        "not a bcrypt hash: one begins with $2a$, $2b$ or $2y$ and a cost (htpasswd -nB USER)";
     return false;
   }
   if (hash.size() != kHashBytes ||
       !std::all_of(hash.begin() + kSettingBytes, hash.end(), IsBase64)) {
-    *reason = absl::StrCat("no bcrypt hash; it has ", kHashBytes,
+    *reason = absl::StrCat("not a bcrypt hash: one has ", kHashBytes,
                            " characters, of which those "
                            "behind the cost are letters, digits, '.' and '/'; this one has ",
                            hash.size());
@@ -46,7 +47,7 @@ bool IsBcryptHash(std::string_view hash, std::string* reason) {
 bool MatchesBcrypt(const std::string& hash, std::string_view password) {
   if (password.find('\0') != password.npos) return false;
   const std::string phrase(password);
-  // The library has a precaution of its own for $2a$, which nobody else has.
+  // For $2a$ the library takes a precaution that no other implementation has.
   std::string setting = hash;
   setting[2] = 'b';
   std::array<uint8_t, BCRYPT_OUTPUT_SIZE> output{};

@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::streamsize kMaxFileBytes = 1 << 20;
 
-// A choice among words.
+// A word and what it stands for.
 template <typename T>
 struct Word {
   std::string_view name;
@@ -45,11 +45,12 @@ constexpr Word<ClientAuth> kClientAuths[] = {
 constexpr Word<std::string_view> kCurves[] = {
     {"CurveP256", "P-256"}, {"CurveP384", "P-384"}, {"CurveP521", "P-521"}, {"X25519", "X25519"}};
 
-// Of TLS 1.3, where nothing can be chosen; accepted since every list of all suites has them.
+// Suites of TLS 1.3, where nothing can be chosen. They are accepted because every list of all
+// suites has them.
 constexpr std::string_view kTls13Suites[] = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384",
                                              "TLS_CHACHA20_POLY1305_SHA256"};
 
-// The names that they have in the format, and in the TLS library.
+// The names in the format, and in the TLS library.
 constexpr Word<std::string_view> kSuites[] = {
     {"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "ECDHE-ECDSA-AES128-GCM-SHA256"},
     {"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ECDHE-RSA-AES128-GCM-SHA256"},
@@ -66,7 +67,7 @@ constexpr Word<std::string_view> kSuites[] = {
     {"TLS_RSA_WITH_AES_128_CBC_SHA", "AES128-SHA"},
     {"TLS_RSA_WITH_AES_256_CBC_SHA", "AES256-SHA"}};
 
-// What is wrong, where. Does not leave this file.
+// What is wrong, and where. Never leaves this file.
 struct Problem {
   YAML::Mark mark;
   std::string message;
@@ -77,14 +78,14 @@ struct Problem {
 }
 
 std::string Quote(std::string_view text) {
-  // What someone has put into the wrong place may be a secret, or a book.
+  // What someone has put into the wrong place may be a secret, or very long.
   return text.size() <= 60 ? absl::StrCat("\"", text, "\"")
                            : absl::StrCat("\"", text.substr(0, 60), "...\"");
 }
 
 std::string Text(const YAML::Node& node, const std::string& key) {
   if (node.IsNull()) return "";
-  if (!node.IsScalar()) Fail(node, absl::StrCat(key, ": a text is expected here"));
+  if (!node.IsScalar()) Fail(node, absl::StrCat(key, ": text is expected here"));
   return node.Scalar();
 }
 
@@ -116,11 +117,11 @@ std::vector<YAML::Node> List(const YAML::Node& node, const std::string& key) {
 
 using Reader = std::function<void(const YAML::Node& value, const std::string& key)>;
 using Readers = std::vector<std::pair<std::string_view, Reader>>;
-// Keys that other endpoints have, and what to do instead.
+// Keys that other endpoints know, and what to do instead.
 using Unsupported = std::map<std::string_view, std::string_view>;
 
-// Calls the reader of each key of a mapping; a key without one, or that stands there twice, is a
-// problem. `name` is where the mapping stands, "" at the top.
+// Calls the reader of each key of a mapping. An unknown or repeated key is a problem. `name` says
+// where the mapping is, "" for the top.
 void ReadMapping(const YAML::Node& node, const std::string& name, const Readers& readers,
                  const Unsupported& unsupported = {}) {
   if (node.IsNull()) return;
@@ -131,7 +132,7 @@ void ReadMapping(const YAML::Node& node, const std::string& name, const Readers&
   for (const auto& entry : node) {
     const std::string word = Text(entry.first, name.empty() ? "a key" : name);
     const std::string key = name.empty() ? word : absl::StrCat(name, ".", word);
-    if (!seen.insert(word).second) Fail(entry.first, absl::StrCat(key, " stands there twice"));
+    if (!seen.insert(word).second) Fail(entry.first, absl::StrCat(key, " is there twice"));
     const auto instead = unsupported.find(word);
     if (instead != unsupported.end()) {
       Fail(entry.first, absl::StrCat(key, " is not supported: ", instead->second));
@@ -254,8 +255,8 @@ class ConfigReader {
     }
     if (!items.empty() && tls->cipher_suites.empty()) {
       Fail(node, absl::StrCat(key,
-                              " has suites of TLS 1.3 only, which can not be chosen; for TLS "
-                              "1.3 alone set min_version: TLS13"));
+                              " has suites of TLS 1.3 only, which cannot be chosen; for only "
+                              "TLS 1.3 set min_version: TLS13"));
     }
   }
 
@@ -265,12 +266,12 @@ class ConfigReader {
                   [this](const auto& value, const auto& key) {
                     if (!Boolean(value, key)) return;
                     config_->notes.push_back(
-                        absl::StrCat(key, " is ignored: this endpoint speaks HTTP/1.1 alone"));
+                        absl::StrCat(key, " is ignored: this endpoint speaks only HTTP/1.1"));
                   }},
                  {"headers", [this](const auto& value, const auto& key) { Headers(value, key); }}});
   }
 
-  // `accepted` empty: any text that a header may have.
+  // If `accepted` is empty: any text that a header may have.
   Reader Header(std::initializer_list<std::string_view> accepted = {}) {
     return [this, words = std::vector<std::string_view>(accepted)](const YAML::Node& node,
                                                                    const std::string& key) {
@@ -315,7 +316,7 @@ class ConfigReader {
       std::string reason;
       if (!IsBcryptHash(hash, &reason)) Fail(entry.second, absl::StrCat(key, ": ", reason));
       if (!config_->users.emplace(user, hash).second) {
-        Fail(entry.first, absl::StrCat(key, " stands there twice"));
+        Fail(entry.first, absl::StrCat(key, " is there twice"));
       }
     }
   }
@@ -339,7 +340,7 @@ bool ReadSmallFile(const std::string& path, std::string* text, std::string* erro
   text->resize(kMaxFileBytes + 1);
   file.read(text->data(), kMaxFileBytes + 1);
   if (file.bad() || (file.gcount() == 0 && !file.eof())) {
-    *error = "it can not be read";  // a folder
+    *error = "it cannot be read";  // a folder
     return false;
   }
   if (file.gcount() > kMaxFileBytes) {

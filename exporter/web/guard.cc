@@ -73,7 +73,7 @@ bool WebGuard::Reload(std::string* error) {
   if (settings == nullptr) return false;
   if ((settings->tls != nullptr) != is_https_) {
     *error = absl::StrCat("web configuration ", path_, ": tls_server_config was ",
-                          is_https_ ? "removed" : "added", ", which takes a restart");
+                          is_https_ ? "removed" : "added", ", which needs a restart");
     return false;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -99,7 +99,7 @@ Guard::Verdict WebGuard::Check(std::string_view authorization) {
   std::string name;
   std::string password;
   if (!ParseBasic(authorization, &name, &password)) return Verdict::kRefused;
-  // A name that nobody has takes as long as one that somebody has.
+  // An unknown name takes as long as a known one.
   const auto user = current->users.find(name);
   const bool known = user != current->users.end();
   switch (checker_.Check(name, known ? user->second : current->users.begin()->second, password)) {

@@ -22,10 +22,10 @@
 namespace nccl_pulse {
 namespace {
 
-// Of a user, a hash and a password, with a key that this process alone has.
+// A keyed hash of a user, a hash and a password. Only this process has the key.
 using Digest = std::array<uint8_t, 32>;
 
-// The last ones, oldest first.
+// The most recent ones, oldest first.
 class Memory {
  public:
   bool Has(const Digest& digest) const { return digests_.count(digest) != 0; }
@@ -62,15 +62,15 @@ struct PasswordChecker::Shared {
 
   const int event;
   std::array<uint8_t, 32> key;
-  std::mutex mutex;  // of what follows; never held while a password is hashed
+  std::mutex mutex;  // guards what follows; never held while a password is hashed
   std::condition_variable changed;
-  std::deque<Question> questions;  // the first is being looked at
+  std::deque<Question> questions;  // the first one is being checked
   Memory right;
   Memory wrong;
   bool stopping = false;
 };
 
-// A hash has a fixed length and a name no colon: no others make the same text.
+// A hash has a fixed length and a name has no colon, so no two triples make the same text.
 Digest PasswordChecker::Shared::DigestOf(const std::string& user, const std::string& hash,
                                          std::string_view password) const {
   const std::string text = hash + user + ":" + std::string(password);
@@ -86,7 +86,7 @@ void PasswordChecker::Shared::Loop() {
   while (true) {
     changed.wait(lock, [this] { return stopping || !questions.empty(); });
     if (stopping) return;
-    const Question& question = questions.front();  // a deque's first does not move
+    const Question& question = questions.front();  // the first element of a deque does not move
     lock.unlock();
     const bool matches = MatchesBcrypt(question.hash, question.password);
     lock.lock();

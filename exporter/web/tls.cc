@@ -25,11 +25,11 @@ namespace nccl_pulse {
 namespace {
 
 constexpr int64_t kQuietNs = 10'000'000'000;
-// Of a client's certificates, which are read before anything is known of it.
+// A limit on a client's certificates, which are read before anything is known about it.
 constexpr std::size_t kMaxCertificateBytes = 64 << 10;
 constexpr int kMaxChainLength = 8;
 constexpr std::string_view kHttp11 = "\x08http/1.1";
-// Ends with the connection, so it needs no length.
+// It ends with the connection, so it needs no length.
 constexpr std::string_view kSpeakTls =
     "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
     "\r\nThis endpoint speaks TLS: use https.\n";
@@ -135,7 +135,7 @@ class TlsTransport : public Transport {
 
   void TellToSpeakTls() {
     [[maybe_unused]] ssize_t size = send(fd_, kSpeakTls.data(), kSpeakTls.size(), MSG_NOSIGNAL);
-    // Closing with something unread would take the answer back.
+    // Closing with unread data would take the answer back.
     std::array<char, 8192> rest;
     size = recv(fd_, rest.data(), rest.size(), 0);
   }
@@ -202,7 +202,7 @@ class BoringContext : public TlsContext {
     return true;
   }
 
-  // At least one, or an error.
+  // Reads at least one, or reports an error.
   bool ReadCertificates(std::string_view key, const std::string& path, Certificates* certificates,
                         std::string* error) const {
     std::string text;
@@ -307,7 +307,7 @@ class BoringContext : public TlsContext {
     return true;
   }
 
-  // 1 when the client may go on.
+  // 1 if the client may go on.
   static int VerifyClient(X509_STORE_CTX* store, void* self) {
     const TlsConfig& config = static_cast<const BoringContext*>(self)->config_;
     if (config.client_auth != ClientAuth::kVerify &&

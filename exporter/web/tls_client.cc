@@ -18,7 +18,8 @@
 namespace nccl_pulse {
 namespace {
 
-// Where distributions keep the authorities that they trust: Debian, Fedora, Alpine, SUSE.
+// Where distributions keep the certificate authorities that they trust: Debian, Fedora, Alpine,
+// SUSE.
 constexpr const char* kSystemFiles[] = {"/etc/ssl/certs/ca-certificates.crt",
                                         "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",
                                         "/etc/ssl/ca-bundle.pem"};
@@ -154,7 +155,7 @@ class BoringClient : public TlsClient {
     return SSL_CTX_load_verify_locations(context_.get(), file.c_str(), nullptr) == 1;
   }
 
-  // Its own, for a server that asks for one.
+  // The client's own certificate, for a server that asks for one.
   bool AddCertificate(std::string* error) {
     if (config_.cert_file.empty() != config_.key_file.empty()) {
       *error = "--cert and --key belong together";

@@ -1,4 +1,4 @@
-// NCCL 2.23: functions, data types, algorithms and protocols are numbers.
+// NCCL 2.23. Functions, data types, algorithms and protocols are numbers in this version.
 #include <iterator>
 
 #include "plugin/abi/profiler_v1.h"

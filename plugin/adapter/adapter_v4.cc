@@ -1,4 +1,4 @@
-// NCCL 2.27: no calls of the user and no launches, so an operation counts as the call.
+// NCCL 2.27. It reports neither the user's calls nor launches, so an operation counts as its call.
 #include "plugin/adapter/adapter_v4.h"
 
 #include "plugin/abi/profiler_v4.h"

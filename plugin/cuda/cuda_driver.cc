@@ -7,7 +7,7 @@
 namespace nccl_pulse {
 namespace {
 
-// The first of the names that the library has.
+// Finds the first of the names that the library has.
 template <typename Function>
 bool Find(void* library, std::initializer_list<const char*> names, Function* function) {
   for (const char* name : names) {
@@ -18,7 +18,7 @@ bool Find(void* library, std::initializer_list<const char*> names, Function* fun
 }
 
 bool LoadInto(CudaDriver* driver) {
-  // Never closed: it is the job's own driver library.
+  // Never closed: it is the driver library that the job uses.
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return false;
   if (!Find(library, {"cuCtxGetId"}, &driver->context_get_id)) {
@@ -45,8 +45,8 @@ bool LoadInto(CudaDriver* driver) {
 }  // namespace
 
 const CudaDriver* CudaDriver::Load() {
-  // Looked for once. Init's lock makes this safe; a guarded static would not survive a fork in
-  // here. And a fork while another thread is in dlopen leaves a child that must not call it.
+  // Loaded once. The lock of init makes this safe. A guarded static would not survive a fork during
+  // the call, and a child forked while another thread is in dlopen must not call dlopen.
   static CudaDriver driver;
   static bool looked = false;
   static bool loaded = false;

@@ -7,11 +7,11 @@
 namespace nccl_pulse {
 namespace {
 
-// CUDA says that a graph is gone when its last replay has ended. The last of its counts have
-// arrived after this.
+// CUDA says that a graph is gone when its last replay has ended. After this time the last of its
+// counts have arrived.
 constexpr uint64_t kDestroyedNs = 100000000;
 
-// A number with one writer. Relaxed: published by whoever needs it.
+// A number with one writer. Relaxed: something else publishes it.
 template <typename Number>
 void Add(std::atomic<Number>& cell, Number amount) {
   cell.store(cell.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
@@ -23,7 +23,7 @@ void Count(std::atomic<uint64_t>& counter) { counter.fetch_add(1, std::memory_or
 
 std::unique_ptr<GraphStamps> GraphStamps::Make(const CudaDriver& driver,
                                                const StampDriver& stamps) {
-  // Populated now: a callback must not fault. Zeroes are the initial state.
+  // Populated now, because a callback must not fault. Zeroes are the initial state.
   void* memory = mmap(nullptr, sizeof(Tables), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
@@ -36,18 +36,18 @@ GraphStamps::~GraphStamps() = default;
 bool GraphStamps::PrepareContext() {
   CudaContext context = nullptr;
   uint64_t id = 0;
-  // Without an id (drivers before CUDA 12.0) a context that was reset would be taken for the same:
-  // its code would be launched after it has gone.
+  // Without an id (drivers before CUDA 12.0) a context that was reset would be taken for the same
+  // one, and its code would be launched after it is gone.
   if (driver_.context_get_current(&context) != kCudaSuccess || context == nullptr ||
       driver_.context_get_id(context, &id) != kCudaSuccess || id == 0) {
     return false;
   }
-  const uint32_t count = context_count_.load(std::memory_order_relaxed);  // this side's own
+  const uint32_t count = context_count_.load(std::memory_order_relaxed);  // only we write it
   for (uint32_t i = 0; i < count; ++i) {
     if (contexts_[i].Is(context, id)) return contexts_[i].is_ready();
   }
   if (count == kMostContexts) return false;
-  // Loading code is nothing that another thread's capture in global mode allows.
+  // Another thread's capture in global mode does not allow loading code.
   int mode = kCudaCaptureModeRelaxed;
   const bool relaxed = driver_.exchange_capture_mode(&mode) == kCudaSuccess;
   const bool ready = relaxed && contexts_[count].Prepare(stamps_, context, id);
@@ -66,7 +66,7 @@ GraphStamps::Capture* GraphStamps::FindCapture(CudaStream stream, CudaGraph* gra
     return nullptr;
   }
   auto& set = tables_->captures[SetOf(id)];
-  // Relaxed: an order in time that need not be exact.
+  // Relaxed: the order in time need not be exact.
   const uint64_t touch = touches_.fetch_add(1, std::memory_order_relaxed) + 1;
   for (Capture& capture : set) {
     // Acquire: sees the capture as it was opened.
@@ -74,23 +74,23 @@ GraphStamps::Capture* GraphStamps::FindCapture(CudaStream stream, CudaGraph* gra
     capture.touched.store(touch, std::memory_order_relaxed);
     return &capture;
   }
-  // Whoever is in the way has just opened a capture of its own here: there is another place.
+  // Another thread has just opened its own capture in this place; there are other places.
   for (uint32_t attempt = 0; attempt < 2 * kWays; ++attempt) {
     if (Capture* const capture = TryOpen(set, id, touch)) return capture;
   }
   return nullptr;
 }
 
-// Null: another thread was faster.
+// Null if another thread was faster.
 GraphStamps::Capture* GraphStamps::TryOpen(Capture (&set)[kWays], uint64_t id, uint64_t touch) {
-  // The one that was used last longest ago gives way: it has ended, or more than a hundred others
-  // were begun while it did nothing.
+  // The least recently used capture gives way: it has ended, or more than a hundred others have
+  // begun since it was used.
   Capture* oldest = nullptr;
   uint64_t oldest_id = Capture::kBusy;
   uint64_t oldest_touch = 0;
   for (Capture& capture : set) {
-    // Acquire: before the touch. One that is opened meanwhile has another id by the swap, and is
-    // not taken for the old one that its touch was read of.
+    // Acquire: the id is read before the touch. If another capture is opened here meanwhile, the
+    // swap below finds another id and fails.
     const uint64_t found = capture.id.load(std::memory_order_acquire);
     const uint64_t touched = capture.touched.load(std::memory_order_relaxed);
     if (found == Capture::kBusy || (oldest != nullptr && touched >= oldest_touch)) continue;
@@ -98,7 +98,7 @@ GraphStamps::Capture* GraphStamps::TryOpen(Capture (&set)[kWays], uint64_t id, u
     oldest_id = found;
     oldest_touch = touched;
   }
-  // Acquire: what its last owner wrote comes before the fields below.
+  // Acquire: what the last owner wrote comes before the fields below.
   if (oldest == nullptr ||
       !oldest->id.compare_exchange_strong(oldest_id, Capture::kBusy, std::memory_order_acquire)) {
     return nullptr;
@@ -119,7 +119,7 @@ GraphStamps::Capture* GraphStamps::TryOpen(Capture (&set)[kWays], uint64_t id, u
 bool GraphStamps::AddCall(CapturedCalls (&table)[kMostKinds], uint32_t kind, uint32_t owner,
                           uint64_t calls, uint64_t bytes) {
   for (CapturedCalls& entry : table) {
-    // Relaxed throughout: this side's own, until the record is published or replayed.
+    // Relaxed throughout: only this thread uses it until the record is published or replayed.
     const uint32_t found = entry.kind.load(std::memory_order_relaxed);
     if (found == 0) {
       entry.owner.store(owner, std::memory_order_relaxed);
@@ -141,7 +141,7 @@ void GraphStamps::NoteCall(CudaStream stream, uint32_t kind, uint32_t owner, uin
   CudaGraph graph = nullptr;
   Capture* const capture = FindCapture(stream, &graph);
   if (capture == nullptr) return;
-  const uint32_t record = capture->record.load(std::memory_order_relaxed);  // this side's own
+  const uint32_t record = capture->record.load(std::memory_order_relaxed);  // only we write it
   auto& table = record != 0 ? tables_->records[record - 1].calls : capture->calls;
   if (AddCall(table, kind, owner, 1, bytes)) return;
   const bool was_truncated = capture->is_truncated.exchange(true, std::memory_order_relaxed);
@@ -152,14 +152,14 @@ bool GraphStamps::NoteLaunch(CudaStream stream, const Launch& launch) {
   CudaGraph graph = nullptr;
   Capture* const capture = FindCapture(stream, &graph);
   if (capture == nullptr) return false;
-  // Relaxed: this side's own.
+  // Relaxed: only this thread writes it.
   const uint32_t before = capture->launches.load(std::memory_order_relaxed);
   capture->launches.store(before + 1, std::memory_order_relaxed);
   const StampsDue due = StampsDueAt(before);
   const bool is_pair = due == StampsDue::kPair;
   capture->awaits_end.store(is_pair, std::memory_order_relaxed);
   const bool is_read = due != StampsDue::kNone && AddStamp(*capture, stream, graph, {});
-  if (is_pair) capture->launch = is_read ? launch : Launch{};  // without a begin, no time
+  if (is_pair) capture->launch = is_read ? launch : Launch{};  // without a begin there is no time
   return is_pair;
 }
 
@@ -167,7 +167,7 @@ void GraphStamps::NoteLaunchEnd(CudaStream stream) {
   CudaGraph graph = nullptr;
   Capture* const capture = FindCapture(stream, &graph);
   if (capture == nullptr) return;
-  // Relaxed: this side's own.
+  // Relaxed: only this thread writes it.
   if (!capture->awaits_end.exchange(false, std::memory_order_relaxed)) return;
   AddStamp(*capture, stream, graph, capture->launch);
 }
@@ -179,7 +179,7 @@ StampContext* GraphStamps::CurrentContext() {
       driver_.context_get_id(context, &id) != kCudaSuccess) {
     return nullptr;
   }
-  const uint32_t count = context_count_.load(std::memory_order_acquire);  // sees them
+  const uint32_t count = context_count_.load(std::memory_order_acquire);  // sees the contexts
   for (uint32_t i = 0; i < count; ++i) {
     if (contexts_[i].Is(context, id)) return contexts_[i].is_ready() ? &contexts_[i] : nullptr;
   }
@@ -191,7 +191,7 @@ bool GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph,
   if (is_off_.load(std::memory_order_relaxed)) return false;  // a flag
   StampContext* const context = CurrentContext();
   if (context == nullptr) return false;
-  // Relaxed: this side's own.
+  // Relaxed: only this thread writes it.
   const uint32_t known = capture.record.load(std::memory_order_relaxed);
   const bool is_first = !capture.has_stamp.exchange(true, std::memory_order_relaxed);
   Record* record = known != 0 ? &tables_->records[known - 1] : nullptr;
@@ -206,7 +206,8 @@ bool GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph,
   const int result = context->Launch(stamps_, stream, place);
   if (result != kCudaSuccess) {
     context->GiveBack(place);
-    // Somebody has ended the capture meanwhile; else other captures would meet the same.
+    // Another thread has ended the capture meanwhile. Any other error would hit other captures,
+    // too.
     if (result >= kCudaFirstCaptureError && result <= kCudaLastCaptureError) return false;
     is_off_.store(true, std::memory_order_relaxed);
     Count(refused_);
@@ -218,7 +219,8 @@ bool GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph,
   return true;
 }
 
-// With the capture's calls so far. Null: there is none left, or the graph's end would not be known.
+// Returns a record with the capture's calls so far. Null if none is left, or if CUDA would not tell
+// when the graph ends.
 GraphStamps::Record* GraphStamps::TakeRecord(Capture& capture, CudaGraph graph,
                                              StampContext& context) {
   for (Record& record : tables_->records) {
@@ -245,19 +247,20 @@ GraphStamps::Record* GraphStamps::TakeRecord(Capture& capture, CudaGraph graph,
     }
     if (!RetainBy(graph, record)) return nullptr;
     if (capture.is_truncated.load(std::memory_order_relaxed)) Count(incomplete_);
-    record.state.store(Record::kUsed, std::memory_order_release);  // publishes it
+    record.state.store(Record::kUsed, std::memory_order_release);  // publishes the record
     capture.record.store(static_cast<uint32_t>(&record - tables_->records) + 1,
-                         std::memory_order_relaxed);  // this side's own
+                         std::memory_order_relaxed);  // only this thread writes it
     return &record;
   }
   return nullptr;
 }
 
-// Else the record is given back, or will be by the background thread.
+// False: the record is given back, or the background thread will do so.
 bool GraphStamps::RetainBy(CudaGraph graph, Record& record) {
   CudaUserObject object = nullptr;
   const auto destroyed = [](void* argument) {
-    // On a thread of CUDA's, where no call of CUDA may be made. Release: nothing of the record.
+    // Runs on a thread of CUDA's, which may not call CUDA. Release: it touches nothing else of the
+    // record.
     static_cast<Record*>(argument)->is_destroyed.store(true, std::memory_order_release);
   };
   if (stamps_.user_object_create(&object, &record, destroyed, 1, kCudaNoDestructorSync) !=
@@ -268,8 +271,8 @@ bool GraphStamps::RetainBy(CudaGraph graph, Record& record) {
   if (stamps_.graph_retain_user_object(graph, object, 1, kCudaMoveReference) == kCudaSuccess) {
     return true;
   }
-  // The object's end, which CUDA says later, must not be taken for that of the record's next owner:
-  // until then it is a record without calls.
+  // CUDA reports the object's end later, and that must not be taken for the end of the record's
+  // next owner. Until then this is a record without calls.
   record.calls[0].kind.store(0, std::memory_order_relaxed);
   record.state.store(Record::kUsed, std::memory_order_release);
   stamps_.user_object_release(object, 1);
@@ -279,20 +282,21 @@ bool GraphStamps::RetainBy(CudaGraph graph, Record& record) {
 // ---- background thread --------------------------------------------------------------------------
 
 GraphStamps::Captures GraphStamps::captures() const {
-  // Relaxed: each stands alone.
+  // Relaxed: each number stands alone.
   return {seen_.load(std::memory_order_relaxed), followed_.load(std::memory_order_relaxed),
           no_room_.load(std::memory_order_relaxed), incomplete_.load(std::memory_order_relaxed),
           refused_.load(std::memory_order_relaxed)};
 }
 
 GraphStamps::Standing GraphStamps::Look(Record& record, uint64_t now_ns) {
-  const uint32_t stamps = record.stamps.load(std::memory_order_acquire);  // sees them
+  const uint32_t stamps = record.stamps.load(std::memory_order_acquire);  // sees the stamps
   Standing standing{stamps, 0, 0, false};
-  // The last one first: a replay that goes on meanwhile is in flight rather than ahead of itself.
+  // The last one first: a replay that goes on meanwhile then counts as in flight, and never has
+  // more ends than begins.
   for (uint32_t i = stamps; i-- > 0;) {
     Record::Stamp& stamp = record.stamp[i];
     const uint64_t passages = record.context->Read(stamp.place).count - stamp.base;
-    // Less than before: see stamp_code.h.
+    // A count may go back, see stamp_code.h.
     if (passages > stamp.seen && static_cast<int64_t>(passages) > 0) {
       stamp.seen = passages;
       standing.moved = true;
@@ -312,8 +316,8 @@ uint64_t GraphStamps::NewDuration(Record& record, uint32_t number) {
   if (end.launch.kind == 0) return 0;
   const StampContext::Passages last = record.context->Read(end.place);
   const StampContext::Passages first = record.context->Read(begin.place);
-  // Of the same passage, and that was the last one while both were read: else the next replay is
-  // between the two, and has overwritten the begin.
+  // Both must be of the same passage, which must still be the last one after both were read.
+  // Otherwise the next replay is between the two and has overwritten the begin.
   const uint64_t passages = last.count - end.base;
   if (last.gpu_ns == 0 || first.gpu_ns == 0 || first.count - begin.base != passages ||
       passages == end.timed || record.context->Read(end.place).count != last.count ||
@@ -325,14 +329,14 @@ uint64_t GraphStamps::NewDuration(Record& record, uint32_t number) {
 }
 
 bool GraphStamps::IsOver(Record& record, uint64_t now_ns) {
-  // Acquire: as the state's.
+  // Acquire: as for the state.
   if (!record.is_destroyed.load(std::memory_order_acquire)) return false;
   if (record.destroyed_ns == 0) record.destroyed_ns = std::max<uint64_t>(now_ns, 1);
   return now_ns >= record.destroyed_ns + kDestroyedNs;
 }
 
 void GraphStamps::Free(Record& record) {
-  const uint32_t stamps = record.stamps.load(std::memory_order_relaxed);  // seen by Look
+  const uint32_t stamps = record.stamps.load(std::memory_order_relaxed);  // Look has seen them
   for (uint32_t i = 0; i < stamps; ++i) record.context->GiveBack(record.stamp[i].place);
   record.state.store(Record::kFree, std::memory_order_release);  // hands it to the next capture
 }

@@ -10,8 +10,8 @@ bool StampContext::Prepare(const StampDriver& driver, CudaContext context, uint6
   constexpr size_t kBytes = sizeof(StampPlace) * kStampPlaces;
   CudaModule module = nullptr;
   int registers = 0;
-  // With lazy loading the code would come to the GPU with its first launch, which is in a capture:
-  // asking for an attribute brings it there now.
+  // With lazy loading the code would reach the GPU with its first launch, during a capture. Asking
+  // for an attribute brings it there now.
   if (driver.module_load_data(&module, kStampPtx) != kCudaSuccess ||
       driver.module_get_function(&function_, module, kStampFunction) != kCudaSuccess ||
       driver.function_get_attribute(&registers, kCudaFunctionRegisters, function_) !=
@@ -27,14 +27,14 @@ bool StampContext::Prepare(const StampDriver& driver, CudaContext context, uint6
   }
   // From here on the GPU may know the memory: it is never unmapped.
   if (driver.host_get_device_pointer(&gpu_places_, memory, 0) != kCudaSuccess) return false;
-  taken_[0].store(uint64_t{1} << kUnreadPlace, std::memory_order_relaxed);  // nobody looks yet
+  taken_[0].store(uint64_t{1} << kUnreadPlace, std::memory_order_relaxed);  // nobody reads it yet
   places_ = static_cast<StampPlace*>(memory);  // zeroes: nothing has passed
   return true;
 }
 
 uint32_t StampContext::TakePlace() {
   for (uint32_t word = 0; word < kWords; ++word) {
-    // Relaxed: a place carries nothing from one owner to the next.
+    // Relaxed: a place carries nothing over to its next owner.
     uint64_t taken = taken_[word].load(std::memory_order_relaxed);
     while (taken != ~uint64_t{0}) {
       const auto bit = static_cast<uint32_t>(__builtin_ctzll(~taken));
@@ -62,8 +62,8 @@ int StampContext::Launch(const StampDriver& driver, CudaStream stream, uint32_t 
 StampContext::Passages StampContext::Read(uint32_t place) const {
   const StampPlace& written = places_[place];
   Passages passages;
-  // The GPU's store comes whole; ours are two looks, so the count is read again. A time that does
-  // not belong to it is left out: the next look is 20 ms away. Acquire: in this order.
+  // The GPU's store is atomic, but we read twice, so the count is read again. A time that does not
+  // belong to it is left out: the next look is 20 ms away. Acquire: keeps the reads in this order.
   passages.count = written.passages.load(std::memory_order_acquire);
   passages.gpu_ns = written.gpu_ns.load(std::memory_order_acquire);
   const uint64_t again = written.passages.load(std::memory_order_acquire);

@@ -12,7 +12,7 @@ bool Find(void* library, const char* name, Function* function) {
 }
 
 bool LoadInto(StampDriver* driver) {
-  // The job's own driver library, never closed.
+  // The driver library that the job uses; never closed.
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   return library != nullptr && Find(library, "cuStreamGetCaptureInfo_v2", &driver->capture_info) &&
          Find(library, "cuModuleLoadData", &driver->module_load_data) &&
@@ -29,7 +29,7 @@ bool LoadInto(StampDriver* driver) {
 }  // namespace
 
 const StampDriver* StampDriver::Load() {
-  // As CudaDriver::Load.
+  // As in CudaDriver::Load.
   static StampDriver driver;
   static bool looked = false;
   static bool loaded = false;

@@ -5,10 +5,10 @@
 namespace nccl_pulse {
 namespace {
 
-// A callback that was running when its communicator was finalized has long ended after this.
+// A callback that was running when its communicator was finalized ended long before this.
 constexpr uint64_t kRetirementNs = 5000000000;
-// Gates are asked when nothing has completed for so long: no query more while work goes on, and
-// soon enough for whoever suspects a hang.
+// Gates are queried when nothing has completed for this long. So there is no additional query while
+// work goes on, and still an answer in time for a suspected hang.
 constexpr uint64_t kStandstillNs = 100000000;
 
 }  // namespace
@@ -25,7 +25,7 @@ bool StreamTimer::Attach(CommunicatorTimer& timer, bool with_pairs) {
   }
   bool made = true;
   const auto make = [&](CudaEvent& event, unsigned flags) {
-    event = nullptr;  // it may be one that went with its context
+    event = nullptr;  // the old one may have gone with its context
     made = made && driver_.event_create(&event, flags) == kCudaSuccess;
     if (!made) event = nullptr;
   };
@@ -73,7 +73,7 @@ bool StreamTimer::Attach(CommunicatorTimer& timer, bool with_pairs) {
 }
 
 void StreamTimer::Retire(CommunicatorTimer& timer, uint64_t now_ns) {
-  // Changed under the lock that the caller holds, but for kRetired -> kOff.
+  // The caller holds the lock under which states change, except kRetired -> kOff.
   if (timer.state_.load() != CommunicatorTimer::kOn) return;
   timer.retired_ns_.store(now_ns);  // published by the state
   timer.state_.publish(CommunicatorTimer::kRetired);
@@ -91,22 +91,23 @@ uint32_t StreamTimer::BeginTiming(CommunicatorTimer& timer, CudaStream stream) {
       Fail(timer);
       return kNoPair;
     }
-    pair.state.store(TimedPair::kTaken);  // of use to this side only
+    pair.state.store(TimedPair::kTaken);  // only the launching thread cares
     return i;
   }
   return kNoPair;
 }
 
 void StreamTimer::RecordGate(CommunicatorTimer& timer, CudaStream stream, uint64_t now_ns) {
-  const uint32_t armed = timer.armed_gates_.load();  // this side's own
+  const uint32_t armed = timer.armed_gates_.load();  // only this thread writes it
   // Acquire: the poller is done with what it has cleared.
   const bool in_ring = armed - timer.cleared_gates_.acquire() < kGates;
   LaunchGate& gate = in_ring ? timer.gates_[armed % kGates] : timer.newest_gate_;
   if (!in_ring) {
-    // The poller may be asking about it. Before the record, which this fence keeps behind the
-    // store: who asks an event as it is recorded from now on finds that the number has changed.
+    // The poller may be querying this gate. The number changes before the event is recorded, and
+    // this fence keeps that order: a poller that queries the newly recorded event finds that the
+    // number has changed.
     gate.launch.store(0);
-    std::atomic_thread_fence(std::memory_order_release);  // as said above
+    std::atomic_thread_fence(std::memory_order_release);  // as argued above
   }
   if (driver_.event_record(gate.front, stream) != kCudaSuccess) {
     Fail(timer);
@@ -114,7 +115,7 @@ void StreamTimer::RecordGate(CommunicatorTimer& timer, CudaStream stream, uint64
   }
   gate.ns.store(now_ns);  // published with the number
   timer.gate_.store(in_ring ? CommunicatorTimer::kRingGate
-                            : CommunicatorTimer::kNewestGate);  // this side's own
+                            : CommunicatorTimer::kNewestGate);  // only this thread writes it
 }
 
 bool StreamTimer::EndPair(CommunicatorTimer& timer, CudaStream stream, uint32_t index,
@@ -123,7 +124,8 @@ bool StreamTimer::EndPair(CommunicatorTimer& timer, CudaStream stream, uint32_t 
   pair.launch_ns.store(now_ns);  // published when it is armed
   bool kept = timer.is_on();
   if (kept && driver_.event_record(pair.end, stream) != kCudaSuccess) kept = Fail(timer);
-  // Release: the poller sees everything about the pair. Only this side takes it out of kTaken.
+  // Release: the poller sees everything about the pair. Only the launching thread takes it out of
+  // kTaken.
   pair.state.publish(kept ? TimedPair::kArmed : TimedPair::kFree);
   return kept;
 }
@@ -135,12 +137,12 @@ void StreamTimer::EndGate(CommunicatorTimer& timer, LaunchGate& gate, CudaEvent 
   if (&gate != &timer.newest_gate_) {
     timer.armed_gates_.publish(timer.armed_gates_.load() + 1);
   }
-  timer.gate_.store(CommunicatorTimer::kNoGate);  // this side's own
+  timer.gate_.store(CommunicatorTimer::kNoGate);  // only this thread writes it
 }
 
 bool StreamTimer::RecordMarker(CommunicatorTimer& timer, CudaStream stream, uint64_t launched,
                                uint64_t now_ns) {
-  const uint32_t armed = timer.armed_markers_.load();  // this side's own
+  const uint32_t armed = timer.armed_markers_.load();  // only this thread writes it
   // Acquire: the poller is done with what it has cleared.
   const uint32_t waiting = armed - timer.cleared_markers_.acquire();
   const bool is_due =
@@ -151,7 +153,7 @@ bool StreamTimer::RecordMarker(CommunicatorTimer& timer, CudaStream stream, uint
   if (driver_.event_record(marker.event, stream) != kCudaSuccess) return Fail(timer);
   marker.launch.store(launched);  // published by the count
   marker.ns.store(now_ns);
-  timer.last_marker_ns_.store(now_ns);  // this side's own
+  timer.last_marker_ns_.store(now_ns);  // only this thread writes it
   timer.armed_markers_.publish(armed + 1);
   return true;
 }
@@ -160,14 +162,14 @@ bool StreamTimer::RecordMarker(CommunicatorTimer& timer, CudaStream stream, uint
 
 bool StreamTimer::Poll(CommunicatorTimer& timer, uint64_t now_ns, Results& results,
                        Progress* progress) {
-  const bool retired = timer.state() == CommunicatorTimer::kRetired;  // acquire: Retire's time
+  const bool retired = timer.state() == CommunicatorTimer::kRetired;  // acquire: sees when
   bool entered = false;
   for (uint32_t i = 0; i < kTimedPairs; ++i) {
     TimedPair& pair = timer.pairs_[i];
     // Acquire: sees what the launching thread wrote before it armed the pair.
     if (pair.state.acquire() != TimedPair::kArmed) continue;
     uint64_t duration_ns = 0;
-    // How long an operation of an aborted communicator took says nothing.
+    // The duration of an aborted communicator's operation says nothing.
     const PairState state = retired || timer.failed_.load()
                                 ? PairState::kLost
                                 : PollPair(timer, pair, &entered, &duration_ns);
@@ -186,7 +188,7 @@ bool StreamTimer::Poll(CommunicatorTimer& timer, uint64_t now_ns, Results& resul
 }
 
 uint64_t StreamTimer::TakeLaunches(CommunicatorTimer& timer) {
-  const uint64_t launched = timer.launched_.load();  // a rate: no order
+  const uint64_t launched = timer.launched_.load();  // for a rate: needs no order
   const uint64_t taken = launched - timer.taken_launches_;
   timer.taken_launches_ = launched;
   return taken;
@@ -213,13 +215,13 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool*
                                 Progress* progress) {
   const uint64_t launched = timer.launched_.acquire();  // see End
   const uint64_t last_launch_ns = timer.last_launch_ns_.load();
-  const uint64_t before = timer.completed_.load();  // this side's own
+  const uint64_t before = timer.completed_.load();  // only this thread writes it
   uint64_t completed = before;
-  uint64_t waiting_ns = 0;  // when the launch was made behind which a marker waits
+  uint64_t waiting_ns = 0;  // when the oldest launch with a waiting marker was made
   if (completed < launched) {
     if (!EnterContext(timer, entered)) return Fail(timer);
-    const uint32_t armed = timer.armed_markers_.acquire();  // sees them
-    uint32_t cleared = timer.cleared_markers_.load();       // this side's own
+    const uint32_t armed = timer.armed_markers_.acquire();  // sees the markers
+    uint32_t cleared = timer.cleared_markers_.load();       // only this thread writes it
     for (; cleared != armed && waiting_ns == 0; ++cleared) {
       const LaunchMarker& marker = timer.markers_[cleared % kMarkers];
       const uint64_t marker_ns = marker.ns.load();
@@ -230,21 +232,21 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool*
       }
       if (result != kCudaSuccess) return Fail(timer);
       completed = std::max(completed, marker.launch.load());
-      // So far is the GPU behind.
+      // The GPU is this far behind.
       const uint64_t backlog_ns = now_ns > marker_ns ? now_ns - marker_ns : 0;
       timer.marker_spacing_ns_.store(std::max(kMarkerSpacingNs, backlog_ns / kMarkers));
     }
-    timer.cleared_markers_.publish(cleared);  // they may be recorded again
-    // While a marker before it waits, the tail can not be complete.
+    timer.cleared_markers_.publish(cleared);  // the markers may be recorded again
+    // While an earlier marker waits, the tail cannot be complete.
     if (waiting_ns == 0) {
-      // Acquire: one that is newer than `launched` stands behind later launches, see End.
+      // Acquire: a tail newer than `launched` stands behind later launches, see End.
       const int result = driver_.event_query(timer.tail_.acquire());
       if (result != kCudaSuccess && result != kCudaNotReady) return Fail(timer);
       if (result == kCudaSuccess) completed = std::max(completed, launched);
     }
   }
   Front front{completed};
-  const uint64_t known_ns = timer.oldest_ns_.load();  // this side's own
+  const uint64_t known_ns = timer.oldest_ns_.load();  // only this thread writes it
   if (before < launched) {
     const bool ask = completed == before && known_ns != 0 &&
                      now_ns >= std::max(timer.progress_ns_, known_ns) + kStandstillNs;
@@ -255,9 +257,9 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool*
   if (completed < launched) {
     if (timer.begun_ == completed + 1) progress->oldest = OldestLaunch::kBegun;
     if (front.waiting == completed + 1) progress->oldest = OldestLaunch::kNotBegun;
-    // Its own gate says it exactly. Else, if nothing completed since the last look, what was the
-    // oldest still is; or it is between the last marker and the next, or between the last marker
-    // and the newest launch.
+    // Its own gate gives the exact time. Otherwise, if nothing completed since the last look, the
+    // oldest launch is the same as then. Otherwise it lies between the last marker and the next, or
+    // between the last marker and the newest launch.
     const uint64_t exact_ns = progress->oldest == OldestLaunch::kNotBegun ? front.waiting_ns
                               : progress->oldest == OldestLaunch::kBegun  ? front.begun_ns
                                                                           : 0;
@@ -268,7 +270,7 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool*
     progress->in_flight = true;
   }
   if (completed != before) timer.progress_ns_ = now_ns;
-  timer.oldest_ns_.store(oldest_ns);  // this side's own
+  timer.oldest_ns_.store(oldest_ns);  // only this thread writes it
   timer.completed_.store(completed);
   progress->completed = completed;
   progress->oldest_ns = oldest_ns;
@@ -278,18 +280,18 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool*
 }
 
 bool StreamTimer::PollGates(CommunicatorTimer& timer, uint64_t launched, bool ask, Front* front) {
-  const uint32_t armed = timer.armed_gates_.acquire();  // sees them
-  uint32_t cleared = timer.cleared_gates_.load();       // this side's own
+  const uint32_t armed = timer.armed_gates_.acquire();  // sees the gates
+  uint32_t cleared = timer.cleared_gates_.load();       // only this thread writes it
   for (; cleared != armed; ++cleared) {
     const LaunchGate& gate = timer.gates_[cleared % kGates];
     const uint64_t launch = gate.launch.load();
     if (launch <= front->completed) continue;
-    if (!ask || launch > launched) break;  // one made since: for the next round
+    if (!ask || launch > launched) break;  // made since then: for the next round
     if (!AskGate(timer, gate, launch, front)) return Fail(timer);
     if (front->waiting != 0) break;
   }
-  timer.cleared_gates_.publish(cleared);  // they may be recorded again
-  // Acquire: sees that its event was recorded for this launch.
+  timer.cleared_gates_.publish(cleared);  // the gates may be recorded again
+  // Acquire: sees the event as it was recorded for this launch.
   const uint64_t launch = timer.newest_gate_.launch.acquire();
   if (!ask || launch > launched || launch <= front->completed || launch <= timer.begun_ ||
       (front->waiting != 0 && launch > front->waiting)) {
@@ -304,11 +306,11 @@ bool StreamTimer::AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint
   const int result = driver_.event_query(gate.front);
   if (result != kCudaSuccess && result != kCudaNotReady) return false;
   const bool has_begun = result == kCudaSuccess;
-  // The launches before it have ended: they have if it has begun.
+  // Whether the launches before it have ended. If it has begun, they have.
   const int before = has_begun ? kCudaSuccess : driver_.event_query(gate.behind.load());
   if (before != kCudaSuccess && before != kCudaNotReady) return false;
-  // The answers were about another launch if `newest_gate` has been recorded again: see RecordGate.
-  std::atomic_thread_fence(std::memory_order_acquire);  // as said above
+  // If `newest_gate` has been recorded again, the answers are about another launch: see RecordGate.
+  std::atomic_thread_fence(std::memory_order_acquire);  // as argued above
   if (gate.launch.load() != launch) return true;
   if (before == kCudaSuccess) front->completed = std::max(front->completed, launch - 1);
   if (!has_begun) {
@@ -322,7 +324,7 @@ bool StreamTimer::AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint
 }
 
 bool StreamTimer::IsQuiet(CommunicatorTimer& timer) {
-  const uint64_t launched = timer.launched_.load();  // a count: no order
+  const uint64_t launched = timer.launched_.load();  // a count: needs no order
   const bool quiet = launched == timer.seen_launches_;
   timer.seen_launches_ = launched;
   return quiet;
@@ -330,8 +332,8 @@ bool StreamTimer::IsQuiet(CommunicatorTimer& timer) {
 
 bool StreamTimer::EnterContext(const CommunicatorTimer& timer, bool* entered) {
   if (*entered) return true;
-  // A context that was reset lives on at its old address, and the addresses of its events may
-  // belong to the application's new ones: the id tells.
+  // A context that was reset has a successor at the same address, and the addresses of its events
+  // may now belong to the application's new events. The id tells the two apart.
   uint64_t id = 0;
   *entered = driver_.context_set_current(timer.context_) == kCudaSuccess &&
              driver_.context_get_id(timer.context_, &id) == kCudaSuccess && id == timer.context_id_;
@@ -339,14 +341,14 @@ bool StreamTimer::EnterContext(const CommunicatorTimer& timer, bool* entered) {
 }
 
 bool StreamTimer::IsOver(const CommunicatorTimer& timer, uint64_t now_ns) {
-  // Acquire: sees when.
+  // Acquire: sees the time of Retire.
   return timer.state_.acquire() == CommunicatorTimer::kRetired &&
          now_ns >= timer.retired_ns_.load() + kRetirementNs;
 }
 
 void StreamTimer::Destroy(CommunicatorTimer& timer) {
   bool entered = false;
-  // Events of a context that has gone went with it.
+  // If the context is gone, its events went with it.
   if (EnterContext(timer, &entered)) DestroyEvents(timer);
   timer.state_.publish(CommunicatorTimer::kOff);  // hands the timer back
 }
@@ -362,7 +364,7 @@ void StreamTimer::DestroyEvents(CommunicatorTimer& timer) {
   }
   for (LaunchMarker& marker : timer.markers_) destroy(marker.event);
   const auto destroy_shared = [&destroy](Relaxed<CudaEvent>& event) {
-    CudaEvent made = event.exchange(nullptr);  // nobody else's any more
+    CudaEvent made = event.exchange(nullptr);  // from here on nobody else has it
     destroy(made);
   };
   for (LaunchGate& gate : timer.gates_) {

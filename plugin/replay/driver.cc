@@ -19,19 +19,19 @@
 namespace nccl_pulse {
 namespace {
 
-// Waits shorter than this are not worth a system call: the kernel's own slack is as long.
+// Shorter waits are not worth a system call: the kernel's own slack is as long.
 constexpr int64_t kShortestSleepNs = 50'000;
-// A stop is noticed within this time.
+// A stop request is noticed within this time.
 constexpr int64_t kLongestSleepNs = 50'000'000;
 
 constexpr int kEventTypes = 15;
 
-// Types whose handle lives in memory that NCCL reuses without clearing it.
+// Types whose handle is in memory that NCCL reuses without clearing it.
 constexpr uint32_t kReusedStorage =
     abi::kEventGroupApi | abi::kEventCollApi | abi::kEventP2pApi | abi::kEventProxyOp |
     abi::kEventProxyStep | abi::kEventProxyCtrl | abi::kEventKernelCh | abi::kEventNetPlugin;
 
-// Like NCCL's own, one for the process, in memory that stays. A plugin may write it at any time.
+// One mask for the process, in memory that stays, as in NCCL. A plugin may write it at any time.
 int g_event_mask = 0;
 
 int BitIndex(uint32_t bit) { return __builtin_ctz(bit); }
@@ -58,7 +58,7 @@ class Driver {
     for (uint32_t i = 0; i < trace_.threads; ++i)
       threads.emplace_back([this, i] { ThreadMain(i); });
     for (std::thread& thread : threads) thread.join();
-    // An interrupted repetition leaves communicators behind; an application would destroy them.
+    // An interrupted repetition leaves communicators behind. An application would destroy them.
     for (uint32_t i = 0; i < contexts_.size(); ++i) {
       if (contexts_[i].alive) Finalize(i);
     }
@@ -76,8 +76,8 @@ class Driver {
     std::array<void*, kEventTypes> last_handle{};  // by type
   };
 
-  // Everything below is touched by the holder of the baton alone; handing it over under mutex_
-  // orders one holder's accesses before the next one's.
+  // Everything below is touched only by the thread that holds the baton. The baton is handed over
+  // under mutex_, which orders one holder's accesses before the next one's.
 
   void ThreadMain(uint32_t thread) {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -121,7 +121,7 @@ class Driver {
     ++repetition_;
     if (options_.repeat != 0 && repetition_ >= options_.repeat) return false;
     next_ = 0;
-    // A new run of the application: no handle of the last one is known.
+    // A new run of the application: no handle of the last run is known.
     std::fill(handles_.begin(), handles_.end(), nullptr);
     for (uint32_t i = 0; i < contexts_.size() && !options_.keep_communicators; ++i) {
       if (contexts_[i].alive) Finalize(i);  // the recording had no finalize
@@ -133,8 +133,8 @@ class Driver {
     return static_cast<uint32_t>(__atomic_load_n(&g_event_mask, __ATOMIC_RELAXED));
   }
 
-  // The mask that decides about this event. NCCL looks at it when an operation is called and keeps
-  // what it saw for all that belongs to the operation; with a CUDA graph, for all its replays.
+  // The mask that decides about this event. NCCL reads it when an operation is called and keeps the
+  // value for everything that belongs to the operation; with a CUDA graph, for all its replays.
   uint32_t MaskOf(const TraceEvent& event) const {
     constexpr uint32_t kOfAnOperation = abi::kEventColl | abi::kEventP2p | abi::kEventProxyOp |
                                         abi::kEventProxyStep | abi::kEventKernelCh |
@@ -153,7 +153,7 @@ class Driver {
                               std::memory_order_relaxed);
   }
 
-  // Whether NCCL makes this callback, as things stand now.
+  // Whether NCCL would make this callback now.
   bool IsDue(const TraceEvent& event) const {
     if (event.callback == Callback::kInit) return !contexts_[event.context].alive;
     if (event.callback == Callback::kFinalize && options_.keep_communicators) return false;
@@ -242,7 +242,7 @@ class Driver {
     parents_[event.handle] = event.parent;
   }
 
-  // Of GPU timestamps: a communicator that is kept must not see them run backwards.
+  // GPU timestamps: a communicator that is kept must not see them run backwards.
   uint64_t ShiftNs() const {
     return options_.keep_communicators ? repetition_ * static_cast<uint64_t>(options_.period_ns)
                                        : 0;
@@ -260,7 +260,7 @@ class Driver {
   void Finalize(uint32_t context) {
     if (!contexts_[context].alive) return;
     if (contexts_[context].pointer != nullptr) library_->Finalize(contexts_[context].pointer);
-    // The pointer stays: events with the context of a finalized communicator are real.
+    // The pointer is kept: NCCL really makes events with the context of a finalized communicator.
     contexts_[context].alive = false;
     if (--alive_ == 0) library_ = nullptr;
   }

@@ -26,7 +26,7 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int kPollMs = 100;
 // Idle time between two repetitions of a run.
 constexpr int64_t kPauseNs = kSecondNs / 2;
-// Processes start this long after the last one is ready, so that none is late.
+// Processes start this long after the last one is ready, so that none of them is late.
 constexpr int64_t kStartDelayNs = 20'000'000;
 
 class Parent {
@@ -123,7 +123,7 @@ class Parent {
     }
   }
 
-  // All have read their trace: computes the run's common time and lets them go.
+  // All have read their trace: computes the common time of the run and starts them.
   void StartWhenReady() {
     if (started_) return;
     int64_t first_ns = INT64_MAX;
@@ -171,9 +171,9 @@ class Parent {
 
   const ProcessesOptions& options_;
   ReplayConsole console_;
-  std::list<ReplayProcess> processes_;  // they do not move
+  std::list<ReplayProcess> processes_;  // a list, because they must not move
   int exit_ = kReplayDone;
-  int64_t stopping_since_ns_ = 0;  // 0: not
+  int64_t stopping_since_ns_ = 0;  // 0: it is not stopping
   bool started_ = false;
   bool replayed_ = false;
 };

@@ -19,12 +19,12 @@
 namespace nccl_pulse {
 namespace {
 
-// What stands in memory that NCCL does not initialize.
+// What is in memory that NCCL does not initialize.
 constexpr int kGarbageByte = 0xa5;
 
 void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
-// Not recorded, and not for a plugin to read: the first page is never mapped.
+// Not recorded. A plugin must not read it: the first page is never mapped.
 void* UnreadableBuffer() { return Pointer(0x10); }
 
 template <size_t Size>
@@ -129,7 +129,7 @@ class VersionedLibrary final : public ProfilerLibrary {
 
   void Record(void* handle, const TraceEvent& event) override {
     const TraceEvent::State& recorded = event.state;
-    if (event.type == abi::kEventGroupApi) {  // versions that have these states
+    if (event.type == abi::kEventGroupApi) {  // versions that have group states
       profiler_->recordEventState(handle, recorded.state, nullptr);
       return;
     }

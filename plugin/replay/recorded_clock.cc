@@ -11,18 +11,18 @@ namespace {
 
 constexpr int64_t kNone = INT64_MIN;
 
-// Newest time of any callback; kNone: the clock is not replaced.
+// The newest time of any callback. kNone: the clock is not replaced.
 std::atomic<int64_t> newest_ns{kNone};
-// While the clock runs on: what to add to the real one. kNone: it does not run.
+// What to add to the real clock while this one runs on. kNone: it does not run.
 std::atomic<int64_t> offset_ns{kNone};
-// Time of the callback that this thread is in.
+// The time of the callback that this thread is in.
 thread_local int64_t callback_ns = kNone;
 
 }  // namespace
 
 void Start(int64_t first_ns) {
-  // Relaxed everywhere: each value stands alone, and the replay's hand-over between threads orders
-  // them for the threads that make callbacks.
+  // Relaxed everywhere: each value stands alone. For the threads that make callbacks, the replay's
+  // hand-over between threads orders them.
   newest_ns.store(first_ns, std::memory_order_relaxed);
 }
 
@@ -49,7 +49,7 @@ int64_t Now(int64_t real_ns) {
 }
 
 int64_t RealNow() {
-  // The system call, because clock_gettime may be the replaced one.
+  // The system call, because clock_gettime may be the one that is replaced.
   timespec now = {};
   syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
   return now.tv_sec * 1'000'000'000 + now.tv_nsec;

@@ -13,12 +13,12 @@ namespace {
 
 using ClockGettime = int (*)(clockid_t, timespec*);
 
-// The next definition in the search order: libc's, which needs no system call.
+// The next definition in search order: libc's, which needs no system call.
 ClockGettime Real() {
   static std::atomic<ClockGettime> real{nullptr};
   ClockGettime function = real.load(std::memory_order_relaxed);
   if (function == nullptr) {
-    // Any thread finds the same address, so who stores it does not matter.
+    // Every thread finds the same address, so it does not matter which one stores it.
     function = reinterpret_cast<ClockGettime>(dlsym(RTLD_NEXT, "clock_gettime"));
     real.store(function, std::memory_order_relaxed);
   }

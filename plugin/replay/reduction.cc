@@ -12,7 +12,7 @@ namespace nccl_pulse {
 namespace {
 
 constexpr uint32_t kCe = abi::kEventCeColl | abi::kEventCeSync | abi::kEventCeBatch;
-// Types that hang below a Coll or P2p event: each of them needs its parent.
+// Types below a Coll or P2p event. Each of them needs its parent.
 constexpr uint32_t kBelowOperation =
     abi::kEventProxyOp | abi::kEventProxyStep | abi::kEventKernelCh | abi::kEventNetPlugin;
 
@@ -98,7 +98,7 @@ bool Delivered(const TraceEvent& event, uint32_t mask, int version) {
 void AddCaptureCallbacks(Trace& trace) {
   std::vector<HandleInfo> handles = Survey(trace);
 
-  // Callbacks as they come at capture, by the event before which they are inserted.
+  // Callbacks of the capture, by the event before which they are inserted.
   std::map<uint32_t, std::vector<TraceEvent>> insertions;
   std::vector<bool> inserted(handles.size(), false);  // by API call: its first replay has been used
   const auto mark = [&](uint32_t handle) {
@@ -156,7 +156,7 @@ void AddCaptureCallbacks(Trace& trace) {
   }
   trace.events = std::move(merged);
 
-  // Sequence numbers as they are when captured operations do not advance them.
+  // Sequence numbers as they would be if captured operations did not advance them.
   struct Counter {
     uint64_t next = 0;
     uint64_t captured = 0;  // recorded numbers that went to captured operations so far

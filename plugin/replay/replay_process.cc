@@ -44,12 +44,12 @@ bool ReplayProcess::Start(const ProcessesOptions& options) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return false;
   messages_ = ends[0];
-  // What is buffered must not be written twice.
+  // Buffered output must not be written twice.
   std::fflush(nullptr);
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) {
-    // Should the parent die, the children go too, in order.
+    // If the parent dies, the children must end, too, and in order.
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(kReplayInterrupted);
     SetMessagePipe(ends[1]);

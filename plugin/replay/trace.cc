@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Why a line is not a callback. Caught in ParseTrace, never leaves this file.
+// Why a line is not a callback. Caught in ParseTrace; never leaves this file.
 class BrokenLine : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -99,7 +99,7 @@ uint64_t Address(const Json& line, const char* key) {
 class Numbering {
  public:
   explicit Numbering(uint32_t first) : next_(first) {}
-  // Introduces `number`; false when it is known already.
+  // Introduces `number`. False if it is known already.
   bool Add(uint64_t number) {
     if (!dense_.emplace(number, next_).second) return false;
     ++next_;

@@ -72,7 +72,7 @@ absl::StatusOr<std::vector<std::string>> ListTraceFiles(const std::string& folde
                                             std::generic_category().message(errno)));
   }
   std::vector<std::string> files;
-  // One thread uses this stream, which is all that readdir asks for.
+  // Only one thread uses this stream, which is all that readdir requires.
   while (const dirent* entry = readdir(entries.get())) {  // NOLINT(concurrency-mt-unsafe)
     const std::string name = entry->d_name;
     if (absl::EndsWith(name, ".jsonl") || absl::EndsWith(name, ".jsonl.xz")) {

@@ -13,7 +13,7 @@
 namespace nccl_pulse {
 namespace {
 
-// What the endpoint shows of this process: its segment, read like anybody else's.
+// What the endpoint shows of this process: its segment, read as any other process' segment is.
 SnapshotSet ReadOwnSegment(const Segment& segment) {
   SnapshotSet set(std::vector<ProcessSnapshot>(1));
   std::string error;
@@ -24,7 +24,7 @@ SnapshotSet ReadOwnSegment(const Segment& segment) {
   throw std::runtime_error("this process' own segment: " + error);
 }
 
-// "http://node17:9410/metrics"; a server on all interfaces is named by the host.
+// "http://node17:9410/metrics". A server on all interfaces is named by its host.
 std::string MetricsUrl(const Server& server, const std::string& hostname) {
   const std::string& address = server.address();
   if (address.empty()) {
@@ -47,7 +47,7 @@ ServerOptions OptionsOf(Process& process) {
   options.hang_after = std::chrono::seconds(settings.hang_seconds);
   options.source = [&process] { return ReadOwnSegment(*process.segment); };
   options.log = [&process](LogLevel level, const std::string& message) {
-    // The server's own thread: NCCL's logger may be gone by then.
+    // This is the server's own thread: NCCL's logger may be gone by then.
     if (level == LogLevel::kWarning) {
       process.log.Warn(nullptr, message);
     } else {
@@ -64,9 +64,9 @@ std::string Endpoint::Start(Process* process, abi::DebugLogger logger) {
   std::string error;
   server_ = Server::Start(OptionsOf(*process), &error);
   if (server_ != nullptr) return MetricsUrl(*server_, FindProcessIdentity().hostname);
-  process->log.Warn(logger, absl::StrCat("metrics can not be served (NCCL_PULSE_LISTEN=",
-                                         process->settings.listen, "): ", error,
-                                         "; the job goes on without an endpoint"));
+  process->log.Warn(
+      logger, absl::StrCat("metrics cannot be served (NCCL_PULSE_LISTEN=", process->settings.listen,
+                           "): ", error, "; the job goes on without an endpoint"));
   return "metrics are not served";
 }
 

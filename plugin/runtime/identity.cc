@@ -31,9 +31,9 @@ std::string FormatUuid(const unsigned char (&uuid)[16]) {
   return text;
 }
 
-// The kernel driver's number of the device ("Device Minor"): as a rule also its index to nvidia-smi
-// and DCGM, which go by PCI bus id. The UUID is the label to join on.
-// The CUDA ordinal is no substitute: CUDA_VISIBLE_DEVICES renumbers it.
+// The kernel driver's number of the device ("Device Minor"). As a rule it is also the index that
+// nvidia-smi and DCGM use, which sort by PCI bus id. The UUID is the label to join on. The CUDA
+// ordinal is no substitute: CUDA_VISIBLE_DEVICES renumbers it.
 std::string FindNodeIndex(const std::string& short_pci_bus_id) {
   std::string path = "/proc/driver/nvidia/gpus/" + short_pci_bus_id + "/information";
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);

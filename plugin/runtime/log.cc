@@ -6,8 +6,8 @@ namespace nccl_pulse {
 namespace {
 
 void WriteToStandardError(const char* level, const std::string& message) {
-  // One write, so that lines of several processes do not mix; a full or closed pipe is not our
-  // trouble.
+  // One write, so that lines of several processes do not mix. A full or closed pipe loses the
+  // message and does no other harm.
   const std::string line = std::string("NCCL Pulse ") + level + ": " + message + "\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
 }

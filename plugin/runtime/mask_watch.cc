@@ -10,7 +10,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Which bits of the mask bring an event (docs/nccl-profiler-api.md#implied-events).
+// Which bits of the mask make NCCL report an event (docs/nccl-profiler-api.md#implied-events).
 constexpr uint32_t kBringCopyEngine = abi::kEventCeColl | abi::kEventCeSync | abi::kEventCeBatch;
 constexpr uint32_t kBringProxyOps =
     abi::kEventProxyOp | abi::kEventProxyStep | abi::kEventNetPlugin;
@@ -56,7 +56,7 @@ MaskWatch::State MaskWatch::Look() {
   bool is_foreign = false;
   uint32_t common = ~0u;
   for (Mask& mask : masks_) {
-    // Relaxed: NCCL reads and writes it so; the mask orders nothing.
+    // Relaxed, as NCCL reads and writes it: the mask orders nothing.
     const auto read = static_cast<uint32_t>(__atomic_load_n(mask.address, __ATOMIC_RELAXED));
     const uint32_t compared = read & ~mask.switched;
     if (compared == (mask.value & ~mask.switched)) {

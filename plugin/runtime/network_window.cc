@@ -14,18 +14,18 @@ constexpr int kBit = static_cast<int>(abi::kEventProxyStep);
 
 void NetworkWindow::Configure(double percent, uint64_t seed) {
   percent_ = percent;
-  random_ = seed | 1;  // xorshift never leaves zero
+  random_ = seed | 1;  // xorshift never leaves the state zero
 }
 
 void NetworkWindow::Write(int* mask, uint32_t value) {
   if (mask == nullptr) return;
   const std::lock_guard<std::mutex> lock(mutex_);
-  // Relaxed, here and below: NCCL reads it so; the mask orders nothing.
+  // Relaxed, here and below, as NCCL reads it: the mask orders nothing.
   __atomic_store_n(mask, static_cast<int>(value) | (open_ ? kBit : 0), __ATOMIC_RELAXED);
 }
 
 void NetworkWindow::Attach(uint64_t context, int* mask, uint32_t value, uint64_t now_ns) {
-  // What is never switched is never looked at either, so it may lie anywhere.
+  // A mask that is never switched is never read either, so it may lie anywhere.
   if (is_off() || (!is_always() && !LiesInALibrary(mask))) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   Look(now_ns);
@@ -63,7 +63,7 @@ void NetworkWindow::Look(uint64_t now_ns) {
 void NetworkWindow::Switch(bool on) {
   for (const Attached& attached : attached_) {
     const int now = __atomic_load_n(attached.mask, __ATOMIC_RELAXED);
-    if ((now & ~kBit) != attached.value) continue;  // somebody else's
+    if ((now & ~kBit) != attached.value) continue;  // another plugin or tool has changed it
     if (on) {
       __atomic_fetch_or(attached.mask, kBit, __ATOMIC_RELAXED);
     } else {
@@ -73,7 +73,8 @@ void NetworkWindow::Switch(bool on) {
 }
 
 bool NetworkWindow::IsOn() const {
-  // Any: steps come, and must not count without the time in which they do.
+  // Any of them: steps then come, and must not be counted without the time in which they were
+  // watched.
   return std::any_of(attached_.begin(), attached_.end(), [this](const Attached& attached) {
     return is_always() || (__atomic_load_n(attached.mask, __ATOMIC_RELAXED) & kBit) != 0;
   });
@@ -94,7 +95,7 @@ void NetworkWindow::Tick(uint64_t now_ns, bool wanted, const std::function<bool(
   Look(now_ns);
   if (is_always() || attached_.empty()) return;
   if (open_) {
-    // By its true length: the thread may have come late.
+    // The window's true length: the thread may be late.
     const uint64_t watched_ns = now_ns > opened_ns_ ? now_ns - opened_ns_ : 0;
     if (watched_ns < kLengthNs) return;
     Switch(false);
@@ -104,8 +105,8 @@ void NetworkWindow::Tick(uint64_t now_ns, bool wanted, const std::function<bool(
     return;
   }
   if (!wanted) return;
-  // The first one anywhere in a pause, so that processes that started together do not open
-  // together.
+  // The first window opens at a random time within a pause, so that processes that started together
+  // do not open theirs together.
   if (next_opening_ns_ == 0) next_opening_ns_ = now_ns + PauseNs(kLengthNs, 0, 1);
   if (now_ns < next_opening_ns_ || !prepare()) return;
   Switch(true);

@@ -9,7 +9,7 @@
 namespace nccl_pulse {
 namespace {
 
-// The poller's pause: while launches are in flight, and at rest.
+// The poller's pauses: while launches are in flight, and otherwise.
 constexpr int kBusyPollMs = 20;
 constexpr int kIdlePollMs = 100;
 constexpr uint64_t kHousekeepingNs = 100000000;
@@ -18,7 +18,7 @@ constexpr uint64_t kAdaptSamplingNs = 1000000000;
 }  // namespace
 
 void PollWork::Start(abi::DebugLogger logger) {
-  // Before the thread, which may end it.
+  // Stored before the thread starts, because the thread may store the end.
   process_.segment->header().poller_state.store(static_cast<uint32_t>(PollerState::kRunning));
   if (Poller::Start({[](void* work) { static_cast<PollWork*>(work)->Begin(); },
                      [](void* work) { return static_cast<PollWork*>(work)->Round(); },
@@ -28,14 +28,14 @@ void PollWork::Start(abi::DebugLogger logger) {
   LoseSight();
   process_.log.Warn(
       logger,
-      "no background thread could be started: whether launches complete is not known, "
-      "operations are settled only when their place is needed, and series beyond the first few "
+      "no background thread could be started: it is not known whether launches complete, the end "
+      "of an operation is counted only when its place is needed, and series beyond the first few "
       "are not measured");
 }
 
 void PollWork::Begin() {
-  // A query of an event from this thread must not end another thread's stream capture in global
-  // mode.
+  // This thread queries events. A query must not invalidate another thread's stream capture in
+  // global mode.
   if (process_.driver != nullptr && process_.settings.timing != TimingMode::kOff) {
     int mode = kCudaCaptureModeRelaxed;
     process_.driver->exchange_capture_mode(&mode);
@@ -63,16 +63,17 @@ int PollWork::Round() {
   return in_flight ? kBusyPollMs : kIdlePollMs;
 }
 
-// Nobody looks at what the GPU does: from the start, or from now on.
+// Nobody watches the GPU: either from the start, or from now on.
 void PollWork::LoseSight() {
   process_.tracker->LoseSight();
   process_.segment->header().poller_state.store(static_cast<uint32_t>(PollerState::kNotStarted));
 }
 
-// What finalized communicators hold is needed: as init would do, which may never come again.
+// Recycles finalized communicators whose series are needed. init does so, too, but may never come
+// again.
 void PollWork::MakeRoom() {
   if (!process_.tracker->WantsRoom()) return;
-  // Never waits for an init or finalize that another thread is in: they make room themselves.
+  // Never waits for an init or finalize of another thread: they make room themselves.
   const std::unique_lock<std::mutex> lock(InitLock::Mutex(), std::try_to_lock);
   if (lock.owns_lock()) process_.tracker->MakeRoom();
 }
@@ -84,7 +85,7 @@ void PollWork::WatchNetwork(uint64_t now_ns) {
   process_.segment->header().network_observed_ns.store(window.observed_ns());
 }
 
-// Whether NCCL's masks are still ours.
+// Checks whether NCCL's masks are still as we wrote them.
 void PollWork::WatchMasks() {
   const MaskWatch::State state = process_.masks.watch().Look();
   SegmentHeader& header = process_.segment->header();
@@ -93,10 +94,10 @@ void PollWork::WatchMasks() {
   if (!state.is_new || mask_warning_given_) return;
   mask_warning_given_ = true;
   try {
-    // Not NCCL's logger: it is calling nobody.
+    // Not through NCCL's logger: NCCL is not calling now.
     process_.log.Warn(nullptr, DescribeMaskChange(state.ours, state.now));
   } catch (...) {
-    // bad_alloc: the metrics say it, too.
+    // Most likely bad_alloc. The metrics report it, too.
   }
 }
 

@@ -11,7 +11,7 @@ namespace nccl_pulse {
 namespace {
 
 void Pause(int ms) {
-  // Not an absolute deadline: the wall clock and its steps have no say here.
+  // A relative pause: steps of the wall clock do not change it.
   const timespec pause{0, ms * 1000000L};
   nanosleep(&pause, nullptr);
 }
@@ -25,12 +25,13 @@ std::atomic<int32_t> Poller::pid_{0};
 bool Poller::Start(const Work& work) {
   work_ = work;
   pid_.store(getpid(), std::memory_order_relaxed);    // published by the state
-  state_.store(kPausing, std::memory_order_release);  // and the work
+  state_.store(kPausing, std::memory_order_release);  // publishes the work, too
   if (!StartBackgroundThread("pulse-poll", Run, nullptr)) {
-    state_.store(kAbsent, std::memory_order_relaxed);  // nobody else looks yet
+    state_.store(kAbsent, std::memory_order_relaxed);  // no other thread looks at it yet
     return false;
   }
-  // Once: a child of fork inherits it. When there is no room for it, exit goes on as without it.
+  // Registered once: a child of fork inherits the handler. If registering fails, exit does not
+  // wait.
   static bool registered = false;
   if (!registered) registered = atexit(StopAtExit) == 0;
   return true;
@@ -44,14 +45,15 @@ void* Poller::Run(void* /*unused*/) {
   bool begun = false;
   while (true) {
     uint32_t expected = kPausing;
-    // Acquire and release, here and below: who stops the thread has seen all of its last round.
+    // Acquire and release, here and below: the thread that stops this one has seen all of its last
+    // round.
     if (!state_.compare_exchange_strong(expected, kInRound, std::memory_order_acq_rel)) break;
     if (!begun) work_.begin(work_.argument);
     begun = true;
     const int pause_ms = work_.round(work_.argument);
     expected = kInRound;
     if (!state_.compare_exchange_strong(expected, kPausing, std::memory_order_acq_rel)) {
-      // exit waits for this, or has gone on without us.
+      // exit waits for this, or has given up waiting.
       work_.stopped(work_.argument);
       state_.store(kStopped, std::memory_order_release);
       break;
@@ -62,7 +64,7 @@ void* Poller::Run(void* /*unused*/) {
 }
 
 void Poller::StopAtExit() {
-  // A child that was made without fork's handlers (_Fork) has no such thread.
+  // A child that was made without fork's handlers (_Fork) does not have this thread.
   if (pid_.load(std::memory_order_relaxed) != getpid()) return;
   uint32_t state = state_.load(std::memory_order_acquire);
   while (state == kPausing || state == kInRound) {

@@ -44,7 +44,7 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
   process->clock.Initialize(process->settings.clock);
   if (process->settings.timing == TimingMode::kOff && process->settings.network_window_was_set) {
     warnings.emplace_back(
-        "NCCL_PULSE_NETWORK_WINDOW needs another NCCL_PULSE_TIMING than off; using off");
+        "NCCL_PULSE_NETWORK_WINDOW has no effect with NCCL_PULSE_TIMING=off; using off");
   }
   process->masks.Configure(process->settings.timing, process->settings.network_window_percent,
                            static_cast<uint64_t>(RealtimeNs()) ^ static_cast<uint64_t>(getpid())
@@ -65,7 +65,7 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
       MakeProcessTag(), process->settings.timed_launches_per_second);
   process->tracker->SetUserTagLimit(process->settings.user_tags);
   if (process->settings.follow_graphs && process->driver != nullptr) {
-    process->tracker->graphs().Begin(*process->driver);  // what comes of it is said with the first
+    process->tracker->graphs().Begin(*process->driver);  // the first communicator warns
   }
   if (process->masks.window().is_always() && !process->tracker->PrepareSteps(true)) {
     process->masks.WithoutSteps();

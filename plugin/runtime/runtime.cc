@@ -22,7 +22,7 @@
 namespace nccl_pulse {
 namespace {
 
-// The parts of one process, and what was said of them. Made once, never destroyed.
+// The parts of one process, and which warnings were given. Made once, never destroyed.
 struct Program {
   explicit Program(std::unique_ptr<Process> made)
       : process(std::move(made)), poll_work(process.get()) {}
@@ -30,20 +30,21 @@ struct Program {
   std::unique_ptr<Process> process;
   PollWork poll_work;
   Endpoint endpoint;
-  uint32_t versions = 0;  // of the API that were met: 1 << version
+  uint32_t versions = 0;  // API versions that were met: 1 << version
   bool memory_warning_given = false;
   bool heartbeat_warning_given = false;
   bool graphs_warning_given = false;
   bool user_tags_warning_given = false;
 };
 
-// All under the lock of init.
+// All of these are guarded by the lock of init.
 Program* g_program = nullptr;
 bool g_fork_handler_set = false;
 bool g_gave_up = false;  // init failed, nothing is measured
 
-// The parent's threads do not exist here, its memory and descriptors are not ours to use. Only what
-// is async-signal-safe: other threads of the parent may have held any lock.
+// The parent's threads do not exist in a child, and the parent's memory and descriptors are not
+// ours to use. Everything here is async-signal-safe: other threads of the parent may have held any
+// lock.
 void ForgetAfterFork(std::atomic<Tracker*>* tracker) {
   tracker->store(nullptr, std::memory_order_relaxed);  // a child has one thread
   InitLock::Reset();
@@ -57,7 +58,8 @@ void ForgetAfterFork(std::atomic<Tracker*>* tracker) {
   g_gave_up = false;
 }
 
-// Starts what runs beside the job, and says in one line what is measured and where to read it.
+// Starts everything that runs beside the job, and says in one line what is measured and where to
+// read it.
 void StartServing(Program& program, const InitArguments& arguments) {
   Process& process = *program.process;
   program.poll_work.Start(arguments.logger);
@@ -68,7 +70,8 @@ void StartServing(Program& program, const InitArguments& arguments) {
                                 process.Capabilities(arguments.api_version), ", ", where));
 }
 
-// The first communicator of an NCCL of this version: what is not to be had from it is said once.
+// Called for the first communicator of an NCCL of this version: says once what is not available
+// from it.
 void MeetVersion(Program& program, const InitArguments& arguments) {
   Process& process = *program.process;
   const int version = arguments.api_version;
@@ -97,15 +100,15 @@ void MeetVersion(Program& program, const InitArguments& arguments) {
   if (settings.timing == TimingMode::kKernel && version < kFirstVersionWithTimestamps) {
     process.log.Warn(
         arguments.logger,
-        absl::StrCat("NCCL_PULSE_TIMING=kernel needs GPU timestamps, which a further NCCL of this "
+        absl::StrCat("NCCL_PULSE_TIMING=kernel needs GPU timestamps, which another NCCL of this "
                      "process (profiler API v",
                      version, ") does not give: its operations have no durations"));
   }
   process.log.Info(arguments.logger,
-                   absl::StrCat("a further NCCL in this process: ", process.Capabilities(version)));
+                   absl::StrCat("another NCCL in this process: ", process.Capabilities(version)));
 }
 
-// Returns the communicator's ticket; 0 when there is no room.
+// Returns the communicator's ticket, or 0 if there is no room.
 uint64_t AddCommunicator(Process& process, const InitArguments& arguments, int* event_mask) {
   const GpuIdentity gpu = FindCurrentGpu(process.driver);
   const uint64_t ticket = process.tracker->AddCommunicator(
@@ -116,7 +119,7 @@ uint64_t AddCommunicator(Process& process, const InitArguments& arguments, int* 
   try {
     process.masks.Attach(arguments.api_version, ticket, event_mask, process.clock.NowNs());
   } catch (...) {
-    // NCCL would not know it, and so never call for it: it must not look idle.
+    // NCCL would not know the communicator and never make a callback for it: it must not look idle.
     process.tracker->FinishCommunicator(ticket);
     throw;
   }
@@ -128,7 +131,7 @@ void WarnOfMemory(Program& program, const InitArguments& arguments) {
   program.memory_warning_given = true;
   program.process->log.Warn(
       arguments.logger,
-      "no memory for a further communicator or its series (memory limit, or more than "
+      "no memory for another communicator or its series (memory limit, or more than "
       "1024 communicators at a time): it is measured in part or not at all");
 }
 
@@ -142,10 +145,10 @@ void WarnWithoutHeartbeat(Program& program, const InitArguments& arguments, uint
   program.process->log.Warn(
       arguments.logger,
       "no CUDA events for a communicator (no CUDA context is current, or the driver "
-      "refused): it has no durations, and whether its launches complete is not known");
+      "refused): it has no durations, and it is not known whether its launches complete");
 }
 
-// Before the communicator: none of its captures can begin earlier.
+// Before the communicator is added: none of its captures can begin earlier.
 void PrepareGraphs(Program& program, const InitArguments& arguments) {
   Process& process = *program.process;
   if (!process.settings.follow_graphs || process.tracker->graphs().PrepareContext() ||
@@ -154,13 +157,13 @@ void PrepareGraphs(Program& program, const InitArguments& arguments) {
   }
   program.graphs_warning_given = true;
   process.log.Warn(arguments.logger,
-                   "NCCL_PULSE_GRAPHS=auto has no effect on a GPU of this process: its driver has "
-                   "not what stamps in CUDA graphs need (CUDA 12.0 or newer and the translation of "
+                   "NCCL_PULSE_GRAPHS=auto has no effect on a GPU of this process: its driver "
+                   "lacks what stamps in CUDA graphs need (CUDA 12.0 or newer, and translation of "
                    "PTX), or NCCL_PULSE_TIMING is off; replays are not followed");
 }
 
-// When the process ends by exit() or by returning from main: whoever keeps its numbers can tell
-// that from a crash. Never waits for an init that another thread is in.
+// Runs when the process ends by exit() or by returning from main, so that whoever keeps its numbers
+// can tell that from a crash. Never waits for an init in another thread.
 __attribute__((destructor)) void SayGoodbye() {
   const std::unique_lock<std::mutex> lock(InitLock::Mutex(), std::try_to_lock);
   if (lock.owns_lock() && g_program != nullptr) g_program->endpoint.SayGoodbye();
@@ -172,7 +175,7 @@ std::atomic<Tracker*> Runtime::tracker_{nullptr};
 
 void Runtime::Init(const InitArguments& arguments, void** context, int* event_mask) {
   if (context != nullptr) *context = nullptr;
-  // Nothing may leave this function but a value: NCCL is C, and an error from init harms the job.
+  // No exception may leave this function: NCCL is C, and an error from init harms the job.
   try {
     const std::lock_guard<std::mutex> lock(InitLock::Mutex());
     if (!g_fork_handler_set) {
@@ -188,7 +191,8 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
       auto program = std::make_unique<Program>(std::move(process));
       g_gave_up = false;
       g_program = program.release();
-      // Before what may fail: communicators that come then must not look idle for want of it.
+      // Stored before anything that may fail: communicators that come later must not look idle
+      // because the tracker is missing.
       tracker_.store(g_program->process->tracker.get(),
                      std::memory_order_release);  // callbacks see all of it
       StartServing(*g_program, arguments);
@@ -206,7 +210,7 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
     if (ticket != 0) WarnWithoutHeartbeat(program, arguments, ticket);
     if (context != nullptr) *context = reinterpret_cast<void*>(ticket);  // NOLINT
   } catch (...) {
-    // bad_alloc, most likely: the job goes on without measurements for this communicator.
+    // Most likely bad_alloc. The job goes on, and this communicator is not measured.
   }
 }
 

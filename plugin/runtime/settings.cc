@@ -20,11 +20,11 @@ namespace {
 
 constexpr std::string_view kPrefix = "NCCL_PULSE_";
 constexpr uint64_t kMinSeries = 16;
-constexpr uint64_t kMaxSeries = 30000;  // two pages each must fit the segment's page numbers
+constexpr uint64_t kMaxSeries = 30000;  // each takes up to two pages, and pages have 16-bit numbers
 constexpr double kMinWindowPercent = 0.01;
-// Times 64 GPUs it must fit an int; far above what pairs of events allow.
 constexpr std::size_t kMaxNodeName = 253;  // as long as a DNS name can be
 constexpr int kMaxHangSeconds = 86400;
+// Times 64 GPUs it must fit an int. Pairs of events allow far fewer.
 constexpr int kMaxTimedLaunches = 1000000;
 constexpr std::size_t kMaxLabelValueBytes = 128;
 
@@ -73,8 +73,8 @@ bool ParseFileSdDirectory(const std::string& value, Settings* settings) {
   return true;
 }
 
-// A DNS name, as Kubernetes names nodes (at most 253 characters), or what else a host may be
-// called.
+// A DNS name of at most 253 characters, which is how Kubernetes names nodes, or another name that a
+// host may have.
 bool ParseNodeName(const std::string& value, Settings* settings) {
   const auto allowed = [](char c) {
     return absl::ascii_isalnum(c) || c == '-' || c == '.' || c == '_';
@@ -109,7 +109,7 @@ bool ParseHangSeconds(const std::string& value, Settings* settings) {
   return true;
 }
 
-// Prometheus' rule for label names; those that start with two underscores are its own.
+// Prometheus' rule for label names. Names that start with two underscores are reserved.
 bool IsLabelName(std::string_view name) {
   if (name.empty() || absl::StartsWith(name, "__") || absl::ascii_isdigit(name[0])) return false;
   return std::all_of(name.begin(), name.end(),
@@ -176,7 +176,7 @@ bool ParseClock(const std::string& value, Settings* settings) {
 bool ParseNetworkWindow(const std::string& value, Settings* settings) {
   double percent = 0;
   const bool off = absl::EqualsIgnoreCase(value, "off");
-  // Not by what is out of range: NaN is neither.
+  // Checked this way round, because NaN compares false with everything.
   const bool in_range =
       absl::SimpleAtod(value, &percent) && percent >= kMinWindowPercent && percent <= 100;
   if (!off && !in_range) return false;
@@ -263,7 +263,7 @@ Settings ReadSettings(char* const* environment, std::vector<std::string>* warnin
       for (const Setting& each : kSettings)
         absl::StrAppend(&known, known.empty() ? "" : ", ", each.name);
       warnings->push_back(absl::StrCat("the variable ", parts.first.substr(0, 64),
-                                       " is not a setting and is ignored; there are ", known));
+                                       " is not a setting and is ignored; settings are ", known));
     } else if (!value.empty() && !setting->parse(value, &settings)) {
       warnings->push_back(absl::StrCat(setting->name, "=\"", value.substr(0, 64), "\" is not ",
                                        setting->accepted, "; using ", setting->used(settings)));

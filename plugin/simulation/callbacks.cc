@@ -11,7 +11,7 @@
 namespace nccl_pulse::simulation {
 namespace {
 
-// One mask for the process, which every init writes.
+// One mask for the process; every init writes it.
 int g_mask = 0;
 std::mutex g_mutex;  // guards the next three
 void* g_library = nullptr;
@@ -35,7 +35,8 @@ bool Load(const Release& release) {
     release.logger(abi::kLogInfo, 0, "", 0, "no profiler plugin: %s", dlerror());
     return false;
   }
-  // The newest that both know; what v6 and v7 add to v5 stands behind what is used here.
+  // The newest version that both know. The fields that v6 and v7 add to v5 are behind those used
+  // here.
   for (int api = release.newest_api; api >= 5 && g_plugin == nullptr; --api) {
     const std::string symbol = "ncclProfiler_v" + std::to_string(api);
     g_plugin = static_cast<abi::v5::Profiler*>(dlsym(g_library, symbol.c_str()));
@@ -84,7 +85,7 @@ bool Profiler::Wants(uint32_t bits) const {
 bool Profiler::sees_replays() const { return identity_.has_traffic || Wants(abi::kEventKernelCh); }
 
 void* Profiler::Start(abi::v5::Descriptor* descriptor) {
-  // What later versions of the descriptor have more is zero.
+  // Fields that later versions of the descriptor add are zero.
   struct {
     abi::v5::Descriptor known;
     uint64_t more[8];
@@ -166,7 +167,7 @@ void Profiler::Enqueue(const std::vector<Call>& calls) {
   group.rank = identity_.rank;
   void* parent_group = Start(&group);
   std::vector<void*> handles;
-  // Collectives first, whatever the user's order was.
+  // Collectives first, whatever order the user called them in.
   std::vector<Call> ordered;
   for (const Call& call : calls) {
     if (!call.is_p2p && IsReported(call)) ordered.push_back(call);
@@ -214,7 +215,7 @@ void Profiler::Enqueue(const std::vector<Call>& calls) {
 }
 
 void Profiler::RunChildren(const Call& call, void* parent) {
-  if (call.is_p2p && call.root_or_peer == identity_.rank) return;  // a copy inside the GPU
+  if (call.is_p2p && call.root_or_peer == identity_.rank) return;  // a copy within the GPU
   std::vector<void*> proxies;
   if (identity_.has_traffic && Wants(abi::kEventProxyOp | abi::kEventProxyStep)) {
     const int count = call.is_p2p ? 1 : 2 * kChannels;

@@ -1,7 +1,7 @@
 // libcuda.so.1 of the simulated GPU, as far as the plugin calls it: events on the streams of
 // stream.h. What must never happen to a capture (an event recorded into it) invalidates it, so that
-// the program fails. A query from a thread that has not relaxed its capture mode, which would
-// invalidate captures of other threads, fails always.
+// the program fails. A query from a thread that has not relaxed its capture mode always fails,
+// because it would invalidate captures of other threads.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -32,9 +32,9 @@ uint64_t NowNs() {
 
 struct Event {
   bool timing = false;
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::shared_ptr<Timeline> timeline;
-  uint64_t kernels = 0;  // stands behind so many
+  uint64_t kernels = 0;  // the event is behind this many kernels
   uint64_t recorded_ns = 0;
 
   // 0: not complete.
@@ -47,15 +47,15 @@ struct Event {
   // 0: not known.
   uint64_t EndNs() {
     const std::lock_guard<std::mutex> lock(mutex);
-    if (timeline == nullptr) return 1;  // as the driver: not recorded is complete
+    if (timeline == nullptr) return 1;  // never recorded is complete, as in CUDA
     const uint64_t end_ns = timeline->EndNs(kernels);
     return end_ns == 0 || timeline->is_computed() ? end_ns : std::max(end_ns, recorded_ns);
   }
 };
 
 thread_local int t_capture_mode = kModeGlobal;
-int g_context;  // the only one: its address
-// Set before the plugin asks.
+int g_context;  // there is only one, and only its address is used
+// Set before the plugin calls.
 unsigned char g_device = 0;
 
 }  // namespace

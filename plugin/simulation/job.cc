@@ -17,20 +17,20 @@ namespace {
 constexpr int kFloat32 = 7;  // ncclDataType_t
 constexpr uint64_t kMicrosecondNs = 1'000;
 constexpr uint64_t kMillisecondNs = 1'000'000;
-// The host runs so far ahead of its GPU.
+// The host runs this far ahead of its GPU.
 constexpr uint64_t kAheadNs = 15 * kMillisecondNs;
 constexpr uint64_t kLongestSleepNs = 20 * kMillisecondNs;
 
-// What a GPU of this kind takes, roughly as H100s behind an NVSwitch: a latency, and a bus
-// bandwidth that large messages come near to.
+// What such a GPU takes, roughly as H100s behind an NVSwitch: a latency, and a bus bandwidth that
+// large messages approach.
 constexpr double kLatencyNs = 14'000;
 constexpr double kBusBytesPerNs = 360;
 
 struct Collective {
   const char* func;
-  size_t count;       // elements, as the user gives them
+  size_t count;       // elements, as the user passes them
   double bus_bytes;   // for each rank, as nccl-tests counts them
-  uint64_t ready_ns;  // after the step's begin
+  uint64_t ready_ns;  // after the step began
 };
 
 constexpr size_t kMiB = size_t{1} << 20;
@@ -47,7 +47,7 @@ constexpr Collective kBackward[] = {
     {"AllReduce", 1, 1.5 * 4, 99 * kMillisecondNs},
 };
 
-// The same on all ranks: up to 6 % more than the least.
+// The same on all ranks: up to 6 % above the minimum.
 uint64_t DurationNs(const Collective& collective, uint64_t number) {
   const uint64_t mixed = (number + 1) * 0x9e3779b97f4a7c15U;
   const double more = 1 + 0.06 * static_cast<double>(mixed >> 40) / static_cast<double>(1 << 24);
@@ -73,7 +73,7 @@ class Communicator {
     stream_.timeline = timeline_;
   }
 
-  // Destroys the one there was.
+  // Destroys the previous one.
   void Make(uint64_t id, const Release& release) {
     profiler_.reset();
     profiler_ = std::make_unique<Profiler>(
@@ -82,7 +82,7 @@ class Communicator {
   void Destroy() { profiler_.reset(); }
 
   void Call(const Collective& collective, uint64_t ready_ns) {
-    // The computation before it is on the stream already when NCCL is called.
+    // When NCCL is called, the preceding computation is already on the stream.
     timeline_->Compute(ready_ns);
     static char buffer;  // nothing is ever read from it
     simulation::Call call{collective.func, &buffer, &buffer, collective.count, kFloat32, 0,
@@ -98,7 +98,8 @@ class Communicator {
     profiler_->StopGroup(group);
   }
 
-  // cudaStreamSynchronize. When the last collective ended; 0 when stopped before.
+  // Like cudaStreamSynchronize. Returns when the last collective ended, or 0 when it was stopped
+  // before.
   uint64_t Wait(const std::atomic<bool>& stop) const {
     while (!stop.load()) {
       const uint64_t end_ns = timeline_->LastEndNs();
@@ -150,7 +151,7 @@ class Rank {
 
  private:
   void Begin(uint32_t round) {
-    // As NCCL's: a hash, the same on all ranks, and new each time.
+    // As NCCL's: a hash, the same on all ranks, and new in every run.
     const uint64_t job = (static_cast<uint64_t>(getppid()) << 20 | round) * 0x9e3779b97f4a7c15U;
     dp_.Make(job ^ 1, release_);
     tp_.Make(job ^ static_cast<uint64_t>(2 + rank_ / 2), release_);
@@ -181,7 +182,7 @@ class Rank {
       }
       if (stop_.load()) return;
       const bool is_last = &collective == std::end(kBackward) - 1;
-      // Seen by all before they leave this collective. They are never two steps apart.
+      // All ranks see it before they leave this collective. They are never two steps apart.
       if (rank_ == 0 && is_last) shared_.round_of_step[(step + 1) % 4].store(shared_.round.load());
       dp_.Call(collective, ready_ns);
     }
@@ -197,7 +198,8 @@ class Rank {
 };
 
 bool LoadDriver(const JobOptions& options, int rank) {
-  // It stays: the plugin's threads use it. By its own name the plugin finds this one from now on.
+  // Never unloaded: the plugin's threads use it. From now on the plugin finds this one by its own
+  // name.
   void* driver = dlopen(options.driver.c_str(), RTLD_NOW | RTLD_LOCAL);
   auto* set_device = driver == nullptr ? nullptr
                                        : reinterpret_cast<decltype(&pulseSimulatedDevice)>(

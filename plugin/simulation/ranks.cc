@@ -31,8 +31,8 @@ int g_messages = -1;
 
 void RequestStop(int /*signal*/) { g_stop.store(true); }
 
-// NCCL's logger. A line: W or I, then the text. One write, so that lines do not mix; a full pipe
-// costs the message, never the time of who logs.
+// NCCL's logger. A line is W or I, then the text. It is one write, so that lines do not mix. A full
+// pipe loses the message and never delays the caller.
 __attribute__((format(printf, 5, 6))) void Log(int level, unsigned long /*flags*/,
                                                const char* /*file*/, int /*line*/,
                                                const char* format, ...) {
@@ -54,7 +54,7 @@ void HandleSignals() {
   action.sa_handler = RequestStop;
   sigemptyset(&action.sa_mask);
   sigaction(SIGTERM, &action, nullptr);
-  // Ctrl-C reaches the whole group. Who conducts says when to end, and in which order.
+  // Ctrl-C reaches the whole process group. The conductor says when to end, and in which order.
   action.sa_handler = SIG_IGN;
   sigaction(SIGINT, &action, nullptr);
 }
@@ -94,7 +94,7 @@ bool Ranks::StartOne(const JobOptions& options, int rank, std::string* error) {
     *error = "no pipe for a process: " + Reason();
     return false;
   }
-  std::fflush(nullptr);  // what is buffered must not be written twice
+  std::fflush(nullptr);  // buffered output must not be written twice
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) {
@@ -184,7 +184,7 @@ bool Ranks::Stop() {
       }
     }
     if (!any) return in_order;
-    Read(0);  // a full pipe would only cost messages, but nobody wants them any more
+    Read(0);  // drains the pipe: a full one would lose messages
     usleep(kLookMs * 1000);
   }
 }

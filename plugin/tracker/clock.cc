@@ -12,8 +12,8 @@
 namespace nccl_pulse {
 namespace {
 
-// What the kernel keeps time with ("tsc", "kvm-clock", "arch_sys_counter" ...), "" when it does not
-// say. A kernel that found the TSCs of its sockets to disagree has moved to another source.
+// The kernel's clock source ("tsc", "kvm-clock", "arch_sys_counter" ...), or "" if it does not say.
+// A kernel that found the TSCs of its sockets to disagree has moved to another source.
 void ReadClockSource(char (&name)[32]) {
   memset(name, 0, sizeof(name));
   const int fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
@@ -45,7 +45,7 @@ bool Clock::CounterIsTrustworthy() {
 }
 
 Clock::Pair Clock::ReadPair() {
-  // The tightest of a few tries: a preemption between the two reads would skew the pair.
+  // Takes the tightest of a few tries: a preemption between the two reads would skew the pair.
   Pair best{};
   uint64_t best_width = UINT64_MAX;
   for (int i = 0; i < 8; ++i) {
@@ -93,7 +93,7 @@ void Clock::Correct() {
                        current->ns_per_tick_q32.load();
   const uint64_t ours = current->ns.load() + static_cast<uint64_t>(product >> 32);
   const auto error_ns = static_cast<int64_t>(now.ns - ours);
-  // A jump (suspended machine, migrated guest) is taken at once; a drift is worked off over a
+  // A jump (suspended machine, migrated guest) is followed at once. A drift is worked off over a
   // second.
   constexpr int64_t kJumpNs = 10000000;
   if (error_ns > kJumpNs || error_ns < -kJumpNs) {

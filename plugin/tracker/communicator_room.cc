@@ -1,5 +1,5 @@
-// CommunicatorTable, the part that takes back what finalized communicators hold: their place, their
-// series.
+// CommunicatorTable, the part that takes back what finalized communicators hold: their places and
+// their series.
 #include <algorithm>
 
 #include "plugin/tracker/communicator_table.h"
@@ -9,11 +9,11 @@ namespace nccl_pulse {
 namespace {
 
 // A finalized communicator's numbers stay readable for this long, unless its place or its series
-// are needed.
+// are needed earlier.
 constexpr int64_t kKeepFinalizedNs = 600LL * 1000000000LL;
 
-// Series that are to be free for communicators that are made, and kinds that are called, until the
-// background thread looks again.
+// Series that should be free for new communicators and new kinds of calls until the background
+// thread looks again.
 uint64_t RoomFor(uint64_t series_limit) {
   return std::min<uint64_t>(kSeriesPerCommunicator, series_limit / 4);
 }
@@ -23,7 +23,7 @@ uint64_t RoomFor(uint64_t series_limit) {
 bool CommunicatorTable::WantsRoom() const {
   const SegmentHeader& header = instruments_.segment.header();
   const uint64_t limit = header.series_limit;
-  // Relaxed: a budget; who comes a little later finds it in the next round.
+  // Relaxed: a budget. A communicator that is finalized just now is found in the next round.
   return finalized_.load() != 0 &&
          header.series_used.load() + RoomFor(limit) + PlacesForOverflow(limit) > limit;
 }
@@ -32,11 +32,11 @@ void CommunicatorTable::MakeRoom() {
   while (WantsRoom()) {
     Communicator* oldest = OldestFinalized();
     if (oldest == nullptr) return;
-    Recycle(*oldest);  // one that can not be is passed over for a while
+    Recycle(*oldest);  // if it cannot be recycled, it is passed over for a while
   }
 }
 
-// Whether the next communicator gets all that there is: its heartbeat needs the last one's timer.
+// Whether the next communicator gets everything here: its heartbeat needs the last one's timer.
 bool CommunicatorTable::IsReadyForNext(const Communicator& communicator) {
   const CommunicatorParts* parts = communicator.parts.load();  // made under the lock
   return parts == nullptr || parts->launches.is_ready();
@@ -48,7 +48,7 @@ Communicator* CommunicatorTable::OldestFinalized() {
   const uint64_t now_ns = instruments_.clock.NowNs();
   const uint32_t present = instruments_.segment.header().records_present.load();
   for (uint32_t i = 0; i < present; ++i) {
-    // Whoever holds the lock changes states, nobody else.
+    // Only the holder of the lock changes states.
     const CommunicatorRecord& record = *places_[i].record;
     if (record.life.state() != CommunicatorState::kFinalized) continue;
     const int64_t finalized_ns = record.finalized_monotonic_ns.load();
@@ -59,12 +59,13 @@ Communicator* CommunicatorTable::OldestFinalized() {
   return oldest;
 }
 
-// A record that is free, and ready for what comes; else one that was never used; else one that is
-// not ready: a communicator without a heartbeat is better than none; else the oldest finalized.
+// Prefers a free record that is ready for a new communicator, then one that was never used, then a
+// free one that is not ready (a communicator without a heartbeat is better than none), then the
+// finalized one that is the oldest.
 int CommunicatorTable::FindRecordToUse() {
   RecycleExpired();
   int not_ready = -1;
-  // Records from there on may lie where the kernel refused memory: not even reading is safe.
+  // Beyond these, records may lie where the kernel refused memory: not even reading them is safe.
   const uint32_t present = instruments_.segment.header().records_present.load();
   for (uint32_t i = 0; i < present; ++i) {
     if (places_[i].record->life.state() != CommunicatorState::kFree) continue;
@@ -86,16 +87,16 @@ void CommunicatorTable::RecycleExpired() {
   while (Communicator* oldest = OldestFinalized()) {
     const int64_t finalized_ns = oldest->record->finalized_monotonic_ns.load();
     if (now_ns - finalized_ns <= kKeepFinalizedNs) return;
-    Recycle(*oldest);  // one that can not be is passed over for a while
+    Recycle(*oldest);  // if it cannot be recycled, it is passed over for a while
   }
 }
 
 bool CommunicatorTable::Recycle(Communicator& communicator) {
   // The last call may have found no lane to be counted in, even at the end. From then on no lane
-  // can be claimed for the old owner: its generation is not the record's.
+  // can be claimed for the old owner, because its generation is not the record's.
   if (!WaitForLeftCall(instruments_, communicator) ||
       !communicator.Writer(instruments_.segment).Recycle()) {
-    constexpr uint64_t kPauseNs = 1000000000;  // whoever holds a lane was taken off the processor
+    constexpr uint64_t kPauseNs = 1000000000;  // the holder of a lane was taken off the CPU
     communicator.recycle_after_ns = instruments_.clock.NowNs() + kPauseNs;
     return false;
   }

@@ -8,7 +8,7 @@ namespace nccl_pulse {
 namespace {
 
 void* AllocatePopulated(size_t bytes) {
-  // Populated now: a callback must not fault.
+  // Populated now, because a callback must not fault.
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
@@ -44,7 +44,7 @@ bool CommunicatorTable::Allocate(Communicator& communicator) {
   } else {
     parts->first_moves = static_cast<FirstMoves*>(behind);
   }
-  // Last: FindOperation may meet this place with a made-up ticket.
+  // Last: FindOperation may come here with a made-up ticket.
   communicator.parts.publish(parts);
   return true;
 }
@@ -76,14 +76,14 @@ uint64_t CommunicatorTable::Add(const CommunicatorIdentity& identity, bool has_s
       identity.api_version >= kFirstVersionWithLaunches &&
       instruments_.stream_timer->Attach(parts.launches.timer(), instruments_.samples());
   if (used_.load() <= communicator.index) {
-    used_.publish(communicator.index + 1);  // the poller looks here now
+    used_.publish(communicator.index + 1);  // from now on the poller looks here
   }
   record.Publish(heartbeat ? CompletionSource::kStream : CompletionSource::kNone);
 
   communicator.context_generation = (communicator.context_generation + 1) & Ticket::kGenerationMask;
   const uint64_t context = Ticket::Pack(instruments_.process_tag, TicketKind::kContext, 0,
                                         communicator.context_generation, 0, communicator.index);
-  communicator.context.publish(context);  // with the communicator
+  communicator.context.publish(context);  // publishes the communicator
   ++live_;
   return context;
 }

@@ -11,7 +11,7 @@ namespace nccl_pulse {
 bool GraphFollower::Begin(const CudaDriver& driver) {
   const StampDriver* stamps = StampDriver::Load();
   if (stamps == nullptr || instruments_.stream_timer == nullptr) return false;
-  // Written now: a callback must not fault.
+  // Written now, because a callback must not fault.
   places_.reset(new (std::nothrow) Place[kMaxCommunicators]{});
   if (places_ != nullptr) graphs_ = GraphStamps::Make(driver, *stamps);
   return is_on();
@@ -34,8 +34,8 @@ uint64_t GraphFollower::StartLaunch(Communicator& communicator, const LaunchEven
   const uint32_t owner = communicator.record_generation.load();
   CapturedLaunch& captured = places_[communicator.index].captured;
   captured.Claim(owner);
-  // Of one call its time is the call's. Several of a group, or a call before it whose launch is not
-  // reported: nobody's.
+  // The time of a launch with one call is that call's. The time of a group of several, or of a
+  // launch that follows an unreported one, is nobody's.
   const bool is_of_one = captured.calls.exchange(0) == 1;
   const bool ends =
       graphs_->NoteLaunch(event.stream, {is_of_one ? captured.kind.load() : 0, owner,
@@ -51,7 +51,7 @@ void GraphFollower::StopLaunch(Communicator& communicator, uint64_t ticket) {
   if (!is_on() || context == 0 || Ticket::Generation(context) != Ticket::Generation(ticket)) {
     return instruments_.Ignore(IgnoredReason::kStaleHandle);
   }
-  // A stream may be gone once its launch has ended: it is used once.
+  // A stream may be destroyed once its launch has ended, so it is used only once.
   CudaStream stream = places_[communicator.index].captured.stream.exchange(nullptr);
   if (stream == nullptr) return instruments_.Ignore(IgnoredReason::kRepeatedStop);
   graphs_->NoteLaunchEnd(stream);
@@ -78,7 +78,7 @@ bool GraphFollower::Poll(CommunicatorTable& communicators, uint64_t now_ns) {
   return moves;
 }
 
-// A sample: one that finds no lane is left out.
+// A sample: if no lane is free, it is left out.
 void GraphFollower::CountTimedReplay(CommunicatorTable& communicators,
                                      const GraphStamps::Launch& launch, uint64_t duration_ns) {
   Communicator& communicator = communicators.place(CapturedCalls::Communicator(launch.kind));
@@ -90,13 +90,13 @@ void GraphFollower::CountTimedReplay(CommunicatorTable& communicators,
       duration_ns, launch.bytes, launch.bus_bytes);
 }
 
-// False: its lanes are busy, it is counted at the next look. What belongs to a communicator that is
-// no longer shown is nobody's.
+// False if its lanes are busy: then it is counted at the next look. What belongs to a communicator
+// that is no longer shown is dropped.
 bool GraphFollower::CountReplays(CommunicatorTable& communicators,
                                  const GraphStamps::Replayed& replayed) {
   Communicator& communicator = communicators.place(replayed.communicator);
   CommunicatorRecord& record = *communicator.record;
-  // The lane looks again.
+  // Claiming the lane checks this again.
   if (!record.life.IsOf(replayed.owner)) return true;
   GraphReplays& graphs = places_[communicator.index].replays;
   if (graphs.look != looks_ || graphs.record_generation != replayed.owner) {

@@ -21,7 +21,8 @@ void InflightOperations::Look(uint32_t record_generation, OperationRing& ring, b
   const uint64_t ended_before_ns = newest_ended_ns_;
   uint64_t oldest_ns = 0;
   uint64_t oldest_operation = 0;
-  // Backwards, so that what has ended is known before what it proves about older ones.
+  // Backwards, so that ended operations are known before the older ones that they prove to have
+  // ended.
   for (uint64_t number = end; number-- > begin;) {
     OperationState state;
     if (!ring.slot(OperationRing::PlaceOf(number)).Look(&state)) continue;
@@ -38,7 +39,8 @@ void InflightOperations::Look(uint32_t record_generation, OperationRing& ring, b
       oldest_operation = number;
     }
   }
-  // The oldest gave its place to a newer one, and nothing has ended since: it still is.
+  // The oldest operation lost its place to a newer one, and nothing has ended since: it is still
+  // the oldest.
   const bool lost_sight = oldest_ns_ != 0 && oldest_operation_ < begin;
   if (!lost_sight || oldest_ns == 0 || newest_ended_ns_ != ended_before_ns) {
     oldest_ns_ = oldest_ns;

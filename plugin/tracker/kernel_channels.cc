@@ -3,9 +3,9 @@
 namespace nccl_pulse {
 namespace {
 
-// A communicator is distrusted when so many of its last 64 multi-channel operations failed their
+// A communicator is distrusted when this many of its last 64 multi-channel operations failed their
 // checks. Sound ones fail in short bursts when the GPU laps the poller (9 in one recorded run,
-// whose launches carry five operations each); drifted ones keep failing.
+// whose launches carry five operations each). Drifted ones keep failing.
 constexpr int kFailuresToDistrust = 16;
 
 }  // namespace
@@ -23,8 +23,8 @@ KernelChannels::Verdict KernelChannels::Judge(uint32_t place) {
   const uint64_t last_start_ns = times.last_start_ns.load();
   const uint64_t first_stop_ns = times.first_stop_ns.load();
   const uint64_t last_stop_ns = times.last_stop_ns.load();
-  // All channels of a collective run at the same time. This also says that none stops before it
-  // starts.
+  // All channels of a collective run at the same time. This check also ensures that none stops
+  // before it starts.
   const bool overlap = last_start_ns <= first_stop_ns;
   const bool backwards = (tag & Tag::kBackwards) != 0;
   Verdict verdict;

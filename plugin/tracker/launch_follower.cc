@@ -24,7 +24,7 @@ void LaunchFollower::Reset() {
 void LaunchFollower::NoteUnlaunchedCall(const Instruments& instruments,
                                         const Communicator& communicator, const OperationRing& ring,
                                         NameId op, uint64_t bytes, uint64_t group) {
-  // Calls of an earlier group that were never launched are not this group's.
+  // Calls of an earlier group that were never launched do not belong to this group.
   if (group != 0 && group_.load() != group) {
     unreported_.Leave(pending());
     NoteFirstCall(bytes, group);
@@ -103,7 +103,7 @@ bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& commu
   if (IsGateDue()) {
     instruments.stream_timer->RecordGate(timer_, stream, instruments.clock.NowNs());
   }
-  // Last: what is recorded behind it would be timed, too.
+  // Last: anything recorded after it would be timed, too.
   if (may_be_timed && instruments.samples()) {
     *pair = BeginTiming(instruments, communicator, stream, calls, composite);
   }
@@ -119,12 +119,12 @@ uint32_t LaunchFollower::BeginTiming(Instruments& instruments, const Communicato
     if (!ShouldTime(instruments, communicator, sampled_by)) return kNoPair;
     if (composite == kNoComposite) call.op = kGroupedName;
   } else if (timed_.WasReportedLast(serial)) {
-    return kNoPair;  // NCCL reported the operation before its launch: it is counted as untimed
+    return kNoPair;  // NCCL reported the operation before its launch: it counts as untimed
   }
   if (!instruments.sampler.Spend()) return kNoPair;
   const uint32_t pair = instruments.stream_timer->BeginTiming(timer_, stream);
   if (pair == kNoPair) return kNoPair;
-  // The first launch of a group that is cut into several stands for its calls, unless NCCL says
+  // If a group is cut into several launches, the first one stands for its calls, unless NCCL says
   // which operations it carries.
   timed_.Carry(pair, calls, call, calls > 0 ? bytes_.load() : 0,
                calls > 0 ? PendingBusBytes(communicator) : 0);
@@ -176,12 +176,13 @@ uint32_t LaunchFollower::BeginCopyTiming(Instruments& instruments, const Communi
   if (calls == 1 || (serial != 0 && serial == timed_.serial())) {
     meta = sampled_by = OperationMeta::Unpack(meta_.load());
   } else {
-    // An earlier call of a group: its number is not known any more. As for launches of several.
+    // An earlier call of a group: its number is no longer known. It is sampled as a launch of
+    // several.
     sampled_by = timed_.NextGrouped();
   }
   is_kernel_.store(false);
   const uint64_t bus_bytes = BusBytesOf(communicator, meta.op, bytes);
-  // What is left of the group is launched with the kernels; of two calls on, as a group.
+  // The rest of the group is launched with the kernels; two calls or more as a group.
   if (calls == 1) {
     calls_.store(0);
   } else if (calls > 1) {
@@ -200,7 +201,7 @@ uint32_t LaunchFollower::BeginCopyTiming(Instruments& instruments, const Communi
   const uint32_t pair = instruments.stream_timer->BeginTiming(timer_, event.stream);
   if (pair == kNoPair) return kNoPair;
   timed_.Carry(pair, 1, meta, bytes, bus_bytes);
-  // Both at once: this event is the launch and the report.
+  // This event is both the launch and the report.
   timed_.NoteTimed(serial);
   timed_.NoteReported(serial);
   return pair;

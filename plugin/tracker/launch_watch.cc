@@ -9,15 +9,15 @@
 namespace nccl_pulse {
 namespace {
 
-// When the record was recycled, or the place already belongs to the next communicator, which then
-// has no timer, the old one's end is nobody's. A driver call may block for so long: asked behind
-// each.
+// Says whether the communicator that was polled still owns the record. If the record was recycled,
+// or the place already belongs to the next communicator, which has no timer then, nothing may be
+// counted. A driver call may block long enough for that, so this is asked after each of them.
 class Owner {
  public:
   Owner(const Communicator& communicator, uint32_t record_generation, bool is_on)
       : communicator_(communicator), record_generation_(record_generation), is_on_(is_on) {}
   bool counts() const {
-    // A lane's claim looks again.
+    // Claiming a lane checks this again.
     return communicator_.record->life.IsOf(record_generation_) &&
            (is_on_ || !communicator_.is_live());
   }
@@ -52,7 +52,7 @@ class CountResults : public StreamTimer::Results {
   const Owner& owner_;
 };
 
-// Of what was called last.
+// The row of the last call.
 uint32_t LastRow(const CommunicatorRecord& record) {
   const uint64_t last_call = record.followed.last_call.load();
   return LastCall::IsKnown(last_call) ? OperationRowOf(LastCall::Op(last_call))
@@ -86,8 +86,8 @@ bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator, uin
   LaunchFollower& launches = parts->launches;
   CommunicatorTimer& timer = launches.timer();
   StreamTimer& stream_timer = *instruments.stream_timer;
-  // Before the state: a driver call may block until the place has a new owner, whose numbers are
-  // not to be touched then.
+  // Read before the state: a driver call may block until the place has a new owner, whose numbers
+  // must not be touched.
   const uint32_t record_generation = communicator.record_generation.acquire();
   const CommunicatorTimer::State state = timer.state();
   if (state == CommunicatorTimer::kOff) return false;
@@ -98,13 +98,13 @@ bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator, uin
   const bool ends = StreamTimer::IsOver(timer, now_ns);
   const bool counts = owner.counts();
   RecordWriter writer = communicator.Writer(instruments.segment);
-  // Absent rather than wrong: when the driver failed, and when nobody looks any longer.
+  // Absent rather than wrong, if the driver failed or if nobody watches any longer.
   if (counts && (!alive || (ends && progress.in_flight))) {
     writer.ChangeCompletionSource(CompletionSource::kStream, CompletionSource::kNone);
   }
   if (StreamTimer::IsQuiet(timer)) launches.NoteQuiet();
   if (counts && alive) {
-    // Held, so that the record is not recycled meanwhile.
+    // The lane is held so that the record is not recycled meanwhile.
     LaneWriter lane(instruments.segment, *communicator.record, record_generation,
                     LaneRole::kBackground);
     if (lane.ok()) {

@@ -29,14 +29,15 @@ StepPhase PhaseOfState(int state) {
   }
 }
 
-// Whether NCCL may report `next` after `phase`. States may be missing, never in another order.
+// Whether NCCL may report `next` after `phase`. States may be missing but never come in another
+// order.
 bool Follows(StepPhase next, StepPhase phase) {
   if (next <= phase) return false;
   return phase == StepPhase::kStarted ||
          (phase >= StepPhase::kReceiveWire) == (next >= StepPhase::kReceiveWire);
 }
 
-// What a phase's time is: the step's first wait, its second or its third; -1: none.
+// Which of the step's waits a phase is: 0 for the first, 1, 2; -1 for none.
 int WaitNumber(StepPhase phase) {
   switch (phase) {
     case StepPhase::kSendGpu:
@@ -57,7 +58,7 @@ int WaitNumber(StepPhase phase) {
 
 bool NetworkSteps::Prepare(bool always) {
   if (steps_.load() != nullptr) return true;  // one caller at a time
-  // Populated now: a callback must not fault. Zeroes are the initial state.
+  // Populated now, because a callback must not fault. Zeroes are the initial state.
   void* memory = mmap(nullptr, sizeof(StepTable), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory == MAP_FAILED) return false;
@@ -94,8 +95,8 @@ uint64_t NetworkSteps::Start(uint64_t proxy_op) {
   const uint32_t place = NextPlace(*steps, &word);
   StepSlot& slot = steps->slots[place];
   const uint32_t generation = (StepWord::Generation(word) + 1) & Ticket::kGenerationMask;
-  // Once: who fails met a thread that is a whole ring behind, or ahead, at this very moment.
-  // Acquire: the stores below do not move up.
+  // Tried once: on failure another thread is a whole ring behind or ahead and is here at this very
+  // moment. Acquire: the stores below do not move up.
   if (StepWord::Phase(word) == StepPhase::kClaimed ||
       !slot.word.compare_exchange_strong(word, StepWord::Pack(generation, StepPhase::kClaimed),
                                          std::memory_order_acquire, std::memory_order_relaxed)) {
@@ -117,10 +118,10 @@ uint32_t NetworkSteps::NextPlace(StepTable& steps, uint64_t* word) {
   uint32_t place;
   int probes = 0;
   do {
-    // A running number; the place's word orders everything else.
+    // A running number: the word of the place orders everything else.
     place = steps.next.fetch_add(1) % StepTable::kPlaces;
-    // Acquire: the ProxyOp that is read is this generation's, or a later one's: who claims the
-    // place then fails.
+    // Acquire: the ProxyOp that is read belongs to this generation or a later one. If it is a later
+    // one, claiming the place fails.
     *word = steps.slots[place].word.load(std::memory_order_acquire);
   } while (++probes < kStepProbes && IsNeeded(steps.slots[place], *word));
   return place;
@@ -159,19 +160,20 @@ void NetworkSteps::Record(uint64_t ticket, int state, const uint64_t* bytes) {
   uint64_t word;
   StepSlot* slot = Find(ticket, &word);
   if (slot == nullptr) return;
-  // The step's own thread.
+  // Only the step's own thread writes this.
   slot->callbacks.add(1);
   const StepPhase phase = StepWord::Phase(word);
   const StepPhase next = PhaseOfState(state);
-  if (next == phase) return;  // 20 on each poll: no clock is read for it
+  if (next == phase) return;  // NCCL reports it at each poll (20 times): no clock is read for it
   if (!Follows(next, phase)) return instruments_.Ignore(IgnoredReason::kUnknownState);
   const uint64_t now_ns = instruments_.clock.NowNs();
-  // Failure: the place was taken for another step just now. Acquire: the fields are written after.
+  // On failure the place was just taken for another step. Acquire: the fields are written
+  // afterwards.
   if (!slot->word.compare_exchange_strong(word, StepWord::Pack(StepWord::Generation(word), next),
                                           std::memory_order_acq_rel, std::memory_order_relaxed)) {
     return instruments_.Ignore(IgnoredReason::kStaleHandle);
   }
-  // The step's own thread.
+  // Only the step's own thread uses these.
   const uint64_t since_ns = slot->since_ns.load();
   const uint64_t wait_ns = now_ns > since_ns ? now_ns - since_ns : 0;
   if (WaitNumber(phase) == 0) slot->first_wait_ns.store(wait_ns);
@@ -195,7 +197,7 @@ void NetworkSteps::Stop(uint64_t ticket) {
   if (slot == nullptr) return;
   const StepPhase phase = StepWord::Phase(word);
   const uint64_t now_ns = instruments_.clock.NowNs();
-  // Read while `word` stood, which the swap below proves.
+  // All of these are read while `word` stands, which the swap below proves.
   uint64_t waits_ns[] = {slot->first_wait_ns.load(), slot->second_wait_ns.load(), 0};
   const uint64_t since_ns = slot->since_ns.load();
   if (const int last = WaitNumber(phase); last >= 0) {
@@ -208,7 +210,7 @@ void NetworkSteps::Stop(uint64_t ticket) {
       slot->bytes.load(),     {}};
   const auto first = is_send ? NetworkWait::kSendGpu : NetworkWait::kReceiveWire;
   for (int i = 0; i < 3; ++i) totals.wait_ns[static_cast<int>(first) + i] = waits_ns[i];
-  // Release: the reads above stay before it.
+  // Release: the reads above stay before the swap.
   if (!slot->word.compare_exchange_strong(
           word, StepWord::Pack(StepWord::Generation(word), StepPhase::kFree),
           std::memory_order_acq_rel, std::memory_order_relaxed)) {
@@ -220,7 +222,7 @@ void NetworkSteps::Stop(uint64_t ticket) {
 void NetworkSteps::Count(const StepTotals& totals) {
   // The ticket was checked when the step started, and communicators' places are never unmapped.
   Communicator& communicator = communicators_.At(totals.proxy_op);
-  // What ends after finalize is no sample, nor is it one of the communicator that came next.
+  // What ends after finalize is no sample, and does not belong to the communicator that came next.
   // Acquire: pairs with finalize.
   if (!communicator.is_live() ||
       communicator.record_generation.load() != totals.record_generation) {
@@ -245,8 +247,8 @@ void NetworkSteps::NoteFirstMove(uint64_t proxy_op, uint64_t now_ns) {
   Relaxed<uint64_t>& first_move = (*ref.parts->first_moves)[ref.place];
   const uint64_t mine =
       FirstMove::Pack(ref.generation, now_ns > enqueue_ns ? now_ns - enqueue_ns : 0);
-  // A value of its own; the ProxyOp's stop, which comes later, is what publishes it to who settles.
-  // Most steps find that they are not the first, and only look.
+  // A value that stands alone: the ProxyOp's stop, which comes later, publishes it to the thread
+  // that settles. Most steps find that they are not the first, and only read.
   uint64_t found = first_move.load();
   while (FirstMove::Generation(found) != ref.generation || found > mine) {
     if (first_move.replace(found, mine)) return;

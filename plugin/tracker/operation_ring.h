@@ -38,7 +38,7 @@ class OperationRing {
   OperationSlot& slot(uint32_t place) { return slots_[place]; }
 
   // A place for an operation, and its ticket, of which `first_ticket` says process and
-  // communicator (Ticket::OfOperation); 0: the place can not be taken. Where an operation may stand
+  // communicator (Ticket::OfOperation); 0: the place cannot be taken. Where an operation may stand
   // that has something to say, `claim_used(place, &claimed)` is called: see ClaimUsed. `by_kernel`:
   // operations without children have something to say, too.
   template <typename ClaimUsedPlace>

@@ -7,16 +7,16 @@ OperationSlot::Claim OperationSlot::ClaimUsed(bool by_kernel, uint64_t* claimed,
   uint64_t word = word_.load(std::memory_order_acquire);  // sees the fields of that generation
   bool settles = false;
   do {
-    // Its claimer was taken off the CPU, and all other places have been claimed since: writing the
-    // fields under it would mix two operations.
+    // The thread that claimed it was taken off the CPU, and all other places have been claimed
+    // since. Writing the fields now would mix two operations.
     if ((word & SlotWord::kClaimed) != 0) return Claim::kBusy;
-    // An operation without children leaves nothing to say, unless GPU times were expected of it.
+    // An operation without children has nothing to report, unless GPU times were expected of it.
     settles = (word & SlotWord::kOpen) != 0 && (SlotWord::Started(word) > 0 || by_kernel);
     if (settles) *old = ReadWhile(word);
     *claimed = SlotWord::NextGeneration(word);
-    // Release: the reads of the old fields stay before the swap. Acquire: nor do the stores that
-    // follow move up. The loop ends: each failure means that a child of an operation 440 calls old
-    // has just advanced.
+    // Release: the reads of the old fields stay before the swap. Acquire: the stores that follow
+    // stay behind it. The loop ends, because each failure means that a child of an operation 440
+    // calls old has just advanced.
   } while (!word_.compare_exchange_weak(word, *claimed | SlotWord::kClaimed,
                                         std::memory_order_acq_rel, std::memory_order_acquire));
   return settles ? Claim::kSettle : Claim::kClaimed;
@@ -28,7 +28,7 @@ Refusal OperationSlot::StopEnqueue(uint32_t generation, bool* is_open) {
     if (SlotWord::Generation(word) != generation) return IgnoredReason::kStaleHandle;
     if ((word & SlotWord::kEnqueued) != 0) return IgnoredReason::kRepeatedStop;
   } while (!word_.compare_exchange_weak(word, word | SlotWord::kEnqueued,
-                                        std::memory_order_relaxed));  // likewise
+                                        std::memory_order_relaxed));  // as above
   *is_open = (word & SlotWord::kOpen) != 0;
   return std::nullopt;
 }
@@ -38,7 +38,7 @@ void OperationSlot::ExpectStop(uint32_t generation) {
   do {
     if (SlotWord::Generation(word) != generation) return;
   } while (!word_.compare_exchange_weak(word, word & ~SlotWord::kEnqueued,
-                                        std::memory_order_relaxed));  // likewise
+                                        std::memory_order_relaxed));  // as above
 }
 
 Refusal OperationSlot::SeeKernel(uint32_t generation) {
@@ -47,7 +47,7 @@ Refusal OperationSlot::SeeKernel(uint32_t generation) {
     if (SlotWord::Generation(word) != generation || (word & SlotWord::kOpen) == 0) {
       return IgnoredReason::kAfterClose;
     }
-    // Release: whoever settles reads the times that were stored before.
+    // Release: the thread that settles reads the times that were stored before.
   } while (!word_.compare_exchange_weak(word, word | SlotWord::kKernelSeen,
                                         std::memory_order_release, std::memory_order_relaxed));
   return std::nullopt;
@@ -60,9 +60,9 @@ Refusal OperationSlot::FinishKernel(uint32_t generation, OperationState* state, 
       return IgnoredReason::kAfterClose;
     }
     *state = ReadWhile(word);
-    // Without network traffic this is the end; with it, the ProxyOps decide when.
+    // Without network traffic the operation ends here; with it, the ProxyOps decide when.
     *ends_it = SlotWord::Started(word) == 0;
-    // Acquire and release: the fields were read before, and the times are seen by who settles.
+    // Acquire and release: the fields were read before, and the thread that settles sees the times.
   } while (!word_.compare_exchange_weak(
       word, (word | SlotWord::kKernelDone) & (*ends_it ? ~SlotWord::kOpen : ~uint64_t{0}),
       std::memory_order_acq_rel, std::memory_order_acquire));

@@ -8,7 +8,7 @@
 //   without kOpen              settled: nothing of it is counted any more
 //
 // Every change of `word` is a compare-and-swap that contains the generation, so a child of an old
-// operation can not touch the slot's next one. Whoever takes kOpen away (or replaces the
+// operation cannot touch the slot's next one. Whoever takes kOpen away (or replaces the
 // generation) settles the operation; the swap can succeed once.
 //
 // Errors: a function that refuses an event returns the reason, and its caller counts it.

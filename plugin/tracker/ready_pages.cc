@@ -6,13 +6,13 @@ namespace nccl_pulse {
 namespace {
 
 constexpr uint32_t kMostReserve = 1024;
-// What settling one communicator can take: each series' page, and the counters of all lanes.
+// What settling one communicator may take: a page for each series, and the counters of all lanes.
 constexpr uint32_t kPagesToSettle = kSeriesPerCommunicator + kLanes;
 static_assert(ReadyPages::kLeast > kPagesToSettle);
 
 }  // namespace
 
-// Of one that is live: pages that it will want, as far as can be told. Relaxed: an estimate.
+// How many pages a live communicator is expected to need. Relaxed: an estimate.
 uint32_t ReadyPages::ExpectedOf(const Communicator& communicator) const {
   const CommunicatorRecord& record = *communicator.record;
   const bool unused =
@@ -38,13 +38,14 @@ uint32_t ReadyPages::ExpectedOf(const Communicator& communicator) const {
 void ReadyPages::Expect(CommunicatorTable& communicators) {
   uint32_t expected = 0;
   for (const Communicator& communicator : communicators) {
-    if (communicator.is_live()) expected += ExpectedOf(communicator);  // its record is there
+    if (communicator.is_live()) expected += ExpectedOf(communicator);  // live: its record is there
   }
   expected_.store(expected);
 }
 
 bool ReadyPages::Keep(uint32_t newcomers) {
-  // What the kernel has refused it refuses again a moment later: ask now and then, and for less.
+  // What the kernel has refused it will refuse again a moment later: ask now and then, and for
+  // less.
   constexpr uint64_t kPauseNs = 1000000000;
   constexpr uint32_t kLessPages = 64;
   const uint64_t now_ns = instruments_.clock.NowNs();

@@ -3,7 +3,7 @@
 // Call number j of (communicator, operation, size class), counted from 0 where the user calls, is
 // timed when the low n bits of a hash of the four are zero. n follows from the launches per second
 // and GPU that the budget allows, so ranks may differ in n. A rank with a larger n times a subset
-// of what one with a smaller n times. The hash is a good 64-bit one, so a periodic program can not
+// of what one with a smaller n times. The hash is a good 64-bit one, so a periodic program cannot
 // run in step with it: every (operation, size class) is reached in proportion. The first two calls
 // of each carry set-up and are not timed. Ranks whose plugins hash differently (other versions)
 // each time calls of their own.

@@ -8,16 +8,17 @@
 namespace nccl_pulse {
 namespace {
 
-// From the first network step that moved data to the last ProxyOp's stop, where steps were watched.
+// Counts the time from the first network step that moved data to the last ProxyOp's stop, if steps
+// were watched.
 void CountNetworkTime(Instruments& instruments, Communicator& communicator, uint32_t place,
                       const OperationState& state, LaneWriter& lane) {
   FirstMoves* const first_moves = communicator.parts.load()->first_moves;
   if (first_moves == nullptr) return;
   Relaxed<uint64_t>& cell = (*first_moves)[place];
-  // The settler's swap of the word came after the ProxyOps' stops.
+  // Relaxed: the swap of the word, which the settling thread made, came after the ProxyOps' stops.
   const uint64_t first_move = cell.load();
   if (FirstMove::Generation(first_move) != state.generation() || first_move == 0) return;
-  cell.store(0);  // generations come again
+  cell.store(0);  // a later operation may have the same generation
   const uint64_t first_ns = FirstMove::DeltaNs(first_move);
   const uint64_t last_ns = LastStop::DeltaNs(state.last_stop);
   CountLatency(instruments.segment, communicator, lane,
@@ -26,7 +27,7 @@ void CountNetworkTime(Instruments& instruments, Communicator& communicator, uint
                 last_ns > first_ns ? last_ns - first_ns : 0, state.enqueue_ns + last_ns});
 }
 
-// True: all that started have stopped, and when is known.
+// True if all ProxyOps that started have stopped, and it is known when.
 bool CountProxies(Instruments& instruments, Communicator& communicator, uint32_t place,
                   const OperationState& state, LaneWriter& lane) {
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kProxy)],
@@ -56,7 +57,7 @@ bool SettleIfIdle(Instruments& instruments, Communicator& communicator, uint32_t
   const uint64_t last_ns = state.enqueue_ns + LastStop::DeltaNs(state.last_stop);
   if (now_ns < last_ns + kQuietNs) return false;
   LaneWriter lane = communicator.ClaimLane(instruments.segment, LaneRole::kProgress);
-  // Or somebody acted on the operation just now, so it is not idle.
+  // No lane, or another thread has just acted on the operation, so it is not idle.
   if (!lane.ok() || !slot.CloseIf(state)) return false;
   Settle(instruments, communicator, place, state, lane);
   return true;
@@ -83,7 +84,7 @@ void Settle(Instruments& instruments, Communicator& communicator, uint32_t place
       CountUntimed(lane, state.meta.op, UntimedReason::kInvisible);
     } else if (state.meta.channels == 0 &&
                communicator.parts.load()->channels->IsQuiet(place, state.generation())) {
-      // How many channels there are was not known; all that came have stopped.
+      // The number of channels was not known, and all that came have stopped.
       CountKernelTime(instruments, communicator, place, state, instruments.clock.NowNs(), lane);
       uncompleted = state.started() > 0 && uncompleted;
     } else {
@@ -108,10 +109,10 @@ bool SettleIdle(Instruments& instruments, Communicator& communicator, uint64_t n
 }
 
 void SettleAll(Instruments& instruments, Communicator& communicator) {
-  // Other threads may have been taken off the CPU within a callback, with all lanes in their hands.
+  // Other threads may have been taken off the CPU within a callback while they hold all the lanes.
   // Finalize may wait for one of them.
   for (int attempt = 0; attempt < RecordWriter::kLaneAttempts; ++attempt) {
-    // The progress thread's lane: it has the pages that its own settling needed.
+    // The progress thread's lane has the pages that its own settling needed.
     LaneWriter lane = communicator.ClaimLane(instruments.segment, LaneRole::kProgress);
     if (lane.ok()) {
       return communicator.parts.load()->ring.CloseAll(

@@ -25,7 +25,7 @@ inline constexpr uint64_t kQuietNs = 1000000000;
 // The operation that stood at `place`.
 [[gnu::noinline]] void Settle(Instruments& instruments, Communicator& communicator, uint32_t place,
                               const OperationState& state, LaneWriter& lane);
-// Claims a place that is not known to be unused, and settles what stood there. False: it can not be
+// Claims a place that is not known to be unused, and settles what stood there. False: it cannot be
 // claimed. `claimed`: as OperationRing::ClaimUsed.
 [[gnu::noinline]] bool ClaimUsedPlace(Instruments& instruments, Communicator& communicator,
                                       uint32_t place, LaneWriter& lane, uint64_t* claimed);

@@ -1,5 +1,5 @@
-// Tracker, the part of copy-engine collectives: launches without a kernel, each of one operation,
-// timed and followed like the others.
+// Tracker, the part for copy-engine collectives. They are launches without a kernel, of one
+// operation each, and are timed and followed like other launches.
 //
 // NCCL makes their copies on the launch's stream between CeColl start and stop, on the launching
 // thread, and orders them with its kernels (2.29, src/ce_coll.cc: ncclLaunchCeColl; src/group.cc:
@@ -17,7 +17,7 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
   const bool captured =
       IsCalledIntoGraph(*communicator, event.parent) ||
       (can_follow && launches.IsInCapture(instruments_, *communicator, event.stream));
-  // Asked again: the driver may have failed just now.
+  // Checked again: the driver may have failed just now.
   const bool followed = !captured && launches.IsFollowed(instruments_);
   const NameId op = instruments_.names.Find(event.func).id;
   const uint64_t bytes = event.count * instruments_.names.Find(event.datatype).element_bytes;
@@ -39,7 +39,7 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
   lane.Count(SeriesKey::Algorithm(op, SeriesKey::kTimed, instruments_.names.Find("CE").id, kNoName),
              1, 0);
-  // One that is followed counts as a launch when it has been made.
+  // A followed one counts as a launch once it has been made.
   if (!captured && !followed) AddToCell(lane.lane().launches, 1);
   if (!is_timed) {
     CountUntimed(lane, op,

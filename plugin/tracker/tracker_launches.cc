@@ -1,4 +1,5 @@
-// Tracker, the part of calls and launches: finds whose they are. LaunchFollower follows them.
+// Tracker, the part for calls and launches. It finds the communicator; LaunchFollower follows the
+// launch.
 #include "plugin/tracker/counting.h"
 #include "plugin/tracker/tracker.h"
 
@@ -9,7 +10,7 @@ uint64_t Tracker::StartGroup(uint64_t context, bool captured, bool is_one_call) 
   groups_.Begin(is_one_call);
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
-  // Nothing to tell its launches: NCCL then makes three calls less for it.
+  // There is nothing to tell its launches. Without a ticket NCCL makes three callbacks less for it.
   if (!captured) return 0;
   return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 1, 0, 0, communicator->index);
 }
@@ -48,7 +49,7 @@ inline uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event, Use
       graphs_.NoteCall(*communicator, {event.stream, op.id, size_class, bytes});
     }
   }
-  // What it tells its operation: that it was captured, and which launch may have timed it.
+  // The ticket tells the operation whether it was captured, and which launch may have timed it.
   if (__builtin_expect(!event.captured && serial == 0, 1)) return 0;
   return Ticket::Pack(instruments_.process_tag, TicketKind::kApiCall, event.captured ? 1 : 0,
                       serial, 0, communicator->index);
@@ -75,7 +76,7 @@ uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
   if (communicator == nullptr) return 0;
   const bool captured = IsCalledIntoGraph(*communicator, event.parent);
   LaunchFollower& launches = communicator->parts.load()->launches;
-  // One that is followed counts when it has been made.
+  // A followed one counts once it has been made.
   if (__builtin_expect(!captured && launches.IsFollowed(instruments_), 1)) {
     return launches.Start(instruments_, *communicator, event.stream, context);
   }

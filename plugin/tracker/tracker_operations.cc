@@ -1,4 +1,4 @@
-// Tracker, the part of operations and their children: Coll and P2p, ProxyOp, KernelCh.
+// Tracker, the part for operations and their children: Coll and P2p, ProxyOp, KernelCh.
 #include <algorithm>
 
 #include "plugin/tracker/counting.h"
@@ -11,7 +11,7 @@ namespace {
 // One operation in this many has the cost of its callback measured.
 constexpr uint64_t kCostSampling = 1024;
 
-// A child of an operation: process and communicator are those of the parent's ticket.
+// The ticket of an operation's child. It names the process and the communicator of its parent's.
 uint64_t ChildTicket(const Instruments& instruments, const OperationRef& ref, TicketKind kind,
                      uint32_t child) {
   return Ticket::Pack(instruments.process_tag, kind, child, ref.generation, ref.place,
@@ -47,7 +47,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
     untimed = static_cast<UntimedReason>(
         parts.launches.FateOf(instruments_, communicator, op.id, bytes, event.parent));
   } else if (!event.is_collective && event.peer == event.rank) {
-    // The device counts a send to oneself, the host does not: from here on NCCL attributes this
+    // The device counts a send to oneself, but the host does not. From here on NCCL attributes this
     // communicator's GPU times to the wrong operations (docs/nccl-profiler-api.md#kernel-channels).
     communicator.Writer(instruments_.segment).Distrust(TrustState::kSelfSend);
     untimed = UntimedReason::kInvisible;
@@ -62,7 +62,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
 
   uint64_t handle = 0;
   if (__builtin_expect(instruments_.timing != TimingMode::kOff, 1)) {
-    // More channels than there are: not set (NCCL 2.28 and later towards a plugin of API v4).
+    // More channels than exist means: not set (NCCL 2.28 and later towards a plugin of API v4).
     const uint8_t channels = event.channels <= kMaxChannels ? event.channels : 0;
     const OperationMeta meta{op.id, static_cast<uint8_t>(size_class), channels,
                              !instruments_.times_kernels() || untimed != SeriesKey::kTimed,
@@ -80,7 +80,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
       if (!meta.untimed) CountUntimed(writer, op.id, UntimedReason::kLost);
     }
   }
-  // An operation's enqueue follows its launch by microseconds, so one reading of the clock serves
+  // An operation is enqueued microseconds after its launch, so one reading of the clock serves
   // both.
   Lane& lane = writer.lane();
   lane.last_launch_ns.store(now_ns);
@@ -98,7 +98,7 @@ void Tracker::CountCost(uint64_t begin_ns) {
 void Tracker::LearnIdentity(Communicator& communicator, const OperationEvent& event) {
   if (event.comm_hash == 0) return;
   bool expected = false;
-  // One thread copies. Readers are told by the identity's own atomics.
+  // Only one thread copies. The identity's own atomics tell readers.
   if (!communicator.identity_known.replace(expected, true)) return;
   communicator.rank.store(event.rank);
   communicator.Writer(instruments_.segment).Learn(event.comm_hash, event.comm_name, event.rank);
@@ -109,15 +109,15 @@ void Tracker::StopOperation(const OperationRef& ref) {
   if (const Refusal refusal = ref.slot().StopEnqueue(ref.generation, &is_open)) {
     return Ignore(*refusal);
   }
-  // A small operation may be complete before NCCL says that it was enqueued; only after finalize is
-  // that too late. The place may have a new owner by now, then this one goes uncounted.
+  // A small operation may be complete before NCCL says that it was enqueued. Only after finalize is
+  // that too late. If the place already has a new owner, this is not counted.
   if (!is_open && ref.communicator->context.load() == 0) Ignore(IgnoredReason::kAfterClose);
 }
 
 // ---- ProxyOp ------------------------------------------------------------------------------------
 
 uint64_t Tracker::StartProxyOp(uint64_t context, const ProxyOpEvent& event) {
-  // First of all: context and parent of another process' operation are that process' own.
+  // First: context and parent of another process' operation are valid in that process alone.
   if (event.pid != instruments_.pid) {
     Ignore(IgnoredReason::kForeignProcess);
     return 0;
@@ -142,8 +142,8 @@ void Tracker::StopProxyOp(const OperationRef& ref) {
   if (const Refusal refusal = ref.slot().StopProxy(ref.generation, ref.child, now_ns)) {
     return Ignore(*refusal);
   }
-  // Only the network transport stops its ProxyOps (docs/nccl-profiler-api.md#network). The look
-  // before the store keeps its line shared.
+  // Only the network transport stops its ProxyOps (docs/nccl-profiler-api.md#network). Loading
+  // before storing keeps the cache line shared.
   if (!network_seen_.load()) network_seen_.store(true);
 }
 
@@ -161,7 +161,7 @@ uint64_t Tracker::StartKernelChannel(uint64_t context, const KernelChannelEvent&
     return 0;
   }
   if (ref.communicator->context.acquire() != context) {
-    communicators_.Find(context);  // counts it by its reason
+    communicators_.Find(context);  // counts the reason
     return 0;
   }
   const Refusal refusal = ref.parts->channels->Start({ref.place, ref.generation, event.channel},
@@ -206,7 +206,7 @@ void Tracker::FinishKernel(const OperationRef& ref) {
   if (const Refusal refusal = ref.slot().FinishKernel(ref.generation, &state, &ends_it)) {
     return Ignore(*refusal);
   }
-  // Start, state and stop of each channel.
+  // Three callbacks for each channel: start, state and stop.
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kKernel)],
             uint64_t{3} * ref.parts->channels->ChannelsOf(ref.place));
   if (!state.meta.untimed) {

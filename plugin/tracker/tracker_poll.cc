@@ -1,4 +1,4 @@
-// Tracker, the part of the background thread.
+// Tracker, the part for the background thread.
 #include "plugin/tracker/counting.h"
 #include "plugin/tracker/settling.h"
 #include "plugin/tracker/tracker.h"
@@ -42,7 +42,7 @@ void Tracker::PublishUnreportedCalls(Communicator& communicator) {
                      parts->launches.pending(), parts->ring.reported(), instruments_.clock)) {
     return;
   }
-  // Held, so that the record is not recycled meanwhile.
+  // The lane is held so that the record is not recycled meanwhile.
   LaneWriter lane(instruments_.segment, *communicator.record, record_generation,
                   LaneRole::kBackground);
   if (!lane.ok()) return standing.Retry();
@@ -53,9 +53,9 @@ void Tracker::PublishUnreportedCalls(Communicator& communicator) {
 void Tracker::FollowOperations(Communicator& communicator) {
   RecordWriter record = communicator.Writer(instruments_.segment);
   const CompletionSource source = record.completion_source();
-  if (source == CompletionSource::kStream) return;  // better known there
+  if (source == CompletionSource::kStream) return;  // CUDA events tell more
   if (!communicator.is_live() || instruments_.timing == TimingMode::kOff) {
-    record.ChangeCompletionSource(source, CompletionSource::kNone);  // nobody looks any longer
+    record.ChangeCompletionSource(source, CompletionSource::kNone);  // nobody watches any longer
     return;
   }
   const bool by_kernel = instruments_.times_kernels();
@@ -63,10 +63,11 @@ void Tracker::FollowOperations(Communicator& communicator) {
   InflightOperations& inflight = communicator.inflight;
   inflight.Look(record_generation, communicator.parts.load()->ring, by_kernel);
   if (!inflight.is_known()) return;
-  // Held, so that the record is not recycled meanwhile; of the communicator that was looked at.
+  // The lane is held so that the record is not recycled meanwhile, and still belongs to the
+  // communicator that was looked at.
   const LaneWriter lane(instruments_.segment, *communicator.record, record_generation,
                         LaneRole::kBackground);
-  if (!lane.ok()) return;  // the next round will
+  if (!lane.ok()) return;  // the next round will do it
   record.StoreOldestOperation(inflight.oldest_ns());
   record.ChangeCompletionSource(source,
                                 by_kernel ? CompletionSource::kKernel : CompletionSource::kProxy);

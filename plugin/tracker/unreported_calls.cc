@@ -17,7 +17,7 @@ bool StandingCalls::Look(uint32_t record_generation, bool lives, const Unreporte
                                             : hidden_;
   const uint64_t calls =
       lives ? unreported.Standing(pending) + unreported.LeftAt(pending.launch_number) + hidden : 0;
-  // Its own look at the clock: the round may have been long in the driver before.
+  // A fresh reading of the clock: this round may already have spent long in the driver.
   const bool are_new = calls != calls_ || launched;
   const uint64_t since_ns = calls == 0 ? 0 : are_new ? clock.NowNs() : since_ns_;
   const bool is_new = calls != calls_ || since_ns != since_ns_;

@@ -588,7 +588,7 @@ TEST(Families, WhatIsNotKnownIsAbsent) {
   EXPECT_THAT(page, Not(HasSubstr("nccl_pulse_kernel_timing_untrusted")));
 }
 
-// A launch that can not be followed must not read as one that has completed.
+// A launch that cannot be followed must not read as one that has completed.
 TEST(Families, WithoutAHeartbeatWhatIsInFlightIsAbsent) {
   ProcessSnapshot process = ExampleProcess();
   process.communicators[0].has_heartbeat = false;

@@ -188,7 +188,7 @@ TEST(Hang, EndedItsCommunicator) {
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   job.Of(kComm, 3).finalized = true;
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
-  EXPECT_THAT(hang.text, HasSubstr("has ended this communicator"));
+  EXPECT_THAT(hang.text, HasSubstr("has finalized this communicator"));
 }
 
 TEST(Hang, GraphsAreUnknownAndNotGuessed) {
@@ -285,7 +285,7 @@ TEST(Hang, SendAndRecvBlameNobody) {
   job.Launch(kComm, 1, "Recv");
   job.Launch(kComm, 2, "Recv");
   const Hang hang = ExpectHang(&job, HangVerdict::kPointToPoint, {});
-  EXPECT_THAT(hang.text, HasSubstr("Ranks 1 and 2 wait in Recv. What for is not known"));
+  EXPECT_THAT(hang.text, HasSubstr("Ranks 1 and 2 wait in Recv. It is not known what for"));
   EXPECT_THAT(hang.text, HasSubstr("Nothing in flight here: rank 0"));
 }
 

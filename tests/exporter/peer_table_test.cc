@@ -211,7 +211,7 @@ TEST_F(PeerTableTest, AServerOfAUserTakesItsOwnAndRootsProcessesOnly) {
   const auto other = Join(kBert, 3, 3);
   EXPECT_THAT(Pids(), UnorderedElementsAre(1, 2));
   EXPECT_THAT(other->Answers(),
-              ElementsAre("this server takes its own user's processes only", "closed"));
+              ElementsAre("this server takes only processes of its own user", "closed"));
   EXPECT_EQ(Rejected(Rejection::kForeignUser), 1u);
 }
 
@@ -222,7 +222,7 @@ TEST_F(PeerTableTest, AJobOfRootsDeclinesOthersWithoutAWord) {
   const auto other = Join(kBert, 3, 3);
   EXPECT_THAT(Pids(), ElementsAre(1));
   EXPECT_THAT(other->Answers(),
-              ElementsAre("this server takes its own user's processes only", "closed"));
+              ElementsAre("this server takes only processes of its own user", "closed"));
   EXPECT_EQ(Rejected(Rejection::kForeignUser), 0u);
   EXPECT_THAT(log_, IsEmpty());
 }

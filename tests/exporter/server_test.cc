@@ -303,7 +303,7 @@ TEST(Server, BadAddress) {
   ServerOptions options;
   options.listen_address = "somewhere:9410";
   EXPECT_EQ(Server::Start(options, &error), nullptr);
-  EXPECT_THAT(error, HasSubstr("'somewhere:9410' is no address to listen on"));
+  EXPECT_THAT(error, HasSubstr("'somewhere:9410' is not an address to listen on"));
   options.listen_address = "192.0.2.1:9410";
   EXPECT_EQ(Server::Start(options, &error), nullptr);
   EXPECT_THAT(error, HasSubstr("cannot listen on 192.0.2.1:9410"));

@@ -388,7 +388,7 @@ class SourcesTest(DiagnoseCase):
         status, out, err = self.run_pulse("--targets=" + path)
         self.assertEqual(status, 3, out + err)
         self.assertIn("HANG  global rank %d on" % culprits[0], out)
-        self.assertIn("ended without ending its communicators", out)
+        self.assertIn("ended without finalizing its communicators", out)
 
     def test_prometheus(self):
         pages, culprits = self.pages("GPU stuck")
@@ -432,7 +432,7 @@ class SourcesTest(DiagnoseCase):
                       b'"activeTargets":[{"labels":{"job":5},"scrapeUrl":"http://x"}]}}'),
                  "No endpoint answered"),
                 (says(b'{"status":"error","error":"\\u001b[2J"}', 400), "?[2J"),
-                (says(b'{"status":"success","data":{"result":[]}}'), "knows no series")):
+                (says(b'{"status":"success","data":{"result":[]}}'), "has no series")):
             status, out, err = self.run_pulse("--prometheus=http://" + server.name)
             self.assertEqual(status, 2, err)
             self.assertIn(reason, out + err)

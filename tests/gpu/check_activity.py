@@ -32,7 +32,7 @@ def compare(comparison, page, where, comm, activity, has_heartbeat):
     completed = page.select("nccl_launches_completed_total", **comm)
     if not completed and not has_heartbeat:
         return []  # no CUDA driver, or not asked for
-    # Replays can not be seen, so of a captured communicator nobody can say that nothing runs.
+    # Replays cannot be seen, so of a captured communicator nobody can say that nothing runs.
     if page.sums("nccl_communicator_captured", (), **comm):
         activity = UNKNOWN
     result = [comparison(

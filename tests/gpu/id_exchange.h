@@ -8,10 +8,10 @@
 
 namespace nccl_pulse {
 
-// Rank 0: nobody sees the file before it is complete. False when it can not be written.
+// Rank 0: nobody sees the file before it is complete. False when it cannot be written.
 bool PublishId(const std::string& path, const NcclUniqueId& id);
 
-// The other ranks: waits for the file. False when it can not be read.
+// The other ranks: waits for the file. False when it cannot be read.
 bool AwaitId(const std::string& path, NcclUniqueId* id);
 
 }  // namespace nccl_pulse

@@ -23,6 +23,8 @@
 #   INJECT_PARALLEL   how many jobs that hang share the GPUs at a time, 4
 #   INJECT_DELAYS     milliseconds, 1,50,5,20
 #   INJECT_TORCH      0: stragglers without PyTorch
+#   INJECT_NODES      numbers of nodes with commas between, none by default: the hangs that inject_nodes.py
+#                     lists, on so many nodes, named by `pulse diagnose`; INJECT_PARTS=nodes: nothing else
 #   PULSE_LIBRARIES   folders of libnccl and libcudart with colons between, else python3's packages
 
 set -uo pipefail
@@ -52,8 +54,9 @@ trap 'exit 130' INT
 look_around 2 "${3:-}" inject_program pulse libnccl-profiler-pulse.so
 readonly BUDGET_S="${INJECT_BUDGET_S:-290}"
 
-declare -a ARGUMENTS=(--parts="${INJECT_PARTS:-hangs,stragglers}")
-ARGUMENTS+=(--parallel="${INJECT_PARALLEL:-4}" --delays="${INJECT_DELAYS:-1,50,5,20}")
+INJECT_NODES="${INJECT_NODES:-}"
+if [[ "${INJECT_PARTS:-}" == nodes ]]; then INJECT_NODES="${INJECT_NODES:-2}"; fi
+declare -a ARGUMENTS=(--parts="${INJECT_PARTS:-hangs,stragglers}" --delays="${INJECT_DELAYS:-1,50,5,20}")
 if [[ -n "${INJECT_CASES:-}" ]]; then ARGUMENTS+=(--cases="${INJECT_CASES}"); fi
 if [[ "${INJECT_TORCH:-1}" != 0 ]] && python3 -c 'import torch' 2>/dev/null; then
   ARGUMENTS+=(--ddp="${HERE}/inject_ddp.py")
@@ -62,12 +65,29 @@ else
 fi
 # The rest of the time is for ending and packing.
 readonly LIMIT_S=$((BUDGET_S - SECONDS - 10))
-timeout --signal=TERM --kill-after=20 $((LIMIT_S + 5)) \
-  python3 "${HERE}/inject.py" --library="${WORK}/libnccl-profiler-pulse.so" \
-  --program="${WORK}/inject_program" --pulse="${WORK}/pulse" --libraries="${LIBRARIES}" \
-  --gpus="${GPUS}" --budget="${LIMIT_S}" --out="${WORK}/logs" "${ARGUMENTS[@]}" 2>&1 |
-  tee -a "${REPORT}" | grep --line-buffered -v '^    |'
-STATUS="${PIPESTATUS[0]}"
+declare -ra COMMON=(--library="${WORK}/libnccl-profiler-pulse.so" --program="${WORK}/inject_program"
+  --pulse="${WORK}/pulse" --libraries="${LIBRARIES}" --gpus="${GPUS}" --parallel="${INJECT_PARALLEL:-4}")
+
+# run LIMIT_S SCRIPT OUT ARGUMENTS...
+run() {
+  local limit="$1" script="$2" out="$3"
+  shift 3
+  timeout --signal=TERM --kill-after=20 $((limit + 5)) \
+    python3 "${HERE}/${script}" "${COMMON[@]}" --budget="${limit}" --out="${out}" "$@" 2>&1 |
+    tee -a "${REPORT}" | grep --line-buffered -v '^    |'
+  return "${PIPESTATUS[0]}"
+}
+
+STATUS=0
+if [[ "${INJECT_PARTS:-}" != nodes ]]; then
+  run "${LIMIT_S}" inject.py "${WORK}/logs" "${ARGUMENTS[@]}"
+  STATUS=$?
+fi
+for nodes in ${INJECT_NODES//,/ }; do
+  run $((BUDGET_S - SECONDS - 10)) inject_nodes.py "${WORK}/logs/nodes-${nodes}" --nodes="${nodes}" ||
+    STATUS=1
+  cat "${WORK}/logs/nodes-${nodes}/results.jsonl" >>"${WORK}/logs/results.jsonl"
+done
 readonly STATUS
 
 {

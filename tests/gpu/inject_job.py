@@ -195,7 +195,7 @@ class Job:
                       "--hang-after=%gs" % self.options.hang_after], self.folder, os.environ)
         wait_until(lambda: self.endpoint.get("/healthz") is not None, 20, "the agent")
 
-    def _start_rank(self, rank):
+    def rank_environment(self, rank):
         options = self.options
         environment = dict(
             os.environ,
@@ -207,6 +207,11 @@ class Job:
             RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(options.gpus))
         if not self.has_agent and options.hang_after != 10:  # else the default
             environment["NCCL_PULSE_HANG_SECONDS"] = "%g" % options.hang_after
+        return environment
+
+    def _start_rank(self, rank):
+        options = self.options
+        environment = self.rank_environment(rank)
         command = [self.program, "--rank=%d" % rank, "--nranks=%d" % options.gpus,
                    "--gpu=%d" % rank, "--exchange=" + self.exchange.name] + self.arguments
         if self.program.endswith(".py"):

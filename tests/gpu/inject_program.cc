@@ -2,6 +2,7 @@
 //
 //   inject_program --rank=R --nranks=N --gpu=G --exchange=FOLDER [--library-path=FOLDER:FOLDER]
 //                  [--queued=1] [--broadcast=ROOT] [--together=1] [--control=FILE]
+//                  [--load=COMMUNICATORS --rate=CALLS]
 //
 // It trains: steps of an AllReduce of 4 MiB and an AllGather of 1 KiB on the communicator "train",
 // and an AllReduce of 64 KiB on "other", each waited for before the next is called (--queued=1:
@@ -26,6 +27,9 @@
 // RANK MILLISECONDS": the AllReduces of a case are made on a communicator of their own, and RANK
 // makes them so much later than the others.
 //
+// With --load it makes AllReduces of 1 KiB on so many communicators in turn, CALLS a second in all, and
+// waits for them 20 times a second: for node_load.py.
+//
 // Standard output, a line of JSON each: {"event": "running"} once all calls have been made five
 // times, with NCCL's version; "case", with its number, the same for a case; "fault"; "went_on" when
 // the step of the fault has ended; "error" with its text, after which the process waits as a
@@ -46,6 +50,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/gpu/dynamic_api.h"
 #include "tests/gpu/id_exchange.h"
@@ -110,6 +115,8 @@ struct Options {
   bool queued = false;
   int broadcast_root = -1;  // -1: no Broadcast
   bool together = false;
+  int load = 0;      // communicators; 0: none
+  int rate = 10000;  // calls a second
   std::string exchange, library_path, control;
 };
 
@@ -217,6 +224,32 @@ class Job {
       AllReduce(Communicator("case-" + std::to_string(number)), kMediumBytes);
       Synchronize();
       if (++steps == kWarmSteps) Say("case", ",\"case\":" + std::to_string(number));
+    }
+  }
+
+  [[noreturn]] void Load() {
+    using Clock = std::chrono::steady_clock;
+    constexpr int kBurstsPerSecond = 20;
+    const int burst = std::max(1, options_.rate / kBurstsPerSecond);
+    std::vector<NcclComm> comms(options_.load);
+    for (int i = 0; i < options_.load; ++i) comms[i] = Communicator("load-" + std::to_string(i));
+    Share({});
+    int next = 0;
+    Clock::time_point begin = Clock::now();
+    for (uint64_t bursts = 0;; ++bursts) {
+      if (bursts == kWarmSteps) Say("running");
+      if (bursts % kBurstsPerSecond == 0 && bursts > 0) {
+        // Behind its rate it does not hurry to make up for it, and says how many it made.
+        const std::chrono::duration<double> took = Clock::now() - begin;
+        Say("rate",
+            ",\"calls_per_second\":" + std::to_string(kBurstsPerSecond * burst / took.count()));
+        begin = Clock::now();
+      }
+      const Clock::time_point due = begin + (bursts % kBurstsPerSecond + 1) *
+                                                std::chrono::milliseconds(1000) / kBurstsPerSecond;
+      for (int i = 0; i < burst; ++i) AllReduce(comms[next++ % comms.size()], kSmallBytes);
+      Synchronize();
+      std::this_thread::sleep_until(due);
     }
   }
 
@@ -363,6 +396,8 @@ bool Parse(int argc, char** argv, Options* options) {
       {"--broadcast",
        [&](const std::string& v) { options->broadcast_root = std::atoi(v.c_str()); }},
       {"--together", [&](const std::string& v) { options->together = v == "1"; }},
+      {"--load", [&](const std::string& v) { options->load = std::atoi(v.c_str()); }},
+      {"--rate", [&](const std::string& v) { options->rate = std::atoi(v.c_str()); }},
       {"--control", [&](const std::string& v) { options->control = v; }},
   };
   for (int i = 1; i < argc; ++i) {
@@ -372,7 +407,8 @@ bool Parse(int argc, char** argv, Options* options) {
     if (equals == std::string::npos || setter == setters.end()) return false;
     setter->second(argument.substr(equals + 1));
   }
-  return options->rank >= 0 && options->rank < options->nranks && !options->exchange.empty();
+  return options->rate > 0 && options->rank >= 0 && options->rank < options->nranks &&
+         !options->exchange.empty();
 }
 
 int Main(int argc, char** argv) {
@@ -384,6 +420,7 @@ int Main(int argc, char** argv) {
   std::string error;
   if (!LoadApi(options.library_path, &g_api, &error)) Die(kExitApi, error);
   Job job(options);
+  if (options.load > 0) job.Load();
   if (options.control.empty()) job.Train();
   job.BeLate();
 }

@@ -28,7 +28,7 @@ PYTHON
 gpus() { nvidia-smi --list-gpus 2>/dev/null | grep -c '^GPU ' || true; }
 
 # open_folders NAME BINARIES [OUT]: where the script's files come from and go to. Ends the script when
-# they can not be had; the caller removes WORK.
+# they cannot be had; the caller removes WORK.
 open_folders() {
   BINARIES="$(cd "$2" && pwd -P)" || exit 2
   OUTPUT="${3:-${OUT:-$(mktemp -d "/tmp/pulse-$1.XXXXXX")}}"

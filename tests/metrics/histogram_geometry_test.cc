@@ -93,7 +93,7 @@ TEST(HistogramGeometry, IsMonotone) {
   for (uint64_t ns = 1; ns < uint64_t{1} << 63; ns += (ns >> 11) + 1) {
     const int cell = CellIndex(ns);
     ASSERT_GE(cell, previous) << ns;
-    ASSERT_LE(cell, previous + 1) << ns << ": steps of 0.05 % can not pass over a cell";
+    ASSERT_LE(cell, previous + 1) << ns << ": steps of 0.05 % cannot pass over a cell";
     previous = cell;
   }
   for (int log2 = 1; log2 < 64; ++log2) {

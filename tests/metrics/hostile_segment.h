@@ -21,7 +21,7 @@ inline constexpr size_t kSmallBytes = kSmallPagesOffset + size_t{kSmallPages} * 
 // that tens of thousands of attacks take seconds.
 std::vector<uint8_t> MakeSmallSegment();
 
-// Memory in front of a page that can not be touched, so that a read past the end ends the test even
+// Memory in front of a page that cannot be touched, so that a read past the end ends the test even
 // without AddressSanitizer.
 class GuardedMemory {
  public:

@@ -315,7 +315,7 @@ TEST(SegmentReader, SaysWhatIsWrong) {
   EXPECT_EQ(error_of(segment.bytes()), "segment version 9, this reader knows 8");
   header.version = kSegmentVersion;
   header.magic ^= 1;
-  EXPECT_EQ(error_of(segment.bytes()), "no segment: wrong magic number");
+  EXPECT_EQ(error_of(segment.bytes()), "not a segment: wrong magic number");
   header.magic ^= 1;
   const auto wrong = [&](auto& field, auto value) {
     const auto right = field;

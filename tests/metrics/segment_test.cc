@@ -264,7 +264,7 @@ std::string UseWhere(const std::vector<Refusal>& refusals) {
 
 std::string Private(const std::string& why) {
   return "usable, private: shared memory is not available (" + why +
-         "): measurements are kept in private memory, which can not be handed to the node's "
+         "): measurements are kept in private memory, which cannot be handed to the node's "
          "server; "
          "this process serves them itself, on the next free port if need be";
 }

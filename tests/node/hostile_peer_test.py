@@ -93,7 +93,7 @@ class HostilePeerTest(HostileCase):
         self.offer("not_memory", [os.open("/dev/zero", os.O_RDONLY)])
         with tempfile.NamedTemporaryFile(dir=os.environ["TEST_TMPDIR"]) as file:
             file.truncate(1 << 20)
-            # On tmpfs such a file is memory, but can not be sealed.
+            # On tmpfs such a file is memory, but cannot be sealed.
             text = self.offer(
                 "unsealed" if self.is_memory(file.name) else "not_memory",
                 [os.open(file.name, os.O_RDONLY)])

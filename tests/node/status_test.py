@@ -243,8 +243,8 @@ class EndpointTest(unittest.TestCase):
                                     (["--color=red"], "--color=red"),
                                     (["--endpont=x"], "did you mean --endpoint?"),
                                     (["--web-config=x"], "--web-config is no flag of `pulse status`"),
-                                    (["a:b:c"], '"a:b:c" is no endpoint'),
-                                    (["host:99999"], "is no endpoint"),
+                                    (["a:b:c"], '"a:b:c" is not an endpoint'),
+                                    (["host:99999"], "is not an endpoint"),
                                     (["--user=ann"], "--user and --password-file belong together"),
                                     (["--cert=x", "localhost:1"], "--cert and --key belong together"),
                                     (["--ca-cert=/nowhere"], "--ca-cert=/nowhere")):

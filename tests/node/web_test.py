@@ -319,7 +319,7 @@ class ReloadTest(WebCase):
                 (TLS + USERS + "oops: 1\n", "unknown key oops"),
                 (TLS.replace("server.key", "client.key") + USERS,
                  "client.key does not belong to the certificate in %s/server.pem" % self.folder),
-                (USERS, "tls_server_config was removed, which takes a restart")):
+                (USERS, "tls_server_config was removed, which needs a restart")):
             message = self.reload(agent, text)
             self.assertTrue(message.startswith("nothing changes: web configuration %s: "
                                                % self.config), message)
@@ -387,7 +387,7 @@ class BadConfigurationTest(WebCase):
         self.assertIn("the file is empty; there may be tls_server_config", self.refused(""))
         self.assertIn("line 2: unknown key basic_auth; there may be",
                       self.refused("\nbasic_auth: {}\n"))
-        self.assertIn("line 3: basic_auth_users.\"ann\": no bcrypt hash; it begins with $2a$",
+        self.assertIn("line 3: basic_auth_users.\"ann\": not a bcrypt hash: one begins with $2a$",
                       self.refused(USERS.replace(ABC, "abc")))
 
 

@@ -1,5 +1,5 @@
 // Since when operations are in flight where no events follow the launches: from ProxyOps, and from
-// KernelCh. What can not be known is absent.
+// KernelCh. What cannot be known is absent.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -144,7 +144,7 @@ TEST(KernelTimingTest, StartOlderThanItsChannelsNewest) {
     RunChannels(comm, {{1000, 2000}, {1000, 2000}});
     // The ring was lapped: this one carries the times of an operation 64 later ...
     RunChannels(comm, {{90000, 91000}, {90000, 91000}});
-    // ... so the next, which is right, is older. Which of the two is wrong can not be told.
+    // ... so the next, which is right, is older. Which of the two is wrong cannot be told.
     RunChannels(comm, {{3000, 4000}, {3000, 4000}});
     RunChannels(comm, {{100000, 101000}, {100000, 101000}});
     const ProcessSnapshot snapshot = ReadSnapshot();
@@ -213,7 +213,7 @@ TEST(KernelTimingTest, SixteenFailuresInSixtyFourEndTheTrust) {
   });
 }
 
-// One channel can not show drift, so it neither ends the trust nor fills the 64.
+// One channel cannot show drift, so it neither ends the trust nor fills the 64.
 TEST(KernelTimingTest, SingleChannelFailuresDoNotEndTheTrust) {
   RunInChild(kKernel, [] {
     NcclCommunicator comm(1);

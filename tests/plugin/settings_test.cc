@@ -204,7 +204,7 @@ TEST(SettingsTest, SeriesLimitIsKept) {
   });
 }
 
-// What was asked for and can not be is said, once; the default asks for nothing.
+// What was asked for and cannot be is said, once; the default asks for nothing.
 TEST(SettingsTest, NetworkWindowThatCanNotBe) {
   RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "100"}, {"NCCL_PULSE_TIMING", "off"}}, [] {
     NcclCommunicator comm(1);

@@ -91,7 +91,7 @@ TEST(SeveralNcclsTest, TheOldOneFirst) {
     EXPECT_EQ(ReadSnapshot().completion_source, "proxy");
     TakeLog();
     void* context = InitV6(6);
-    EXPECT_TRUE(Says(TakeLog(), "a further NCCL in this process: profiler API v6"));
+    EXPECT_TRUE(Says(TakeLog(), "another NCCL in this process: profiler API v6"));
     WaitForPoll();
     ExpectBoth();
     EXPECT_EQ(ReadSnapshot().nccl_api_version, 4) << "the first one's";
@@ -104,7 +104,7 @@ TEST(SeveralNcclsTest, TheOldOneFirst) {
     // Further ones change nothing.
     InitV4(44);
     InitV6(66);
-    EXPECT_FALSE(Says(TakeLog(), "a further NCCL"));
+    EXPECT_FALSE(Says(TakeLog(), "another NCCL"));
     WaitForPoll();
     ExpectBoth();
   });

@@ -97,7 +97,7 @@ TEST(ThreadsTest, LaunchAndProgressThreads) {
 }
 
 // More threads in the same communicator at once than it has lanes, and than it has places: what
-// can not be counted is counted as such. NCCL forbids it; then a call may be missing when another
+// cannot be counted is counted as such. NCCL forbids it; then a call may be missing when another
 // thread calls at the same moment, but none is counted twice.
 TEST(ThreadsTest, CrowdOnOneCommunicator) {
   RunInChild(kKernel, [] {

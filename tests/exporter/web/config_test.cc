@@ -101,7 +101,7 @@ TEST(WebConfig, SaysWhichFile) {
   EXPECT_FALSE(ReadWebConfig("/nowhere/web.yml", &config, &error));
   EXPECT_EQ(error, "web configuration /nowhere/web.yml: No such file or directory");
   EXPECT_FALSE(ReadWebConfig("/", &config, &error));
-  EXPECT_EQ(error, "web configuration /: it can not be read");
+  EXPECT_EQ(error, "web configuration /: it cannot be read");
 }
 
 TEST(WebConfig, AnEmptyFileGuardsNothing) {
@@ -121,7 +121,7 @@ TEST(WebConfig, UnknownKeys) {
               HasSubstr("unknown key http_server_config.headers.Server; there may be "
                         "Content-Security-Policy,"));
   EXPECT_EQ(Bad("http_server_config:\n  http2: true\n  http2: true\n"),
-            "line 3: http_server_config.http2 stands there twice");
+            "line 3: http_server_config.http2 is there twice");
 }
 
 TEST(WebConfig, WhatIsNotSupportedIsRefused) {

@@ -1,0 +1,100 @@
+#include "exporter/fleet/verdict_question.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "nlohmann/json.hpp"
+
+namespace nccl_pulse {
+namespace {
+
+using Json = nlohmann::json;
+
+bool Decode(std::string_view text, std::string* decoded) {
+  decoded->clear();
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '+') {
+      decoded->push_back(' ');
+    } else if (text[i] != '%') {
+      decoded->push_back(text[i]);
+    } else {
+      uint32_t byte = 0;
+      if (i + 2 >= text.size() || !absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 1])) ||
+          !absl::SimpleHexAtoi(text.substr(i + 1, 2), &byte)) {
+        return false;
+      }
+      decoded->push_back(static_cast<char>(byte));
+      i += 2;
+    }
+  }
+  return true;
+}
+
+// The label's value, "" without one.
+std::string Label(const Json& labels, const char* name) {
+  if (!labels.is_object()) return "";
+  const auto found = labels.find(name);
+  return found != labels.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+bool TakeLabels(const Json& labels, JobFilter* filter) {
+  filter->job_id = Label(labels, "job_id");
+  if (!filter->job_id.empty()) return true;
+  std::string error;
+  return ReadCommId(Label(labels, "comm"), filter, &error);
+}
+
+}  // namespace
+
+bool ReadCommId(std::string_view text, JobFilter* filter, std::string* error) {
+  uint64_t comm_id = 0;
+  if (text.size() != 16 || !absl::SimpleHexAtoi(text, &comm_id)) {
+    *error = absl::StrCat("comm=", text, ": not 16 hexadecimal digits");
+    return false;
+  }
+  filter->comm_id = comm_id;
+  return true;
+}
+
+bool ReadQuery(std::string_view query, JobFilter* filter, std::string* error) {
+  for (const std::string_view part : absl::StrSplit(query, '&', absl::SkipEmpty())) {
+    const std::size_t equals = part.find('=');
+    std::string value;
+    if (equals == part.npos || !Decode(part.substr(equals + 1), &value)) {
+      *error = absl::StrCat(part, ": not NAME=VALUE, percent-encoded");
+      return false;
+    }
+    const std::string_view name = part.substr(0, equals);
+    if (name == "job_id") filter->job_id = value;
+    if (name == "comm" && !value.empty() && !ReadCommId(value, filter, error)) return false;
+  }
+  return true;
+}
+
+bool ReadAlerts(std::string_view body, JobFilter* filter, bool* is_resolved, std::string* error) {
+  const Json json = Json::parse(body.begin(), body.end(), nullptr, false);
+  if (!json.is_object() || !json.contains("alerts") || !json["alerts"].is_array()) {
+    *error = "not what Alertmanager's webhook sends: there is no list of alerts";
+    return false;
+  }
+  *is_resolved = true;
+  for (const Json& alert : json["alerts"]) {
+    if (!alert.is_object() || Label(alert, "status") == "resolved") continue;
+    *is_resolved = false;
+    if (alert.contains("labels") && TakeLabels(alert["labels"], filter)) return true;
+  }
+  return true;
+}
+
+std::string NameOf(const JobFilter& filter) {
+  if (filter.comm_id.has_value()) {
+    return absl::StrCat("the job of communicator ", absl::Hex(*filter.comm_id, absl::kZeroPad16));
+  }
+  return filter.job_id.empty() ? "all jobs" : absl::StrCat("job ", filter.job_id);
+}
+
+}  // namespace nccl_pulse

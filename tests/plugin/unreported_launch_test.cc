@@ -253,6 +253,19 @@ TEST(UnreportedLaunchTest, OfANonBlockingCommunicatorIsUnknown) {
   });
 }
 
+// NCCL may be about to report it.
+TEST(UnreportedLaunchTest, TheLastCallHasNoReasonYet) {
+  RunWithGpu([](FakeCuda& gpu) {
+    const auto comm = MakeElsewhere(gpu, 1);
+    for (int i = 0; i < 3; ++i) comm->RunUnreported(kMs);
+    for (int i = 0; i < 30; ++i) {
+      AdvanceClock(kSecond);
+      WaitForPoll();
+    }
+    EXPECT_EQ(Untimed(comm->Read(), UntimedReason::kUnreported), 2u);
+  });
+}
+
 // As long as nothing tells where it launches.
 TEST(UnreportedLaunchTest, IsUnknownUntilTheThreadThatLaunchesIsKnown) {
   RunWithGpu([](FakeCuda& gpu) {

@@ -150,7 +150,11 @@ std::map<std::string, int> NumberProcesses(
 }
 
 bool IsWritten(const Json& call) {
-  return NumberAt(call, "collective") > 0 && FindOperation(TextAt(call, "op")) != nullptr;
+  const Operation* operation = FindOperation(TextAt(call, "op"));
+  if (NumberAt(call, "collective") <= 0 || operation == nullptr) return false;
+  // Where the tool compares the two sizes with each other, none would be taken for a wrong one.
+  const bool is_compared = operation->input_of_all && !operation->output_of_all;
+  return !is_compared || FindDataType(TextAt(call, "datatype")) != nullptr;
 }
 
 // The largest of the first collectives of the ranks that have some.
@@ -328,9 +332,10 @@ FlightRecorderDumps WriteFlightRecorder(const std::vector<Json>& pages) {
     }
   }
   if (others > 0) {
-    dumps.left_out.push_back(absl::StrCat(
-        others,
-        " calls that are no collectives which the tool knows: Send and Recv without their peer"));
+    dumps.left_out.push_back(
+        absl::StrCat(others,
+                     " calls that the tool could not read: Send and Recv without their peer, and "
+                     "ReduceScatter of a type that is not known"));
   }
   for (auto& [rank, of_rank] : groups) {
     Sort(&entries[rank]);

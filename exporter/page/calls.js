@@ -50,15 +50,16 @@ class CallTable {
   }
 
   update(comm) {
-    this.node.hidden = !comm.hang;
-    if (!comm.hang || performance.now() - this.askedAt < CALLS_EVERY_MS) return;
+    const id = text(comm.comm);
+    this.node.hidden = !comm.hang || !/^[0-9a-f]{16}$/.test(id);
+    if (this.node.hidden || performance.now() - this.askedAt < CALLS_EVERY_MS) return;
     this.askedAt = performance.now();
-    this.ask(text(comm.comm));
+    this.ask(id);
   }
 
   async ask(comm) {
     try {
-      const response = await fetch(`${source}/${encodeURIComponent(comm)}/calls`, {cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT_MS)});
+      const response = await fetch(`${source}/${comm}/calls`, {cache: 'no-store', signal: AbortSignal.timeout(TIMEOUT_MS)});
       if (!response.ok) throw new Error(`The endpoint has no last calls now (status ${response.status}).`);
       this.show(object(await response.json()));
     } catch (error) {

@@ -102,6 +102,38 @@ TEST_F(PageCacheTest, WhateverIsAskedNoMoreIsSpentThanTheShare) {
   }
 }
 
+// It takes nothing of what the others have for themselves, however often it is asked for anew.
+TEST_F(PageCacheTest, AKindWithoutAShareIsMadeFromWhatIsThereForAll) {
+  PageCache::Options options;
+  for (std::size_t kind = 0; kind < 2; ++kind) {
+    options.kinds.push_back({[this, kind] { return Make(kind); }, kind == 0 ? 1 : 0});
+  }
+  options.clock = [this] { return now_; };
+  options.cpu_time = [this] { return cpu_; };
+  options.cut_off_slowest = [](bool) { return false; };
+  options.on_work = [](double, bool) {};
+  options.cpu_share = 0.012;
+  PageCache cache(std::move(options));
+  int refused = 0;
+  for (int i = 0; i < 100; ++i) {
+    cache.Forget(1);  // another one is asked for
+    const PageCache::Answer answer = cache.Get(1, false);
+    if (answer.status != 503) continue;
+    ++refused;
+    EXPECT_GE(answer.retry_after, seconds(1));
+  }
+  EXPECT_EQ(made_[1] + refused, 100);
+  // A sixth of 1.2 % of 20 s, and one more.
+  EXPECT_LE(made_[1], 9);
+  for (int i = 0; i < 20; ++i) {
+    now_ += kPageLifetime;
+    EXPECT_EQ(cache.Get(0, false).age, seconds(0));
+  }
+  EXPECT_EQ(made_[0], 20);
+  now_ += seconds(30);
+  EXPECT_EQ(cache.Get(1, false).status, 200);
+}
+
 // All alone, every page is new.
 TEST_F(PageCacheTest, AScraperEveryFiveSecondsAlwaysGetsANewPage) {
   cost_ = milliseconds(19);

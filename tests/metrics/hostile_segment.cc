@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "metrics/lane_writer.h"
+#include "metrics/last_calls.h"
 #include "metrics/segment_layout.h"
 #include "metrics/segment_reader.h"
 #include "metrics/shared_bytes.h"
@@ -38,6 +39,14 @@ std::string CheckCommunicator(const CommunicatorSnapshot& communicator) {
   // And the calls' overflow, which has no entry.
   if (series > kSeriesPerCommunicator + 1) return "more series than there are entries";
   if (communicator.timed_calls.size() > kTimedCalls) return "more timed calls than entries";
+  if (communicator.last_calls_kept > kMostLastCalls) return "a ring that is too large";
+  if (communicator.last_calls != nullptr) {
+    if (communicator.last_calls->size() > kMostLastCalls) return "more last calls than entries";
+    for (const LastCallSnapshot& call : *communicator.last_calls) {
+      if (!IsClean(call.op) || !IsClean(call.datatype))
+        return "a label of a last call is not clean";
+    }
+  }
   for (const CallCountSnapshot& calls : communicator.calls) {
     if (!IsClean(calls.op) || !IsClean(calls.datatype)) return "a label of calls is not clean";
   }
@@ -64,7 +73,8 @@ std::string CheckCommunicator(const CommunicatorSnapshot& communicator) {
 }  // namespace
 
 std::vector<uint8_t> MakeSmallSegment() {
-  TestSegment test(2048, kSmallPages - 1);
+  // A page more for each communicator's ring.
+  TestSegment test(2048, kSmallPages - 1 - kSmallCommunicators, kLastCallsPerPage);
   SegmentHeader& header = test.segment().header();
   header.pid = 7;
   header.realtime_offset_ns.store(1700000000);
@@ -86,6 +96,16 @@ std::vector<uint8_t> MakeSmallSegment() {
       for (LatencyKind kind : {LatencyKind::kDurationKernel, LatencyKind::kCompletionProxy}) {
         lane.Observe(SeriesKey::Latency(kAllGatherName, 2, kind), 5000, 1, 1);
       }
+    }
+    LastCalls last_calls{};
+    last_calls.Begin(test.segment(), test.segment().record(index));
+    for (uint32_t call = 0; call < 20; ++call) {
+      LastCallFields fields{};
+      fields.op = kAllReduceName;
+      fields.datatype = kOtherName;
+      fields.bytes = call;
+      last_calls.Note(fields, call / 2);
+      last_calls.NoteLaunch(5000, call);
     }
     for (uint32_t call = 0; call < kTimedCalls + 3; ++call) {
       test.Record(index).AppendTimedCall(
@@ -124,7 +144,8 @@ GuardedMemory::~GuardedMemory() { munmap(base_, mapped_); }
 std::string ReadAndCheck(const uint8_t* base, size_t bytes) {
   ProcessSnapshot snapshot;
   std::string error;
-  if (!ReadSegment(base, bytes, &snapshot, &error)) {
+  const ReadWish wish{ReadWish::LastCalls::kOfUnfinished};
+  if (!ReadSegment(base, bytes, &snapshot, &error, {}, nullptr, wish)) {
     if (error.empty()) return "refused without a word";
     return IsClean(error) ? "" : "the error is not clean";
   }

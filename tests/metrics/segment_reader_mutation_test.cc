@@ -32,6 +32,9 @@ std::vector<size_t> InterestingOffsets() {
     for (size_t at = 0; at < offsetof(CommunicatorRecord, name); at += 4) {
       offsets.push_back(record + at);
     }
+    for (size_t page = 0; page < kLastCallPages; ++page) {
+      offsets.push_back(record + offsetof(CommunicatorRecord, last_call_pages) + page * 2);
+    }
     for (size_t lane = 0; lane < kLanes; ++lane) {
       offsets.push_back(record + offsetof(CommunicatorRecord, lanes) + lane * sizeof(Lane) +
                         offsetof(Lane, counter_page));
@@ -117,7 +120,9 @@ TEST(SegmentReaderMutation, TheHonestOneIsReadInFull) {
   EXPECT_EQ(mutator.Check(), "");
   ProcessSnapshot snapshot;
   std::string error;
-  ASSERT_TRUE(ReadSegment(mutator.Fresh(), kSmallBytes, &snapshot, &error)) << error;
+  const ReadWish wish{ReadWish::LastCalls::kOfUnfinished};
+  ASSERT_TRUE(ReadSegment(mutator.Fresh(), kSmallBytes, &snapshot, &error, {}, nullptr, wish))
+      << error;
   ASSERT_EQ(snapshot.communicators.size(), kSmallCommunicators);
   for (const CommunicatorSnapshot& communicator : snapshot.communicators) {
     EXPECT_EQ(communicator.calls.size(), 1u);
@@ -127,6 +132,8 @@ TEST(SegmentReaderMutation, TheHonestOneIsReadInFull) {
     EXPECT_EQ(communicator.sequences.size(), 1u);
     EXPECT_EQ(communicator.latencies.size(), 2u);
     EXPECT_EQ(communicator.timed_calls.size(), static_cast<size_t>(kTimedCalls));
+    ASSERT_NE(communicator.last_calls, nullptr);
+    EXPECT_EQ(communicator.last_calls->size(), 20u);
   }
 }
 

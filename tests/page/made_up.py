@@ -62,6 +62,15 @@ def straggler(number=2, text="Rank 2 comes last into 93 % of the calls."):
             "matched_calls": 100, "text": text}
 
 
+def calls(comm, op="AllReduce"):
+    """The last calls of a communicator; rank 3 has not made the last one."""
+    return {"time": NOW, "comm": comm, "suspects": [3], "ranks": [
+        {"rank": rank, "missing": None, "calls": [
+            {"number": number, "collective": number, "op": op, "bytes": 4096, "begun": None,
+             "state": "in_flight" if number == 3 else "completed"}
+            for number in range(1, 3 if rank == 3 else 4)]} for rank in range(4)]}
+
+
 class Endpoint:
     """Serves the page at `prefix`, and what `answer` is: JSON, or (status, text)."""
 
@@ -83,6 +92,10 @@ class Endpoint:
                         self.reply(answer[0], answer[1].encode(), {})
                     else:
                         self.reply(200, json.dumps(answer).encode(), {})
+                elif self.path.startswith(prefix + "api/v1/communicators/"):
+                    comm = self.path.split("/")[-2]
+                    # Text, whatever it says.
+                    self.reply(200, json.dumps(calls(comm, "<img src=x onerror='owned = 1'>")).encode(), {})
                 else:
                     self.reply(404, b"", {})
 

@@ -28,8 +28,9 @@
 //   +-------------------------------+
 //
 // WHO WRITES WHAT
-//   header, names           init and callbacks (names: append only; counters: relaxed adds on rare
-//                           paths); recycled_*: RecordWriter
+//   header                  HeaderWriter (header_writer.h): init, the background thread, and on rare
+//                           paths callbacks; its geometry and records_present: Segment
+//   names                   init and callbacks, append only
 //   CommunicatorRecord      RecordWriter (record_writer.h): init, finalize and the background
 //                           thread; followed and captured: the launching thread
 //   Lane and its cells      whoever holds the lane, LaneWriter (lane_writer.h). A lane

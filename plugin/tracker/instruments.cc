@@ -22,7 +22,7 @@ Instruments::Instruments(Segment& segment, Clock& clock, TimingMode timing,
       send_name(names.Find("Send").id),
       receive_name(names.Find("Recv").id) {
   const bool times_streams = stream_timer != nullptr && samples();
-  segment.header().sampling_exponent.store(times_streams ? sampler.exponent() : -1);
+  HeaderWriter(segment).StoreSamplingExponent(times_streams ? sampler.exponent() : -1);
 }
 
 }  // namespace nccl_pulse

@@ -16,8 +16,8 @@
 
 #include "exporter/node/handover.h"
 #include "exporter/node/monotonic_clock.h"
+#include "metrics/header_writer.h"
 #include "metrics/lane_writer.h"
-#include "metrics/shared_bytes.h"
 #include "metrics/testing/test_segment.h"
 
 namespace nccl_pulse {
@@ -49,16 +49,19 @@ class Client {
   explicit Client(int histograms = 1) : segment_(8192, 2048), histograms_(histograms) {}
 
   void Identify(int pid, uint64_t comm_id, int rank, const std::string& labels = "") {
+    labels_ = labels;
     Claim(pid);
-    CopyToShared(segment_.segment().header().static_labels, labels.c_str());
     generation_ = segment_.AddCommunicator(0, comm_id, rank, "world");
     Grow(histograms_);
   }
 
   // What it says of itself, at any time.
   void Claim(int pid, uint32_t pid_namespace = 0) {
-    segment_.segment().header().pid = pid;
-    segment_.segment().header().pid_namespace = pid_namespace;
+    HeaderWriter::Identity identity;
+    identity.pid = pid;
+    identity.pid_namespace = pid_namespace;
+    identity.static_labels = labels_;
+    HeaderWriter(segment_.segment()).Identify(identity);
   }
   void Finalize() { segment_.Record(0).Finalize(1); }
   void AddCommunicator(uint64_t comm_id, int rank) {
@@ -98,6 +101,7 @@ class Client {
  private:
   TestSegment segment_;
   int histograms_;
+  std::string labels_;
   uint32_t generation_ = 0;
   SharedDescriptor connection_;
 };

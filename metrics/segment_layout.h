@@ -62,6 +62,7 @@
 #include "metrics/histogram_geometry.h"
 #include "metrics/kinds.h"
 #include "metrics/lane_claim.h"
+#include "metrics/name_entry.h"
 #include "metrics/page_pool.h"
 #include "metrics/record_life.h"
 #include "metrics/series_key.h"
@@ -182,13 +183,6 @@ struct SegmentHeader {
 static_assert(sizeof(SegmentHeader) <= 4096);
 inline constexpr uint64_t kHeaderBytes = 4096;
 
-// An entry's text never changes once it is valid; name_table.h.
-enum class NameState : uint32_t { kFree = 0, kWriting = 1, kValid = 2 };
-struct NameEntry {
-  std::atomic<NameState> state;
-  char text[28];  // zero-terminated
-};
-static_assert(sizeof(NameEntry) == 32);
 inline constexpr uint64_t kNamesBytes = kMaxNames * sizeof(NameEntry);
 
 // ---- series -------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@
 #include "metrics/page_pool.h"
 #include "metrics/record_life.h"
 #include "metrics/timed_call.h"
+#include "plugin/tracker/operation_slot_impl.h"
 #include "plugin/tracker/uncounted_call.h"
 
 // Last: it gives words like `new` and `assert` another meaning, which is taken back below.

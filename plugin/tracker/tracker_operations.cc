@@ -127,7 +127,7 @@ uint64_t Tracker::StartProxyOp(uint64_t context, const ProxyOpEvent& event) {
     Ignore(IgnoredReason::kForeignHandle);
     return 0;
   }
-  uint32_t number;
+  uint32_t number = 0;
   if (const Refusal refusal = ref.slot().StartProxy(ref.generation, &number)) {
     Ignore(*refusal);
     return 0;

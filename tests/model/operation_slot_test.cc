@@ -185,7 +185,7 @@ TEST(OperationSlot, AnOperationIsSettledOnce) {
 // its first load has seen: in the product other threads may have started the channels.
 TEST(OperationSlot, KernelTimesAreSeenByWhoSettles) {
   EachOrderingMatters<Kernel>(
-      kFiles, 200000,
+      kFiles, 100000,
       {"operation_slot.h: Publish: fence", "operation_slot_impl.h: FinishKernel: failed swap"});
 }
 

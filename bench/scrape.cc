@@ -23,9 +23,9 @@
 #include "exporter/exposition/protobuf_format.h"
 #include "exporter/exposition/text_format.h"
 #include "exporter/http/gzip.h"
+#include "metrics/header_writer.h"
 #include "metrics/lane_writer.h"
 #include "metrics/segment_reader.h"
-#include "metrics/shared_bytes.h"
 #include "metrics/size_class.h"
 #include "metrics/snapshot.h"
 #include "metrics/testing/test_segment.h"
@@ -66,15 +66,16 @@ void WriteHistogram(TestSegment& test, uint32_t index, uint32_t generation, int 
 std::unique_ptr<TestSegment> MakeSegment(int histograms, int of_each = kHistogramsPerCommunicator,
                                          int rank = 0) {
   auto test = std::make_unique<TestSegment>(8192, histograms < 100 ? 128 : 2048);
-  SegmentHeader& header = test->segment().header();
-  header.pid = 41234 + rank;
-  header.nccl_api_version = 5;
-  CopyToShared(header.plugin_version, "0.1.0");
-  CopyToShared(header.timing, "kernel");
-  CopyToShared(header.hostname, "gpu-node-0123.cluster.local");
-  CopyToShared(header.global_rank, "1017");
-  CopyToShared(header.local_rank, "1");
-  CopyToShared(header.job_id, "4711234");
+  HeaderWriter::Identity process;
+  process.pid = 41234 + rank;
+  process.nccl_api_version = 5;
+  process.plugin_version = "0.1.0";
+  process.timing = "kernel";
+  process.hostname = "gpu-node-0123.cluster.local";
+  process.global_rank = "1017";
+  process.local_rank = "1";
+  process.job_id = "4711234";
+  HeaderWriter(test->segment()).Identify(process);
   uint32_t generation = 0;
   for (int number = 0; number < histograms; ++number) {
     const auto index = static_cast<uint32_t>(number / of_each);

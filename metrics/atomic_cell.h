@@ -9,7 +9,8 @@
 //                writer stored before. publish() and acquire() are the two ends of it.
 //   a protocol   Whatever needs more (fences, a second look, a swap that acquires) is a class of
 //                its own with the argument beside each ordering: lane_claim.h, record_life.h,
-//                timed_call.h, heartbeat.h, page_pool.h, and in the plugin uncounted_call.h.
+//                timed_call.h, heartbeat.h, page_pool.h, name_entry.h, and in the plugin
+//                uncounted_call.h and operation_slot.h.
 // An explicit std::memory_order outside of those is for what no rule here fits, and has its
 // argument in a line.
 //

@@ -1,5 +1,7 @@
 #include "metrics/lane_writer.h"
 
+#include "metrics/header_writer.h"
+
 namespace nccl_pulse {
 namespace {
 
@@ -39,15 +41,9 @@ bool LaneWriter::TakePlace(bool is_overflow) {
   if (!is_overflow && record_.series_count.load() >= kSeriesPerCommunicator - kReservedSeries) {
     return false;
   }
-  const uint64_t limit = segment_.header().series_limit;
-  const uint64_t places = is_overflow ? limit : limit - PlacesForOverflow(limit);
-  Cell& used = segment_.header().series_used;
-  uint64_t before = used.load();
-  do {
-    if (before >= places) return false;
-    // A budget: it orders nothing. Swapped, so that the limit is never exceeded.
-  } while (!used.replace(before, before + 1));
-  return true;
+  HeaderWriter header(segment_);
+  const uint64_t limit = header.series_limit();
+  return header.TakeSeries(is_overflow ? limit : limit - PlacesForOverflow(limit));
 }
 
 int LaneWriter::FindOrAddSeries(uint64_t key) {
@@ -75,12 +71,12 @@ int LaneWriter::FindOrAddSeries(uint64_t key) {
     }
     if (found == key) {
       // Another thread has entered it meanwhile.
-      if (has_place) segment_.header().series_used.fetch_sub(1);
+      if (has_place) HeaderWriter(segment_).GiveBackSeries(1);
       return static_cast<int>(at);
     }
     at = (at + 1) % kSeriesPerCommunicator;
   }
-  if (has_place) segment_.header().series_used.fetch_sub(1);
+  if (has_place) HeaderWriter(segment_).GiveBackSeries(1);
   return stand_in();
 }
 

@@ -1,7 +1,5 @@
 #include "metrics/name_table.h"
 
-#include <cstring>
-
 namespace nccl_pulse {
 namespace {
 
@@ -45,12 +43,8 @@ constexpr const char* kKnownNames[] = {"AllReduce",
                                        "ncclFloat8e5m2",
                                        "Unknown"};
 
-struct CleanName {
-  char text[sizeof(NameEntry::text)];
-};
-
-CleanName Clean(const char* text) {
-  CleanName clean{};
+NameText Clean(const char* text) {
+  NameText clean{};
   for (size_t i = 0; i + 1 < sizeof(clean.text) && text[i] != '\0'; ++i) {
     clean.text[i] = text[i] > 0x20 && text[i] < 0x7f ? text[i] : '_';
   }
@@ -60,38 +54,23 @@ CleanName Clean(const char* text) {
 }  // namespace
 
 void NameTable::Initialize() {
-  const auto enter = [this](int id, const char* text) {
-    const CleanName clean = Clean(text);
-    memcpy(entries_[id].text, clean.text, sizeof(clean.text));
-    entries_[id].state.store(NameState::kValid, std::memory_order_release);  // publishes the text
-  };
-  enter(kNoName, "");
-  enter(kOtherName, "other");
-  enter(kOverflowName, "overflow");
+  entries_[kNoName].Fill(Clean(""));
+  entries_[kOtherName].Fill(Clean("other"));
+  entries_[kOverflowName].Fill(Clean("overflow"));
   int id = kFirstNcclName;
-  for (const char* name : kKnownNames) enter(id++, name);
+  for (const char* name : kKnownNames) entries_[id++].Fill(Clean(name));
 }
 
 NameId NameTable::Intern(const char* text) {
   if (text == nullptr || text[0] == '\0') return kNoName;
-  const CleanName clean = Clean(text);
+  const NameText name = Clean(text);
   // Starts at "other", so that a name from NCCL that equals one of ours gets the same label.
   for (int id = kOtherName; id < kMaxNames; ++id) {
-    NameEntry& entry = entries_[id];
-    NameState state = entry.state.load(std::memory_order_acquire);  // sees the text, see above
-    if (state == NameState::kFree) {
-      // Acquire on failure: if another thread published here meanwhile, its text is compared below.
-      if (entry.state.compare_exchange_strong(state, NameState::kWriting,
-                                              std::memory_order_acquire)) {
-        memcpy(entry.text, clean.text, sizeof(clean.text));
-        entry.state.store(NameState::kValid, std::memory_order_release);  // publishes the text
-        return static_cast<NameId>(id);
-      }
-    }
+    const NameEntry::Entered entered = entries_[id].Enter(name);
+    if (entered == NameEntry::Entered::kHere) return static_cast<NameId>(id);
     // Another thread is writing here, perhaps this very name. Waiting is not allowed, and a second
     // entry would double the name, so this one event goes to "other".
-    if (state == NameState::kWriting) return kOtherName;
-    if (memcmp(entry.text, clean.text, sizeof(clean.text)) == 0) return static_cast<NameId>(id);
+    if (entered == NameEntry::Entered::kBusy) return kOtherName;
   }
   return kOtherName;
 }

@@ -68,9 +68,8 @@ RecordReader::RecordReader(const SegmentGeometry& geometry, int64_t realtime_off
       claimed_pages_(geometry.pages) {
   const auto* entries = reinterpret_cast<const NameEntry*>(geometry.base + kHeaderBytes);
   for (int id = 0; id < kMaxNames; ++id) {
-    // Acquire: pairs with the store that publishes the text.
-    const bool valid = entries[id].state.load(std::memory_order_acquire) == NameState::kValid;
-    names_[id] = valid ? CopyFromShared(entries[id].text) : "unknown";
+    NameText name;
+    names_[id] = entries[id].Read(&name) ? CopyFromShared(name.text) : "unknown";
   }
 }
 

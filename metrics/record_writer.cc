@@ -1,5 +1,6 @@
 #include "metrics/record_writer.h"
 
+#include "metrics/header_writer.h"
 #include "metrics/shared_bytes.h"
 
 namespace nccl_pulse {
@@ -54,7 +55,7 @@ void RecordWriter::Finalize(uint64_t now_ns) {
 bool RecordWriter::Recycle() {
   const int claimed = ClaimLanes();
   if (claimed == kLanes) {
-    RecycleEpoch& epoch = segment_.header().recycle_epoch;
+    RecycleEpoch& epoch = HeaderWriter(segment_).recycle_epoch();
     epoch.Begin();
     record_.life.End();
     KeepSums();
@@ -83,22 +84,16 @@ int RecordWriter::ClaimLanes() {
 
 // Readers accept the sums only if the epoch was even, and the same, before and after.
 void RecordWriter::AddToSums(uint32_t op, uint64_t calls, uint64_t bytes) {
-  SegmentHeader& header = segment_.header();
-  const uint32_t row = OperationRowOf(op);
-  header.recycled_bytes[row].add(bytes);
-  header.recycled_calls[row].add(calls);
+  HeaderWriter(segment_).AddRecycledCalls(OperationRowOf(op), calls, bytes);
 }
 
 // All lanes are held, so nobody else writes what is read here.
 void RecordWriter::KeepSums() {
-  SegmentHeader& header = segment_.header();
-  header.recycled_communicators.add(1);
-  const auto add_callbacks = [&header](int kind, uint64_t callbacks) {
-    header.recycled_callbacks[kind].add(callbacks);
-  };
+  HeaderWriter header(segment_);
+  header.CountRecycled();
   for (const Lane& lane : record_.lanes) {
     for (int kind = 0; kind < kCallbackKinds; ++kind) {
-      add_callbacks(kind, lane.callbacks[kind].load());
+      header.AddRecycledCallbacks(static_cast<CallbackKind>(kind), lane.callbacks[kind].load());
     }
     AddToSums(kOverflowName, lane.overflowed_calls.load(), lane.overflowed_bytes.load());
     const uint16_t page = lane.counter_page.load();
@@ -112,7 +107,7 @@ void RecordWriter::KeepSums() {
     }
   }
   // Nobody calls or launches on a communicator that was finalized, see FollowedLaunches.
-  add_callbacks(static_cast<int>(CallbackKind::kLaunch), record_.followed.callbacks.load());
+  header.AddRecycledCallbacks(CallbackKind::kLaunch, record_.followed.callbacks.load());
 }
 
 bool RecordWriter::GiveUpLastCalls() {
@@ -140,7 +135,7 @@ void RecordWriter::GiveBackSeries() {
   for (const SeriesEntry& series : record_.series) {
     if (series.key.load() != 0) ++used;
   }
-  segment_.header().series_used.fetch_sub(used);
+  HeaderWriter(segment_).GiveBackSeries(used);
 }
 
 void RecordWriter::Learn(uint64_t comm_id, const char* name, int32_t rank) {

@@ -34,6 +34,7 @@ class Segment {
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
+  // Written through HeaderWriter (header_writer.h) alone.
   SegmentHeader& header() { return *reinterpret_cast<SegmentHeader*>(base_); }
   NameTable names() { return NameTable(reinterpret_cast<NameEntry*>(base_ + kHeaderBytes)); }
   CommunicatorRecord& record(uint32_t index) {

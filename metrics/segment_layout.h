@@ -28,8 +28,9 @@
 //   +-------------------------------+
 //
 // WHO WRITES WHAT
-//   header, names           init and callbacks (names: append only; counters: relaxed adds on rare
-//                           paths); recycled_*: RecordWriter
+//   header                  HeaderWriter (header_writer.h): init, the background thread, and on rare
+//                           paths callbacks; its geometry and records_present: Segment
+//   names                   init and callbacks, append only
 //   CommunicatorRecord      RecordWriter (record_writer.h): init, finalize and the background
 //                           thread; followed and captured: the launching thread
 //   Page of last calls      the calling and the launching thread, LastCalls (last_calls.h)
@@ -63,6 +64,7 @@
 #include "metrics/kinds.h"
 #include "metrics/lane_claim.h"
 #include "metrics/last_call_entry.h"
+#include "metrics/name_entry.h"
 #include "metrics/page_pool.h"
 #include "metrics/record_life.h"
 #include "metrics/series_key.h"
@@ -196,13 +198,6 @@ struct SegmentHeader {
 static_assert(sizeof(SegmentHeader) <= 4096);
 inline constexpr uint64_t kHeaderBytes = 4096;
 
-// An entry's text never changes once it is valid; name_table.h.
-enum class NameState : uint32_t { kFree = 0, kWriting = 1, kValid = 2 };
-struct NameEntry {
-  std::atomic<NameState> state;
-  char text[28];  // zero-terminated
-};
-static_assert(sizeof(NameEntry) == 32);
 inline constexpr uint64_t kNamesBytes = kMaxNames * sizeof(NameEntry);
 
 // ---- series -------------------------------------------------------------------------------------

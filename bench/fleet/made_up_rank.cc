@@ -3,7 +3,7 @@
 #include <ctime>
 #include <string>
 
-#include "metrics/shared_bytes.h"
+#include "metrics/header_writer.h"
 #include "metrics/size_class.h"
 #include "metrics/snapshot.h"
 
@@ -48,21 +48,25 @@ MadeUpRank::MadeUpRank(const JobShape& job, int global_rank, int communicators)
 }
 
 void MadeUpRank::WriteIdentity(const JobShape& job, int global_rank) {
-  SegmentHeader& header = segment().header();
   const int local_rank = global_rank % job.gpus_per_node;
-  header.pid = kFirstPid + 17 * local_rank;
-  header.nccl_api_version = 6;
-  header.event_mask = 0x8a;
-  CopyToShared(header.plugin_version, "0.1.0");
-  CopyToShared(header.timing, "auto");
-  CopyToShared(header.duration_source, "stream");
-  CopyToShared(header.completion_source, "stream");
-  CopyToShared(header.hostname, HostName(global_rank / job.gpus_per_node));
-  CopyToShared(header.global_rank, std::to_string(global_rank));
-  CopyToShared(header.local_rank, std::to_string(local_rank));
-  CopyToShared(header.job_id, "4711234");
-  header.start_realtime_ns = NowNs(CLOCK_REALTIME);
-  header.sampling_exponent.store(kSamplingExponent);
+  const std::string hostname = HostName(global_rank / job.gpus_per_node);
+  const std::string global = std::to_string(global_rank);
+  const std::string local = std::to_string(local_rank);
+  HeaderWriter::Identity identity;
+  identity.pid = kFirstPid + 17 * local_rank;
+  identity.nccl_api_version = 6;
+  identity.event_mask = 0x8a;
+  identity.start_realtime_ns = NowNs(CLOCK_REALTIME);
+  identity.plugin_version = "0.1.0";
+  identity.timing = "auto";
+  identity.hostname = hostname;
+  identity.global_rank = global;
+  identity.local_rank = local;
+  identity.job_id = "4711234";
+  HeaderWriter header(segment());
+  header.Identify(identity);
+  header.NameSources("stream", "stream");
+  header.StoreSamplingExponent(kSamplingExponent);
 }
 
 void MadeUpRank::AddCommunicator(const JobShape& job, int global_rank,
@@ -104,15 +108,14 @@ void MadeUpRank::Advance(uint64_t ns) {
       }
     }
   }
-  segment().header().network_observed_ns.add(ns / kWatchedOf);
+  network_observed_ns_ += ns / kWatchedOf;
+  HeaderWriter(segment()).StoreNetworkObserved(network_observed_ns_);
   RenewTimes();
 }
 
 void MadeUpRank::RenewTimes() {
-  SegmentHeader& header = segment().header();
   const uint64_t now_ns = MonotonicNs();
-  header.realtime_offset_ns.store(NowNs(CLOCK_REALTIME) - static_cast<int64_t>(now_ns));
-  header.last_poll_monotonic_ns.store(now_ns);
+  HeaderWriter(segment()).RenewTimes(NowNs(CLOCK_REALTIME) - static_cast<int64_t>(now_ns), now_ns);
   for (const Communicator& communicator : communicators_) {
     // The last launch is still in flight.
     RecordWriter record = test_.Record(communicator.index);
@@ -145,10 +148,7 @@ void MadeUpRank::Call(const Communicator& communicator, Operation* operation) {
   RecordWriter record = test_.Record(communicator.index);
   record.NoteCall(operation->name, operation->size_class);
   record.CountFollowedLaunch(MonotonicNs(), true);
-  if (call % kSampledOf == 0) {
-    AddToCell(segment().header().sampled_callbacks, 5);
-    AddToCell(segment().header().sampled_callback_ns, 5 * 40);
-  }
+  if (call % kSampledOf == 0) HeaderWriter(segment()).CountCost(5, 5 * 40);
   Complete(communicator, *operation, timed);
 }
 

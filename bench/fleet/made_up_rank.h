@@ -53,6 +53,7 @@ class MadeUpRank {
 
   TestSegment test_;
   std::vector<Communicator> communicators_;
+  uint64_t network_observed_ns_ = 0;
   uint64_t random_;
 };
 

@@ -7,19 +7,18 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <new>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "exporter/web/ssl_transport.h"
 
 namespace nccl_pulse {
 namespace {
@@ -65,66 +64,22 @@ std::string PeerOf(int fd) {
   return text.data();
 }
 
-class TlsTransport : public Transport {
+class TlsTransport : public SslTransport {
  public:
   TlsTransport(SSL_CTX* context, int fd, HandshakeLog* log)
-      : fd_(fd), peer_(PeerOf(fd)), log_(log), ssl_(SSL_new(context)) {
-    if (ssl_ == nullptr || SSL_set_fd(ssl_.get(), fd) != 1) throw std::bad_alloc();
-    SSL_set_accept_state(ssl_.get());
-  }
-
-  // Takes part in the handshake until that is done.
-  ssize_t Receive(char* buffer, std::size_t size) override {
-    ERR_clear_error();
-    return Result(SSL_read(ssl_.get(), buffer, static_cast<int>(size)));
-  }
-
-  ssize_t Send(const char* data, std::size_t size) override {
-    constexpr std::size_t kMost = 1 << 30;
-    ERR_clear_error();
-    return Result(SSL_write(ssl_.get(), data, static_cast<int>(std::min(size, kMost))));
-  }
-
-  short poll_events() const override { return events_; }
-  bool has_pending() const override { return SSL_pending(ssl_.get()) > 0; }
-
-  void Finish() override {
-    ERR_clear_error();
-    SSL_shutdown(ssl_.get());
+      : SslTransport(context, fd), fd_(fd), peer_(PeerOf(fd)), log_(log) {
+    SSL_set_accept_state(ssl());
   }
 
  private:
-  ssize_t Result(int result) {
-    events_ = POLLIN;
-    if (result > 0) return result;
-    switch (SSL_get_error(ssl_.get(), result)) {
-      case SSL_ERROR_WANT_READ:
-        errno = EAGAIN;
-        return -1;
-      case SSL_ERROR_WANT_WRITE:
-        events_ = POLLOUT;
-        errno = EAGAIN;
-        return -1;
-      case SSL_ERROR_ZERO_RETURN:
-        return 0;
-      case SSL_ERROR_SSL:
-        Fail();
-        break;
-      default:
-        break;
-    }
-    errno = EIO;
-    return -1;
-  }
-
-  void Fail() {
-    const uint32_t error = ERR_peek_error();
-    const int reason = ERR_GET_LIB(error) == ERR_LIB_SSL ? ERR_GET_REASON(error) : 0;
+  void Fail(int error, int /*result*/) override {
+    if (error != SSL_ERROR_SSL) return;
+    const int reason = Reason();
     if (reason == SSL_R_HTTP_REQUEST) TellToSpeakTls();
-    if (!SSL_in_init(ssl_.get())) return;
+    if (!SSL_in_init(ssl())) return;
     std::string text = LibraryError();
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
-      const long result = SSL_get_verify_result(ssl_.get());
+      const long result = SSL_get_verify_result(ssl());
       absl::StrAppend(&text, " (", X509_verify_cert_error_string(result), ")");
     } else if (reason == SSL_R_BAD_PACKET_LENGTH) {
       // OpenSSL's clients send it before they encrypt, and BoringSSL does not read it then.
@@ -143,8 +98,6 @@ class TlsTransport : public Transport {
   const int fd_;
   const std::string peer_;  // the system forgets it when the client is gone
   HandshakeLog* const log_;
-  const bssl::UniquePtr<SSL> ssl_;
-  short events_ = POLLIN;
 };
 
 class BoringContext : public TlsContext {

@@ -4,7 +4,6 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +13,7 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/web/ssl_transport.h"
 
 namespace nccl_pulse {
 namespace {
@@ -30,85 +30,44 @@ bool IsAddress(const std::string& host) {
          inet_pton(AF_INET6, host.c_str(), bytes.data()) == 1;
 }
 
-class ClientTransport : public Transport {
+class ClientTransport : public SslTransport {
  public:
   ClientTransport(SSL_CTX* context, int fd, const std::string& host, bool is_insecure)
-      : ssl_(SSL_new(context)) {
-    if (ssl_ == nullptr || SSL_set_fd(ssl_.get(), fd) != 1) throw std::bad_alloc();
-    SSL_set_connect_state(ssl_.get());
+      : SslTransport(context, fd) {
+    SSL_set_connect_state(ssl());
     const bool is_address = IsAddress(host);
-    if (!is_address && SSL_set_tlsext_host_name(ssl_.get(), host.c_str()) != 1) {
-      throw std::bad_alloc();
-    }
+    if (!is_address && SSL_set_tlsext_host_name(ssl(), host.c_str()) != 1) throw std::bad_alloc();
     if (is_insecure) return;
-    X509_VERIFY_PARAM* const wanted = SSL_get0_param(ssl_.get());
+    X509_VERIFY_PARAM* const wanted = SSL_get0_param(ssl());
     const bool is_set = is_address
                             ? X509_VERIFY_PARAM_set1_ip_asc(wanted, host.c_str()) == 1
                             : X509_VERIFY_PARAM_set1_host(wanted, host.data(), host.size()) == 1;
     if (!is_set) throw std::bad_alloc();
   }
 
-  ssize_t Receive(char* buffer, std::size_t size) override {
-    ERR_clear_error();
-    return Result(SSL_read(ssl_.get(), buffer, static_cast<int>(size)));
-  }
-  ssize_t Send(const char* data, std::size_t size) override {
-    ERR_clear_error();
-    return Result(
-        SSL_write(ssl_.get(), data, static_cast<int>(std::min<std::size_t>(size, 1 << 30))));
-  }
-  short poll_events() const override { return events_; }
-  bool has_pending() const override { return SSL_pending(ssl_.get()) > 0; }
-  void Finish() override {
-    ERR_clear_error();
-    SSL_shutdown(ssl_.get());
-  }
   std::string problem() const override { return problem_; }
 
  private:
-  ssize_t Result(int result) {
-    events_ = POLLIN;
-    if (result > 0) return result;
-    switch (SSL_get_error(ssl_.get(), result)) {
-      case SSL_ERROR_WANT_READ:
-        errno = EAGAIN;
-        return -1;
-      case SSL_ERROR_WANT_WRITE:
-        events_ = POLLOUT;
-        errno = EAGAIN;
-        return -1;
-      case SSL_ERROR_ZERO_RETURN:
-        return 0;
-      case SSL_ERROR_SYSCALL:
-        problem_ = errno == 0 || result == 0 ? "it ended the TLS connection"
-                                             : std::string(std::strerror(errno));
-        break;
-      default:
-        SayWhy();
-        break;
+  void Fail(int error, int result) override {
+    if (error == SSL_ERROR_SYSCALL) {
+      problem_ = errno == 0 || result == 0 ? "it ended the TLS connection"
+                                           : std::string(std::strerror(errno));
+      return;
     }
-    errno = EIO;
-    return -1;
-  }
-
-  void SayWhy() {
-    const uint32_t error = ERR_peek_error();
-    const int reason = ERR_GET_LIB(error) == ERR_LIB_SSL ? ERR_GET_REASON(error) : 0;
-    const char* text = ERR_reason_error_string(error);
+    const int reason = Reason();
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
       problem_ = absl::StrCat("its certificate is not trusted: ",
-                              X509_verify_cert_error_string(SSL_get_verify_result(ssl_.get())),
+                              X509_verify_cert_error_string(SSL_get_verify_result(ssl())),
                               " (--ca-cert names who may have signed it, --server-name its name)");
     } else if (reason == SSL_R_WRONG_VERSION_NUMBER) {
       problem_ = "it does not speak TLS (plain http?)";
     } else {
+      const char* text = ERR_reason_error_string(ERR_peek_error());
       problem_ = absl::StrCat("TLS: ", text != nullptr ? text : "unknown reason");
     }
     ERR_clear_error();
   }
 
-  const bssl::UniquePtr<SSL> ssl_;
-  short events_ = POLLIN;
   std::string problem_;
 };
 

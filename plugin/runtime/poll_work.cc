@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "metrics/header_writer.h"
 #include "plugin/cuda/cuda_driver.h"
 #include "plugin/runtime/init_lock.h"
 #include "plugin/runtime/poller.h"
@@ -19,7 +20,7 @@ constexpr uint64_t kAdaptSamplingNs = 1000000000;
 
 void PollWork::Start(abi::DebugLogger logger) {
   // Stored before the thread starts, because the thread may store the end.
-  process_.segment->header().poller_state.store(static_cast<uint32_t>(PollerState::kRunning));
+  HeaderWriter(*process_.segment).StorePollerState(PollerState::kRunning);
   if (Poller::Start({[](void* work) { static_cast<PollWork*>(work)->Begin(); },
                      [](void* work) { return static_cast<PollWork*>(work)->Round(); },
                      [](void* work) { static_cast<PollWork*>(work)->LoseSight(); }, this})) {
@@ -67,7 +68,7 @@ int PollWork::Round() {
 // Nobody watches the GPU: either from the start, or from now on.
 void PollWork::LoseSight() {
   process_.tracker->LoseSight();
-  process_.segment->header().poller_state.store(static_cast<uint32_t>(PollerState::kNotStarted));
+  HeaderWriter(*process_.segment).StorePollerState(PollerState::kNotStarted);
 }
 
 // Recycles finalized communicators whose series are needed. init does so, too, but may never come
@@ -83,15 +84,13 @@ void PollWork::WatchNetwork(uint64_t now_ns) {
   NetworkWindow& window = process_.masks.window();
   window.Tick(now_ns, process_.tracker->network_seen(),
               [this] { return process_.tracker->PrepareSteps(false); });
-  process_.segment->header().network_observed_ns.store(window.observed_ns());
+  HeaderWriter(*process_.segment).StoreNetworkObserved(window.observed_ns());
 }
 
 // Checks whether NCCL's masks are still as we wrote them.
 void PollWork::WatchMasks() {
   const MaskWatch::State state = process_.masks.watch().Look();
-  SegmentHeader& header = process_.segment->header();
-  header.foreign_event_mask.store(state.foreign);
-  header.event_mask_changes.store(state.changes);
+  HeaderWriter(*process_.segment).StoreForeignMask(state.foreign, state.changes);
   if (!state.is_new || mask_warning_given_) return;
   mask_warning_given_ = true;
   try {

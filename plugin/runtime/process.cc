@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "exporter/node/handover.h"
 #include "exporter/node/realtime_clock.h"
-#include "metrics/shared_bytes.h"
+#include "metrics/header_writer.h"
 #include "plugin/runtime/api_version.h"
 #include "plugin/runtime/identity.h"
 #include "plugin/runtime/version.h"
@@ -77,17 +77,15 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
 }
 
 void Process::RenewTimes() {
-  SegmentHeader& header = segment->header();
-  header.realtime_offset_ns.store(RealtimeNs() - static_cast<int64_t>(Clock::MonotonicNs()));
-  header.last_poll_monotonic_ns.store(clock.NowNs());
+  HeaderWriter(*segment).RenewTimes(RealtimeNs() - static_cast<int64_t>(Clock::MonotonicNs()),
+                                    clock.NowNs());
 }
 
 void Process::WriteSources(int api_version) {
-  SegmentHeader& header = segment->header();
   const TimingMode timing = settings.timing;
   const bool follows = FollowsStreams();
-  CopyToShared(header.duration_source, DurationSource(api_version, timing, follows));
-  CopyToShared(header.completion_source, CompletionSourceName(api_version, timing, follows));
+  HeaderWriter(*segment).NameSources(DurationSource(api_version, timing, follows),
+                                     CompletionSourceName(api_version, timing, follows));
 }
 
 std::string Process::Capabilities(int api_version) const {
@@ -100,21 +98,22 @@ std::string Process::Capabilities(int api_version) const {
 }
 
 void Process::WriteIdentity(int api_version) {
-  SegmentHeader& header = segment->header();
-  const ProcessIdentity identity = FindProcessIdentity();
-  header.pid = getpid();
-  header.pid_namespace = OwnPidNamespace();
-  header.nccl_api_version = api_version;
-  header.event_mask = masks.Of(api_version);
-  header.start_realtime_ns = RealtimeNs();
-  CopyToShared(header.plugin_version, kVersion);
-  CopyToShared(header.timing, TimingModeName(settings.timing));
-  CopyToShared(header.hostname,
-               settings.node_name.empty() ? identity.hostname : settings.node_name);
-  CopyToShared(header.global_rank, identity.global_rank);
-  CopyToShared(header.local_rank, identity.local_rank);
-  CopyToShared(header.job_id, identity.job_id);
-  CopyToShared(header.static_labels, absl::StrJoin(settings.labels, ",", absl::PairFormatter("=")));
+  const ProcessIdentity found = FindProcessIdentity();
+  const std::string labels = absl::StrJoin(settings.labels, ",", absl::PairFormatter("="));
+  HeaderWriter::Identity identity;
+  identity.pid = getpid();
+  identity.pid_namespace = OwnPidNamespace();
+  identity.nccl_api_version = api_version;
+  identity.event_mask = masks.Of(api_version);
+  identity.start_realtime_ns = RealtimeNs();
+  identity.plugin_version = kVersion;
+  identity.timing = TimingModeName(settings.timing);
+  identity.hostname = settings.node_name.empty() ? found.hostname : settings.node_name;
+  identity.global_rank = found.global_rank;
+  identity.local_rank = found.local_rank;
+  identity.job_id = found.job_id;
+  identity.static_labels = labels;
+  HeaderWriter(*segment).Identify(identity);
 }
 
 }  // namespace nccl_pulse

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "metrics/header_writer.h"
 #include "plugin/tracker/counting.h"
 #include "plugin/tracker/ticket.h"
 
@@ -65,15 +66,12 @@ bool GraphFollower::Poll(CommunicatorTable& communicators, uint64_t now_ns) {
       [&](const GraphStamps::Replayed& replayed) { return CountReplays(communicators, replayed); },
       [&](const GraphStamps::Timed& timed) { CountTimedReplay(communicators, timed, now_ns); });
   const GraphStamps::Captures captures = graphs_->captures();
-  SegmentHeader& header = instruments_.segment.header();
-  const auto store = [&header](CaptureFate fate, uint64_t count) {
-    header.graph_captures[static_cast<int>(fate)].store(count);
-  };
-  store(CaptureFate::kSeen, captures.seen);
-  store(CaptureFate::kFollowed, captures.followed);
-  store(CaptureFate::kNoRoom, captures.no_room);
-  store(CaptureFate::kIncomplete, captures.incomplete);
-  store(CaptureFate::kRefused, captures.refused);
+  HeaderWriter header(instruments_.segment);
+  header.StoreGraphCaptures(CaptureFate::kSeen, captures.seen);
+  header.StoreGraphCaptures(CaptureFate::kFollowed, captures.followed);
+  header.StoreGraphCaptures(CaptureFate::kNoRoom, captures.no_room);
+  header.StoreGraphCaptures(CaptureFate::kIncomplete, captures.incomplete);
+  header.StoreGraphCaptures(CaptureFate::kRefused, captures.refused);
   return moves;
 }
 

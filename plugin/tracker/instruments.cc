@@ -23,7 +23,7 @@ Instruments::Instruments(Segment& segment, Clock& clock, TimingMode timing,
       receive_name(names.Find("Recv").id),
       user_tags(segment.header()) {
   const bool times_streams = stream_timer != nullptr && samples();
-  segment.header().sampling_exponent.store(times_streams ? sampler.exponent() : -1);
+  HeaderWriter(segment).StoreSamplingExponent(times_streams ? sampler.exponent() : -1);
 }
 
 }  // namespace nccl_pulse

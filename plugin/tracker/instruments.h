@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "metrics/header_writer.h"
 #include "metrics/segment.h"
 #include "metrics/user_tags.h"
 #include "plugin/cuda/stream_timer.h"
@@ -31,7 +32,7 @@ struct Instruments {
   // A callback's event is not counted, for that reason.
   [[gnu::cold, gnu::noinline]] void Ignore(IgnoredReason reason) {
     // A rare path on any thread: a read-modify-write is fine.
-    segment.header().ignored[static_cast<int>(reason)].fetch_add(1);
+    HeaderWriter(segment).CountIgnored(reason);
   }
   // Whether this process gave the ticket out, for that.
   bool IsOwn(uint64_t ticket, TicketKind kind) const {

@@ -15,6 +15,7 @@
 //
 // Thread: any, but Publish (the claimer).
 // Cost: one compare-and-swap, about 5 ns, in the steady state.
+// Explored by //tests/model:operation_slot_test.
 #ifndef PLUGIN_TRACKER_OPERATION_SLOT_H_
 #define PLUGIN_TRACKER_OPERATION_SLOT_H_
 
@@ -137,7 +138,8 @@ struct NewOperation {
   bool captured;
 };
 
-class OperationSlot {
+template <typename Atomics>
+class BasicOperationSlot {
  public:
   // ---- the claimer ----
 
@@ -147,11 +149,11 @@ class OperationSlot {
     // Relaxed: of the fields of that generation nothing is read here.
     uint64_t word = word_.load(std::memory_order_relaxed);
     *claimed = SlotWord::NextGeneration(word);
-    // Acquire and release: as in ClaimUsed.
+    // Acquire: the stores that follow stay behind the reads of the thread that settled it.
     return __builtin_expect((word & (SlotWord::kClaimed | SlotWord::kStartedMask)) == 0, 1) &&
            __builtin_expect(
                word_.compare_exchange_strong(word, *claimed | SlotWord::kClaimed,
-                                             std::memory_order_acq_rel, std::memory_order_relaxed),
+                                             std::memory_order_acquire, std::memory_order_relaxed),
                1);
   }
   enum class Claim { kBusy, kClaimed, kSettle };
@@ -159,7 +161,7 @@ class OperationSlot {
   Claim ClaimUsed(bool by_kernel, uint64_t* claimed, OperationState* old);
   void Publish(uint64_t claimed, const NewOperation& operation) {
     // Release: who finds a new field (Look) then finds the slot claimed. No instruction on x86-64.
-    std::atomic_thread_fence(std::memory_order_release);
+    Atomics::Fence(std::memory_order_release);
     // Published by the store of the word.
     last_stop_.store(LastStop::Pack(SlotWord::Generation(claimed), 0));
     enqueue_ns_.store(operation.enqueue_ns);
@@ -208,8 +210,9 @@ class OperationSlot {
   }
   // False: it is another operation's by now.
   bool ReadEnqueue(uint32_t generation, uint64_t* enqueue_ns) const {
-    // Acquire: sees the enqueue time.
-    if (SlotWord::Generation(word_.load(std::memory_order_acquire)) != generation) return false;
+    const uint64_t word = word_.load(std::memory_order_acquire);  // sees the enqueue time
+    // While the place is claimed it is still that of the operation before.
+    if (SlotWord::Generation(word) != generation || (word & SlotWord::kClaimed) != 0) return false;
     *enqueue_ns = enqueue_ns_.load();
     return true;
   }
@@ -223,8 +226,9 @@ class OperationSlot {
   // Takes it out unless somebody acted on it since it was read.
   bool CloseIf(const OperationState& state) {
     uint64_t word = state.word;
-    // Acquire and release: the fields were read before; the new word comes after.
-    return word_.compare_exchange_strong(word, word & ~SlotWord::kOpen, std::memory_order_acq_rel);
+    // Release: the reads of the fields stay before the swap.
+    return word_.compare_exchange_strong(word, word & ~SlotWord::kOpen, std::memory_order_release,
+                                         std::memory_order_relaxed);
   }
   // A look beside claimers; false: there is nothing whole to be seen.
   bool Look(OperationState* state) const;
@@ -241,30 +245,34 @@ class OperationSlot {
             OperationMeta::Unpack(meta_.load())};
   }
 
-  std::atomic<uint64_t> word_;
-  Relaxed<uint64_t> last_stop_;  // LastStop, of the last ProxyOp to stop
-  Relaxed<uint64_t> enqueue_ns_;
-  Relaxed<uint64_t> bytes_;
-  Relaxed<uint64_t> meta_;             // OperationMeta
-  Relaxed<uint64_t> stopped_proxies_;  // bit i: ProxyOp number i; only to see repeated stops
+  typename Atomics::template Atomic<uint64_t> word_;
+  Relaxed<uint64_t, Atomics> last_stop_;  // LastStop, of the last ProxyOp to stop
+  Relaxed<uint64_t, Atomics> enqueue_ns_;
+  Relaxed<uint64_t, Atomics> bytes_;
+  Relaxed<uint64_t, Atomics> meta_;  // OperationMeta
+  Relaxed<uint64_t, Atomics>
+      stopped_proxies_;  // bit i: ProxyOp number i; only to see repeated stops
 };
-static_assert(sizeof(OperationSlot) == 48);
 
 // ---- of each network operation: inline, a call more would be a tenth of the callback ----
 
-inline Refusal OperationSlot::StartProxy(uint32_t generation, uint32_t* number) {
+template <typename Atomics>
+inline Refusal BasicOperationSlot<Atomics>::StartProxy(uint32_t generation, uint32_t* number) {
   uint64_t word = word_.load(std::memory_order_relaxed);  // only the word itself is used
   do {
     if (SlotWord::Generation(word) != generation) return IgnoredReason::kStaleHandle;
     if ((word & SlotWord::kOpen) == 0) return IgnoredReason::kAfterClose;
     if (SlotWord::Started(word) == 0xffff) return IgnoredReason::kNoRoom;
   } while (!word_.compare_exchange_weak(word, word + SlotWord::kOneStarted,
+                                        std::memory_order_relaxed,
                                         std::memory_order_relaxed));  // carries no other data
   *number = SlotWord::Started(word);
   return std::nullopt;
 }
 
-inline Refusal OperationSlot::StopProxy(uint32_t generation, uint32_t number, uint64_t now_ns) {
+template <typename Atomics>
+inline Refusal BasicOperationSlot<Atomics>::StopProxy(uint32_t generation, uint32_t number,
+                                                      uint64_t now_ns) {
   uint64_t word = word_.load(std::memory_order_acquire);  // enqueue_ns_ is of this generation
   if (SlotWord::Generation(word) != generation) return IgnoredReason::kStaleHandle;
   if ((word & SlotWord::kOpen) == 0) return IgnoredReason::kAfterClose;
@@ -295,6 +303,11 @@ inline Refusal OperationSlot::StopProxy(uint32_t generation, uint32_t number, ui
                                         std::memory_order_release, std::memory_order_relaxed));
   return std::nullopt;
 }
+
+using OperationSlot = BasicOperationSlot<StdAtomics>;
+static_assert(sizeof(OperationSlot) == 48);
+// What is not inline is in operation_slot.cc, so that callbacks stay small.
+extern template class BasicOperationSlot<StdAtomics>;
 
 }  // namespace nccl_pulse
 

@@ -105,9 +105,7 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
 }
 
 void Tracker::CountCost(uint64_t begin_ns) {
-  SegmentHeader& header = instruments_.segment.header();
-  header.sampled_callback_ns.fetch_add(instruments_.clock.NowNs() - begin_ns);
-  header.sampled_callbacks.fetch_add(1);
+  HeaderWriter(instruments_.segment).CountCost(1, instruments_.clock.NowNs() - begin_ns);
 }
 
 void Tracker::LearnIdentity(Communicator& communicator, const OperationEvent& event) {

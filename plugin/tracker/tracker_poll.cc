@@ -105,7 +105,7 @@ void Tracker::AdaptSampling() {
     const double seconds = static_cast<double>(now_ns - adapted_ns_) / 1e9;
     Sampler& sampler = instruments_.sampler;
     sampler.Adapt(static_cast<double>(launches) / seconds, __builtin_popcountll(devices));
-    instruments_.segment.header().sampling_exponent.store(sampler.exponent());
+    HeaderWriter(instruments_.segment).StoreSamplingExponent(sampler.exponent());
   }
   adapted_ns_ = now_ns;
 }

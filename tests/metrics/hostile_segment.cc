@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "metrics/header_writer.h"
 #include "metrics/lane_writer.h"
 #include "metrics/last_calls.h"
 #include "metrics/segment_layout.h"
@@ -75,11 +76,13 @@ std::string CheckCommunicator(const CommunicatorSnapshot& communicator) {
 std::vector<uint8_t> MakeSmallSegment() {
   // A page more for each communicator's ring.
   TestSegment test(2048, kSmallPages - 1 - kSmallCommunicators, kLastCallsPerPage);
-  SegmentHeader& header = test.segment().header();
-  header.pid = 7;
-  header.realtime_offset_ns.store(1700000000);
-  CopyToShared(header.hostname, "node1");
-  CopyToShared(header.job_id, "job");
+  HeaderWriter header(test.segment());
+  HeaderWriter::Identity identity;
+  identity.pid = 7;
+  identity.hostname = "node1";
+  identity.job_id = "job";
+  header.Identify(identity);
+  header.RenewTimes(1700000000, 0);
   for (uint32_t index = 0; index < kSmallCommunicators; ++index) {
     const uint32_t generation =
         test.AddCommunicator(index, 100 + index, static_cast<int>(index), "comm \xe2\x82\xac");
@@ -116,7 +119,7 @@ std::vector<uint8_t> MakeSmallSegment() {
   const auto* from = static_cast<const uint8_t*>(test.segment().base());
   std::vector<uint8_t> bytes(kSmallBytes);
   memcpy(bytes.data(), from, kSmallPagesOffset);
-  memcpy(bytes.data() + kSmallPagesOffset, from + header.pages_offset,
+  memcpy(bytes.data() + kSmallPagesOffset, from + test.segment().header().pages_offset,
          kSmallBytes - kSmallPagesOffset);
   const auto set = [&bytes](size_t offset, auto value) {
     memcpy(bytes.data() + offset, &value, sizeof(value));

@@ -21,11 +21,15 @@ class NameTableTest : public ::testing::Test {
     table_.Initialize();
   }
 
-  std::string Text(NameId id) { return CopyFromShared(entries_[id].text); }
+  std::string Text(NameId id) {
+    NameText name{};
+    return entries_[id].Read(&name) ? CopyFromShared(name.text) : "";
+  }
   // Ids that are taken, the fixed ones included.
   int Used() {
     int used = 0;
-    while (used < kMaxNames && entries_[used].state.load() == NameState::kValid) ++used;
+    NameText name;
+    while (used < kMaxNames && entries_[used].Read(&name)) ++used;
     return used;
   }
 
@@ -116,10 +120,12 @@ TEST_F(NameTableTest, FullTableIsOther) {
 
 TEST_F(NameTableTest, NameBeingWrittenIsOtherMeanwhile) {
   const int next = Used();
-  entries_[next].state.store(NameState::kWriting);
+  // The state comes first in an entry.
+  auto& state = *reinterpret_cast<std::atomic<uint32_t>*>(&entries_[next]);
+  state.store(NameEntry::kWriting);
   EXPECT_EQ(table_.Intern("AllFuture"), kOtherName);
   EXPECT_EQ(table_.Intern("AllReduce"), kAllReduceName);
-  entries_[next].state.store(NameState::kFree);
+  state.store(NameEntry::kFree);
   EXPECT_EQ(table_.Intern("AllFuture"), next);
 }
 

@@ -204,8 +204,7 @@ TEST(SegmentReaderMutation, StringsWithoutAnEnd) {
     };
     overwrite(offsetof(SegmentHeader, plugin_version), 32 + 16 + 256 + 32 + 32 + 128);
     for (size_t id = 0; id < kMaxNames; ++id) {
-      overwrite(kHeaderBytes + id * sizeof(NameEntry) + offsetof(NameEntry, text),
-                sizeof(NameEntry::text));
+      overwrite(kHeaderBytes + id * sizeof(NameEntry) + sizeof(uint32_t), sizeof(NameText));
     }
     for (size_t index = 0; index < kSmallCommunicators; ++index) {
       overwrite(kRecordsOffset + index * kRecordStride + offsetof(CommunicatorRecord, name),

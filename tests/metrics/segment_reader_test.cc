@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "metrics/header_writer.h"
 #include "metrics/lane_writer.h"
 #include "metrics/shared_bytes.h"
 #include "metrics/testing/test_segment.h"
@@ -26,26 +27,36 @@ ProcessSnapshot Read(Segment& segment) {
 
 TEST(SegmentReader, ProcessIdentityAndCounters) {
   TestSegment test(777);
-  SegmentHeader& header = test.segment().header();
-  header.pid = 4711;
-  header.nccl_api_version = 5;
-  header.event_mask = 0x123;
-  header.start_realtime_ns = 1700000000000000000;
-  CopyToShared(header.plugin_version, "1.2.3");
-  CopyToShared(header.timing, "kernel");
-  CopyToShared(header.hostname, "node\n1");
-  CopyToShared(header.global_rank, "12");
-  CopyToShared(header.local_rank, "4");
-  CopyToShared(header.job_id, std::string(200, 'j'));
-  header.realtime_offset_ns.store(1000);
-  header.last_poll_monotonic_ns.store(50);
-  header.sampled_callbacks.store(3);
-  header.sampled_callback_ns.store(90);
+  HeaderWriter header(test.segment());
+  const std::string job_id(200, 'j');
+  HeaderWriter::Identity identity;
+  identity.pid = 4711;
+  identity.pid_namespace = 42;
+  identity.nccl_api_version = 5;
+  identity.event_mask = 0x123;
+  identity.start_realtime_ns = 1700000000000000000;
+  identity.plugin_version = "1.2.3";
+  identity.timing = "kernel";
+  identity.hostname = "node\n1";
+  identity.global_rank = "12";
+  identity.local_rank = "4";
+  identity.job_id = job_id;
+  identity.static_labels = "team=a";
+  header.Identify(identity);
+  header.NameSources("stream", "proxy");
+  header.RenewTimes(1000, 50);
+  header.CountCost(3, 90);
   for (int reason = 0; reason < kIgnoredReasons; ++reason) {
-    header.ignored[reason].store(100 + static_cast<uint64_t>(reason));
+    for (int i = 0; i < 100 + reason; ++i) header.CountIgnored(static_cast<IgnoredReason>(reason));
   }
-  header.recycled_callbacks[2].store(5);
-  header.network_observed_ns.store(77);
+  header.AddRecycledCallbacks(CallbackKind::kOperation, 5);
+  header.StoreNetworkObserved(77);
+  header.StorePollerState(PollerState::kRunning);
+  header.StoreSamplingExponent(3);
+  header.StoreForeignMask(0x40, 2);
+  for (int fate = 0; fate < kCaptureFates; ++fate) {
+    header.StoreGraphCaptures(static_cast<CaptureFate>(fate), 10 + static_cast<uint64_t>(fate));
+  }
 
   const ProcessSnapshot read = Read(test.segment());
   EXPECT_EQ(read.pid, 4711);
@@ -58,6 +69,17 @@ TEST(SegmentReader, ProcessIdentityAndCounters) {
   EXPECT_EQ(read.global_rank, "12");
   EXPECT_EQ(read.local_rank, "4");
   EXPECT_EQ(read.job_id, std::string(127, 'j'));
+  EXPECT_EQ(read.pid_namespace, 42u);
+  EXPECT_EQ(read.static_labels, "team=a");
+  EXPECT_EQ(read.duration_source, "stream");
+  EXPECT_EQ(read.completion_source, "proxy");
+  EXPECT_EQ(read.poller, PollerState::kRunning);
+  EXPECT_EQ(read.sampling_exponent, 3);
+  EXPECT_EQ(read.foreign_event_mask, 0x40u);
+  EXPECT_EQ(read.event_mask_changes, 2u);
+  for (int fate = 0; fate < kCaptureFates; ++fate) {
+    EXPECT_EQ(read.graph_captures[fate], 10u + static_cast<uint64_t>(fate));
+  }
   EXPECT_EQ(read.last_poll_realtime_ns, 1050);
   EXPECT_EQ(read.sampled_callbacks, 3u);
   EXPECT_EQ(read.sampled_callback_ns, 90u);
@@ -75,7 +97,7 @@ TEST(SegmentReader, ProcessIdentityAndCounters) {
 TEST(SegmentReader, CommunicatorIdentityAndLanes) {
   TestSegment test;
   Segment& segment = test.segment();
-  segment.header().realtime_offset_ns.store(1000000);
+  HeaderWriter(segment).RenewTimes(1000000, 0);
   test.AddCommunicator(0, 0xdeadbeef, 3, "world \xc3\xa9");
   test.AddCommunicator(1, 0xfeed, 0, "finished");
   test.Record(1).Distrust(TrustState::kSelfSend);
@@ -252,7 +274,7 @@ TEST(SegmentReader, SeriesWithoutNumbersAreAbsent) {
 TEST(SegmentReader, TimedCallsOldestFirst) {
   TestSegment test;
   test.AddCommunicator(0, 1, 0, "c");
-  test.segment().header().realtime_offset_ns.store(5000);
+  HeaderWriter(test.segment()).RenewTimes(5000, 0);
   EXPECT_TRUE(Read(test.segment()).communicators[0].timed_calls.empty());
   uint32_t written = 0;
   const auto write_to = [&](uint32_t end) {

@@ -24,8 +24,8 @@ int Sites::count_ = 0;
 Site Sites::sites_[kMost];
 
 std::string ToString(const Site& site) {
-  std::string text =
-      std::string(site.file) + ":" + std::to_string(site.line) + ": " + site.operation;
+  std::string text = std::string(site.file) + ":" + std::to_string(site.line) + ": " +
+                     site.function + ": " + site.operation;
   if (site.cell >= 0) text += " of cell " + std::to_string(site.cell);
   return text;
 }
@@ -35,8 +35,9 @@ void Sites::Clear() {
   weakened_ = kNone;
 }
 
-bool Sites::IsWeakened(const char* file, int line, const char* operation, int cell) {
-  Site site{WithoutFolders(file), line, operation, cell};
+bool Sites::IsWeakened(const Site& met) {
+  Site site = met;
+  site.file = WithoutFolders(met.file);
   if (strcmp(site.file, "atomic_cell.h") != 0) site.cell = kNone;
   for (int i = 0; i < count_; ++i) {
     if (IsSame(sites_[i], site)) return i == weakened_;
@@ -46,10 +47,9 @@ bool Sites::IsWeakened(const char* file, int line, const char* operation, int ce
   return false;
 }
 
-rl::memory_order Checked(std::memory_order order, const char* file, int line, const char* operation,
-                         int cell) {
+rl::memory_order Checked(std::memory_order order, const Site& site) {
   if (order == std::memory_order_relaxed) return rl::mo_relaxed;
-  if (Sites::IsWeakened(file, line, operation, cell)) return rl::mo_relaxed;
+  if (Sites::IsWeakened(site)) return rl::mo_relaxed;
   switch (order) {
     case std::memory_order_acquire:
       return rl::mo_acquire;

@@ -19,9 +19,11 @@
 #include "metrics/heartbeat.h"
 #include "metrics/lane_claim.h"
 #include "metrics/last_call_entry.h"
+#include "metrics/name_entry.h"
 #include "metrics/page_pool.h"
 #include "metrics/record_life.h"
 #include "metrics/timed_call.h"
+#include "plugin/tracker/operation_slot_impl.h"
 #include "plugin/tracker/uncounted_call.h"
 
 // Last: it gives words like `new` and `assert` another meaning, which is taken back below.
@@ -46,6 +48,7 @@ namespace nccl_pulse {
 struct Site {
   const char* file;  // without its folders
   int line;
+  const char* function;
   const char* operation;
   int cell;  // Sites::kNone: any
 };
@@ -69,7 +72,7 @@ class Sites {
   static void Weaken(int site) { weakened_ = site; }
 
   // Whether this one is to be relaxed.
-  static bool IsWeakened(const char* file, int line, const char* operation, int cell);
+  static bool IsWeakened(const Site& site);
 
  private:
   static int next_cell_;
@@ -79,8 +82,7 @@ class Sites {
 };
 
 // What the product passes, or relaxed at the weakened site.
-rl::memory_order Checked(std::memory_order order, const char* file, int line, const char* operation,
-                         int cell);
+rl::memory_order Checked(std::memory_order order, const Site& site);
 
 struct CheckedAtomics {
   template <typename T>
@@ -91,39 +93,51 @@ struct CheckedAtomics {
     explicit Atomic(T value) : cell_(value), number_(Sites::NextCell()) {}
 
     T load(std::memory_order order, int line = __builtin_LINE(),
-           const char* file = __builtin_FILE()) const {
-      return cell_.load(Checked(order, file, line, "load", number_), Info(file, line));
+           const char* file = __builtin_FILE(), const char* function = __builtin_FUNCTION()) const {
+      return cell_.load(Checked(order, {file, line, function, "load", number_}), Info(file, line));
     }
     void store(T value, std::memory_order order, int line = __builtin_LINE(),
-               const char* file = __builtin_FILE()) {
-      cell_.store(value, Checked(order, file, line, "store", number_), Info(file, line));
+               const char* file = __builtin_FILE(), const char* function = __builtin_FUNCTION()) {
+      cell_.store(value, Checked(order, {file, line, function, "store", number_}),
+                  Info(file, line));
     }
     T exchange(T value, std::memory_order order, int line = __builtin_LINE(),
-               const char* file = __builtin_FILE()) {
-      return cell_.exchange(value, Checked(order, file, line, "exchange", number_),
+               const char* file = __builtin_FILE(), const char* function = __builtin_FUNCTION()) {
+      return cell_.exchange(value, Checked(order, {file, line, function, "exchange", number_}),
                             Info(file, line));
     }
     T fetch_add(T value, std::memory_order order, int line = __builtin_LINE(),
-                const char* file = __builtin_FILE()) {
-      return cell_.fetch_add(value, Checked(order, file, line, "add", number_), Info(file, line));
+                const char* file = __builtin_FILE(), const char* function = __builtin_FUNCTION()) {
+      return cell_.fetch_add(value, Checked(order, {file, line, function, "add", number_}),
+                             Info(file, line));
     }
     T fetch_sub(T value, std::memory_order order, int line = __builtin_LINE(),
-                const char* file = __builtin_FILE()) {
-      return cell_.fetch_sub(value, Checked(order, file, line, "sub", number_), Info(file, line));
+                const char* file = __builtin_FILE(), const char* function = __builtin_FUNCTION()) {
+      return cell_.fetch_sub(value, Checked(order, {file, line, function, "sub", number_}),
+                             Info(file, line));
+    }
+    T fetch_and(T value, std::memory_order order, int line = __builtin_LINE(),
+                const char* file = __builtin_FILE(), const char* function = __builtin_FUNCTION()) {
+      return cell_.fetch_and(value, Checked(order, {file, line, function, "and", number_}),
+                             Info(file, line));
     }
     bool compare_exchange_strong(T& expected, T value, std::memory_order success,
                                  std::memory_order failure, int line = __builtin_LINE(),
-                                 const char* file = __builtin_FILE()) {
+                                 const char* file = __builtin_FILE(),
+                                 const char* function = __builtin_FUNCTION()) {
       return cell_.compare_exchange_strong(
-          expected, value, Checked(success, file, line, "swap", number_), Info(file, line),
-          Checked(failure, file, line, "failed swap", number_), Info(file, line));
+          expected, value, Checked(success, {file, line, function, "swap", number_}),
+          Info(file, line), Checked(failure, {file, line, function, "failed swap", number_}),
+          Info(file, line));
     }
     bool compare_exchange_weak(T& expected, T value, std::memory_order success,
                                std::memory_order failure, int line = __builtin_LINE(),
-                               const char* file = __builtin_FILE()) {
+                               const char* file = __builtin_FILE(),
+                               const char* function = __builtin_FUNCTION()) {
       return cell_.compare_exchange_weak(
-          expected, value, Checked(success, file, line, "swap", number_), Info(file, line),
-          Checked(failure, file, line, "failed swap", number_), Info(file, line));
+          expected, value, Checked(success, {file, line, function, "swap", number_}),
+          Info(file, line), Checked(failure, {file, line, function, "failed swap", number_}),
+          Info(file, line));
     }
 
    private:
@@ -136,8 +150,9 @@ struct CheckedAtomics {
   };
 
   static void Fence(std::memory_order order, int line = __builtin_LINE(),
-                    const char* file = __builtin_FILE()) {
-    const rl::memory_order checked = Checked(order, file, line, "fence", Sites::kNone);
+                    const char* file = __builtin_FILE(),
+                    const char* function = __builtin_FUNCTION()) {
+    const rl::memory_order checked = Checked(order, {file, line, function, "fence", Sites::kNone});
     if (checked == rl::mo_relaxed) return;
     rl::atomic_thread_fence(checked, rl::debug_info("", file, static_cast<unsigned>(line)));
   }

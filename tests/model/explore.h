@@ -38,9 +38,9 @@ std::string Explore(int executions) {
 }
 
 // Test is sound, and each ordering in it that is stronger than relaxed is found when it is missing:
-// otherwise it is not needed, or Test does not show why it is. `unseen` (file:line, as "name.h:12",
-// or "name.h: operation") are those that the checker cannot tell; the reason stands with the
-// caller.
+// otherwise it is not needed, or Test does not show why it is. `unseen` ("name.h: operation", or
+// "name.h: Function: operation") are those that the checker, or this test, cannot tell; the caller
+// says why.
 template <typename Test>
 void EachOrderingMatters(const std::vector<std::string>& files, int executions,
                          const std::vector<std::string>& unseen = {}) {
@@ -54,8 +54,11 @@ void EachOrderingMatters(const std::vector<std::string>& files, int executions,
     for (const std::string& file : files) is_of_it |= site.file == file;
     if (!is_of_it) continue;
     bool is_unseen = false;
-    for (const std::string& one : unseen)
-      is_unseen |= one == std::string(site.file) + ": " + site.operation;
+    const std::string of_file = std::string(site.file) + ": ";
+    const std::string of_function = of_file + site.function + ": ";
+    for (const std::string& one : unseen) {
+      is_unseen |= one == of_file + site.operation || one == of_function + site.operation;
+    }
     Sites::Weaken(i);
     const bool found = !Explore<Test>(executions).empty();
     if (is_unseen) {

@@ -108,8 +108,9 @@ uint8_t* Make(const Shape& shape, int pid, uint64_t comm_id, int* fd) {
   CopyToShared(header.static_labels, shape.labels.c_str());
   auto* names = reinterpret_cast<NameEntry*>(start + kHeaderBytes);
   for (int id = 0; id < kMaxNames; ++id) {
-    CopyToShared(names[id].text, (std::string(23, 'n') + std::to_string(id)).c_str());
-    names[id].state.store(NameState::kValid);
+    NameText name;
+    CopyToShared(name.text, std::string(23, 'n') + std::to_string(id));
+    names[id].Fill(name);
   }
   uint16_t page = 1;
   for (uint32_t index = 0; index < shape.communicators; ++index) {

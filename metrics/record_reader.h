@@ -59,6 +59,7 @@ class RecordReader {
   void ReadCounters(const CounterPages& pages, uint64_t key, int series,
                     CommunicatorSnapshot* out) const;
   void ReadTimedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out);
+  void ReadAgreedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out);
 
   SegmentGeometry geometry_;
   int64_t realtime_offset_ns_;

@@ -88,6 +88,14 @@ struct TimedCallSnapshot {
   int64_t end_realtime_ns = 0;
 };
 
+// The call that ranks picked alike of a round that is over (agreed_call.h).
+struct AgreedCallSnapshot {
+  LatencyKind kind{};
+  uint64_t id = 0;  // the same call on another rank has the same
+  uint64_t duration_ns = 0;
+  int64_t end_realtime_ns = 0;
+};
+
 // The longest that work of a communicator stood still and then went on.
 struct LongestWaitSnapshot {
   std::string op;  // what was called last meanwhile
@@ -115,6 +123,7 @@ struct CommunicatorSnapshot {
   std::vector<UncompletedSnapshot> uncompleted;
   std::vector<SequenceSnapshot> sequences;
   std::vector<TimedCallSnapshot> timed_calls;  // oldest first
+  std::vector<AgreedCallSnapshot> agreed_calls;
 
   // What the application called last, "" when that is not known (nothing yet, no callbacks for
   // calls, or calls from several threads at once).

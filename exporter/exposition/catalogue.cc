@@ -82,9 +82,9 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "flight: since when they stand. Present once there was a replay."},
     {MetricId::kGraphOperations, "nccl_graph_operations_total", MetricType::Counter, "", kComm,
      LabelNames("op", "size"),
-     "Operations that replays of CUDA graphs executed: those captured, times the replays. What "
-     "was executed in all is this and nccl_operations_total with captured=\"false\". Present from "
-     "the first on."},
+     "Operations that replays of CUDA graphs executed: those captured, times the replays. What was "
+     "executed in all is this and nccl_operations_total with captured=\"false\". Present from the "
+     "first on."},
     {MetricId::kGraphOperationBytes, "nccl_graph_operation_bytes_total", MetricType::Counter,
      "bytes", kComm, LabelNames("op", "size"),
      "Bytes of those operations, as nccl_operation_bytes_total counts them."},
@@ -96,9 +96,9 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "nccl_untimed_operations_total; op Grouped is launches whose operations count there. network, "
      "beside them: from the first network step that moved data to the end of the last proxy "
      "operation, for operations called while network steps were watched, a small share of the "
-     "time; "
-     "without classic buckets unless asked for. graph, beside them: stamps around some launches of "
-     "CUDA graphs, a sample of their replays, a constant of 1 to 3 us included (see graphs.md)."},
+     "time; without classic buckets unless asked for. graph, beside them: stamps around some "
+     "launches of CUDA graphs, a sample of their replays, a constant of 1 to 3 us included (see "
+     "graphs.md)."},
     {MetricId::kOperationCompletion, "nccl_operation_completion_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "source"),
      "Time from enqueueing an operation to its estimated end. It includes waiting for earlier work "
@@ -106,9 +106,8 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kTimedBusBytes, "nccl_timed_bus_bytes_total", MetricType::Counter, "bytes", kComm,
      LabelNames("op", "size", "timing"),
      "Bytes of the operations that have a duration on the stream, in the kernel or in a graph, by "
-     "the bus "
-     "bandwidth convention of nccl-tests: "
-     "their rate over the rate of the durations' sum is the bus bandwidth."},
+     "the bus bandwidth convention of nccl-tests: their rate over the rate of the durations' sum "
+     "is the bus bandwidth."},
     {MetricId::kUntimedOperations, "nccl_untimed_operations_total", MetricType::Counter, "", kComm,
      LabelNames("op", "reason"), "Operations that have no duration, by reason."},
     {MetricId::kUncompletedOperations, "nccl_uncompleted_operations_total", MetricType::Counter, "",
@@ -119,6 +118,16 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "How long the other ranks of this node waited for this one: for each collective into which it "
      "came last the mean of their waiting, from calls that all of them timed, scaled to all calls. "
      "It starts anew when another process becomes the server. See hangs-and-stragglers.md."},
+    {MetricId::kAgreedCall, "nccl_agreed_call_id", MetricType::Gauge, "", kComm,
+     LabelNames("timing"),
+     "Which call nccl_agreed_call_duration_seconds is about: the same on all ranks that have timed "
+     "it. Of every 30 s all ranks pick one alike, without a message; it stands here for the 30 s "
+     "after. Of AllReduce, AllGather, ReduceScatter and AlltoAll, where ranks of the communicator "
+     "are at other endpoints. See hangs-and-stragglers.md."},
+    {MetricId::kAgreedCallDuration, "nccl_agreed_call_duration_seconds", MetricType::Gauge,
+     "seconds", kComm, LabelNames("timing"),
+     "How long that call took on this rank, the waiting for other ranks included: the rank with "
+     "the shortest came last."},
     {MetricId::kLastLaunchTimestamp, "nccl_last_launch_timestamp_seconds", MetricType::Gauge,
      "seconds", kComm, LabelNames(),
      "When the last visible launch was, in Unix time; absent before the first."},
@@ -128,11 +137,9 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kNetworkBytes, "nccl_network_bytes_total", MetricType::Counter, "bytes", kComm,
      LabelNames("direction"),
      "Bytes that network steps moved, the protocol's own included, for operations called while "
-     "steps "
-     "were watched: a small share of the time, see NCCL_PULSE_NETWORK_WINDOW. The true rate is the "
-     "rate of this over the rate of nccl_pulse_network_observed_seconds_total. Absent when none "
-     "was "
-     "seen."},
+     "steps were watched: a small share of the time, see NCCL_PULSE_NETWORK_WINDOW. The true rate "
+     "is the rate of this over the rate of nccl_pulse_network_observed_seconds_total. Absent when "
+     "none was seen."},
     {MetricId::kNetworkWait, "nccl_network_wait_seconds_total", MetricType::Counter, "seconds",
      kComm, LabelNames("direction", "reason"),
      "Where those network steps waited. gpu: for the GPU to produce or consume the data; peer: for "
@@ -142,8 +149,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kKernelTimingUntrusted, "nccl_pulse_kernel_timing_untrusted", MetricType::Gauge, "",
      kComm, LabelNames("reason"),
      "1 when the communicator's GPU timestamps are not believed for this reason. Present only "
-     "where they "
-     "were asked for."},
+     "where they were asked for."},
     {MetricId::kOverflowedOperations, "nccl_pulse_overflowed_operations_total", MetricType::Counter,
      "", kComm, LabelNames(),
      "Times that an operation found no series of its own: past the limit it counts in one with "
@@ -162,8 +168,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kLastPollTimestamp, "nccl_pulse_last_poll_timestamp_seconds", MetricType::Gauge,
      "seconds", kProcess, LabelNames(),
      "When the plugin's background thread last went round, in Unix time. If it stands still, so "
-     "does what "
-     "that thread measures."},
+     "does what that thread measures."},
     {MetricId::kSamplingExponent, "nccl_pulse_sampling_exponent", MetricType::Gauge, "", kProcess,
      LabelNames(),
      "n: one call in 2^n is timed on its stream, as the budget of timed launches allows. Absent "
@@ -171,16 +176,14 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kEventMaskChanges, "nccl_pulse_event_mask_changes_total", MetricType::Counter, "",
      kProcess, LabelNames(),
      "Times that somebody else changed the event mask that the plugin gave NCCL (RAS can, from "
-     "NCCL "
-     "2.31 on): events may be missing. Present from the first on."},
+     "NCCL 2.31 on): events may be missing. Present from the first on."},
     {MetricId::kForeignEventMask, "nccl_pulse_foreign_event_mask_info", MetricType::Gauge, "",
      kProcess, LabelNames("event_mask"),
      "What somebody else changed the event mask to last; always 1. Absent when nobody has."},
     {MetricId::kNetworkObserved, "nccl_pulse_network_observed_seconds_total", MetricType::Counter,
      "seconds", kProcess, LabelNames(),
      "How long network steps were watched: rates of nccl_network_* are true when divided by the "
-     "rate "
-     "of this. Absent when they never were."},
+     "rate of this. Absent when they never were."},
     {MetricId::kGraphCaptures, "nccl_pulse_graph_captures_total", MetricType::Counter, "", kProcess,
      LabelNames("fate"),
      "CUDA graphs that operations were captured into, where they are followed. seen: all. "
@@ -223,8 +226,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "hangs-and-stragglers.md."},
     {MetricId::kHangUsual, "nccl_hang_usual", MetricType::Gauge, "", kServer, LabelNames("comm"),
      "1 while the suspected hang can end well, and the ranks of this node have waited about as "
-     "long "
-     "in this operation before and gone on. Absent otherwise. See hangs-and-stragglers.md."},
+     "long in this operation before and gone on. Absent otherwise. See hangs-and-stragglers.md."},
     {MetricId::kScrapeDuration, "nccl_pulse_scrape_duration_seconds", MetricType::Summary,
      "seconds", kServer, LabelNames(), "What earlier pages of this endpoint took to make."},
     {MetricId::kProcesses, "nccl_pulse_processes", MetricType::Gauge, "", kServer, LabelNames(),
@@ -232,8 +234,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kSegmentsRead, "nccl_pulse_segments_read_total", MetricType::Counter, "", kServer,
      LabelNames(),
      "Times that a process' segment was read for a page. It starts anew when another process "
-     "becomes "
-     "the server."},
+     "becomes the server."},
     {MetricId::kSegmentsRejected, "nccl_pulse_segments_rejected_total", MetricType::Counter, "",
      kServer, LabelNames("reason"),
      "Segments, and connections to hand one over, that this server refused, by reason. A reason is "
@@ -374,13 +375,12 @@ bool IsReservedLabel(std::string_view name) {
 
 std::string CatalogueMarkdown() {
   std::string out =
-      "# Metrics\n\n"
-      "<!-- Printed from the metric catalogue, exporter/exposition/catalogue.cc; a test compares "
-      "the two.\n"
-      "     ./bazelw run //exporter/exposition:catalogue_markdown > docs/metrics.md -->\n\n"
-      "A label without a value is left out. Labels that the user sets are added to every series.\n"
-      "Formats, histograms and how many series there are: [exposition.md](exposition.md).\n\n"
-      "## Communicators\n\nAll have the labels `comm` and `rank`.\n\n";
+      "# Metrics\n\n<!-- Printed from the metric catalogue, exporter/exposition/catalogue.cc; a "
+      "test compares the two.\n     ./bazelw run //exporter/exposition:catalogue_markdown > "
+      "docs/metrics.md -->\n\nA label without a value is left out. Labels that the user sets are "
+      "added to every series.\nFormats, histograms and how many series there are: "
+      "[exposition.md](exposition.md).\n\n## Communicators\n\nAll have the labels `comm` and "
+      "`rank`.\n\n";
   AppendTable(MetricScope::kCommunicator, &out);
   out +=
       "\n## Processes: the exporter on itself\n\nAll have the labels `pid`, `pid_namespace` and "

@@ -34,6 +34,8 @@ enum class MetricId : int {
   kUntimedOperations,
   kUncompletedOperations,
   kStragglerSeconds,
+  kAgreedCall,
+  kAgreedCallDuration,
   kLastLaunchTimestamp,
   kLastCompletionTimestamp,
   kNetworkBytes,

@@ -56,8 +56,23 @@ class SlowRanks(RulesTest):
                  pci_bus_id="00000000:02:00.0"),
             dict(summary="Rank 2 on node2 gpu 0 comes late: job 7 loses 10% of its time",
                  description="In calls that were compared one by one over all nodes. Of communicator c0ffee 4 of 4 ranks "
-                 "could be compared. First: nvidia-smi -q -d PERFORMANCE on node2, and what else runs there.",
+                 "could be compared. It is not known whether its host calls late or its GPU begins late. First: nvidia-smi -q -d PERFORMANCE on node2, and what else runs there.",
                  runbook_url=RUNBOOK + "#ncclslowrank"))
+
+    def test_why(self):
+        """A tenth of the time NCCL works for it. Of the rest its host has launched ahead in a third, or always, or never."""
+        for pattern, gpu, host in (((1, 1, 0, 0, 0, 1, 0, 1, 0, 0), 0.035, 0.065), ((1,), 0.1, 0), ((0,), 0, 0.1)):
+            scrapes = self.scrapes(25)
+            job = self.across(scrapes)
+            self.compare(job, lambda round_: {2: 0.01})
+            job.collective(2, CALLS, 0.01)
+            job.set(2, "nccl_inflight_launches", [pattern[i % len(pattern)] for i in range(scrapes.scrapes)])
+            for cause, expected in (("gpu", gpu), ("host", host)):
+                self.gives(scrapes, "round(sum(process:nccl_straggler_cause:ratio{cause=%r}), 0.005)" % cause, 20,
+                           {"{}": expected})
+            self.gives(scrapes, 'process:nccl_straggler_cause:ratio{cause="unknown"}', 20, {})
+        self.gives(scrapes, "round(sum by (Hostname) (process:nccl_straggler_cause:ratio{cause='host'}), 0.001)", 20,
+                   {'{Hostname="node2"}': 0.1})
 
     def test_what_costs_little(self):
         scrapes = self.scrapes(20)

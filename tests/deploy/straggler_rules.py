@@ -86,19 +86,20 @@ class SlowRanks(RulesTest):
         for minutes in (8, 12, 16, 20):
             self.only(scrapes, minutes)
 
-    def layout(self, scrapes, nodes=4, gpus=4):
+    def layout(self, scrapes, nodes=4, gpus=4, **options):
         """Tensor parallel in the node, data parallel across."""
         for node in range(nodes):
-            Job(scrapes, comm="tp%d" % node, places=[(node, gpu, node * gpus + gpu) for gpu in range(gpus)])
-        return [Job(scrapes, comm="dp%d" % gpu, index=1,
+            Job(scrapes, comm="tp%d" % node, places=[(node, gpu, node * gpus + gpu) for gpu in range(gpus)], **options)
+        return [Job(scrapes, comm="dp%d" % gpu, index=1, **options,
                     places=[(node, gpu, node * gpus + gpu) for node in range(nodes)]) for gpu in range(gpus)]
 
     def test_one_node(self):
         """Each of its ranks comes last, to a communicator of its own: one alert."""
         scrapes = self.scrapes(20)
-        for job in self.layout(scrapes):
+        for job in self.layout(scrapes, target_labels={"namespace": "ml", "pod": "train-%d"}):
             self.compare(job, lambda round_: {1: 0.01})
         self.only(scrapes, 12, ("NcclSlowNode", "node1", ""))
+        self.fires(scrapes, "NcclSlowNode", 12, ("namespace", "pod", "workload"), [("ml", "", "7")])
 
     def test_a_rank_for_which_its_node_waits(self):
         """The same, and the endpoint knows why: rank 2 of the node comes last to the tensor-parallel calls."""

@@ -37,6 +37,12 @@ constexpr uint32_t OperationRowOf(uint32_t op) {
   return row < kOperationRows ? row : kOperationRows - 1;
 }
 
+// No rank can leave it before all have come. (A Broadcast's root can, and a Reduce's leaves.)
+constexpr bool WaitsForAllRanks(uint32_t op) {
+  return op == kAllReduceName || op == kAllGatherName || op == kReduceScatterName ||
+         op == kAlltoAllName;
+}
+
 class NameTable {
  public:
   // `entries` must stay mapped for the life of this object.

@@ -64,6 +64,7 @@ class RecordReader {
   void ReadTimedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out);
   bool WantsLastCalls(const CommunicatorSnapshot& communicator) const;
   void ReadLastCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out);
+  void ReadAgreedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out);
 
   SegmentGeometry geometry_;
   int64_t realtime_offset_ns_;

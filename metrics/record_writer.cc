@@ -153,6 +153,33 @@ void RecordWriter::Distrust(TrustState why) {
 void RecordWriter::AppendTimedCall(const TimedCallFields& call) {
   const uint64_t number = record_.next_timed_call.fetch_add(1);
   record_.timed_calls[number % kTimedCalls].Write(number, call);
+  if (IsAgreedKind(call.kind) && WaitsForAllRanks(call.op)) KeepIfAgreed(number, call);
+}
+
+// Two threads at once may both find theirs to be rarer, and the other one stays: this rank then has
+// another call than the others for one round.
+void RecordWriter::KeepIfAgreed(uint64_t number, const TimedCallFields& call) {
+  if (call.call_number < kSetUpCalls) return;
+  const int64_t offset_ns = segment_.header().realtime_offset_ns.load();
+  const auto round_of = [offset_ns](uint64_t end_monotonic_ns) {
+    return AgreedRound(static_cast<int64_t>(end_monotonic_ns) + offset_ns);
+  };
+  const int64_t round = round_of(call.end_monotonic_ns);
+  if (round < 0) return;
+  TimedCall& kept = record_.agreed_calls[round % kAgreedRounds];
+  TimedCall::Copy before{};
+  if (kept.Read(&before) != 0) {
+    const int64_t round_before = round_of(before.end_monotonic_ns);
+    if (round_before > round) return;
+    const uint64_t seed = CallSeed(record_.comm_id.load());
+    const uint64_t hash =
+        CallHash(seed, OperationRowOf(call.op), call.size_class, call.call_number);
+    const uint64_t hash_before =
+        CallHash(seed, OperationRowOf(TimedCallKey::Op(before.key)),
+                 TimedCallKey::SizeClass(before.key), TimedCallKey::CallNumber(before.key));
+    if (round_before == round && !IsRarer(hash, hash_before)) return;
+  }
+  kept.Write(number, call);
 }
 
 void RecordWriter::StoreHeartbeat(const Heartbeat& heartbeat) {

@@ -81,7 +81,8 @@ class RecordWriter {
 
   // ---- the ring of timed calls ----
 
-  // By whoever holds a lane of the record: a recycler then waits.
+  // By whoever holds a lane of the record: a recycler then waits. Keeps it as the agreed call of its
+  // round, too, if it is one (agreed_call.h).
   void AppendTimedCall(const TimedCallFields& call);
 
   // ---- calls and followed launches; the launching thread, without a lane ----
@@ -125,6 +126,7 @@ class RecordWriter {
   }
 
  private:
+  void KeepIfAgreed(uint64_t number, const TimedCallFields& call);
   int ClaimLanes();
   void KeepSums();
   void AddToSums(uint32_t op, uint64_t calls, uint64_t bytes);

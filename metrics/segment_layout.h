@@ -9,7 +9,7 @@
 //   offset
 //   0        SegmentHeader         who wrote this, geometry, process-wide counters     4 KiB
 //   4 KiB    NameEntry[128]        strings that NCCL gave (op, datatype, algo, proto)  4 KiB
-//   8 KiB    CommunicatorRecord[]  identity, lanes, series, last timed calls           4736 B each
+//   8 KiB    CommunicatorRecord[]  identity, lanes, series, last timed calls           4800 B each
 //   ...      Page[]                cells of histograms and counters, last calls        2 KiB each
 //
 //   CommunicatorRecord                       Page, as histogram (one lane's cells of one series)
@@ -25,6 +25,7 @@
 //   |               of each lane ---+---+
 //   +-------------------------------+
 //   | TimedCall[32]     ring        |
+//   | TimedCall[3]      agreed      |
 //   +-------------------------------+
 //
 // WHO WRITES WHAT
@@ -58,6 +59,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "metrics/agreed_call.h"
 #include "metrics/atomic_cell.h"
 #include "metrics/heartbeat.h"
 #include "metrics/histogram_geometry.h"
@@ -328,6 +330,9 @@ struct CommunicatorRecord {
   alignas(64) Lane lanes[kLanes];
   SeriesEntry series[kSeriesPerCommunicator];
   TimedCall timed_calls[kTimedCalls];
+  // Of each round the call that all ranks pick alike: agreed_call.h. By the round's number.
+  TimedCall agreed_calls[kAgreedRounds];
+  uint64_t reserved_end;
 
   // Everything but its life and the claims of its lanes, as if it had never been used. By who holds
   // all lanes. Relaxed: published with the lanes, and with the state.
@@ -343,10 +348,11 @@ struct CommunicatorRecord {
     for (Lane& lane : lanes) lane.Reset();
     for (SeriesEntry& entry : series) entry.Reset();
     for (TimedCall& call : timed_calls) call.Reset();
+    for (TimedCall& call : agreed_calls) call.Reset();
   }
 };
 inline constexpr uint64_t kRecordStride = sizeof(CommunicatorRecord);
-static_assert(kRecordStride == 4736 && kRecordStride % 64 == 0,
+static_assert(kRecordStride == 4800 && kRecordStride % 64 == 0,
               "cache lines of two records differ");
 static_assert(offsetof(CommunicatorRecord, followed) ==
                   offsetof(CommunicatorRecord, reserved) + sizeof(CommunicatorRecord::reserved),

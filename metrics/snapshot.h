@@ -118,6 +118,14 @@ struct LastCallSnapshot {
   uint64_t launch = 0;             // number among the launches of the communicator, from 1
 };
 
+// The call that ranks picked alike of a round that is over (agreed_call.h).
+struct AgreedCallSnapshot {
+  LatencyKind kind{};
+  uint64_t id = 0;  // the same call on another rank has the same
+  uint64_t duration_ns = 0;
+  int64_t end_realtime_ns = 0;
+};
+
 // The longest that work of a communicator stood still and then went on.
 struct LongestWaitSnapshot {
   std::string op;  // what was called last meanwhile
@@ -149,6 +157,7 @@ struct CommunicatorSnapshot {
   // Oldest first; null: they were not asked for (ReadWish), or there is no ring.
   std::shared_ptr<const std::vector<LastCallSnapshot>> last_calls;
   uint32_t last_calls_kept = 0;  // room in its ring, 0: it has none
+  std::vector<AgreedCallSnapshot> agreed_calls;
 
   // What the application called last, "" when that is not known (nothing yet, no callbacks for
   // calls, or calls from several threads at once).

@@ -67,7 +67,9 @@ void JobMember::Finish(const JobStep& step, int64_t launched_ns, int64_t begun_n
   launches_.pop_front();
   ++snapshot_.launches_completed;
   snapshot_.last_completion_realtime_ns = kJobStart + end_ns;
-  if (step.kind == StepKind::kCollective) Time(step, end_ns - begun_ns, end_ns, sampling_exponent);
+  // An exchange is one launch of many calls.
+  Time(step.kind == StepKind::kExchange ? "Grouped" : step.op, step.size_class, end_ns - begun_ns,
+       end_ns, sampling_exponent);
 }
 
 void JobMember::RememberWait(int64_t stood_ns) {
@@ -80,23 +82,23 @@ void JobMember::RememberWait(int64_t stood_ns) {
   snapshot_.longest_waits.push_back({snapshot_.last_call_op, static_cast<uint64_t>(stood_ns)});
 }
 
-// Whether it is sampled: all ranks sample the same calls.
-void JobMember::Time(const JobStep& step, int64_t duration_ns, int64_t end_ns,
+// If it is one of the sample: of collectives and exchanges the same ones on all ranks.
+void JobMember::Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,
                      int sampling_exponent) {
-  const auto kind = std::find_if(timed_.begin(), timed_.end(), [&step](const Timed& each) {
-    return each.size_class == step.size_class && std::strcmp(each.op, step.op) == 0;
+  const auto kind = std::find_if(timed_.begin(), timed_.end(), [&](const Timed& each) {
+    return each.size_class == size_class && std::strcmp(each.op, op) == 0;
   });
   uint64_t number = 0;
   if (kind == timed_.end()) {
-    timed_.push_back({step.op, step.size_class, 1});
+    timed_.push_back({op, size_class, 1});
   } else {
     number = kind->calls++;
   }
   if ((JobRandom(number).Next() & ((uint64_t{1} << sampling_exponent) - 1)) != 0) return;
   TimedCallSnapshot timed;
-  timed.op = step.op;
+  timed.op = op;
   timed.kind = LatencyKind::kDurationStream;
-  timed.size_class = step.size_class;
+  timed.size_class = size_class;
   timed.call_number = number;
   timed.duration_ns = static_cast<uint64_t>(duration_ns);
   timed.end_realtime_ns = kJobStart + end_ns;

@@ -52,7 +52,8 @@ class JobMember {
 
   void Count(const char* op, int size_class, uint64_t calls);
   void RememberWait(int64_t stood_ns);
-  void Time(const JobStep& step, int64_t duration_ns, int64_t end_ns, int sampling_exponent);
+  void Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,
+            int sampling_exponent);
 
   CommunicatorSnapshot snapshot_;
   std::deque<Outstanding> launches_;

@@ -14,7 +14,7 @@ except ImportError:  # A Python of one's own; Debian's module python3-yaml is pl
     sys.path.append("/usr/lib/python3/dist-packages")
     import yaml
 
-FILES = ("recording", "hang", "alerts", "diagnosis", "dcgm", "fleet")
+FILES = ("recording", "hang", "alerts", "diagnosis", "stragglers", "dcgm", "fleet")
 
 HEADER = "# Made by deploy/kubernetes/rules.py from deploy/prometheus/%s.yaml. Change that one.\n"
 

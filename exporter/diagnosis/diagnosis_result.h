@@ -71,8 +71,9 @@ struct Straggler {
   int32_t rank = 0;
   double seconds_per_second = 0;  // that its peers wait for it
   double mean_seconds = 0;        // per call
-  double late_share = 0;          // of the matched calls into which it came last by far
-  uint64_t matched_calls = 0;     // that this rests on
+  double late_share =
+      0;  // of the matched calls into which somebody came late, those in which it did
+  uint64_t matched_calls = 0;  // that this rests on
   std::string text;
   // Of a host all of whose ranks are late: its name, and they; `rank` is the first.
   std::string host{};

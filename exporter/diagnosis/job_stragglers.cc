@@ -1,6 +1,7 @@
 #include "exporter/diagnosis/job_stragglers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "exporter/diagnosis/point_to_point_wait.h"
 
 namespace nccl_pulse {
 namespace {
@@ -16,12 +18,18 @@ namespace {
 // A process is excused when this share of its lateness is explained by another one that it waits
 // for.
 constexpr double kExplained = 0.5;
+// With so much it owes all of it to one that is later in itself.
+constexpr double kPartlyExplained = 0.1;
+constexpr double kLaterBy = 1.2;
 
 struct Late {
   JobRank rank;
   double seconds_per_second = 0;
   std::string text;
-  bool is_excused = false;  // it waits for another one, and so is late elsewhere
+  bool is_alone = false;    // the text is of it alone
+  double own = HUGE_VAL;    // of that, less what it waits for peers itself; where it has some
+  bool is_excused = false;  // it waits for another one, and so comes late elsewhere
+  bool is_partly_excused = false;
 };
 
 const RankView* FindRank(const CommunicatorView& view, int32_t number) {
@@ -42,7 +50,7 @@ class Examiner {
 
   std::vector<JobStraggler> Make() {
     if (lates_.empty()) return {};
-    LeaveOutPeers();
+    ExcusePeers();
     Excuse();
     AddHosts();
     AddOthers();
@@ -69,21 +77,38 @@ class Examiner {
       if (rank == nullptr) continue;
       named.processes.insert(rank->process);
       Late& late = lates_[rank->process];
-      if (late.rank.process == nullptr || late.seconds_per_second < straggler.seconds_per_second) {
-        late = {{view.comm_id, number, rank->process, rank->communicator},
-                straggler.seconds_per_second,
-                straggler.text};
-      }
+      const bool is_worst = late.seconds_per_second < straggler.seconds_per_second;
+      late.seconds_per_second = std::max(late.seconds_per_second, straggler.seconds_per_second);
+      // What is said of it alone rather than of its host.
+      if (late.rank.process != nullptr && (is_host || (!is_worst && late.is_alone))) continue;
+      late.rank = {view.comm_id, number, rank->process, rank->communicator};
+      late.text = straggler.text;
+      late.is_alone = !is_host;
     }
     named_.push_back(std::move(named));
   }
 
-  // A rank that waits for a late one in Send or Recv is late elsewhere. That cannot be seen,
-  // because it is not known which of the two began.
-  void LeaveOutPeers() {
-    for (const CommunicatorView& view : views_) {
-      if (!view.has_point_to_point) continue;
-      for (const RankView& rank : view.ranks) lates_.erase(rank.process);
+  // Who waits for a late one in Send or Recv comes late elsewhere. In a pipeline a stage waits by
+  // right, so the measure is what those wait with whom it is compared: they have its place in other
+  // pipelines. Where that is not known, nor is who began.
+  void ExcusePeers() {
+    const PointToPointWaits waits(views_);
+    for (const Named& there : named_) {
+      const std::optional<double> usual = waits.Median(*there.view, there.processes);
+      for (const ProcessSnapshot* process : there.processes) {
+        const auto found = lates_.find(process);
+        if (found == lates_.end() || !waits.HasPeers(process)) continue;
+        const std::optional<double> own = waits.Of(process);
+        if (!own || !usual) {
+          lates_.erase(found);
+          continue;
+        }
+        const double excess = *own - *usual;
+        Late& late = found->second;
+        late.is_excused |= excess >= kExplained * there.seconds_per_second;
+        late.is_partly_excused |= excess >= kPartlyExplained * there.seconds_per_second;
+        late.own = std::min(late.own, there.seconds_per_second - excess);
+      }
     }
   }
 
@@ -96,7 +121,14 @@ class Examiner {
             there.seconds_per_second >= kExplained * found->second.seconds_per_second;
       }
     }
-    // If all wait for each other, nobody is excused.
+    double most = 0;
+    for (const auto& [process, late] : lates_) {
+      if (!late.is_excused && late.own != HUGE_VAL) most = std::max(most, late.own);
+    }
+    for (auto& [process, late] : lates_) {
+      late.is_excused |= late.is_partly_excused && kLaterBy * late.own <= most;
+    }
+    // All wait for each other: nobody is excused.
     const bool are_all = std::all_of(lates_.begin(), lates_.end(),
                                      [](const auto& late) { return late.second.is_excused; });
     for (auto late = lates_.begin(); late != lates_.end();) {

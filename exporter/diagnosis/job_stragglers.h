@@ -1,7 +1,10 @@
 // Which stragglers of a job's communicators are late themselves, and which only because they wait
 // for another one: in a node whose tensor-parallel ranks wait for one of them, all come late to
-// their other communicators. Processes that use Send and Recv are left out: of those it is not
-// known who waits for whom.
+// their other communicators; in a pipeline with a slow stage all stages come late to theirs.
+//
+//   waits in a communicator whose straggler is another one      as long as it is late? excused
+//   waits in Send and Recv (point_to_point_wait.h), longer      as long as it is late? excused
+//   than the ranks that it is compared with
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_JOB_STRAGGLERS_H_

@@ -42,6 +42,28 @@ void SortRanks(CommunicatorView* view) {
   view->are_all_expected = view->nnodes == 1 || view->ranks.front().is_of_many_hosts;
 }
 
+// Of an exchange all ranks make the same number of calls; in a pipeline the ends make fewer, and of
+// two ranks nobody can tell. Endpoints are not asked at the same moment.
+bool IsExchange(const CommunicatorView& view) {
+  constexpr std::size_t kLeastRanks = 3;
+  constexpr uint64_t kLeastCalls = 64;
+  constexpr double kAlike = 0.98;
+  if (view.ranks.size() < kLeastRanks ||
+      view.ranks.size() != static_cast<std::size_t>(view.nranks)) {
+    return false;
+  }
+  uint64_t least = UINT64_MAX;
+  uint64_t most = 0;
+  for (const RankView& rank : view.ranks) {
+    if (!rank.is_of_many_hosts || rank.state != RankView::State::kLive) return false;
+    for (const uint64_t calls : {rank.CallsOf("Send"), rank.CallsOf("Recv")}) {
+      least = std::min(least, calls);
+      most = std::max(most, calls);
+    }
+  }
+  return least >= kLeastCalls && static_cast<double>(least) >= kAlike * static_cast<double>(most);
+}
+
 // Two processes of a communicator that meet on a communicator with Send and Recv are, or may be,
 // stages of a pipeline. It is normal that they arrive one after the other.
 void FindPipelines(std::vector<CommunicatorView>* views) {
@@ -53,7 +75,8 @@ void FindPipelines(std::vector<CommunicatorView>* views) {
       view.has_point_to_point |= std::any_of(
           calls.begin(), calls.end(), [](const auto& call) { return IsPointToPoint(call.op); });
     }
-    if (!view.has_point_to_point) continue;
+    view.is_exchange = view.has_point_to_point && IsExchange(view);
+    if (!view.has_point_to_point || view.is_exchange) continue;
     for (const RankView& rank : view.ranks) exchanges[rank.process].push_back(i);
   }
   if (exchanges.empty()) return;
@@ -86,6 +109,8 @@ bool IsPointToPoint(std::string_view op) {
 bool WaitsForAll(std::string_view op) {
   return op == "AllReduce" || op == "AllGather" || op == "ReduceScatter" || op == "AlltoAll";
 }
+
+bool IsGrouped(std::string_view op) { return op == "Grouped"; }
 
 uint64_t RankView::CallsOf(std::string_view op) const {
   uint64_t calls = 0;

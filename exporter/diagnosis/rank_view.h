@@ -41,6 +41,10 @@ struct CommunicatorView {
   bool are_all_expected = false;  // who is not among them should be
   // Its ranks exchange Send and Recv with each other, here or on another communicator.
   bool has_point_to_point = false;
+  // All of its ranks are seen, and send and receive alike, as an exchange of tokens between experts
+  // does: of such a group of calls nobody can leave before the last one has come.
+  bool is_exchange = false;
+  // Two of its ranks exchange Send and Recv otherwise.
   bool spans_pipeline = false;
 };
 
@@ -49,6 +53,8 @@ bool IsCollective(std::string_view op);
 bool IsPointToPoint(std::string_view op);
 // No rank can leave it before all have come. (A Broadcast's root can, and a Reduce's leaves.)
 bool WaitsForAll(std::string_view op);
+// A launch of several operations.
+bool IsGrouped(std::string_view op);
 
 // In the order of their ids. A communicator without an id (API v1 to v3 before its first operation)
 // is left out.

@@ -10,6 +10,9 @@ namespace nccl_pulse {
 namespace {
 
 constexpr double kSecond = 1e9;
+// Of what the others wait: ranks that came so little before the last one came together with it, as
+// those do that have waited for each other elsewhere.
+constexpr double kTogether = 0.1;
 
 // One rank's duration of one call.
 struct Entry {
@@ -89,7 +92,8 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
       const bool is_duration = call.kind == LatencyKind::kDurationStream ||
                                call.kind == LatencyKind::kDurationKernel ||
                                call.kind == LatencyKind::kDurationGraph;
-      if (!is_duration || !WaitsForAll(call.op)) continue;
+      const bool waits = WaitsForAll(call.op) || (view.is_exchange && IsGrouped(call.op));
+      if (!is_duration || !waits) continue;
       std::size_t kind = 0;
       while (kind < seen.size() &&
              (seen[kind].call->size_class != call.size_class ||
@@ -114,8 +118,8 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
 
   struct Match {
     std::size_t kind;
-    std::size_t last;  // index of the rank that came last
-    double loss;       // seconds
+    std::vector<std::size_t> last;  // indices of the ranks that came last, together
+    double loss;                    // seconds
   };
   std::vector<Match> matches;
   int64_t first_end_ns = INT64_MAX;
@@ -140,8 +144,12 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
         last_end_ns = std::max(last_end_ns, each->end_ns);
       }
       const auto kind = static_cast<std::size_t>(first->call >> 32);
-      matches.push_back(
-          {kind, shortest->rank, sum / static_cast<double>(ranks.size() - 1) / kSecond});
+      const double loss_ns = sum / static_cast<double>(ranks.size() - 1);
+      Match& match = matches.emplace_back(Match{kind, {}, loss_ns / kSecond});
+      for (auto each = first; each != behind; ++each) {
+        const auto behind_ns = static_cast<double>(each->duration_ns - shortest->duration_ns);
+        if (behind_ns <= kTogether * loss_ns) match.last.push_back(each->rank);
+      }
       Seen& found = seen[kind];
       const auto number = static_cast<uint32_t>(first->call);
       if (found.matched == 0 || static_cast<int32_t>(number - found.newest) > 0) {
@@ -198,24 +206,36 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   const double fade = std::exp(-interval / kWindowSeconds);
   window_observed_ = window_observed_ * fade + interval;
   window_matched_ = window_matched_ * fade + static_cast<double>(matches.size());
+  window_loss_ = window_loss_ * fade + loss;
+  window_late_ *= fade;
+  const double late_from = window_matched_ > 0
+                               ? std::max(static_cast<double>(kMinLateNs) / kSecond,
+                                          kMinPartOfMean * window_loss_ / window_matched_)
+                               : 0;
   for (auto& [rank, of] : ranks_) {
     of.window_seconds *= fade;
     of.late_calls *= fade;
     of.late_seconds *= fade;
   }
   for (const Match& match : matches) {
-    OfRank& of = ranks_[ranks[match.last]->rank()];
-    const double seconds = match.loss * seen[match.kind].weight * shrink;
-    of.total_seconds += seconds;
-    of.window_seconds += seconds;
-    if (match.loss * kSecond < static_cast<double>(kMinLateNs)) continue;
-    of.late_calls += 1;
-    of.late_seconds += match.loss;
+    const bool is_late = match.loss >= late_from;
+    if (is_late) window_late_ += 1;
+    const double part = 1 / static_cast<double>(match.last.size());
+    const double seconds = match.loss * seen[match.kind].weight * shrink * part;
+    for (const std::size_t last : match.last) {
+      OfRank& of = ranks_[ranks[last]->rank()];
+      of.total_seconds += seconds;
+      of.window_seconds += seconds;
+      if (!is_late) continue;
+      of.late_calls += part;
+      of.late_seconds += match.loss * part;
+    }
   }
 }
 
 std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) const {
-  if (view.spans_pipeline || window_observed_ <= 0 || window_matched_ < kMinMatched) {
+  if (view.spans_pipeline || window_observed_ <= 0 || window_matched_ < kMinMatched ||
+      window_late_ < kMinLate) {
     return std::nullopt;
   }
   const std::vector<const RankView*> ranks = LiveRanks(view);
@@ -223,7 +243,7 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
   // By chance a rank comes last in one of n calls. Four standard deviations more are not chance.
   const double chance = 1 / static_cast<double>(ranks.size());
   const double needed =
-      std::max(kMinLateShare, chance + 4 * std::sqrt(chance * (1 - chance) / window_matched_));
+      std::max(kMinLateShare, chance + 4 * std::sqrt(chance * (1 - chance) / window_late_));
   for (const RankView* rank : ranks) {
     const auto found = ranks_.find(rank->rank());
     if (found == ranks_.end()) continue;
@@ -231,7 +251,7 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
     Straggler straggler;
     straggler.rank = rank->rank();
     straggler.seconds_per_second = of.window_seconds / window_observed_;
-    straggler.late_share = of.late_calls / window_matched_;
+    straggler.late_share = of.late_calls / window_late_;
     straggler.matched_calls = static_cast<uint64_t>(window_matched_);
     if (straggler.late_share < std::min(needed, 0.999) || straggler.seconds_per_second < kMinLoss) {
       continue;
@@ -240,7 +260,8 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
     const std::string gpu =
         rank->communicator->gpu.empty() ? "" : absl::StrCat(", GPU ", rank->communicator->gpu);
     straggler.text = absl::StrFormat(
-        "Rank %d (pid %d%s) comes last into %.0f %% of the calls%s; the others wait %s a call, "
+        "Rank %d (pid %d%s) comes last into %.0f %% of the late calls%s; the others wait %s a "
+        "call, "
         "%.2g seconds of every second.",
         straggler.rank, rank->process->pid, gpu, straggler.late_share * 100,
         static_cast<int32_t>(ranks.size()) == view.nranks ? ""

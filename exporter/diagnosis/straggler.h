@@ -8,7 +8,7 @@
 //
 //   loss of a call = mean of the others' durations - the shortest duration
 //
-// The loss goes to the rank that came last.
+// The loss goes to the rank that came last, and in equal parts to those that came together with it.
 //
 // A launch in a CUDA graph is matched by the graph and the replay's number instead: of each graph
 // the same launch is compared, the first that has stamps around it.
@@ -17,9 +17,11 @@
 // interval never exceeds the interval: one long wait does not stand for 2^n of its kind. A launch in
 // a graph stands for itself in all replays, not for the other launches.
 //
-// A rank is called a straggler when it costs its peers more than kMinLoss of the time, came last by
-// more than kMinLateNs into most of the matched calls of the last half minute or so, and into many
-// more than chance would have it. Not among ranks that are stages of a pipeline (rank_view.h).
+// A rank is called a straggler when it costs its peers more than kMinLoss of the time, and of the
+// matched calls of the last half minute or so into which somebody came late it came last into most,
+// and into many more than chance would have it. Late is what is waited for more than kMinLateNs and
+// more than a part of the mean: of a step's calls ranks wait for a slow one in the first, and come
+// to the others in any order. Not among ranks that are stages of a pipeline (rank_view.h).
 //
 // Thread: the server's.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLER_H_
@@ -44,9 +46,12 @@ class StragglerState {
   // be late is named within 30 s, however long it was not, and of two ranks, too.
   static constexpr double kWindowSeconds = 20;
   static constexpr double kMinMatched = 16;
+  static constexpr double kMinLate = 8;          // of these
   static constexpr double kMinLoss = 0.02;       // seconds per second
   static constexpr uint64_t kMinLateNs = 20000;  // well above the events' own differences
   static constexpr double kMinLateShare = 0.6;
+  // Of the mean loss of a call: what is less is how ranks come when nobody is waited for.
+  static constexpr double kMinPartOfMean = 0.2;
   static constexpr std::size_t kMostKinds = 1024;  // a real job has some dozens
 
   // Counts what is new. The view is of this object's communicator.
@@ -78,6 +83,8 @@ class StragglerState {
   int64_t updated_realtime_ns_ = 0;
   double window_observed_ = 0;  // seconds
   double window_matched_ = 0;
+  double window_loss_ = 0;  // seconds, not scaled, of these
+  double window_late_ = 0;  // of these, calls into which somebody came late
 };
 
 }  // namespace nccl_pulse

@@ -12,14 +12,19 @@
 namespace nccl_pulse {
 namespace {
 
-// A host is named if each of its ranks has at least this part of the late calls that it would have
-// if all were equally late.
-constexpr double kLeastPart = 0.2;
+// Whether its ranks may all be late alike: none by far more often than the others.
+bool AreAlike(double late_calls, double most_of_one, std::size_t ranks_ever_late,
+              std::size_t ranks) {
+  const double part = 1 / static_cast<double>(ranks);
+  const double most = part + 2.5 * std::sqrt(part * (1 - part) / late_calls);
+  return 2 * ranks_ever_late >= ranks && ranks_ever_late >= 2 && most_of_one <= most * late_calls;
+}
 
 struct OfHost {
   std::vector<int32_t> ranks;
   double late_calls = 0, window_seconds = 0, late_seconds = 0;
-  double least_late_calls = 0;
+  double most_late_calls = 0;  // of one of them
+  std::size_t ever_late = 0;
 };
 
 }  // namespace
@@ -32,7 +37,8 @@ std::optional<Straggler> StragglerState::FindHost(const std::vector<const RankVi
     if (found == ranks_.end()) continue;
     OfHost& host = hosts[rank->process->hostname];
     const double late = found->second.late_calls;
-    host.least_late_calls = host.ranks.empty() ? late : std::min(host.least_late_calls, late);
+    host.most_late_calls = std::max(host.most_late_calls, late);
+    if (late > 0) ++host.ever_late;
     host.ranks.push_back(rank->rank());
     host.late_calls += late;
     host.window_seconds += found->second.window_seconds;
@@ -43,11 +49,11 @@ std::optional<Straggler> StragglerState::FindHost(const std::vector<const RankVi
     const auto count = static_cast<double>(host.ranks.size());
     const double chance = count / static_cast<double>(ranks.size());
     const double needed =
-        std::max(kMinLateShare, chance + 4 * std::sqrt(chance * (1 - chance) / window_matched_));
-    const double share = host.late_calls / window_matched_;
+        std::max(kMinLateShare, chance + 4 * std::sqrt(chance * (1 - chance) / window_late_));
+    const double share = host.late_calls / window_late_;
     const double seconds_per_second = host.window_seconds / window_observed_;
     if (host.ranks.size() < 2 || share < std::min(needed, 0.999) || seconds_per_second < kMinLoss ||
-        host.least_late_calls < kLeastPart * host.late_calls / count) {
+        !AreAlike(host.late_calls, host.most_late_calls, host.ever_late, host.ranks.size())) {
       continue;
     }
     Straggler straggler;
@@ -59,7 +65,8 @@ std::optional<Straggler> StragglerState::FindHost(const std::vector<const RankVi
     straggler.late_share = share;
     straggler.matched_calls = static_cast<uint64_t>(window_matched_);
     straggler.text = absl::StrFormat(
-        "The %d ranks of %s come last into %.0f %% of the calls, by turns; the others wait %.2g "
+        "The %d ranks of %s come last into %.0f %% of the late calls, by turns; the others wait "
+        "%.2g "
         "seconds of every second.",
         host.ranks.size(), name, share * 100, seconds_per_second);
     return straggler;

@@ -117,9 +117,8 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kTimedBusBytes, "nccl_timed_bus_bytes_total", MetricType::Counter, "bytes", kComm,
      LabelNames("op", "size", "timing", "user_tag"),
      "Bytes of the operations that have a duration on the stream, in the kernel or in a graph, by "
-     "the bus "
-     "bandwidth convention of nccl-tests: "
-     "their rate over the rate of the durations' sum is the bus bandwidth."},
+     "the bus bandwidth convention of nccl-tests: their rate over the rate of the durations' sum "
+     "is the bus bandwidth."},
     {MetricId::kUntimedOperations, "nccl_untimed_operations_total", MetricType::Counter, "", kComm,
      LabelNames("op", "reason"),
      "Operations that have no duration, by reason. unreported: NCCL tells of the call alone, and "
@@ -132,6 +131,16 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "How long the other ranks of this node waited for this one: for each collective in which it "
      "came last the mean of their waiting, from calls that all of them timed, scaled to all calls. "
      "It starts anew when another process becomes the server. See hangs-and-stragglers.md."},
+    {MetricId::kAgreedCall, "nccl_agreed_call_id", MetricType::Gauge, "", kComm,
+     LabelNames("timing"),
+     "Which call nccl_agreed_call_duration_seconds is about: the same on all ranks that have timed "
+     "it. Of every 30 s all ranks pick one alike, without a message; it stands here for the 30 s "
+     "after. Of AllReduce, AllGather, ReduceScatter and AlltoAll, where ranks of the communicator "
+     "are at other endpoints. See hangs-and-stragglers.md."},
+    {MetricId::kAgreedCallDuration, "nccl_agreed_call_duration_seconds", MetricType::Gauge,
+     "seconds", kComm, LabelNames("timing"),
+     "How long that call took on this rank, the waiting for other ranks included: the rank with "
+     "the shortest came last."},
     {MetricId::kLastLaunchTimestamp, "nccl_last_launch_timestamp_seconds", MetricType::Gauge,
      "seconds", kComm, LabelNames(),
      "When the last visible launch was, in Unix time; absent before the first."},
@@ -182,16 +191,14 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kEventMaskChanges, "nccl_pulse_event_mask_changes_total", MetricType::Counter, "",
      kProcess, LabelNames(),
      "Times that somebody else changed the event mask that the plugin gave NCCL (RAS can, from "
-     "NCCL "
-     "2.31 on): events may be missing. Present from the first on."},
+     "NCCL 2.31 on): events may be missing. Present from the first on."},
     {MetricId::kForeignEventMask, "nccl_pulse_foreign_event_mask_info", MetricType::Gauge, "",
      kProcess, LabelNames("event_mask"),
      "The event mask after the last change by somebody else; always 1. Absent if there was none."},
     {MetricId::kNetworkObserved, "nccl_pulse_network_observed_seconds_total", MetricType::Counter,
      "seconds", kProcess, LabelNames(),
      "How long network steps were watched: rates of nccl_network_* are true when divided by the "
-     "rate "
-     "of this. Absent when they never were."},
+     "rate of this. Absent when they never were."},
     {MetricId::kGraphCaptures, "nccl_pulse_graph_captures_total", MetricType::Counter, "", kProcess,
      LabelNames("fate"),
      "CUDA graphs into which operations were captured, if graphs are followed. seen: all. "
@@ -235,8 +242,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "hangs-and-stragglers.md."},
     {MetricId::kHangUsual, "nccl_hang_usual", MetricType::Gauge, "", kServer, LabelNames("comm"),
      "1 while the suspected hang can end well, and the ranks of this node have waited about as "
-     "long "
-     "in this operation before and gone on. Absent otherwise. See hangs-and-stragglers.md."},
+     "long in this operation before and gone on. Absent otherwise. See hangs-and-stragglers.md."},
     {MetricId::kScrapeDuration, "nccl_pulse_scrape_duration_seconds", MetricType::Summary,
      "seconds", kServer, LabelNames(), "How long earlier pages of this endpoint took to make."},
     {MetricId::kProcesses, "nccl_pulse_processes", MetricType::Gauge, "", kServer, LabelNames(),
@@ -244,8 +250,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kSegmentsRead, "nccl_pulse_segments_read_total", MetricType::Counter, "", kServer,
      LabelNames(),
      "Times that a process' segment was read for a page. It starts anew when another process "
-     "becomes "
-     "the server."},
+     "becomes the server."},
     {MetricId::kSegmentsRejected, "nccl_pulse_segments_rejected_total", MetricType::Counter, "",
      kServer, LabelNames("reason"),
      "Segments, and connections to hand one over, that this server refused, by reason. A reason is "
@@ -390,13 +395,12 @@ bool IsReservedLabel(std::string_view name) {
 
 std::string CatalogueMarkdown() {
   std::string out =
-      "# Metrics\n\n"
-      "<!-- Printed from the metric catalogue, exporter/exposition/catalogue.cc; a test compares "
-      "the two.\n"
-      "     ./bazelw run //exporter/exposition:catalogue_markdown > docs/metrics.md -->\n\n"
-      "A label without a value is left out. Labels that the user sets are added to every series.\n"
-      "Formats, histograms and how many series there are: [exposition.md](exposition.md).\n\n"
-      "## Communicators\n\nAll have the labels `comm` and `rank`.\n\n";
+      "# Metrics\n\n<!-- Printed from the metric catalogue, exporter/exposition/catalogue.cc; a "
+      "test compares the two.\n     ./bazelw run //exporter/exposition:catalogue_markdown > "
+      "docs/metrics.md -->\n\nA label without a value is left out. Labels that the user sets are "
+      "added to every series.\nFormats, histograms and how many series there are: "
+      "[exposition.md](exposition.md).\n\n## Communicators\n\nAll have the labels `comm` and "
+      "`rank`.\n\n";
   AppendTable(MetricScope::kCommunicator, &out);
   out +=
       "\n## Processes: the exporter on itself\n\nAll have the labels `pid`, `pid_namespace` and "

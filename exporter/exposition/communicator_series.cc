@@ -8,10 +8,17 @@
 #include "exporter/exposition/catalogue.h"
 #include "exporter/exposition/process_series.h"
 #include "exporter/exposition/series_values.h"
+#include "metrics/agreed_call.h"
 #include "metrics/size_class.h"
 
 namespace nccl_pulse {
 namespace {
+
+std::string_view TimingName(LatencyKind kind) {
+  return kind == LatencyKind::kDurationStream  ? "stream"
+         : kind == LatencyKind::kDurationGraph ? "graph"
+                                               : "kernel";
+}
 
 void AddLatency(const LatencySnapshot& latency, FamilySet* set) {
   const std::string_view size = SizeClassName(latency.size_class);
@@ -19,10 +26,7 @@ void AddLatency(const LatencySnapshot& latency, FamilySet* set) {
     case LatencyKind::kDurationStream:
     case LatencyKind::kDurationGraph:
     case LatencyKind::kDurationKernel: {
-      const std::string_view timing = latency.kind == LatencyKind::kDurationStream  ? "stream"
-                                      : latency.kind == LatencyKind::kDurationGraph ? "graph"
-                                                                                    : "kernel";
-      const LabelValues labels = {latency.op, size, timing, latency.user_tag};
+      const LabelValues labels = {latency.op, size, TimingName(latency.kind), latency.user_tag};
       set->Histogram(MetricId::kOperationDuration, labels, latency.histogram);
       set->Counter(MetricId::kTimedBusBytes, labels, latency.bus_bytes);
       break;
@@ -161,6 +165,17 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
                comm.kernel_trust == TrustState::kChecksFailed ? 1 : 0);
   }
   set->SeenCounter(MetricId::kOverflowedOperations, {}, comm.overflowed_operations);
+}
+
+void AddAgreedCalls(const CommunicatorSnapshot& comm, int64_t now_ns, FamilySet* set) {
+  // What ended at the end of a round may be known a moment later.
+  constexpr int64_t kKnownAfterNs = 2'000'000'000;
+  const int64_t round = AgreedRound(now_ns - kKnownAfterNs) - 1;
+  for (const AgreedCallSnapshot& call : comm.agreed_calls) {
+    if (now_ns != 0 && AgreedRound(call.end_realtime_ns) != round) continue;
+    set->Gauge(MetricId::kAgreedCall, {TimingName(call.kind)}, static_cast<double>(call.id));
+    set->Gauge(MetricId::kAgreedCallDuration, {TimingName(call.kind)}, Seconds(call.duration_ns));
+  }
 }
 
 }  // namespace nccl_pulse

@@ -16,6 +16,9 @@ namespace nccl_pulse {
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
                      int64_t now_ns, int64_t stands_after_ns, FamilySet* set);
 
+// The call by which ranks are compared over endpoints: that of the last round that is over.
+void AddAgreedCalls(const CommunicatorSnapshot& comm, int64_t now_ns, FamilySet* set);
+
 }  // namespace nccl_pulse
 
 #endif  // EXPORTER_EXPOSITION_COMMUNICATOR_SERIES_H_

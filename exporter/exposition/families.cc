@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "exporter/exposition/catalogue.h"
@@ -30,6 +31,15 @@ void AddHang(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
   if (hang.is_usual) set->Gauge(MetricId::kHangUsual, {comm}, 1);
 }
 
+struct CommunicatorOfProcess {
+  const ProcessSnapshot* process;
+  const CommunicatorSnapshot* communicator;
+};
+
+bool IsLive(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
+  return process.end == ProcessEnd::kLive && !communicator.finalized;
+}
+
 bool IsQueued(const DiagnosisResult& diagnosis, const CommunicatorSnapshot& communicator) {
   const auto found = std::find_if(
       diagnosis.begin(), diagnosis.end(),
@@ -37,6 +47,15 @@ bool IsQueued(const DiagnosisResult& diagnosis, const CommunicatorSnapshot& comm
   if (found == diagnosis.end() || !found->queued) return false;
   const std::vector<int32_t>& ranks = found->queued->ranks;
   return std::find(ranks.begin(), ranks.end(), communicator.rank) != ranks.end();
+}
+
+// Ranks that live, by communicator: those that this endpoint lays side by side itself.
+std::unordered_map<uint64_t, int32_t> RanksHere(const std::vector<CommunicatorOfProcess>& all) {
+  std::unordered_map<uint64_t, int32_t> ranks;
+  for (const auto& [process, communicator] : all) {
+    if (IsLive(*process, *communicator)) ++ranks[communicator->comm_id];
+  }
+  return ranks;
 }
 
 void AddLosses(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
@@ -58,11 +77,6 @@ std::vector<const ProcessSnapshot*> OldestFirst(const std::vector<ProcessSnapsho
   });
   return order;
 }
-
-struct CommunicatorOfProcess {
-  const ProcessSnapshot* process;
-  const CommunicatorSnapshot* communicator;
-};
 
 std::vector<CommunicatorOfProcess> CommunicatorsOldestFirst(
     const std::vector<const ProcessSnapshot*>& processes) {
@@ -93,12 +107,14 @@ std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabe
     set.SetStaticLabels(process->static_labels);
     AddProcess(*process, &set);
   }
+  const std::unordered_map<uint64_t, int32_t> ranks_here = RanksHere(communicators);
   for (const auto& [process, communicator] : communicators) {
     set.SetStaticLabels(process->static_labels);
     AddCommunicator(*process, *communicator, now_realtime_ns, snapshots.stands_after_ns, &set);
-    if (process->end == ProcessEnd::kLive && !communicator->finalized &&
-        IsQueued(diagnosis, *communicator)) {
-      set.Gauge(MetricId::kActivityQueued, {}, 1);
+    if (!IsLive(*process, *communicator)) continue;
+    if (IsQueued(diagnosis, *communicator)) set.Gauge(MetricId::kActivityQueued, {}, 1);
+    if (ranks_here.at(communicator->comm_id) < communicator->nranks) {
+      AddAgreedCalls(*communicator, now_realtime_ns, &set);
     }
   }
   for (const CommunicatorDiagnosis& each : diagnosis) AddLosses(each, &set);

@@ -35,6 +35,8 @@ enum class MetricId : int {
   kUntimedOperations,
   kUncompletedOperations,
   kStragglerSeconds,
+  kAgreedCall,
+  kAgreedCallDuration,
   kLastLaunchTimestamp,
   kLastCompletionTimestamp,
   kNetworkBytes,

@@ -16,7 +16,7 @@ constexpr uint64_t kHistogramLines = kClassicExponents.size() + 3;
 constexpr uint64_t kLabelBytes = 64;  // a label before it is text, without a long text
 constexpr uint64_t kTimedCallBytes = 512;
 // Of a communicator and of a process, apart from what is counted in lists: info, gauges, JSON.
-constexpr uint64_t kSeriesOfCommunicator = 16;
+constexpr uint64_t kSeriesOfCommunicator = 18;
 constexpr uint64_t kSeriesOfProcess = 40;
 
 uint64_t TextBytes(const CommunicatorSnapshot& communicator) {

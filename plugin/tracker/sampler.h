@@ -19,6 +19,7 @@
 
 #include <cstdint>
 
+#include "metrics/agreed_call.h"
 #include "metrics/atomic_cell.h"
 
 namespace nccl_pulse {
@@ -31,30 +32,18 @@ class Sampler {
   static constexpr int kMaxExponent = 24;
   // Until the rate is known: one in 64.
   static constexpr int kInitialExponent = 6;
-  static constexpr uint64_t kUntimedFirstCalls = 2;
+  static constexpr uint64_t kUntimedFirstCalls = kSetUpCalls;
 
   // The budget: so many launches are timed a second and GPU.
   explicit Sampler(int timed_per_second = kTimedPerSecond)
       : timed_per_second_(timed_per_second), allowance_(timed_per_second) {}
 
-  // splitmix64's finalizer: each output bit depends on every input bit.
-  static uint64_t Mix(uint64_t x) {
-    x ^= x >> 30;
-    x *= 0xbf58476d1ce4e5b9ULL;
-    x ^= x >> 27;
-    x *= 0x94d049bb133111ebULL;
-    return x ^ x >> 31;
-  }
+  // A communicator's share in the hash, made once.
+  static uint64_t SeedOf(uint64_t comm_id) { return CallSeed(comm_id); }
 
-  // A communicator's share in the mix, made once.
-  static uint64_t SeedOf(uint64_t comm_id) { return Mix(comm_id); }
-
-  // The kind of call and its number advance by strides of their own, odd ones whose multiples meet
-  // only far beyond any number of calls, so that one kind is no other kind shifted.
   bool ShouldTime(uint64_t seed, uint32_t op, uint32_t size_class, uint64_t call_number) const {
     if (call_number < kUntimedFirstCalls) return false;
-    const uint64_t bits = Mix(seed + (uint64_t{op} << 8 | size_class) * 0xd1342543de82ef95ULL +
-                              call_number * 0x9e3779b97f4a7c15ULL);
+    const uint64_t bits = CallHash(seed, op, size_class, call_number);
     return (bits & ((uint64_t{1} << exponent_.load()) - 1)) == 0;
   }
 

@@ -103,6 +103,43 @@ class ManyNodes(RulesTest):
                  "says: rank_not_called.",
                  runbook_url=RUNBOOK + "#nccljobhunglong"))
 
+    def long_running(self, scrapes, layout):
+        """The processes have run for an hour."""
+        for job in layout.jobs.values():
+            for rank in job.ranks():
+                job.process(rank, "nccl_pulse_start_timestamp_seconds", CLOCK - 3600)
+
+    def test_soon_where_it_is_unusual(self):
+        """A rank is known to wait for nobody, and no wait of that length was ever seen: within two scrapes of 15 s."""
+        scrapes, layout = self.layout()
+        layout.hang([(5, 2)])
+        self.long_running(scrapes, layout)
+        self.only(scrapes, START)
+        for minutes in (START + 0.5, START + 1, START + 2):
+            self.only(scrapes, minutes, ("NcclJobHung", "warning", "22", "node5"))
+        # Ranks have waited as long before.
+        scrapes, layout = self.layout()
+        layout.hang([(5, 2)])
+        self.long_running(scrapes, layout)
+        for comm in layout.jobs.values():
+            for node in range(NODES):
+                scrapes.set("nccl_hang_usual", scrapes.change(START, None, 1), job="nccl-pulse",
+                            instance="node%d:9410" % node, comm=comm.comm)
+        self.only(scrapes, START + 1)
+        self.only(scrapes, START + 2, ("NcclJobHung", "warning", "22", "node5"))
+
+    def test_who_has_just_launched_is_not_to_blame(self):
+        """What was scraped of it is older than the wait of the others: it had nothing in flight, by then."""
+        scrapes, layout = self.layout()
+        layout.hang([(5, 2), (9, 1)])
+        self.long_running(scrapes, layout)
+        for rank_of_node, comm in ((9, "dp1"), (1, "tp9")):
+            job = layout.jobs[comm]
+            poll = scrapes.series["nccl_pulse_last_poll_timestamp_seconds",
+                                  tuple(sorted(job.labels[rank_of_node, "process"].items()))]
+            job.set(rank_of_node, "nccl_last_launch_timestamp_seconds", [at - 2 for at in poll])
+        self.gives(scrapes, "sum(process:nccl_hang_root:rank)", START + 1, {"{}": 22})
+
     def test_a_whole_node_stands(self):
         scrapes, layout = self.layout()
         layout.hang([(5, gpu) for gpu in range(GPUS)])

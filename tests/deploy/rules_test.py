@@ -23,11 +23,12 @@ from tests.deploy.job_rules import ManyNodes
 from tests.deploy.latency_rules import Latency, Past, Straggler
 from tests.deploy.rules_case import COMM, RUNBOOK, RulesTest, in_all_forms
 from tests.deploy.scenario import Job
+from tests.deploy.straggler_rules import SlowRanks
 
 FORMS = in_all_forms(Durations, Fleet, Latency, Past, Straggler)
 globals().update(FORMS)
 CASES = (Dcgm, Diagnosis, Durations, Exporter, Fleet, Hang, Latency, Missing, Past, Straggler,
-         ManyNodes, *FORMS.values())
+         ManyNodes, SlowRanks, *FORMS.values())
 
 
 def alerts():

@@ -166,6 +166,8 @@ class Job:
         times = scrapes.clock()
         self.set(rank, "nccl_oldest_inflight_launch_timestamp_seconds",
                  [times[min(i, last)] - 0.01 for i in range(scrapes.scrapes)])
+        self.set(rank, "nccl_last_completion_timestamp_seconds",
+                 [times[min(i, last)] - 0.02 for i in range(scrapes.scrapes)])
 
     def idle(self, rank, since=0):
         """Nothing launched, nothing in flight."""

@@ -87,10 +87,11 @@ TEST(StatusTable, AStraggler) {
     job.Advance(7 * kMs);
   }
   const std::string table = StatusTable(Page(job), nullptr, {});
-  EXPECT_THAT(table, HasSubstr("SLOW  communicator 00000000000000c0 waits for rank 1\n"
-                               "      Rank 1 (pid 101, GPU 1) comes last into 100 % of the calls; "
-                               "the others wait 2 ms a call, 0.2\n"
-                               "      seconds of every second.\n"));
+  EXPECT_THAT(table,
+              HasSubstr("SLOW  communicator 00000000000000c0 waits for rank 1\n"
+                        "      Rank 1 (pid 101, GPU 1) comes last into 100 % of the late calls; "
+                        "the others wait 2 ms a call,\n"
+                        "      0.2 seconds of every second.\n"));
   EXPECT_THAT(table, HasSubstr("\n>     1  101"));
 }
 

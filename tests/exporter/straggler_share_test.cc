@@ -15,6 +15,7 @@ struct Lateness {
   int late_of_100 = 100;  // into so many of 100 calls in a row
   int64_t late_ns = kMs;
   int64_t period_ns = 10 * kMs;
+  bool others_take_turns = false;  // into the other calls
 };
 
 // What is said of a job in which nobody else is ever late.
@@ -29,16 +30,21 @@ std::optional<Straggler> StragglerOf(const Lateness& lateness) {
     // Spread evenly, so that any stretch of calls has the same share.
     const bool late = (i + 1) * lateness.late_of_100 / 100 != i * lateness.late_of_100 / 100;
     if (late) arrivals[kLateRank] = lateness.late_ns;
+    if (!late && lateness.others_take_turns) {
+      arrivals[kLateRank + 1 + i % (kRanks - 1 - kLateRank)] = lateness.late_ns;
+    }
     job.Collective(kComm, "AllReduce", arrivals, 10 * kUs);
-    job.Advance(lateness.period_ns - 10 * kUs - (late ? lateness.late_ns : 0));
+    job.Advance(lateness.period_ns - 10 * kUs -
+                (late || lateness.others_take_turns ? lateness.late_ns : 0));
     if (i % 16 == 15) look();  // before the ring of last calls has gone round
   }
   look();
   return found;
 }
 
-TEST(StragglerShare, LastIntoLessThanMostCallsIsNoStraggler) {
+TEST(StragglerShare, LastIntoLessThanMostOfTheLateCallsIsNoStraggler) {
   Lateness lateness;
+  lateness.others_take_turns = true;
   lateness.late_of_100 = 45;
   EXPECT_FALSE(StragglerOf(lateness));
   lateness.late_of_100 = 55;
@@ -48,6 +54,19 @@ TEST(StragglerShare, LastIntoLessThanMostCallsIsNoStraggler) {
   ASSERT_TRUE(straggler);
   EXPECT_EQ(straggler->rank, kLateRank);
   EXPECT_NEAR(straggler->late_share, 0.7, 0.02);
+}
+
+// Of a step's calls the first waits for its host; nobody is waited for in the others.
+TEST(StragglerShare, OneCallOfTenIsEnough) {
+  Lateness lateness;
+  lateness.late_of_100 = 10;
+  lateness.late_ns = 6 * kMs;
+  const std::optional<Straggler> straggler = StragglerOf(lateness);
+  ASSERT_TRUE(straggler);
+  EXPECT_EQ(straggler->rank, kLateRank);
+  EXPECT_NEAR(straggler->seconds_per_second, 0.06, 0.01);
+  lateness.calls = 70;
+  EXPECT_FALSE(StragglerOf(lateness)) << "seven say nothing";
 }
 
 TEST(StragglerShare, WhatCostsLittleIsNoStraggler) {

@@ -1,0 +1,37 @@
+// How much of the time processes spend in Send and Recv, the waiting for the other side included:
+// of a pipeline's ranks those that wait for a slow one spend more there than before, and the slow
+// one less. From the timed calls, which are a sample of each rank's own.
+//
+// Thread: any; it points into the views.
+#ifndef EXPORTER_DIAGNOSIS_POINT_TO_POINT_WAIT_H_
+#define EXPORTER_DIAGNOSIS_POINT_TO_POINT_WAIT_H_
+
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "exporter/diagnosis/rank_view.h"
+
+namespace nccl_pulse {
+
+class PointToPointWaits {
+ public:
+  // Exchanges of all ranks are left out: those are compared like collectives.
+  explicit PointToPointWaits(const std::vector<CommunicatorView>& views);
+
+  // Whether it uses Send and Recv.
+  bool HasPeers(const ProcessSnapshot* process) const { return shares_.count(process) != 0; }
+  // Seconds per second; nothing where too few were timed to tell.
+  std::optional<double> Of(const ProcessSnapshot* process) const;
+  // Of the communicator's other ranks; nothing where it is not known of half of them.
+  std::optional<double> Median(const CommunicatorView& view,
+                               const std::set<const ProcessSnapshot*>& without) const;
+
+ private:
+  std::unordered_map<const ProcessSnapshot*, std::optional<double>> shares_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_POINT_TO_POINT_WAIT_H_

@@ -1,0 +1,67 @@
+// Calls that all ranks of a communicator pick alike, without a message, so that one call can be laid
+// side by side over nodes that are looked at seconds apart.
+//
+// Of the calls that end within a round of 30 s of the wall clock, the one is kept whose hash has the
+// most zeros at its low end. The sampler times calls whose hash has zeros there (plugin/tracker/
+// sampler.h), so a rank that times fewer calls than another still times this one. A rank that has
+// missed it keeps another call, and has another id; whoever compares leaves it out. So does a rank
+// whose clock puts the call into another round: clocks that differ by a second spoil one round in 30.
+//
+// A record has room for three rounds: the one that goes on, the one that has just ended, of which
+// calls may still come to be known, and the one before, which stands still.
+//
+// Thread: pure functions.
+#ifndef METRICS_AGREED_CALL_H_
+#define METRICS_AGREED_CALL_H_
+
+#include <cstdint>
+
+#include "metrics/kinds.h"
+
+namespace nccl_pulse {
+
+inline constexpr int64_t kAgreedRoundNs = 30'000'000'000;
+inline constexpr int kAgreedRounds = 3;
+// The first calls of each kind carry set-up: they are not timed on the stream, and never agreed.
+inline constexpr uint64_t kSetUpCalls = 2;
+
+// splitmix64's finalizer: each output bit depends on every input bit.
+constexpr uint64_t MixBits(uint64_t x) {
+  x ^= x >> 30;
+  x *= 0xbf58476d1ce4e5b9ULL;
+  x ^= x >> 27;
+  x *= 0x94d049bb133111ebULL;
+  return x ^ x >> 31;
+}
+
+// A communicator's share in the hash of its calls.
+constexpr uint64_t CallSeed(uint64_t comm_id) { return MixBits(comm_id); }
+
+// Of call number j of its kind. The kind and the number advance by strides of their own, odd ones
+// whose multiples meet only far beyond any number of calls, so that one kind is no other kind
+// shifted. `row`: OperationRowOf the operation, the same in every process.
+constexpr uint64_t CallHash(uint64_t seed, uint32_t row, uint32_t size_class,
+                            uint64_t call_number) {
+  return MixBits(seed + (uint64_t{row} << 8 | size_class) * 0xd1342543de82ef95ULL +
+                 call_number * 0x9e3779b97f4a7c15ULL);
+}
+
+// Which of two is kept: at the lowest bit in which they differ, it has the zero.
+constexpr bool IsRarer(uint64_t hash, uint64_t other) {
+  const uint64_t difference = hash ^ other;
+  return (difference & -difference & other) != 0;
+}
+
+// What a double holds exactly.
+constexpr uint64_t AgreedCallId(uint64_t hash) { return hash >> 11; }
+
+constexpr int64_t AgreedRound(int64_t realtime_ns) { return realtime_ns / kAgreedRoundNs; }
+
+// Durations that contain the waiting for other ranks.
+constexpr bool IsAgreedKind(LatencyKind kind) {
+  return kind == LatencyKind::kDurationStream || kind == LatencyKind::kDurationKernel;
+}
+
+}  // namespace nccl_pulse
+
+#endif  // METRICS_AGREED_CALL_H_

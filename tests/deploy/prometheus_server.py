@@ -1,0 +1,174 @@
+"""A real Prometheus with the rules of deploy/prometheus, quicker than they stand there, and endpoints for it."""
+
+import http.server
+import json
+import math
+import os
+import re
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+RULES = os.path.join(os.getcwd(), "deploy/prometheus")
+
+# For a broken build to end; a slow machine is no failure.
+PATIENCE_S = 300
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return min(probe.getsockname()[1], 65000)
+
+
+class Page:
+    """An endpoint that serves what a function says."""
+
+    def __init__(self, text):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):  # pylint: disable=invalid-name
+                body = text().encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.target = "127.0.0.1:%d" % self.server.server_port
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def end(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def write_targets(folder, job, targets):
+    """For a server that scrapes what JOB.json names."""
+    path = os.path.join(folder, job + ".json")
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump([{"targets": targets}], file)
+    os.rename(path + ".new", path)
+
+
+class Prometheus:
+    """Rules look back for ten of its intervals, and alerts wait for nothing.
+
+    history: OpenMetrics text of samples from the past.
+    flags: of Prometheus.
+    interval_s: between scrapes, and evaluations of the rules; it is the scrapes' time limit, too.
+    hung_s: how old work in flight is when it hangs.
+    program: this system's Prometheus, or a newer one (servers.py).
+    scraping: further settings of the scrape jobs.
+    alertmanager: host:port of one, None: nobody is told.
+    writes_to: URL to which it writes all samples, at once.
+    """
+
+    def __init__(self, folder, history="", flags=(), interval_s=1, hung_s=60, program="prometheus",
+                 scraping=None, alertmanager=None, writes_to=None):
+        self.folder = folder
+        rules = os.path.join(folder, "rules")
+        os.mkdir(rules)
+        for name in ("recording", "hang", "alerts", "dcgm", "diagnosis", "stragglers", "fleet"):
+            with open(os.path.join(RULES, name + ".yaml"), encoding="utf-8") as file:
+                text = re.sub(r"interval: \S+", "interval: %ds" % interval_s, file.read())
+                text = re.sub(r"\[(1|5|15)m\]", "[%ds]" % (10 * interval_s), text)
+                if name == "hang":
+                    text = re.sub(r"(waiting:seconds|off\"}|time\(\)|^ +\)) ([>-]) (\d+)$",
+                                  lambda match: "%s %s %d" % (match[1], match[2],
+                                                              int(match[3]) * hung_s // 60),
+                                  text.replace("offset 1m", "offset %ds" % (3 * interval_s)),
+                                  flags=re.MULTILINE)
+            with open(os.path.join(rules, name + ".yaml"), "w", encoding="utf-8") as file:
+                file.write(re.sub(r"\n +for: \S+", "", text))
+        with open(os.path.join(folder, "prometheus.json"), "w", encoding="utf-8") as file:
+            interval = "%ds" % interval_s
+            json.dump({"global": {"scrape_interval": interval, "scrape_timeout": interval},
+                       "rule_files": [rules + "/*.yaml"],
+                       "remote_write": [{"url": writes_to, "queue_config": {
+                           "batch_send_deadline": "200ms"}}] if writes_to else [],
+                       "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]
+                                    if alertmanager else []},
+                       "scrape_configs": [{
+                           **(scraping or {}), "job_name": job,
+                           "file_sd_configs": [{"files": [os.path.join(folder, job + ".json")],
+                                                "refresh_interval": "1s"}]}
+                                          for job in ("nccl-pulse", "dcgm")]}, file)
+        data = os.path.join(folder, "data")
+        if history:
+            past = os.path.join(folder, "history")
+            with open(past, "w", encoding="utf-8") as file:
+                file.write(history)
+            subprocess.run(["promtool", "tsdb", "create-blocks-from", "openmetrics", past, data],
+                           check=True, stdout=subprocess.DEVNULL)
+        self.url = "http://127.0.0.1:%d" % free_port()
+        with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
+            self.process = subprocess.Popen(
+                [program, "--config.file=" + os.path.join(folder, "prometheus.json"),
+                 "--storage.tsdb.path=" + data, "--web.listen-address=" + self.url[len("http://"):],
+                 "--log.level=warn", *flags], stdout=log, stderr=log)
+        deadline = time.monotonic() + PATIENCE_S
+        while not self._is_ready():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.process.kill()
+                raise RuntimeError("Prometheus does not start:\n" + self.log())
+            time.sleep(0.05)
+        self.start_s = time.time()
+
+    def log(self):
+        with open(os.path.join(self.folder, "log"), encoding="utf-8") as file:
+            return file.read()
+
+    def scrape(self, job, targets):
+        write_targets(self.folder, job, targets)
+
+    def _is_ready(self):
+        try:
+            self._get("/-/ready")
+            return True
+        except (OSError, ValueError):  # not listening yet, not ready yet
+            return False
+
+    def _get(self, path, **parameters):
+        try:
+            with urllib.request.urlopen(
+                    self.url + path, urllib.parse.urlencode(parameters).encode() or None,
+                    timeout=PATIENCE_S) as answer:
+                return answer.read()
+        except urllib.error.HTTPError as error:
+            raise ValueError("%s: %s" % (parameters, error.read().decode())) from error
+
+    def query(self, expression):
+        """The series that had a value at any time: their labels."""
+        answer = json.loads(self._get("/api/v1/query_range", query=expression, start=self.start_s,
+                                      end=time.time(), step=1))["data"]["result"]
+        return [series["metric"] for series in answer
+                if series.get("histograms") or
+                any(math.isfinite(float(value)) for _, value in series["values"])]
+
+    def targets(self):
+        return json.loads(self._get("/api/v1/targets"))["data"]["activeTargets"]
+
+    def rules(self):
+        groups = json.loads(self._get("/api/v1/rules"))["data"]["groups"]
+        return [rule for group in groups for rule in group["rules"]]
+
+    def failing_rules(self):
+        return ["%s: %s" % (rule["name"], rule["lastError"]) for rule in self.rules()
+                if rule.get("lastError")]
+
+    def alerts(self, name):
+        """Those that fire now: [(labels, annotations)]"""
+        return [(alert["labels"], alert["annotations"])
+                for alert in json.loads(self._get("/api/v1/alerts"))["data"]["alerts"]
+                if alert["labels"]["alertname"] == name and alert["state"] == "firing"]
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(timeout=PATIENCE_S)

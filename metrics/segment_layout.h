@@ -9,7 +9,7 @@
 //   offset
 //   0        SegmentHeader         who wrote this, geometry, process-wide counters     4 KiB
 //   4 KiB    NameEntry[128]        strings that NCCL gave (op, datatype, algo, proto)  4 KiB
-//   8 KiB    CommunicatorRecord[]  identity, lanes, series, last timed calls           4800 B each
+//   8 KiB    CommunicatorRecord[]  identity, lanes, series, last timed calls           4864 B each
 //   ...      Page[]                cells of histograms and counters, last calls        2 KiB each
 //
 //   CommunicatorRecord                       Page, as histogram (one lane's cells of one series)
@@ -352,7 +352,7 @@ struct CommunicatorRecord {
   }
 };
 inline constexpr uint64_t kRecordStride = sizeof(CommunicatorRecord);
-static_assert(kRecordStride == 4800 && kRecordStride % 64 == 0,
+static_assert(kRecordStride == 4864 && kRecordStride % 64 == 0,
               "cache lines of two records differ");
 static_assert(offsetof(CommunicatorRecord, followed) ==
                   offsetof(CommunicatorRecord, reserved) + sizeof(CommunicatorRecord::reserved),

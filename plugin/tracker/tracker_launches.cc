@@ -26,9 +26,8 @@ void Tracker::StopGroup(uint64_t ticket) {
   if (context == 0 || Ticket::Generation(ticket) != Ticket::Generation(context)) return;
   CommunicatorParts& parts = *communicator.parts.load();
   if (!parts.launches.IsFollowed(instruments_)) return;
-  const uint64_t made_ns =
-      parts.launches.EndGroup(instruments_, communicator, parts.ring, groups_.Current(),
-                              Ticket::Operation(ticket) != 0);
+  const uint64_t made_ns = parts.launches.EndGroup(
+      instruments_, communicator, parts.ring, groups_.Current(), Ticket::Operation(ticket) != 0);
   if (made_ns == 0) return;
   parts.last_calls.NoteLaunch(made_ns,
                               communicator.Writer(instruments_.segment).followed_launches());

@@ -117,7 +117,7 @@ void PollRound(benchmark::State& state, bool busy, bool behind) {
         {i + 1, "bench", 0, 8, 1, "0", "", "", 0, /*api_version=*/5, /*event_mask=*/0}));
   }
   const auto launch = [&](uint64_t context) {
-    const uint64_t group = tracker->StartGroup(context, false);
+    const uint64_t group = tracker->StartGroup(context, false, true);
     tracker->StartCall(context, {"AllReduce", "ncclFloat32", 1024, false, group, nullptr});
     tracker->Stop(tracker->StartLaunch(context, {nullptr, group}));
   };

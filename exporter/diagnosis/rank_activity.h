@@ -5,7 +5,6 @@
 // status`, the page and the verdicts all use this rule.
 //
 //   in flight   a launch that was seen had not completed when the background thread last
-//               looked, or was made since, and that thread still looks
 //               looked, or was made since, and that thread still looks; or a replay of a CUDA graph
 //               was between two of its stamps (docs/graphs.md)
 //   idle        the same thread knows that all of them have completed, and no call can have made

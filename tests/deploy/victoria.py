@@ -10,10 +10,10 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from tests.deploy import cluster, scenario, servers
+from tests.deploy import cluster, prometheus_server, scenario, servers
 
 DOCUMENT = "docs/dashboards.md"
-RULE_FILES = ("recording", "hang", "fleet", "alerts", "dcgm", "diagnosis")
+RULE_FILES = ("recording", "hang", "fleet", "alerts", "dcgm", "diagnosis", "stragglers")
 
 
 def sed():
@@ -31,7 +31,7 @@ def write_rules(folder, program):
     """Our rule files as the document changes them. Their paths."""
     paths = []
     for name in RULE_FILES:
-        with open(os.path.join(cluster.RULES, name + ".yaml"), encoding="utf-8") as file:
+        with open(os.path.join(prometheus_server.RULES, name + ".yaml"), encoding="utf-8") as file:
             text = adapted(file.read(), program)
         paths.append(os.path.join(folder, name + ".yaml"))
         with open(paths[-1], "w", encoding="utf-8") as file:

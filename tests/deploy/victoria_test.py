@@ -18,7 +18,7 @@ import yaml
 
 from bench.fleet.processes import Endpoints
 from tests import running
-from tests.deploy import beside_rules, cluster, servers, victoria
+from tests.deploy import beside_rules, cluster, prometheus_server, servers, victoria
 from tests.deploy.dashboard_queries import panel_queries
 from tests.deploy.made_up_pages import dcgm_page, history, made_up_page
 from tests.deploy.rules_case import RulesTest
@@ -86,7 +86,7 @@ class Servers(unittest.TestCase):
         for name in victoria.RULE_FILES:
             checked = subprocess.run(
                 [servers.path_or_skip("vmalert"), "-dryRun", "-loggerLevel=ERROR",
-                 "-rule=" + os.path.join(cluster.RULES, name + ".yaml")],
+                 "-rule=" + os.path.join(prometheus_server.RULES, name + ".yaml")],
                 text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             if checked.returncode:
                 refused[name] = re.findall(r"unsupported function \S+", checked.stdout)

@@ -79,7 +79,7 @@ TEST(Targets, SaysWhatIsWrong) {
     return error;
   };
   EXPECT_THAT(error_of("[}"), HasSubstr("neither JSON nor YAML"));
-  EXPECT_THAT(error_of("{}"), HasSubstr("no list of groups"));
+  EXPECT_THAT(error_of("{}"), HasSubstr("not a list of groups"));
   EXPECT_THAT(error_of("[]"), HasSubstr("no target"));
   EXPECT_THAT(error_of("[{\"labels\": {}}]"), HasSubstr("targets"));
   // One that cannot be asked is not left out.

@@ -638,8 +638,10 @@ def compare_with_itself(page, rank, options, unreported):
                 accounted[op,] += value
             durations = page.sums("nccl_operation_duration_seconds_count", ("op",),
                                   timing="stream", **comm)
+            # Those of a launch that is a composite stand beside the Send and Recv that it is made of.
             accounted.update({key: value for key, value in durations.items()
-                              if key != (GROUPED,)})
+                              if key not in ((GROUPED,), ("AlltoAll",), ("Gather",), ("Scatter",)) or
+                              key in reported})
             result.append(Comparison("stream durations + untimed as calls", where, reported,
                                      {key: value for key, value in accounted.items()
                                       if key in reported or key not in calls}))

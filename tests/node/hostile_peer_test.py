@@ -133,7 +133,7 @@ class HostilePeerTest(HostileCase):
         other[8] = 99
         self.assertIn("version 99", self.offer("bad_layout", [memory(other)]))
         # More memory than the header says.
-        self.assertIn("the segment says it has",
+        self.assertIn("the segment claims",
                       self.offer("bad_size", [memory(honest, size=len(honest) + 65536)]))
         # A header that says more than there is.
         struct.pack_into("<Q", honest, TOTAL_BYTES_OFFSET, 1 << 40)

@@ -125,6 +125,8 @@ class Servers(unittest.TestCase):
         """{(where, name): expressions} of the dashboards and of a Prometheus' rules."""
         found = dict(panel_queries())
         for name in victoria.RULE_FILES:
+            if name == "stragglers":  # these endpoints have no calls in common
+                continue
             with open(os.path.join(rules, name + ".yaml"), encoding="utf-8") as file:
                 for group in yaml.safe_load(file)["groups"]:
                     for rule in group["rules"]:

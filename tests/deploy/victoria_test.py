@@ -144,10 +144,10 @@ class Servers(unittest.TestCase):
         # Until the dashboards and rules have come to rest, and new series are seen: there after ten seconds or so.
         differences = self.differences(prometheus, server, self.queries(os.path.join(folder, "rules")))
         deadline = time.monotonic() + cluster.PATIENCE_S
-        while wrong := {key: says for key, says in differences().items() if key not in NEW_SERIES | ON_THE_EDGE}:
-            self.assertLess(time.monotonic(), deadline, wrong)
+        # One look that finds nothing else: on a loaded machine a scrape may come late, before it and behind it.
+        while set(found := differences()) - ON_THE_EDGE != NEW_SERIES:
+            self.assertLess(time.monotonic(), deadline, found)
             time.sleep(1)
-        self.assertEqual(set(differences()) - ON_THE_EDGE, NEW_SERIES)
 
     def differences(self, prometheus, server, queries):
         """A function: {key: what differs between their answers} of now. Once all are the same it counts the answers."""

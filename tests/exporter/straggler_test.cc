@@ -213,6 +213,38 @@ TEST(Straggler, RanksThatMayLeaveEarlyAreNotCompared) {
   EXPECT_EQ(watched.Loss(2), 0);
 }
 
+// Experts: each rank numbers its launches of several calls itself. One that made one launch less is
+// one number off for good, and launches of two lengths take turns.
+TEST(Straggler, LaunchesOfSeveralCallsAreNotCompared) {
+  Watched watched(4);
+  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
+  for (int i = 0; i < 6000; ++i) {
+    for (int rank = 0; rank < 4; ++rank) {
+      CommunicatorSnapshot& communicator = watched.job.Of(kComm, rank);
+      if (communicator.calls.empty()) {
+        communicator.calls.push_back({"Send", 4, "ncclFloat32", false, 0, 0});
+        communicator.calls.push_back({"Recv", 4, "ncclFloat32", false, 0, 0});
+      }
+      for (CallCountSnapshot& call : communicator.calls) call.calls += 3;
+      TimedCallSnapshot call;
+      call.op = "Grouped";
+      call.size_class = 4;
+      call.kind = LatencyKind::kDurationStream;
+      call.call_number = static_cast<uint64_t>(i) + (rank == 2 ? 0 : 1);
+      call.duration_ns = static_cast<uint64_t>(i % 2 == 0 ? kMs : 5 * kMs);
+      call.end_realtime_ns = watched.job.now();
+      communicator.timed_calls.push_back(call);
+      if (communicator.timed_calls.size() > 32) {
+        communicator.timed_calls.erase(communicator.timed_calls.begin());
+      }
+    }
+    watched.job.Advance(10 * kMs);
+    watched.LookIfDue();
+  }
+  EXPECT_EQ(watched.stragglers, 0);
+  EXPECT_TRUE(watched.Look().losses.empty() || watched.Loss(2) == 0);
+}
+
 TEST(Straggler, OneRankOnThisNodeIsComparedWithNobody) {
   Watched watched(1);
   watched.job.AddCommunicator(kComm, {0}, 8, 8);

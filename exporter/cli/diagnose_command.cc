@@ -56,10 +56,11 @@ std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
 
 // --listen=ADDRESS: `pulse agent` has a flag of this name, whose default is no wish to listen here.
 std::string given_listen;  // NOLINT(cert-err58-cpp)
+bool is_listen_given = false;
 
 void TakeEndpoints(std::vector<char*>* arguments) {
   constexpr std::string_view kName = "--endpoint";
-  constexpr std::string_view kListen = "--listen=";
+  constexpr std::string_view kListen = "--listen";
   std::vector<char*> others;
   for (std::size_t i = 0; i < arguments->size(); ++i) {
     const std::string_view text = (*arguments)[i];
@@ -68,8 +69,12 @@ void TakeEndpoints(std::vector<char*>* arguments) {
     } else if (text.size() > kName.size() && text.substr(0, kName.size()) == kName &&
                text[kName.size()] == '=') {
       given_endpoints.emplace_back(text.substr(kName.size() + 1));
-    } else if (text.substr(0, kListen.size()) == kListen) {
-      given_listen = std::string(text.substr(kListen.size()));
+    } else if (text == kListen) {
+      is_listen_given = true;
+      if (i + 1 < arguments->size()) given_listen = (*arguments)[++i];
+    } else if (text.substr(0, kListen.size()) == kListen && text[kListen.size()] == '=') {
+      is_listen_given = true;
+      given_listen = std::string(text.substr(kListen.size() + 1));
     } else {
       others.push_back((*arguments)[i]);
     }
@@ -265,11 +270,18 @@ Asked Ask(Question question, JobLook* look, std::string* error) {
   return Asked::kLooked;
 }
 
-// What who asks over HTTP does not say of the job is as the command line has it.
-JobAnswer AnswerFor(Question question, const JobFilter& filter) {
+// What who asks over HTTP does not say of the job is as the command line has it. Files are read
+// anew: targets come and go, tokens and certificates run out.
+JobAnswer AnswerFor(const std::vector<std::string>& given, const JobFilter& filter) {
+  JobAnswer answer;
+  Question question;
+  if (!ReadFlags(given, &question, &answer.text)) return answer;
+  if (question.endpoints.empty() && absl::GetFlag(FLAGS_prometheus).empty()) {
+    answer.text = absl::StrCat(absl::GetFlag(FLAGS_targets), " names no endpoint");
+    return answer;
+  }
   if (!filter.job_id.empty() || filter.comm_id.has_value()) question.options.filter = filter;
   JobLook look;
-  JobAnswer answer;
   if (Ask(std::move(question), &look, &answer.text) != Asked::kLooked) return answer;
   answer.ok = true;
   answer.sentence = JobSentence(look);
@@ -282,18 +294,25 @@ int Run(const std::vector<char*>& arguments) {
   if (!arguments.empty()) {
     return Fail(kUsageError, "diagnose takes no argument; addresses go to --endpoint");
   }
+  if (is_listen_given && given_listen.empty()) {
+    return Fail(kUsageError, "--listen needs an address: --listen=HOST:PORT");
+  }
   Question question;
   std::string error;
   if (!ReadFlags(given_endpoints, &question, &error)) return Fail(kUsageError, error);
-  const std::string prometheus = absl::GetFlag(FLAGS_prometheus);
-  if (prometheus.empty() && question.endpoints.empty()) {
+  // A file without targets may have some later.
+  const bool may_have_later = is_listen_given && !absl::GetFlag(FLAGS_targets).empty();
+  if (absl::GetFlag(FLAGS_prometheus).empty() && question.endpoints.empty() && !may_have_later) {
     return Fail(kUsageError,
                 "say where the endpoints are: --prometheus, --targets or --endpoint; see "
                 "pulse diagnose --help");
   }
-  if (!given_listen.empty())
-    return ServeVerdicts(
-        given_listen, [&question](const JobFilter& filter) { return AnswerFor(question, filter); });
+  if (is_listen_given) {
+    // The connections' threads may go on when this one ends: they have a copy.
+    return ServeVerdicts(given_listen, [given = given_endpoints](const JobFilter& filter) {
+      return AnswerFor(given, filter);
+    });
+  }
   JobLook look;
   switch (Ask(question, &look, &error)) {
     case Asked::kLooked:

@@ -1,5 +1,6 @@
 // The `pulse` program: finds the subcommand, parses its flags, runs it.
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -105,6 +106,9 @@ int Main(int argc, char** argv) {
   if (command->take != nullptr) command->take(&given);
   std::vector<char*> rest = absl::ParseCommandLine(static_cast<int>(given.size()), given.data());
   rest.erase(rest.begin());
+  // OpenSSL writes to sockets with write(2): an endpoint that closes its connection must not end the
+  // program. Those that print for good end with who reads them.
+  if (command != &kDemoCommand && command != &kReplayCommand) std::signal(SIGPIPE, SIG_IGN);
   return command->run(rest);
 }
 

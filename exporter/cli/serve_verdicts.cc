@@ -1,12 +1,31 @@
 #include "exporter/cli/serve_verdicts.h"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstring>
+#include <string>
 #include <utility>
 
 #include "exporter/node/listener.h"
 
 namespace nccl_pulse {
+namespace {
+
+// A line that standard output does not take now is dropped: who does not read it must not hold up
+// verdicts. A pipe that can be written to takes as much as this at once.
+constexpr std::size_t kMostLineBytes = 4096;
+
+void Print(std::string line) {
+  if (line.size() >= kMostLineBytes) line.resize(kMostLineBytes - 1);
+  line += '\n';
+  pollfd out = {STDOUT_FILENO, POLLOUT, 0};
+  if (poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return;
+  (void)!write(STDOUT_FILENO, line.data(), line.size());
+}
+
+}  // namespace
 
 int ServeVerdicts(const std::string& listen, VerdictServer::Look look) {
   ListenAddress address;
@@ -26,10 +45,7 @@ int ServeVerdicts(const std::string& listen, VerdictServer::Look look) {
   std::fprintf(stderr,
                "pulse: verdicts at http://%s/ and, for Alertmanager's webhook, /alertmanager\n",
                listener.address.c_str());
-  VerdictServer server(std::move(look), [](const std::string& line) {
-    std::printf("%s\n", line.c_str());
-    std::fflush(stdout);
-  });
+  VerdictServer server(std::move(look), Print);
   std::fprintf(stderr, "pulse: stopped listening: %s\n", std::strerror(server.Serve(socket.get())));
   return 1;
 }

@@ -54,7 +54,8 @@ class Judge {
       return draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kFinalized, facts_.finalized);
     }
     if (can_compare) return DecideByCalls();
-    if (IsBehindOwnWork(facts_)) {
+    // What stands behind a replay that another rank has not begun is not behind work of its own.
+    if (facts_.replays.behind.empty() && IsBehindOwnWork(facts_)) {
       is_queued_ = true;
     } else if (facts_.calls_known == CallsKnown::kCaptured) {
       DecideByReplays();

@@ -192,8 +192,9 @@ class Words {
         return "operations were captured into CUDA graphs that a rank may leave before the others "
                "come";
       case HangDetail::kReplaysAlike:
-        return "all ranks have come equally far in their CUDA graphs, and whether they stand in "
-               "one cannot be seen";
+        return "as far as is known all ranks have come equally far in their CUDA graphs, and "
+               "whether "
+               "they stand in one cannot be seen";
       case HangDetail::kOverflowed:
         return "calls were counted without their operation, because there were too many kinds";
       case HangDetail::kEventMaskChanged:

@@ -78,6 +78,13 @@ bool HasCalledLess(const Ranks& behind, const Ranks& ahead) {
   });
 }
 
+bool IsAnyWithin(const Ranks& ranks) {
+  for (const RankView* rank : ranks) {
+    if (rank->activity.is_in_replay) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 ReplayFacts CompareReplays(const Ranks& live, int64_t hang_after_ns, int64_t now_ns) {
@@ -107,7 +114,16 @@ ReplayFacts CompareReplays(const Ranks& live, int64_t hang_after_ns, int64_t now
     return facts;
   }
   facts.is_not_begun = last.communicator->graph_replays < first.communicator->graph_replays;
+  // Who has ended a replay between two stamps has ended collectives that all ranks were in: then the
+  // count of who seems not to have begun it is not right.
+  if (facts.is_not_begun && first.communicator->graph_place.stamps > 1 && !IsAnyWithin(ahead)) {
+    facts.behind.clear();
+    return facts;
+  }
   for (const RankView* rank : ahead) {
+    // A count alone does not tell: it can read one less until the next replay. A graph of one stamp
+    // is never seen in flight; who waits in it is noticed by a launch behind it.
+    if (!rank->activity.is_in_flight()) continue;
     const int64_t moved_ns = rank->communicator->graph_moved_realtime_ns;
     if (moved_ns != 0 && ElapsedNs(now_ns, moved_ns) >= hang_after_ns) {
       facts.standing.push_back(rank);

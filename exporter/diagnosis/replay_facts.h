@@ -34,8 +34,10 @@ enum class ReplaysKnown : uint8_t {
 struct ReplayFacts {
   ReplaysKnown known = ReplaysKnown::kNotFollowed;
   // All empty unless they are known. Of the live ranks:
-  Ranks behind;    // furthest behind; empty when all are alike
-  Ranks standing;  // others, which wait for those and have passed no stamp for hang_after
+  Ranks behind;  // furthest behind; empty when all are alike
+  // Others, which wait for those and have passed no stamp for hang_after. Each has a replay between
+  // two stamps, or an unfinished launch.
+  Ranks standing;
   const RankView* ahead = nullptr;  // one that is furthest ahead
   bool is_not_begun = false;        // those behind have begun fewer replays than that one
   bool are_all_within = false;      // each has a replay in flight, at the same place

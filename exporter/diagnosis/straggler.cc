@@ -54,6 +54,16 @@ std::vector<const RankView*> LiveRanks(const CommunicatorView& view) {
   return live;
 }
 
+// Each rank numbers the graphs that it captured itself.
+bool AreCapturedAlike(const std::vector<const RankView*>& ranks) {
+  const GraphPlace& first = ranks.front()->communicator->graph_place;
+  return std::all_of(ranks.begin(), ranks.end(), [&first](const RankView* rank) {
+    const GraphPlace& place = rank->communicator->graph_place;
+    return place.captures == first.captures && place.followed == first.followed &&
+           place.captures < GraphPlace::kMost;
+  });
+}
+
 std::string DurationWords(double seconds) {
   if (seconds < 1e-3) return absl::StrFormat("%.0f us", seconds * 1e6);
   if (seconds < 1) return absl::StrFormat("%.3g ms", seconds * 1e3);
@@ -87,13 +97,16 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   std::vector<Seen> seen;
   std::vector<Entry> entries;
   if (kinds_.size() > kMostKinds) kinds_.clear();
+  const bool captured_alike = AreCapturedAlike(ranks);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     for (const TimedCallSnapshot& call : ranks[i]->communicator->timed_calls) {
       const bool is_duration = call.kind == LatencyKind::kDurationStream ||
                                call.kind == LatencyKind::kDurationKernel ||
                                call.kind == LatencyKind::kDurationGraph;
-      const bool waits = WaitsForAll(call.op) || (view.is_exchange && IsGrouped(call.op));
-      if (!is_duration || !waits) continue;
+      // Launches of several calls ("Grouped") have numbers of each rank's own, which agree on
+      // nothing.
+      if (!is_duration || !WaitsForAll(call.op)) continue;
+      if (call.kind == LatencyKind::kDurationGraph && !captured_alike) continue;
       std::size_t kind = 0;
       while (kind < seen.size() &&
              (seen[kind].call->size_class != call.size_class ||
@@ -102,6 +115,7 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
         ++kind;
       }
       if (kind == seen.size()) {
+        if (kind == kMostKinds) continue;
         seen.push_back({&call, &kinds_[Kind(call.op, call.size_class, call.kind, call.graph)]});
       }
       const auto number = static_cast<uint32_t>(call.call_number);

@@ -4,14 +4,16 @@
 // calls (plugin/tracker/sampler.h). So of one call, matched over the ranks by (operation, size
 // class, call number), the rank with the shortest duration came last, and the others waited for it
 // as much longer as theirs are. Only operations that no rank can leave before the last one has come
-// are compared: AllReduce, AllGather, ReduceScatter, AlltoAll.
+// are compared: AllReduce, AllGather, ReduceScatter, AlltoAll. Launches of several calls are not: each
+// rank numbers its own (plugin/tracker/timed_launches.h).
 //
 //   loss of a call = mean of the others' durations - the shortest duration
 //
 // The loss goes to the rank that came last, and in equal parts to those that came together with it.
 //
 // A launch in a CUDA graph is matched by the graph and the replay's number instead: of each graph
-// the same launch is compared, the first that has stamps around it.
+// the same launch is compared, the first that has stamps around it. Each rank numbers its own graphs,
+// so only where all ranks have captured and follow as many.
 //
 // Scaled to all calls: one in 2^n is timed, and of those a rank keeps the last 32. The sum of an
 // interval never exceeds the interval: one long wait does not stand for 2^n of its kind. A launch in

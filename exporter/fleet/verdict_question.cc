@@ -91,10 +91,12 @@ bool ReadAlerts(std::string_view body, JobFilter* filter, bool* is_resolved, std
 }
 
 std::string NameOf(const JobFilter& filter) {
+  std::string name = filter.job_id.empty() ? "" : absl::StrCat("job ", filter.job_id);
   if (filter.comm_id.has_value()) {
-    return absl::StrCat("the job of communicator ", absl::Hex(*filter.comm_id, absl::kZeroPad16));
+    absl::StrAppend(&name, name.empty() ? "" : ", ", "the job of communicator ",
+                    absl::Hex(*filter.comm_id, absl::kZeroPad16));
   }
-  return filter.job_id.empty() ? "all jobs" : absl::StrCat("job ", filter.job_id);
+  return name.empty() ? "all jobs" : name;
 }
 
 }  // namespace nccl_pulse

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <deque>
 #include <exception>
@@ -32,6 +33,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMostHeadBytes = 8 << 10;
 constexpr std::size_t kMostBodyBytes = 1 << 20;
 constexpr std::size_t kMostJobIdBytes = 256;
+// That are taken from a client that was refused.
+constexpr std::size_t kMostRestBytes = 64 << 10;
+constexpr std::chrono::seconds kRestPatience{1};
 constexpr std::chrono::seconds kRequestPatience{5};
 constexpr std::chrono::seconds kAnswerPatience{10};
 
@@ -111,47 +115,86 @@ std::string HtmlPage(const std::string& text) {
 
 Response Text(int status, const std::string& text) { return {status, kText, text + "\n"}; }
 
+// What the client still sends is taken, or the kernel would reset the connection before it has read
+// the answer.
+void Drain(int fd) {
+  const Clock::time_point deadline = Clock::now() + kRestPatience;
+  char rest[4096];
+  for (std::size_t taken = 0; taken < kMostRestBytes && Await(fd, POLLIN, deadline);) {
+    const ssize_t got = recv(fd, rest, sizeof(rest), MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return;
+    if (got > 0) taken += static_cast<std::size_t>(got);
+  }
+}
+
 }  // namespace
 
 class VerdictServer::State {
  public:
   State(Look look, Log log) : look_(std::move(look)), log_(std::move(log)) {}
 
-  // False: there are as many as may be.
-  bool Enter() {
+  // False: there are as many as may be, and none that could make room. One that does makes it at
+  // once; its thread leaves soon.
+  bool Enter(int fd) {
     const std::lock_guard<std::mutex> lock(clients_lock_);
-    if (clients_ == kClients) return false;
+    if (clients_ == 2 * kClients) return false;
+    if (static_cast<int>(asking_.size()) + answered_ >= kClients) {
+      if (asking_.empty()) return false;
+      shutdown(asking_.front(), SHUT_RDWR);
+      asking_.pop_front();
+    }
     ++clients_;
+    asking_.push_back(fd);
     return true;
   }
-  void Leave() {
+  // Closes it.
+  void Leave(int fd, bool has_asked) {
     const std::lock_guard<std::mutex> lock(clients_lock_);
+    // Under the lock: its number is not another connection's yet.
+    close(fd);
     --clients_;
+    if (has_asked) --answered_;
+    const auto found = std::find(asking_.begin(), asking_.end(), fd);
+    if (!has_asked && found != asking_.end()) asking_.erase(found);
   }
 
-  void Converse(int fd) {
+  // `has_asked`: something, and made no room for others.
+  void Converse(int fd, bool* has_asked) {
     HttpRequest request;
     std::string body;
     const int refused = Receive(fd, &request, &body);
-    if (refused < 0) return;
+    if (refused < 0 || !NoteAsked(fd)) return;
+    *has_asked = true;
     const Response response = refused != 0
                                   ? Text(refused, absl::StrCat(refused, " ", StatusText(refused)))
                                   : Answer(request, body);
-    Send(fd, ResponseHead(response.status, response.type, response.body.size(), false,
-                          "Cache-Control: no-store\r\n"));
+    std::string head = ResponseHead(response.status, response.type, response.body.size(), false,
+                                    "Cache-Control: no-store\r\n");
+    if (response.status == 405 && request.path == "/alertmanager") {
+      const std::size_t allow = head.find("Allow: ");
+      if (allow != head.npos) {
+        head.replace(allow, head.find("\r\n", allow) - allow, "Allow: POST");
+      }
+    }
+    Send(fd, head);
     if (request.method != HttpRequest::Method::kHead) Send(fd, response.body);
     shutdown(fd, SHUT_WR);
-    // What the client still sends is taken, or the kernel would reset the connection.
-    char rest[1024];
-    if (Await(fd, POLLIN, Clock::now() + std::chrono::seconds(1))) {
-      (void)recv(fd, rest, sizeof(rest), MSG_DONTWAIT);
-    }
+    Drain(fd);
   }
 
  private:
+  // False: it had to make room.
+  bool NoteAsked(int fd) {
+    const std::lock_guard<std::mutex> lock(clients_lock_);
+    const auto found = std::find(asking_.begin(), asking_.end(), fd);
+    if (found == asking_.end()) return false;
+    asking_.erase(found);
+    ++answered_;
+    return true;
+  }
+
   struct Kept {
     Clock::time_point at;
-    std::string line;
     JobAnswer answer;
   };
 
@@ -179,7 +222,10 @@ class VerdictServer::State {
     }
     if (filter.job_id.size() > kMostJobIdBytes) return Text(400, "the job id is too long");
     const JobAnswer answer = Ask(filter);
-    if (!answer.ok) return Text(503, answer.text);
+    if (!answer.ok) {
+      // It may have what a Prometheus said.
+      return Text(503, CopyFromShared(answer.text.data(), answer.text.size()));
+    }
     if (request.path == "/api/v1/diagnosis") return {200, kJson, answer.json};
     if (!is_post && absl::StrContains(request.accept, "text/html")) {
       return {200, kHtml, HtmlPage(answer.text)};
@@ -190,7 +236,12 @@ class VerdictServer::State {
   JobAnswer Ask(const JobFilter& filter) {
     const std::string name = NameOf(filter);
     // One at a time: who waits here for the same job finds the answer when it is made.
-    const std::lock_guard<std::mutex> lock(look_lock_);
+    const std::unique_lock<std::timed_mutex> lock(look_lock_, kLookPatience);
+    if (!lock.owns_lock()) {
+      JobAnswer busy;
+      busy.text = "other jobs are being looked at: ask again";
+      return busy;
+    }
     {
       const std::lock_guard<std::mutex> kept_lock(kept_lock_);
       const auto found = fresh_.find(name);
@@ -207,7 +258,7 @@ class VerdictServer::State {
     for (auto each = fresh_.begin(); each != fresh_.end();) {
       each = Clock::now() - each->second.at < kFresh ? std::next(each) : fresh_.erase(each);
     }
-    fresh_[name] = {Clock::now(), "", answer};
+    if (fresh_.size() < kKept) fresh_[name] = {Clock::now(), answer};
     last_.push_front(absl::StrCat(
         absl::FormatTime(absl::RFC3339_sec, absl::Now(), absl::UTCTimeZone()), "  ", line, "\n"));
     if (last_.size() > kKept) last_.pop_back();
@@ -224,12 +275,14 @@ class VerdictServer::State {
 
   const Look look_;
   const Log log_;
-  std::mutex look_lock_;
+  std::timed_mutex look_lock_;
   std::mutex kept_lock_;
   std::map<std::string, Kept> fresh_;  // by what was asked for
   std::deque<std::string> last_;
   std::mutex clients_lock_;
-  int clients_ = 0;
+  int clients_ = 0;         // threads
+  int answered_ = 0;        // of these, with a request
+  std::deque<int> asking_;  // those without one, the longest first
 };
 
 VerdictServer::VerdictServer(Look look, Log log)
@@ -249,23 +302,22 @@ int VerdictServer::Serve(int listener) {
       }
       continue;
     }
-    if (!state_->Enter()) {
+    if (!state_->Enter(fd)) {
       close(fd);
       continue;
     }
     try {
       std::thread([state = state_, fd] {
+        bool has_asked = false;
         try {
-          state->Converse(fd);
+          state->Converse(fd, &has_asked);
         } catch (const std::exception&) {
           // Out of memory: this client alone is lost.
         }
-        close(fd);
-        state->Leave();
+        state->Leave(fd, has_asked);
       }).detach();
     } catch (const std::system_error&) {
-      close(fd);
-      state_->Leave();
+      state_->Leave(fd, false);
     }
   }
 }

@@ -10,11 +10,13 @@
 //   GET /healthz
 //
 // It keeps the last kKept verdicts in memory and nothing else. One job is looked at at a time; who
-// asks for the same one within kFresh gets the same answer, so that a crowd costs what one costs.
+// asks for the same one within kFresh gets the same answer, so that a crowd costs what one costs. Who
+// has waited kLookPatience for others' looks gets 503.
 //
 // Limits: kClients connections at a time, each with 5 s for its request and 10 s for taking the
-// answer; a head of 8 KiB, a body of 1 MiB. Beyond: closed, or 431, 413. There is neither TLS nor a
-// password: listen where only those can reach it who may know of the job.
+// answer; a head of 8 KiB, a body of 1 MiB. Beyond: 431, 413. When there are as many, the one is
+// closed that has waited longest without a whole request; without such a one, the new one. There is
+// neither TLS nor a password: listen where only those can reach it who may know of the job.
 //
 // Thread: Serve blocks the caller's for good, and has one more for each connection.
 #ifndef EXPORTER_FLEET_VERDICT_SERVER_H_
@@ -41,6 +43,7 @@ class VerdictServer {
   static constexpr int kClients = 16;
   static constexpr std::size_t kKept = 32;
   static constexpr std::chrono::seconds kFresh{3};
+  static constexpr std::chrono::seconds kLookPatience{10};
 
   // Looks at a job; blocks for some seconds. Never called by two threads at a time.
   using Look = std::function<JobAnswer(const JobFilter& filter)>;

@@ -68,19 +68,39 @@ TEST(ReplayVerdict, RankThatHasNotBegunIsNamed) {
   EXPECT_FALSE(hang.is_usual);
 }
 
-// A graph of up to 60 launches has one stamp: none of its replays is known to be in flight. But no
-// rank ends what another one has not begun.
-TEST(ReplayVerdict, OneStampIsEnough) {
-  SimulatedJob job = NotLaunchedJob();
+// A graph of up to 60 launches has one stamp: none of its replays is known to be in flight.
+void SetOneStamp(SimulatedJob* job) {
   for (int rank = 0; rank < 4; ++rank) {
-    CommunicatorSnapshot& comm = job.Of(kComm, rank);
+    CommunicatorSnapshot& comm = job->Of(kComm, rank);
     comm.graph_replays_in_flight = 0;
     comm.graph_place.passed = comm.graph_place.stamps = 1;
     comm.graph_place.calls_before = 0;
     comm.graph_place.calls_until = kCalls;
   }
+}
+
+// No rank ends what another one has not begun, but a count alone is no sign that somebody waits.
+TEST(ReplayVerdict, OneStampIsEnoughBesideALaunch) {
+  SimulatedJob job = NotLaunchedJob();
+  SetOneStamp(&job);
+  SimulatedJob idle = job;
+  idle.Advance(60 * kSecond);
+  EXPECT_EQ(HangOf(idle), std::nullopt);
+  LaunchOn(&job, {1}, "AllReduce");
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
-  EXPECT_EQ(hang.waiting, (std::vector<int32_t>{0, 1, 3}));
+  EXPECT_EQ(hang.replay.until, kCalls);
+}
+
+// A stamp that two replays passed at once can read one less until the next one: in a job that does
+// nothing that is no hang.
+TEST(ReplayVerdict, SmallerCountInAnIdleJobIsNoHang) {
+  SimulatedJob job = ReplayingJob();
+  Stand(&job, 2, 99, kStamps);
+  job.Advance(60 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+  // Nor does it name anybody in a hang outside of graphs.
+  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  ExpectHang(&job, HangVerdict::kUnknown, {});
 }
 
 // The others have queued ten replays and the eager calls behind them.
@@ -92,6 +112,16 @@ TEST(ReplayVerdict, WorkQueuedBehindTheReplayChangesNothing) {
   }
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
   EXPECT_EQ(hang.waiting, (std::vector<int32_t>{0, 1, 3}));
+  EXPECT_EQ(DiagnosisOf(job).queued, std::nullopt);
+}
+
+// The same where all work in flight is queued: the replay itself is not seen in flight.
+TEST(ReplayVerdict, WorkQueuedBehindAReplayOfOneStampIsNotBehindOwnWork) {
+  SimulatedJob job = NotLaunchedJob();
+  SetOneStamp(&job);
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
+  ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
   EXPECT_EQ(DiagnosisOf(job).queued, std::nullopt);
 }
 

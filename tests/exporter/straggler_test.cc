@@ -213,6 +213,42 @@ TEST(Straggler, RanksThatMayLeaveEarlyAreNotCompared) {
   EXPECT_EQ(watched.Loss(2), 0);
 }
 
+// Experts: each rank numbers its launches of several calls itself. One that made one launch less is
+// one number off for good, and launches of two lengths take turns.
+TEST(Straggler, LaunchesOfSeveralCallsAreNotCompared) {
+  constexpr int kRanks = 4;
+  ProcessSnapshot processes[kRanks];
+  CommunicatorSnapshot communicators[kRanks];
+  CommunicatorView view{};
+  view.nranks = kRanks;
+  view.has_point_to_point = view.is_exchange = true;
+  view.ranks.resize(kRanks);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    communicators[rank].rank = rank;
+    view.ranks[rank].process = &processes[rank];
+    view.ranks[rank].communicator = &communicators[rank];
+    view.ranks[rank].state = RankView::State::kLive;
+  }
+  StragglerState state;
+  for (int i = 1; i <= 6000; ++i) {
+    const int64_t now_ns = i * 10 * kMs;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      TimedCallSnapshot call;
+      call.op = "Grouped";
+      call.kind = LatencyKind::kDurationStream;
+      call.call_number = static_cast<uint64_t>(i) + (rank == 2 ? 0 : 1);
+      call.duration_ns = static_cast<uint64_t>(i % 4 == 0 ? kMs : 5 * kMs);
+      call.end_realtime_ns = now_ns;
+      auto& ring = communicators[rank].timed_calls;
+      ring.push_back(call);
+      if (ring.size() > 32) ring.erase(ring.begin());
+    }
+    if (i % 100 == 0) state.Update(view, now_ns);
+  }
+  EXPECT_FALSE(state.Find(view));
+  for (const RankLoss& loss : state.Losses(view)) EXPECT_EQ(loss.seconds, 0);
+}
+
 TEST(Straggler, OneRankOnThisNodeIsComparedWithNobody) {
   Watched watched(1);
   watched.job.AddCommunicator(kComm, {0}, 8, 8);

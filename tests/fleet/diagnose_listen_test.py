@@ -4,6 +4,8 @@ there."""
 import concurrent.futures
 import http.client
 import json
+import os
+import signal
 import socket
 import subprocess
 
@@ -17,11 +19,12 @@ ALERT = {"version": "4", "status": "firing", "alerts": [
 
 class ListenTest(DiagnoseCase):
 
-    def listen(self, *arguments):
+    def listen(self, *arguments, stdout=subprocess.PIPE):
         """Port, and the process."""
         process = subprocess.Popen([PULSE, "diagnose", "--listen=127.0.0.1:0", *arguments],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.addCleanup(process.stdout.close)
+                                   stdout=stdout, stderr=subprocess.PIPE, text=True)
+        if process.stdout is not None:
+            self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -124,6 +127,88 @@ class ListenTest(DiagnoseCase):
             answer(handler)
         return counting
 
+    def test_clients_that_ask_nothing_make_room(self):
+        _, _, arguments = self.hung_job()
+        port, _ = self.listen(*arguments)
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(16)]
+        for client in silent:
+            client.settimeout(60)
+        for _ in range(3):
+            self.assertEqual(self.ask(port, "/healthz")[::2], (200, "ok\n"))
+        self.assertEqual(silent[0].recv(1), b"")  # it had waited longest
+        silent[15].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        self.assertIn(b" 200 ", silent[15].recv(4096))
+        for client in silent:
+            client.close()
+
+    def test_files_are_read_for_each_look(self):
+        endpoints, culprit, _ = self.hung_job()
+        path = os.path.join(os.environ["TEST_TMPDIR"], "targets.json")
+
+        def write(text):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+
+        silent = self.endpoint(lambda handler: reply(handler, b"", status=500))
+        write(json.dumps([{"targets": [silent.name]}]))
+        port, _ = self.listen("--targets=" + path)
+        self.assertIn("0 of 1 endpoints answered", self.ask(port, "/")[2])
+        write(json.dumps([{"targets": [each.name for each in endpoints]}]))
+        self.assertIn("global rank %d" % culprit, self.ask(port, "/?job_id=4711")[2])
+        os.remove(path)
+        status, _, text = self.ask(port, "/?job_id=1")
+        self.assertEqual(status, 503)
+        self.assertIn("targets.json", text)
+
+    def test_each_question_has_its_own_answer(self):
+        _, _, arguments = self.hung_job()
+        port, _ = self.listen(*arguments)
+        comm = "00000000000000c0"
+        for job in ("4711", "12"):
+            self.assertEqual(self.ask(port, "/?job_id=%s&comm=%s" % (job, comm))[0], 200)
+        last = self.ask(port, "/last")[2]
+        for job in ("4711", "12"):
+            self.assertIn("job %s, the job of communicator %s: " % (job, comm), last)
+
+    def test_standard_output_that_nobody_reads(self):
+        _, culprit, arguments = self.hung_job()
+        out, full = os.pipe()
+        self.addCleanup(os.close, out)
+        os.set_blocking(full, False)
+        try:
+            while True:
+                os.write(full, 4096 * b"x")
+        except BlockingIOError:
+            pass
+        os.set_blocking(full, True)
+        port, process = self.listen(*arguments, stdout=full)
+        os.close(full)
+        self.assertIn("global rank %d" % culprit, self.ask(port, "/")[2])
+        # A connection that its endpoint has closed does not end the program.
+        with open("/proc/%d/status" % process.pid, encoding="ascii") as status:
+            ignored = next(line for line in status if line.startswith("SigIgn:"))
+        self.assertTrue(int(ignored.split()[1], 16) & 1 << (signal.SIGPIPE - 1))
+
+    def test_refusals(self):
+        _, _, arguments = self.hung_job()
+        port, _ = self.listen(*arguments)
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+            client.sendall(b"GET /alertmanager HTTP/1.1\r\n\r\n")
+            self.assertIn(b"\r\nAllow: POST\r\n", client.recv(4096))
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+            client.sendall(b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}")
+            self.assertIn(b"\r\nAllow: GET, HEAD\r\n", client.recv(4096))
+        # What else the client sends is taken: it reads the answer, and no reset.
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+            client.sendall(b"POST /alertmanager HTTP/1.1\r\nContent-Length: 2000000\r\n\r\n")
+            for _ in range(12):
+                client.sendall(4096 * b"x")
+            client.shutdown(socket.SHUT_WR)
+            text = b""
+            while part := client.recv(4096):
+                text += part
+            self.assertIn(b" 413 ", text)
+
     def test_nobody_answers(self):
         silent = self.endpoint(lambda handler: reply(handler, b"", status=500))
         port, process = self.listen("--endpoint=" + silent.name)
@@ -144,6 +229,11 @@ class ListenTest(DiagnoseCase):
                     status, _, error = self.run_pulse("--listen=" + address, *arguments)
                     self.assertEqual(status, 1)
                     self.assertIn(text, error)
+                    if address != "nowhere":
+                        self.assertEqual(self.run_pulse("--listen", address, *arguments)[0], 1)
+        status, _, error = self.run_pulse("--listen=", *arguments)
+        self.assertEqual(status, 1)
+        self.assertIn("--listen needs an address", error)
 
 
 if __name__ == "__main__":

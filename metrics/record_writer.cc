@@ -29,13 +29,11 @@ void RecordWriter::TakeLastCallPages() {
   SegmentHeader& header = segment_.header();
   const uint32_t wanted = header.last_calls / kLastCallsPerPage;
   if (wanted == 0 || wanted > kLastCallPages || !HasRoomForLastCalls(segment_)) return;
-  PagePool& pool = segment_.pages();
-  if (!segment_.PopulatePages(pool.free_pages() + wanted, wanted)) return;
   uint16_t pages[kLastCallPages];
   uint32_t taken = 0;
-  while (taken < wanted && (pages[taken] = pool.Allocate()) != kNoPage) ++taken;
+  while (taken < wanted && (pages[taken] = segment_.TakeRingPage()) != kNoPage) ++taken;
   if (taken < wanted) {
-    while (taken > 0) pool.Free(pages[--taken]);
+    while (taken > 0) segment_.GiveRingPageBack(pages[--taken]);
     return;
   }
   for (uint32_t i = 0; i < wanted; ++i) record_.last_call_pages.Set(i, pages[i]);
@@ -110,12 +108,18 @@ void RecordWriter::KeepSums() {
   header.AddRecycledCallbacks(CallbackKind::kLaunch, record_.followed.callbacks.load());
 }
 
-bool RecordWriter::GiveUpLastCalls() {
+void RecordWriter::GiveUpLastCalls() {
+  RecycleEpoch& epoch = HeaderWriter(segment_).recycle_epoch();
+  epoch.Begin();
+  GiveRingBack();
+  epoch.End();
+}
+
+void RecordWriter::GiveRingBack() {
   uint16_t pages[kLastCallPages];
   const uint32_t count = record_.last_call_pages.TakeAway(pages);
-  for (uint32_t i = 0; i < count; ++i) segment_.RecyclePage(pages[i]);
+  for (uint32_t i = 0; i < count; ++i) segment_.GiveRingPageBack(pages[i]);
   segment_.header().last_call_pages_used.fetch_sub(count);
-  return count > 0;
 }
 
 void RecordWriter::GiveBackPages() {
@@ -123,7 +127,7 @@ void RecordWriter::GiveBackPages() {
     const uint16_t page = slot.exchange(kNoPage);
     if (page != kNoPage) segment_.RecyclePage(page);
   };
-  GiveUpLastCalls();
+  GiveRingBack();
   for (Lane& lane : record_.lanes) give_back(lane.counter_page);
   for (SeriesEntry& series : record_.series) {
     for (auto& slot : series.page) give_back(slot);

@@ -63,8 +63,8 @@ class RecordWriter {
   void Finalize(uint64_t now_ns);
 
   // The pages of its last calls go to another communicator: of a finalized one, which keeps the
-  // rest. False: it has none.
-  bool GiveUpLastCalls();
+  // rest. In an epoch of its own, as Recycle.
+  void GiveUpLastCalls();
 
   // Takes a finalized record back: its pages are free again, its calls and callbacks go on in the
   // process' sums (recycled_*), and readers that were in the middle of it drop it. False when a
@@ -99,6 +99,9 @@ class RecordWriter {
   }
   void NoteLastLaunch(uint64_t now_ns) { record_.followed.last_launch_ns.store(now_ns); }
   uint64_t followed_launches() const { return record_.followed.launches.load(); }
+  // Those with a callback.
+  uint64_t reported_launches() const { return record_.followed.callbacks.load(); }
+  bool has_captured() const { return record_.captured.load() != 0; }
   uint64_t last_launch_ns() const { return record_.followed.last_launch_ns.load(); }
   // A call was captured into a CUDA graph.
   void NoteCaptured() { record_.captured.store(1); }
@@ -126,6 +129,7 @@ class RecordWriter {
   }
 
  private:
+  void GiveRingBack();
   void KeepIfAgreed(uint64_t number, const TimedCallFields& call);
   int ClaimLanes();
   void KeepSums();

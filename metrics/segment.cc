@@ -220,4 +220,17 @@ void Segment::RecyclePage(uint16_t page) {
   pool_->Free(page);
 }
 
+uint16_t Segment::TakeRingPage() {
+  if (free_ring_pages_ > 0) return ring_pages_[--free_ring_pages_];
+  if (!PopulatePages(pool_->free_pages() + 1, 1)) return kNoPage;
+  return pool_->Allocate();
+}
+
+void Segment::GiveRingPageBack(uint16_t page) {
+  // No more than header().last_call_pages_used ever are.
+  if (page == kNoPage || free_ring_pages_ == kMostLastCallPages) return;
+  for (LastCallEntry& entry : last_calls(page).entries) entry.Reset();
+  ring_pages_[free_ring_pages_++] = page;
+}
+
 }  // namespace nccl_pulse

@@ -58,6 +58,11 @@ class Segment {
 
   // Zeroes a page and puts it back. The caller made sure that nobody writes it any more.
   void RecyclePage(uint16_t page);
+  // A page for a ring of last calls, kNoPage: there is none now. It is not of the reserve, and stays
+  // one of a ring's for good: somebody may still write into the ring that gave it back. Both under
+  // the runtime's lock.
+  uint16_t TakeRingPage();
+  void GiveRingPageBack(uint16_t page);
 
   const void* base() const { return base_; }
   size_t bytes() const { return bytes_; }
@@ -83,6 +88,9 @@ class Segment {
   Relaxed<size_t> populated_bytes_{0};
   std::unique_ptr<PagePool::Link[]> links_;
   std::unique_ptr<PagePool> pool_;
+  // Pages of rings that no ring has. The runtime's lock.
+  uint16_t ring_pages_[kMostLastCallPages];
+  uint32_t free_ring_pages_ = 0;
 };
 
 }  // namespace nccl_pulse

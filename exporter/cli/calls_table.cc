@@ -34,7 +34,10 @@ std::string WhatOf(const Json& call) {
 std::string StateOf(const Json& call) {
   const std::string state = Text(At(call, "state"));
   if (state == "completed") return "done";
-  if (state == "in_flight") return At(call, "begun") == false ? "queued" : "in flight";
+  if (state == "in_flight" || state == "launched") {
+    if (At(call, "begun") == false) return "queued";
+    return state == "launched" ? state : "in flight";
+  }
   if (state == "not_launched") return "not launched";
   return state;
 }

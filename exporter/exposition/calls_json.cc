@@ -107,12 +107,26 @@ void AppendRank(const ProcessSnapshot& process, const CommunicatorSnapshot& comm
   absl::StrAppend(out, "]}");
 }
 
+// Whether NCCL has reported the launches of all of a communicator's calls, as far as is known.
+bool AreAllReported(const CommunicatorSnapshot& communicator) {
+  if (communicator.unreported_calls != 0) return false;
+  for (const UntimedSnapshot& untimed : communicator.untimed) {
+    if (untimed.reason == UntimedReason::kUnreported && untimed.operations != 0) return false;
+  }
+  for (const LastCallSnapshot& call : *communicator.last_calls) {
+    if (!call.captured && call.launch == 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 const char* CallStateName(CallState state) {
   switch (state) {
     case CallState::kNotLaunched:
       return "not_launched";
+    case CallState::kLaunched:
+      return "launched";
     case CallState::kInFlight:
       return "in_flight";
     case CallState::kCompleted:
@@ -132,7 +146,8 @@ std::vector<JudgedCall> JudgeCalls(const ProcessSnapshot& process,
   if (communicator.last_calls == nullptr) return judged;
   const std::vector<LastCallSnapshot>& calls = *communicator.last_calls;
   const RankActivity activity = ActivityOf(process, communicator, now_realtime_ns, stands_after_ns);
-  // What is not known to have completed is in flight only while somebody looks.
+  const bool are_all_reported = AreAllReported(communicator);
+  // What is not known to have completed is told only while somebody looks.
   const bool is_seen = activity.reason != UnknownReason::kPollerStands &&
                        activity.reason != UnknownReason::kPollerNotStarted &&
                        activity.reason != UnknownReason::kNoCompletions;
@@ -157,9 +172,13 @@ std::vector<JudgedCall> JudgeCalls(const ProcessSnapshot& process,
       const uint64_t last_launch =
           is_of_several ? std::max(call.launch, launches_before_next) : call.launch;
       if (last_launch <= communicator.launches_completed) {
-        one.state = CallState::kCompleted;
+        // A call of several may have had a launch of its own that is hidden.
+        const bool is_followed = last_launch < communicator.launches_completed;
+        if (!is_of_several || is_followed || are_all_reported) one.state = CallState::kCompleted;
       } else if (is_seen) {
-        one.state = CallState::kInFlight;
+        const bool is_newest = i + 1 == calls.size() && call.launch == communicator.launches;
+        one.state = is_newest && !is_of_several && activity.is_in_flight() ? CallState::kInFlight
+                                                                           : CallState::kLaunched;
         if (call.launch == communicator.launches_completed + 1) one.begun = activity.oldest_launch;
       }
     }

@@ -12,7 +12,10 @@
 //
 // What became of a call follows from the number of its launch and from how many launches have
 // completed. A call of a group counts as completed when all launches before the next group's have:
-// NCCL may cut a group into several.
+// NCCL may cut a group into several. As it may hide some of them, a launch of a later group must have
+// completed, too, unless the communicator is not known to have had calls that were not reported.
+// What has completed is known by marks behind some launches, so of those that are not known to have
+// ended only the newest call's, alone in its group, is said to be in flight.
 //
 // Thread: any, no state. Cost: about 1.5 us a call.
 #ifndef EXPORTER_EXPOSITION_CALLS_JSON_H_
@@ -30,7 +33,8 @@ namespace nccl_pulse {
 enum class CallState {
   kUnknown,      // it cannot be told
   kNotLaunched,  // NCCL has not reported its launch: it has not been made, or is hidden
-  kInFlight,
+  kLaunched,     // and not known to have ended
+  kInFlight,     // the newest call
   kCompleted,
   kCaptured,  // into a CUDA graph, whose replays are not followed here
 };
@@ -39,7 +43,7 @@ const char* CallStateName(CallState state);
 struct JudgedCall {
   const LastCallSnapshot* call;
   CallState state;
-  OldestLaunch begun;  // of kInFlight
+  OldestLaunch begun;  // of kLaunched and kInFlight
 };
 // The last calls of a communicator, oldest first; empty where they were not read.
 std::vector<JudgedCall> JudgeCalls(const ProcessSnapshot& process,

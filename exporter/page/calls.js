@@ -6,7 +6,7 @@ const CALL_LINES = 10;
 const MOST_CALL_RANKS = 16;
 const CALLS_EVERY_MS = 15000;
 
-const CALL_WORDS = {completed: 'done', in_flight: 'in flight', not_launched: 'not launched', captured: 'in a graph', unknown: 'unknown'};
+const CALL_WORDS = {completed: 'done', in_flight: 'in flight', launched: 'launched', not_launched: 'not launched', captured: 'in a graph', unknown: 'unknown'};
 const callWords = (call) => call.begun === false ? 'queued' : CALL_WORDS[call.state] || 'unknown';
 const callBytes = (value) => {
   const unit = value > 0 ? Math.min(4, Math.floor(Math.log2(value) / 10)) : 0;

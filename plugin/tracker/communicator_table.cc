@@ -97,7 +97,7 @@ Communicator* CommunicatorTable::Close(uint64_t context) {
   Communicator* communicator = Find(context);
   if (communicator == nullptr) return nullptr;
   communicator->context.Close();
-  communicator->parts.load()->last_calls.Clear();
+  communicator->parts.load()->last_calls.Close();
   if (instruments_.stream_timer != nullptr) {
     StreamTimer::Retire(communicator->parts.load()->launches.timer(), instruments_.clock.NowNs());
   }

@@ -14,6 +14,7 @@ void LaunchFollower::Reset(bool is_blocking) {
   launch_.store(0);
   traits_.store(is_blocking ? kBlocking : 0);
   unreported_ops_.store(0);
+  suspected_ops_.store(0);
   may_hide_.store(false);
   is_unhurried_.store(true);
   fate_.store(static_cast<uint8_t>(LaunchFate::kNotTimed));

@@ -316,8 +316,10 @@ class LaunchFollower {
                            const CopyEngineEvent& event, OperationMeta meta, uint64_t bytes);
   [[gnu::cold, gnu::noinline]] void EndTiming(Instruments& instruments, Communicator& communicator,
                                               CudaStream stream, uint32_t pair, uint64_t now_ns);
-  // Of the calls that stand, those that NCCL has reported no launch for, as far as known.
-  uint64_t HiddenCalls(const OperationRing& ring) const;
+  // Whether the group that ends here has had a launch that NCCL does not report. Learns which
+  // operations have such.
+  bool IsHidden(const Instruments& instruments, const OperationRing& ring,
+                const RecordWriter& record, bool is_alone);
   // The pair in front of the call, kNoPair: none. It is nobody's from then on.
   uint32_t TakeEarlyPair();
   void GiveEarlyPairUp();
@@ -345,7 +347,7 @@ class LaunchFollower {
   UnreportedCalls unreported_;
   // Of calls whose launch is not reported.
   Relaxed<CudaStream> call_stream_;   // of the last call in a group whose end is awaited
-  Relaxed<uint32_t> unreported_ops_;  // that there were such calls of: 1 << OperationRowOf
+  Relaxed<uint32_t> unreported_ops_;  // that such calls were followed of: 1 << OperationRowOf
   Relaxed<uint16_t> early_pair_;
   Relaxed<bool> may_hide_;
   Relaxed<uint64_t> reported_before_;  // operations, when that call was made
@@ -353,6 +355,9 @@ class LaunchFollower {
   CommunicatorTimer timer_;
   Relaxed<uint32_t> call_numbers_[kOperationRows][kCallColumns];
   CompositeCall composite_;  // of groups alone
+  // Of operations (as unreported_ops_) of which one alone had no launch, and none was reported since.
+  Relaxed<uint32_t> suspected_ops_;
+  Relaxed<uint64_t> suspected_at_;  // launches that were reported, when one was suspected last
 
   static void CheckLayout();
 };

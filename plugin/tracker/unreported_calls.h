@@ -91,6 +91,9 @@ class UnreportedCalls {
     // Of the calls that are not collectives each has a launch that is reported, or needs none.
     return std::min(Without(calls_.load(), reported), Without(collectives_.load(), copies));
   }
+  // Whether anything of the last group of several calls was reported.
+  bool HasReported(uint64_t operations) const { return operations != first_operation_.load(); }
+  bool IsOfCollectives() const { return calls_.load() == collectives_.load(); }
   // Whether the pending calls' group is the last one of several calls.
   bool IsLastGroup(const PendingCalls& pending) const {
     return calls_.load() != 0 && group_.load() == pending.group;

@@ -15,13 +15,19 @@
 //
 //   a non-blocking      launches on a thread of its own, maybe after GroupApi has stopped. So a
 //   communicator        communicator is taken for blocking only once that is known: a launch that
-//                       was reported came from the thread that made the call, or init did what
-//                       only that of a blocking one does (plugin/runtime/calling_thread.h).
+//                       was reported came from the thread that made the call. What init did
+//                       (plugin/runtime/calling_thread.h) is not enough.
 //   ncclGroupStart      NCCL's profilerGroupDepth does not count it, only its end. So GroupApi may
 //   within a group      stop where the inner group ends, before anything was launched. A call alone
 //                       (depth 1) has no group around it. Of another group the end is believed
 //                       only where a launch of its own was reported before it: all of a group's
 //                       launches are made together.
+//
+// The end also comes when NCCL has failed within the group and launched nothing. So what is alone in
+// its group is believed to be launched only if its operation is known to be hidden: on this
+// communicator one like it had no launch, a launch was reported later, and none of that operation was
+// reported alone in between (a second try). Never before the first reported launch, never of
+// Send and Recv: one to itself in place launches nothing.
 //
 // Everywhere else the calls stand as unreported (unreported_calls.h), and what they do is unknown.
 //
@@ -82,9 +88,11 @@ uint64_t LaunchFollower::EndGroup(Instruments& instruments, Communicator& commun
   StreamTimer& timer = *instruments.stream_timer;
   // Other calls than this thread's stand there, or it is not known whose.
   const bool is_group = group != 0 && group == group_.load();
-  const bool is_behind_launch = (traits_.load() & kBlocking) != 0 && (is_alone || calls == 0);
-  if (!is_group || !is_behind_launch || launch_.load() != 0 || HiddenCalls(ring) == 0 ||
-      !timer.IsReachable(timer_, stream) || timer.IsCapturing(timer_, stream)) {
+  const RecordWriter record = communicator.Writer(instruments.segment);
+  const bool is_behind_launch = knows_thread() && (is_alone ? calls < 2 : calls == 0);
+  if (!is_group || !is_behind_launch || launch_.load() != 0 ||
+      !IsHidden(instruments, ring, record, is_alone) || !timer.IsReachable(timer_, stream) ||
+      timer.IsCapturing(timer_, stream)) {
     if (pair != kNoPair) StreamTimer::GivePairUp(timer_, pair);
     return 0;
   }
@@ -105,12 +113,32 @@ uint64_t LaunchFollower::EndGroup(Instruments& instruments, Communicator& commun
   return now_ns;
 }
 
-uint64_t LaunchFollower::HiddenCalls(const OperationRing& ring) const {
+bool LaunchFollower::IsHidden(const Instruments& instruments, const OperationRing& ring,
+                              const RecordWriter& record, bool is_alone) {
   const PendingCalls calls = pending();
+  if (calls.calls == 0 && !is_alone) {
+    // Beside graphs NCCL may report operations after the group's end. Of Send and Recv it is not
+    // known which were reported.
+    return !record.has_captured() && unreported_.IsLastGroup(calls) &&
+           unreported_.IsOfCollectives() && unreported_.HasReported(ring.reported()) &&
+           unreported_.Hidden(ring.reported()) != 0;
+  }
+  const NameId op = OperationMeta::Unpack(meta_.load()).op;
+  if (!instruments.IsCollective(op)) return false;
+  const uint32_t bit = 1u << OperationRowOf(op);
+  if (calls.calls == 0) {  // its launch was reported
+    suspected_ops_.store(suspected_ops_.load() & ~bit);
+    return false;
+  }
   // An operation that was reported before its launch, or late, is told from no other.
-  if (calls.calls == 1 && ring.reported() != reported_before_.load()) return 0;
-  if (calls.calls != 0) return unreported_.Standing(calls);
-  return unreported_.IsLastGroup(calls) ? unreported_.Hidden(ring.reported()) : 0;
+  if (ring.reported() != reported_before_.load()) return false;
+  if ((unreported_ops_.load() & bit) != 0) return true;
+  if ((suspected_ops_.load() & bit) == 0) {
+    suspected_ops_.store(suspected_ops_.load() | bit);
+    suspected_at_.store(record.reported_launches());
+    return false;
+  }
+  return record.reported_launches() != suspected_at_.load();
 }
 
 // Of a group of several it is not known which were launched together: those count as unreported

@@ -92,7 +92,7 @@ TEST(CallsJson, WhatHasCompletedAndWhatHasNot) {
   comm.unreported_calls = 1;
   Json rank = CallsOf(job)["ranks"][0];
   EXPECT_EQ(StatesOf(rank), (std::vector<std::string>{"completed", "unknown", "captured",
-                                                      "in_flight", "in_flight", "not_launched"}));
+                                                      "launched", "launched", "not_launched"}));
   EXPECT_EQ(rank["calls"][3]["begun"], true);
   EXPECT_EQ(rank["calls"][4]["begun"], nullptr) << "the oldest alone is asked";
   // Nobody looks any longer: what had completed has, the rest is not known.
@@ -112,13 +112,34 @@ TEST(CallsJson, AGroupHasCompletedWithItsLastLaunch) {
   comm.launches_completed = 3;
   comm.oldest_inflight_realtime_ns = job.now();
   EXPECT_EQ(StatesOf(CallsOf(job)["ranks"][0]),
-            (std::vector<std::string>{"completed", "in_flight", "in_flight", "in_flight"}));
+            (std::vector<std::string>{"completed", "launched", "launched", "in_flight"}));
   comm.launches_completed = 4;
   const Json rank = CallsOf(job)["ranks"][0];
   EXPECT_EQ(StatesOf(rank),
             (std::vector<std::string>{"completed", "completed", "completed", "in_flight"}));
   EXPECT_EQ(rank["calls"][2]["group"], 2);
   EXPECT_EQ(rank["calls"][3]["group"], 4);
+}
+
+// Of a group of several, one call's launch may be hidden.
+TEST(CallsJson, AMixedGroupHasCompletedOnceALaterLaunchHas) {
+  SimulatedJob job(1);
+  job.AddCommunicator(kComm, {0}, 2);
+  CommunicatorSnapshot& comm = job.Of(kComm, 0);
+  std::vector<LastCallSnapshot> calls = {CallOf(1, 1), CallOf(2, 2), CallOf(3, 2, true)};
+  Give(job, 0, calls);
+  comm.launches = comm.launches_completed = 2;
+  const auto states = [&] { return StatesOf(CallsOf(job)["ranks"][0]); };
+  EXPECT_EQ(states(), (std::vector<std::string>{"completed", "completed", "completed"}));
+  comm.unreported_calls = 1;
+  EXPECT_EQ(states(), (std::vector<std::string>{"completed", "unknown", "unknown"}));
+  comm.unreported_calls = 0;
+  comm.untimed.push_back({"Broadcast", UntimedReason::kUnreported, 1});
+  EXPECT_EQ(states(), (std::vector<std::string>{"completed", "unknown", "unknown"}));
+  calls.push_back(CallOf(4, 3));
+  Give(job, 0, calls);
+  comm.launches = comm.launches_completed = 3;
+  EXPECT_EQ(states(), (std::vector<std::string>(4, "completed")));
 }
 
 TEST(CallsJson, WhoHasNoRingSaysWhy) {

@@ -169,6 +169,40 @@ TEST(LastCalls, CommunicatorsBeyondTheRoomHaveNone) {
   EXPECT_TRUE(ring.Read(1000).last_calls->empty());
 }
 
+// Calls, launches and the end of the communicator from several threads, against NCCL's rules: what is
+// in the ring may be wrong then, and what lies beside it is as it was.
+TEST(LastCalls, ThreadsAgainstTheRulesWriteIntoRingsAlone) {
+  Ring ring(64);
+  ring.Add(0, 7);
+  ring.Add(1, 8);
+  const uint16_t beside = ring.segment().pages().Allocate();
+  ASSERT_NE(beside, kNoPage);
+  LastCalls& calls = ring.Writer(0);
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 3; ++i) {
+    writers.emplace_back([&] {
+      while (!stop.load(std::memory_order_relaxed)) {
+        for (int call = 0; call < 3; ++call) calls.Note(AllReduce(9), 1);
+        calls.NoteLaunch(kSecond, 1);
+      }
+    });
+  }
+  for (int round = 0; round < 2000; ++round) {
+    calls.Close();
+    ring.Record(0).Finalize(1);
+    if (round % 2 == 0) ring.Record(0).GiveUpLastCalls();
+    ASSERT_TRUE(ring.Record(0).Recycle());
+    ring.Add(0, 7);
+    calls.Begin(ring.segment(), ring.segment().record(0));
+  }
+  stop = true;
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_TRUE(ring.Read(8).last_calls->empty());
+  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(&ring.segment().counters(beside));
+  for (uint32_t i = 0; i < kPageBytes; ++i) ASSERT_EQ(bytes[i], 0) << i;
+}
+
 // With the shipped writer, a reader's thread beside it.
 TEST(LastCalls, AReaderGetsNoMixture) {
   Ring ring(64);

@@ -56,24 +56,36 @@ std::unique_ptr<StreamCommunicator> MakeElsewhere(FakeCuda& gpu, uint64_t comm_i
   return comm;
 }
 
+// From now on that operation is known to be hidden. Two launches, which have completed, and one call
+// that stays unreported.
+void LearnHidden(FakeCuda& gpu, StreamCommunicator& comm, const char* op = "Broadcast") {
+  comm.Run(0, "AllGather");
+  comm.RunUnreported(0, op);
+  comm.Run(0, "AllGather");
+  gpu.Advance(kMs);
+  EXPECT_EQ(See(comm).unreported, 0u);
+}
+
 // ---- what is seen -------------------------------------------------------------------------------
 
 TEST(UnreportedLaunchTest, IsInFlightUntilItHasCompleted) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);
+    LearnHidden(gpu, comm);
+    LearnHidden(gpu, comm, "Reduce");
     comm.RunUnreported(5 * kMs);
-    EXPECT_EQ(See(comm), (Seen{1, 0, 0}));
+    EXPECT_EQ(See(comm), (Seen{5, 4, 0}));
     const int64_t since = comm.Read().oldest_inflight_realtime_ns;
     EXPECT_NE(since, 0);
     AdvanceClock(30 * kSecond);
-    comm.RunUnreported(5 * kMs, "AllReduce");
-    EXPECT_EQ(See(comm), (Seen{2, 0, 0}));
+    comm.RunUnreported(5 * kMs, "Reduce");
+    EXPECT_EQ(See(comm), (Seen{6, 4, 0}));
     EXPECT_NEAR(static_cast<double>(comm.Read().oldest_inflight_realtime_ns - since), 0, 1e8);
     gpu.Advance(5 * kMs);
     comm.Run(kMs);  // one that is reported
-    EXPECT_EQ(See(comm).launches, 3u);
+    EXPECT_EQ(See(comm).launches, 7u);
     gpu.Advance(kSecond);
-    EXPECT_EQ(See(comm), (Seen{3, 3, 0}));
+    EXPECT_EQ(See(comm), (Seen{7, 7, 0}));
     EXPECT_EQ(comm.Read().oldest_inflight_realtime_ns, 0);
     ExpectEveryCallOnce(comm);
     EXPECT_EQ(IgnoredByName(ReadSnapshot()), (std::map<std::string, uint64_t>{}));
@@ -83,8 +95,9 @@ TEST(UnreportedLaunchTest, IsInFlightUntilItHasCompleted) {
 TEST(UnreportedLaunchTest, HasADurationWhenItsCallIsSampled) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);
+    LearnHidden(gpu, comm);
     TimeEveryCall();
-    for (int i = 0; i < 2; ++i) comm.RunUnreported(0);  // the first ones of their kind
+    comm.RunUnreported(0);  // the second of its kind
     constexpr int kTimed = 20;
     for (int i = 0; i < kTimed; ++i) {
       comm.RunUnreported(7 * kMs);
@@ -96,7 +109,7 @@ TEST(UnreportedLaunchTest, HasADurationWhenItsCallIsSampled) {
     EXPECT_EQ(latency.histogram.Count(), static_cast<uint64_t>(kTimed));
     EXPECT_NEAR(static_cast<double>(latency.histogram.sum_ns), 7e6 * kTimed, 1e4);
     EXPECT_EQ(latency.bytes, 4096u * kTimed);
-    EXPECT_EQ(Untimed(measured, UntimedReason::kNotSampled), 2u);
+    EXPECT_EQ(Untimed(measured, UntimedReason::kNotSampled), 3u);
     ASSERT_FALSE(measured.timed_calls.empty());
     EXPECT_EQ(measured.timed_calls[0].call_number, 2u);
     ExpectEveryCallOnce(comm);
@@ -107,14 +120,15 @@ TEST(UnreportedLaunchTest, HasADurationWhenItsCallIsSampled) {
 TEST(UnreportedLaunchTest, OneThatIsReportedAfterAllIsTimedOnce) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);
+    LearnHidden(gpu, comm, "AllReduce");
     TimeEveryCall();
-    for (int i = 0; i < 3; ++i) comm.RunUnreported(0, "AllReduce");
+    for (int i = 0; i < 2; ++i) comm.RunUnreported(0, "AllReduce");
     for (int i = 0; i < 30; ++i) {
       comm.Run(3 * kMs);
       gpu.Advance(3 * kMs);
       WaitForPoll();
     }
-    EXPECT_EQ(See(comm), (Seen{33, 33, 0}));
+    EXPECT_EQ(See(comm), (Seen{34, 34, 0}));
     const LatencySnapshot latency = StreamLatency(comm.Read(), "AllReduce");
     EXPECT_NEAR(static_cast<double>(latency.histogram.sum_ns), 30 * 3e6, 1e4);
     ExpectEveryCallOnce(comm);
@@ -125,8 +139,9 @@ TEST(UnreportedLaunchTest, OneThatIsReportedAfterAllIsTimedOnce) {
 TEST(UnreportedLaunchTest, IsNotTimedOnAnotherStreamThanTheOneBefore) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);
+    LearnHidden(gpu, comm);
     TimeEveryCall();
-    for (int i = 0; i < 3; ++i) comm.RunUnreported(0);
+    for (int i = 0; i < 2; ++i) comm.RunUnreported(0);
     const uint64_t timed = TimedOperations(comm.Read());
     const FakeCuda::Stream one = comm.stream();
     const FakeCuda::Stream other = gpu.CreateStream(comm.gpu_context());
@@ -134,10 +149,10 @@ TEST(UnreportedLaunchTest, IsNotTimedOnAnotherStreamThanTheOneBefore) {
       comm.UseStream(i % 2 == 0 ? other : one);
       comm.RunUnreported(9 * kMs);
     }
-    EXPECT_EQ(See(comm).launches, 9u);
-    EXPECT_LE(See(comm).completed, 3u);
+    EXPECT_EQ(See(comm).launches, 10u);
+    EXPECT_LE(See(comm).completed, 4u);
     gpu.Advance(kSecond);
-    EXPECT_EQ(See(comm), (Seen{9, 9, 0}));
+    EXPECT_EQ(See(comm), (Seen{10, 10, 0}));
     EXPECT_LE(TimedOperations(comm.Read()), timed + 1);
     ExpectEveryCallOnce(comm);
   });
@@ -193,18 +208,20 @@ TEST(UnreportedLaunchTest, EndsAreAwaitedWhereTheyAreOfUse) {
     while (run()) ++awaited;
     EXPECT_EQ(awaited, AwaitedEnds::kFirst);
     for (int i = 0; i < 10; ++i) EXPECT_FALSE(run());
-    // One comes late: it is not seen, and from then on they are.
+    // One comes late: it is not seen, and once the operation is known to be hidden they are.
     comm.RunUnreported(kMs);
     EXPECT_EQ(See(comm).unreported, 1u);
     comm.RunUnreported(kMs);
     EXPECT_EQ(See(comm).unreported, 2u);
     comm.RunUnreported(kMs);
-    EXPECT_EQ(See(comm).unreported, 0u);
+    EXPECT_EQ(See(comm).unreported, 3u);
     EXPECT_TRUE(run());
+    comm.RunUnreported(kMs);
+    EXPECT_EQ(See(comm).unreported, 0u);
     gpu.Advance(kSecond);
     EXPECT_EQ(See(comm).unreported, 0u);
     ExpectEveryCallOnce(comm);
-    EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kUnreported), 2u);
+    EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kUnreported), 3u);
   });
 }
 
@@ -213,6 +230,7 @@ TEST(UnreportedLaunchTest, EndsAreAwaitedWhereTheyAreOfUse) {
 TEST(UnreportedLaunchTest, StreamsInCaptureAreNotTouched) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);
+    LearnHidden(gpu, comm);
     TimeEveryCall();
     for (int i = 0; i < 4; ++i) comm.RunUnreported(0);
     const Seen before = See(comm);
@@ -275,44 +293,84 @@ TEST(UnreportedLaunchTest, IsUnknownUntilTheThreadThatLaunchesIsKnown) {
     comm->Run(kMs);  // on the thread that calls, in its group
     EXPECT_EQ(See(*comm).unreported, 0u);
     comm->RunUnreported(kMs);
+    EXPECT_EQ(See(*comm).unreported, 1u) << "nor that its operation is hidden";
+    comm->Run(kMs);
+    comm->RunUnreported(kMs);
     EXPECT_EQ(See(*comm).unreported, 0u);
-    EXPECT_EQ(comm->Read().launches, 2u);
+    EXPECT_EQ(comm->Read().launches, 3u);
     gpu.Advance(kSecond);
     ExpectEveryCallOnce(*comm);
   });
 }
 
-// What init said is taken back when a launch says otherwise; and where the environment may make
-// communicators non-blocking, init says nothing.
-TEST(UnreportedLaunchTest, InitIsBelievedUntilALaunchIsSeen) {
+// The very first call may have failed within NCCL, whatever init said.
+TEST(UnreportedLaunchTest, NothingIsBelievedBeforeAReportedLaunch) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);
+    for (uint64_t calls = 1; calls <= 3; ++calls) {
+      comm.RunUnreported(kMs);
+      EXPECT_EQ(See(comm), (Seen{0, 0, calls}));
+    }
     comm.LaunchElsewhere();
-    comm.Run(kMs);
-    comm.RunUnreported(kMs);
-    EXPECT_EQ(See(comm).unreported, 1u);
+    for (int i = 0; i < 3; ++i) {
+      comm.Run(kMs);
+      comm.RunUnreported(kMs);
+      EXPECT_EQ(See(comm).unreported, 1u) << "on a thread of NCCL's";
+    }
   });
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        comm.RunUnreported(kMs);
-        EXPECT_EQ(See(comm).unreported, 1u);
-      },
-      {{"NCCL_COMM_BLOCKING", "0"}});
 }
 
-// A child of ncclCommSplit may be non-blocking, and its init runs where its parent's did.
-TEST(UnreportedLaunchTest, InitIsBelievedOfNoCommunicatorThatMayBeAChild) {
+// Such a call launches nothing, and the end of its group comes as ever.
+TEST(UnreportedLaunchTest, ACallThatFailsIsNotLaunched) {
   RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator parent(gpu, 1);
-    StreamCommunicator child(gpu, 2);
-    parent.RunUnreported(kMs);
-    child.RunUnreported(kMs);
-    EXPECT_EQ(See(parent).unreported, 0u);
-    EXPECT_EQ(See(child).unreported, 1u);
-    child.Run(kMs);
-    child.RunUnreported(kMs);
-    EXPECT_EQ(See(child).unreported, 0u);
+    StreamCommunicator comm(gpu, 1);
+    const auto fail = [&](const char* op) {
+      void* group = comm.StartGroup();
+      comm.MakeCall(group, op, 4096);
+      comm.StopGroup(group);
+    };
+    comm.Run(0);
+    fail("AllGather");
+    gpu.Advance(kSecond);
+    EXPECT_EQ(See(comm), (Seen{1, 1, 1}));
+    fail("AllGather");
+    EXPECT_EQ(See(comm), (Seen{1, 1, 2}));
+    comm.Run(0, "AllGather");  // the next try
+    gpu.Advance(kSecond);
+    EXPECT_EQ(See(comm), (Seen{2, 2, 0}));
+    fail("AllGather");
+    EXPECT_EQ(See(comm), (Seen{2, 2, 1}));
+  });
+}
+
+// One to itself, in place.
+TEST(UnreportedLaunchTest, ASendThatLaunchesNothingIsNotLaunched) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    for (uint64_t i = 1; i < 4; ++i) {
+      comm.Run(0);
+      gpu.Advance(kSecond);
+      comm.RunUnreported(0, "Send");
+      EXPECT_EQ(See(comm), (Seen{i, i, 1}));
+    }
+  });
+}
+
+// Its operations are reported behind the end of the group, where graphs have been captured or
+// CUDA_LAUNCH_BLOCKING is set.
+TEST(UnreportedLaunchTest, AGroupIsLaunchedOnceThoughItIsReportedLate) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    LearnHidden(gpu, comm);
+    void* group = comm.StartGroup(false, 2);
+    std::vector<Call> calls;
+    for (int i = 0; i < 2; ++i) calls.push_back(comm.MakeCall(group, "AllReduce", 4096));
+    comm.Launch(group, kMs);
+    comm.StopGroup(group);
+    EXPECT_EQ(See(comm).launches, 3u);
+    for (const Call& call : calls) comm.Report(call);
+    gpu.Advance(kSecond);
+    EXPECT_EQ(See(comm), (Seen{3, 3, 0}));
   });
 }
 
@@ -398,6 +456,7 @@ TEST(UnreportedLaunchTest, TheEndOfAnotherThreadsGroupSaysNothing) {
 TEST(UnreportedLaunchTest, OnTheDefaultStreamItsContextMustBeCurrent) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1, 0);
+    LearnHidden(gpu, comm);
     const FakeCuda::Context other = gpu.CreateContext(1);
     for (const uintptr_t handle : {0, 1, 2}) {
       auto* const stream = reinterpret_cast<void*>(handle);  // NOLINT(performance-no-int-to-ptr)
@@ -425,6 +484,7 @@ TEST(UnreportedLaunchTest, OnTheDefaultStreamItsContextMustBeCurrent) {
 TEST(UnreportedLaunchTest, WhatTheDriverRefusesIsNotClaimed) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);
+    LearnHidden(gpu, comm);
     TimeEveryCall();
     for (int i = 0; i < 4; ++i) {
       comm.RunUnreported(kMs);
@@ -462,11 +522,12 @@ TEST(UnreportedLaunchTest, WithKernelTimingHasNoDuration) {
   RunWithGpu(
       [](FakeCuda& gpu) {
         StreamCommunicator comm(gpu, 1);
+        LearnHidden(gpu, comm);
         for (int i = 0; i < 5; ++i) comm.RunUnreported(kMs);
         gpu.Advance(kSecond);
-        EXPECT_EQ(See(comm), (Seen{5, 5, 0}));
-        ExpectEveryCallOnce(comm);
-        EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kUnreported), 5u);
+        EXPECT_EQ(See(comm), (Seen{7, 7, 0}));
+        EXPECT_TRUE(
+            WaitUntil([&] { return Untimed(comm.Read(), UntimedReason::kUnreported) == 6; }));
       },
       {{"NCCL_PULSE_TIMING", "kernel"}});
 }
@@ -481,6 +542,8 @@ TEST(UnreportedLaunchTest, CallsPollsReadsAndFinalizesAtOnce) {
     for (uint64_t i = 0; i < kThreads; ++i) {
       comms.push_back(std::make_unique<StreamCommunicator>(gpu, 1 + i, static_cast<int>(i)));
       if (i % 2 == 1) comms.back()->LaunchElsewhere();
+      gpu.MakeCurrent(comms.back()->gpu_context());
+      LearnHidden(gpu, *comms.back());
     }
     TimeEveryCall();
     std::atomic<bool> end{false};
@@ -524,7 +587,7 @@ TEST(UnreportedLaunchTest, CallsPollsReadsAndFinalizesAtOnce) {
     for (int i = 0; i < kThreads; ++i) {
       const StreamCommunicator& comm = *comms[static_cast<size_t>(i)];
       // Of a non-blocking one those that NCCL reports.
-      const auto launches = static_cast<uint64_t>(i % 2 == 1 ? 2 * kRounds + 1 : 4 * kRounds + 1);
+      const auto launches = static_cast<uint64_t>(i % 2 == 1 ? 2 * kRounds + 3 : 4 * kRounds + 3);
       EXPECT_EQ(See(comm), (Seen{launches, launches, 0}));
       ExpectEveryCallOnce(comm);
     }

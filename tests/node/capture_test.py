@@ -149,12 +149,17 @@ class CaptureTest(unittest.TestCase):
 
     def test_what_cannot_be_done_says_why_and_leaves_nothing(self):
         os.mkdir(self.out)
+        secret = os.path.join(self.out, "secret")
+        with open(secret, "w", encoding="utf-8") as file:
+            file.write("user:password\n")
         for status, message, arguments in (
                 (5, "exists already", ["--out=" + self.out]),
                 (5, "there is no folder", ["--out=/nowhere/x"]),
                 (1, "must be bundle or flight-recorder", ["--format=pdf"]),
                 (1, "has no {pid}", ["--stack-command=py-spy"]),
                 (1, "takes no argument", ["here"]),
+                (1, "needs --endpoint or --targets", ["--credentials-file=" + secret]),
+                (1, "--time-limit", ["--time-limit=10ms"]),
                 (1, "--hang-after", ["--hang-after=500ms"]),
                 (1, "--stack-timeout", ["--stack-timeout=1h"]),
                 (2, "no endpoint answers; nothing is written",

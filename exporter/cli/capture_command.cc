@@ -1,10 +1,13 @@
 // pulse capture: keeps what endpoints and this host know about a job, as a folder or a .tar.gz.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,6 +30,7 @@ ABSL_FLAG(std::string, out, "", "the folder or .tar.gz to make");
 ABSL_FLAG(std::string, format, "bundle", "bundle or flight-recorder");
 ABSL_FLAG(std::string, stack_command, "", "prints the stacks of process {pid}");
 ABSL_FLAG(absl::Duration, stack_timeout, absl::Seconds(15), "of each program that is run");
+ABSL_FLAG(absl::Duration, time_limit, absl::Seconds(60), "of what follows the verdict");
 ABSL_DECLARE_FLAG(std::string, targets);  // of diagnose, like the next ones
 ABSL_DECLARE_FLAG(bool, https);
 ABSL_DECLARE_FLAG(bool, insecure);
@@ -43,6 +47,7 @@ namespace {
 
 constexpr int kUsageError = 1;
 constexpr int kNoAnswer = 2;
+constexpr int kNoProcess = 4;
 constexpr int kNotWritten = 5;
 
 constexpr uint16_t kDefaultPort = 9410;
@@ -83,6 +88,8 @@ stands in missing.txt with the reason. Nothing is changed in the job.
   --stack-command=COMMAND    run by a shell for each suspect that runs on this host, {pid} being its
                         process: --stack-command='py-spy dump --pid {pid}'
   --stack-timeout=DURATION   of each program that is run (default 15s)
+  --time-limit=DURATION of all that is asked for beyond the verdict: half of it for endpoints, the rest for
+                        programs (default 60s)
 
 Where the endpoints are (default: this host's, at the ports 9410 to 9417):
   --endpoint=HOST:PORT  any number of times, also as https://HOST:PORT, or HOST (port 9410)
@@ -97,7 +104,8 @@ How to ask:
   --timeout=DURATION    of each endpoint (default 3s)
   --hang-after=DURATION what counts as no progress (default 10s)
 
-Exit status: 0 it is written; 1 bad usage; 2 no endpoint answers; 5 it could not be written, and there is
+Exit status: 0 it is written; 1 bad usage; 2 no endpoint answers; 4 it is written, but no endpoint knows of
+a process; 5 it could not be written, and there is
 nothing of it. docs/capture.md says what is in it.
 )";
 
@@ -174,7 +182,22 @@ bool ReadEndpoints(const FleetClientOptions& client, bool is_https, std::vector<
   }
   const std::string file = absl::GetFlag(FLAGS_targets);
   if (!file.empty() && !ReadTargetsFile(file, is_https, endpoints, error)) return false;
-  if (endpoints->empty()) *endpoints = FindLocalEndpoints(client, is_https);
+  if (endpoints->empty()) {
+    if (!client.authorization.empty() && (!is_https || absl::GetFlag(FLAGS_insecure))) {
+      *error =
+          "--credentials-file needs --endpoint or --targets: at ports that are guessed anybody may "
+          "listen";
+      return false;
+    }
+    *endpoints = FindLocalEndpoints(client, is_https);
+  }
+  std::set<std::tuple<bool, std::string, uint16_t, std::string>> seen;
+  endpoints->erase(
+      std::remove_if(endpoints->begin(), endpoints->end(),
+                     [&seen](const Address& each) {
+                       return !seen.emplace(each.is_https, each.host, each.port, each.path).second;
+                     }),
+      endpoints->end());
   for (const Address& address : *endpoints) {
     if (!address.is_https || client.tls != nullptr) continue;
     *error = "this system has no file of trusted authorities; name one with --ca-cert";
@@ -204,6 +227,10 @@ int Run(const std::vector<char*>& arguments) {
   if (options.program_patience < std::chrono::milliseconds(100) ||
       options.program_patience > std::chrono::minutes(10)) {
     return Fail(kUsageError, "--stack-timeout is not between 100ms and 10m");
+  }
+  options.time_limit = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_time_limit));
+  if (options.time_limit < std::chrono::seconds(1) || options.time_limit > std::chrono::hours(1)) {
+    return Fail(kUsageError, "--time-limit is not between 1s and 1h");
   }
   options.look.hang_after = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_hang_after));
   if (options.look.hang_after < std::chrono::seconds(1) ||
@@ -235,6 +262,9 @@ int Run(const std::vector<char*>& arguments) {
               options.is_flight_recorder ? "dumps" : "last calls", capture.ranks);
   if (!capture.missing.empty()) {
     std::printf("%zu things could not be had: missing.txt has them\n", capture.missing.size());
+  }
+  if (capture.look.set.processes.empty() && capture.look.set.ended.empty()) {
+    return Fail(kNoProcess, "no endpoint knows of a process");
   }
   return 0;
 }

@@ -144,6 +144,10 @@ winsize ScreenSize() {
   return size;
 }
 
+bool IsCommunicatorId(const std::string& text) {
+  return text.size() == 16 && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
+}
+
 // The last calls of a communicator, or why there are none.
 void PrintCalls(const StatusEndpoint& from, const std::string& comm) {
   HttpAnswer answer;
@@ -166,14 +170,21 @@ void PrintCalls(const StatusEndpoint& from, const std::string& comm) {
 }
 
 void PrintCallsOfHanging(const StatusEndpoint& from, const Json& page) {
-  bool any = false;
+  constexpr int kMost = 16;
+  int shown = 0;
+  if (!page["communicators"].is_array()) return;
   for (const Json& comm : page["communicators"]) {
     if (!comm.is_object() || !comm.contains("hang") || !comm["hang"].is_object()) continue;
     if (!comm.contains("comm") || !comm["comm"].is_string()) continue;
-    PrintCalls(from, comm["comm"].get<std::string>());
-    any = true;
+    const std::string id = comm["comm"].get<std::string>();
+    if (!IsCommunicatorId(id)) continue;
+    if (++shown > kMost) {
+      std::puts("\nMore communicators hang; --calls-of=ID shows the last calls of one.");
+      return;
+    }
+    PrintCalls(from, id);
   }
-  if (!any) std::puts("\nNo communicator hangs; --calls-of=ID shows the last calls of any.");
+  if (shown == 0) std::puts("\nNo communicator hangs; --calls-of=ID shows the last calls of any.");
 }
 
 bool UseColor(const std::string& wanted) {
@@ -255,9 +266,7 @@ int Run(const std::vector<char*>& arguments) {
     return kUsageError;
   }
   const std::string calls_of = absl::GetFlag(FLAGS_calls_of);
-  if (!calls_of.empty() &&
-      (calls_of.size() != 16 ||
-       calls_of.find_first_not_of("0123456789abcdefABCDEF") != calls_of.npos)) {
+  if (!calls_of.empty() && !IsCommunicatorId(calls_of)) {
     std::fprintf(stderr, "pulse: --calls-of=%s: not 16 hexadecimal digits\n", calls_of.c_str());
     return kUsageError;
   }

@@ -23,7 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kBlock = 512;  // of a tar file (POSIX.1-2001, ustar)
+constexpr std::size_t kBlock = 512;    // of a tar file (POSIX.1-2001, ustar)
+constexpr std::size_t kMostName = 99;  // a header has two such fields: the folder, the file's name
 
 std::string ErrorOf(int error) { return std::error_code(error, std::generic_category()).message(); }
 
@@ -37,7 +38,17 @@ std::string SafeName(const std::string& name) {
   for (std::size_t at = safe.find(".."); at != safe.npos; at = safe.find("..")) {
     safe.replace(at, 2, "__");
   }
-  return safe.substr(0, 99);  // a tar header's field
+  // Neither absolute, nor a folder itself.
+  while (!safe.empty() && safe.front() == '/') safe.erase(0, 1);
+  while (!safe.empty() && safe.back() == '/') safe.pop_back();
+  return safe.empty() ? "_" : safe;
+}
+
+// Its first letters, so that it is still the name of a file.
+std::string CutName(const std::string& name, std::size_t most) {
+  std::string cut = name.substr(0, most);
+  if (!cut.empty() && cut.back() == '/') cut.back() = '_';
+  return cut;
 }
 
 bool WriteFile(const std::string& path, const std::string& content, std::string* error) {
@@ -60,7 +71,7 @@ bool WriteFile(const std::string& path, const std::string& content, std::string*
   return false;
 }
 
-std::string TarHeader(const std::string& name, std::size_t bytes) {
+std::string TarHeader(const std::string& folder, const std::string& name, std::size_t bytes) {
   std::string block(kBlock, '\0');
   const auto put = [&block](std::size_t at, const std::string& text) {
     block.replace(at, text.size(), text);
@@ -75,6 +86,7 @@ std::string TarHeader(const std::string& name, std::size_t bytes) {
   put(156, "0");
   put(257, "ustar");
   put(263, "00");
+  put(345, folder);
   unsigned sum = 0;
   for (const char c : block) sum += static_cast<unsigned char>(c);
   put(148, absl::StrFormat("%06o", sum));
@@ -92,7 +104,7 @@ bool Publish(const std::string& partial, const std::string& path, std::string* e
     return true;
   }
   // A file system that knows no such rename.
-  if (errno == EINVAL && access(path.c_str(), F_OK) != 0 &&
+  if ((errno == EINVAL || errno == ENOSYS) && access(path.c_str(), F_OK) != 0 &&
       rename(partial.c_str(), path.c_str()) == 0) {
     return true;
   }
@@ -109,12 +121,22 @@ std::string WithoutSlash(std::string path) {
 }  // namespace
 
 void Bundle::Add(const std::string& name, std::string content) {
-  std::string safe = SafeName(name);
-  const auto is_taken = [this](const std::string& candidate) {
-    return std::any_of(files_.begin(), files_.end(),
-                       [&](const auto& file) { return file.first == candidate; });
-  };
-  for (int i = 2; is_taken(safe); ++i) safe = absl::StrCat(SafeName(name).substr(0, 94), "_", i);
+  std::string safe = CutName(SafeName(name), kMostName);
+  // What is a file cannot be a folder, too.
+  std::vector<std::string> folders;
+  for (std::size_t at = safe.find('/'); at != safe.npos; at = safe.find('/', at + 1)) {
+    folders.push_back(safe.substr(0, at));
+    if (names_.count(folders.back()) == 0) continue;
+    std::replace(safe.begin(), safe.end(), '/', '_');
+    folders.clear();
+    break;
+  }
+  const std::string start = safe;
+  for (int i = 2; names_.count(safe) + folders_.count(safe) != 0; ++i) {
+    safe = absl::StrCat(CutName(start, kMostName - 8), "_", i);
+  }
+  names_.insert(safe);
+  folders_.insert(folders.begin(), folders.end());
   bytes_ += content.size();
   files_.emplace_back(std::move(safe), std::move(content));
 }
@@ -171,10 +193,10 @@ bool Bundle::WriteFolder(const std::string& path, std::string* error) const {
 bool Bundle::WriteArchive(const std::string& path, std::string* error) const {
   std::string tar;
   const fs::path base = fs::path(path).filename();
-  const std::string folder = base.string().substr(0, base.string().find(".t"));
+  const std::string stem = SafeName(base.string().substr(0, base.string().find(".t")));
+  const std::string folder = CutName(stem, kMostName);
   for (const auto& [name, content] : files_) {
-    tar += TarHeader(absl::StrCat(SafeName(folder).substr(0, 40), "/", name).substr(0, 99),
-                     content.size());
+    tar += TarHeader(folder, name, content.size());
     tar += content;
     tar.append((kBlock - content.size() % kBlock) % kBlock, '\0');
   }

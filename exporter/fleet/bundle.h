@@ -5,6 +5,7 @@
 #ifndef EXPORTER_FLEET_BUNDLE_H_
 #define EXPORTER_FLEET_BUNDLE_H_
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +15,7 @@ namespace nccl_pulse {
 class Bundle {
  public:
   // `name` may have folders in it: "calls/00ab.json". Letters of it that could steer a path are
-  // replaced.
+  // replaced, and it is cut to 99; it stays different from the others.
   void Add(const std::string& name, std::string content);
   std::size_t size() const { return files_.size(); }
   std::size_t bytes() const { return bytes_; }
@@ -29,6 +30,7 @@ class Bundle {
   bool WriteArchive(const std::string& path, std::string* error) const;
 
   std::vector<std::pair<std::string, std::string>> files_;
+  std::set<std::string> names_, folders_;
   std::size_t bytes_ = 0;
 };
 

@@ -1,13 +1,10 @@
 #include "exporter/fleet/capture.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
+#include <chrono>
+#include <exception>
 #include <map>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -18,7 +15,9 @@
 #include "exporter/fleet/flight_recorder.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/job_report.h"
+#include "exporter/fleet/local_process.h"
 #include "exporter/fleet/run_program.h"
+#include "metrics/shared_bytes.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -28,6 +27,14 @@ using Json = nlohmann::json;
 
 // All files together; what comes later is left out.
 constexpr std::size_t kMostBytes = 512 << 20;
+// Text of the pages that the dumps are made of; in memory they take several times as much.
+constexpr std::size_t kMostPageBytes = 128 << 20;
+constexpr std::size_t kMostCommunicators = 256;  // of an endpoint
+constexpr std::size_t kMostMissingBytes = 1 << 20;
+constexpr std::size_t kMostEndpointName = 48;
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 // What of a process' environment says how it was set up, and nothing else of it.
 bool IsSetting(std::string_view variable) {
@@ -38,16 +45,16 @@ bool IsSetting(std::string_view variable) {
   return false;
 }
 
-std::string HostName() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
+bool IsCommunicatorId(const std::string& text) {
+  return text.size() == 16 && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
 }
 
-// The inode of this process' PID namespace, 0: not known.
-uint32_t OwnPidNamespace() {
-  struct stat status {};
-  return stat("/proc/self/ns/pid", &status) == 0 ? static_cast<uint32_t>(status.st_ino) : 0;
+// What is asked there is said by this host.
+bool IsThisHost(const Address& address) {
+  return address.host == "localhost" || address.host == "::1" ||
+         (absl::StartsWith(address.host, "127.") &&
+          address.host.find_first_not_of("0123456789.") == address.host.npos) ||
+         address.host == HostName();
 }
 
 class Capturer {
@@ -57,22 +64,27 @@ class Capturer {
 
   Capture Make() {
     capture_.look = LookAtJob(endpoints_, options_.look);
+    asking_end_ = steady_clock::now() + options_.time_limit / 2;
+    end_ = steady_clock::now() + options_.time_limit;
     for (const auto& [problem, names] : capture_.look.unheard) {
       for (const std::string& name : names) Miss("endpoint " + name, problem);
     }
     if (capture_.look.heard > 0) {
+      NoteHeard();
       AskPages();
       AskCalls();
-      if (options_.is_flight_recorder) {
-        AddDumps();
-      } else {
+      Guard("dumps and verdict", [this] {
+        if (options_.is_flight_recorder) return AddDumps();
         Add("verdict.txt", JobText(capture_.look));
         Add("verdict.json", JobJson(capture_.look));
         AddProcesses();
         AddProgram("nvidia-smi.txt", {"nvidia-smi", "-q"});
-      }
+      });
     }
     std::string text = capture_.missing.empty() ? "Nothing is missing.\n" : "";
+    if (more_missing_ > 0) {
+      capture_.missing.push_back(absl::StrCat("... and ", more_missing_, " more things"));
+    }
     for (const std::string& each : capture_.missing) absl::StrAppend(&text, each, "\n");
     capture_.bundle.Add("missing.txt", std::move(text));
     return std::move(capture_);
@@ -80,10 +92,79 @@ class Capturer {
 
  private:
   void Miss(const std::string& what, const std::string& why) {
-    capture_.missing.push_back(absl::StrCat(what, ": ", why));
+    MissLine(absl::StrCat(what, ": ", why));
   }
+  // Part of it may be what an endpoint said.
+  void MissLine(const std::string& line) {
+    constexpr std::size_t kMostLine = 1000;
+    std::string plain = CopyFromShared(line.data(), std::min(line.size(), kMostLine));
+    missing_bytes_ += plain.size() + 1;
+    if (missing_bytes_ > kMostMissingBytes) {
+      ++more_missing_;
+    } else {
+      capture_.missing.push_back(std::move(plain));
+    }
+  }
+  // What an endpoint answers may be anything; the rest is kept all the same.
+  template <typename Work>
+  void Guard(const std::string& what, Work work) {
+    try {
+      work();
+    } catch (const std::exception& problem) {
+      Miss(what, absl::StrCat("it could not be worked with: ", problem.what()));
+    }
+  }
+
+  void NoteHeard() {
+    std::set<std::string> unheard;
+    for (const auto& [problem, names] : capture_.look.unheard) {
+      unheard.insert(names.begin(), names.end());
+    }
+    for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+      if (unheard.count(endpoints_[i].name()) == 0) heard_.insert(i);
+    }
+  }
+  // A folder of its own, whatever its name.
+  std::string FolderOf(std::size_t endpoint) const {
+    return absl::StrCat("endpoints/", absl::Dec(endpoint + 1, absl::kZeroPad4), "-",
+                        endpoints_[endpoint].name().substr(0, kMostEndpointName));
+  }
+
+  // A request to an endpoint of this number.
+  struct Question {
+    std::size_t endpoint;
+    std::string target;
+    std::string what;  // of the answer
+  };
+  // Who fails once is not asked again: each time could take as long.
+  template <typename Take>
+  void Ask(const std::vector<Question>& questions, Take take) {
+    std::vector<FleetRequest> requests;
+    std::vector<const Question*> asked;
+    const auto left = std::chrono::duration_cast<milliseconds>(asking_end_ - steady_clock::now());
+    for (const Question& each : questions) {
+      if (left.count() <= 0) {
+        Miss(each.what, "there was no time left (--time-limit)");
+      } else if (heard_.count(each.endpoint) == 0) {
+        Miss(each.what, "not asked for: the endpoint failed to answer before");
+      } else {
+        requests.push_back({endpoints_[each.endpoint], each.target});
+        asked.push_back(&each);
+      }
+    }
+    if (requests.empty()) return;
+    FleetClientOptions client = options_.look.client;
+    client.patience = std::min(client.patience, left);
+    AskAll(requests, client, [&](std::size_t index, FleetAnswer answer) {
+      const Question& question = *asked[index];
+      if (!answer.error.empty()) heard_.erase(question.endpoint);
+      if (!IsGood(question.what, answer)) return;
+      Guard(question.what, [&] { take(question, std::move(answer.body)); });
+    });
+  }
+
   void Add(const std::string& name, std::string content) {
-    if (capture_.bundle.bytes() + content.size() > kMostBytes) {
+    if (capture_.bundle.bytes() + page_bytes_ + content.size() > kMostBytes) {
       return Miss(name, "there is too much already");
     }
     capture_.bundle.Add(name, std::move(content));
@@ -106,161 +187,153 @@ class Capturer {
   }
 
   void AskPages() {
-    std::vector<FleetRequest> requests;
-    for (const Address& address : endpoints_) {
-      requests.push_back({address, "/api/v1/communicators"});
-      if (!options_.is_flight_recorder) requests.push_back({address, "/metrics"});
+    std::vector<Question> questions;
+    for (const std::size_t endpoint : heard_) {
+      for (const char* target : {"/api/v1/communicators", "/metrics"}) {
+        const bool is_metrics = target == std::string("/metrics");
+        if (is_metrics && options_.is_flight_recorder) continue;
+        questions.push_back(
+            {endpoint, target, absl::StrCat(target, " of ", endpoints_[endpoint].name())});
+      }
     }
-    AskAll(requests, options_.look.client, [&](std::size_t index, FleetAnswer answer) {
-      const FleetRequest& request = requests[index];
-      const std::string name = request.address.name();
-      if (!IsGood(absl::StrCat(request.target, " of ", name), answer)) return;
-      if (request.target == "/metrics") {
-        Add(absl::StrCat("endpoints/", name, "/metrics.txt"), std::move(answer.body));
+    Ask(questions, [&](const Question& question, std::string body) {
+      if (question.target == "/metrics") {
+        Add(absl::StrCat(FolderOf(question.endpoint), "/metrics.txt"), std::move(body));
         return;
       }
-      NoteCommunicators(request.address, answer.body);
+      NoteCommunicators(question.endpoint, body);
       if (options_.is_flight_recorder) return;
-      Add(absl::StrCat("endpoints/", name, "/communicators.json"), std::move(answer.body));
+      Add(absl::StrCat(FolderOf(question.endpoint), "/communicators.json"), std::move(body));
     });
   }
 
-  void NoteCommunicators(const Address& address, const std::string& body) {
+  void NoteCommunicators(std::size_t endpoint, const std::string& body) {
     const Json page = Json::parse(body, nullptr, false);
-    if (!page.is_object() || !page.contains("communicators")) return;
+    const std::string name = endpoints_[endpoint].name();
+    if (!page.is_object() || !page.contains("communicators") || !page["communicators"].is_array()) {
+      return Miss(absl::StrCat("/api/v1/communicators of ", name),
+                  "the answer is not from NCCL Pulse");
+    }
     std::vector<std::pair<bool, std::string>> found;  // hangs
     for (const Json& each : page["communicators"]) {
       if (!each.is_object() || !each.contains("comm") || !each["comm"].is_string()) continue;
       const std::string comm = each["comm"].get<std::string>();
-      if (comm.size() != 16) continue;
+      if (!IsCommunicatorId(comm)) continue;
       found.emplace_back(each.contains("hang") && each["hang"].is_object(), comm);
     }
     // Those that hang first: the endpoint may have no time for all.
     std::stable_sort(found.begin(), found.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
-    for (auto& [hangs, comm] : found) communicators_[address.name()].push_back(std::move(comm));
+    if (found.size() > kMostCommunicators) {
+      Miss(absl::StrCat("last calls of ", found.size() - kMostCommunicators, " communicators at ",
+                        name),
+           absl::StrCat("it has more than ", kMostCommunicators));
+      found.resize(kMostCommunicators);
+    }
+    for (auto& [hangs, comm] : found) communicators_[endpoint].push_back(std::move(comm));
   }
 
   // One communicator of each endpoint at a time.
   void AskCalls() {
-    for (std::size_t turn = 0;; ++turn) {
-      std::vector<FleetRequest> requests;
-      for (const Address& address : endpoints_) {
-        const std::vector<std::string>& comms = communicators_[address.name()];
+    for (std::size_t turn = 0; turn < kMostCommunicators; ++turn) {
+      std::vector<Question> questions;
+      for (const auto& [endpoint, comms] : communicators_) {
         if (turn >= comms.size()) continue;
-        requests.push_back(
-            {address, absl::StrCat("/api/v1/communicators/", comms[turn], "/calls")});
+        questions.push_back({endpoint,
+                             absl::StrCat("/api/v1/communicators/", comms[turn], "/calls"),
+                             absl::StrCat("last calls of communicator ", comms[turn], " at ",
+                                          endpoints_[endpoint].name())});
       }
-      if (requests.empty()) return;
-      AskAll(requests, options_.look.client, [&](std::size_t index, FleetAnswer answer) {
-        const std::string name = requests[index].address.name();
-        const std::string comm = communicators_[name][turn];
-        if (!IsGood(absl::StrCat("last calls of communicator ", comm, " at ", name), answer))
-          return;
-        TakeCalls(name, comm, std::move(answer.body));
+      if (questions.empty()) return;
+      Ask(questions, [&](const Question& question, std::string body) {
+        TakeCalls(question, communicators_[question.endpoint][turn], std::move(body));
       });
     }
   }
 
-  void TakeCalls(const std::string& name, const std::string& comm, std::string body) {
+  void TakeCalls(const Question& question, const std::string& comm, std::string body) {
+    if (options_.is_flight_recorder && page_bytes_ + body.size() > kMostPageBytes) {
+      return Miss(question.what, "there is too much already");
+    }
     Json page = Json::parse(body, nullptr, false);
     if (!page.is_object() || !page.contains("ranks") || !page["ranks"].is_array()) {
-      return Miss(absl::StrCat("last calls of communicator ", comm, " at ", name),
-                  "the answer is not from NCCL Pulse");
+      return Miss(question.what, "the answer is not from NCCL Pulse");
     }
     for (const Json& rank : page["ranks"]) {
       if (!rank.is_object()) continue;
       const bool has_calls = rank.contains("calls") && rank["calls"].is_array();
       if (has_calls) ++capture_.ranks;
       if (has_calls || !rank.contains("missing")) continue;
-      Miss(absl::StrCat("last calls of rank ", rank.value("rank", -1), " of communicator ", comm),
+      const bool has_number = rank.contains("rank") && rank["rank"].is_number_integer();
+      Miss(absl::StrCat("last calls of rank ",
+                        has_number ? absl::StrCat(rank["rank"].get<int64_t>()) : "?",
+                        " of communicator ", comm),
            rank["missing"] == "off" ? "NCCL_PULSE_LAST_CALLS=0 there"
                                     : "its process has more communicators than there is room for");
     }
     if (!options_.is_flight_recorder) {
-      Add(absl::StrCat("endpoints/", name, "/calls/", comm, ".json"), std::move(body));
+      Add(absl::StrCat(FolderOf(question.endpoint), "/calls/", comm, ".json"), std::move(body));
       return;
     }
+    page_bytes_ += body.size();
     pages_.push_back(std::move(page));
   }
 
   void AddDumps() {
     FlightRecorderDumps dumps = WriteFlightRecorder(pages_);
-    for (std::string& each : dumps.left_out) capture_.missing.push_back(std::move(each));
+    for (std::string& each : dumps.left_out) MissLine(each);
     capture_.ranks = dumps.by_rank.size();
+    pages_.clear();
+    page_bytes_ = 0;
     for (auto& [rank, dump] : dumps.by_rank) {
       Add(absl::StrCat("nccl_trace_rank_", rank), std::move(dump));
     }
   }
 
   void AddProgram(const std::string& file, const std::vector<std::string>& arguments) {
-    ProgramOutput output = RunProgram(arguments, options_.program_patience);
+    const auto left = std::chrono::duration_cast<milliseconds>(end_ - steady_clock::now());
+    if (left.count() <= 0) return Miss(file, "there was no time left (--time-limit)");
+    ProgramOutput output = RunProgram(arguments, std::min(options_.program_patience, left));
     if (!output.error.empty()) Miss(file, output.error);
     if (!output.text.empty()) Add(file, std::move(output.text));
   }
 
-  // "" when it runs here under its pid; else why not.
+  // What another host says is no reason to look at a process of this one.
   std::string WhyNotHere(const ProcessSnapshot& process) const {
-    if (process.end != ProcessEnd::kLive) return "it has ended";
-    if (process.hostname != HostName()) {
-      return absl::StrCat("it is on ", process.hostname, "; run this there, too");
+    for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+      if (!IsThisHost(endpoints_[i])) {
+        return "an endpoint that was asked is on another host; on the process' own host ask that "
+               "host's alone";
+      }
     }
-    if (process.pid_namespace != 0 && process.pid_namespace != OwnPidNamespace()) {
-      return "it is in a container, where it has another pid";
-    }
-    if (access(absl::StrCat("/proc/", process.pid).c_str(), F_OK) != 0) {
-      return "there is no process of that pid";
-    }
-    return "";
+    return ::nccl_pulse::WhyNotHere(process);
   }
 
   void AddProcesses() {
+    std::set<int32_t> seen;
     for (const ProcessSnapshot& process : capture_.look.set.processes) {
-      const std::string why = WhyNotHere(process);
-      const std::string file = absl::StrCat("processes/", process.pid, "/settings.txt");
+      if (!seen.insert(process.pid).second) continue;
+      const std::string folder = absl::StrCat("processes/", process.pid);
+      std::string why = WhyNotHere(process);
+      if (why.empty() && steady_clock::now() >= end_) why = "there was no time left (--time-limit)";
       if (!why.empty()) {
         Miss(absl::StrCat("settings and log of pid ", process.pid), why);
         continue;
       }
-      std::ifstream in(absl::StrCat("/proc/", process.pid, "/environ"), std::ios::binary);
-      std::stringstream content;
-      content << in.rdbuf();
-      if (!in.good() && content.str().empty()) {
-        Miss(file, "its environment may not be read: another user's process");
+      // A moment each: the file system of a log may hang, too.
+      LocalProcess local = ReadLocalProcess(process, &IsSetting, milliseconds(2000));
+      if (!local.settings_error.empty()) {
+        Miss(absl::StrCat(folder, "/settings.txt"), local.settings_error);
         continue;
       }
-      std::string settings;
-      std::string log;
-      for (const std::string_view variable : absl::StrSplit(content.str(), '\0')) {
-        if (!IsSetting(variable)) continue;
-        absl::StrAppend(&settings, variable, "\n");
-        if (absl::StartsWith(variable, "NCCL_DEBUG_FILE=")) log = variable.substr(16);
+      Add(absl::StrCat(folder, "/settings.txt"), std::move(local.settings));
+      if (local.log_error.empty()) {
+        Add(absl::StrCat(folder, "/nccl_log.txt"), std::move(local.log));
+      } else {
+        Miss(absl::StrCat(folder, "/nccl_log.txt"), local.log_error);
       }
-      Add(file, std::move(settings));
-      AddLog(process, log);
     }
     AddStacks();
-  }
-
-  // NCCL's log has what the plugin says (%h and %p: NCCL's own letters for host and pid).
-  void AddLog(const ProcessSnapshot& process, const std::string& name) {
-    const std::string what = absl::StrCat("processes/", process.pid, "/nccl_log.txt");
-    if (name.empty()) return Miss(what, "NCCL_DEBUG_FILE is not set; the log went to its output");
-    const std::string host = process.hostname.substr(0, process.hostname.find('.'));
-    const std::string path =
-        absl::StrReplaceAll(name, {{"%h", host}, {"%p", absl::StrCat(process.pid)}});
-    struct stat status {};
-    if (stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) {
-      return Miss(what, absl::StrCat("there is no file ", path));
-    }
-    constexpr int64_t kMostLog = 1 << 20;  // its end
-    std::ifstream in(path, std::ios::binary);
-    if (status.st_size > kMostLog) in.seekg(status.st_size - kMostLog);
-    std::stringstream content;
-    content << in.rdbuf();
-    if (content.str().empty())
-      return Miss(what, absl::StrCat("cannot read ", path, ", or it is empty"));
-    Add(what, content.str());
   }
 
   void AddStacks() {
@@ -290,8 +363,12 @@ class Capturer {
   const std::vector<Address>& endpoints_;
   const CaptureOptions& options_;
   Capture capture_;
-  std::map<std::string, std::vector<std::string>> communicators_;  // by endpoint
+  steady_clock::time_point asking_end_, end_;
+  std::set<std::size_t> heard_;  // endpoints, and not failed since
+  std::map<std::size_t, std::vector<std::string>> communicators_;  // by endpoint
   std::vector<Json> pages_;
+  std::size_t page_bytes_ = 0;
+  std::size_t missing_bytes_ = 0, more_missing_ = 0;
 };
 
 }  // namespace

@@ -19,6 +19,8 @@ struct CaptureOptions {
   JobLookOptions look;
   std::string stack_command;  // "{pid}" in it is replaced; "": none
   std::chrono::milliseconds program_patience{15000};
+  // Half of it for what endpoints are asked beyond the verdict, the rest for programs.
+  std::chrono::milliseconds time_limit{60000};
   bool is_flight_recorder = false;  // dumps for torchfrtrace alone
 };
 

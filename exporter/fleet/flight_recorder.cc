@@ -87,6 +87,8 @@ struct Communicator {
   std::map<int64_t, Json> ranks;  // what was said of each
   std::map<int64_t, int> global;  // ... and its number in the job
   int64_t first = 1;              // collective from which on all ranks have theirs
+  std::set<int64_t> skipped;      // collectives that no rank's dump has
+  std::set<int64_t> unsure;       // ... of which it is not known everywhere whether they have begun
 };
 
 // As the tool's ast.literal_eval reads it.
@@ -169,6 +171,56 @@ int64_t FirstOfAll(const Communicator& communicator) {
   return first;
 }
 
+// The tool takes any two states of a collective that differ for an error. What differs only because
+// one rank's completions are known later than another's is therefore in no dump, and neither is
+// what cannot be written for some rank: it would be missing there. Returns how many states differed.
+int64_t FindSkipped(Communicator* communicator) {
+  struct Known {
+    bool completed = false;
+    bool unsure = false;  // it may have completed
+    bool begun_unknown = false;
+  };
+  std::map<int64_t, Known> collectives;
+  std::set<int64_t> not_written;
+  for (const auto& [number, rank] : communicator->ranks) {
+    const Json& calls = At(rank, "calls");
+    for (const Json& call : calls) {
+      const int64_t collective = NumberAt(call, "collective");
+      if (collective <= 0) continue;
+      if (!IsWritten(call)) not_written.insert(collective);
+      Known& known = collectives[collective];
+      const Json& begun = At(call, "begun");
+      if (TextAt(call, "state") == "completed") {
+        known.completed = true;
+        continue;
+      }
+      if (!begun.is_boolean()) known.begun_unknown = true;
+      // Completions may be known to a marker behind it alone: what was called before the newest call
+      // can have completed.
+      const bool is_known =
+          TextAt(call, "state") == "in_flight" && begun.is_boolean() && &call == &calls.back();
+      if (!is_known) known.unsure = true;
+    }
+  }
+  int64_t differing = 0;
+  for (const auto& [collective, known] : collectives) {
+    if (collective < communicator->first) continue;
+    const bool is_differing = known.completed && known.unsure;
+    if (is_differing) ++differing;
+    if (is_differing || not_written.count(collective) != 0) {
+      communicator->skipped.insert(collective);
+    } else if (known.begun_unknown) {
+      communicator->unsure.insert(collective);
+    }
+  }
+  return differing;
+}
+
+bool HasAllCalls(const Communicator& communicator) {
+  return std::all_of(communicator.ranks.begin(), communicator.ranks.end(),
+                     [](const auto& each) { return At(each.second, "calls").is_array(); });
+}
+
 struct Entry {
   const Communicator* communicator;
   const Json* call;
@@ -218,7 +270,8 @@ void WriteEntry(Pickle* out, const Entry& entry, int64_t record_id) {
   }
   const std::string state = TextAt(call, "state");
   const Json& begun = At(call, "begun");
-  const bool has_begun = begun.is_boolean() && begun.get<bool>();
+  const bool has_begun =
+      begun.is_boolean() && begun.get<bool>() && entry.communicator->unsure.count(collective) == 0;
   out->Key("state").Text(state == "completed" ? "completed" : has_begun ? "started" : "scheduled");
   out->Key("time_discovered_started_ns").None();
   out->Key("time_discovered_completed_ns").None();
@@ -298,15 +351,29 @@ FlightRecorderDumps WriteFlightRecorder(const std::vector<Json>& pages) {
       distinct.insert(found->second);
     }
     const auto known = static_cast<int64_t>(distinct.size());
-    if (known == communicator.nranks && communicator.nranks > 0) {
-      communicator.first = FirstOfAll(communicator);
-      ++it;
+    if (known != communicator.nranks || communicator.nranks <= 0) {
+      dumps.left_out.push_back(
+          absl::StrCat("communicator ", communicator.id, ": of its ", communicator.nranks,
+                       " ranks the number in the job is known of ", known, " alone"));
+      it = communicators.erase(it);
       continue;
     }
-    dumps.left_out.push_back(
-        absl::StrCat("communicator ", communicator.id, ": of its ", communicator.nranks,
-                     " ranks the number in the job is known of ", known, " alone"));
-    it = communicators.erase(it);
+    if (!HasAllCalls(communicator)) {
+      dumps.left_out.push_back(
+          absl::StrCat("communicator ", communicator.id,
+                       ": not all of its ranks have last calls, and the tool would take those "
+                       "without for missing in each"));
+      it = communicators.erase(it);
+      continue;
+    }
+    communicator.first = FirstOfAll(communicator);
+    const int64_t differing = FindSkipped(&communicator);
+    if (differing > 0) {
+      dumps.left_out.push_back(absl::StrCat(
+          differing, " collectives of communicator ", communicator.id,
+          ", on all ranks: some ranks have completed them, of others it is not known yet"));
+    }
+    ++it;
   }
   std::map<int, std::vector<const Communicator*>> groups;
   std::map<int, std::vector<Entry>> entries;
@@ -317,15 +384,12 @@ FlightRecorderDumps WriteFlightRecorder(const std::vector<Json>& pages) {
       groups[global].push_back(&communicator);
       const int pg_id = static_cast<int>(groups[global].size()) - 1;
       const Json& calls = At(rank, "calls");
-      if (!calls.is_array()) {
-        dumps.left_out.push_back(absl::StrCat("rank ", number, " of communicator ", id,
-                                              " has no last calls: ", TextAt(rank, "missing")));
-        continue;
-      }
       for (const Json& call : calls) {
         if (!IsWritten(call)) {
           ++others;
-        } else if (NumberAt(call, "collective") >= communicator.first) {
+        } else if (const int64_t collective = NumberAt(call, "collective");
+                   collective >= communicator.first &&
+                   communicator.skipped.count(collective) == 0) {
           entries[global].push_back({&communicator, &call, pg_id});
         }
       }

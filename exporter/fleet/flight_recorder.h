@@ -10,9 +10,11 @@
 // was seen to start and end. `state` is "completed", or "started" where the GPU is known to have
 // begun it, else "scheduled". Sizes are those of NCCL's call, in one dimension: shapes are not
 // known. Not written: Send and Recv (their peer is not known with the call, and the tool refuses
-// them without), and communicators of which some rank's number in the job is not known. Of each
-// communicator the calls begin where those of all ranks do, since the tool matches from the
-// beginning.
+// them without), and communicators of which some rank's number in the job or some rank's calls are
+// not known. Of each communicator the calls begin where those of all ranks do, since the tool matches
+// from the beginning. A collective that one rank has completed is left out on all ranks if the state
+// is not known of another (its completions are known later): the tool takes states that differ for
+// an error.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_FLEET_FLIGHT_RECORDER_H_

@@ -22,6 +22,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr std::size_t kMostBytes = 4 << 20;
+constexpr milliseconds kPatienceWithEnd{1000};
 
 std::string ErrorOf(int error) { return std::error_code(error, std::generic_category()).message(); }
 
@@ -90,7 +91,16 @@ ProgramOutput RunProgram(const std::vector<std::string>& arguments, milliseconds
   }
   if (ended != child) {
     kill(-child, SIGKILL);
-    waitpid(child, &status, 0);
+    // One that a driver holds (state D), or of another user (sudo), does not end by that.
+    const auto given_up = steady_clock::now() + kPatienceWithEnd;
+    while ((ended = waitpid(child, &status, WNOHANG)) == 0 && steady_clock::now() < given_up) {
+      usleep(2000);
+    }
+  }
+  if (ended == 0) {
+    output.error = absl::StrCat("it did not end within ", patience.count(),
+                                " ms, could not be ended, and runs on as pid ", child);
+    return output;
   }
   if (!is_in_time) {
     output.error = absl::StrCat("it was ended after ", patience.count(), " ms");

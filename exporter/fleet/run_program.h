@@ -1,7 +1,8 @@
 // Runs a program for what it prints, within a time and a size.
 //
 // Thread: any; blocks. The program gets no standard input, and leads a process group of its own,
-// which is ended when its time is over. Errors: what went wrong, for a person.
+// which is ended when its time is over. What does not end by that is left to itself within a second:
+// a program that hangs in a driver, or of another user. Errors: what went wrong, for a person.
 #ifndef EXPORTER_FLEET_RUN_PROGRAM_H_
 #define EXPORTER_FLEET_RUN_PROGRAM_H_
 

@@ -71,6 +71,30 @@ TEST_F(BundleTest, NamesCannotSteerThePath) {
   EXPECT_EQ(Files(), 1u);
 }
 
+// Each stays a file of its own, and inside of the folder.
+TEST_F(BundleTest, LongNamesAndAnArchiveWithoutAName) {
+  for (const std::size_t letters : {40, 44, 48, 49, 50, 82, 88, 99, 300}) {
+    const std::string folder = "endpoints/" + std::string(letters, 'h');
+    for (const char* name : {"/calls/ab.json", "/calls/cd.json", "/metrics.txt", "/"}) {
+      bundle_.Add(folder + name, folder + name);
+    }
+  }
+  const std::size_t files = bundle_.size();
+  EXPECT_EQ(files, 38u);
+  ASSERT_TRUE(bundle_.Write(Path("out"), &error_)) << error_;
+  const std::string name = std::string(120, 'o') + ".tar.gz";
+  ASSERT_TRUE(bundle_.Write(Path(name.c_str()), &error_)) << error_;
+  ASSERT_TRUE(bundle_.Write(Path(".tar.gz"), &error_)) << error_;
+  const std::string command =
+      "cd " + folder_.string() +
+      " && mkdir a b && tar xzf ooo*.gz -C a && tar xzf .tar.gz -C b && test ! -e b/verdict.txt"
+      " && for each in out a/* b/*; do find $each -type f -printf '%P\\n' | sort > list;"
+      " test $(wc -l < list) = " +
+      std::to_string(files) +
+      " || exit 1; cmp list list1 2> /dev/null || test $each = out || exit 1; cp list list1; done";
+  EXPECT_EQ(std::system(command.c_str()), 0);  // NOLINT(concurrency-mt-unsafe,cert-env33-c)
+}
+
 TEST_F(BundleTest, WhatExistsStays) {
   for (const char* name : {"out", "out.tar.gz"}) {
     std::ofstream(Path(name)) << "mine";

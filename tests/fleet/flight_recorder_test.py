@@ -93,7 +93,7 @@ class FlightRecorderTest(unittest.TestCase):
         calls = [call(1, datatype="Unknown", launched=None), call(2, "Send", 0),
                  call(3, collective=2, state="in_flight"), call(4, collective=3, state="unknown"),
                  call(5, "ReduceScatter", 4, datatype="Unknown")]
-        dumps, left_out = self.dump(page(rank(0, calls, "0"), rank(1, None, "1")))
+        dumps, left_out = self.dump(page(rank(0, calls, "0"), rank(1, [], "1")))
         first, second, third = dumps[0]["entries"]
         self.assertEqual(first["input_sizes"], [[]])
         self.assertEqual(first["input_dtypes"], [])
@@ -102,7 +102,46 @@ class FlightRecorderTest(unittest.TestCase):
         self.assertEqual([second["state"], third["state"]], ["scheduled"] * 2)
         self.assertEqual(dumps[1]["entries"], [])
         self.assertIn("2 calls that the tool could not read", left_out)
-        self.assertIn("rank 1 of communicator %s has no last calls: no_room" % COMM, left_out)
+
+    def test_a_rank_without_calls_is_not_accused(self):
+        dumps, left_out = self.dump(page(rank(0, [call(1)], "0"), rank(1, None, "1")),
+                                    page(rank(0, [call(1)], "0"), rank(1, [call(1)], "1"), comm="0" * 16))
+        for dump in dumps.values():
+            self.assertEqual(list(dump["pg_config"]), ["0" * 16])
+        self.assertIn("communicator %s: not all of its ranks have last calls" % COMM, left_out)
+
+    def states(self, dumps):
+        """{collective: {rank: state}}: what the tool compares, and whom it misses."""
+        states = {}
+        for number, dump in dumps.items():
+            for entry in dump["entries"]:
+                states.setdefault(entry["collective_seq_id"], {})[number] = entry["state"]
+        return states
+
+    def test_completions_that_are_known_late_are_no_difference(self):
+        done = [call(i) for i in range(1, 390)]
+        late = [call(i, state="in_flight", begun=True if i in (390, 401) else None) for i in range(390, 402)]
+        dumps, left_out = self.dump(page(
+            rank(0, done + late, "0"), rank(1, [call(i) for i in range(1, 401)], "1"),
+            rank(2, done + [call(i) for i in range(390, 401)] + [call(401, state="in_flight")], "2")))
+        states = self.states(dumps)
+        for collective, of_it in states.items():
+            self.assertEqual(len(set(of_it.values())), 1, (collective, of_it))
+        self.assertEqual(sorted(states), list(range(1, 390)) + [401])
+        self.assertEqual(states[401], {0: "scheduled", 2: "scheduled"})
+        self.assertEqual([number for number, of_it in states.items() if len(of_it) != 3], [401])
+        self.assertIn("11 collectives of communicator " + COMM, left_out)
+
+    def test_a_difference_that_is_known_is_written(self):
+        dumps, left_out = self.dump(page(rank(0, [call(1), call(2, state="in_flight", begun=True)], "0"),
+                                         rank(1, [call(1), call(2)], "1")))
+        self.assertEqual(left_out, "")
+        self.assertEqual(self.states(dumps)[2], {0: "started", 1: "completed"})
+
+    def test_what_cannot_be_written_of_one_rank_is_in_no_dump(self):
+        dumps, _ = self.dump(page(rank(0, [call(1), call(2, "ReduceScatter", datatype="Unknown"), call(3)], "0"),
+                                  rank(1, [call(1), call(2, "ReduceScatter"), call(3)], "1")))
+        self.assertEqual(sorted(self.states(dumps)), [1, 3])
 
     def test_calls_begin_where_those_of_all_ranks_do(self):
         calls = [call(i) for i in range(1, 9)]

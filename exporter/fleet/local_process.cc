@@ -1,0 +1,214 @@
+#include "exporter/fleet/local_process.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <ctime>
+#include <future>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr std::size_t kMostEnvironment = 4 << 20;
+constexpr std::size_t kMostLog = 1 << 20;
+constexpr int64_t kBillion = 1000000000;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+std::string ReadUpTo(int fd, std::size_t most) {
+  std::string text;
+  char buffer[65536];
+  while (text.size() < most) {
+    const ssize_t n = read(fd, buffer, std::min(sizeof(buffer), most - text.size()));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    text.append(buffer, static_cast<std::size_t>(n));
+  }
+  return text;
+}
+
+std::string ReadAt(int folder, const char* name, std::size_t most) {
+  const Descriptor file(openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  return file.get() < 0 ? "" : ReadUpTo(file.get(), most);
+}
+
+int64_t ClockNs(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return time.tv_sec * kBillion + time.tv_nsec;
+}
+
+// 0: not known.
+int64_t StartRealtimeNs(int folder) {
+  const std::string line = ReadAt(folder, "stat", 4096);
+  const std::size_t name_end = line.rfind(") ");  // the name may have anything in it
+  if (name_end == line.npos) return 0;
+  const std::vector<std::string_view> fields =
+      absl::StrSplit(std::string_view(line).substr(name_end + 2), ' ');
+  int64_t ticks = 0;
+  constexpr std::size_t kStart = 22 - 3;  // proc(5) counts from 1, and these begin with the third
+  if (fields.size() <= kStart || !absl::SimpleAtoi(fields[kStart], &ticks)) return 0;
+  const int64_t since_boot_ns = ticks * (kBillion / sysconf(_SC_CLK_TCK));
+  return ClockNs(CLOCK_REALTIME) - ClockNs(CLOCK_BOOTTIME) + since_boot_ns;
+}
+
+uint32_t OwnPidNamespace() {
+  constexpr ino_t kSystemsOwn = 0xEFFFFFFC;  // PROC_PID_INIT_INO of linux/proc_ns.h
+  struct stat status {};
+  if (stat("/proc/self/ns/pid", &status) != 0 || status.st_ino == kSystemsOwn) return 0;
+  return static_cast<uint32_t>(status.st_ino);
+}
+
+// The user as whom it runs, if that is one: a set-user-ID program has its environment from another
+// user than the one whose files it could read.
+bool FindUser(int folder, uid_t* user) {
+  struct stat status {};
+  if (fstat(folder, &status) != 0) return false;
+  for (const std::string_view line : absl::StrSplit(ReadAt(folder, "status", 16384), '\n')) {
+    if (!absl::StartsWith(line, "Uid:")) continue;
+    const std::vector<std::string_view> ids =
+        absl::StrSplit(line.substr(4), absl::ByAnyChar(" \t"), absl::SkipEmpty());
+    for (const std::string_view id : ids) {
+      uint32_t number = 0;
+      if (!absl::SimpleAtoi(id, &number) || number != status.st_uid) return false;
+    }
+    *user = status.st_uid;
+    return ids.size() == 4;
+  }
+  return false;
+}
+
+std::string WhyNotThisOne(int folder, const ProcessSnapshot& process) {
+  constexpr int64_t kClockSlackNs = 2 * kBillion;
+  const int64_t start = StartRealtimeNs(folder);
+  if (start == 0) return "its start in /proc cannot be read";
+  return start > process.start_realtime_ns + kClockSlackNs
+             ? "the process of that pid began later: it is another one"
+             : "";
+}
+
+void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::string& name,
+             LocalProcess* local) {
+  if (name.empty()) {
+    local->log_error = "NCCL_DEBUG_FILE is not set; the log went to its output";
+    return;
+  }
+  // NCCL's own letters for host and pid.
+  const std::string host = process.hostname.substr(0, process.hostname.find('.'));
+  const std::string path =
+      absl::StrReplaceAll(name, {{"%h", host}, {"%p", absl::StrCat(process.pid)}});
+  if (path.front() != '/') {
+    local->log_error = absl::StrCat("its path is relative, and not looked for: ", path);
+    return;
+  }
+  const Descriptor file(
+      open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  struct stat status {};
+  if (file.get() < 0 || fstat(file.get(), &status) != 0) {
+    local->log_error = absl::StrCat("cannot read ", path);
+    return;
+  }
+  struct stat now {};
+  if (!S_ISREG(status.st_mode) || status.st_uid != user || fstat(folder, &now) != 0 ||
+      now.st_uid != user) {
+    local->log_error = absl::StrCat(path, " is no plain file of the process' own user");
+    return;
+  }
+  if (status.st_size > static_cast<off_t>(kMostLog)) {
+    lseek(file.get(), status.st_size - static_cast<off_t>(kMostLog), SEEK_SET);
+  }
+  local->log = ReadUpTo(file.get(), kMostLog);
+  if (local->log.empty()) local->log_error = absl::StrCat(path, " is empty");
+}
+
+// `process` without its communicators: only who it is.
+LocalProcess Read(const ProcessSnapshot& process, bool (*is_setting)(std::string_view)) {
+  LocalProcess local;
+  const Descriptor folder(open(absl::StrCat("/proc/", process.pid).c_str(),
+                               O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  local.settings_error =
+      folder.get() < 0 ? "there is no process of that pid" : WhyNotThisOne(folder.get(), process);
+  if (!local.settings_error.empty()) return local;
+  uid_t user = 0;
+  const std::string environment = ReadAt(folder.get(), "environ", kMostEnvironment);
+  if (environment.empty() || !FindUser(folder.get(), &user)) {
+    local.settings_error = "its environment may not be read: another user's process";
+    return local;
+  }
+  std::string log;
+  for (const std::string_view variable : absl::StrSplit(environment, '\0')) {
+    if (!is_setting(variable)) continue;
+    absl::StrAppend(&local.settings, variable, "\n");
+    if (absl::StartsWith(variable, "NCCL_DEBUG_FILE=")) log = variable.substr(16);
+  }
+  ReadLog(folder.get(), user, process, log, &local);
+  return local;
+}
+
+}  // namespace
+
+std::string HostName() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+std::string WhyNotHere(const ProcessSnapshot& process) {
+  if (process.end != ProcessEnd::kLive) return "it has ended";
+  if (process.hostname != HostName()) {
+    return absl::StrCat("it is on ", process.hostname, "; run this there, too");
+  }
+  if (process.pid_namespace != OwnPidNamespace()) {
+    return "it is in a container, where it has another pid";
+  }
+  const Descriptor folder(open(absl::StrCat("/proc/", process.pid).c_str(),
+                               O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (process.pid <= 0 || folder.get() < 0) return "there is no process of that pid";
+  return WhyNotThisOne(folder.get(), process);
+}
+
+LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
+                              bool (*is_setting)(std::string_view variable),
+                              std::chrono::milliseconds patience) {
+  ProcessSnapshot who;
+  who.pid = process.pid;
+  who.hostname = process.hostname;
+  who.start_realtime_ns = process.start_realtime_ns;
+  std::promise<LocalProcess> promise;
+  std::future<LocalProcess> future = promise.get_future();
+  std::thread([who = std::move(who), is_setting, promise = std::move(promise)]() mutable {
+    promise.set_value(Read(who, is_setting));
+  }).detach();
+  if (future.wait_for(patience) == std::future_status::ready) return future.get();
+  LocalProcess late;
+  late.settings_error = "reading its environment or its log takes too long";
+  return late;
+}
+
+}  // namespace nccl_pulse

@@ -33,7 +33,7 @@ struct Instruments;
 // Of one communicator. Zeroes are its initial state.
 class UnreportedOperations {
  public:
-  static constexpr uint32_t kLooks = 4;
+  static constexpr uint32_t kLooks = 20;
 
   void Look(Instruments& instruments, const Communicator& communicator);
 

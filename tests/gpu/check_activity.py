@@ -17,8 +17,12 @@ ABSENT = "absent"
 def of_communicator(communicator, unreported):
     """Of nccl_program's, once all of its calls have ended. A Broadcast whose launch NCCL does not report
     is followed all the same where the end of its group tells of it (ledger.h)."""
-    hidden = "Broadcast" in unreported and communicator["ends_unseen"]
-    return UNKNOWN if hidden else KNOWN
+    if "Broadcast" not in unreported:
+        return KNOWN
+    if communicator["ends_unseen"]:
+        return UNKNOWN
+    # Until it is learned that NCCL hides them, the last ones stand.
+    return EITHER if any(call["op"] == "Broadcast" for call in communicator["calls"]) else KNOWN
 
 
 def of_totals(calls, unreported):

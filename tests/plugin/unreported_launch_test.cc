@@ -276,7 +276,7 @@ TEST(UnreportedLaunchTest, TheLastCallHasNoReasonYet) {
   RunWithGpu([](FakeCuda& gpu) {
     const auto comm = MakeElsewhere(gpu, 1);
     for (int i = 0; i < 3; ++i) comm->RunUnreported(kMs);
-    for (int i = 0; i < 30; ++i) {
+    for (int i = 0; i < 100; ++i) {
       AdvanceClock(kSecond);
       WaitForPoll();
     }

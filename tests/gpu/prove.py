@@ -373,6 +373,7 @@ def coverage(options, results):
             return all(reports)
 
         job.wait("phase coverage", 60, all_reported)
+        time.sleep(3)  # calls that nothing tells of have a reason after two seconds
         pages = job.settled_pages("stream")
     timed, accounted, launches, calls_found = [], [], [], []
     for page in pages:

@@ -523,11 +523,12 @@ def compare_communicator(page, rank, report, communicator, options, gpus):
     ]
     untimed, untold = split_unreported(counts("nccl_untimed_operations_total", ("op", "reason")))
     # Besides those that are called before it is learned that NCCL hides the operation; that each has
-    # one reason or a duration is compared below.
+    # one reason or a duration is compared below. The last call may stand.
     hidden = sum(call["calls"] for call in communicator["calls"] if call["op"] in unreported)
     result.append(Comparison("nccl_untimed_operations_total " + nccl_versions.UNREPORTED_REASON,
                              where, untold_of(communicator, options, unreported, follows), untold,
-                             accept=lambda wanted, got: wanted <= got <= wanted + hidden))
+                             accept=lambda wanted, got: hidden > 0 and
+                             wanted - 1 <= got <= wanted + hidden))
     durations = counts("nccl_operation_duration_seconds_count", ("op",), timing="kernel")
     if kernel:
         accounted = collections.Counter()

@@ -11,7 +11,6 @@
 #include "exporter/http/server.h"
 #include "exporter/node/realtime_clock.h"
 #include "plugin/runtime/api_version.h"
-#include "plugin/runtime/calling_thread.h"
 #include "plugin/runtime/endpoint.h"
 #include "plugin/runtime/identity.h"
 #include "plugin/runtime/init_lock.h"
@@ -115,7 +114,7 @@ uint64_t AddCommunicator(Process& process, const InitArguments& arguments, int* 
   const uint64_t ticket = process.tracker->AddCommunicator(
       {arguments.comm_id, arguments.comm_name, arguments.rank, arguments.nranks, arguments.nnodes,
        gpu.index.c_str(), gpu.uuid.c_str(), gpu.pci_bus_id.c_str(), RealtimeNs(),
-       arguments.api_version, process.masks.Of(arguments.api_version), IsBlockingInit()});
+       arguments.api_version, process.masks.Of(arguments.api_version)});
   if (ticket == 0) return 0;
   try {
     process.masks.Attach(arguments.api_version, ticket, event_mask, process.clock.NowNs());

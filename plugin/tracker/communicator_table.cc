@@ -69,9 +69,7 @@ uint64_t CommunicatorTable::Add(const CommunicatorIdentity& identity, bool has_s
   communicator.sampling_seed.store(Sampler::SeedOf(identity.comm_id));
   CommunicatorParts& parts = *communicator.parts.load();
   parts.ring.Reset();
-  // While there is another it may be that one's child (ncclCommSplit), whose init runs where its
-  // parent's kind has it run.
-  parts.launches.Reset(identity.is_blocking_if_alone && live_ == 0);
+  parts.launches.Reset();
   parts.uncounted.Reset();
   parts.last_calls.Begin(instruments_.segment, *communicator.record);
   if (parts.channels != nullptr) parts.channels->Reset();

@@ -33,8 +33,6 @@ struct CommunicatorIdentity {
   int64_t realtime_ns;
   int api_version;      // of the NCCL that makes it
   uint32_t event_mask;  // that it was given
-  // If it is no other's child, its calls launch on the thread that makes them. False: not known.
-  bool is_blocking_if_alone = false;
 };
 
 // What a ticket of an operation, or of a child of its, names.

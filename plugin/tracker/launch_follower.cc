@@ -6,13 +6,13 @@
 
 namespace nccl_pulse {
 
-void LaunchFollower::Reset(bool is_blocking) {
+void LaunchFollower::Reset() {
   for (auto& row : call_numbers_) {
     for (auto& number : row) number.store(0);
   }
   calls_.store(0);
   launch_.store(0);
-  traits_.store(is_blocking ? kBlocking : 0);
+  traits_.store(0);
   unreported_ops_.store(0);
   suspected_ops_.store(0);
   may_hide_.store(false);

@@ -79,8 +79,7 @@ class LaunchFollower {
 
   // ---- life of a communicator; init lock ----
 
-  // `is_blocking`: known to launch on the thread that calls.
-  void Reset(bool is_blocking = false);
+  void Reset();
   // Whether the next communicator can be followed: that needs the last one's timer.
   bool is_ready() const { return timer_.state() == CommunicatorTimer::kOff; }
   CommunicatorTimer& timer() { return timer_; }
@@ -129,7 +128,7 @@ class LaunchFollower {
                                                  const OperationRing& ring, uint64_t group,
                                                  bool is_alone);
   // Whether LearnThread has nothing to learn from a launch.
-  [[gnu::hot]] bool knows_thread() const { return traits_.load() == (kBlocking | kSeen); }
+  [[gnu::hot]] bool knows_thread() const { return traits_.load() == kBlocking; }
   // In front of a launch that NCCL reports, while that is not so. `group`: ThreadGroups::Current of
   // the thread that launches.
   [[gnu::cold, gnu::noinline]] void LearnThread(uint64_t group);
@@ -257,11 +256,10 @@ class LaunchFollower {
   };
   // Of the communicator.
   enum Traits : uint8_t {
-    // Launches are made on the thread that calls, before its group ends: known.
+    // Launches are made on the thread that calls, before its group ends: one was seen.
     kBlocking = 1,
-    kSeen = 2,  // of a launch, not only from init
     // The call that was made last has the first of a pair of events in front of it (early_pair_).
-    kEarlyPair = 4,
+    kEarlyPair = 2,
   };
 
   void NoteFirstCall(uint64_t bytes, uint64_t group) {

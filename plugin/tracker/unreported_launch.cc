@@ -15,8 +15,8 @@
 //
 //   a non-blocking      launches on a thread of its own, maybe after GroupApi has stopped. So a
 //   communicator        communicator is taken for blocking only once that is known: a launch that
-//                       was reported came from the thread that made the call. What init did
-//                       (plugin/runtime/calling_thread.h) is not enough.
+//                       was reported came from the thread that made the call. Where its init
+//                       ran says nothing of that.
 //   ncclGroupStart      NCCL's profilerGroupDepth does not count it, only its end. So GroupApi may
 //   within a group      stop where the inner group ends, before anything was launched. A call alone
 //                       (depth 1) has no group around it. Of another group the end is believed
@@ -53,7 +53,7 @@ void LaunchFollower::LearnThread(uint64_t group) {
   // 0: not known whose. A group's number is its thread's alone, and a non-blocking communicator's
   // launching thread lives at the same time as the one that calls.
   const bool is_calling_thread = group != 0 && group == group_.load();
-  traits_.store(is_calling_thread ? kBlocking | kSeen : 0);
+  traits_.store(is_calling_thread ? kBlocking : 0);
 }
 
 void LaunchFollower::AwaitEnd(Instruments& instruments, const Communicator& communicator,

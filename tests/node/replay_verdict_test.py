@@ -3,9 +3,9 @@
 import glob
 import json
 import os
-import select
 import signal
 import subprocess
+import threading
 import unittest
 
 from tests import running
@@ -33,10 +33,14 @@ class ReplayVerdictTest(unittest.TestCase):
         self.addCleanup(replay.communicate)
         self.addCleanup(replay.kill)
         wrong, compared, pages = [], set(), 0
+        ended = threading.Event()
+        reader = threading.Thread(target=self.read, args=(replay, ended), daemon=True)
+        reader.start()
         done = False
         while not done:
             # The last page is of what has been replayed to the end.
-            done = self.has_ended(replay)
+            done = ended.wait(0.3)
+            self.assertTrue(reader.is_alive() or ended.is_set(), "the replay ended early")
             answer = cluster.get(port, "/api/v1/communicators")
             if answer is None:
                 continue
@@ -65,14 +69,12 @@ class ReplayVerdictTest(unittest.TestCase):
         cluster.wait_until(is_same, "pulse diagnose says what the page says")
 
     @staticmethod
-    def has_ended(replay):
-        """Waits a little for the end of the replay."""
-        ready, _, _ = select.select([replay.stdout], [], [], 0.3)
-        if not ready:
-            return False
-        line = replay.stdout.readline()
-        assert line, "the replay ended early"
-        return line.startswith("replayed ")
+    def read(replay, ended):
+        """In a thread: two lines that come together are one event to select()."""
+        for line in replay.stdout:
+            if line.startswith("replayed "):
+                ended.set()
+                return
 
     def test_kernel_timing(self):
         for run, ranks in RUNS.items():

@@ -243,10 +243,10 @@ def _measure_hang(prometheus, endpoints, path, run, enough_s):
     start, start_cpu = time.monotonic(), cpu_s(prometheus.pid)
     time.sleep(seconds)
     run.hang_cores = (cpu_s(prometheus.pid) - start_cpu) / (time.monotonic() - start)
-    run.hang_rule_costs = rule_cost.measure(prometheus, path, enough_s)
-    named = prometheus.query('job:nccl_hang_root:timestamp_seconds')
+    named = prometheus.query("job:nccl_hang_root:timestamp_seconds")
     if len(named) != 1:
         run.problems.append("%d ranks are named in a hang that one has made" % len(named))
+    run.hang_rule_costs = rule_cost.measure(prometheus, path, enough_s)
 
 
 def measure(format_, ranks, seconds, communicators, factor, program="prometheus", sharded=False, hang=False):

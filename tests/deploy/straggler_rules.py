@@ -117,6 +117,14 @@ class SlowRanks(RulesTest):
         self.compare(self.across(scrapes, ranks=8, per_node=4), lambda round_: {4 + round_ % 4: 0.01})
         self.only(scrapes, 12, ("NcclSlowNode", "node1", ""))
 
+    def test_jobs_that_share_nodes(self):
+        """The node that is late in one of them waits for another node in the other one."""
+        scrapes = self.scrapes(20)
+        for job_id, late in (("7", {1: 0.01}), ("8", {2: 0.02})):
+            job = self.across(scrapes, comm="c" + job_id, job_id=job_id, start_rank=10 * int(job_id))
+            self.compare(job, lambda round_, late=late: late)
+        self.only(scrapes, 12, ("NcclSlowRank", "node1", "71"), ("NcclSlowRank", "node2", "82"))
+
     def test_a_node_that_waits_for_another(self):
         """Tensor parallel over nodes 0 and 1, data parallel over 0 and 2, and over 1 and 3; rank 0 is slow."""
         scrapes = self.scrapes(20)

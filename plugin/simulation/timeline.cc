@@ -51,6 +51,8 @@ void RankTimeline::Collective(uint64_t duration_ns) {
   shared_.Arrive(number, ranks_, ready_ns, duration_ns);
 }
 
+void RankTimeline::Stall() { enqueued_.store(enqueued_.load() + 1); }
+
 uint64_t RankTimeline::enqueued() const { return enqueued_.load(); }
 
 uint64_t RankTimeline::EndNs(uint64_t kernels) const {

@@ -61,6 +61,8 @@ class RankTimeline : public Timeline {
   void Compute(uint64_t ready_ns);
   // The collective itself, behind it.
   void Collective(uint64_t duration_ns);
+  // In its place: one that never ends, because the others have called something else.
+  void Stall();
   // When the last one ends; 0: not known.
   uint64_t LastEndNs() const { return EndNs(enqueued()); }
 

@@ -39,7 +39,7 @@ void RankTimeline::Compute(uint64_t ready_ns) {
   const uint64_t enqueued = enqueued_.load();
   const uint64_t now_ns = MonotonicNs();
   ready_ns_[enqueued / 2 % SharedTimeline::kRemembered].store(
-      now_ns < ready_ns + kToleranceNs ? ready_ns : now_ns);
+      now_ns < ready_ns + tolerance_ns_ ? ready_ns : now_ns);
   enqueued_.store(enqueued + 1);
 }
 

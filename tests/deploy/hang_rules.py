@@ -121,7 +121,8 @@ class Hang(RulesTest):
         return scrapes
 
     def test_of_two_that_called_different_things_the_one_unlike_other_nodes(self):
-        self.fires(self.mismatched(6), "NcclHangCertain", 7, ("Hostname", "global_rank"), [("node0", "1")])
+        for alert in ("NcclHangCertain", "NcclJobHung"):
+            self.fires(self.mismatched(6), alert, 7, ("Hostname", "global_rank"), [("node0", "1")])
         # Nobody else is there to compare with.
         self.annotates(
             self.mismatched(2), "NcclHangCertain", 7,

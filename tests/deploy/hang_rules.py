@@ -135,6 +135,32 @@ class Hang(RulesTest):
                  "program. Any of 2 ranks may be the one that is wrong. On node0, pulse status has the whole sentence.",
                  runbook_url=RUNBOOK + "#ncclhangcertain"))
 
+    def pipeline(self, *idle):
+        """A communicator with Send and Recv; from minute 4 on these ranks have nothing in flight, the others wait."""
+        scrapes = self.scrapes(12)
+        job = Job(scrapes)
+        for rank in job.ranks():
+            job.launches(rank, until=4)
+            for op in ("Send", "Recv"):
+                job.set(rank, "nccl_operations_total", 100, op=op, size="le_64MiB", datatype="ncclFloat32",
+                        captured="false")
+        for rank in idle:
+            job.idle(rank, since=4)
+        return scrapes
+
+    def test_of_a_pipeline_one_that_does_not_wait_is_named(self):
+        self.fires(self.pipeline(2), "NcclJobHung", 7, ("Hostname", "global_rank"), [("node1", "2")])
+        # It is not known for which of two others wait.
+        self.annotates(
+            self.pipeline(2, 3), "NcclJobHung", 7,
+            dict(severity="warning", job="nccl-pulse", job_id="7", workload="7"),
+            dict(summary="It is not known who holds up job 7",
+                 description="Since 2023-11-14 22:17:19 +0000 UTC, for 3m 0s. 2 processes wait. 2 ranks have nothing in "
+                 "flight in communicators with Send and Recv, in which it is not known who waits for whom: "
+                 "2 (node1 gpu 0 pid 102), 3 (node1 gpu 1 pid 103). First py-spy dump on these; pulse diagnose knows "
+                 "more.",
+                 runbook_url=RUNBOOK + "#nccljobhung"))
+
     def test_ranks_behind_earlier_work_of_their_gpus(self):
         scrapes, job = self.hung()
         for rank in (0, 1, 3):

@@ -31,7 +31,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import check  # noqa: E402  (beside this file)
+import check_page  # noqa: E402  (beside this file)
 import inject_cases  # noqa: E402
 import inject_watch  # noqa: E402
 from inject_job import Failure, Job, Limit, Ports, wait_until  # noqa: E402
@@ -210,7 +210,7 @@ class Losses:
         """(rank, seconds per second) or None"""
         now = time.monotonic()
         values = {int(labels["rank"]): value
-                  for labels, value in check.Page(text).select(LOSS, comm=comm)}
+                  for labels, value in check_page.Page(text).select(LOSS, comm=comm)}
         last, self.last = self.last, (now, values)
         if last is None or not values:
             return None

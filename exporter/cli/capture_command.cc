@@ -36,6 +36,7 @@ ABSL_DECLARE_FLAG(bool, https);
 ABSL_DECLARE_FLAG(bool, insecure);
 ABSL_DECLARE_FLAG(std::string, credentials_file);
 ABSL_DECLARE_FLAG(absl::Duration, timeout);
+ABSL_DECLARE_FLAG(std::string, ras);
 ABSL_DECLARE_FLAG(std::string, ca_cert);  // of status, like the next ones
 ABSL_DECLARE_FLAG(std::string, server_name);
 ABSL_DECLARE_FLAG(std::string, cert);
@@ -103,6 +104,8 @@ How to ask:
   --credentials-file=FILE  one line user:password
   --timeout=DURATION    of each endpoint (default 3s)
   --hang-after=DURATION what counts as no progress (default 10s)
+  --ras=HOST:PORT       NCCL's own RAS, whose report is kept, too. Default: NCCL_RAS_ADDR, or localhost:28028,
+                        where an endpoint of this host is asked; off: nobody
 
 Exit status: 0 it is written; 1 bad usage; 2 no endpoint answers; 4 it is written, but no endpoint knows of
 a process; 5 it could not be written, and there is
@@ -244,7 +247,10 @@ int Run(const std::vector<char*>& arguments) {
   }
   std::string error;
   bool is_https = false;
-  if (!ReadClient(&options.look.client, &is_https, &error)) return Fail(kUsageError, error);
+  if (!ReadClient(&options.look.client, &is_https, &error) ||
+      !RasFromFlag(absl::GetFlag(FLAGS_ras), &options.look.ras, &error)) {
+    return Fail(kUsageError, error);
+  }
   // Before anybody is asked: what hangs may not hang for long.
   if (!Bundle::IsPossible(path, &error)) return Fail(kNotWritten, error);
   std::vector<Address> endpoints;

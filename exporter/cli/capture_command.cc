@@ -22,6 +22,7 @@ ABSL_FLAG(std::string, format, "bundle", "bundle or flight-recorder");
 ABSL_FLAG(std::string, stack_command, "", "prints the stacks of process {pid}");
 ABSL_FLAG(absl::Duration, stack_timeout, absl::Seconds(15), "of each program that is run");
 ABSL_FLAG(absl::Duration, time_limit, absl::Seconds(60), "of what follows the verdict");
+ABSL_DECLARE_FLAG(std::string, ras);            // of diagnose
 ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // of the agent
 
 namespace nccl_pulse {
@@ -69,6 +70,8 @@ How to ask:
   --credentials-file=FILE  one line user:password
   --timeout=DURATION    of each endpoint (default 3s)
   --hang-after=DURATION what counts as no progress (default 10s)
+  --ras=HOST:PORT       NCCL's own RAS, whose report is kept, too. Default: NCCL_RAS_ADDR, or localhost:28028,
+                        where an endpoint of this host is asked; off: nobody
 
 Exit status: 0 it is written; 1 bad usage; 2 no endpoint answers; 4 it is written, but no endpoint knows of
 a process; 5 it could not be written, and there is
@@ -113,7 +116,10 @@ int Run(const std::vector<char*>& arguments) {
   }
   FleetQuestion question;
   std::string error;
-  if (!ReadFleetFlags(given_endpoints, &question, &error)) return Fail(kUsageError, error);
+  if (!ReadFleetFlags(given_endpoints, &question, &error) ||
+      !RasFromFlag(absl::GetFlag(FLAGS_ras), &options.look.ras, &error)) {
+    return Fail(kUsageError, error);
+  }
   // Before anybody is asked: what hangs may not hang for long.
   if (!Bundle::IsPossible(path, &error)) return Fail(kNotWritten, error);
   if (!OrThoseOfThisHost(&question, &error)) return Fail(kUsageError, error);

@@ -20,6 +20,7 @@
 
 ABSL_FLAG(std::string, job_id, "", "id of the job");
 ABSL_FLAG(std::string, comm, "", "a communicator of the job, 16 hexadecimal digits");
+ABSL_FLAG(std::string, ras, "", "where NCCL's RAS listens, or off");
 ABSL_DECLARE_FLAG(std::string, prometheus);  // of fleet_flags, like the next one
 ABSL_DECLARE_FLAG(std::string, targets);
 ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // shared with the agent
@@ -80,6 +81,8 @@ How to ask:
   --timeout=DURATION    how long to wait for each endpoint and for the Prometheus (default 3s); all are
                         asked at once
   --hang-after=DURATION time without progress after which a hang is suspected (default 10s)
+  --ras=HOST:PORT       NCCL's own RAS, asked once for ranks that no endpoint knows; its report follows the
+                        verdict, if somebody listens there. Default: NCCL_RAS_ADDR, or localhost:28028; off: nobody
   --json                print everything, for programs
   --listen=HOST:PORT    serve the result instead, made at each request: / (?job_id=ID or ?comm=ID),
                         /api/v1/diagnosis, and /alertmanager for Alertmanager's webhook. There is no
@@ -106,6 +109,7 @@ bool ReadFlags(const std::vector<std::string>& given, Question* question, std::s
     *error = "--hang-after is not between 8s and 1h";
     return false;
   }
+  if (!RasFromFlag(absl::GetFlag(FLAGS_ras), &options.ras, error)) return false;
   options.filter.job_id = absl::GetFlag(FLAGS_job_id);
   if (const std::string comm = absl::GetFlag(FLAGS_comm); !comm.empty()) {
     uint64_t comm_id = 0;

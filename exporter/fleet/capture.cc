@@ -80,6 +80,7 @@ class Capturer {
         if (options_.is_flight_recorder) return AddDumps();
         Add("verdict.txt", JobText(capture_.look));
         Add("verdict.json", JobJson(capture_.look));
+        AddRas();
         AddProcesses();
         AddProgram("nvidia-smi.txt", {"nvidia-smi", "-q"});
       });
@@ -331,6 +332,20 @@ class Capturer {
       }
     }
     return ::nccl_pulse::WhyNotHere(process);
+  }
+
+  // This host's may be of another job, where no endpoint of this host is asked.
+  void AddRas() {
+    const std::optional<Address>& ras = options_.look.ras;
+    const bool is_of_job =
+        ras.has_value() &&
+        (!IsThisHost(*ras) || std::any_of(endpoints_.begin(), endpoints_.end(), IsThisHost));
+    if (!is_of_job) return;
+    RasReport report = capture_.look.ras_address.empty()
+                           ? AskRas(*ras, options_.look.client.patience)
+                           : capture_.look.ras;
+    if (!report.error.empty()) Miss("ras.txt", report.error);
+    if (!report.text.empty()) Add("ras.txt", std::move(report.text));
   }
 
   void AddProcesses() {

@@ -55,6 +55,13 @@ Json RootJson(const JobRoot& root) {
           {"text", root.text}};
 }
 
+Json RasJson(const JobLook& look) {
+  if (look.ras.text.empty() && look.ras.error.empty()) return nullptr;
+  return {{"address", look.ras_address},
+          {"error", TextOrNull(look.ras.error)},
+          {"report", TextOrNull(look.ras.text)}};
+}
+
 const char* FindingName(JobFinding finding) {
   switch (finding) {
     case JobFinding::kHang:
@@ -111,6 +118,7 @@ std::string JobJson(const JobLook& look) {
                      {"waits", std::move(waits)},
                      {"endpoints", EndpointsJson(look)},
                      {"notes", look.health.notes},
+                     {"ras", RasJson(look)},
                      {"seconds", look.seconds}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

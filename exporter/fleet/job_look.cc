@@ -132,6 +132,10 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
   }
   look.verdict = JudgeJob(look.set, look.diagnosis, look.now_realtime_ns);
   look.health = HealthOf(look.set, look.diagnosis, look.now_realtime_ns);
+  if (options.ras.has_value() && look.health.missing_ranks != 0) {
+    look.ras_address = options.ras->name();
+    look.ras = AskRas(*options.ras, options.client.patience);
+  }
   look.seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
   return look;
 }

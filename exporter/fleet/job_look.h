@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/job_verdict.h"
 #include "exporter/fleet/http_client.h"
+#include "exporter/fleet/ras_report.h"
 #include "exporter/fleet/snapshot_union.h"
 
 namespace nccl_pulse {
@@ -46,6 +48,9 @@ struct JobLook {
   Health health;
   std::size_t went_on = 0;  // communicators that hung at the first look, and no more
   double seconds = 0;       // that all this took
+
+  RasReport ras;            // where ranks are known to no endpoint, if somebody listens there
+  std::string ras_address;  // as people know it; "": nobody was asked
 };
 
 struct JobLookOptions {
@@ -53,6 +58,7 @@ struct JobLookOptions {
   JobFilter filter;
   std::chrono::milliseconds hang_after{10000};
   std::chrono::milliseconds pause{1000};  // before the second look
+  std::optional<Address> ras;             // NCCL's, asked once for ranks that no endpoint knows
 };
 
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options);

@@ -1,11 +1,14 @@
 #include "exporter/fleet/job_report.h"
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/fleet/job_words.h"
@@ -16,6 +19,7 @@ namespace {
 constexpr std::size_t kMostRows = 10;
 constexpr std::size_t kMostNotes = 10;
 constexpr std::size_t kMostNames = 8;
+constexpr std::size_t kMostRasLines = 60;
 
 std::string Dash(const std::string& text) { return text.empty() ? "-" : text; }
 
@@ -108,6 +112,22 @@ std::string EndpointsText(const JobLook& look) {
   return text;
 }
 
+// What NCCL says of the ranks that no endpoint knows, beside the others.
+std::string RasText(const JobLook& look) {
+  if (look.ras.text.empty() && look.ras.error.empty()) return "";
+  std::string text =
+      absl::StrCat("\nNCCL's RAS at ", look.ras_address, ", of the job that it belongs to",
+                   look.ras.error.empty() ? "" : absl::StrCat(" (", look.ras.error, ")"), ":\n");
+  std::size_t lines = 0;
+  for (const std::string_view line : absl::StrSplit(look.ras.text, '\n', absl::SkipEmpty())) {
+    if (++lines <= kMostRasLines) absl::StrAppend(&text, "  | ", line, "\n");
+  }
+  if (lines > kMostRasLines) {
+    absl::StrAppend(&text, "  | ... ", lines - kMostRasLines, " more lines (--json has them)\n");
+  }
+  return text;
+}
+
 }  // namespace
 
 JobFinding FindingOfJob(const JobLook& look) {
@@ -155,7 +175,7 @@ std::string JobText(const JobLook& look) {
   if (notes.size() > kMostNotes) {
     absl::StrAppend(&text, "  ... ", notes.size() - kMostNotes, " more notes (--json has them)\n");
   }
-  return text;
+  return absl::StrCat(text, RasText(look));
 }
 
 }  // namespace nccl_pulse

@@ -11,6 +11,7 @@ import time
 import unittest
 
 from tests import running
+from tests.fleet.ras_server import REPORT, Ras
 from tests.node import cluster
 from tests.node.proof_job import Job, RANKS
 from tests.timeline import perfetto
@@ -129,6 +130,14 @@ class CaptureTest(unittest.TestCase):
         self.assertIn("out/stacks/%d.txt" % self.job.ranks[LAST].pid, names, "what it said until then")
         self.assertIn("it was ended after 500 ms", missing)
         self.assertIn("endpoint 127.0.0.1:1: ", missing)
+
+    def test_what_ras_says_is_kept(self):
+        ras = Ras()
+        self.addCleanup(ras.server.close)
+        status, _, errors = pulse("capture", "--endpoint=" + self.endpoint, "--out=" + self.out, ras.flag)
+        self.assertEqual(status, 0, errors)
+        with open(os.path.join(self.out, "ras.txt"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), REPORT)
 
     def check_trace(self, *source):
         """The hang as `pulse trace` draws it: the culprit is found by name."""

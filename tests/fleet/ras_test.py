@@ -1,0 +1,89 @@
+"""pulse diagnose asks NCCL's RAS for ranks that no endpoint knows, and takes whatever may listen at its port."""
+
+import socket
+import time
+import unittest
+
+from tests import running
+from tests.fleet.diagnose_test import MIB, DiagnoseCase
+from tests.fleet.ras_server import REPORT, Ras
+
+
+class RasTest(DiagnoseCase):
+
+    def ras(self, *arguments, **options):
+        ras = Ras(*arguments, **options)
+        self.addCleanup(ras.server.close)
+        return ras
+
+    def ask(self, *arguments, endpoints=1):
+        """Of so many of a job's endpoints; there are more."""
+        pages, _ = self.pages("healthy")
+        self.assertGreater(len(pages), 1)
+        return self.diagnose([self.serve(page) for page in pages[:endpoints]], *arguments)
+
+    def test_ranks_that_no_endpoint_knows(self):
+        ras = self.ras()
+        status, verdict = self.ask(ras.flag)
+        self.assertEqual((status, verdict["finding"]), (4, "incomplete"))
+        self.assertEqual(verdict["ras"], {"address": ras.flag[len("--ras="):], "error": None, "report": REPORT})
+        self.assertEqual(ras.heard, ["CLIENT PROTOCOL 2", "TIMEOUT 1", "VERBOSE STATUS"])
+
+    def test_text(self):
+        ras = self.ras()
+        pages, _ = self.pages("healthy")
+        _, text, _ = self.run_pulse("--endpoint=" + self.serve(pages[0]).name, ras.flag)
+        self.assertIn("\nNCCL's RAS at 127.0.0.1:", text)
+        self.assertIn("\n  |   Process 3487984 on node 172.16.64.213 managing GPU 5\n", text)
+
+    def test_where_all_ranks_are_known_nobody_is_asked(self):
+        ras = self.ras()
+        status, verdict = self.ask(ras.flag, endpoints=None)
+        self.assertEqual((status, verdict["ras"], ras.heard), (0, None, []))
+
+    def test_nobody_listens(self):
+        ras = self.ras()
+        ras.server.shutdown(socket.SHUT_RDWR)
+        ras.server.close()
+        for flag in (ras.flag, "--ras=off", "--ras=[::1]:1"):
+            status, verdict = self.ask(flag)
+            self.assertEqual((status, verdict["ras"]), (4, None))
+
+    def test_somebody_else_listens(self):
+        for answer in (b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 1000, b"SERVER PROTOCO", b"x" * MIB):
+            ras = self.ras(answers={"CLIENT PROTOCOL": answer})
+            self.assertIsNone(self.ask(ras.flag)[1]["ras"])
+
+    def test_it_refuses(self):
+        ras = self.ras(answers={"TIMEOUT": b"ERROR: Invalid timeout value\n"})
+        self.assertEqual(self.ask(ras.flag)[1]["ras"]["error"], "it does not answer as NCCL's RAS does")
+
+    def test_it_never_ends(self):
+        ras = self.ras(closes=False)
+        begin = time.monotonic()
+        found = self.ask(ras.flag)[1]["ras"]
+        self.assertEqual((found["error"], found["report"]), ("the report is not whole", REPORT))
+        self.assertLess(time.monotonic() - begin, 60)
+        silent = self.ras(report="", closes=False)
+        found = self.ask(silent.flag)[1]["ras"]
+        self.assertEqual((found["error"], found["report"]), ("it does not answer in time", None))
+
+    def test_it_says_too_much(self):
+        ras = self.ras(report="a line\n" * (3 * MIB // 7))
+        found = self.ask(ras.flag)[1]["ras"]
+        self.assertEqual(found["error"], "the report is not whole")
+        self.assertLessEqual(len(found["report"]), MIB + 1)
+
+    def test_it_cannot_steer_a_terminal(self):
+        ras = self.ras(report="\x1b[2Jfine\r\n\x07end\n")
+        self.assertEqual(self.ask(ras.flag)[1]["ras"]["report"], "?[2Jfine?\n?end\n")
+
+    def test_flag(self):
+        for text in ("http://x/y", "x:y", ""):
+            status, _, error = self.run_pulse("--endpoint=127.0.0.1:1", "--ras=" + text)
+            self.assertEqual(status, 2 if text == "" else 1, error)
+            self.assertEqual("host:port" in error, text != "", error)
+
+
+if __name__ == "__main__":
+    running.main()

@@ -24,6 +24,8 @@ namespace {
 constexpr int kFormatWeight = 5, kCommunicatorsWeight = 10, kSnapshotsWeight = 1;
 // What one communicator called last: seldom asked for, and made from what is there for all.
 constexpr int kCallsWeight = 0;
+// What stands for so long may be said to hang: less than the shortest time that can be set.
+constexpr int64_t kStandsNs = 500000000;
 
 }  // namespace
 
@@ -47,7 +49,9 @@ std::string_view Pages::TypeOf(std::size_t kind) {
   return ContentType(static_cast<PageFormat>(kind));
 }
 
-SnapshotSet Pages::ReadAll(const ReadWish& wish) {
+SnapshotSet Pages::ReadAll(ReadWish wish) {
+  // What the diagnosis compares in a hang. Nothing is read for it while all goes on.
+  wish.order_of_standing_since_ns = RealtimeNs() - kStandsNs;
   SnapshotSet set = options_.wish_source ? options_.wish_source(wish) : options_.source();
   node_.Read(&set, MonotonicNow(), wish);
   // What has stopped must not pass for the present by the time at which a hang is called.

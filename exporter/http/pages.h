@@ -49,7 +49,7 @@ class Pages {
 
  private:
   PageCache::Options CacheOptions(std::function<bool(bool in_any_case)> cut_off_slowest);
-  SnapshotSet ReadAll(const ReadWish& wish = {});
+  SnapshotSet ReadAll(ReadWish wish = {});
   std::vector<Family> ReadFamilies(PageFormat format);
   std::string MakeCommunicators();
   std::string MakeSnapshots();

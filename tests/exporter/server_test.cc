@@ -27,6 +27,8 @@ using std::chrono::steady_clock;
 using testing::HasSubstr;
 using testing::Not;
 
+constexpr int64_t kHalfASecondNs = 500000000;
+
 TEST(Server, Pages) {
   ServerOptions options;
   options.source = Example;
@@ -80,6 +82,25 @@ TEST(Server, Pages) {
     const Response refused = Get(server->port(), "/metrics", method);
     EXPECT_EQ(refused.status, 405) << method;
     EXPECT_THAT(refused.head, HasSubstr("Allow: GET, HEAD\r\n"));
+  }
+}
+
+// The diagnosis of each page, and of `pulse diagnose`, compares the order of calls in a hang.
+TEST(Server, PagesAskForTheOrderOfCallsThatStand) {
+  int64_t asked_ns = 0;
+  ServerOptions options;
+  options.source = Example;
+  options.wish_source = [&asked_ns](const ReadWish& wish) {
+    asked_ns = wish.order_of_standing_since_ns;
+    return Example();
+  };
+  const auto server = StartServer(options);
+  for (const char* path : {"/metrics", "/api/v1/communicators", "/api/v1/snapshots"}) {
+    asked_ns = 0;
+    const int64_t before = RealtimeNs();
+    EXPECT_EQ(Get(server->port(), path).status, 200);
+    EXPECT_GE(asked_ns, before - kHalfASecondNs) << path;
+    EXPECT_LE(asked_ns, RealtimeNs() - kHalfASecondNs) << path;
   }
 }
 

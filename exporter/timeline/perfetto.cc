@@ -60,14 +60,13 @@ constexpr uint64_t kCategoryId = 1;
 class Names {
  public:
   uint64_t IdOf(uint32_t field, const std::string& name) {
-    uint64_t& id = ids_[{field, name}];
-    if (id == 0) {
-      id = ++last_[field];
-      fresh_.push_back({field, id, &name});
+    const auto [found, is_new] = ids_.try_emplace({field, name});
+    if (is_new) {
+      found->second = ++last_[field];
+      fresh_.push_back({field, found->second, &found->first.second});
     }
-    return id;
+    return found->second;
   }
-  // `names` that were asked for since the last call must still be there.
   void WriteFresh(pbf_writer* packet) {
     if (fresh_.empty()) return;
     pbf_writer interned(*packet, packet_field::kInternedData);
@@ -98,13 +97,12 @@ void WriteTime(int64_t time_ns, pbf_writer* packet) {
   packet->add_uint32(packet_field::kSequenceId, kSequence);
 }
 
-// `category`: must live as long as `names` has it to write.
-void WriteFirst(int64_t time_ns, const std::string& category, Names* names, pbf_writer* trace) {
+void WriteFirst(int64_t time_ns, Names* names, pbf_writer* trace) {
   pbf_writer packet(*trace, trace_field::kPacket);
   WriteTime(time_ns, &packet);
   packet.add_uint32(packet_field::kSequenceFlags, packet_field::kStateCleared);
   packet.add_bool(packet_field::kFirstOnSequence, true);
-  names->IdOf(interned_field::kCategories, category);
+  names->IdOf(interned_field::kCategories, kCategory);
   names->WriteFresh(&packet);
   pbf_writer snapshot(packet, packet_field::kClockSnapshot);
   snapshot.add_enum(clock_field::kPrimaryClock, clock_field::kRealtime);
@@ -163,8 +161,7 @@ std::string PerfettoTrace::Finish() {
   std::string text;
   pbf_writer trace(text);
   Names names;
-  const std::string category = kCategory;
-  WriteFirst(events_.empty() ? 0 : events_.front().time_ns, category, &names, &trace);
+  WriteFirst(events_.empty() ? 0 : events_.front().time_ns, &names, &trace);
   for (std::size_t i = 0; i < tracks_.size(); ++i) {
     const TrackInfo& info = tracks_[i];
     pbf_writer packet(trace, trace_field::kPacket);

@@ -26,7 +26,7 @@ struct TraceEvent {
   using Value = std::variant<bool, int64_t, double, std::string>;
 
   std::string name;
-  std::vector<std::pair<std::string, Value>> notes = {};
+  std::vector<std::pair<const char*, Value>> notes = {};  // names are literals
   std::vector<uint64_t> flows = {};  // events with the same number are joined, by time; not 0
 };
 

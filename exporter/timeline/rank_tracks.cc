@@ -134,7 +134,8 @@ class RankDrawer {
       for (const SeenCall* call : calls) {
         const int64_t begin_ns = index_.EarliestBegin(*call);
         const int64_t end_ns = begin_ns + std::llround(*call->seconds * 1e9);
-        TraceEvent event = EventOf(*call, CallWords(*call));
+        TraceEvent event{CallWords(*call)};
+        event.notes = {{"number", static_cast<int64_t>(call->number)}, {"seconds", *call->seconds}};
         event.flows = {OwnFlow(*call)};
         trace_.Begin(track, begin_ns, std::move(event));
         trace_.End(track, end_ns);

@@ -5,7 +5,7 @@
 // Fields of a page that are missing or have another type are read as unknown: pages come from other
 // hosts and from files.
 //
-// Thread: one. Memory: about 250 bytes a call, at most kMostCalls; those beyond are counted.
+// Thread: one. Memory: about 300 bytes a call, at most kMostCalls; those beyond are counted.
 #ifndef EXPORTER_TIMELINE_RECORDING_H_
 #define EXPORTER_TIMELINE_RECORDING_H_
 
@@ -22,7 +22,7 @@
 
 namespace nccl_pulse {
 
-inline constexpr std::size_t kMostCalls = 1000000;
+inline constexpr std::size_t kMostCalls = 500000;
 
 struct SeenCall {
   uint64_t number = 0;

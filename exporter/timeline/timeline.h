@@ -5,7 +5,7 @@
 // is not known is not drawn, or is drawn where it says so: a call without a time of its own at the
 // look that saw it first, a duration at the earliest time at which the GPU can have begun it.
 //
-// Thread: any, no state. Memory: two to three times what the recording takes.
+// Thread: any, no state. Memory: with the recording about 2.5 KB a call that has a duration.
 #ifndef EXPORTER_TIMELINE_TIMELINE_H_
 #define EXPORTER_TIMELINE_TIMELINE_H_
 

@@ -5,14 +5,16 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "exporter/node/realtime_clock.h"
 #include "plugin/runtime/background_thread.h"
+#include "plugin/runtime/round_pause.h"
 
 namespace nccl_pulse {
 namespace {
 
-void Pause(int ms) {
-  // A relative pause: steps of the wall clock do not change it.
-  const timespec pause{0, ms * 1000000L};
+void Pause(int64_t ns) {
+  // A relative pause: a step of the wall clock does not make it long.
+  const timespec pause{0, static_cast<long>(ns)};
   nanosleep(&pause, nullptr);
 }
 
@@ -58,7 +60,7 @@ void* Poller::Run(void* /*unused*/) {
       state_.store(kStopped, std::memory_order_release);
       break;
     }
-    Pause(pause_ms);
+    Pause(RoundPauseNs(RealtimeNs(), pause_ms));
   }
   return nullptr;
 }
@@ -74,7 +76,7 @@ void Poller::StopAtExit() {
     break;
   }
   for (int ms = 0; ms < kExitWaitMs && state_.load(std::memory_order_acquire) == kStopping; ++ms) {
-    Pause(1);
+    Pause(1000000);
   }
 }
 

@@ -1,0 +1,24 @@
+// When the background thread makes its next round.
+//
+// Rounds begin at whole multiples of the pause in Unix time, so those of all ranks of a host begin
+// together, and those of hosts with synchronised clocks nearly so. A stamp in a CUDA graph keeps
+// only its last passage: ranks that look at the same moment see the same replay
+// (exporter/diagnosis/straggler.h).
+#ifndef PLUGIN_RUNTIME_ROUND_PAUSE_H_
+#define PLUGIN_RUNTIME_ROUND_PAUSE_H_
+
+#include <cstdint>
+
+namespace nccl_pulse {
+
+// Nanoseconds from this Unix time to the next round, 1/4 to 5/4 of `pause_ms`. A step of the clock
+// moves one round, by at most that.
+constexpr int64_t RoundPauseNs(int64_t realtime_ns, int pause_ms) {
+  const int64_t period_ns = pause_ms * int64_t{1000000};
+  const int64_t rest_ns = period_ns - realtime_ns % period_ns;
+  return rest_ns < period_ns / 4 ? rest_ns + period_ns : rest_ns;
+}
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_RUNTIME_ROUND_PAUSE_H_

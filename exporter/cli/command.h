@@ -30,6 +30,7 @@ extern const Command kDiagnoseCommand;
 extern const Command kInstallCommand;
 extern const Command kReplayCommand;
 extern const Command kStatusCommand;
+extern const Command kTraceCommand;
 
 }  // namespace nccl_pulse
 

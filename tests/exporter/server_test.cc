@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
@@ -50,6 +51,22 @@ TEST(Server, Pages) {
   const Response health = Get(server->port(), "/healthz");
   EXPECT_EQ(health.status, 200);
   EXPECT_EQ(health.body, "ok\n");
+
+  // To the microsecond, and made for each who asks.
+  const auto time_of = [&server] {
+    const Response time = Get(server->port(), "/api/v1/time");
+    EXPECT_EQ(time.status, 200);
+    EXPECT_THAT(time.head, HasSubstr("Content-Type: application/json\r\n"));
+    double seconds = 0;
+    EXPECT_EQ(std::sscanf(time.body.c_str(), "{\"time\":%lf}", &seconds), 1) << time.body;
+    return seconds;
+  };
+  const auto now = [] { return static_cast<double>(RealtimeNs() / 1000) / 1e6; };
+  const double before = now(), first = time_of(), between = now(), second = time_of();
+  EXPECT_LE(before, first);
+  EXPECT_LE(first, between);
+  EXPECT_LE(between, second);
+  EXPECT_LE(second, now());
 
   const Response start = Get(server->port(), "/");
   EXPECT_EQ(start.status, 200);

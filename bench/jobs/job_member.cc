@@ -104,6 +104,8 @@ void JobMember::Time(const char* op, int size_class, int64_t duration_ns, int64_
   } else {
     number = kind->calls++;
   }
+  // Launches of several calls are known by their own number.
+  if (std::strcmp(op, "Grouped") == 0) number = snapshot_.launches_completed - 1;
   if ((JobRandom(number).Next() & ((uint64_t{1} << sampling_exponent) - 1)) != 0) return;
   TimedCallSnapshot timed;
   timed.op = op;

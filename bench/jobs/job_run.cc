@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "bench/jobs/job_member.h"
+#include "bench/jobs/job_rank.h"
 
 namespace nccl_pulse {
 namespace {
@@ -16,20 +17,8 @@ namespace {
 constexpr int64_t kUs = 1000;
 constexpr int64_t kMs = 1000 * kUs;
 constexpr int64_t kSecond = 1000 * kMs;
-constexpr int64_t kNever = INT64_MAX;
 constexpr int64_t kCallNs = 10 * kUs;
 constexpr int kFirstPause = 4, kSecondPause = 8;  // steps
-
-// What is queued on a rank's stream.
-struct Item {
-  const JobStep* step;
-  int64_t launched_ns;
-  int64_t begun_ns = kNever;
-  int64_t work_ns = 0;
-  bool is_stuck = false;
-  JobStep own;  // of a call that differs from the program's; then `step` is null
-  const JobStep& what() const { return step != nullptr ? *step : own; }
-};
 
 struct Instance {
   std::size_t came = 0;
@@ -37,19 +26,6 @@ struct Instance {
   const char* op = nullptr;
   int size_class = 0;
   bool is_broken = false;
-};
-
-struct Rank {
-  std::vector<JobStep> program;
-  std::size_t at = 0;
-  int64_t host_ns = 0, gpu_ns = 0;
-  std::deque<Item> queue;
-  bool waits_for_gpu = false, is_halted = false, is_queued = false, has_erred = false;
-  bool is_gpu_to_stick = false;
-  int steps = 0;
-  int64_t seen_ns = 0;                   // until when its actions are on the page
-  std::map<int, JobMember> memberships;  // by group
-  double slow = 1;
 };
 
 class Run {
@@ -129,7 +105,7 @@ class Run {
   }
 
   void Advance(int number) {
-    Rank& rank = ranks_[number];
+    RunningRank& rank = ranks_[number];
     while (true) {
       AdvanceHost(number);
       AdvanceGpu(number);
@@ -140,32 +116,34 @@ class Run {
     }
   }
 
-  int64_t Work(const Rank& rank, const JobStep& step) {
+  int64_t Work(int number, const JobStep& step) {
+    const RunningRank& rank = ranks_[number];
     const bool is_slow =
         Is(Fault::kSlowNode) ||
         (step.kind == StepKind::kHostWork ? Is(Fault::kSlowHost) : Is(Fault::kSlowGpu));
-    const double factor =
-        (1 + options_.imbalance * (random_.Share() * 2 - 1)) * (is_slow ? rank.slow : 1.0);
+    const double factor = (1 + options_.imbalance * (random_.Share() * 2 - 1)) *
+                          (is_slow ? rank.slow : 1.0) *
+                          LoadOf(options_, layout_, number, rank.steps);
     return static_cast<int64_t>(static_cast<double>(step.work_ns) * factor);
   }
 
   void AdvanceHost(int number) {
-    Rank& rank = ranks_[number];
+    RunningRank& rank = ranks_[number];
     while (!rank.is_halted && !rank.waits_for_gpu && rank.host_ns <= end_ns_) {
       if (rank.at == rank.program.size()) rank.at = 0;
-      if (rank.at == 0) Pause(number);
+      if (rank.at == 0) BeginStep(number);
       if (IsFaulty(number) && Err(number)) return;
       const JobStep& step = rank.program[rank.at];
       switch (step.kind) {
         case StepKind::kHostWork:
-          rank.host_ns += Work(rank, step);
+          rank.host_ns += Work(number, step);
           // A rank of a slow host is late to the point where its GPU waits for it.
           if (Is(Fault::kSlowHost) && rank.slow > 1) {
-            rank.queue.push_back({&step, rank.host_ns, kNever, Work(rank, step), false, {}});
+            rank.queue.push_back({&step, rank.host_ns, kNever, Work(number, step), false, {}});
           }
           break;
         case StepKind::kGpuWork: {
-          Item item{&step, rank.host_ns, kNever, Work(rank, step), rank.is_gpu_to_stick, {}};
+          JobItem item{&step, rank.host_ns, kNever, Work(number, step), rank.is_gpu_to_stick, {}};
           rank.is_gpu_to_stick = false;
           rank.queue.push_back(item);
           break;
@@ -185,12 +163,12 @@ class Run {
     }
   }
 
-  // Between two steps.
-  void Pause(int number) {
-    Rank& rank = ranks_[number];
+  void BeginStep(int number) {
+    RunningRank& rank = ranks_[number];
+    const int step = rank.steps++;
+    if (Is(Fault::kInput)) rank.host_ns += InputWaitNs(options_, layout_, number, step);
     const bool is_one = Is(Fault::kPause) && number == options_.rank;
     if (!is_one && !Is(Fault::kAllPause)) return;
-    const int step = rank.steps++;
     if (step == kFirstPause) rank.host_ns += options_.pause_ns;
     if (step != kSecondPause) return;
     if (number == options_.rank) AskAfter(rank.host_ns);
@@ -205,7 +183,7 @@ class Run {
 
   // True if its program does not go on.
   bool Err(int number) {
-    Rank& rank = ranks_[number];
+    RunningRank& rank = ranks_[number];
     const JobStep& step = rank.program[rank.at];
     const bool is_call = step.group == options_.group && step.kind == StepKind::kCollective;
     switch (options_.fault) {
@@ -237,7 +215,7 @@ class Run {
   }
 
   // Goes on with the next collective of `group` that is not `op`.
-  void Swap(Rank* rank, int group, const std::string& op) {
+  void Swap(RunningRank* rank, int group, const std::string& op) {
     for (std::size_t i = rank->at + 1; i < rank->program.size(); ++i) {
       const JobStep& step = rank->program[i];
       if (step.kind != StepKind::kCollective) continue;
@@ -251,9 +229,9 @@ class Run {
   }
 
   void Launch(int number, const JobStep* of_program, const JobStep& step) {
-    Rank& rank = ranks_[number];
+    RunningRank& rank = ranks_[number];
     rank.host_ns += kCallNs;
-    Item item{of_program, rank.host_ns, kNever, step.work_ns, false, {}};
+    JobItem item{of_program, rank.host_ns, kNever, step.work_ns, false, {}};
     // The program may change while calls are queued.
     item.own = step;
     item.step = nullptr;
@@ -263,9 +241,9 @@ class Run {
   }
 
   void AdvanceGpu(int number) {
-    Rank& rank = ranks_[number];
+    RunningRank& rank = ranks_[number];
     while (!rank.queue.empty()) {
-      Item& item = rank.queue.front();
+      JobItem& item = rank.queue.front();
       if (item.is_stuck) return;
       const JobStep& step = item.what();
       const int64_t begin_ns = std::max(rank.gpu_ns, item.launched_ns);
@@ -302,14 +280,14 @@ class Run {
   std::deque<int64_t>& Message(int from, int to) { return messages_[{from, to}]; }
 
   // The oldest launch of its communicator reaches the front of the stream.
-  static void Begin(Rank* rank, Item* item, int64_t begin_ns) {
+  static void Begin(RunningRank* rank, JobItem* item, int64_t begin_ns) {
     if (item->begun_ns != kNever) return;
     item->begun_ns = begin_ns;
     if (item->launched_ns > rank->seen_ns || begin_ns > rank->seen_ns) return;
     rank->memberships[item->what().group].Begin(item->launched_ns, begin_ns);
   }
 
-  void Arrive(int number, const Item& item) {
+  void Arrive(int number, const JobItem& item) {
     const JobStep& step = item.what();
     const int group = step.group;
     const JobGroup& of = groups_[group];
@@ -350,8 +328,8 @@ class Run {
 
   // What is at the front of its stream.
   void Finish(int number, int64_t end_ns) {
-    Rank& rank = ranks_[number];
-    const Item item = rank.queue.front();
+    RunningRank& rank = ranks_[number];
+    const JobItem item = rank.queue.front();
     rank.queue.pop_front();
     rank.gpu_ns = end_ns;
     if (end_ns > rank.seen_ns || item.launched_ns > rank.seen_ns) return;
@@ -367,35 +345,11 @@ class Run {
     for (int i = 0; i < layout_.ranks(); ++i) {
       const int node = layout_.NodeOf(i);
       if (Is(Fault::kProcessVanished) && i == options_.rank) continue;
-      ProcessSnapshot process = Process(i);
+      ProcessSnapshot process = ProcessOf(layout_, options_, i, &ranks_[i]);
       SnapshotSet& set = nodes[node].set;
       (process.end == ProcessEnd::kLive ? set.processes : set.ended).push_back(std::move(process));
     }
     return nodes;
-  }
-
-  ProcessSnapshot Process(int number) {
-    Rank& rank = ranks_[number];
-    const int node = layout_.NodeOf(number);
-    ProcessSnapshot process;
-    process.pid = 1000 + number % layout_.gpus_per_node;
-    process.plugin_version = "0.1.0";
-    process.hostname = absl::StrFormat("node-%03d", node);
-    process.global_rank = std::to_string(number);
-    process.local_rank = std::to_string(number % layout_.gpus_per_node);
-    process.job_id = "4711";
-    process.nccl_api_version = 6;
-    process.sampling_exponent = options_.sampling_exponent;
-    process.start_realtime_ns = kJobStart - kSecond;
-    process.poller = PollerState::kRunning;
-    const bool is_gone = Is(Fault::kProcessGone) && number == options_.rank;
-    process.last_poll_realtime_ns = kJobStart + rank.seen_ns;
-    if (is_gone) {
-      process.end = ProcessEnd::kLost;
-      process.end_realtime_ns = kJobStart + rank.seen_ns;
-    }
-    for (auto& [group, member] : rank.memberships) process.communicators.push_back(member.Take());
-    return process;
   }
 
   const JobLayout& layout_;
@@ -404,7 +358,7 @@ class Run {
   JobRandom random_;
   std::vector<int64_t> asked_ns_;  // by node
   int64_t end_ns_ = 0;
-  std::vector<Rank> ranks_;
+  std::vector<RunningRank> ranks_;
   std::deque<int> awake_;
   std::vector<std::deque<Instance>> instances_;  // by group, without those that have ended
   std::vector<uint64_t> first_instance_;

@@ -33,9 +33,12 @@ enum class Fault {
   kNetworkSlow,   // a node's communicators take ten times as long
   kSlowHost,      // its program takes longer, step after step
   kSlowGpu,
-  kSlowNode,  // all ranks of a node do
-  kPause,     // healthy: it writes a checkpoint, as it did before, and the others wait
-  kAllPause,  // healthy: all stop to evaluate, and nobody waits
+  kSlowNode,   // all ranks of a node do
+  kPause,      // healthy: it writes a checkpoint, as it did before, and the others wait
+  kAllPause,   // healthy: all stop to evaluate, and nobody waits
+  kSequences,  // healthy: what a replica has to do differs from step to step, half to twice as much
+  kStages,     // healthy: stages of the pipeline have more or less to do, always
+  kInput,      // healthy: now and then a rank waits for its input, some steps long
 };
 
 struct JobRunOptions {

@@ -49,6 +49,9 @@ const std::vector<FaultKind>& Kinds() {
       {"healthy", Fault::kNone, false},
       {"checkpoint, as before", Fault::kPause, false},
       {"evaluation", Fault::kAllPause, false},
+      {"sequences of unequal length", Fault::kSequences, false},
+      {"stages with unequal work", Fault::kStages, false},
+      {"input that comes late, now and then", Fault::kInput, false},
   };
   return *kKinds;
 }
@@ -129,6 +132,9 @@ bool IsHealthy(const Scenario& scenario) {
     case Fault::kPause:
     case Fault::kAllPause:
     case Fault::kNetworkSlow:
+    case Fault::kSequences:
+    case Fault::kStages:
+    case Fault::kInput:
       return true;
     default:
       return false;

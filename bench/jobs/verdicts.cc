@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <string>
 
 #include "absl/flags/flag.h"
@@ -15,6 +16,7 @@ ABSL_FLAG(int, jobs, 100, "of each fault");
 ABSL_FLAG(std::string, fault, "", "this one alone");
 ABSL_FLAG(int, seed, -1, "this job alone, and what is said of it");
 ABSL_FLAG(int, show, 3, "of each fault, the jobs on which the verdict is not right");
+ABSL_FLAG(bool, by_layout, false, "a row for each layout of the jobs, too");
 
 namespace nccl_pulse {
 namespace {
@@ -29,6 +31,14 @@ void Show(const Scenario& scenario, const Judged& judged) {
               judged.said.c_str());
 }
 
+using Outcomes = std::array<int, kOutcomes>;
+
+void PrintRow(const std::string& name, const Outcomes& outcomes) {
+  std::printf("| %s |", name.c_str());
+  for (const int count : outcomes) std::printf(" %d |", count);
+  std::printf("\n");
+}
+
 int Main() {
   std::printf("| what is wrong |");
   for (int i = 0; i < kOutcomes; ++i) std::printf(" %s |", OutcomeName(static_cast<Outcome>(i)));
@@ -37,7 +47,8 @@ int Main() {
   const int seed = absl::GetFlag(FLAGS_seed);
   for (const std::string& fault : FaultNames()) {
     if (!only.empty() && fault != only) continue;
-    std::array<int, kOutcomes> outcomes{};
+    Outcomes outcomes{};
+    std::map<std::string, Outcomes> of_layout;
     int shown = 0;
     const int first = seed < 0 ? 0 : seed;
     const int end = seed < 0 ? absl::GetFlag(FLAGS_jobs) : seed + 1;
@@ -45,15 +56,17 @@ int Main() {
       const Scenario scenario = MakeScenario(fault, static_cast<uint64_t>(i));
       const Judged judged = Judge(scenario);
       ++outcomes[static_cast<int>(judged.outcome)];
+      ++of_layout[scenario.layout.name][static_cast<int>(judged.outcome)];
       const bool is_shown = judged.outcome != Outcome::kRight && shown < absl::GetFlag(FLAGS_show);
       if (seed >= 0 || is_shown) {
         Show(scenario, judged);
         ++shown;
       }
     }
-    std::printf("| %s |", fault.c_str());
-    for (const int count : outcomes) std::printf(" %d |", count);
-    std::printf("\n");
+    PrintRow(fault, outcomes);
+    if (absl::GetFlag(FLAGS_by_layout)) {
+      for (const auto& [name, counts] : of_layout) PrintRow("... " + name, counts);
+    }
     std::fflush(stdout);
   }
   return 0;

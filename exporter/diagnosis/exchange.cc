@@ -1,8 +1,37 @@
 #include "exporter/diagnosis/exchange.h"
 
+#include <algorithm>
 #include <cstdint>
 
 namespace nccl_pulse {
+namespace {
+
+// Whether that rank's launches have `parts` Sends and as many Recvs each. Exactly: a rank that is
+// just calling looks like one that has made a launch less, whose numbers are off for good.
+bool HasParts(const RankView& rank, uint64_t parts) {
+  const CommunicatorSnapshot& communicator = *rank.communicator;
+  const uint64_t collectives = Total(CollectiveCalls(communicator));
+  if (communicator.launches <= collectives) return false;
+  const uint64_t exchanges = communicator.launches - collectives;
+  return exchanges <= UINT64_MAX / parts && rank.CallsOf("Send") == exchanges * parts &&
+         rank.CallsOf("Recv") == exchanges * parts;
+}
+
+}  // namespace
+
+bool AreLaunchesExchanges(const CommunicatorView& view) {
+  if (!view.is_exchange) return false;
+  const auto peers = static_cast<uint64_t>(view.nranks - 1);
+  for (const uint64_t parts : {peers, peers + 1}) {
+    const bool have_all =
+        std::all_of(view.ranks.begin(), view.ranks.end(), [parts](const RankView& rank) {
+          return AreCallsKnown(*rank.process, *rank.communicator) == CallsKnown::kYes &&
+                 HasParts(rank, parts);
+        });
+    if (have_all) return true;
+  }
+  return false;
+}
 
 Ranks AwaitedInExchange(const CommunicatorFacts& facts) {
   if (!facts.are_all_seen() || facts.calls_known != CallsKnown::kYes || facts.view->nranks < 3) {

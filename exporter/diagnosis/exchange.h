@@ -19,6 +19,12 @@ Ranks AwaitedInExchange(const CommunicatorFacts& facts);
 // while that of another one has. Earlier work of theirs stands before it.
 Ranks NotBegunInExchange(const CommunicatorFacts& facts);
 
+// Whether each launch of each rank, collectives aside, carries one whole exchange: a Send to and a
+// Recv from every other rank, itself included or not. Then the n-th launch is the same exchange on
+// all of them, and no rank leaves it before the last one has come. Any rank that ever made more
+// launches, or fewer calls, of an exchange has counts that do not fit for good.
+bool AreLaunchesExchanges(const CommunicatorView& view);
+
 }  // namespace nccl_pulse
 
 #endif  // EXPORTER_DIAGNOSIS_EXCHANGE_H_

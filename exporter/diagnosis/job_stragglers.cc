@@ -39,6 +39,34 @@ const RankView* FindRank(const CommunicatorView& view, int32_t number) {
   return found != view.ranks.end() && found->rank() == number ? &*found : nullptr;
 }
 
+// Which processes are connected by Send and Recv that are no exchange.
+class Pipelines {
+ public:
+  explicit Pipelines(const std::vector<CommunicatorView>& views) {
+    for (const CommunicatorView& view : views) {
+      if (!view.has_point_to_point || view.is_exchange) continue;
+      const ProcessSnapshot* first = Of(view.ranks.front().process);
+      for (const RankView& rank : view.ranks) {
+        next_.try_emplace(rank.process, rank.process);
+        next_[Of(rank.process)] = first;
+      }
+    }
+  }
+
+  bool Has(const ProcessSnapshot* process) const { return next_.count(process) != 0; }
+  // One of those that it is connected with, the same for all.
+  const ProcessSnapshot* Of(const ProcessSnapshot* process) const {
+    for (auto at = next_.find(process); at != next_.end() && at->second != process;
+         at = next_.find(process)) {
+      process = at->second;
+    }
+    return process;
+  }
+
+ private:
+  std::unordered_map<const ProcessSnapshot*, const ProcessSnapshot*> next_;
+};
+
 class Examiner {
  public:
   Examiner(const std::vector<CommunicatorView>& views, const DiagnosisResult& diagnosis)
@@ -52,6 +80,7 @@ class Examiner {
     if (lates_.empty()) return {};
     ExcusePeers();
     Excuse();
+    KeepLatestOfPipelines();
     AddHosts();
     AddOthers();
     std::sort(stragglers_.begin(), stragglers_.end(), [](const auto& a, const auto& b) {
@@ -133,6 +162,48 @@ class Examiner {
                                      [](const auto& late) { return late.second.is_excused; });
     for (auto late = lates_.begin(); late != lates_.end();) {
       late = late->second.is_excused && !are_all ? lates_.erase(late) : std::next(late);
+    }
+  }
+
+  // Stages of a pipeline hold up each other in Send and Recv, so of those that are late in one the
+  // latest is why. So it is for pipelines of ranks that wait for it elsewhere, unless these are as
+  // late, or on its host. That another one is late by itself, too, cannot be told.
+  void KeepLatestOfPipelines() {
+    const Pipelines pipelines(views_);
+    std::vector<std::pair<double, const ProcessSnapshot*>> order;
+    for (const auto& [process, late] : lates_) {
+      if (pipelines.Has(process)) order.emplace_back(late.seconds_per_second, process);
+    }
+    std::sort(order.rbegin(), order.rend());
+    for (const auto& [seconds, process] : order) {
+      if (lates_.count(process) == 0) continue;  // it waits for a later one
+      std::set<const ProcessSnapshot*> held_up;
+      for (const Named& there : named_) {
+        if (there.processes.count(process) == 0) continue;
+        for (const RankView& rank : there.view->ranks) held_up.insert(pipelines.Of(rank.process));
+      }
+      std::vector<const ProcessSnapshot*> excused;
+      for (const auto& [other, late] : lates_) {
+        const ProcessSnapshot* pipeline = pipelines.Of(other);
+        const double of_other = late.seconds_per_second;
+        const bool is_held_up = pipelines.Has(other) && held_up.count(pipeline) != 0 &&
+                                other->hostname != process->hostname &&
+                                kLaterBy * of_other <= seconds;
+        const bool is_in_same = pipeline == pipelines.Of(process) && of_other < seconds;
+        if (is_held_up || is_in_same) excused.push_back(other);
+      }
+      for (const ProcessSnapshot* other : excused) ExcuseWithHost(other, process->hostname);
+    }
+  }
+
+  // With those that are named with it because they are on its host: they came last by turns.
+  void ExcuseWithHost(const ProcessSnapshot* process, const std::string& but_of_host) {
+    lates_.erase(process);
+    for (const Named& there : named_) {
+      if (there.processes.size() < 2 || there.processes.count(process) == 0) continue;
+      for (const ProcessSnapshot* other : there.processes) {
+        if (other->hostname != but_of_host) lates_.erase(other);
+      }
     }
   }
 

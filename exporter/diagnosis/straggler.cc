@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "exporter/diagnosis/exchange.h"
 
 namespace nccl_pulse {
 namespace {
@@ -54,6 +55,11 @@ std::vector<const RankView*> LiveRanks(const CommunicatorView& view) {
   return live;
 }
 
+// Of an exchange ranks may have parts of different sizes.
+int ComparedClass(const TimedCallSnapshot& call) {
+  return IsGrouped(call.op) ? -1 : call.size_class;
+}
+
 // Each rank numbers the graphs that it captured itself.
 bool AreCapturedAlike(const std::vector<const RankView*>& ranks) {
   const GraphPlace& first = ranks.front()->communicator->graph_place;
@@ -98,25 +104,27 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   std::vector<Entry> entries;
   if (kinds_.size() > kMostKinds) kinds_.clear();
   const bool captured_alike = AreCapturedAlike(ranks);
+  const bool are_exchanges = AreLaunchesExchanges(view);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     for (const TimedCallSnapshot& call : ranks[i]->communicator->timed_calls) {
       const bool is_duration = call.kind == LatencyKind::kDurationStream ||
                                call.kind == LatencyKind::kDurationKernel ||
                                call.kind == LatencyKind::kDurationGraph;
-      // Launches of several calls ("Grouped") have numbers of each rank's own, which agree on
-      // nothing.
-      if (!is_duration || !WaitsForAll(call.op)) continue;
+      // Launches of several calls ("Grouped") agree on something only where each is an exchange.
+      if (!is_duration || !(WaitsForAll(call.op) || (are_exchanges && IsGrouped(call.op)))) {
+        continue;
+      }
       if (call.kind == LatencyKind::kDurationGraph && !captured_alike) continue;
       std::size_t kind = 0;
       while (kind < seen.size() &&
-             (seen[kind].call->size_class != call.size_class ||
+             (ComparedClass(*seen[kind].call) != ComparedClass(call) ||
               seen[kind].call->kind != call.kind || seen[kind].call->graph != call.graph ||
               seen[kind].call->op != call.op)) {
         ++kind;
       }
       if (kind == seen.size()) {
         if (kind == kMostKinds) continue;
-        seen.push_back({&call, &kinds_[Kind(call.op, call.size_class, call.kind, call.graph)]});
+        seen.push_back({&call, &kinds_[Kind(call.op, ComparedClass(call), call.kind, call.graph)]});
       }
       const auto number = static_cast<uint32_t>(call.call_number);
       const OfKind& of = *seen[kind].of;
@@ -255,9 +263,11 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
   const std::vector<const RankView*> ranks = LiveRanks(view);
   if (ranks.size() < 2) return std::nullopt;
   // By chance a rank comes last in one of n calls. Four standard deviations more are not chance.
+  // Of the exchanges of one step, four for a layer, the same one has the longest sequences in all.
   const double chance = 1 / static_cast<double>(ranks.size());
+  const double occasions = view.is_exchange ? window_late_ / 4 : window_late_;
   const double needed =
-      std::max(kMinLateShare, chance + 4 * std::sqrt(chance * (1 - chance) / window_late_));
+      std::max(kMinLateShare, chance + 4 * std::sqrt(chance * (1 - chance) / occasions));
   for (const RankView* rank : ranks) {
     const auto found = ranks_.find(rank->rank());
     if (found == ranks_.end()) continue;

@@ -4,8 +4,9 @@
 // calls (plugin/tracker/sampler.h). So of one call, matched over the ranks by (operation, size
 // class, call number), the rank with the shortest duration came last, and the others waited for it
 // as much longer as theirs are. Only operations that no rank can leave before the last one has come
-// are compared: AllReduce, AllGather, ReduceScatter, AlltoAll. Launches of several calls are not: each
-// rank numbers its own (plugin/tracker/timed_launches.h).
+// are compared: AllReduce, AllGather, ReduceScatter, AlltoAll. Launches of several calls have the
+// number of the launch: they are compared where each is an exchange with all other ranks, by the
+// counts of all of them (exchange.h).
 //
 //   loss of a call = mean of the others' durations - the shortest duration
 //

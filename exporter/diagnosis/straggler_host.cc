@@ -49,7 +49,7 @@ std::optional<Straggler> StragglerState::FindHost(const std::vector<const RankVi
     const auto count = static_cast<double>(host.ranks.size());
     const double chance = count / static_cast<double>(ranks.size());
     const double needed =
-        std::max(kMinLateShare, chance + 4 * std::sqrt(chance * (1 - chance) / window_late_));
+        std::max(kMinLateShare, chance + 5 * std::sqrt(chance * (1 - chance) / window_late_));
     const double share = host.late_calls / window_late_;
     const double seconds_per_second = host.window_seconds / window_observed_;
     if (host.ranks.size() < 2 || share < std::min(needed, 0.999) || seconds_per_second < kMinLoss ||

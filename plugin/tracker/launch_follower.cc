@@ -18,6 +18,7 @@ void LaunchFollower::Reset() {
   may_hide_.store(false);
   is_unhurried_.store(true);
   fate_.store(static_cast<uint8_t>(LaunchFate::kNotTimed));
+  unfollowed_launches_.store(0);
   timed_.Reset();
   unreported_.Reset();
   composite_.Reset();
@@ -94,7 +95,10 @@ void LaunchFollower::CountUnfollowed(Instruments& instruments, Communicator& com
   if (const uint32_t parts = captured ? composite_.parts() : calls_.load(); parts > 1) {
     FinishComposite(instruments, communicator, parts, captured);
   }
-  if (!captured) CoverCalls();
+  if (!captured) {
+    CoverCalls();
+    unfollowed_launches_.store(unfollowed_launches_.load() + 1);
+  }
   CountLaunchCallback(instruments, communicator, !captured);
 }
 
@@ -117,12 +121,19 @@ bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& commu
   return true;
 }
 
+OperationMeta LaunchFollower::NextGrouped(Instruments& instruments,
+                                          const Communicator& communicator) {
+  return timed_.NextGrouped(communicator.Writer(instruments.segment).followed_launches() +
+                            unfollowed_launches_.load());
+}
+
 uint32_t LaunchFollower::BeginTiming(Instruments& instruments, const Communicator& communicator,
                                      CudaStream stream, uint32_t calls, uint64_t composite) {
   OperationMeta call = OperationMeta::Unpack(composite != kNoComposite ? composite : meta_.load());
   const uint32_t serial = timed_.serial();
   if (calls != 1) {
-    const OperationMeta sampled_by = composite != kNoComposite ? call : timed_.NextGrouped();
+    const OperationMeta sampled_by =
+        composite != kNoComposite ? call : NextGrouped(instruments, communicator);
     if (!ShouldTime(instruments, communicator, sampled_by)) return kNoPair;
     if (composite == kNoComposite) call.op = kGroupedName;
   } else if (timed_.WasReportedLast(serial)) {
@@ -185,7 +196,7 @@ uint32_t LaunchFollower::BeginCopyTiming(Instruments& instruments, const Communi
   } else {
     // An earlier call of a group: its number is no longer known. It is sampled as a launch of
     // several.
-    sampled_by = timed_.NextGrouped();
+    sampled_by = timed_.NextOfGroup();
   }
   const uint64_t bus_bytes = BusBytesOf(communicator, meta.op, bytes);
   // The rest of the group is launched with the kernels; two calls or more as a group.

@@ -306,6 +306,8 @@ class LaunchFollower {
     launch_.store(static_cast<uint8_t>(launch));
     return Ticket::OfLaunch(context, pair, number & kNumberMask);
   }
+  // What a launch of several calls is sampled by, and known by to other ranks.
+  OperationMeta NextGrouped(Instruments& instruments, const Communicator& communicator);
   [[gnu::cold, gnu::noinline]] uint32_t BeginTiming(Instruments& instruments,
                                                     const Communicator& communicator,
                                                     CudaStream stream, uint32_t calls,
@@ -356,6 +358,7 @@ class LaunchFollower {
   // Of operations (as unreported_ops_) of which one alone had no launch, and none was reported since.
   Relaxed<uint32_t> suspected_ops_;
   Relaxed<uint64_t> suspected_at_;  // launches that were reported, when one was suspected last
+  Relaxed<uint64_t> unfollowed_launches_;
 
   static void CheckLayout();
 };

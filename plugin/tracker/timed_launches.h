@@ -31,6 +31,7 @@
 #include "plugin/tracker/bus_bytes.h"
 #include "plugin/tracker/composite_call.h"
 #include "plugin/tracker/operation_slot.h"
+#include "plugin/tracker/sampler.h"
 #include "plugin/tracker/ticket.h"
 
 namespace nccl_pulse {
@@ -57,13 +58,18 @@ class TimedLaunches {
     return serial_.load();
   }
   uint32_t serial() const { return serial_.load(); }
-  // A launch of several: sampled by their own count. Point-to-point plans are cut differently on
-  // each rank, so no agreement between ranks is claimed.
-  OperationMeta NextGrouped() {
-    const uint64_t number = grouped_launches_.load();
-    grouped_launches_.store(number + 1);
+  // A launch of several, in front of which its communicator has made `launches`: sampled by that
+  // number. Where each rank's launches carry the same, they agree on it; point-to-point plans may be
+  // cut differently on each rank, so whoever compares must know (exporter/diagnosis/exchange.h).
+  OperationMeta NextGrouped(uint64_t launches) {
+    const uint64_t groups = grouped_launches_.load();
+    grouped_launches_.store(groups + 1);
+    // Those that include set-up are not timed.
+    const uint64_t number = groups < Sampler::kUntimedFirstCalls ? 0 : launches;
     return {kGroupedName, 0, 0, false, static_cast<uint32_t>(number)};
   }
+  // A part of a group that is launched by itself: sampled by how many there were of all of these.
+  OperationMeta NextOfGroup() { return NextGrouped(grouped_launches_.load()); }
 
   // ---- what a pair carries ----
 

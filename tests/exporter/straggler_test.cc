@@ -213,40 +213,112 @@ TEST(Straggler, RanksThatMayLeaveEarlyAreNotCompared) {
   EXPECT_EQ(watched.Loss(2), 0);
 }
 
-// Experts: each rank numbers its launches of several calls itself. One that made one launch less is
-// one number off for good, and launches of two lengths take turns.
-TEST(Straggler, LaunchesOfSeveralCallsAreNotCompared) {
-  constexpr int kRanks = 4;
-  ProcessSnapshot processes[kRanks];
-  CommunicatorSnapshot communicators[kRanks];
-  CommunicatorView view{};
-  view.nranks = kRanks;
-  view.has_point_to_point = view.is_exchange = true;
-  view.ranks.resize(kRanks);
-  for (int rank = 0; rank < kRanks; ++rank) {
-    communicators[rank].rank = rank;
-    view.ranks[rank].process = &processes[rank];
-    view.ranks[rank].communicator = &communicators[rank];
-    view.ranks[rank].state = RankView::State::kLive;
-  }
-  StragglerState state;
-  for (int i = 1; i <= 6000; ++i) {
-    const int64_t now_ns = i * 10 * kMs;
+// Four experts. Each launch has a Send to and a Recv from each of the other three, and is known by its
+// number; launches of two lengths take turns.
+class Exchange {
+ public:
+  static constexpr int kRanks = 4;
+
+  Exchange() {
+    view_.nranks = kRanks;
+    view_.has_point_to_point = view_.is_exchange = true;
+    view_.ranks.resize(kRanks);
     for (int rank = 0; rank < kRanks; ++rank) {
-      TimedCallSnapshot call;
-      call.op = "Grouped";
-      call.kind = LatencyKind::kDurationStream;
-      call.call_number = static_cast<uint64_t>(i) + (rank == 2 ? 0 : 1);
-      call.duration_ns = static_cast<uint64_t>(i % 4 == 0 ? kMs : 5 * kMs);
-      call.end_realtime_ns = now_ns;
-      auto& ring = communicators[rank].timed_calls;
-      ring.push_back(call);
-      if (ring.size() > 32) ring.erase(ring.begin());
+      CommunicatorSnapshot& communicator = communicators_[rank];
+      processes_[rank].nccl_api_version = 5;
+      communicator.rank = rank;
+      communicator.calls = {{"Send", 4, "", false, 0, 0}, {"Recv", rank, "", false, 0, 0}};
+      view_.ranks[rank].process = &processes_[rank];
+      view_.ranks[rank].communicator = &communicator;
+      view_.ranks[rank].state = RankView::State::kLive;
     }
-    if (i % 100 == 0) state.Update(view, now_ns);
   }
-  EXPECT_FALSE(state.Find(view));
-  for (const RankLoss& loss : state.Losses(view)) EXPECT_EQ(loss.seconds, 0);
+
+  CommunicatorSnapshot& of(int rank) { return communicators_[rank]; }
+
+  // Rank 2 is `late_ns` late into each.
+  void Run(int64_t late_ns) {
+    for (int i = 1; i <= 1000; ++i) {
+      const int64_t now_ns = i * 10 * kMs;
+      for (int rank = 0; rank < kRanks; ++rank) {
+        CommunicatorSnapshot& communicator = communicators_[rank];
+        TimedCallSnapshot call;
+        call.op = "Grouped";
+        call.kind = LatencyKind::kDurationStream;
+        call.size_class = rank;
+        call.call_number = communicator.launches;
+        const int64_t stood_ns = i % 4 == 0 ? kMs : 5 * kMs;
+        call.duration_ns = static_cast<uint64_t>(stood_ns + (rank == 2 ? 0 : late_ns));
+        call.end_realtime_ns = now_ns;
+        ++communicator.launches;
+        for (CallCountSnapshot& calls : communicator.calls) {
+          if (IsPointToPoint(calls.op)) calls.calls += kRanks - 1;
+        }
+        auto& ring = communicator.timed_calls;
+        ring.push_back(call);
+        if (ring.size() > 32) ring.erase(ring.begin());
+      }
+      if (i % 100 == 0) state_.Update(view_, now_ns);
+    }
+  }
+
+  std::optional<Straggler> Find() const { return state_.Find(view_); }
+  double Lost() const {
+    double seconds = 0;
+    for (const RankLoss& loss : state_.Losses(view_)) seconds += loss.seconds;
+    return seconds;
+  }
+
+ private:
+  ProcessSnapshot processes_[kRanks];
+  CommunicatorSnapshot communicators_[kRanks];
+  CommunicatorView view_{};
+  StragglerState state_;
+};
+
+TEST(Straggler, LaunchesThatAreExchangesAreCompared) {
+  Exchange exchange;
+  exchange.Run(kMs);
+  ASSERT_TRUE(exchange.Find());
+  EXPECT_EQ(exchange.Find()->rank, 2);
+  Exchange together;
+  together.Run(0);
+  EXPECT_FALSE(together.Find());
+}
+
+// One launch more, or another number of calls, on one rank: the numbers agree on nothing.
+TEST(Straggler, LaunchesOfSeveralCallsAreNotComparedOtherwise) {
+  Exchange cut;
+  ++cut.of(2).launches;
+  cut.Run(0);
+  EXPECT_FALSE(cut.Find());
+  EXPECT_EQ(cut.Lost(), 0);
+  for (const char* op : {"Send", "Recv"}) {
+    for (const bool is_more : {false, true}) {
+      Exchange other;
+      for (CallCountSnapshot& calls : other.of(1).calls) {
+        if (calls.op == op) calls.calls = is_more ? 1 : static_cast<uint64_t>(-1);
+      }
+      other.Run(kMs);
+      EXPECT_EQ(other.Lost(), 0) << op << is_more;
+    }
+  }
+  Exchange captured;
+  captured.of(3).captured = true;
+  captured.Run(kMs);
+  EXPECT_EQ(captured.Lost(), 0);
+}
+
+TEST(Straggler, CollectivesBesideExchangesAreLaunches) {
+  for (const uint64_t launches : {6u, 7u, 8u}) {
+    Exchange exchange;
+    for (int rank = 0; rank < Exchange::kRanks; ++rank) {
+      exchange.of(rank).calls.push_back({"AllGather", 0, "", false, 7, 0});
+      exchange.of(rank).launches = launches;
+    }
+    exchange.Run(kMs);
+    EXPECT_EQ(exchange.Find().has_value(), launches == 7) << launches;
+  }
 }
 
 TEST(Straggler, OneRankOnThisNodeIsComparedWithNobody) {

@@ -82,11 +82,13 @@ TEST(TimedLaunches, OneThatIsNotMadeIsForgottenUnlessItsOperationCame) {
 
 TEST(TimedLaunches, TheNextCommunicatorCountsAnew) {
   auto timed = std::make_unique<TimedLaunches>();
-  EXPECT_EQ(timed->NextGrouped().call_number, 0u);
-  EXPECT_EQ(timed->NextGrouped().call_number, 1u);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(timed->NextGrouped(7).call_number, 0u) << "set-up: never timed";
+  }
+  EXPECT_EQ(timed->NextGrouped(9).call_number, 9u) << "the number of the launch";
   timed->NoteTimed(5);
   timed->Reset();
-  EXPECT_EQ(timed->NextGrouped().call_number, 0u);
+  EXPECT_EQ(timed->NextGrouped(9).call_number, 0u);
   EXPECT_FALSE(timed->WasTimed(5));
 }
 

@@ -1,0 +1,60 @@
+#include "bench/jobs/job_rank.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace nccl_pulse {
+namespace {
+
+// The same for the same place, from 0 to below 1.
+double ShareAt(const JobRunOptions& options, int a, int b) {
+  return JobRandom(options.seed ^ static_cast<uint64_t>(a) << 32 ^ static_cast<uint64_t>(b))
+      .Share();
+}
+
+}  // namespace
+
+double LoadOf(const JobRunOptions& options, const JobLayout& layout, int number, int step) {
+  const int replica = number / layout.tensor % layout.data;
+  const int stage = number / layout.tensor / layout.data;
+  if (options.fault == Fault::kSequences) return std::exp2(2 * ShareAt(options, replica, step) - 1);
+  if (options.fault == Fault::kStages) return 0.7 + 0.8 * ShareAt(options, stage, -1);
+  return 1;
+}
+
+int64_t InputWaitNs(const JobRunOptions& options, const JobLayout& layout, int number, int step) {
+  constexpr double kShareOfSteps = 0.02;
+  constexpr int64_t kStepNs = 30000000;
+  if (ShareAt(options, number, step) >= kShareOfSteps) return 0;
+  const double steps = 1 + 3 * ShareAt(options, number, -1 - step);
+  return static_cast<int64_t>(steps * layout.slowdown * kStepNs);
+}
+
+ProcessSnapshot ProcessOf(const JobLayout& layout, const JobRunOptions& options, int number,
+                          RunningRank* rank) {
+  const int node = layout.NodeOf(number);
+  ProcessSnapshot process;
+  process.pid = 1000 + number % layout.gpus_per_node;
+  process.plugin_version = "0.1.0";
+  process.hostname = absl::StrFormat("node-%03d", node);
+  process.global_rank = std::to_string(number);
+  process.local_rank = std::to_string(number % layout.gpus_per_node);
+  process.job_id = "4711";
+  process.nccl_api_version = 6;
+  process.sampling_exponent = options.sampling_exponent;
+  process.start_realtime_ns = kJobStart - int64_t{1000000000};
+  process.poller = PollerState::kRunning;
+  const bool is_gone = options.fault == Fault::kProcessGone && number == options.rank;
+  process.last_poll_realtime_ns = kJobStart + rank->seen_ns;
+  if (is_gone) {
+    process.end = ProcessEnd::kLost;
+    process.end_realtime_ns = kJobStart + rank->seen_ns;
+  }
+  for (auto& [group, member] : rank->memberships) process.communicators.push_back(member.Take());
+  return process;
+}
+
+}  // namespace nccl_pulse

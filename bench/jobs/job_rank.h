@@ -1,0 +1,57 @@
+// One rank of a made-up job while it runs: its program, its stream, and its part in communicators.
+//
+// Times are nanoseconds since kJobStart. Thread: one.
+#ifndef BENCH_JOBS_JOB_RANK_H_
+#define BENCH_JOBS_JOB_RANK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "bench/jobs/job_layout.h"
+#include "bench/jobs/job_member.h"
+#include "bench/jobs/job_run.h"
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+inline constexpr int64_t kNever = INT64_MAX;
+
+// What is queued on a rank's stream.
+struct JobItem {
+  const JobStep* step;
+  int64_t launched_ns;
+  int64_t begun_ns = kNever;
+  int64_t work_ns = 0;
+  bool is_stuck = false;
+  JobStep own;  // of a call that differs from the program's; then `step` is null
+  const JobStep& what() const { return step != nullptr ? *step : own; }
+};
+
+struct RunningRank {
+  std::vector<JobStep> program;
+  std::size_t at = 0;
+  int64_t host_ns = 0, gpu_ns = 0;
+  std::deque<JobItem> queue;
+  bool waits_for_gpu = false, is_halted = false, is_queued = false, has_erred = false;
+  bool is_gpu_to_stick = false;
+  int steps = 0;
+  int64_t seen_ns = 0;                   // until when its actions are on the page
+  std::map<int, JobMember> memberships;  // by group
+  double slow = 1;
+};
+
+// How much a rank has to do in a step, by the healthy differences between ranks: 1 is usual.
+double LoadOf(const JobRunOptions& options, const JobLayout& layout, int number, int step);
+// Of kInput: how long it waits before a step.
+int64_t InputWaitNs(const JobRunOptions& options, const JobLayout& layout, int number, int step);
+
+// What its endpoint knows of it. Ends the use of its memberships.
+ProcessSnapshot ProcessOf(const JobLayout& layout, const JobRunOptions& options, int number,
+                          RunningRank* rank);
+
+}  // namespace nccl_pulse
+
+#endif  // BENCH_JOBS_JOB_RANK_H_

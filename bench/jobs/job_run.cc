@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "bench/jobs/job_member.h"
+#include "bench/jobs/job_rank.h"
 
 namespace nccl_pulse {
 namespace {
@@ -16,41 +17,13 @@ namespace {
 constexpr int64_t kUs = 1000;
 constexpr int64_t kMs = 1000 * kUs;
 constexpr int64_t kSecond = 1000 * kMs;
-constexpr int64_t kNever = INT64_MAX;
+constexpr int64_t kNever = job_run::kNever;
 constexpr int64_t kCallNs = 10 * kUs;
 constexpr int kFirstPause = 4, kSecondPause = 8;  // steps
 
-// What is queued on a rank's stream.
-struct Item {
-  const JobStep* step;
-  int64_t launched_ns;
-  int64_t begun_ns = kNever;
-  int64_t work_ns = 0;
-  bool is_stuck = false;
-  JobStep own;  // of a call that differs from the program's; then `step` is null
-  const JobStep& what() const { return step != nullptr ? *step : own; }
-};
-
-struct Instance {
-  std::size_t came = 0;
-  int64_t last_begun_ns = 0;
-  const char* op = nullptr;
-  int size_class = 0;
-  bool is_broken = false;
-};
-
-struct Rank {
-  std::vector<JobStep> program;
-  std::size_t at = 0;
-  int64_t host_ns = 0, gpu_ns = 0;
-  std::deque<Item> queue;
-  bool waits_for_gpu = false, is_halted = false, is_queued = false, has_erred = false;
-  bool is_gpu_to_stick = false;
-  int steps = 0;
-  int64_t seen_ns = 0;                   // until when its actions are on the page
-  std::map<int, JobMember> memberships;  // by group
-  double slow = 1;
-};
+using job_run::Instance;
+using job_run::Item;
+using job_run::Rank;
 
 class Run {
  public:

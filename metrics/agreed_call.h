@@ -1,5 +1,5 @@
-// Calls that all ranks of a communicator pick alike, without a message, so that one call can be laid
-// side by side over nodes that are looked at seconds apart.
+// Agreed calls: all ranks of a communicator pick the same call, without a message, so that its
+// durations can be compared between nodes that are scraped seconds apart.
 //
 // Of the calls that end within a round of 30 s of the wall clock, the one is kept whose hash has the
 // most zeros at its low end. The sampler times calls whose hash has zeros there (plugin/tracker/

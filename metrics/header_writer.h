@@ -19,7 +19,7 @@ namespace nccl_pulse {
 
 class HeaderWriter {
  public:
-  explicit HeaderWriter(Segment& segment) : header_(segment.header()) {}
+  explicit HeaderWriter(Segment& segment) : header_(segment.WritableHeader()) {}
 
   // ---- identity; init, before the segment is handed to a reader ----
 

@@ -1,4 +1,6 @@
-// The life of a communicator's record, towards readers that never stop the writer.
+// The states of a communicator's record: free, live, finalized, and free again for the next
+// communicator. Readers never stop the writer, so they look twice: if the generation has changed in
+// between, what they copied may belong to two communicators, and they drop it.
 //
 //   state      kFree --Publish--> kLive --Finalize--> kFinalized --End--> kFree ...
 //   generation    +1 at Begin (before Publish)                      +1 at End

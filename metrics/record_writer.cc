@@ -26,7 +26,7 @@ uint32_t RecordWriter::Prepare(const Identity& identity) {
 // All of them, or none: a ring has the same size everywhere in the process. Not from the pages that
 // are ready for callbacks.
 void RecordWriter::TakeLastCallPages() {
-  SegmentHeader& header = segment_.header();
+  SegmentHeader& header = segment_.WritableHeader();
   const uint32_t wanted = header.last_calls / kLastCallsPerPage;
   if (wanted == 0 || wanted > kLastCallPages || !HasRoomForLastCalls(segment_)) return;
   uint16_t pages[kLastCallPages];
@@ -119,7 +119,7 @@ void RecordWriter::GiveRingBack() {
   uint16_t pages[kLastCallPages];
   const uint32_t count = record_.last_call_pages.TakeAway(pages);
   for (uint32_t i = 0; i < count; ++i) segment_.GiveRingPageBack(pages[i]);
-  segment_.header().last_call_pages_used.fetch_sub(count);
+  segment_.WritableHeader().last_call_pages_used.fetch_sub(count);
 }
 
 void RecordWriter::GiveBackPages() {

@@ -120,7 +120,7 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
     }
   }
 
-  SegmentHeader& header = segment->header();
+  SegmentHeader& header = segment->WritableHeader();
   header.version = kSegmentVersion;
   header.header_bytes = sizeof(SegmentHeader);
   header.total_bytes = bytes;
@@ -185,7 +185,7 @@ bool Segment::Populate(uint64_t offset, uint64_t bytes) {
 
 bool Segment::PopulateRecord(uint32_t index) {
   const std::lock_guard<std::mutex> lock(populate_mutex_);
-  Ordered<uint32_t>& present = header().records_present;
+  Ordered<uint32_t>& present = WritableHeader().records_present;
   const uint32_t first = present.load();  // written under this lock only
   if (index < first) return true;
   // All records before it, too, so that one number says which may be touched.

@@ -34,8 +34,10 @@ class Segment {
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
-  // Written through HeaderWriter (header_writer.h) alone.
-  SegmentHeader& header() { return *reinterpret_cast<SegmentHeader*>(base_); }
+  const SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base_); }
+  // For those that own a part of it: HeaderWriter, RecordWriter (the pages of last calls), UserTags,
+  // and tests that play another writer.
+  SegmentHeader& WritableHeader() { return *reinterpret_cast<SegmentHeader*>(base_); }
   NameTable names() { return NameTable(reinterpret_cast<NameEntry*>(base_ + kHeaderBytes)); }
   CommunicatorRecord& record(uint32_t index) {
     return *reinterpret_cast<CommunicatorRecord*>(base_ + kRecordsOffset + index * kRecordStride);

@@ -1,6 +1,6 @@
-// Which stragglers of a job's communicators are late themselves, and which only because they wait
-// for another one: in a node whose tensor-parallel ranks wait for one of them, all come late to
-// their other communicators; in a pipeline with a slow stage all stages come late to theirs.
+// Tells which stragglers of a job are late themselves, and which only because they wait for another
+// one. If the tensor-parallel ranks of a node wait for one of them, all of them come late to their
+// other communicators; in a pipeline with a slow stage, all stages come late to theirs.
 //
 //   waits in a communicator whose straggler is another one      as long as it is late? excused
 //   waits in Send and Recv (point_to_point_wait.h), longer      as long as it is late? excused

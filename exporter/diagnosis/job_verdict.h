@@ -1,6 +1,6 @@
 // One verdict for a whole job, from what the diagnosis says of its communicators: who is waited for
-// in the end. Of a hang of a thousand communicators one rank is the root; the others wait for it,
-// or for somebody who does.
+// in the end. When a thousand communicators hang, usually one rank is the root: the others
+// wait for it, or for somebody who does.
 //
 //   wait-for graph   each communicator's verdict has who waits and for whom; who waits elsewhere
 //   was

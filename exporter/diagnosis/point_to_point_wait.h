@@ -1,6 +1,6 @@
-// How much of the time processes spend in Send and Recv, the waiting for the other side included:
-// of a pipeline's ranks those that wait for a slow one spend more there than before, and the slow
-// one less. From the timed calls, which are a sample of each rank's own.
+// What share of their time processes spend in Send and Recv, waiting for the other side included. In
+// a pipeline, ranks that wait for a slow one spend more there than before, and the slow one spends
+// less. It is computed from the timed calls, of which each rank has a sample of its own.
 //
 // Thread: any; it points into the views.
 #ifndef EXPORTER_DIAGNOSIS_POINT_TO_POINT_WAIT_H_

@@ -38,15 +38,6 @@ constexpr std::size_t kMostEndpointName = 48;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// What of a process' environment says how it was set up, and nothing else of it.
-bool IsSetting(std::string_view variable) {
-  for (const char* prefix : {"NCCL_", "TORCH_NCCL_", "TORCH_FR_", "CUDA_VISIBLE_DEVICES=", "RANK=",
-                             "LOCAL_RANK=", "WORLD_SIZE=", "LOCAL_WORLD_SIZE=", "SLURM_JOB_ID="}) {
-    if (absl::StartsWith(variable, prefix)) return true;
-  }
-  return false;
-}
-
 bool IsCommunicatorId(const std::string& text) {
   return text.size() == 16 && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
 }

@@ -1,5 +1,5 @@
 // One GET of many servers at once, from one poll loop: each has its own time limit, an answer has a
-// largest size, and what fails is said for a person. No redirect is followed.
+// largest size, and failures are worded for people. No redirect is followed.
 //
 // Thread: the caller's; blocks until all have answered or failed. Memory: what is being received,
 // at most `most_at_once` answers; each is handed on when it is there.

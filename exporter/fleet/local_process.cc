@@ -193,6 +193,14 @@ std::string WhyNotHere(const ProcessSnapshot& process) {
   return WhyNotThisOne(folder.get(), process);
 }
 
+bool IsSetting(std::string_view variable) {
+  for (const char* prefix : {"NCCL_", "TORCH_NCCL_", "TORCH_FR_", "CUDA_VISIBLE_DEVICES=", "RANK=",
+                             "LOCAL_RANK=", "WORLD_SIZE=", "LOCAL_WORLD_SIZE=", "SLURM_JOB_ID="}) {
+    if (absl::StartsWith(variable, prefix)) return true;
+  }
+  return false;
+}
+
 LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
                               bool (*is_setting)(std::string_view variable),
                               std::chrono::milliseconds patience) {

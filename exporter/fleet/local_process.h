@@ -1,5 +1,5 @@
-// Settings and log of a process of this host that a snapshot tells of. Who asks may be root, and the
-// snapshot may say anything: of a process only its own user's files are read.
+// Reads the settings and the log of a process on this host that a snapshot names. The caller may be
+// root and a snapshot may say anything, so only files of the process' own user are read.
 //
 // Thread: any; blocks for at most the patience. A file that hangs (a lost file system, a process that
 // a driver holds) is left to a thread that lives on. Errors: sentences for a person.
@@ -18,6 +18,10 @@ std::string HostName();
 
 // "" when it runs here under its pid; else why not.
 std::string WhyNotHere(const ProcessSnapshot& process);
+
+// True for a variable (NAME=VALUE) of a process' environment that says how NCCL, PyTorch or the job was
+// set up. Nothing else of an environment is kept.
+bool IsSetting(std::string_view variable);
 
 struct LocalProcess {
   std::string settings, settings_error;

@@ -1,5 +1,5 @@
-// Addresses of many hosts, by a bounded number of threads, within a time: getaddrinfo blocks for as
-// long as a name server is silent.
+// Looks up the addresses of many hosts, on a bounded number of threads and within a time limit:
+// getaddrinfo blocks for as long as a name server is silent.
 //
 // Thread: any. A thread that still waits for a name server when the time is over stays behind and
 // ends by itself.

@@ -1,4 +1,4 @@
-// Runs a program for what it prints, within a time and a size.
+// Runs a program and returns what it prints, within a time limit and a size limit.
 //
 // Thread: any; blocks. The program gets no standard input, and leads a process group of its own,
 // which is ended when its time is over. What does not end by that is left to itself within a second:

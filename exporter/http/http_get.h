@@ -1,4 +1,4 @@
-// A GET request, for the command line. Blocks, within a time.
+// One GET request, for the command line. Blocks, within a time limit.
 //
 // Thread: any, no state. Errors: `error` says what went wrong, for a person.
 #ifndef EXPORTER_HTTP_HTTP_GET_H_

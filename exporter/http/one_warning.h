@@ -1,4 +1,4 @@
-// A warning that is given once, by code that may not fail for it.
+// Logs a warning once, from code that must go on whatever happens.
 //
 // Thread: one.
 #ifndef EXPORTER_HTTP_ONE_WARNING_H_

@@ -1,4 +1,4 @@
-// Waiting of a thread that has nothing else to do.
+// Waits: for a time, or until a descriptor is ready, in threads that have nothing else to do.
 //
 // Thread: any.
 #ifndef EXPORTER_NODE_WAITING_H_

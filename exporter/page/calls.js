@@ -1,6 +1,6 @@
 // The last calls of a communicator that hangs: ranks side by side, a line for each of the last
-// collectives, the newest last. Asked for when it is shown, and seldom: whoever answers does it
-// inside somebody's job.
+// collectives, the newest last. They are requested only while they are shown, and seldom, because the
+// process that answers belongs to somebody's job.
 
 const CALL_LINES = 10;
 const MOST_CALL_RANKS = 16;
@@ -14,7 +14,7 @@ const callBytes = (value) => {
 };
 const whatCalled = (call) => `${text(call.op)} ${callBytes(number(call.bytes))}`;
 
-// The rows of the table, and what is odd in them.
+// The rows of the table, and which cells differ from the others.
 function callRows(answer) {
   const suspects = list(answer.suspects);
   const columns = objects(answer.ranks).slice(0, MOST_CALL_RANKS).map((rank) => {

@@ -1,6 +1,6 @@
-// The list of communicators: a line for each, and what is behind it when it is opened.
+// The list of communicators: a line for each, and its details when it is opened.
 
-// So many are open from the start; more would be a wall.
+// How many are open from the start; with more, nobody finds anything.
 const OPEN_AT_FIRST = 3;
 const SPARK_WIDTH = 64;
 const SPARK_HEIGHT = 16;
@@ -47,7 +47,7 @@ class Section {
     });
   }
 
-  // Trouble opens what the reader has not closed; nothing closes by itself.
+  // A communicator in trouble opens unless the reader has closed it; none closes by itself.
   update(whole, history, recent, now) {
     const comm = recent ? recent.view(whole) : whole;
     Object.assign(this, {comm, history, now, isRecent: recent !== null});
@@ -78,7 +78,7 @@ class Section {
     this.render();
   }
 
-  // Only what is open costs anything.
+  // Closed ones are not updated.
   render() {
     if (!this.node.open || !this.comm) return;
     if (!this.facts) {
@@ -112,7 +112,7 @@ class Section {
   }
 }
 
-// What the filter looks at.
+// The text that the filter searches.
 function searchText(comm) {
   const words = [text(comm.comm), text(comm.name), troubleWord(comm), text(object(comm.hang).verdict)];
   for (const rank of objects(comm.ranks)) {
@@ -137,7 +137,7 @@ class CommunicatorList {
       const words = searchText(comm);
       return wanted.every((word) => words.includes(word));
     });
-    // Trouble first; else by id, as the page has them.
+    // Those in trouble first, then by id, as in the answer.
     shown.sort((a, b) => trouble(b) - trouble(a));
     const few = usable.length <= OPEN_AT_FIRST;
     reconcile(this.parent, shown, (comm) => text(comm.comm),

@@ -1,5 +1,5 @@
-// Building and updating the page. Text gets in as text only; what has not changed is not touched, so
-// that focus, selection and the reader's place stay.
+// Builds and updates the page. Text is inserted as text only, never as HTML. What has not changed is
+// not touched, so focus, selection and scroll position stay.
 
 const SVG = 'http://www.w3.org/2000/svg';
 const byId = (id) => document.getElementById(id);
@@ -26,13 +26,13 @@ function mark(node, name, value) {
   else node.setAttribute(name, value);
 }
 
-// Names may be long: the whole is in the tip.
+// Names may be long: the tooltip has the whole name.
 function putName(node, content) {
   put(node, content);
   mark(node, 'title', content.length > 24 ? content : null);
 }
 
-// Children of `parent` for `items`, in their order: made once for each key, then updated.
+// Keeps one child of `parent` for each of `items`, in their order: made once per key, then updated.
 function reconcile(parent, items, keyOf, make, update) {
   const old = parent.parts || new Map();
   const parts = new Map();
@@ -57,8 +57,8 @@ function reconcile(parent, items, keyOf, make, update) {
   }
 }
 
-// A table whose columns are {title, unseen?, left?, kind?, tip?, node?}; wide ones scroll, by keyboard,
-// too.
+// A table whose columns are {title, unseen?, left?, kind?, tip?, node?}. Wide tables scroll, with the
+// keyboard, too.
 function table(caption, columns) {
   const head = element('tr');
   for (const column of columns) {

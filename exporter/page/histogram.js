@@ -1,11 +1,12 @@
-// Latency histograms as small drawings: logarithmic time, all of a communicator on one scale.
+// Latency histograms as small drawings: logarithmic time, one scale for all of a communicator.
 
 const CHART_WIDTH = 300;
 const CHART_HEIGHT = 26;
 const BASE = CHART_HEIGHT - 5;  // below it: the marks of p50 and p99
 const BUCKETS_PER_OCTAVE = 4;
 
-// Of a bucket [upper bound or null, count], in log2 of seconds. The first holds all that is shorter.
+// The bounds of a bucket [upper bound or null, count], in log2 of seconds. The first bucket also holds
+// everything shorter.
 function bucketSpan(bucket) {
   const to = isNumber(bucket[0]) && bucket[0] > 0 ? Math.log2(bucket[0]) : 10 + 1 / BUCKETS_PER_OCTAVE;
   return {from: to - 1 / BUCKETS_PER_OCTAVE, to};
@@ -19,7 +20,7 @@ function bucketWords(bucket) {
 
 const bucketsOf = (latency) => list(latency.buckets).filter((each) => Array.isArray(each) && number(each[1]) > 0);
 
-// Of all histograms of a communicator; it only ever widens, so that bars do not wander.
+// The scale for all histograms of a communicator. It only widens, so that bars keep their places.
 class Scale {
   constructor() { this.from = Infinity; this.to = -Infinity; }
 
@@ -40,7 +41,7 @@ class Scale {
     return Math.max(0, Math.min(1, share)) * CHART_WIDTH;
   }
 
-  // Decades, and what lies between when there are few.
+  // Powers of ten, and steps between them if there are few.
   ticks() {
     if (!(this.to > this.from)) return [];
     const decades = (this.to - this.from) * Math.log10(2);
@@ -78,7 +79,8 @@ class Axis {
   }
 }
 
-// One readout for the page: what a bar under the pointer, or chosen with the arrow keys, holds.
+// One readout for the whole page: the values of the bar under the pointer, or of the one that the arrow
+// keys have reached.
 const readout = {
   show(content, x, y) {
     const node = byId('readout');

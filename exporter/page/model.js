@@ -1,4 +1,4 @@
-// From one answer of the endpoint to the next: rates, and what a rank does in a word.
+// Derives rates from two answers of the endpoint, and names the state of each rank in one word.
 
 const HISTORY_SECONDS = 30;
 const SPARK_POINTS = 60;
@@ -9,9 +9,9 @@ const callsOf = (rank) => objects(rank.operations).reduce((sum, each) => sum + n
 const isInUse = (comm) => objects(comm.ranks).some((rank) => rank.active === true);
 const isUsual = (comm) => object(comm.hang).usual === true;
 const trouble = (comm) => (comm.hang && !isUsual(comm) ? 2 : comm.hang || comm.straggler ? 1 : 0);
-// Of none of its ranks it is known what they do.
+// What any of its ranks does is unknown.
 const isBlind = (comm) => objects(comm.ranks).every((rank) => rank.active !== true || rank.state === 'unknown' || rank.state === 'stopped');
-// In a word, as the badge and the filter have it.
+// The state in one word, for the badge and the filter.
 const troubleWord = (comm) => [isBlind(comm) ? 'unknown' : 'ok', comm.hang ? 'wait' : 'slow', 'hang'][trouble(comm)];
 
 function communicatorName(comm) {
@@ -19,7 +19,7 @@ function communicatorName(comm) {
   return text(comm.comm) + (name === '' ? '' : ` "${name}"`);
 }
 
-// Of what the endpoint answered, by its own clock: the browser's may be another.
+// The answers so far, by the endpoint's clock: the browser's may differ.
 class History {
   constructor() {
     this.pages = [];  // oldest first: {time, counters}
@@ -30,7 +30,7 @@ class History {
     const time = number(page.time);
     const last = this.pages[this.pages.length - 1];
     if (last && time <= last.time) {
-      // The same page again (it is kept for a moment), or another server with another clock.
+      // The same answer again (the server caches it briefly), or another server with another clock.
       if (time === last.time) return;
       this.pages = [];
     }
@@ -57,7 +57,7 @@ class History {
     return `${text(comm.comm)}/${text(operation.op)}/${text(operation.size)}`;
   }
 
-  // A second; null when it is not known.
+  // Per second; null when it is not known.
   rate(key, counter, pagesBack = 1) {
     const now = this.pages[this.pages.length - 1];
     const before = this.pages[Math.max(0, this.pages.length - 1 - pagesBack)];
@@ -71,7 +71,7 @@ class History {
   operationRate(comm, operation, counter) {
     return this.rate(this.operationKey(comm, operation), counter);
   }
-  // Over the last half minute: single waits would make it jump.
+  // Over the last half minute, so that a single wait does not make it jump.
   holdsUp(comm, rank) { return this.rate(keyOfRank(comm, rank), 'straggler', this.pages.length); }
 
   callRate(comm) {
@@ -96,8 +96,8 @@ class History {
   }
 }
 
-// What the communicator's ranks spent most time in: durations before completions, which contain
-// waiting for earlier work. {op, size, latency} or null.
+// The operation in which the communicator's ranks spent most time, as {op, size, latency}, or null.
+// Durations are preferred to completion times, which include waiting for earlier work.
 function mostTime(comm) {
   let most = null;
   let mostWeight = [-1, -1];
@@ -118,7 +118,7 @@ function latencyOfRank(rank, shown) {
       each.measure === shown.latency.measure && each.source === shown.latency.source) || null;
 }
 
-// {word, seconds, why}; seconds null: not known; why: of what is unknown.
+// {word, seconds, why}. seconds is null when it is not known; why is the reason of an unknown state.
 function stateOf(rank, waits, now) {
   const since = (time) => (isNumber(time) ? now - time : null);
   switch (rank.state) {

@@ -1,4 +1,4 @@
-// Latencies of the last minute rather than since the start: the difference of two answers.
+// Latencies of the last minute instead of since the start, from the difference of two answers.
 
 const BASE_SECONDS = 30;
 
@@ -12,7 +12,7 @@ const quantileOf = (buckets, total, quantile) => {
   return null;
 };
 
-// null when the numbers have begun anew in between.
+// null when the counters started anew in between.
 function difference(now, before) {
   const old = new Map(bucketsOf(before));
   const buckets = [];
@@ -35,7 +35,7 @@ function difference(now, before) {
   };
 }
 
-// Two earlier answers, the older 30 to 60 seconds old: no more has to be kept.
+// Keeps two earlier answers, the older one 30 to 60 seconds old.
 class Recent {
   constructor() { this.bases = []; }
 

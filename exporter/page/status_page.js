@@ -1,4 +1,4 @@
-// Asks the endpoint every two seconds while somebody looks, and says what it answered.
+// Asks the endpoint every two seconds while the page is visible, and shows the answer.
 
 const POLL_MS = 2000;
 const SLOWEST_POLL_MS = 30000;
@@ -6,7 +6,7 @@ const TIMEOUT_MS = 15000;
 const MOST_PROBLEMS = 8;
 const MOST_WORDS = 3000;  // characters of a sentence
 
-// Beside this page, wherever a proxy has put it; without a password that stands in the address.
+// Relative to this page, wherever a proxy has put it, and without a password from the page's address.
 const source = location.origin + location.pathname.replace(/[^/]*$/, '') + 'api/v1/communicators';
 
 const history = new History();
@@ -62,7 +62,8 @@ function updateProblem(part, {kind, comm, finding}, now) {
   put(part.hint, kind !== 'slow' && hint ? `Look at: ${hint}.` : '');
 }
 
-// What is lost, stopped or not seen, then what is suspected; nothing is well that cannot be seen.
+// First what is lost, stopped or not seen, then what is suspected. What cannot be seen is never called
+// healthy.
 function showVerdict(comms, now, health) {
   const parent = byId('verdict');
   const problems = problemsOf(comms);
@@ -83,7 +84,7 @@ function showVerdict(comms, now, health) {
   mark(parent.more, 'data-level', problems.length === 0 && isWell ? 'ok' : null);
   put(parent.more, problems.length === 0 ? calm :
     problems.length > MOST_PROBLEMS ? `and ${problems.length - MOST_PROBLEMS} more, below` : '');
-  // Said once, not with every second that passes.
+  // Announced once, not with every second that passes.
   put(byId('announcement'), [...notes.slice(0, 3), ...(problems.length === 0 ? [calm] : [])].join(' ') + problems.slice(0, 3).map(({kind, comm, finding}) =>
     ` ${LEADS[kind]} in communicator ${communicatorName(comm)}. ${text(finding.text)}`).join(' '));
   return problems;
@@ -114,7 +115,7 @@ function show() {
   communicators.update(page, history, byId('recent').checked ? recent : null, byId('filter').value, byId('ended').checked);
 }
 
-// What is old must not look new.
+// An old answer must not look like a new one.
 function showConnection() {
   const age = Math.round((performance.now() - answeredAt) / 1000);
   const stale = failure !== '';
@@ -163,11 +164,12 @@ async function poll() {
       show();
     }
   } catch (error) {
-    // Better than an old page that says it is live.
+    // Better than an old page that claims to be live.
     failure = `This page cannot show the answer (${text(error.message)}); /api/v1/communicators has it.`;
   }
   showConnection();
-  // Whoever answers does it inside somebody's job: a page that takes long is asked for less often.
+  // The process that answers belongs to somebody's job: an answer that takes long is requested less
+  // often.
   const took = performance.now() - begin;
   if (!document.hidden) {
     timer = setTimeout(poll, failure ? POLL_MS : Math.min(SLOWEST_POLL_MS, Math.max(POLL_MS, 10 * took)));

@@ -1,4 +1,4 @@
-// What an opened communicator shows: its ranks, its operations, and the histograms' numbers.
+// The details of an opened communicator: its ranks, its operations, and the histograms as numbers.
 
 const RANK_COLUMNS = [
   {title: 'Suspicion', unseen: true, left: true}, {title: 'Rank'}, {title: 'Pid'}, {title: 'GPU'},
@@ -8,7 +8,7 @@ const RANK_COLUMNS = [
   {title: 'Holds up others', kind: 'two', tip: 'Share of the last half minute that the other ranks here waited for this one'},
   {title: 'p50', kind: 'time'}, {title: 'p99', kind: 'time'}, {title: 'Bus', kind: 'time'},
 ];
-// More rows than a page can show make no sense; the JSON has them all.
+// A page cannot usefully show more rows; the JSON has them all.
 const MOST_ROWS = 300;
 
 const dash = (value, words) => (isNumber(value) ? words(value) : '–');
@@ -107,7 +107,7 @@ class OperationTable {
   }
 }
 
-// The drawings' numbers, for who cannot see or point at them. Made when it is opened.
+// The drawings as numbers, for readers who cannot see them or use a pointer. Made when opened.
 class BucketTable {
   constructor() {
     this.columns = [

@@ -1,4 +1,5 @@
-// Numbers as people read them; the same words as `pulse status` (exporter/cli/status_table.cc).
+// Spells numbers as people read them, in the same words as `pulse status`
+// (exporter/cli/status_words.cc).
 
 const isNumber = (value) => typeof value === 'number' && Number.isFinite(value);
 const number = (value) => (isNumber(value) ? value : 0);
@@ -6,8 +7,8 @@ const list = (value) => (Array.isArray(value) ? value : []);
 const object = (value) => (value !== null && typeof value === 'object' ? value : {});
 const objects = (value) => list(value).map(object);
 
-// Names come from other processes: nothing that steers (control characters, marks that turn the text
-// behind them around), and no end to what is shown.
+// Names come from other processes. Control characters and marks that reverse the text behind them are
+// replaced, and long names are cut.
 const STEERS = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 function text(value, most = 300) {
   if (isNumber(value)) return String(value);
@@ -59,7 +60,7 @@ function clock(unixSeconds) {
       `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
-// What a verdict asks to be looked at (docs/hangs-and-stragglers.md).
+// What to look at first for each verdict (docs/hangs-and-stragglers.md).
 const LOOK_AT = new Map([
   ['rank_not_called', 'what the suspect’s program does: its stack'],
   ['rank_not_launched', 'the suspect’s stack: is it connecting, or in a group that was not ended?'],

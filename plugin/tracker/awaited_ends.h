@@ -1,4 +1,4 @@
-// For how many groups more NCCL is to report the end of one communicator's groups.
+// Of how many more groups of a communicator NCCL is asked to report the end.
 //
 // An end that is asked for costs its group three callbacks more (two states and the stop), so it is
 // asked for only where launches that NCCL does not report may need it (launch_follower.h): at a

@@ -1,4 +1,4 @@
-// The plugin's clock: CLOCK_MONOTONIC in nanoseconds, at half of its price.
+// The plugin's clock: CLOCK_MONOTONIC in nanoseconds, at half the cost of clock_gettime.
 //
 // clock_gettime costs about 22 ns, most of a callback's budget; the CPU's own counter (TSC on
 // x86-64, CNTVCT on aarch64) about 10 ns. The counter is used only where it is the kernel's own

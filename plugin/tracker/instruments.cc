@@ -21,7 +21,7 @@ Instruments::Instruments(Segment& segment, Clock& clock, TimingMode timing,
       names(segment.names()),
       send_name(names.Find("Send").id),
       receive_name(names.Find("Recv").id),
-      user_tags(segment.header()) {
+      user_tags(segment.WritableHeader()) {
   const bool times_streams = stream_timer != nullptr && samples();
   HeaderWriter(segment).StoreSamplingExponent(times_streams ? sampler.exponent() : -1);
 }

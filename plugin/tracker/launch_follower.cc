@@ -13,8 +13,7 @@ void LaunchFollower::Reset() {
   calls_.store(0);
   launch_.store(0);
   traits_.store(0);
-  unreported_ops_.store(0);
-  suspected_ops_.store(0);
+  hidden_.Reset();
   may_hide_.store(false);
   is_unhurried_.store(true);
   fate_.store(static_cast<uint8_t>(LaunchFate::kNotTimed));

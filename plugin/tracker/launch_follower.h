@@ -48,6 +48,7 @@
 #include "plugin/tracker/communicator.h"
 #include "plugin/tracker/composite_call.h"
 #include "plugin/tracker/events.h"
+#include "plugin/tracker/hidden_operations.h"
 #include "plugin/tracker/instruments.h"
 #include "plugin/tracker/operation_ring.h"
 #include "plugin/tracker/timed_launches.h"
@@ -346,8 +347,7 @@ class LaunchFollower {
   TimedLaunches timed_;
   UnreportedCalls unreported_;
   // Of calls whose launch is not reported.
-  Relaxed<CudaStream> call_stream_;   // of the last call in a group whose end is awaited
-  Relaxed<uint32_t> unreported_ops_;  // that such calls were followed of: 1 << OperationRowOf
+  Relaxed<CudaStream> call_stream_;  // of the last call in a group whose end is awaited
   Relaxed<uint16_t> early_pair_;
   Relaxed<bool> may_hide_;
   Relaxed<uint64_t> reported_before_;  // operations, when that call was made
@@ -355,9 +355,7 @@ class LaunchFollower {
   CommunicatorTimer timer_;
   Relaxed<uint32_t> call_numbers_[kOperationRows][kCallColumns];
   CompositeCall composite_;  // of groups alone
-  // Of operations (as unreported_ops_) of which one alone had no launch, and none was reported since.
-  Relaxed<uint32_t> suspected_ops_;
-  Relaxed<uint64_t> suspected_at_;  // launches that were reported, when one was suspected last
+  HiddenOperations hidden_;
   Relaxed<uint64_t> unfollowed_launches_;
 
   static void CheckLayout();

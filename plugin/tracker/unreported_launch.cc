@@ -62,9 +62,9 @@ void LaunchFollower::AwaitEnd(Instruments& instruments, const Communicator& comm
   call_stream_.store(stream);
   reported_before_.store(ring.reported());
   const OperationMeta call = OperationMeta::Unpack(meta_.load());
-  const bool is_unreported = (unreported_ops_.load() >> OperationRowOf(call.op) & 1) != 0;
-  if (!is_alone || !is_unreported || !sampled_.load() || (traits_.load() & kBlocking) == 0 ||
-      calls_.load() != 1 || stream != stream_.load() || !IsFollowed(instruments)) {
+  if (!is_alone || !hidden_.IsFollowed(OperationRowOf(call.op)) || !sampled_.load() ||
+      (traits_.load() & kBlocking) == 0 || calls_.load() != 1 || stream != stream_.load() ||
+      !IsFollowed(instruments)) {
     return;
   }
   StreamTimer& timer = *instruments.stream_timer;
@@ -125,20 +125,14 @@ bool LaunchFollower::IsHidden(const Instruments& instruments, const OperationRin
   }
   const NameId op = OperationMeta::Unpack(meta_.load()).op;
   if (!instruments.IsCollective(op)) return false;
-  const uint32_t bit = 1u << OperationRowOf(op);
+  const uint32_t row = OperationRowOf(op);
   if (calls.calls == 0) {  // its launch was reported
-    suspected_ops_.store(suspected_ops_.load() & ~bit);
+    hidden_.Acquit(row);
     return false;
   }
   // An operation that was reported before its launch, or late, is told from no other.
   if (ring.reported() != reported_before_.load()) return false;
-  if ((unreported_ops_.load() & bit) != 0) return true;
-  if ((suspected_ops_.load() & bit) == 0) {
-    suspected_ops_.store(suspected_ops_.load() | bit);
-    suspected_at_.store(record.reported_launches());
-    return false;
-  }
-  return record.reported_launches() != suspected_at_.load();
+  return hidden_.Suspect(row, record.reported_launches());
 }
 
 // Of a group of several it is not known which were launched together: those count as unreported
@@ -148,7 +142,7 @@ void LaunchFollower::CountFollowedCall(Instruments& instruments, Communicator& c
   const NameId op = OperationMeta::Unpack(meta_.load()).op;
   if (!instruments.IsCollective(op)) return;
   const uint32_t row = OperationRowOf(op);
-  unreported_ops_.store(unreported_ops_.load() | 1u << row);
+  hidden_.NoteFollowed(row);
   if (!is_timed) {
     LaneWriter lane = communicator.ClaimLane(instruments.segment, LaneRole::kLaunch);
     if (!lane.ok()) return instruments.Ignore(IgnoredReason::kNoRoom);

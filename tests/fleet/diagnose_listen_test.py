@@ -12,7 +12,7 @@ import subprocess
 import threading
 
 from tests import running
-from tests.fleet.diagnose_test import PULSE, DiagnoseCase, reply
+from tests.fleet.diagnose_case import PULSE, DiagnoseCase, reply
 
 ALERT = {"version": "4", "status": "firing", "alerts": [
     {"status": "resolved", "labels": {"job_id": "over"}},

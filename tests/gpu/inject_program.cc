@@ -44,15 +44,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
 #include <iostream>
-#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/gpu/dynamic_api.h"
-#include "tests/gpu/id_exchange.h"
+#include "tests/gpu/named_communicators.h"
 #include "tests/gpu/nccl_api.h"
 #include "tests/gpu/rank_flags.h"
 #include "tests/gpu/spinner.h"
@@ -232,30 +230,7 @@ class Job {
     has_fault_.store(true);
   }
 
-  // All ranks ask for their communicators in the same order.
-  NcclComm Communicator(const std::string& name) {
-    const auto found = communicators_.find(name);
-    if (found != communicators_.end()) return found->second;
-    const auto entry = communicators_.emplace(name, nullptr).first;
-    NcclConfig config;
-    config.comm_name = entry->first.c_str();  // NCCL keeps the pointer; a map's keys stay
-    CheckNccl(g_api.ncclCommInitRankConfig(&entry->second, options_.nranks, ExchangeId(name),
-                                           options_.rank, &config),
-              "ncclCommInitRankConfig");
-    return entry->second;
-  }
-
-  NcclUniqueId ExchangeId(const std::string& name) const {
-    const std::string path = options_.exchange + "/id-" + name;
-    NcclUniqueId id{};
-    if (options_.rank == 0) {
-      CheckNccl(g_api.ncclGetUniqueId(&id), "ncclGetUniqueId");
-      if (!PublishId(path, id)) Die(kExitUsage, "cannot write " + path);
-    } else if (!AwaitId(path, &id)) {
-      Die(kExitUsage, "cannot read " + path);
-    }
-    return id;
-  }
+  NcclComm Communicator(const std::string& name) { return communicators_.Get(name); }
 
   void Synchronize() { CheckCuda(g_api.cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
@@ -330,7 +305,7 @@ class Job {
   CudaStream stream_ = nullptr;
   void* send_ = nullptr;
   void* recv_ = nullptr;
-  std::map<std::string, NcclComm> communicators_;
+  NamedCommunicators communicators_{g_api, options_, [](const std::string& error) { Fail(error); }};
   std::string fault_;  // written before has_fault_
   std::atomic<bool> has_fault_{false};
   std::atomic<bool> runs_ahead_{false};

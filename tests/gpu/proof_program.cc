@@ -31,14 +31,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
-#include <map>
 #include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "tests/gpu/dynamic_api.h"
-#include "tests/gpu/id_exchange.h"
+#include "tests/gpu/named_communicators.h"
 #include "tests/gpu/nccl_api.h"
 #include "tests/gpu/rank_flags.h"
 
@@ -139,30 +138,7 @@ class Program {
   static std::string Sized(uint64_t size) { return "size-" + std::to_string(size); }
   static std::string Delayed(uint64_t delay_ms) { return "delay-" + std::to_string(delay_ms); }
 
-  // All ranks ask for their communicators in the same order.
-  NcclComm Communicator(const std::string& name) {
-    const auto found = communicators_.find(name);
-    if (found != communicators_.end()) return found->second;
-    const auto entry = communicators_.emplace(name, nullptr).first;
-    NcclConfig config;
-    config.comm_name = entry->first.c_str();  // NCCL keeps the pointer; a map's keys stay
-    CheckNccl(g_api.ncclCommInitRankConfig(&entry->second, options_.nranks, ExchangeId(name),
-                                           options_.rank, &config),
-              "ncclCommInitRankConfig");
-    return entry->second;
-  }
-
-  NcclUniqueId ExchangeId(const std::string& name) const {
-    const std::string path = options_.exchange + "/id-" + name;
-    NcclUniqueId id{};
-    if (options_.rank == 0) {
-      CheckNccl(g_api.ncclGetUniqueId(&id), "ncclGetUniqueId");
-      if (!PublishId(path, id)) Die(kExitUsage, "cannot write " + path);
-    } else if (!AwaitId(path, &id)) {
-      Die(kExitUsage, "cannot read " + path);
-    }
-    return id;
-  }
+  NcclComm Communicator(const std::string& name) { return communicators_.Get(name); }
 
   void Synchronize() { CheckCuda(g_api.cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
 
@@ -337,7 +313,8 @@ class Program {
   CudaStream stream_ = nullptr;
   void* send_ = nullptr;
   void* recv_ = nullptr;
-  std::map<std::string, NcclComm> communicators_;
+  NamedCommunicators communicators_{g_api, options_,
+                                    [](const std::string& error) { Die(kExitApi, error); }};
 };
 
 std::vector<uint64_t> Numbers(const std::string& text) {

@@ -4,37 +4,14 @@ import lzma
 import os
 import subprocess
 import sys
-import tempfile
-import unittest
 
 from tests import running
-
-RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
-                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
+from tests.gpu.stand_in_case import StandInCase, runfile
 
 
-def runfile(path):
-    return os.path.join(RUNFILES, path)
-
-
-class RunVersionsTest(unittest.TestCase):
-
-    def setUp(self):
-        # Short: an NCCL unique id holds the name of a file in it.
-        folder = tempfile.TemporaryDirectory(prefix="ver", dir="/tmp")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        self.out = os.path.join(self.folder, "out")
-        self.binaries = os.path.join(self.folder, "binaries")
-        self.libraries = os.path.join(self.folder, "lib")
-        for path in (self.binaries, self.libraries):
-            os.mkdir(path)
-        for path in ("tests/gpu/inject_program", "tests/gpu/proof_program", "tests/gpu/nccl_program",
-                     "exporter/pulse", "plugin/libnccl-profiler-pulse.so"):
-            os.symlink(runfile(path), os.path.join(self.binaries, os.path.basename(path)))
-        for name in ("libnccl.so.2", "libcudart.so.13", "libcuda.so.1"):
-            os.symlink(runfile("tests/gpu/fake/libfake_nccl.so"),
-                       os.path.join(self.libraries, name))
+class RunVersionsTest(StandInCase):
+    BINARIES = ("tests/gpu/inject_program", "tests/gpu/proof_program", "tests/gpu/nccl_program",
+                "exporter/pulse", "plugin/libnccl-profiler-pulse.so")
 
     def run_versions(self, *arguments, **environment):
         """(exit status, output)"""

@@ -4,36 +4,13 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-import unittest
 
 from tests import running
-
-RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
-                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
+from tests.gpu.stand_in_case import StandInCase, runfile
 
 
-def runfile(path):
-    return os.path.join(RUNFILES, path)
-
-
-class VisibilityTest(unittest.TestCase):
-
-    def setUp(self):
-        # Short: an NCCL unique id holds the name of a file in it.
-        folder = tempfile.TemporaryDirectory(prefix="vis", dir="/tmp")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        self.out = os.path.join(self.folder, "out")
-        self.binaries = os.path.join(self.folder, "binaries")
-        self.libraries = os.path.join(self.folder, "lib")
-        for path in (self.binaries, self.libraries):
-            os.mkdir(path)
-        for path in ("tests/gpu/visibility_program", "plugin/libnccl-profiler-pulse.so"):
-            os.symlink(runfile(path), os.path.join(self.binaries, os.path.basename(path)))
-        for name in ("libnccl.so.2", "libcudart.so.13", "libcuda.so.1"):
-            os.symlink(runfile("tests/gpu/fake/libfake_nccl.so"),
-                       os.path.join(self.libraries, name))
+class VisibilityTest(StandInCase):
+    BINARIES = ("tests/gpu/visibility_program", "plugin/libnccl-profiler-pulse.so")
 
     def run_visibility(self, *arguments, **environment):
         """(exit status, output, {(operation, way): row of results.jsonl})"""

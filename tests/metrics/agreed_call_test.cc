@@ -23,7 +23,7 @@ constexpr auto kStream = LatencyKind::kDurationStream;
 class Rank {
  public:
   explicit Rank(int64_t offset_ns) : offset_ns_(offset_ns) {
-    segment_.segment().header().realtime_offset_ns.store(offset_ns);
+    segment_.segment().WritableHeader().realtime_offset_ns.store(offset_ns);
     segment_.AddCommunicator(0, kComm, 0, "c");
   }
 

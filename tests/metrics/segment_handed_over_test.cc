@@ -45,7 +45,7 @@ TEST(SegmentHandedOver, CannotBeWrittenToThroughItsDescriptor) {
     close(again);
   }
   // This process' own view is as writable as before.
-  segment->header().series_used.fetch_add(1);
+  segment->WritableHeader().series_used.fetch_add(1);
 }
 
 TEST(SegmentHandedOver, OfAnotherVersionIsRefusedOlderOrNewer) {
@@ -56,12 +56,12 @@ TEST(SegmentHandedOver, OfAnotherVersionIsRefusedOlderOrNewer) {
   std::string error;
   for (const uint32_t version :
        {uint32_t{0}, kSegmentVersion - 1, kSegmentVersion + 1, ~uint32_t{0}}) {
-    segment->header().version = version;
+    segment->WritableHeader().version = version;
     EXPECT_FALSE(ReadSegment(segment->base(), segment->bytes(), &snapshot, &error)) << version;
     EXPECT_EQ(error, "segment version " + std::to_string(version) + ", this reader knows " +
                          std::to_string(kSegmentVersion));
   }
-  segment->header().version = kSegmentVersion;
+  segment->WritableHeader().version = kSegmentVersion;
   EXPECT_TRUE(ReadSegment(segment->base(), segment->bytes(), &snapshot, &error)) << error;
 }
 

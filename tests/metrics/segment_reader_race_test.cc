@@ -93,7 +93,7 @@ TEST(SegmentReader, NothingEverStepsBack) {
 TEST(SegmentReader, ARecyclerThatDiedDoesNotKeepTheReader) {
   TestSegment test;
   test.AddCommunicator(0, 1, 0, "c");
-  test.segment().header().recycle_epoch.Begin();
+  test.segment().WritableHeader().recycle_epoch.Begin();
   EXPECT_EQ(Read(test.segment()).communicators.size(), 1u);
 }
 

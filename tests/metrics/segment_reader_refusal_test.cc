@@ -24,7 +24,7 @@ TEST(SegmentReader, NamesThatAreNotThere) {
 TEST(SegmentReader, SaysWhatIsWrong) {
   TestSegment test;
   Segment& segment = test.segment();
-  SegmentHeader& header = segment.header();
+  SegmentHeader& header = segment.WritableHeader();
   const auto error_of = [&](size_t bytes) {
     ProcessSnapshot snapshot;
     snapshot.pid = 1;

@@ -34,7 +34,7 @@ uint64_t TaggedCalls(uint32_t user_tag) {
 
 TEST(UserTags, EachHasItsNumberUntilThePlacesEnd) {
   TestSegment test;
-  UserTags tags(test.segment().header());
+  UserTags tags(test.segment().WritableHeader());
   EXPECT_EQ(tags.IdOf(7), 0);  // none is to be shown
   tags.SetLimit(2);
   EXPECT_EQ(tags.IdOf(0), 0);
@@ -48,7 +48,7 @@ TEST(UserTags, EachHasItsNumberUntilThePlacesEnd) {
 
 TEST(UserTags, AsManyAsThereCanBe) {
   TestSegment test;
-  UserTags tags(test.segment().header());
+  UserTags tags(test.segment().WritableHeader());
   tags.SetLimit(kMaxUserTags);
   for (int tag = 1; tag <= kMaxUserTags; ++tag) EXPECT_EQ(tags.IdOf(100 + tag), tag);
   EXPECT_EQ(tags.IdOf(1), kOtherUserTag);
@@ -59,7 +59,7 @@ TEST(UserTags, ThreadsThatMeetAgree) {
   constexpr uint64_t kTags = 32;
   for (int round = 0; round < 50; ++round) {
     TestSegment test;
-    UserTags tags(test.segment().header());
+    UserTags tags(test.segment().WritableHeader());
     tags.SetLimit(16);
     std::vector<std::vector<UserTagId>> ids(kThreads);
     std::vector<std::thread> threads;
@@ -78,7 +78,7 @@ TEST(UserTags, ThreadsThatMeetAgree) {
 TEST(UserTags, AReaderSaysTheirNumbers) {
   TestSegment test;
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
-  UserTags tags(test.segment().header());
+  UserTags tags(test.segment().WritableHeader());
   tags.SetLimit(1);
   {
     LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);
@@ -105,7 +105,7 @@ TEST(UserTags, ASeriesWhoseTagIsNotThereIsLeftOut) {
     lane.Count(TaggedCalls(255), 1, 8);
   }
   EXPECT_EQ(TagsOfCalls(Read(test)), (std::set<std::string>{"other"}));
-  UserTags tags(test.segment().header());
+  UserTags tags(test.segment().WritableHeader());
   tags.SetLimit(1);
   tags.IdOf(41);
   EXPECT_EQ(TagsOfCalls(Read(test)), (std::set<std::string>{"41", "other"}));
@@ -114,7 +114,7 @@ TEST(UserTags, ASeriesWhoseTagIsNotThereIsLeftOut) {
 TEST(UserTags, PastTheLimitOfSeriesTheyAreLostAndTheCallsAreNot) {
   TestSegment test(16);
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
-  UserTags tags(test.segment().header());
+  UserTags tags(test.segment().WritableHeader());
   tags.SetLimit(kMaxUserTags);
   {
     LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);

@@ -5,7 +5,7 @@ import subprocess
 
 from tests import running
 from tests.node import cluster
-from tests.node.web_test import USERS, VERIFY, WebCase
+from tests.node.web_case import USERS, VERIFY, WebCase
 
 
 class StatusTest(WebCase):

@@ -1,84 +1,19 @@
 """The page in a browser, on answers that no job gives at will. The page itself is a real agent's."""
 
-import http.client
 import json
-import os
 import time
-import unittest
 
 from tests import running
 from tests.node import cluster
 from tests.page import made_up
-from tests.page.browser import Browser
+from tests.page.contrast import COLORS, CONTRASTS, contrast, luminance
 from tests.page.made_up import communicator, hang, operation, page, rank, straggler
+from tests.page.page_case import PageCase
 
 SECTION = "details.communicator"
-# (text, background, ratio), by the style's own names: WCAG 2 AA, 4.5 for text, 3 for drawings.
-CONTRASTS = [(text, background, 4.5)
-             for text in ("text", "quiet", "link", "ok", "slow", "hang")
-             for background in ("background", "panel")]
-CONTRASTS += [("slow", "slow-background", 4.5), ("hang", "hang-background", 4.5),
-              ("text", "slow-background", 4.5), ("text", "hang-background", 4.5),
-              ("background", "text", 4.5), ("bar", "background", 3), ("bar", "panel", 3)]
 
 
-def luminance(color):
-    def linear(part):
-        part /= 255
-        return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
-    red, green, blue = (linear(int(color[at:at + 2], 16)) for at in (1, 3, 5))
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def contrast(one, other):
-    brighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
-    return (brighter + 0.05) / (darker + 0.05)
-
-
-class PageTest(unittest.TestCase):
-
-    @classmethod
-    def setUpClass(cls):
-        port = cluster.free_port()
-        agent = cluster.Agent("127.0.0.1:%d" % port)
-        cls.addClassCleanup(agent.close)
-        agent.wait_ready()
-        connection = http.client.HTTPConnection("127.0.0.1", port)
-        connection.request("GET", "/")
-        response = connection.getresponse()
-        cls.html = response.read()
-        cls.headers = {name: value for name, value in response.getheaders()
-                       if name not in ("Content-Length", "Connection")}
-        connection.close()
-        cls.browser = Browser()
-        cls.addClassCleanup(cls.browser.close)
-
-    def serve(self, answer, **where):
-        endpoint = made_up.Endpoint(self.html, self.headers, answer, **where)
-        self.addCleanup(endpoint.close)
-        return endpoint
-
-    def open(self, endpoint, **options):
-        shown = self.browser.open(endpoint.url, hurry=10, **options)
-        self.addCleanup(shown.close)
-        return shown
-
-    def look(self, answer, **options):
-        shown = self.open(self.serve(answer), **options)
-        shown.wait("document.getElementById('connection').className === 'live'")
-        return shown
-
-    def picture(self, shown, name):
-        """For who wants to look: bazel-testlogs/.../test.outputs."""
-        folder = os.environ.get("TEST_UNDECLARED_OUTPUTS_DIR")
-        if folder:
-            shown.screenshot(os.path.join(folder, name + ".png"))
-
-    def assert_clean(self, shown, network=()):
-        shown.collect()
-        self.assertEqual(shown.problems, [])
-        self.assertEqual([entry for entry in shown.network
-                          if not any(text in entry for text in network)], [])
+class PageTest(PageCase):
 
     def test_size_and_policy(self):
         self.assertLess(len(self.html), 100000)
@@ -380,10 +315,7 @@ class PageTest(unittest.TestCase):
             shown.evaluate("document.querySelectorAll('details').forEach("
                            "(each) => { each.open = true })")
             shown.wait("document.querySelectorAll('.buckets tbody tr').length > 0")
-            colors = shown.evaluate("""Object.fromEntries([...document.styleSheets[0].cssRules]
-                .flatMap((rule) => rule.selectorText === ':root' ? [...rule.style] : [])
-                .filter((name) => name.startsWith('--')).map((name) => [name.slice(2),
-                    getComputedStyle(document.documentElement).getPropertyValue(name)]))""")
+            colors = shown.evaluate(COLORS)
             self.assertEqual(luminance(colors["background"]) > 0.5, scheme == "light")
             for text, background, least in CONTRASTS:
                 self.assertGreaterEqual(contrast(colors[text], colors[background]), least,
@@ -400,10 +332,7 @@ class PageTest(unittest.TestCase):
             self.assertEqual(shown.evaluate("document.getAnimations().length"), 0)
             ids = shown.evaluate("[...document.querySelectorAll('[id]')].map((each) => each.id)")
             self.assertEqual(len(ids), len(set(ids)))
-            # What a screen reader would find.
-            tree = shown.call("Accessibility.getFullAXTree")["nodes"]
-            names = {(node.get("role", {}).get("value"), node.get("name", {}).get("value"))
-                     for node in tree}
+            names = self.screen_reader_names(shown)
             self.assertIn(("heading", "node-17"), names)
             self.assertIn(("searchbox", "Filter"), names)
             self.assertIn(("table", "Ranks"), names)

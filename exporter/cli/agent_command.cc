@@ -1,9 +1,13 @@
 // pulse agent: the node's endpoint in a process of its own.
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
+#include <ctime>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,7 +19,10 @@
 #include "exporter/cli/command.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/http/server.h"
+#include "exporter/node/control_socket.h"
 #include "exporter/node/listener.h"
+#include "exporter/node/live_values.h"
+#include "exporter/node/monotonic_clock.h"
 #include "exporter/web/guard.h"
 
 ABSL_FLAG(std::string, listen, ":9410", "where to serve: [host]:port or unix:/path");
@@ -88,6 +95,33 @@ void Log(LogLevel level, const std::string& message) {
                message.c_str());
 }
 
+// --hang-after, or what was set since. Relaxed: it stands alone. Read by the server's thread.
+std::atomic<int64_t> hang_after_ms{0};
+
+// Of what can be set, an agent has this alone.
+void AddHangSeconds(std::chrono::milliseconds start, LiveValues* values) {
+  values->Add(LiveSetting::kHangSeconds, static_cast<double>(start.count()) / 1000,
+              /*from_environment=*/false, [](double seconds) {
+                hang_after_ms.store(static_cast<int64_t>(seconds * 1000),
+                                    std::memory_order_relaxed);
+                return std::string();
+              });
+}
+
+// Waits for one of `signals`, and meanwhile answers who gives commands.
+int WaitForSignal(const sigset_t& signals, ControlSocket* control) {
+  constexpr timespec kPause{0, 100000000};
+  while (true) {
+    const int signal = sigtimedwait(&signals, nullptr, &kPause);
+    if (signal > 0) return signal;
+    try {
+      control->Round(MonotonicNow());
+    } catch (const std::exception& problem) {
+      Log(LogLevel::kWarning, std::string("a command could not be worked with: ") + problem.what());
+    }
+  }
+}
+
 int BadFlag(const char* what) {
   std::fprintf(stderr, "pulse: %s\n", what);
   return kUsageError;
@@ -148,6 +182,12 @@ int Run(const std::vector<char*>& arguments) {
   options.peers.keep = absl::ToChronoMilliseconds(keep);
   options.peers.keep_processes = keep_processes;
   options.hang_after = absl::ToChronoMilliseconds(hang_after);
+  hang_after_ms.store(options.hang_after.count(), std::memory_order_relaxed);
+  options.hang_after_now = [] {
+    return std::chrono::milliseconds(hang_after_ms.load(std::memory_order_relaxed));
+  };
+  LiveValues values;
+  AddHangSeconds(options.hang_after, &values);
 
   const std::string web_config = absl::GetFlag(FLAGS_web_config);
   std::shared_ptr<WebGuard> guard;
@@ -175,12 +215,15 @@ int Run(const std::vector<char*>& arguments) {
       "the agent serves at " + server->address() +
           (guard != nullptr && guard->is_https() ? " with TLS" : "") +
           (geteuid() == 0 ? ", for processes of every user" : ", for processes of its own user"));
-  while (true) {
-    int signal = 0;
-    if (sigwait(&signals, &signal) != 0) continue;
-    if (signal != SIGHUP) break;
-    Reload(guard.get());
+  ControlSocket control;
+  ControlSocket::Options control_options;
+  control_options.values = &values;
+  control_options.log = Log;
+  if (!control.Open(control_options)) {
+    Log(LogLevel::kWarning, "no socket for commands can be had: `pulse set` does not reach it");
   }
+  while (WaitForSignal(signals, &control) == SIGHUP) Reload(guard.get());
+  control.CloseDescriptors();
   Log(LogLevel::kInfo, "the agent ends; the job's processes serve again");
   server->Stop();
   return 0;

@@ -12,7 +12,7 @@
 // would then cost the GPU more than the budget. So there is also an allowance of one second's
 // budget, renewed with n. When it runs out, a rank misses calls that the others time, for a second.
 //
-// Thread: ShouldTime and Spend any; Adapt the poller.
+// Thread: ShouldTime and Spend any; Adapt and SetBudget the poller.
 // Cost of ShouldTime: four multiplications and shifts.
 #ifndef PLUGIN_TRACKER_SAMPLER_H_
 #define PLUGIN_TRACKER_SAMPLER_H_
@@ -57,8 +57,21 @@ class Sampler {
 
   int exponent() const { return exponent_.load(); }
 
+  // Another budget from now on. Callbacks read exponent and allowance, each for itself: who sees one
+  // old and one new times a call more or less.
+  void SetBudget(int timed_per_second) {
+    timed_per_second_ = timed_per_second;
+    if (gpus_ > 0) {
+      Adapt(launches_per_second_, gpus_);
+    } else {
+      allowance_.store(timed_per_second);  // the rate is not known yet
+    }
+  }
+
   // Once a second: the launches of the last period, on so many GPUs, each with a budget of its own.
   void Adapt(double launches_per_second, int gpus) {
+    launches_per_second_ = launches_per_second;
+    gpus_ = gpus;
     const double budget = static_cast<double>(timed_per_second_) * (gpus > 0 ? gpus : 1);
     allowance_.store(static_cast<int>(budget));  // see Spend
     const int current = exponent();
@@ -76,7 +89,9 @@ class Sampler {
   }
 
  private:
-  const int timed_per_second_;
+  int timed_per_second_;  // these three: the poller's
+  double launches_per_second_ = 0;
+  int gpus_ = 0;  // 0: Adapt has not been called
   Relaxed<int> exponent_{kInitialExponent};
   Relaxed<int> allowance_;
 };

@@ -141,6 +141,8 @@ class Tracker {
 
   // Once a second or so: how many launches are timed from now on.
   void AdaptSampling();
+  // The budget of timed launches from now on: see Sampler.
+  void SetTimedLaunches(int per_second);
 
   // Whether a proxy operation has ended: only network traffic has such an end.
   bool network_seen() const { return network_seen_.load(); }

@@ -89,6 +89,12 @@ void Tracker::CountAbandonedCall(Communicator& communicator) {
   }
 }
 
+void Tracker::SetTimedLaunches(int per_second) {
+  instruments_.sampler.SetBudget(per_second);
+  if (instruments_.stream_timer == nullptr || !instruments_.samples()) return;
+  HeaderWriter(instruments_.segment).StoreSamplingExponent(instruments_.sampler.exponent());
+}
+
 void Tracker::AdaptSampling() {
   if (instruments_.stream_timer == nullptr || !instruments_.samples()) return;
   const uint64_t now_ns = instruments_.clock.NowNs();

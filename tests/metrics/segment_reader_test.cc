@@ -58,7 +58,16 @@ TEST(SegmentReader, ProcessIdentityAndCounters) {
     header.StoreGraphCaptures(static_cast<CaptureFate>(fate), 10 + static_cast<uint64_t>(fate));
   }
 
+  for (int result = 0; result < kCommandResults; ++result) {
+    for (int i = 0; i <= result; ++i) header.CountCommand(static_cast<CommandResult>(result));
+  }
+  header.StoreChangedSettings(5);
+
   const ProcessSnapshot read = Read(test.segment());
+  EXPECT_EQ(read.changed_settings, 5u);
+  for (int result = 0; result < kCommandResults; ++result) {
+    EXPECT_EQ(read.commands[result], 1u + static_cast<uint64_t>(result));
+  }
   EXPECT_EQ(read.pid, 4711);
   EXPECT_EQ(read.nccl_api_version, 5);
   EXPECT_EQ(read.event_mask, 0x123u);
@@ -334,7 +343,7 @@ TEST(SegmentReader, SaysWhatIsWrong) {
   EXPECT_NE(error_of(8192).find("geometry"), std::string::npos);
   EXPECT_NE(error_of(segment.bytes() - 65536 - 4096).find("geometry"), std::string::npos);
   header.version = kSegmentVersion + 1;
-  EXPECT_EQ(error_of(segment.bytes()), "segment version 9, this reader knows 8");
+  EXPECT_EQ(error_of(segment.bytes()), "segment version 10, this reader knows 9");
   header.version = kSegmentVersion;
   header.magic ^= 1;
   EXPECT_EQ(error_of(segment.bytes()), "not a segment: wrong magic number");

@@ -183,6 +183,26 @@ TEST(SamplerTest, TheAllowanceIsOneSecondsBudget) {
   EXPECT_EQ(spend_all(sampler), Sampler::kTimedPerSecond);
 }
 
+TEST(SamplerTest, AnotherBudgetHoldsAtOnce) {
+  Sampler sampler;
+  sampler.SetBudget(1000000);
+  EXPECT_EQ(sampler.exponent(), Sampler::kInitialExponent) << "the rate is not known yet";
+  EXPECT_TRUE(sampler.Spend());
+  sampler.SetBudget(Sampler::kTimedPerSecond);
+  sampler.Adapt(64 * Sampler::kTimedPerSecond, 1);
+  ASSERT_EQ(sampler.exponent(), 6);
+  sampler.SetBudget(1000000);
+  EXPECT_EQ(sampler.exponent(), 0) << "all of them";
+  int spent = 0;
+  while (spent < 2 * Sampler::kTimedPerSecond && sampler.Spend()) ++spent;
+  EXPECT_EQ(spent, 2 * Sampler::kTimedPerSecond);
+  sampler.SetBudget(Sampler::kTimedPerSecond);
+  EXPECT_EQ(sampler.exponent(), 6);
+  spent = 0;
+  while (sampler.Spend()) ++spent;
+  EXPECT_EQ(spent, Sampler::kTimedPerSecond);
+}
+
 TEST(SamplerTest, TheBudgetIsTheOneThatWasSet) {
   Sampler sampler(5000);
   int spent = 0;

@@ -1,45 +1,28 @@
 // pulse capture: keeps what endpoints and this host know about a job, as a folder or a .tar.gz.
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <ctime>
-#include <set>
 #include <string>
-#include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "exporter/cli/command.h"
+#include "exporter/cli/fleet_flags.h"
 #include "exporter/fleet/capture.h"
 #include "exporter/fleet/job_report.h"
-#include "exporter/fleet/targets.h"
-#include "exporter/web/config.h"
-#include "metrics/shared_bytes.h"
 
 ABSL_FLAG(std::string, out, "", "the folder or .tar.gz to make");
 ABSL_FLAG(std::string, format, "bundle", "bundle or flight-recorder");
 ABSL_FLAG(std::string, stack_command, "", "prints the stacks of process {pid}");
 ABSL_FLAG(absl::Duration, stack_timeout, absl::Seconds(15), "of each program that is run");
 ABSL_FLAG(absl::Duration, time_limit, absl::Seconds(60), "of what follows the verdict");
-ABSL_DECLARE_FLAG(std::string, targets);  // of diagnose, like the next ones
-ABSL_DECLARE_FLAG(bool, https);
-ABSL_DECLARE_FLAG(bool, insecure);
-ABSL_DECLARE_FLAG(std::string, credentials_file);
-ABSL_DECLARE_FLAG(absl::Duration, timeout);
-ABSL_DECLARE_FLAG(std::string, ca_cert);  // of status, like the next ones
-ABSL_DECLARE_FLAG(std::string, server_name);
-ABSL_DECLARE_FLAG(std::string, cert);
-ABSL_DECLARE_FLAG(std::string, key);
+ABSL_DECLARE_FLAG(bool, insecure);              // of fleet_flags
 ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // of the agent
 
 namespace nccl_pulse {
@@ -50,7 +33,6 @@ constexpr int kNoAnswer = 2;
 constexpr int kNoProcess = 4;
 constexpr int kNotWritten = 5;
 
-constexpr uint16_t kDefaultPort = 9410;
 // Jobs of other users, or with another endpoint, are at the next ports.
 constexpr uint16_t kLocalPorts = 8;
 
@@ -58,19 +40,7 @@ constexpr uint16_t kLocalPorts = 8;
 std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
 
 void TakeEndpoints(std::vector<char*>* arguments) {
-  constexpr std::string_view kName = "--endpoint";
-  std::vector<char*> others;
-  for (std::size_t i = 0; i < arguments->size(); ++i) {
-    const std::string_view text = (*arguments)[i];
-    if (text == kName && i + 1 < arguments->size()) {
-      given_endpoints.emplace_back((*arguments)[++i]);
-    } else if (absl::StartsWith(text, "--endpoint=")) {
-      given_endpoints.emplace_back(text.substr(kName.size() + 1));
-    } else {
-      others.push_back((*arguments)[i]);
-    }
-  }
-  *arguments = std::move(others);
+  given_endpoints = TakeValues("--endpoint", arguments);
 }
 
 constexpr char kHelp[] =
@@ -109,46 +79,6 @@ a process; 5 it could not be written, and there is
 nothing of it. docs/capture.md says what is in it.
 )";
 
-// `text` may have what an endpoint said: nothing of it may steer the terminal.
-int Fail(int status, const std::string& text) {
-  std::fprintf(stderr, "pulse: %s\n", CopyFromShared(text.data(), text.size()).c_str());
-  return status;
-}
-
-bool ReadClient(FleetClientOptions* client, bool* is_https, std::string* error) {
-  client->patience = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_timeout));
-  if (client->patience < std::chrono::milliseconds(100) ||
-      client->patience > std::chrono::minutes(5)) {
-    *error = "--timeout is not between 100ms and 5m";
-    return false;
-  }
-  TlsClientConfig tls;
-  tls.ca_file = absl::GetFlag(FLAGS_ca_cert);
-  tls.is_insecure = absl::GetFlag(FLAGS_insecure);
-  tls.cert_file = absl::GetFlag(FLAGS_cert);
-  tls.key_file = absl::GetFlag(FLAGS_key);
-  tls.name = absl::GetFlag(FLAGS_server_name);
-  client->tls = TlsClient::Make(tls, error);
-  const bool wants_tls = tls.is_insecure || !tls.ca_file.empty() || !tls.cert_file.empty() ||
-                         !tls.key_file.empty() || !tls.name.empty();
-  if (client->tls == nullptr && wants_tls) return false;
-  *is_https = absl::GetFlag(FLAGS_https) || wants_tls;
-  const std::string file = absl::GetFlag(FLAGS_credentials_file);
-  if (file.empty()) return true;
-  std::string text;
-  if (!ReadSmallFile(file, &text, error)) {
-    *error = absl::StrCat("cannot read ", file, ": ", *error);
-    return false;
-  }
-  const std::string line(absl::StripAsciiWhitespace(text));
-  if (!absl::StrContains(line, ':') || absl::StrContains(line, '\n')) {
-    *error = absl::StrCat(file, " has no line user:password");
-    return false;
-  }
-  client->authorization = absl::StrCat("Basic ", absl::Base64Escape(line));
-  return true;
-}
-
 // Those of this host that answer, or the first, so that it is said why it does not.
 std::vector<Address> FindLocalEndpoints(const FleetClientOptions& client, bool is_https) {
   std::vector<FleetRequest> requests;
@@ -156,7 +86,7 @@ std::vector<Address> FindLocalEndpoints(const FleetClientOptions& client, bool i
     Address address;
     address.is_https = is_https;
     address.host = "localhost";
-    address.port = static_cast<uint16_t>(kDefaultPort + i);
+    address.port = static_cast<uint16_t>(kDefaultEndpointPort + i);
     address.has_port = true;
     requests.push_back({std::move(address), "/healthz"});
   }
@@ -172,38 +102,20 @@ std::vector<Address> FindLocalEndpoints(const FleetClientOptions& client, bool i
   return found;
 }
 
-bool ReadEndpoints(const FleetClientOptions& client, bool is_https, std::vector<Address>* endpoints,
-                   std::string* error) {
-  for (const std::string& text : given_endpoints) {
-    Address address;
-    if (!ParseAddress(text, is_https, &address, error)) return false;
-    if (!address.has_port) address.port = kDefaultPort;
-    endpoints->push_back(std::move(address));
-  }
-  const std::string file = absl::GetFlag(FLAGS_targets);
-  if (!file.empty() && !ReadTargetsFile(file, is_https, endpoints, error)) return false;
-  if (endpoints->empty()) {
-    if (!client.authorization.empty() && (!is_https || absl::GetFlag(FLAGS_insecure))) {
+// On failure returns false and says in `error` what is wrong.
+bool FindEndpoints(FleetQuestion* question, std::string* error) {
+  if (question->endpoints.empty()) {
+    if (!question->client.authorization.empty() &&
+        (!question->is_https || absl::GetFlag(FLAGS_insecure))) {
       *error =
           "--credentials-file needs --endpoint or --targets: at ports that are guessed anybody may "
           "listen";
       return false;
     }
-    *endpoints = FindLocalEndpoints(client, is_https);
+    question->endpoints = FindLocalEndpoints(question->client, question->is_https);
   }
-  std::set<std::tuple<bool, std::string, uint16_t, std::string>> seen;
-  endpoints->erase(
-      std::remove_if(endpoints->begin(), endpoints->end(),
-                     [&seen](const Address& each) {
-                       return !seen.emplace(each.is_https, each.host, each.port, each.path).second;
-                     }),
-      endpoints->end());
-  for (const Address& address : *endpoints) {
-    if (!address.is_https || client.tls != nullptr) continue;
-    *error = "this system has no file of trusted authorities; name one with --ca-cert";
-    return false;
-  }
-  return true;
+  KeepDifferent(&question->endpoints);
+  return HasAuthorities(*question, error);
 }
 
 int Run(const std::vector<char*>& arguments) {
@@ -242,16 +154,14 @@ int Run(const std::vector<char*>& arguments) {
     path = absl::StrCat("nccl-pulse-capture-",
                         absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()));
   }
+  FleetQuestion question;
   std::string error;
-  bool is_https = false;
-  if (!ReadClient(&options.look.client, &is_https, &error)) return Fail(kUsageError, error);
+  if (!ReadFleetFlags(given_endpoints, &question, &error)) return Fail(kUsageError, error);
   // Before anybody is asked: what hangs may not hang for long.
   if (!Bundle::IsPossible(path, &error)) return Fail(kNotWritten, error);
-  std::vector<Address> endpoints;
-  if (!ReadEndpoints(options.look.client, is_https, &endpoints, &error)) {
-    return Fail(kUsageError, error);
-  }
-  const Capture capture = CaptureJob(endpoints, options);
+  if (!FindEndpoints(&question, &error)) return Fail(kUsageError, error);
+  options.look.client = question.client;
+  const Capture capture = CaptureJob(question.endpoints, options);
   if (capture.look.heard == 0) {
     for (const std::string& each : capture.missing) Fail(0, each);
     return Fail(kNoAnswer, "no endpoint answers; nothing is written");

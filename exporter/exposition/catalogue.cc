@@ -1,6 +1,9 @@
 #include "exporter/exposition/catalogue.h"
 
 #include <algorithm>
+#include <iterator>
+
+#include "exporter/exposition/label_meanings.h"
 
 namespace nccl_pulse {
 namespace {
@@ -273,71 +276,6 @@ constexpr bool InOrder() {
 }
 static_assert(InOrder(), "entries must be in the order of MetricId");
 
-struct LabelEntry {
-  std::string_view name;
-  std::string_view meaning;
-};
-
-constexpr LabelEntry kLabels[] = {
-    {"comm", "the communicator's id, 16 hexadecimal digits, the same on all its ranks"},
-    {"rank", "rank in the communicator"},
-    {"pid", "process id, as the process sees it"},
-    {"pid_namespace",
-     "the PID namespace that `pid` counts in, its inode: containers count from 1; absent in the "
-     "system's own"},
-    {"global_rank", "rank in the job; absent when the launcher did not say"},
-    {"local_rank", "rank on the node; absent when the launcher did not say"},
-    {"job_id", "the launcher's job id; absent when it has none"},
-    {"comm_name", "name that the application gave the communicator; absent when it gave none"},
-    {"nranks", "ranks in the communicator"},
-    {"nnodes", "nodes in the communicator"},
-    {"index", "n-th communicator of its process, from 0"},
-    {"Hostname",
-     "name of the node: the host's, or NCCL_PULSE_NODE_NAME; spelled as dcgm-exporter does"},
-    {"gpu", "the GPU's number in its process"},
-    {"UUID", "the GPU's UUID, spelled as dcgm-exporter does"},
-    {"pci_bus_id", "the GPU's PCI bus id, spelled as dcgm-exporter does"},
-    {"op", "operation, by NCCL's own name: AllReduce, AllGather, Send ..."},
-    {"size", "size class of the operation: le_4KiB, le_16KiB ... le_1GiB, gt_1GiB, overflow"},
-    {"datatype", "element type, by NCCL's own name"},
-    {"captured",
-     "true when the call was recorded into a CUDA graph; replays are not in this count"},
-    {"user_tag",
-     "the number that the application gave NCCL with the call (NCCL 2.31.2), or other; present "
-     "with "
-     "NCCL_PULSE_USER_TAGS"},
-    {"algo", "algorithm, by NCCL's own name"},
-    {"proto", "protocol, by NCCL's own name"},
-    {"timing",
-     "how durations were measured: stream (CUDA events), kernel (GPU timestamps), network (steps "
-     "of the network proxy), graph (stamps in CUDA graphs); on the info metric: the setting"},
-    {"source", "what ended the operation: proxy (last network operation) or kernel (last channel)"},
-    {"reason", "why; the values are short words"},
-    {"end",
-     "how a process ended: exit (it said goodbye, or had finalized all communicators), lost"},
-    {"verdict",
-     "what holds a communicator up: rank_not_called, rank_not_launched, rank_not_begun, "
-     "mismatched_operations, blocked_elsewhere, circular_wait, process_gone, process_stopped, "
-     "rank_not_seen, point_to_point, no_progress, unknown"},
-    {"suspect_rank",
-     "rank in the communicator that the others wait for; absent when none is known"},
-    {"direction", "send or recv, seen from this rank"},
-    {"fate", "what became of a captured graph: seen, followed, no_room, incomplete, refused"},
-    {"result",
-     "what became of a command: done, refused (a setting or value that it does not take), "
-     "foreign_user (from neither its user nor root), abandoned (who asked had left)"},
-    {"setting", "a setting, named as its variable is without NCCL_PULSE_"},
-    {"callback", "kind of callback: api, launch, operation, proxy, kernel, step"},
-    {"version", "the plugin's version"},
-    {"nccl_api_version", "version of NCCL's profiler interface that is in use"},
-    {"durations", "what times operations: stream, kernel or none"},
-    {"completions",
-     "what tells that work has ended: stream (CUDA events behind every launch), proxy (network "
-     "operations), kernel (channels) or none"},
-    {"event_mask", "event types that NCCL was asked for, hexadecimal"},
-    {"memory", "shared, or private when the system refused shared memory"},
-};
-
 constexpr bool EveryLabelIsExplained() {
   for (const MetricEntry& entry : kCatalogue) {
     for (std::string_view name : entry.labels) {
@@ -349,23 +287,6 @@ constexpr bool EveryLabelIsExplained() {
   return true;
 }
 static_assert(EveryLabelIsExplained(), "a label lacks its meaning in kLabels");
-
-void AppendTable(MetricScope scope, std::string* out) {
-  *out += "| metric | type | unit | further labels | meaning |\n|---|---|---|---|---|\n";
-  for (const MetricEntry& entry : kCatalogue) {
-    if (entry.scope != scope) continue;
-    out->append("| `")
-        .append(entry.name)
-        .append("` | ")
-        .append(MetricTypeName(entry.type))
-        .append(" | ");
-    out->append(entry.unit).append(entry.unit.empty() ? "| " : " | ");
-    for (std::size_t i = 0; i < entry.labels.size; ++i) {
-      out->append(i == 0 ? "`" : ", `").append(entry.labels.names[i]).append("`");
-    }
-    out->append(entry.labels.size == 0 ? "| " : " | ").append(entry.help).append(" |\n");
-  }
-}
 
 }  // namespace
 
@@ -403,28 +324,6 @@ bool IsReservedLabel(std::string_view name) {
   if (name == "le" || name == "quantile") return true;
   return std::any_of(std::begin(kLabels), std::end(kLabels),
                      [name](const LabelEntry& label) { return label.name == name; });
-}
-
-std::string CatalogueMarkdown() {
-  std::string out =
-      "# Metrics\n\n<!-- Printed from the metric catalogue, exporter/exposition/catalogue.cc; a "
-      "test compares the two.\n     ./bazelw run //exporter/exposition:catalogue_markdown > "
-      "docs/metrics.md -->\n\nA label without a value is left out. Labels that the user sets are "
-      "added to every series.\nFormats, histograms and how many series there are: "
-      "[exposition.md](exposition.md).\n\n## Communicators\n\nAll have the labels `comm` and "
-      "`rank`.\n\n";
-  AppendTable(MetricScope::kCommunicator, &out);
-  out +=
-      "\n## Processes: the exporter on itself\n\nAll have the labels `pid`, `pid_namespace` and "
-      "`global_rank`.\n\n";
-  AppendTable(MetricScope::kProcess, &out);
-  out += "\n## The endpoint\n\n";
-  AppendTable(MetricScope::kServer, &out);
-  out += "\n## Labels\n\n| label | meaning |\n|---|---|\n";
-  for (const LabelEntry& label : kLabels) {
-    out.append("| `").append(label.name).append("` | ").append(label.meaning).append(" |\n");
-  }
-  return out;
 }
 
 }  // namespace nccl_pulse

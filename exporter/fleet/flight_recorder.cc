@@ -2,94 +2,16 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "exporter/fleet/flight_recorder_job.h"
+#include "exporter/fleet/flight_recorder_names.h"
 #include "exporter/fleet/pickle.h"
 
-namespace nccl_pulse {
+namespace nccl_pulse::flight_recorder {
 namespace {
-
-using Json = nlohmann::json;
-
-const Json& At(const Json& object, const char* key) {
-  static const Json* const nothing = new Json(nullptr);
-  if (!object.is_object()) return *nothing;
-  const auto found = object.find(key);
-  return found == object.end() ? *nothing : *found;
-}
-std::string TextAt(const Json& object, const char* key) {
-  const Json& value = At(object, key);
-  return value.is_string() ? value.get<std::string>() : "";
-}
-int64_t NumberAt(const Json& object, const char* key, int64_t otherwise = 0) {
-  const Json& value = At(object, key);
-  return value.is_number_integer() ? value.get<int64_t>() : otherwise;
-}
-
-// NCCL's names, and what PyTorch and the tool call the same (types.py, COLLECTIVES).
-struct Operation {
-  const char* nccl;
-  const char* torch;
-  bool input_of_all, output_of_all;  // as many elements as all ranks pass together
-  bool input_known, output_known;    // on every rank: else on the root alone
-};
-constexpr Operation kOperations[] = {
-    {"AllReduce", "all_reduce", false, false, true, true},
-    {"AllGather", "_all_gather_base", false, true, true, true},
-    {"ReduceScatter", "_reduce_scatter_base", true, false, true, true},
-    {"Broadcast", "broadcast", false, false, true, true},
-    {"Reduce", "reduce", false, false, true, true},
-    {"AlltoAll", "all_to_all", true, true, true, true},
-    {"Gather", "gather", false, true, true, false},
-    {"Scatter", "scatter", true, false, false, true},
-};
-const Operation* FindOperation(const std::string& name) {
-  for (const Operation& each : kOperations) {
-    if (name == each.nccl) return &each;
-  }
-  return nullptr;
-}
-
-// nccl.h's types by the names of c10::ScalarType, and their bytes.
-struct DataType {
-  const char* nccl;
-  const char* torch;
-  int64_t bytes;
-};
-constexpr DataType kDataTypes[] = {
-    {"ncclInt8", "Char", 1},
-    {"ncclUint8", "Byte", 1},
-    {"ncclInt32", "Int", 4},
-    {"ncclUint32", "UInt32", 4},
-    {"ncclInt64", "Long", 8},
-    {"ncclUint64", "UInt64", 8},
-    {"ncclFloat16", "Half", 2},
-    {"ncclFloat32", "Float", 4},
-    {"ncclFloat64", "Double", 8},
-    {"ncclBfloat16", "BFloat16", 2},
-    {"ncclFloat8e4m3", "Float8_e4m3fn", 1},
-    {"ncclFloat8e5m2", "Float8_e5m2", 1},
-};
-const DataType* FindDataType(const std::string& name) {
-  for (const DataType& each : kDataTypes) {
-    if (name == each.nccl) return &each;
-  }
-  return nullptr;
-}
-
-struct Communicator {
-  std::string id, name;
-  int64_t nranks = 0;
-  std::map<int64_t, Json> ranks;  // what was said of each
-  std::map<int64_t, int> global;  // ... and its number in the job
-  int64_t first = 1;              // collective from which on all ranks have theirs
-  std::set<int64_t> skipped;      // collectives that no rank's dump has
-  std::set<int64_t> unsure;       // ... of which it is not known everywhere whether they have begun
-};
 
 // As the tool's ast.literal_eval reads it.
 std::string RanksText(const Communicator& communicator) {
@@ -98,127 +20,6 @@ std::string RanksText(const Communicator& communicator) {
   for (const auto& [rank, global] : communicator.global) ranks.insert(global);
   for (const int rank : ranks) absl::StrAppend(&text, text.size() > 1 ? ", " : "", rank);
   return text + "]";
-}
-
-// All ranks, where every one of them is known.
-std::map<std::string, Communicator> Gather(const std::vector<Json>& pages) {
-  std::map<std::string, Communicator> communicators;
-  for (const Json& page : pages) {
-    const std::string id = TextAt(page, "comm");
-    if (id.empty()) continue;
-    Communicator& communicator = communicators[id];
-    communicator.id = id;
-    if (communicator.name.empty()) communicator.name = TextAt(page, "name");
-    communicator.nranks = std::max(communicator.nranks, NumberAt(page, "nranks"));
-    const Json& ranks = At(page, "ranks");
-    if (!ranks.is_array()) continue;
-    for (const Json& rank : ranks) {
-      const int64_t number = NumberAt(rank, "rank", -1);
-      if (number >= 0 && number < communicator.nranks) communicator.ranks.emplace(number, rank);
-    }
-  }
-  return communicators;
-}
-
-std::string ProcessOf(const Json& rank) {
-  return absl::StrCat(TextAt(rank, "hostname"), " ", NumberAt(rank, "pid"));
-}
-
-// Every process' number in the job.
-std::map<std::string, int> NumberProcesses(
-    const std::map<std::string, Communicator>& communicators) {
-  std::map<std::string, int> numbers;
-  std::set<std::string> processes;
-  for (const auto& [id, communicator] : communicators) {
-    for (const auto& [number, rank] : communicator.ranks) {
-      processes.insert(ProcessOf(rank));
-      int global = 0;
-      if (absl::SimpleAtoi(TextAt(rank, "global_rank"), &global) && global >= 0) {
-        numbers[ProcessOf(rank)] = global;
-      }
-    }
-  }
-  if (!numbers.empty()) return numbers;
-  for (const auto& [id, communicator] : communicators) {
-    std::map<std::string, int> of_this;
-    for (const auto& [number, rank] : communicator.ranks) {
-      of_this[ProcessOf(rank)] = static_cast<int>(number);
-    }
-    const bool has_all =
-        of_this.size() == processes.size() && of_this.size() == communicator.ranks.size();
-    if (has_all) return of_this;
-  }
-  return numbers;
-}
-
-bool IsWritten(const Json& call) {
-  const Operation* operation = FindOperation(TextAt(call, "op"));
-  if (NumberAt(call, "collective") <= 0 || operation == nullptr) return false;
-  // Where the tool compares the two sizes with each other, none would be taken for a wrong one.
-  const bool is_compared = operation->input_of_all && !operation->output_of_all;
-  return !is_compared || FindDataType(TextAt(call, "datatype")) != nullptr;
-}
-
-// The largest of the first collectives of the ranks that have some.
-int64_t FirstOfAll(const Communicator& communicator) {
-  int64_t first = 1;
-  for (const auto& [number, rank] : communicator.ranks) {
-    const Json& calls = At(rank, "calls");
-    if (!calls.is_array()) continue;
-    const auto found = std::find_if(calls.begin(), calls.end(), IsWritten);
-    if (found != calls.end()) first = std::max(first, NumberAt(*found, "collective"));
-  }
-  return first;
-}
-
-// The tool takes any two states of a collective that differ for an error. What differs only because
-// one rank's completions are known later than another's is therefore in no dump, and neither is
-// what cannot be written for some rank: it would be missing there. Returns how many states differed.
-int64_t FindSkipped(Communicator* communicator) {
-  struct Known {
-    bool completed = false;
-    bool unsure = false;  // it may have completed
-    bool begun_unknown = false;
-  };
-  std::map<int64_t, Known> collectives;
-  std::set<int64_t> not_written;
-  for (const auto& [number, rank] : communicator->ranks) {
-    const Json& calls = At(rank, "calls");
-    for (const Json& call : calls) {
-      const int64_t collective = NumberAt(call, "collective");
-      if (collective <= 0) continue;
-      if (!IsWritten(call)) not_written.insert(collective);
-      Known& known = collectives[collective];
-      const Json& begun = At(call, "begun");
-      if (TextAt(call, "state") == "completed") {
-        known.completed = true;
-        continue;
-      }
-      if (!begun.is_boolean()) known.begun_unknown = true;
-      // Completions may be known to a marker behind it alone: what was called before the newest call
-      // can have completed.
-      const bool is_known =
-          TextAt(call, "state") == "in_flight" && begun.is_boolean() && &call == &calls.back();
-      if (!is_known) known.unsure = true;
-    }
-  }
-  int64_t differing = 0;
-  for (const auto& [collective, known] : collectives) {
-    if (collective < communicator->first) continue;
-    const bool is_differing = known.completed && known.unsure;
-    if (is_differing) ++differing;
-    if (is_differing || not_written.count(collective) != 0) {
-      communicator->skipped.insert(collective);
-    } else if (known.begun_unknown) {
-      communicator->unsure.insert(collective);
-    }
-  }
-  return differing;
-}
-
-bool HasAllCalls(const Communicator& communicator) {
-  return std::all_of(communicator.ranks.begin(), communicator.ranks.end(),
-                     [](const auto& each) { return At(each.second, "calls").is_array(); });
 }
 
 struct Entry {
@@ -336,45 +137,18 @@ void Sort(std::vector<Entry>* entries) {
 }
 
 }  // namespace
+}  // namespace nccl_pulse::flight_recorder
+
+namespace nccl_pulse {
+
+using flight_recorder::Communicator;
+using flight_recorder::Entry;
+using flight_recorder::Json;
 
 FlightRecorderDumps WriteFlightRecorder(const std::vector<Json>& pages) {
   FlightRecorderDumps dumps;
-  std::map<std::string, Communicator> communicators = Gather(pages);
-  const std::map<std::string, int> numbers = NumberProcesses(communicators);
-  for (auto it = communicators.begin(); it != communicators.end();) {
-    Communicator& communicator = it->second;
-    std::set<int> distinct;
-    for (const auto& [number, rank] : communicator.ranks) {
-      const auto found = numbers.find(ProcessOf(rank));
-      if (found == numbers.end()) continue;
-      communicator.global[number] = found->second;
-      distinct.insert(found->second);
-    }
-    const auto known = static_cast<int64_t>(distinct.size());
-    if (known != communicator.nranks || communicator.nranks <= 0) {
-      dumps.left_out.push_back(
-          absl::StrCat("communicator ", communicator.id, ": of its ", communicator.nranks,
-                       " ranks the number in the job is known of ", known, " alone"));
-      it = communicators.erase(it);
-      continue;
-    }
-    if (!HasAllCalls(communicator)) {
-      dumps.left_out.push_back(
-          absl::StrCat("communicator ", communicator.id,
-                       ": not all of its ranks have last calls, and the tool would take those "
-                       "without for missing in each"));
-      it = communicators.erase(it);
-      continue;
-    }
-    communicator.first = FirstOfAll(communicator);
-    const int64_t differing = FindSkipped(&communicator);
-    if (differing > 0) {
-      dumps.left_out.push_back(absl::StrCat(
-          differing, " collectives of communicator ", communicator.id,
-          ", on all ranks: some ranks have completed them, of others it is not known yet"));
-    }
-    ++it;
-  }
+  const std::map<std::string, Communicator> communicators =
+      flight_recorder::FindCommunicators(pages, &dumps.left_out);
   std::map<int, std::vector<const Communicator*>> groups;
   std::map<int, std::vector<Entry>> entries;
   int64_t others = 0;
@@ -383,11 +157,11 @@ FlightRecorderDumps WriteFlightRecorder(const std::vector<Json>& pages) {
       const int global = communicator.global.at(number);
       groups[global].push_back(&communicator);
       const int pg_id = static_cast<int>(groups[global].size()) - 1;
-      const Json& calls = At(rank, "calls");
+      const Json& calls = flight_recorder::At(rank, "calls");
       for (const Json& call : calls) {
-        if (!IsWritten(call)) {
+        if (!flight_recorder::IsWritten(call)) {
           ++others;
-        } else if (const int64_t collective = NumberAt(call, "collective");
+        } else if (const int64_t collective = flight_recorder::NumberAt(call, "collective");
                    collective >= communicator.first &&
                    communicator.skipped.count(collective) == 0) {
           entries[global].push_back({&communicator, &call, pg_id});
@@ -402,8 +176,8 @@ FlightRecorderDumps WriteFlightRecorder(const std::vector<Json>& pages) {
                      "ReduceScatter of a type that is not known"));
   }
   for (auto& [rank, of_rank] : groups) {
-    Sort(&entries[rank]);
-    dumps.by_rank[rank] = WriteDump(of_rank, entries[rank]);
+    flight_recorder::Sort(&entries[rank]);
+    dumps.by_rank[rank] = flight_recorder::WriteDump(of_rank, entries[rank]);
   }
   return dumps;
 }

@@ -1,0 +1,58 @@
+// What the commands that ask the endpoints of a job have in common (`pulse diagnose`, `pulse
+// capture`): the flags that say where the endpoints are and how to get in, and how these become
+// addresses and a client.
+//
+// Thread: any; TakeValues in the main thread. Cost: reads the files that the flags name;
+// AddFromPrometheus blocks within --timeout.
+#ifndef EXPORTER_CLI_FLEET_FLAGS_H_
+#define EXPORTER_CLI_FLEET_FLAGS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exporter/fleet/address.h"
+#include "exporter/fleet/http_client.h"
+#include "exporter/fleet/snapshot_union.h"
+
+namespace nccl_pulse {
+
+// Of an endpoint whose address has none.
+inline constexpr uint16_t kDefaultEndpointPort = 9410;
+
+// Prints the text as an error and returns the status. The text may contain what an endpoint or a
+// Prometheus said: nothing in it controls the terminal.
+int Fail(int status, const std::string& text);
+
+// For a flag that may be given several times: takes "NAME=VALUE" and "NAME", "VALUE" out of
+// `arguments` and returns the values in their order. A NAME behind which nothing stands is left.
+std::vector<std::string> TakeValues(std::string_view name, std::vector<char*>* arguments);
+
+struct FleetQuestion {
+  std::vector<Address> endpoints;
+  bool is_https = false;      // where an address does not say http or https
+  FleetClientOptions client;  // for the endpoints
+  FleetClientOptions prometheus_client;
+};
+
+// Reads all flags of this kind but --prometheus and the filters; `endpoints` are the values of
+// --endpoint, to which the addresses of --targets are added. On failure returns false and says in
+// `error` what is wrong.
+bool ReadFleetFlags(const std::vector<std::string>& endpoints, FleetQuestion* question,
+                    std::string* error);
+
+// Adds the endpoints that --prometheus knows of the job. On failure returns false and says in
+// `error` what is wrong.
+bool AddFromPrometheus(const JobFilter& filter, FleetQuestion* question, std::string* error);
+
+// Keeps the first of each, in their order.
+void KeepDifferent(std::vector<Address>* endpoints);
+
+// False, with the reason in `error`, if an endpoint speaks https and this machine has no
+// certificate authorities to trust.
+bool HasAuthorities(const FleetQuestion& question, std::string* error);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_CLI_FLEET_FLAGS_H_

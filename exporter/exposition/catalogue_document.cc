@@ -1,0 +1,53 @@
+// docs/metrics.md, printed from the catalogue.
+#include <cstddef>
+#include <string>
+
+#include "exporter/exposition/catalogue.h"
+#include "exporter/exposition/label_meanings.h"
+
+namespace nccl_pulse {
+namespace {
+
+void AppendTable(MetricScope scope, std::string* out) {
+  *out += "| metric | type | unit | further labels | meaning |\n|---|---|---|---|---|\n";
+  for (int i = 0; i < kMetrics; ++i) {
+    const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
+    if (entry.scope != scope) continue;
+    out->append("| `")
+        .append(entry.name)
+        .append("` | ")
+        .append(MetricTypeName(entry.type))
+        .append(" | ");
+    out->append(entry.unit).append(entry.unit.empty() ? "| " : " | ");
+    for (std::size_t n = 0; n < entry.labels.size; ++n) {
+      out->append(n == 0 ? "`" : ", `").append(entry.labels.names[n]).append("`");
+    }
+    out->append(entry.labels.size == 0 ? "| " : " | ").append(entry.help).append(" |\n");
+  }
+}
+
+}  // namespace
+
+std::string CatalogueMarkdown() {
+  std::string out =
+      "# Metrics\n\n<!-- Printed from the metric catalogue, exporter/exposition/catalogue.cc; a "
+      "test compares the two.\n     ./bazelw run //exporter/exposition:catalogue_markdown > "
+      "docs/metrics.md -->\n\nA label without a value is left out. Labels that the user sets are "
+      "added to every series.\nFormats, histograms and how many series there are: "
+      "[exposition.md](exposition.md).\n\n## Communicators\n\nAll have the labels `comm` and "
+      "`rank`.\n\n";
+  AppendTable(MetricScope::kCommunicator, &out);
+  out +=
+      "\n## Processes: the exporter on itself\n\nAll have the labels `pid`, `pid_namespace` and "
+      "`global_rank`.\n\n";
+  AppendTable(MetricScope::kProcess, &out);
+  out += "\n## The endpoint\n\n";
+  AppendTable(MetricScope::kServer, &out);
+  out += "\n## Labels\n\n| label | meaning |\n|---|---|\n";
+  for (const LabelEntry& label : kLabels) {
+    out.append("| `").append(label.name).append("` | ").append(label.meaning).append(" |\n");
+  }
+  return out;
+}
+
+}  // namespace nccl_pulse

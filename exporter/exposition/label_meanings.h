@@ -1,0 +1,79 @@
+// Every label that a metric of the catalogue may have, and what it means, as data. catalogue.cc does
+// not compile while a label of a metric is missing here.
+//
+// Thread: any; constant data.
+#ifndef EXPORTER_EXPOSITION_LABEL_MEANINGS_H_
+#define EXPORTER_EXPOSITION_LABEL_MEANINGS_H_
+
+#include <string_view>
+
+namespace nccl_pulse {
+
+struct LabelEntry {
+  std::string_view name;
+  std::string_view meaning;
+};
+
+inline constexpr LabelEntry kLabels[] = {
+    {"comm", "the communicator's id, 16 hexadecimal digits, the same on all its ranks"},
+    {"rank", "rank in the communicator"},
+    {"pid", "process id, as the process sees it"},
+    {"pid_namespace",
+     "the PID namespace that `pid` counts in, its inode: containers count from 1; absent in the "
+     "system's own"},
+    {"global_rank", "rank in the job; absent when the launcher did not say"},
+    {"local_rank", "rank on the node; absent when the launcher did not say"},
+    {"job_id", "the launcher's job id; absent when it has none"},
+    {"comm_name", "name that the application gave the communicator; absent when it gave none"},
+    {"nranks", "ranks in the communicator"},
+    {"nnodes", "nodes in the communicator"},
+    {"index", "n-th communicator of its process, from 0"},
+    {"Hostname",
+     "name of the node: the host's, or NCCL_PULSE_NODE_NAME; spelled as dcgm-exporter does"},
+    {"gpu", "the GPU's number in its process"},
+    {"UUID", "the GPU's UUID, spelled as dcgm-exporter does"},
+    {"pci_bus_id", "the GPU's PCI bus id, spelled as dcgm-exporter does"},
+    {"op", "operation, by NCCL's own name: AllReduce, AllGather, Send ..."},
+    {"size", "size class of the operation: le_4KiB, le_16KiB ... le_1GiB, gt_1GiB, overflow"},
+    {"datatype", "element type, by NCCL's own name"},
+    {"captured",
+     "true when the call was recorded into a CUDA graph; replays are not in this count"},
+    {"user_tag",
+     "the number that the application gave NCCL with the call (NCCL 2.31.2), or other; present "
+     "with "
+     "NCCL_PULSE_USER_TAGS"},
+    {"algo", "algorithm, by NCCL's own name"},
+    {"proto", "protocol, by NCCL's own name"},
+    {"timing",
+     "how durations were measured: stream (CUDA events), kernel (GPU timestamps), network (steps "
+     "of the network proxy), graph (stamps in CUDA graphs); on the info metric: the setting"},
+    {"source", "what ended the operation: proxy (last network operation) or kernel (last channel)"},
+    {"reason", "why; the values are short words"},
+    {"end",
+     "how a process ended: exit (it said goodbye, or had finalized all communicators), lost"},
+    {"verdict",
+     "what holds a communicator up: rank_not_called, rank_not_launched, rank_not_begun, "
+     "mismatched_operations, blocked_elsewhere, circular_wait, process_gone, process_stopped, "
+     "rank_not_seen, point_to_point, no_progress, unknown"},
+    {"suspect_rank",
+     "rank in the communicator that the others wait for; absent when none is known"},
+    {"direction", "send or recv, seen from this rank"},
+    {"fate", "what became of a captured graph: seen, followed, no_room, incomplete, refused"},
+    {"result",
+     "what became of a command: done, refused (a setting or value that it does not take), "
+     "foreign_user (from neither its user nor root), abandoned (who asked had left)"},
+    {"setting", "a setting, named as its variable is without NCCL_PULSE_"},
+    {"callback", "kind of callback: api, launch, operation, proxy, kernel, step"},
+    {"version", "the plugin's version"},
+    {"nccl_api_version", "version of NCCL's profiler interface that is in use"},
+    {"durations", "what times operations: stream, kernel or none"},
+    {"completions",
+     "what tells that work has ended: stream (CUDA events behind every launch), proxy (network "
+     "operations), kernel (channels) or none"},
+    {"event_mask", "event types that NCCL was asked for, hexadecimal"},
+    {"memory", "shared, or private when the system refused shared memory"},
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_EXPOSITION_LABEL_MEANINGS_H_

@@ -1,0 +1,65 @@
+#include "exporter/fleet/flight_recorder_names.h"
+
+namespace nccl_pulse::flight_recorder {
+namespace {
+
+constexpr Operation kOperations[] = {
+    {"AllReduce", "all_reduce", false, false, true, true},
+    {"AllGather", "_all_gather_base", false, true, true, true},
+    {"ReduceScatter", "_reduce_scatter_base", true, false, true, true},
+    {"Broadcast", "broadcast", false, false, true, true},
+    {"Reduce", "reduce", false, false, true, true},
+    {"AlltoAll", "all_to_all", true, true, true, true},
+    {"Gather", "gather", false, true, true, false},
+    {"Scatter", "scatter", true, false, false, true},
+};
+
+constexpr DataType kDataTypes[] = {
+    {"ncclInt8", "Char", 1},
+    {"ncclUint8", "Byte", 1},
+    {"ncclInt32", "Int", 4},
+    {"ncclUint32", "UInt32", 4},
+    {"ncclInt64", "Long", 8},
+    {"ncclUint64", "UInt64", 8},
+    {"ncclFloat16", "Half", 2},
+    {"ncclFloat32", "Float", 4},
+    {"ncclFloat64", "Double", 8},
+    {"ncclBfloat16", "BFloat16", 2},
+    {"ncclFloat8e4m3", "Float8_e4m3fn", 1},
+    {"ncclFloat8e5m2", "Float8_e5m2", 1},
+};
+
+}  // namespace
+
+const Json& At(const Json& object, const char* key) {
+  static const Json* const nothing = new Json(nullptr);
+  if (!object.is_object()) return *nothing;
+  const auto found = object.find(key);
+  return found == object.end() ? *nothing : *found;
+}
+
+std::string TextAt(const Json& object, const char* key) {
+  const Json& value = At(object, key);
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+int64_t NumberAt(const Json& object, const char* key, int64_t otherwise) {
+  const Json& value = At(object, key);
+  return value.is_number_integer() ? value.get<int64_t>() : otherwise;
+}
+
+const Operation* FindOperation(const std::string& name) {
+  for (const Operation& each : kOperations) {
+    if (name == each.nccl) return &each;
+  }
+  return nullptr;
+}
+
+const DataType* FindDataType(const std::string& name) {
+  for (const DataType& each : kDataTypes) {
+    if (name == each.nccl) return &each;
+  }
+  return nullptr;
+}
+
+}  // namespace nccl_pulse::flight_recorder

@@ -5,22 +5,20 @@
 #include <cstdio>
 #include <set>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "exporter/cli/command.h"
+#include "exporter/cli/fleet_flags.h"
 #include "exporter/node/control_client.h"
 #include "exporter/node/live_values.h"
 
 ABSL_FLAG(absl::Duration, for, absl::ZeroDuration(), "after which the setting goes back by itself");
-ABSL_DECLARE_FLAG(absl::Duration, timeout);  // of diagnose
+ABSL_DECLARE_FLAG(absl::Duration, timeout);  // of fleet_flags
 
 namespace nccl_pulse {
 namespace {
@@ -32,20 +30,7 @@ constexpr int kNotEverywhere = 4;
 // --pid, as often as it was given. Set before the command runs.
 std::vector<std::string> given_pids;  // NOLINT(cert-err58-cpp)
 
-void TakePids(std::vector<char*>* arguments) {
-  std::vector<char*> others;
-  for (std::size_t i = 0; i < arguments->size(); ++i) {
-    const std::string_view text = (*arguments)[i];
-    if (text == "--pid" && i + 1 < arguments->size()) {
-      given_pids.emplace_back((*arguments)[++i]);
-    } else if (absl::StartsWith(text, "--pid=")) {
-      given_pids.emplace_back(text.substr(6));
-    } else {
-      others.push_back((*arguments)[i]);
-    }
-  }
-  *arguments = std::move(others);
-}
+void TakePids(std::vector<char*>* arguments) { given_pids = TakeValues("--pid", arguments); }
 
 constexpr char kHelp[] =
     R"(usage: pulse set NAME=VALUE [NAME=VALUE ...] [--for=DURATION] [--pid=PID ...]
@@ -73,11 +58,6 @@ namespace (a container of its own) are not reached: run it there.
 Exit status: 0 all have done it; 1 bad usage; 2 there is nobody to ask, or nobody has done it; 4 some have
 not.
 )";
-
-int Fail(int status, const std::string& text) {
-  std::fprintf(stderr, "pulse: %s\n", text.c_str());
-  return status;
-}
 
 // Returns the exit status.
 int Print(const std::vector<ControlAnswer>& answers) {

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <exception>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "absl/flags/flag.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "exporter/cli/agent_capture.h"
 #include "exporter/cli/command.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/http/server.h"
@@ -43,6 +45,7 @@ namespace {
 constexpr int kUsageError = 1;
 constexpr int kCannotServe = 2;
 constexpr int kMostKeptProcesses = 100000;
+constexpr std::chrono::milliseconds kCapturePatience{500};
 
 constexpr char kHelp[] =
     R"(usage: pulse agent [flags]
@@ -66,6 +69,13 @@ uses at most a quarter of one core.
   --histograms=FORM       both, classic or native; family=FORM for one histogram, network=FORM
                           for timing="network", after a comma (default both,network=native)
   --drop-families=NAMES   metric families to leave out, separated by commas (default none)
+  --capture-dir=FOLDER    where to keep a capture (`pulse help capture`) when a hang or a straggler is first
+                          suspected (default: none is taken)
+  --capture-keep=N        at most this many, the oldest go first (default 8)
+  --capture-mebibytes=N   they take at most so much together, each a quarter before it is packed (default
+                          256)
+  --capture-pause=DURATION  between two captures, at least (default 1m)
+  --time-limit=DURATION   of a capture, beyond the verdict (default 60s)
   --web-config=FILE       TLS, client certificates, passwords: YAML, in the format of Prometheus' exporters
 
 A FILE for --web-config; each part may be left out:
@@ -81,6 +91,9 @@ What Prometheus then needs in its scrape_config:
   tls_config: {ca_file: ca.pem, cert_file: prometheus.pem, key_file: prometheus.key}
   basic_auth: {username: prometheus, password_file: password}
   static_configs: [{targets: ["HOST:9410"]}]
+
+For captures the agent asks itself, as localhost. If its FILE asks for more than that, say what it is to
+send: --credentials-file=FILE, --ca-cert=FILE or --insecure, --server-name=NAME, --cert=FILE --key=FILE.
 
 SIGTERM and SIGINT end it. SIGHUP makes it read FILE again, and the files that FILE names. If something is
 wrong with them, it says so and goes on with the old ones.
@@ -189,6 +202,11 @@ int Run(const std::vector<char*>& arguments) {
   LiveValues values;
   AddHangSeconds(options.hang_after, &values);
 
+  bool takes_captures = false;
+  CaptureWatchOptions captures;
+  if (!ReadCaptureFlags(options.hang_after, &takes_captures, &captures, &wrong)) {
+    return BadFlag(wrong.c_str());
+  }
   const std::string web_config = absl::GetFlag(FLAGS_web_config);
   std::shared_ptr<WebGuard> guard;
   std::string error;
@@ -222,10 +240,19 @@ int Run(const std::vector<char*>& arguments) {
   if (!control.Open(control_options)) {
     Log(LogLevel::kWarning, "no socket for commands can be had: `pulse set` does not reach it");
   }
+  std::unique_ptr<CaptureWatch> watch;
+  if (takes_captures) {
+    const bool is_https = guard != nullptr && guard->is_https();
+    watch = StartCaptureWatch(std::move(captures), server->port(), is_https, Log);
+  }
   while (WaitForSignal(signals, &control) == SIGHUP) Reload(guard.get());
   control.CloseDescriptors();
   Log(LogLevel::kInfo, "the agent ends; the job's processes serve again");
+  const bool has_ended = watch == nullptr || watch->Stop(kCapturePatience);
   server->Stop();
+  // A capture that is being taken is left unfinished, under a name that says so. Its thread uses
+  // what main would destroy.
+  if (!has_ended) std::_Exit(0);
   return 0;
 }
 

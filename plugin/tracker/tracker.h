@@ -206,7 +206,9 @@ class Tracker {
   ReadyPages pages_;
   Relaxed<bool> network_seen_;
   Relaxed<bool> has_sight_;
-  uint64_t adapted_ns_ = 0;  // background thread
+  uint64_t adapted_ns_ = 0;         // background thread
+  double launches_per_second_ = 0;  // as of then
+  int sampled_gpus_ = 0;            // likewise; 0: not known yet
 };
 
 }  // namespace nccl_pulse

@@ -184,19 +184,18 @@ TEST(SamplerTest, TheAllowanceIsOneSecondsBudget) {
 }
 
 TEST(SamplerTest, AnotherBudgetHoldsAtOnce) {
+  constexpr double kRate = 64 * Sampler::kTimedPerSecond;
   Sampler sampler;
-  sampler.SetBudget(1000000);
-  EXPECT_EQ(sampler.exponent(), Sampler::kInitialExponent) << "the rate is not known yet";
-  EXPECT_TRUE(sampler.Spend());
-  sampler.SetBudget(Sampler::kTimedPerSecond);
-  sampler.Adapt(64 * Sampler::kTimedPerSecond, 1);
+  sampler.Adapt(kRate, 1);
   ASSERT_EQ(sampler.exponent(), 6);
   sampler.SetBudget(1000000);
-  EXPECT_EQ(sampler.exponent(), 0) << "all of them";
   int spent = 0;
   while (spent < 2 * Sampler::kTimedPerSecond && sampler.Spend()) ++spent;
   EXPECT_EQ(spent, 2 * Sampler::kTimedPerSecond);
+  sampler.Adapt(kRate, 1);
+  EXPECT_EQ(sampler.exponent(), 0) << "all of them";
   sampler.SetBudget(Sampler::kTimedPerSecond);
+  sampler.Adapt(kRate, 1);
   EXPECT_EQ(sampler.exponent(), 6);
   spent = 0;
   while (sampler.Spend()) ++spent;

@@ -4,12 +4,14 @@
 #include <utility>
 #include <vector>
 
+#include "metrics/call_order.h"
 #include "metrics/record_reader.h"
 
 namespace nccl_pulse {
 namespace {
 
 constexpr uint64_t kTextBytes = 48;
+constexpr uint64_t kKindBytes = sizeof(CallOrderSnapshot::Kind) + 2 * kTextBytes;
 constexpr uint64_t kLastCallBytes = sizeof(LastCallSnapshot) + 2 * kTextBytes;
 
 // A number of which the lower bits are known, and which is no later than `newest`, as far as that
@@ -36,11 +38,22 @@ bool RecordReader::WantsLastCalls(const CommunicatorSnapshot& communicator) cons
   return false;
 }
 
+bool RecordReader::WantsCallOrder(const CommunicatorSnapshot& communicator) const {
+  const int64_t in_flight_ns = communicator.has_heartbeat
+                                   ? communicator.oldest_inflight_realtime_ns
+                                   : communicator.oldest_operation_realtime_ns;
+  return !communicator.finalized && in_flight_ns != 0 &&
+         std::max(in_flight_ns, communicator.last_completion_realtime_ns) <=
+             wish_.order_of_standing_since_ns;
+}
+
 void RecordReader::ReadLastCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out) {
   uint16_t pages[kLastCallPages];
   const uint32_t count = record.last_call_pages.Read(pages);  // published with the state
   out->last_calls_kept = count * kLastCallsPerPage;
-  if (count == 0 || !WantsLastCalls(*out)) return;
+  const bool wants_calls = WantsLastCalls(*out);
+  const bool wants_order = WantsCallOrder(*out);
+  if (count == 0 || (!wants_calls && !wants_order)) return;
   std::vector<LastCallSnapshot> calls;
   for (uint32_t i = 0; i < count; ++i) {
     const auto* page = ClaimPage<LastCallPage>(pages[i]);
@@ -83,6 +96,15 @@ void RecordReader::ReadLastCalls(const CommunicatorRecord& record, CommunicatorS
               return static_cast<int32_t>(static_cast<uint32_t>(a.number) - any) <
                      static_cast<int32_t>(static_cast<uint32_t>(b.number) - any);
             });
+  if (wants_order) {
+    out->call_order = CallOrderOf(calls, out->launches_completed);
+    const CallOrderSnapshot& order = out->call_order;
+    if (!Take(order.calls.size() + order.kinds.size() * kKindBytes)) return;
+  }
+  if (!wants_calls) {
+    bytes_ -= calls.size() * kLastCallBytes;  // they are not kept
+    return;
+  }
   out->last_calls = std::make_shared<const std::vector<LastCallSnapshot>>(std::move(calls));
 }
 

@@ -63,6 +63,7 @@ class RecordReader {
                     CommunicatorSnapshot* out) const;
   void ReadTimedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out);
   bool WantsLastCalls(const CommunicatorSnapshot& communicator) const;
+  bool WantsCallOrder(const CommunicatorSnapshot& communicator) const;
   void ReadLastCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out);
   void ReadAgreedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out);
 

@@ -9,6 +9,7 @@
 #define METRICS_SNAPSHOT_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -118,6 +119,23 @@ struct LastCallSnapshot {
   uint64_t launch = 0;             // number among the launches of the communicator, from 1
 };
 
+// The last collectives of a communicator in the order of their calls, small enough to travel: what
+// all of its ranks must call alike. call_order.h makes it.
+struct CallOrderSnapshot {
+  struct Kind {
+    std::string op, datatype;
+    uint64_t bytes = 0;
+  };
+  static constexpr std::size_t kMostKinds = 127;
+  static constexpr uint8_t kKind = 0x7f;       // bits of a call: index into `kinds`
+  static constexpr uint8_t kSameGroup = 0x80;  // it is of the same group as the one before
+
+  uint32_t first = 0;      // number of the oldest among the collectives of its communicator, from 1
+  uint32_t completed = 0;  // number of the newest that is known to have completed; 0: none is
+  std::vector<Kind> kinds;
+  std::string calls;  // a byte for each, oldest first; "": they are not known, or not asked for
+};
+
 // The call that ranks picked alike of a round that is over (agreed_call.h).
 struct AgreedCallSnapshot {
   LatencyKind kind{};
@@ -157,6 +175,7 @@ struct CommunicatorSnapshot {
   // Oldest first; null: they were not asked for (ReadWish), or there is no ring.
   std::shared_ptr<const std::vector<LastCallSnapshot>> last_calls;
   uint32_t last_calls_kept = 0;  // room in its ring, 0: it has none
+  CallOrderSnapshot call_order;  // where it was asked for (ReadWish)
   std::vector<AgreedCallSnapshot> agreed_calls;
 
   // What the application called last, "" when that is not known (nothing yet, no callbacks for
@@ -213,6 +232,9 @@ struct ReadWish {
   enum class LastCalls { kNone, kOfOne, kOfUnfinished };
   LastCalls last_calls = LastCalls::kNone;
   uint64_t comm_id = 0;  // of kOfOne
+  // The order of the calls of communicators with work in flight that has not progressed since this
+  // time; 0: of none.
+  int64_t order_of_standing_since_ns = 0;
 };
 
 // How a process ended, as far as a reader can know (label `end` of

@@ -30,6 +30,7 @@ FLOORS = [
     "exporter/http",
     "exporter/web",
     "exporter/fleet",
+    "exporter/timeline",
     "plugin/cuda",
     "plugin/tracker",
     "plugin/runtime",

@@ -43,6 +43,29 @@ def faster_rules(text, factor):
     return re.sub(r"(interval: |\[)(\d+)([sm])(\]|\n)", shorter, text)
 
 
+def load(path):
+    """What `write` has written."""
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def _interval_s(text):
+    match = re.fullmatch(r"(\d+)([sm])", text)
+    return int(match.group(1)) * _SECONDS[match.group(2)]
+
+
+def rules(path):
+    """(group, its interval in deploy/prometheus, rule), of a configuration that `write` has written; the rules
+    are as it has them."""
+    for name in load(path)["rule_files"]:
+        with open(os.path.join(RULES, name), encoding="utf-8") as file:
+            real = yaml.safe_load(file)["groups"]
+        with open(os.path.join(os.path.dirname(path), name), encoding="utf-8") as file:
+            for group, of_real in zip(yaml.safe_load(file)["groups"], real):
+                for rule in group["rules"]:
+                    yield group["name"], _interval_s(of_real["interval"]), rule
+
+
 def scrape_interval_s(factor):
     return int(cluster()["global"]["scrape_interval"].rstrip("s")) / factor
 

@@ -4,9 +4,10 @@
 //
 //   endpoints --nodes=125
 //
-// Standard output: "endpoint HOST ADDRESS" for each, then "ready". To each line of standard input
-// it answers "cpu SERVERS WRITER": the processor time so far, in seconds, of the servers' threads
-// and of the thread that stands for the job. Ends with standard input, or after --life.
+// Standard output: "endpoint HOST ADDRESS" for each, then "ready". Standard input: the line "hang" lets
+// the job hang, because the first rank of the middle node calls no more. To each line it answers
+// "cpu SERVERS WRITER": the processor time so far, in seconds, of the servers' threads and of the
+// thread that stands for the job. Ends with standard input, or after --life.
 #include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,7 @@
 ABSL_FLAG(int, nodes, 125, "nodes, each with an endpoint; at most 1000");
 ABSL_FLAG(int, gpus_per_node, 8, "ranks of a node; at most 16");
 ABSL_FLAG(int, communicators, 4, "communicators of a rank; at most 8");
+ABSL_FLAG(bool, sharded, false, "a job without Send and Recv");
 ABSL_FLAG(absl::Duration, life, absl::Hours(2), "ends after that, whatever happens");
 
 namespace nccl_pulse {
@@ -70,7 +73,7 @@ std::unique_ptr<Server> Serve(const std::vector<std::unique_ptr<MadeUpRank>>& ra
   options.listen_address = "127.0.0.1:0";
   options.source = [&ranks] { return ReadRanks(ranks); };
   // On a busy machine the made-up job may stand still for seconds. That is not a hang.
-  options.hang_after = std::chrono::minutes(10);
+  options.hang_after = std::chrono::seconds(60);
   options.log = [](LogLevel level, const std::string& message) {
     if (level != LogLevel::kInfo) std::fprintf(stderr, "%s\n", message.c_str());
   };
@@ -88,10 +91,19 @@ void AllowDescriptors() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+void Hang(const std::vector<NodeOfJob>& nodes) {
+  const MadeUpRank* absent = nodes[nodes.size() / 2].ranks[0].get();
+  for (const NodeOfJob& node : nodes) {
+    for (const auto& rank : node.ranks) rank->Hang(rank.get() == absent);
+  }
+}
+
 // False at the end of standard input. Lines are short: what one read returns is one question.
-bool AnswerQuestion() {
+bool AnswerQuestion(const std::vector<NodeOfJob>& nodes) {
   char line[64];
-  if (read(STDIN_FILENO, line, sizeof(line)) <= 0) return false;
+  const ssize_t length = read(STDIN_FILENO, line, sizeof(line));
+  if (length <= 0) return false;
+  if (std::string_view(line, static_cast<std::size_t>(length)) == "hang\n") Hang(nodes);
   const double writer = Seconds(CLOCK_THREAD_CPUTIME_ID);
   std::printf("cpu %.3f %.3f\n", Seconds(CLOCK_PROCESS_CPUTIME_ID) - writer, writer);
   std::fflush(stdout);
@@ -106,7 +118,9 @@ void RunJob(const std::vector<NodeOfJob>& nodes) {
     const auto wait = std::max<int64_t>(
         0, std::chrono::duration_cast<std::chrono::milliseconds>(last + kStep - steady_clock::now())
                .count());
-    if (poll(&input, 1, static_cast<int>(wait)) > 0 && !AnswerQuestion()) return;
+    if (poll(&input, 1, static_cast<int>(wait)) > 0 && !AnswerQuestion(nodes)) {
+      return;
+    }
     const auto now = steady_clock::now();
     if (now < last + kStep) continue;
     // After a long time without the processor the job does not catch up for as long.
@@ -122,7 +136,8 @@ void RunJob(const std::vector<NodeOfJob>& nodes) {
 
 int Main() {
   const int communicators = absl::GetFlag(FLAGS_communicators);
-  const JobShape job = MakeJobShape(absl::GetFlag(FLAGS_nodes), absl::GetFlag(FLAGS_gpus_per_node));
+  const JobShape job = MakeJobShape(absl::GetFlag(FLAGS_nodes), absl::GetFlag(FLAGS_gpus_per_node),
+                                    absl::GetFlag(FLAGS_sharded));
   if (job.nodes < 1 || job.nodes > 1000 || job.gpus_per_node < 1 || job.gpus_per_node > 16 ||
       communicators < 1 || communicators > kMostCommunicators) {
     std::fprintf(stderr, "endpoints: a flag is out of range; see --help\n");

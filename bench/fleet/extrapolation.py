@@ -1,11 +1,13 @@
 """From two measured fleets to one of another size.
 
-The model: what there is (series, samples, bytes) is proportional to the ranks. What Prometheus needs
-(memory, processors) is a constant and a part that is proportional to its series; two fleets tell both.
+The model: what there is (series, samples, bytes) is proportional to the ranks, and so are processors. Memory is a
+constant and a part that is proportional to the series; two fleets tell both.
 """
 
 import dataclasses
 import math
+
+from bench.fleet import rule_cost
 
 # A head chunk holds so many samples; those of a run of minutes are not full yet.
 SAMPLES_OF_A_CHUNK = 120
@@ -45,6 +47,8 @@ class Fleet:
     memory: Line            # of a server with so many series
     memory_bytes: float     # if one server had it all
     cores: float
+    rules_cores: float      # of these, what rules take
+    hang_cores: float       # what rules take while the job hangs; 0: not measured
     rules_share: float      # the busiest group's, of its interval
     servers_by_memory: int
     servers_by_rules: int
@@ -63,13 +67,14 @@ def extrapolate(small, large, ranks, server_bytes):
     series = _series(large) * ratio
     memory = line((_series(small), small.memory_peak), (_series(large), large.memory_peak))
     memory.slope += SAMPLES_OF_A_CHUNK * large.chunk_bytes_per_sample
-    cores = line((_series(small), small.cores), (_series(large), large.cores))
-    rules_share = large.busiest_group()[1] * ratio
+    # Processor time; the groups' own times contain the waiting for a processor.
+    rules_share = rule_cost.busiest_group(large.rule_costs) * ratio
     return Fleet(
         large.format, ranks, large.scraped_series * ratio, large.recorded_series * ratio,
         large.samples_per_s * ratio,
         large.page_gzip_bytes * large.nodes / large.interval_s * ratio,
         large.remote_series * ratio, large.remote_samples_per_s * ratio,
-        large.remote_bytes_per_s * ratio, memory, memory.at(series), cores.at(series), rules_share,
+        large.remote_bytes_per_s * ratio, memory, memory.at(series), large.needed_cores() * ratio,
+        rule_cost.cores(large.rule_costs) * ratio, rule_cost.cores(large.hang_rule_costs) * ratio, rules_share,
         math.ceil(memory.slope * series / (server_bytes * USABLE - memory.constant)),
         math.ceil(rules_share / USABLE))

@@ -1,11 +1,11 @@
-"""What a fleet costs a Prometheus: a made-up job of 1,000 ranks behind real endpoints, scraped by this
-machine's Prometheus with the rules and the configuration of docs/fleet.md.
+"""What a fleet costs a Prometheus: a made-up job of 1,000 ranks behind real endpoints, scraped by a real
+Prometheus with the rules and the configuration of docs/fleet.md.
 
     ./bazelw run -c opt //bench:fleet_simulation -- --ranks=1000 --minutes=5
 
 Prints tables in Markdown: what was measured, of --ranks and of a quarter of them, with classic and
-with native histograms; and what that is for --gpus. All on loopback; ends by itself, and leaves
-nothing behind. Exit status 1: something was wrong with what was measured; the tables say what.
+with native histograms; what each group of rules costs, and the dearest rules; and what that is for --gpus. All on
+loopback; ends by itself, and leaves nothing behind. Exit status 1: something was wrong with what was measured; the tables say what.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import subprocess
 import sys
 
 from bench.fleet import extrapolation, measurement, report
+from bench.fleet.files import NEWER_PROMETHEUS
 
 
 def _positive(least, most):
@@ -43,8 +44,15 @@ def parse(arguments):
                         help="of classic, native (default both)")
     parser.add_argument("--communicators", type=_positive(1, 8), default=4,
                         help="of a rank, two operations on each (default 4)")
-    parser.add_argument("--gpus", type=_positive(1, 1e6), default=16000,
-                        help="of the fleet to extrapolate to (default 16000)")
+    parser.add_argument("--sharded", action="store_true",
+                        help="a job of collectives alone: without Send and Recv all ranks can be compared")
+    parser.add_argument("--no-hang", dest="hang", action="store_false",
+                        help="do not measure what the rules cost while the larger fleet's job hangs")
+    parser.add_argument("--prometheus",
+                        default=NEWER_PROMETHEUS if os.path.exists(NEWER_PROMETHEUS) else "prometheus",
+                        help="the program (default: the Prometheus 3 that the tests use; else that of PATH)")
+    parser.add_argument("--gpus", default="16000,100000",
+                        help="of the fleets to extrapolate to (default 16000,100000)")
     parser.add_argument("--server-gib", type=_positive(1, 4096), default=64,
                         help="memory of a Prometheus server there (default 64)")
     parser.add_argument("--faster", type=_positive(1, 15), default=1,
@@ -53,6 +61,9 @@ def parse(arguments):
     parser.add_argument("--json", help="a file for the figures")
     options = parser.parse_args(arguments)
     options.formats = options.formats.split(",")
+    if not re.fullmatch(r"[1-9]\d{0,6}(,[1-9]\d{0,6})*", options.gpus):
+        parser.error("--gpus is not a list of numbers")
+    options.gpus = [int(gpus) for gpus in options.gpus.split(",")]
     if not set(options.formats) <= set(measurement.FORMATS):
         parser.error("--formats is not a list of " + ", ".join(measurement.FORMATS))
     options.ranks = _whole_nodes(options.ranks)
@@ -69,10 +80,10 @@ def _whole_nodes(ranks):
     return int(ranks) // measurement.GPUS_PER_NODE * measurement.GPUS_PER_NODE
 
 
-def machine():
+def machine(prometheus):
     with open("/proc/cpuinfo", encoding="ascii") as file:
         model = re.search(r"model name\s*: (.*)", file.read())
-    version = subprocess.run(["prometheus", "--version"], check=True, text=True,
+    version = subprocess.run([prometheus, "--version"], check=True, text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
     return "Prometheus %s; %d x %s, %.0f GiB; load average %.1f at the start" % (
         re.search(r"version (\S+)", version).group(1), os.cpu_count(),
@@ -83,7 +94,7 @@ def machine():
 def main(arguments):
     options = parse(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("fleet_simulation: ended by a signal"))
-    print(machine() + "\n", flush=True)
+    print(machine(options.prometheus) + "\n", flush=True)
     fleets = [ranks for ranks in (options.fewer_ranks, options.ranks) if ranks]
     runs, extrapolated = [], []
     try:
@@ -91,12 +102,12 @@ def main(arguments):
             of_format = []
             for ranks in fleets:
                 of_format.append(measurement.measure(
-                    format_, ranks, 60 * options.minutes, int(options.communicators),
-                    options.faster))
+                    format_, ranks, 60 * options.minutes, int(options.communicators), options.faster,
+                    options.prometheus, options.sharded, options.hang and ranks == options.ranks))
                 runs.append(of_format[-1])
             if len(fleets) == 2:
-                extrapolated.append(extrapolation.extrapolate(
-                    *of_format, int(options.gpus), options.server_gib * 2**30))
+                extrapolated += [extrapolation.extrapolate(*of_format, gpus, options.server_gib * 2**30)
+                                 for gpus in options.gpus]
     finally:  # What is there is there, even if a run fails.
         write(options, runs, extrapolated)
     problems = ["%s, %d ranks: %s" % (run.format, run.ranks, problem)
@@ -109,6 +120,7 @@ def main(arguments):
 def write(options, runs, extrapolated):
     if runs:
         print(report.measured(runs))
+        print(report.rules([run for run in runs if run.ranks == options.ranks]))
     if extrapolated:
         print(report.extrapolated(extrapolated, options.server_gib * 2**30))
     if options.json:

@@ -40,6 +40,27 @@ constexpr CommunicatorKind kKinds[kMostCommunicators] = {
        {"AllGather", true, 2 * kMiB, 1'800'000, 4}}}},
 };
 
+// What a sharded job has in place of those with Send and Recv.
+constexpr CommunicatorKind kReplicas = {
+    "replicas",
+    Group::kPipeline,
+    {{{"AllReduce", true, 32 * kMiB, 1'900'000, 8}, {"AllReduce", true, 8 * kMiB, 700'000, 8}}}};
+constexpr CommunicatorKind kShardedContext = {"context_parallel",
+                                              Group::kNode,
+                                              {{{"AllGather", true, 16 * kMiB, 120'000, 100},
+                                                {"ReduceScatter", true, 16 * kMiB, 130'000, 100}}}};
+constexpr CommunicatorKind kShardedExperts = {"expert_parallel",
+                                              Group::kData,
+                                              {{{"AllGather", true, 512 * kKiB, 300'000, 50},
+                                                {"ReduceScatter", true, 512 * kKiB, 320'000, 50}}}};
+
+const CommunicatorKind& KindOf(const JobShape& job, int i) {
+  const CommunicatorKind& kind = kKinds[i];
+  if (!job.sharded || kind.operations[0].collective) return kind;
+  if (kind.group == Group::kPipeline) return kReplicas;
+  return kind.group == Group::kNode ? kShardedContext : kShardedExperts;
+}
+
 // The finalizer of SplitMix64: it makes numbers that look like NCCL's hashes.
 uint64_t Mix(uint64_t value) {
   value += 0x9e3779b97f4a7c15u;
@@ -77,8 +98,8 @@ Place PlaceOf(const JobShape& job, Group group, int global_rank) {
 
 }  // namespace
 
-JobShape MakeJobShape(int nodes, int gpus_per_node) {
-  JobShape job{nodes, gpus_per_node, 1};
+JobShape MakeJobShape(int nodes, int gpus_per_node, bool sharded) {
+  JobShape job{nodes, gpus_per_node, 1, sharded};
   for (int stages = 2; stages <= 5; ++stages) {
     if (nodes % stages == 0 && nodes / stages >= 2) job.stages = stages;
   }
@@ -88,11 +109,12 @@ JobShape MakeJobShape(int nodes, int gpus_per_node) {
 std::vector<Membership> CommunicatorsOf(const JobShape& job, int global_rank, int communicators) {
   std::vector<Membership> memberships;
   for (int i = 0; i < communicators; ++i) {
-    const Place place = PlaceOf(job, kKinds[i].group, global_rank);
+    const CommunicatorKind& kind = KindOf(job, i);
+    const Place place = PlaceOf(job, kind.group, global_rank);
     if (place.nranks < 2) continue;
     const uint64_t comm_id =
         Mix(static_cast<uint64_t>(i) << 32 | static_cast<uint32_t>(place.number));
-    memberships.push_back({&kKinds[i], comm_id, place.rank, place.nranks, place.nnodes});
+    memberships.push_back({&kind, comm_id, place.rank, place.nranks, place.nnodes});
   }
   return memberships;
 }

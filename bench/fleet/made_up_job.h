@@ -2,7 +2,8 @@
 //
 // The ranks are laid out as Megatron-LM does it by default: tensor parallel within a node, then
 // data parallel, then pipeline parallel. Example: 1,000 ranks on 125 nodes are 5 pipeline stages of
-// 25 nodes, with 125 + 40 + 200 + 1 communicators.
+// 25 nodes, with 125 + 40 + 200 + 1 communicators. A sharded job has the same communicators and nothing
+// but collectives in them: what would be a stage is a replica.
 //
 // Thread: any; plain data and pure functions.
 #ifndef BENCH_FLEET_MADE_UP_JOB_H_
@@ -41,6 +42,7 @@ struct JobShape {
   int nodes = 0;
   int gpus_per_node = 0;
   int stages = 0;  // of the pipeline
+  bool sharded = false;
 
   int ranks() const { return nodes * gpus_per_node; }
 };
@@ -57,7 +59,7 @@ struct Membership {
 inline constexpr int kMostCommunicators = 8;
 
 // Up to five pipeline stages, whatever divides the nodes and leaves each stage two or more.
-JobShape MakeJobShape(int nodes, int gpus_per_node);
+JobShape MakeJobShape(int nodes, int gpus_per_node, bool sharded);
 
 // The communicators of a global rank, at most `communicators` of kMostCommunicators. Those that it
 // would be alone in are left out.

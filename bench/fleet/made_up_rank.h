@@ -24,6 +24,10 @@ class MadeUpRank {
   // The job has run for `ns` more.
   void Advance(uint64_t ns);
 
+  // From now on it calls nothing: `absent`, what holds up the others, at once; else after a call on the
+  // communicator of all ranks, in which it waits. Time goes on, so Advance is called as before.
+  void Hang(bool absent);
+
   Segment& segment() { return test_.segment(); }
 
  private:
@@ -39,6 +43,7 @@ class MadeUpRank {
     uint32_t index;
     uint32_t generation;
     int nranks;
+    bool of_all_ranks;
     std::vector<Operation> operations;
   };
 
@@ -51,7 +56,11 @@ class MadeUpRank {
                     uint64_t duration_ns);
   uint64_t DurationNs(const Operation& operation);
 
+  enum class State { kRuns, kWaits, kAbsent };
+
   TestSegment test_;
+  State state_ = State::kRuns;
+  uint64_t hung_since_ns_ = 0;  // monotonic
   std::vector<Communicator> communicators_;
   uint64_t network_observed_ns_ = 0;
   uint64_t random_;

@@ -8,8 +8,8 @@ import sys
 import tempfile
 import time
 
-from bench.fleet import configuration, pages
-from bench.fleet.processes import (PATIENCE_S, Endpoints, Prometheus, Store, cpu_s,
+from bench.fleet import configuration, pages, rule_cost
+from bench.fleet.processes import (PATIENCE_S, Endpoints, Prometheus, Store, cpu_s, fine_cpu_s,
                                    resident_bytes)
 
 GPUS_PER_NODE = 8
@@ -50,6 +50,13 @@ class Measurement:
     wal_bytes_per_sample: float = 0
     chunk_bytes_per_sample: float = 0
     index_bytes_per_series: float = 0
+    # Processor time of a sample that is scraped, stored and remotely written, without any rules. With that and the
+    # rules' costs there are figures of a machine that has not enough processors at the moment.
+    sample_cpu_s: float = 0
+    # Of each rule: rule_cost.RuleCost; while the job runs, and while one rank holds it up.
+    rule_costs: list = dataclasses.field(default_factory=list)
+    hang_rule_costs: list = dataclasses.field(default_factory=list)
+    hang_cores: float = 0
     # What should not be.
     problems: list = dataclasses.field(default_factory=list)
 
@@ -58,6 +65,18 @@ class Measurement:
         return max(((name, evaluation_s / interval_s)
                     for name, (evaluation_s, interval_s) in self.rule_groups.items()),
                    key=lambda group: group[1])
+
+    def scraping_cores(self):
+        """Processors for scraping and storing, if no scrape is late."""
+        return self.sample_cpu_s * self.scraped_series / self.interval_s
+
+    def recording_cores(self):
+        """Processors for storing what rules record, about."""
+        return self.sample_cpu_s * sum(cost.series / cost.interval_s for cost in self.rule_costs if not cost.alert)
+
+    def needed_cores(self):
+        """Processors, if no scrape and no evaluation is late."""
+        return self.scraping_cores() + self.recording_cores() + rule_cost.cores(self.rule_costs)
 
     def rules_share(self):
         """Seconds of rule evaluation per second."""
@@ -198,18 +217,52 @@ def _say(text):
     print("fleet_simulation: " + text, file=sys.stderr, flush=True)
 
 
-def measure(format_, ranks, seconds, communicators, factor):
+def _measure_scraping(prometheus, path, run):
+    """Without rules for some scrapes."""
+    whole = configuration.load(path)
+    prometheus.reload(dict(whole, rule_files=[]))
+    time.sleep(run.interval_s)  # for what evaluations leave behind
+    name = "prometheus_tsdb_head_samples_appended_total"
+    start_s, start = fine_cpu_s(prometheus.pid), _total(prometheus.own_metrics(), name)
+    time.sleep(4 * run.interval_s)
+    run.sample_cpu_s = ((fine_cpu_s(prometheus.pid) - start_s) /
+                        max(_total(prometheus.own_metrics(), name) - start, 1))
+    prometheus.reload(whole)
+
+
+def _measure_hang(prometheus, endpoints, path, run, enough_s):
+    """After all else: the made-up job does not go on."""
+    endpoints.hang()
+
+    def all_wait():
+        waiting = prometheus.query("count(rank:nccl_hang_waiting:seconds)")
+        return sum(waiting.values()) == run.ranks - 1
+    prometheus.wait_until(all_wait, "every rank but one is seen to wait")
+    seconds = 4 * run.interval_s
+    _say("%s, %d ranks: the job hangs; measuring for %g s" % (run.format, run.ranks, seconds))
+    start, start_cpu = time.monotonic(), cpu_s(prometheus.pid)
+    time.sleep(seconds)
+    run.hang_cores = (cpu_s(prometheus.pid) - start_cpu) / (time.monotonic() - start)
+    run.hang_rule_costs = rule_cost.measure(prometheus, path, enough_s)
+    named = prometheus.query('job:nccl_hang_root:timestamp_seconds')
+    if len(named) != 1:
+        run.problems.append("%d ranks are named in a hang that one has made" % len(named))
+
+
+def measure(format_, ranks, seconds, communicators, factor, program="prometheus", sharded=False, hang=False):
     """Measures for `seconds` after all was scraped twice and every rule evaluated.
 
-    format_: of FORMATS. ranks: a multiple of GPUS_PER_NODE. factor: see configuration.write.
+    format_: of FORMATS. ranks: a multiple of GPUS_PER_NODE. factor: see configuration.write. program: Prometheus.
+    sharded: a job without Send and Recv. hang: measures what the rules cost while the job hangs, too.
     """
     nodes = ranks // GPUS_PER_NODE
     run = Measurement(format_, ranks, nodes, configuration.scrape_interval_s(factor), seconds)
     flags = ["--enable-feature=native-histograms"] if format_ == "native" else []
     with tempfile.TemporaryDirectory(prefix="fleet_simulation-") as folder, Store() as store, \
-            Endpoints(nodes, GPUS_PER_NODE, communicators, seconds + 5 * PATIENCE_S) as endpoints:
+            Endpoints(nodes, GPUS_PER_NODE, communicators, seconds + 10 * PATIENCE_S,
+                      sharded) as endpoints:
         path = configuration.write(folder, endpoints.addresses, store.url, factor)
-        with Prometheus(folder, path, flags) as prometheus:
+        with Prometheus(program, folder, path, flags) as prometheus:
             _say("%s, %d ranks: warming up" % (format_, ranks))
             # Some groups are evaluated every two minutes.
             prometheus.wait_until(lambda: _is_warm(prometheus, nodes),
@@ -223,6 +276,12 @@ def measure(format_, ranks, seconds, communicators, factor):
             _compare(prometheus, endpoints, run)
             run.head_series = int(_total(prometheus.own_metrics(), "prometheus_tsdb_head_series"))
             _read_block(prometheus, run)
+            _measure_scraping(prometheus, path, run)
+            _say("%s, %d ranks: asking for each rule" % (format_, ranks))
+            enough_s = min(rule_cost.ENOUGH_S, seconds / 1000)
+            run.rule_costs = rule_cost.measure(prometheus, path, enough_s)
+            if hang:
+                _measure_hang(prometheus, endpoints, path, run, enough_s)
 
     passed_s = end.time - start.time
     run.measured_s = passed_s

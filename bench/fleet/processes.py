@@ -37,6 +37,15 @@ def cpu_s(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def fine_cpu_s(pid):
+    """The same, to the nanosecond, of the threads that there are."""
+    total = 0
+    for thread in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/schedstat" % (pid, thread), encoding="ascii") as file:
+            total += int(file.read().split()[0])
+    return total / 1e9
+
+
 def resident_bytes(pid):
     with open("/proc/%d/statm" % pid, encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -45,9 +54,10 @@ def resident_bytes(pid):
 class Endpoints:
     """bench/fleet/endpoints. addresses: {host: address}"""
 
-    def __init__(self, nodes, gpus_per_node, communicators, life_s):
+    def __init__(self, nodes, gpus_per_node, communicators, life_s, sharded=False):
         self.arguments = ["--nodes=%d" % nodes, "--gpus_per_node=%d" % gpus_per_node,
-                          "--communicators=%d" % communicators, "--life=%ds" % life_s]
+                          "--communicators=%d" % communicators, "--life=%ds" % life_s,
+                          "--sharded=%s" % str(sharded).lower()]
 
     def __enter__(self):
         self.process = subprocess.Popen([ENDPOINTS, *self.arguments], text=True,
@@ -70,11 +80,18 @@ class Endpoints:
             self.process.wait()
         self.process.stdout.close()
 
+    def _ask(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().split()
+
     def cpu_s(self):
         """Of the servers; without what stands for the job."""
-        self.process.stdin.write("cpu\n")
-        self.process.stdin.flush()
-        return float(self.process.stdout.readline().split()[1])
+        return float(self._ask("cpu")[1])
+
+    def hang(self):
+        """One rank calls no more, and all others wait for it, until the end."""
+        self._ask("hang")
 
     def page(self, host, accept, encoding):
         connection = http.client.HTTPConnection(self.addresses[host], timeout=PATIENCE_S)
@@ -125,13 +142,14 @@ def _free_port():
 
 
 class Prometheus:
-    """The machine's Prometheus. folder: for its data and its log."""
+    """A real one. folder: for its data and its log."""
 
-    def __init__(self, folder, configuration, flags=()):
+    def __init__(self, program, folder, configuration, flags=()):
+        self.configuration = configuration
         self.data = os.path.join(folder, "data")
         self.log_path = os.path.join(folder, "log")
         self.url = "http://127.0.0.1:%d" % _free_port()
-        self.command = ["prometheus", "--config.file=" + configuration,
+        self.command = [program, "--config.file=" + configuration,
                         "--storage.tsdb.path=" + self.data, "--web.enable-admin-api",
                         "--web.listen-address=" + urllib.parse.urlsplit(self.url).netloc,
                         "--log.level=warn", *flags]
@@ -171,6 +189,15 @@ class Prometheus:
         with open(self.log_path, encoding="utf-8", errors="replace") as file:
             return file.read()
 
+    def reload(self, configuration):
+        """Takes another configuration, a dictionary, and waits until it has."""
+        with open(self.configuration, "w", encoding="utf-8") as file:
+            json.dump(configuration, file)
+        groups, targets = bool(configuration["rule_files"]), bool(configuration["scrape_configs"])
+        self.process.send_signal(signal.SIGHUP)
+        self.wait_until(lambda: (bool(self.rule_groups()), bool(self.targets())) == (groups, targets),
+                        "its configuration is another one")
+
     def _is_ready(self):
         try:
             self._request("/-/ready")
@@ -187,10 +214,10 @@ class Prometheus:
     def _api(self, path, **parameters):
         return json.loads(self._request("/api/v1/" + path, **parameters))["data"]
 
-    def query(self, expression):
-        """{labels: value}, now."""
+    def query(self, expression, **parameters):
+        """{labels: value}, now; or at `time`."""
         return {frozenset(series["metric"].items()): float(series["value"][1])
-                for series in self._api("query", query=expression)["result"]}
+                for series in self._api("query", query=expression, **parameters)["result"]}
 
     def names(self):
         """Of all that was ever stored."""

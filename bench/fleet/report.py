@@ -1,6 +1,9 @@
 """Measurements and what follows from them, as tables in Markdown."""
 
+from bench.fleet import rule_cost
 from bench.fleet.extrapolation import SAMPLES_OF_A_CHUNK, USABLE
+
+_DEAREST = 12
 
 
 def _number(value):
@@ -51,9 +54,14 @@ def measured(runs):
             _time(r.scrape_mean_s), _time(r.scrape_slowest_s), 100 * r.failed_scrapes)),
         row("Prometheus: memory, mean; peak", lambda r: "%s; %s" % (
             _bytes(r.memory_mean), _bytes(r.memory_peak))),
-        row("Prometheus: processors", lambda r: "%.2g" % r.cores),
-        row("rules: evaluation, s/s", lambda r: "%.2g" % r.rules_share()),
-        row("busiest group of rules, of its interval", lambda r: "%s, %.2g %%" % (
+        row("Prometheus: processors that it had", lambda r: "%.2g" % r.cores),
+        row("that it needs: scraping and storing + recording + rules", lambda r: "%.2g + %.2g + %.2g = %.2g" % (
+            r.scraping_cores(), r.recording_cores(), rule_cost.cores(r.rule_costs), r.needed_cores())),
+        row("processor time of a sample, without rules", lambda r: "%.3g µs" % (1e6 * r.sample_cpu_s)),
+        row("rules: on the clock, s/s", lambda r: "%.2g" % r.rules_share()),
+        row("while the job hangs: processors that it had; that rules need", lambda r: "%.2g; %.2g" % (
+            r.hang_cores, rule_cost.cores(r.hang_rule_costs)) if r.hang_rule_costs else "not measured"),
+        row("busiest group on the clock, of its interval", lambda r: "%s, %.2g %%" % (
             r.busiest_group()[0], 100 * r.busiest_group()[1])),
         row("evaluations left out", lambda r: "%d" % r.missed_evaluations),
         row("WAL, a sample", lambda r: _bytes(r.wal_bytes_per_sample)),
@@ -63,6 +71,29 @@ def measured(runs):
             _number(r.remote_series), _number(r.remote_samples_per_s),
             _bytes(r.remote_bytes_per_s))),
     ])
+
+
+def rules(runs):
+    """What the groups of rules and the dearest rules take, of each run."""
+    states = [(run, state, costs) for run in runs
+              for state, costs in (("runs", run.rule_costs), ("hangs", run.hang_rule_costs)) if costs]
+    groups = [rule_cost.by_group(costs) for _, _, costs in states]
+    every = {cost.group: cost.interval_s for _, _, costs in states for cost in costs}
+    heads = ["%s, %s" % (run.format, state) for run, state, _ in states]
+    text = "Processor time of one evaluation, and its share in that of all rules:\n\n"
+    text += _table(["group; every", *heads], [
+        ["`%s`; %g s" % (name, interval_s), *("%s, %.2g %%" % (
+            _time(of_state[name][0]), 100 * of_state[name][1] / sum(cores for _, cores in of_state.values()))
+                                               for of_state in groups)]
+        for name, interval_s in every.items()])
+    for (run, state, costs), head in zip(states, heads):
+        whole = rule_cost.cores(costs)
+        text += "\n%s: the dearest of %d rules, that take %.2g processors:\n\n" % (head, len(costs), whole)
+        text += _table(["rule", "group", "series", "one evaluation", "of all rules"], [
+            ["`%s`" % cost.name, cost.group, _number(cost.series), _time(cost.cpu_s),
+             "%.2g %%" % (100 * cost.cores() / whole)]
+            for cost in sorted(costs, key=lambda cost: -cost.cores())[:_DEAREST]])
+    return text
 
 
 def extrapolated(fleets, server_bytes):
@@ -77,15 +108,16 @@ def extrapolated(fleets, server_bytes):
         row("memory: constant; a series", lambda f: "%s; %s" % (
             _bytes(f.memory.constant), _bytes(f.memory.slope))),
         row("memory, all in one", lambda f: _bytes(f.memory_bytes)),
-        row("processors", lambda f: "%.2g" % f.cores),
-        row("busiest group of rules, of its interval, all in one",
+        row("processors; of these rules; rules while the job hangs", lambda f: "%.2g; %.2g; %.2g" % (
+            f.cores, f.rules_cores, f.hang_cores)),
+        row("busiest group of rules, processor time of its interval, all in one",
             lambda f: "%.3g %%" % (100 * f.rules_share)),
         row("servers of %s: by memory; by rules" % _bytes(server_bytes),
             lambda f: "%d; %d" % (f.servers_by_memory, f.servers_by_rules)),
         row("remote write: series; samples/s; bytes/s", lambda f: "%s; %s; %s" % (
             _number(f.remote_series), _number(f.remote_samples_per_s),
             _bytes(f.remote_bytes_per_s))),
-    ]) + ("\nSeries, samples and bytes: in proportion to the ranks. Memory and processors: a constant and "
-          "a part in proportion to the series, through the peaks of the two fleets; memory with %d "
-          "samples for each series, a full chunk. A server is full at %g %% of its memory, or of its "
-          "busiest group's interval.\n" % (SAMPLES_OF_A_CHUNK, 100 * USABLE))
+    ]) + ("\nSeries, samples, bytes and processors: in proportion to the ranks. Memory: a constant and "
+          "a part in proportion to the series, through the peaks of the two fleets, with %d "
+          "samples for each series, a full chunk. A server is full at %g %% of its memory, or when its "
+          "busiest group takes as much of its interval on one processor.\n" % (SAMPLES_OF_A_CHUNK, 100 * USABLE))

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bench/jobs/job_run.h"
+#include "metrics/call_order.h"
 
 namespace nccl_pulse {
 namespace {
@@ -13,6 +14,7 @@ constexpr int64_t kNever = INT64_MAX;
 // Launches closer to each other mostly have no event in front of them (docs/stream-timing.md).
 constexpr int64_t kGateGapNs = 200'000;
 constexpr std::size_t kRing = 32;
+constexpr std::size_t kLastCalls = 256;
 constexpr int64_t kLongWaitNs = 5'000'000'000;
 
 }  // namespace
@@ -37,6 +39,7 @@ void JobMember::Launch(const JobStep& step, int64_t now_ns) {
     Count(step.op, step.size_class, 1);
   }
   ++snapshot_.launches;
+  Remember(step.op, step.size_class, step.kind == StepKind::kCollective, now_ns);
   const int64_t now = kJobStart + now_ns;
   const bool is_gated = now - snapshot_.last_launch_realtime_ns >= kGateGapNs;
   snapshot_.last_launch_realtime_ns = now;
@@ -52,6 +55,13 @@ void JobMember::Count(const char* op, int size_class, uint64_t calls) {
     return;
   }
   snapshot_.calls.push_back({op, size_class, "ncclBfloat16", false, calls, 0});
+}
+
+// An exchange is one entry here: of Sends and Recvs nothing is compared.
+void JobMember::Remember(const char* op, int size_class, bool is_collective, int64_t now_ns) {
+  const uint64_t collective = is_collective ? ++collectives_ : 0;
+  last_calls_.push_back({op, size_class, collective, snapshot_.launches, kJobStart + now_ns});
+  if (last_calls_.size() > kLastCalls) last_calls_.pop_front();
 }
 
 void JobMember::Begin(int64_t launched_ns, int64_t begun_ns) {
@@ -115,6 +125,17 @@ CommunicatorSnapshot JobMember::Take() {
                               : oldest.begun_ns == kNever ? OldestLaunch::kNotBegun
                                                           : OldestLaunch::kBegun;
   }
+  std::vector<LastCallSnapshot> calls;
+  for (const LastCall& last : last_calls_) {
+    LastCallSnapshot& call = calls.emplace_back();
+    call.collective_number = last.collective;
+    call.op = last.op;
+    call.datatype = "ncclBfloat16";
+    call.bytes = uint64_t{4096} << 2 * last.size_class;
+    call.launch = last.launch;
+    call.launch_realtime_ns = last.launched_ns;
+  }
+  if (!launches_.empty()) snapshot_.call_order = CallOrderOf(calls, snapshot_.launches_completed);
   return std::move(snapshot_);
 }
 

@@ -44,6 +44,13 @@ class JobMember {
     int64_t launched_ns, begun_ns;
     bool is_gated;
   };
+  struct LastCall {
+    const char* op;
+    int size_class;
+    uint64_t collective;  // its number among them, 0: Send or Recv
+    uint64_t launch;
+    int64_t launched_ns;
+  };
   struct Timed {
     const char* op;
     int size_class;
@@ -51,12 +58,15 @@ class JobMember {
   };
 
   void Count(const char* op, int size_class, uint64_t calls);
+  void Remember(const char* op, int size_class, bool is_collective, int64_t now_ns);
   void RememberWait(int64_t stood_ns);
   void Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,
             int sampling_exponent);
 
   CommunicatorSnapshot snapshot_;
   std::deque<Outstanding> launches_;
+  std::deque<LastCall> last_calls_;
+  uint64_t collectives_ = 0;
   std::vector<Timed> timed_;
 };
 

@@ -27,6 +27,7 @@ JOB, NODE = "nccl-job", "nccl-node"
 COMPLETE = "Launches complete"
 YOUNG = "Needs an hour of history"
 NO_STEPS = "No network steps seen"
+NO_CALLS = "No calls are compared over nodes, or nobody is late"
 NO_DCGM = "Needs dcgm-exporter and dcgm.yaml"
 
 
@@ -68,6 +69,21 @@ def fleet():
         graph("Oldest work in flight", "Nothing is drawn while launches complete.",
               ("topk(10, max by (workload) (job:nccl_inflight_age:seconds%s))" % of, "{{workload}}"),
               unit="s", steps=IN_FLIGHT, none=COMPLETE))
+    root = ("workload", "job_id", "Hostname", "global_rank", "gpu", "pid")
+    board.add(
+        table("Who holds up jobs", "The root of each hang, over all nodes: hang.yaml. Nothing while jobs go on.", root, (
+            ("Others wait for", """max by (%s) (
+                job:nccl_hang_root:timestamp_seconds%s * 0
+                + on (job, job_id, workload) group_left ()
+                max by (job, job_id, workload) (rank:nccl_hang_waiting:seconds))""" % (", ".join(root), of),
+             "s", IN_FLIGHT),),
+              links=[("workload", dashboard_url(JOB, workload="workload")),
+                     ("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
+              sort=[("Others wait for", True)]),
+        graph("Nodes that jobs wait for", "Seconds lost per second to the ranks of a node, of single calls compared over "
+              "nodes, over ten minutes: stragglers.yaml.",
+              ("topk(10, max by (workload, Hostname) (node:nccl_late:ratio10m%s))" % of, "{{workload}} {{Hostname}}"),
+              unit="percentunit", steps=bad_from(0.05), none=NO_CALLS))
     board.add(
         graph("Bytes called", "As the application passed them.",
               ("topk(10, sum by (workload) (job:nccl_operation_bytes:rate5m%s))" % of, "{{workload}}"),
@@ -212,6 +228,29 @@ def job():
               ("max by (comm, rank) (rank:nccl_straggler_seconds:rate5m%s)" % comm,
                "{{comm}} rank {{rank}}"), unit="percentunit", steps=bad_from(0.05)))
 
+    board.row("Who comes late, call by call over nodes")
+    of_job = '{workload=~"$workload"%s}'
+    board.add(
+        graph("Lost to late ranks", "Seconds per second, over ten minutes, whoever is late. Needs stragglers.yaml.",
+              ("max by (comm) (sum by (job, comm, timing) (rank:nccl_lost:ratio10m%s))" % comm, "{{comm}}"),
+              unit="percentunit", steps=WAITING, none=NO_CALLS),
+        graph("Why it is lost", "Of those who are named. host: the call itself comes late; gpu: the host was in time, and "
+              "its GPU begins late. What a whole node costs is not divided, nor is what the network costs: it "
+              "makes all ranks of a call slow, not one late.",
+              ("sum by (cause) (process:nccl_straggler_cause:ratio%s)" % of_job % "", "{{cause}}"),
+              ("sum(node:nccl_straggler:ratio%s)" % of_job % "", "a whole node"),
+              unit="percentunit", stack=True, none=NO_CALLS))
+    board.add(table(
+        "Who comes late", "Costs the job more than 5 % of its time. Without a rank: the whole node.",
+        process.split(", "), (
+            ("Lost", "max by (%s) (process:nccl_straggler:ratio%s or node:nccl_straggler:ratio%s)" % (
+                process, of_job % "", of_job % ""), "percentunit", bad_from(0.05)),
+            *((name, "max by (%s) (process:nccl_straggler_cause:ratio%s)" % (process, of_job % (', cause="%s"' % cause)),
+               "percentunit")
+              for name, cause in (("Host calls late", "host"), ("GPU begins late", "gpu")))),
+        links=[("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
+        sort=[("Lost", True)]), height=6)
+
     board.row("Network")
     board.add(
         graph("Sends wait for", "Shares, of watched steps. gpu: data; peer: the receiver's credit; wire: "
@@ -283,7 +322,11 @@ def node():
                % (*(rate_of(part, "nccl_operation_duration_seconds", '{timing=~"stream|kernel"}')
                     for part in ("sum", "count")), identity), legend + " {{op}}"), unit="s"),
         graph("Waiting", "For other ranks, seconds per second, at least.",
-              (of_rank("rank:nccl_waiting:ratio"), legend), unit="percentunit", steps=WAITING))
+              (of_rank("rank:nccl_waiting:ratio"), legend), unit="percentunit", steps=WAITING),
+        graph("Lost to this node", "Seconds per second that jobs lose because its ranks come late, over ten minutes. "
+              "Needs stragglers.yaml.",
+              ('max by (workload) (node:nccl_lost:ratio10m{Hostname=~"$Hostname"})', "{{workload}}"),
+              unit="percentunit", steps=bad_from(0.05), none=NO_CALLS))
 
     board.row("Network")
     board.add(

@@ -23,9 +23,8 @@ ABSL_FLAG(std::string, format, "bundle", "bundle or flight-recorder");
 ABSL_FLAG(std::string, stack_command, "", "prints the stacks of process {pid}");
 ABSL_FLAG(absl::Duration, stack_timeout, absl::Seconds(15), "of each program that is run");
 ABSL_FLAG(absl::Duration, time_limit, absl::Seconds(60), "of what follows the verdict");
-ABSL_DECLARE_FLAG(bool, insecure);  // of fleet_flags, as the next one
-ABSL_DECLARE_FLAG(std::string, prometheus);
-ABSL_DECLARE_FLAG(std::string, job_id);  // of diagnose, as the next one
+ABSL_DECLARE_FLAG(std::string, prometheus);  // of fleet_flags
+ABSL_DECLARE_FLAG(std::string, job_id);      // of diagnose, as the next one
 ABSL_DECLARE_FLAG(std::string, comm);
 ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // of the agent
 
@@ -36,9 +35,6 @@ constexpr int kUsageError = 1;
 constexpr int kNoAnswer = 2;
 constexpr int kNoProcess = 4;
 constexpr int kNotWritten = 5;
-
-// Jobs of other users, or with another endpoint, are at the next ports.
-constexpr uint16_t kLocalPorts = 8;
 
 // --endpoint, as often as it was given. Set before the command runs.
 std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
@@ -86,29 +82,6 @@ a process; 5 it could not be written, and there is
 nothing of it. docs/capture.md says what is in it.
 )";
 
-// Those of this host that answer, or the first, so that it is said why it does not.
-std::vector<Address> FindLocalEndpoints(const FleetClientOptions& client, bool is_https) {
-  std::vector<FleetRequest> requests;
-  for (uint16_t i = 0; i < kLocalPorts; ++i) {
-    Address address;
-    address.is_https = is_https;
-    address.host = "localhost";
-    address.port = static_cast<uint16_t>(kDefaultEndpointPort + i);
-    address.has_port = true;
-    requests.push_back({std::move(address), "/healthz"});
-  }
-  std::vector<bool> answers(requests.size());
-  AskAll(requests, client, [&answers](std::size_t index, const FleetAnswer& answer) {
-    answers[index] = answer.error.empty() && answer.status == 200 && answer.body == "ok\n";
-  });
-  std::vector<Address> found;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    if (answers[i]) found.push_back(requests[i].address);
-  }
-  if (found.empty()) found.push_back(requests[0].address);
-  return found;
-}
-
 // Which job, as in `pulse diagnose`. On failure returns false and says in `error` what is wrong.
 bool ReadFilter(JobFilter* filter, std::string* error) {
   filter->job_id = absl::GetFlag(FLAGS_job_id);
@@ -131,19 +104,7 @@ bool FindEndpoints(const JobFilter& filter, FleetQuestion* question, std::string
     *error = "the Prometheus knows no endpoint of this job";
     return false;
   }
-  if (question->endpoints.empty()) {
-    if (!question->client.authorization.empty() &&
-        (!question->is_https || absl::GetFlag(FLAGS_insecure))) {
-      *error =
-          "--credentials-file and --bearer-file need --endpoint, --targets or --prometheus: at "
-          "ports "
-          "that are guessed anybody may listen";
-      return false;
-    }
-    question->endpoints = FindLocalEndpoints(question->client, question->is_https);
-  }
-  KeepDifferent(&question->endpoints);
-  return HasAuthorities(*question, error);
+  return OrThoseOfThisHost(question, error);
 }
 
 int Run(const std::vector<char*>& arguments) {

@@ -31,6 +31,7 @@ extern const Command kInstallCommand;
 extern const Command kReplayCommand;
 extern const Command kSetCommand;
 extern const Command kStatusCommand;
+extern const Command kTraceCommand;
 
 }  // namespace nccl_pulse
 

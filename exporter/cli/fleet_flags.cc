@@ -38,6 +38,32 @@ namespace {
 constexpr char kNoAuthorities[] =
     "this system has no file of trusted authorities; name one with --ca-cert";
 
+// Jobs of other users, or with another endpoint, are at the next ports.
+constexpr uint16_t kLocalPorts = 8;
+
+// Those of this host that answer, or the first, so that it is said why it does not.
+std::vector<Address> FindLocalEndpoints(const FleetClientOptions& client, bool is_https) {
+  std::vector<FleetRequest> requests;
+  for (uint16_t i = 0; i < kLocalPorts; ++i) {
+    Address address;
+    address.is_https = is_https;
+    address.host = "localhost";
+    address.port = static_cast<uint16_t>(kDefaultEndpointPort + i);
+    address.has_port = true;
+    requests.push_back({std::move(address), "/healthz"});
+  }
+  std::vector<bool> answers(requests.size());
+  AskAll(requests, client, [&answers](std::size_t index, const FleetAnswer& answer) {
+    answers[index] = answer.error.empty() && answer.status == 200 && answer.body == "ok\n";
+  });
+  std::vector<Address> found;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (answers[i]) found.push_back(requests[i].address);
+  }
+  if (found.empty()) found.push_back(requests[0].address);
+  return found;
+}
+
 // The value of the Authorization header. On failure returns false and says in `error` what is
 // wrong.
 bool ReadCredentials(const char* what, const std::string& credentials_file,
@@ -173,6 +199,22 @@ bool HasAuthorities(const FleetQuestion& question, std::string* error) {
     return false;
   }
   return true;
+}
+
+bool OrThoseOfThisHost(FleetQuestion* question, std::string* error) {
+  if (question->endpoints.empty()) {
+    if (!question->client.authorization.empty() &&
+        (!question->is_https || absl::GetFlag(FLAGS_insecure))) {
+      *error =
+          "--credentials-file and --bearer-file need to be told where the endpoints are: at ports "
+          "that "
+          "are guessed anybody may listen";
+      return false;
+    }
+    question->endpoints = FindLocalEndpoints(question->client, question->is_https);
+  }
+  KeepDifferent(&question->endpoints);
+  return HasAuthorities(*question, error);
 }
 
 }  // namespace nccl_pulse

@@ -1,5 +1,5 @@
 // What the commands that ask the endpoints of a job have in common (`pulse diagnose`, `pulse
-// capture`): the flags that say where the endpoints are and how to get in, and how these become
+// capture`, `pulse trace`): the flags that say where the endpoints are and how to get in, and how these become
 // addresses and a client.
 //
 // Thread: any; TakeValues in the main thread. Cost: reads the files that the flags name;
@@ -52,6 +52,11 @@ void KeepDifferent(std::vector<Address>* endpoints);
 // False, with the reason in `error`, if an endpoint speaks https and this machine has no
 // certificate authorities to trust.
 bool HasAuthorities(const FleetQuestion& question, std::string* error);
+
+// Where no endpoint was named: those of this host, at the ports 9410 to 9417, which are asked for
+// that. Then as KeepDifferent and HasAuthorities. On failure returns false and says in `error` what
+// is wrong.
+bool OrThoseOfThisHost(FleetQuestion* question, std::string* error);
 
 }  // namespace nccl_pulse
 

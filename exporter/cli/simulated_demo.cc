@@ -53,6 +53,11 @@ double Now() {
   return std::chrono::duration<double>(now).count();
 }
 
+// How to call this program in another shell: `bazel run` puts nothing into PATH.
+const char* OwnName() {
+  return std::getenv("BUILD_WORKSPACE_DIRECTORY") == nullptr ? "pulse" : "bazel-bin/exporter/pulse";
+}
+
 // The address at which a rank says that it serves, in a form that works on this machine: a host's
 // own name need not resolve. "" if it says none.
 std::string AddressIn(const std::string& text) {
@@ -145,7 +150,8 @@ class Demo {
     const std::string_view bare = is_http ? std::string_view(address).substr(7) : address;
     std::printf("\n");
     if (is_http) std::printf("  %s/   the page: open it in a browser\n", address.c_str());
-    std::printf("  pulse status --watch %s   the same in a terminal\n", std::string(bare).c_str());
+    std::printf("  %s status --watch %s   the same in a terminal\n", OwnName(),
+                std::string(bare).c_str());
     if (is_http) std::printf("  %s/metrics   what Prometheus reads\n", address.c_str());
     std::printf("\n");
     std::fflush(stdout);

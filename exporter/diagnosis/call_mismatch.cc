@@ -10,7 +10,7 @@ void AddSide(const Calls& calls, const RankView* rank, Mismatch* mismatch) {
   for (CallSide& side : mismatch->sides) {
     if (side.calls == calls) return side.ranks.push_back(rank);
   }
-  mismatch->sides.push_back({calls, {rank}});
+  mismatch->sides.push_back({calls, {rank}, nullptr});
 }
 
 }  // namespace
@@ -23,7 +23,7 @@ Mismatch CompareSides(const CommunicatorFacts& facts) {
   if (by_size) compared = facts.calls;
   Calls common = compared.front();
   for (const Calls& each : compared) common = Common(common, each);
-  Mismatch mismatch{by_size ? HangDetail::kSizes : HangDetail::kOperations, {}, {}};
+  Mismatch mismatch{by_size ? HangDetail::kSizes : HangDetail::kOperations, {}, {}, 0};
   for (std::size_t i = 0; i < compared.size(); ++i) {
     AddSide(Excess(compared[i], common), facts.live[i], &mismatch);
   }
@@ -31,7 +31,7 @@ Mismatch CompareSides(const CommunicatorFacts& facts) {
 }
 
 std::optional<Mismatch> CompareOrder(const CommunicatorFacts& facts) {
-  Mismatch mismatch{HangDetail::kOrder, {}, {}};
+  Mismatch mismatch{HangDetail::kOrder, {}, {}, 0};
   for (const RankView* rank : facts.live) {
     const CommunicatorSnapshot& communicator = *rank->communicator;
     if (communicator.last_call_op.empty()) return std::nullopt;

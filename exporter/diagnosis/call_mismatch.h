@@ -5,6 +5,7 @@
 #ifndef EXPORTER_DIAGNOSIS_CALL_MISMATCH_H_
 #define EXPORTER_DIAGNOSIS_CALL_MISMATCH_H_
 
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -18,6 +19,7 @@ struct Mismatch {
   HangDetail detail;
   std::vector<CallSide> sides;
   std::set<std::string> operations;
+  uint32_t call_number = 0;  // of kCallNumber
 };
 
 // Of ranks whose counts are not all beginnings of the longest: by operation if they differ in that,

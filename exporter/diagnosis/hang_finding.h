@@ -30,6 +30,7 @@ enum class HangDetail : uint8_t {
   kOperations,
   kSizes,
   kOrder,
+  kCallNumber,  // the first collective that they did not call alike: see `call_number`
   // kRankNotBegun, kNoProgress
   kReplay,  // within a replay of a CUDA graph: see `replay`
   // kUnknown
@@ -48,6 +49,7 @@ enum class HangDetail : uint8_t {
 struct CallSide {
   Calls calls;  // empty: neither
   Ranks ranks;
+  const CallOrderSnapshot::Kind* kind = nullptr;  // of kCallNumber: what that call was
 };
 
 struct HangFinding {
@@ -60,6 +62,7 @@ struct HangFinding {
   Calls calls;                        // that are owed
   const RankView* ahead = nullptr;    // who has called most
   std::vector<CallSide> sides;        // of kMismatched
+  uint32_t call_number = 0;           // of kCallNumber, among the collectives
   std::vector<int32_t> unseen_ranks;  // of kRankNotSeen
   std::string peer_op;                // of kPeer
   Ranks also_owing;                   // besides the suspects

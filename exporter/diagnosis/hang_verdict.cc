@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "exporter/diagnosis/call_mismatch.h"
+#include "exporter/diagnosis/call_order.h"
 #include "exporter/diagnosis/communicator_facts.h"
 #include "exporter/diagnosis/exchange.h"
 #include "exporter/diagnosis/hang_evidence.h"
@@ -42,8 +43,10 @@ class Judge {
       if (!facts_.is_mismatched) draft_.AddOwing();
       return draft_.Say(HangVerdict::kProcessGone, HangDetail::kNone, facts_.gone);
     }
+    std::optional<Mismatch> order;
+    if (can_compare) order = CompareCallOrder(facts_.live);
     const bool is_proven =
-        can_compare && (facts_.is_mismatched ? facts_.is_quiet : IsOwedProven(facts_));
+        order || (can_compare && (facts_.is_mismatched ? facts_.is_quiet : IsOwedProven(facts_)));
     finding_.also_stopped = facts_.stopped;
     if (!is_proven &&
         std::any_of(facts_.stopped.begin(), facts_.stopped.end(),
@@ -53,6 +56,7 @@ class Judge {
     if (!facts_.finalized.empty()) {
       return draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kFinalized, facts_.finalized);
     }
+    if (order) return draft_.SayMismatch(std::move(*order));
     if (can_compare) return DecideByCalls();
     // What stands behind a replay that another rank has not begun is not behind work of its own.
     if (facts_.replays.behind.empty() && IsBehindOwnWork(facts_)) {

@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "exporter/diagnosis/mismatch_words.h"
 #include "exporter/diagnosis/rank_words.h"
 
 namespace nccl_pulse {
@@ -48,7 +49,7 @@ class Words {
                             "connection, or a group that was not ended).",
                             Waiters());
       case HangVerdict::kMismatched:
-        return Mismatched();
+        return MismatchWords(finding_);
       case HangVerdict::kProcessGone:
         return Gone();
       case HangVerdict::kProcessStopped:
@@ -161,24 +162,6 @@ class Words {
       return absl::StrCat("the process of ", Name(*rank), " ", how(rank));
     });
     return absl::StrCat(Capital(std::move(text)), ".", Waiters(), AlsoOwing());
-  }
-
-  std::string Mismatched() const {
-    const bool is_order = finding_.detail == HangDetail::kOrder;
-    std::map<std::string, const Ranks*> by_words;
-    for (const CallSide& side : finding_.sides) by_words[CallWords(side.calls)] = &side.ranks;
-    const std::string sides =
-        absl::StrJoin(by_words, "; ", [is_order](std::string* out, const auto& side) {
-          absl::StrAppend(out, Names(*side.second), " ", Has(*side.second), " called ",
-                          side.first.empty() ? "neither" : side.first, is_order ? " last" : "");
-        });
-    if (is_order) {
-      return absl::StrCat(
-          "The ranks have called the same operations, but not in the same order: ", sides, ".");
-    }
-    return absl::StrCat("The ranks have called different ",
-                        finding_.detail == HangDetail::kSizes ? "sizes" : "operations",
-                        ", which never complete: ", sides, ".");
   }
 
   std::string WhyUnknown() const {

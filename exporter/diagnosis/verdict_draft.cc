@@ -27,6 +27,7 @@ void VerdictDraft::Say(HangVerdict verdict, HangDetail detail, const Ranks& susp
 void VerdictDraft::SayMismatch(Mismatch mismatch) {
   finding.op = absl::StrJoin(mismatch.operations, ",");
   finding.sides = std::move(mismatch.sides);
+  finding.call_number = mismatch.call_number;
   Say(HangVerdict::kMismatched, mismatch.detail, facts_.live);
 }
 

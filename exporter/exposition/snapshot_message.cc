@@ -49,6 +49,13 @@ void FieldsOf(Fields& fields, LongestWaitSnapshot& wait) {
 }
 
 template <typename Fields>
+void FieldsOf(Fields& fields, CallOrderSnapshot::Kind& kind) {
+  fields.Text(1, kind.op);
+  fields.Text(2, kind.datatype);
+  fields.Number(3, kind.bytes);
+}
+
+template <typename Fields>
 void FieldsOf(Fields& fields, CommunicatorSnapshot& comm) {
   fields.Number(1, comm.comm_id);
   fields.Text(2, comm.name);
@@ -94,6 +101,10 @@ void FieldsOf(Fields& fields, CommunicatorSnapshot& comm) {
   fields.Number(42, comm.graph_place.calls_until);
   fields.Number(43, comm.graph_place.calls);
   fields.Number(44, comm.graph_place.has_head);
+  fields.Number(45, comm.call_order.first);
+  fields.Number(46, comm.call_order.completed);
+  fields.Messages(47, comm.call_order.kinds);
+  fields.Bytes(48, comm.call_order.calls);
 }
 
 template <typename Fields>
@@ -154,6 +165,7 @@ class Writer {
   void Text(uint32_t field, const std::string& text) {
     if (!text.empty()) out_.add_string(field, text);
   }
+  void Bytes(uint32_t field, const std::string& bytes) { Text(field, bytes); }
   template <typename T>
   void Number(uint32_t field, T value, T otherwise = T{}) {
     if (value == otherwise) return;
@@ -219,6 +231,13 @@ class Reader {
     const protozero::data_view view = in_.get_view();
     room_->Take(view.size());
     text = CopyFromShared(view.data(), view.size());
+  }
+  // Not for people: whoever uses them checks each.
+  void Bytes(uint32_t field, std::string& bytes) {
+    if (!Is(field, protozero::pbf_wire_type::length_delimited)) return;
+    const protozero::data_view view = in_.get_view();
+    room_->Take(view.size());
+    bytes.assign(view.data(), view.size());
   }
   template <typename T>
   void Number(uint32_t field, T& value, T /*otherwise*/ = T{}) {

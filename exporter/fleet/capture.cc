@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "exporter/fleet/clock_offset.h"
 #include "exporter/fleet/flight_recorder.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/job_report.h"
@@ -71,6 +73,7 @@ class Capturer {
       NoteHeard();
       AskPages();
       AskCalls();
+      AddClocks();
       Guard("dumps and verdict", [this] {
         if (options_.is_flight_recorder) return AddDumps();
         Add("verdict.txt", JobText(capture_.look));
@@ -203,6 +206,27 @@ class Capturer {
       if (options_.is_flight_recorder) return;
       Add(absl::StrCat(FolderOf(question.endpoint), "/communicators.json"), std::move(body));
     });
+  }
+
+  // How far the clock of each is from the one here: `pulse trace --from` says it.
+  void AddClocks() {
+    const auto left = std::chrono::duration_cast<milliseconds>(asking_end_ - steady_clock::now());
+    if (options_.is_flight_recorder || left.count() <= 0) return;
+    std::vector<std::size_t> asked(heard_.begin(), heard_.end());
+    std::vector<Address> addresses;
+    for (const std::size_t each : asked) addresses.push_back(endpoints_[each]);
+    FleetClientOptions client = options_.look.client;
+    client.patience = std::min(client.patience, left);
+    const std::vector<std::optional<ClockOffset>> offsets = MeasureClocks(addresses, client);
+    for (std::size_t i = 0; i < offsets.size(); ++i) {
+      if (!offsets[i]) {
+        Miss(absl::StrCat("clock of ", addresses[i].name()), "it was not told");
+        continue;
+      }
+      const Json json = {{"ahead_at_least_ns", offsets[i]->low_ns},
+                         {"ahead_at_most_ns", offsets[i]->high_ns}};
+      Add(absl::StrCat(FolderOf(asked[i]), "/clock.json"), json.dump() + "\n");
+    }
   }
 
   void NoteCommunicators(std::size_t endpoint, const std::string& body) {

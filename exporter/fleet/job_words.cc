@@ -138,8 +138,10 @@ std::string FirstStep(const JobRoot& root) {
                             ": whether its program launches the replay; then nvidia-smi and dmesg "
                             "(Xid)");
       }
-      return absl::StrCat("nvidia-smi and dmesg (Xid)", on, ", GPU ",
-                          is_seen ? rank->communicator->gpu : "",
+      return absl::StrCat("nvidia-smi and dmesg (Xid)", on,
+                          is_seen && !rank->communicator->gpu.empty()
+                              ? absl::StrCat(", GPU ", rank->communicator->gpu)
+                              : "",
                           ": which kernel before it does not end");
     case HangVerdict::kProcessGone:
       return absl::StrCat("its log, and dmesg", on, ": why it ended");

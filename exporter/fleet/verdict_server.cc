@@ -38,6 +38,7 @@ constexpr std::size_t kMostRestBytes = 64 << 10;
 constexpr std::chrono::seconds kRestPatience{1};
 constexpr std::chrono::seconds kRequestPatience{5};
 constexpr std::chrono::seconds kAnswerPatience{10};
+constexpr std::chrono::seconds kRefusedPatience{1};
 
 constexpr std::string_view kText = "text/plain; charset=utf-8";
 constexpr std::string_view kHtml = "text/html; charset=utf-8";
@@ -133,19 +134,24 @@ class VerdictServer::State {
  public:
   State(Look look, Log log) : look_(std::move(look)), log_(std::move(log)) {}
 
-  // False: there are as many as may be, and none that could make room. One that does makes it at
-  // once; its thread leaves soon.
-  bool Enter(int fd) {
+  enum class Entry {
+    kTaken,
+    kRefused,  // there are as many as may be, and none that could make room: it is told so
+    kNoThread  // not even that
+  };
+
+  // A client that makes room for this one does so at once; its thread leaves soon.
+  Entry Enter(int fd) {
     const std::lock_guard<std::mutex> lock(clients_lock_);
-    if (clients_ == 2 * kClients) return false;
+    if (clients_ == 2 * kClients) return Entry::kNoThread;
+    ++clients_;
     if (static_cast<int>(asking_.size()) + answered_ >= kClients) {
-      if (asking_.empty()) return false;
+      if (asking_.empty()) return Entry::kRefused;
       shutdown(asking_.front(), SHUT_RDWR);
       asking_.pop_front();
     }
-    ++clients_;
     asking_.push_back(fd);
-    return true;
+    return Entry::kTaken;
   }
   // Closes it.
   void Leave(int fd, bool has_asked) {
@@ -158,6 +164,19 @@ class VerdictServer::State {
     if (!has_asked && found != asking_.end()) asking_.erase(found);
   }
 
+  // Whatever it asks.
+  static void Refuse(int fd) {
+    const Response response = Text(503, "others are being answered: ask again");
+    // Read first, or the kernel would reset the connection.
+    char request[kMostHeadBytes];
+    if (Await(fd, POLLIN, Clock::now() + kRefusedPatience)) {
+      (void)!recv(fd, request, sizeof(request), MSG_DONTWAIT);
+    }
+    Send(fd, Head(response) + response.body);
+    shutdown(fd, SHUT_WR);
+    Drain(fd);
+  }
+
   // `has_asked`: something, and made no room for others.
   void Converse(int fd, bool* has_asked) {
     HttpRequest request;
@@ -168,8 +187,7 @@ class VerdictServer::State {
     const Response response = refused != 0
                                   ? Text(refused, absl::StrCat(refused, " ", StatusText(refused)))
                                   : Answer(request, body);
-    std::string head = ResponseHead(response.status, response.type, response.body.size(), false,
-                                    "Cache-Control: no-store\r\n");
+    std::string head = Head(response);
     if (response.status == 405 && request.path == "/alertmanager") {
       const std::size_t allow = head.find("Allow: ");
       if (allow != head.npos) {
@@ -183,6 +201,14 @@ class VerdictServer::State {
   }
 
  private:
+  static std::string Head(const Response& response) {
+    return ResponseHead(
+        response.status, response.type, response.body.size(), false,
+        absl::StrCat(
+            "Cache-Control: no-store\r\n",
+            response.status == 503 ? absl::StrCat("Retry-After: ", kFresh.count(), "\r\n") : ""));
+  }
+
   // False: it had to make room.
   bool NoteAsked(int fd) {
     const std::lock_guard<std::mutex> lock(clients_lock_);
@@ -302,15 +328,20 @@ int VerdictServer::Serve(int listener) {
       }
       continue;
     }
-    if (!state_->Enter(fd)) {
+    const State::Entry entry = state_->Enter(fd);
+    if (entry == State::Entry::kNoThread) {
       close(fd);
       continue;
     }
     try {
-      std::thread([state = state_, fd] {
+      std::thread([state = state_, fd, entry] {
         bool has_asked = false;
         try {
-          state->Converse(fd, &has_asked);
+          if (entry == State::Entry::kRefused) {
+            State::Refuse(fd);
+          } else {
+            state->Converse(fd, &has_asked);
+          }
         } catch (const std::exception&) {
           // Out of memory: this client alone is lost.
         }

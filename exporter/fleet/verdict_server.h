@@ -15,8 +15,9 @@
 //
 // Limits: kClients connections at a time, each with 5 s for its request and 10 s for taking the
 // answer; a head of 8 KiB, a body of 1 MiB. Beyond: 431, 413. When there are as many, the one is
-// closed that has waited longest without a whole request; without such a one, the new one. There is
-// neither TLS nor a password: listen where only those can reach it who may know of the job.
+// closed that has waited longest without a whole request; without such a one, the new one gets 503.
+// With as many of these again, new ones are closed. There is neither TLS nor a password: listen where
+// only those can reach it who may know of the job.
 //
 // Thread: Serve blocks the caller's for good, and has one more for each connection.
 #ifndef EXPORTER_FLEET_VERDICT_SERVER_H_

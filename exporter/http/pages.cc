@@ -24,6 +24,8 @@ namespace {
 constexpr int kFormatWeight = 5, kCommunicatorsWeight = 10, kSnapshotsWeight = 1;
 // What one communicator called last: seldom asked for, and made from what is there for all.
 constexpr int kCallsWeight = 0;
+// What stands for so long may be said to hang: less than the shortest time that can be set.
+constexpr int64_t kStandsNs = 500000000;
 
 }  // namespace
 
@@ -51,7 +53,9 @@ std::chrono::milliseconds Pages::HangAfter() const {
   return options_.hang_after_now ? options_.hang_after_now() : options_.hang_after;
 }
 
-SnapshotSet Pages::ReadAll(const ReadWish& wish) {
+SnapshotSet Pages::ReadAll(ReadWish wish) {
+  // What the diagnosis compares in a hang. Nothing is read for it while all goes on.
+  wish.order_of_standing_since_ns = RealtimeNs() - kStandsNs;
   const std::chrono::milliseconds hang_after = HangAfter();
   diagnosis_.set_hang_after(hang_after);
   SnapshotSet set = options_.wish_source ? options_.wish_source(wish) : options_.source();

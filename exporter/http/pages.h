@@ -50,7 +50,7 @@ class Pages {
  private:
   PageCache::Options CacheOptions(std::function<bool(bool in_any_case)> cut_off_slowest);
   std::chrono::milliseconds HangAfter() const;
-  SnapshotSet ReadAll(const ReadWish& wish = {});
+  SnapshotSet ReadAll(ReadWish wish = {});
   std::vector<Family> ReadFamilies(PageFormat format);
   std::string MakeCommunicators();
   std::string MakeSnapshots();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "exporter/exposition/negotiation.h"
+#include "exporter/node/realtime_clock.h"
 #include "exporter/page/status_page.h"
 
 namespace nccl_pulse {
@@ -28,6 +29,13 @@ std::optional<std::string_view> CommunicatorOfCalls(std::string_view path) {
   if (!absl::ConsumePrefix(&path, "/api/v1/communicators/")) return std::nullopt;
   if (!absl::ConsumeSuffix(&path, "/calls")) return std::nullopt;
   return path;
+}
+
+// Made anew for each request, so that whoever asks can tell how far this clock is from theirs.
+std::string TimeJson(int64_t realtime_ns) {
+  const int64_t us = realtime_ns / 1000;
+  return absl::StrCat("{\"time\":", us / 1000000, ".", absl::Dec(us % 1000000, absl::kZeroPad6),
+                      "}\n");
 }
 
 }  // namespace
@@ -99,6 +107,9 @@ void Responder::Answer(Connection* connection, const HttpRequest& request, Time 
   } else if (request.path == "/api/v1/http_sd") {
     Respond(connection, request, 200, kJsonType,
             std::make_shared<const std::string>(node_.ServiceTargets()), now);
+  } else if (request.path == "/api/v1/time") {
+    Respond(connection, request, 200, kJsonType,
+            std::make_shared<const std::string>(TimeJson(RealtimeNs())), now);
   } else if (request.path == "/healthz") {
     Respond(connection, request, 200, kTextType, healthy_, now);
   } else if (request.path == "/") {

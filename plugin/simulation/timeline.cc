@@ -39,7 +39,7 @@ void RankTimeline::Compute(uint64_t ready_ns) {
   const uint64_t enqueued = enqueued_.load();
   const uint64_t now_ns = MonotonicNs();
   ready_ns_[enqueued / 2 % SharedTimeline::kRemembered].store(
-      now_ns < ready_ns + kToleranceNs ? ready_ns : now_ns);
+      now_ns < ready_ns + tolerance_ns_ ? ready_ns : now_ns);
   enqueued_.store(enqueued + 1);
 }
 
@@ -50,6 +50,8 @@ void RankTimeline::Collective(uint64_t duration_ns) {
   enqueued_.store(enqueued + 1);
   shared_.Arrive(number, ranks_, ready_ns, duration_ns);
 }
+
+void RankTimeline::Stall() { enqueued_.store(enqueued_.load() + 1); }
 
 uint64_t RankTimeline::enqueued() const { return enqueued_.load(); }
 

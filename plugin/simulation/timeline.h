@@ -51,16 +51,19 @@ class SharedTimeline {
 // A rank's stream.
 class RankTimeline : public Timeline {
  public:
-  RankTimeline(SharedTimeline* shared, uint32_t ranks) : shared_(*shared), ranks_(ranks) {}
-
   // A host that is late by less than this counts as in time: the machine is busy with other things
   // than the job, and who looks at the job shall see the job.
   static constexpr uint64_t kToleranceNs = 60'000'000;
+
+  RankTimeline(SharedTimeline* shared, uint32_t ranks, uint64_t tolerance_ns = kToleranceNs)
+      : shared_(*shared), ranks_(ranks), tolerance_ns_(tolerance_ns) {}
 
   // What is computed before the next collective, until `ready_ns`.
   void Compute(uint64_t ready_ns);
   // The collective itself, behind it.
   void Collective(uint64_t duration_ns);
+  // In its place: one that never ends, because the others have called something else.
+  void Stall();
   // When the last one ends; 0: not known.
   uint64_t LastEndNs() const { return EndNs(enqueued()); }
 
@@ -71,6 +74,7 @@ class RankTimeline : public Timeline {
  private:
   SharedTimeline& shared_;
   const uint32_t ranks_;
+  const uint64_t tolerance_ns_;
   std::atomic<uint64_t> enqueued_{0};
   std::array<std::atomic<uint64_t>, SharedTimeline::kRemembered> ready_ns_{};
 };

@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from bench.fleet import configuration, extrapolation, measurement, pages, report
+from bench.fleet import configuration, extrapolation, measurement, pages, report, rule_cost
 from tests import running
 
 PROGRAM = os.path.abspath("bench/fleet/fleet_simulation")
@@ -39,7 +39,7 @@ class WholeSimulationTest(unittest.TestCase):
     def setUpClass(cls):
         figures = os.path.join(os.environ["TEST_TMPDIR"], "figures.json")
         cls.result = run_program("--ranks=%d" % RANKS, "--fewer-ranks=0", "--faster=8",
-                                 "--minutes=0.1", "--json=" + figures)
+                                 "--minutes=0.1", "--no-hang", "--json=" + figures)
         with open(figures, encoding="utf-8") as file:
             cls.classic, cls.native = json.load(file)["runs"]
 
@@ -72,26 +72,56 @@ class WholeSimulationTest(unittest.TestCase):
                          "page_bytes", "page_gzip_bytes", "page_cpu_s", "scrape_mean_s",
                          "scrape_slowest_s", "memory_mean", "memory_peak", "cores",
                          "wal_bytes_per_sample", "chunk_bytes_per_sample",
-                         "index_bytes_per_series"):
+                         "index_bytes_per_series", "sample_cpu_s"):
                 self.assertGreater(run[cost], 0, cost)
             self.assertGreater(run["page_bytes"], 3 * run["page_gzip_bytes"])
+
+    def test_every_rule_was_asked_for(self):
+        for run in (self.classic, self.native):
+            groups = rule_cost.by_group([rule_cost.RuleCost(**cost) for cost in run["rule_costs"]])
+            self.assertEqual(set(groups), set(run["rule_groups"]))
+            self.assertGreater(min(cpu_s for cpu_s, _ in groups.values()), 0)
+            series = {cost["name"]: cost["series"] for cost in run["rule_costs"]}
+            self.assertEqual(series["rank:nccl_communicator:live"], 4 * RANKS)
+            self.assertEqual(series["rank:nccl_hang_waiting:seconds"], 0)
+            self.assertEqual({cost["interval_s"] for cost in run["rule_costs"] if cost["group"] == "nccl-hang"}, {15})
+            self.assertEqual(run["hang_rule_costs"], [])
 
     def test_the_table_says_so(self):
         (series,) = re.findall(r"\| series of the pages; of a rank \| ([\d,]+); \S+ \| ([\d,]+); ",
                                self.result.stdout)
         self.assertEqual([int(number.replace(",", "")) for number in series],
                          [self.classic["scraped_series"], self.native["scraped_series"]])
-        self.assertRegex(self.result.stdout, r"^Prometheus 2\.\d+")
+        self.assertRegex(self.result.stdout, r"^Prometheus [23]\.\d+")
+        for run, name in ((self.classic, "classic"), (self.native, "native")):
+            self.assertIn("%s, runs: the dearest of %d rules" % (name, len(run["rule_costs"])), self.result.stdout)
 
     def test_nothing_is_left_behind(self):
         self.assertEqual([name for name in os.listdir(os.environ["TEST_TMPDIR"])
                           if name.startswith("fleet_simulation-")], [])
 
 
+class HangTest(unittest.TestCase):
+
+    def test_one_rank_holds_up_all_others(self):
+        figures = os.path.join(os.environ["TEST_TMPDIR"], "hang.json")
+        result = run_program("--ranks=16", "--fewer-ranks=0", "--faster=8", "--minutes=0.02", "--sharded",
+                             "--formats=native", "--json=" + figures)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        with open(figures, encoding="utf-8") as file:
+            (run,) = json.load(file)["runs"]
+        series = [{cost["name"]: cost["series"] for cost in run[costs]} for costs in ("rule_costs", "hang_rule_costs")]
+        self.assertEqual([each["rank:nccl_hang_waiting:seconds"] for each in series], [0, 15])
+        self.assertEqual([each["job:nccl_hang_root:timestamp_seconds"] for each in series], [0, 1])
+        self.assertGreater(run["hang_cores"], 0)
+        self.assertIn("native, hangs: the dearest", result.stdout)
+
+
 class PartsTest(unittest.TestCase):
 
     def test_bad_arguments(self):
-        for argument in ("--ranks=3", "--fewer-ranks=1000", "--formats=protobuf", "--minutes=x"):
+        for argument in ("--ranks=3", "--fewer-ranks=1000", "--formats=protobuf", "--minutes=x",
+                         "--gpus=16000,"):
             result = run_program(argument)
             self.assertEqual(result.returncode, 2)
             self.assertIn(argument.split("=")[0], result.stderr)
@@ -113,6 +143,19 @@ class PartsTest(unittest.TestCase):
                      "comm:nccl_operation_duration_seconds_bucket:rate5m", "ALERTS_FOR_STATE"):
             self.assertFalse(configuration.is_remote_written(name), name)
 
+    def test_groups_of_rules(self):
+        def cost(group, name, interval_s, cpu_s):
+            return rule_cost.RuleCost(group, name, False, interval_s, cpu_s, 1)
+        costs = [cost("a", "x", 60, 0.6), cost("b", "y", 15, 0.15), cost("b", "z", 15, 0.45)]
+        groups = rule_cost.by_group(costs)
+        self.assertEqual(list(groups), ["b", "a"])
+        self.assertAlmostEqual(groups["b"][0], 0.6)
+        self.assertAlmostEqual(rule_cost.busiest_group(costs), 0.04)
+        self.assertAlmostEqual(rule_cost.cores(costs), 0.05)
+        run = measurement.Measurement("native", 8, 1, 15, 60, rule_costs=costs)
+        self.assertIn("| `b`; 15 s | 600 ms, 80 % |", report.rules([run]))
+        self.assertIn("| `z` | b | 1 | 450 ms | 60 % |", report.rules([run]))
+
     def test_extrapolation(self):
         def run(ranks):
             # 100 MB, and 5 kB a series; 0.1 processors, and one for a million series.
@@ -120,15 +163,19 @@ class PartsTest(unittest.TestCase):
                 "classic", ranks, ranks // 8, 15, 300, scraped_series=400 * ranks,
                 recorded_series=100 * ranks, samples_per_s=40 * ranks,
                 page_gzip_bytes=30e3, memory_peak=100e6 + 5e3 * 500 * ranks,
-                chunk_bytes_per_sample=2, cores=0.1 + 500 * ranks / 1e6,
-                rule_groups={"a": (0.002 * ranks, 30), "b": (0.001 * ranks, 60)})
+                chunk_bytes_per_sample=2, sample_cpu_s=15e-6,
+                rule_costs=[rule_cost.RuleCost("a", "x", False, 30, 0.002 * ranks, ranks),
+                            rule_cost.RuleCost("b", "y", True, 60, 0.001 * ranks, ranks)])
         fleet = extrapolation.extrapolate(run(240), run(1000), 16000, 64e9)
         self.assertEqual((fleet.scraped_series, fleet.recorded_series), (6.4e6, 1.6e6))
         self.assertEqual(fleet.samples_per_s, 640e3)
         self.assertAlmostEqual(fleet.received_bytes_per_s, 2000 * 30e3 / 15)
         self.assertAlmostEqual(fleet.memory_bytes, 100e6 + (5e3 + 2 * 120) * 8e6)
-        self.assertAlmostEqual(fleet.cores, 8.1)
+        # Scraping; storing what `x` records; both rules.
+        self.assertAlmostEqual(fleet.cores, 6.4 + 15e-6 * 16000 / 30 + (2 / 30 + 1 / 60) * 16)
         self.assertAlmostEqual(fleet.rules_share, 2 / 30 * 16)
+        self.assertAlmostEqual(fleet.rules_cores, (2 / 30 + 1 / 60) * 16)
+        self.assertEqual(fleet.hang_cores, 0)
         self.assertEqual((fleet.servers_by_memory, fleet.servers_by_rules), (2, 3))
         self.assertEqual(fleet.servers(), 3)
         self.assertIn("| 2; 3 |", report.extrapolated([fleet], 64e9))

@@ -102,6 +102,65 @@ class Hang(RulesTest):
                  "program. On node1, pulse status has the whole sentence.",
                  runbook_url=RUNBOOK + "#ncclhangcertain"))
 
+    def mismatched(self, ranks):
+        """Ranks 0 and 1 share a node, whose endpoint names both; rank 1 has called AllGather instead of an AllReduce."""
+        scrapes = self.scrapes(12)
+        job = Job(scrapes, ranks=ranks)
+        last = scrapes.at(4)
+        for rank in job.ranks():
+            job.launches(rank, until=4)
+            calls = [10 * min(i, last) + (i >= last and rank != 1) for i in range(scrapes.scrapes)]
+            job.set(rank, "nccl_operations_total", calls, op="AllReduce", size="le_64MiB", datatype="ncclFloat32",
+                    captured="false")
+        job.set(1, "nccl_operations_total", scrapes.change(4, None, 1), op="AllGather", size="le_64MiB",
+                datatype="ncclFloat32", captured="false")
+        for rank, since in (("0", CLOCK), ("1", CLOCK + 0.1)):
+            scrapes.set("nccl_hang_start_timestamp_seconds", scrapes.change(5, None, since), op="AllGather,AllReduce",
+                        verdict="mismatched_operations", suspect_rank=rank, job="nccl-pulse",
+                        instance="node0:9410", comm="c0ffee")
+        return scrapes
+
+    def test_of_two_that_called_different_things_the_one_unlike_other_nodes(self):
+        for alert in ("NcclHangCertain", "NcclJobHung"):
+            self.fires(self.mismatched(6), alert, 7, ("Hostname", "global_rank"), [("node0", "1")])
+        # Nobody else is there to compare with.
+        self.annotates(
+            self.mismatched(2), "NcclHangCertain", 7,
+            dict(severity="critical", verdict="mismatched_operations", job="nccl-pulse", job_id="7", workload="7",
+                 instance="node0:9410", Hostname="node0", gpu="0", pid="100", global_rank="0", UUID="GPU-node0-0",
+                 pci_bus_id="00000000:00:00.0"),
+            dict(summary="Rank 0 on node0 gpu 0 holds up job 7 and will not go on: mismatched_operations",
+                 description="Since 2023-11-14 22:13:20 +0000 UTC. Ranks have called different operations. First "
+                 "py-spy dump --pid 100, and of a rank that waits: they are at different places of the "
+                 "program. Any of 2 ranks may be the one that is wrong. On node0, pulse status has the whole sentence.",
+                 runbook_url=RUNBOOK + "#ncclhangcertain"))
+
+    def pipeline(self, *idle):
+        """A communicator with Send and Recv; from minute 4 on these ranks have nothing in flight, the others wait."""
+        scrapes = self.scrapes(12)
+        job = Job(scrapes)
+        for rank in job.ranks():
+            job.launches(rank, until=4)
+            for op in ("Send", "Recv"):
+                job.set(rank, "nccl_operations_total", 100, op=op, size="le_64MiB", datatype="ncclFloat32",
+                        captured="false")
+        for rank in idle:
+            job.idle(rank, since=4)
+        return scrapes
+
+    def test_of_a_pipeline_one_that_does_not_wait_is_named(self):
+        self.fires(self.pipeline(2), "NcclJobHung", 7, ("Hostname", "global_rank"), [("node1", "2")])
+        # It is not known for which of two others wait.
+        self.annotates(
+            self.pipeline(2, 3), "NcclJobHung", 7,
+            dict(severity="warning", job="nccl-pulse", job_id="7", workload="7"),
+            dict(summary="It is not known who holds up job 7",
+                 description="Since 2023-11-14 22:17:19 +0000 UTC, for 3m 0s. 2 processes wait. 2 ranks have nothing in "
+                 "flight in communicators with Send and Recv, in which it is not known who waits for whom: "
+                 "2 (node1 gpu 0 pid 102), 3 (node1 gpu 1 pid 103). First py-spy dump on these; pulse diagnose knows "
+                 "more.",
+                 runbook_url=RUNBOOK + "#nccljobhung"))
+
     def test_ranks_behind_earlier_work_of_their_gpus(self):
         scrapes, job = self.hung()
         for rank in (0, 1, 3):

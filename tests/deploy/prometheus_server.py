@@ -68,25 +68,22 @@ class Prometheus:
     scraping: further settings of the scrape jobs.
     alertmanager: host:port of one, None: nobody is told.
     writes_to: URL to which it writes all samples, at once.
+    waits: {how long an alert waits as it stands there: how long here}; the others wait for nothing.
+    as_shipped: with the rules as they stand there but for the intervals.
     """
 
     def __init__(self, folder, history="", flags=(), interval_s=1, hung_s=60, program="prometheus",
-                 scraping=None, alertmanager=None, writes_to=None):
+                 scraping=None, alertmanager=None, writes_to=None, waits=None, as_shipped=False):
         self.folder = folder
         rules = os.path.join(folder, "rules")
         os.mkdir(rules)
         for name in ("recording", "hang", "alerts", "dcgm", "diagnosis", "stragglers", "fleet"):
             with open(os.path.join(RULES, name + ".yaml"), encoding="utf-8") as file:
                 text = re.sub(r"interval: \S+", "interval: %ds" % interval_s, file.read())
-                text = re.sub(r"\[(1|5|15)m\]", "[%ds]" % (10 * interval_s), text)
-                if name == "hang":
-                    text = re.sub(r"(waiting:seconds|off\"}|time\(\)|^ +\)) ([>-]) (\d+)$",
-                                  lambda match: "%s %s %d" % (match[1], match[2],
-                                                              int(match[3]) * hung_s // 60),
-                                  text.replace("offset 1m", "offset %ds" % (3 * interval_s)),
-                                  flags=re.MULTILINE)
+            if not as_shipped:
+                text = self._quicker(name, text, interval_s, hung_s, waits or {})
             with open(os.path.join(rules, name + ".yaml"), "w", encoding="utf-8") as file:
-                file.write(re.sub(r"\n +for: \S+", "", text))
+                file.write(text)
         with open(os.path.join(folder, "prometheus.json"), "w", encoding="utf-8") as file:
             interval = "%ds" % interval_s
             json.dump({"global": {"scrape_interval": interval, "scrape_timeout": interval},
@@ -120,6 +117,16 @@ class Prometheus:
                 raise RuntimeError("Prometheus does not start:\n" + self.log())
             time.sleep(0.05)
         self.start_s = time.time()
+
+    @staticmethod
+    def _quicker(name, text, interval_s, hung_s, waits):
+        text = re.sub(r"\[(1|5|15)m\]", "[%ds]" % (10 * interval_s), text)
+        if name == "hang":
+            text = re.sub(r"(waiting:seconds|off\"}|time\(\)|^ +\)) ([>-]) (\d+)$",
+                          lambda match: "%s %s %d" % (match[1], match[2], int(match[3]) * hung_s // 60),
+                          text.replace("offset 1m", "offset %ds" % (3 * interval_s)),
+                          flags=re.MULTILINE)
+        return re.sub(r"(\n +for: )(\S+)", lambda match: match[1] + waits[match[2]] if match[2] in waits else "", text)
 
     def log(self):
         with open(os.path.join(self.folder, "log"), encoding="utf-8") as file:

@@ -117,6 +117,14 @@ class SlowRanks(RulesTest):
         self.compare(self.across(scrapes, ranks=8, per_node=4), lambda round_: {4 + round_ % 4: 0.01})
         self.only(scrapes, 12, ("NcclSlowNode", "node1", ""))
 
+    def test_jobs_that_share_nodes(self):
+        """The node that is late in one of them waits for another node in the other one."""
+        scrapes = self.scrapes(20)
+        for job_id, late in (("7", {1: 0.01}), ("8", {2: 0.02})):
+            job = self.across(scrapes, comm="c" + job_id, job_id=job_id, start_rank=10 * int(job_id))
+            self.compare(job, lambda round_, late=late: late)
+        self.only(scrapes, 12, ("NcclSlowRank", "node1", "71"), ("NcclSlowRank", "node2", "82"))
+
     def test_a_node_that_waits_for_another(self):
         """Tensor parallel over nodes 0 and 1, data parallel over 0 and 2, and over 1 and 3; rank 0 is slow."""
         scrapes = self.scrapes(20)
@@ -172,6 +180,27 @@ class SlowRanks(RulesTest):
             self.compare(job, lambda round_, lates=lates: lates[round_])
         for minutes in (10, 20, 30, 40, 50, 59):
             self.only(scrapes, minutes)
+
+    def test_who_comes_last_in_a_pipeline_may_wait_itself(self):
+        scrapes = self.scrapes(25)
+        job = Job(scrapes, per_node=4)
+        for rank in job.ranks():
+            job.collective(rank, 100, 0.001 if rank == 2 else 0.004)
+            job.count(rank, "nccl_straggler_seconds_total", 0.2 if rank == 2 else 0)
+            job.count(rank, "nccl_operations_total", 50, op="Send", size="le_16MiB", datatype="ncclFloat32",
+                      captured="false")
+        waits = "Its job uses Send and Recv: it may come last because it waits for another rank itself. pulse diagnose tells."
+        labels = dict(severity="warning", job="nccl-pulse", job_id="7", workload="7", instance="node0:9410", comm="c0ffee",
+                      comm_name="dp", rank="2", nranks="4", nnodes="1", index="0", Hostname="node0", gpu="2", pid="102",
+                      global_rank="2", UUID="GPU-node0-2", pci_bus_id="00000000:02:00.0")
+        self.annotates(scrapes, "NcclNodeStraggler", 20, labels, dict(
+            summary="Ranks of communicator c0ffee on node0:9410 wait for rank 2",
+            description="20% of the time. Rank 2: node0 gpu 2 pid 102. " + waits,
+            runbook_url=RUNBOOK + "#ncclnodestraggler"))
+        self.annotates(scrapes, "NcclStraggler", 20, labels, dict(
+            summary="Rank 2 (node0 gpu 2) comes last to the collectives of 7",
+            description="Half of the ranks of communicator c0ffee wait for 30% of the time or more; this one for 0%. " + waits,
+            runbook_url=RUNBOOK + "#ncclstraggler"))
 
     def test_stages_of_a_pipeline(self):
         """Each stage comes later to the communicator of all than the one before, by right."""

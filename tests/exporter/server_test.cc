@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <vector>
 
+#include "exporter/node/realtime_clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/example_snapshots.h"
@@ -24,6 +26,8 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using testing::HasSubstr;
 using testing::Not;
+
+constexpr int64_t kHalfASecondNs = 500000000;
 
 TEST(Server, Pages) {
   ServerOptions options;
@@ -48,6 +52,22 @@ TEST(Server, Pages) {
   EXPECT_EQ(health.status, 200);
   EXPECT_EQ(health.body, "ok\n");
 
+  // To the microsecond, and made for each who asks.
+  const auto time_of = [&server] {
+    const Response time = Get(server->port(), "/api/v1/time");
+    EXPECT_EQ(time.status, 200);
+    EXPECT_THAT(time.head, HasSubstr("Content-Type: application/json\r\n"));
+    double seconds = 0;
+    EXPECT_EQ(std::sscanf(time.body.c_str(), "{\"time\":%lf}", &seconds), 1) << time.body;
+    return seconds;
+  };
+  const auto now = [] { return static_cast<double>(RealtimeNs() / 1000) / 1e6; };
+  const double before = now(), first = time_of(), between = now(), second = time_of();
+  EXPECT_LE(before, first);
+  EXPECT_LE(first, between);
+  EXPECT_LE(between, second);
+  EXPECT_LE(second, now());
+
   const Response start = Get(server->port(), "/");
   EXPECT_EQ(start.status, 200);
   EXPECT_THAT(start.head, HasSubstr("Content-Type: text/html; charset=utf-8\r\n"));
@@ -62,6 +82,25 @@ TEST(Server, Pages) {
     const Response refused = Get(server->port(), "/metrics", method);
     EXPECT_EQ(refused.status, 405) << method;
     EXPECT_THAT(refused.head, HasSubstr("Allow: GET, HEAD\r\n"));
+  }
+}
+
+// The diagnosis of each page, and of `pulse diagnose`, compares the order of calls in a hang.
+TEST(Server, PagesAskForTheOrderOfCallsThatStand) {
+  int64_t asked_ns = 0;
+  ServerOptions options;
+  options.source = Example;
+  options.wish_source = [&asked_ns](const ReadWish& wish) {
+    asked_ns = wish.order_of_standing_since_ns;
+    return Example();
+  };
+  const auto server = StartServer(options);
+  for (const char* path : {"/metrics", "/api/v1/communicators", "/api/v1/snapshots"}) {
+    asked_ns = 0;
+    const int64_t before = RealtimeNs();
+    EXPECT_EQ(Get(server->port(), path).status, 200);
+    EXPECT_GE(asked_ns, before - kHalfASecondNs) << path;
+    EXPECT_LE(asked_ns, RealtimeNs() - kHalfASecondNs) << path;
   }
 }
 

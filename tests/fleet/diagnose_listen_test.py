@@ -5,9 +5,11 @@ import concurrent.futures
 import http.client
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
+import threading
 
 from tests import running
 from tests.fleet.diagnose_test import PULSE, DiagnoseCase, reply
@@ -140,6 +142,26 @@ class ListenTest(DiagnoseCase):
         self.assertIn(b" 200 ", silent[15].recv(4096))
         for client in silent:
             client.close()
+
+    def test_one_more_than_can_be_answered_is_told_so(self):
+        event = threading.Event()
+        self.addCleanup(event.set)
+        silent = self.endpoint(lambda handler: event.wait(60))
+        port, _ = self.listen("--endpoint=" + silent.name)
+        answer = b""
+        for number in range(40):
+            client = socket.create_connection(("127.0.0.1", port))
+            self.addCleanup(client.close)
+            client.sendall(b"GET /?job_id=%d HTTP/1.1\r\n\r\n" % number)
+            # The others are waited for: each is a job of its own, and the endpoint does not answer.
+            if select.select([client], [], [], 0.05)[0]:
+                while part := client.recv(4096):
+                    answer += part
+                break
+        self.assertGreaterEqual(number, 16)
+        self.assertTrue(answer.startswith(b"HTTP/1.1 503 "), answer)
+        self.assertIn(b"\r\nRetry-After: 3\r\n", answer)
+        self.assertTrue(answer.endswith(b"others are being answered: ask again\n"), answer)
 
     def test_files_are_read_for_each_look(self):
         endpoints, culprit, _ = self.hung_job()

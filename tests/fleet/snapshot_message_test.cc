@@ -84,6 +84,8 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   comm.graph_place = {5, 4, 3, 2, 7, 60, 61, 65, true};
   comm.timed_calls = {
       {"AllReduce", LatencyKind::kDurationStream, 4, 0, 17, 5000, 1760000002700000000, 3}};
+  comm.call_order = {41, 40, {{"AllReduce", "ncclFloat32", 4096}, {"Reduce", "", 8}}, {}};
+  comm.call_order.calls = std::string("\0\x81\xff\n", 4);
   set.ended = {ExampleProcess()};
   set.ended[0].end = ProcessEnd::kLost;
   set.ended[0].end_realtime_ns = 1760000002800000000;
@@ -140,6 +142,13 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(kept.graph_moved_realtime_ns, comm.graph_moved_realtime_ns);
   EXPECT_EQ(kept.graph_place.PackCaptures(), comm.graph_place.PackCaptures());
   EXPECT_EQ(kept.graph_place.PackCalls(), comm.graph_place.PackCalls());
+  EXPECT_EQ(kept.call_order.first, 41u);
+  EXPECT_EQ(kept.call_order.completed, 40u);
+  EXPECT_EQ(kept.call_order.calls, comm.call_order.calls) << "bytes, not a text";
+  ASSERT_EQ(kept.call_order.kinds.size(), 2u);
+  EXPECT_EQ(kept.call_order.kinds[0].op, "AllReduce");
+  EXPECT_EQ(kept.call_order.kinds[0].datatype, "ncclFloat32");
+  EXPECT_EQ(kept.call_order.kinds[1].bytes, 8u);
   ASSERT_EQ(kept.timed_calls.size(), 1u);
   EXPECT_EQ(kept.timed_calls[0].graph, 3u);
   EXPECT_EQ(kept.timed_calls[0].call_number, 17u);

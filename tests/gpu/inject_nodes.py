@@ -25,9 +25,13 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import inject_cases  # noqa: E402  (beside this file)
-from inject import Control, Results, inject, notes_of  # noqa: E402
-from inject_job import Endpoint, Failure, Job, Limit, Ports, Process, wait_until  # noqa: E402
+# Beside this file.
+import inject_cases  # noqa: E402
+import inject_options  # noqa: E402
+from inject import inject, notes_of  # noqa: E402
+from inject_job import Endpoint, Failure, Job, Process, wait_until  # noqa: E402
+from inject_results import Results  # noqa: E402
+from inject_stragglers import Control  # noqa: E402
 
 STRAGGLER = "straggler"
 CASES = ("never", "size", "kernel", "stopped", "killed", "crossed", "broadcast-root", "run-ahead", STRAGGLER)
@@ -210,33 +214,15 @@ def run_case(options, results, name, wanted):
 
 
 def parse_options():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--library", required=True, help="the plugin")
-    parser.add_argument("--program", required=True, help="inject_program")
-    parser.add_argument("--pulse", required=True, help="the program pulse")
-    parser.add_argument("--libraries", default="",
-                        help="folders of libnccl and libcudart, with colons between")
-    parser.add_argument("--gpus", type=int, default=2, help="one rank each")
+    parser = inject_options.make_parser(__doc__.split("\n", 1)[0])
     parser.add_argument("--nodes", type=int, default=2, help="at most as many as GPUs")
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--delay", type=float, default=20, help="milliseconds that the straggler is late")
-    parser.add_argument("--parallel", type=int, default=4, help="jobs at a time")
     parser.add_argument("--scrape", type=float, default=2, help="seconds between two questions")
-    parser.add_argument("--hang-after", type=float, default=10, help="seconds")
     parser.add_argument("--patience", type=float, default=35, help="seconds until somebody is named")
-    parser.add_argument("--run-in", type=float, default=3, help="seconds before a fault")
-    parser.add_argument("--budget", type=float, default=280, help="seconds for all of it")
-    parser.add_argument("--out", required=True, help="folder for results and logs")
-    options = parser.parse_args()
-    options.cases = [name for name in options.cases.split(",") if name]
-    unknown = set(options.cases) - set(CASES)
-    if unknown:
-        parser.error("no case " + ", ".join(sorted(unknown)))
+    options = inject_options.parse(parser, CASES)
     if not 1 <= options.nodes <= options.gpus:
         parser.error("--nodes=%d with --gpus=%d" % (options.nodes, options.gpus))
-    options.pulse = os.path.abspath(options.pulse)
-    options.limit = Limit(options.budget)
-    options.ports = Ports()
     return options
 
 

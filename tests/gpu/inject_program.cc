@@ -34,7 +34,6 @@
 // times, with NCCL's version; "case", with its number, the same for a case; "fault"; "went_on" when
 // the step of the fault has ended; "error" with its text, after which the process waits as a
 // program does whose watchdog has not noticed yet. It ends itself after four minutes.
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,7 +54,8 @@
 #include "tests/gpu/dynamic_api.h"
 #include "tests/gpu/id_exchange.h"
 #include "tests/gpu/nccl_api.h"
-#include "tests/gpu/spin_kernel.h"
+#include "tests/gpu/rank_flags.h"
+#include "tests/gpu/spinner.h"
 
 namespace nccl_pulse {
 namespace {
@@ -108,62 +108,13 @@ void CheckNccl(NcclResult result, const char* what) {
        g_api.ncclGetLastError(nullptr));
 }
 
-struct Options {
-  int rank = -1;
-  int nranks = 0;
-  int gpu = 0;
+struct Options : RankFlags {
   bool queued = false;
   int broadcast_root = -1;  // -1: no Broadcast
   bool together = false;
   int load = 0;      // communicators; 0: none
   int rate = 10000;  // calls a second
-  std::string exchange, library_path, control;
-};
-
-// A kernel that does not end, through the driver. The context must be current.
-class Spinner {
- public:
-  Spinner() {
-    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (driver == nullptr) Die(kExitApi, "cannot load libcuda.so.1");
-    Resolve(driver, "cuMemHostAlloc", &host_alloc_);
-    Resolve(driver, "cuModuleLoadData", &load_);
-    Resolve(driver, "cuModuleGetFunction", &get_function_);
-    Resolve(driver, "cuLaunchKernel", &launch_);
-    constexpr unsigned kPortableAndMapped = 3;
-    void* module = nullptr;
-    Check(host_alloc_(&flag_, sizeof(uint64_t), kPortableAndMapped), "cuMemHostAlloc");
-    *static_cast<uint64_t*>(flag_) = 0;
-    Check(load_(&module, kSpinPtx), "cuModuleLoadData");
-    Check(get_function_(&function_, module, "spin"), "cuModuleGetFunction");
-  }
-
-  void Launch(CudaStream stream, uint64_t limit_ns) {
-    void* parameters[] = {&flag_, &limit_ns};
-    Check(launch_(function_, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
-  }
-
-  // All of them, for good.
-  void End() { static_cast<std::atomic<uint32_t>*>(flag_)->store(1); }
-
- private:
-  template <typename Function>
-  static void Resolve(void* driver, const char* name, Function* function) {
-    *function = reinterpret_cast<Function>(dlsym(driver, name));
-    if (*function == nullptr) Die(kExitApi, std::string("the driver has no ") + name);
-  }
-  static void Check(int result, const char* what) {
-    if (result != 0) Fail(std::string(what) + ": error " + std::to_string(result));
-  }
-
-  int (*host_alloc_)(void** memory, size_t bytes, unsigned flags) = nullptr;
-  int (*load_)(void** module, const void* image) = nullptr;
-  int (*get_function_)(void** function, void* module, const char* name) = nullptr;
-  int (*launch_)(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                 unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                 void* stream, void** parameters, void** extra) = nullptr;
-  void* function_ = nullptr;
-  void* flag_ = nullptr;  // the host's address is the device's, too
+  std::string control;
 };
 
 class Job {
@@ -179,7 +130,7 @@ class Job {
   }
 
   [[noreturn]] void Train() {
-    Spinner spinner;
+    Spinner spinner([](const std::string& error) { Fail(error); });
     for (int i = 0; i < kWarmSteps; ++i) {
       Step("");
       if (options_.together) Share({});
@@ -386,29 +337,15 @@ class Job {
 };
 
 bool Parse(int argc, char** argv, Options* options) {
-  const std::map<std::string, std::function<void(const std::string&)>> setters = {
-      {"--rank", [&](const std::string& v) { options->rank = std::atoi(v.c_str()); }},
-      {"--nranks", [&](const std::string& v) { options->nranks = std::atoi(v.c_str()); }},
-      {"--gpu", [&](const std::string& v) { options->gpu = std::atoi(v.c_str()); }},
-      {"--exchange", [&](const std::string& v) { options->exchange = v; }},
-      {"--library-path", [&](const std::string& v) { options->library_path = v; }},
-      {"--queued", [&](const std::string& v) { options->queued = v == "1"; }},
-      {"--broadcast",
-       [&](const std::string& v) { options->broadcast_root = std::atoi(v.c_str()); }},
-      {"--together", [&](const std::string& v) { options->together = v == "1"; }},
-      {"--load", [&](const std::string& v) { options->load = std::atoi(v.c_str()); }},
-      {"--rate", [&](const std::string& v) { options->rate = std::atoi(v.c_str()); }},
-      {"--control", [&](const std::string& v) { options->control = v; }},
-  };
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    const size_t equals = argument.find('=');
-    const auto setter = setters.find(argument.substr(0, equals));
-    if (equals == std::string::npos || setter == setters.end()) return false;
-    setter->second(argument.substr(equals + 1));
-  }
-  return options->rate > 0 && options->rank >= 0 && options->rank < options->nranks &&
-         !options->exchange.empty();
+  return ReadFlags(argc, argv, options,
+                   {{"--queued", [&](const std::string& v) { options->queued = v == "1"; }},
+                    {"--broadcast",
+                     [&](const std::string& v) { options->broadcast_root = std::atoi(v.c_str()); }},
+                    {"--together", [&](const std::string& v) { options->together = v == "1"; }},
+                    {"--load", [&](const std::string& v) { options->load = std::atoi(v.c_str()); }},
+                    {"--rate", [&](const std::string& v) { options->rate = std::atoi(v.c_str()); }},
+                    {"--control", [&](const std::string& v) { options->control = v; }}}) &&
+         options->rate > 0;
 }
 
 int Main(int argc, char** argv) {

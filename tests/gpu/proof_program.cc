@@ -30,7 +30,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <iostream>
 #include <map>
 #include <sstream>
@@ -41,6 +40,7 @@
 #include "tests/gpu/dynamic_api.h"
 #include "tests/gpu/id_exchange.h"
 #include "tests/gpu/nccl_api.h"
+#include "tests/gpu/rank_flags.h"
 
 namespace nccl_pulse {
 namespace {
@@ -81,11 +81,7 @@ double SecondsSince(SteadyClock::time_point begin) {
   return std::chrono::duration<double>(SteadyClock::now() - begin).count();
 }
 
-struct Options {
-  int rank = -1;
-  int nranks = 0;
-  int gpu = 0;
-  std::string exchange, library_path;
+struct Options : RankFlags {
   std::vector<std::string> phases;
   std::vector<uint64_t> sizes = {64, 512, 4096, 32768, 262144, 2097152, 16777216};
   std::vector<uint64_t> delays_ms = {0, 1, 5, 20};
@@ -344,13 +340,6 @@ class Program {
   std::map<std::string, NcclComm> communicators_;
 };
 
-std::vector<std::string> Listed(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream list(text);
-  for (std::string part; std::getline(list, part, ',');) parts.push_back(part);
-  return parts;
-}
-
 std::vector<uint64_t> Numbers(const std::string& text) {
   std::vector<uint64_t> numbers;
   for (const std::string& part : Listed(text)) {
@@ -360,27 +349,16 @@ std::vector<uint64_t> Numbers(const std::string& text) {
 }
 
 bool Parse(int argc, char** argv, Options* options) {
-  const std::map<std::string, std::function<void(const std::string&)>> setters = {
-      {"--rank", [&](const std::string& v) { options->rank = std::atoi(v.c_str()); }},
-      {"--nranks", [&](const std::string& v) { options->nranks = std::atoi(v.c_str()); }},
-      {"--gpu", [&](const std::string& v) { options->gpu = std::atoi(v.c_str()); }},
-      {"--exchange", [&](const std::string& v) { options->exchange = v; }},
-      {"--library-path", [&](const std::string& v) { options->library_path = v; }},
-      {"--phases", [&](const std::string& v) { options->phases = Listed(v); }},
-      {"--sizes", [&](const std::string& v) { options->sizes = Numbers(v); }},
-      {"--delays-ms", [&](const std::string& v) { options->delays_ms = Numbers(v); }},
-      {"--repeats", [&](const std::string& v) { options->repeats = std::atoi(v.c_str()); }},
-      {"--pause-us", [&](const std::string& v) { options->pause_us = std::atoi(v.c_str()); }},
-      {"--seconds", [&](const std::string& v) { options->seconds = std::atof(v.c_str()); }},
-  };
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    const size_t equals = argument.find('=');
-    const auto setter = setters.find(argument.substr(0, equals));
-    if (equals == std::string::npos || setter == setters.end()) return false;
-    setter->second(argument.substr(equals + 1));
-  }
-  return options->rank >= 0 && options->rank < options->nranks && !options->exchange.empty() &&
+  return ReadFlags(
+             argc, argv, options,
+             {{"--phases", [&](const std::string& v) { options->phases = Listed(v); }},
+              {"--sizes", [&](const std::string& v) { options->sizes = Numbers(v); }},
+              {"--delays-ms", [&](const std::string& v) { options->delays_ms = Numbers(v); }},
+              {"--repeats", [&](const std::string& v) { options->repeats = std::atoi(v.c_str()); }},
+              {"--pause-us",
+               [&](const std::string& v) { options->pause_us = std::atoi(v.c_str()); }},
+              {"--seconds",
+               [&](const std::string& v) { options->seconds = std::atof(v.c_str()); }}}) &&
          !options->phases.empty() && !options->sizes.empty() && options->repeats > 0;
 }
 

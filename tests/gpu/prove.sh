@@ -8,7 +8,7 @@
 #   BINARIES/proof_program                  //tests/gpu:proof_program
 #   BINARIES/nccl_program                   //tests/gpu:nccl_program
 #   BINARIES/libnccl-profiler-pulse.so      //plugin:libnccl-profiler-pulse.so
-#   tests/gpu/{prove.sh,machine.sh,prove.py,check*.py,nccl_versions.py,ddp.py,torch_graph.py}, all in
+#   tests/gpu/{prove.sh,machine.sh,prove*.py,check*.py,nccl_versions.py,ddp.py,torch_graph.py}, all in
 #   one folder
 #
 # OUT, else $OUT, else a new folder under /tmp, gets report.txt (everything that was printed, and the

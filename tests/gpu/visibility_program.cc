@@ -30,6 +30,7 @@
 #include "tests/gpu/dynamic_api.h"
 #include "tests/gpu/id_exchange.h"
 #include "tests/gpu/nccl_api.h"
+#include "tests/gpu/rank_flags.h"
 #include "tests/gpu/visibility_operations.h"
 
 namespace nccl_pulse {
@@ -71,11 +72,8 @@ void CheckNccl(NcclResult result, const std::string& what) {
   Fail(what + ": " + g_api.ncclGetErrorString(result) + ", " + g_api.ncclGetLastError(nullptr));
 }
 
-struct Options {
-  int rank = -1;
-  int nranks = 0;
-  int gpu = 0;
-  std::string exchange, library_path, operation, ways;
+struct Options : RankFlags {
+  std::string operation, ways;
 };
 
 class Way {
@@ -154,31 +152,9 @@ class Way {
 };
 
 bool Parse(int argc, char** argv, Options* options) {
-  for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    const size_t equals = argument.find('=');
-    if (equals == std::string::npos) return false;
-    const std::string name = argument.substr(0, equals);
-    const std::string value = argument.substr(equals + 1);
-    if (name == "--rank") {
-      options->rank = std::atoi(value.c_str());
-    } else if (name == "--nranks") {
-      options->nranks = std::atoi(value.c_str());
-    } else if (name == "--gpu") {
-      options->gpu = std::atoi(value.c_str());
-    } else if (name == "--exchange") {
-      options->exchange = value;
-    } else if (name == "--library-path") {
-      options->library_path = value;
-    } else if (name == "--operation") {
-      options->operation = value;
-    } else if (name == "--ways") {
-      options->ways = value;
-    } else {
-      return false;
-    }
-  }
-  return options->rank >= 0 && options->rank < options->nranks && !options->exchange.empty() &&
+  return ReadFlags(argc, argv, options,
+                   {{"--operation", [&](const std::string& v) { options->operation = v; }},
+                    {"--ways", [&](const std::string& v) { options->ways = v; }}}) &&
          !options->ways.empty();
 }
 

@@ -30,9 +30,11 @@ class Ring : public TestSegment {
     return calls;
   }
   CommunicatorSnapshot Read(uint64_t comm_id) {
+    return Read(comm_id, {ReadWish::LastCalls::kOfOne, comm_id});
+  }
+  CommunicatorSnapshot Read(uint64_t comm_id, const ReadWish& wish) {
     ProcessSnapshot snapshot;
     std::string error;
-    const ReadWish wish{ReadWish::LastCalls::kOfOne, comm_id};
     EXPECT_TRUE(
         ReadSegment(segment().base(), segment().bytes(), &snapshot, &error, {}, nullptr, wish))
         << error;
@@ -148,6 +150,40 @@ TEST(LastCalls, NoneIsKeptWhereNoneIsWanted) {
   const CommunicatorSnapshot read = ring.Read(7);
   EXPECT_EQ(read.last_calls_kept, 0u);
   EXPECT_EQ(read.last_calls, nullptr);
+}
+
+// The order of the calls is for hangs: where work in flight has not progressed.
+TEST(LastCalls, TheirOrderWhereWorkStands) {
+  Ring ring(64);
+  ring.Add(0, 7);
+  LastCalls& calls = ring.Writer(0);
+  RecordWriter record = ring.Record(0);
+  const auto order_of = [&](int64_t standing_since_ns) {
+    ReadWish wish;
+    wish.order_of_standing_since_ns = standing_since_ns;
+    const CommunicatorSnapshot read = ring.Read(7, wish);
+    EXPECT_EQ(read.last_calls, nullptr) << "they are not asked for";
+    return read.call_order;
+  };
+  for (uint64_t i = 1; i <= 3; ++i) {
+    calls.Note(AllReduce(i), i);
+    calls.NoteLaunch(i * kSecond, i);
+    record.CountFollowedLaunch(i * kSecond, true);
+  }
+  EXPECT_TRUE(order_of(60 * kSecond).calls.empty()) << "nothing is in flight";
+  record.ChangeCompletionSource(record.completion_source(), CompletionSource::kStream);
+  record.StoreHeartbeat({2, 3 * kSecond, OldestLaunch::kBegun});
+  EXPECT_TRUE(order_of(0).calls.empty());
+  EXPECT_TRUE(order_of(3 * kSecond - 1).calls.empty());
+  const CallOrderSnapshot order = order_of(3 * kSecond);
+  EXPECT_EQ(order.first, 1u);
+  EXPECT_EQ(order.calls, std::string("\2\1\0", 3));
+  EXPECT_EQ(order.completed, 2u);
+  ASSERT_EQ(order.kinds.size(), 3u);
+  EXPECT_EQ(order.kinds[0].op, "AllReduce");
+  EXPECT_EQ(order.kinds[0].bytes, 3u);
+  record.Finalize(1);
+  EXPECT_TRUE(order_of(60 * kSecond).calls.empty());
 }
 
 // What rings take is bounded for the process. What is given back is used again, and is empty.

@@ -16,6 +16,7 @@ import urllib.parse
 from tests import running
 from tests.node import cluster
 from tests.node.proof_job import Job, RANKS
+from tests.timeline import perfetto
 
 LAST = RANKS - 1
 
@@ -170,6 +171,44 @@ class CaptureTest(unittest.TestCase):
         self.assertEqual(status, 1, out + err)
         self.assertIn("that are guessed", err)
 
+    def check_trace(self, *source):
+        """The hang as `pulse trace` draws it: the culprit is found by name."""
+        path = self.out + ".pftrace"
+        code, output, errors = pulse("trace", "--out=" + path, "--hang-after=2s", *source)
+        self.assertEqual((code, errors), (0, ""))
+        with open(path, "rb") as file:
+            trace = perfetto.Trace(file.read())
+        os.remove(path)
+        suspect = self.job.ranks[LAST].pid
+        self.assertIn("1 ranks HAVE NOT CALLED", output)
+        culprit = trace.find_tracks("<< SUSPECT: rank_not_called")
+        self.assertEqual([track.parent for track in culprit], [None, culprit[0].uuid])
+        self.assertIn("pid %d " % suspect, culprit[0].name)
+        missing, = trace.on("HAS NOT CALLED")[0]
+        self.assertEqual((missing.track > culprit[1].uuid, trace.path(missing.track)[0]), (True, culprit[0].name))
+        self.assertIsNone(missing.end_ns)
+        open_, _ = trace.on("NOT ENDED")
+        self.assertEqual([(one.notes["op"], one.end_ns) for one in open_], [("AllReduce", None)] * LAST)
+        hang, = trace.on("verdicts")[0]
+        self.assertIn("HANG rank_not_called", hang.name)
+        _, marks = trace.on("calls")
+        joined = [mark for mark in marks if set(mark.flows) & set(missing.flows)]
+        self.assertEqual(len(joined), LAST, "the call that one rank did not make, on the others")
+        return trace
+
+    def test_trace(self):
+        live = self.check_trace("--seconds=0", "--endpoint=" + self.endpoint)
+        path = self.out + ".tar.gz"
+        code, _, errors = pulse("capture", "--endpoint=" + self.endpoint, "--out=" + path, "--hang-after=2s")
+        self.assertEqual((code, errors), (0, ""))
+        kept = self.check_trace("--from=" + path)
+        times = [sorted((mark.time_ns, mark.name) for mark in trace.on("calls")[1]) for trace in (live, kept)]
+        self.assertEqual(times[0], times[1], "nothing has gone on since")
+        for trace in (live, kept):
+            clock, = [mark for mark in trace.on("about this trace")[1] if mark.name.startswith("clock of")]
+            self.assertLessEqual(clock.notes["ahead_at_least_ns"], 0)
+            self.assertGreaterEqual(clock.notes["ahead_at_most_ns"], 0)
+
     def test_flight_recorder(self):
         code, _, errors = pulse("capture", "--endpoint=" + self.endpoint, "--out=" + self.out,
                                 "--format=flight-recorder")
@@ -199,7 +238,7 @@ class CaptureTest(unittest.TestCase):
                 (1, "must be bundle or flight-recorder", ["--format=pdf"]),
                 (1, "has no {pid}", ["--stack-command=py-spy"]),
                 (1, "takes no argument", ["here"]),
-                (1, "need --endpoint, --targets or --prometheus", ["--credentials-file=" + secret]),
+                (1, "need to be told where the endpoints are", ["--credentials-file=" + secret]),
                 (1, "--time-limit", ["--time-limit=10ms"]),
                 (1, "--hang-after", ["--hang-after=500ms"]),
                 (1, "--stack-timeout", ["--stack-timeout=1h"]),

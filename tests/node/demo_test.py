@@ -97,6 +97,13 @@ class DemoTest(unittest.TestCase):
                            "all ranks are on the page")
         return [rank["process"]["pid"] for rank in self.communicator()["ranks"]]
 
+    def test_it_says_how_to_call_it_where_bazel_has_built_it(self):
+        for environment, name in (({}, "pulse"),
+                                  ({"BUILD_WORKSPACE_DIRECTORY": "/src"}, "bazel-bin/exporter/pulse")):
+            demo = self.start(**environment)
+            demo.wait_for(r"^  %s status --watch 127\.0\.0\.1:%d " % (name, self.port))
+            self.assertEqual(demo.end()[0], 0)
+
     def assert_gone(self, pids):
         cluster.wait_until(lambda: not any(map(is_alive, pids)), "all processes have ended")
 

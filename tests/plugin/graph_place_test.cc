@@ -5,35 +5,17 @@
 #include <string>
 
 #include "plugin/cuda/graph_stamps.h"
+#include "tests/plugin/graph_job.h"
 #include "tests/plugin/stream_job.h"
 
 namespace nccl_pulse {
 namespace {
 
-const Environment kAuto{{"NCCL_PULSE_GRAPHS", "auto"}};
 constexpr uint32_t kCalls = kPairSpacing + 5;
 // Nodes up to and with each stamp of a graph of so many calls.
 constexpr uint64_t kHead = 1;
 constexpr uint64_t kFront = kHead + kPairSpacing + 1;
 constexpr uint64_t kRear = kFront + 2;
-
-void CaptureCall(StreamCommunicator& comm) {
-  void* group = comm.StartGroup(true);
-  const StreamCommunicator::Call call = comm.MakeCall(group, "AllReduce", 4096, true);
-  comm.Launch(group, 0);
-  comm.Report(call);
-  comm.StopGroup(group);
-}
-
-// `roots`: so many of its first nodes stand side by side.
-FakeCuda::Graph CaptureGraph(FakeCuda& gpu, StreamCommunicator& comm, uint32_t calls,
-                             size_t roots = 1) {
-  gpu.BeginCapture(comm.stream());
-  gpu.SetRoots(comm.stream(), roots);
-  for (uint32_t i = 0; i < calls; ++i) CaptureCall(comm);
-  EXPECT_TRUE(gpu.EndCapture(comm.stream()));
-  return gpu.CapturedGraph(comm.stream());
-}
 
 GraphPlace PlaceOf(const StreamCommunicator& comm) {
   WaitForPoll();

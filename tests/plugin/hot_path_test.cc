@@ -14,188 +14,25 @@
 // Both nets are tried first: a test that something is zero must be able to see one.
 //
 // In a sanitizer's build nothing is measured: its run-time library has malloc for itself.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstdarg>
 #include <cstddef>
 #include <cstdlib>
 #include <thread>
 
 #include "tests/plugin/harness.h"
+#include "tests/plugin/hot_path_nets.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-
-namespace {
-
-struct Counts {
-  uint64_t allocations, mappings, locks, waits, calls;
-  uint64_t Sum() const { return allocations + mappings + locks + waits + calls; }
-};
-// Constant from the start, and in the program itself: reading it needs no allocation.
-thread_local Counts g_counts;
-
-template <typename Function>
-Function Next(const char* name) {
-  return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
-}
-
-}  // namespace
-
-// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
-extern "C" {
-
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
-void __libc_free(void*);
-
-void* malloc(size_t bytes) {
-  ++g_counts.allocations;
-  return __libc_malloc(bytes);
-}
-void* calloc(size_t count, size_t bytes) {
-  ++g_counts.allocations;
-  return __libc_calloc(count, bytes);
-}
-void* realloc(void* old, size_t bytes) {
-  ++g_counts.allocations;
-  return __libc_realloc(old, bytes);
-}
-void* memalign(size_t alignment, size_t bytes) {
-  ++g_counts.allocations;
-  return __libc_memalign(alignment, bytes);
-}
-void* aligned_alloc(size_t alignment, size_t bytes) {
-  ++g_counts.allocations;
-  return __libc_memalign(alignment, bytes);
-}
-int posix_memalign(void** out, size_t alignment, size_t bytes) {
-  ++g_counts.allocations;
-  *out = __libc_memalign(alignment, bytes);
-  return *out == nullptr ? ENOMEM : 0;
-}
-void free(void* old) {
-  if (old != nullptr) ++g_counts.allocations;
-  __libc_free(old);
-}
-
-void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
-  ++g_counts.mappings;
-  static const auto next = Next<decltype(&mmap)>("mmap");
-  return next(address, bytes, protection, flags, fd, offset);
-}
-int munmap(void* address, size_t bytes) {
-  ++g_counts.mappings;
-  static const auto next = Next<decltype(&munmap)>("munmap");
-  return next(address, bytes);
-}
-int madvise(void* address, size_t bytes, int advice) {
-  ++g_counts.mappings;
-  static const auto next = Next<decltype(&madvise)>("madvise");
-  return next(address, bytes, advice);
-}
-
-int pthread_mutex_lock(pthread_mutex_t* mutex) {
-  ++g_counts.locks;
-  static const auto next = Next<decltype(&pthread_mutex_lock)>("pthread_mutex_lock");
-  return next(mutex);
-}
-int pthread_mutex_trylock(pthread_mutex_t* mutex) {
-  ++g_counts.locks;
-  static const auto next = Next<decltype(&pthread_mutex_trylock)>("pthread_mutex_trylock");
-  return next(mutex);
-}
-int pthread_rwlock_rdlock(pthread_rwlock_t* lock) {
-  ++g_counts.locks;
-  static const auto next = Next<decltype(&pthread_rwlock_rdlock)>("pthread_rwlock_rdlock");
-  return next(lock);
-}
-int pthread_rwlock_wrlock(pthread_rwlock_t* lock) {
-  ++g_counts.locks;
-  static const auto next = Next<decltype(&pthread_rwlock_wrlock)>("pthread_rwlock_wrlock");
-  return next(lock);
-}
-int pthread_cond_signal(pthread_cond_t* condition) {
-  ++g_counts.waits;
-  static const auto next = Next<decltype(&pthread_cond_signal)>("pthread_cond_signal");
-  return next(condition);
-}
-int pthread_cond_broadcast(pthread_cond_t* condition) {
-  ++g_counts.waits;
-  static const auto next = Next<decltype(&pthread_cond_broadcast)>("pthread_cond_broadcast");
-  return next(condition);
-}
-int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
-  ++g_counts.waits;
-  static const auto next = Next<decltype(&pthread_cond_wait)>("pthread_cond_wait");
-  return next(condition, mutex);
-}
-
-long syscall(long number, ...) {
-  ++g_counts.calls;
-  static const auto next = Next<decltype(&syscall)>("syscall");
-  va_list list;
-  va_start(list, number);
-  long argument[6];
-  for (long& each : argument) each = va_arg(list, long);
-  va_end(list);
-  return next(number, argument[0], argument[1], argument[2], argument[3], argument[4], argument[5]);
-}
-
-}  // extern "C"
-// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 namespace nccl_pulse {
 namespace {
 
 const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
 constexpr uint64_t kCollectives = 1 << 20;
-
-constexpr int kTrappedStatus = 42;
-
-// A trapped call ends the process, and says which it was. Only what a filter lets through is used.
-void SayAndEnd(int /*signal*/, siginfo_t* info, void* /*context*/) {
-  char text[] = "system call in a callback, number 0000\n";
-  int number = info->si_syscall;
-  for (int at = static_cast<int>(sizeof(text)) - 3; number > 0; number /= 10) {
-    text[at--] = static_cast<char>('0' + number % 10);
-  }
-  [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, text, sizeof(text) - 1);
-  _exit(kTrappedStatus);
-}
-
-// From here on this thread may make only these calls. `allowed` beside: writing the verdict,
-// ending, and clock_gettime, which takes the kernel's way where the vDSO has no clock.
-bool TrapSystemCalls(std::initializer_list<int> allowed) {
-  struct sigaction action {};
-  action.sa_sigaction = SayAndEnd;
-  action.sa_flags = SA_SIGINFO;
-  if (sigaction(SIGSYS, &action, nullptr) != 0) return false;
-  sock_filter program[32];
-  unsigned short length = 0;
-  program[length++] = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
-  const auto allow = [&](int number) {
-    program[length++] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(number), 0, 1);
-    program[length++] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-  };
-  for (int number : {SYS_write, SYS_exit_group, SYS_rt_sigreturn, SYS_clock_gettime}) allow(number);
-  for (int number : allowed) allow(number);
-  program[length++] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP);
-  const sock_fprog filter{length, program};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
 
 // What stands where EXPECT stands elsewhere: under a filter there is no way back to gtest.
 [[noreturn]] void EndUnderFilter(bool good, const char* otherwise) {
@@ -251,12 +88,12 @@ void RunTimed(NcclCommunicator& comm, uint64_t number) {
 
 TEST(HotPathTest, NetsCatchWhatTheyShould) {
   RunInChild({}, [] {
-    const Counts before = g_counts;
+    const Counts before = CountsOfThisThread();
     NcclCommunicator comm(1);  // init allocates, maps and locks, from within the library
-    EXPECT_GT(g_counts.allocations, before.allocations);
-    EXPECT_GT(g_counts.mappings, before.mappings);
-    EXPECT_GT(g_counts.locks, before.locks);
-    EXPECT_GT(g_counts.calls, before.calls);
+    EXPECT_GT(CountsOfThisThread().allocations, before.allocations);
+    EXPECT_GT(CountsOfThisThread().mappings, before.mappings);
+    EXPECT_GT(CountsOfThisThread().locks, before.locks);
+    EXPECT_GT(CountsOfThisThread().calls, before.calls);
   });
   const pid_t child = fork();
   if (child == 0) {
@@ -278,9 +115,9 @@ TEST(HotPathTest, EagerCollectivesOnOneThread) {
     NcclCommunicator comm(1);
     for (int i = 0; i < 2000; ++i) RunEager(comm);
     if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
-    const Counts before = g_counts;
+    const Counts before = CountsOfThisThread();
     for (uint64_t i = 0; i < kCollectives; ++i) RunEager(comm);
-    EndUnderFilter(g_counts.Sum() == before.Sum(), "a callback allocated or locked\n");
+    EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
   });
 }
 
@@ -289,14 +126,14 @@ TEST(HotPathTest, WatchedNetworkSteps) {
     NcclCommunicator comm(1);
     for (int i = 0; i < 2000; ++i) RunWatched(comm);
     if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
-    const Counts before = g_counts;
+    const Counts before = CountsOfThisThread();
     for (uint64_t i = 0; i < kCollectives / 4; ++i) {
       RunWatched(comm);
       // What is refused must not block either.
       Stop(Start(comm.context(), StepEvent(nullptr)));
       RecordStep(&comm, abi::kStateProxyStepSendWait, 1);
     }
-    EndUnderFilter(g_counts.Sum() == before.Sum(), "a callback allocated or locked\n");
+    EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
   });
 }
 
@@ -306,9 +143,9 @@ TEST(HotPathTest, TimedCollectivesOnOneThread) {
     uint64_t number = 0;
     for (int i = 0; i < 2000; ++i) RunTimed(comm, ++number);
     if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
-    const Counts before = g_counts;
+    const Counts before = CountsOfThisThread();
     for (uint64_t i = 0; i < kCollectives; ++i) RunTimed(comm, ++number);
-    EndUnderFilter(g_counts.Sum() == before.Sum(), "a callback allocated or locked\n");
+    EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
   });
 }
 
@@ -321,7 +158,7 @@ TEST(HotPathTest, RefusedEvents) {
     for (int i = 0; i < 2000; ++i) RunTimed(comm, static_cast<uint64_t>(i) + 1);
     gone.Finalize();
     if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
-    const Counts before = g_counts;
+    const Counts before = CountsOfThisThread();
     for (int i = 0; i < 100000; ++i) {
       Stop(nullptr);
       Stop(stale);
@@ -334,7 +171,7 @@ TEST(HotPathTest, RefusedEvents) {
       event.type = 1u << 20;
       Start(comm.context(), event);
     }
-    EndUnderFilter(g_counts.Sum() == before.Sum(), "a callback allocated or locked\n");
+    EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
   });
 }
 
@@ -350,12 +187,12 @@ void* RunGroup(void* argument) {
   Group& group = *static_cast<Group*>(argument);
   group.permitted = TrapSystemCalls({SYS_getpid, SYS_exit, SYS_madvise, SYS_munmap, SYS_futex,
                                      SYS_rt_sigprocmask, SYS_set_robust_list, SYS_rseq});
-  const Counts before = g_counts;
+  const Counts before = CountsOfThisThread();
   for (int i = 0; i < kPerGroup; ++i) {
     RunTimed(*group.comm, ++group.number);
     RunEager(*group.comm);
   }
-  group.counted += g_counts.Sum() - before.Sum();
+  group.counted += CountsOfThisThread().Sum() - before.Sum();
   return nullptr;
 }
 
@@ -389,9 +226,9 @@ TEST(HotPathTest, MillionCollectivesOnFreshThreads) {
     uint64_t counted = 0;
     for (uint64_t i = 0; i < kCollectives / kPerGroup; ++i) {
       std::thread([&] {
-        const Counts before = g_counts;
+        const Counts before = CountsOfThisThread();
         for (uint64_t j = 0; j < kPerGroup; ++j) RunEager(comm);
-        counted += g_counts.Sum() - before.Sum();
+        counted += CountsOfThisThread().Sum() - before.Sum();
       }).join();
     }
     EXPECT_EQ(counted, 0u);

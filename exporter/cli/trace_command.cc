@@ -1,0 +1,182 @@
+// pulse trace: a timeline of a job's calls for ui.perfetto.dev, of a job that runs or of a capture.
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "exporter/cli/command.h"
+#include "exporter/cli/fleet_flags.h"
+#include "exporter/timeline/captured.h"
+#include "exporter/timeline/timeline.h"
+#include "exporter/timeline/trace_file.h"
+#include "exporter/timeline/watch.h"
+
+ABSL_FLAG(double, seconds, 5, "how long to watch");
+ABSL_FLAG(std::string, from, "", "a capture, instead of a running job");
+ABSL_DECLARE_FLAG(std::string, out);            // of capture
+ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // of the agent
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int kUsageError = 1;
+constexpr int kNothingRead = 2;
+constexpr int kNoCalls = 4;
+constexpr int kNotWritten = 5;
+
+constexpr double kMostSeconds = 600;
+// A page of calls takes the endpoint about so long for each call (exporter/exposition/calls_json.h),
+// and a rank has so many by default.
+constexpr double kSecondsPerCall = 1.5e-6;
+constexpr double kCallsOfRank = 256;
+
+// --endpoint, as often as it was given. Set before the command runs.
+std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
+
+void TakeEndpoints(std::vector<char*>* arguments) {
+  given_endpoints = TakeValues("--endpoint", arguments);
+}
+
+constexpr char kHelp[] =
+    R"(usage: pulse trace [--seconds=N] [--out=FILE] [flags]
+       pulse trace --from=CAPTURE [--out=FILE]
+
+A timeline of a job's NCCL calls for https://ui.perfetto.dev (Open trace file; the file stays on your
+machine): a track for each rank and communicator with its calls, those that were timed, what has not
+ended, who has not called, waits, verdicts. Arrows lead from a call to the same call on other ranks.
+Nothing is changed in the job; what it costs is printed first.
+
+  --seconds=N           how long to watch, at most 600 (default 5). Ctrl-C ends it earlier, and what was
+                        seen is written. Calls from before that are still kept are in it, too
+  --from=CAPTURE        what `pulse capture` has made, a folder or a .tar.gz, instead of a running job
+  --out=FILE            must not exist yet. Default: nccl-pulse-TIME.pftrace in the current folder
+
+Where the endpoints are (default: this host's, at the ports 9410 to 9417):
+  --endpoint=HOST:PORT  any number of times, also as https://HOST:PORT, or HOST (port 9410)
+  --targets=FILE        a file in the form of file_sd (JSON or YAML)
+
+How to ask:
+  --https               where an address does not say http or https
+  --ca-cert=FILE        authorities to trust instead of the system's; --insecure: trust everybody
+  --cert=FILE, --key=FILE  own certificate and key, for endpoints that ask for one
+  --server-name=NAME    that the endpoints' certificates have, where it is not what they are asked by
+  --credentials-file=FILE  one line user:password
+  --timeout=DURATION    of each endpoint (default 3s)
+  --hang-after=DURATION what counts as no progress (default 10s)
+
+Exit status: 0 it is written; 1 bad usage; 2 no endpoint answers, or the capture cannot be read; 4 it is
+written, but there is no call in it; 5 it could not be written, and there is nothing of it.
+docs/trace.md says what each track means, and what it cannot tell.
+)";
+
+std::atomic<bool> stop_asked{false};
+void AskToStop(int /*signal*/) { stop_asked.store(true); }
+
+void PrintClocks(const Observation& seen) {
+  for (std::size_t i = 0; i < seen.endpoints.size() && i < seen.clocks.size(); ++i) {
+    std::printf("  clock of %s: %s\n", seen.endpoints[i].c_str(),
+                ClockWords(seen.clocks[i]).c_str());
+  }
+}
+
+// Returns the exit status of what failed, or 0.
+int Watch(double seconds, Observation* seen) {
+  FleetQuestion question;
+  std::string error;
+  if (!ReadFleetFlags(given_endpoints, &question, &error)) return Fail(kUsageError, error);
+  if (!OrThoseOfThisHost(&question, &error)) return Fail(kUsageError, error);
+  JobLookOptions options;
+  options.client = question.client;
+  options.hang_after = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_hang_after));
+  if (options.hang_after < std::chrono::seconds(1) || options.hang_after > std::chrono::hours(1)) {
+    return Fail(kUsageError, "--hang-after is not between 1s and 1h");
+  }
+  JobWatch watch(question.endpoints, options);
+  watch.Begin();
+  if (watch.heard() == 0) {
+    for (const std::string& note : watch.Take().notes) Fail(0, note);
+    return Fail(kNothingRead, "no endpoint answers; nothing is written");
+  }
+  std::printf(
+      "Watching %zu of %zu endpoints for %g s: %zu communicators with %zu ranks; one of them at "
+      "an\n"
+      "endpoint at a time, each up to %d times a second.\n"
+      "What it costs the job: about %.1f ms of processor time to look at all of them once, in the\n"
+      "processes that serve. A process of a job gives all who ask at most 2 %% of a core, an agent "
+      "25 %%.\n"
+      "No call of NCCL takes longer for it.\n",
+      watch.heard(), question.endpoints.size(), seconds, watch.communicators(), watch.ranks(),
+      static_cast<int>(std::chrono::seconds(1) / kLookEvery),
+      static_cast<double>(watch.ranks()) * kCallsOfRank * kSecondsPerCall * 1e3);
+  std::fflush(stdout);
+  std::signal(SIGINT, AskToStop);
+  watch.Watch(std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3)), stop_asked);
+  *seen = watch.Take();
+  return 0;
+}
+
+int Run(const std::vector<char*>& arguments) {
+  if (!arguments.empty()) {
+    return Fail(kUsageError,
+                "trace takes no argument; addresses go to --endpoint, a file to --out");
+  }
+  const double seconds = absl::GetFlag(FLAGS_seconds);
+  if (!(seconds >= 0 && seconds <= kMostSeconds)) {
+    return Fail(kUsageError, "--seconds is not between 0 and 600");
+  }
+  std::string path = absl::GetFlag(FLAGS_out);
+  if (path.empty()) {
+    path = absl::StrCat("nccl-pulse-",
+                        absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()),
+                        ".pftrace");
+  }
+  const std::string capture = absl::GetFlag(FLAGS_from);
+  if (!capture.empty() && !given_endpoints.empty()) {
+    return Fail(kUsageError, "--from and --endpoint: a capture or a running job, not both");
+  }
+  std::string error;
+  if (!CanWriteWhole(path, &error)) return Fail(kNotWritten, error);
+  Observation seen;
+  if (!capture.empty()) {
+    if (!ReadCapture(capture, &seen, &error)) return Fail(kNothingRead, error);
+  } else if (const int status = Watch(seconds, &seen); status != 0) {
+    return status;
+  }
+  TimelineSummary drawn;
+  const std::string trace = DrawTimeline(seen, &drawn);
+  if (!WriteWhole(path, trace, &error)) return Fail(kNotWritten, error);
+  std::printf("%s: %zu calls of %zu ranks in %zu processes, from %zu pages; %zu with a duration\n",
+              path.c_str(), drawn.calls, drawn.ranks, drawn.processes, seen.looks, drawn.timed);
+  if (drawn.without_time != 0) {
+    std::printf("  %zu calls without a time of their own: they stand where they were first seen\n",
+                drawn.without_time);
+  }
+  if (drawn.gap_calls != 0) {
+    std::printf("  %zu calls were not seen: they had left the ring before a look (tracks GAP)\n",
+                drawn.gap_calls);
+  }
+  if (drawn.not_called != 0) {
+    std::printf("  %zu ranks HAVE NOT CALLED what others have\n", drawn.not_called);
+  }
+  PrintClocks(seen);
+  for (const std::string& note : seen.notes) {
+    Fail(0, note);
+  }
+  if (drawn.calls == 0) return Fail(kNoCalls, "there is no call in it");
+  std::printf("Open it at https://ui.perfetto.dev\n");
+  return 0;
+}
+
+}  // namespace
+
+const Command kTraceCommand = {"trace", "a timeline of a job's calls, for ui.perfetto.dev", kHelp,
+                               Run, TakeEndpoints};
+
+}  // namespace nccl_pulse

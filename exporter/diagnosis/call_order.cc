@@ -1,0 +1,135 @@
+#include "exporter/diagnosis/call_order.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "metrics/size_class.h"
+
+namespace nccl_pulse {
+namespace {
+
+using Kind = CallOrderSnapshot::Kind;
+
+struct OfRank {
+  const RankView* rank;
+  uint32_t first;
+  std::vector<uint32_t> calls;   // indices into the kinds of all ranks
+  std::vector<uint32_t> sorted;  // the same with each group in one order
+};
+
+class Comparison {
+ public:
+  explicit Comparison(const Ranks& ranks) {
+    for (const RankView* rank : ranks) Add(*rank);
+  }
+
+  std::optional<Mismatch> Make() {
+    if (std::optional<Mismatch> mismatch = Compare(/*with_types=*/false)) return mismatch;
+    return Compare(/*with_types=*/true);
+  }
+
+ private:
+  void Add(const RankView& rank) {
+    const CallOrderSnapshot& order = rank.communicator->call_order;
+    if (order.calls.empty()) return;
+    std::vector<uint32_t> indices;
+    for (const Kind& kind : order.kinds) indices.push_back(IndexOf(kind));
+    OfRank of{&rank, order.first, {}, {}};
+    std::vector<std::size_t> groups;  // where each begins
+    for (const char bits : order.calls) {
+      const auto call = static_cast<uint8_t>(bits);
+      const std::size_t kind = call & CallOrderSnapshot::kKind;
+      if (kind >= indices.size()) return;  // it is damaged
+      if ((call & CallOrderSnapshot::kSameGroup) == 0) groups.push_back(of.calls.size());
+      of.calls.push_back(indices[kind]);
+    }
+    of.sorted = of.calls;
+    groups.push_back(of.sorted.size());
+    const auto at = [&of](std::size_t i) {
+      return of.sorted.begin() + static_cast<std::ptrdiff_t>(i);
+    };
+    for (std::size_t i = 1; i < groups.size(); ++i) std::sort(at(groups[i - 1]), at(groups[i]));
+    const bool is_first = ranks_.empty();
+    completed_ = is_first || IsBefore(order.completed, completed_) ? order.completed : completed_;
+    ranks_.push_back(std::move(of));
+  }
+
+  uint32_t IndexOf(const Kind& kind) {
+    const auto next = static_cast<uint32_t>(kinds_.size());
+    const auto [found, inserted] =
+        indices_.try_emplace(std::tuple(kind.op, kind.bytes, kind.datatype), next);
+    if (inserted) {
+      kinds_.push_back(&kind);
+      const auto like = static_cast<uint32_t>(kinds_.size() - 1);
+      alike_.push_back(alike_of_.try_emplace(std::pair(kind.op, kind.bytes), like).first->second);
+    }
+    return found->second;
+  }
+
+  // Numbers have 32 bits and wrap around.
+  static bool IsBefore(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
+
+  uint32_t What(uint32_t kind, bool with_types) const { return with_types ? kind : alike_[kind]; }
+
+  std::optional<Mismatch> Compare(bool with_types) const {
+    // In the order of the calls themselves they may differ within a group: that is not enough.
+    if (!FirstDifference(&OfRank::calls, with_types)) return std::nullopt;
+    const std::optional<uint32_t> number = FirstDifference(&OfRank::sorted, with_types);
+    if (!number) return std::nullopt;
+    return SidesAt(*number, with_types);
+  }
+
+  std::optional<uint32_t> FirstDifference(std::vector<uint32_t> OfRank::*calls,
+                                          bool with_types) const {
+    std::unordered_map<uint32_t, uint32_t> seen;  // by number
+    std::optional<uint32_t> first;
+    for (const OfRank& of : ranks_) {
+      uint32_t number = of.first;
+      for (const uint32_t kind : of.*calls) {
+        const uint32_t what = What(kind, with_types);
+        const bool differs = seen.try_emplace(number, what).first->second != what;
+        const bool counts = !with_types || IsBefore(completed_, number);
+        if (differs && counts && (!first || IsBefore(number, *first))) first = number;
+        ++number;
+      }
+    }
+    return first;
+  }
+
+  Mismatch SidesAt(uint32_t number, bool with_types) const {
+    Mismatch mismatch{HangDetail::kCallNumber, {}, {}, number};
+    std::map<uint32_t, std::size_t> side_of;
+    for (const OfRank& of : ranks_) {
+      const uint32_t at = number - of.first;
+      if (at >= of.sorted.size()) continue;
+      const uint32_t what = What(of.sorted[at], with_types);
+      const auto [found, inserted] = side_of.try_emplace(what, mismatch.sides.size());
+      if (inserted) {
+        const Kind& kind = *kinds_[what];
+        mismatch.operations.insert(kind.op);
+        mismatch.sides.push_back({{{{kind.op, SizeClassOf(kind.bytes)}, 1}}, {}, &kind});
+      }
+      mismatch.sides[found->second].ranks.push_back(of.rank);
+    }
+    return mismatch;
+  }
+
+  std::vector<OfRank> ranks_;
+  uint32_t completed_ = 0;  // number of the newest that all ranks are known to have completed
+  std::vector<const Kind*> kinds_;
+  std::vector<uint32_t> alike_;  // of a kind: the first with its operation and bytes
+  std::map<std::tuple<std::string, uint64_t, std::string>, uint32_t> indices_;
+  std::map<std::pair<std::string, uint64_t>, uint32_t> alike_of_;
+};
+
+}  // namespace
+
+std::optional<Mismatch> CompareCallOrder(const Ranks& ranks) { return Comparison(ranks).Make(); }
+
+}  // namespace nccl_pulse

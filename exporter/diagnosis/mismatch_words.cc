@@ -1,0 +1,44 @@
+#include "exporter/diagnosis/mismatch_words.h"
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "exporter/diagnosis/rank_words.h"
+
+namespace nccl_pulse {
+namespace {
+
+std::string KindWords(const CallOrderSnapshot::Kind& kind) {
+  return absl::StrCat(kind.op, " of ", kind.bytes, " bytes",
+                      kind.datatype.empty() ? "" : absl::StrCat(" (", kind.datatype, ")"));
+}
+
+}  // namespace
+
+std::string MismatchWords(const HangFinding& finding) {
+  std::map<std::string, const Ranks*> by_words;
+  for (const CallSide& side : finding.sides) {
+    by_words[side.kind != nullptr ? KindWords(*side.kind) : CallWords(side.calls)] = &side.ranks;
+  }
+  const bool is_order = finding.detail == HangDetail::kOrder;
+  const std::string sides =
+      absl::StrJoin(by_words, "; ", [is_order](std::string* out, const auto& side) {
+        absl::StrAppend(out, Names(*side.second), " ", Verb(*side.second, "has", "have"),
+                        " called ", side.first.empty() ? "neither" : side.first,
+                        is_order ? " last" : "");
+      });
+  if (finding.detail == HangDetail::kCallNumber) {
+    return absl::StrCat("The ranks have not called the same at collective ", finding.call_number,
+                        " of this communicator: ", sides, ".");
+  }
+  if (is_order) {
+    return absl::StrCat(
+        "The ranks have called the same operations, but not in the same order: ", sides, ".");
+  }
+  return absl::StrCat("The ranks have called different ",
+                      finding.detail == HangDetail::kSizes ? "sizes" : "operations",
+                      ", which never complete: ", sides, ".");
+}
+
+}  // namespace nccl_pulse

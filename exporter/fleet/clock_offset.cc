@@ -1,0 +1,63 @@
+#include "exporter/fleet/clock_offset.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "exporter/node/realtime_clock.h"
+#include "nlohmann/json.hpp"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int kQuestions = 3;
+// The answer has whole microseconds.
+constexpr int64_t kResolutionNs = 1000;
+
+// 0: this is no such answer.
+int64_t TimeIn(const FleetAnswer& answer) {
+  if (!answer.error.empty() || answer.status != 200) return 0;
+  const nlohmann::json page = nlohmann::json::parse(answer.body, nullptr, false);
+  if (!page.is_object() || !page.contains("time") || !page["time"].is_number()) return 0;
+  const auto seconds = page["time"].get<double>();
+  constexpr double kMostSeconds = 8e9;
+  return seconds > 0 && seconds < kMostSeconds ? std::llround(seconds * 1e6) * 1000 : 0;
+}
+
+}  // namespace
+
+std::vector<std::optional<ClockOffset>> MeasureClocks(const std::vector<Address>& endpoints,
+                                                      const FleetClientOptions& client) {
+  std::vector<std::optional<ClockOffset>> offsets(endpoints.size());
+  std::vector<std::size_t> asked(endpoints.size());
+  for (std::size_t i = 0; i < asked.size(); ++i) asked[i] = i;
+  for (int turn = 0; turn < kQuestions && !asked.empty(); ++turn) {
+    std::vector<FleetRequest> requests;
+    for (const std::size_t each : asked) requests.push_back({endpoints[each], "/api/v1/time"});
+    std::vector<std::size_t> again;
+    const int64_t before_ns = RealtimeNs();
+    AskAll(requests, client, [&](std::size_t index, const FleetAnswer& answer) {
+      const int64_t after_ns = RealtimeNs();
+      const int64_t time_ns = TimeIn(answer);
+      if (time_ns == 0) return;
+      const std::size_t endpoint = asked[index];
+      again.push_back(endpoint);
+      const ClockOffset now = {time_ns - after_ns - kResolutionNs,
+                               time_ns - before_ns + kResolutionNs};
+      std::optional<ClockOffset>& offset = offsets[endpoint];
+      if (!offset) {
+        offset = now;
+      } else {
+        offset = ClockOffset{std::max(offset->low_ns, now.low_ns),
+                             std::min(offset->high_ns, now.high_ns)};
+      }
+    });
+    asked = std::move(again);
+  }
+  for (std::optional<ClockOffset>& each : offsets) {
+    if (each && each->low_ns > each->high_ns) each.reset();
+  }
+  return offsets;
+}
+
+}  // namespace nccl_pulse

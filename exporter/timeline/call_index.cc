@@ -1,0 +1,145 @@
+#include "exporter/timeline/call_index.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+
+namespace nccl_pulse {
+
+uint64_t HashOf(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return hash == 0 ? 1 : hash;
+}
+
+CallIndex::CallIndex(const JobRecording& recording,
+                     const std::vector<std::optional<ClockOffset>>& clocks)
+    : clocks_(clocks) {
+  for (const auto& [key, rank] : recording.ranks()) {
+    for (const auto& [number, call] : rank.calls) {
+      if (call.collective != 0) collectives_[rank.comm][call.collective].push_back({&rank, &call});
+    }
+  }
+  // Of calls for which there was no room nothing is known.
+  if (recording.dropped() == 0) FindNotCalled(recording);
+  FindWaits();
+  FindBegins(recording);
+}
+
+std::optional<int64_t> CallIndex::ApartNs(const SeenRank& a, const SeenRank& b) const {
+  if (a.endpoint == b.endpoint) return 0;
+  if (a.endpoint >= clocks_.size() || b.endpoint >= clocks_.size()) return std::nullopt;
+  const std::optional<ClockOffset>& of_a = clocks_[a.endpoint];
+  const std::optional<ClockOffset>& of_b = clocks_[b.endpoint];
+  if (!of_a || !of_b) return std::nullopt;
+  return std::max(of_a->high_ns - of_b->low_ns, of_b->high_ns - of_a->low_ns);
+}
+
+void CallIndex::FindNotCalled(const JobRecording& recording) {
+  for (const auto& [key, rank] : recording.ranks()) {
+    const std::optional<uint64_t> last = rank.LastCollective();
+    const auto found = collectives_.find(rank.comm);
+    if (!last || found == collectives_.end()) continue;
+    const auto next = found->second.upper_bound(*last);
+    if (next == found->second.end()) continue;
+    const RankCall first = *std::min_element(next->second.begin(), next->second.end(),
+                                             [](const RankCall& a, const RankCall& b) {
+                                               return KnownTime(*a.call) < KnownTime(*b.call);
+                                             });
+    const std::optional<int64_t> apart = ApartNs(rank, *first.rank);
+    if (!apart || rank.looked_ns - KnownTime(*first.call) < kLeastLagNs + *apart) continue;
+    not_called_.push_back({&rank, first});
+    missing_.emplace(std::make_pair(rank.comm, first.call->collective), &rank);
+  }
+}
+
+void CallIndex::FindWaits() {
+  std::map<const SeenRank*, int64_t> until;  // end of the last wait
+  for (const auto& [comm, collectives] : collectives_) {
+    for (const auto& [number, callers] : collectives) {
+      const auto missing = missing_.find({comm, number});
+      const bool goes_on = missing != missing_.end();
+      const RankCall last = *std::max_element(callers.begin(), callers.end(),
+                                              [](const RankCall& a, const RankCall& b) {
+                                                return a.call->launched_ns < b.call->launched_ns;
+                                              });
+      for (const RankCall& each : callers) {
+        const int64_t own_ns = each.call->launched_ns;
+        if (own_ns == 0) continue;
+        const SeenRank* whom = goes_on ? missing->second : last.rank;
+        const std::optional<int64_t> apart = ApartNs(*each.rank, *whom);
+        int64_t& until_ns = until[each.rank];
+        if (!apart || until_ns < 0) continue;
+        const int64_t end_ns = goes_on ? each.rank->looked_ns : last.call->launched_ns;
+        const int64_t begin_ns = std::max(own_ns, until_ns);
+        if (end_ns - own_ns < kLeastWaitNs + *apart || begin_ns >= end_ns) continue;
+        waits_.push_back({each.rank, each.call, begin_ns, goes_on ? 0 : end_ns, whom});
+        until_ns = goes_on ? -1 : end_ns;  // nothing comes behind what goes on
+      }
+    }
+  }
+}
+
+void CallIndex::FindBegins(const JobRecording& recording) {
+  // Work on one stream is done in its order, whatever communicator it is of.
+  struct Timed {
+    const std::string* host;
+    int64_t pid;
+    std::string stream;
+    const SeenCall* call;
+  };
+  std::vector<Timed> timed;
+  for (const auto& [key, rank] : recording.ranks()) {
+    for (const auto& [number, call] : rank.calls) {
+      if (!call.seconds || call.launched_ns == 0) continue;
+      // Without a tag it is not known which stream it is.
+      timed.push_back({&rank.hostname, rank.pid,
+                       call.stream.empty() ? absl::StrCat(rank.comm, " ", rank.rank) : call.stream,
+                       &call});
+    }
+  }
+  const auto stream_of = [](const Timed& each) {
+    return std::tie(*each.host, each.pid, each.stream);
+  };
+  std::stable_sort(timed.begin(), timed.end(), [&](const Timed& a, const Timed& b) {
+    return std::tuple_cat(stream_of(a), std::tie(a.call->launched_ns)) <
+           std::tuple_cat(stream_of(b), std::tie(b.call->launched_ns));
+  });
+  int64_t busy_until_ns = 0;
+  for (std::size_t i = 0; i < timed.size(); ++i) {
+    if (i == 0 || stream_of(timed[i]) != stream_of(timed[i - 1])) busy_until_ns = 0;
+    const SeenCall& call = *timed[i].call;
+    const int64_t begin_ns = std::max(call.launched_ns, busy_until_ns);
+    begins_[&call] = begin_ns;
+    busy_until_ns = begin_ns + std::llround(*call.seconds * 1e9);
+  }
+}
+
+uint64_t CallIndex::FlowOf(const SeenRank& rank, const SeenCall& call) const {
+  if (call.collective == 0) return 0;
+  const auto found = collectives_.find(rank.comm);
+  if (found == collectives_.end()) return 0;
+  const auto callers = found->second.find(call.collective);
+  if (callers == found->second.end()) return 0;
+  if (callers->second.size() + missing_.count({rank.comm, call.collective}) < 2) return 0;
+  return HashOf(absl::StrCat(rank.comm, " ", call.collective));
+}
+
+std::size_t CallIndex::flows() const {
+  std::size_t flows = 0;
+  for (const auto& [comm, collectives] : collectives_) {
+    for (const auto& [number, callers] : collectives) {
+      if (FlowOf(*callers[0].rank, *callers[0].call) != 0) ++flows;
+    }
+  }
+  return flows;
+}
+
+int64_t CallIndex::EarliestBegin(const SeenCall& call) const {
+  const auto found = begins_.find(&call);
+  return found == begins_.end() ? 0 : found->second;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,208 @@
+#include "exporter/timeline/captured.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "exporter/http/gzip.h"
+#include "exporter/timeline/json_field.h"
+
+namespace nccl_pulse {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Files = std::map<std::string, std::string>;
+
+constexpr std::size_t kMostBytes = 512 << 20;
+constexpr std::size_t kBlock = 512;  // of a tar file (POSIX.1-2001, ustar)
+
+// What the timeline is made of; the rest of a capture is not read.
+bool IsWanted(std::string_view name) {
+  return name == "verdict.json" || name == "missing.txt" ||
+         (absl::StartsWith(name, "endpoints/") && absl::EndsWith(name, ".json"));
+}
+
+bool ReadFile(const fs::path& path, std::string* text, std::string* error) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    *error = absl::StrCat("cannot read ", path.string(), ": ",
+                          std::error_code(errno, std::generic_category()).message());
+    return false;
+  }
+  std::error_code problem;
+  const std::uintmax_t size = fs::file_size(path, problem);
+  if (problem || size > kMostBytes) {
+    *error = absl::StrCat("cannot read ", path.string(), ": ",
+                          problem ? problem.message() : "it is larger than 512 MiB");
+    return false;
+  }
+  text->assign(std::istreambuf_iterator<char>(file), {});
+  return true;
+}
+
+bool ReadFolder(const std::string& path, Files* files, std::string* error) {
+  std::size_t bytes = 0;
+  std::error_code problem;
+  for (fs::recursive_directory_iterator it(path, problem), end; !problem && it != end;
+       it.increment(problem)) {
+    if (!it->is_regular_file(problem) || it->is_symlink(problem)) continue;
+    const std::string name = it->path().lexically_relative(path).string();
+    if (!IsWanted(name)) continue;
+    std::string text;
+    if (!ReadFile(it->path(), &text, error)) return false;
+    bytes += text.size();
+    if (bytes > kMostBytes) {
+      *error = absl::StrCat(path, " has more than 512 MiB");
+      return false;
+    }
+    (*files)[name] = std::move(text);
+  }
+  if (problem) *error = absl::StrCat("cannot read ", path, ": ", problem.message());
+  return !problem;
+}
+
+// A field of a tar header that ends with a zero, or with the field.
+std::string FieldOf(std::string_view block, std::size_t at, std::size_t size) {
+  const std::string_view field = block.substr(at, size);
+  return std::string(field.substr(0, field.find('\0')));
+}
+
+// False when it is no header.
+bool ReadHeader(std::string_view block, std::string* name, std::size_t* bytes) {
+  unsigned sum = 0;
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    const bool is_sum = i >= 148 && i < 156;
+    sum += is_sum ? ' ' : static_cast<unsigned char>(block[i]);
+  }
+  const std::string said = FieldOf(block, 148, 8), size = FieldOf(block, 124, 12);
+  if (std::strtoul(said.c_str(), nullptr, 8) != sum) return false;
+  *bytes = std::strtoull(size.c_str(), nullptr, 8);
+  const std::string folder = FieldOf(block, 345, 155);
+  *name = absl::StrCat(folder, folder.empty() ? "" : "/", FieldOf(block, 0, 100));
+  return true;
+}
+
+bool ReadArchive(const std::string& path, Files* files, std::string* error) {
+  std::string packed;
+  if (!ReadFile(path, &packed, error)) return false;
+  const std::optional<std::string> tar = GunzipAtMost(packed, kMostBytes);
+  if (!tar) {
+    *error = absl::StrCat(path, " is not a whole .tar.gz of at most 512 MiB");
+    return false;
+  }
+  std::string_view rest = *tar;
+  while (rest.size() >= kBlock && rest.find_first_not_of('\0') != rest.npos) {
+    std::string name;
+    std::size_t bytes = 0;
+    if (!ReadHeader(rest.substr(0, kBlock), &name, &bytes) || bytes > rest.size() - kBlock) {
+      *error = absl::StrCat(path, " is no tar file, or is broken");
+      return false;
+    }
+    // The folder of the whole comes first.
+    const std::size_t slash = name.find('/');
+    if (slash != name.npos && IsWanted(std::string_view(name).substr(slash + 1))) {
+      (*files)[name.substr(slash + 1)] = std::string(rest.substr(kBlock, bytes));
+    }
+    rest.remove_prefix(std::min(rest.size(), kBlock + (bytes + kBlock - 1) / kBlock * kBlock));
+  }
+  return true;
+}
+
+// "0001-node-1_9410" is of endpoint node-1:9410.
+std::string EndpointName(std::string_view folder) {
+  const std::size_t dash = folder.find('-');
+  std::string name(dash == folder.npos ? folder : folder.substr(dash + 1));
+  const std::size_t colon = name.rfind('_');
+  if (colon != name.npos) name[colon] = ':';
+  return name;
+}
+
+std::optional<ClockOffset> ReadClock(const Json& page) {
+  constexpr int64_t kMostNs = 1'000'000'000'000'000'000;
+  const int64_t low_ns = NumberAt(page, "ahead_at_least_ns", INT64_MAX);
+  const int64_t high_ns = NumberAt(page, "ahead_at_most_ns", INT64_MAX);
+  if (low_ns < -kMostNs || high_ns > kMostNs || low_ns > high_ns) return std::nullopt;
+  return ClockOffset{low_ns, high_ns};
+}
+
+}  // namespace
+
+bool ReadCapture(const std::string& path, Observation* seen, std::string* error) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0) {
+    *error = absl::StrCat("cannot read ", path, ": ",
+                          std::error_code(errno, std::generic_category()).message());
+    return false;
+  }
+  Files files;
+  const bool is_read =
+      S_ISDIR(status.st_mode) ? ReadFolder(path, &files, error) : ReadArchive(path, &files, error);
+  if (!is_read) return false;
+  std::map<std::string, std::size_t> endpoints;
+  for (const auto& [name, text] : files) {
+    if (name == "missing.txt") {
+      for (const std::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+        if (absl::StartsWith(line, "last calls") || absl::StartsWith(line, "endpoint ")) {
+          seen->notes.push_back(CopyFromShared(line.data(), line.size()));
+        }
+      }
+      continue;
+    }
+    Json page = Json::parse(text, nullptr, false);
+    if (!page.is_object()) {
+      seen->notes.push_back(absl::StrCat(CopyFromShared(name.data(), name.size()),
+                                         " of the capture is broken, and left out"));
+      continue;
+    }
+    if (name == "verdict.json") {
+      seen->verdict = std::move(page);
+      continue;
+    }
+    const std::vector<std::string> parts = absl::StrSplit(name, '/');
+    if (parts.size() < 3) continue;
+    const auto [endpoint, is_new] = endpoints.emplace(parts[1], endpoints.size());
+    const std::size_t index = endpoint->second;
+    if (is_new) {
+      const std::string plain = EndpointName(parts[1]);
+      seen->endpoints.push_back(CopyFromShared(plain.data(), plain.size()));
+      seen->clocks.emplace_back();
+      seen->communicators.emplace_back();
+    }
+    if (parts[2] == "communicators.json") {
+      seen->communicators[index] = std::move(page);
+    } else if (parts[2] == "clock.json") {
+      seen->clocks[index] = ReadClock(page);
+    } else if (parts[2] == "calls" && parts.size() == 4) {
+      if (seen->recording.AddCalls(index, page) == 0) {
+        seen->notes.push_back(absl::StrCat(CopyFromShared(name.data(), name.size()),
+                                           " of the capture is broken, and left out"));
+      } else {
+        ++seen->looks;
+      }
+    }
+  }
+  if (endpoints.empty() && seen->verdict.is_null()) {
+    *error =
+        absl::StrCat(path, " is no capture of pulse: it has neither endpoints/ nor verdict.json");
+    return false;
+  }
+  return true;
+}
+
+}  // namespace nccl_pulse

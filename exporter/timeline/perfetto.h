@@ -1,0 +1,74 @@
+// Writes a trace that ui.perfetto.dev opens: tracks with slices, marks and counters, and flows between
+// them, as a protobuf message perfetto.protos.Trace.
+//
+// All of it is one packet sequence. Its first packet clears the incremental state and names
+// CLOCK_REALTIME as the trace's clock; each name goes over the wire once. Events may be added in
+// any order: they are written by time, and those of the same time in the order in which they were
+// added. So whoever adds slices to a track adds what nests there as it nests.
+//
+// Facts: protos/perfetto/trace/trace_packet.proto and the files that it imports, google/perfetto
+// (main of 2026), and perfetto.dev's page on synthetic track events. Field numbers are in the source.
+//
+// Thread: one. Memory: of the events, and the file's content.
+#ifndef EXPORTER_TIMELINE_PERFETTO_H_
+#define EXPORTER_TIMELINE_PERFETTO_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace nccl_pulse {
+
+// What a slice or a mark says beyond its name.
+struct TraceEvent {
+  using Value = std::variant<bool, int64_t, double, std::string>;
+
+  std::string name;
+  std::vector<std::pair<std::string, Value>> notes = {};
+  std::vector<uint64_t> flows = {};  // events with the same number are joined, by time; not 0
+};
+
+class PerfettoTrace {
+ public:
+  using Track = uint64_t;  // 0: none
+  enum class Unit { kCount, kBytes, kNone };
+
+  // Siblings stand in the order in which they were added. `about`: what the track means.
+  Track AddTrack(const std::string& name, Track parent = 0, const std::string& about = "");
+  Track AddCounter(const std::string& name, Track parent, Unit unit, const std::string& about = "");
+
+  // Times are nanoseconds since 1970. A slice without an end is open to the end of the trace.
+  void Begin(Track track, int64_t time_ns, TraceEvent event);
+  void End(Track track, int64_t time_ns);
+  void Mark(Track track, int64_t time_ns, TraceEvent event);
+  void Count(Track track, int64_t time_ns, double value);
+
+  std::size_t events() const { return events_.size(); }
+  // The file's content. Nothing can be added afterwards.
+  std::string Finish();
+
+ private:
+  enum class Type { kBegin = 1, kEnd = 2, kMark = 3, kCount = 4 };
+  struct Event {
+    int64_t time_ns;
+    Track track;
+    Type type;
+    double value;
+    TraceEvent what;
+  };
+  struct TrackInfo {
+    std::string name, about;
+    Track parent;
+    bool is_counter;
+    Unit unit;
+  };
+
+  std::vector<TrackInfo> tracks_;  // Track 1 is the first
+  std::vector<Event> events_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_TIMELINE_PERFETTO_H_

@@ -1,0 +1,124 @@
+#include "exporter/timeline/recording.h"
+
+#include <algorithm>
+
+#include "exporter/timeline/json_field.h"
+
+namespace nccl_pulse {
+namespace {
+
+using Json = nlohmann::json;
+
+bool IsCommunicatorId(const std::string& text) {
+  return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
+uint64_t CountAt(const Json& object, const char* key) {
+  return static_cast<uint64_t>(std::max<int64_t>(0, NumberAt(object, key)));
+}
+
+// What does not change from look to look.
+SeenCall ReadCall(const Json& json, int64_t seen_ns) {
+  SeenCall call;
+  call.number = CountAt(json, "number");
+  call.collective = CountAt(json, "collective");
+  call.op = TextAt(json, "op");
+  call.datatype = TextAt(json, "datatype");
+  call.stream = TextAt(json, "stream");
+  call.bytes = CountAt(json, "bytes");
+  call.group = CountAt(json, "group");
+  call.seen_ns = seen_ns;
+  return call;
+}
+
+// What becomes known later; what another endpoint said earlier changes nothing.
+void UpdateCall(const Json& json, int64_t time_ns, SeenCall* call) {
+  const int64_t launched_ns = TimeAt(json, "launched");
+  if (launched_ns != 0) call->launched_ns = launched_ns;
+  const Json& seconds = FieldAt(json, "seconds");
+  constexpr double kMostSeconds = 1e6;
+  if (seconds.is_number() && seconds.get<double>() >= 0 && seconds.get<double>() < kMostSeconds) {
+    call->seconds = seconds.get<double>();
+  }
+  if (time_ns <= call->updated_ns) return;
+  call->updated_ns = time_ns;
+  call->state = TextAt(json, "state");
+  const Json& begun = FieldAt(json, "begun");
+  call->begun = begun.is_boolean() ? std::optional<bool>(begun.get<bool>()) : std::nullopt;
+}
+
+}  // namespace
+
+std::vector<CallGap> SeenRank::Gaps() const {
+  std::vector<CallGap> gaps;
+  const SeenCall* before = nullptr;
+  for (const auto& [number, call] : calls) {
+    if (before != nullptr && number != before->number + 1) {
+      gaps.push_back({before->number + 1, number - 1, KnownTime(*before),
+                      std::max(KnownTime(*before), KnownTime(call))});
+    }
+    before = &call;
+  }
+  return gaps;
+}
+
+std::optional<uint64_t> SeenRank::LastCollective() const {
+  if (!has_calls) return std::nullopt;
+  if (calls.empty()) return 0;
+  for (auto it = calls.rbegin(); it != calls.rend(); ++it) {
+    if (it->second.collective != 0) return it->second.collective;
+  }
+  return std::nullopt;  // nothing but Send and Recv is left
+}
+
+int64_t JobRecording::AddCalls(std::size_t endpoint, const Json& page) {
+  const int64_t time_ns = TimeAt(page, "time");
+  const std::string comm = TextAt(page, "comm");
+  const Json& ranks = FieldAt(page, "ranks");
+  if (time_ns == 0 || !IsCommunicatorId(comm) || !ranks.is_array()) return 0;
+  end_ns_ = std::max(end_ns_, time_ns);
+  for (const Json& each : ranks) {
+    if (!each.is_object()) continue;
+    const Key key(comm, TextAt(each, "hostname"), NumberAt(each, "pid"), NumberAt(each, "rank"));
+    SeenRank& rank = ranks_[key];
+    rank.endpoint = endpoint;
+    rank.comm = comm;
+    rank.name = TextAt(page, "name");
+    rank.nranks = NumberAt(page, "nranks");
+    rank.hostname = std::get<1>(key);
+    rank.pid = std::get<2>(key);
+    rank.rank = std::get<3>(key);
+    rank.global_rank = TextAt(each, "global_rank");
+    rank.gpu = TextAt(each, "gpu");
+    rank.missing = TextAt(each, "missing");
+    AddRank(&rank, FieldAt(each, "calls"), time_ns);
+  }
+  return time_ns;
+}
+
+void JobRecording::AddRank(SeenRank* rank, const Json& calls, int64_t time_ns) {
+  if (!calls.is_array() || rank->looked_ns == time_ns) return;  // the same page once more
+  const bool is_newer = time_ns > rank->looked_ns;
+  rank->has_calls = true;
+  std::size_t open = 0;
+  for (const Json& each : calls) {
+    const uint64_t number = CountAt(each, "number");
+    if (number == 0) continue;
+    auto found = rank->calls.find(number);
+    if (found == rank->calls.end()) {
+      if (calls_ == kMostCalls) {
+        ++dropped_;
+        continue;
+      }
+      ++calls_;
+      found = rank->calls.emplace(number, ReadCall(each, time_ns)).first;
+    }
+    UpdateCall(each, time_ns, &found->second);
+    if (found->second.is_open()) ++open;
+  }
+  if (!is_newer) return;
+  rank->looked_ns = time_ns;
+  rank->open_calls.emplace_back(time_ns, open);
+}
+
+}  // namespace nccl_pulse

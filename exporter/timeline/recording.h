@@ -1,0 +1,98 @@
+// What was seen of a job's calls, put together from looks: pages of /api/v1/communicators/ID/calls,
+// each with the last calls of the ranks of one communicator. Looks overlap; a call is one, whatever
+// looks have it, by its number on its communicator. Numbers that no look has are a gap.
+//
+// Fields of a page that are missing or have another type are read as unknown: pages come from other
+// hosts and from files.
+//
+// Thread: one. Memory: about 250 bytes a call, at most kMostCalls; those beyond are counted.
+#ifndef EXPORTER_TIMELINE_RECORDING_H_
+#define EXPORTER_TIMELINE_RECORDING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "nlohmann/json_fwd.hpp"
+
+namespace nccl_pulse {
+
+inline constexpr std::size_t kMostCalls = 1000000;
+
+struct SeenCall {
+  uint64_t number = 0;
+  uint64_t collective = 0;  // 0: Send or Recv
+  std::string op, datatype, stream, state;
+  uint64_t bytes = 0;
+  uint64_t group = 0;
+  int64_t launched_ns = 0;  // 0: not known
+  std::optional<bool> begun;
+  std::optional<double> seconds;  // on the GPU
+  int64_t seen_ns = 0;            // when the first look that has it was ...
+  int64_t updated_ns = 0;         // ... and the last one
+
+  // Not known to have ended by then.
+  bool is_open() const {
+    return state == "launched" || state == "in_flight" || state == "not_launched";
+  }
+};
+
+// Calls that were made, and that no look has.
+struct CallGap {
+  uint64_t first = 0, last = 0;  // their numbers
+  int64_t after_ns = 0, before_ns = 0;
+};
+
+struct SeenRank {
+  std::size_t endpoint = 0;
+  std::string comm, name;  // 16 hexadecimal digits
+  int64_t nranks = 0, rank = 0, pid = 0;
+  std::string hostname, global_rank, gpu;
+  std::string missing;  // why there are no calls, "": there may be
+  bool has_calls = false;
+  std::map<uint64_t, SeenCall> calls;
+  int64_t looked_ns = 0;  // the newest look
+  // (when, calls that were not known to have ended)
+  std::vector<std::pair<int64_t, std::size_t>> open_calls;
+
+  std::vector<CallGap> Gaps() const;
+  // The newest collective that it has called, 0: none; nothing: that is not known.
+  std::optional<uint64_t> LastCollective() const;
+  // It was in the newest look, and not known to have ended then.
+  bool IsOpen(const SeenCall& call) const { return call.is_open() && call.updated_ns == looked_ns; }
+};
+
+class JobRecording {
+ public:
+  using Key = std::tuple<std::string, std::string, int64_t, int64_t>;  // comm, host, pid, rank
+
+  // Returns the page's time, 0: this is no such page.
+  int64_t AddCalls(std::size_t endpoint, const nlohmann::json& page);
+
+  const std::map<Key, SeenRank>& ranks() const { return ranks_; }
+  std::size_t calls() const { return calls_; }
+  std::size_t dropped() const { return dropped_; }
+  // Of all looks; 0: there was none.
+  int64_t end_ns() const { return end_ns_; }
+
+ private:
+  void AddRank(SeenRank* rank, const nlohmann::json& page, int64_t time_ns);
+
+  std::map<Key, SeenRank> ranks_;
+  std::size_t calls_ = 0, dropped_ = 0;
+  int64_t end_ns_ = 0;
+};
+
+// When a call was made, as far as is known: its launch, or else the look that saw it first.
+inline int64_t KnownTime(const SeenCall& call) {
+  return call.launched_ns != 0 ? call.launched_ns : call.seen_ns;
+}
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_TIMELINE_RECORDING_H_

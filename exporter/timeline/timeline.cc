@@ -1,0 +1,218 @@
+#include "exporter/timeline/timeline.h"
+
+#include <algorithm>
+#include <climits>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "exporter/timeline/call_index.h"
+#include "exporter/timeline/json_field.h"
+#include "exporter/timeline/perfetto.h"
+#include "exporter/timeline/rank_tracks.h"
+
+namespace nccl_pulse {
+namespace {
+
+using Json = nlohmann::json;
+using Track = PerfettoTrace::Track;
+
+struct Process {
+  std::string hostname, global_rank;
+  int64_t pid = 0;
+  std::vector<const SeenRank*> ranks;
+};
+
+class TimelineDrawer {
+ public:
+  TimelineDrawer(const Observation& seen, TimelineSummary* summary)
+      : seen_(seen), summary_(*summary), index_(seen.recording, seen.clocks) {}
+
+  std::string Draw() {
+    FindSuspects();
+    for (const NotCalled& each : index_.not_called()) findings_[each.rank].not_called = &each;
+    for (const RankWait& each : index_.waits()) findings_[each.rank].waits.push_back(&each);
+    summary_.flows = index_.flows();
+    DrawVerdicts();
+    const Track about = trace_.AddTrack("about this trace", 0,
+                                        "Where times come from, how far they may be off, and what "
+                                        "could not be had. docs/trace.md");
+    for (const Process& each : SortedProcesses()) DrawProcess(each);
+    DrawAbout(about);
+    return trace_.Finish();
+  }
+
+ private:
+  void Suspect(const std::string& comm, int64_t rank, const std::string& verdict) {
+    suspects_.emplace(std::make_pair(comm, rank), verdict);
+  }
+
+  void FindSuspects() {
+    for (const Json& page : seen_.communicators) {
+      for (const Json& each : FieldAt(page, "communicators")) {
+        const Json& hang = FieldAt(each, "hang");
+        for (const Json& rank : FieldAt(hang, "suspects")) {
+          if (!rank.is_number_integer()) continue;
+          Suspect(TextAt(each, "comm"), rank.get<int64_t>(), TextAt(hang, "verdict"));
+        }
+      }
+    }
+    for (const Json& root : FieldAt(seen_.verdict, "roots")) {
+      for (const Json& rank : FieldAt(root, "ranks")) {
+        Suspect(TextAt(rank, "comm"), NumberAt(rank, "rank", -1), TextAt(root, "verdict"));
+      }
+    }
+  }
+
+  void DrawVerdicts() {
+    struct Open {
+      int64_t since_ns;
+      TraceEvent event;
+    };
+    std::vector<Open> open;
+    std::vector<Open> marks;
+    for (std::size_t i = 0; i < seen_.communicators.size(); ++i) {
+      const Json& page = seen_.communicators[i];
+      const int64_t time_ns = TimeAt(page, "time");
+      for (const Json& each : FieldAt(page, "communicators")) {
+        const std::string comm = TextAt(each, "comm");
+        const std::string name = TextAt(each, "name").empty() ? comm : TextAt(each, "name");
+        const Json& hang = FieldAt(each, "hang");
+        if (hang.is_object()) {
+          TraceEvent event{absl::StrCat("HANG ", TextAt(hang, "verdict"), ": ", name)};
+          event.notes = {{"text", TextAt(hang, "text")}, {"comm", comm}};
+          const int64_t since_ns = TimeAt(hang, "since");
+          open.push_back({since_ns == 0 ? time_ns : since_ns, std::move(event)});
+        }
+        const Json& straggler = FieldAt(each, "straggler");
+        if (straggler.is_object() && time_ns != 0) {
+          TraceEvent event{
+              absl::StrCat("STRAGGLER rank ", NumberAt(straggler, "rank", -1), ": ", name)};
+          event.notes = {{"text", TextAt(straggler, "text")}, {"comm", comm}};
+          marks.push_back({time_ns, std::move(event)});
+        }
+      }
+    }
+    const int64_t verdict_ns = TimeAt(seen_.verdict, "time");
+    if (verdict_ns != 0) {
+      TraceEvent event{absl::StrCat("the job: ", TextAt(seen_.verdict, "finding"))};
+      event.notes = {{"sentence", TextAt(seen_.verdict, "sentence")}};
+      marks.push_back({verdict_ns, std::move(event)});
+    }
+    if (open.empty() && marks.empty()) return;
+    const Track track = trace_.AddTrack(
+        "verdicts", 0,
+        "Hangs since they have made no progress, with what was known at the last look; stragglers, "
+        "and the verdict on the job, when they were asked for.");
+    std::stable_sort(open.begin(), open.end(),
+                     [](const Open& a, const Open& b) { return a.since_ns < b.since_ns; });
+    for (Open& each : open) trace_.Begin(track, each.since_ns, std::move(each.event));
+    for (Open& each : marks) trace_.Mark(track, each.since_ns, std::move(each.event));
+  }
+
+  std::vector<Process> SortedProcesses() const {
+    std::map<std::pair<std::string, int64_t>, Process> processes;
+    for (const auto& [key, rank] : seen_.recording.ranks()) {
+      Process& process = processes[{rank.hostname, rank.pid}];
+      process.hostname = rank.hostname;
+      process.pid = rank.pid;
+      if (!rank.global_rank.empty()) process.global_rank = rank.global_rank;
+      process.ranks.push_back(&rank);
+    }
+    std::vector<Process> sorted;
+    for (auto& [key, process] : processes) sorted.push_back(std::move(process));
+    const auto number_of = [](const Process& process) {
+      int number = 0;
+      return absl::SimpleAtoi(process.global_rank, &number) ? number : INT_MAX;
+    };
+    std::stable_sort(sorted.begin(), sorted.end(), [&](const Process& a, const Process& b) {
+      return number_of(a) < number_of(b);
+    });
+    return sorted;
+  }
+
+  void DrawProcess(const Process& process) {
+    std::set<std::string> gpus;
+    std::string suspicion;
+    for (const SeenRank* rank : process.ranks) {
+      if (!rank->gpu.empty()) gpus.insert(rank->gpu);
+      const auto found = suspects_.find({rank->comm, rank->rank});
+      if (found == suspects_.end()) continue;
+      findings_[rank].suspicion = found->second;
+      suspicion = found->second;
+    }
+    std::string name =
+        process.global_rank.empty() ? "process" : absl::StrCat("rank ", process.global_rank);
+    if (!process.hostname.empty()) absl::StrAppend(&name, " on ", process.hostname);
+    if (!gpus.empty()) absl::StrAppend(&name, ", GPU ", absl::StrJoin(gpus, "+"));
+    absl::StrAppend(&name, ", pid ", process.pid);
+    if (!suspicion.empty()) absl::StrAppend(&name, "  << SUSPECT: ", suspicion);
+    const Track track = trace_.AddTrack(name);
+    ++summary_.processes;
+    for (const SeenRank* rank : process.ranks) {
+      DrawRank(*rank, index_, findings_[rank], track, &trace_, &summary_);
+    }
+  }
+
+  void DrawAbout(Track track) {
+    const int64_t time_ns = seen_.recording.end_ns();
+    if (time_ns == 0) return;
+    const auto say = [&](const std::string& text) { trace_.Mark(track, time_ns, {text}); };
+    say("times are each node's CLOCK_REALTIME; none is corrected");
+    for (std::size_t i = 0; i < seen_.endpoints.size(); ++i) {
+      const bool is_there = i < seen_.clocks.size();
+      TraceEvent event{absl::StrCat("clock of ", seen_.endpoints[i], ": ",
+                                    ClockWords(is_there ? seen_.clocks[i] : std::nullopt))};
+      if (is_there && seen_.clocks[i]) {
+        event.notes = {{"ahead_at_least_ns", seen_.clocks[i]->low_ns},
+                       {"ahead_at_most_ns", seen_.clocks[i]->high_ns}};
+      }
+      trace_.Mark(track, time_ns, std::move(event));
+    }
+    if (seen_.recording.dropped() != 0) {
+      say(absl::StrCat(seen_.recording.dropped(), " calls did not fit: at most ", kMostCalls,
+                       " are kept; who has not called is not said"));
+    }
+    for (const std::string& note : seen_.notes) say(note);
+  }
+
+  const Observation& seen_;
+  TimelineSummary& summary_;
+  const CallIndex index_;
+  PerfettoTrace trace_;
+  std::map<std::pair<std::string, int64_t>, std::string> suspects_;
+  std::map<const SeenRank*, RankFinding> findings_;
+};
+
+std::string Microseconds(int64_t ns) {
+  if (ns < 10'000'000) return absl::StrFormat("%.0f us", static_cast<double>(ns) / 1e3);
+  return absl::StrFormat("%.3g ms", static_cast<double>(ns) / 1e6);
+}
+
+}  // namespace
+
+std::string ClockWords(const std::optional<ClockOffset>& offset) {
+  if (!offset) return "its error is not known";
+  const auto [low_ns, high_ns] = *offset;
+  if (low_ns > 0) {
+    return absl::StrCat("ahead of the clock here by ", Microseconds(low_ns), " to ",
+                        Microseconds(high_ns));
+  }
+  if (high_ns < 0) {
+    return absl::StrCat("behind the clock here by ", Microseconds(-high_ns), " to ",
+                        Microseconds(-low_ns));
+  }
+  return absl::StrCat("at most ", Microseconds(-low_ns), " behind the clock here, at most ",
+                      Microseconds(high_ns), " ahead of it");
+}
+
+std::string DrawTimeline(const Observation& seen, TimelineSummary* summary) {
+  return TimelineDrawer(seen, summary).Draw();
+}
+
+}  // namespace nccl_pulse

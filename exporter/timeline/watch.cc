@@ -1,0 +1,199 @@
+#include "exporter/timeline/watch.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/fleet/clock_offset.h"
+#include "exporter/fleet/http_client.h"
+#include "exporter/fleet/job_report.h"
+#include "exporter/timeline/json_field.h"
+
+namespace nccl_pulse {
+namespace {
+
+using Json = nlohmann::json;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kAgainAfter{1000};    // an endpoint that failed
+constexpr milliseconds kLookPatience{1000};  // others wait meanwhile
+constexpr milliseconds kCommunicatorsEvery{2000};
+constexpr milliseconds kLongestSleep{50};        // until somebody who wants it to stop is heard
+constexpr std::size_t kMostCommunicators = 256;  // of an endpoint
+constexpr std::size_t kMostNotes = 1000;
+
+bool IsCommunicatorId(const std::string& text) {
+  return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
+}  // namespace
+
+JobWatch::JobWatch(const std::vector<Address>& endpoints, const JobLookOptions& options)
+    : addresses_(endpoints), options_(options), endpoints_(endpoints.size()) {
+  for (const Address& each : endpoints) seen_.endpoints.push_back(each.name());
+  seen_.communicators.resize(endpoints.size());
+}
+
+void JobWatch::Begin() {
+  seen_.clocks = MeasureClocks(addresses_, options_.client);
+  AskCommunicators();
+}
+
+std::size_t JobWatch::heard() const {
+  return static_cast<std::size_t>(
+      std::count_if(endpoints_.begin(), endpoints_.end(),
+                    [](const Endpoint& each) { return each.failure.empty(); }));
+}
+
+std::size_t JobWatch::communicators() const {
+  std::size_t count = 0;
+  for (const Endpoint& each : endpoints_) count += each.communicators.size();
+  return count;
+}
+
+void JobWatch::Note(std::string note) {
+  if (seen_.notes.size() < kMostNotes) seen_.notes.push_back(std::move(note));
+}
+
+void JobWatch::NoteFailure(std::size_t endpoint, const std::string& reason) {
+  Endpoint& one = endpoints_[endpoint];
+  one.due = steady_clock::now() + kAgainAfter;
+  if (one.failure != reason)
+    Note(absl::StrCat("endpoint ", seen_.endpoints[endpoint], ": ", reason));
+  one.failure = reason;
+}
+
+void JobWatch::AskCommunicators() {
+  std::vector<FleetRequest> requests;
+  for (const Address& each : addresses_) requests.push_back({each, "/api/v1/communicators"});
+  ranks_ = 0;
+  AskAll(requests, options_.client, [this](std::size_t index, const FleetAnswer& answer) {
+    Endpoint& endpoint = endpoints_[index];
+    if (!answer.error.empty()) return NoteFailure(index, answer.error);
+    Json page = answer.status == 200 ? Json::parse(answer.body, nullptr, false) : Json();
+    if (!FieldAt(page, "communicators").is_array()) {
+      return NoteFailure(index, answer.status == 200
+                                    ? "the answer is not from NCCL Pulse"
+                                    : absl::StrCat("it answers with status ", answer.status));
+    }
+    endpoint.failure.clear();
+    for (const Json& each : page["communicators"]) {
+      const std::string id = TextAt(each, "comm");
+      if (!IsCommunicatorId(id)) continue;
+      ranks_ += FieldAt(each, "ranks").size();
+      const bool is_known =
+          std::any_of(endpoint.communicators.begin(), endpoint.communicators.end(),
+                      [&id](const Communicator& one) { return one.id == id; });
+      if (is_known) continue;
+      if (endpoint.communicators.size() < kMostCommunicators) {
+        endpoint.communicators.push_back({id});
+      } else {
+        Note(absl::StrCat("communicator ", id, " at ", seen_.endpoints[index],
+                          ": not looked at, there are more than ", kMostCommunicators));
+      }
+    }
+    seen_.communicators[index] = std::move(page);
+  });
+}
+
+void JobWatch::Look(const std::vector<Question>& questions, milliseconds patience) {
+  if (questions.empty()) return;
+  std::vector<FleetRequest> requests;
+  for (const Question& each : questions) {
+    requests.push_back(
+        {addresses_[each.endpoint], absl::StrCat("/api/v1/communicators/", each.comm, "/calls")});
+  }
+  FleetClientOptions client = options_.client;
+  client.patience = std::min(client.patience, patience);
+  AskAll(requests, client, [&](std::size_t index, const FleetAnswer& answer) {
+    const Question& question = questions[index];
+    Endpoint& endpoint = endpoints_[question.endpoint];
+    std::vector<Communicator>& all = endpoint.communicators;
+    const auto comm = std::find_if(
+        all.begin(), all.end(), [&](const Communicator& each) { return each.id == question.comm; });
+    if (comm == all.end()) return;
+    comm->due = steady_clock::now() + kLookEvery;
+    // The client has waited as long as it may.
+    if (answer.status == 503 || answer.error.find("(503)") != std::string::npos) {
+      ++refused_;
+      comm->due = steady_clock::now() + kAgainAfter;
+    } else if (!answer.error.empty()) {
+      NoteFailure(question.endpoint, answer.error);
+    } else if (answer.status == 404) {
+      all.erase(comm);
+    } else if (answer.status != 200) {
+      NoteFailure(question.endpoint, absl::StrCat("it answers with status ", answer.status));
+    } else if (seen_.recording.AddCalls(question.endpoint,
+                                        Json::parse(answer.body, nullptr, false)) == 0) {
+      NoteFailure(question.endpoint, "the answer is not from NCCL Pulse");
+    } else {
+      endpoint.failure.clear();
+      ++seen_.looks;
+    }
+  });
+}
+
+void JobWatch::LookAtDue(Time now) {
+  std::vector<Question> questions;
+  Time next = now + kLongestSleep;
+  for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+    Endpoint& endpoint = endpoints_[i];
+    if (endpoint.communicators.empty() || endpoint.due > now) continue;
+    const Communicator& first = *std::min_element(
+        endpoint.communicators.begin(), endpoint.communicators.end(),
+        [](const Communicator& a, const Communicator& b) { return a.due < b.due; });
+    if (first.due <= now) {
+      questions.push_back({i, first.id});
+    } else {
+      next = std::min(next, first.due);
+    }
+  }
+  if (questions.empty()) {
+    std::this_thread::sleep_until(next);
+  } else {
+    Look(questions, kLookPatience);
+  }
+}
+
+void JobWatch::LookAtAll() {
+  std::vector<std::vector<std::string>> ids(endpoints_.size());
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+    for (const Communicator& each : endpoints_[i].communicators) ids[i].push_back(each.id);
+    most = std::max(most, ids[i].size());
+  }
+  for (std::size_t turn = 0; turn < most; ++turn) {
+    std::vector<Question> questions;
+    for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+      // Who fails is not asked once more for each of its communicators.
+      if (turn < ids[i].size() && endpoints_[i].failure.empty())
+        questions.push_back({i, ids[i][turn]});
+    }
+    Look(questions, turn == 0 ? options_.client.patience : kLookPatience);
+  }
+}
+
+void JobWatch::Watch(milliseconds window, const std::atomic<bool>& stop) {
+  const Time end = steady_clock::now() + window;
+  Time communicators_due = steady_clock::now() + kCommunicatorsEvery;
+  for (Time now = steady_clock::now(); now < end && !stop.load(); now = steady_clock::now()) {
+    if (now >= communicators_due) {
+      AskCommunicators();
+      communicators_due = now + kCommunicatorsEvery;
+    }
+    LookAtDue(now);
+  }
+  LookAtAll();
+  AskCommunicators();
+  if (refused_ != 0) {
+    Note(absl::StrCat(refused_,
+                      " looks were refused: the endpoint had no processor time left for "
+                      "them (503)"));
+  }
+  const JobLook look = LookAtJob(addresses_, options_);
+  if (look.heard != 0) seen_.verdict = Json::parse(JobJson(look), nullptr, false);
+}
+
+}  // namespace nccl_pulse

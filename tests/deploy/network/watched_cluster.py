@@ -1,0 +1,66 @@
+"""Nodes in network namespaces with an endpoint each, and a real Prometheus and Alertmanager that watch them."""
+
+import json
+import os
+import subprocess
+import tempfile
+import time
+
+from tests.deploy import alertmanager_server, servers
+from tests.deploy.network import network_nodes
+from tests.deploy.prometheus_server import Prometheus, PATIENCE_S
+
+PULSE = os.path.join(os.getcwd(), "exporter/pulse")
+PORT = 9410
+
+
+class WatchedCluster:
+    """Its jobs are who uses it; it ends with the test.
+
+    options: of the Prometheus.
+    """
+
+    def __init__(self, test, nodes, as_shipped=False, **options):
+        program = servers.path_or_skip("prometheus")
+        servers.path_or_skip("prometheus-alertmanager")
+        network_nodes.watch_or_skip()
+        folder = tempfile.TemporaryDirectory()
+        test.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.nodes = []
+        for number in range(nodes):
+            self.nodes.append(network_nodes.Node(number))
+            test.addCleanup(self.nodes[-1].end)
+            self.nodes[-1].start([PULSE, "agent", "--listen=:%d" % PORT], stdout=subprocess.DEVNULL)
+        self.webhook, url = alertmanager_server.start(test, as_shipped)
+        self.prometheus = Prometheus(self.folder, program=program, alertmanager=url[len("http://"):],
+                                     as_shipped=as_shipped, **options)
+        test.addCleanup(self.prometheus.end)
+        self.prometheus.scrape("nccl-pulse", ["%s:%d" % (node.address, PORT) for node in self.nodes])
+
+    def wait_for(self, condition, what):
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            if time.monotonic() > deadline:
+                raise AssertionError("waited in vain until %s; %s; %s" % (
+                    what() if callable(what) else what, self.prometheus.failing_rules(), self.sent()))
+            time.sleep(0.2)
+
+    def sent(self, *paths):
+        """What has arrived at the webhook: (path, alert's name, job id, host, rank), each once, in order."""
+        return list(dict.fromkeys(
+            (path, *(alert["labels"].get(name, "") for name in ("alertname", "job_id", "Hostname", "global_rank")))
+            for path, alert in list(self.webhook.alerts)
+            if alert["status"] == "firing" and (not paths or path in paths)))
+
+    def diagnose(self, job_id):
+        """Of `pulse diagnose` on the machine that watches: a process, whose answer verdict() reads."""
+        return subprocess.Popen([PULSE, "diagnose", "--json", "--prometheus=" + self.prometheus.url,
+                                 "--job-id=" + job_id], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    @staticmethod
+    def verdict(process):
+        out, err = process.communicate(timeout=PATIENCE_S)
+        if not out:
+            raise AssertionError("pulse diagnose: %d, %s" % (process.returncode, err))
+        return json.loads(out)

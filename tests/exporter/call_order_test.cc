@@ -1,0 +1,178 @@
+// Ranks that have not called their collectives alike, and have all gone on behind that: counts and
+// last calls are equal.
+#include "metrics/call_order.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exporter/diagnosis/job_verdict.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/exporter/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+struct Called {
+  std::string op;
+  uint64_t bytes = 4096;
+  std::string datatype = "ncclFloat32";
+  bool is_of_group = false;
+};
+const Called kReduce{"AllReduce"}, kGather{"AllGather"}, kScatter{"ReduceScatter"};
+
+Called OfGroup(Called call) {
+  call.is_of_group = true;
+  return call;
+}
+
+// The last calls of a rank, from collective `first` on; the last `in_flight` have not completed.
+void SetCalls(SimulatedJob* job, int rank, const std::vector<Called>& called, uint64_t first = 41,
+              uint64_t in_flight = 3) {
+  CommunicatorSnapshot& comm = job->Of(kComm, rank);
+  std::vector<LastCallSnapshot> calls;
+  for (const Called& each : called) {
+    LastCallSnapshot& call = calls.emplace_back();
+    call.collective_number = first++;
+    call.op = each.op;
+    call.bytes = each.bytes;
+    call.datatype = each.datatype;
+    call.is_of_group = each.is_of_group;
+    call.launch = call.collective_number;
+    call.launch_realtime_ns = job->now();
+  }
+  comm.call_order = CallOrderOf(calls, first - 1 - in_flight);
+}
+
+// All ranks have called each of three operations once more, and wait.
+SimulatedJob GoneOnJob() {
+  SimulatedJob job = RunningJob();
+  for (const Called& call : {kReduce, kGather, kScatter}) LaunchOn(&job, {0, 1, 2, 3}, call.op);
+  return job;
+}
+
+std::vector<int> RootsOf(const SimulatedJob& job) {
+  const DiagnosisResult diagnosis = Diagnosis().Update(job.Set(), job.now());
+  std::vector<int> ranks;
+  for (const JobRoot& root : JudgeJob(job.Set(), diagnosis, job.now()).roots) {
+    for (const JobRank& rank : root.ranks) ranks.push_back(rank.rank);
+  }
+  return ranks;
+}
+
+TEST(CallOrder, TheRankThatCalledInAnotherOrder) {
+  SimulatedJob job = GoneOnJob();
+  for (const int rank : {0, 1, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
+  SetCalls(&job, 2, {kGather, kReduce, kScatter});
+  const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
+  EXPECT_THAT(hang.text, HasSubstr("at collective 41 of this communicator: "));
+  EXPECT_THAT(hang.text, HasSubstr("rank 2 (pid 102, GPU 2) has called AllGather of 4096 bytes "
+                                   "(ncclFloat32)"));
+  EXPECT_THAT(hang.sides, ElementsAre(ElementsAre(0, 1, 3), ElementsAre(2)));
+  EXPECT_THAT(RootsOf(job), ElementsAre(2));
+}
+
+TEST(CallOrder, AllAlikeIsNone) {
+  SimulatedJob job = GoneOnJob();
+  for (const int rank : {0, 1, 2, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+}
+
+// Rings that reach back differently, and a rank that has called less: it is the one that owes.
+TEST(CallOrder, OfCallsThatBothHave) {
+  SimulatedJob job = RunningJob();
+  for (const Called& call : {kReduce, kGather}) LaunchOn(&job, {0, 1, 2}, call.op);
+  SetCalls(&job, 0, {kScatter, kReduce, kReduce, kGather}, 39);
+  SetCalls(&job, 1, {kReduce, kGather});
+  SetCalls(&job, 2, {kReduce, kGather});
+  SetCalls(&job, 3, {kScatter, kReduce}, 39);
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
+  // Of one side nothing is known so far back.
+  SetCalls(&job, 3, {kGather, kReduce}, 39);
+  ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
+  EXPECT_THAT(HangOf(job)->sides, ElementsAre(ElementsAre(0), ElementsAre(3)));
+}
+
+// Of two nobody can tell which is wrong.
+TEST(CallOrder, OfATieBothAreNamed) {
+  SimulatedJob job = GoneOnJob();
+  for (const int rank : {0, 1}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
+  for (const int rank : {2, 3}) SetCalls(&job, rank, {kReduce, kScatter, kGather});
+  job.Advance(kHangAfter);
+  EXPECT_THAT(RootsOf(job), ElementsAre(0, 1, 2, 3));
+}
+
+TEST(CallOrder, WhileTheOthersStillCall) {
+  SimulatedJob job = GoneOnJob();
+  for (const int rank : {0, 1, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
+  SetCalls(&job, 2, {kReduce, kScatter, kGather});
+  job.Advance(kHangAfter);
+  for (const int rank : {0, 1, 3}) job.Launch(kComm, rank, "AllGather");
+  EXPECT_THAT(RootsOf(job), ElementsAre(2)) << "a number is a number at any time";
+}
+
+TEST(CallOrder, SizesOfOneClass) {
+  SimulatedJob job = GoneOnJob();
+  for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
+  SetCalls(&job, 3, {kReduce, {"AllGather", 4000}, kScatter});
+  const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
+  EXPECT_THAT(hang.text, HasSubstr("rank 3 (pid 103, GPU 3) has called AllGather of 4000 bytes"));
+  EXPECT_THAT(RootsOf(job), ElementsAre(3));
+}
+
+// With another type an operation mostly completes: only of one that has not it may be the reason.
+TEST(CallOrder, TypesOfCallsThatHaveNotCompleted) {
+  const Called other{"AllGather", 4096, "ncclInt32"};
+  SimulatedJob job = GoneOnJob();
+  for (const int rank : {0, 1, 2, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter}, 41, 1);
+  SetCalls(&job, 1, {kReduce, other, kScatter}, 41, 1);
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+  SetCalls(&job, 3, {kReduce, kGather, kScatter}, 41, 2);  // here it has not completed
+  ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
+  EXPECT_THAT(RootsOf(job), ElementsAre(1));
+}
+
+// NCCL sorts the calls of a group.
+TEST(CallOrder, WithinAGroupItMayDiffer) {
+  SimulatedJob job = GoneOnJob();
+  for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {kReduce, OfGroup(kGather), kScatter});
+  SetCalls(&job, 3, {kGather, OfGroup(kReduce), kScatter});
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+  // Called in one order, and grouped on some ranks alone.
+  for (const int rank : {0, 1}) SetCalls(&job, rank, {kGather, kReduce, kScatter});
+  SetCalls(&job, 2, {kGather, OfGroup(kReduce), kScatter});
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+  // Another call in it.
+  for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {kGather, OfGroup(kReduce), kScatter});
+  SetCalls(&job, 3, {kScatter, OfGroup(kReduce), kScatter});
+  ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
+  EXPECT_THAT(RootsOf(job), ElementsAre(3));
+}
+
+// Numbers have 32 bits.
+TEST(CallOrder, BehindTheLastNumber) {
+  SimulatedJob job = GoneOnJob();
+  constexpr uint64_t kFirst = (uint64_t{1} << 32) - 1;
+  for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {kReduce, kGather, kScatter}, kFirst);
+  SetCalls(&job, 3, {kReduce, kScatter, kGather}, kFirst);
+  for (const int rank : {0, 1, 2, 3}) {
+    EXPECT_EQ(job.Of(kComm, rank).call_order.calls.size(), 3u);
+  }
+  ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
+  EXPECT_THAT(HangOf(job)->text, HasSubstr("at collective 0 "));
+}
+
+// What came over the network may be anything.
+TEST(CallOrder, DamagedIsNotCompared) {
+  SimulatedJob job = GoneOnJob();
+  for (const int rank : {0, 1, 2, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
+  job.Of(kComm, 3).call_order.calls[1] = 99;
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -1,0 +1,191 @@
+"""The processes of a run: each is started with the plugin, reports after each phase, and has a thread
+here that reads its page all the time."""
+
+import http.client
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+
+import nccl_versions
+from check_page import Page
+
+SCRAPE_PERIOD_S = 0.2
+ANSWER_S = 30  # of the endpoint
+
+
+class Failure(Exception):
+    """What ends the run."""
+
+
+class Scraper(threading.Thread):
+    """Reads one rank's page all the time, from when the rank's log says where."""
+
+    def __init__(self, log):
+        super().__init__(daemon=True)
+        self.log = log
+        self.stop = threading.Event()
+        self.lock = threading.Lock()
+        self.url = None
+        self.connection = None
+        self.last = None
+        self.text = ""
+        self.pages = 0
+        self.slowest_s = 0.0
+        self.problems = []
+        self.start()
+
+    def _find(self):
+        try:
+            with open(self.log, encoding="utf-8", errors="replace") as log:
+                match = re.search(r"NCCL Pulse: .*(http://\S+/metrics)", log.read())
+        except FileNotFoundError:
+            return False
+        if match:
+            self.url = match.group(1)
+            parts = urllib.parse.urlsplit(self.url)
+            self.connection = http.client.HTTPConnection(parts.hostname, parts.port,
+                                                         timeout=ANSWER_S)
+        return self.url is not None
+
+    def _get(self):
+        self.connection.request("GET", "/metrics")
+        response = self.connection.getresponse()
+        return response.status, response.read().decode()
+
+    def scrape(self):
+        """The page now; None when there is no endpoint yet."""
+        with self.lock:
+            if self.url is None and not self._find():
+                return None
+            begin = time.monotonic()
+            kept = self.connection.sock is not None
+            try:
+                status, text = self._get()
+            except (http.client.HTTPException, OSError) as error:
+                self.connection.close()
+                # The server ends connections that were idle, as ours are when this machine is busy:
+                # whoever keeps one has to try again with a new one (RFC 9112, section 9.3.1).
+                if not kept or not isinstance(error, ConnectionError):
+                    raise
+                status, text = self._get()
+            self.slowest_s = max(self.slowest_s, time.monotonic() - begin)
+            if status != 200:
+                raise ValueError("status %d" % status)
+            page = Page(text)
+            for key, before in (self.last.samples if self.last else {}).items():
+                if not self.last.only_grows(key[0]):
+                    continue
+                after = page.samples.get(key)
+                if after is None or after < before:
+                    self.problems.append("%s%s: %s, then %s" %
+                                         (key[0], sorted(key[1]), before, after))
+            self.pages += 1
+            self.last, self.text = page, text
+            return page
+
+    def run(self):
+        took_s = 0.0
+        # A slow machine has other things to do than to read pages.
+        while not self.stop.wait(max(SCRAPE_PERIOD_S, 4 * took_s)):
+            begin = time.monotonic()
+            try:
+                self.scrape()
+            except Exception as error:  # any: it is reported, not handled
+                # A process that ends closes its endpoint: the driver says stop before that.
+                if not self.stop.is_set():
+                    self.problems.append("scrape failed: %r" % error)
+            took_s = time.monotonic() - begin
+
+
+class Rank:
+    """One process of the run."""
+
+    def __init__(self, options, rank, work):
+        self.rank = rank
+        self.gpu = rank % options.gpus
+        self.log = os.path.join(options.out, "nccl-rank%d.log" % rank)
+        self.error_path = os.path.join(options.out, "stderr-rank%d.log" % rank)
+        environment = dict(
+            os.environ,
+            NCCL_PROFILER_PLUGIN=os.path.abspath(options.library),
+            NCCL_PULSE_LISTEN=options.listen,
+            NCCL_PULSE_TIMING=options.timing,
+            NCCL_DEBUG="INFO",
+            NCCL_DEBUG_SUBSYS="INIT,ENV,PROFILE",
+            NCCL_DEBUG_FILE=self.log,
+            # Multicast can put shared machines' GPUs out of order, and nothing here needs it.
+            NCCL_NVLS_ENABLE="0",
+            RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(options.ranks))
+        environment.update(getattr(options, "environment", {}))  # prove.py's
+        if options.mode == "network":
+            environment.update(NCCL_P2P_DISABLE="1", NCCL_SHM_DISABLE="1", NCCL_IB_DISABLE="1",
+                               NCCL_SOCKET_IFNAME="lo")
+        elif options.mode == "shared-gpu":
+            environment.update(NCCL_HOSTID="pulse-check-%d" % rank, NCCL_IB_DISABLE="1",
+                               NCCL_SOCKET_IFNAME="lo")
+        command = [os.path.abspath(options.program), "--rank=%d" % rank,
+                   "--nranks=%d" % options.ranks, "--gpu=%d" % self.gpu, "--exchange=" + work,
+                   "--phases=" + options.phases] + list(getattr(options, "arguments", ()))
+        if options.program.endswith(".py"):
+            command.insert(0, sys.executable)
+            nccl_versions.preload(environment)
+        elif options.libraries:
+            command.append("--library-path=" + options.libraries)
+        with open(self.error_path, "wb") as errors:
+            self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, stderr=errors, text=True,
+                                            start_new_session=True)
+        self.lines = queue.Queue()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+        self.scraper = Scraper(self.log)
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.lines.put(line)
+
+    def report(self, phase):
+        """The rank's report of this phase if it has come."""
+        while True:
+            try:
+                line = self.lines.get_nowait()
+            except queue.Empty:
+                return None
+            if not line.startswith("{"):
+                continue  # something that a library printed
+            report = json.loads(line)
+            if report["phase"] != phase:
+                raise Failure("rank %d reports %s, not %s" % (self.rank, report["phase"], phase))
+            return report
+
+    def go_on(self):
+        try:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended; whoever waits for it will say so
+
+    def kill(self):
+        self.scraper.stop.set()
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self.scraper.join(timeout=ANSWER_S)
+
+    def tails(self):
+        for path in (self.error_path, self.log):
+            try:
+                with open(path, encoding="utf-8", errors="replace") as log:
+                    lines = log.read().splitlines()[-20:]
+            except FileNotFoundError:
+                lines = ["(no such file)"]
+            yield "--- end of %s\n%s" % (os.path.basename(path), "\n".join(lines))

@@ -1,0 +1,223 @@
+// Gates: whether the GPU has begun the oldest launch, or still has earlier work to do.
+#include <gtest/gtest.h>
+
+#include "tests/plugin/heartbeat_checks.h"
+#include "tests/plugin/stream_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+// What is said of the oldest launch once nothing has completed for a while.
+OldestLaunch AtStandstill(const StreamCommunicator& comm) {
+  // What completed before is seen, then what the gates tell of that, then nothing new.
+  for (int i = 0; i < 3; ++i) {
+    AdvanceClock(200 * kMs);
+    WaitForPoll();
+  }
+  return comm.Read().oldest_launch;
+}
+
+TEST(HeartbeatTest, TheGpuDoesNotComeToALaunch) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    for (int i = 0; i < 30; ++i) RunWithGate(comm, kMs);
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
+    for (int round = 1; round <= 3; ++round) {
+      const auto rounds = static_cast<uint64_t>(round);
+      gpu.Launch(comm.stream(), FakeCuda::kForever);  // the application's
+      const int64_t before = RealtimeNs();
+      RunWithGate(comm, kMs);
+      EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
+      EXPECT_EQ(comm.Read().launches_completed, 30 * rounds);
+      // What is launched behind it changes nothing.
+      AdvanceClock(10 * kSecond);
+      for (int i = 0; i < 29; ++i) RunWithGate(comm, kMs);
+      EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
+      EXPECT_EQ(comm.Read().launches_completed, 30 * rounds);
+      EXPECT_NEAR(static_cast<double>(comm.Read().oldest_inflight_realtime_ns - before), 0,
+                  static_cast<double>(kClockSlackNs));
+      gpu.Release(comm.stream());
+      gpu.Advance(kSecond);
+      WaitForPoll();
+      ExpectIdle(comm, 30 * (rounds + 1));
+      EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
+    }
+  });
+}
+
+// It waits in a collective: the GPU has come to that.
+TEST(HeartbeatTest, TheGpuWaitsInALaunch) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    for (int i = 0; i < 5; ++i) RunWithGate(comm, kMs);
+    RunWithGate(comm, FakeCuda::kForever);
+    gpu.Launch(comm.stream(), kMs);
+    for (int i = 0; i < 30; ++i) RunWithGate(comm, kMs);
+    gpu.Advance(kSecond);
+    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kBegun);
+    EXPECT_EQ(comm.Read().launches_completed, 5u);
+    gpu.Release(comm.stream());
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    ExpectIdle(comm, 36);
+    EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
+  });
+}
+
+TEST(HeartbeatTest, TheFirstLaunchOfAll) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator waits(gpu, 1);
+    StreamCommunicator comm(gpu, 2);
+    gpu.Launch(comm.stream(), FakeCuda::kForever);
+    comm.Run(kMs);
+    waits.Run(FakeCuda::kForever);
+    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
+    EXPECT_EQ(AtStandstill(waits), OldestLaunch::kBegun);
+  });
+}
+
+// Launches were complete, but no marker stands behind the last of them, and the tail has gone on.
+TEST(HeartbeatTest, GatesTellOfCompletedLaunches) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    gpu.Block("cuEventQuery");
+    comm.Run(kMs);
+    ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));
+    for (int i = 0; i < 5; ++i) RunWithGate(comm, kMs);
+    gpu.Advance(kSecond);
+    gpu.Launch(comm.stream(), FakeCuda::kForever);
+    RunWithGate(comm, kMs);
+    gpu.Unblock();
+    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
+    EXPECT_EQ(comm.Read().launches_completed, 6u);
+  });
+}
+
+// Nobody has looked at the gates for so long that all are in use: the last launch still has one.
+TEST(HeartbeatTest, MoreLaunchesThanGates) {
+  for (const bool begun : {false, true}) {
+    RunWithGpu([begun](FakeCuda& gpu) {
+      StreamCommunicator comm(gpu, 1);
+      for (uint64_t round = 1; round <= 3; ++round) {
+        gpu.Block("cuEventQuery");
+        for (int i = 0; i < 40; ++i) RunWithGate(comm, kMs);
+        ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));
+        for (int i = 0; i < 40; ++i) RunWithGate(comm, kMs);
+        gpu.Advance(kSecond);
+        if (!begun) gpu.Launch(comm.stream(), FakeCuda::kForever);
+        RunWithGate(comm, begun ? FakeCuda::kForever : kMs);
+        gpu.Unblock();
+        EXPECT_EQ(AtStandstill(comm), begun ? OldestLaunch::kBegun : OldestLaunch::kNotBegun);
+        EXPECT_EQ(comm.Read().launches_completed, 81 * round - 1);
+        gpu.Release(comm.stream());
+        gpu.Advance(kSecond);
+        WaitForPoll();
+        ExpectIdle(comm, 81 * round);
+      }
+    });
+  }
+}
+
+TEST(HeartbeatTest, GatesOnSeveralStreams) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    FakeCuda::Stream other = gpu.CreateStream(comm.gpu_context());
+    RunWithGate(comm, kMs);
+    gpu.Advance(kMs);
+    gpu.Launch(other, FakeCuda::kForever);
+    RunWithGate(comm, kMs, other);
+    RunWithGate(comm, kMs);  // on its own again, behind that
+    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
+    EXPECT_EQ(comm.Read().launches_completed, 1u);
+    gpu.Release(other);
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    ExpectIdle(comm, 3);
+    // It has begun on one; the next, on the other, has not.
+    RunWithGate(comm, FakeCuda::kForever);
+    RunWithGate(comm, kMs, other);
+    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kBegun);
+    EXPECT_EQ(comm.Read().launches_completed, 3u);
+  });
+}
+
+// Its gate counts for nothing: the next launch may be on another stream.
+TEST(HeartbeatTest, GatesOfLaunchesThatWereGivenUp) {
+  for (const bool begun : {false, true}) {
+    RunWithGpu([begun](FakeCuda& gpu) {
+      StreamCommunicator comm(gpu, 1);
+      RunWithGate(comm, kMs);
+      gpu.Advance(kMs);
+      for (int i = 0; i < 30; ++i) {
+        AdvanceClock(kMs);
+        comm.StartLaunch(nullptr);
+      }
+      FakeCuda::Stream other = gpu.CreateStream(comm.gpu_context());
+      if (!begun) gpu.Launch(other, FakeCuda::kForever);
+      RunWithGate(comm, begun ? FakeCuda::kForever : kMs, other);
+      EXPECT_EQ(AtStandstill(comm), begun ? OldestLaunch::kBegun : OldestLaunch::kNotBegun);
+      EXPECT_EQ(comm.Read().launches_completed, 1u);
+    });
+  }
+}
+
+// One of 128 at a high rate of launches (a test that loses the CPU has pauses); else each launch
+// has one.
+TEST(HeartbeatTest, GatesAreFewWhereLaunchesAreMany) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        StreamCommunicator comm(gpu, 1);
+        constexpr uint64_t kBatch = 1280;
+        uint64_t launches = 0;
+        uint64_t records = 0;
+        const auto run_batch = [&] {
+          const uint64_t before = gpu.RecordsInCallbacks();
+          for (uint64_t i = 0; i < kBatch; ++i) comm.Run(1000);
+          launches += kBatch;
+          records = gpu.RecordsInCallbacks() - before;
+          return records;
+        };
+        EXPECT_GE(run_batch(), kBatch);  // the tail
+        constexpr uint64_t kMarkersAtMost = 10;
+        EXPECT_TRUE(WaitUntil([&] {
+          return run_batch() <= kBatch + kBatch / 128 + kMarkersAtMost;
+        })) << records;
+        EXPECT_GE(records, kBatch + kBatch / 128);
+        gpu.Advance(kSecond);
+        AdvanceClock(kSecond);
+        WaitForPoll();
+        const uint64_t before = gpu.RecordsInCallbacks();
+        for (int i = 0; i < 100; ++i) RunWithGate(comm, 1000);
+        EXPECT_GE(gpu.RecordsInCallbacks(), before + 200);
+        gpu.Advance(kSecond);
+        WaitForPoll();
+        ExpectIdle(comm, launches + 100);
+      },
+      {{"NCCL_PULSE_TIMING", "kernel"}});
+}
+
+TEST(HeartbeatTest, FinalizedInFrontOfAGate) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    gpu.Launch(comm.stream(), FakeCuda::kForever);
+    for (int i = 0; i < 20; ++i) RunWithGate(comm, kMs);
+    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
+    comm.Finalize();
+    AdvanceClock(6 * kSecond);
+    WaitForPoll();
+    EXPECT_FALSE(comm.Read().has_heartbeat);
+    EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
+    EXPECT_EQ(gpu.EventsAlive(), 0);
+    AdvanceClock(700 * kSecond);
+    StreamCommunicator next(gpu, 2);  // in its place
+    EXPECT_EQ(ReadSnapshot().communicators.size(), 1u);
+    EXPECT_EQ(next.Read().oldest_launch, OldestLaunch::kUnknown);
+    RunWithGate(next, FakeCuda::kForever);
+    EXPECT_EQ(AtStandstill(next), OldestLaunch::kBegun);
+  });
+}
+
+}  // namespace
+}  // namespace nccl_pulse

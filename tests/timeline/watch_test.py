@@ -1,0 +1,189 @@
+"""`pulse trace` of a job that runs: endpoints that answer as they are told to, and a replayed run of NCCL."""
+
+import http.server
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+from tests import running
+from tests.reference import reference
+from tests.timeline import made_up
+from tests.timeline.case import PULSE, RUNFILES, TraceCase
+from tests.timeline.made_up import call, calls_page, communicators_page, rank
+
+PATIENCE_S = 240
+
+
+def free_port():
+    """Nobody else on this machine takes it before us, in all likelihood."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Endpoint:
+    """Answers each question for calls with the next of `looks`, and then with the last: a page, a status, or None for
+    no answer. It does so long before anybody's patience ends."""
+
+    def __init__(self, *looks, communicators=None, clock=lambda: time.time()):
+        self.asked = 0
+        endpoint = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+
+            def do_GET(self):
+                if self.path == "/api/v1/time":
+                    return self.reply({"time": clock()} if clock else 404)
+                if self.path == "/api/v1/communicators":
+                    return self.reply(communicators or communicators_page(1, 2))
+                if self.path.endswith("/calls"):
+                    look = looks[min(endpoint.asked, len(looks) - 1)]
+                    endpoint.asked += 1
+                    return self.reply(look)
+                return self.reply(404)
+
+            def reply(self, answer):
+                if answer is None:
+                    return
+                body = b"" if isinstance(answer, int) else json.dumps(answer).encode()
+                self.send_response(answer if isinstance(answer, int) else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *arguments):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.name = "127.0.0.1:%d" % self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class WatchTest(TraceCase):
+
+    def endpoint(self, *looks, **options):
+        endpoint = Endpoint(*looks, **options)
+        self.addCleanup(endpoint.close)
+        return endpoint
+
+    def test_looks_are_joined_by_number(self):
+        first = [call(i, i / 100) for i in range(1, 5)]
+        second = [call(i, i / 100) for i in range(3, 7)]
+        first[3].update(state="in_flight", launched=None)
+        second[1].update(seconds=1e-3)  # known at the second look alone
+        third = [call(i, i / 100, state="launched" if i == 12 else "completed") for i in range(9, 13)]
+        fourth = [call(i, i / 100, state="launched" if i == 12 else "completed") for i in range(12, 14)]
+        looks = [calls_page(time_, rank(0, calls), nranks=2)
+                 for time_, calls in ((1, first), (2, second), (3, third), (4, fourth))]
+        endpoint = self.endpoint(*looks)
+        trace = self.trace("--seconds=1.2", "--endpoint=" + endpoint.name)
+        self.assertGreaterEqual(endpoint.asked, len(looks))
+        _, marks = trace.on("calls")
+        self.assertEqual([mark.notes["number"] for mark in marks], [1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13])
+        timed, = trace.on("GPU, stream 9f31")[0]
+        self.assertEqual((timed.notes["number"], timed.end_ns - timed.begin_ns), (4, 1000000))
+        # What left the ring between two looks is named, and not made up.
+        gap, = trace.on("GAP: calls that were not seen")[0]
+        self.assertEqual(gap.name, "calls 7 to 8 were not seen")
+        self.assertEqual((gap.begin_ns, gap.end_ns), (marks[5].time_ns, marks[6].time_ns))
+        self.assertIn("2 calls were not seen", self.said)
+        self.assertEqual([one.notes["number"] for one in trace.on("NOT ENDED")[0]], [12])
+        counter, = trace.find_tracks("calls not known to have ended")
+        self.assertEqual([value for _, value in trace.counters[counter.uuid]], [1, 0, 1, 1])
+        # What it costs is said before, and how far the clock is off.
+        self.assertLess(self.said.index("What it costs the job"), self.said.index("calls of"))
+        clock, = [mark for mark in trace.on("about this trace")[1] if mark.name.startswith("clock of")]
+        self.assertLessEqual(clock.notes["ahead_at_least_ns"], 0)
+        self.assertGreaterEqual(clock.notes["ahead_at_most_ns"], 0)
+
+    def test_a_clock_that_is_ahead(self):
+        endpoint = self.endpoint(calls_page(1, rank(0, [call(1, 1)]), nranks=2), clock=lambda: time.time() + 100)
+        older = self.endpoint(calls_page(1, rank(1, [call(1, 1)]), nranks=2), clock=None)
+        trace = self.trace("--seconds=0", "--endpoint=" + endpoint.name, "--endpoint=" + older.name)
+        marks = {mark.name.split(":")[1].strip(): mark.notes for mark in trace.on("about this trace")[1]
+                 if mark.name.startswith("clock of")}
+        ahead = marks[endpoint.name.split(":")[1]]
+        self.assertLessEqual(ahead["ahead_at_least_ns"], 100 * 10**9)
+        self.assertGreaterEqual(ahead["ahead_at_most_ns"], 100 * 10**9)
+        self.assertIn("ahead of the clock here by", self.said)
+        self.assertIn(older.name + ": its error is not known", self.said)
+
+    def test_an_endpoint_that_dies(self):
+        good = self.endpoint(calls_page(1, rank(0, [call(1, 1)]), nranks=2))
+        dies = self.endpoint(calls_page(1, rank(1, [call(1, 1)]), nranks=2), None)
+        trace = self.trace("--seconds=0.6", "--endpoint=" + good.name, "--endpoint=" + dies.name)
+        self.assertEqual(len(trace.on("calls", "rank 1 on")[1]), 1, "what it said before stays")
+        self.assertIn("endpoint %s: " % dies.name, self.said)
+        self.assertTrue([mark for mark in trace.on("about this trace")[1] if dies.name in mark.name
+                         and not mark.name.startswith("clock")])
+
+    def test_no_processor_time(self):
+        busy = self.endpoint(calls_page(1, rank(0, [call(1, 1)]), nranks=2), 503)
+        trace = self.trace("--seconds=0.6", "--endpoint=" + busy.name)
+        self.assertEqual(len(trace.on("calls")[1]), 1)
+        self.assertIn("looks were refused", self.said)
+
+    def test_nobody(self):
+        html = self.endpoint(404, communicators={"hello": 1})
+        for name, message in (("127.0.0.1:1", "Connection refused"), (html.name, "not from NCCL Pulse")):
+            code, output, errors = self.run_pulse("--endpoint=" + name, "--out=" + self.out)
+            self.assertEqual((code, output), (2, ""))
+            self.assertIn(message, errors)
+            self.assertFalse(os.path.exists(self.out))
+        empty = self.endpoint(404, communicators={"time": made_up.START, "communicators": []})
+        self.assertEqual(self.trace("--seconds=0", "--endpoint=" + empty.name, status=4).marks, [])
+
+    def test_a_recorded_run(self):
+        run = os.path.join(RUNFILES, "tests/traces/h200x2-nvlink-mixed")
+        replay = subprocess.Popen(
+            [PULSE, "replay", "--speed=0", "--hold=%d" % PATIENCE_S, run], stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
+            env=dict(os.environ, NCCL_PULSE_LISTEN="127.0.0.1:%d" % free_port(), NCCL_PULSE_LAST_CALLS="512"))
+        try:
+            said = ""
+            while "holding" not in said:
+                line = replay.stdout.readline()
+                self.assertTrue(line, said)
+                said += line
+            address = said.split("http://", 1)[1].split("/metrics", 1)[0]
+            trace = self.trace("--seconds=0.5", "--endpoint=" + address)
+        finally:
+            replay.send_signal(signal.SIGINT)
+            replay.communicate()
+        compared = 0
+        for path in sorted(os.listdir(run)):
+            for (comm, number), truth in true_calls(os.path.join(run, path)).items():
+                mine = [mark for mark in trace.on("calls without a time")[1]
+                        if any("%s: rank %d of" % (comm, number) in name for name in trace.path(mark.track))]
+                self.assertEqual([mark.notes["number"] for mark in mine],
+                                 list(range(len(truth) - len(mine) + 1, len(truth) + 1)), "all, up to the last one")
+                self.assertEqual([(mark.notes["op"], mark.notes["bytes"]) for mark in mine], truth[-len(mine):])
+                self.assertEqual(len(mine), min(len(truth), 512))
+                compared += len(mine)
+        self.assertEqual(compared, len(trace.on("calls without a time")[1]))
+        self.assertGreater(compared, 1500)
+        self.assertEqual(trace.on("calls")[1], [], "a replay has no GPU, and knows of no launch")
+
+
+def true_calls(path):
+    """{(comm, rank): [(op, bytes), ...]} in the order of the calls, by the independent reader's definitions."""
+    calls, communicators = {}, {}
+    for event in reference.load(path):
+        if event["cb"] == "init":
+            communicators[event["ctx"]] = ("%016x" % int(event["commId"], 16), event["rank"])
+        elif event["cb"] == "start" and event["type"] in ("collApi", "p2pApi"):
+            size = event["count"] * reference.ELEMENT_BYTES[event["datatype"]]
+            calls.setdefault(communicators[event["ctx"]], []).append((event["func"], size))
+    return calls
+
+
+if __name__ == "__main__":
+    running.main()

@@ -54,6 +54,10 @@ class HeaderWriter {
   }
   // The events that all masks have which somebody else changed (0: there is none), and how often.
   void StoreForeignMask(uint32_t foreign, uint64_t changes);
+  void CountCommand(CommandResult result) {
+    AddToCell(header_.commands[static_cast<int>(result)], 1);
+  }
+  void StoreChangedSettings(uint32_t changed) { header_.changed_settings.store(changed); }
   void StoreGraphCaptures(CaptureFate fate, uint64_t count) {
     header_.graph_captures[static_cast<int>(fate)].store(count);
   }

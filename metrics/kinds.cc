@@ -44,6 +44,34 @@ const char* CaptureFateName(CaptureFate fate) {
   return "unknown";
 }
 
+const char* LiveSettingName(LiveSetting setting) {
+  switch (setting) {
+    case LiveSetting::kTimedLaunches:
+      return "TIMED_LAUNCHES_PER_SECOND";
+    case LiveSetting::kNetworkWindow:
+      return "NETWORK_WINDOW";
+    case LiveSetting::kHangSeconds:
+      return "HANG_SECONDS";
+    case LiveSetting::kLogLevel:
+      return "LOG_LEVEL";
+  }
+  return "unknown";
+}
+
+const char* CommandResultName(CommandResult result) {
+  switch (result) {
+    case CommandResult::kDone:
+      return "done";
+    case CommandResult::kRefused:
+      return "refused";
+    case CommandResult::kForeignUser:
+      return "foreign_user";
+    case CommandResult::kAbandoned:
+      return "abandoned";
+  }
+  return "unknown";
+}
+
 const char* IgnoredReasonName(IgnoredReason reason) {
   switch (reason) {
     case IgnoredReason::kNullHandle:

@@ -92,6 +92,27 @@ enum class IgnoredReason : uint8_t {
 inline constexpr int kIgnoredReasons = 15;
 const char* IgnoredReasonName(IgnoredReason reason);
 
+// What can be set while a process runs (label `setting` of nccl_pulse_setting_changed): the
+// variables NCCL_PULSE_*, without that prefix.
+enum class LiveSetting : uint8_t {
+  kTimedLaunches = 0,
+  kNetworkWindow = 1,
+  kHangSeconds = 2,
+  kLogLevel = 3,
+};
+inline constexpr int kLiveSettings = 4;
+const char* LiveSettingName(LiveSetting setting);
+
+// What became of a command to a process (label `result` of nccl_pulse_commands_total).
+enum class CommandResult : uint8_t {
+  kDone = 0,
+  kRefused = 1,      // a setting or a value that it does not take, or no message of the protocol
+  kForeignUser = 2,  // from neither its own user nor root
+  kAbandoned = 3,    // who asked had left before it was looked at: nothing is done
+};
+inline constexpr int kCommandResults = 4;
+const char* CommandResultName(CommandResult result);
+
 // Callbacks that the plugin counts (label `callback` of nccl_pulse_callbacks_total).
 enum class CallbackKind : uint8_t {
   kApi = 0,

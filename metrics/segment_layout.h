@@ -100,7 +100,7 @@ void ResetFields(Fields&... fields) {
 }
 
 inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
-inline constexpr uint32_t kSegmentVersion = 8;
+inline constexpr uint32_t kSegmentVersion = 9;
 
 inline constexpr int kLanes = 4;
 inline constexpr int kSeriesPerCommunicator = 128;
@@ -196,6 +196,11 @@ struct SegmentHeader {
   // And the pages that rings have; init lock.
   uint32_t last_calls;
   Relaxed<uint32_t> last_call_pages_used;
+
+  // Commands to the process, by CommandResult, and which settings are not what it started with: bit
+  // n is LiveSetting n. Background thread.
+  Cell commands[kCommandResults];
+  Relaxed<uint32_t> changed_settings;
 };
 static_assert(sizeof(SegmentHeader) <= 4096);
 inline constexpr uint64_t kHeaderBytes = 4096;

@@ -58,6 +58,10 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
   for (int fate = 0; fate < kCaptureFates; ++fate) {
     snapshot->graph_captures[fate] = header.graph_captures[fate].acquire();
   }
+  for (int result = 0; result < kCommandResults; ++result) {
+    snapshot->commands[result] = header.commands[result].acquire();
+  }
+  snapshot->changed_settings = header.changed_settings.load();
   snapshot->series_used = header.series_used.acquire();
   snapshot->series_limit = ReadOnce(header.series_limit);
   snapshot->communicator_limit = geometry.communicators;

@@ -279,6 +279,8 @@ struct ProcessSnapshot {
   std::vector<RecycledCallsSnapshot> recycled_calls;  // those above zero
   uint64_t communicators_used = 0, communicator_limit = 0;
   std::array<uint64_t, kCaptureFates> graph_captures{};
+  std::array<uint64_t, kCommandResults> commands{};
+  uint32_t changed_settings = 0;  // bit n: LiveSetting n is not what the process started with
 
   std::vector<CommunicatorSnapshot> communicators;
 

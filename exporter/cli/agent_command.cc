@@ -1,9 +1,14 @@
 // pulse agent: the node's endpoint in a process of its own.
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -12,10 +17,14 @@
 #include "absl/flags/flag.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "exporter/cli/agent_capture.h"
 #include "exporter/cli/command.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/http/server.h"
+#include "exporter/node/control_socket.h"
 #include "exporter/node/listener.h"
+#include "exporter/node/live_values.h"
+#include "exporter/node/monotonic_clock.h"
 #include "exporter/web/guard.h"
 
 ABSL_FLAG(std::string, listen, ":9410", "where to serve: [host]:port or unix:/path");
@@ -36,6 +45,7 @@ namespace {
 constexpr int kUsageError = 1;
 constexpr int kCannotServe = 2;
 constexpr int kMostKeptProcesses = 100000;
+constexpr std::chrono::milliseconds kCapturePatience{500};
 
 constexpr char kHelp[] =
     R"(usage: pulse agent [flags]
@@ -59,6 +69,13 @@ uses at most a quarter of one core.
   --histograms=FORM       both, classic or native; family=FORM for one histogram, network=FORM
                           for timing="network", after a comma (default both,network=native)
   --drop-families=NAMES   metric families to leave out, separated by commas (default none)
+  --capture-dir=FOLDER    where to keep a capture (`pulse help capture`) when a hang or a straggler is first
+                          suspected (default: none is taken)
+  --capture-keep=N        at most this many, the oldest go first (default 8)
+  --capture-mebibytes=N   they take at most so much together, each a quarter before it is packed (default
+                          256)
+  --capture-pause=DURATION  between two captures, at least (default 1m)
+  --time-limit=DURATION   of a capture, beyond the verdict (default 60s)
   --web-config=FILE       TLS, client certificates, passwords: YAML, in the format of Prometheus' exporters
 
 A FILE for --web-config; each part may be left out:
@@ -75,6 +92,9 @@ What Prometheus then needs in its scrape_config:
   basic_auth: {username: prometheus, password_file: password}
   static_configs: [{targets: ["HOST:9410"]}]
 
+For captures the agent asks itself, as localhost. If its FILE asks for more than that, say what it is to
+send: --credentials-file=FILE, --ca-cert=FILE or --insecure, --server-name=NAME, --cert=FILE --key=FILE.
+
 SIGTERM and SIGINT end it. SIGHUP makes it read FILE again, and the files that FILE names. If something is
 wrong with them, it says so and goes on with the old ones.
 Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 it cannot serve there.
@@ -86,6 +106,33 @@ void Log(LogLevel level, const std::string& message) {
       absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone());
   std::fprintf(stderr, "%s %s: %s\n", now.c_str(), level == LogLevel::kInfo ? "info" : "warning",
                message.c_str());
+}
+
+// --hang-after, or what was set since. Relaxed: it stands alone. Read by the server's thread.
+std::atomic<int64_t> hang_after_ms{0};
+
+// Of what can be set, an agent has this alone.
+void AddHangSeconds(std::chrono::milliseconds start, LiveValues* values) {
+  values->Add(LiveSetting::kHangSeconds, static_cast<double>(start.count()) / 1000,
+              /*from_environment=*/false, [](double seconds) {
+                hang_after_ms.store(static_cast<int64_t>(seconds * 1000),
+                                    std::memory_order_relaxed);
+                return std::string();
+              });
+}
+
+// Waits for one of `signals`, and meanwhile answers who gives commands.
+int WaitForSignal(const sigset_t& signals, ControlSocket* control) {
+  constexpr timespec kPause{0, 100000000};
+  while (true) {
+    const int signal = sigtimedwait(&signals, nullptr, &kPause);
+    if (signal > 0) return signal;
+    try {
+      control->Round(MonotonicNow());
+    } catch (const std::exception& problem) {
+      Log(LogLevel::kWarning, std::string("a command could not be worked with: ") + problem.what());
+    }
+  }
 }
 
 int BadFlag(const char* what) {
@@ -148,7 +195,18 @@ int Run(const std::vector<char*>& arguments) {
   options.peers.keep = absl::ToChronoMilliseconds(keep);
   options.peers.keep_processes = keep_processes;
   options.hang_after = absl::ToChronoMilliseconds(hang_after);
+  hang_after_ms.store(options.hang_after.count(), std::memory_order_relaxed);
+  options.hang_after_now = [] {
+    return std::chrono::milliseconds(hang_after_ms.load(std::memory_order_relaxed));
+  };
+  LiveValues values;
+  AddHangSeconds(options.hang_after, &values);
 
+  bool takes_captures = false;
+  CaptureWatchOptions captures;
+  if (!ReadCaptureFlags(options.hang_after, &takes_captures, &captures, &wrong)) {
+    return BadFlag(wrong.c_str());
+  }
   const std::string web_config = absl::GetFlag(FLAGS_web_config);
   std::shared_ptr<WebGuard> guard;
   std::string error;
@@ -175,14 +233,26 @@ int Run(const std::vector<char*>& arguments) {
       "the agent serves at " + server->address() +
           (guard != nullptr && guard->is_https() ? " with TLS" : "") +
           (geteuid() == 0 ? ", for processes of every user" : ", for processes of its own user"));
-  while (true) {
-    int signal = 0;
-    if (sigwait(&signals, &signal) != 0) continue;
-    if (signal != SIGHUP) break;
-    Reload(guard.get());
+  ControlSocket control;
+  ControlSocket::Options control_options;
+  control_options.values = &values;
+  control_options.log = Log;
+  if (!control.Open(control_options)) {
+    Log(LogLevel::kWarning, "no socket for commands can be had: `pulse set` does not reach it");
   }
+  std::unique_ptr<CaptureWatch> watch;
+  if (takes_captures) {
+    const bool is_https = guard != nullptr && guard->is_https();
+    watch = StartCaptureWatch(std::move(captures), server->port(), is_https, Log);
+  }
+  while (WaitForSignal(signals, &control) == SIGHUP) Reload(guard.get());
+  control.CloseDescriptors();
   Log(LogLevel::kInfo, "the agent ends; the job's processes serve again");
+  const bool has_ended = watch == nullptr || watch->Stop(kCapturePatience);
   server->Stop();
+  // A capture that is being taken is left unfinished, under a name that says so. Its thread uses
+  // what main would destroy.
+  if (!has_ended) std::_Exit(0);
   return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -22,7 +23,10 @@ ABSL_FLAG(std::string, format, "bundle", "bundle or flight-recorder");
 ABSL_FLAG(std::string, stack_command, "", "prints the stacks of process {pid}");
 ABSL_FLAG(absl::Duration, stack_timeout, absl::Seconds(15), "of each program that is run");
 ABSL_FLAG(absl::Duration, time_limit, absl::Seconds(60), "of what follows the verdict");
-ABSL_DECLARE_FLAG(std::string, ras);            // of diagnose
+ABSL_DECLARE_FLAG(std::string, ras);  // of diagnose
+ABSL_DECLARE_FLAG(std::string, prometheus);  // of fleet_flags
+ABSL_DECLARE_FLAG(std::string, job_id);      // as the next one
+ABSL_DECLARE_FLAG(std::string, comm);
 ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // of the agent
 
 namespace nccl_pulse {
@@ -61,13 +65,16 @@ stands in missing.txt with the reason. Nothing is changed in the job.
 Where the endpoints are (default: this host's, at the ports 9410 to 9417):
   --endpoint=HOST:PORT  any number of times, also as https://HOST:PORT, or HOST (port 9410)
   --targets=FILE        a file in the form of file_sd (JSON or YAML)
+  --prometheus=URL      a Prometheus that has scraped the job within the last 15 minutes; of its endpoints
+                        --job-id=ID or --comm=ID (16 hexadecimal digits) takes those of one job
 
 How to ask:
   --https               where an address does not say http or https
   --ca-cert=FILE        authorities to trust instead of the system's; --insecure: trust everybody
   --cert=FILE, --key=FILE  own certificate and key, for endpoints that ask for one
   --server-name=NAME    that the endpoints' certificates have, where it is not what they are asked by
-  --credentials-file=FILE  one line user:password
+  --credentials-file=FILE  one line user:password; --bearer-file=FILE  one line with a token
+  --prometheus-credentials-file=FILE, --prometheus-bearer-file=FILE   the same for the Prometheus alone
   --timeout=DURATION    of each endpoint (default 3s)
   --hang-after=DURATION what counts as no progress (default 10s)
   --ras=HOST:PORT       NCCL's own RAS, whose report is kept, too. Default: NCCL_RAS_ADDR, or localhost:28028,
@@ -77,6 +84,31 @@ Exit status: 0 it is written; 1 bad usage; 2 no endpoint answers; 4 it is writte
 a process; 5 it could not be written, and there is
 nothing of it. docs/capture.md says what is in it.
 )";
+
+// Which job, as in `pulse diagnose`. On failure returns false and says in `error` what is wrong.
+bool ReadFilter(JobFilter* filter, std::string* error) {
+  filter->job_id = absl::GetFlag(FLAGS_job_id);
+  const std::string comm = absl::GetFlag(FLAGS_comm);
+  if (comm.empty()) return true;
+  uint64_t comm_id = 0;
+  if (comm.size() != 16 || !absl::SimpleHexAtoi(comm, &comm_id)) {
+    *error = absl::StrCat("--comm=", comm, ": not 16 hexadecimal digits");
+    return false;
+  }
+  filter->comm_id = comm_id;
+  return true;
+}
+
+// On failure returns false and says in `error` what is wrong.
+bool FindEndpoints(const JobFilter& filter, FleetQuestion* question, std::string* error) {
+  const bool asks_prometheus = !absl::GetFlag(FLAGS_prometheus).empty();
+  if (asks_prometheus && !AddFromPrometheus(filter, question, error)) return false;
+  if (asks_prometheus && question->endpoints.empty()) {
+    *error = "the Prometheus knows no endpoint of this job";
+    return false;
+  }
+  return OrThoseOfThisHost(question, error);
+}
 
 int Run(const std::vector<char*>& arguments) {
   if (!arguments.empty()) {
@@ -116,13 +148,16 @@ int Run(const std::vector<char*>& arguments) {
   }
   FleetQuestion question;
   std::string error;
-  if (!ReadFleetFlags(given_endpoints, &question, &error) ||
+  if (!ReadFilter(&options.look.filter, &error) ||
+      !ReadFleetFlags(given_endpoints, &question, &error) ||
       !RasFromFlag(absl::GetFlag(FLAGS_ras), &options.look.ras, &error)) {
     return Fail(kUsageError, error);
   }
   // Before anybody is asked: what hangs may not hang for long.
   if (!Bundle::IsPossible(path, &error)) return Fail(kNotWritten, error);
-  if (!OrThoseOfThisHost(&question, &error)) return Fail(kUsageError, error);
+  if (!FindEndpoints(options.look.filter, &question, &error)) {
+    return Fail(absl::GetFlag(FLAGS_prometheus).empty() ? kUsageError : kNoAnswer, error);
+  }
   options.look.client = question.client;
   const Capture capture = CaptureJob(question.endpoints, options);
   if (capture.look.heard == 0) {

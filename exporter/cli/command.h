@@ -29,6 +29,7 @@ extern const Command kDemoCommand;
 extern const Command kDiagnoseCommand;
 extern const Command kInstallCommand;
 extern const Command kReplayCommand;
+extern const Command kSetCommand;
 extern const Command kStatusCommand;
 extern const Command kTraceCommand;
 

@@ -206,8 +206,9 @@ bool OrThoseOfThisHost(FleetQuestion* question, std::string* error) {
     if (!question->client.authorization.empty() &&
         (!question->is_https || absl::GetFlag(FLAGS_insecure))) {
       *error =
-          "--credentials-file needs --endpoint or --targets: at ports that are guessed anybody may "
-          "listen";
+          "--credentials-file and --bearer-file need to be told where the endpoints are: at ports "
+          "that "
+          "are guessed anybody may listen";
       return false;
     }
     question->endpoints = FindLocalEndpoints(question->client, question->is_https);

@@ -17,9 +17,9 @@ namespace {
 
 constexpr int kUsageError = 1;
 
-const Command* const kCommands[] = {&kStatusCommand,  &kDiagnoseCommand, &kCaptureCommand,
-                                    &kTraceCommand,   &kAgentCommand,    &kDemoCommand,
-                                    &kInstallCommand, &kReplayCommand};
+const Command* const kCommands[] = {&kStatusCommand, &kDiagnoseCommand, &kCaptureCommand,
+                                    &kTraceCommand,  &kSetCommand,      &kAgentCommand,
+                                    &kDemoCommand,   &kInstallCommand,  &kReplayCommand};
 
 void PrintUsage(FILE* out) {
   std::fprintf(out,

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "exporter/cli/calls_table.h"
 #include "exporter/cli/command.h"
+#include "exporter/cli/settings_table.h"
 #include "exporter/cli/status_endpoint.h"
 #include "exporter/cli/status_table.h"
 #include "exporter/http/http_get.h"
@@ -29,6 +30,7 @@ ABSL_FLAG(absl::Duration, interval, absl::Seconds(1), "time between two refreshe
 ABSL_FLAG(std::string, color, "auto", "auto, always or never");
 ABSL_FLAG(bool, all, false, "also show communicators that have ended");
 ABSL_FLAG(bool, calls, false, "show the last calls of communicators that hang");
+ABSL_FLAG(bool, settings, false, "show the settings of the processes of this node");
 ABSL_FLAG(std::string, calls_of, "", "show the last calls of this communicator");
 ABSL_FLAG(std::string, ca_cert, "",
           "PEM file: authorities that may have signed the endpoint's certificate");
@@ -84,6 +86,9 @@ communicator with its ranks. It asks the node's endpoint, so it also works while
   --calls               show the last calls of the communicators that hang, ranks side by side; what is
                         odd is marked >
   --calls-of=ID         of this communicator, whatever it does (16 hexadecimal digits)
+  --settings            show the settings of this node's processes that `pulse set` can change, and where
+                        they come from; asks the processes of this user (root: of all), no endpoint.
+                        Exit status: 0; 2 there are none; 4 some do not answer
   --color=auto|always|never
 
 An agent that asks for TLS or a password (docs/agent.md):
@@ -246,6 +251,11 @@ int ExitStatus(const Json& page) {
 }
 
 int Run(const std::vector<char*>& arguments) {
+  if (absl::GetFlag(FLAGS_settings)) {
+    if (arguments.empty()) return ShowSettings(absl::FromChrono(kPatience));
+    std::fputs("pulse: --settings takes no endpoint: it asks the processes of this node\n", stderr);
+    return kUsageError;
+  }
   const bool json = absl::GetFlag(FLAGS_json);
   const absl::Duration interval = absl::GetFlag(FLAGS_interval);
   const std::string color = absl::GetFlag(FLAGS_color);

@@ -36,12 +36,15 @@ class Diagnosis {
   explicit Diagnosis(std::chrono::milliseconds hang_after = kDefaultHangAfter)
       : hang_after_(hang_after) {}
 
+  // From the next update on.
+  void set_hang_after(std::chrono::milliseconds hang_after) { hang_after_ = hang_after; }
+
   // The communicators of `snapshots`, by their ids. Call it for each set that is read: a timed call
   // counts once, whoever asks and how often.
   DiagnosisResult Update(const SnapshotSet& snapshots, int64_t now_realtime_ns);
 
  private:
-  const std::chrono::milliseconds hang_after_;
+  std::chrono::milliseconds hang_after_;
   std::unordered_map<uint64_t, StragglerState> stragglers_;
 };
 

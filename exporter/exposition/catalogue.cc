@@ -209,6 +209,14 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "no_room: their replays are not counted, because too many are followed. incomplete: some of "
      "their calls are not kept. refused: the driver refused a stamp, and there are no further "
      "ones. Present from the first on."},
+    {MetricId::kCommands, "nccl_pulse_commands_total", MetricType::Counter, "", kProcess,
+     LabelNames("result"),
+     "Commands that were given to the process while it runs (`pulse set`). Present from the first "
+     "on."},
+    {MetricId::kSettingChanged, "nccl_pulse_setting_changed", MetricType::Gauge, "", kProcess,
+     LabelNames("setting"),
+     "1 while a setting is not what the process started with: `pulse set` has changed it. Absent "
+     "otherwise."},
     {MetricId::kCallbacks, "nccl_pulse_callbacks_total", MetricType::Counter, "", kProcess,
      LabelNames("callback"), "Callbacks that NCCL made. A kind is present from its first on."},
     {MetricId::kCallbackDuration, "nccl_pulse_callback_duration_seconds", MetricType::Summary,

@@ -59,6 +59,10 @@ inline constexpr LabelEntry kLabels[] = {
      "rank in the communicator that the others wait for; absent when none is known"},
     {"direction", "send or recv, seen from this rank"},
     {"fate", "what became of a captured graph: seen, followed, no_room, incomplete, refused"},
+    {"result",
+     "what became of a command: done, refused (a setting or value that it does not take), "
+     "foreign_user (from neither its user nor root), abandoned (who asked had left)"},
+    {"setting", "a setting, named as its variable is without NCCL_PULSE_"},
     {"callback", "kind of callback: api, launch, operation, proxy, kernel, step"},
     {"version", "the plugin's version"},
     {"nccl_api_version", "version of NCCL's profiler interface that is in use"},

@@ -53,6 +53,8 @@ enum class MetricId : int {
   kForeignEventMask,
   kNetworkObserved,
   kGraphCaptures,
+  kCommands,
+  kSettingChanged,
   kCallbacks,
   kCallbackDuration,
   kIgnoredEvents,

@@ -40,6 +40,14 @@ void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
     set->SeenCounter(MetricId::kGraphCaptures, {CaptureFateName(static_cast<CaptureFate>(i))},
                      process.graph_captures[i]);
   }
+  for (int i = 0; i < kCommandResults; ++i) {
+    set->SeenCounter(MetricId::kCommands, {CommandResultName(static_cast<CommandResult>(i))},
+                     process.commands[i]);
+  }
+  for (int i = 0; i < kLiveSettings; ++i) {
+    if ((process.changed_settings >> i & 1) == 0) continue;
+    set->Gauge(MetricId::kSettingChanged, {LiveSettingName(static_cast<LiveSetting>(i))}, 1);
+  }
   for (int i = 0; i < kCallbackKinds; ++i) {
     set->SeenCounter(MetricId::kCallbacks, {CallbackKindName(static_cast<CallbackKind>(i))},
                      process.callbacks[i]);

@@ -27,8 +27,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// All files together; what comes later is left out.
-constexpr std::size_t kMostBytes = 512 << 20;
 // Text of the pages that the dumps are made of; in memory they take several times as much.
 constexpr std::size_t kMostPageBytes = 128 << 20;
 constexpr std::size_t kMostCommunicators = 256;  // of an endpoint
@@ -159,7 +157,7 @@ class Capturer {
   }
 
   void Add(const std::string& name, std::string content) {
-    if (capture_.bundle.bytes() + page_bytes_ + content.size() > kMostBytes) {
+    if (capture_.bundle.bytes() + page_bytes_ + content.size() > options_.most_bytes) {
       return Miss(name, "there is too much already");
     }
     capture_.bundle.Add(name, std::move(content));

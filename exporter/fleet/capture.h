@@ -6,6 +6,7 @@
 #define EXPORTER_FLEET_CAPTURE_H_
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@ struct CaptureOptions {
   std::chrono::milliseconds program_patience{15000};
   // Half of it for what endpoints are asked beyond the verdict, the rest for programs.
   std::chrono::milliseconds time_limit{60000};
-  bool is_flight_recorder = false;  // dumps for torchfrtrace alone
+  bool is_flight_recorder = false;                  // dumps for torchfrtrace alone
+  std::size_t most_bytes = std::size_t{512} << 20;  // of all files together
 };
 
 struct Capture {

@@ -8,8 +8,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <csignal>
+#include <memory>
+#include <mutex>
 #include <system_error>
+#include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -26,7 +31,6 @@ constexpr milliseconds kPatienceWithEnd{1000};
 
 std::string ErrorOf(int error) { return std::error_code(error, std::generic_category()).message(); }
 
-// 0, or what posix_spawnp says.
 int Spawn(const std::vector<std::string>& arguments, int output, pid_t* child) {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
@@ -35,8 +39,16 @@ int Spawn(const std::vector<std::string>& arguments, int output, pid_t* child) {
   posix_spawn_file_actions_adddup2(&files, output, STDERR_FILENO);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
   posix_spawnattr_setpgroup(&attributes, 0);
+  // What this process ignores or blocks for its own sake is inherited: a program that writes into a
+  // pipe which nobody reads would never end.
+  sigset_t signals;
+  sigemptyset(&signals);
+  posix_spawnattr_setsigmask(&attributes, &signals);
+  sigaddset(&signals, SIGPIPE);
+  posix_spawnattr_setsigdefault(&attributes, &signals);
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -44,6 +56,67 @@ int Spawn(const std::vector<std::string>& arguments, int output, pid_t* child) {
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   return result;
+}
+
+void EndGroup(pid_t child, int* status) {
+  kill(-child, SIGKILL);
+  waitpid(child, status, 0);
+}
+
+// A start that may take for ever: exec waits for the file system on which the program lies, and
+// posix_spawn waits for exec. Shared by the thread that starts and the one that has no time.
+struct Start {
+  ~Start() {
+    if (output >= 0) close(output);
+  }
+
+  std::vector<std::string> arguments;
+  Spawner spawn;
+  int output = -1;
+
+  std::mutex mutex;
+  std::condition_variable is_over;
+  bool is_done = false, is_abandoned = false;
+  int failure = 0;
+  pid_t child = 0;
+};
+
+void RunStart(const std::shared_ptr<Start>& start) {
+  pid_t child = 0;
+  const int failure = start->spawn(start->arguments, start->output, &child);
+  const std::lock_guard<std::mutex> lock(start->mutex);
+  start->is_done = true;
+  start->failure = failure;
+  start->child = child;
+  start->is_over.notify_one();
+  if (!start->is_abandoned || failure != 0) return;
+  int status = 0;
+  EndGroup(child, &status);  // too late
+}
+
+// False when it has not started by `end`; should it ever, it is ended at once.
+bool StartProgram(const std::vector<std::string>& arguments, Spawner spawn, int output,
+                  steady_clock::time_point end, int* failure, pid_t* child) {
+  auto start = std::make_shared<Start>();
+  start->arguments = arguments;
+  start->spawn = spawn;
+  start->output = output;
+  try {
+    std::thread(RunStart, start).detach();
+  } catch (const std::system_error& problem) {
+    *failure = problem.code().value();
+    return true;
+  }
+  std::unique_lock<std::mutex> lock(start->mutex);
+  if (!start->is_over.wait_until(lock, end, [&start] { return start->is_done; })) {
+    start->is_abandoned = true;
+    return false;
+  }
+  *failure = start->failure;
+  *child = start->child;
+  // Its output ends with the program, not with this thread.
+  close(std::exchange(start->output, -1));
+  return true;
 }
 
 // False: its time was over before it closed its output.
@@ -66,21 +139,31 @@ bool ReadAll(int fd, steady_clock::time_point end, std::string* text) {
 }  // namespace
 
 ProgramOutput RunProgram(const std::vector<std::string>& arguments, milliseconds patience) {
+  return RunProgram(arguments, patience, &Spawn);
+}
+
+ProgramOutput RunProgram(const std::vector<std::string>& arguments, milliseconds patience,
+                         Spawner spawn) {
   ProgramOutput output;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     output.error = ErrorOf(errno);
     return output;
   }
+  const auto end = steady_clock::now() + patience;
   pid_t child = 0;
-  const int failure = Spawn(arguments, ends[1], &child);
-  close(ends[1]);
+  int failure = 0;
+  if (!StartProgram(arguments, spawn, ends[1], end, &failure, &child)) {
+    close(ends[0]);
+    output.error = absl::StrCat(arguments[0], ": it could not be started within ", patience.count(),
+                                " ms; does its file system answer?");
+    return output;
+  }
   if (failure != 0) {
     close(ends[0]);
     output.error = absl::StrCat(arguments[0], ": ", ErrorOf(failure));
     return output;
   }
-  const auto end = steady_clock::now() + patience;
   bool is_in_time = ReadAll(ends[0], end, &output.text);
   close(ends[0]);
   int status = 0;

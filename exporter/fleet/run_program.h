@@ -2,9 +2,13 @@
 //
 // Thread: any; blocks. The program gets no standard input, and leads a process group of its own,
 // which is ended when its time is over. What does not end by that is left to itself within a second:
-// a program that hangs in a driver, or of another user. Errors: what went wrong, for a person.
+// a program that hangs in a driver, or of another user. Its signals are as in a shell, whatever this
+// process ignores or blocks. A start that does not end in time, because the program's file system
+// does not answer, is left to a thread of its own. Errors: what went wrong, for a person.
 #ifndef EXPORTER_FLEET_RUN_PROGRAM_H_
 #define EXPORTER_FLEET_RUN_PROGRAM_H_
+
+#include <sys/types.h>
 
 #include <chrono>
 #include <string>
@@ -18,6 +22,12 @@ struct ProgramOutput {
 };
 ProgramOutput RunProgram(const std::vector<std::string>& arguments,
                          std::chrono::milliseconds patience);
+
+// Starts a program with `output` as its standard output and error, and with its own process group.
+// 0, or an errno. For tests: one that hangs.
+using Spawner = int (*)(const std::vector<std::string>& arguments, int output, pid_t* child);
+ProgramOutput RunProgram(const std::vector<std::string>& arguments,
+                         std::chrono::milliseconds patience, Spawner spawn);
 
 }  // namespace nccl_pulse
 

@@ -49,14 +49,20 @@ std::string_view Pages::TypeOf(std::size_t kind) {
   return ContentType(static_cast<PageFormat>(kind));
 }
 
+std::chrono::milliseconds Pages::HangAfter() const {
+  return options_.hang_after_now ? options_.hang_after_now() : options_.hang_after;
+}
+
 SnapshotSet Pages::ReadAll(ReadWish wish) {
   // What the diagnosis compares in a hang. Nothing is read for it while all goes on.
   wish.order_of_standing_since_ns = RealtimeNs() - kStandsNs;
+  const std::chrono::milliseconds hang_after = HangAfter();
+  diagnosis_.set_hang_after(hang_after);
   SnapshotSet set = options_.wish_source ? options_.wish_source(wish) : options_.source();
   node_.Read(&set, MonotonicNow(), wish);
   // What has stopped must not pass for the present by the time at which a hang is called.
   set.stands_after_ns =
-      std::min(kStoppedAfterNs, int64_t{std::chrono::nanoseconds(options_.hang_after).count()});
+      std::min(kStoppedAfterNs, int64_t{std::chrono::nanoseconds(hang_after).count()});
   stats_.segments_read += std::count_if(
       set.processes.begin(), set.processes.end(),
       [](const ProcessSnapshot& process) { return process.end == ProcessEnd::kLive; });
@@ -78,7 +84,7 @@ std::string Pages::MakeCommunicators() {
 
 std::string Pages::MakeSnapshots() {
   const SnapshotSet set = ReadAll();
-  return WriteSnapshots(set, RealtimeNs(), std::chrono::nanoseconds(options_.hang_after).count());
+  return WriteSnapshots(set, RealtimeNs(), std::chrono::nanoseconds(HangAfter()).count());
 }
 
 std::string Pages::MakeCalls() {

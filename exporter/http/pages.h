@@ -49,6 +49,7 @@ class Pages {
 
  private:
   PageCache::Options CacheOptions(std::function<bool(bool in_any_case)> cut_off_slowest);
+  std::chrono::milliseconds HangAfter() const;
   SnapshotSet ReadAll(ReadWish wish = {});
   std::vector<Family> ReadFamilies(PageFormat format);
   std::string MakeCommunicators();

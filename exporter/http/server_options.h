@@ -34,6 +34,8 @@ struct ServerOptions {
   PeerOptions peers;
   // A communicator with work in flight and no progress for this long is suspected to hang.
   std::chrono::milliseconds hang_after = Diagnosis::kDefaultHangAfter;
+  // The same where it can change, asked on the server's thread; null: hang_after.
+  std::function<std::chrono::milliseconds()> hang_after_now;
   double cpu_share = kJobCpuShare;  // of one core, for all that is asked of the server
   std::string service_directory;    // see exporter/node/service_file.h; "": none
   std::shared_ptr<Guard> guard;     // null: plain HTTP for everybody

@@ -51,6 +51,12 @@ enum class MessageType : uint32_t {
   kYield = 6,
   kYielded = 7,
   kReelect = 8,
+  // Of a control socket (control_socket.h).
+  kSet = 9,
+  kListSettings = 10,
+  kSetting = 11,
+  kDone = 12,
+  kNotHere = 13,
 };
 
 // Explicit sizes, little-endian, no padding.
@@ -60,9 +66,10 @@ struct HandoverMessage {
   MessageType type{};
   uint32_t members = 0;   // kWelcome, kMembers, kYielded
   uint32_t delay_ms = 0;  // kReelect: how long to leave the port to somebody else
+                          // kSet: after which it ends by itself; 0: it does not
   uint32_t port = 0;      // kWelcome; 0 for a Unix socket
   uint32_t reserved = 0;
-  std::array<char, 224> text{};  // kWelcome: the endpoint's address; kRefused: why. Zero-terminated
+  std::array<char, 224> text{};  // kWelcome: the endpoint's address; kRefused: why; zero-terminated
 
   void SetText(std::string_view value);
   // Printable, whatever the other side sent.

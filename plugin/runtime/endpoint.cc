@@ -46,6 +46,7 @@ ServerOptions OptionsOf(Process& process) {
   options.service_directory = settings.file_sd_directory;
   options.exposition = settings.exposition;
   options.hang_after = std::chrono::seconds(settings.hang_seconds);
+  options.hang_after_now = [&process] { return std::chrono::seconds(process.hang_seconds.load()); };
   options.source = [&process] { return ReadOwnSegment(*process.segment); };
   options.wish_source = [&process](const ReadWish& wish) {
     return ReadOwnSegment(*process.segment, wish);

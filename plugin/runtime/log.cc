@@ -18,7 +18,7 @@ void Log::Warn(abi::DebugLogger logger, const std::string& message) const {
   if (logger != nullptr) {
     logger(abi::kLogWarn, abi::kSubsystemProfile, "nccl-pulse", 0, "NCCL Pulse: %s",
            message.c_str());
-  } else if (level_ >= LogVerbosity::kWarn) {
+  } else if (level_.load() >= LogVerbosity::kWarn) {
     WriteToStandardError("warning", message);
   }
 }
@@ -28,7 +28,7 @@ void Log::Info(abi::DebugLogger logger, const std::string& message) const {
     logger(abi::kLogInfo, abi::kSubsystemInit | abi::kSubsystemProfile, "nccl-pulse", 0,
            "NCCL Pulse: %s", message.c_str());
   }
-  if (level_ >= LogVerbosity::kInfo) WriteToStandardError("info", message);
+  if (level_.load() >= LogVerbosity::kInfo) WriteToStandardError("info", message);
 }
 
 }  // namespace nccl_pulse

@@ -11,6 +11,7 @@
 
 #include <string>
 
+#include "metrics/atomic_cell.h"
 #include "plugin/abi/common.h"
 
 namespace nccl_pulse {
@@ -21,14 +22,14 @@ class Log {
  public:
   // What goes to standard error when there is no logger; with one, NCCL_DEBUG decides, and kInfo
   // asks for a copy on standard error as well.
-  void set_level(LogVerbosity level) { level_ = level; }
+  void set_level(LogVerbosity level) { level_.store(level); }
 
   // `logger` may be null.
   void Warn(abi::DebugLogger logger, const std::string& message) const;
   void Info(abi::DebugLogger logger, const std::string& message) const;
 
  private:
-  LogVerbosity level_ = LogVerbosity::kWarn;
+  Relaxed<LogVerbosity> level_{LogVerbosity::kWarn};
 };
 
 }  // namespace nccl_pulse

@@ -13,7 +13,7 @@ constexpr int kBit = static_cast<int>(abi::kEventProxyStep);
 }  // namespace
 
 void NetworkWindow::Configure(double percent, uint64_t seed) {
-  percent_ = percent;
+  percent_ = share_ = percent;
   random_ = seed | 1;  // xorshift never leaves the state zero
 }
 
@@ -46,6 +46,20 @@ void NetworkWindow::Detach(uint64_t context, uint64_t now_ns) {
   }
   attached_.erase(at);
   was_on_ = IsOn();
+}
+
+bool NetworkWindow::SetShare(double percent, uint64_t now_ns) {
+  if (is_off() || is_always()) return false;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Look(now_ns);
+  share_ = percent;
+  next_opening_ns_ = 0;  // planned with the share before
+  if (!open_) return true;
+  // What was watched at that share is not made up for by a longer pause at this one.
+  Switch(false);
+  open_ = false;
+  was_on_ = IsOn();
+  return true;
 }
 
 uint64_t NetworkWindow::observed_ns() {
@@ -85,7 +99,7 @@ uint64_t NetworkWindow::PauseNs(uint64_t watched_ns, double from, double to) {
   random_ ^= random_ >> 7;
   random_ ^= random_ << 17;
   const double uniform = static_cast<double>(random_ >> 11) / 9007199254740992.0;  // 2^53
-  const double mean_ns = static_cast<double>(watched_ns) * (100 / percent_ - 1);
+  const double mean_ns = static_cast<double>(watched_ns) * (100 / share_ - 1);
   return static_cast<uint64_t>(mean_ns * (from + (to - from) * uniform)) + 1;
 }
 
@@ -93,8 +107,9 @@ void NetworkWindow::Tick(uint64_t now_ns, bool wanted, const std::function<bool(
   if (is_off()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   Look(now_ns);
-  if (is_always() || attached_.empty()) return;
+  if (is_always() || attached_.empty() || share_ <= 0) return;
   if (open_) {
+    if (share_ >= 100) return;
     // The window's true length: the thread may be late.
     const uint64_t watched_ns = now_ns > opened_ns_ ? now_ns - opened_ns_ : 0;
     if (watched_ns < kLengthNs) return;

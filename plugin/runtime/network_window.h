@@ -46,6 +46,11 @@ class NetworkWindow {
   // Once, before all else. 0: never. `seed`: any number that differs between processes.
   void Configure(double percent, uint64_t seed);
 
+  // Another share from now on, of 0 (none) to 100 (all of the time). False where that cannot be: a
+  // window that began as off or as always has no mask to switch.
+  bool SetShare(double percent, uint64_t now_ns);
+
+  // As configured.
   bool is_off() const { return percent_ <= 0; }
   bool is_always() const { return percent_ >= 100; }
 
@@ -82,6 +87,7 @@ class NetworkWindow {
 
   std::mutex mutex_;  // guards what follows
   std::vector<Attached> attached_;
+  double share_ = 0;  // percent_, or what was set since
   uint64_t random_ = 1;
   bool open_ = false;
   bool was_on_ = false;  // at the last look

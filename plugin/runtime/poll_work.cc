@@ -10,7 +10,7 @@
 namespace nccl_pulse {
 namespace {
 
-// The poller's pauses: while launches are in flight, and otherwise.
+// The poller's pauses: while launches are in flight or a command is given, and otherwise.
 constexpr int kBusyPollMs = 20;
 constexpr int kIdlePollMs = 100;
 constexpr uint64_t kHousekeepingNs = 100000000;
@@ -19,6 +19,7 @@ constexpr uint64_t kAdaptSamplingNs = 1000000000;
 }  // namespace
 
 void PollWork::Start(abi::DebugLogger logger) {
+  control_.Open();
   // Stored before the thread starts, because the thread may store the end.
   HeaderWriter(*process_.segment).StorePollerState(PollerState::kRunning);
   if (Poller::Start({[](void* work) { static_cast<PollWork*>(work)->Begin(); },
@@ -26,6 +27,7 @@ void PollWork::Start(abi::DebugLogger logger) {
                      [](void* work) { static_cast<PollWork*>(work)->LoseSight(); }, this})) {
     return;
   }
+  control_.AbandonAfterFork();  // nobody would answer
   LoseSight();
   process_.log.Warn(
       logger,
@@ -62,7 +64,8 @@ int PollWork::Round() {
     adapted_ns_ = now_ns;
     process_.tracker->AdaptSampling();
   }
-  return in_flight ? kBusyPollMs : kIdlePollMs;
+  const bool is_asked = control_.Round();
+  return in_flight || is_asked ? kBusyPollMs : kIdlePollMs;
 }
 
 // Nobody watches the GPU: either from the start, or from now on.

@@ -1,5 +1,6 @@
 // What the background thread does in each of its rounds: it follows launches, keeps the segment's
-// times and memory up to date, settles operations, and watches the event masks.
+// times and memory up to date, settles operations, watches the event masks, and does what commands
+// ask for (live_control.h).
 //
 // Thread: Start under the lock of init; the rest on the background thread (poller.h).
 // Errors: nothing here throws.
@@ -8,19 +9,22 @@
 
 #include <cstdint>
 
+#include "plugin/runtime/live_control.h"
 #include "plugin/runtime/process.h"
 
 namespace nccl_pulse {
 
 class PollWork {
  public:
-  explicit PollWork(Process* process) : process_(*process) {}
+  explicit PollWork(Process* process) : process_(*process), control_(process) {}
   PollWork(const PollWork&) = delete;
   PollWork& operator=(const PollWork&) = delete;
 
   // Starts the thread, which uses this object for the life of the process. Where none can be
   // started the segment says so, and `logger` gets a warning.
   void Start(abi::DebugLogger logger);
+  // Async-signal-safe.
+  void AbandonAfterFork() { control_.AbandonAfterFork(); }
 
  private:
   void Begin();
@@ -31,6 +35,7 @@ class PollWork {
   void WatchMasks();
 
   Process& process_;
+  LiveControl control_;
   uint64_t housekeeping_ns_ = 0;  // when last
   uint64_t adapted_ns_ = 0;       // when last
   bool mask_warning_given_ = false;

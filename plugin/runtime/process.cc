@@ -35,6 +35,7 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
   std::vector<std::string> warnings;
   process->settings = ReadSettings(environ, &warnings);
   process->log.set_level(process->settings.log_level);
+  process->hang_seconds.store(process->settings.hang_seconds);
   if (process->settings.timing == TimingMode::kKernel && arguments.api_version < 4) {
     warnings.push_back(absl::StrCat(
         "NCCL_PULSE_TIMING=kernel needs GPU timestamps, which this NCCL (profiler API v",

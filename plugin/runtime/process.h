@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "metrics/atomic_cell.h"
 #include "metrics/segment.h"
 #include "plugin/cuda/cuda_driver.h"
 #include "plugin/runtime/event_masks.h"
@@ -33,6 +34,7 @@ struct Process {
   std::string Capabilities(int api_version) const;
 
   Settings settings;
+  Relaxed<int> hang_seconds{0};  // settings.hang_seconds, or what was set since
   Log log;
   Clock clock;
   std::unique_ptr<Segment> segment;

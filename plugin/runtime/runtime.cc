@@ -52,6 +52,7 @@ void ForgetAfterFork(std::atomic<Tracker*>* tracker) {
   Server::ResetAfterFork();
   if (g_program != nullptr) {
     g_program->endpoint.AbandonAfterFork();
+    g_program->poll_work.AbandonAfterFork();
     g_program->process->segment->AbandonAfterFork();
   }
   g_program = nullptr;  // leaked on purpose: freeing could need a lock

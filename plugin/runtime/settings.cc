@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "exporter/exposition/catalogue.h"
 #include "exporter/node/listener.h"
+#include "exporter/node/live_values.h"
 #include "metrics/segment_layout.h"
 
 namespace nccl_pulse {
@@ -21,11 +22,7 @@ namespace {
 constexpr std::string_view kPrefix = "NCCL_PULSE_";
 constexpr uint64_t kMinSeries = 16;
 constexpr uint64_t kMaxSeries = 30000;  // each takes up to two pages, and pages have 16-bit numbers
-constexpr double kMinWindowPercent = 0.01;
 constexpr std::size_t kMaxNodeName = 253;  // as long as a DNS name can be
-constexpr int kMaxHangSeconds = 86400;
-// Times 64 GPUs it must fit an int. Pairs of events allow far fewer.
-constexpr int kMaxTimedLaunches = 1000000;
 constexpr std::size_t kMaxLabelValueBytes = 128;
 
 // Everything a setting needs: its parser returns false for a bad value and leaves the default.
@@ -103,20 +100,23 @@ bool ParseLastCalls(const std::string& value, Settings* settings) {
   return true;
 }
 
-bool ParseTimedLaunches(const std::string& value, Settings* settings) {
-  int launches = 0;
-  if (!absl::SimpleAtoi(value, &launches) || launches < 1 || launches > kMaxTimedLaunches) {
-    return false;
-  }
-  settings->timed_launches_per_second = launches;
+// Of those that can also be set while the job runs: the same values.
+template <LiveSetting setting, typename T>
+bool ParseLive(const std::string& value, T* out, Settings* settings) {
+  double number = 0;
+  if (!ParseLiveValue(setting, value, &number)) return false;
+  *out = static_cast<T>(number);
+  settings->from_environment |= uint32_t{1} << static_cast<int>(setting);
   return true;
 }
 
+bool ParseTimedLaunches(const std::string& value, Settings* settings) {
+  return ParseLive<LiveSetting::kTimedLaunches>(value, &settings->timed_launches_per_second,
+                                                settings);
+}
+
 bool ParseHangSeconds(const std::string& value, Settings* settings) {
-  int seconds = 0;
-  if (!absl::SimpleAtoi(value, &seconds) || seconds < 1 || seconds > kMaxHangSeconds) return false;
-  settings->hang_seconds = seconds;
-  return true;
+  return ParseLive<LiveSetting::kHangSeconds>(value, &settings->hang_seconds, settings);
 }
 
 // Prometheus' rule for label names. Names that start with two underscores are reserved.
@@ -172,10 +172,10 @@ bool ParseDropFamilies(const std::string& value, Settings* settings) {
 }
 
 bool ParseLogLevel(const std::string& value, Settings* settings) {
-  return Choose(
-      value,
-      {{"off", LogVerbosity::kOff}, {"warn", LogVerbosity::kWarn}, {"info", LogVerbosity::kInfo}},
-      &settings->log_level);
+  int level = 0;
+  if (!ParseLive<LiveSetting::kLogLevel>(value, &level, settings)) return false;
+  settings->log_level = static_cast<LogVerbosity>(level);
+  return true;
 }
 
 bool ParseClock(const std::string& value, Settings* settings) {
@@ -184,14 +184,10 @@ bool ParseClock(const std::string& value, Settings* settings) {
 }
 
 bool ParseNetworkWindow(const std::string& value, Settings* settings) {
-  double percent = 0;
-  const bool off = absl::EqualsIgnoreCase(value, "off");
-  // Checked this way round, because NaN compares false with everything.
-  const bool in_range =
-      absl::SimpleAtod(value, &percent) && percent >= kMinWindowPercent && percent <= 100;
-  if (!off && !in_range) return false;
-  settings->network_window_percent = off ? 0 : percent;
-  settings->network_window_was_set = !off;
+  if (!ParseLive<LiveSetting::kNetworkWindow>(value, &settings->network_window_percent, settings)) {
+    return false;
+  }
+  settings->network_window_was_set = settings->network_window_percent > 0;
   return true;
 }
 
@@ -219,7 +215,8 @@ constexpr Setting kSettings[] = {
      ParseNodeName, [](const Settings&) { return std::string("the host's"); }},
     {"NCCL_PULSE_SERIES_LIMIT", "a number from 16 to 30000", ParseSeriesLimit,
      [](const Settings& s) { return absl::StrCat(s.series_limit); }},
-    {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "a number from 1 to 1000000", ParseTimedLaunches,
+    {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", LiveRange(LiveSetting::kTimedLaunches),
+     ParseTimedLaunches,
      [](const Settings& s) { return absl::StrCat(s.timed_launches_per_second); }},
     {"NCCL_PULSE_LAST_CALLS", "a number from 0 to 512", ParseLastCalls,
      [](const Settings& s) { return absl::StrCat(s.last_calls); }},
@@ -231,12 +228,12 @@ constexpr Setting kSettings[] = {
      ParseHistogramShapes, [](const Settings&) { return std::string(kDefaultHistograms); }},
     {"NCCL_PULSE_DROP_FAMILIES", "a list of metric families that exist", ParseDropFamilies,
      [](const Settings& s) { return absl::StrCat("it without ", s.unknown_families); }},
-    {"NCCL_PULSE_HANG_SECONDS", "a number from 1 to 86400", ParseHangSeconds,
+    {"NCCL_PULSE_HANG_SECONDS", LiveRange(LiveSetting::kHangSeconds), ParseHangSeconds,
      [](const Settings& s) { return absl::StrCat(s.hang_seconds); }},
-    {"NCCL_PULSE_LOG_LEVEL", "off, warn or info", ParseLogLevel,
+    {"NCCL_PULSE_LOG_LEVEL", LiveRange(LiveSetting::kLogLevel), ParseLogLevel,
      [](const Settings&) { return std::string("warn"); }},
-    {"NCCL_PULSE_NETWORK_WINDOW", "a share of the time from 0.01 to 100 per cent, or off",
-     ParseNetworkWindow, [](const Settings& s) { return absl::StrCat(s.network_window_percent); }},
+    {"NCCL_PULSE_NETWORK_WINDOW", LiveRange(LiveSetting::kNetworkWindow), ParseNetworkWindow,
+     [](const Settings& s) { return absl::StrCat(s.network_window_percent); }},
     {"NCCL_PULSE_GRAPHS", "auto or off", ParseGraphs,
      [](const Settings&) { return std::string("off"); }},
     {"NCCL_PULSE_USER_TAGS", "a number from 1 to 64, or off", ParseUserTags,

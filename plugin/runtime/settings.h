@@ -68,6 +68,7 @@ struct Settings {
   ClockSource clock = ClockSource::kAuto;
   double network_window_percent = 1;  // 0: off
   bool network_window_was_set = false;
+  uint32_t from_environment = 0;  // bit n: of what can be set live, setting n is the environment's
   bool follow_graphs = false;
   int user_tags = 0;  // shown; 0: none
 };

@@ -12,7 +12,7 @@
 // would then cost the GPU more than the budget. So there is also an allowance of one second's
 // budget, renewed with n. When it runs out, a rank misses calls that the others time, for a second.
 //
-// Thread: ShouldTime and Spend any; Adapt the poller.
+// Thread: ShouldTime and Spend any; Adapt and SetBudget the poller.
 // Cost of ShouldTime: four multiplications and shifts.
 #ifndef PLUGIN_TRACKER_SAMPLER_H_
 #define PLUGIN_TRACKER_SAMPLER_H_
@@ -57,6 +57,13 @@ class Sampler {
 
   int exponent() const { return exponent_.load(); }
 
+  // Another budget from now on; Adapt, called next, finds n for it. Callbacks read exponent and
+  // allowance, each for itself: who sees one old and one new times a call more or less.
+  void SetBudget(int timed_per_second) {
+    timed_per_second_ = timed_per_second;
+    allowance_.store(timed_per_second);
+  }
+
   // Once a second: the launches of the last period, on so many GPUs, each with a budget of its own.
   void Adapt(double launches_per_second, int gpus) {
     const double budget = static_cast<double>(timed_per_second_) * (gpus > 0 ? gpus : 1);
@@ -76,10 +83,13 @@ class Sampler {
   }
 
  private:
-  const int timed_per_second_;
+  int timed_per_second_;  // the poller's
   Relaxed<int> exponent_{kInitialExponent};
   Relaxed<int> allowance_;
 };
+
+// Most callbacks read one cache line of Instruments, and this is in the middle of it.
+static_assert(sizeof(Sampler) == 12);
 
 }  // namespace nccl_pulse
 

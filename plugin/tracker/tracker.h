@@ -141,6 +141,8 @@ class Tracker {
 
   // Once a second or so: how many launches are timed from now on.
   void AdaptSampling();
+  // The budget of timed launches from now on: see Sampler.
+  void SetTimedLaunches(int per_second);
 
   // Whether a proxy operation has ended: only network traffic has such an end.
   bool network_seen() const { return network_seen_.load(); }
@@ -204,7 +206,9 @@ class Tracker {
   ReadyPages pages_;
   Relaxed<bool> network_seen_;
   Relaxed<bool> has_sight_;
-  uint64_t adapted_ns_ = 0;  // background thread
+  uint64_t adapted_ns_ = 0;         // background thread
+  double launches_per_second_ = 0;  // as of then
+  int sampled_gpus_ = 0;            // likewise; 0: not known yet
 };
 
 }  // namespace nccl_pulse

@@ -89,6 +89,14 @@ void Tracker::CountAbandonedCall(Communicator& communicator) {
   }
 }
 
+void Tracker::SetTimedLaunches(int per_second) {
+  Sampler& sampler = instruments_.sampler;
+  sampler.SetBudget(per_second);
+  if (sampled_gpus_ == 0) return;  // the rate is not known yet
+  sampler.Adapt(launches_per_second_, sampled_gpus_);
+  HeaderWriter(instruments_.segment).StoreSamplingExponent(sampler.exponent());
+}
+
 void Tracker::AdaptSampling() {
   if (instruments_.stream_timer == nullptr || !instruments_.samples()) return;
   const uint64_t now_ns = instruments_.clock.NowNs();
@@ -104,7 +112,9 @@ void Tracker::AdaptSampling() {
   if (adapted_ns_ != 0 && now_ns > adapted_ns_) {
     const double seconds = static_cast<double>(now_ns - adapted_ns_) / 1e9;
     Sampler& sampler = instruments_.sampler;
-    sampler.Adapt(static_cast<double>(launches) / seconds, __builtin_popcountll(devices));
+    launches_per_second_ = static_cast<double>(launches) / seconds;
+    sampled_gpus_ = __builtin_popcountll(devices);
+    sampler.Adapt(launches_per_second_, sampled_gpus_);
     HeaderWriter(instruments_.segment).StoreSamplingExponent(sampler.exponent());
   }
   adapted_ns_ = now_ns;

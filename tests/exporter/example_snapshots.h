@@ -92,6 +92,8 @@ inline ProcessSnapshot ExampleProcess() {
   process.communicator_limit = 64;
   process.recycled_communicators = 3;
   process.recycled_calls = {{"AllReduce", 70, 7000}, {"other", 2, 200}};
+  process.commands = {4, 1, 0, 2};
+  process.changed_settings = 1u << static_cast<int>(LiveSetting::kHangSeconds);
   process.communicators = {ExampleCommunicator()};
   return process;
 }

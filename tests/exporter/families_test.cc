@@ -205,6 +205,10 @@ TEST(Families, Values) {
           "nccl_network_wait_seconds_total" + comm + R"(,direction="recv",reason="flush"} 0)",
           "nccl_network_wait_seconds_total" + comm + R"(,direction="recv",reason="gpu"} 6)",
           R"(nccl_pulse_network_observed_seconds_total{pid="4711",global_rank="11"} 2.5)",
+          R"(nccl_pulse_commands_total{pid="4711",global_rank="11",result="done"} 4)",
+          R"(nccl_pulse_commands_total{pid="4711",global_rank="11",result="refused"} 1)",
+          R"(nccl_pulse_commands_total{pid="4711",global_rank="11",result="abandoned"} 2)",
+          R"(nccl_pulse_setting_changed{pid="4711",global_rank="11",setting="HANG_SECONDS"} 1)",
           R"(nccl_pulse_callbacks_total{pid="4711",global_rank="11",callback="step"} 60)",
           "nccl_pulse_overflowed_operations_total" + comm + "} 5",
           R"(nccl_pulse_build_info{pid="4711",global_rank="11",version="0.1.0",)" +

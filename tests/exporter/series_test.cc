@@ -55,6 +55,8 @@ Job TrainingRank(Traffic traffic) {
   process.ignored = {};
   process.recycled_communicators = 0;
   process.recycled_calls.clear();
+  process.commands = {};
+  process.changed_settings = 0;
   if (!watched) process.network_observed_ns = 0;
   process.communicators.clear();
   Job job;

@@ -44,7 +44,16 @@ TEST(SegmentReader, ProcessIdentityAndCounters) {
     header.StoreGraphCaptures(static_cast<CaptureFate>(fate), 10 + static_cast<uint64_t>(fate));
   }
 
+  for (int result = 0; result < kCommandResults; ++result) {
+    for (int i = 0; i <= result; ++i) header.CountCommand(static_cast<CommandResult>(result));
+  }
+  header.StoreChangedSettings(5);
+
   const ProcessSnapshot read = Read(test.segment());
+  EXPECT_EQ(read.changed_settings, 5u);
+  for (int result = 0; result < kCommandResults; ++result) {
+    EXPECT_EQ(read.commands[result], 1u + static_cast<uint64_t>(result));
+  }
   EXPECT_EQ(read.pid, 4711);
   EXPECT_EQ(read.nccl_api_version, 5);
   EXPECT_EQ(read.event_mask, 0x123u);

@@ -1,14 +1,17 @@
 """The last calls of a job that hangs: by the endpoint, by `pulse status --calls`, and by `pulse capture`; ranks that run
 tests/gpu/proof_program on the stand-in for NCCL, with a shared endpoint."""
 
+import http.server
 import json
 import os
 import pickle
 import subprocess
 import tarfile
 import tempfile
+import threading
 import time
 import unittest
+import urllib.parse
 
 from tests import running
 from tests.fleet.ras_server import REPORT, Ras
@@ -139,6 +142,44 @@ class CaptureTest(unittest.TestCase):
         with open(os.path.join(self.out, "ras.txt"), encoding="utf-8") as file:
             self.assertEqual(file.read(), REPORT)
 
+    def test_endpoints_of_a_prometheus_and_a_token(self):
+        asked = []
+
+        class Prometheus(http.server.BaseHTTPRequestHandler):
+            def do_GET(handler):  # pylint: disable=no-self-argument
+                url = urllib.parse.urlparse(handler.path)
+                asked.append((url.path, handler.headers.get("Authorization")))
+                labels = {"job": "nccl", "instance": "i0", "job_id": "77"}
+                data = {"resultType": "vector", "result": [{"metric": labels, "value": [0, "1"]}]}
+                if url.path == "/api/v1/targets":
+                    data = {"activeTargets": [{"labels": {"job": "nccl", "instance": "i0"},
+                                               "scrapeUrl": "http://%s/metrics" % self.endpoint}]}
+                body = json.dumps({"status": "success", "data": data}).encode()
+                handler.send_response(200)
+                handler.send_header("Content-Length", str(len(body)))
+                handler.end_headers()
+                handler.wfile.write(body)
+
+            def log_message(handler, *_):  # pylint: disable=no-self-argument
+                pass
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Prometheus) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            token = self.out + ".token"
+            with open(token, "w", encoding="ascii") as file:
+                file.write("secret\n")
+            status, out, err = pulse("capture", "--prometheus=http://127.0.0.1:%d" % server.server_address[1],
+                                     "--prometheus-bearer-file=" + token, "--timeout=20s", "--out=" + self.out)
+            server.shutdown()
+        self.assertEqual(status, 0, out + err)
+        self.assertEqual(os.listdir(os.path.join(self.out, "endpoints")),
+                         ["0001-127.0.0.1_%d" % self.port])
+        self.assertEqual({each for _, each in asked}, {"Bearer secret"})
+        # At ports that are guessed anybody may listen.
+        status, out, err = pulse("capture", "--bearer-file=" + token, "--out=" + self.out + "2")
+        self.assertEqual(status, 1, out + err)
+        self.assertIn("that are guessed", err)
+
     def check_trace(self, *source):
         """The hang as `pulse trace` draws it: the culprit is found by name."""
         path = self.out + ".pftrace"
@@ -206,7 +247,7 @@ class CaptureTest(unittest.TestCase):
                 (1, "must be bundle or flight-recorder", ["--format=pdf"]),
                 (1, "has no {pid}", ["--stack-command=py-spy"]),
                 (1, "takes no argument", ["here"]),
-                (1, "needs --endpoint or --targets", ["--credentials-file=" + secret]),
+                (1, "need to be told where the endpoints are", ["--credentials-file=" + secret]),
                 (1, "--time-limit", ["--time-limit=10ms"]),
                 (1, "--hang-after", ["--hang-after=500ms"]),
                 (1, "--stack-timeout", ["--stack-timeout=1h"]),

@@ -5,6 +5,7 @@ user namespace has one user.
 """
 
 import os
+import re
 import select
 import shutil
 import socket
@@ -19,6 +20,7 @@ from tests.node.hostile_peer_test import HELLO, YIELD, memory_of, message
 
 NOBODY = 65534
 STRANGER = 65533
+SET = 9  # MessageType::kSet
 REFUSALS = 50
 
 
@@ -213,6 +215,67 @@ class UsersTest(AgentCase):
         wait_until(lambda: self.rejected() == before + 1, "it is refused")
         self.assertIsNone(agent.process.poll())
         self.assertEqual(cluster.get(self.port, "/healthz"), (200, "ok\n"))
+
+    def pulse_as(self, user, *arguments):
+        done = subprocess.run([os.path.join(self.folder, "plugin/pulse"), *arguments], user=user, cwd=self.folder,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=cluster.PATIENCE_S, check=False)
+        return done.returncode, done.stdout
+
+    def control_name(self, process):
+        """Of the socket over which it takes commands."""
+        with open("/proc/net/unix", encoding="ascii") as lines:
+            return re.search(r"@(nccl-pulse-\d+-control-%d-\w+)$" % process.pid, lines.read(), re.M).group(1)
+
+    def commands(self, port):
+        return values(port, "nccl_pulse_commands_total", "result")
+
+    def test_another_users_commands_are_refused(self):
+        own = self.start_as(NOBODY, 0)
+        own.ask("run 1")
+        pid = "--pid=%d" % own.pid
+        status, text = self.pulse_as(STRANGER, "set", "HANG_SECONDS=5", pid)
+        self.assertEqual(status, 2, text)
+        self.assertIn("it belongs to user %d" % NOBODY, text)
+        # Who asks all the same is refused by the process itself.
+        name = b"\0" + self.control_name(own).encode()
+        command = bytearray(message(SET))
+        command[32:32 + 14] = b"HANG_SECONDS=5"
+        answers = os.path.join(self.folder, "answers")
+        os.mkdir(answers)
+        os.chmod(answers, 0o777)
+
+        def ask():
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
+                peer.connect(name)
+                peer.settimeout(cluster.PATIENCE_S)
+                try:
+                    peer.send(command)
+                except OSError:
+                    pass  # thrown out before
+                try:
+                    answer = peer.recv(4096)
+                except ConnectionResetError:  # comes first if what was sent has not been read
+                    answer = peer.recv(4096)
+                with open(os.path.join(answers, "answer"), "wb") as file:
+                    file.write(answer)
+        self.assertTrue(as_user(STRANGER, ask))
+        with open(os.path.join(answers, "answer"), "rb") as file:
+            self.assertIn(b"its own user and of root only", file.read())
+        wait_until(lambda: self.commands(own.port) == {"foreign_user": 1}, "it is counted")
+        wait_until(lambda: "user %d (pid" % STRANGER in own.log(), "it is logged")
+        self.assertEqual(self.pulse_as(NOBODY, "set", "HANG_SECONDS=6", pid)[0], 0)
+        status, text = self.pulse_as(0, "set", "HANG_SECONDS=7", pid)
+        self.assertEqual(status, 0, text)
+        self.assertIn("HANG_SECONDS=7 (was 6)", text)
+
+    def test_no_command_goes_to_another_user_under_ones_own_name(self):
+        own = self.start_as(NOBODY, 0)
+        squatter = Squatter(STRANGER, b"\0nccl-pulse-%d-control-%d-00000000" % (NOBODY, own.pid))
+        status, text = self.pulse_as(NOBODY, "set", "HANG_SECONDS=6", "--pid=%d" % own.pid)
+        self.assertEqual(status, 0, text)
+        self.assertEqual(text, "%d: HANG_SECONDS=6 (was 10)\n" % own.pid)
+        self.assertEqual(squatter.received(), 0)
 
     def test_nothing_is_handed_to_another_user_under_ones_own_name(self):
         squatter = Squatter(NOBODY, self.name(0))

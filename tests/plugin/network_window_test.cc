@@ -110,6 +110,37 @@ TEST_F(NetworkWindowScheduleTest, OffTouchesNothing) {
   EXPECT_EQ(window.observed_ns(), 0u);
 }
 
+TEST_F(NetworkWindowScheduleTest, AnotherShareTakesTheLastOnesPlace) {
+  NetworkWindow window;
+  Open(window, 1);
+  uint64_t now_ns = kSecond;
+  const auto watched_of = [&](uint64_t length_ns) {
+    const uint64_t before_ns = window.observed_ns();
+    const uint64_t end_ns = now_ns + length_ns;
+    for (; now_ns < end_ns; now_ns += 10 * kMs) window.Tick(now_ns, true, Allow);
+    return static_cast<double>(window.observed_ns() - before_ns) / static_cast<double>(length_ns);
+  };
+  watched_of(1000 * kSecond);
+  ASSERT_TRUE(window.SetShare(100, now_ns));
+  EXPECT_GT(watched_of(10 * kSecond), 0.99);
+  EXPECT_EQ(g_mask, kBase | kBit);
+  ASSERT_TRUE(window.SetShare(0, now_ns));
+  EXPECT_EQ(g_mask, kBase) << "at once";
+  EXPECT_EQ(watched_of(100 * kSecond), 0);
+  ASSERT_TRUE(window.SetShare(1, now_ns));
+  // The ten seconds are not made up for.
+  EXPECT_GT(watched_of(2000 * kSecond), 0.009);
+}
+
+TEST_F(NetworkWindowScheduleTest, WhatBeganWithoutASwitchGetsNone) {
+  for (const double percent : {0.0, 100.0}) {
+    NetworkWindow window;
+    window.Configure(percent, 1);
+    EXPECT_FALSE(window.SetShare(50, kSecond));
+    EXPECT_EQ(window.is_always(), percent > 0);
+  }
+}
+
 TEST_F(NetworkWindowScheduleTest, WaitsForTrafficAndRoom) {
   NetworkWindow window;
   Open(window, 50);

@@ -183,6 +183,25 @@ TEST(SamplerTest, TheAllowanceIsOneSecondsBudget) {
   EXPECT_EQ(spend_all(sampler), Sampler::kTimedPerSecond);
 }
 
+TEST(SamplerTest, AnotherBudgetHoldsAtOnce) {
+  constexpr double kRate = 64 * Sampler::kTimedPerSecond;
+  Sampler sampler;
+  sampler.Adapt(kRate, 1);
+  ASSERT_EQ(sampler.exponent(), 6);
+  sampler.SetBudget(1000000);
+  int spent = 0;
+  while (spent < 2 * Sampler::kTimedPerSecond && sampler.Spend()) ++spent;
+  EXPECT_EQ(spent, 2 * Sampler::kTimedPerSecond);
+  sampler.Adapt(kRate, 1);
+  EXPECT_EQ(sampler.exponent(), 0) << "all of them";
+  sampler.SetBudget(Sampler::kTimedPerSecond);
+  sampler.Adapt(kRate, 1);
+  EXPECT_EQ(sampler.exponent(), 6);
+  spent = 0;
+  while (sampler.Spend()) ++spent;
+  EXPECT_EQ(spent, Sampler::kTimedPerSecond);
+}
+
 TEST(SamplerTest, TheBudgetIsTheOneThatWasSet) {
   Sampler sampler(5000);
   int spent = 0;

@@ -1,0 +1,72 @@
+#include "exporter/cli/agent_capture.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
+#include "absl/strings/match.h"
+#include "absl/time/time.h"
+#include "exporter/cli/fleet_flags.h"
+
+ABSL_FLAG(std::string, capture_dir, "", "where to keep captures of suspected hangs; \"\": none");
+ABSL_FLAG(int, capture_keep, 8, "how many captures are kept");
+ABSL_FLAG(int, capture_mebibytes, 256, "how much captures take together");
+ABSL_FLAG(absl::Duration, capture_pause, absl::Minutes(1), "between two captures, at least");
+ABSL_DECLARE_FLAG(std::string, listen);         // of the agent
+ABSL_DECLARE_FLAG(absl::Duration, time_limit);  // of capture
+
+namespace nccl_pulse {
+
+bool ReadCaptureFlags(std::chrono::milliseconds hang_after, bool* is_wanted,
+                      CaptureWatchOptions* options, std::string* error) {
+  options->folder = absl::GetFlag(FLAGS_capture_dir);
+  *is_wanted = !options->folder.empty();
+  if (!*is_wanted) return true;
+  const int keep = absl::GetFlag(FLAGS_capture_keep);
+  const int mebibytes = absl::GetFlag(FLAGS_capture_mebibytes);
+  const absl::Duration pause = absl::GetFlag(FLAGS_capture_pause);
+  const absl::Duration time_limit = absl::GetFlag(FLAGS_time_limit);
+  if (options->folder[0] != '/') {
+    *error = "--capture-dir is no absolute path";
+  } else if (keep < 1 || keep > 1000) {
+    *error = "--capture-keep is not between 1 and 1000";
+  } else if (mebibytes < 1 || mebibytes > 1 << 20) {
+    *error = "--capture-mebibytes is not between 1 and 1048576";
+  } else if (pause < absl::Seconds(1) || pause > absl::Hours(24)) {
+    *error = "--capture-pause is not between 1s and 24h";
+  } else if (time_limit < absl::Seconds(1) || time_limit > absl::Hours(1)) {
+    *error = "--time-limit is not between 1s and 1h";
+  } else if (absl::StartsWith(absl::GetFlag(FLAGS_listen), "unix:")) {
+    *error = "--capture-dir needs --listen=[host]:port: the agent asks itself over TCP";
+  }
+  if (!error->empty()) return false;
+  FleetQuestion question;
+  if (!ReadFleetFlags({}, &question, error)) return false;
+  options->capture.look.client = question.client;
+  options->capture.look.hang_after = hang_after;
+  options->look_period =
+      std::clamp(hang_after / 2, std::chrono::milliseconds(1000), std::chrono::milliseconds(5000));
+  options->capture.time_limit = absl::ToChronoMilliseconds(time_limit);
+  options->limits.captures = static_cast<std::size_t>(keep);
+  options->limits.bytes = static_cast<uint64_t>(mebibytes) << 20;
+  options->pause = absl::ToChronoMilliseconds(pause);
+  return true;
+}
+
+std::unique_ptr<CaptureWatch> StartCaptureWatch(CaptureWatchOptions options, uint16_t port,
+                                                bool is_https, LogFunction log) {
+  options.endpoint.host = "localhost";
+  options.endpoint.port = port;
+  options.endpoint.has_port = true;
+  options.endpoint.is_https = is_https;
+  if (is_https && options.capture.look.client.tls == nullptr) {
+    log(LogLevel::kWarning,
+        "no captures are taken: this system has no file of trusted authorities to check the "
+        "agent's own certificate with; name one with --ca-cert");
+    return nullptr;
+  }
+  return CaptureWatch::Start(std::move(options), std::move(log));
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,29 @@
+// The flags of `pulse agent` for captures that it takes by itself.
+//
+// Thread: main thread.
+#ifndef EXPORTER_CLI_AGENT_CAPTURE_H_
+#define EXPORTER_CLI_AGENT_CAPTURE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "exporter/fleet/capture_watch.h"
+#include "exporter/node/log_level.h"
+
+namespace nccl_pulse {
+
+// Reads the flags, before anything is served. `is_wanted` is false without --capture-dir. On failure
+// returns false and says in `error` what is wrong.
+bool ReadCaptureFlags(std::chrono::milliseconds hang_after, bool* is_wanted,
+                      CaptureWatchOptions* options, std::string* error);
+
+// Starts to watch the agent's own endpoint at this port. Null where there is no thread for it; that
+// is logged.
+std::unique_ptr<CaptureWatch> StartCaptureWatch(CaptureWatchOptions options, uint16_t port,
+                                                bool is_https, LogFunction log);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_CLI_AGENT_CAPTURE_H_

@@ -1,0 +1,137 @@
+// pulse set: changes settings of the node's processes while they run.
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdio>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/flags/declare.h"
+#include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "exporter/cli/command.h"
+#include "exporter/cli/fleet_flags.h"
+#include "exporter/node/control_client.h"
+#include "exporter/node/live_values.h"
+
+ABSL_FLAG(absl::Duration, for, absl::ZeroDuration(), "after which the setting goes back by itself");
+ABSL_DECLARE_FLAG(absl::Duration, timeout);  // of fleet_flags
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int kUsageError = 1;
+constexpr int kNobody = 2;
+constexpr int kNotEverywhere = 4;
+
+// --pid, as often as it was given. Set before the command runs.
+std::vector<std::string> given_pids;  // NOLINT(cert-err58-cpp)
+
+void TakePids(std::vector<char*>* arguments) { given_pids = TakeValues("--pid", arguments); }
+
+constexpr char kHelp[] =
+    R"(usage: pulse set NAME=VALUE [NAME=VALUE ...] [--for=DURATION] [--pid=PID ...]
+
+Changes settings of all processes of this node that measure with NCCL Pulse, while they run. `pulse status
+--settings` shows what they are. What can be set, named as the variables NCCL_PULSE_* are:
+
+  TIMED_LAUNCHES_PER_SECOND   1 to 1000000: how many launches are timed, for each GPU; each delays its GPU by
+                              about 5 us
+  NETWORK_WINDOW              0.01 to 100, off: percentage of the time in which network steps are watched;
+                              not where the process started with off or 100
+  HANG_SECONDS                1 to 86400: after which a hang is suspected. The process that serves reads it,
+                              and an agent, which has nothing else of this
+  LOG_LEVEL                   off, warn, info
+
+NAME=default sets what the process started with. All other settings are read once, when a process starts.
+
+  --for=DURATION     after which the process goes back by itself to what it started with, at most 168h;
+                     default: not before it ends
+  --pid=PID          of this process alone, any number of times; default: all
+  --timeout=DURATION who has not answered by then is named and not waited for (default 3s)
+
+Only the user of a process and root may do this, and not over the network. Processes in another network
+namespace (a container of its own) are not reached: run it there.
+Exit status: 0 all have done it; 1 bad usage; 2 there is nobody to ask, or nobody has done it; 4 some have
+not.
+)";
+
+// Returns the exit status.
+int Print(const std::vector<ControlAnswer>& answers) {
+  int done = 0;
+  int failed = 0;
+  for (const ControlAnswer& answer : answers) {
+    for (const ControlReply& reply : answer.replies) {
+      if (reply.type == MessageType::kNotHere) continue;  // an agent measures nothing
+      const bool is_done = reply.type == MessageType::kDone;
+      (is_done ? done : failed) += 1;
+      std::fprintf(is_done ? stdout : stderr, "%d: %s%s\n", static_cast<int>(answer.pid),
+                   is_done ? "" : "not set: ", reply.text.c_str());
+    }
+    if (answer.problem.empty()) continue;
+    ++failed;
+    std::fprintf(stderr, "%d: %s\n", static_cast<int>(answer.pid), answer.problem.c_str());
+  }
+  if (done == 0) {
+    if (failed == 0) std::fputs("pulse: no process here has this setting\n", stderr);
+    return kNobody;
+  }
+  return failed == 0 ? 0 : kNotEverywhere;
+}
+
+int Run(const std::vector<char*>& arguments) {
+  if (arguments.empty()) {
+    return Fail(kUsageError, "set needs NAME=VALUE; what can be set: " + DescribeLiveSettings());
+  }
+  const absl::Duration lasting = absl::GetFlag(FLAGS_for);
+  const bool is_lasting_good =
+      lasting == absl::ZeroDuration() ||
+      (lasting >= absl::Milliseconds(100) && lasting <= absl::FromChrono(kMaxLasting));
+  if (!is_lasting_good) return Fail(kUsageError, "--for is not between 100ms and 168h");
+  const absl::Duration timeout = absl::GetFlag(FLAGS_timeout);
+  if (timeout < absl::Milliseconds(100) || timeout > absl::Minutes(5)) {
+    return Fail(kUsageError, "--timeout is not between 100ms and 5m");
+  }
+  ControlQuestion question;
+  question.patience = absl::ToChronoMilliseconds(timeout);
+  std::set<LiveSetting> named;
+  for (const char* argument : arguments) {
+    LiveCommand command;
+    std::string error;
+    if (!ParseLiveCommand(argument, &command, &error)) return Fail(kUsageError, error);
+    if (!named.insert(command.setting).second) {
+      return Fail(kUsageError,
+                  absl::StrCat(LiveSettingName(command.setting), " is given a second time"));
+    }
+    // Spelled anew: short enough for a message, whatever was written.
+    question.commands.push_back(
+        MakeSet(absl::StrCat(LiveSettingName(command.setting), "=",
+                             command.is_default ? "default"
+                                                : SpellLiveValue(command.setting, command.value)),
+                absl::ToChronoMilliseconds(lasting)));
+  }
+  for (const std::string& text : given_pids) {
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(text, &pid) || pid <= 0) {
+      return Fail(kUsageError, absl::StrCat("--pid=", text.substr(0, 32), ": not a process id"));
+    }
+    question.pids.push_back(pid);
+  }
+  const std::vector<ControlAnswer> answers = AskProcesses(question);
+  if (answers.empty()) {
+    return Fail(kNobody,
+                "no process with NCCL Pulse of this user runs on this node (in this network "
+                "namespace)");
+  }
+  return Print(answers);
+}
+
+}  // namespace
+
+const Command kSetCommand = {"set", "change settings of the processes of this node", kHelp, Run,
+                             TakePids};
+
+}  // namespace nccl_pulse

@@ -1,0 +1,78 @@
+#include "exporter/cli/settings_table.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <string_view>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int kNoAnswer = 2;
+constexpr int kSomeSilent = 4;
+
+// "set UID SECONDS" as people read it.
+std::string OriginWords(std::string_view origin, absl::Time now, absl::TimeZone zone) {
+  const std::vector<std::string_view> parts = absl::StrSplit(origin, ' ');
+  int64_t until = 0;
+  if (parts.size() != 3 || parts[0] != "set" || !absl::SimpleAtoi(parts[2], &until)) {
+    return std::string(origin);
+  }
+  const std::string by = absl::StrCat(" by uid ", parts[1]);
+  if (until == 0) return absl::StrCat("set", by, ", until the process ends");
+  const absl::Time end = absl::FromUnixSeconds(until);
+  const bool is_near = end - now < absl::Hours(20);
+  return absl::StrCat("set until ",
+                      absl::FormatTime(is_near ? "%H:%M:%S" : "%Y-%m-%d %H:%M", end, zone), by);
+}
+
+}  // namespace
+
+std::string SettingsTable(const std::vector<ControlAnswer>& answers, absl::Time now,
+                          absl::TimeZone zone) {
+  std::string text = absl::StrFormat("%-8s %-26s %-8s %s\n", "PID", "SETTING", "VALUE", "FROM");
+  for (const ControlAnswer& answer : answers) {
+    if (!answer.problem.empty()) {
+      absl::StrAppend(&text, absl::StrFormat("%-8d ", answer.pid), answer.problem, "\n");
+      continue;
+    }
+    for (const ControlReply& reply : answer.replies) {
+      if (reply.type != MessageType::kDone) {
+        absl::StrAppend(&text, absl::StrFormat("%-8d ", answer.pid), reply.text, "\n");
+      }
+      for (const std::string& line : reply.lines) {
+        const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(' ', 2));
+        if (parts.size() != 3) continue;
+        absl::StrAppend(&text, absl::StrFormat("%-8d %-26s %-8s %s\n", answer.pid, parts[0],
+                                               parts[1], OriginWords(parts[2], now, zone)));
+      }
+    }
+  }
+  return text;
+}
+
+int ShowSettings(absl::Duration patience) {
+  ControlQuestion question;
+  question.commands = {MakeMessage(MessageType::kListSettings)};
+  question.patience = absl::ToChronoMilliseconds(patience);
+  const std::vector<ControlAnswer> answers = AskProcesses(question);
+  if (answers.empty()) {
+    std::fputs(
+        "pulse: no process with NCCL Pulse of this user runs on this node (in this network "
+        "namespace)\n",
+        stderr);
+    return kNoAnswer;
+  }
+  std::fputs(SettingsTable(answers, absl::Now(), absl::LocalTimeZone()).c_str(), stdout);
+  bool is_any_silent = false;
+  for (const ControlAnswer& answer : answers) is_any_silent |= !answer.problem.empty();
+  return is_any_silent ? kSomeSilent : 0;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,149 @@
+#include "exporter/fleet/capture_watch.h"
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "exporter/fleet/http_client.h"
+#include "exporter/fleet/suspicions.h"
+#include "exporter/node/realtime_clock.h"
+#include "nlohmann/json.hpp"
+
+namespace nccl_pulse {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// Kept by the thread, too: it may outlive its owner.
+struct CaptureWatch::State {
+  CaptureWatchOptions options;
+  LogFunction log;
+
+  std::mutex mutex;  // guards these two
+  std::condition_variable changed;
+  bool is_stopping = false;
+  bool has_ended = false;
+
+  // The thread's.
+  Suspicions suspicions;
+  steady_clock::time_point next_capture{};
+  int tries = 0;
+  std::string last_problem;
+
+  // Says once what is wrong; "": all is well.
+  void Report(const std::string& problem) {
+    if (problem == last_problem) return;
+    last_problem = problem;
+    if (!problem.empty() && log) log(LogLevel::kWarning, problem);
+  }
+
+  void Look() {
+    FleetClientOptions client = options.capture.look.client;
+    AskAll({{options.endpoint, "/api/v1/communicators"}}, client,
+           [this](std::size_t /*index*/, const FleetAnswer& answer) {
+             if (!answer.error.empty() || answer.status != 200) {
+               // Busy, as a rule; with another status it is the flags that are wrong.
+               if (answer.status != 0 && answer.status != 503) {
+                 Report(absl::StrCat("captures: the agent's own endpoint answers with status ",
+                                     answer.status,
+                                     answer.status == 401 ? ": it asks for a password" : ""));
+               } else if (!answer.error.empty()) {
+                 Report(absl::StrCat("captures: the agent's own endpoint does not answer: ",
+                                     answer.error));
+               }
+               return;
+             }
+             suspicions.Look(nlohmann::json::parse(answer.body, nullptr, false),
+                             steady_clock::now());
+           });
+  }
+
+  void CaptureIfNew() {
+    const std::vector<std::string> fresh = suspicions.New();
+    if (fresh.empty() || steady_clock::now() < next_capture) return;
+    const std::string problem = TakeCapture(fresh);
+    next_capture = steady_clock::now() + options.pause;
+    if (problem.empty() || ++tries >= kMostTries) {
+      suspicions.Done();
+      tries = 0;
+    }
+    Report(problem);
+  }
+
+  // "" when it is written, or what is wrong.
+  std::string TakeCapture(const std::vector<std::string>& reasons) {
+    const std::string path = NewCapturePath(options.folder, RealtimeNs());
+    std::string error;
+    // Before anybody is asked.
+    if (!Bundle::IsPossible(path, &error)) return absl::StrCat("no capture is kept: ", error);
+    Capture capture = CaptureJob({options.endpoint}, options.capture);
+    if (capture.look.heard == 0) return "no capture is kept: the agent's own endpoint is silent";
+    std::string text = absl::StrCat(absl::StrJoin(reasons, "\n"), "\n");
+    capture.bundle.Add("reason.txt", std::move(text));
+    if (!capture.bundle.Write(path, &error)) return absl::StrCat("no capture is kept: ", error);
+    if (log) {
+      log(LogLevel::kWarning,
+          absl::StrCat(reasons.front(),
+                       reasons.size() > 1 ? absl::StrCat(" and ", reasons.size() - 1, " more") : "",
+                       ": ", path, " has what is known of it"));
+    }
+    RemoveOldCaptures(options.folder, options.limits);
+    return "";
+  }
+
+  // False when the thread is to end.
+  bool WaitFor(milliseconds time) {
+    std::unique_lock<std::mutex> lock(mutex);
+    return !changed.wait_for(lock, time, [this] { return is_stopping; });
+  }
+};
+
+std::unique_ptr<CaptureWatch> CaptureWatch::Start(CaptureWatchOptions options, LogFunction log) {
+  auto state = std::make_shared<State>();
+  state->options = std::move(options);
+  state->log = std::move(log);
+  state->options.capture.most_bytes = state->options.limits.bytes / 4;
+  std::string error;
+  if (!Bundle::IsPossible(NewCapturePath(state->options.folder, RealtimeNs()), &error)) {
+    state->Report(absl::StrCat("no capture is kept: ", error));
+  }
+  try {
+    std::thread(Run, state).detach();
+  } catch (const std::system_error& problem) {
+    state->Report(absl::StrCat("no captures are taken: ", problem.what()));
+    return nullptr;
+  }
+  return std::unique_ptr<CaptureWatch>(new CaptureWatch(std::move(state)));
+}
+
+void CaptureWatch::Run(const std::shared_ptr<State>& state) {
+  RemovePartialCaptures(state->options.folder);
+  while (state->WaitFor(state->options.look_period)) {
+    try {
+      state->Look();
+      state->CaptureIfNew();
+    } catch (const std::exception& problem) {
+      state->Report(absl::StrCat("no capture is kept: ", problem.what()));
+    }
+  }
+  const std::lock_guard<std::mutex> lock(state->mutex);
+  state->has_ended = true;
+  state->changed.notify_all();
+}
+
+bool CaptureWatch::Stop(milliseconds patience) {
+  std::unique_lock<std::mutex> lock(state_->mutex);
+  state_->is_stopping = true;
+  state_->changed.notify_all();
+  return state_->changed.wait_for(lock, patience, [this] { return state_->has_ended; });
+}
+
+CaptureWatch::~CaptureWatch() { Stop(milliseconds(0)); }
+
+}  // namespace nccl_pulse

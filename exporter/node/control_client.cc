@@ -1,0 +1,201 @@
+#include "exporter/node/control_client.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <set>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "exporter/node/control_socket.h"
+#include "exporter/node/error_text.h"
+#include "exporter/node/monotonic_clock.h"
+#include "exporter/node/server_link.h"
+
+namespace nccl_pulse {
+namespace {
+
+// Nobody sends so many in earnest.
+constexpr std::size_t kMostLines = 64;
+
+struct Socket {
+  std::string name;
+  uid_t user = 0;
+  pid_t pid = 0;  // as the process sees itself
+};
+
+// Those in this network namespace, each once: its connections have its name, too.
+std::vector<Socket> FindSockets() {
+  constexpr std::string_view kPrefix = "@nccl-pulse-";
+  std::vector<Socket> sockets;
+  std::set<std::string> seen;
+  std::ifstream file("/proc/net/unix");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t at = line.find(kPrefix);
+    if (at == line.npos) continue;
+    Socket socket;
+    socket.name = line.substr(at + 1);
+    const std::vector<std::string> parts = absl::StrSplit(line.substr(at + kPrefix.size()), '-');
+    if (parts.size() != 4 || parts[1] != "control" || !absl::SimpleAtoi(parts[0], &socket.user) ||
+        !absl::SimpleAtoi(parts[2], &socket.pid) || !seen.insert(socket.name).second) {
+      continue;
+    }
+    sockets.push_back(std::move(socket));
+  }
+  return sockets;
+}
+
+// One process that is being asked.
+struct Asked {
+  ControlAnswer answer;
+  SharedDescriptor connection;
+  std::size_t sent = 0;
+  bool is_over = false;
+
+  ~Asked() { connection.Close(); }
+};
+
+void End(Asked* asked, const std::string& problem) {
+  asked->answer.problem = problem;
+  asked->is_over = true;
+}
+
+// As many as the socket takes now.
+void SendCommands(Asked* asked, const std::vector<HandoverMessage>& commands) {
+  while (asked->sent < commands.size() && Send(asked->connection.get(), commands[asked->sent])) {
+    ++asked->sent;
+  }
+}
+
+void Listen(Asked* asked, std::size_t commands) {
+  while (!asked->is_over) {
+    HandoverMessage message;
+    SharedDescriptor memory;
+    std::string error;
+    const Received received = Receive(asked->connection.get(), &message, &memory, &error);
+    memory.Close();
+    if (received == Received::kNothing) return;
+    if (received == Received::kClosed) return End(asked, "it ended before it had answered");
+    if (received == Received::kBad) return End(asked, error);
+    std::vector<ControlReply>& replies = asked->answer.replies;
+    if (message.type == MessageType::kSetting) {
+      // Of a reply that is not complete yet: its type is none so far.
+      if (replies.empty() || replies.back().type != MessageType{}) replies.emplace_back();
+      if (replies.back().lines.size() < kMostLines) {
+        replies.back().lines.push_back(message.Text());
+      }
+      continue;
+    }
+    const bool is_reply = message.type == MessageType::kDone ||
+                          message.type == MessageType::kNotHere ||
+                          message.type == MessageType::kRefused;
+    if (!is_reply) return End(asked, "it answers with something unknown");
+    if (replies.empty() || replies.back().type != MessageType{}) replies.emplace_back();
+    replies.back().type = message.type;
+    replies.back().text = message.Text();
+    asked->is_over = replies.size() == commands;
+  }
+}
+
+bool IsWanted(pid_t pid, const std::vector<pid_t>& pids) {
+  return pids.empty() || std::find(pids.begin(), pids.end(), pid) != pids.end();
+}
+
+// Null: it is not asked. All others get an answer, be it that they cannot be reached.
+std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& question) {
+  const uid_t self = geteuid();
+  const bool may_ask = self == 0 || socket.user == self;
+  // Another user's pid is only the name's word.
+  if (!may_ask && (question.pids.empty() || !IsWanted(socket.pid, question.pids))) return nullptr;
+  auto asked = std::make_unique<Asked>();
+  asked->answer.pid = socket.pid;
+  asked->answer.user = socket.user;
+  if (!may_ask) {
+    End(asked.get(), absl::StrCat("it belongs to user ", socket.user,
+                                  ": only that user and root "
+                                  "may give it commands"));
+    return asked;
+  }
+  const int error = ConnectTo(socket.name, socket.user, &asked->connection);
+  // It has just ended; or somebody else has taken a name like it, and is told nothing.
+  if (error == ECONNREFUSED || error == EPERM) return nullptr;
+  Credentials owner;
+  if (error == 0 && PeerCredentials(asked->connection.get(), &owner) && owner.pid > 0) {
+    asked->answer.pid = owner.pid;
+  }
+  if (!IsWanted(asked->answer.pid, question.pids)) return nullptr;
+  if (error != 0) {
+    End(asked.get(), error == EAGAIN ? "it does not answer: too many are waiting already"
+                                     : absl::StrCat("it cannot be reached: ", ErrorText(error)));
+  }
+  return asked;
+}
+
+}  // namespace
+
+HandoverMessage MakeSet(std::string_view name_and_value, std::chrono::milliseconds lasting) {
+  HandoverMessage message = MakeMessage(MessageType::kSet);
+  message.SetText(name_and_value);
+  message.delay_ms = static_cast<uint32_t>(std::min<int64_t>(lasting.count(), UINT32_MAX));
+  return message;
+}
+
+std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question) {
+  const auto end = MonotonicNow() + question.patience;
+  std::vector<std::unique_ptr<Asked>> all;
+  std::set<pid_t> found;
+  for (const Socket& socket : FindSockets()) {
+    std::unique_ptr<Asked> asked = Connect(socket, question);
+    if (asked == nullptr) continue;
+    found.insert(asked->answer.pid);
+    if (!asked->is_over) SendCommands(asked.get(), question.commands);
+    all.push_back(std::move(asked));
+  }
+  std::vector<pollfd> polled;
+  while (true) {
+    polled.clear();
+    for (const std::unique_ptr<Asked>& each : all) {
+      if (each->is_over) continue;
+      const bool sends = each->sent < question.commands.size();
+      polled.push_back(
+          {each->connection.get(), static_cast<int16_t>(sends ? POLLIN | POLLOUT : POLLIN), 0});
+    }
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(end - MonotonicNow()).count();
+    if (polled.empty() || left <= 0) break;
+    if (poll(polled.data(), polled.size(), static_cast<int>(left + 1)) <= 0) continue;
+    for (const std::unique_ptr<Asked>& each : all) {
+      if (each->is_over) continue;
+      SendCommands(each.get(), question.commands);
+      Listen(each.get(), question.commands.size());
+    }
+  }
+  std::vector<ControlAnswer> answers;
+  for (const std::unique_ptr<Asked>& each : all) {
+    if (!each->is_over) {
+      End(each.get(), absl::StrCat("it did not answer within ", question.patience.count(),
+                                   " ms: ", WhyNoAnswer(each->connection.get())));
+    }
+    std::vector<ControlReply>& replies = each->answer.replies;
+    if (!replies.empty() && replies.back().type == MessageType{}) replies.pop_back();
+    answers.push_back(std::move(each->answer));
+  }
+  for (const pid_t pid : question.pids) {
+    if (!found.insert(pid).second) continue;
+    ControlAnswer answer;
+    answer.pid = pid;
+    answer.problem = "no process of NCCL Pulse with this pid takes commands here";
+    answers.push_back(std::move(answer));
+  }
+  std::stable_sort(answers.begin(), answers.end(),
+                   [](const ControlAnswer& a, const ControlAnswer& b) { return a.pid < b.pid; });
+  return answers;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,57 @@
+// Asks the processes of this node, over their control sockets (control_socket.h): all at once, and
+// for a bounded time. Who does not answer is named with the reason.
+//
+// Only processes of the caller's own user are asked; root asks everybody's. A name that somebody
+// else holds than it says is passed over.
+//
+// Thread: the caller's; blocks for `patience` at most, and some milliseconds. Cost: two descriptors
+// for each process while it runs.
+//
+// To watch everything for ten seconds, as another command may want to:
+//   ControlQuestion question;
+//   question.commands = {MakeSet("TIMED_LAUNCHES_PER_SECOND=1000000", seconds(10)),
+//                        MakeSet("NETWORK_WINDOW=100", seconds(10))};
+//   AskProcesses(question);
+// Each process goes back by itself, also if the caller is killed.
+#ifndef EXPORTER_NODE_CONTROL_CLIENT_H_
+#define EXPORTER_NODE_CONTROL_CLIENT_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exporter/node/handover.h"
+
+namespace nccl_pulse {
+
+// `lasting` 0: until the process ends or it is set again.
+HandoverMessage MakeSet(std::string_view name_and_value, std::chrono::milliseconds lasting);
+
+struct ControlQuestion {
+  std::vector<HandoverMessage> commands;  // MakeSet, or MakeMessage(kListSettings)
+  std::vector<pid_t> pids;                // as they are seen here; empty: all processes
+  std::chrono::milliseconds patience{3000};
+};
+
+struct ControlReply {
+  MessageType type{};              // kDone, kNotHere, kRefused
+  std::string text;                // what was done, or why it was not
+  std::vector<std::string> lines;  // of kListSettings: LiveValues::Lines
+};
+
+struct ControlAnswer {
+  pid_t pid = 0;  // as it is seen here; as the process sees itself, if it is not seen from here
+  uid_t user = 0;
+  std::vector<ControlReply> replies;  // to the commands, in their order
+  std::string problem;                // "": all of them were answered
+};
+
+// In the order of their pids. A pid that was asked for and has no socket has a problem, too.
+std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_NODE_CONTROL_CLIENT_H_

@@ -1,0 +1,182 @@
+#include "exporter/node/control_socket.h"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/node/realtime_clock.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int kAcceptsPerRound = 64;
+
+// The other side has closed: what it had asked for before is not wanted any more.
+bool HasLeft(int connection) {
+  pollfd polled = {connection, POLLRDHUP, 0};
+  return poll(&polled, 1, 0) > 0 && (polled.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+}  // namespace
+
+std::string ControlNamePrefix(uid_t user) { return absl::StrCat("nccl-pulse-", user, "-control-"); }
+
+bool ControlSocket::Open(Options options) {
+  options_ = std::move(options);
+  uint32_t tag = 0;
+  if (getrandom(&tag, sizeof(tag), GRND_NONBLOCK) != sizeof(tag)) {
+    tag = static_cast<uint32_t>(RealtimeNs());
+  }
+  name_ =
+      absl::StrCat(ControlNamePrefix(geteuid()), getpid(), "-", absl::Hex(tag, absl::kZeroPad8));
+  return ListenOn(name_, &listener_) == 0;
+}
+
+bool ControlSocket::Round(Time now) {
+  for (const LiveSetting setting : options_.values->Expire(now)) {
+    Log(LogLevel::kWarning,
+        absl::StrCat(LiveSettingName(setting), " is ", options_.values->Value(setting),
+                     " again: its time is over"));
+  }
+  if (listener_.get() < 0) return false;
+  Accept(now);
+  bool is_asked = false;
+  for (Client& client : clients_) {
+    if (client.connection.get() < 0) continue;
+    is_asked = true;
+    if (!Handle(&client, now) || client.since + kClientTimeout <= now) client.connection.Close();
+  }
+  return is_asked;
+}
+
+void ControlSocket::Accept(Time now) {
+  for (int i = 0; i < kAcceptsPerRound; ++i) {
+    Client* place = nullptr;
+    for (Client& client : clients_) {
+      if (client.connection.get() < 0) place = &client;
+    }
+    if (place == nullptr) return;
+    {
+      const ForkGuard guard;
+      const int fd = accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (fd < 0) return;
+      place->connection.Set(fd);
+    }
+    place->since = now;
+    const bool is_known = options_.credentials(place->connection.get(), &place->credentials);
+    const uid_t user = place->credentials.user;
+    if (is_known && (user == geteuid() || user == 0)) continue;
+    Reply(*place, MessageType::kRefused, "it takes commands of its own user and of root only");
+    place->connection.Close();
+    Count(CommandResult::kForeignUser);
+    // Once: anybody could fill the log.
+    if (!std::exchange(named_foreign_, true)) {
+      Log(LogLevel::kWarning,
+          is_known ? absl::StrCat("user ", user, " (pid ", place->credentials.pid,
+                                  ") wanted to give commands and was refused")
+                   : std::string("somebody unknown wanted to give commands and was refused"));
+    }
+  }
+}
+
+bool ControlSocket::Handle(Client* client, Time now) {
+  for (int i = 0; i < kMessagesPerRound; ++i) {
+    HandoverMessage message;
+    SharedDescriptor memory;
+    std::string error;
+    const Received received = Receive(client->connection.get(), &message, &memory, &error);
+    memory.Close();
+    switch (received) {
+      case Received::kNothing:
+        return true;
+      case Received::kClosed:
+        return false;
+      case Received::kBad:
+        Count(CommandResult::kRefused);
+        Reply(*client, MessageType::kRefused, error);
+        return false;
+      case Received::kMessage:
+        break;
+    }
+    client->since = now;
+    if (!Answer(*client, message, now)) return false;
+  }
+  return true;
+}
+
+bool ControlSocket::Answer(const Client& client, const HandoverMessage& message, Time now) {
+  if (message.type == MessageType::kSet) return Change(client, message, now);
+  if (message.type == MessageType::kListSettings) {
+    for (const std::string& line : options_.values->Lines()) {
+      if (!Reply(client, MessageType::kSetting, line)) return false;
+    }
+    return Reply(client, MessageType::kDone, "");
+  }
+  Count(CommandResult::kRefused);
+  Reply(client, MessageType::kRefused, "an unknown command: another version of NCCL Pulse?");
+  return false;
+}
+
+bool ControlSocket::Change(const Client& client, const HandoverMessage& message, Time now) {
+  const std::string text = message.Text();
+  if (HasLeft(client.connection.get())) {
+    Count(CommandResult::kAbandoned);
+    Log(LogLevel::kInfo, absl::StrCat("not set: ", text, ": who asked has left"));
+    return false;
+  }
+  LiveCommand command;
+  std::string problem;
+  LiveValues& values = *options_.values;
+  if (ParseLiveCommand(text, &command, &problem)) {
+    if (!values.Has(command.setting)) {
+      Count(CommandResult::kRefused);
+      return Reply(client, MessageType::kNotHere, "this process has no such setting");
+    }
+    const std::string before = values.Value(command.setting);
+    const std::string what = absl::StrCat(
+        "set: ", text, message.delay_ms > 0 ? absl::StrCat(" for ", message.delay_ms, " ms") : "",
+        " (was ", before, "), by user ", client.credentials.user, ", pid ", client.credentials.pid);
+    // A log that is to be silent still says so.
+    const bool is_said_before = command.setting == LiveSetting::kLogLevel && before != "off";
+    if (is_said_before) Log(LogLevel::kWarning, what);
+    problem = values.Set(command, std::chrono::milliseconds(message.delay_ms),
+                         client.credentials.user, now, RealtimeNs());
+    if (problem.empty()) {
+      Count(CommandResult::kDone);
+      if (!is_said_before) Log(LogLevel::kWarning, what);
+      return Reply(client, MessageType::kDone,
+                   absl::StrCat(LiveSettingName(command.setting), "=",
+                                values.Value(command.setting), " (was ", before, ")"));
+    }
+  }
+  Count(CommandResult::kRefused);
+  Log(LogLevel::kInfo,
+      absl::StrCat("not set, as user ", client.credentials.user, " asked: ", text, ": ", problem));
+  return Reply(client, MessageType::kRefused, problem);
+}
+
+bool ControlSocket::Reply(const Client& client, MessageType type, const std::string& text) {
+  HandoverMessage message = MakeMessage(type);
+  message.SetText(text);
+  return Send(client.connection.get(), message);
+}
+
+void ControlSocket::Count(CommandResult result) {
+  if (options_.count) options_.count(result);
+}
+
+void ControlSocket::Log(LogLevel level, const std::string& message) {
+  if (options_.log) options_.log(level, message);
+}
+
+void ControlSocket::CloseDescriptors() {
+  listener_.Close();
+  for (Client& client : clients_) client.connection.Close();
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,43 @@
+// What can be changed in this process while it runs, and by whom: the values, where they are
+// applied, and the socket over which commands come (exporter/node/control_socket.h).
+//
+// Each setting is applied where no callback can be in the way:
+//   TIMED_LAUNCHES_PER_SECOND   Sampler::SetBudget. Callbacks read its two relaxed cells as before
+//   NETWORK_WINDOW              NetworkWindow::SetShare, under a lock that no callback takes
+//   HANG_SECONDS                Process::hang_seconds, which the server's thread reads
+//   LOG_LEVEL                   Log::set_level; callbacks do not log
+//
+// Thread: Open under the lock of init, before the background thread starts; Round on that thread;
+// AbandonAfterFork in the child of a fork. Errors: nothing here throws.
+#ifndef PLUGIN_RUNTIME_LIVE_CONTROL_H_
+#define PLUGIN_RUNTIME_LIVE_CONTROL_H_
+
+#include "exporter/node/control_socket.h"
+#include "exporter/node/live_values.h"
+#include "plugin/runtime/process.h"
+
+namespace nccl_pulse {
+
+class LiveControl {
+ public:
+  explicit LiveControl(Process* process) : process_(*process) {}
+  LiveControl(const LiveControl&) = delete;
+  LiveControl& operator=(const LiveControl&) = delete;
+
+  void Open();
+  // True while somebody asks: the next round should not be late.
+  bool Round();
+  // Async-signal-safe.
+  void AbandonAfterFork() { socket_.CloseDescriptors(); }
+
+ private:
+  void AddSettings();
+
+  Process& process_;
+  LiveValues values_;
+  ControlSocket socket_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_RUNTIME_LIVE_CONTROL_H_

@@ -1,0 +1,293 @@
+// Commands to a process: who may give them, what they do, and what is left behind.
+#include "exporter/node/control_socket.h"
+
+#include <dirent.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "exporter/node/control_client.h"
+#include "exporter/node/monotonic_clock.h"
+#include "exporter/node/waiting.h"
+
+namespace nccl_pulse {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::size_t OpenDescriptors() {
+  std::size_t count = 0;
+  DIR* folder = opendir("/proc/self/fd");
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+bool AsStranger(int connection, Credentials* credentials) {
+  const bool is_known = PeerCredentials(connection, credentials);
+  credentials->user = geteuid() + 1;
+  return is_known;
+}
+
+bool AsRoot(int connection, Credentials* credentials) {
+  const bool is_known = PeerCredentials(connection, credentials);
+  credentials->user = 0;
+  return is_known;
+}
+
+class ControlSocketTest : public ::testing::Test {
+ protected:
+  ControlSocketTest() {
+    values_.Add(LiveSetting::kHangSeconds, 10, /*from_environment=*/true, [this](double value) {
+      hang_seconds_ = value;
+      return std::string();
+    });
+    values_.Add(LiveSetting::kNetworkWindow, 1, false,
+                [](double) { return std::string("not while the moon is full"); });
+  }
+  ~ControlSocketTest() override {
+    Stop();
+    socket_.CloseDescriptors();
+  }
+
+  void Open(bool (*credentials)(int, Credentials*) = PeerCredentials) {
+    ControlSocket::Options options;
+    options.values = &values_;
+    options.log = [this](LogLevel level, const std::string& message) {
+      log_.emplace_back((level == LogLevel::kWarning ? "W " : "I ") + message);
+    };
+    options.count = [this](CommandResult result) { ++counts_[result]; };
+    options.credentials = credentials;
+    ASSERT_TRUE(socket_.Open(options));
+  }
+  // Rounds on a thread of their own, as in a process, until Stop.
+  void Run() {
+    thread_ = std::thread([this] {
+      while (!stopping_) {
+        socket_.Round(MonotonicNow());
+        Pause(milliseconds(1));
+      }
+    });
+  }
+  void Stop() {
+    stopping_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  static ControlAnswer Ask(std::vector<HandoverMessage> commands,
+                           milliseconds patience = seconds(60)) {
+    ControlQuestion question;
+    question.commands = std::move(commands);
+    question.pids = {getpid()};
+    question.patience = patience;
+    const std::vector<ControlAnswer> answers = AskProcesses(question);
+    return answers.size() == 1 ? answers.front() : ControlAnswer{-1, 0, {}, "not one answer"};
+  }
+
+  LiveValues values_;
+  ControlSocket socket_;
+  double hang_seconds_ = 10;
+  std::map<CommandResult, int> counts_;
+  std::vector<std::string> log_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+TEST_F(ControlSocketTest, SetsAndLists) {
+  Open();
+  Run();
+  const ControlAnswer answer = Ask({MakeSet("HANG_SECONDS=30", milliseconds(0)),
+                                    MakeSet("nccl_pulse_hang_seconds=31", milliseconds(0)),
+                                    MakeMessage(MessageType::kListSettings)});
+  Stop();
+  EXPECT_EQ(answer.problem, "");
+  EXPECT_EQ(answer.pid, getpid());
+  ASSERT_EQ(answer.replies.size(), 3u);
+  EXPECT_EQ(answer.replies[0].text, "HANG_SECONDS=30 (was 10)");
+  EXPECT_EQ(answer.replies[1].text, "HANG_SECONDS=31 (was 30)");
+  EXPECT_THAT(answer.replies[2].lines,
+              ElementsAre("NETWORK_WINDOW 1 default",
+                          "HANG_SECONDS 31 set " + std::to_string(geteuid()) + " 0"));
+  EXPECT_EQ(hang_seconds_, 31);
+  EXPECT_EQ(values_.changed(), 1u << static_cast<int>(LiveSetting::kHangSeconds));
+  EXPECT_EQ(counts_[CommandResult::kDone], 2);
+  ASSERT_EQ(log_.size(), 2u);
+  EXPECT_THAT(log_[0], HasSubstr("W set: HANG_SECONDS=30 (was 10), by user"));
+}
+
+TEST_F(ControlSocketTest, RefusesWhatCannotBeSet) {
+  Open();
+  Run();
+  const ControlAnswer answer =
+      Ask({MakeSet("LABELS=a=b", milliseconds(0)), MakeSet("HANG_SECONDS=0", milliseconds(0)),
+           MakeSet("HANG_SECONDS=86401", milliseconds(0)), MakeSet("HANG_SECONDS", milliseconds(0)),
+           MakeSet("HANG_SECONDS=20", kMaxLasting + seconds(1)),
+           MakeSet("NETWORK_WINDOW=2", seconds(1)), MakeSet("LOG_LEVEL=info", milliseconds(0))});
+  Stop();
+  ASSERT_EQ(answer.replies.size(), 7u);
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(answer.replies[i].type, MessageType::kRefused) << i;
+  EXPECT_THAT(answer.replies[0].text, HasSubstr("\"LABELS\" cannot be set while a job runs; what"));
+  EXPECT_THAT(answer.replies[1].text, HasSubstr("is not a number from 1 to 86400"));
+  EXPECT_THAT(answer.replies[5].text, HasSubstr("the moon is full"));
+  EXPECT_EQ(answer.replies[6].type, MessageType::kNotHere) << "it has no such setting";
+  EXPECT_EQ(hang_seconds_, 10);
+  EXPECT_EQ(values_.changed(), 0u);
+  EXPECT_EQ(counts_[CommandResult::kRefused], 7);
+  EXPECT_EQ(counts_[CommandResult::kDone], 0);
+}
+
+TEST_F(ControlSocketTest, AnotherUserIsRefusedAndNamedOnce) {
+  Open(AsStranger);
+  Run();
+  for (int i = 0; i < 3; ++i) {
+    const ControlAnswer answer = Ask({MakeSet("HANG_SECONDS=30", milliseconds(0))});
+    for (const ControlReply& reply : answer.replies) EXPECT_EQ(reply.type, MessageType::kRefused);
+  }
+  Stop();
+  EXPECT_EQ(hang_seconds_, 10);
+  EXPECT_EQ(counts_[CommandResult::kForeignUser], 3);
+  EXPECT_EQ(counts_[CommandResult::kDone], 0);
+  ASSERT_EQ(log_.size(), 1u);
+  EXPECT_THAT(log_[0], HasSubstr("wanted to give commands and was refused"));
+}
+
+TEST_F(ControlSocketTest, RootIsTaken) {
+  Open(AsRoot);
+  Run();
+  EXPECT_EQ(Ask({MakeSet("HANG_SECONDS=30", milliseconds(0))}).problem, "");
+  Stop();
+  EXPECT_EQ(hang_seconds_, 30);
+}
+
+// A process that was stopped goes on when nobody waits for it any more.
+TEST_F(ControlSocketTest, WhatNobodyWaitsForIsNotDone) {
+  Open();
+  const ControlAnswer answer = Ask({MakeSet("HANG_SECONDS=30", milliseconds(0))}, milliseconds(50));
+  EXPECT_THAT(answer.problem, HasSubstr("it did not answer within 50 ms"));
+  EXPECT_THAT(answer.replies, IsEmpty());
+  socket_.Round(MonotonicNow());
+  EXPECT_EQ(hang_seconds_, 10);
+  EXPECT_EQ(counts_[CommandResult::kAbandoned], 1);
+  EXPECT_EQ(counts_[CommandResult::kDone], 0);
+}
+
+TEST_F(ControlSocketTest, GoesBackByItself) {
+  Open();
+  const ControlSocket::Time now = MonotonicNow();
+  LiveCommand command;
+  std::string error;
+  ASSERT_TRUE(ParseLiveCommand("HANG_SECONDS=30", &command, &error));
+  ASSERT_EQ(values_.Set(command, seconds(60), 7, now, 1000000000), "");
+  EXPECT_THAT(values_.Lines(), ElementsAre("NETWORK_WINDOW 1 default", "HANG_SECONDS 30 set 7 61"));
+  // Set again meanwhile: what it goes back to is still the start.
+  command.value = 40;
+  ASSERT_EQ(values_.Set(command, seconds(60), 7, now, 1000000000), "");
+  socket_.Round(now + milliseconds(59999));
+  EXPECT_EQ(hang_seconds_, 40);
+  socket_.Round(now + milliseconds(60000));
+  EXPECT_EQ(hang_seconds_, 10);
+  EXPECT_EQ(values_.changed(), 0u);
+  EXPECT_THAT(values_.Lines(),
+              ElementsAre("NETWORK_WINDOW 1 default", "HANG_SECONDS 10 environment"));
+  ASSERT_EQ(log_.size(), 1u);
+  EXPECT_EQ(log_[0], "W HANG_SECONDS is 10 again: its time is over");
+}
+
+TEST_F(ControlSocketTest, ForGoodAfterForAWhileStays) {
+  const ControlSocket::Time now = MonotonicNow();
+  LiveCommand command{LiveSetting::kHangSeconds, false, 30};
+  ASSERT_EQ(values_.Set(command, seconds(1), 0, now, 0), "");
+  ASSERT_EQ(values_.Set(command, milliseconds(0), 0, now, 0), "");
+  EXPECT_THAT(values_.Expire(now + std::chrono::hours(1000)), IsEmpty());
+  EXPECT_EQ(hang_seconds_, 30);
+  command.is_default = true;
+  ASSERT_EQ(values_.Set(command, milliseconds(0), 0, now, 0), "");
+  EXPECT_EQ(hang_seconds_, 10);
+  EXPECT_EQ(values_.changed(), 0u);
+}
+
+TEST_F(ControlSocketTest, AThousandLoseNoneAndLeaveNothingBehind) {
+  Open();
+  const std::size_t before = OpenDescriptors();
+  Run();
+  constexpr int kClients = 10, kEach = 100;
+  std::atomic<int> done{0};
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.emplace_back([&done] {
+      const std::vector<HandoverMessage> commands(kEach,
+                                                  MakeSet("HANG_SECONDS=30", milliseconds(0)));
+      for (const ControlReply& reply : Ask(commands).replies) {
+        done += reply.type == MessageType::kDone ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  Stop();
+  EXPECT_EQ(done, kClients * kEach);
+  EXPECT_EQ(counts_[CommandResult::kDone], kClients * kEach);
+  socket_.Round(MonotonicNow());  // sees that they have left
+  EXPECT_EQ(OpenDescriptors(), before);
+}
+
+// Who says nothing does not keep others out for long.
+TEST_F(ControlSocketTest, SilentClientsAreClosed) {
+  Open();
+  std::vector<SharedDescriptor> silent(ControlSocket::kMaxClients);
+  for (SharedDescriptor& each : silent) ASSERT_EQ(ConnectTo(socket_.name(), geteuid(), &each), 0);
+  const ControlSocket::Time now = MonotonicNow();
+  socket_.Round(now);
+  SharedDescriptor late;
+  ASSERT_EQ(ConnectTo(socket_.name(), geteuid(), &late), 0);
+  ASSERT_TRUE(Send(late.get(), MakeSet("HANG_SECONDS=30", milliseconds(0))));
+  socket_.Round(now + milliseconds(1));
+  EXPECT_EQ(hang_seconds_, 10) << "there is no place for it yet";
+  socket_.Round(now + ControlSocket::kClientTimeout);
+  socket_.Round(now + ControlSocket::kClientTimeout);
+  EXPECT_EQ(hang_seconds_, 30);
+  for (SharedDescriptor& each : silent) each.Close();
+  late.Close();
+}
+
+TEST_F(ControlSocketTest, RefusesOtherMessages) {
+  Open();
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{7}, kMessageBytes, std::size_t{4096}}) {
+    SharedDescriptor peer;
+    ASSERT_EQ(ConnectTo(socket_.name(), geteuid(), &peer), 0);
+    const std::string garbage(bytes, 'x');
+    send(peer.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
+    socket_.Round(MonotonicNow());
+    peer.Close();
+  }
+  SharedDescriptor peer;
+  ASSERT_EQ(ConnectTo(socket_.name(), geteuid(), &peer), 0);
+  ASSERT_TRUE(Send(peer.get(), MakeMessage(MessageType::kHello)));
+  socket_.Round(MonotonicNow());
+  peer.Close();
+  EXPECT_EQ(counts_[CommandResult::kRefused], 4) << "all but the empty one, which is a goodbye";
+  EXPECT_EQ(hang_seconds_, 10);
+}
+
+// The name goes with the descriptors, as in the child of a fork.
+TEST_F(ControlSocketTest, ClosesAll) {
+  Open();
+  EXPECT_FALSE(IsFree(socket_.name()));
+  socket_.CloseDescriptors();
+  EXPECT_TRUE(IsFree(socket_.name()));
+  EXPECT_THAT(Ask({MakeSet("HANG_SECONDS=30", milliseconds(0))}).problem,
+              HasSubstr("no process of NCCL Pulse with this pid"));
+}
+
+}  // namespace
+}  // namespace nccl_pulse

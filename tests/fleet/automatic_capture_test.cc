@@ -1,0 +1,163 @@
+// Captures that an agent takes by itself: for what, and which of them stay.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/fleet/capture_folder.h"
+#include "exporter/fleet/suspicions.h"
+#include "nlohmann/json.hpp"
+
+namespace nccl_pulse {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+constexpr char kOne[] = "00000000000000aa";
+constexpr char kOther[] = "00000000000000bb";
+
+Json Communicator(const char* id, Json hang = nullptr, Json straggler = nullptr) {
+  return {{"comm", id}, {"hang", std::move(hang)}, {"straggler", std::move(straggler)}};
+}
+Json Page(std::vector<Json> communicators) { return {{"communicators", std::move(communicators)}}; }
+const Json kHang = {{"verdict", "rank_not_called"}, {"usual", false}};
+const Json kUsual = {{"verdict", "rank_not_called"}, {"usual", true}};
+
+TEST(Suspicions, EachIsNewOnce) {
+  Suspicions suspicions;
+  Suspicions::Time now{};
+  suspicions.Look(Page({Communicator(kOne), Communicator(kOther, kUsual)}), now);
+  EXPECT_THAT(suspicions.New(), IsEmpty());
+  suspicions.Look(Page({Communicator(kOne, kHang)}), now);
+  EXPECT_THAT(suspicions.New(), ElementsAre("hang of communicator 00000000000000aa"));
+  suspicions.Done();
+  for (int i = 0; i < 100; ++i) {
+    now += seconds(5);
+    suspicions.Look(Page({Communicator(kOne, kHang)}), now);
+    EXPECT_THAT(suspicions.New(), IsEmpty());
+  }
+  suspicions.Look(Page({Communicator(kOne, kHang), Communicator(kOther, kHang, {{"rank", 3}})}),
+                  now);
+  EXPECT_THAT(suspicions.New(),
+              UnorderedElementsAre("hang of communicator 00000000000000bb",
+                                   "rank 3 lags in communicator 00000000000000bb"));
+}
+
+TEST(Suspicions, AHangThatWasOverIsNewAgain) {
+  Suspicions suspicions;
+  Suspicions::Time now{};
+  suspicions.Look(Page({Communicator(kOne, kHang, {{"rank", 1}})}), now);
+  suspicions.Done();
+  // A page that was missed, or made in a moment without a verdict.
+  now += seconds(5);
+  suspicions.Look(Page({Communicator(kOne)}), now);
+  now += seconds(5);
+  suspicions.Look(Page({Communicator(kOne, kHang)}), now);
+  EXPECT_THAT(suspicions.New(), IsEmpty());
+  now += Suspicions::kHangIsOver;
+  suspicions.Look(Page({Communicator(kOne)}), now);
+  suspicions.Look(Page({Communicator(kOne, kHang, {{"rank", 1}})}), now);
+  EXPECT_THAT(suspicions.New(), ElementsAre("hang of communicator 00000000000000aa"))
+      << "stragglers come and go";
+}
+
+TEST(Suspicions, AnyPageIsTaken) {
+  Suspicions suspicions;
+  const Suspicions::Time now{};
+  for (const char* text : {"", "[]", "{}", "{\"communicators\":3}", "{\"communicators\":[3,{}]}",
+                           "{\"communicators\":[{\"comm\":3,\"hang\":{}}]}",
+                           "{\"communicators\":[{\"comm\":\"../x\",\"hang\":{}}]}",
+                           "{\"communicators\":[{\"comm\":\"00000000000000aa\",\"hang\":1,"
+                           "\"straggler\":{\"rank\":\"x\"}}]}"}) {
+    suspicions.Look(Json::parse(text, nullptr, false), now);
+    EXPECT_THAT(suspicions.New(), IsEmpty()) << text;
+  }
+}
+
+class CaptureFolderTest : public ::testing::Test {
+ protected:
+  CaptureFolderTest() {
+    std::string name = ::testing::TempDir() + "/capturesXXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  ~CaptureFolderTest() override { fs::remove_all(folder_); }
+  void Make(const std::string& name, std::size_t bytes = 100) {
+    std::ofstream(fs::path(folder_) / name) << std::string(bytes, 'x');
+  }
+  std::vector<std::string> Names() {
+    std::vector<std::string> names;
+    for (const auto& each : fs::directory_iterator(folder_))
+      names.push_back(each.path().filename());
+    return names;
+  }
+  std::string folder_;
+};
+
+TEST_F(CaptureFolderTest, TheOldestGoFirstAndNothingElseGoes) {
+  const std::vector<std::string> others = {
+      "nccl-pulse-capture-20200101-000000.tar.gz", "nccl-pulse-auto-20200101-000000.tar.gz.mine",
+      "nccl-pulse-auto-20200101-000000x.tar.gz", "nccl-pulse-auto-.tar.gz", "notes.txt"};
+  for (const std::string& each : others) Make(each, 10000);
+  fs::create_directory(fs::path(folder_) / "nccl-pulse-auto-20200101-000009.tar.gz");
+  fs::create_symlink("/etc/hostname", fs::path(folder_) / "nccl-pulse-auto-20200101-000008.tar.gz");
+  for (int i = 1; i <= 5; ++i) Make(absl::StrCat("nccl-pulse-auto-20210101-00000", i, ".tar.gz"));
+  Make("nccl-pulse-auto-20210101-000005-2.tar.gz");
+  RemoveOldCaptures(folder_, {3, 1 << 20});
+  std::vector<std::string> expected = others;
+  for (const char* each :
+       {"nccl-pulse-auto-20200101-000009.tar.gz", "nccl-pulse-auto-20200101-000008.tar.gz",
+        "nccl-pulse-auto-20210101-000004.tar.gz", "nccl-pulse-auto-20210101-000005.tar.gz",
+        "nccl-pulse-auto-20210101-000005-2.tar.gz"}) {
+    expected.emplace_back(each);
+  }
+  EXPECT_THAT(Names(), ::testing::UnorderedElementsAreArray(expected));
+}
+
+TEST_F(CaptureFolderTest, BytesAreLimitedToo) {
+  for (int i = 1; i <= 4; ++i) {
+    Make(absl::StrCat("nccl-pulse-auto-20210101-00000", i, ".tar.gz"), 1000);
+  }
+  RemoveOldCaptures(folder_, {100, 2500});
+  EXPECT_THAT(Names(), UnorderedElementsAre("nccl-pulse-auto-20210101-000003.tar.gz",
+                                            "nccl-pulse-auto-20210101-000004.tar.gz"));
+  RemoveOldCaptures(folder_, {100, 10});
+  EXPECT_THAT(Names(), ElementsAre("nccl-pulse-auto-20210101-000004.tar.gz"))
+      << "the newest stays in any case";
+}
+
+TEST_F(CaptureFolderTest, WhatAnEarlierAgentDidNotFinishIsRemoved) {
+  const std::string name = "nccl-pulse-auto-20210101-000001.tar.gz.partial-";
+  Make(absl::StrCat(name, getpid()));
+  Make(absl::StrCat(name, getppid()));  // it lives
+  Make(absl::StrCat(name, "x"));
+  Make("hang.tar.gz.partial-99999999");
+  RemovePartialCaptures(folder_);
+  EXPECT_THAT(Names(), UnorderedElementsAre(absl::StrCat(name, getppid()), absl::StrCat(name, "x"),
+                                            "hang.tar.gz.partial-99999999"));
+}
+
+TEST_F(CaptureFolderTest, NamesAreNew) {
+  const std::string first = NewCapturePath(folder_, 1600000000000000000);
+  EXPECT_EQ(first, folder_ + "/nccl-pulse-auto-20200913-122640.tar.gz");
+  Make(fs::path(first).filename());
+  const std::string second = NewCapturePath(folder_, 1600000000000000000);
+  EXPECT_EQ(second, folder_ + "/nccl-pulse-auto-20200913-122640-2.tar.gz");
+  for (const std::string& each : {first, second}) {
+    EXPECT_TRUE(IsAutomaticCapture(fs::path(each).filename().string())) << each;
+  }
+}
+
+}  // namespace
+}  // namespace nccl_pulse

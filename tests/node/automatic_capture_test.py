@@ -1,0 +1,71 @@
+"""`pulse agent --capture-dir`: captures of a job that hangs, taken without anybody asking."""
+
+import os
+import tarfile
+import tempfile
+import time
+import unittest
+
+from tests import running
+from tests.node import cluster
+from tests.node.cluster import Agent, wait_until
+from tests.node.proof_job import Job
+
+FLAGS = ("--hang-after=1s", "--capture-pause=1s", "--time-limit=4s")
+
+
+class AutomaticCaptureTest(unittest.TestCase):
+
+    def setUp(self):
+        # Short: an NCCL unique id holds the name of a file in it.
+        folder = tempfile.TemporaryDirectory(prefix="au", dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.captures = os.path.join(self.folder, "captures")
+        os.mkdir(self.captures)
+        self.port = cluster.free_port()
+        self.listen = "127.0.0.1:%d" % self.port
+
+    def agent(self, *arguments):
+        agent = Agent(self.listen, *FLAGS, *arguments)
+        self.addCleanup(agent.close)
+        return agent.wait_ready()
+
+    def hang(self):
+        job = Job(self.folder, self.listen, "warm", "hang")
+        self.addCleanup(job.close)
+        job.report()
+        job.go_on()
+
+    def test_one_for_a_hang(self):
+        agent = self.agent("--capture-dir=" + self.captures)
+        self.hang()
+        wait_until(lambda: os.listdir(self.captures) and "has what is known of it" in agent.log(), "it is kept")
+        name, = os.listdir(self.captures)
+        path = os.path.join(self.captures, name)
+        self.assertRegex(name, r"^nccl-pulse-auto-\d{8}-\d{6}\.tar\.gz$")
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+        with tarfile.open(path) as archive:
+            folder = name[:-len(".tar.gz")]
+            self.assertIn("hang of communicator", archive.extractfile(folder + "/reason.txt").read().decode())
+            self.assertIn("HANG", archive.extractfile(folder + "/verdict.txt").read().decode())
+            self.assertTrue([each for each in archive.getnames() if "/calls/" in each])
+        # It goes on, and the agent looks every second: no second one for the same.
+        time.sleep(5)
+        self.assertTrue(cluster.values(self.port, "nccl_hang_start_timestamp_seconds", "comm"))
+        self.assertEqual(os.listdir(self.captures), [name])
+        self.assertEqual(agent.log().count("has what is known of it"), 1)
+
+    def test_a_folder_that_is_not_there_is_named_once(self):
+        agent = self.agent("--capture-dir=" + self.folder + "/none")
+        self.hang()
+        wait_until(lambda: cluster.values(self.port, "nccl_hang_start_timestamp_seconds", "comm"), "it hangs")
+        time.sleep(5)
+        self.assertEqual(agent.log().count("no capture is kept"), 1, agent.log())
+        self.assertIn("there is no folder", agent.log())
+        self.assertEqual(cluster.get(self.port, "/healthz"), (200, "ok\n"))
+        self.assertEqual(agent.end(), 0)
+
+
+if __name__ == "__main__":
+    running.main()

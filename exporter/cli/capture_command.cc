@@ -23,7 +23,7 @@ ABSL_FLAG(std::string, format, "bundle", "bundle or flight-recorder");
 ABSL_FLAG(std::string, stack_command, "", "prints the stacks of process {pid}");
 ABSL_FLAG(absl::Duration, stack_timeout, absl::Seconds(15), "of each program that is run");
 ABSL_FLAG(absl::Duration, time_limit, absl::Seconds(60), "of what follows the verdict");
-ABSL_DECLARE_FLAG(std::string, ras);  // of diagnose
+ABSL_DECLARE_FLAG(std::string, ras);         // of diagnose
 ABSL_DECLARE_FLAG(std::string, prometheus);  // of fleet_flags
 ABSL_DECLARE_FLAG(std::string, job_id);      // as the next one
 ABSL_DECLARE_FLAG(std::string, comm);

@@ -199,7 +199,7 @@ class SlowRanks(RulesTest):
             runbook_url=RUNBOOK + "#ncclnodestraggler"))
         self.annotates(scrapes, "NcclStraggler", 20, labels, dict(
             summary="Rank 2 (node0 gpu 2) comes last to the collectives of 7",
-            description="Half of the ranks of communicator c0ffee wait for 30% of the time or more; this one for 0%. " + waits,
+            description="Half of the ranks of communicator c0ffee wait 30% of the time or more; this one waits 0%. " + waits,
             runbook_url=RUNBOOK + "#ncclstraggler"))
 
     def test_stages_of_a_pipeline(self):

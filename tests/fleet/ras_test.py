@@ -5,7 +5,7 @@ import time
 import unittest
 
 from tests import running
-from tests.fleet.diagnose_test import MIB, DiagnoseCase
+from tests.fleet.diagnose_case import MIB, DiagnoseCase
 from tests.fleet.ras_server import REPORT, Ras
 
 

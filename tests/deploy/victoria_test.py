@@ -173,8 +173,8 @@ class Servers(unittest.TestCase):
                 says = self.difference(ours, self.ask(server, adapted, end_s))
                 if says:
                     found[key] = says
-            # The others are of what is not the matter here: ranks that are gone, circles, full tables.
-            if answered < len(lines) - 30:
+            # The others are of what is not the matter here: hangs, late nodes, ranks that are gone, full tables.
+            if answered < 0.75 * len(lines):
                 found["all", "answered"] = "%d of %d" % (answered, len(lines))
             return found
         return differences

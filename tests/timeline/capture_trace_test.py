@@ -110,6 +110,18 @@ class CaptureTraceTest(TraceCase):
         self.assertEqual([mark.notes.get("sentence") for mark in marks], ["HANG  global rank 2"])
         self.assertIn("1 ranks HAVE NOT CALLED", self.said)
 
+    def test_the_verdict_on_the_job_names_the_suspects(self):
+        calls = [[call(1, 1.0, state="in_flight", bytes=4096 + i)] for i in range(3)]
+        def suspects(verdict):
+            trace = self.read(files(([calls_page(9, *(rank(i, calls[i]) for i in range(3)))], communicators_page(
+                9, 3, hang=hang(1.0, [0, 1, 2], [], "mismatch")), None), verdict=verdict))
+            return [track.name.split(":")[1] for track in trace.find_tracks("dp ") if "SUSPECT: mismatch" in track.name]
+        self.assertEqual(suspects(None), [" rank %d of 3  << SUSPECT" % i for i in range(3)])
+        self.assertEqual(suspects({"time": START + 9, "finding": "hang", "roots": []}),
+                         [" rank %d of 3  << SUSPECT" % i for i in range(3)])
+        self.assertEqual(suspects({"time": START + 9, "finding": "hang", "roots": [
+            {"verdict": "mismatch", "ranks": [{"comm": made_up.COMM, "rank": 1}]}]}), [" rank 1 of 3  << SUSPECT"])
+
     def test_nobody_is_accused_without_knowledge(self):
         def accused(content):
             trace = self.read(content)

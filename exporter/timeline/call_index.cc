@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,11 @@ uint64_t HashOf(const std::string& text) {
   uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   return hash == 0 ? 1 : hash;
+}
+
+int64_t EndOf(const SeenCall& call, int64_t begin_ns) {
+  const int64_t length_ns = std::llround(*call.seconds * 1e9);
+  return begin_ns > INT64_MAX - length_ns ? INT64_MAX : begin_ns + length_ns;
 }
 
 CallIndex::CallIndex(const JobRecording& recording,
@@ -113,7 +119,7 @@ void CallIndex::FindBegins(const JobRecording& recording) {
     const SeenCall& call = *timed[i].call;
     const int64_t begin_ns = std::max(call.launched_ns, busy_until_ns);
     begins_[&call] = begin_ns;
-    busy_until_ns = begin_ns + std::llround(*call.seconds * 1e9);
+    busy_until_ns = EndOf(call, begin_ns);
   }
 }
 

@@ -71,6 +71,10 @@ class CallIndex {
   std::map<const SeenCall*, int64_t> begins_;
 };
 
+// When a timed call that begins then is over. No later than an int64_t says: a capture may claim any
+// time.
+int64_t EndOf(const SeenCall& call, int64_t begin_ns);
+
 // Not 0.
 uint64_t HashOf(const std::string& text);
 

@@ -1,7 +1,6 @@
 #include "exporter/timeline/rank_tracks.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 
@@ -133,7 +132,7 @@ class RankDrawer {
           "other ranks. 0: nothing that was timed.");
       for (const SeenCall* call : calls) {
         const int64_t begin_ns = index_.EarliestBegin(*call);
-        const int64_t end_ns = begin_ns + std::llround(*call->seconds * 1e9);
+        const int64_t end_ns = EndOf(*call, begin_ns);
         TraceEvent event{CallWords(*call)};
         event.notes = {{"number", static_cast<int64_t>(call->number)}, {"seconds", *call->seconds}};
         event.flows = {OwnFlow(*call)};

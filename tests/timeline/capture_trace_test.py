@@ -172,6 +172,13 @@ class CaptureTraceTest(TraceCase):
         self.assertNotIn("\x1b", "".join(event.name for event in trace.marks))
         self.assertEqual(len(trace.on("calls")[1]) + len(trace.on("calls without a time")[1]), 5)
 
+    def test_times_beyond_all_bounds(self):
+        calls = [call(i, 6_200_000_000, seconds=999_999) for i in range(1, 1401)]
+        slices, _ = self.read(files(([calls_page(9, rank(0, calls))], None, None))).on("GPU, stream 9f31")
+        self.assertEqual(len(slices), 1400)
+        self.assertLess(max(one.end_ns for one in slices), 2**63)
+        self.assertTrue(all(one.end_ns >= one.begin_ns for one in slices))
+
     def test_broken_captures(self):
         whole = made_up.write_archive(os.path.join(self.folder, "whole.tar.gz"), self.hung())
         with open(whole, "rb") as file:

@@ -165,6 +165,10 @@ int Run(const std::vector<char*>& arguments) {
   if (drawn.not_called != 0) {
     std::printf("  %zu ranks HAVE NOT CALLED what others have\n", drawn.not_called);
   }
+  if (drawn.not_called_unseen != 0) {
+    std::printf("  %zu ranks HAD NOT CALLED what others had, and were not looked at to the end\n",
+                drawn.not_called_unseen);
+  }
   PrintClocks(seen);
   for (const std::string& note : seen.notes) {
     Fail(0, note);

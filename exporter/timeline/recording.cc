@@ -71,7 +71,14 @@ std::optional<uint64_t> SeenRank::LastCollective() const {
   return std::nullopt;  // nothing but Send and Recv is left
 }
 
-int64_t JobRecording::AddCalls(std::size_t endpoint, const Json& page) {
+bool JobRecording::IsSeenAtEnd(const SeenRank& rank) const {
+  const auto newest = arrived_ns_.find(rank.comm);
+  if (newest == arrived_ns_.end()) return false;
+  const int64_t end_ns = last_ns_ != 0 ? last_ns_ : newest->second;
+  return end_ns - rank.arrived_ns <= kMostUnseenNs;
+}
+
+int64_t JobRecording::AddCalls(std::size_t endpoint, const Json& page, int64_t arrived_ns) {
   const int64_t time_ns = TimeAt(page, "time");
   const std::string comm = TextAt(page, "comm");
   const Json& ranks = FieldAt(page, "ranks");
@@ -91,12 +98,12 @@ int64_t JobRecording::AddCalls(std::size_t endpoint, const Json& page) {
     rank.global_rank = TextAt(each, "global_rank");
     rank.gpu = TextAt(each, "gpu");
     rank.missing = TextAt(each, "missing");
-    AddRank(&rank, FieldAt(each, "calls"), time_ns);
+    AddRank(&rank, FieldAt(each, "calls"), time_ns, arrived_ns);
   }
   return time_ns;
 }
 
-void JobRecording::AddRank(SeenRank* rank, const Json& calls, int64_t time_ns) {
+void JobRecording::AddRank(SeenRank* rank, const Json& calls, int64_t time_ns, int64_t arrived_ns) {
   if (!calls.is_array() || rank->looked_ns == time_ns) return;  // the same page once more
   const bool is_newer = time_ns > rank->looked_ns;
   rank->has_calls = true;
@@ -118,6 +125,9 @@ void JobRecording::AddRank(SeenRank* rank, const Json& calls, int64_t time_ns) {
   }
   if (!is_newer) return;
   rank->looked_ns = time_ns;
+  rank->arrived_ns = arrived_ns;
+  int64_t& newest_ns = arrived_ns_[rank->comm];
+  newest_ns = std::max(newest_ns, arrived_ns);
   rank->open_calls.emplace_back(time_ns, open);
 }
 

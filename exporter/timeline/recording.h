@@ -23,6 +23,7 @@
 namespace nccl_pulse {
 
 inline constexpr std::size_t kMostCalls = 500000;
+inline constexpr int64_t kMostUnseenNs = 1'000'000'000;
 
 struct SeenCall {
   uint64_t number = 0;
@@ -56,7 +57,8 @@ struct SeenRank {
   std::string missing;  // why there are no calls, "": there may be
   bool has_calls = false;
   std::map<uint64_t, SeenCall> calls;
-  int64_t looked_ns = 0;  // the newest look
+  int64_t looked_ns = 0;   // the newest look, by the clock there ...
+  int64_t arrived_ns = 0;  // ... and by the one here
   // (when, calls that were not known to have ended)
   std::vector<std::pair<int64_t, std::size_t>> open_calls;
 
@@ -71,8 +73,14 @@ class JobRecording {
  public:
   using Key = std::tuple<std::string, std::string, int64_t, int64_t>;  // comm, host, pid, rank
 
-  // Returns the page's time, 0: this is no such page.
-  int64_t AddCalls(std::size_t endpoint, const nlohmann::json& page);
+  // Looks come in the order in which they arrived, at `arrived_ns` of the clock here. Returns the page's
+  // time, 0: this is no such page.
+  int64_t AddCalls(std::size_t endpoint, const nlohmann::json& page, int64_t arrived_ns);
+  // Nobody was to be looked at longer than until then, by the clock here.
+  void SetEnd(int64_t arrived_ns) { last_ns_ = arrived_ns; }
+  // A rank was looked at until the end, but for kMostUnseenNs: what it has not done it still has not
+  // done. Without SetEnd the end is the newest look at its communicator.
+  bool IsSeenAtEnd(const SeenRank& rank) const;
 
   const std::map<Key, SeenRank>& ranks() const { return ranks_; }
   std::size_t calls() const { return calls_; }
@@ -81,11 +89,13 @@ class JobRecording {
   int64_t end_ns() const { return end_ns_; }
 
  private:
-  void AddRank(SeenRank* rank, const nlohmann::json& page, int64_t time_ns);
+  void AddRank(SeenRank* rank, const nlohmann::json& page, int64_t time_ns, int64_t arrived_ns);
 
   std::map<Key, SeenRank> ranks_;
   std::size_t calls_ = 0, dropped_ = 0;
   int64_t end_ns_ = 0;
+  int64_t last_ns_ = 0;                        // 0: not set
+  std::map<std::string, int64_t> arrived_ns_;  // the newest look, by communicator
 };
 
 // When a call was made, as far as is known: its launch, or else the look that saw it first.

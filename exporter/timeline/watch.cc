@@ -28,6 +28,11 @@ bool IsCommunicatorId(const std::string& text) {
   return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
+// No step of the wall clock changes it.
+int64_t ArrivalNs() {
+  return std::chrono::nanoseconds(steady_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace
 
 JobWatch::JobWatch(const std::vector<Address>& endpoints, const JobLookOptions& options)
@@ -125,8 +130,8 @@ void JobWatch::Look(const std::vector<Question>& questions, milliseconds patienc
       all.erase(comm);
     } else if (answer.status != 200) {
       NoteFailure(question.endpoint, absl::StrCat("it answers with status ", answer.status));
-    } else if (seen_.recording.AddCalls(question.endpoint,
-                                        Json::parse(answer.body, nullptr, false)) == 0) {
+    } else if (seen_.recording.AddCalls(question.endpoint, Json::parse(answer.body, nullptr, false),
+                                        ArrivalNs()) == 0) {
       NoteFailure(question.endpoint, "the answer is not from NCCL Pulse");
     } else {
       endpoint.failure.clear();
@@ -185,6 +190,7 @@ void JobWatch::Watch(milliseconds window, const std::atomic<bool>& stop) {
     }
     LookAtDue(now);
   }
+  seen_.recording.SetEnd(ArrivalNs());
   LookAtAll();
   AskCommunicators();
   if (refused_ != 0) {

@@ -137,6 +137,19 @@ class CaptureTraceTest(TraceCase):
                 9, rank(0, [call(1, 1.0), call(2, 1.0, state="in_flight")]), rank(1, calls, missing=missing))],
                 None, None))), [], missing)
 
+    def test_who_was_not_looked_at_to_the_end(self):
+        trace = self.read(self.hung(looked=7.9))
+        missing, = trace.on("HAS NOT CALLED")[0]
+        self.assertEqual((missing.name, missing.begin_ns, missing.end_ns),
+                         ("HAD NOT CALLED, when looked at last, AllReduce 4 KiB (collective 8)", ns(2.0), ns(7.9)))
+        self.assertEqual([(one.name, one.end_ns) for one in trace.on("waits")[0]],
+                         [("waits, when looked at last, for rank 2: AllReduce 4 KiB", ns(7.9))] * 2)
+        self.assertIn("1 ranks HAD NOT CALLED", self.said)
+        # A clock that is behind is not long ago.
+        trace = self.read(self.hung(looked=7.0, clocks=((-1000, 1000), (-2 * NS - 1000, -2 * NS + 1000))))
+        missing, = trace.on("HAS NOT CALLED")[0]
+        self.assertIsNone(missing.end_ns)
+
     def test_a_rank_without_calls_says_why(self):
         trace = self.read(files(([calls_page(9, rank(0, [call(1, 1.0)]), rank(1, None, missing="off"))], None, None)))
         track, = trace.find_tracks("rank 1 of 2")

@@ -131,6 +131,16 @@ class WatchTest(TraceCase):
         self.assertEqual(len(trace.on("calls")[1]), 1)
         self.assertIn("looks were refused", self.said)
 
+    def test_what_nobody_sees_any_more_does_not_go_on(self):
+        page = calls_page(9, rank(0, [call(1, 1.0), call(2, 2.0, state="in_flight")]), rank(1, [call(1, 1.0)]))
+        trace = self.trace("--seconds=2.5", "--endpoint=" + self.endpoint(page, 503).name)
+        missing, = trace.on("HAS NOT CALLED")[0]
+        self.assertEqual((missing.name, missing.end_ns),
+                         ("HAD NOT CALLED, when looked at last, AllReduce 4 KiB (collective 2)", (made_up.START + 9) * 10**9))
+        trace = self.trace("--seconds=0", "--endpoint=" + self.endpoint(page).name)
+        missing, = trace.on("HAS NOT CALLED")[0]
+        self.assertIsNone(missing.end_ns)
+
     def test_nobody(self):
         html = self.endpoint(404, communicators={"hello": 1})
         for name, message in (("127.0.0.1:1", "Connection refused"), (html.name, "not from NCCL Pulse")):

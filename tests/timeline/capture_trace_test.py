@@ -1,12 +1,13 @@
 """`pulse trace --from`: what stands in the pages of a capture is in the trace, and nothing else."""
 
 import os
+import subprocess
 import tarfile
 import tempfile
 
 from tests import running
 from tests.timeline import made_up
-from tests.timeline.case import TraceCase
+from tests.timeline.case import PULSE, TraceCase
 from tests.timeline.made_up import START, call, calls_page, communicators_page, files, hang, rank
 
 NS = 10**9
@@ -238,6 +239,20 @@ class CaptureTraceTest(TraceCase):
             self.assertEqual((code, output), (5, ""), out)
             self.assertIn(message, errors)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    def test_the_standard_output_has_the_trace_alone(self):
+        capture = "--from=" + made_up.write_folder(os.path.join(self.folder, "capture"), self.hung())
+        self.run_pulse(capture, "--out=" + self.out)
+        with open(self.out, "rb") as file:
+            expected = file.read()
+        command = [PULSE, "trace", capture, "--out=/dev/stdout"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
+        self.assertEqual(done.stdout, expected)
+        self.assertIn(b"5 calls of 3 ranks", done.stderr)
+        with open(os.path.join(self.folder, "redirected"), "w+b") as file:
+            subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=True)
+            file.seek(0)
+            self.assertEqual(file.read(), expected)
 
     def test_usage(self):
         for arguments, message in ((["here"], "takes no argument"), (["--seconds=-1"], "between 0 and 600"),

@@ -28,8 +28,7 @@ CallIndex::CallIndex(const JobRecording& recording,
       if (call.collective != 0) collectives_[rank.comm][call.collective].push_back({&rank, &call});
     }
   }
-  // Of calls for which there was no room nothing is known.
-  if (recording.dropped() == 0) FindNotCalled(recording);
+  FindNotCalled(recording);
   FindWaits(recording);
   FindBegins(recording);
 }

@@ -64,11 +64,33 @@ std::vector<CallGap> SeenRank::Gaps() const {
 
 std::optional<uint64_t> SeenRank::LastCollective() const {
   if (!has_calls) return std::nullopt;
-  if (calls.empty()) return 0;
+  if (calls.empty()) {
+    return dropped_through == 0 ? std::optional<uint64_t>(0) : std::nullopt;
+  }
   for (auto it = calls.rbegin(); it != calls.rend(); ++it) {
     if (it->second.collective != 0) return it->second.collective;
   }
   return std::nullopt;  // nothing but Send and Recv is left
+}
+
+bool JobRecording::MakeRoom(SeenRank* rank, uint64_t number) {
+  if (number <= rank->dropped_through) return false;  // counted then
+  if (calls_ < most_calls_) return true;
+  SeenRank* victim = rank;
+  if (rank->calls.size() < most_calls_ / ranks_.size()) {
+    for (auto& [key, other] : ranks_) {
+      if (other.calls.size() > victim->calls.size()) victim = &other;
+    }
+  }
+  ++dropped_;
+  if (victim->calls.empty() || (victim == rank && number < rank->calls.begin()->first)) {
+    rank->dropped_through = number;
+    return false;
+  }
+  victim->dropped_through = victim->calls.begin()->first;
+  victim->calls.erase(victim->calls.begin());
+  --calls_;
+  return true;
 }
 
 bool JobRecording::IsSeenAtEnd(const SeenRank& rank) const {
@@ -113,10 +135,7 @@ void JobRecording::AddRank(SeenRank* rank, const Json& calls, int64_t time_ns, i
     if (number == 0) continue;
     auto found = rank->calls.find(number);
     if (found == rank->calls.end()) {
-      if (calls_ == kMostCalls) {
-        ++dropped_;
-        continue;
-      }
+      if (!MakeRoom(rank, number)) continue;
       ++calls_;
       found = rank->calls.emplace(number, ReadCall(each, time_ns)).first;
     }

@@ -5,7 +5,9 @@
 // Fields of a page that are missing or have another type are read as unknown: pages come from other
 // hosts and from files.
 //
-// Thread: one. Memory: about 300 bytes a call, at most kMostCalls; those beyond are counted.
+// Thread: one. Memory: about 300 bytes a call, at most kMostCalls. Beyond that each new call takes the
+// place of the oldest one of its rank, or, where its rank has less than its share, of the rank that has
+// most.
 #ifndef EXPORTER_TIMELINE_RECORDING_H_
 #define EXPORTER_TIMELINE_RECORDING_H_
 
@@ -57,8 +59,9 @@ struct SeenRank {
   std::string missing;  // why there are no calls, "": there may be
   bool has_calls = false;
   std::map<uint64_t, SeenCall> calls;
-  int64_t looked_ns = 0;   // the newest look, by the clock there ...
-  int64_t arrived_ns = 0;  // ... and by the one here
+  uint64_t dropped_through = 0;  // there was no room for calls up to this number
+  int64_t looked_ns = 0;         // the newest look, by the clock there ...
+  int64_t arrived_ns = 0;        // ... and by the one here
   // (when, calls that were not known to have ended)
   std::vector<std::pair<int64_t, std::size_t>> open_calls;
 
@@ -71,6 +74,8 @@ struct SeenRank {
 
 class JobRecording {
  public:
+  explicit JobRecording(std::size_t most_calls = kMostCalls) : most_calls_(most_calls) {}
+
   using Key = std::tuple<std::string, std::string, int64_t, int64_t>;  // comm, host, pid, rank
 
   // Looks come in the order in which they arrived, at `arrived_ns` of the clock here. Returns the page's
@@ -84,6 +89,7 @@ class JobRecording {
 
   const std::map<Key, SeenRank>& ranks() const { return ranks_; }
   std::size_t calls() const { return calls_; }
+  // Calls that were seen, and for which there was no room.
   std::size_t dropped() const { return dropped_; }
   // Of all looks; 0: there was none.
   int64_t end_ns() const { return end_ns_; }
@@ -91,6 +97,10 @@ class JobRecording {
  private:
   void AddRank(SeenRank* rank, const nlohmann::json& page, int64_t time_ns, int64_t arrived_ns);
 
+  // False: the call is older than what its rank keeps, there is no room.
+  bool MakeRoom(SeenRank* rank, uint64_t number);
+
+  std::size_t most_calls_;
   std::map<Key, SeenRank> ranks_;
   std::size_t calls_ = 0, dropped_ = 0;
   int64_t end_ns_ = 0;

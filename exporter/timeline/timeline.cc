@@ -179,7 +179,7 @@ class TimelineDrawer {
     }
     if (seen_.recording.dropped() != 0) {
       say(absl::StrCat(seen_.recording.dropped(), " calls did not fit: at most ", kMostCalls,
-                       " are kept; who has not called is not said"));
+                       " are kept, of each rank the newest"));
     }
     for (const std::string& note : seen_.notes) say(note);
   }

@@ -31,8 +31,8 @@ SeenCall ReadCall(const Json& json, int64_t seen_ns) {
   return call;
 }
 
-// What becomes known later; what another endpoint said earlier changes nothing.
-void UpdateCall(const Json& json, int64_t time_ns, SeenCall* call) {
+// What becomes known later; what another endpoint said earlier (`is_newer` false) changes nothing.
+void UpdateCall(const Json& json, int64_t time_ns, bool is_newer, SeenCall* call) {
   const int64_t launched_ns = TimeAt(json, "launched");
   if (launched_ns != 0) call->launched_ns = launched_ns;
   const Json& seconds = FieldAt(json, "seconds");
@@ -40,7 +40,7 @@ void UpdateCall(const Json& json, int64_t time_ns, SeenCall* call) {
   if (seconds.is_number() && seconds.get<double>() >= 0 && seconds.get<double>() < kMostSeconds) {
     call->seconds = seconds.get<double>();
   }
-  if (time_ns <= call->updated_ns) return;
+  if (!is_newer && time_ns <= call->updated_ns) return;
   call->updated_ns = time_ns;
   call->state = TextAt(json, "state");
   const Json& begun = FieldAt(json, "begun");
@@ -127,8 +127,10 @@ int64_t JobRecording::AddCalls(std::size_t endpoint, const Json& page, int64_t a
 
 void JobRecording::AddRank(SeenRank* rank, const Json& calls, int64_t time_ns, int64_t arrived_ns) {
   if (!calls.is_array() || rank->looked_ns == time_ns) return;  // the same page once more
-  const bool is_newer = time_ns > rank->looked_ns;
+  const bool is_newer =
+      time_ns > rank->looked_ns || (rank->looked_by == rank->endpoint && rank->looks != 0);
   rank->has_calls = true;
+  if (is_newer) ++rank->looks;
   std::size_t open = 0;
   for (const Json& each : calls) {
     const uint64_t number = CountAt(each, "number");
@@ -139,11 +141,13 @@ void JobRecording::AddRank(SeenRank* rank, const Json& calls, int64_t time_ns, i
       ++calls_;
       found = rank->calls.emplace(number, ReadCall(each, time_ns)).first;
     }
-    UpdateCall(each, time_ns, &found->second);
+    UpdateCall(each, time_ns, is_newer, &found->second);
+    if (is_newer) found->second.updated_look = rank->looks;
     if (found->second.is_open()) ++open;
   }
   if (!is_newer) return;
   rank->looked_ns = time_ns;
+  rank->looked_by = rank->endpoint;
   rank->arrived_ns = arrived_ns;
   int64_t& newest_ns = arrived_ns_[rank->comm];
   newest_ns = std::max(newest_ns, arrived_ns);

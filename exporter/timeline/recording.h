@@ -38,6 +38,7 @@ struct SeenCall {
   std::optional<double> seconds;  // on the GPU
   int64_t seen_ns = 0;            // when the first look that has it was ...
   int64_t updated_ns = 0;         // ... and the last one
+  uint64_t updated_look = 0;      // SeenRank::looks then
 
   // Not known to have ended by then.
   bool is_open() const {
@@ -62,6 +63,8 @@ struct SeenRank {
   uint64_t dropped_through = 0;  // there was no room for calls up to this number
   int64_t looked_ns = 0;         // the newest look, by the clock there ...
   int64_t arrived_ns = 0;        // ... and by the one here
+  uint64_t looks = 0;
+  std::size_t looked_by = 0;  // endpoint
   // (when, calls that were not known to have ended)
   std::vector<std::pair<int64_t, std::size_t>> open_calls;
 
@@ -69,7 +72,7 @@ struct SeenRank {
   // The newest collective that it has called, 0: none; nothing: that is not known.
   std::optional<uint64_t> LastCollective() const;
   // It was in the newest look, and not known to have ended then.
-  bool IsOpen(const SeenCall& call) const { return call.is_open() && call.updated_ns == looked_ns; }
+  bool IsOpen(const SeenCall& call) const { return call.is_open() && call.updated_look == looks; }
 };
 
 class JobRecording {
@@ -78,8 +81,9 @@ class JobRecording {
 
   using Key = std::tuple<std::string, std::string, int64_t, int64_t>;  // comm, host, pid, rank
 
-  // Looks come in the order in which they arrived, at `arrived_ns` of the clock here. Returns the page's
-  // time, 0: this is no such page.
+  // Looks come in the order in which they arrived, at `arrived_ns` of the clock here: of one endpoint
+  // the later one is the newer one, whatever its clock says, which may have been set. Of two endpoints
+  // the page's time decides. Returns the page's time, 0: this is no such page.
   int64_t AddCalls(std::size_t endpoint, const nlohmann::json& page, int64_t arrived_ns);
   // Nobody was to be looked at longer than until then, by the clock here.
   void SetEnd(int64_t arrived_ns) { last_ns_ = arrived_ns; }

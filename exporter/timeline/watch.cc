@@ -1,6 +1,7 @@
 #include "exporter/timeline/watch.h"
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -44,6 +45,17 @@ JobWatch::JobWatch(const std::vector<Address>& endpoints, const JobLookOptions& 
 void JobWatch::Begin() {
   seen_.clocks = MeasureClocks(addresses_, options_.client);
   AskCommunicators();
+}
+
+void JobWatch::MeasureClocksAgain() {
+  const std::vector<std::optional<ClockOffset>> now = MeasureClocks(addresses_, options_.client);
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    std::optional<ClockOffset>& clock = seen_.clocks[i];
+    if (!now[i]) continue;  // it does not answer any more
+    clock = clock ? ClockOffset{std::min(clock->low_ns, now[i]->low_ns),
+                                std::max(clock->high_ns, now[i]->high_ns)}
+                  : now[i];
+  }
 }
 
 std::size_t JobWatch::heard() const {
@@ -192,6 +204,7 @@ void JobWatch::Watch(milliseconds window, const std::atomic<bool>& stop) {
   }
   seen_.recording.SetEnd(ArrivalNs());
   LookAtAll();
+  MeasureClocksAgain();
   AskCommunicators();
   if (refused_ != 0) {
     Note(absl::StrCat(refused_,

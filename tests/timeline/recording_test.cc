@@ -64,5 +64,29 @@ TEST(RecordingTest, ARankThatComesLateHasItsShare) {
   EXPECT_EQ(recording.dropped(), 4U);
 }
 
+TEST(RecordingTest, AClockThatIsSetBackStopsNothing) {
+  JobRecording recording;
+  recording.AddCalls(0, Page(100, 0, Json::array({Call(1, "in_flight")})), 1);
+  recording.AddCalls(0, Page(50, 0, Json::array({Call(1), Call(2, "in_flight")})), 2);
+  const SeenRank& rank = RankOf(recording, 0);
+  EXPECT_EQ(rank.calls.at(1).state, "completed");
+  EXPECT_FALSE(rank.IsOpen(rank.calls.at(1)));
+  EXPECT_TRUE(rank.IsOpen(rank.calls.at(2)));
+  EXPECT_EQ(rank.looked_ns, 50'000'000'000);
+  EXPECT_EQ(rank.arrived_ns, 2);
+}
+
+TEST(RecordingTest, AnOlderPageOfAnotherEndpointChangesNothing) {
+  JobRecording recording;
+  recording.AddCalls(0, Page(100, 0, Json::array({Call(1)})), 1);
+  recording.AddCalls(1, Page(99, 0, Json::array({Call(1, "in_flight")})), 2);
+  const SeenRank& rank = RankOf(recording, 0);
+  EXPECT_EQ(rank.calls.at(1).state, "completed");
+  EXPECT_EQ(rank.looked_ns, 100'000'000'000);
+  EXPECT_EQ(rank.arrived_ns, 1);
+  recording.AddCalls(0, Page(98, 0, Json::array({Call(1, "error")})), 3);
+  EXPECT_EQ(rank.calls.at(1).state, "error");
+}
+
 }  // namespace
 }  // namespace nccl_pulse

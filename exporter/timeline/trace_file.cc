@@ -79,8 +79,10 @@ bool WriteWhole(const std::string& path, const std::string& content, std::string
   // A link, unlike a rename, fails where there is something by now.
   if (failure == 0 && link(target.c_str(), path.c_str()) != 0) {
     failure = errno;
-    // A file system without links.
-    if (failure == EPERM && access(path.c_str(), F_OK) != 0) {
+    // A file system without links; which of these it says differs.
+    const bool has_no_links =
+        failure == EPERM || failure == ENOSYS || failure == EOPNOTSUPP || failure == EMLINK;
+    if (has_no_links && access(path.c_str(), F_OK) != 0) {
       failure = rename(target.c_str(), path.c_str()) == 0 ? 0 : errno;
     }
   }

@@ -56,7 +56,8 @@ Nothing is changed in the job; what it costs is printed first.
   --seconds=N           how long to watch, at most 600 (default 5). Ctrl-C ends it earlier, and what was
                         seen is written. Calls from before that are still kept are in it, too
   --from=CAPTURE        what `pulse capture` has made, a folder or a .tar.gz, instead of a running job
-  --out=FILE            must not exist yet. Default: nccl-pulse-TIME.pftrace in the current folder
+  --out=FILE            must not exist yet. Default: nccl-pulse-TIME.pftrace in the current folder.
+                        /dev/stdout: to the standard output, and what is said goes to stderr
 
 Where the endpoints are (default: this host's, at the ports 9410 to 9417):
   --endpoint=HOST:PORT  any number of times, also as https://HOST:PORT, or HOST (port 9410)
@@ -79,15 +80,15 @@ docs/trace.md says what each track means, and what it cannot tell.
 std::atomic<bool> stop_asked{false};
 void AskToStop(int /*signal*/) { stop_asked.store(true); }
 
-void PrintClocks(const Observation& seen) {
+void PrintClocks(const Observation& seen, std::FILE* said) {
   for (std::size_t i = 0; i < seen.endpoints.size() && i < seen.clocks.size(); ++i) {
-    std::printf("  clock of %s: %s\n", seen.endpoints[i].c_str(),
-                ClockWords(seen.clocks[i]).c_str());
+    std::fprintf(said, "  clock of %s: %s\n", seen.endpoints[i].c_str(),
+                 ClockWords(seen.clocks[i]).c_str());
   }
 }
 
 // Returns the exit status of what failed, or 0.
-int Watch(double seconds, Observation* seen) {
+int Watch(double seconds, std::FILE* said, Observation* seen) {
   FleetQuestion question;
   std::string error;
   if (!ReadFleetFlags(given_endpoints, &question, &error)) return Fail(kUsageError, error);
@@ -104,7 +105,8 @@ int Watch(double seconds, Observation* seen) {
     for (const std::string& note : watch.Take().notes) Fail(0, note);
     return Fail(kNothingRead, "no endpoint answers; nothing is written");
   }
-  std::printf(
+  std::fprintf(
+      said,
       "Watching %zu of %zu endpoints for %g s: %zu communicators with %zu ranks; one of them at "
       "an\n"
       "endpoint at a time, each up to %d times a second.\n"
@@ -115,7 +117,7 @@ int Watch(double seconds, Observation* seen) {
       watch.heard(), question.endpoints.size(), seconds, watch.communicators(), watch.ranks(),
       static_cast<int>(std::chrono::seconds(1) / kLookEvery),
       static_cast<double>(watch.ranks()) * kCallsOfRank * kSecondsPerCall * 1e3);
-  std::fflush(stdout);
+  std::fflush(said);
   std::signal(SIGINT, AskToStop);
   watch.Watch(std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3)), stop_asked);
   *seen = watch.Take();
@@ -143,34 +145,43 @@ int Run(const std::vector<char*>& arguments) {
   }
   std::string error;
   if (!CanWriteWhole(path, &error)) return Fail(kNotWritten, error);
+  std::FILE* const said = IsStandardOutput(path) ? stderr : stdout;
   Observation seen;
   if (!capture.empty()) {
     if (!ReadCapture(capture, &seen, &error)) return Fail(kNothingRead, error);
-  } else if (const int status = Watch(seconds, &seen); status != 0) {
+  } else if (const int status = Watch(seconds, said, &seen); status != 0) {
     return status;
   }
   TimelineSummary drawn;
   const std::string trace = DrawTimeline(seen, &drawn);
   if (!WriteWhole(path, trace, &error)) return Fail(kNotWritten, error);
-  std::printf("%s: %zu calls of %zu ranks in %zu processes, from %zu pages; %zu with a duration\n",
-              path.c_str(), drawn.calls, drawn.ranks, drawn.processes, seen.looks, drawn.timed);
+  std::fprintf(said,
+               "%s: %zu calls of %zu ranks in %zu processes, from %zu pages; %zu with a duration\n",
+               path.c_str(), drawn.calls, drawn.ranks, drawn.processes, seen.looks, drawn.timed);
   if (drawn.without_time != 0) {
-    std::printf("  %zu calls without a time of their own: they stand where they were first seen\n",
-                drawn.without_time);
+    std::fprintf(said,
+                 "  %zu calls without a time of their own: they stand where they were first seen\n",
+                 drawn.without_time);
   }
   if (drawn.gap_calls != 0) {
-    std::printf("  %zu calls were not seen: they had left the ring before a look (tracks GAP)\n",
-                drawn.gap_calls);
+    std::fprintf(said,
+                 "  %zu calls were not seen: they had left the ring before a look (tracks GAP)\n",
+                 drawn.gap_calls);
   }
   if (drawn.not_called != 0) {
-    std::printf("  %zu ranks HAVE NOT CALLED what others have\n", drawn.not_called);
+    std::fprintf(said, "  %zu ranks HAVE NOT CALLED what others have\n", drawn.not_called);
   }
-  PrintClocks(seen);
+  if (drawn.not_called_unseen != 0) {
+    std::fprintf(said,
+                 "  %zu ranks HAD NOT CALLED what others had, and were not looked at to the end\n",
+                 drawn.not_called_unseen);
+  }
+  PrintClocks(seen, said);
   for (const std::string& note : seen.notes) {
     Fail(0, note);
   }
   if (drawn.calls == 0) return Fail(kNoCalls, "there is no call in it");
-  std::printf("Open it at https://ui.perfetto.dev\n");
+  std::fprintf(said, "Open it at https://ui.perfetto.dev\n");
   return 0;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,11 @@ uint64_t HashOf(const std::string& text) {
   return hash == 0 ? 1 : hash;
 }
 
+int64_t EndOf(const SeenCall& call, int64_t begin_ns) {
+  const int64_t length_ns = std::llround(*call.seconds * 1e9);
+  return begin_ns > INT64_MAX - length_ns ? INT64_MAX : begin_ns + length_ns;
+}
+
 CallIndex::CallIndex(const JobRecording& recording,
                      const std::vector<std::optional<ClockOffset>>& clocks)
     : clocks_(clocks) {
@@ -22,9 +28,8 @@ CallIndex::CallIndex(const JobRecording& recording,
       if (call.collective != 0) collectives_[rank.comm][call.collective].push_back({&rank, &call});
     }
   }
-  // Of calls for which there was no room nothing is known.
-  if (recording.dropped() == 0) FindNotCalled(recording);
-  FindWaits();
+  FindNotCalled(recording);
+  FindWaits(recording);
   FindBegins(recording);
 }
 
@@ -50,17 +55,22 @@ void CallIndex::FindNotCalled(const JobRecording& recording) {
                                              });
     const std::optional<int64_t> apart = ApartNs(rank, *first.rank);
     if (!apart || rank.looked_ns - KnownTime(*first.call) < kLeastLagNs + *apart) continue;
-    not_called_.push_back({&rank, first});
-    missing_.emplace(std::make_pair(rank.comm, first.call->collective), &rank);
+    const std::size_t place = not_called_.size();
+    not_called_.push_back({&rank, first, recording.IsSeenAtEnd(rank) ? 0 : rank.looked_ns});
+    const auto [missing, is_new] =
+        missing_.emplace(std::make_pair(rank.comm, first.call->collective), place);
+    // Others wait for one of whom that is known to the end, if there is one.
+    if (!is_new && not_called_[place].end_ns == 0) missing->second = place;
   }
 }
 
-void CallIndex::FindWaits() {
+void CallIndex::FindWaits(const JobRecording& recording) {
   std::map<const SeenRank*, int64_t> until;  // end of the last wait
   for (const auto& [comm, collectives] : collectives_) {
     for (const auto& [number, callers] : collectives) {
       const auto missing = missing_.find({comm, number});
       const bool goes_on = missing != missing_.end();
+      const NotCalled* not_called = goes_on ? &not_called_[missing->second] : nullptr;
       const RankCall last = *std::max_element(callers.begin(), callers.end(),
                                               [](const RankCall& a, const RankCall& b) {
                                                 return a.call->launched_ns < b.call->launched_ns;
@@ -68,14 +78,20 @@ void CallIndex::FindWaits() {
       for (const RankCall& each : callers) {
         const int64_t own_ns = each.call->launched_ns;
         if (own_ns == 0) continue;
-        const SeenRank* whom = goes_on ? missing->second : last.rank;
+        const SeenRank* whom = goes_on ? not_called->rank : last.rank;
         const std::optional<int64_t> apart = ApartNs(*each.rank, *whom);
         int64_t& until_ns = until[each.rank];
         if (!apart || until_ns < 0) continue;
-        const int64_t end_ns = goes_on ? each.rank->looked_ns : last.call->launched_ns;
+        int64_t end_ns = goes_on ? each.rank->looked_ns : last.call->launched_ns;
+        bool is_unseen = goes_on && !recording.IsSeenAtEnd(*each.rank);
+        if (goes_on && not_called->end_ns != 0) {
+          end_ns = std::min(end_ns, not_called->end_ns);
+          is_unseen = true;
+        }
         const int64_t begin_ns = std::max(own_ns, until_ns);
         if (end_ns - own_ns < kLeastWaitNs + *apart || begin_ns >= end_ns) continue;
-        waits_.push_back({each.rank, each.call, begin_ns, goes_on ? 0 : end_ns, whom});
+        waits_.push_back(
+            {each.rank, each.call, begin_ns, goes_on && !is_unseen ? 0 : end_ns, is_unseen, whom});
         until_ns = goes_on ? -1 : end_ns;  // nothing comes behind what goes on
       }
     }
@@ -113,7 +129,7 @@ void CallIndex::FindBegins(const JobRecording& recording) {
     const SeenCall& call = *timed[i].call;
     const int64_t begin_ns = std::max(call.launched_ns, busy_until_ns);
     begins_[&call] = begin_ns;
-    busy_until_ns = begin_ns + std::llround(*call.seconds * 1e9);
+    busy_until_ns = EndOf(call, begin_ns);
   }
 }
 

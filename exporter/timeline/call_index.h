@@ -26,6 +26,7 @@ struct RankCall {
 struct NotCalled {
   const SeenRank* rank;
   RankCall first;  // who called it first
+  int64_t end_ns;  // it was looked at no longer; 0: it was, to the end
 };
 
 // A rank has called, and the last of the ranks that are seen has not, or did later.
@@ -34,6 +35,7 @@ struct RankWait {
   const SeenCall* call;
   int64_t begin_ns;
   int64_t end_ns;        // 0: it goes on
+  bool is_unseen;        // it had not ended by then, and who it is about was not looked at any more
   const SeenRank* last;  // whom it waits for
 };
 
@@ -57,7 +59,7 @@ class CallIndex {
   using Collectives = std::map<uint64_t, std::vector<RankCall>>;
 
   void FindNotCalled(const JobRecording& recording);
-  void FindWaits();
+  void FindWaits(const JobRecording& recording);
   void FindBegins(const JobRecording& recording);
   // How far the clocks of two ranks may be apart; nothing: that is not known.
   std::optional<int64_t> ApartNs(const SeenRank& a, const SeenRank& b) const;
@@ -66,10 +68,14 @@ class CallIndex {
   std::map<std::string, Collectives> collectives_;  // by communicator
   std::vector<NotCalled> not_called_;
   std::vector<RankWait> waits_;
-  // One who has not called it, of each such collective.
-  std::map<std::pair<std::string, uint64_t>, const SeenRank*> missing_;
+  // One who has not called it, of each such collective: its place in not_called_.
+  std::map<std::pair<std::string, uint64_t>, std::size_t> missing_;
   std::map<const SeenCall*, int64_t> begins_;
 };
+
+// When a timed call that begins then is over. No later than an int64_t says: a capture may claim any
+// time.
+int64_t EndOf(const SeenCall& call, int64_t begin_ns);
 
 // Not 0.
 uint64_t HashOf(const std::string& text);

@@ -141,6 +141,14 @@ std::optional<ClockOffset> ReadClock(const Json& page) {
   return ClockOffset{low_ns, high_ns};
 }
 
+// When a page was made, by the clock here: as far as that is known.
+int64_t TimeHere(const Json& page, const Files& files, const std::string& folder) {
+  const auto file = files.find(absl::StrCat("endpoints/", folder, "/clock.json"));
+  const std::optional<ClockOffset> clock =
+      file == files.end() ? std::nullopt : ReadClock(Json::parse(file->second, nullptr, false));
+  return TimeAt(page, "time") - (clock ? clock->low_ns / 2 + clock->high_ns / 2 : 0);
+}
+
 }  // namespace
 
 bool ReadCapture(const std::string& path, Observation* seen, std::string* error) {
@@ -189,7 +197,7 @@ bool ReadCapture(const std::string& path, Observation* seen, std::string* error)
     } else if (parts[2] == "clock.json") {
       seen->clocks[index] = ReadClock(page);
     } else if (parts[2] == "calls" && parts.size() == 4) {
-      if (seen->recording.AddCalls(index, page) == 0) {
+      if (seen->recording.AddCalls(index, page, TimeHere(page, files, parts[1])) == 0) {
         seen->notes.push_back(absl::StrCat(CopyFromShared(name.data(), name.size()),
                                            " of the capture is broken, and left out"));
       } else {

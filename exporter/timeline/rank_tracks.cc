@@ -1,7 +1,6 @@
 #include "exporter/timeline/rank_tracks.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <utility>
 
@@ -72,17 +71,24 @@ class RankDrawer {
   void DrawNotCalled() {
     if (finding_.not_called == nullptr) return;
     const SeenCall& call = *finding_.not_called->first.call;
+    const int64_t end_ns = finding_.not_called->end_ns;
     TraceEvent event{
-        absl::StrCat("HAS NOT CALLED ", CallWords(call), " (collective ", call.collective, ")")};
+        absl::StrCat(end_ns == 0 ? "HAS NOT CALLED " : "HAD NOT CALLED, when looked at last, ",
+                     CallWords(call), " (collective ", call.collective, ")")};
     event.notes = {{"collective", static_cast<int64_t>(call.collective)},
                    {"called_first_by", RankWords(*finding_.not_called->first.rank)}};
     event.flows = {index_.FlowOf(rank_, call)};
     const Track track = trace_.AddTrack(
         "HAS NOT CALLED", parent_,
         "Since another rank of the communicator made the call that this one has not made. It was "
-        "looked at long enough afterwards.");
+        "looked at long enough afterwards. It ends where nobody looked at the rank any more.");
     trace_.Begin(track, KnownTime(call), std::move(event));
-    ++summary_.not_called;
+    if (end_ns == 0) {
+      ++summary_.not_called;
+    } else {
+      trace_.End(track, end_ns);
+      ++summary_.not_called_unseen;
+    }
   }
 
   void DrawCalls() {
@@ -133,7 +139,7 @@ class RankDrawer {
           "other ranks. 0: nothing that was timed.");
       for (const SeenCall* call : calls) {
         const int64_t begin_ns = index_.EarliestBegin(*call);
-        const int64_t end_ns = begin_ns + std::llround(*call->seconds * 1e9);
+        const int64_t end_ns = EndOf(*call, begin_ns);
         TraceEvent event{CallWords(*call)};
         event.notes = {{"number", static_cast<int64_t>(call->number)}, {"seconds", *call->seconds}};
         event.flows = {OwnFlow(*call)};
@@ -183,9 +189,10 @@ class RankDrawer {
                                 "It has launched a collective, and another rank has not yet. Its "
                                 "GPU may still have had earlier work to do.");
       }
-      TraceEvent event{absl::StrCat(
-          wait->end_ns == 0 ? "waits, and goes on waiting, for rank " : "waits for rank ",
-          wait->last->rank, ": ", CallWords(*wait->call))};
+      const char* const words = wait->end_ns == 0 ? "waits, and goes on waiting, for rank "
+                                : wait->is_unseen ? "waits, when looked at last, for rank "
+                                                  : "waits for rank ";
+      TraceEvent event{absl::StrCat(words, wait->last->rank, ": ", CallWords(*wait->call))};
       event.notes = {{"collective", static_cast<int64_t>(wait->call->collective)},
                      {"for", RankWords(*wait->last)}};
       trace_.Begin(track, wait->begin_ns, std::move(event));

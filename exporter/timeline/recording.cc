@@ -31,8 +31,8 @@ SeenCall ReadCall(const Json& json, int64_t seen_ns) {
   return call;
 }
 
-// What becomes known later; what another endpoint said earlier changes nothing.
-void UpdateCall(const Json& json, int64_t time_ns, SeenCall* call) {
+// What becomes known later; what another endpoint said earlier (`is_newer` false) changes nothing.
+void UpdateCall(const Json& json, int64_t time_ns, bool is_newer, SeenCall* call) {
   const int64_t launched_ns = TimeAt(json, "launched");
   if (launched_ns != 0) call->launched_ns = launched_ns;
   const Json& seconds = FieldAt(json, "seconds");
@@ -40,7 +40,7 @@ void UpdateCall(const Json& json, int64_t time_ns, SeenCall* call) {
   if (seconds.is_number() && seconds.get<double>() >= 0 && seconds.get<double>() < kMostSeconds) {
     call->seconds = seconds.get<double>();
   }
-  if (time_ns <= call->updated_ns) return;
+  if (!is_newer && time_ns <= call->updated_ns) return;
   call->updated_ns = time_ns;
   call->state = TextAt(json, "state");
   const Json& begun = FieldAt(json, "begun");
@@ -64,14 +64,43 @@ std::vector<CallGap> SeenRank::Gaps() const {
 
 std::optional<uint64_t> SeenRank::LastCollective() const {
   if (!has_calls) return std::nullopt;
-  if (calls.empty()) return 0;
+  if (calls.empty()) {
+    return dropped_through == 0 ? std::optional<uint64_t>(0) : std::nullopt;
+  }
   for (auto it = calls.rbegin(); it != calls.rend(); ++it) {
     if (it->second.collective != 0) return it->second.collective;
   }
   return std::nullopt;  // nothing but Send and Recv is left
 }
 
-int64_t JobRecording::AddCalls(std::size_t endpoint, const Json& page) {
+bool JobRecording::MakeRoom(SeenRank* rank, uint64_t number) {
+  if (number <= rank->dropped_through) return false;  // counted then
+  if (calls_ < most_calls_) return true;
+  SeenRank* victim = rank;
+  if (rank->calls.size() < most_calls_ / ranks_.size()) {
+    for (auto& [key, other] : ranks_) {
+      if (other.calls.size() > victim->calls.size()) victim = &other;
+    }
+  }
+  ++dropped_;
+  if (victim->calls.empty() || (victim == rank && number < rank->calls.begin()->first)) {
+    rank->dropped_through = number;
+    return false;
+  }
+  victim->dropped_through = victim->calls.begin()->first;
+  victim->calls.erase(victim->calls.begin());
+  --calls_;
+  return true;
+}
+
+bool JobRecording::IsSeenAtEnd(const SeenRank& rank) const {
+  const auto newest = arrived_ns_.find(rank.comm);
+  if (newest == arrived_ns_.end()) return false;
+  const int64_t end_ns = last_ns_ != 0 ? last_ns_ : newest->second;
+  return end_ns - rank.arrived_ns <= kMostUnseenNs;
+}
+
+int64_t JobRecording::AddCalls(std::size_t endpoint, const Json& page, int64_t arrived_ns) {
   const int64_t time_ns = TimeAt(page, "time");
   const std::string comm = TextAt(page, "comm");
   const Json& ranks = FieldAt(page, "ranks");
@@ -91,33 +120,37 @@ int64_t JobRecording::AddCalls(std::size_t endpoint, const Json& page) {
     rank.global_rank = TextAt(each, "global_rank");
     rank.gpu = TextAt(each, "gpu");
     rank.missing = TextAt(each, "missing");
-    AddRank(&rank, FieldAt(each, "calls"), time_ns);
+    AddRank(&rank, FieldAt(each, "calls"), time_ns, arrived_ns);
   }
   return time_ns;
 }
 
-void JobRecording::AddRank(SeenRank* rank, const Json& calls, int64_t time_ns) {
+void JobRecording::AddRank(SeenRank* rank, const Json& calls, int64_t time_ns, int64_t arrived_ns) {
   if (!calls.is_array() || rank->looked_ns == time_ns) return;  // the same page once more
-  const bool is_newer = time_ns > rank->looked_ns;
+  const bool is_newer =
+      time_ns > rank->looked_ns || (rank->looked_by == rank->endpoint && rank->looks != 0);
   rank->has_calls = true;
+  if (is_newer) ++rank->looks;
   std::size_t open = 0;
   for (const Json& each : calls) {
     const uint64_t number = CountAt(each, "number");
     if (number == 0) continue;
     auto found = rank->calls.find(number);
     if (found == rank->calls.end()) {
-      if (calls_ == kMostCalls) {
-        ++dropped_;
-        continue;
-      }
+      if (!MakeRoom(rank, number)) continue;
       ++calls_;
       found = rank->calls.emplace(number, ReadCall(each, time_ns)).first;
     }
-    UpdateCall(each, time_ns, &found->second);
+    UpdateCall(each, time_ns, is_newer, &found->second);
+    if (is_newer) found->second.updated_look = rank->looks;
     if (found->second.is_open()) ++open;
   }
   if (!is_newer) return;
   rank->looked_ns = time_ns;
+  rank->looked_by = rank->endpoint;
+  rank->arrived_ns = arrived_ns;
+  int64_t& newest_ns = arrived_ns_[rank->comm];
+  newest_ns = std::max(newest_ns, arrived_ns);
   rank->open_calls.emplace_back(time_ns, open);
 }
 

@@ -5,7 +5,9 @@
 // Fields of a page that are missing or have another type are read as unknown: pages come from other
 // hosts and from files.
 //
-// Thread: one. Memory: about 300 bytes a call, at most kMostCalls; those beyond are counted.
+// Thread: one. Memory: about 300 bytes a call, at most kMostCalls. Beyond that each new call takes the
+// place of the oldest one of its rank, or, where its rank has less than its share, of the rank that has
+// most.
 #ifndef EXPORTER_TIMELINE_RECORDING_H_
 #define EXPORTER_TIMELINE_RECORDING_H_
 
@@ -23,6 +25,7 @@
 namespace nccl_pulse {
 
 inline constexpr std::size_t kMostCalls = 500000;
+inline constexpr int64_t kMostUnseenNs = 1'000'000'000;
 
 struct SeenCall {
   uint64_t number = 0;
@@ -35,6 +38,7 @@ struct SeenCall {
   std::optional<double> seconds;  // on the GPU
   int64_t seen_ns = 0;            // when the first look that has it was ...
   int64_t updated_ns = 0;         // ... and the last one
+  uint64_t updated_look = 0;      // SeenRank::looks then
 
   // Not known to have ended by then.
   bool is_open() const {
@@ -56,7 +60,11 @@ struct SeenRank {
   std::string missing;  // why there are no calls, "": there may be
   bool has_calls = false;
   std::map<uint64_t, SeenCall> calls;
-  int64_t looked_ns = 0;  // the newest look
+  uint64_t dropped_through = 0;  // there was no room for calls up to this number
+  int64_t looked_ns = 0;         // the newest look, by the clock there ...
+  int64_t arrived_ns = 0;        // ... and by the one here
+  uint64_t looks = 0;
+  std::size_t looked_by = 0;  // endpoint
   // (when, calls that were not known to have ended)
   std::vector<std::pair<int64_t, std::size_t>> open_calls;
 
@@ -64,28 +72,44 @@ struct SeenRank {
   // The newest collective that it has called, 0: none; nothing: that is not known.
   std::optional<uint64_t> LastCollective() const;
   // It was in the newest look, and not known to have ended then.
-  bool IsOpen(const SeenCall& call) const { return call.is_open() && call.updated_ns == looked_ns; }
+  bool IsOpen(const SeenCall& call) const { return call.is_open() && call.updated_look == looks; }
 };
 
 class JobRecording {
  public:
+  explicit JobRecording(std::size_t most_calls = kMostCalls) : most_calls_(most_calls) {}
+
   using Key = std::tuple<std::string, std::string, int64_t, int64_t>;  // comm, host, pid, rank
 
-  // Returns the page's time, 0: this is no such page.
-  int64_t AddCalls(std::size_t endpoint, const nlohmann::json& page);
+  // Looks come in the order in which they arrived, at `arrived_ns` of the clock here: of one endpoint
+  // the later one is the newer one, whatever its clock says, which may have been set. Of two endpoints
+  // the page's time decides. Returns the page's time, 0: this is no such page.
+  int64_t AddCalls(std::size_t endpoint, const nlohmann::json& page, int64_t arrived_ns);
+  // Nobody was to be looked at longer than until then, by the clock here.
+  void SetEnd(int64_t arrived_ns) { last_ns_ = arrived_ns; }
+  // A rank was looked at until the end, but for kMostUnseenNs: what it has not done it still has not
+  // done. Without SetEnd the end is the newest look at its communicator.
+  bool IsSeenAtEnd(const SeenRank& rank) const;
 
   const std::map<Key, SeenRank>& ranks() const { return ranks_; }
   std::size_t calls() const { return calls_; }
+  // Calls that were seen, and for which there was no room.
   std::size_t dropped() const { return dropped_; }
   // Of all looks; 0: there was none.
   int64_t end_ns() const { return end_ns_; }
 
  private:
-  void AddRank(SeenRank* rank, const nlohmann::json& page, int64_t time_ns);
+  void AddRank(SeenRank* rank, const nlohmann::json& page, int64_t time_ns, int64_t arrived_ns);
 
+  // False: the call is older than what its rank keeps, there is no room.
+  bool MakeRoom(SeenRank* rank, uint64_t number);
+
+  std::size_t most_calls_;
   std::map<Key, SeenRank> ranks_;
   std::size_t calls_ = 0, dropped_ = 0;
   int64_t end_ns_ = 0;
+  int64_t last_ns_ = 0;                        // 0: not set
+  std::map<std::string, int64_t> arrived_ns_;  // the newest look, by communicator
 };
 
 // When a call was made, as far as is known: its launch, or else the look that saw it first.

@@ -52,7 +52,15 @@ class TimelineDrawer {
     suspects_.emplace(std::make_pair(comm, rank), verdict);
   }
 
+  // The verdict on the job knows more than that on a communicator, which for a mismatch suspects all
+  // of its ranks.
   void FindSuspects() {
+    for (const Json& root : FieldAt(seen_.verdict, "roots")) {
+      for (const Json& rank : FieldAt(root, "ranks")) {
+        Suspect(TextAt(rank, "comm"), NumberAt(rank, "rank", -1), TextAt(root, "verdict"));
+      }
+    }
+    if (!suspects_.empty()) return;
     for (const Json& page : seen_.communicators) {
       for (const Json& each : FieldAt(page, "communicators")) {
         const Json& hang = FieldAt(each, "hang");
@@ -60,11 +68,6 @@ class TimelineDrawer {
           if (!rank.is_number_integer()) continue;
           Suspect(TextAt(each, "comm"), rank.get<int64_t>(), TextAt(hang, "verdict"));
         }
-      }
-    }
-    for (const Json& root : FieldAt(seen_.verdict, "roots")) {
-      for (const Json& rank : FieldAt(root, "ranks")) {
-        Suspect(TextAt(rank, "comm"), NumberAt(rank, "rank", -1), TextAt(root, "verdict"));
       }
     }
   }
@@ -176,7 +179,7 @@ class TimelineDrawer {
     }
     if (seen_.recording.dropped() != 0) {
       say(absl::StrCat(seen_.recording.dropped(), " calls did not fit: at most ", kMostCalls,
-                       " are kept; who has not called is not said"));
+                       " are kept, of each rank the newest"));
     }
     for (const std::string& note : seen_.notes) say(note);
   }

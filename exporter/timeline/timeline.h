@@ -27,10 +27,11 @@ struct TimelineSummary {
   std::size_t calls = 0;
   std::size_t timed = 0;
   std::size_t without_time = 0;
-  std::size_t gap_calls = 0;   // that were made and not seen
-  std::size_t open = 0;        // ranks whose newest call is not known to have ended
-  std::size_t not_called = 0;  // ranks that have not called what others have
-  std::size_t flows = 0;       // collectives that are joined over ranks
+  std::size_t gap_calls = 0;          // that were made and not seen
+  std::size_t open = 0;               // ranks whose newest call is not known to have ended
+  std::size_t not_called = 0;         // ranks that have not called what others have
+  std::size_t not_called_unseen = 0;  // had not, and were not looked at to the end
+  std::size_t flows = 0;              // collectives that are joined over ranks
 };
 
 // A rank that has not called what another has is named after so long: looks, and ranks within a look,

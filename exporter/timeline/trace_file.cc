@@ -38,7 +38,15 @@ int WriteAll(int fd, const std::string& content) {
 
 }  // namespace
 
+bool IsStandardOutput(const std::string& path) {
+  struct stat there {
+  }, output{};
+  return stat(path.c_str(), &there) == 0 && fstat(STDOUT_FILENO, &output) == 0 &&
+         there.st_dev == output.st_dev && there.st_ino == output.st_ino;
+}
+
 bool CanWriteWhole(const std::string& path, std::string* error) {
+  if (IsStandardOutput(path)) return true;
   if (IsSpecial(path)) return access(path.c_str(), W_OK) == 0 || Fail(path, errno, error);
   struct stat status {};
   if (lstat(path.c_str(), &status) == 0) {
@@ -55,6 +63,10 @@ bool CanWriteWhole(const std::string& path, std::string* error) {
 }
 
 bool WriteWhole(const std::string& path, const std::string& content, std::string* error) {
+  if (IsStandardOutput(path)) {
+    const int failure = WriteAll(STDOUT_FILENO, content);
+    return failure == 0 || Fail(path, failure, error);
+  }
   const bool is_special = IsSpecial(path);
   const std::string target = is_special ? path : absl::StrCat(path, ".partial-", getpid());
   const int fd =
@@ -67,8 +79,10 @@ bool WriteWhole(const std::string& path, const std::string& content, std::string
   // A link, unlike a rename, fails where there is something by now.
   if (failure == 0 && link(target.c_str(), path.c_str()) != 0) {
     failure = errno;
-    // A file system without links.
-    if (failure == EPERM && access(path.c_str(), F_OK) != 0) {
+    // A file system without links; which of these it says differs.
+    const bool has_no_links =
+        failure == EPERM || failure == ENOSYS || failure == EOPNOTSUPP || failure == EMLINK;
+    if (has_no_links && access(path.c_str(), F_OK) != 0) {
       failure = rename(target.c_str(), path.c_str()) == 0 ? 0 : errno;
     }
   }

@@ -11,6 +11,8 @@ namespace nccl_pulse {
 
 // Whether WriteWhole could begin now: before anybody is asked.
 bool CanWriteWhole(const std::string& path, std::string* error);
+// What else is said to the standard output would be mixed with the file.
+bool IsStandardOutput(const std::string& path);
 bool WriteWhole(const std::string& path, const std::string& content, std::string* error);
 
 }  // namespace nccl_pulse

@@ -1,6 +1,7 @@
 #include "exporter/timeline/watch.h"
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -28,6 +29,11 @@ bool IsCommunicatorId(const std::string& text) {
   return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
+// No step of the wall clock changes it.
+int64_t ArrivalNs() {
+  return std::chrono::nanoseconds(steady_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace
 
 JobWatch::JobWatch(const std::vector<Address>& endpoints, const JobLookOptions& options)
@@ -39,6 +45,17 @@ JobWatch::JobWatch(const std::vector<Address>& endpoints, const JobLookOptions& 
 void JobWatch::Begin() {
   seen_.clocks = MeasureClocks(addresses_, options_.client);
   AskCommunicators();
+}
+
+void JobWatch::MeasureClocksAgain() {
+  const std::vector<std::optional<ClockOffset>> now = MeasureClocks(addresses_, options_.client);
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    std::optional<ClockOffset>& clock = seen_.clocks[i];
+    if (!now[i]) continue;  // it does not answer any more
+    clock = clock ? ClockOffset{std::min(clock->low_ns, now[i]->low_ns),
+                                std::max(clock->high_ns, now[i]->high_ns)}
+                  : now[i];
+  }
 }
 
 std::size_t JobWatch::heard() const {
@@ -125,8 +142,8 @@ void JobWatch::Look(const std::vector<Question>& questions, milliseconds patienc
       all.erase(comm);
     } else if (answer.status != 200) {
       NoteFailure(question.endpoint, absl::StrCat("it answers with status ", answer.status));
-    } else if (seen_.recording.AddCalls(question.endpoint,
-                                        Json::parse(answer.body, nullptr, false)) == 0) {
+    } else if (seen_.recording.AddCalls(question.endpoint, Json::parse(answer.body, nullptr, false),
+                                        ArrivalNs()) == 0) {
       NoteFailure(question.endpoint, "the answer is not from NCCL Pulse");
     } else {
       endpoint.failure.clear();
@@ -185,7 +202,9 @@ void JobWatch::Watch(milliseconds window, const std::atomic<bool>& stop) {
     }
     LookAtDue(now);
   }
+  seen_.recording.SetEnd(ArrivalNs());
   LookAtAll();
+  MeasureClocksAgain();
   AskCommunicators();
   if (refused_ != 0) {
     Note(absl::StrCat(refused_,

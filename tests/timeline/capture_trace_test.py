@@ -1,12 +1,13 @@
 """`pulse trace --from`: what stands in the pages of a capture is in the trace, and nothing else."""
 
 import os
+import subprocess
 import tarfile
 import tempfile
 
 from tests import running
 from tests.timeline import made_up
-from tests.timeline.case import TraceCase
+from tests.timeline.case import PULSE, TraceCase
 from tests.timeline.made_up import START, call, calls_page, communicators_page, files, hang, rank
 
 NS = 10**9
@@ -110,6 +111,18 @@ class CaptureTraceTest(TraceCase):
         self.assertEqual([mark.notes.get("sentence") for mark in marks], ["HANG  global rank 2"])
         self.assertIn("1 ranks HAVE NOT CALLED", self.said)
 
+    def test_the_verdict_on_the_job_names_the_suspects(self):
+        calls = [[call(1, 1.0, state="in_flight", bytes=4096 + i)] for i in range(3)]
+        def suspects(verdict):
+            trace = self.read(files(([calls_page(9, *(rank(i, calls[i]) for i in range(3)))], communicators_page(
+                9, 3, hang=hang(1.0, [0, 1, 2], [], "mismatch")), None), verdict=verdict))
+            return [track.name.split(":")[1] for track in trace.find_tracks("dp ") if "SUSPECT: mismatch" in track.name]
+        self.assertEqual(suspects(None), [" rank %d of 3  << SUSPECT" % i for i in range(3)])
+        self.assertEqual(suspects({"time": START + 9, "finding": "hang", "roots": []}),
+                         [" rank %d of 3  << SUSPECT" % i for i in range(3)])
+        self.assertEqual(suspects({"time": START + 9, "finding": "hang", "roots": [
+            {"verdict": "mismatch", "ranks": [{"comm": made_up.COMM, "rank": 1}]}]}), [" rank 1 of 3  << SUSPECT"])
+
     def test_nobody_is_accused_without_knowledge(self):
         def accused(content):
             trace = self.read(content)
@@ -124,6 +137,19 @@ class CaptureTraceTest(TraceCase):
             self.assertEqual(accused(files(([calls_page(
                 9, rank(0, [call(1, 1.0), call(2, 1.0, state="in_flight")]), rank(1, calls, missing=missing))],
                 None, None))), [], missing)
+
+    def test_who_was_not_looked_at_to_the_end(self):
+        trace = self.read(self.hung(looked=7.9))
+        missing, = trace.on("HAS NOT CALLED")[0]
+        self.assertEqual((missing.name, missing.begin_ns, missing.end_ns),
+                         ("HAD NOT CALLED, when looked at last, AllReduce 4 KiB (collective 8)", ns(2.0), ns(7.9)))
+        self.assertEqual([(one.name, one.end_ns) for one in trace.on("waits")[0]],
+                         [("waits, when looked at last, for rank 2: AllReduce 4 KiB", ns(7.9))] * 2)
+        self.assertIn("1 ranks HAD NOT CALLED", self.said)
+        # A clock that is behind is not long ago.
+        trace = self.read(self.hung(looked=7.0, clocks=((-1000, 1000), (-2 * NS - 1000, -2 * NS + 1000))))
+        missing, = trace.on("HAS NOT CALLED")[0]
+        self.assertIsNone(missing.end_ns)
 
     def test_a_rank_without_calls_says_why(self):
         trace = self.read(files(([calls_page(9, rank(0, [call(1, 1.0)]), rank(1, None, missing="off"))], None, None)))
@@ -159,6 +185,13 @@ class CaptureTraceTest(TraceCase):
         trace = self.read(files(([page], {"communicators": {"a": 3}}, (-2**63, 2**63 - 1))))
         self.assertNotIn("\x1b", "".join(event.name for event in trace.marks))
         self.assertEqual(len(trace.on("calls")[1]) + len(trace.on("calls without a time")[1]), 5)
+
+    def test_times_beyond_all_bounds(self):
+        calls = [call(i, 6_200_000_000, seconds=999_999) for i in range(1, 1401)]
+        slices, _ = self.read(files(([calls_page(9, rank(0, calls))], None, None))).on("GPU, stream 9f31")
+        self.assertEqual(len(slices), 1400)
+        self.assertLess(max(one.end_ns for one in slices), 2**63)
+        self.assertTrue(all(one.end_ns >= one.begin_ns for one in slices))
 
     def test_broken_captures(self):
         whole = made_up.write_archive(os.path.join(self.folder, "whole.tar.gz"), self.hung())
@@ -206,6 +239,20 @@ class CaptureTraceTest(TraceCase):
             self.assertEqual((code, output), (5, ""), out)
             self.assertIn(message, errors)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    def test_the_standard_output_has_the_trace_alone(self):
+        capture = "--from=" + made_up.write_folder(os.path.join(self.folder, "capture"), self.hung())
+        self.run_pulse(capture, "--out=" + self.out)
+        with open(self.out, "rb") as file:
+            expected = file.read()
+        command = [PULSE, "trace", capture, "--out=/dev/stdout"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True)
+        self.assertEqual(done.stdout, expected)
+        self.assertIn(b"5 calls of 3 ranks", done.stderr)
+        with open(os.path.join(self.folder, "redirected"), "w+b") as file:
+            subprocess.run(command, stdout=file, stderr=subprocess.PIPE, check=True)
+            file.seek(0)
+            self.assertEqual(file.read(), expected)
 
     def test_usage(self):
         for arguments, message in ((["here"], "takes no argument"), (["--seconds=-1"], "between 0 and 600"),

@@ -116,6 +116,17 @@ class WatchTest(TraceCase):
         self.assertIn("ahead of the clock here by", self.said)
         self.assertIn(older.name + ": its error is not known", self.said)
 
+    def test_a_clock_that_is_set(self):
+        asked = []
+        def clock():
+            asked.append(1)
+            return time.time() + (100 if len(asked) > 3 else 0)
+        endpoint = self.endpoint(calls_page(1, rank(0, [call(1, 1)]), nranks=2), clock=clock)
+        trace = self.trace("--seconds=0", "--endpoint=" + endpoint.name)
+        mark, = [mark for mark in trace.on("about this trace")[1] if mark.name.startswith("clock of")]
+        self.assertLessEqual(mark.notes["ahead_at_least_ns"], 0)
+        self.assertGreaterEqual(mark.notes["ahead_at_most_ns"], 100 * 10**9)
+
     def test_an_endpoint_that_dies(self):
         good = self.endpoint(calls_page(1, rank(0, [call(1, 1)]), nranks=2))
         dies = self.endpoint(calls_page(1, rank(1, [call(1, 1)]), nranks=2), None)
@@ -130,6 +141,16 @@ class WatchTest(TraceCase):
         trace = self.trace("--seconds=0.6", "--endpoint=" + busy.name)
         self.assertEqual(len(trace.on("calls")[1]), 1)
         self.assertIn("looks were refused", self.said)
+
+    def test_what_nobody_sees_any_more_does_not_go_on(self):
+        page = calls_page(9, rank(0, [call(1, 1.0), call(2, 2.0, state="in_flight")]), rank(1, [call(1, 1.0)]))
+        trace = self.trace("--seconds=2.5", "--endpoint=" + self.endpoint(page, 503).name)
+        missing, = trace.on("HAS NOT CALLED")[0]
+        self.assertEqual((missing.name, missing.end_ns),
+                         ("HAD NOT CALLED, when looked at last, AllReduce 4 KiB (collective 2)", (made_up.START + 9) * 10**9))
+        trace = self.trace("--seconds=0", "--endpoint=" + self.endpoint(page).name)
+        missing, = trace.on("HAS NOT CALLED")[0]
+        self.assertIsNone(missing.end_ns)
 
     def test_nobody(self):
         html = self.endpoint(404, communicators={"hello": 1})

@@ -131,7 +131,7 @@ struct CallOrderSnapshot {
   static constexpr uint8_t kSameGroup = 0x80;  // it is of the same group as the one before
 
   uint32_t first = 0;      // number of the oldest among the collectives of its communicator, from 1
-  uint32_t completed = 0;  // number of the newest that is known to have completed; 0: none is
+  uint32_t in_flight = 0;  // number of the oldest that is known not to have completed; 0: none is
   std::vector<Kind> kinds;
   std::string calls;  // a byte for each, oldest first; "": they are not known, or not asked for
 };

@@ -102,7 +102,7 @@ void FieldsOf(Fields& fields, CommunicatorSnapshot& comm) {
   fields.Number(43, comm.graph_place.calls);
   fields.Number(44, comm.graph_place.has_head);
   fields.Number(45, comm.call_order.first);
-  fields.Number(46, comm.call_order.completed);
+  fields.Number(46, comm.call_order.in_flight);
   fields.Messages(47, comm.call_order.kinds);
   fields.Bytes(48, comm.call_order.calls);
 }

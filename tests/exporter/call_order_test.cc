@@ -2,6 +2,7 @@
 // last calls are equal.
 #include "metrics/call_order.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,7 +46,9 @@ void SetCalls(SimulatedJob* job, int rank, const std::vector<Called>& called, ui
     call.launch = call.collective_number;
     call.launch_realtime_ns = job->now();
   }
-  comm.call_order = CallOrderOf(calls, first - 1 - in_flight);
+  std::optional<uint64_t> completed;
+  if (comm.has_heartbeat) completed = first - 1 - in_flight;
+  comm.call_order = CallOrderOf(calls, completed);
 }
 
 // All ranks have called each of three operations once more, and wait.
@@ -122,6 +125,33 @@ TEST(CallOrder, SizesOfOneClass) {
   const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
   EXPECT_THAT(hang.text, HasSubstr("rank 3 (pid 103, GPU 3) has called AllGather of 4000 bytes"));
   EXPECT_THAT(RootsOf(job), ElementsAre(3));
+}
+
+// With more bytes on one rank, 8 in place of 4, it completed. What they wait for now is another thing.
+TEST(CallOrder, WhatAllHaveCompletedHoldsUpNobody) {
+  const Called single{"AllReduce", 4}, twice{"AllReduce", 8, "ncclFloat64"};
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 3}, "AllGather");
+  for (const int rank : {0, 1, 3}) SetCalls(&job, rank, {single, kReduce, kGather}, 41, 1);
+  SetCalls(&job, 2, {twice, kReduce}, 41, 0);
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
+  SetCalls(&job, 2, {kGather, kReduce}, 41, 0);  // nor another operation
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
+  SetCalls(&job, 0, {single, kReduce, kGather}, 41, 2);
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
+  SetCalls(&job, 0, {single, kReduce, kGather}, 41, 3);  // here it has not completed
+  ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
+}
+
+TEST(CallOrder, NothingIsComparedWhereNothingTellsOfCompletion) {
+  SimulatedJob job = GoneOnJob();
+  for (const int rank : {0, 1, 2, 3}) {
+    SetCalls(&job, rank, {kReduce, kGather, kScatter});
+    job.Of(kComm, rank).call_order.in_flight = 0;
+  }
+  SetCalls(&job, 2, {kGather, kReduce, kScatter});
+  job.Of(kComm, 2).call_order.in_flight = 0;
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
 }
 
 // With another type an operation mostly completes: only of one that has not it may be the reason.

@@ -143,7 +143,7 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(kept.graph_place.PackCaptures(), comm.graph_place.PackCaptures());
   EXPECT_EQ(kept.graph_place.PackCalls(), comm.graph_place.PackCalls());
   EXPECT_EQ(kept.call_order.first, 41u);
-  EXPECT_EQ(kept.call_order.completed, 40u);
+  EXPECT_EQ(kept.call_order.in_flight, 40u);
   EXPECT_EQ(kept.call_order.calls, comm.call_order.calls) << "bytes, not a text";
   ASSERT_EQ(kept.call_order.kinds.size(), 2u);
   EXPECT_EQ(kept.call_order.kinds[0].op, "AllReduce");

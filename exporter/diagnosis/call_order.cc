@@ -17,6 +17,11 @@ namespace {
 
 using Kind = CallOrderSnapshot::Kind;
 
+// NCCL moves bytes in the others, and never looks at their type.
+bool IsReducing(const Kind& kind) {
+  return kind.op == "AllReduce" || kind.op == "Reduce" || kind.op == "ReduceScatter";
+}
+
 struct OfRank {
   const RankView* rank;
   uint32_t first;
@@ -77,7 +82,9 @@ class Comparison {
   // Numbers have 32 bits and wrap around.
   static bool IsBefore(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
 
-  uint32_t What(uint32_t kind, bool with_types) const { return with_types ? kind : alike_[kind]; }
+  uint32_t What(uint32_t kind, bool with_types) const {
+    return with_types && IsReducing(*kinds_[kind]) ? kind : alike_[kind];
+  }
 
   std::optional<Mismatch> Compare(bool with_types) const {
     if (!in_flight_) return std::nullopt;

@@ -156,14 +156,25 @@ TEST(CallOrder, NothingIsComparedWhereNothingTellsOfCompletion) {
 
 // With another type an operation mostly completes: only of one that has not it may be the reason.
 TEST(CallOrder, TypesOfCallsThatHaveNotCompleted) {
-  const Called other{"AllGather", 4096, "ncclInt32"};
+  const Called other{"AllReduce", 4096, "ncclInt32"};
   SimulatedJob job = GoneOnJob();
-  for (const int rank : {0, 1, 2, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter}, 41, 1);
-  SetCalls(&job, 1, {kReduce, other, kScatter}, 41, 1);
+  for (const int rank : {0, 1, 2, 3}) SetCalls(&job, rank, {kGather, kReduce, kScatter}, 41, 1);
+  SetCalls(&job, 1, {kGather, other, kScatter}, 41, 1);
   ExpectHang(&job, HangVerdict::kNoProgress, {});
-  SetCalls(&job, 3, {kReduce, kGather, kScatter}, 41, 2);  // here it has not completed
+  SetCalls(&job, 3, {kGather, kReduce, kScatter}, 41, 2);  // here it has not completed
   ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
   EXPECT_THAT(RootsOf(job), ElementsAre(1));
+}
+
+// What does not reduce moves bytes, of whatever type.
+TEST(CallOrder, TypesOfWhatReduces) {
+  const Called words{"AllGather", 4096, "ncclInt32"};
+  SimulatedJob job = GoneOnJob();
+  for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
+  SetCalls(&job, 3, {kReduce, words, kScatter});
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+  SetCalls(&job, 3, {kReduce, kGather, {"ReduceScatter", 4096, "ncclInt32"}});
+  ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
 }
 
 // NCCL sorts the calls of a group.

@@ -11,6 +11,8 @@
 namespace nccl_pulse {
 namespace {
 
+static_assert(kMostLastCalls <= CallOrderSnapshot::kMostCalls);
+
 constexpr uint64_t kTextBytes = 48;
 constexpr uint64_t kKindBytes = sizeof(CallOrderSnapshot::Kind) + 2 * kTextBytes;
 constexpr uint64_t kLastCallBytes = sizeof(LastCallSnapshot) + 2 * kTextBytes;

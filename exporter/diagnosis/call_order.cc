@@ -44,6 +44,9 @@ class Comparison {
   void Add(const RankView& rank) {
     const CallOrderSnapshot& order = rank.communicator->call_order;
     if (order.calls.empty()) return;
+    // What came over the network may be anything.
+    if (order.calls.size() > CallOrderSnapshot::kMostCalls) return;
+    if (order.kinds.size() > CallOrderSnapshot::kMostKinds) return;
     std::vector<uint32_t> indices;
     for (const Kind& kind : order.kinds) indices.push_back(IndexOf(kind));
     OfRank of{&rank, order.first, {}, {}};
@@ -87,7 +90,7 @@ class Comparison {
   }
 
   std::optional<Mismatch> Compare(bool with_types) const {
-    if (!in_flight_) return std::nullopt;
+    if (!in_flight_ || ranks_.size() < 2) return std::nullopt;
     // In the order of the calls themselves they may differ within a group: that is not enough.
     if (!FirstDifference(&OfRank::calls, with_types)) return std::nullopt;
     const std::optional<uint32_t> number = FirstDifference(&OfRank::sorted, with_types);

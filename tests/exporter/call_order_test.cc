@@ -213,6 +213,15 @@ TEST(CallOrder, DamagedIsNotCompared) {
   for (const int rank : {0, 1, 2, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
   job.Of(kComm, 3).call_order.calls[1] = 99;
   ExpectHang(&job, HangVerdict::kNoProgress, {});
+  SetCalls(&job, 3, {kGather});
+  CallOrderSnapshot& order = job.Of(kComm, 3).call_order;
+  order.calls.resize(CallOrderSnapshot::kMostCalls + 1);
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+  order.calls.resize(CallOrderSnapshot::kMostCalls);
+  order.kinds.resize(CallOrderSnapshot::kMostKinds + 1);
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+  order.kinds.resize(CallOrderSnapshot::kMostKinds);
+  ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
 }
 
 }  // namespace

@@ -220,6 +220,21 @@ TEST(SnapshotMessage, MemoryIsBounded) {
   EXPECT_THAT(ErrorOf(text, 1 << 20), HasSubstr("more than"));
 }
 
+// A byte of it may be a hundred in memory when it is compared.
+TEST(SnapshotMessage, AnOrderOfCallsIsBounded) {
+  ProcessSnapshot process = ExampleProcess();
+  CallOrderSnapshot& order = process.communicators[0].call_order;
+  const auto write = [&process] { return WriteSnapshots(SnapshotSet({process}), 1, kHangAfter); };
+  order.calls = std::string(CallOrderSnapshot::kMostCalls, '\0');
+  order.kinds.resize(CallOrderSnapshot::kMostKinds, {"AllReduce", "", 8});
+  EXPECT_EQ(Reread(SnapshotSet({process}), 1).set.processes.size(), 1u);
+  order.calls += '\0';
+  EXPECT_THAT(ErrorOf(write()), HasSubstr("damaged"));
+  order.calls.pop_back();
+  order.kinds.push_back(order.kinds[0]);
+  EXPECT_THAT(ErrorOf(write()), HasSubstr("damaged"));
+}
+
 // Terminals and pages get what is printable.
 TEST(SnapshotMessage, TextsAreMadePrintable) {
   ProcessSnapshot process = ExampleProcess();

@@ -46,7 +46,7 @@ std::size_t KindOf(const LastCallSnapshot& call, std::vector<CallOrderSnapshot::
 }  // namespace
 
 CallOrderSnapshot CallOrderOf(const std::vector<LastCallSnapshot>& calls,
-                              uint64_t launches_completed) {
+                              std::optional<uint64_t> launches_completed) {
   CallOrderSnapshot order;
   const std::vector<Collective> all = CollectivesOf(calls);
   std::size_t begin = all.size();
@@ -70,7 +70,9 @@ CallOrderSnapshot CallOrderOf(const std::vector<LastCallSnapshot>& calls,
     if (i > begin && all[i].group == all[i - 1].group) {
       bits = static_cast<char>(static_cast<uint8_t>(bits) | CallOrderSnapshot::kSameGroup);
     }
-    if (call.launch != 0 && call.launch <= launches_completed) order.completed = NumberOf(all[i]);
+    const bool is_in_flight =
+        launches_completed && call.launch != 0 && call.launch > *launches_completed;
+    if (is_in_flight && order.in_flight == 0) order.in_flight = NumberOf(all[i]);
   }
   return order;
 }

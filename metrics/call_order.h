@@ -9,6 +9,7 @@
 #define METRICS_CALL_ORDER_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "metrics/snapshot.h"
@@ -16,8 +17,9 @@
 namespace nccl_pulse {
 
 // `calls`: oldest first. Where calls or kinds are missing, what was called before is left out.
+// `launches_completed`: null where nothing tells (CommunicatorSnapshot::has_heartbeat).
 CallOrderSnapshot CallOrderOf(const std::vector<LastCallSnapshot>& calls,
-                              uint64_t launches_completed);
+                              std::optional<uint64_t> launches_completed);
 
 }  // namespace nccl_pulse
 

@@ -1,6 +1,7 @@
 // RecordReader, the part that reads the ring of last calls.
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,8 @@
 
 namespace nccl_pulse {
 namespace {
+
+static_assert(kMostLastCalls <= CallOrderSnapshot::kMostCalls);
 
 constexpr uint64_t kTextBytes = 48;
 constexpr uint64_t kKindBytes = sizeof(CallOrderSnapshot::Kind) + 2 * kTextBytes;
@@ -97,7 +100,9 @@ void RecordReader::ReadLastCalls(const CommunicatorRecord& record, CommunicatorS
                      static_cast<int32_t>(static_cast<uint32_t>(b.number) - any);
             });
   if (wants_order) {
-    out->call_order = CallOrderOf(calls, out->launches_completed);
+    std::optional<uint64_t> completed;
+    if (out->has_heartbeat) completed = out->launches_completed;
+    out->call_order = CallOrderOf(calls, completed);
     const CallOrderSnapshot& order = out->call_order;
     if (!Take(order.calls.size() + order.kinds.size() * kKindBytes)) return;
   }

@@ -127,11 +127,12 @@ struct CallOrderSnapshot {
     uint64_t bytes = 0;
   };
   static constexpr std::size_t kMostKinds = 127;
-  static constexpr uint8_t kKind = 0x7f;       // bits of a call: index into `kinds`
-  static constexpr uint8_t kSameGroup = 0x80;  // it is of the same group as the one before
+  static constexpr std::size_t kMostCalls = 512;  // no ring has more
+  static constexpr uint8_t kKind = 0x7f;          // bits of a call: index into `kinds`
+  static constexpr uint8_t kSameGroup = 0x80;     // it is of the same group as the one before
 
   uint32_t first = 0;      // number of the oldest among the collectives of its communicator, from 1
-  uint32_t completed = 0;  // number of the newest that is known to have completed; 0: none is
+  uint32_t in_flight = 0;  // number of the oldest that is known not to have completed; 0: none is
   std::vector<Kind> kinds;
   std::string calls;  // a byte for each, oldest first; "": they are not known, or not asked for
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -15,6 +16,11 @@ namespace nccl_pulse {
 namespace {
 
 using Kind = CallOrderSnapshot::Kind;
+
+// NCCL moves bytes in the others, and never looks at their type.
+bool IsReducing(const Kind& kind) {
+  return kind.op == "AllReduce" || kind.op == "Reduce" || kind.op == "ReduceScatter";
+}
 
 struct OfRank {
   const RankView* rank;
@@ -38,6 +44,9 @@ class Comparison {
   void Add(const RankView& rank) {
     const CallOrderSnapshot& order = rank.communicator->call_order;
     if (order.calls.empty()) return;
+    // What came over the network may be anything.
+    if (order.calls.size() > CallOrderSnapshot::kMostCalls) return;
+    if (order.kinds.size() > CallOrderSnapshot::kMostKinds) return;
     std::vector<uint32_t> indices;
     for (const Kind& kind : order.kinds) indices.push_back(IndexOf(kind));
     OfRank of{&rank, order.first, {}, {}};
@@ -55,8 +64,9 @@ class Comparison {
       return of.sorted.begin() + static_cast<std::ptrdiff_t>(i);
     };
     for (std::size_t i = 1; i < groups.size(); ++i) std::sort(at(groups[i - 1]), at(groups[i]));
-    const bool is_first = ranks_.empty();
-    completed_ = is_first || IsBefore(order.completed, completed_) ? order.completed : completed_;
+    if (order.in_flight != 0 && (!in_flight_ || IsBefore(order.in_flight, *in_flight_))) {
+      in_flight_ = order.in_flight;
+    }
     ranks_.push_back(std::move(of));
   }
 
@@ -75,9 +85,12 @@ class Comparison {
   // Numbers have 32 bits and wrap around.
   static bool IsBefore(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
 
-  uint32_t What(uint32_t kind, bool with_types) const { return with_types ? kind : alike_[kind]; }
+  uint32_t What(uint32_t kind, bool with_types) const {
+    return with_types && IsReducing(*kinds_[kind]) ? kind : alike_[kind];
+  }
 
   std::optional<Mismatch> Compare(bool with_types) const {
+    if (!in_flight_ || ranks_.size() < 2) return std::nullopt;
     // In the order of the calls themselves they may differ within a group: that is not enough.
     if (!FirstDifference(&OfRank::calls, with_types)) return std::nullopt;
     const std::optional<uint32_t> number = FirstDifference(&OfRank::sorted, with_types);
@@ -94,8 +107,8 @@ class Comparison {
       for (const uint32_t kind : of.*calls) {
         const uint32_t what = What(kind, with_types);
         const bool differs = seen.try_emplace(number, what).first->second != what;
-        const bool counts = !with_types || IsBefore(completed_, number);
-        if (differs && counts && (!first || IsBefore(number, *first))) first = number;
+        if (differs && !IsBefore(number, *in_flight_) && (!first || IsBefore(number, *first)))
+          first = number;
         ++number;
       }
     }
@@ -121,7 +134,8 @@ class Comparison {
   }
 
   std::vector<OfRank> ranks_;
-  uint32_t completed_ = 0;  // number of the newest that all ranks are known to have completed
+  std::optional<uint32_t>
+      in_flight_;  // number of the oldest that a rank is known to have in flight
   std::vector<const Kind*> kinds_;
   std::vector<uint32_t> alike_;  // of a kind: the first with its operation and bytes
   std::map<std::tuple<std::string, uint64_t, std::string>, uint32_t> indices_;

@@ -31,24 +31,6 @@ Certainty CertaintyOf(const Hang& hang) {
   }
 }
 
-// Of the ranks that called different things, those outside the largest side; all if no side is the
-// largest.
-std::vector<int32_t> Fewer(const Hang& hang) {
-  const auto largest =
-      std::max_element(hang.sides.begin(), hang.sides.end(),
-                       [](const auto& a, const auto& b) { return a.size() < b.size(); });
-  if (largest == hang.sides.end()) return hang.suspects;
-  for (auto side = hang.sides.begin(); side != hang.sides.end(); ++side) {
-    if (side != largest && side->size() == largest->size()) return hang.suspects;
-  }
-  std::vector<int32_t> fewer;
-  for (auto side = hang.sides.begin(); side != hang.sides.end(); ++side) {
-    if (side != largest) fewer.insert(fewer.end(), side->begin(), side->end());
-  }
-  std::sort(fewer.begin(), fewer.end());
-  return fewer;
-}
-
 class JobJudge {
  public:
   JobJudge(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis, int64_t now_ns)
@@ -123,9 +105,7 @@ class JobJudge {
       for (const CircleStep& step : hang.circle) named.push_back(Find(step.comm_id, step.rank));
       return named;
     }
-    const std::vector<int32_t> numbers =
-        hang.verdict == HangVerdict::kMismatched ? Fewer(hang) : hang.suspects;
-    for (const int32_t number : numbers) named.push_back(Find(communicator.comm_id, number));
+    for (const int32_t number : hang.suspects) named.push_back(Find(communicator.comm_id, number));
     return named;
   }
 

@@ -1,10 +1,33 @@
 #include "exporter/diagnosis/verdict_draft.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_join.h"
 
 namespace nccl_pulse {
+
+namespace {
+
+// Of ranks that called different things, those outside the largest side; none if no side is the
+// largest.
+Ranks Fewer(const std::vector<CallSide>& sides) {
+  const auto largest = std::max_element(
+      sides.begin(), sides.end(),
+      [](const auto& a, const auto& b) { return a.ranks.size() < b.ranks.size(); });
+  Ranks fewer;
+  for (auto side = sides.begin(); side != sides.end(); ++side) {
+    if (side == largest) continue;
+    if (side->ranks.size() == largest->ranks.size()) return {};
+    fewer.insert(fewer.end(), side->ranks.begin(), side->ranks.end());
+  }
+  std::sort(fewer.begin(), fewer.end(),
+            [](const RankView* a, const RankView* b) { return a->rank() < b->rank(); });
+  return fewer;
+}
+
+}  // namespace
 
 VerdictDraft::VerdictDraft(const CommunicatorFacts& facts) : facts_(facts) {
   finding.view = facts.view;
@@ -28,7 +51,8 @@ void VerdictDraft::SayMismatch(Mismatch mismatch) {
   finding.op = absl::StrJoin(mismatch.operations, ",");
   finding.sides = std::move(mismatch.sides);
   finding.call_number = mismatch.call_number;
-  Say(HangVerdict::kMismatched, mismatch.detail, facts_.live);
+  const Ranks fewer = Fewer(finding.sides);
+  Say(HangVerdict::kMismatched, mismatch.detail, fewer.empty() ? facts_.live : fewer);
 }
 
 void VerdictDraft::SayOwing() {

@@ -36,6 +36,7 @@ class VerdictDraft {
   // Suspects do not wait: the others wait for them.
   void Say(HangVerdict verdict, HangDetail detail, const Ranks& suspects);
   void SayUnknown(HangDetail detail) { Say(HangVerdict::kUnknown, detail, {}); }
+  // Suspects those outside the largest side; all if no side is the largest.
   void SayMismatch(Mismatch mismatch);
   // Idle ranks have not called what others have. They are suspected, or named besides.
   void SayOwing();

@@ -1,5 +1,6 @@
 #include "exporter/exposition/snapshot_message.h"
 
+#include <cstdint>
 #include <exception>
 #include <type_traits>
 #include <utility>
@@ -102,9 +103,9 @@ void FieldsOf(Fields& fields, CommunicatorSnapshot& comm) {
   fields.Number(43, comm.graph_place.calls);
   fields.Number(44, comm.graph_place.has_head);
   fields.Number(45, comm.call_order.first);
-  fields.Number(46, comm.call_order.completed);
-  fields.Messages(47, comm.call_order.kinds);
-  fields.Bytes(48, comm.call_order.calls);
+  fields.Number(46, comm.call_order.in_flight);
+  fields.Messages(47, comm.call_order.kinds, CallOrderSnapshot::kMostKinds);
+  fields.Bytes(48, comm.call_order.calls, CallOrderSnapshot::kMostCalls);
 }
 
 template <typename Fields>
@@ -165,7 +166,7 @@ class Writer {
   void Text(uint32_t field, const std::string& text) {
     if (!text.empty()) out_.add_string(field, text);
   }
-  void Bytes(uint32_t field, const std::string& bytes) { Text(field, bytes); }
+  void Bytes(uint32_t field, const std::string& bytes, std::size_t /*most*/) { Text(field, bytes); }
   template <typename T>
   void Number(uint32_t field, T value, T otherwise = T{}) {
     if (value == otherwise) return;
@@ -184,7 +185,7 @@ class Writer {
     out_.add_packed_uint64(field, numbers.begin(), numbers.end());
   }
   template <typename T>
-  void Messages(uint32_t field, std::vector<T>& messages) {
+  void Messages(uint32_t field, std::vector<T>& messages, std::size_t /*most*/ = 0) {
     for (T& each : messages) {
       Writer writer(*this, field);
       FieldsOf(writer, each);
@@ -197,6 +198,9 @@ class Writer {
 };
 
 struct TooLarge {};
+
+// More than can be.
+struct TooMany : std::exception {};
 
 // How much memory may still be taken.
 class Room {
@@ -233,9 +237,10 @@ class Reader {
     text = CopyFromShared(view.data(), view.size());
   }
   // Not for people: whoever uses them checks each.
-  void Bytes(uint32_t field, std::string& bytes) {
+  void Bytes(uint32_t field, std::string& bytes, std::size_t most) {
     if (!Is(field, protozero::pbf_wire_type::length_delimited)) return;
     const protozero::data_view view = in_.get_view();
+    if (view.size() > most) throw TooMany();
     room_->Take(view.size());
     bytes.assign(view.data(), view.size());
   }
@@ -260,9 +265,10 @@ class Reader {
     }
   }
   template <typename T>
-  void Messages(uint32_t field, std::vector<T>& messages) {
+  void Messages(uint32_t field, std::vector<T>& messages, std::size_t most = SIZE_MAX) {
     if (!Is(field, protozero::pbf_wire_type::length_delimited)) return;
     const protozero::data_view view = in_.get_view();
+    if (messages.size() >= most) throw TooMany();
     if (messages.size() == messages.capacity()) {
       // Twice, because a vector has both copies while it grows.
       const std::size_t more = messages.empty() ? 1 : messages.size();

@@ -2,6 +2,7 @@
 // last calls are equal.
 #include "metrics/call_order.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,7 +46,9 @@ void SetCalls(SimulatedJob* job, int rank, const std::vector<Called>& called, ui
     call.launch = call.collective_number;
     call.launch_realtime_ns = job->now();
   }
-  comm.call_order = CallOrderOf(calls, first - 1 - in_flight);
+  std::optional<uint64_t> completed;
+  if (comm.has_heartbeat) completed = first - 1 - in_flight;
+  comm.call_order = CallOrderOf(calls, completed);
 }
 
 // All ranks have called each of three operations once more, and wait.
@@ -68,7 +71,7 @@ TEST(CallOrder, TheRankThatCalledInAnotherOrder) {
   SimulatedJob job = GoneOnJob();
   for (const int rank : {0, 1, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
   SetCalls(&job, 2, {kGather, kReduce, kScatter});
-  const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
+  const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {2});
   EXPECT_THAT(hang.text, HasSubstr("at collective 41 of this communicator: "));
   EXPECT_THAT(hang.text, HasSubstr("rank 2 (pid 102, GPU 2) has called AllGather of 4096 bytes "
                                    "(ncclFloat32)"));
@@ -119,21 +122,59 @@ TEST(CallOrder, SizesOfOneClass) {
   SimulatedJob job = GoneOnJob();
   for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
   SetCalls(&job, 3, {kReduce, {"AllGather", 4000}, kScatter});
-  const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
+  const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {3});
   EXPECT_THAT(hang.text, HasSubstr("rank 3 (pid 103, GPU 3) has called AllGather of 4000 bytes"));
   EXPECT_THAT(RootsOf(job), ElementsAre(3));
 }
 
+// With more bytes on one rank, 8 in place of 4, it completed. What they wait for now is another thing.
+TEST(CallOrder, WhatAllHaveCompletedHoldsUpNobody) {
+  const Called single{"AllReduce", 4}, twice{"AllReduce", 8, "ncclFloat64"};
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 3}, "AllGather");
+  for (const int rank : {0, 1, 3}) SetCalls(&job, rank, {single, kReduce, kGather}, 41, 1);
+  SetCalls(&job, 2, {twice, kReduce}, 41, 0);
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
+  SetCalls(&job, 2, {kGather, kReduce}, 41, 0);  // nor another operation
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
+  SetCalls(&job, 0, {single, kReduce, kGather}, 41, 2);
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
+  SetCalls(&job, 0, {single, kReduce, kGather}, 41, 3);  // here it has not completed
+  ExpectHang(&job, HangVerdict::kMismatched, {2});
+}
+
+TEST(CallOrder, NothingIsComparedWhereNothingTellsOfCompletion) {
+  SimulatedJob job = GoneOnJob();
+  for (const int rank : {0, 1, 2, 3}) {
+    SetCalls(&job, rank, {kReduce, kGather, kScatter});
+    job.Of(kComm, rank).call_order.in_flight = 0;
+  }
+  SetCalls(&job, 2, {kGather, kReduce, kScatter});
+  job.Of(kComm, 2).call_order.in_flight = 0;
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+}
+
 // With another type an operation mostly completes: only of one that has not it may be the reason.
 TEST(CallOrder, TypesOfCallsThatHaveNotCompleted) {
-  const Called other{"AllGather", 4096, "ncclInt32"};
+  const Called other{"AllReduce", 4096, "ncclInt32"};
   SimulatedJob job = GoneOnJob();
-  for (const int rank : {0, 1, 2, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter}, 41, 1);
-  SetCalls(&job, 1, {kReduce, other, kScatter}, 41, 1);
+  for (const int rank : {0, 1, 2, 3}) SetCalls(&job, rank, {kGather, kReduce, kScatter}, 41, 1);
+  SetCalls(&job, 1, {kGather, other, kScatter}, 41, 1);
   ExpectHang(&job, HangVerdict::kNoProgress, {});
-  SetCalls(&job, 3, {kReduce, kGather, kScatter}, 41, 2);  // here it has not completed
-  ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
+  SetCalls(&job, 3, {kGather, kReduce, kScatter}, 41, 2);  // here it has not completed
+  ExpectHang(&job, HangVerdict::kMismatched, {1});
   EXPECT_THAT(RootsOf(job), ElementsAre(1));
+}
+
+// What does not reduce moves bytes, of whatever type.
+TEST(CallOrder, TypesOfWhatReduces) {
+  const Called words{"AllGather", 4096, "ncclInt32"};
+  SimulatedJob job = GoneOnJob();
+  for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
+  SetCalls(&job, 3, {kReduce, words, kScatter});
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+  SetCalls(&job, 3, {kReduce, kGather, {"ReduceScatter", 4096, "ncclInt32"}});
+  ExpectHang(&job, HangVerdict::kMismatched, {3});
 }
 
 // NCCL sorts the calls of a group.
@@ -149,7 +190,7 @@ TEST(CallOrder, WithinAGroupItMayDiffer) {
   // Another call in it.
   for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {kGather, OfGroup(kReduce), kScatter});
   SetCalls(&job, 3, {kScatter, OfGroup(kReduce), kScatter});
-  ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
+  ExpectHang(&job, HangVerdict::kMismatched, {3});
   EXPECT_THAT(RootsOf(job), ElementsAre(3));
 }
 
@@ -162,7 +203,7 @@ TEST(CallOrder, BehindTheLastNumber) {
   for (const int rank : {0, 1, 2, 3}) {
     EXPECT_EQ(job.Of(kComm, rank).call_order.calls.size(), 3u);
   }
-  ExpectHang(&job, HangVerdict::kMismatched, {0, 1, 2, 3});
+  ExpectHang(&job, HangVerdict::kMismatched, {3});
   EXPECT_THAT(HangOf(job)->text, HasSubstr("at collective 0 "));
 }
 
@@ -172,6 +213,15 @@ TEST(CallOrder, DamagedIsNotCompared) {
   for (const int rank : {0, 1, 2, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
   job.Of(kComm, 3).call_order.calls[1] = 99;
   ExpectHang(&job, HangVerdict::kNoProgress, {});
+  SetCalls(&job, 3, {kGather});
+  CallOrderSnapshot& order = job.Of(kComm, 3).call_order;
+  order.calls.resize(CallOrderSnapshot::kMostCalls + 1);
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+  order.calls.resize(CallOrderSnapshot::kMostCalls);
+  order.kinds.resize(CallOrderSnapshot::kMostKinds + 1);
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+  order.kinds.resize(CallOrderSnapshot::kMostKinds);
+  ExpectHang(&job, HangVerdict::kMismatched, {3});
 }
 
 }  // namespace

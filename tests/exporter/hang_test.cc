@@ -60,6 +60,7 @@ TEST(Hang, DifferentOperationsAreNamedOnBothSides) {
   ASSERT_TRUE(hang);
   EXPECT_EQ(hang->verdict, HangVerdict::kMismatched);
   EXPECT_EQ(hang->op, "AllReduce,Broadcast");
+  EXPECT_EQ(hang->suspects, std::vector<int32_t>{2}) << "it is the one that differs";
   EXPECT_THAT(hang->text, HasSubstr("rank 0 (pid 100, GPU 0), rank 1 (pid 101, GPU 1) and rank 3 "
                                     "(pid 103, GPU 3) have called AllReduce; rank 2 (pid 102, GPU "
                                     "2) has called Broadcast"));

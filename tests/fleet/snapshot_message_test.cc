@@ -143,7 +143,7 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(kept.graph_place.PackCaptures(), comm.graph_place.PackCaptures());
   EXPECT_EQ(kept.graph_place.PackCalls(), comm.graph_place.PackCalls());
   EXPECT_EQ(kept.call_order.first, 41u);
-  EXPECT_EQ(kept.call_order.completed, 40u);
+  EXPECT_EQ(kept.call_order.in_flight, 40u);
   EXPECT_EQ(kept.call_order.calls, comm.call_order.calls) << "bytes, not a text";
   ASSERT_EQ(kept.call_order.kinds.size(), 2u);
   EXPECT_EQ(kept.call_order.kinds[0].op, "AllReduce");
@@ -218,6 +218,21 @@ TEST(SnapshotMessage, MemoryIsBounded) {
   out.add_uint64(2, 1);
   out.add_message(8, process);
   EXPECT_THAT(ErrorOf(text, 1 << 20), HasSubstr("more than"));
+}
+
+// A byte of it may be a hundred in memory when it is compared.
+TEST(SnapshotMessage, AnOrderOfCallsIsBounded) {
+  ProcessSnapshot process = ExampleProcess();
+  CallOrderSnapshot& order = process.communicators[0].call_order;
+  const auto write = [&process] { return WriteSnapshots(SnapshotSet({process}), 1, kHangAfter); };
+  order.calls = std::string(CallOrderSnapshot::kMostCalls, '\0');
+  order.kinds.resize(CallOrderSnapshot::kMostKinds, {"AllReduce", "", 8});
+  EXPECT_EQ(Reread(SnapshotSet({process}), 1).set.processes.size(), 1u);
+  order.calls += '\0';
+  EXPECT_THAT(ErrorOf(write()), HasSubstr("damaged"));
+  order.calls.pop_back();
+  order.kinds.push_back(order.kinds[0]);
+  EXPECT_THAT(ErrorOf(write()), HasSubstr("damaged"));
 }
 
 // Terminals and pages get what is printable.

@@ -1,6 +1,7 @@
 // The order of a communicator's last collectives: what is in it, and what is left out.
 #include "metrics/call_order.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -90,7 +91,16 @@ TEST(CallOrder, KindsByOperationBytesAndType) {
   const CallOrderSnapshot order = CallOrderOf(calls, 2);
   EXPECT_EQ(order.kinds.size(), 3u);
   EXPECT_EQ(order.calls[0], order.calls[3]);
-  EXPECT_EQ(order.completed, 2u) << "as its launches";
+}
+
+TEST(CallOrder, TheOldestInFlight) {
+  Calls calls = CallsOf("AAAA");
+  EXPECT_EQ(CallOrderOf(calls, 2).in_flight, 3u) << "as its launches";
+  EXPECT_EQ(CallOrderOf(calls, 0).in_flight, 1u);
+  EXPECT_EQ(CallOrderOf(calls, 4).in_flight, 0u);
+  EXPECT_EQ(CallOrderOf(calls, std::nullopt).in_flight, 0u) << "nothing tells";
+  calls[2].launch = 0;
+  EXPECT_EQ(CallOrderOf(calls, 2).in_flight, 4u) << "nothing tells of the one before";
 }
 
 TEST(CallOrder, AsManyKindsAsThereIsRoomFor) {

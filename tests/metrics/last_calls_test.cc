@@ -178,7 +178,7 @@ TEST(LastCalls, TheirOrderWhereWorkStands) {
   const CallOrderSnapshot order = order_of(3 * kSecond);
   EXPECT_EQ(order.first, 1u);
   EXPECT_EQ(order.calls, std::string("\2\1\0", 3));
-  EXPECT_EQ(order.completed, 2u);
+  EXPECT_EQ(order.in_flight, 3u);
   ASSERT_EQ(order.kinds.size(), 3u);
   EXPECT_EQ(order.kinds[0].op, "AllReduce");
   EXPECT_EQ(order.kinds[0].bytes, 3u);

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import os
 import statistics
 import sys
@@ -195,7 +196,8 @@ def _compare(prometheus, endpoints, run):
 
 
 def _read_scrapes(prometheus, run):
-    times = '{job="%s"}[%ds]' % (configuration.JOB, max(run.measured_s, 1))
+    # A short test may end between two scrapes.
+    times = '{job="%s"}[%ds]' % (configuration.JOB, math.ceil(max(run.measured_s, 4 * run.interval_s)))
     ((_, run.scrape_mean_s),) = prometheus.query(
         "avg(avg_over_time(scrape_duration_seconds%s))" % times).items()
     ((_, run.scrape_slowest_s),) = prometheus.query(

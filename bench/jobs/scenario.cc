@@ -233,13 +233,13 @@ const char* OutcomeName(Outcome outcome) {
     case Outcome::kPlace:
       return "place only";
     case Outcome::kNothing:
-      return "nothing";
+      return "nobody named";
     case Outcome::kAlso:
-      return "also others";
+      return "others named, too";
     case Outcome::kWrong:
       break;
   }
-  return "wrong";
+  return "another named";
 }
 
 const std::vector<std::string>& FaultNames() {

@@ -29,6 +29,7 @@ struct Late {
   bool is_alone = false;    // the text is of it alone
   double own = HUGE_VAL;    // of that, less what it waits for peers itself; where it has some
   bool is_excused = false;  // it waits for another one, and so comes late elsewhere
+  bool is_excused_by_peers = false;  // in Send or Recv
   bool is_partly_excused = false;
 };
 
@@ -134,7 +135,7 @@ class Examiner {
         }
         const double excess = *own - *usual;
         Late& late = found->second;
-        late.is_excused |= excess >= kExplained * there.seconds_per_second;
+        late.is_excused_by_peers |= excess >= kExplained * there.seconds_per_second;
         late.is_partly_excused |= excess >= kPartlyExplained * there.seconds_per_second;
         late.own = std::min(late.own, there.seconds_per_second - excess);
       }
@@ -152,10 +153,16 @@ class Examiner {
     }
     double most = 0;
     for (const auto& [process, late] : lates_) {
-      if (!late.is_excused && late.own != HUGE_VAL) most = std::max(most, late.own);
+      if (!late.is_excused && !late.is_excused_by_peers && late.own != HUGE_VAL) {
+        most = std::max(most, late.own);
+      }
     }
     for (auto& [process, late] : lates_) {
       late.is_excused |= late.is_partly_excused && kLaterBy * late.own <= most;
+    }
+    // The peer that it waits for may be one that nobody sees to be late: nobody is named then.
+    for (auto late = lates_.begin(); late != lates_.end();) {
+      late = late->second.is_excused_by_peers ? lates_.erase(late) : std::next(late);
     }
     // All wait for each other: nobody is excused.
     const bool are_all = std::all_of(lates_.begin(), lates_.end(),

@@ -53,6 +53,10 @@ class StragglerState {
   static constexpr double kMinLoss = 0.02;       // seconds per second
   static constexpr uint64_t kMinLateNs = 20000;  // well above the events' own differences
   static constexpr double kMinLateShare = 0.6;
+  // Of few late calls, and of exchanges, most of which belong to the same few steps: there a healthy
+  // rank has had the longest sequences in up to 0.78 by chance.
+  static constexpr double kMinShareOfFew = 0.8;
+  static constexpr double kManyLate = 16;
   // Of the mean loss of a call: what is less is how ranks come when nobody is waited for.
   static constexpr double kMinPartOfMean = 0.2;
   static constexpr std::size_t kMostKinds = 1024;  // a real job has some dozens

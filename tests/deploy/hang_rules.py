@@ -371,3 +371,22 @@ class Missing(RulesTest):
         scrapes.end(8, instance="node1:9410")
         scrapes.set("up", scrapes.change(8, 1, 0), job="nccl-pulse", instance="node1:9410")
         self.is_silent(scrapes, 19, "NcclRankMissing")
+
+
+class LateRules(RulesTest):
+    """Groups are evaluated in the wrong order: each sees what the others made of the scrape before."""
+
+    FILES = ("diagnosis", "hang", "recording", "alerts", "dcgm")
+
+    def test_what_is_certain_is_never_suspected_too(self):
+        for verdict in ("process_stopped", "mismatched_operations", "circular_wait"):
+            scrapes = self.scrapes(12)
+            job = Job(scrapes)
+            for rank in job.ranks():
+                job.idle(rank, since=3)
+            scrapes.set("nccl_hang_start_timestamp_seconds", scrapes.change(4, None, CLOCK), job="nccl-pulse",
+                        instance="node0:9410", comm="c0ffee", op="AllReduce", verdict=verdict, suspect_rank="2")
+            self.fires(scrapes, "NcclHangCertain", 11, JOB, [("7",)])
+            # Not once: without its `for` the alert would have fired.
+            self.gives(scrapes, "count_over_time(job:nccl_hang_suspected:timestamp_seconds[12m])", 11.5, {})
+            self.is_silent(scrapes, 11, "NcclHangSuspected", *LONG)

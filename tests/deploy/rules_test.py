@@ -18,7 +18,7 @@ from tests.deploy import scenario
 # The tests of the alerts: they run with those below.
 from tests.deploy.beside_rules import Dcgm, Diagnosis, Fleet
 from tests.deploy.exporter_rules import Durations, Exporter
-from tests.deploy.hang_rules import Hang, Missing
+from tests.deploy.hang_rules import Hang, LateRules, Missing
 from tests.deploy.job_rules import ManyNodes
 from tests.deploy.latency_rules import Latency, Past, Straggler
 from tests.deploy.rules_case import COMM, RUNBOOK, RulesTest, in_all_forms
@@ -27,7 +27,7 @@ from tests.deploy.straggler_rules import SlowRanks
 
 FORMS = in_all_forms(Durations, Fleet, Latency, Past, Straggler)
 globals().update(FORMS)
-CASES = (Dcgm, Diagnosis, Durations, Exporter, Fleet, Hang, Latency, Missing, Past, Straggler,
+CASES = (Dcgm, Diagnosis, Durations, Exporter, Fleet, Hang, LateRules, Latency, Missing, Past, Straggler,
          ManyNodes, SlowRanks, *FORMS.values())
 
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/diagnosis/reached_calls.h"
 #include "metrics/size_class.h"
 
 namespace nccl_pulse {
@@ -31,7 +32,7 @@ struct OfRank {
 
 class Comparison {
  public:
-  explicit Comparison(const Ranks& ranks) {
+  explicit Comparison(const Ranks& ranks) : reached_(LastReached(ranks)) {
     for (const RankView* rank : ranks) Add(*rank);
   }
 
@@ -107,8 +108,9 @@ class Comparison {
       for (const uint32_t kind : of.*calls) {
         const uint32_t what = What(kind, with_types);
         const bool differs = seen.try_emplace(number, what).first->second != what;
-        if (differs && !IsBefore(number, *in_flight_) && (!first || IsBefore(number, *first)))
-          first = number;
+        const bool may_hold_up =
+            !IsBefore(number, *in_flight_) && !(reached_ && IsBefore(*reached_, number));
+        if (differs && may_hold_up && (!first || IsBefore(number, *first))) first = number;
         ++number;
       }
     }
@@ -134,6 +136,7 @@ class Comparison {
   }
 
   std::vector<OfRank> ranks_;
+  std::optional<uint32_t> reached_;  // number of the last that all have come to
   std::optional<uint32_t>
       in_flight_;  // number of the oldest that a rank is known to have in flight
   std::vector<const Kind*> kinds_;

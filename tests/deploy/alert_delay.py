@@ -3,6 +3,7 @@ docs/dashboards.md.
 
     ./bazelw run //tests/deploy:alert_delay
 
+The last column has the flags that the document gives; --server-flag and --vmalert-flag try others instead.
 A made-up job of 32 ranks on four nodes runs for some minutes, as one that has run for an hour, and then one rank
 stops calling. All look at the same endpoints, every 15 s, with the rules' own intervals. Takes ten minutes, and
 little processor time.
@@ -57,8 +58,8 @@ class Watched:
 
 
 @contextlib.contextmanager
-def victoria_metrics(folder, targets, program):
-    """The server and vmalert with default flags but for what they listen on."""
+def victoria_metrics(folder, targets, program, server_flags=(), vmalert_flags=()):
+    """The server and vmalert with default flags but for these, and what they listen on."""
     scrape = os.path.join(folder, "scrape.json")
     with open(scrape, "w", encoding="utf-8") as file:
         json.dump({"global": {"scrape_interval": "15s"}, "scrape_configs": [
@@ -67,10 +68,10 @@ def victoria_metrics(folder, targets, program):
     url, alert_url = ("http://127.0.0.1:%d" % each for each in (port, alert_port))
     commands = [
         ["victoria-metrics", "-storageDataPath=" + os.path.join(folder, "data"), "-promscrape.config=" + scrape,
-         "-httpListenAddr=" + url[len("http://"):]],
+         "-httpListenAddr=" + url[len("http://"):], *server_flags],
         ["vmalert", *("-rule=" + path for path in victoria.write_rules(folder, program)), "-datasource.url=" + url,
          "-remoteWrite.url=" + url, "-remoteRead.url=" + url, "-notifier.blackhole",
-         "-httpListenAddr=" + alert_url[len("http://"):]]]
+         "-httpListenAddr=" + alert_url[len("http://"):], *vmalert_flags]]
     processes = []
     with contextlib.ExitStack() as stack:
         for name, *flags in commands:
@@ -102,6 +103,10 @@ def main():
     parser = argparse.ArgumentParser(prog="alert_delay")
     parser.add_argument("--before", type=float, default=180, help="seconds that the job runs (default 180)")
     parser.add_argument("--after", type=float, default=390, help="seconds that it hangs (default 390)")
+    parser.add_argument("--server-flag", action="append", help="of VictoriaMetrics, instead of the document's")
+    parser.add_argument("--vmalert-flag", action="append", help="of vmalert, instead of the document's")
+    parser.add_argument("--sed", help="what makes the rules fit in the last column, instead of the document's")
+    parser.add_argument("--only", help="columns whose names have this in them")
     options = parser.parse_args()
     with contextlib.ExitStack() as stack:
         endpoints = stack.enter_context(Endpoints(4, 8, 4, int(options.before + options.after) + 600, True))
@@ -112,7 +117,12 @@ def main():
         for name, start in (
                 ("Prometheus", prometheus),
                 ("vmalert, `histogram_` replaced alone", lambda *given: victoria_metrics(*given, LEAST)),
-                ("vmalert, all replaced", lambda *given: victoria_metrics(*given, victoria.sed()))):
+                ("vmalert, all replaced", lambda *given: victoria_metrics(*given, victoria.sed())),
+                ("vmalert, all replaced, with flags", lambda *given: victoria_metrics(
+                    *given, options.sed or victoria.sed(), options.server_flag or victoria.flags("victoria-metrics"),
+                    options.vmalert_flag or victoria.flags("vmalert")))):
+            if options.only and options.only not in name:
+                continue
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="alert_delay-"))
             watched.append(Watched(name, stack.enter_context(start(folder, targets))))
         time.sleep(options.before)

@@ -22,6 +22,12 @@ def sed():
         return re.search(r"^ *sed -E '([^']+)'", file.read(), re.MULTILINE).group(1)
 
 
+def flags(program):
+    """Those with which the document starts it."""
+    with open(os.path.join(cluster.RUNFILES, DOCUMENT), encoding="utf-8") as file:
+        return re.search(r"^%s (-.+)$" % program, file.read(), re.MULTILINE).group(1).split()
+
+
 def adapted(text, program):
     return subprocess.run(["sed", "-E", program], input=text, check=True, text=True,
                           stdout=subprocess.PIPE).stdout

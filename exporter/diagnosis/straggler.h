@@ -52,7 +52,7 @@ class StragglerState {
   static constexpr double kMinLate = 8;          // of these
   static constexpr double kMinLoss = 0.02;       // seconds per second
   static constexpr uint64_t kMinLateNs = 20000;  // well above the events' own differences
-  static constexpr double kMinLateShare = 0.6;
+  static constexpr double kMinLateShare = 0.65;
   // Of few late calls, and of exchanges, most of which belong to the same few steps: there a healthy
   // rank has had the longest sequences in up to 0.78 by chance.
   static constexpr double kMinShareOfFew = 0.8;

@@ -173,7 +173,7 @@ class EndToEndTest(unittest.TestCase):
         comm = self.comm(prometheus, "hang", job)
         self.wait_for_alert(
             prometheus, "NcclRankMissing",
-            r"is gone, .* Of the %d ranks of communicator %s there are not: %d\." % (RANKS, comm, LAST),
+            r"is gone, .* Of the %d ranks of communicator %s these are missing: %d\." % (RANKS, comm, LAST),
             pid=str(job.ranks[LAST].pid), severity="critical")
 
 

@@ -320,9 +320,9 @@ class Missing(RulesTest):
                  Hostname="node4", gpu="1", pid="109", global_rank="9", UUID="GPU-node4-1",
                  pci_bus_id="00000000:09:00.0"),
             dict(summary="Rank 9 on node4 gpu 1 is gone, and the other ranks of job 7 wait for it",
-                 description="Missed since 1970-01-01 00:03:30 +0000 UTC. 4 processes are gone, the first are 2 "
+                 description="Missing since 1970-01-01 00:03:30 +0000 UTC. 4 processes are gone. The first are 2 "
                  "(node1 gpu 0 pid 102), 9 (node4 gpu 1 pid 109), 14 (node7 gpu 0 pid 114), 15 (node7 gpu 1 "
-                 "pid 115). Of the 16 ranks of communicator c0ffee there are not: 0, 2, 7 to 9, 14 to 15. "
+                 "pid 115). Of the 16 ranks of communicator c0ffee these are missing: 0, 2, 7 to 9, 14 to 15. "
                  "They were killed or have crashed, or their node is gone. First look at the kernel log of "
                  "node4 and whether it answers. The others will not go on.",
                  runbook_url=RUNBOOK + "#ncclrankmissing"))

@@ -158,7 +158,7 @@ class ManyNodes(RulesTest):
             dict(summary="Rank 0 on node0 gpu 0 holds up job 7",
                  description="Since 2023-11-14 22:17:19 +0000 UTC, for 5m 0s. 32 processes wait. The one named waits for "
                  "nobody. First: py-spy dump --pid 100 on node0, and nvidia-smi there. 32 processes hold up "
-                 "others, the first are " + ", ".join(
+                 "others. The first are " + ", ".join(
                      "%d (node%d gpu %d pid %d)" % (rank, rank // GPUS, rank % GPUS, 100 + rank)
                      for rank in range(10)) + ".",
                  runbook_url=RUNBOOK + "#nccljobhunglong"))
@@ -291,7 +291,7 @@ class ManyNodes(RulesTest):
             dict(summary="It is not known who holds up job 7",
                  description="Since 2023-11-14 22:17:04 +0000 UTC, for 5m 15s. 60 processes wait. All processes that are "
                  "scraped wait, or cannot be seen to. First compare what they have called, and look at the "
-                 "network. Of the 16 ranks of communicator dp0 there are not: 5.",
+                 "network. Of the 16 ranks of communicator dp0 these are missing: 5.",
                  runbook_url=RUNBOOK + "#nccljobhunglong"))
 
     def test_healthy(self):

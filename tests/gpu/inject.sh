@@ -20,6 +20,7 @@
 #   INJECT_BUDGET_S   time for all, 290 s; cases that could not end in time are left out
 #   INJECT_PARTS      hangs, stragglers or hangs,stragglers (all)
 #   INJECT_CASES      some of the hangs that inject_cases.py lists, with commas between
+#   INJECT_CAPTURES   1: agents take captures; the first of each hang must name the rank, and torchfrtrace reads the calls
 #   INJECT_PARALLEL   how many jobs that hang share the GPUs at a time, 4
 #   INJECT_DELAYS     milliseconds, 1,50,5,20
 #   INJECT_TORCH      0: stragglers without PyTorch
@@ -57,6 +58,7 @@ readonly BUDGET_S="${INJECT_BUDGET_S:-290}"
 INJECT_NODES="${INJECT_NODES:-}"
 if [[ "${INJECT_PARTS:-}" == nodes ]]; then INJECT_NODES="${INJECT_NODES:-2}"; fi
 declare -a ARGUMENTS=(--parts="${INJECT_PARTS:-hangs,stragglers}" --delays="${INJECT_DELAYS:-1,50,5,20}")
+if [[ -n "${INJECT_CAPTURES:-}" ]]; then ARGUMENTS+=(--captures); fi
 if [[ -n "${INJECT_CASES:-}" ]]; then ARGUMENTS+=(--cases="${INJECT_CASES}"); fi
 if [[ "${INJECT_TORCH:-1}" != 0 ]] && python3 -c 'import torch' 2>/dev/null; then
   ARGUMENTS+=(--ddp="${HERE}/inject_ddp.py")

@@ -217,7 +217,9 @@ constexpr Setting kSettings[] = {
      [](const Settings& s) { return absl::StrCat(s.series_limit); }},
     {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", LiveRange(LiveSetting::kTimedLaunches),
      ParseTimedLaunches,
-     [](const Settings& s) { return absl::StrCat(s.timed_launches_per_second); }},
+     [](const Settings& s) {
+       return SpellLiveValue(LiveSetting::kTimedLaunches, s.timed_launches_per_second);
+     }},
     {"NCCL_PULSE_LAST_CALLS", "a number from 0 to 512", ParseLastCalls,
      [](const Settings& s) { return absl::StrCat(s.last_calls); }},
     {"NCCL_PULSE_LABELS",

@@ -8,7 +8,7 @@
 //   NODE_NAME                      a name [the host's]                the label Hostname; in a pod
 //                                                                     the host has the pod's name
 //   SERIES_LIMIT                   16 ... 30000 [2048]                most series of this process
-//   TIMED_LAUNCHES_PER_SECOND      1 ... 1000000 [100]                budget of timed launches on
+//   TIMED_LAUNCHES_PER_SECOND      1 ... 1000000 one-in-N [100]       budget of timed launches on
 //                                                                     each GPU
 //   LAST_CALLS                     0 ... 512 [256]                   last calls that each
 //                                                                     communicator keeps

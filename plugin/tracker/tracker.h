@@ -141,7 +141,7 @@ class Tracker {
 
   // Once a second or so: how many launches are timed from now on.
   void AdaptSampling();
-  // The budget of timed launches from now on: see Sampler.
+  // The budget of timed launches from now on, or -m: one in m of them. See Sampler.
   void SetTimedLaunches(int per_second);
 
   // Whether a proxy operation has ended: only network traffic has such an end.

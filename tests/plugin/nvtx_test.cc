@@ -31,7 +31,9 @@ std::vector<NvtxToolEvent> Told() {
   uint32_t count = 0;
   const char* domain = nullptr;
   const NvtxToolEvent* first = events(&count, &domain);
-  if (count > 0) EXPECT_STREQ(domain, "NCCL Pulse");
+  if (count > 0) {
+    EXPECT_STREQ(domain, "NCCL Pulse");
+  }
   return {first, first + count};
 }
 

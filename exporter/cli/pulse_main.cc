@@ -109,6 +109,9 @@ int Main(int argc, char** argv) {
   // OpenSSL writes to sockets with write(2): an endpoint that closes its connection must not end the
   // program. Those that print for good end with who reads them.
   if (command != &kDemoCommand && command != &kReplayCommand) std::signal(SIGPIPE, SIG_IGN);
+  // A limit on the size of files is an error like a full disk: an agent serves on, and nothing is
+  // left of what could not be written.
+  std::signal(SIGXFSZ, SIG_IGN);
   return command->run(rest);
 }
 

@@ -39,7 +39,7 @@ Changes settings of all processes of this node that measure with NCCL Pulse, whi
 --settings` shows what they are. What can be set, named as the variables NCCL_PULSE_* are:
 
   TIMED_LAUNCHES_PER_SECOND   1 to 1000000: how many launches are timed, for each GPU; each delays its GPU by
-                              about 5 us
+                              about 5 us. one-in-N: one launch in N, whatever their rate; one-in-1: all
   NETWORK_WINDOW              0.01 to 100, off: percentage of the time in which network steps are watched;
                               not where the process started with off or 100
   HANG_SECONDS                1 to 86400: after which a hang is suspected. The process that serves reads it,

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "exporter/cli/closer_look.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
 #include "exporter/timeline/captured.h"
@@ -19,6 +21,7 @@
 #include "exporter/timeline/watch.h"
 
 ABSL_FLAG(double, seconds, 5, "how long to watch");
+ABSL_FLAG(std::optional<int>, every, std::nullopt, "meanwhile one launch in so many is timed");
 ABSL_FLAG(std::string, from, "", "a capture, instead of a running job");
 ABSL_DECLARE_FLAG(std::string, out);            // of capture
 ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // of the agent
@@ -32,6 +35,7 @@ constexpr int kNoCalls = 4;
 constexpr int kNotWritten = 5;
 
 constexpr double kMostSeconds = 600;
+constexpr int kMostEvery = 1 << 24;  // Sampler::kMaxExponent
 // A page of calls takes the endpoint about so long for each call (exporter/exposition/calls_json.h),
 // and a rank has so many by default.
 constexpr double kSecondsPerCall = 1.5e-6;
@@ -51,10 +55,14 @@ constexpr char kHelp[] =
 A timeline of a job's NCCL calls for https://ui.perfetto.dev (Open trace file; the file stays on your
 machine): a track for each rank and communicator with its calls, those that were timed, what has not
 ended, who has not called, waits, verdicts. Arrows lead from a call to the same call on other ranks.
-Nothing is changed in the job; what it costs is printed first.
+Without --every nothing is changed in the job. What it costs is printed first.
 
   --seconds=N           how long to watch, at most 600 (default 5). Ctrl-C ends it earlier, and what was
                         seen is written. Calls from before that are still kept are in it, too
+  --every=N             meanwhile one launch in N is timed (a power of two, or the next one), 1: all of which
+                        an event is free, and all network steps are watched: by the job's processes on this
+                        host, of this user (root: of everybody). They go back by themselves to what they
+                        started with, also if this program is killed. Who cannot be reached is named
   --from=CAPTURE        what `pulse capture` has made, a folder or a .tar.gz, instead of a running job
   --out=FILE            must not exist yet. Default: nccl-pulse-TIME.pftrace in the current folder.
                         /dev/stdout: to the standard output, and what is said goes to stderr
@@ -87,8 +95,8 @@ void PrintClocks(const Observation& seen, std::FILE* said) {
   }
 }
 
-// Returns the exit status of what failed, or 0.
-int Watch(double seconds, std::FILE* said, Observation* seen) {
+// Returns the exit status of what failed, or 0. `every` 0: launches are timed as before.
+int Watch(double seconds, int every, std::FILE* said, Observation* seen) {
   FleetQuestion question;
   std::string error;
   if (!ReadFleetFlags(given_endpoints, &question, &error)) return Fail(kUsageError, error);
@@ -113,14 +121,21 @@ int Watch(double seconds, std::FILE* said, Observation* seen) {
       "What it costs the job: about %.1f ms of processor time to look at all of them once, in the\n"
       "processes that serve. A process of a job gives all who ask at most 2 %% of a core, an agent "
       "25 %%.\n"
-      "No call of NCCL takes longer for it.\n",
+      "No call of NCCL takes longer for these looks.\n",
       watch.heard(), question.endpoints.size(), seconds, watch.communicators(), watch.ranks(),
       static_cast<int>(std::chrono::seconds(1) / kLookEvery),
       static_cast<double>(watch.ranks()) * kCallsOfRank * kSecondsPerCall * 1e3);
+  if (every != 0) CloserLook::PrintCost(said);
   std::fflush(said);
   std::signal(SIGINT, AskToStop);
-  watch.Watch(std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3)), stop_asked);
+  const std::chrono::milliseconds window(static_cast<int64_t>(seconds * 1e3));
+  CloserLook closer(every, question.client.patience);
+  if (every != 0) closer.Begin(watch.processes(), question.endpoints, window, said);
+  std::fflush(said);
+  watch.Watch(window, stop_asked);
+  if (every != 0) closer.End();
   *seen = watch.Take();
+  seen->notes.insert(seen->notes.end(), closer.notes().begin(), closer.notes().end());
   return 0;
 }
 
@@ -133,6 +148,12 @@ int Run(const std::vector<char*>& arguments) {
   if (!(seconds >= 0 && seconds <= kMostSeconds)) {
     return Fail(kUsageError, "--seconds is not between 0 and 600");
   }
+  const std::optional<int> asked_every = absl::GetFlag(FLAGS_every);
+  int every = asked_every.value_or(0);
+  if (asked_every.has_value() && (every < 1 || every > kMostEvery)) {
+    return Fail(kUsageError, absl::StrCat("--every is not between 1 and ", kMostEvery));
+  }
+  while ((every & (every - 1)) != 0) ++every;
   std::string path = absl::GetFlag(FLAGS_out);
   if (path.empty()) {
     path = absl::StrCat("nccl-pulse-",
@@ -143,13 +164,18 @@ int Run(const std::vector<char*>& arguments) {
   if (!capture.empty() && !given_endpoints.empty()) {
     return Fail(kUsageError, "--from and --endpoint: a capture or a running job, not both");
   }
+  if (every != 0 && (!capture.empty() || seconds == 0)) {
+    return Fail(kUsageError,
+                "--every is of a running job, and for a time: not with --from, nor "
+                "with --seconds=0");
+  }
   std::string error;
   if (!CanWriteWhole(path, &error)) return Fail(kNotWritten, error);
   std::FILE* const said = IsStandardOutput(path) ? stderr : stdout;
   Observation seen;
   if (!capture.empty()) {
     if (!ReadCapture(capture, &seen, &error)) return Fail(kNothingRead, error);
-  } else if (const int status = Watch(seconds, said, &seen); status != 0) {
+  } else if (const int status = Watch(seconds, every, said, &seen); status != 0) {
     return status;
   }
   TimelineSummary drawn;

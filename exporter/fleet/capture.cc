@@ -8,7 +8,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -38,14 +37,6 @@ using std::chrono::steady_clock;
 
 bool IsCommunicatorId(const std::string& text) {
   return text.size() == 16 && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
-}
-
-// What is asked there is said by this host.
-bool IsThisHost(const Address& address) {
-  return address.host == "localhost" || address.host == "::1" ||
-         (absl::StartsWith(address.host, "127.") &&
-          address.host.find_first_not_of("0123456789.") == address.host.npos) ||
-         address.host == HostName();
 }
 
 class Capturer {

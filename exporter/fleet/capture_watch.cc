@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/suspicions.h"
 #include "exporter/node/realtime_clock.h"
@@ -86,7 +87,12 @@ struct CaptureWatch::State {
     if (capture.look.heard == 0) return "no capture is kept: the agent's own endpoint is silent";
     std::string text = absl::StrCat(absl::StrJoin(reasons, "\n"), "\n");
     capture.bundle.Add("reason.txt", std::move(text));
-    if (!capture.bundle.Write(path, &error)) return absl::StrCat("no capture is kept: ", error);
+    if (!capture.bundle.Write(path, &error)) {
+      // Without the time in the name, which would make each try another problem in the log.
+      return absl::StrCat(
+          "no capture is kept: ",
+          absl::StrReplaceAll(error, {{path, absl::StrCat(options.folder, "/...tar.gz")}}));
+    }
     if (log) {
       log(LogLevel::kWarning,
           absl::StrCat(reasons.front(),

@@ -179,6 +179,13 @@ std::string HostName() {
   return name;
 }
 
+bool IsThisHost(const Address& address) {
+  return address.host == "localhost" || address.host == "::1" ||
+         (absl::StartsWith(address.host, "127.") &&
+          address.host.find_first_not_of("0123456789.") == address.host.npos) ||
+         address.host == HostName();
+}
+
 std::string WhyNotHere(const ProcessSnapshot& process) {
   if (process.end != ProcessEnd::kLive) return "it has ended";
   if (process.hostname != HostName()) {

@@ -10,11 +10,14 @@
 #include <string>
 #include <string_view>
 
+#include "exporter/fleet/address.h"
 #include "metrics/snapshot.h"
 
 namespace nccl_pulse {
 
 std::string HostName();
+// What is asked there is said by this host.
+bool IsThisHost(const Address& address);
 
 // "" when it runs here under its pid; else why not.
 std::string WhyNotHere(const ProcessSnapshot& process);

@@ -48,6 +48,7 @@ int Spawn(const std::vector<std::string>& arguments, int output, pid_t* child) {
   sigemptyset(&signals);
   posix_spawnattr_setsigmask(&attributes, &signals);
   sigaddset(&signals, SIGPIPE);
+  sigaddset(&signals, SIGXFSZ);
   posix_spawnattr_setsigdefault(&attributes, &signals);
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));

@@ -57,6 +57,7 @@ struct Asked {
   SharedDescriptor connection;
   std::size_t sent = 0;
   bool is_over = false;
+  bool is_seen = false;  // its pid is the one that it has here
 
   ~Asked() { connection.Close(); }
 };
@@ -128,6 +129,7 @@ std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& ques
   Credentials owner;
   if (error == 0 && PeerCredentials(asked->connection.get(), &owner) && owner.pid > 0) {
     asked->answer.pid = owner.pid;
+    asked->is_seen = true;
   }
   if (!IsWanted(asked->answer.pid, question.pids)) return nullptr;
   if (error != 0) {
@@ -135,6 +137,20 @@ std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& ques
                                      : absl::StrCat("it cannot be reached: ", ErrorText(error)));
   }
   return asked;
+}
+
+// Processes in containers may have the pids of others: who asks for a pid means the process that
+// has it here, if there is one.
+void LeaveOutNamesakes(std::vector<std::unique_ptr<Asked>>* all) {
+  std::set<pid_t> seen;
+  for (const std::unique_ptr<Asked>& each : *all) {
+    if (each->is_seen) seen.insert(each->answer.pid);
+  }
+  all->erase(std::remove_if(all->begin(), all->end(),
+                            [&seen](const std::unique_ptr<Asked>& each) {
+                              return !each->is_seen && seen.count(each->answer.pid) != 0;
+                            }),
+             all->end());
 }
 
 }  // namespace
@@ -154,8 +170,11 @@ std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question) {
     std::unique_ptr<Asked> asked = Connect(socket, question);
     if (asked == nullptr) continue;
     found.insert(asked->answer.pid);
-    if (!asked->is_over) SendCommands(asked.get(), question.commands);
     all.push_back(std::move(asked));
+  }
+  if (!question.pids.empty()) LeaveOutNamesakes(&all);
+  for (const std::unique_ptr<Asked>& each : all) {
+    if (!each->is_over) SendCommands(each.get(), question.commands);
   }
   std::vector<pollfd> polled;
   while (true) {

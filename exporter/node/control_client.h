@@ -9,7 +9,7 @@
 //
 // To watch everything for ten seconds, as another command may want to:
 //   ControlQuestion question;
-//   question.commands = {MakeSet("TIMED_LAUNCHES_PER_SECOND=1000000", seconds(10)),
+//   question.commands = {MakeSet("TIMED_LAUNCHES_PER_SECOND=one-in-1", seconds(10)),
 //                        MakeSet("NETWORK_WINDOW=100", seconds(10))};
 //   AskProcesses(question);
 // Each process goes back by itself, also if the caller is killed.
@@ -32,7 +32,8 @@ HandoverMessage MakeSet(std::string_view name_and_value, std::chrono::millisecon
 
 struct ControlQuestion {
   std::vector<HandoverMessage> commands;  // MakeSet, or MakeMessage(kListSettings)
-  std::vector<pid_t> pids;                // as they are seen here; empty: all processes
+  // As they are seen here, or as a process that is not seen here sees itself. Empty: all processes.
+  std::vector<pid_t> pids;
   std::chrono::milliseconds patience{3000};
 };
 

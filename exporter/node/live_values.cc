@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace nccl_pulse {
 namespace {
@@ -15,6 +16,8 @@ constexpr std::string_view kPrefix = "NCCL_PULSE_";
 constexpr std::string_view kLevels[] = {"off", "warn", "info"};
 // Each delays its GPU. Times 64 GPUs it must fit an int. Pairs of events allow far fewer.
 constexpr double kMaxTimedLaunches = 1000000;
+constexpr std::string_view kOneIn = "one-in-";
+constexpr int kMaxOneIn = 1 << 24;  // Sampler::kMaxExponent
 constexpr double kMaxHangSeconds = 86400;
 constexpr double kMinWindowPercent = 0.01;
 
@@ -22,6 +25,19 @@ bool ParseWhole(std::string_view text, double least, double most, double* value)
   int number = 0;
   if (!absl::SimpleAtoi(text, &number) || number < least || number > most) return false;
   *value = number;
+  return true;
+}
+
+// "one-in-10" is one in 16, the next power of two: -16.
+bool ParseOneIn(std::string_view text, double* value) {
+  int number = 0;
+  if (!absl::ConsumePrefix(&text, kOneIn) || !absl::SimpleAtoi(text, &number) || number < 1 ||
+      number > kMaxOneIn) {
+    return false;
+  }
+  int power = 1;
+  while (power < number) power *= 2;
+  *value = -power;
   return true;
 }
 
@@ -39,6 +55,7 @@ bool FindLiveSetting(std::string_view name, LiveSetting* setting) {
 bool ParseLiveValue(LiveSetting setting, std::string_view text, double* value) {
   switch (setting) {
     case LiveSetting::kTimedLaunches:
+      if (ParseOneIn(text, value)) return true;
       return ParseWhole(text, 1, kMaxTimedLaunches, value);
     case LiveSetting::kHangSeconds:
       return ParseWhole(text, 1, kMaxHangSeconds, value);
@@ -71,6 +88,9 @@ std::string SpellLiveValue(LiveSetting setting, double value) {
     return std::string(kLevels[level < 0 || level > 2 ? 1 : level]);
   }
   if (setting == LiveSetting::kNetworkWindow) return value <= 0 ? "off" : absl::StrCat(value);
+  if (setting == LiveSetting::kTimedLaunches && value < 0) {
+    return absl::StrCat(kOneIn, std::llround(-value));
+  }
   return absl::StrCat(std::llround(value));
 }
 

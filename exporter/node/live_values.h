@@ -2,7 +2,8 @@
 // and when it goes back by itself.
 //
 // Names and values are those of the variables NCCL_PULSE_*, without that prefix. A value is a
-// number: of LOG_LEVEL 0 (off), 1 (warn) or 2 (info), of NETWORK_WINDOW 0 for off.
+// number: of LOG_LEVEL 0 (off), 1 (warn) or 2 (info), of NETWORK_WINDOW 0 for off, of
+// TIMED_LAUNCHES_PER_SECOND -16 for one-in-16.
 //
 // Thread: one, which also gets the calls of `apply`: in a job the background thread, in an agent
 // its main thread. The functions that are no members: any. Cost: allocates. Never in a callback.
@@ -35,7 +36,7 @@ std::string SpellLiveValue(LiveSetting setting, double value);
 constexpr const char* LiveRange(LiveSetting setting) {
   switch (setting) {
     case LiveSetting::kTimedLaunches:
-      return "a number from 1 to 1000000";
+      return "a number from 1 to 1000000, or one-in-N";
     case LiveSetting::kNetworkWindow:
       return "a share of the time from 0.01 to 100 per cent, or off";
     case LiveSetting::kHangSeconds:

@@ -1,6 +1,7 @@
 #include "exporter/timeline/watch.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -68,6 +69,22 @@ std::size_t JobWatch::communicators() const {
   std::size_t count = 0;
   for (const Endpoint& each : endpoints_) count += each.communicators.size();
   return count;
+}
+
+std::vector<JobProcess> JobWatch::processes() const {
+  std::map<std::pair<std::string, int64_t>, std::size_t> found;
+  for (std::size_t i = 0; i < seen_.communicators.size(); ++i) {
+    for (const Json& comm : FieldAt(seen_.communicators[i], "communicators")) {
+      for (const Json& rank : FieldAt(comm, "ranks")) {
+        const Json& process = FieldAt(rank, "process");
+        if (TextAt(process, "state") != "live") continue;
+        found.emplace(std::pair(TextAt(process, "hostname"), NumberAt(process, "pid")), i);
+      }
+    }
+  }
+  std::vector<JobProcess> processes;
+  for (const auto& [who, endpoint] : found) processes.push_back({endpoint, who.first, who.second});
+  return processes;
 }
 
 void JobWatch::Note(std::string note) {

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,13 @@ namespace nccl_pulse {
 // As long as an endpoint keeps a page.
 inline constexpr std::chrono::milliseconds kLookEvery{250};
 
+// One of the job's, by what its endpoint says.
+struct JobProcess {
+  std::size_t endpoint = 0;
+  std::string hostname;
+  int64_t pid = 0;  // as the process sees itself
+};
+
 class JobWatch {
  public:
   // `endpoints` and `options` must outlive this object.
@@ -35,6 +43,8 @@ class JobWatch {
   std::size_t heard() const;
   std::size_t communicators() const;
   std::size_t ranks() const { return ranks_; }
+  // Those that live, each once.
+  std::vector<JobProcess> processes() const;
 
   // Until the time is over or `stop` is set; then once more, and the verdict on the job.
   void Watch(std::chrono::milliseconds window, const std::atomic<bool>& stop);

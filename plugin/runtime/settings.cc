@@ -195,6 +195,10 @@ bool ParseGraphs(const std::string& value, Settings* settings) {
   return Choose(value, {{"auto", true}, {"off", false}}, &settings->follow_graphs);
 }
 
+bool ParseNvtx(const std::string& value, Settings* settings) {
+  return Choose(value, {{"on", true}, {"off", false}}, &settings->show_ranges);
+}
+
 bool ParseUserTags(const std::string& value, Settings* settings) {
   int tags = 0;
   const bool off = absl::EqualsIgnoreCase(value, "off");
@@ -217,7 +221,9 @@ constexpr Setting kSettings[] = {
      [](const Settings& s) { return absl::StrCat(s.series_limit); }},
     {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", LiveRange(LiveSetting::kTimedLaunches),
      ParseTimedLaunches,
-     [](const Settings& s) { return absl::StrCat(s.timed_launches_per_second); }},
+     [](const Settings& s) {
+       return SpellLiveValue(LiveSetting::kTimedLaunches, s.timed_launches_per_second);
+     }},
     {"NCCL_PULSE_LAST_CALLS", "a number from 0 to 512", ParseLastCalls,
      [](const Settings& s) { return absl::StrCat(s.last_calls); }},
     {"NCCL_PULSE_LABELS",
@@ -236,6 +242,7 @@ constexpr Setting kSettings[] = {
      [](const Settings& s) { return absl::StrCat(s.network_window_percent); }},
     {"NCCL_PULSE_GRAPHS", "auto or off", ParseGraphs,
      [](const Settings&) { return std::string("off"); }},
+    {"NCCL_PULSE_NVTX", "on or off", ParseNvtx, [](const Settings&) { return std::string("off"); }},
     {"NCCL_PULSE_USER_TAGS", "a number from 1 to 64, or off", ParseUserTags,
      [](const Settings&) { return std::string("off"); }},
     {"NCCL_PULSE_CLOCK", "auto or monotonic", ParseClock,

@@ -8,7 +8,7 @@
 //   NODE_NAME                      a name [the host's]                the label Hostname; in a pod
 //                                                                     the host has the pod's name
 //   SERIES_LIMIT                   16 ... 30000 [2048]                most series of this process
-//   TIMED_LAUNCHES_PER_SECOND      1 ... 1000000 [100]                budget of timed launches on
+//   TIMED_LAUNCHES_PER_SECOND      1 ... 1000000 one-in-N [100]       budget of timed launches on
 //                                                                     each GPU
 //   LAST_CALLS                     0 ... 512 [256]                   last calls that each
 //                                                                     communicator keeps
@@ -24,6 +24,8 @@
 //                                                                     watched (network_window.h)
 //   GRAPHS                         auto [off]                         whether replays of graphs are
 //                                                                     counted (graph_stamps.h)
+//   NVTX                           on [off]                           whether calls are shown to a
+//                                                                     tool (call_ranges.h)
 //   USER_TAGS                      1 ... 64 off [off]               how many of the tags that the
 //                                                                     user gives calls are labels
 //   LOG_LEVEL                      off [warn] info                    what also goes to stderr
@@ -70,6 +72,7 @@ struct Settings {
   bool network_window_was_set = false;
   uint32_t from_environment = 0;  // bit n: of what can be set live, setting n is the environment's
   bool follow_graphs = false;
+  bool show_ranges = false;
   int user_tags = 0;  // shown; 0: none
 };
 

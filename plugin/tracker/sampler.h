@@ -12,11 +12,15 @@
 // would then cost the GPU more than the budget. So there is also an allowance of one second's
 // budget, renewed with n. When it runs out, a rank misses calls that the others time, for a second.
 //
+// Instead of a budget n itself can be given ("one-in-16"), whatever the rate: then there is no
+// allowance to run out, and what it costs is up to who asked for it.
+//
 // Thread: ShouldTime and Spend any; Adapt and SetBudget the poller.
 // Cost of ShouldTime: four multiplications and shifts.
 #ifndef PLUGIN_TRACKER_SAMPLER_H_
 #define PLUGIN_TRACKER_SAMPLER_H_
 
+#include <climits>
 #include <cstdint>
 
 #include "metrics/agreed_call.h"
@@ -34,9 +38,9 @@ class Sampler {
   static constexpr int kInitialExponent = 6;
   static constexpr uint64_t kUntimedFirstCalls = kSetUpCalls;
 
-  // The budget: so many launches are timed a second and GPU.
-  explicit Sampler(int timed_per_second = kTimedPerSecond)
-      : timed_per_second_(timed_per_second), allowance_(timed_per_second) {}
+  // The budget: so many launches are timed a second and GPU. Negative: -m is one in m of them, a
+  // power of two.
+  explicit Sampler(int timed_per_second = kTimedPerSecond) { SetBudget(timed_per_second); }
 
   // A communicator's share in the hash, made once.
   static uint64_t SeedOf(uint64_t comm_id) { return CallSeed(comm_id); }
@@ -61,11 +65,13 @@ class Sampler {
   // allowance, each for itself: who sees one old and one new times a call more or less.
   void SetBudget(int timed_per_second) {
     timed_per_second_ = timed_per_second;
+    if (timed_per_second < 0) return TimeShare();
     allowance_.store(timed_per_second);
   }
 
   // Once a second: the launches of the last period, on so many GPUs, each with a budget of its own.
   void Adapt(double launches_per_second, int gpus) {
+    if (timed_per_second_ < 0) return TimeShare();
     const double budget = static_cast<double>(timed_per_second_) * (gpus > 0 ? gpus : 1);
     allowance_.store(static_cast<int>(budget));  // see Spend
     const int current = exponent();
@@ -83,9 +89,16 @@ class Sampler {
   }
 
  private:
-  int timed_per_second_;  // the poller's
+  void TimeShare() {
+    int exponent = 0;
+    while (exponent < kMaxExponent && (1 << exponent) < -timed_per_second_) ++exponent;
+    exponent_.store(exponent);
+    allowance_.store(INT_MAX);  // as good as none
+  }
+
+  int timed_per_second_ = 0;  // the poller's
   Relaxed<int> exponent_{kInitialExponent};
-  Relaxed<int> allowance_;
+  Relaxed<int> allowance_{0};
 };
 
 // Most callbacks read one cache line of Instruments, and this is in the middle of it.

@@ -87,6 +87,12 @@ class Tracker {
   // How many of the user's tags are told apart, 0: none. Before the first callback.
   void SetUserTagLimit(int limit) { instruments_.user_tags.SetLimit(limit); }
 
+  // Calls are shown to a tool from now on (CallRanges). Before the first callback.
+  void ShowRanges(const CallRanges& ranges) {
+    instruments_.ranges = ranges;
+    instruments_.shows_ranges = true;
+  }
+
   // ---- pages for callbacks: see ReadyPages ----
 
   void ExpectPages() { pages_.Expect(communicators_); }
@@ -141,7 +147,7 @@ class Tracker {
 
   // Once a second or so: how many launches are timed from now on.
   void AdaptSampling();
-  // The budget of timed launches from now on: see Sampler.
+  // The budget of timed launches from now on, or -m: one in m of them. See Sampler.
   void SetTimedLaunches(int per_second);
 
   // Whether a proxy operation has ended: only network traffic has such an end.
@@ -168,6 +174,14 @@ class Tracker {
   // A call that finds another one still uncounted: both at once.
   [[gnu::noinline]] void CountCall(const Communicator& communicator, uint64_t key, uint64_t bytes);
   [[gnu::hot, gnu::flatten]] void StopLaunch(uint64_t ticket);
+  // ---- ranges: see CallRanges. Returns the ticket, which may be one for this alone ----
+  [[gnu::cold, gnu::noinline]] uint64_t ShowGroup(const Communicator& communicator, uint64_t ticket,
+                                                  bool is_one_call);
+  [[gnu::cold, gnu::noinline]] uint64_t ShowCall(uint64_t context, const CallEvent& event,
+                                                 uint64_t ticket);
+  [[gnu::cold, gnu::noinline]] void MarkOperation(Communicator& communicator,
+                                                  const OperationEvent& event);
+
   // Of a group whose end is awaited.
   [[gnu::cold, gnu::noinline]] void StopGroup(uint64_t ticket);
 

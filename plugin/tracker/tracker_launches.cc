@@ -10,13 +10,23 @@ uint64_t Tracker::StartGroup(uint64_t context, bool captured, bool is_one_call) 
   groups_.Begin(is_one_call);
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
+  uint64_t ticket = 0;
   if (__builtin_expect(captured, 0)) {
-    return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 1, 0, 0, communicator->index);
+    ticket =
+        Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 1, 0, 0, communicator->index);
+  } else if (__builtin_expect(communicator->awaited_ends.Take(), 0)) {
+    ticket = Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 0,
+                          Ticket::Generation(context), is_one_call ? 1 : 0, communicator->index);
   }
-  // There is nothing to tell its launches. Without a ticket NCCL makes three callbacks less for it.
-  if (__builtin_expect(!communicator->awaited_ends.Take(), 1)) return 0;
-  return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 0, Ticket::Generation(context),
-                      is_one_call ? 1 : 0, communicator->index);
+  // Else there is nothing to tell its launches. Without a ticket NCCL makes three callbacks less.
+  if (__builtin_expect(!instruments_.shows_ranges, 1)) return ticket;
+  return ShowGroup(*communicator, ticket, is_one_call);
+}
+
+uint64_t Tracker::ShowGroup(const Communicator& communicator, uint64_t ticket, bool is_one_call) {
+  instruments_.ranges.PushGroup(is_one_call, *communicator.record);
+  if (ticket != 0) return ticket;
+  return Ticket::Pack(instruments_.process_tag, TicketKind::kShown, 0, 0, 0, communicator.index);
 }
 
 void Tracker::StopGroup(uint64_t ticket) {
@@ -67,7 +77,8 @@ inline uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event, Use
     last.flags |= LastCallBits::kKindNumbered;
     serial = parts.launches.NoteCall(instruments_, *communicator, parts.ring, call, bytes, group);
     // The end of its group is awaited, or it is captured.
-    if (__builtin_expect(event.parent != 0, 0) && !event.captured) {
+    if (__builtin_expect(event.parent != 0, 0) && !event.captured &&
+        Ticket::Kind(event.parent) == TicketKind::kGroup) {
       parts.launches.AwaitEnd(instruments_, *communicator, parts.ring, event.stream,
                               Ticket::Operation(event.parent) != 0);
     }
@@ -89,11 +100,24 @@ inline uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event, Use
 }
 
 uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
-  return BeginCall(context, event, 0);
+  const uint64_t ticket = BeginCall(context, event, 0);
+  if (__builtin_expect(!instruments_.shows_ranges, 1)) return ticket;
+  return ShowCall(context, event, ticket);
 }
 
 uint64_t Tracker::StartTaggedCall(uint64_t context, const CallEvent& event, uint64_t user_tag) {
-  return BeginCall(context, event, instruments_.user_tags.IdOf(user_tag));
+  const uint64_t ticket = BeginCall(context, event, instruments_.user_tags.IdOf(user_tag));
+  if (__builtin_expect(!instruments_.shows_ranges, 1)) return ticket;
+  return ShowCall(context, event, ticket);
+}
+
+uint64_t Tracker::ShowCall(uint64_t context, const CallEvent& event, uint64_t ticket) {
+  const Communicator* communicator = communicators_.Find(context);
+  if (communicator == nullptr) return ticket;
+  const uint64_t bytes = event.count * instruments_.names.Find(event.datatype).element_bytes;
+  instruments_.ranges.PushCall(event.func, bytes, *communicator->record);
+  if (ticket != 0) return ticket;
+  return Ticket::Pack(instruments_.process_tag, TicketKind::kShown, 0, 0, 0, communicator->index);
 }
 
 void Tracker::CountCall(const Communicator& communicator, uint64_t key, uint64_t bytes) {

@@ -38,6 +38,8 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
   if (__builtin_expect(found == nullptr, 0)) return 0;
   Communicator& communicator = *found;
   CommunicatorParts& parts = *communicator.parts.load();
+  // Before a lane is claimed: a tool takes its time.
+  if (__builtin_expect(instruments_.shows_ranges, 0)) MarkOperation(communicator, event);
   const uint64_t now_ns = instruments_.clock.NowNs();
   LaneWriter writer = communicator.ClaimLane(instruments_.segment, LaneRole::kLaunch);
   if (__builtin_expect(!writer.ok(), 0)) {
@@ -102,6 +104,13 @@ uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) 
   const uint64_t count = AddToCell(lane.callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
   if (__builtin_expect(count % kCostSampling == 0, 0)) CountCost(now_ns);
   return handle;
+}
+
+void Tracker::MarkOperation(Communicator& communicator, const OperationEvent& event) {
+  if (!event.counts_as_call) return;  // the call has a range
+  if (!communicator.identity_known.load()) LearnIdentity(communicator, event);
+  const uint64_t bytes = event.count * instruments_.names.Find(event.datatype).element_bytes;
+  instruments_.ranges.MarkCall(event.func, bytes, *communicator.record);
 }
 
 void Tracker::CountCost(uint64_t begin_ns) {

@@ -92,8 +92,8 @@ void Tracker::CountAbandonedCall(Communicator& communicator) {
 void Tracker::SetTimedLaunches(int per_second) {
   Sampler& sampler = instruments_.sampler;
   sampler.SetBudget(per_second);
-  if (sampled_gpus_ == 0) return;  // the rate is not known yet
-  sampler.Adapt(launches_per_second_, sampled_gpus_);
+  // Else the rate is not known yet. One launch in so many does not ask for it.
+  if (sampled_gpus_ != 0) sampler.Adapt(launches_per_second_, sampled_gpus_);
   HeaderWriter(instruments_.segment).StoreSamplingExponent(sampler.exponent());
 }
 

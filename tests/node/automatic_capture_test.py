@@ -1,6 +1,7 @@
 """`pulse agent --capture-dir`: captures of a job that hangs, taken without anybody asking."""
 
 import os
+import resource
 import tarfile
 import tempfile
 import time
@@ -55,6 +56,26 @@ class AutomaticCaptureTest(unittest.TestCase):
         self.assertTrue(cluster.values(self.port, "nccl_hang_start_timestamp_seconds", "comm"))
         self.assertEqual(os.listdir(self.captures), [name])
         self.assertEqual(agent.log().count("has what is known of it"), 1)
+
+    def test_a_full_disk_is_named_once_and_tried_again(self):
+        # Every file that is written is too large for it: as on a full disk, but for the words.
+        agent = self.agent("--capture-dir=" + self.captures, "--capture-pause=4s")
+        resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (512, resource.RLIM_INFINITY))
+        self.hang()
+        wait_until(lambda: "no capture is kept" in agent.log(), "there is no room")
+        self.assertRegex(agent.log(), "no capture is kept: cannot write %s/...tar.gz.partial-%d: File too large"
+                         % (self.captures, agent.process.pid))
+        self.assertEqual(os.listdir(self.captures), [])
+        self.assertEqual(cluster.get(self.port, "/healthz"), (200, "ok\n"))
+        time.sleep(5)  # another try
+        self.assertEqual(agent.log().count("no capture is kept"), 1, agent.log())
+        self.assertEqual(os.listdir(self.captures), [])
+        resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        wait_until(lambda: "has what is known of it" in agent.log(), "there is room again")
+        name, = os.listdir(self.captures)
+        with tarfile.open(os.path.join(self.captures, name)) as archive:
+            self.assertIn(name[:-len(".tar.gz")] + "/verdict.txt", archive.getnames())
+        self.assertEqual(agent.end(), 0)
 
     def test_a_folder_that_is_not_there_is_named_once(self):
         agent = self.agent("--capture-dir=" + self.folder + "/none")

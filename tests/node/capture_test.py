@@ -242,6 +242,16 @@ class CaptureTest(unittest.TestCase):
         self.assertNotEqual(last[0]["state"], "completed")
         self.assertEqual(last[LAST]["state"], "completed")
 
+    def test_a_full_disk_leaves_nothing(self):
+        # Every file that is written is too large for it: as on a full disk, but for the words.
+        limit = ["prlimit", "--fsize=512"]
+        for end in ("", ".tar.gz"):
+            done = subprocess.run([*limit, cluster.PULSE, "capture", "--endpoint=" + self.endpoint, "--out=" + self.out + end],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual((done.returncode, done.stdout), (5, ""), done.stderr)
+            self.assertRegex(done.stderr, r"cannot write %s[^ ]*: File too large" % self.out)
+            self.assertEqual(os.listdir(os.path.dirname(self.out)), [])
+
     def test_what_cannot_be_done_says_why_and_leaves_nothing(self):
         os.mkdir(self.out)
         secret = os.path.join(self.out, "secret")

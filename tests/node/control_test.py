@@ -59,7 +59,7 @@ class ControlTest(AgentCase):
     def test_bad_names_and_values(self):
         process, = self.start_ranks(1)
         for arguments, expected in (
-                (["LABELS=a=b"], "TIMED_LAUNCHES_PER_SECOND (a number from 1 to 1000000)"),
+                (["LABELS=a=b"], "TIMED_LAUNCHES_PER_SECOND (a number from 1 to 1000000, or one-in-N)"),
                 (["TIMED_LAUNCHES_PER_SECOND=0"], "a number from 1 to 1000000"),
                 (["HANG_SECONDS=ten"], "a number from 1 to 86400"),
                 (["NETWORK_WINDOW=nan"], "0.01 to 100"),

@@ -3,6 +3,7 @@
 import ctypes
 import fcntl
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -10,7 +11,7 @@ import threading
 import unittest
 
 from tests import running
-from tests.node.cluster import Agent, NodeCase, Process, ranks, values, wait_until
+from tests.node.cluster import PULSE, Agent, NodeCase, Process, ranks, values, wait_until
 
 CLONE_NEWNET = 0x40000000
 PID_NAMESPACE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
@@ -91,6 +92,21 @@ class PidNamespaceTest(NodeCase):
             process.ask("init " + comm)
         self.assertEqual(process.ask("run %d" % count), "ok")
         return process
+
+    def test_a_command_by_pid_is_for_the_process_that_has_it_here(self):
+        first, second = self.contained(0, 7, 10, "a1"), self.contained(0, 7, 10, "b2")
+        outside = self.start(1)
+
+        def hang_seconds():
+            shown = subprocess.run([PULSE, "status", "--settings"], stdout=subprocess.PIPE, text=True, check=False)
+            found = dict(re.findall(r"^(\d+) +HANG_SECONDS +(\d+) ", shown.stdout, re.M))
+            return [found.get(str(process.pid)) for process in (first, second, outside)]
+
+        within_first = ["nsenter", "--target=%d" % first.pid, "--pid", "--mount"]
+        said = subprocess.run([*within_first, PULSE, "set", "HANG_SECONDS=33", "--pid=7"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=False)
+        self.assertEqual((said.returncode, said.stdout), (0, "7: HANG_SECONDS=33 (was 10)\n"))
+        self.assertEqual(hang_seconds(), ["33", "10", "10"])
 
     def test_equal_pids_and_ranks_are_not_mixed_up(self):
         # Two jobs of one rank each, in two containers that share the network.

@@ -202,6 +202,23 @@ TEST(SamplerTest, AnotherBudgetHoldsAtOnce) {
   EXPECT_EQ(spent, Sampler::kTimedPerSecond);
 }
 
+TEST(SamplerTest, OneInSoManyIsTimedWhateverTheRate) {
+  Sampler sampler(-64);
+  EXPECT_EQ(sampler.exponent(), 6);
+  sampler.SetBudget(-1);
+  EXPECT_EQ(sampler.exponent(), 0) << "at once";
+  sampler.Adapt(1e9, 1);
+  EXPECT_EQ(sampler.exponent(), 0);
+  int spent = 0;
+  while (spent < 2000000 && sampler.Spend()) ++spent;
+  EXPECT_EQ(spent, 2000000) << "more than any budget";
+  sampler.SetBudget(-(1 << Sampler::kMaxExponent));
+  EXPECT_EQ(sampler.exponent(), Sampler::kMaxExponent);
+  sampler.SetBudget(100);
+  sampler.Adapt(6400, 1);
+  EXPECT_EQ(sampler.exponent(), 6);
+}
+
 TEST(SamplerTest, TheBudgetIsTheOneThatWasSet) {
   Sampler sampler(5000);
   int spent = 0;

@@ -69,6 +69,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "0", "100"},
         BadValue{"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "1000001", "100"},
         BadValue{"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "1e3", "100"},
+        BadValue{"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "one-in-0", "100"},
+        BadValue{"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "one-in-16777217", "100"},
         BadValue{"NCCL_PULSE_LABELS", "cluster", "no labels"},
         BadValue{"NCCL_PULSE_LABELS", "1st=a", "no labels"},
         BadValue{"NCCL_PULSE_LABELS", "__name__=a", "no labels"},

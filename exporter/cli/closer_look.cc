@@ -1,0 +1,105 @@
+#include "exporter/cli/closer_look.h"
+
+#include <cstddef>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "exporter/fleet/local_process.h"
+#include "exporter/node/control_client.h"
+
+namespace nccl_pulse {
+namespace {
+
+// Between the answer of the first process and the beginning of the window, and behind its end.
+constexpr std::chrono::milliseconds kSlack{2000};
+
+using Pids = std::vector<pid_t>;
+
+// Why not, and for whom. What many processes say is said once.
+using Refusals = std::map<std::string, Pids>;
+
+void AddNotes(const char* what, const Refusals& refusals, std::vector<std::string>* notes) {
+  for (const auto& [why, pids] : refusals) {
+    notes->push_back(absl::StrCat(what, " of process", pids.size() == 1 ? " " : "es ",
+                                  absl::StrJoin(pids, ", "), ": ", why));
+  }
+}
+
+}  // namespace
+
+void CloserLook::PrintCost(std::FILE* said) {
+  // The figures: docs/stream-timing.md#cost, and docs/costs.md of a callback of a step.
+  std::fputs(
+      "What --every adds to the job while it watches: each launch that is timed delays its GPU by "
+      "about\n"
+      "5 us, and takes the thread that launches about 6 us. 1,000 of them a second on a GPU are "
+      "0.5 "
+      "% of its\n"
+      "time. Small calls back to back take about 10 us each, and half as long again if all are "
+      "timed. Where there\n"
+      "is network traffic NCCL reports each of its steps, in some callbacks of 33 ns each, on its "
+      "proxy's thread.\n",
+      said);
+}
+
+void CloserLook::Begin(const std::vector<JobProcess>& processes,
+                       const std::vector<Address>& endpoints, std::chrono::milliseconds window,
+                       std::FILE* said) {
+  ControlQuestion question;
+  question.patience = patience_;
+  std::map<std::string, std::size_t> elsewhere;
+  const std::string here = HostName();
+  for (const JobProcess& each : processes) {
+    if (each.hostname == here || IsThisHost(endpoints[each.endpoint])) {
+      question.pids.push_back(static_cast<pid_t>(each.pid));
+    } else {
+      ++elsewhere[each.hostname];
+    }
+  }
+  const std::chrono::milliseconds lasting = window + kSlack;
+  question.commands = {MakeSet(absl::StrCat("TIMED_LAUNCHES_PER_SECOND=one-in-", every_), lasting),
+                       MakeSet("NETWORK_WINDOW=100", lasting)};
+  Refusals unreached, untimed, unwatched;
+  std::size_t timing = 0;
+  // Without a pid everybody would be asked.
+  if (!question.pids.empty()) {
+    for (const ControlAnswer& answer : AskProcesses(question)) {
+      if (!answer.problem.empty()) unreached[answer.problem].push_back(answer.pid);
+      if (!answer.replies.empty()) done_.push_back(answer.pid);
+      for (std::size_t i = 0; i < answer.replies.size(); ++i) {
+        const ControlReply& reply = answer.replies[i];
+        if (reply.type != MessageType::kDone) {
+          (i == 0 ? untimed : unwatched)[reply.text].push_back(answer.pid);
+        } else if (i == 0) {
+          ++timing;
+        }
+      }
+    }
+  }
+  AddNotes("--every has not reached all", unreached, &notes_);
+  AddNotes("launches are timed as before", untimed, &notes_);
+  AddNotes("network steps are watched as before", unwatched, &notes_);
+  for (const auto& [host, count] : elsewhere) {
+    notes_.push_back(absl::StrCat("--every has not reached ", count, " processes on ", host,
+                                  ": it does so on this host only; trace there, too"));
+  }
+  const std::string share = every_ == 1 ? "all launches" : absl::StrCat("one launch in ", every_);
+  std::fprintf(said,
+               "%zu of %zu processes time %s now. They go back by themselves to what they started "
+               "with.\n",
+               timing, processes.size(), share.c_str());
+  for (const std::string& note : notes_) std::fprintf(said, "  %s\n", note.c_str());
+}
+
+void CloserLook::End() {
+  if (done_.empty()) return;
+  ControlQuestion question;
+  question.patience = patience_;
+  question.pids = done_;
+  question.commands = {MakeSet("TIMED_LAUNCHES_PER_SECOND=default", {}),
+                       MakeSet("NETWORK_WINDOW=default", {})};
+  AskProcesses(question);  // who does not hear it goes back by itself
+}
+
+}  // namespace nccl_pulse

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# All that is to be shown on one full node, 8 GPUs, in 20 minutes; also on fewer.
+# All that is to be shown on one full node, 8 GPUs; also on fewer.
 #
 #   tests/gpu/full_node.sh BINARIES OUT [PART...]
 #
-# PART: faults (about 9 minutes), cost (about 9 minutes); else both. Each part writes its reports to OUT/PART as it
+# PART: faults (about 9 minutes), cost (about 9 minutes), graphs (at most 9 minutes); else all. Each part writes its reports to OUT/PART as it
 # goes, so that a run that is cut short leaves what it had; the table of what was right is at the end.
 #
 # BINARIES holds what inject.sh and prove.sh need, and for `cost`:
@@ -28,7 +28,7 @@ OUTPUT="$(cd "$2" && pwd -P)"
 readonly BINARIES OUTPUT
 shift 2
 declare -a PARTS=("$@")
-if ((${#PARTS[@]} == 0)); then PARTS=(faults cost); fi
+if ((${#PARTS[@]} == 0)); then PARTS=(faults cost graphs); fi
 GPUS="${FULL_NODE_GPUS:-$(gpus)}"
 readonly GPUS
 PULSE_LIBRARIES="${PULSE_LIBRARIES:-$(libraries)}"
@@ -62,6 +62,14 @@ faults() {
     "${HERE}/inject.sh" "${BINARIES}" "${OUTPUT}/${PART}/stragglers" "${GPUS}"
 }
 
+# Faults and proofs within the replays of CUDA graphs.
+graphs() {
+  step replays env INJECT_PARTS=replays INJECT_PARALLEL=6 INJECT_BUDGET_S=250 \
+    "${HERE}/inject.sh" "${BINARIES}" "${OUTPUT}/${PART}/replays" "${GPUS}"
+  step prove env PULSE_PARTS='replays graph-accuracy' PULSE_BUDGET_S=230 \
+    "${HERE}/prove.sh" "${BINARIES}" "${OUTPUT}/${PART}/prove" "${GPUS}"
+}
+
 cost() {
   local work
   work="$(mktemp -d /tmp/pulse-full-node.XXXXXX)"
@@ -90,6 +98,7 @@ for PART in "${PARTS[@]}"; do
   case "${PART}" in
     faults) faults ;;
     cost) cost ;;
+    graphs) graphs ;;
     *)
       echo "full_node.sh: no part ${PART}" >&2
       exit 2

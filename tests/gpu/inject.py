@@ -2,7 +2,7 @@
 """Injects hangs and stragglers into jobs on real GPUs, and checks whom the product names, and when.
 
     inject.py --library libnccl-profiler-pulse.so --program inject_program --pulse pulse
-              --libraries FOLDERS --gpus 4 --out FOLDER [--parts hangs,stragglers]
+              --libraries FOLDERS --gpus 4 --out FOLDER [--parts hangs,stragglers,replays]
 
 hangs       inject_cases.py says which, and what is expected. Each in a job of its own with one process
             a GPU, twice: with the page served by one of the job's processes, and by `pulse agent`.
@@ -14,6 +14,7 @@ stragglers  One job, PyTorch DDP (inject_ddp.py) or, without PyTorch, AllReduces
             on the same communicator then the last rank is late, as in a job that has run for a
             while. Then each rank in turn, by each delay, on a communicator of its own each time;
             time counts from its fifth step. It is read like a hang until a rank is named.
+replays     Both within the replays of CUDA graphs: inject_graphs.py says which, and what is expected.
 
 Prints "RESULT OK|WRONG|LEFT OUT|NOT RUN ..." lines and a table, writes OUT/results.jsonl, a line for each
 case, and one folder of logs and pages for each job. Exit status: 0 when all cases were run and right;
@@ -32,6 +33,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 # Beside this file.
 import inject_cases  # noqa: E402
 import inject_evidence  # noqa: E402
+import inject_graphs  # noqa: E402
 import inject_options  # noqa: E402
 import inject_watch  # noqa: E402
 from inject_job import Failure, Job, wait_until  # noqa: E402
@@ -43,7 +45,7 @@ def inject(job, case, rank):
     if case.name in inject_cases.SIGNALS:
         os.kill(job.ranks[rank].pid,
                 signal.SIGSTOP if case.name == "stopped" else signal.SIGKILL)
-    else:
+    elif case.fault != "none":
         job.ranks[rank].tell(case.fault or case.name)
 
 
@@ -88,15 +90,21 @@ def run_hang(options, results, case, variant, wanted):
     started = time.monotonic()
     try:
         with Job(options, "%s-%s" % (case.name, variant), os.path.abspath(options.program),
-                 variant == "agent", case.arguments) as job:
+                 variant == "agent", case.arguments, environment=case.environment) as job:
             train, other = warm_up(options, job)
+            if case.name in inject_graphs.CASES:
+                inject_graphs.await_replays(options, job, train["comm"])
             rank = inject_cases.victim(case, wanted, job.server(), options.gpus)
             record.update(rank=rank, serves=job.server(), pid=job.ranks[rank].pid,
                           nccl=job.ranks[0].event("running")["nccl"],
                           start_s=round(time.monotonic() - started, 1))
             scrapes = inject_watch.Scrapes(options, job, time.monotonic())
             inject(job, case, rank)
-            if case.named == inject_cases.NOBODY:
+            if not case.verdict and case.name in inject_graphs.CASES:
+                wrong, seconds = inject_graphs.stay_silent(options, scrapes)
+                said, status = "watched for %.1f s" % seconds, job.status()[1]
+                record.update(seconds=round(seconds, 2), verdict="", suspects=[])
+            elif case.named == inject_cases.NOBODY and not case.verdict:
                 wrong, said, status = stay_silent(options, job, scrapes, train, record)
             else:
                 # A signal may come while it calls on the other one.
@@ -152,9 +160,9 @@ def stay_silent(options, job, scrapes, train, record):
     return wrong, "watched for %.1f s" % seconds, status
 
 
-def hangs(options, results):
-    runs = [(inject_cases.CASES[name], variant) for variant in options.variants
-            for name in options.cases if variant in inject_cases.CASES[name].variants]
+def hangs(options, results, cases):
+    runs = [(cases[name], variant) for variant in options.variants
+            for name in options.cases if name in cases and variant in cases[name].variants]
     with concurrent.futures.ThreadPoolExecutor(max_workers=options.parallel) as pool:
         futures = [pool.submit(run_hang, options, results, case, variant, i % options.gpus)
                    for i, (case, variant) in enumerate(runs)]
@@ -163,18 +171,22 @@ def hangs(options, results):
 
 
 def parse_options():
+    cases = dict(inject_cases.CASES, **inject_graphs.CASES)
     parser = inject_options.make_parser(__doc__.split("\n", 1)[0])
     parser.add_argument("--ddp", default="", help="inject_ddp.py, where there is PyTorch")
     parser.add_argument("--parts", default="hangs,stragglers")
-    parser.add_argument("--cases", default=",".join(inject_cases.CASES))
+    parser.add_argument("--cases", default=",".join(cases))
     parser.add_argument("--variants", default="server,agent", help="who serves the page")
     parser.add_argument("--delays", default="1,50,5,20", help="milliseconds")
     parser.add_argument("--scrape", type=float, default=5, help="seconds")
     parser.add_argument("--balanced", type=float, default=30, help="seconds without a straggler")
+    parser.add_argument("--graph-delays", default="1,5,20", help="milliseconds, for replays")
+    parser.add_argument("--silent", type=float, default=15, help="seconds to watch what nothing tells of, for replays")
     # A page may be a quarter of a second old, and its answer takes a moment.
     parser.add_argument("--late", type=float, default=0.5, help="seconds behind a goal allowed")
-    options = inject_options.parse(parser, inject_cases.CASES)
+    options = inject_options.parse(parser, cases)
     options.variants = options.variants.split(",")
+    options.graph_delays = [float(delay) for delay in options.graph_delays.split(",") if delay]
     options.delays = [float(delay) for delay in options.delays.split(",")]
     return options
 
@@ -192,9 +204,13 @@ def main():
     results = Results(options)
     try:
         if "hangs" in options.parts.split(","):
-            hangs(options, results)
+            hangs(options, results, inject_cases.CASES)
         if "stragglers" in options.parts.split(","):
             stragglers(options, results)
+        if "replays" in options.parts.split(","):
+            hangs(options, results, inject_graphs.CASES)
+            if options.graph_delays:
+                inject_graphs.stragglers(options, results)
     finally:
         table(results)
     print("\n%d cases, %d not right, %.0f s" % (len(results.rows), results.wrong,

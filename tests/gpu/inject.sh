@@ -19,7 +19,9 @@
 #
 #   INJECT_BUDGET_S   time for all, 290 s; cases that could not end in time are left out
 #   INJECT_PARTS      hangs, stragglers (both by default) and graphs: hangs and a straggler within the replays of CUDA
-#                     graphs (stamps.py); needs BINARIES/stamps, or nvcc and NCCL's header
+#                     graphs (stamps.py); needs BINARIES/stamps, or nvcc and NCCL's header. replays: the same as cases
+#                     of a job each, by who serves the page, with stragglers of several delays (inject_graphs.py);
+#                     needs no compiler
 #   INJECT_CASES      some of the hangs that inject_cases.py lists, with commas between
 #   INJECT_CAPTURES   1: agents take captures; the first of each hang must name the rank, and torchfrtrace reads the calls
 #   INJECT_PARALLEL   how many jobs that hang share the GPUs at a time, 4
@@ -114,7 +116,8 @@ STATUS=0
 if [[ ",${INJECT_PARTS:-}," == *,graphs,* ]]; then
   graphs || STATUS=1
 fi
-if [[ ",${INJECT_PARTS:-hangs}," == *,hangs,* || ",${INJECT_PARTS:-}," == *,stragglers,* ]]; then
+if [[ ",${INJECT_PARTS:-hangs}," == *,hangs,* || ",${INJECT_PARTS:-}," == *,stragglers,* ||
+  ",${INJECT_PARTS:-}," == *,replays,* ]]; then
   run "${LIMIT_S}" inject.py "${WORK}/logs" "${ARGUMENTS[@]}" || STATUS=1
 fi
 for nodes in ${INJECT_NODES//,/ }; do

@@ -158,13 +158,14 @@ class Process:
 class Job:
     """The ranks, with a shared endpoint: one rank's, or an agent's."""
 
-    def __init__(self, options, name, program, agent, arguments=(), ranks_say="running"):
+    def __init__(self, options, name, program, agent, arguments=(), ranks_say="running", environment=()):
         self.options = options
         self.name = name
         self.program = program
         self.arguments = list(arguments)
         self.has_agent = agent
         self.ranks_say = ranks_say
+        self.environment = dict(environment)
         self.folder = os.path.join(options.out, name)
         self.endpoint = Endpoint(options.ports.take())
         self.ranks = []
@@ -212,7 +213,7 @@ class Job:
             NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS="INIT,ENV,PROFILE",
             NCCL_DEBUG_FILE=os.path.join(self.folder, "nccl-rank%d.log" % rank),
             NCCL_NVLS_ENABLE="0",
-            RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(options.gpus))
+            RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(options.gpus), **self.environment)
         if not self.has_agent and options.hang_after != 10:  # else the default
             environment["NCCL_PULSE_HANG_SECONDS"] = "%g" % options.hang_after
         return environment

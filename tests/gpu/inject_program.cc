@@ -3,6 +3,7 @@
 //   inject_program --rank=R --nranks=N --gpu=G --exchange=FOLDER [--library-path=FOLDER:FOLDER]
 //                  [--queued=1] [--broadcast=ROOT] [--together=1] [--control=FILE]
 //                  [--load=COMMUNICATORS --rate=CALLS]
+//                  [--graph=CALLS [--hold-at=CALL] [--ahead=REPLAYS]]
 //
 // It trains: steps of an AllReduce of 4 MiB and an AllGather of 1 KiB on the communicator "train",
 // and an AllReduce of 64 KiB on "other", each waited for before the next is called (--queued=1:
@@ -30,6 +31,17 @@
 // With --load it makes AllReduces of 1 KiB on so many communicators in turn, CALLS a second in all, and
 // waits for them 20 times a second: for node_load.py.
 //
+// With --graph a step is a replay of a CUDA graph of so many AllReduces of 16 KiB on "train"
+// (--ahead: so many replays are launched before they are waited for), and the faults are others:
+//
+//   never   it launches no replay any more
+//   kernel  a kernel of its own that does not end is queued before the replay
+//   held    a kernel within the graph, behind --hold-at AllReduces, does not end; all ranks have it,
+//           and pass it else
+//
+// With --control besides the line has a fourth number: behind how many AllReduces of each replay the
+// rank's GPU is late; -1: its program launches each replay late.
+//
 // Standard output, a line of JSON each: {"event": "running"} once all calls have been made five
 // times, with NCCL's version; "case", with its number, the same for a case; "fault"; "went_on" when
 // the step of the fault has ended; "error" with its text, after which the process waits as a
@@ -50,6 +62,7 @@
 #include <vector>
 
 #include "tests/gpu/dynamic_api.h"
+#include "tests/gpu/inject_graphs.h"
 #include "tests/gpu/named_communicators.h"
 #include "tests/gpu/nccl_api.h"
 #include "tests/gpu/rank_flags.h"
@@ -113,6 +126,7 @@ struct Options : RankFlags {
   int load = 0;      // communicators; 0: none
   int rate = 10000;  // calls a second
   std::string control;
+  GraphOptions graph;
 };
 
 class Job {
@@ -311,15 +325,36 @@ class Job {
   std::atomic<bool> runs_ahead_{false};
 };
 
+[[noreturn]] void RunGraphs(const Options& options) {
+  CheckCuda(g_api.cudaSetDevice(options.gpu), "cudaSetDevice");
+  GraphJob job(
+      g_api, options, options.graph, [](const std::string& error) { Fail(error); },
+      [](const std::string& event, const std::string& more) { Say(event, more); });
+  if (!options.control.empty()) job.BeLate(options.control);
+  std::thread([&job] {
+    for (std::string line; std::getline(std::cin, line);) {
+      if (!job.SetFault(line)) Die(kExitUsage, "no fault " + line);
+    }
+  }).detach();
+  job.Train();
+}
+
 bool Parse(int argc, char** argv, Options* options) {
-  return ReadFlags(argc, argv, options,
-                   {{"--queued", [&](const std::string& v) { options->queued = v == "1"; }},
-                    {"--broadcast",
-                     [&](const std::string& v) { options->broadcast_root = std::atoi(v.c_str()); }},
-                    {"--together", [&](const std::string& v) { options->together = v == "1"; }},
-                    {"--load", [&](const std::string& v) { options->load = std::atoi(v.c_str()); }},
-                    {"--rate", [&](const std::string& v) { options->rate = std::atoi(v.c_str()); }},
-                    {"--control", [&](const std::string& v) { options->control = v; }}}) &&
+  return ReadFlags(
+             argc, argv, options,
+             {{"--queued", [&](const std::string& v) { options->queued = v == "1"; }},
+              {"--broadcast",
+               [&](const std::string& v) { options->broadcast_root = std::atoi(v.c_str()); }},
+              {"--together", [&](const std::string& v) { options->together = v == "1"; }},
+              {"--load", [&](const std::string& v) { options->load = std::atoi(v.c_str()); }},
+              {"--rate", [&](const std::string& v) { options->rate = std::atoi(v.c_str()); }},
+              {"--control", [&](const std::string& v) { options->control = v; }},
+              {"--graph",
+               [&](const std::string& v) { options->graph.calls = std::atoi(v.c_str()); }},
+              {"--hold-at",
+               [&](const std::string& v) { options->graph.hold_at = std::atoi(v.c_str()); }},
+              {"--ahead",
+               [&](const std::string& v) { options->graph.ahead = std::atoi(v.c_str()); }}}) &&
          options->rate > 0;
 }
 
@@ -331,6 +366,7 @@ int Main(int argc, char** argv) {
   alarm(kLifeSeconds);
   std::string error;
   if (!LoadApi(options.library_path, &g_api, &error)) Die(kExitApi, error);
+  if (options.graph.calls > 0) RunGraphs(options);
   Job job(options);
   if (options.load > 0) job.Load();
   if (options.control.empty()) job.Train();

@@ -30,11 +30,11 @@ class Results:
 
 
 def table(results):
-    print("\n%-14s %-7s %4s  %-22s %-12s %7s  %s" % (
+    print("\n%-19s %-7s %4s  %-22s %-12s %7s  %s" % (
         "hang", "page by", "rank", "verdict", "names", "after s", ""))
     for row in results.rows:
         if row["kind"] == "hang":
-            print("%-14s %-7s %4s  %-22s %-12s %7s  %s" % (
+            print("%-19s %-7s %4s  %-22s %-12s %7s  %s" % (
                 row["case"], row["variant"], row.get("rank", ""), row.get("verdict") or "none",
                 ",".join(map(str, row.get("suspects", ()))) or "nobody",
                 row.get("seconds", ""), row["state"]))

@@ -38,8 +38,10 @@ class Spinner {
     Check(launch_(function_, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr), "cuLaunchKernel");
   }
 
-  // All of them, for good.
+  // All of them, and those that are launched later, until Hold.
   void End() { static_cast<std::atomic<uint32_t>*>(flag_)->store(1); }
+  // Those that begin from now on do not end before End.
+  void Hold() { static_cast<std::atomic<uint32_t>*>(flag_)->store(0); }
 
  private:
   template <typename Function>

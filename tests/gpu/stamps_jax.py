@@ -1,18 +1,24 @@
 #!/usr/bin/env python3
 """JAX with command buffers: results right, and counts of replays exact or said to be unknown.
 
-    tests/gpu/stamps_jax.py --plugin ./libnccl-profiler-pulse.so [--graphs auto|off] [--steps 40] [--layers 30]
+    tests/gpu/stamps_jax.py --plugin ./libnccl-profiler-pulse.so [--graphs auto|off] [--steps 40] [--layers 48]
 
 One process and two GPUs or more. XLA puts collectives into CUDA graphs (command buffers) where it is told to;
 a program with a loop gets the body of a conditional node. It runs itself three times:
 
     plain   no command buffers: all calls are eager
-    flat    a step of so many layers, a product and an all-gather each
+    flat    a step of so many layers, a product and an all-gather each, which needs the one before: none are combined
     loop    the same step, its layers in a lax.fori_loop
 
 The result of each must be that of `plain`. For `flat` and `loop` it prints what the endpoint says of graphs: captures
-by what became of them, replays and operations by rank, and what is said of the ranks' activity. The run is wrong
-when the counts of ranks differ, or idle is claimed beside graphs. NCCL instantiates no conditional body with its mixing
+by what became of them, captured calls and how many of them there are in a capture, replays and operations by rank, and what
+is said of the ranks' activity. The run is wrong when the counts of ranks differ, when replays were counted and what was executed is
+not what the program made, or when idle is claimed beside graphs.
+
+XLA captures each collective into a graph of its own and adds that to the command buffer as a child (CollectiveCmd::AddTracedCommandBuffer
+in xla/backends/gpu/runtime/command_buffer_cmd.cc, read in three versions). So however many layers there are, a capture
+should have one call, too few for stamps; the calls of each capture that are printed say whether that is still so.
+ NCCL instantiates no conditional body with its mixing
 of graphs and eager calls (docs/graphs.md), so the loop runs with NCCL_GRAPH_MIXING_SUPPORT=0.
 """
 
@@ -34,10 +40,12 @@ def read(path):
     return urllib.request.urlopen("http://127.0.0.1:%d%s" % (PORT, path), timeout=10).read().decode()
 
 
-def sums(page, name):
-    """By communicator and rank, over all else."""
+def sums(page, name, only=""):
+    """By communicator and rank, over all else; `only` those with this label."""
     totals = {}
     for labels, value in re.findall(r"^%s\{([^}]*)\} (\S+)$" % name, page, re.M):
+        if only not in labels:
+            continue
         key = tuple(re.search(r'\b%s="([^"]*)"' % label, labels).group(1) for label in ("comm", "rank"))
         totals[key] = totals.get(key, 0) + float(value)
     return totals
@@ -53,6 +61,10 @@ def seen():
         "replays": {"/".join(key): value for key, value in sums(page, "nccl_graph_replays_total").items()},
         "operations": {"/".join(key): value for key, value in sums(page, "nccl_graph_operations_total").items()},
         "calls": {"/".join(key): value for key, value in sums(page, "nccl_operations_total").items()},
+        "captured": {"/".join(key): value
+                     for key, value in sums(page, "nccl_operations_total", 'captured="true"').items()},
+        "eager": {"/".join(key): value
+                  for key, value in sums(page, "nccl_operations_total", 'captured="false"').items()},
         "states": sorted({(rank["captured"], rank["state"], rank["unknown"]) for rank in ranks},
                          key=str),
         "idle": [rank["rank"] for rank in ranks if rank["captured"] and rank["state"] == "idle"],
@@ -122,7 +134,18 @@ def run(options, name):
     return json.loads(lines[0][len("FOUND "):])
 
 
-def judge(name, found, expected):
+def executed(found):
+    """By communicator and rank: eager calls, and those of replays."""
+    return {key: found["eager"].get(key, 0) + found["operations"].get(key, 0) for key in found["calls"]}
+
+
+def calls_in_a_capture(found):
+    """The mean over all captures of the process; None: nothing was captured."""
+    captures = sum(map(float, found["captures"].values()))
+    return sum(found["captured"].values()) / captures if captures else None
+
+
+def judge(name, found, expected, wanted):
     wrong = []
     for key in ("sum", "first", "last"):
         if abs(found[key] - expected[key]) > 1e-4 * max(1.0, abs(expected[key])):
@@ -133,9 +156,12 @@ def judge(name, found, expected):
             by_communicator.setdefault(key.split("/")[0], set()).add(count)
         wrong += ["the ranks of %s counted %s %s" % (comm, sorted(counts), what)
                   for comm, counts in by_communicator.items() if len(counts) > 1]
+    if any(found["replays"].values()) and set(executed(found).values()) != {wanted}:
+        wrong.append("%s were executed, %d were wanted of each rank" % (executed(found), wanted))
     if found["idle"]:
         wrong.append("idle is claimed of ranks %s, beside graphs" % found["idle"])
-    print("%-6s %s" % (name, {key: found[key] for key in ("captures", "replays", "operations", "states")}))
+    print("%-6s %s" % (name, {key: found[key] for key in ("captures", "captured", "eager", "replays", "operations", "states")}))
+    print("%-6s calls in a capture, on average: %s" % (name, calls_in_a_capture(found)))
     print("%-6s %s" % (name, "; ".join(wrong) or "right"), flush=True)
     return bool(wrong)
 
@@ -145,7 +171,7 @@ def main():
     parser.add_argument("--plugin", required=True)
     parser.add_argument("--graphs", default="auto")
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--layers", type=int, default=30)
+    parser.add_argument("--layers", type=int, default=48)
     parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
@@ -160,7 +186,7 @@ def main():
         print("plain  %d calls were wanted of each rank" % wanted)
     for name in ("flat", "loop"):
         found = run(options, name)
-        failed += found is None or judge(name, found, expected)
+        failed += found is None or judge(name, found, expected, wanted)
     sys.exit(1 if failed else 0)
 
 

@@ -46,6 +46,10 @@ int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsi
   const auto* flag = *static_cast<const std::atomic<uint32_t>**>(parameters[0]);
   const std::chrono::nanoseconds limit(*static_cast<uint64_t*>(parameters[1]));
   auto* on = static_cast<Stream*>(stream);
+  if (on->capture != nullptr) {
+    on->capture->nodes.emplace_back([flag, limit] { nccl_pulse::fake::Spin(flag, limit); });
+    return 0;
+  }
   on->kernel_times->KernelEnqueued();
   on->Run([flag, limit, timeline = on->kernel_times] {
     nccl_pulse::fake::Spin(flag, limit);

@@ -35,9 +35,6 @@ ABSL_DECLARE_FLAG(std::string, key);
 namespace nccl_pulse {
 namespace {
 
-constexpr char kNoAuthorities[] =
-    "this system has no file of trusted authorities; name one with --ca-cert";
-
 // Jobs of other users, or with another endpoint, are at the next ports.
 constexpr uint16_t kLocalPorts = 8;
 
@@ -169,6 +166,9 @@ bool ReadFleetFlags(const std::vector<std::string>& endpoints, FleetQuestion* qu
   return file.empty() || ReadTargetsFile(file, question->is_https, &question->endpoints, error);
 }
 
+// Whether TLS can be spoken where no flag says how. If not, says why: no authorities, or no TLS in this build.
+bool HasTls(std::string* error) { return TlsClient::Make(TlsClientConfig(), error) != nullptr; }
+
 bool AddFromPrometheus(const JobFilter& filter, FleetQuestion* question, std::string* error) {
   PrometheusQuestion asked;
   if (!ParseAddress(absl::GetFlag(FLAGS_prometheus), false, &asked.prometheus, error)) return false;
@@ -176,8 +176,7 @@ bool AddFromPrometheus(const JobFilter& filter, FleetQuestion* question, std::st
   asked.comm_id = filter.comm_id;
   asked.otherwise_https = absl::GetFlag(FLAGS_https);
   if (asked.prometheus.is_https && question->prometheus_client.tls == nullptr) {
-    *error = kNoAuthorities;
-    return false;
+    return HasTls(error);
   }
   return FindTargets(asked, question->prometheus_client, &question->endpoints, error);
 }
@@ -195,8 +194,7 @@ void KeepDifferent(std::vector<Address>* endpoints) {
 bool HasAuthorities(const FleetQuestion& question, std::string* error) {
   for (const Address& address : question.endpoints) {
     if (!address.is_https || question.client.tls != nullptr) continue;
-    *error = kNoAuthorities;
-    return false;
+    return HasTls(error);
   }
   return true;
 }

@@ -7,14 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "exporter/web/bcrypt_hash.h"
+
 namespace nccl_pulse {
-
-// Above it one password takes seconds, and each doubles that.
-inline constexpr int kMaxBcryptCost = 16;
-
-// False, with what is wrong in `reason`, when `hash` is not one of $2a$, $2b$ or $2y$ with a cost
-// of 4 to kMaxBcryptCost. The hash itself is not repeated.
-bool IsBcryptHash(std::string_view hash, std::string* reason);
 
 // Whether `password` is the one of `hash`, which IsBcryptHash took. Only its first 72 bytes count,
 // as everywhere with bcrypt; one with a zero byte matches no hash.

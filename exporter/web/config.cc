@@ -18,7 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "exporter/web/bcrypt.h"
+#include "exporter/web/bcrypt_hash.h"
 
 namespace nccl_pulse {
 namespace {

@@ -11,7 +11,7 @@ import threading
 import unittest
 
 from tests import running
-from tests.node import cluster
+from tests.node import cluster, json_fields
 
 RANKS = 4
 LATE, SILENT = 2, 1
@@ -91,6 +91,9 @@ class DemoTest(unittest.TestCase):
         return next((comm for comm in found if comm["name"] == "dp" and
                      any(rank["active"] for rank in comm["ranks"])), None)
 
+    def answer(self, path=""):
+        return json.loads(cluster.get(self.port, "/api/v1/communicators" + path)[1])
+
     def pids(self):
         """By rank, once all are there."""
         cluster.wait_until(lambda: len((self.communicator() or {"ranks": []})["ranks"]) == RANKS,
@@ -120,6 +123,7 @@ class DemoTest(unittest.TestCase):
         demo.wait_for("Now rank %d is late by 40 %%" % LATE)
         demo.wait_for(r"page says SLOW\. Rank %d \(pid %d\) " % (LATE, pids[LATE]))
         self.assertEqual(self.communicator()["straggler"]["rank"], LATE)
+        self.assertEqual(json_fields.of_page(self.answer()), [])
         latencies = {rank["rank"]: next(each for each in rank["latencies"]
                                         if each["op"] == "AllReduce" and each["size"] == "le_64MiB")
                      for rank in self.communicator()["ranks"]}
@@ -141,6 +145,10 @@ class DemoTest(unittest.TestCase):
         found = cluster.values(self.port, "nccl_hang_start_timestamp_seconds", "verdict",
                                "suspect_rank")
         self.assertEqual(list(found), [("rank_not_called", str(SILENT))])
+        self.assertEqual(json_fields.of_page(self.answer()), [])
+        calls = self.answer("/%s/calls" % first)
+        self.assertNotEqual(calls["ranks"][0]["calls"], [])
+        self.assertEqual(json_fields.of_calls(calls), [])
         waiting = self.communicator()["ranks"][0]
         self.assertEqual(waiting["state"], "in_flight")
 

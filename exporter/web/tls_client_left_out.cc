@@ -1,0 +1,13 @@
+// In place of tls_client.cc in a build with --//exporter/web:with_tls=false.
+#include "exporter/web/tls_client.h"
+
+namespace nccl_pulse {
+
+std::shared_ptr<const TlsClient> TlsClient::Make(const TlsClientConfig&, std::string* error) {
+  *error =
+      "this program was built without TLS (--config=demo): it asks http:// only. Build it without "
+      "that option";
+  return nullptr;
+}
+
+}  // namespace nccl_pulse

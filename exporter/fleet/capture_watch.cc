@@ -35,6 +35,7 @@ struct CaptureWatch::State {
   steady_clock::time_point next_capture{};
   int tries = 0;
   std::string last_problem;
+  bool was_full = false;
 
   // Says once what is wrong; "": all is well.
   void Report(const std::string& problem) {
@@ -61,6 +62,11 @@ struct CaptureWatch::State {
              }
              suspicions.Look(nlohmann::json::parse(answer.body, nullptr, false),
                              steady_clock::now());
+             if (suspicions.is_full() && !std::exchange(was_full, true) && log) {
+               log(LogLevel::kWarning,
+                   absl::StrCat("captures: more than ", Suspicions::kMost,
+                                " suspicions at once: what comes on top is passed over"));
+             }
            });
   }
 

@@ -66,11 +66,47 @@ TEST(Suspicions, AHangThatWasOverIsNewAgain) {
   now += seconds(5);
   suspicions.Look(Page({Communicator(kOne, kHang)}), now);
   EXPECT_THAT(suspicions.New(), IsEmpty());
+  suspicions.Look(Page({Communicator(kOne)}), now);
   now += Suspicions::kHangIsOver;
   suspicions.Look(Page({Communicator(kOne)}), now);
   suspicions.Look(Page({Communicator(kOne, kHang, {{"rank", 1}})}), now);
   EXPECT_THAT(suspicions.New(), ElementsAre("hang of communicator 00000000000000aa"))
       << "stragglers come and go";
+}
+
+// A capture may take longer than a hang needs to be over, and the endpoint may be silent for long.
+TEST(Suspicions, NothingEndsWhileNoPageIsRead) {
+  Suspicions suspicions;
+  Suspicions::Time now{};
+  suspicions.Look(Page({Communicator(kOne, kHang)}), now);
+  suspicions.Done();
+  now += 2 * Suspicions::kHangIsOver;
+  suspicions.Look(Page({Communicator(kOne, kHang)}), now);
+  EXPECT_THAT(suspicions.New(), IsEmpty()) << "after a long capture";
+  for (int i = 0; i < 10; ++i) {
+    now += Suspicions::kHangIsOver;
+    suspicions.Look(Json::parse("busy", nullptr, false), now);
+  }
+  suspicions.Look(Page({Communicator(kOne)}), now);  // made in a moment without a verdict
+  now += seconds(5);
+  suspicions.Look(Page({Communicator(kOne, kHang)}), now);
+  EXPECT_THAT(suspicions.New(), IsEmpty()) << "after pages that were none";
+}
+
+TEST(Suspicions, SaysWhenItIsFull) {
+  Suspicions suspicions;
+  Suspicions::Time now{};
+  std::vector<Json> communicators;
+  for (std::size_t i = 0; i < Suspicions::kMost; ++i) {
+    communicators.push_back(
+        Communicator(absl::StrCat(absl::Hex(i, absl::kZeroPad16)).c_str(), kHang));
+  }
+  suspicions.Look(Page(communicators), now);
+  EXPECT_FALSE(suspicions.is_full());
+  communicators.push_back(Communicator("ffffffffffffffff", kHang));
+  suspicions.Look(Page(communicators), now);
+  EXPECT_TRUE(suspicions.is_full());
+  EXPECT_EQ(suspicions.New().size(), Suspicions::kMost);
 }
 
 TEST(Suspicions, AnyPageIsTaken) {

@@ -71,6 +71,8 @@ std::string SpellLiveValue(LiveSetting setting, double value) {
     return std::string(kLevels[level < 0 || level > 2 ? 1 : level]);
   }
   if (setting == LiveSetting::kNetworkWindow) return value <= 0 ? "off" : absl::StrCat(value);
+  // An agent's --hang-after has milliseconds.
+  if (setting == LiveSetting::kHangSeconds) return absl::StrCat(value);
   return absl::StrCat(std::llround(value));
 }
 

@@ -169,6 +169,12 @@ TEST_F(ControlSocketTest, RootIsTaken) {
   EXPECT_EQ(hang_seconds_, 30);
 }
 
+TEST_F(ControlSocketTest, SpellsFractionsOfSeconds) {
+  EXPECT_EQ(SpellLiveValue(LiveSetting::kHangSeconds, 1.5), "1.5") << "of --hang-after=1500ms";
+  EXPECT_EQ(SpellLiveValue(LiveSetting::kHangSeconds, 86400), "86400");
+  EXPECT_EQ(SpellLiveValue(LiveSetting::kTimedLaunches, 1000000), "1000000");
+}
+
 // A process that was stopped goes on when nobody waits for it any more.
 TEST_F(ControlSocketTest, WhatNobodyWaitsForIsNotDone) {
   Open();

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "exporter/cli/fleet_flags.h"
+#include "exporter/fleet/local_process.h"
 #include "exporter/node/listener.h"
 
 ABSL_FLAG(std::string, capture_dir, "", "where to keep captures of suspected hangs; \"\": none");
@@ -21,14 +22,14 @@ namespace nccl_pulse {
 
 bool ReadCaptureFlags(std::function<std::chrono::milliseconds()> hang_after_now, bool* is_wanted,
                       CaptureWatchOptions* options, std::string* error) {
-  options->folder = absl::GetFlag(FLAGS_capture_dir);
-  *is_wanted = !options->folder.empty();
+  options->folder.path = absl::GetFlag(FLAGS_capture_dir);
+  *is_wanted = !options->folder.path.empty();
   if (!*is_wanted) return true;
   const int keep = absl::GetFlag(FLAGS_capture_keep);
   const int mebibytes = absl::GetFlag(FLAGS_capture_mebibytes);
   const absl::Duration pause = absl::GetFlag(FLAGS_capture_pause);
   const absl::Duration time_limit = absl::GetFlag(FLAGS_time_limit);
-  if (options->folder[0] != '/') {
+  if (options->folder.path[0] != '/') {
     *error = "--capture-dir is no absolute path";
   } else if (keep < 1 || keep > 1000) {
     *error = "--capture-keep is not between 1 and 1000";
@@ -69,6 +70,8 @@ std::unique_ptr<CaptureWatch> StartCaptureWatch(CaptureWatchOptions options, uin
                         : listen.host == "::"                           ? "::1"
                                                                         : listen.host;
   options.endpoint.port = port;
+  options.folder.host = HostName();
+  options.folder.port = port;
   options.endpoint.has_port = true;
   options.endpoint.is_https = is_https;
   if (is_https && options.capture.look.client.tls == nullptr) {

@@ -25,7 +25,7 @@
 namespace nccl_pulse {
 
 struct CaptureWatchOptions {
-  std::string folder;
+  CaptureFolder folder;
   Address endpoint;        // the agent's own
   CaptureOptions capture;  // but for look.hang_after
   CaptureLimits limits;

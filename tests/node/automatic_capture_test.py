@@ -1,6 +1,7 @@
 """`pulse agent --capture-dir`: captures of a job that hangs, taken without anybody asking."""
 
 import os
+import re
 import socket
 import subprocess
 import tarfile
@@ -45,7 +46,7 @@ class AutomaticCaptureTest(unittest.TestCase):
         wait_until(lambda: os.listdir(self.captures) and "has what is known of it" in agent.log(), "it is kept")
         name, = os.listdir(self.captures)
         path = os.path.join(self.captures, name)
-        self.assertRegex(name, r"^nccl-pulse-auto-\d{8}-\d{6}\.tar\.gz$")
+        self.assertRegex(name, r"^nccl-pulse-auto-%s-%d-\d{8}-\d{6}\.tar\.gz$" % (re.escape(socket.gethostname()), self.port))
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
         with tarfile.open(path) as archive:
             folder = name[:-len(".tar.gz")]

@@ -216,9 +216,11 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   updated_realtime_ns_ = now_realtime_ns;
 
   double loss = 0;
+  double usual_loss = 0;
   double scaled = 0;
   for (const Match& match : matches) {
     loss += match.loss;
+    usual_loss += mean_loss_ > 0 ? std::min(match.loss, kMostMeans * mean_loss_) : match.loss;
     scaled += match.loss * seen[match.kind].weight;
   }
   // Not more than the time that there was, unless the matched calls alone add up to more.
@@ -228,7 +230,8 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   const double fade = std::exp(-interval / kWindowSeconds);
   window_observed_ = window_observed_ * fade + interval;
   window_matched_ = window_matched_ * fade + static_cast<double>(matches.size());
-  window_loss_ = window_loss_ * fade + loss;
+  window_loss_ = window_loss_ * fade + usual_loss;
+  if (window_matched_ >= kMinMatched) mean_loss_ = window_loss_ / window_matched_;
   window_late_ *= fade;
   const double late_from = window_matched_ > 0
                                ? std::max(static_cast<double>(kMinLateNs) / kSecond,

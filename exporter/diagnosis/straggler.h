@@ -55,6 +55,9 @@ class StragglerState {
   static constexpr double kMinLateShare = 0.6;
   // Of the mean loss of a call: what is less is how ranks come when nobody is waited for.
   static constexpr double kMinPartOfMean = 0.2;
+  // In the mean no call counts for more means than this: after one wait of minutes (a checkpoint, a
+  // hang that went on) nothing else would be late for as long.
+  static constexpr double kMostMeans = 100;
   static constexpr std::size_t kMostKinds = 1024;  // a real job has some dozens
 
   // Counts what is new. The view is of this object's communicator.
@@ -86,7 +89,8 @@ class StragglerState {
   int64_t updated_realtime_ns_ = 0;
   double window_observed_ = 0;  // seconds
   double window_matched_ = 0;
-  double window_loss_ = 0;  // seconds, not scaled, of these
+  double window_loss_ = 0;  // seconds, not scaled, of these; none more than kMostMeans
+  double mean_loss_ = 0;    // of the last window with enough calls, seconds
   double window_late_ = 0;  // of these, calls into which somebody came late
 };
 

@@ -79,7 +79,9 @@ bool Profiler::IsReported(const Call& call) const {
 }
 
 bool Profiler::Wants(uint32_t bits) const {
-  return g_plugin != nullptr && (static_cast<uint32_t>(g_mask) & bits) != 0;
+  // As NCCL reads it: a communicator that is made meanwhile may write it.
+  const auto mask = static_cast<uint32_t>(__atomic_load_n(&g_mask, __ATOMIC_RELAXED));
+  return g_plugin != nullptr && (mask & bits) != 0;
 }
 
 bool Profiler::sees_replays() const { return identity_.has_traffic || Wants(abi::kEventKernelCh); }

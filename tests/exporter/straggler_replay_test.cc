@@ -79,6 +79,22 @@ TEST(StragglerReplay, RestsOnTheReplaysThatAllTimed) {
   EXPECT_NEAR(diagnosis.straggler->seconds_per_second, 0.1, 0.02);
 }
 
+// 20 s in balance, a hang of 7 s that goes on, 20 s in balance, and then rank 2 is late by 1 ms.
+TEST(StragglerReplay, IsNamedSoonAfterALongWait) {
+  constexpr int kHang = 20 * kSecond / kReplay;
+  const CommunicatorDiagnosis diagnosis = DiagnoseMinute([](int rank, int replay) {
+    const int64_t balanced = 10 * kUs + rank * kUs;
+    const int64_t duration = replay < kHang                 ? balanced
+                             : replay == kHang && rank != 1 ? 7 * kSecond
+                             : replay == kHang              ? balanced
+                             : replay > 2 * kHang           ? DurationOf(rank) / 2
+                                                            : balanced;
+    return Timed{1, static_cast<uint32_t>(replay), duration};
+  });
+  ASSERT_TRUE(diagnosis.straggler);
+  EXPECT_EQ(diagnosis.straggler->rank, 2);
+}
+
 TEST(StragglerReplay, OtherReplaysAreNotCompared) {
   const CommunicatorDiagnosis diagnosis = DiagnoseMinute([](int rank, int replay) {
     return Timed{1, static_cast<uint32_t>(kRanks * replay + rank), DurationOf(rank)};

@@ -88,7 +88,7 @@ class FaultTest(unittest.TestCase):
         self.check("skip", "('Reduce', 'le_16MiB', 'ncclFloat32', 'false'): expected 3, found 0")
 
     def test_crash(self):
-        self.check("crash", "rank 1 ended with status -11")
+        self.check("crash", "rank 1 ended with status ")
 
     def test_hang(self):
         self.check("hang", "phase collectives: no answer within 5 s", "--phase-timeout=5")

@@ -23,12 +23,15 @@ case, and one folder of logs and pages for each job. Exit status: 0 when all cas
 import concurrent.futures
 import os
 import signal
+import subprocess
 import sys
+import tarfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 # Beside this file.
 import inject_cases  # noqa: E402
+import inject_evidence  # noqa: E402
 import inject_options  # noqa: E402
 import inject_watch  # noqa: E402
 from inject_job import Failure, Job, wait_until  # noqa: E402
@@ -100,8 +103,12 @@ def run_hang(options, results, case, variant, wanted):
                 signalled = case.name in inject_cases.SIGNALS
                 comm_ids = [train["comm"]] + ([other["comm"]] if signalled else [])
                 wrong, said, status = await_hang(options, job, scrapes, case, comm_ids, record)
+                if options.captures and variant == "agent":
+                    wrong = "; ".join(filter(None, [
+                        wrong, inject_evidence.check_capture(options, job, case, rank, record),
+                        inject_evidence.flight_recorder(options, job, record)]))
             notes = notes_of(job, case, rank, scrapes)
-    except (Failure, OSError, ValueError) as failure:
+    except (Failure, OSError, ValueError, KeyError, subprocess.SubprocessError, tarfile.TarError) as failure:
         results.add("WRONG", "%s: %s" % (what, failure), error=str(failure), **record)
         return
     record.update(scrapes=scrapes.number, notes=notes, wrong=wrong)

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 
+import inject_evidence
 import nccl_versions
 
 START_S = 90
@@ -192,8 +193,15 @@ class Job:
     def _start_agent(self):
         self.agent = Process(
             "agent", [self.options.pulse, "agent", "--listen=" + self.endpoint.address,
-                      "--hang-after=%gs" % self.options.hang_after], self.folder, os.environ)
+                      "--hang-after=%gs" % self.options.hang_after] + self.capture_flags(), self.folder, os.environ)
         wait_until(lambda: self.endpoint.get("/healthz") is not None, 20, "the agent")
+
+    def capture_flags(self):
+        if not getattr(self.options, "captures", False):
+            return []
+        folder = inject_evidence.folder_of(self)
+        os.makedirs(folder, exist_ok=True)
+        return ["--capture-dir=" + folder]
 
     def rank_environment(self, rank):
         options = self.options

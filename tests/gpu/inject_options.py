@@ -18,6 +18,9 @@ def make_parser(description):
     parser.add_argument("--hang-after", type=float, default=10, help="seconds")
     parser.add_argument("--run-in", type=float, default=3, help="seconds before a fault")
     parser.add_argument("--budget", type=float, default=280, help="seconds for all of it")
+    parser.add_argument("--captures", action="store_true",
+                        help="agents take captures of their own; where an agent serves the page, the first one of a "
+                        "hang must name whom the page names, and torchfrtrace reads the calls")
     parser.add_argument("--out", required=True, help="folder for results, logs and pages")
     return parser
 
@@ -30,6 +33,7 @@ def parse(parser, cases):
     if unknown:
         parser.error("no case " + ", ".join(sorted(unknown)))
     options.pulse = os.path.abspath(options.pulse)
+    options.out = os.path.abspath(options.out)
     options.limit = Limit(options.budget)
     options.ports = Ports()
     return options

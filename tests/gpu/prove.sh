@@ -4,19 +4,19 @@
 #   tests/gpu/prove.sh BINARIES [OUT] [GPUS]
 #
 # To copy to the GPU machine (nothing is built there; Python 3.9, NCCL and the CUDA runtime, and
-# PyTorch for the last two parts must be there):
+# PyTorch for graphs and ddp must be there):
 #   BINARIES/proof_program                  //tests/gpu:proof_program
 #   BINARIES/nccl_program                   //tests/gpu:nccl_program
 #   BINARIES/libnccl-profiler-pulse.so      //plugin:libnccl-profiler-pulse.so
-#   tests/gpu/{prove.sh,machine.sh,prove*.py,check*.py,nccl_versions.py,ddp.py,torch_graph.py}, all in
-#   one folder
+#   tests/gpu/{prove.sh,machine.sh,prove*.py,check*.py,nccl_versions.py,ddp.py,torch_graph.py,stamps_torch.py,
+#   graph_accuracy.py}, all in one folder
 #
 # OUT, else $OUT, else a new folder under /tmp, gets report.txt (everything that was printed, and the
 # table) and logs.tar.gz (NCCL's logs and pages). GPUS: how many to use, one rank each; else all.
 # Exit status: 0 when all parts were right.
 #
-#   PULSE_PARTS      some of: accuracy straggler coverage hang capture graph check ddp
-#                    accuracy-network; else all of them, in this order
+#   PULSE_PARTS      some of: accuracy straggler coverage hang capture graph replays graph-accuracy check
+#                    ddp accuracy-network; else all of them, in this order
 #   PULSE_COMPARE    what accuracy-network compares, stream,kernel; network,kernel where there is
 #                    network timing
 #   PULSE_LIBRARIES  folders of libnccl and libcudart with colons between, else python3's packages
@@ -95,6 +95,8 @@ part hang 30 prove.py "${PROOF}" hang "${RANKS}" --limit=25
 part capture 35 prove.py "${PROOF}" capture "${RANKS}" --limit=30
 if has_torch; then
   part graph 80 prove.py "${HERE}/torch_graph.py" graph "${RANKS}" --limit=75
+  part replays 90 stamps_torch.py ""
+  part graph-accuracy 120 graph_accuracy.py ""
 elif wanted graph || wanted ddp; then
   echo 'no PyTorch here: graph and ddp are left out' | tee -a "${REPORT}"
   FAILURES=$((FAILURES + 1))

@@ -104,6 +104,7 @@ def main():
     program = subprocess.Popen(options.command, env=environment, stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True)
     failed = 0
+    facts = []  # (what is claimed, whether it is right), as of the other scripts
     lines = []
     stragglers = Stragglers()
     stragglers.start()
@@ -117,6 +118,7 @@ def main():
         if lines and lines[0][0] == "late":
             wrong = options.graphs == "auto" and late != {0}
             failed += wrong
+            facts.append(("straggler in replays, rank 0: names %s" % sorted(late), not wrong))
             print("late      stragglers %s %s%s" % (sorted(late), texts, "  WRONG" if wrong else ""), flush=True)
         hangs = verdicts()
         named = [(hang["verdict"], hang["suspects"]) for hang in hangs]
@@ -124,6 +126,10 @@ def main():
         if named != expected_hangs and options.graphs == "auto":
             failed += 1
             print("%-9s verdicts %s instead of %s  WRONG" % (lines[0][0], named, expected_hangs))
+        if expected_hangs:
+            facts.append(("hang in a replay, %s: %s" % (lines[0][0], named), named == expected_hangs))
+        elif lines and options.graphs == "auto":
+            facts.append(("replays, %s: nobody named, %s" % (lines[0][0], named), not named))
         for hang in hangs:
             print("%-9s %s: %s %s" % (lines[0][0], hang["verdict"], hang["text"], hang["replay"]), flush=True)
         for phase, rank, expected_replays, expected_operations, error in sorted(lines):
@@ -145,6 +151,8 @@ def main():
             except BrokenPipeError:
                 break
     print("captures:", last[0], "durations:", last[1])
+    for text, right in facts:
+        print("RESULT %s %s" % ("OK" if right else "WRONG", text))
     status = program.wait()
     print("failed: %d, status %d" % (failed, status))
     sys.exit(1 if failed or status else 0)

@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""torch.cuda.graph with all_reduces, replayed and counted: two processes, a GPU each.
+"""torch.cuda.graph with all_reduces, replayed and counted: a process for each GPU.
 
-    NCCL_PROFILER_PLUGIN=... NCCL_PULSE_GRAPHS=auto NCCL_PULSE_LISTEN=127.0.0.1:9478 \\
-      torchrun --nproc-per-node=2 tests/gpu/stamps_torch.py [replays]
+    stamps_torch.py --library libnccl-profiler-pulse.so [--gpus 2] [--replays 10000]
+
+Starts itself with torchrun. The endpoint must have counted as many replays and operations as were made, and the results
+must be right. Other options of prove.py's parts are ignored.
 """
 
+import argparse
 import os
 import re
+import subprocess
 import sys
 import time
 import urllib.request
@@ -17,8 +21,29 @@ import torch.distributed as dist
 CALLS = 64
 
 
+def start(options):
+    done = subprocess.run(
+        ["torchrun", "--nproc-per-node=%d" % options.gpus, "--master-port=29555", os.path.abspath(__file__)] + sys.argv[1:],
+        env=dict(os.environ, NCCL_PROFILER_PLUGIN=os.path.abspath(options.library), NCCL_PULSE_GRAPHS="auto",
+                 NCCL_PULSE_LISTEN="127.0.0.1:9478"),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    print(done.stdout, end="")
+    if done.returncode:
+        print(done.stderr[-2000:])
+    print("RESULT %s replays: PyTorch, %d replays on %d ranks" % (
+        "WRONG" if done.returncode else "OK", options.replays, options.gpus))
+    return done.returncode
+
+
 def main():
-    replays = int(sys.argv[1]) if len(sys.argv) > 1 else 10000
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--gpus", type=int, default=2)
+    parser.add_argument("--replays", type=int, default=10000)
+    options, _ = parser.parse_known_args()
+    if "RANK" not in os.environ:
+        sys.exit(start(options))
+    replays = options.replays
     rank = int(os.environ["RANK"])
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl")

@@ -47,8 +47,8 @@ OPERATIONS = {
     "AllGather, copy engines": ("AllGather",),
     "PutSignal and WaitSignal": ("PutSignal", "WaitSignal"),
 }
-WAYS = ("eager", "non-blocking", "captured-1", "captured-24")
-CAPTURED_CALLS = {"captured-1": 1, "captured-24": 24}
+WAYS = ("eager", "non-blocking", "captured-1", "captured-65")
+CAPTURED_CALLS = {"captured-1": 1, "captured-65": 65}
 CALLS = 40  # twice, with a pause, in which the plugin decides to time every call
 PAUSE_S = 1.3
 HANG_AFTER_S = 1

@@ -112,6 +112,10 @@ const Operation* FindOperation(const std::string& name) {
   return nullptr;
 }
 
+NcclResult ReduceFourBytes(const Api& api, const CallArguments& arguments, void* memory) {
+  return api.ncclAllReduce(memory, memory, 1, kFloat32, kSum, arguments.comm, arguments.stream);
+}
+
 uint64_t BufferBytes(int nranks) { return static_cast<uint64_t>(nranks) * kCount * sizeof(float); }
 
 NcclResult Finish(const Api& api, NcclComm comm, NcclResult result) {

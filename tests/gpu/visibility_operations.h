@@ -35,6 +35,8 @@ struct Operation {
 const Operation* FindOperation(const std::string& name);
 
 uint64_t BufferBytes(int nranks);
+// An AllReduce beside the operation.
+NcclResult ReduceFourBytes(const Api& api, const CallArguments& arguments, void* memory);
 // Returns when a call on a non-blocking communicator is done.
 NcclResult Finish(const Api& api, NcclComm comm, NcclResult result);
 // Allocates both buffers and registers them with the communicator, as symmetric memory.

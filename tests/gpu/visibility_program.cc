@@ -9,7 +9,11 @@
 //   eager          called, and launched by the call
 //   non-blocking   as eager, on a communicator with config.blocking = 0
 //   captured-1     a CUDA graph with one call, which is then replayed
-//   captured-24    a CUDA graph with 24 calls: as many as NCCL_PULSE_GRAPHS=auto follows
+//   captured-65    a CUDA graph with 65 calls: as many as NCCL_PULSE_GRAPHS=auto times
+//
+// Before that each communicator makes what jobs make: the operation, an AllReduce of 4 bytes, and the
+// operation again. A launch that NCCL reports behind one that it does not is how the plugin knows the
+// latter.
 //
 // A line on standard input is a task: "call TIMES": so many calls, or replays, in each way, and waits
 // for them; "hang": one more of each, of which it waits for none; "wait": for those.
@@ -39,7 +43,7 @@ namespace {
 constexpr int kExitUsage = 2;
 constexpr int kExitApi = 3;
 constexpr unsigned kLifeSeconds = 120;
-constexpr int kManyCalls = 24;
+constexpr int kManyCalls = 65;
 
 Api g_api;
 std::string g_way;  // that is under way
@@ -82,7 +86,7 @@ class Way {
       : operation_(operation),
         name_(name),
         captured_calls_(name == "captured-1"    ? 1
-                        : name == "captured-24" ? kManyCalls
+                        : name == "captured-65" ? kManyCalls
                                                 : 0) {
     g_way = name;
     const std::string path = options.exchange + "/id-" + std::to_string(number);
@@ -116,6 +120,11 @@ class Way {
   // What the first call sets up.
   void WarmUp() {
     g_way = name_;
+    Call();
+    void* four_bytes = nullptr;
+    CheckCuda(g_api.cudaMalloc(&four_bytes, 4), "cudaMalloc");
+    CheckNccl(Finish(g_api, comm_, ReduceFourBytes(g_api, arguments_, four_bytes)),
+              "ncclAllReduce");
     Call();
     Wait();
     if (captured_calls_ > 0) Capture();

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""How long the same AllReduces take by stamps in CUDA graphs, by events, and by NCCL's own kernel times, over sizes.
+
+    graph_accuracy.py --library libnccl-profiler-pulse.so [--gpus 2] [--replays 150]
+
+Two jobs of PyTorch, one process a GPU: one with events and stamps, one with NCCL_PULSE_TIMING=kernel. Each makes, for each
+size, a graph of 65 AllReduces, of which the 61st has a pair of stamps, replays it, and makes as many calls eagerly. Ranks meet
+before each replay, so nobody is waited for. Prints a table of the means on rank 0. Between replays there are 10 ms: the plugin's
+thread looks every 20 ms, and finds the last one. Exit status 1: a size has no duration of one of the three, or the one by
+stamps differs from the kernel's by more than 5 us and 10 %.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+
+PORT = 9486
+CALLS = 65
+SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26)
+
+
+def means(page, rank):
+    """{timing: {size label: (count, mean in microseconds)}} of AllReduce."""
+    values = {}
+    for what, labels, value in re.findall(
+            r"^nccl_operation_duration_seconds_(count|sum)\{([^}]*)\} (\S+)$", page, re.M):
+        label = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        if label["op"] == "AllReduce" and label["rank"] == str(rank):
+            values.setdefault((label["timing"], label["size"]), {})[what] = float(value)
+    found = {}
+    for (timing, size), value in values.items():
+        if value.get("count"):
+            found.setdefault(timing, {})[size] = (int(value["count"]), value["sum"] / value["count"] * 1e6)
+    return found
+
+
+def worker(replays):
+    import torch  # pylint: disable=import-outside-toplevel
+    import torch.distributed as dist  # pylint: disable=import-outside-toplevel
+    rank = int(os.environ["LOCAL_RANK"])
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for size in SIZES:
+            buffer = torch.zeros(size // 4, device="cuda")
+            for _ in range(5):
+                dist.all_reduce(buffer)
+            stream.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                for _ in range(CALLS):
+                    dist.all_reduce(buffer)
+            for _ in range(replays):
+                dist.barrier()
+                stream.synchronize()
+                graph.replay()
+                stream.synchronize()
+                time.sleep(0.01)
+            for _ in range(replays // 10):
+                dist.barrier()
+                for _ in range(10):
+                    dist.all_reduce(buffer)
+                stream.synchronize()
+    time.sleep(1)
+    dist.barrier()
+    if rank == 0:
+        page = urllib.request.urlopen("http://127.0.0.1:%d/metrics" % PORT, timeout=20).read().decode()
+        print("MEANS " + json.dumps(means(page, 0)), flush=True)
+    dist.barrier()
+    os._exit(0)
+
+
+def run(options, **environment):
+    done = subprocess.run(
+        ["torchrun", "--nproc-per-node=%d" % options.gpus, "--master-port=29579", os.path.abspath(__file__),
+         "--library=" + options.library, "--replays=%d" % options.replays, "--worker"],
+        env=dict(os.environ, NCCL_PROFILER_PLUGIN=os.path.abspath(options.library), NCCL_NVLS_ENABLE="0",
+                 NCCL_PULSE_LISTEN="127.0.0.1:%d" % PORT, **environment),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False, timeout=180)
+    found = re.search(r"^MEANS (.*)$", done.stdout, re.M)
+    if not found:
+        sys.exit("graph_accuracy.py: exit status %d\n%s" % (done.returncode, done.stderr[-3000:]))
+    return json.loads(found[1])
+
+
+def order(label):
+    """Of a size class by its bytes: le_16KiB."""
+    number, unit = re.search(r"(\d+)(\w*?)B?$", label.replace("iB", "B")).groups()
+    return int(number) << {"": 0, "K": 10, "M": 20, "G": 30}.get(unit, 40)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--gpus", type=int, default=2)
+    parser.add_argument("--replays", type=int, default=150)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options, _ = parser.parse_known_args()  # prove.sh gives its parts more
+    if options.worker:
+        return worker(options.replays)
+    events = run(options, NCCL_PULSE_GRAPHS="auto", NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND="1000000")
+    kernel = run(options, NCCL_PULSE_TIMING="kernel")
+    columns = {"graph": events.get("graph", {}), "stream": events.get("stream", {}), "kernel": kernel.get("kernel", {})}
+    wrong = 0
+    print("| size | by stamps, in graphs | by events, eager | by NCCL's kernel times, eager |")
+    print("|---|---|---|---|")
+    sizes = sorted(set().union(*columns.values()), key=order)
+    for size in sizes:
+        cells = [columns[each].get(size) for each in ("graph", "stream", "kernel")]
+        if cells[0] and cells[2]:
+            wrong += abs(cells[0][1] - cells[2][1]) > max(5, 0.1 * cells[2][1])
+        wrong += cells[0] is not None and None in cells
+        print("| %s | %s |" % (size, " | ".join("%.1f µs (%d)" % (each[1], each[0]) if each else "" for each in cells)))
+    timed = len(columns["graph"])
+    print("RESULT %s graph-accuracy: %d sizes timed in graphs, %d differ" % (
+        "OK" if timed and not wrong else "WRONG", timed, wrong))
+    return 0 if timed and not wrong else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,16 +4,13 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/fleet/communicator_id.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
 namespace {
 
 using Json = nlohmann::json;
-
-bool IsCommunicatorId(const std::string& text) {
-  return text.size() == 16 && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
-}
 
 }  // namespace
 

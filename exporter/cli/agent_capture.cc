@@ -1,13 +1,15 @@
 #include "exporter/cli/agent_capture.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "exporter/cli/fleet_flags.h"
+#include "exporter/fleet/local_process.h"
+#include "exporter/node/listener.h"
 
 ABSL_FLAG(std::string, capture_dir, "", "where to keep captures of suspected hangs; \"\": none");
 ABSL_FLAG(int, capture_keep, 8, "how many captures are kept");
@@ -18,16 +20,16 @@ ABSL_DECLARE_FLAG(absl::Duration, time_limit);  // of capture
 
 namespace nccl_pulse {
 
-bool ReadCaptureFlags(std::chrono::milliseconds hang_after, bool* is_wanted,
+bool ReadCaptureFlags(std::function<std::chrono::milliseconds()> hang_after_now, bool* is_wanted,
                       CaptureWatchOptions* options, std::string* error) {
-  options->folder = absl::GetFlag(FLAGS_capture_dir);
-  *is_wanted = !options->folder.empty();
+  options->folder.path = absl::GetFlag(FLAGS_capture_dir);
+  *is_wanted = !options->folder.path.empty();
   if (!*is_wanted) return true;
   const int keep = absl::GetFlag(FLAGS_capture_keep);
   const int mebibytes = absl::GetFlag(FLAGS_capture_mebibytes);
   const absl::Duration pause = absl::GetFlag(FLAGS_capture_pause);
   const absl::Duration time_limit = absl::GetFlag(FLAGS_time_limit);
-  if (options->folder[0] != '/') {
+  if (options->folder.path[0] != '/') {
     *error = "--capture-dir is no absolute path";
   } else if (keep < 1 || keep > 1000) {
     *error = "--capture-keep is not between 1 and 1000";
@@ -44,9 +46,7 @@ bool ReadCaptureFlags(std::chrono::milliseconds hang_after, bool* is_wanted,
   FleetQuestion question;
   if (!ReadFleetFlags({}, &question, error)) return false;
   options->capture.look.client = question.client;
-  options->capture.look.hang_after = hang_after;
-  options->look_period =
-      std::clamp(hang_after / 2, std::chrono::milliseconds(1000), std::chrono::milliseconds(5000));
+  options->hang_after_now = std::move(hang_after_now);
   options->capture.time_limit = absl::ToChronoMilliseconds(time_limit);
   options->limits.captures = static_cast<std::size_t>(keep);
   options->limits.bytes = static_cast<uint64_t>(mebibytes) << 20;
@@ -56,8 +56,22 @@ bool ReadCaptureFlags(std::chrono::milliseconds hang_after, bool* is_wanted,
 
 std::unique_ptr<CaptureWatch> StartCaptureWatch(CaptureWatchOptions options, uint16_t port,
                                                 bool is_https, LogFunction log) {
+  ListenAddress listen;
+  std::string error;
+  if (!ParseListenAddress(absl::GetFlag(FLAGS_listen), &listen, &error)) {
+    log(LogLevel::kWarning, absl::StrCat("no captures are taken: ", error));
+    return nullptr;
+  }
+  // The name that its certificate has, as a rule; connections go to what is bound alone.
   options.endpoint.host = "localhost";
+  // Of all interfaces a loopback address, which nobody else can have as long as we listen: ":9410"
+  // has IPv4 in any case (listener.h), "[::]:9410" has IPv6 alone.
+  options.endpoint.ip = listen.host.empty() || listen.host == "0.0.0.0" ? "127.0.0.1"
+                        : listen.host == "::"                           ? "::1"
+                                                                        : listen.host;
   options.endpoint.port = port;
+  options.folder.host = HostName();
+  options.folder.port = port;
   options.endpoint.has_port = true;
   options.endpoint.is_https = is_https;
   if (is_https && options.capture.look.client.tls == nullptr) {

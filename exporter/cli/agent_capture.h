@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,12 +16,13 @@
 namespace nccl_pulse {
 
 // Reads the flags, before anything is served. `is_wanted` is false without --capture-dir. On failure
-// returns false and says in `error` what is wrong.
-bool ReadCaptureFlags(std::chrono::milliseconds hang_after, bool* is_wanted,
+// returns false and says in `error` what is wrong. `hang_after_now`: thread-safe.
+bool ReadCaptureFlags(std::function<std::chrono::milliseconds()> hang_after_now, bool* is_wanted,
                       CaptureWatchOptions* options, std::string* error);
 
-// Starts to watch the agent's own endpoint at this port. Null where there is no thread for it; that
-// is logged.
+// Starts to watch the agent's own endpoint, at --listen and this port, and asks nobody else: its
+// password is not for who listens at the same port of another of the host's addresses. Null where
+// there is no thread for it; that is logged.
 std::unique_ptr<CaptureWatch> StartCaptureWatch(CaptureWatchOptions options, uint16_t port,
                                                 bool is_https, LogFunction log);
 

@@ -92,7 +92,7 @@ What Prometheus then needs in its scrape_config:
   basic_auth: {username: prometheus, password_file: password}
   static_configs: [{targets: ["HOST:9410"]}]
 
-For captures the agent asks itself, as localhost. If its FILE asks for more than that, say what it is to
+For captures the agent asks itself, by the name of localhost. If its FILE asks for more than that, say what it is to
 send: --credentials-file=FILE, --ca-cert=FILE or --insecure, --server-name=NAME, --cert=FILE --key=FILE.
 
 SIGTERM and SIGINT end it. SIGHUP makes it read FILE again, and the files that FILE names. If something is
@@ -204,7 +204,7 @@ int Run(const std::vector<char*>& arguments) {
 
   bool takes_captures = false;
   CaptureWatchOptions captures;
-  if (!ReadCaptureFlags(options.hang_after, &takes_captures, &captures, &wrong)) {
+  if (!ReadCaptureFlags(options.hang_after_now, &takes_captures, &captures, &wrong)) {
     return BadFlag(wrong.c_str());
   }
   const std::string web_config = absl::GetFlag(FLAGS_web_config);

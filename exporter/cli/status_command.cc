@@ -20,6 +20,7 @@
 #include "exporter/cli/settings_table.h"
 #include "exporter/cli/status_endpoint.h"
 #include "exporter/cli/status_table.h"
+#include "exporter/fleet/communicator_id.h"
 #include "exporter/http/http_get.h"
 #include "nlohmann/json.hpp"
 
@@ -147,10 +148,6 @@ winsize ScreenSize() {
   winsize size = {};
   if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return {};
   return size;
-}
-
-bool IsCommunicatorId(const std::string& text) {
-  return text.size() == 16 && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
 }
 
 // The last calls of a communicator, or why there are none.

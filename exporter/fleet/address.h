@@ -16,6 +16,9 @@ struct Address {
   uint16_t port = 0;
   bool has_port = false;  // it was said, or follows from a scheme that was
   std::string path;       // without a slash at its end; "" or "/prefix"
+  // Numeric, where the host is not to be looked up: nobody else is asked. It is still called by the
+  // host's name, in TLS, too.
+  std::string ip;
 
   std::string name() const;  // "host:port", as people know it
 };

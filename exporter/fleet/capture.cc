@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "exporter/fleet/clock_offset.h"
+#include "exporter/fleet/communicator_id.h"
 #include "exporter/fleet/flight_recorder.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/job_report.h"
@@ -34,10 +35,6 @@ constexpr std::size_t kMostEndpointName = 48;
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-
-bool IsCommunicatorId(const std::string& text) {
-  return text.size() == 16 && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
-}
 
 class Capturer {
  public:

@@ -34,10 +34,11 @@ struct Found {
 };
 
 // Plain files of this user. What cannot be looked at is left out.
-std::vector<Found> OwnFiles(const std::string& folder) {
+std::vector<Found> OwnFiles(const CaptureFolder& folder) {
   std::vector<Found> found;
   std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+  for (fs::directory_iterator at(folder.path, error), end; !error && at != end;
+       at.increment(error)) {
     struct stat status {};
     const std::string path = at->path().string();
     if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode) ||
@@ -49,19 +50,40 @@ std::vector<Found> OwnFiles(const std::string& folder) {
   return found;
 }
 
-}  // namespace
-
-bool IsAutomaticCapture(std::string_view name) {
-  if (!absl::ConsumePrefix(&name, kStart) || !absl::ConsumeSuffix(&name, kEnd)) return false;
-  // 20261122-221500, and perhaps a number.
-  return name.size() >= 15 && std::all_of(name.begin(), name.end(), [](char c) {
-           return absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '-';
-         });
+bool IsDigits(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](unsigned char c) { return absl::ascii_isdigit(c); });
 }
 
-std::string NewCapturePath(const std::string& folder, int64_t now_realtime_ns) {
+// What the names of an agent's captures begin with: "nccl-pulse-auto-node7-9410-".
+std::string StartOf(const CaptureFolder& folder) {
+  constexpr std::size_t kMostHost = 100;  // a file's name has 255 bytes at most
+  std::string host = folder.host.substr(0, kMostHost);
+  for (char& c : host) {
+    const bool is_plain =
+        absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-';
+    if (!is_plain) c = '_';
+  }
+  return absl::StrCat(kStart, host, "-", folder.port, "-");
+}
+
+}  // namespace
+
+bool IsOwnCapture(const CaptureFolder& folder, std::string_view name) {
+  if (!absl::ConsumePrefix(&name, StartOf(folder)) || !absl::ConsumeSuffix(&name, kEnd)) {
+    return false;
+  }
+  // 20261122-221500, and perhaps a number. Exactly: host and port of another agent may begin like
+  // this one's.
+  constexpr std::size_t kDay = 8, kTime = 15;
+  return name.size() >= kTime && IsDigits(name.substr(0, kDay)) && name[kDay] == '-' &&
+         IsDigits(name.substr(kDay + 1, kTime - kDay - 1)) &&
+         (name.size() == kTime || (name[kTime] == '-' && IsDigits(name.substr(kTime + 1))));
+}
+
+std::string NewCapturePath(const CaptureFolder& folder, int64_t now_realtime_ns) {
   const std::string start = absl::StrCat(
-      folder, "/", kStart,
+      folder.path, "/", StartOf(folder),
       absl::FormatTime("%Y%m%d-%H%M%S", absl::FromUnixNanos(now_realtime_ns), absl::UTCTimeZone()));
   std::string path = absl::StrCat(start, kEnd);
   for (int i = 2; access(path.c_str(), F_OK) == 0 && i < 1000; ++i) {
@@ -70,11 +92,12 @@ std::string NewCapturePath(const std::string& folder, int64_t now_realtime_ns) {
   return path;
 }
 
-void RemoveOldCaptures(const std::string& folder, const CaptureLimits& limits) {
+void RemoveOldCaptures(const CaptureFolder& folder, const CaptureLimits& limits) {
   std::vector<Found> captures = OwnFiles(folder);
-  captures.erase(std::remove_if(captures.begin(), captures.end(),
-                                [](const Found& each) { return !IsAutomaticCapture(each.name); }),
-                 captures.end());
+  captures.erase(
+      std::remove_if(captures.begin(), captures.end(),
+                     [&](const Found& each) { return !IsOwnCapture(folder, each.name); }),
+      captures.end());
   // Their names have their times; without the end, so that "-2" is after "".
   const auto stem = [](const Found& each) {
     return std::string_view(each.name).substr(0, each.name.size() - kEnd.size());
@@ -89,11 +112,11 @@ void RemoveOldCaptures(const std::string& folder, const CaptureLimits& limits) {
   }
 }
 
-void RemovePartialCaptures(const std::string& folder) {
+void RemovePartialCaptures(const CaptureFolder& folder) {
   for (const Found& each : OwnFiles(folder)) {
     const std::size_t at = each.name.rfind(kPartial);
     pid_t pid = 0;
-    if (at == each.name.npos || !IsAutomaticCapture(each.name.substr(0, at)) ||
+    if (at == each.name.npos || !IsOwnCapture(folder, each.name.substr(0, at)) ||
         !absl::SimpleAtoi(each.name.substr(at + kPartial.size()), &pid) || pid <= 0) {
       continue;
     }

@@ -1,8 +1,9 @@
 // The folder in which an agent keeps captures that it takes by itself: their names, and which of
-// them give way. Only what this user wrote under such a name is ever removed.
+// them give way. Agents of several hosts may share one: host and port are in the names, and only
+// what this user wrote under this agent's own is ever looked at or removed.
 //
-//   nccl-pulse-auto-20261122-221500.tar.gz              a capture
-//   nccl-pulse-auto-20261122-221500.tar.gz.partial-17   one that was not finished
+//   nccl-pulse-auto-node7-9410-20261122-221500.tar.gz              a capture
+//   nccl-pulse-auto-node7-9410-20261122-221500.tar.gz.partial-17   one that was not finished
 //
 // Thread: one. Cost: reads the folder.
 #ifndef EXPORTER_FLEET_CAPTURE_FOLDER_H_
@@ -16,22 +17,30 @@
 namespace nccl_pulse {
 
 struct CaptureLimits {
-  std::size_t captures = 8;  // in the folder
+  std::size_t captures = 8;  // of one agent
   uint64_t bytes =
       uint64_t{256} << 20;  // of all of them; one may have a quarter, before it is packed
 };
 
-// Whether this is the name of a capture that an agent took by itself.
-bool IsAutomaticCapture(std::string_view name);
+struct CaptureFolder {
+  std::string path;
+  // Of the agent. Of the host's name letters, digits, '.', '-' and '_' stand in names of files.
+  std::string host;
+  uint16_t port = 0;
+};
+
+// Whether this is the name of a capture that this agent took by itself.
+bool IsOwnCapture(const CaptureFolder& folder, std::string_view name);
 
 // The path of one that is taken now; another number stands behind the time where one exists.
-std::string NewCapturePath(const std::string& folder, int64_t now_realtime_ns);
+std::string NewCapturePath(const CaptureFolder& folder, int64_t now_realtime_ns);
 
-// Removes the oldest captures until the rest is within the limits; the newest stays in any case.
-void RemoveOldCaptures(const std::string& folder, const CaptureLimits& limits);
+// Removes the oldest own captures until the rest is within the limits; the newest stays in any case.
+void RemoveOldCaptures(const CaptureFolder& folder, const CaptureLimits& limits);
 
-// Removes what earlier agents have not finished: where no process has the pid in the name.
-void RemovePartialCaptures(const std::string& folder);
+// Removes what earlier agents of this host and port have not finished: where no process has the pid
+// in the name.
+void RemovePartialCaptures(const CaptureFolder& folder);
 
 }  // namespace nccl_pulse
 

@@ -1,5 +1,6 @@
 #include "exporter/fleet/capture_watch.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -21,6 +22,14 @@ namespace nccl_pulse {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
+namespace {
+
+// Between two looks at the page: half of the time after which a hang is suspected, within these.
+constexpr milliseconds kLeastLookPeriod{1000};
+constexpr milliseconds kMostLookPeriod{5000};
+
+}  // namespace
+
 // Kept by the thread, too: it may outlive its owner.
 struct CaptureWatch::State {
   CaptureWatchOptions options;
@@ -36,6 +45,7 @@ struct CaptureWatch::State {
   steady_clock::time_point next_capture{};
   int tries = 0;
   std::string last_problem;
+  bool was_full = false;
 
   // Says once what is wrong; "": all is well.
   void Report(const std::string& problem) {
@@ -62,6 +72,11 @@ struct CaptureWatch::State {
              }
              suspicions.Look(nlohmann::json::parse(answer.body, nullptr, false),
                              steady_clock::now());
+             if (suspicions.is_full() && !std::exchange(was_full, true) && log) {
+               log(LogLevel::kWarning,
+                   absl::StrCat("captures: more than ", Suspicions::kMost,
+                                " suspicions at once: what comes on top is passed over"));
+             }
            });
   }
 
@@ -83,6 +98,7 @@ struct CaptureWatch::State {
     std::string error;
     // Before anybody is asked.
     if (!Bundle::IsPossible(path, &error)) return absl::StrCat("no capture is kept: ", error);
+    options.capture.look.hang_after = options.hang_after_now();
     Capture capture = CaptureJob({options.endpoint}, options.capture);
     if (capture.look.heard == 0) return "no capture is kept: the agent's own endpoint is silent";
     std::string text = absl::StrCat(absl::StrJoin(reasons, "\n"), "\n");
@@ -130,7 +146,8 @@ std::unique_ptr<CaptureWatch> CaptureWatch::Start(CaptureWatchOptions options, L
 
 void CaptureWatch::Run(const std::shared_ptr<State>& state) {
   RemovePartialCaptures(state->options.folder);
-  while (state->WaitFor(state->options.look_period)) {
+  while (state->WaitFor(
+      std::clamp(state->options.hang_after_now() / 2, kLeastLookPeriod, kMostLookPeriod))) {
     try {
       state->Look();
       state->CaptureIfNew();

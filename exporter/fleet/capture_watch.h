@@ -13,6 +13,7 @@
 #define EXPORTER_FLEET_CAPTURE_WATCH_H_
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,11 +25,12 @@
 namespace nccl_pulse {
 
 struct CaptureWatchOptions {
-  std::string folder;
-  Address endpoint;  // the agent's own
-  CaptureOptions capture;
+  CaptureFolder folder;
+  Address endpoint;        // the agent's own
+  CaptureOptions capture;  // but for look.hang_after
   CaptureLimits limits;
-  std::chrono::milliseconds look_period{5000};
+  // As the endpoint's own at this moment: it may be set while it runs.
+  std::function<std::chrono::milliseconds()> hang_after_now;
   std::chrono::milliseconds pause{60000};  // between two captures, at least
 };
 

@@ -42,12 +42,16 @@ struct Open {
   std::unique_ptr<Exchange> exchange;
 };
 
+const std::string& HostToFind(const Address& address) {
+  return address.ip.empty() ? address.host : address.ip;
+}
+
 }  // namespace
 
 void AskAll(const std::vector<FleetRequest>& requests, const FleetClientOptions& options,
             const std::function<void(std::size_t index, FleetAnswer answer)>& done) {
   std::set<std::string> hosts;
-  for (const FleetRequest& request : requests) hosts.insert(request.address.host);
+  for (const FleetRequest& request : requests) hosts.insert(HostToFind(request.address));
   const std::map<std::string, ResolvedHost> resolved = ResolveHosts(hosts, options.patience);
   const std::size_t most = MostAtOnce(options.most_at_once);
   std::vector<Open> open;
@@ -57,7 +61,7 @@ void AskAll(const std::vector<FleetRequest>& requests, const FleetClientOptions&
     Time now = steady_clock::now();
     while (next < requests.size() && open.size() < most) {
       const std::size_t index = next++;
-      const ResolvedHost& host = resolved.at(requests[index].address.host);
+      const ResolvedHost& host = resolved.at(HostToFind(requests[index].address));
       if (host.addresses.empty()) {
         FleetAnswer failed;
         failed.error = host.error;

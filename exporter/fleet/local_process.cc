@@ -127,10 +127,10 @@ void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::
     local->log_error = absl::StrCat("its path is relative, and not looked for: ", path);
     return;
   }
-  const Descriptor file(
-      open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  // Looked at before it is opened: opening a device or a FIFO may do something.
+  const Descriptor place(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat status {};
-  if (file.get() < 0 || fstat(file.get(), &status) != 0) {
+  if (place.get() < 0 || fstat(place.get(), &status) != 0) {
     local->log_error = absl::StrCat("cannot read ", path);
     return;
   }
@@ -138,6 +138,13 @@ void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::
   if (!S_ISREG(status.st_mode) || status.st_uid != user || fstat(folder, &now) != 0 ||
       now.st_uid != user) {
     local->log_error = absl::StrCat(path, " is no plain file of the process' own user");
+    return;
+  }
+  // The file that was looked at, whatever has that path by now.
+  const Descriptor file(open(absl::StrCat("/proc/self/fd/", place.get()).c_str(),
+                             O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  if (file.get() < 0) {
+    local->log_error = absl::StrCat("cannot read ", path);
     return;
   }
   if (status.st_size > static_cast<off_t>(kMostLog)) {

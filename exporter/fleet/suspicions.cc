@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/fleet/communicator_id.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -11,29 +12,38 @@ namespace {
 
 using Json = nlohmann::json;
 
-bool IsCommunicatorId(const std::string& text) {
-  return text.size() == 16 && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
-}
-
 }  // namespace
 
-void Suspicions::See(const std::string& what, bool is_hang, Time now) {
+void Suspicions::See(const std::string& what, bool is_hang) {
   const auto at = suspicions_.find(what);
   if (at != suspicions_.end()) {
-    at->second.seen = now;
+    at->second.is_here = true;
   } else if (suspicions_.size() < kMost) {
-    suspicions_.emplace(what, Suspicion{now, false, is_hang});
+    suspicions_.emplace(what, Suspicion{is_hang});
+  } else {
+    is_full_ = true;
+  }
+}
+
+// After a page was read.
+void Suspicions::Forget(Time now) {
+  for (auto at = suspicions_.begin(); at != suspicions_.end();) {
+    const Suspicion& each = at->second;
+    const bool is_over =
+        !each.is_here && now - each.gone_since >= (each.is_hang ? Time::duration(kHangIsOver)
+                                                                : Time::duration(kStragglerIsOver));
+    at = is_over ? suspicions_.erase(at) : std::next(at);
   }
 }
 
 void Suspicions::Look(const Json& page, Time now) {
-  for (auto at = suspicions_.begin(); at != suspicions_.end();) {
-    const auto age = now - at->second.seen;
-    const bool is_over = at->second.is_hang ? age >= kHangIsOver : age >= kStragglerIsOver;
-    at = is_over ? suspicions_.erase(at) : std::next(at);
-  }
   if (!page.is_object() || !page.contains("communicators") || !page["communicators"].is_array()) {
     return;
+  }
+  is_full_ = false;
+  for (auto& [what, suspicion] : suspicions_) {
+    if (suspicion.is_here) suspicion.gone_since = now;
+    suspicion.is_here = false;
   }
   for (const Json& each : page["communicators"]) {
     if (!each.is_object() || !each.contains("comm") || !each["comm"].is_string()) continue;
@@ -42,15 +52,16 @@ void Suspicions::Look(const Json& page, Time now) {
     if (each.contains("hang") && each["hang"].is_object()) {
       const Json& hang = each["hang"];
       const bool is_usual = hang.contains("usual") && hang["usual"] == true;
-      if (!is_usual) See(absl::StrCat("hang of communicator ", comm), true, now);
+      if (!is_usual) See(absl::StrCat("hang of communicator ", comm), true);
     }
     if (each.contains("straggler") && each["straggler"].is_object() &&
         each["straggler"].contains("rank") && each["straggler"]["rank"].is_number_integer()) {
       See(absl::StrCat("rank ", each["straggler"]["rank"].get<int64_t>(), " lags in communicator ",
                        comm),
-          false, now);
+          false);
     }
   }
+  Forget(now);
 }
 
 std::vector<std::string> Suspicions::New() const {

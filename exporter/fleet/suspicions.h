@@ -18,11 +18,12 @@ namespace nccl_pulse {
 class Suspicions {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // A suspicion that was not on a page for so long has ended; when it comes again, it is new.
+  // A suspicion that pages have not had for so long has ended; when it comes again, it is new.
+  // Only pages that were read count: while none is, such as during a long capture, nothing ends.
   // Stragglers come and go.
   static constexpr std::chrono::seconds kHangIsOver{30};
   static constexpr std::chrono::minutes kStragglerIsOver{30};
-  // What is remembered at most.
+  // What is remembered at most. Beyond it new ones are passed over.
   static constexpr std::size_t kMost = 4096;
 
   // `page`: the answer to /api/v1/communicators, which may be anything.
@@ -31,16 +32,21 @@ class Suspicions {
   std::vector<std::string> New() const;
   // Something has been done about all of it.
   void Done();
+  // Whether some of the last page's were passed over.
+  bool is_full() const { return is_full_; }
 
  private:
   struct Suspicion {
-    Time seen{};
-    bool is_done = false;
     bool is_hang = false;
+    bool is_done = false;
+    bool is_here = true;  // on the last page
+    Time gone_since{};    // the first page without it; means nothing while it is here
   };
-  void See(const std::string& what, bool is_hang, Time now);
+  void See(const std::string& what, bool is_hang);
+  void Forget(Time now);
 
   std::map<std::string, Suspicion> suspicions_;
+  bool is_full_ = false;
 };
 
 }  // namespace nccl_pulse

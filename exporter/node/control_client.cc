@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -21,8 +22,9 @@
 namespace nccl_pulse {
 namespace {
 
-// Nobody sends so many in earnest.
+// Nobody sends so many, or has so many processes, in earnest.
 constexpr std::size_t kMostLines = 64;
+constexpr int kMostOfAUser = 256;
 
 struct Socket {
   std::string name;
@@ -57,7 +59,6 @@ struct Asked {
   SharedDescriptor connection;
   std::size_t sent = 0;
   bool is_over = false;
-  bool is_seen = false;  // its pid is the one that it has here
 
   ~Asked() { connection.Close(); }
 };
@@ -88,9 +89,10 @@ void Listen(Asked* asked, std::size_t commands) {
     if (message.type == MessageType::kSetting) {
       // Of a reply that is not complete yet: its type is none so far.
       if (replies.empty() || replies.back().type != MessageType{}) replies.emplace_back();
-      if (replies.back().lines.size() < kMostLines) {
-        replies.back().lines.push_back(message.Text());
+      if (replies.back().lines.size() == kMostLines) {
+        return End(asked, absl::StrCat("it answers with more than ", kMostLines, " lines"));
       }
+      replies.back().lines.push_back(message.Text());
       continue;
     }
     const bool is_reply = message.type == MessageType::kDone ||
@@ -126,10 +128,12 @@ std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& ques
   const int error = ConnectTo(socket.name, socket.user, &asked->connection);
   // It has just ended; or somebody else has taken a name like it, and is told nothing.
   if (error == ECONNREFUSED || error == EPERM) return nullptr;
-  Credentials owner;
-  if (error == 0 && PeerCredentials(asked->connection.get(), &owner) && owner.pid > 0) {
-    asked->answer.pid = owner.pid;
-    asked->is_seen = true;
+  if (error == 0) {
+    Credentials owner;
+    const bool is_seen = question.credentials(asked->connection.get(), &owner) && owner.pid > 0;
+    // In a PID namespace that is not seen from here: the pid that it says may be another's here.
+    if (!is_seen && !question.pids.empty()) return nullptr;
+    if (is_seen) asked->answer.pid = owner.pid;
   }
   if (!IsWanted(asked->answer.pid, question.pids)) return nullptr;
   if (error != 0) {
@@ -137,20 +141,6 @@ std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& ques
                                      : absl::StrCat("it cannot be reached: ", ErrorText(error)));
   }
   return asked;
-}
-
-// Processes in containers may have the pids of others: who asks for a pid means the process that
-// has it here, if there is one.
-void LeaveOutNamesakes(std::vector<std::unique_ptr<Asked>>* all) {
-  std::set<pid_t> seen;
-  for (const std::unique_ptr<Asked>& each : *all) {
-    if (each->is_seen) seen.insert(each->answer.pid);
-  }
-  all->erase(std::remove_if(all->begin(), all->end(),
-                            [&seen](const std::unique_ptr<Asked>& each) {
-                              return !each->is_seen && seen.count(each->answer.pid) != 0;
-                            }),
-             all->end());
 }
 
 }  // namespace
@@ -166,15 +156,20 @@ std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question) {
   const auto end = MonotonicNow() + question.patience;
   std::vector<std::unique_ptr<Asked>> all;
   std::set<pid_t> found;
+  std::map<uid_t, int> asked_of;
   for (const Socket& socket : FindSockets()) {
     std::unique_ptr<Asked> asked = Connect(socket, question);
     if (asked == nullptr) continue;
     found.insert(asked->answer.pid);
+    if (!asked->is_over && ++asked_of[socket.user] > kMostOfAUser) {
+      // Said once of each user; each would take a descriptor.
+      if (asked_of[socket.user] > kMostOfAUser + 1) continue;
+      asked->connection.Close();
+      End(asked.get(), absl::StrCat("user ", socket.user, " has more than ", kMostOfAUser,
+                                    " of these: the others are not asked"));
+    }
+    if (!asked->is_over) SendCommands(asked.get(), question.commands);
     all.push_back(std::move(asked));
-  }
-  if (!question.pids.empty()) LeaveOutNamesakes(&all);
-  for (const std::unique_ptr<Asked>& each : all) {
-    if (!each->is_over) SendCommands(each.get(), question.commands);
   }
   std::vector<pollfd> polled;
   while (true) {

@@ -1,5 +1,6 @@
 // Asks the processes of this node, over their control sockets (control_socket.h): all at once, and
-// for a bounded time. Who does not answer is named with the reason.
+// for a bounded time. Who does not answer is named with the reason. A process may be hostile: of
+// each a bounded number of messages is read, and of each user a bounded number of processes asked.
 //
 // Only processes of the caller's own user are asked; root asks everybody's. A name that somebody
 // else holds than it says is passed over.
@@ -35,6 +36,8 @@ struct ControlQuestion {
   // As they are seen here, or as a process that is not seen here sees itself. Empty: all processes.
   std::vector<pid_t> pids;
   std::chrono::milliseconds patience{3000};
+  // Who is at the other end; for tests.
+  bool (*credentials)(int connection, Credentials* credentials) = PeerCredentials;
 };
 
 struct ControlReply {

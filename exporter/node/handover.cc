@@ -48,6 +48,20 @@ uint64_t HashOf(std::string_view text) {
   return hash;
 }
 
+// The beginning of a file; "" where it cannot be read.
+std::string ReadShort(const char* path) {
+  SharedDescriptor file;
+  {
+    const ForkGuard guard;
+    file.Set(open(path, O_RDONLY | O_CLOEXEC));
+  }
+  if (file.get() < 0) return "";
+  std::array<char, 512> buffer;
+  const ssize_t size = read(file.get(), buffer.data(), buffer.size());
+  file.Close();
+  return std::string(buffer.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+}
+
 }  // namespace
 
 void HandoverMessage::SetText(std::string_view value) {
@@ -91,18 +105,19 @@ int ListenOn(const std::string& name, SharedDescriptor* listener) {
 
 int ConnectTo(const std::string& name, uid_t owner, SharedDescriptor* connection) {
   const AbstractAddress address(name);
-  const ForkGuard guard;
-  const int fd = OpenSocket();
-  if (fd < 0) return errno;
-  Credentials server;
-  int error = connect(fd, address.get(), address.size) == 0 ? 0 : errno;
-  if (error == 0 && (!PeerCredentials(fd, &server) || server.user != owner)) error = EPERM;
-  if (error != 0) {
-    close(fd);
-    return error;
+  {
+    const ForkGuard guard;
+    const int fd = OpenSocket();
+    if (fd < 0) return errno;
+    connection->Set(fd);
   }
-  connection->Set(fd);
-  return 0;
+  Credentials server;
+  int error = connect(connection->get(), address.get(), address.size) == 0 ? 0 : errno;
+  if (error == 0 && (!PeerCredentials(connection->get(), &server) || server.user != owner)) {
+    error = EPERM;
+  }
+  if (error != 0) connection->Close();
+  return error;
 }
 
 bool IsFree(const std::string& name) {
@@ -138,6 +153,22 @@ std::vector<NameInUse> NamesInUse() {
   return names;
 }
 
+bool IsOneUser(uid_t user, std::string_view overflow_uid, std::string_view uid_map) {
+  uid_t overflow = 0;
+  // DEFAULT_OVERFLOWUID of Linux' include/linux/highuid.h.
+  if (!absl::SimpleAtoi(overflow_uid, &overflow)) overflow = 65534;
+  if (user != overflow) return true;
+  // Where all users are mapped, as outside of any namespace, nobody else has that number.
+  uint64_t mapped = 0;
+  for (const std::string_view line : absl::StrSplit(uid_map, '\n')) {
+    const std::vector<std::string_view> numbers = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    uint64_t count = 0;
+    if (numbers.size() == 3 && absl::SimpleAtoi(numbers[2], &count)) mapped += count;
+  }
+  constexpr uint64_t kAllUsers = 0xFFFFFFFF;  // -1 is none
+  return mapped >= kAllUsers;
+}
+
 bool PeerCredentials(int connection, Credentials* credentials) {
   ucred peer{};
   socklen_t size = sizeof(peer);
@@ -146,7 +177,8 @@ bool PeerCredentials(int connection, Credentials* credentials) {
   }
   credentials->pid = peer.pid;
   credentials->user = peer.uid;
-  return true;
+  return peer.uid != geteuid() || IsOneUser(peer.uid, ReadShort("/proc/sys/kernel/overflowuid"),
+                                            ReadShort("/proc/self/uid_map"));
 }
 
 ProcessState StateOf(pid_t pid) {

@@ -102,7 +102,12 @@ struct Credentials {
   pid_t pid = 0;  // 0: of a PID namespace that is not seen from here
   uid_t user = static_cast<uid_t>(-1);
 };
+// False also for a user that could be several (IsOneUser), if this process runs as that one.
 bool PeerCredentials(int connection, Credentials* credentials);
+// Within a user namespace the kernel names every user whom the namespace does not have by one
+// number. False for that one. The texts are those of /proc/sys/kernel/overflowuid and
+// /proc/self/uid_map; an empty one says nothing.
+bool IsOneUser(uid_t user, std::string_view overflow_uid, std::string_view uid_map);
 // The inode of the PID namespace that this process is in; 0: the system's own, or unknown.
 uint32_t OwnPidNamespace();
 

@@ -91,6 +91,8 @@ std::string SpellLiveValue(LiveSetting setting, double value) {
   if (setting == LiveSetting::kTimedLaunches && value < 0) {
     return absl::StrCat(kOneIn, std::llround(-value));
   }
+  // An agent's --hang-after has milliseconds.
+  if (setting == LiveSetting::kHangSeconds) return absl::StrCat(value);
   return absl::StrCat(std::llround(value));
 }
 

@@ -2,16 +2,13 @@
 
 #include <algorithm>
 
+#include "exporter/fleet/communicator_id.h"
 #include "exporter/timeline/json_field.h"
 
 namespace nccl_pulse {
 namespace {
 
 using Json = nlohmann::json;
-
-bool IsCommunicatorId(const std::string& text) {
-  return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == text.npos;
-}
 
 uint64_t CountAt(const Json& object, const char* key) {
   return static_cast<uint64_t>(std::max<int64_t>(0, NumberAt(object, key)));

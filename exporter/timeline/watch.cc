@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/fleet/clock_offset.h"
+#include "exporter/fleet/communicator_id.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/timeline/json_field.h"
@@ -25,10 +26,6 @@ constexpr milliseconds kCommunicatorsEvery{2000};
 constexpr milliseconds kLongestSleep{50};        // until somebody who wants it to stop is heard
 constexpr std::size_t kMostCommunicators = 256;  // of an endpoint
 constexpr std::size_t kMostNotes = 1000;
-
-bool IsCommunicatorId(const std::string& text) {
-  return text.size() == 16 && text.find_first_not_of("0123456789abcdef") == text.npos;
-}
 
 // No step of the wall clock changes it.
 int64_t ArrivalNs() {

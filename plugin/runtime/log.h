@@ -5,7 +5,10 @@
 // libnccl may have been unloaded. Messages then go to standard error, as they do with NCCL versions
 // that have no logger.
 //
-// Thread: any but a callback's. Cost: a write.
+// Standard error may be a pipe that nobody reads, and the background thread logs, too. A line that a
+// full pipe would not take at once is lost, and counted in the next one that is written.
+//
+// Thread: any but a callback's. Cost: two system calls.
 #ifndef PLUGIN_RUNTIME_LOG_H_
 #define PLUGIN_RUNTIME_LOG_H_
 
@@ -29,6 +32,9 @@ class Log {
   void Info(abi::DebugLogger logger, const std::string& message) const;
 
  private:
+  void WriteToStandardError(const char* level, const std::string& message) const;
+
+  mutable Relaxed<int> lost_{0};  // lines since the last one that was written
   Relaxed<LogVerbosity> level_{LogVerbosity::kWarn};
 };
 

@@ -1,11 +1,14 @@
 #include "plugin/runtime/poll_work.h"
 
 #include <mutex>
+#include <utility>
 
+#include "exporter/node/realtime_clock.h"
 #include "metrics/header_writer.h"
 #include "plugin/cuda/cuda_driver.h"
 #include "plugin/runtime/init_lock.h"
 #include "plugin/runtime/poller.h"
+#include "plugin/runtime/round_pause.h"
 
 namespace nccl_pulse {
 namespace {
@@ -13,8 +16,13 @@ namespace {
 // The poller's pauses: while launches are in flight or a command is given, and otherwise.
 constexpr int kBusyPollMs = 20;
 constexpr int kIdlePollMs = 100;
-constexpr uint64_t kHousekeepingNs = 100000000;
-constexpr uint64_t kAdaptSamplingNs = 1000000000;
+constexpr int kHousekeepingMs = 100;
+constexpr int kAdaptSamplingMs = 1000;
+
+bool IsDue(int64_t realtime_ns, int period_ms, int64_t* last) {
+  const int64_t period = PeriodOfRound(realtime_ns, period_ms);
+  return std::exchange(*last, period) != period;
+}
 
 }  // namespace
 
@@ -46,13 +54,12 @@ void PollWork::Begin() {
 }
 
 int PollWork::Round() {
+  const int64_t began_ns = RealtimeNs();
   const bool in_flight = process_.tracker->PollLaunches();
   process_.RenewTimes();
-  const uint64_t now_ns = process_.clock.NowNs();
   WatchMasks();
-  WatchNetwork(now_ns);
-  if (now_ns - housekeeping_ns_ >= kHousekeepingNs) {
-    housekeeping_ns_ = now_ns;
+  WatchNetwork(process_.clock.NowNs());
+  if (IsDue(began_ns, kHousekeepingMs, &housekeeping_)) {
     process_.clock.Correct();
     process_.tracker->SettleIdle();
     process_.tracker->CountUnreported();
@@ -60,8 +67,7 @@ int PollWork::Round() {
     MakeRoom();
   }
   process_.tracker->KeepPagesReady(0);
-  if (now_ns - adapted_ns_ >= kAdaptSamplingNs) {
-    adapted_ns_ = now_ns;
+  if (IsDue(began_ns, kAdaptSamplingMs, &adaptation_)) {
     process_.tracker->AdaptSampling();
   }
   const bool is_asked = control_.Round();

@@ -15,7 +15,7 @@
 //
 // exit does not wait for a thread that pauses. It waits at most kExitWaitMs for a round, which
 // takes some 60 us as a rule. A round takes longer when it recycles a communicator with a busy
-// lane, when the kernel is slow to give memory, when the pipe behind standard error is full, or
+// lane, when the kernel is slow to give memory, or
 // when a driver call does not return.
 //
 // Thread: Start under the runtime's lock; the handler from exit, without any lock. After a fork the

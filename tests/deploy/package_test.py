@@ -227,6 +227,29 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(self.files["usr/bin/pulse"], read(os.path.join(folder, "usr/bin/pulse")))
 
 
+class UnitTextTest(unittest.TestCase):
+    UNIT = "lib/systemd/system/nccl-pulse-agent.service"
+
+    def setUp(self):
+        files = entries_of_tar(members_of_ar(read(os.path.join(PACKAGES, "nccl-pulse.deb")))["data.tar.gz"])[1]
+        unit, = [content for path, content in files.items() if path.endswith(self.UNIT)]
+        self.settings = [line.split("=", 1) for line in unit.decode().splitlines()
+                         if "=" in line and not line.startswith("#")]
+        self.documents = {os.path.basename(path): content.decode() for path, content in files.items()
+                          if path.endswith((".md", ".md.gz"))}
+
+    def test_captures_have_a_lasting_folder_of_their_own(self):
+        self.assertIn(["ProtectSystem", "strict"], self.settings)
+        self.assertIn(["StateDirectory", "nccl-pulse"], self.settings)
+        self.assertIn(["StateDirectoryMode", "0700"], self.settings)
+        self.assertIn("--capture-dir=/var/lib/nccl-pulse", self.documents["deploy.md"])
+
+    def test_what_the_documents_say_is_hidden_is_hidden(self):
+        self.assertIn("hidden from the unit", self.documents["deploy.md"].replace("\n", " "))
+        for setting in (["CapabilityBoundingSet", ""], ["PrivateDevices", "yes"], ["ProtectProc", "invisible"]):
+            self.assertIn(setting, self.settings)
+
+
 class UnitFileTest(unittest.TestCase):
     UNIT = os.path.join(RUNFILES, "deploy/systemd/nccl-pulse-agent.service")
 

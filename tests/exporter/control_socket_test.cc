@@ -169,6 +169,12 @@ TEST_F(ControlSocketTest, RootIsTaken) {
   EXPECT_EQ(hang_seconds_, 30);
 }
 
+TEST_F(ControlSocketTest, SpellsFractionsOfSeconds) {
+  EXPECT_EQ(SpellLiveValue(LiveSetting::kHangSeconds, 1.5), "1.5") << "of --hang-after=1500ms";
+  EXPECT_EQ(SpellLiveValue(LiveSetting::kHangSeconds, 86400), "86400");
+  EXPECT_EQ(SpellLiveValue(LiveSetting::kTimedLaunches, 1000000), "1000000");
+}
+
 // A process that was stopped goes on when nobody waits for it any more.
 TEST_F(ControlSocketTest, WhatNobodyWaitsForIsNotDone) {
   Open();
@@ -276,6 +282,77 @@ TEST_F(ControlSocketTest, RefusesOtherMessages) {
   socket_.Round(MonotonicNow());
   peer.Close();
   EXPECT_EQ(counts_[CommandResult::kRefused], 4) << "all but the empty one, which is a goodbye";
+  EXPECT_EQ(hang_seconds_, 10);
+}
+
+// ---- who asks, when others are hostile ----------------------------------------------------------
+
+bool FromElsewhere(int connection, Credentials* credentials) {
+  const bool is_known = PeerCredentials(connection, credentials);
+  credentials->pid = 0;  // what the kernel says of a PID namespace that is not seen from here
+  return is_known;
+}
+
+std::string NameOfOwn(std::size_t tag) {
+  return ControlNamePrefix(geteuid()) + std::to_string(getpid()) + "-" + std::to_string(tag);
+}
+
+TEST(ControlClientTest, WhoAnswersWithoutEndIsNotListenedTo) {
+  SharedDescriptor listener;
+  ASSERT_EQ(ListenOn(NameOfOwn(1), &listener), 0);
+  std::thread peer([&listener] {
+    int connection = -1;
+    while ((connection = accept(listener.get(), nullptr, nullptr)) < 0) Pause(milliseconds(1));
+    HandoverMessage line = MakeMessage(MessageType::kSetting);
+    line.SetText("HANG_SECONDS 30 default");
+    // Until the other side has had enough.
+    while (send(connection, &line, sizeof(line), MSG_NOSIGNAL) > 0) {
+    }
+    close(connection);
+  });
+  ControlQuestion question;
+  question.commands = {MakeMessage(MessageType::kListSettings)};
+  question.pids = {getpid()};
+  question.patience = seconds(20);
+  const std::vector<ControlAnswer> answers = AskProcesses(question);
+  peer.join();
+  listener.Close();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].problem, "it answers with more than 64 lines");
+}
+
+TEST(ControlClientTest, AUserHasABoundedNumberOfProcesses) {
+  std::vector<SharedDescriptor> listeners(300);
+  for (std::size_t i = 0; i < listeners.size(); ++i) {
+    ASSERT_EQ(ListenOn(NameOfOwn(i + 1), &listeners[i]), 0);
+  }
+  ControlQuestion question;
+  question.commands = {MakeSet("HANG_SECONDS=30", milliseconds(0))};
+  question.pids = {getpid()};
+  question.patience = milliseconds(1);
+  const std::vector<ControlAnswer> answers = AskProcesses(question);
+  for (SharedDescriptor& each : listeners) each.Close();
+  ASSERT_EQ(answers.size(), 257u);
+  int refused = 0;
+  for (const ControlAnswer& answer : answers) {
+    refused += answer.problem.find("has more than 256 of these") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(refused, 1);
+}
+
+// Its pid there may be that of another process here.
+TEST_F(ControlSocketTest, WhoIsNotSeenFromHereHasNoPid) {
+  Open();
+  Run();
+  ControlQuestion question;
+  question.commands = {MakeSet("HANG_SECONDS=30", milliseconds(0))};
+  question.pids = {getpid()};
+  question.patience = seconds(20);
+  question.credentials = FromElsewhere;
+  const std::vector<ControlAnswer> answers = AskProcesses(question);
+  Stop();
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_THAT(answers[0].problem, HasSubstr("no process of NCCL Pulse with this pid"));
   EXPECT_EQ(hang_seconds_, 10);
 }
 

@@ -1,6 +1,7 @@
 #include "exporter/node/handover.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,6 +66,37 @@ TEST_F(HandoverTest, ARefusalArrivesAlthoughTheHelloWasNotRead) {
   EXPECT_EQ(message.type, MessageType::kRefused);
   EXPECT_EQ(message.Text(), "not you");
   EXPECT_EQ(Receive(connection.get(), &message, &memory, &error), Received::kClosed);
+}
+
+TEST(Handover, TheNumberOfEveryUnmappedUserIsNobodys) {
+  constexpr char kAll[] = "         0          0 4294967295\n";
+  constexpr char kSome[] = "         0       1000          1\n         1     100000      65536\n";
+  EXPECT_TRUE(IsOneUser(0, "65534\n", kSome));
+  EXPECT_TRUE(IsOneUser(1000, "65534\n", kSome));
+  EXPECT_FALSE(IsOneUser(65534, "65534\n", kSome));
+  EXPECT_FALSE(IsOneUser(99, "99\n", kSome));
+  EXPECT_TRUE(IsOneUser(65534, "99\n", kSome));
+  EXPECT_TRUE(IsOneUser(65534, "65534\n", kAll)) << "outside: the user nobody";
+  EXPECT_FALSE(IsOneUser(65534, "", "")) << "not known";
+}
+
+TEST(Handover, AnUnmappedUserIsNotTakenForItself) {
+  int pair[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWUSER) != 0) _exit(2);  // nobody is mapped in it, not even this user
+    Credentials credentials;
+    const bool is_known = PeerCredentials(pair[0], &credentials);
+    _exit(credentials.user == geteuid() && !is_known ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  close(pair[0]);
+  close(pair[1]);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "no user namespaces here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(Handover, TellsAStoppedProcessFromOneThatRuns) {

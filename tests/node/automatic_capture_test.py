@@ -1,7 +1,10 @@
 """`pulse agent --capture-dir`: captures of a job that hangs, taken without anybody asking."""
 
 import os
+import re
 import resource
+import socket
+import subprocess
 import tarfile
 import tempfile
 import time
@@ -44,7 +47,7 @@ class AutomaticCaptureTest(unittest.TestCase):
         wait_until(lambda: os.listdir(self.captures) and "has what is known of it" in agent.log(), "it is kept")
         name, = os.listdir(self.captures)
         path = os.path.join(self.captures, name)
-        self.assertRegex(name, r"^nccl-pulse-auto-\d{8}-\d{6}\.tar\.gz$")
+        self.assertRegex(name, r"^nccl-pulse-auto-%s-%d-\d{8}-\d{6}\.tar\.gz$" % (re.escape(socket.gethostname()), self.port))
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
         with tarfile.open(path) as archive:
             folder = name[:-len(".tar.gz")]
@@ -76,6 +79,36 @@ class AutomaticCaptureTest(unittest.TestCase):
         with tarfile.open(os.path.join(self.captures, name)) as archive:
             self.assertIn(name[:-len(".tar.gz")] + "/verdict.txt", archive.getnames())
         self.assertEqual(agent.end(), 0)
+
+    def test_nobody_else_is_asked(self):
+        """Another user may listen at the same port of another of the host's addresses."""
+        others = socket.create_server(("127.0.0.1", self.port))
+        self.addCleanup(others.close)
+        password = os.path.join(self.folder, "password")
+        with open(password, "w", encoding="utf-8") as file:
+            file.write("agent:secret\n")
+        agent = Agent("127.0.0.2:%d" % self.port, *FLAGS, "--capture-dir=" + self.captures,
+                      "--credentials-file=" + password)
+        self.addCleanup(agent.close)
+        agent.wait_ready()
+        self.hang()
+        wait_until(lambda: "has what is known of it" in agent.log(), "it has asked itself")
+        others.settimeout(0)
+        with self.assertRaises(BlockingIOError):
+            others.accept()
+
+    def test_what_is_set_counts_for_captures(self):
+        agent = Agent(self.listen, "--hang-after=1h", "--time-limit=4s", "--capture-dir=" + self.captures)
+        self.addCleanup(agent.close)
+        agent.wait_ready()
+        subprocess.run([cluster.PULSE, "set", "HANG_SECONDS=1", "--pid=%d" % agent.process.pid], check=True,
+                       stdout=subprocess.DEVNULL)
+        self.hang()
+        wait_until(lambda: "has what is known of it" in agent.log(), "it is kept")
+        name, = os.listdir(self.captures)
+        with tarfile.open(os.path.join(self.captures, name)) as archive:
+            verdict = archive.extractfile(name[:-len(".tar.gz")] + "/verdict.txt").read().decode()
+        self.assertIn("HANG", verdict)
 
     def test_a_folder_that_is_not_there_is_named_once(self):
         agent = self.agent("--capture-dir=" + self.folder + "/none")

@@ -43,6 +43,7 @@ struct CaptureWatch::State {
   // The thread's.
   Suspicions suspicions;
   steady_clock::time_point next_capture{};
+  steady_clock::time_point next_hang_capture{};  // of one for a hang
   int tries = 0;
   std::string last_problem;
   bool was_full = false;
@@ -82,9 +83,13 @@ struct CaptureWatch::State {
 
   void CaptureIfNew() {
     const std::vector<std::string> fresh = suspicions.New();
-    if (fresh.empty() || steady_clock::now() < next_capture) return;
+    // A hang does not wait until some time after a straggler: what led to it would be gone.
+    const bool has_hang = suspicions.HasNewHang();
+    if (fresh.empty() || steady_clock::now() < (has_hang ? next_hang_capture : next_capture))
+      return;
     const std::string problem = TakeCapture(fresh);
     next_capture = steady_clock::now() + options.pause;
+    if (has_hang) next_hang_capture = next_capture;
     if (problem.empty() || ++tries >= kMostTries) {
       suspicions.Done();
       tries = 0;
@@ -107,7 +112,7 @@ struct CaptureWatch::State {
       // Without the time in the name, which would make each try another problem in the log.
       return absl::StrCat(
           "no capture is kept: ",
-          absl::StrReplaceAll(error, {{path, absl::StrCat(options.folder, "/...tar.gz")}}));
+          absl::StrReplaceAll(error, {{path, absl::StrCat(options.folder.path, "/...tar.gz")}}));
     }
     if (log) {
       log(LogLevel::kWarning,

@@ -1,5 +1,6 @@
 #include "exporter/fleet/suspicions.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 
@@ -70,6 +71,11 @@ std::vector<std::string> Suspicions::New() const {
     if (!suspicion.is_done) fresh.push_back(what);
   }
   return fresh;
+}
+
+bool Suspicions::HasNewHang() const {
+  return std::any_of(suspicions_.begin(), suspicions_.end(),
+                     [](const auto& each) { return each.second.is_hang && !each.second.is_done; });
 }
 
 void Suspicions::Done() {

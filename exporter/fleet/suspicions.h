@@ -30,6 +30,7 @@ class Suspicions {
   void Look(const nlohmann::json& page, Time now);
   // What nothing has been done about yet, for a person: "hang of communicator 00ab ...".
   std::vector<std::string> New() const;
+  bool HasNewHang() const;
   // Something has been done about all of it.
   void Done();
   // Whether some of the last page's were passed over.

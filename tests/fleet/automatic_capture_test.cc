@@ -93,6 +93,19 @@ TEST(Suspicions, NothingEndsWhileNoPageIsRead) {
   EXPECT_THAT(suspicions.New(), IsEmpty()) << "after pages that were none";
 }
 
+// It need not wait until some time after the capture of a straggler.
+TEST(Suspicions, KnowsAHangFromAStraggler) {
+  Suspicions suspicions;
+  const Suspicions::Time now{};
+  suspicions.Look(Page({Communicator(kOne, nullptr, {{"rank", 1}})}), now);
+  EXPECT_FALSE(suspicions.HasNewHang());
+  suspicions.Done();
+  suspicions.Look(Page({Communicator(kOne, kHang, {{"rank", 1}})}), now);
+  EXPECT_TRUE(suspicions.HasNewHang());
+  suspicions.Done();
+  EXPECT_FALSE(suspicions.HasNewHang());
+}
+
 TEST(Suspicions, SaysWhenItIsFull) {
   Suspicions suspicions;
   Suspicions::Time now{};

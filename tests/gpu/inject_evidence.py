@@ -20,6 +20,13 @@ def _captures(job):
     return sorted(name for name in os.listdir(folder) if name.endswith(".tar.gz")) if os.path.isdir(folder) else []
 
 
+def _is_of_a_hang(path):
+    """A straggler may have been suspected before, of jobs that share their GPUs."""
+    with tarfile.open(path) as archive:
+        reason = next(member for member in archive.getmembers() if member.name.endswith("/reason.txt"))
+        return b"hang of" in archive.extractfile(reason).read()
+
+
 def _verdict(path):
     """verdict.json of a capture, the names of its files, and its missing.txt."""
     with tarfile.open(path) as archive:
@@ -32,11 +39,14 @@ def _verdict(path):
 def check_capture(options, job, case, rank, record):
     """What is wrong with the capture that the agent takes by itself; "": it names whom it should."""
     deadline = time.monotonic() + CAPTURE_S
-    while not _captures(job):
+    while True:
+        paths = [os.path.join(folder_of(job), name) for name in _captures(job)]
+        path = next(filter(_is_of_a_hang, paths), None)
+        if path:
+            break
         if time.monotonic() > deadline:
-            return "the agent has taken no capture within %d s" % CAPTURE_S
+            return "the agent has taken no capture of the hang within %d s" % CAPTURE_S
         options.limit.sleep(0.2)
-    path = os.path.join(folder_of(job), _captures(job)[0])
     verdict, names, missing = _verdict(path)
     roots = [(root["verdict"], sorted(each["rank"] for each in root["ranks"] or root["perhaps"]))
              for root in verdict["roots"]]

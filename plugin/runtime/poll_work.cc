@@ -1,14 +1,11 @@
 #include "plugin/runtime/poll_work.h"
 
 #include <mutex>
-#include <utility>
 
-#include "exporter/node/realtime_clock.h"
 #include "metrics/header_writer.h"
 #include "plugin/cuda/cuda_driver.h"
 #include "plugin/runtime/init_lock.h"
 #include "plugin/runtime/poller.h"
-#include "plugin/runtime/round_pause.h"
 
 namespace nccl_pulse {
 namespace {
@@ -16,13 +13,10 @@ namespace {
 // The poller's pauses: while launches are in flight or a command is given, and otherwise.
 constexpr int kBusyPollMs = 20;
 constexpr int kIdlePollMs = 100;
-constexpr int kHousekeepingMs = 100;
-constexpr int kAdaptSamplingMs = 1000;
-
-bool IsDue(int64_t realtime_ns, int period_ms, int64_t* last) {
-  const int64_t period = PeriodOfRound(realtime_ns, period_ms);
-  return std::exchange(*last, period) != period;
-}
+// Rounds begin at multiples of these pauses, some microseconds sooner or later. Half a pause less than
+// 100 ms and 1 s, so that what is due in a round is not left to the next one.
+constexpr uint64_t kHousekeepingNs = (100 - kBusyPollMs / 2) * uint64_t{1000000};
+constexpr uint64_t kAdaptSamplingNs = (1000 - kBusyPollMs / 2) * uint64_t{1000000};
 
 }  // namespace
 
@@ -54,12 +48,13 @@ void PollWork::Begin() {
 }
 
 int PollWork::Round() {
-  const int64_t began_ns = RealtimeNs();
   const bool in_flight = process_.tracker->PollLaunches();
   process_.RenewTimes();
+  const uint64_t now_ns = process_.clock.NowNs();
   WatchMasks();
-  WatchNetwork(process_.clock.NowNs());
-  if (IsDue(began_ns, kHousekeepingMs, &housekeeping_)) {
+  WatchNetwork(now_ns);
+  if (now_ns - housekeeping_ns_ >= kHousekeepingNs) {
+    housekeeping_ns_ = now_ns;
     process_.clock.Correct();
     process_.tracker->SettleIdle();
     process_.tracker->CountUnreported();
@@ -67,7 +62,8 @@ int PollWork::Round() {
     MakeRoom();
   }
   process_.tracker->KeepPagesReady(0);
-  if (IsDue(began_ns, kAdaptSamplingMs, &adaptation_)) {
+  if (now_ns - adapted_ns_ >= kAdaptSamplingNs) {
+    adapted_ns_ = now_ns;
     process_.tracker->AdaptSampling();
   }
   const bool is_asked = control_.Round();

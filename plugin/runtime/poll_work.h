@@ -36,9 +36,8 @@ class PollWork {
 
   Process& process_;
   LiveControl control_;
-  // In which periods these were done last (round_pause.h).
-  int64_t housekeeping_ = 0;
-  int64_t adaptation_ = 0;
+  uint64_t housekeeping_ns_ = 0;  // when last
+  uint64_t adapted_ns_ = 0;       // when last
   bool mask_warning_given_ = false;
 };
 

@@ -19,16 +19,6 @@ constexpr int64_t RoundPauseNs(int64_t realtime_ns, int pause_ms) {
   return rest_ns < period_ns / 4 ? rest_ns + period_ns : rest_ns;
 }
 
-// Which period of this length a round belongs to that begins at this Unix time. What is to be done
-// once in each is due when this changes, and not when so much time has passed since it was done:
-// one round begins a few microseconds later than another, so a little would often be missing yet.
-// For multiples of the pause. A round may begin a little early, as the clock may be steered while
-// the thread sleeps: by less than RoundPauseNs leaves between two.
-constexpr int64_t PeriodOfRound(int64_t realtime_ns, int period_ms) {
-  constexpr int64_t kEarlyNs = 5000000;
-  return (realtime_ns + kEarlyNs) / (period_ms * int64_t{1000000});
-}
-
 }  // namespace nccl_pulse
 
 #endif  // PLUGIN_RUNTIME_ROUND_PAUSE_H_

@@ -29,25 +29,5 @@ TEST(RoundPauseTest, ThereIsAPauseBetweenTwoRounds) {
   }
 }
 
-// However late rounds begin, or a little early, what is due in each period is done in its first.
-TEST(RoundPauseTest, WorkIsDueOnceInEachPeriod) {
-  for (const int pause_ms : {20, 100}) {
-    for (const int period_ms : {100, 1000}) {
-      int64_t last = PeriodOfRound(kNow, period_ms);
-      int64_t done = kNow;
-      for (int i = 1; i <= 500; ++i) {
-        const int64_t grid = kNow + i * pause_ms * kMs;
-        const int64_t jitter_ns = i * 7919 % 1000 * 1000 - 10000;  // -10 us to 989 us
-        const int64_t period = PeriodOfRound(grid + jitter_ns, period_ms);
-        if (period == last) continue;
-        EXPECT_EQ(grid - done, period_ms * kMs) << pause_ms << " " << i;
-        last = period;
-        done = grid;
-      }
-      EXPECT_EQ(done, kNow + 500 * pause_ms * kMs);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace nccl_pulse

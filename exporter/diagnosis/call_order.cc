@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/diagnosis/reached_calls.h"
 #include "metrics/size_class.h"
 
 namespace nccl_pulse {
@@ -32,7 +31,7 @@ struct OfRank {
 
 class Comparison {
  public:
-  explicit Comparison(const Ranks& ranks) : reached_(LastReached(ranks)) {
+  explicit Comparison(const Ranks& ranks) {
     for (const RankView* rank : ranks) Add(*rank);
   }
 
@@ -108,9 +107,8 @@ class Comparison {
       for (const uint32_t kind : of.*calls) {
         const uint32_t what = What(kind, with_types);
         const bool differs = seen.try_emplace(number, what).first->second != what;
-        const bool may_hold_up =
-            !IsBefore(number, *in_flight_) && !(reached_ && IsBefore(*reached_, number));
-        if (differs && may_hold_up && (!first || IsBefore(number, *first))) first = number;
+        if (differs && !IsBefore(number, *in_flight_) && (!first || IsBefore(number, *first)))
+          first = number;
         ++number;
       }
     }
@@ -136,7 +134,6 @@ class Comparison {
   }
 
   std::vector<OfRank> ranks_;
-  std::optional<uint32_t> reached_;  // number of the last that all have come to
   std::optional<uint32_t>
       in_flight_;  // number of the oldest that a rank is known to have in flight
   std::vector<const Kind*> kinds_;

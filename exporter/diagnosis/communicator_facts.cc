@@ -1,10 +1,6 @@
 #include "exporter/diagnosis/communicator_facts.h"
 
 #include <algorithm>
-#include <optional>
-#include <utility>
-
-#include "exporter/diagnosis/reached_calls.h"
 
 namespace nccl_pulse {
 namespace {
@@ -32,38 +28,15 @@ void AddLive(const RankView& rank, CommunicatorFacts* facts) {
   }
 }
 
-void FindMost(CommunicatorFacts* facts) {
-  facts->most = 0;
-  facts->least = facts->calls.empty() ? Calls() : facts->calls.front();
-  for (std::size_t i = 1; i < facts->calls.size(); ++i) {
-    facts->least = Common(facts->least, facts->calls[i]);
-    if (Total(facts->calls[i]) > Total(facts->calls[facts->most])) facts->most = i;
-  }
-  facts->is_mismatched = std::any_of(
-      facts->calls.begin(), facts->calls.end(),
-      [facts](const Calls& calls) { return !Excess(calls, facts->calls[facts->most]).empty(); });
-}
-
-// What is called otherwise behind a call that ranks still wait in holds up nobody yet.
-void LeaveOutNotReached(CommunicatorFacts* facts) {
-  const std::optional<uint32_t> last = LastReached(facts->live);
-  if (!last) return;
-  std::vector<Calls> reached;
-  for (const RankView* rank : facts->live) {
-    std::optional<Calls> calls = CallsUntil(*last, *rank);
-    if (!calls) return;
-    reached.push_back(*std::move(calls));
-  }
-  facts->calls = std::move(reached);
-  FindMost(facts);
-}
-
 void CompareCalls(CommunicatorFacts* facts) {
   for (const RankView* rank : facts->live) {
     facts->calls.push_back(CollectiveCalls(*rank->communicator));
   }
-  FindMost(facts);
-  if (facts->is_mismatched) LeaveOutNotReached(facts);
+  if (!facts->calls.empty()) facts->least = facts->calls.front();
+  for (std::size_t i = 1; i < facts->calls.size(); ++i) {
+    facts->least = Common(facts->least, facts->calls[i]);
+    if (Total(facts->calls[i]) > Total(facts->calls[facts->most])) facts->most = i;
+  }
   for (std::size_t i = 0; i < facts->calls.size(); ++i) {
     const RankView* rank = facts->live[i];
     const Calls& most = facts->calls[facts->most];
@@ -71,6 +44,7 @@ void CompareCalls(CommunicatorFacts* facts) {
     facts->is_quiet &=
         ElapsedNs(facts->now_ns, std::max(communicator.last_launch_realtime_ns,
                                           communicator.unreported_since_realtime_ns)) >= kQuietNs;
+    facts->is_mismatched |= !Excess(facts->calls[i], most).empty();
     const Calls missing = Excess(most, facts->calls[i]);
     if (missing.empty()) continue;
     facts->behind.push_back(rank);

@@ -12,7 +12,6 @@
 #include "exporter/diagnosis/exchange.h"
 #include "exporter/diagnosis/hang_evidence.h"
 #include "exporter/diagnosis/launch_order.h"
-#include "exporter/diagnosis/reached_calls.h"
 #include "exporter/diagnosis/unreported_verdict.h"
 #include "exporter/diagnosis/verdict_draft.h"
 
@@ -114,8 +113,7 @@ class Judge {
     finding_.behind_unseen = BehindUnseen(facts_);
     if (!finding_.behind_unseen.empty()) return draft_.SayBehindUnseen();
     const bool has_peers = view_.has_point_to_point;
-    const bool is_in_order = IsOrderKnown(facts_.live);  // else it has been said
-    if (facts_.behind.empty() && facts_.is_quiet && !has_peers && !is_in_order) {
+    if (facts_.behind.empty() && facts_.is_quiet && !has_peers) {
       if (std::optional<Mismatch> order = CompareOrder(facts_)) {
         return draft_.SayMismatch(std::move(*order));
       }

@@ -166,49 +166,6 @@ TEST(CallOrder, TypesOfCallsThatHaveNotCompleted) {
   EXPECT_THAT(RootsOf(job), ElementsAre(1));
 }
 
-// As the counts have them: of size class 4.
-const Called kReduce4{"AllReduce", 1 << 20}, kGather4{"AllGather", 1 << 20},
-    kScatter4{"ReduceScatter", 1 << 20};
-
-// Hosts run ahead of a GPU that is stuck: what they call otherwise meanwhile holds up nobody yet.
-TEST(CallOrder, QueuedBehindWhatAllWaitIn) {
-  SimulatedJob job = GoneOnJob();
-  for (const int rank : {0, 2, 3}) SetCalls(&job, rank, {kReduce4, kGather4, kScatter4});
-  SetCalls(&job, 1, {kReduce4, kScatter4, kGather4});
-  job.Of(kComm, 1).last_call_op = "AllGather";
-  SetBegun(&job, kComm, {kBegun, kBegun, kNotBegun, kBegun});
-  ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
-  // They have come to it.
-  for (const int rank : {0, 1, 2, 3}) job.Of(kComm, rank).call_order.in_flight = 42;
-  ExpectHang(&job, HangVerdict::kMismatched, {1});
-  // In one group it is the same launch.
-  for (const int rank : {0, 2, 3}) SetCalls(&job, rank, {kReduce4, OfGroup(kGather4), kScatter4});
-  SetCalls(&job, 1, {kReduce4, OfGroup(kScatter4), kGather4});
-  ExpectHang(&job, HangVerdict::kMismatched, {1});
-}
-
-// Without an event in front of it the oldest launch in flight may have completed.
-TEST(CallOrder, WhereNothingTellsWhatTheyHaveComeTo) {
-  SimulatedJob job = GoneOnJob();
-  for (const int rank : {0, 2, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
-  SetCalls(&job, 1, {kReduce, kScatter, kGather});
-  ExpectHang(&job, HangVerdict::kMismatched, {1});
-}
-
-// Nor do the counts fit together, of calls that nobody has come to.
-TEST(CallOrder, QueuedCallsThatAreOthers) {
-  SimulatedJob job = RunningJob();
-  for (const char* op : {"AllReduce", "AllGather"}) LaunchOn(&job, {0, 1, 2}, op);
-  LaunchOn(&job, {0, 2}, "ReduceScatter");
-  LaunchOn(&job, {1}, "AllReduce");
-  for (const int rank : {0, 2}) SetCalls(&job, rank, {kReduce4, kGather4, kScatter4});
-  SetCalls(&job, 1, {kReduce4, kGather4, kReduce4});
-  ExpectHang(&job, HangVerdict::kMismatched, {1});
-  SetBegun(&job, kComm, {kBegun, kBegun, kBegun});
-  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
-  EXPECT_THAT(hang.text, HasSubstr("has not called AllReduce"));
-}
-
 // What does not reduce moves bytes, of whatever type.
 TEST(CallOrder, TypesOfWhatReduces) {
   const Called words{"AllGather", 4096, "ncclInt32"};

@@ -46,25 +46,37 @@ def worker(replays):
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
     stream = torch.cuda.Stream()
+    # Not an AllReduce, as a barrier is: these are counted.
+    token, tokens = torch.zeros(1, device="cuda"), torch.zeros(dist.get_world_size(), device="cuda")
+
+    def meet():
+        dist.all_gather_into_tensor(tokens, token)
+        stream.synchronize()
+
+    graph = None
     with torch.cuda.stream(stream):
         for size in SIZES:
             buffer = torch.zeros(size // 4, device="cuda")
             for _ in range(5):
                 dist.all_reduce(buffer)
             stream.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                for _ in range(CALLS):
-                    dist.all_reduce(buffer)
-            for _ in range(replays):
-                dist.barrier()
-                stream.synchronize()
+            # With kernel times there are no stamps, and nothing of a replay is wanted.
+            for _ in range(replays if os.environ["NCCL_PULSE_GRAPHS"] == "auto" else 0):
+                if graph is None:
+                    graph = torch.cuda.CUDAGraph()
+                    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                        for _ in range(CALLS):
+                            dist.all_reduce(buffer)
+                meet()
                 graph.replay()
                 stream.synchronize()
                 time.sleep(0.01)
+            graph = None
+            # Behind work of the GPU, so that it does not wait for the host.
             for _ in range(replays // 10):
-                dist.barrier()
-                for _ in range(10):
+                meet()
+                torch.cuda._sleep(4000000)  # pylint: disable=protected-access
+                for _ in range(50):
                     dist.all_reduce(buffer)
                 stream.synchronize()
     time.sleep(1)
@@ -105,7 +117,7 @@ def main():
     if options.worker:
         return worker(options.replays)
     events = run(options, NCCL_PULSE_GRAPHS="auto", NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND="1000000")
-    kernel = run(options, NCCL_PULSE_TIMING="kernel")
+    kernel = run(options, NCCL_PULSE_GRAPHS="off", NCCL_PULSE_TIMING="kernel")
     columns = {"graph": events.get("graph", {}), "stream": events.get("stream", {}), "kernel": kernel.get("kernel", {})}
     wrong = 0
     print("| size | by stamps, in graphs | by events, eager | by NCCL's kernel times, eager |")

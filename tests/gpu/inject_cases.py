@@ -76,7 +76,8 @@ CASES = {case.name: case for case in (
     Case("size", "mismatched_operations", FEWER, "AllReduce",
          _SIDE + r"AllReduce (of 1024 bytes|\(up to 4KiB\))"),
     Case("killed", "process_gone", RANK),
-    Case("stopped", "process_stopped", RANK),
+    # Its work stands from the same moment on as its threads, so for a look it may be the work alone.
+    Case("stopped", "process_stopped", RANK, at_first="no_progress"),
     Case("kernel", "rank_not_begun", RANK, "AllReduce"),
     Case("kernel-waited", "rank_not_called", RANK, "AllReduce", variants=("server",)),
     Case("killed-server", "rank_not_seen", RANK, variants=("server",)),

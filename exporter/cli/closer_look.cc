@@ -51,7 +51,8 @@ void CloserLook::Begin(const std::vector<JobProcess>& processes,
   std::map<std::string, std::size_t> elsewhere;
   const std::string here = HostName();
   for (const JobProcess& each : processes) {
-    if (each.hostname == here || IsThisHost(endpoints[each.endpoint])) {
+    // Both: another host's port may be forwarded to this one, and any endpoint may claim this name.
+    if (each.hostname == here && IsThisHost(endpoints[each.endpoint])) {
       question.pids.push_back(static_cast<pid_t>(each.pid));
     } else {
       ++elsewhere[each.hostname];

@@ -45,6 +45,7 @@ struct CaptureWatch::State {
   steady_clock::time_point next_capture{};
   steady_clock::time_point next_hang_capture{};  // of one for a hang
   int tries = 0;
+  bool tries_are_of_hang = false;
   std::string last_problem;
   bool was_full = false;
 
@@ -87,12 +88,15 @@ struct CaptureWatch::State {
     const bool has_hang = suspicions.HasNewHang();
     if (fresh.empty() || steady_clock::now() < (has_hang ? next_hang_capture : next_capture))
       return;
+    // Tries that failed for a straggler are not the hang's.
+    if (has_hang && !std::exchange(tries_are_of_hang, true)) tries = 0;
     const std::string problem = TakeCapture(fresh);
     next_capture = steady_clock::now() + options.pause;
     if (has_hang) next_hang_capture = next_capture;
     if (problem.empty() || ++tries >= kMostTries) {
       suspicions.Done();
       tries = 0;
+      tries_are_of_hang = false;
     }
     Report(problem);
   }

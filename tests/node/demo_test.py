@@ -116,6 +116,7 @@ class DemoTest(unittest.TestCase):
         demo.wait_for("Now all is well")
         pids = self.pids()
         first = self.communicator()["comm"]
+        cluster.wait_until(lambda: self.communicator()["ranks"][0]["operations"], "calls are counted")
         calls = self.communicator()["ranks"][0]["operations"][0]["calls"]
         cluster.wait_until(
             lambda: self.communicator()["ranks"][0]["operations"][0]["calls"] > calls,

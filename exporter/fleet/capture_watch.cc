@@ -77,7 +77,7 @@ struct CaptureWatch::State {
              if (suspicions.is_full() && !std::exchange(was_full, true) && log) {
                log(LogLevel::kWarning,
                    absl::StrCat("captures: more than ", Suspicions::kMost,
-                                " suspicions at once: what comes on top is passed over"));
+                                " hangs or stragglers at once: what comes on top is passed over"));
              }
            });
   }

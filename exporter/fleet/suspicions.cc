@@ -19,8 +19,9 @@ void Suspicions::See(const std::string& what, bool is_hang) {
   const auto at = suspicions_.find(what);
   if (at != suspicions_.end()) {
     at->second.is_here = true;
-  } else if (suspicions_.size() < kMost) {
+  } else if (Count(is_hang) < kMost) {
     suspicions_.emplace(what, Suspicion{is_hang});
+    ++Count(is_hang);
   } else {
     is_full_ = true;
   }
@@ -33,6 +34,7 @@ void Suspicions::Forget(Time now) {
     const bool is_over =
         !each.is_here && now - each.gone_since >= (each.is_hang ? Time::duration(kHangIsOver)
                                                                 : Time::duration(kStragglerIsOver));
+    if (is_over) --Count(each.is_hang);
     at = is_over ? suspicions_.erase(at) : std::next(at);
   }
 }

@@ -23,7 +23,8 @@ class Suspicions {
   // Stragglers come and go.
   static constexpr std::chrono::seconds kHangIsOver{30};
   static constexpr std::chrono::minutes kStragglerIsOver{30};
-  // What is remembered at most. Beyond it new ones are passed over.
+  // What is remembered at most, of each of the two: stragglers do not crowd out a hang. Beyond it
+  // new ones are passed over.
   static constexpr std::size_t kMost = 4096;
 
   // `page`: the answer to /api/v1/communicators, which may be anything.
@@ -43,10 +44,12 @@ class Suspicions {
     bool is_here = true;  // on the last page
     Time gone_since{};    // the first page without it; means nothing while it is here
   };
+  std::size_t& Count(bool is_hang) { return is_hang ? hangs_ : stragglers_; }
   void See(const std::string& what, bool is_hang);
   void Forget(Time now);
 
   std::map<std::string, Suspicion> suspicions_;
+  std::size_t hangs_ = 0, stragglers_ = 0;  // of these
   bool is_full_ = false;
 };
 

@@ -122,6 +122,27 @@ TEST(Suspicions, SaysWhenItIsFull) {
   EXPECT_EQ(suspicions.New().size(), Suspicions::kMost);
 }
 
+TEST(Suspicions, StragglersLeaveRoomForHangs) {
+  Suspicions suspicions;
+  Suspicions::Time now{};
+  std::vector<Json> lagging;
+  for (std::size_t i = 0; i <= Suspicions::kMost; ++i) {
+    lagging.push_back(Communicator(absl::StrCat(absl::Hex(i, absl::kZeroPad16)).c_str(), nullptr,
+                                   {{"rank", 1}}));
+  }
+  suspicions.Look(Page(lagging), now);
+  EXPECT_TRUE(suspicions.is_full());
+  suspicions.Done();
+  suspicions.Look(Page({Communicator(kOne, kHang)}), now);
+  EXPECT_FALSE(suspicions.is_full());
+  EXPECT_THAT(suspicions.New(), ElementsAre("hang of communicator 00000000000000aa"));
+  suspicions.Look(Page({}), now);
+  now += Suspicions::kStragglerIsOver;
+  suspicions.Look(Page({}), now);  // all are over
+  suspicions.Look(Page(lagging), now);
+  EXPECT_EQ(suspicions.New().size(), Suspicions::kMost) << "what is over takes no room";
+}
+
 TEST(Suspicions, AnyPageIsTaken) {
   Suspicions suspicions;
   const Suspicions::Time now{};

@@ -70,7 +70,7 @@ std::unique_ptr<CaptureWatch> StartCaptureWatch(CaptureWatchOptions options, uin
                         : listen.host == "::"                           ? "::1"
                                                                         : listen.host;
   options.endpoint.port = port;
-  options.folder.host = HostName();
+  options.folder.host = NodeName();
   options.folder.port = port;
   options.endpoint.has_port = true;
   options.endpoint.is_https = is_https;

@@ -8,7 +8,10 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <optional>
+#include <string_view>
 #include <system_error>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -26,6 +29,16 @@ namespace fs = std::filesystem;
 constexpr std::string_view kStart = "nccl-pulse-auto-";
 constexpr std::string_view kEnd = ".tar.gz";
 constexpr std::string_view kPartial = ".partial-";
+
+// When a capture was taken, as its name has it.
+struct Taken {
+  std::string_view time;  // 20261122-221500
+  uint64_t number = 0;    // of several in a second
+
+  bool operator<(const Taken& other) const {
+    return std::tie(time, number) < std::tie(other.time, other.number);
+  }
+};
 
 struct Found {
   std::string path;
@@ -67,18 +80,31 @@ std::string StartOf(const CaptureFolder& folder) {
   return absl::StrCat(kStart, host, "-", folder.port, "-");
 }
 
-}  // namespace
-
-bool IsOwnCapture(const CaptureFolder& folder, std::string_view name) {
-  if (!absl::ConsumePrefix(&name, StartOf(folder)) || !absl::ConsumeSuffix(&name, kEnd)) {
-    return false;
+// Nothing of a capture that is not this agent's own.
+std::optional<Taken> ParseOwn(const CaptureFolder& folder, std::string_view name) {
+  if (!absl::ConsumePrefix(&name, StartOf(folder)) && !absl::ConsumePrefix(&name, kStart)) {
+    return std::nullopt;
   }
+  if (!absl::ConsumeSuffix(&name, kEnd)) return std::nullopt;
   // 20261122-221500, and perhaps a number. Exactly: host and port of another agent may begin like
   // this one's.
   constexpr std::size_t kDay = 8, kTime = 15;
-  return name.size() >= kTime && IsDigits(name.substr(0, kDay)) && name[kDay] == '-' &&
-         IsDigits(name.substr(kDay + 1, kTime - kDay - 1)) &&
-         (name.size() == kTime || (name[kTime] == '-' && IsDigits(name.substr(kTime + 1))));
+  if (name.size() < kTime || !IsDigits(name.substr(0, kDay)) || name[kDay] != '-' ||
+      !IsDigits(name.substr(kDay + 1, kTime - kDay - 1))) {
+    return std::nullopt;
+  }
+  Taken taken{name.substr(0, kTime)};
+  if (name.size() == kTime) return taken;
+  const std::string_view number = name.substr(kTime + 1);
+  const bool is_number =
+      name[kTime] == '-' && IsDigits(number) && absl::SimpleAtoi(number, &taken.number);
+  return is_number ? std::optional(taken) : std::nullopt;
+}
+
+}  // namespace
+
+bool IsOwnCapture(const CaptureFolder& folder, std::string_view name) {
+  return ParseOwn(folder, name).has_value();
 }
 
 std::string NewCapturePath(const CaptureFolder& folder, int64_t now_realtime_ns) {
@@ -98,12 +124,9 @@ void RemoveOldCaptures(const CaptureFolder& folder, const CaptureLimits& limits)
       std::remove_if(captures.begin(), captures.end(),
                      [&](const Found& each) { return !IsOwnCapture(folder, each.name); }),
       captures.end());
-  // Their names have their times; without the end, so that "-2" is after "".
-  const auto stem = [](const Found& each) {
-    return std::string_view(each.name).substr(0, each.name.size() - kEnd.size());
-  };
-  std::sort(captures.begin(), captures.end(),
-            [&](const Found& a, const Found& b) { return stem(a) < stem(b); });
+  std::sort(captures.begin(), captures.end(), [&](const Found& a, const Found& b) {
+    return *ParseOwn(folder, a.name) < *ParseOwn(folder, b.name);
+  });
   uint64_t bytes = 0;
   for (const Found& each : captures) bytes += each.bytes;
   for (std::size_t i = 0; i + 1 < captures.size(); ++i) {

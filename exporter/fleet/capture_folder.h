@@ -3,7 +3,10 @@
 // what this user wrote under this agent's own is ever looked at or removed.
 //
 //   nccl-pulse-auto-node7-9410-20261122-221500.tar.gz              a capture
+//   nccl-pulse-auto-node7-9410-20261122-221500-2.tar.gz            another one of that second
 //   nccl-pulse-auto-node7-9410-20261122-221500.tar.gz.partial-17   one that was not finished
+//   nccl-pulse-auto-20261122-221500.tar.gz                         the first form, which names no
+//                                                                  agent: everybody's own
 //
 // Thread: one. Cost: reads the folder.
 #ifndef EXPORTER_FLEET_CAPTURE_FOLDER_H_
@@ -24,7 +27,8 @@ struct CaptureLimits {
 
 struct CaptureFolder {
   std::string path;
-  // Of the agent. Of the host's name letters, digits, '.', '-' and '_' stand in names of files.
+  // Of the agent, the same after a restart (NodeName). Of the host's name letters, digits, '.', '-'
+  // and '_' stand in names of files.
   std::string host;
   uint16_t port = 0;
 };

@@ -5,11 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
 #include <ctime>
 #include <future>
 #include <memory>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -19,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "exporter/node/handover.h"
 
 namespace nccl_pulse {
 namespace {
@@ -78,13 +82,6 @@ int64_t StartRealtimeNs(int folder) {
   return ClockNs(CLOCK_REALTIME) - ClockNs(CLOCK_BOOTTIME) + since_boot_ns;
 }
 
-uint32_t OwnPidNamespace() {
-  constexpr ino_t kSystemsOwn = 0xEFFFFFFC;  // PROC_PID_INIT_INO of linux/proc_ns.h
-  struct stat status {};
-  if (stat("/proc/self/ns/pid", &status) != 0 || status.st_ino == kSystemsOwn) return 0;
-  return static_cast<uint32_t>(status.st_ino);
-}
-
 // The user as whom it runs, if that is one: a set-user-ID program has its environment from another
 // user than the one whose files it could read.
 bool FindUser(int folder, uid_t* user) {
@@ -108,7 +105,7 @@ std::string WhyNotThisOne(int folder, const ProcessSnapshot& process) {
   constexpr int64_t kClockSlackNs = 2 * kBillion;
   const int64_t start = StartRealtimeNs(folder);
   if (start == 0) return "its start in /proc cannot be read";
-  return start > process.start_realtime_ns + kClockSlackNs
+  return start - kClockSlackNs > process.start_realtime_ns
              ? "the process of that pid began later: it is another one"
              : "";
 }
@@ -119,11 +116,12 @@ void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::
     local->log_error = "NCCL_DEBUG_FILE is not set; the log went to its output";
     return;
   }
-  // NCCL's own letters for host and pid.
-  const std::string host = process.hostname.substr(0, process.hostname.find('.'));
+  // NCCL's own letters for host and pid. Its host is never a node's name.
+  const std::string own = HostName();
+  const std::string host = own.substr(0, own.find('.'));
   const std::string path =
       absl::StrReplaceAll(name, {{"%h", host}, {"%p", absl::StrCat(process.pid)}});
-  if (path.front() != '/') {
+  if (!absl::StartsWith(path, "/")) {
     local->log_error = absl::StrCat("its path is relative, and not looked for: ", path);
     return;
   }
@@ -186,6 +184,11 @@ std::string HostName() {
   return name;
 }
 
+std::string NodeName() {
+  const char* name = std::getenv("NCCL_PULSE_NODE_NAME");  // NOLINT(concurrency-mt-unsafe)
+  return name == nullptr || *name == '\0' ? HostName() : name;
+}
+
 bool IsThisHost(const Address& address) {
   return address.host == "localhost" || address.host == "::1" ||
          (absl::StartsWith(address.host, "127.") &&
@@ -195,7 +198,7 @@ bool IsThisHost(const Address& address) {
 
 std::string WhyNotHere(const ProcessSnapshot& process) {
   if (process.end != ProcessEnd::kLive) return "it has ended";
-  if (process.hostname != HostName()) {
+  if (process.hostname != HostName() && process.hostname != NodeName()) {
     return absl::StrCat("it is on ", process.hostname, "; run this there, too");
   }
   if (process.pid_namespace != OwnPidNamespace()) {
@@ -218,19 +221,32 @@ bool IsSetting(std::string_view variable) {
 LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
                               bool (*is_setting)(std::string_view variable),
                               std::chrono::milliseconds patience) {
+  static std::atomic<int> running{0};
+  LocalProcess failed;
+  if (running.fetch_add(1) >= kMostLost) {
+    running.fetch_sub(1);
+    failed.settings_error = "too many earlier reads of environments or logs have not come back";
+    return failed;
+  }
   ProcessSnapshot who;
   who.pid = process.pid;
-  who.hostname = process.hostname;
   who.start_realtime_ns = process.start_realtime_ns;
   std::promise<LocalProcess> promise;
   std::future<LocalProcess> future = promise.get_future();
-  std::thread([who = std::move(who), is_setting, promise = std::move(promise)]() mutable {
-    promise.set_value(Read(who, is_setting));
-  }).detach();
+  try {
+    std::thread([who = std::move(who), is_setting, promise = std::move(promise)]() mutable {
+      LocalProcess local = Read(who, is_setting);
+      running.fetch_sub(1);  // first: who has the answer may ask again
+      promise.set_value(std::move(local));
+    }).detach();
+  } catch (const std::system_error& problem) {
+    running.fetch_sub(1);
+    failed.settings_error = absl::StrCat("no thread to read it with: ", problem.what());
+    return failed;
+  }
   if (future.wait_for(patience) == std::future_status::ready) return future.get();
-  LocalProcess late;
-  late.settings_error = "reading its environment or its log takes too long";
-  return late;
+  failed.settings_error = "reading its environment or its log takes too long";
+  return failed;
 }
 
 }  // namespace nccl_pulse

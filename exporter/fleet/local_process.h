@@ -2,7 +2,8 @@
 // root and a snapshot may say anything, so only files of the process' own user are read.
 //
 // Thread: any; blocks for at most the patience. A file that hangs (a lost file system, a process that
-// a driver holds) is left to a thread that lives on. Errors: sentences for a person.
+// a driver holds) is left to a thread that lives on, of which there are kMostLost at most. Errors:
+// sentences for a person.
 #ifndef EXPORTER_FLEET_LOCAL_PROCESS_H_
 #define EXPORTER_FLEET_LOCAL_PROCESS_H_
 
@@ -16,6 +17,9 @@
 namespace nccl_pulse {
 
 std::string HostName();
+// NCCL_PULSE_NODE_NAME where it is set, as processes of a job call their host then; else the host's.
+// A container's host name is its own and changes with it; this does not.
+std::string NodeName();
 // What is asked there is said by this host.
 bool IsThisHost(const Address& address);
 
@@ -25,6 +29,9 @@ std::string WhyNotHere(const ProcessSnapshot& process);
 // True for a variable (NAME=VALUE) of a process' environment that says how NCCL, PyTorch or the job was
 // set up. Nothing else of an environment is kept.
 bool IsSetting(std::string_view variable);
+
+// Reads that did not come back, of this program. With so many nothing more is read.
+inline constexpr int kMostLost = 16;
 
 struct LocalProcess {
   std::string settings, settings_error;

@@ -127,8 +127,8 @@ TEST(Suspicions, StragglersLeaveRoomForHangs) {
   Suspicions::Time now{};
   std::vector<Json> lagging;
   for (std::size_t i = 0; i <= Suspicions::kMost; ++i) {
-    lagging.push_back(Communicator(absl::StrCat(absl::Hex(i, absl::kZeroPad16)).c_str(), nullptr,
-                                   {{"rank", 1}}));
+    lagging.push_back(
+        Communicator(absl::StrCat(absl::Hex(i, absl::kZeroPad16)).c_str(), nullptr, {{"rank", 1}}));
   }
   suspicions.Look(Page(lagging), now);
   EXPECT_TRUE(suspicions.is_full());
@@ -198,6 +198,26 @@ TEST_F(CaptureFolderTest, TheOldestGoFirstAndNothingElseGoes) {
     expected.emplace_back(each);
   }
   EXPECT_THAT(Names(), ::testing::UnorderedElementsAreArray(expected));
+}
+
+TEST_F(CaptureFolderTest, TheTenthOfASecondIsNewerThanTheSecond) {
+  const std::string second = "nccl-pulse-auto-node7-9410-20210101-000005";
+  for (const char* number : {"", "-2", "-9", "-10"}) Make(absl::StrCat(second, number, ".tar.gz"));
+  RemoveOldCaptures(Own(), {2, 1 << 20});
+  EXPECT_THAT(Names(), UnorderedElementsAre(second + "-9.tar.gz", second + "-10.tar.gz"));
+}
+
+// Else what an earlier release has kept would stay for ever, beyond the limits.
+TEST_F(CaptureFolderTest, CapturesThatNameNoAgentAreOwn) {
+  Make("nccl-pulse-auto-20210101-000001.tar.gz");
+  Make("nccl-pulse-auto-20210101-000003.tar.gz");
+  Make("nccl-pulse-auto-20210101-000003.tar.gz.partial-99999999");
+  Make("nccl-pulse-auto-node7-9410-20210101-000002.tar.gz");
+  Make("nccl-pulse-auto-node7-9410-20210101-000004.tar.gz");
+  RemovePartialCaptures(Own());
+  RemoveOldCaptures(Own(), {2, 1 << 20});
+  EXPECT_THAT(Names(), UnorderedElementsAre("nccl-pulse-auto-20210101-000003.tar.gz",
+                                            "nccl-pulse-auto-node7-9410-20210101-000004.tar.gz"));
 }
 
 TEST_F(CaptureFolderTest, BytesAreLimitedToo) {

@@ -9,15 +9,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
+#include <string_view>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/node/handover.h"
 
 namespace nccl_pulse {
 namespace {
@@ -50,12 +56,16 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
-  LocalProcess Read() const {
+  ProcessSnapshot Snapshot() const {
     ProcessSnapshot process;
     process.pid = pid_;
     process.hostname = HostName();
+    process.pid_namespace = OwnPidNamespace();
     process.start_realtime_ns = std::numeric_limits<int64_t>::max() / 2;
-    return ReadLocalProcess(process, IsSetting, std::chrono::seconds(60));
+    return process;
+  }
+  LocalProcess Read() const {
+    return ReadLocalProcess(Snapshot(), IsSetting, std::chrono::seconds(60));
   }
 
  private:
@@ -102,6 +112,52 @@ TEST_F(LocalProcessTest, ALinkIsNotFollowed) {
   const LocalProcess read = Program(path_).Read();
   EXPECT_EQ(read.log, "");
   EXPECT_THAT(read.log_error, HasSubstr("is no plain file"));
+}
+
+// As in a pod: its processes have the node's name, and its own name is in the name of the log.
+TEST_F(LocalProcessTest, AProcessMayBeHereByTheNameOfTheNode) {
+  const std::string own = HostName();
+  std::ofstream(absl::StrCat(path_, ".", own.substr(0, own.find('.')))) << "NCCL INFO Bootstrap";
+  const Program program(path_ + ".%h");
+  ProcessSnapshot process = program.Snapshot();
+  EXPECT_EQ(WhyNotHere(process), "");
+  process.hostname = "the-node";
+  EXPECT_EQ(WhyNotHere(process), "it is on the-node; run this there, too");
+  setenv("NCCL_PULSE_NODE_NAME", "the-node", 1);
+  EXPECT_EQ(NodeName(), "the-node");
+  EXPECT_EQ(WhyNotHere(process), "");
+  unsetenv("NCCL_PULSE_NODE_NAME");
+  EXPECT_EQ(NodeName(), HostName());
+  EXPECT_EQ(ReadLocalProcess(process, IsSetting, std::chrono::seconds(60)).log,
+            "NCCL INFO Bootstrap");
+}
+
+TEST_F(LocalProcessTest, ASnapshotMayClaimAnyTime) {
+  const Program program(path_);
+  ProcessSnapshot process = program.Snapshot();
+  process.start_realtime_ns = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(WhyNotHere(process), "");
+  process.start_realtime_ns = std::numeric_limits<int64_t>::min();
+  EXPECT_THAT(WhyNotHere(process), HasSubstr("is another one"));
+}
+
+std::atomic<bool> is_hanging{false};
+bool Hang(std::string_view /*variable*/) {
+  while (is_hanging) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return true;
+}
+
+TEST_F(LocalProcessTest, ReadsThatHangDoNotPileUp) {
+  const Program program(path_);
+  is_hanging = true;
+  const auto read = [&program] {
+    return ReadLocalProcess(program.Snapshot(), Hang, std::chrono::milliseconds(1));
+  };
+  for (int i = 0; i < kMostLost; ++i) EXPECT_THAT(read().settings_error, HasSubstr("too long"));
+  EXPECT_THAT(read().settings_error, HasSubstr("too many earlier reads"));
+  is_hanging = false;
+  while (read().settings.empty()) {
+  }
 }
 
 }  // namespace

@@ -132,6 +132,8 @@ std::string CallRanges::Load() {
       *problem = "the tool takes no ranges in domains";
     }
     if (problem->empty()) loaded.domain_ = create("NCCL Pulse");
+    // Null is the domain of everybody, where an end that is missing would end the application's.
+    if (problem->empty() && loaded.domain_ == nullptr) *problem = "the tool made us no domain";
     looked = true;
   }
   *this = loaded;

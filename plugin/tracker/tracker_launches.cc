@@ -112,12 +112,13 @@ uint64_t Tracker::StartTaggedCall(uint64_t context, const CallEvent& event, uint
 }
 
 uint64_t Tracker::ShowCall(uint64_t context, const CallEvent& event, uint64_t ticket) {
-  const Communicator* communicator = communicators_.Find(context);
-  if (communicator == nullptr) return ticket;
+  // One that is not known has been counted. It has no range, and so gets no ticket for an end.
+  const Communicator& communicator = communicators_.At(context);
+  if (context == 0 || communicator.context.acquire() != context) return 0;
   const uint64_t bytes = event.count * instruments_.names.Find(event.datatype).element_bytes;
-  instruments_.ranges.PushCall(event.func, bytes, *communicator->record);
+  instruments_.ranges.PushCall(event.func, bytes, *communicator.record);
   if (ticket != 0) return ticket;
-  return Ticket::Pack(instruments_.process_tag, TicketKind::kShown, 0, 0, 0, communicator->index);
+  return Ticket::Pack(instruments_.process_tag, TicketKind::kShown, 0, 0, 0, communicator.index);
 }
 
 void Tracker::CountCall(const Communicator& communicator, uint64_t key, uint64_t bytes) {

@@ -105,6 +105,21 @@ TEST(NvtxTest, EveryThreadsRangesAreBalancedAndNothingElseChanges) {
       kOn);
 }
 
+TEST(NvtxTest, WhatACommunicatorThatIsOverCallsHasNoRangeAndIsIgnoredOnce) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        StreamCommunicator comm(gpu, 1);
+        comm.Finalize();
+        void* group = comm.StartGroup();
+        EXPECT_EQ(group, nullptr);
+        EXPECT_EQ(comm.MakeCall(group, "AllReduce", 64).handle, nullptr);
+        comm.StopGroup(group);
+        EXPECT_EQ(Written(Told()), "");
+        EXPECT_EQ(Ignored(ReadSnapshot()), 2u) << "the group and the call";
+      },
+      kOn);
+}
+
 // What is measured of a job, which must not depend on whether somebody listens.
 std::string Measured(const Environment& environment) {
   int answer[2];
@@ -180,7 +195,9 @@ TEST(NvtxTest, WithoutAToolOneLineSaysWhyAndTheJobGoesOn) {
       {"did not want to listen",
        {{"NVTX_INJECTION64_PATH", kNvtxTool}, {"NVTX_TOOL_DECLINES", "1"}}},
       {"the tool takes no ranges in domains",
-       {{"NVTX_INJECTION64_PATH", kNvtxTool}, {"NVTX_TOOL_WITHOUT_RANGES", "1"}}}};
+       {{"NVTX_INJECTION64_PATH", kNvtxTool}, {"NVTX_TOOL_WITHOUT_RANGES", "1"}}},
+      {"the tool made us no domain",
+       {{"NVTX_INJECTION64_PATH", kNvtxTool}, {"NVTX_TOOL_WITHOUT_DOMAINS", "1"}}}};
   for (const auto& [why, variables] : cases) {
     Environment environment = variables;
     environment["NCCL_PULSE_NVTX"] = "on";

@@ -16,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "metrics/text_hash.h"
 
 namespace nccl_pulse {
 namespace {
@@ -40,13 +41,6 @@ struct AbstractAddress {
 };
 
 int OpenSocket() { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
-
-// FNV-1a. Hashed because a path may be too long for a name.
-uint64_t HashOf(std::string_view text) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return hash;
-}
 
 // The beginning of a file; "" where it cannot be read.
 std::string ReadShort(const char* path) {
@@ -93,7 +87,8 @@ HandoverMessage MakeMessage(MessageType type) {
 std::string HandoverName(uid_t user, const ListenAddress& address) {
   return address.path.empty()
              ? absl::StrCat(kNamePrefix, user, "-", address.port)
-             : absl::StrCat(kNamePrefix, user, "-unix-", absl::Hex(HashOf(address.path)));
+             // A path may be too long for a name.
+             : absl::StrCat(kNamePrefix, user, "-unix-", absl::Hex(TextHash(address.path)));
 }
 
 int ListenOn(const std::string& name, SharedDescriptor* listener) {

@@ -6,12 +6,12 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "metrics/text_hash.h"
 
 namespace nccl_pulse {
 
-uint64_t HashOf(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+uint64_t FlowId(std::string_view what) {
+  const uint64_t hash = TextHash(what);
   return hash == 0 ? 1 : hash;
 }
 
@@ -140,7 +140,7 @@ uint64_t CallIndex::FlowOf(const SeenRank& rank, const SeenCall& call) const {
   const auto callers = found->second.find(call.collective);
   if (callers == found->second.end()) return 0;
   if (callers->second.size() + missing_.count({rank.comm, call.collective}) < 2) return 0;
-  return HashOf(absl::StrCat(rank.comm, " ", call.collective));
+  return FlowId(absl::StrCat(rank.comm, " ", call.collective));
 }
 
 std::size_t CallIndex::flows() const {

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -77,8 +78,8 @@ class CallIndex {
 // time.
 int64_t EndOf(const SeenCall& call, int64_t begin_ns);
 
-// Not 0.
-uint64_t HashOf(const std::string& text);
+// The id of a flow that joins what belongs to this. Not 0.
+uint64_t FlowId(std::string_view what);
 
 }  // namespace nccl_pulse
 

@@ -64,7 +64,7 @@ class RankDrawer {
  private:
   // A call that was made twice, as a mark and on the stream, is joined by this flow.
   uint64_t OwnFlow(const SeenCall& call) const {
-    return HashOf(absl::StrCat(rank_.comm, "|", rank_.hostname, "|", rank_.pid, "|", rank_.rank,
+    return FlowId(absl::StrCat(rank_.comm, "|", rank_.hostname, "|", rank_.pid, "|", rank_.rank,
                                "|", call.number));
   }
 

@@ -22,14 +22,20 @@ constexpr double kExplained = 0.5;
 constexpr double kPartlyExplained = 0.1;
 constexpr double kLaterBy = 1.2;
 
+// Why one may be late that is not slow itself. Where two hold, the last of them counts.
+enum class Excuse {
+  kNone,
+  kAnother,  // it waits for another one, and so comes late elsewhere
+  kPeers,    // in Send or Recv
+};
+
 struct Late {
   JobRank rank;
   double seconds_per_second = 0;
   std::string text;
-  bool is_alone = false;    // the text is of it alone
-  double own = HUGE_VAL;    // of that, less what it waits for peers itself; where it has some
-  bool is_excused = false;  // it waits for another one, and so comes late elsewhere
-  bool is_excused_by_peers = false;  // in Send or Recv
+  bool is_alone = false;  // the text is of it alone
+  double own = HUGE_VAL;  // of that, less what it waits for peers itself; where it has some
+  Excuse excuse = Excuse::kNone;
   bool is_partly_excused = false;
 };
 
@@ -79,8 +85,8 @@ class Examiner {
 
   std::vector<JobStraggler> Make() {
     if (lates_.empty()) return {};
-    ExcusePeers();
-    Excuse();
+    ExcuseByPeers();
+    ExcuseByOthers();
     KeepLatestOfPipelines();
     AddHosts();
     AddOthers();
@@ -121,7 +127,7 @@ class Examiner {
   // Who waits for a late one in Send or Recv comes late elsewhere. In a pipeline a stage waits by
   // right, so the measure is what those wait with whom it is compared: they have its place in other
   // pipelines. Where that is not known, nor is who began.
-  void ExcusePeers() {
+  void ExcuseByPeers() {
     const PointToPointWaits waits(views_);
     for (const Named& there : named_) {
       const std::optional<double> usual = waits.Median(*there.view, there.processes);
@@ -135,40 +141,44 @@ class Examiner {
         }
         const double excess = *own - *usual;
         Late& late = found->second;
-        late.is_excused_by_peers |= excess >= kExplained * there.seconds_per_second;
+        if (excess >= kExplained * there.seconds_per_second) late.excuse = Excuse::kPeers;
         late.is_partly_excused |= excess >= kPartlyExplained * there.seconds_per_second;
         late.own = std::min(late.own, there.seconds_per_second - excess);
       }
     }
   }
 
-  void Excuse() {
+  void ExcuseByOthers() {
     for (const Named& there : named_) {
       for (const RankView& rank : there.view->ranks) {
         const auto found = lates_.find(rank.process);
         if (found == lates_.end() || there.processes.count(rank.process) != 0) continue;
-        found->second.is_excused |=
-            there.seconds_per_second >= kExplained * found->second.seconds_per_second;
+        Late& late = found->second;
+        if (there.seconds_per_second >= kExplained * late.seconds_per_second) {
+          late.excuse = std::max(late.excuse, Excuse::kAnother);
+        }
       }
     }
     double most = 0;
     for (const auto& [process, late] : lates_) {
-      if (!late.is_excused && !late.is_excused_by_peers && late.own != HUGE_VAL) {
+      if (late.excuse == Excuse::kNone && late.own != HUGE_VAL) {
         most = std::max(most, late.own);
       }
     }
     for (auto& [process, late] : lates_) {
-      late.is_excused |= late.is_partly_excused && kLaterBy * late.own <= most;
+      if (late.is_partly_excused && kLaterBy * late.own <= most) {
+        late.excuse = std::max(late.excuse, Excuse::kAnother);
+      }
     }
     // The peer that it waits for may be one that nobody sees to be late: nobody is named then.
     for (auto late = lates_.begin(); late != lates_.end();) {
-      late = late->second.is_excused_by_peers ? lates_.erase(late) : std::next(late);
+      late = late->second.excuse == Excuse::kPeers ? lates_.erase(late) : std::next(late);
     }
     // All wait for each other: nobody is excused.
-    const bool are_all = std::all_of(lates_.begin(), lates_.end(),
-                                     [](const auto& late) { return late.second.is_excused; });
+    const auto is_excused = [](const auto& late) { return late.second.excuse != Excuse::kNone; };
+    const bool are_all = std::all_of(lates_.begin(), lates_.end(), is_excused);
     for (auto late = lates_.begin(); late != lates_.end();) {
-      late = late->second.is_excused && !are_all ? lates_.erase(late) : std::next(late);
+      late = is_excused(*late) && !are_all ? lates_.erase(late) : std::next(late);
     }
   }
 

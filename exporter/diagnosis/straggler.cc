@@ -70,7 +70,7 @@ bool AreCapturedAlike(const std::vector<const RankView*>& ranks) {
   });
 }
 
-std::string DurationWords(double seconds) {
+std::string LatenessWords(double seconds) {
   if (seconds < 1e-3) return absl::StrFormat("%.0f us", seconds * 1e6);
   if (seconds < 1) return absl::StrFormat("%.3g ms", seconds * 1e3);
   return absl::StrFormat("%.3g s", seconds);
@@ -295,7 +295,7 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
         static_cast<int32_t>(ranks.size()) == view.nranks ? ""
         : rank->is_of_many_hosts                          ? ", among the ranks that are seen"
                                                           : ", among the ranks of this node",
-        DurationWords(straggler.mean_seconds), straggler.seconds_per_second);
+        LatenessWords(straggler.mean_seconds), straggler.seconds_per_second);
     return straggler;
   }
   return FindHost(ranks);

@@ -42,10 +42,11 @@ struct CaptureWatch::State {
 
   // The thread's.
   Suspicions suspicions;
-  steady_clock::time_point next_capture{};
-  steady_clock::time_point next_hang_capture{};  // of one for a hang
-  int tries = 0;
-  bool tries_are_of_hang = false;
+  struct Turn {
+    steady_clock::time_point next{};  // no capture before
+    int tries = 0;                    // that failed
+  };
+  Turn for_hang, for_straggler;
   std::string last_problem;
   bool was_full = false;
 
@@ -86,17 +87,13 @@ struct CaptureWatch::State {
     const std::vector<std::string> fresh = suspicions.New();
     // A hang does not wait until some time after a straggler: what led to it would be gone.
     const bool has_hang = suspicions.HasNewHang();
-    if (fresh.empty() || steady_clock::now() < (has_hang ? next_hang_capture : next_capture))
-      return;
-    // Tries that failed for a straggler are not the hang's.
-    if (has_hang && !std::exchange(tries_are_of_hang, true)) tries = 0;
+    Turn& turn = has_hang ? for_hang : for_straggler;
+    if (fresh.empty() || steady_clock::now() < turn.next) return;
     const std::string problem = TakeCapture(fresh);
-    next_capture = steady_clock::now() + options.pause;
-    if (has_hang) next_hang_capture = next_capture;
-    if (problem.empty() || ++tries >= kMostTries) {
+    turn.next = for_straggler.next = steady_clock::now() + options.pause;
+    if (problem.empty() || ++turn.tries >= kMostTries) {
       suspicions.Done();
-      tries = 0;
-      tries_are_of_hang = false;
+      for_hang.tries = for_straggler.tries = 0;
     }
     Report(problem);
   }

@@ -94,6 +94,14 @@ bool ReadCredentials(const char* what, const std::string& credentials_file,
   return true;
 }
 
+// Where no flag says how to speak TLS, and it could not be prepared: no authorities, or no TLS in
+// this build.
+std::string WhyNoTls() {
+  std::string why;
+  TlsClient::Make(TlsClientConfig(), &why);
+  return why;
+}
+
 // Time limits, TLS and passwords. On failure returns false and says in `error` what is wrong.
 bool ReadClients(FleetQuestion* question, std::string* error) {
   question->client.patience = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_timeout));
@@ -166,9 +174,6 @@ bool ReadFleetFlags(const std::vector<std::string>& endpoints, FleetQuestion* qu
   return file.empty() || ReadTargetsFile(file, question->is_https, &question->endpoints, error);
 }
 
-// Whether TLS can be spoken where no flag says how. If not, says why: no authorities, or no TLS in this build.
-bool HasTls(std::string* error) { return TlsClient::Make(TlsClientConfig(), error) != nullptr; }
-
 bool AddFromPrometheus(const JobFilter& filter, FleetQuestion* question, std::string* error) {
   PrometheusQuestion asked;
   if (!ParseAddress(absl::GetFlag(FLAGS_prometheus), false, &asked.prometheus, error)) return false;
@@ -176,7 +181,8 @@ bool AddFromPrometheus(const JobFilter& filter, FleetQuestion* question, std::st
   asked.comm_id = filter.comm_id;
   asked.otherwise_https = absl::GetFlag(FLAGS_https);
   if (asked.prometheus.is_https && question->prometheus_client.tls == nullptr) {
-    return HasTls(error);
+    *error = WhyNoTls();
+    return false;
   }
   return FindTargets(asked, question->prometheus_client, &question->endpoints, error);
 }
@@ -194,7 +200,8 @@ void KeepDifferent(std::vector<Address>* endpoints) {
 bool HasAuthorities(const FleetQuestion& question, std::string* error) {
   for (const Address& address : question.endpoints) {
     if (!address.is_https || question.client.tls != nullptr) continue;
-    return HasTls(error);
+    *error = WhyNoTls();
+    return false;
   }
   return true;
 }

@@ -153,6 +153,7 @@ int Run(const std::vector<char*>& arguments) {
   if (asked_every.has_value() && (every < 1 || every > kMostEvery)) {
     return Fail(kUsageError, absl::StrCat("--every is not between 1 and ", kMostEvery));
   }
+  // As the plugin would: what is said is what holds.
   while ((every & (every - 1)) != 0) ++every;
   std::string path = absl::GetFlag(FLAGS_out);
   if (path.empty()) {

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "plugin/abi/profiler_v4.h"
 #include "plugin/tracker/operation_ring.h"
+#include "tests/plugin/older_api.h"
 #include "tests/plugin/stream_job.h"
 
 namespace nccl_pulse {
@@ -149,31 +149,13 @@ TEST(InflightTest, WithKernelTimingUntilAllChannelsHaveStopped) {
 // Before API v5 there is no launch, and ProxyOps there are.
 TEST(InflightTest, AnOlderApi) {
   RunWithGpu([](FakeCuda&) {
-    const auto& profiler = ProfilerOf<abi::v4::Profiler>(4);
-    void* context = nullptr;
-    int mask = 0;
-    profiler.init(&context, &mask, "v4", 1, 1, 2, 0, Logger);
-    void* last = nullptr;
-    for (uint64_t i = 0; i < 3; ++i) {
-      abi::v4::Descriptor event{};
-      event.type = static_cast<uint8_t>(abi::kEventColl);
-      event.coll.func = "AllReduce";
-      event.coll.datatype = "ncclInt8";
-      event.coll.nChannels = 2;
-      void* operation = nullptr;
-      profiler.startEvent(context, &operation, &event);
-      profiler.stopEvent(operation);
-      abi::v4::Descriptor proxy{};
-      proxy.type = static_cast<uint8_t>(abi::kEventProxyOp);
-      proxy.parentObj = operation;
-      proxy.proxyOp.pid = getpid();
-      profiler.startEvent(context, &last, &proxy);
-      if (i < 2) profiler.stopEvent(last);
-    }
+    OlderCommunicator comm(1);
+    for (int i = 0; i < 2; ++i) comm.Stop(comm.StartProxyOp(comm.Enqueue()));
+    void* last = comm.StartProxyOp(comm.Enqueue());
     EXPECT_EQ(Look().operations_source, CompletionSource::kProxy);
     EXPECT_NE(Look().oldest_operation_realtime_ns, 0);
     EXPECT_EQ(ReadSnapshot().completion_source, "proxy");
-    profiler.stopEvent(last);
+    comm.Stop(last);
     ExpectIdle(Look(), CompletionSource::kProxy);
   });
 }

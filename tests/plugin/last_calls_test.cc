@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "plugin/abi/profiler_v4.h"
+#include "tests/plugin/older_api.h"
 #include "tests/plugin/stream_job.h"
 
 namespace nccl_pulse {
@@ -138,19 +138,7 @@ TEST(LastCallsTest, LiveCommunicatorsComeFirst) {
 // Without events for calls the operations are the calls.
 TEST(LastCallsTest, ApiV4) {
   RunInChild({}, [] {
-    const auto& profiler = ProfilerOf<abi::v4::Profiler>(4);
-    void* context = nullptr;
-    int mask = 0;
-    ASSERT_EQ(profiler.init(&context, &mask, "c", 9, 1, 2, 0, Logger), abi::kSuccess);
-    abi::v4::Descriptor event{};
-    event.type = abi::kEventColl;
-    event.coll.func = "AllReduce";
-    event.coll.count = 100;
-    event.coll.datatype = "ncclFloat32";
-    event.coll.algo = "RING";
-    event.coll.proto = "LL";
-    void* handle = nullptr;
-    ASSERT_EQ(profiler.startEvent(context, &handle, &event), abi::kSuccess);
+    OlderCommunicator(9).Enqueue(100);
     const CommunicatorSnapshot read = Find(ReadSnapshot(), 9);
     ASSERT_NE(read.last_calls, nullptr);
     ASSERT_EQ(read.last_calls->size(), 1u);

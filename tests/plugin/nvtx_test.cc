@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "plugin/abi/profiler_v4.h"
 #include "tests/plugin/nvtx_tool.h"
+#include "tests/plugin/older_api.h"
 #include "tests/plugin/stream_job.h"
 
 namespace nccl_pulse {
@@ -169,20 +169,7 @@ TEST(NvtxTest, OffLoadsNothing) {
 
 TEST(NvtxTest, OfOldVersionsOperationsAreMarks) {
   RunInChild(kOn, [] {
-    const auto& profiler = ProfilerOf<abi::v4::Profiler>(4);
-    void* context = nullptr;
-    int mask = 0;
-    ASSERT_EQ(profiler.init(&context, &mask, nullptr, 0xabc, 1, 2, 0, Logger), abi::kSuccess);
-    abi::v4::Descriptor event{};
-    event.type = abi::kEventColl;
-    event.coll.func = "AllReduce";
-    event.coll.datatype = "ncclFloat32";
-    event.coll.algo = "RING";
-    event.coll.proto = "LL";
-    event.coll.count = 256;
-    void* handle = nullptr;
-    profiler.startEvent(context, &handle, &event);
-    profiler.stopEvent(handle);
+    OlderCommunicator(0xabc).Enqueue();
     EXPECT_EQ(Written(Told()), ".AllReduce 1 KiB on 0000000000000abc");
   });
 }

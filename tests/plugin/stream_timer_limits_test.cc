@@ -2,7 +2,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include "plugin/abi/profiler_v4.h"
+#include "tests/plugin/older_api.h"
 #include "tests/plugin/stream_job.h"
 #include "tests/plugin/stream_timer_checks.h"
 
@@ -108,19 +108,8 @@ TEST(StreamTimerTest, WithoutADriverNothingIsTimedAndItSaysSo) {
 // Before API v5 launches are not seen.
 TEST(StreamTimerTest, AnOlderApiIsNotTimed) {
   RunWithGpu([](FakeCuda& gpu) {
-    const auto& profiler = ProfilerOf<abi::v4::Profiler>(4);
-    void* context = nullptr;
-    int mask = 0;
-    profiler.init(&context, &mask, "v4", 1, 1, 2, 0, Logger);
-    for (uint64_t i = 0; i < 5; ++i) {
-      abi::v4::Descriptor event{};
-      event.type = static_cast<uint8_t>(abi::kEventColl);
-      event.coll.func = "AllReduce";
-      event.coll.datatype = "ncclInt8";
-      void* handle = nullptr;
-      profiler.startEvent(context, &handle, &event);
-      profiler.stopEvent(handle);
-    }
+    OlderCommunicator comm(1);
+    for (int i = 0; i < 5; ++i) comm.Enqueue();
     WaitForPoll();
     const ProcessSnapshot snapshot = ReadSnapshot();
     EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kNotTimed), 5u);

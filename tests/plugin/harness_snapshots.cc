@@ -5,11 +5,23 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <numeric>
+#include <vector>
 
 #include "metrics/segment_reader.h"
 #include "tests/plugin/harness.h"
 
 namespace nccl_pulse {
+namespace {
+
+template <typename Entry>
+uint64_t Sum(const std::vector<Entry>& entries, uint64_t Entry::*number) {
+  uint64_t sum = 0;
+  for (const Entry& entry : entries) sum += entry.*number;
+  return sum;
+}
+
+}  // namespace
 
 std::vector<int> FindSegments() {
   std::vector<int> segments;
@@ -53,21 +65,15 @@ const CommunicatorSnapshot& Find(const ProcessSnapshot& snapshot, uint64_t comm_
 }
 
 uint64_t Calls(const CommunicatorSnapshot& communicator) {
-  uint64_t sum = 0;
-  for (const CallCountSnapshot& count : communicator.calls) sum += count.calls;
-  return sum;
+  return Sum(communicator.calls, &CallCountSnapshot::calls);
 }
 
 uint64_t Bytes(const CommunicatorSnapshot& communicator) {
-  uint64_t sum = 0;
-  for (const CallCountSnapshot& count : communicator.calls) sum += count.bytes;
-  return sum;
+  return Sum(communicator.calls, &CallCountSnapshot::bytes);
 }
 
 uint64_t Operations(const CommunicatorSnapshot& communicator) {
-  uint64_t sum = 0;
-  for (const AlgorithmCountSnapshot& count : communicator.algorithms) sum += count.operations;
-  return sum;
+  return Sum(communicator.algorithms, &AlgorithmCountSnapshot::operations);
 }
 
 uint64_t Timed(const CommunicatorSnapshot& communicator, LatencyKind kind) {
@@ -79,9 +85,7 @@ uint64_t Timed(const CommunicatorSnapshot& communicator, LatencyKind kind) {
 }
 
 uint64_t Untimed(const CommunicatorSnapshot& communicator) {
-  uint64_t sum = 0;
-  for (const UntimedSnapshot& untimed : communicator.untimed) sum += untimed.operations;
-  return sum;
+  return Sum(communicator.untimed, &UntimedSnapshot::operations);
 }
 
 uint64_t Untimed(const CommunicatorSnapshot& communicator, UntimedReason reason) {
@@ -93,15 +97,11 @@ uint64_t Untimed(const CommunicatorSnapshot& communicator, UntimedReason reason)
 }
 
 uint64_t Uncompleted(const CommunicatorSnapshot& communicator) {
-  uint64_t sum = 0;
-  for (const UncompletedSnapshot& count : communicator.uncompleted) sum += count.operations;
-  return sum;
+  return Sum(communicator.uncompleted, &UncompletedSnapshot::operations);
 }
 
 uint64_t Ignored(const ProcessSnapshot& snapshot) {
-  uint64_t sum = 0;
-  for (uint64_t count : snapshot.ignored) sum += count;
-  return sum;
+  return std::accumulate(snapshot.ignored.begin(), snapshot.ignored.end(), uint64_t{0});
 }
 
 uint64_t Ignored(const ProcessSnapshot& snapshot, IgnoredReason reason) {

@@ -7,8 +7,10 @@
 #ifndef TESTS_PLUGIN_STREAM_JOB_H_
 #define TESTS_PLUGIN_STREAM_JOB_H_
 
+#include <atomic>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/plugin/harness.h"
@@ -35,6 +37,30 @@ void RunWithGpu(const std::function<void(FakeCuda&)>& scenario,
 
 // Until the background thread has gone round twice more: it has seen all that was done before.
 void WaitForPoll();
+// The GPU's time and the clock's go on beside the test's own threads, until End.
+class PassingTime {
+ public:
+  explicit PassingTime(FakeCuda& gpu)
+      : thread_([this, &gpu] {
+          while (!is_over_) {
+            gpu.Advance(100000);
+            AdvanceClock(kMs);
+            std::this_thread::yield();
+          }
+        }) {}
+  PassingTime(const PassingTime&) = delete;
+  PassingTime& operator=(const PassingTime&) = delete;
+  ~PassingTime() { End(); }
+  void End() {
+    is_over_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::atomic<bool> is_over_{false};
+  std::thread thread_;
+};
+
 // Lets an idle second pass, after which every call is timed (but the first two of each).
 void TimeEveryCall();
 

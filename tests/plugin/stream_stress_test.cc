@@ -23,13 +23,7 @@ TEST(StreamStressTest, LaunchPollReadAndFinalizeAtOnce) {
       steady.push_back(std::make_unique<StreamCommunicator>(gpu, 1 + i, static_cast<int>(i)));
     }
     TimeEveryCall();
-    std::thread gpu_time([&] {
-      while (!end) {
-        gpu.Advance(100000);
-        AdvanceClock(kMs);
-        std::this_thread::yield();
-      }
-    });
+    PassingTime time(gpu);
     std::thread reader([&] {
       while (!end) {
         for (const CommunicatorSnapshot& measured : ReadSnapshot().communicators) {
@@ -60,7 +54,7 @@ TEST(StreamStressTest, LaunchPollReadAndFinalizeAtOnce) {
     }
     for (std::thread& thread : threads) thread.join();
     end = true;
-    gpu_time.join();
+    time.End();
     reader.join();
     gpu.Advance(kSecond);
     WaitForPoll();

@@ -25,13 +25,7 @@ TEST(UnreportedLaunchTest, CallsPollsReadsAndFinalizesAtOnce) {
     }
     TimeEveryCall();
     std::atomic<bool> end{false};
-    std::thread gpu_time([&] {
-      while (!end) {
-        gpu.Advance(100000);
-        AdvanceClock(kMs);
-        std::this_thread::yield();
-      }
-    });
+    PassingTime time(gpu);
     std::thread reader([&] {
       while (!end) {
         for (const CommunicatorSnapshot& measured : ReadSnapshot().communicators) {
@@ -59,7 +53,7 @@ TEST(UnreportedLaunchTest, CallsPollsReadsAndFinalizesAtOnce) {
     }
     for (std::thread& thread : threads) thread.join();
     end = true;
-    gpu_time.join();
+    time.End();
     reader.join();
     gpu.Advance(kSecond);
     for (int i = 0; i < kThreads; ++i) {

@@ -249,6 +249,9 @@ void Follower::Apply(std::size_t here, HangFinding* finding) const {
     finding->verdict = HangVerdict::kCircularWait;
   } else if (Circle(here, false).empty()) {
     finding->verdict = HangVerdict::kBlockedElsewhere;
+    for (const Link& link : links_[here]) {
+      if (link.is_certain) finding->waits_in.push_back({link.suspect, link.to});
+    }
   }
 }
 

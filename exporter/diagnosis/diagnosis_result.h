@@ -49,7 +49,8 @@ struct Hang {
   std::vector<int32_t> waiting;   // ranks, in order
   std::string text;               // for a person: one or two sentences
   // The longest that each of the waiting ranks has waited in this operation before and then gone
-  // on; 0: never, or not known. Usual: that measure covers the present wait.
+  // on; 0: never, or not known. Usual: that measure covers the present wait, or the suspects wait
+  // elsewhere and that is usual.
   uint64_t longest_wait_before_ns = 0;
   bool is_usual = false;
   std::vector<CircleStep> circle;  // of kCircularWait

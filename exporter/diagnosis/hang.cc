@@ -95,10 +95,12 @@ std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& 
         Queued{queued.since_realtime_ns, queued.op, RankNumbers(queued.ranks), QueuedWords(queued)};
   }
   FollowWaits(views, ranks, hang_after_ns, now_realtime_ns, &findings);
+  for (std::optional<HangFinding>& finding : findings) {
+    if (finding) CompareWithPast(now_realtime_ns, &*finding);
+  }
+  FollowUsualWaits(&findings);
   for (std::size_t i = 0; i < views.size(); ++i) {
-    if (!findings[i]) continue;
-    CompareWithPast(now_realtime_ns, &*findings[i]);
-    waits[i].hang = ToHang(*findings[i]);
+    if (findings[i]) waits[i].hang = ToHang(*findings[i]);
   }
   return waits;
 }

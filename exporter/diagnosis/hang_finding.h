@@ -78,6 +78,12 @@ struct HangFinding {
   // Suspects, or ranks that would be, that may wait in another communicator where it is not seen.
   std::optional<uint64_t> unseen_elsewhere;  // communicator id
   Ranks unseen_there;
+  // Of kBlockedElsewhere: where each suspect is certain to wait, in the order of the suspects.
+  struct Elsewhere {
+    const RankView* suspect;
+    std::size_t view;  // index of it
+  };
+  std::vector<Elsewhere> waits_in;
   struct Link {
     const CommunicatorView* view;
     const RankView* rank;  // waits in the next one's communicator
@@ -97,6 +103,7 @@ struct HangFinding {
   bool is_elsewhere_certain = true;  // false: perhaps on another GPU of the process
   bool is_acquitted = false;         // they may wait there, unseen: so no rank is named
   bool is_usual = false;             // see Hang
+  bool is_usual_elsewhere = false;   // the suspects wait where that is usual
 };
 
 // All launches of a communicator's ranks here stand behind earlier work of their own GPUs.

@@ -25,15 +25,17 @@ class Words {
   explicit Words(const HangFinding& finding) : finding_(finding) {}
 
   std::string Make() const {
-    return absl::StrCat(
-        Verdict(), AlsoStopped(), Elsewhere(), UnseenElsewhere(),
-        finding_.is_usual
-            ? absl::StrCat(" It has waited up to ", DurationWords(finding_.longest_wait_before_ns),
-                           " here before, and gone on.")
-            : "");
+    return absl::StrCat(Verdict(), AlsoStopped(), Elsewhere(), UnseenElsewhere(), Usual());
   }
 
  private:
+  std::string Usual() const {
+    if (!finding_.is_usual) return "";
+    if (finding_.is_usual_elsewhere) return " The wait there is usual.";
+    return absl::StrCat(" It has waited up to ", DurationWords(finding_.longest_wait_before_ns),
+                        " here before, and gone on.");
+  }
+
   std::string Verdict() const {
     switch (finding_.verdict) {
       case HangVerdict::kRankNotCalled:

@@ -52,10 +52,13 @@ class JobJudge {
     if (AreAllUsual()) AddRoots(Certainty::kUnseen);
     if (AreAllUsual()) AddRoots(Certainty::kNobodyNamed);
     if (AreAllUsual()) AddRoots(Certainty::kConsequence);
+    // Who waits elsewhere stands behind the one that it waits for, however long either waits.
     std::stable_sort(verdict_.roots.begin(), verdict_.roots.end(),
                      [](const JobRoot& a, const JobRoot& b) {
-                       return std::tie(a.is_usual, a.since_realtime_ns) <
-                              std::tie(b.is_usual, b.since_realtime_ns);
+                       const bool a_follows = a.verdict == HangVerdict::kBlockedElsewhere;
+                       const bool b_follows = b.verdict == HangVerdict::kBlockedElsewhere;
+                       return std::tie(a.is_usual, a_follows, a.since_realtime_ns) <
+                              std::tie(b.is_usual, b_follows, b.since_realtime_ns);
                      });
     for (auto& [process, wait] : waits_) verdict_.waits.push_back(std::move(wait));
     std::sort(verdict_.waits.begin(), verdict_.waits.end(), [](const auto& a, const auto& b) {

@@ -270,8 +270,10 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
   const double chance = 1 / static_cast<double>(ranks.size());
   const double occasions = view.is_exchange ? window_late_ / 4 : window_late_;
   const bool are_few = view.is_exchange || window_late_ < kManyLate;
-  const double needed = std::max(are_few ? kMinShareOfFew : kMinLateShare,
-                                 chance + 4 * std::sqrt(chance * (1 - chance) / occasions));
+  const double least = are_few                          ? kMinShareOfFew
+                       : window_late_ <= kMostOfOneLook ? kMinShareOfOneLook
+                                                        : kMinLateShare;
+  const double needed = std::max(least, chance + 4 * std::sqrt(chance * (1 - chance) / occasions));
   for (const RankView* rank : ranks) {
     const auto found = ranks_.find(rank->rank());
     if (found == ranks_.end()) continue;

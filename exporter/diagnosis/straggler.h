@@ -57,6 +57,10 @@ class StragglerState {
   // rank has had the longest sequences in up to 0.78 by chance.
   static constexpr double kMinShareOfFew = 0.8;
   static constexpr double kManyLate = 16;
+  // One look knows the last 32 calls of a communicator. They are of a dozen steps, and the calls of
+  // one step are late alike: a healthy one of three or four ranks has come last into up to 0.74.
+  static constexpr double kMinShareOfOneLook = 0.75;
+  static constexpr double kMostOfOneLook = 32;
   // Of the mean loss of a call: what is less is how ranks come when nobody is waited for.
   static constexpr double kMinPartOfMean = 0.2;
   // In the mean no call counts for more means than this: after one wait of minutes (a checkpoint, a

@@ -37,6 +37,21 @@ uint64_t LongestBefore(const RankView& rank) {
   return longest_ns;
 }
 
+using Findings = std::vector<std::optional<HangFinding>>;
+
+// Each suspect waits in some communicator where that is usual. If it waits in others, too, these
+// are hangs of their own.
+bool AreSuspectsUsual(const Findings& findings, const HangFinding& finding) {
+  return std::all_of(
+      finding.suspects.begin(), finding.suspects.end(), [&](const RankView* suspect) {
+        return std::any_of(finding.waits_in.begin(), finding.waits_in.end(),
+                           [&](const HangFinding::Elsewhere& each) {
+                             const std::optional<HangFinding>& there = findings[each.view];
+                             return each.suspect == suspect && there && there->is_usual;
+                           });
+      });
+}
+
 }  // namespace
 
 void CompareWithPast(int64_t now_realtime_ns, HangFinding* finding) {
@@ -52,6 +67,19 @@ void CompareWithPast(int64_t now_realtime_ns, HangFinding* finding) {
   const auto waited = static_cast<double>(ElapsedNs(now_realtime_ns, finding->since_realtime_ns));
   finding->is_usual =
       before_ns >= kLeastLongWaitNs && waited <= kUsualFactor * static_cast<double>(before_ns);
+}
+
+void FollowUsualWaits(Findings* findings) {
+  // One round for each step of the longest chain of waits.
+  for (bool is_changed = true; is_changed;) {
+    is_changed = false;
+    for (std::optional<HangFinding>& finding : *findings) {
+      if (!finding || finding->is_usual || finding->waits_in.empty()) continue;
+      if (finding->detail == HangDetail::kReplay) continue;
+      if (!AreSuspectsUsual(*findings, *finding)) continue;
+      finding->is_usual = finding->is_usual_elsewhere = is_changed = true;
+    }
+  }
 }
 
 }  // namespace nccl_pulse

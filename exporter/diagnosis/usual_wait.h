@@ -2,11 +2,17 @@
 // operation, and then continued. A checkpoint of ten minutes looks like a hang the first time, but
 // not the second.
 //
+// A wait for ranks that wait elsewhere is as usual as the waits there: when these end, it does. Its
+// own past may be another one. In a pipeline it depends on the moment of the pause which
+// communicator a rank stands in, and which ranks have stood in it before.
+//
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_USUAL_WAIT_H_
 #define EXPORTER_DIAGNOSIS_USUAL_WAIT_H_
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "exporter/diagnosis/hang_finding.h"
 
@@ -19,6 +25,9 @@ inline constexpr double kUsualFactor = 1.5;
 inline constexpr uint64_t kLeastLongWaitNs = 5000000000;
 
 void CompareWithPast(int64_t now_realtime_ns, HangFinding* finding);
+
+// Behind the function above: marks what waits for usual waits alone. `findings`: one for each view.
+void FollowUsualWaits(std::vector<std::optional<HangFinding>>* findings);
 
 }  // namespace nccl_pulse
 

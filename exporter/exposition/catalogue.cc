@@ -253,7 +253,8 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "hangs-and-stragglers.md."},
     {MetricId::kHangUsual, "nccl_hang_usual", MetricType::Gauge, "", kServer, LabelNames("comm"),
      "1 while the suspected hang can end well, and the ranks of this node have waited about as "
-     "long in this operation before and gone on. Absent otherwise. See hangs-and-stragglers.md."},
+     "long in this operation before and gone on, or wait for ranks that wait so elsewhere. Absent "
+     "otherwise. See hangs-and-stragglers.md."},
     {MetricId::kScrapeDuration, "nccl_pulse_scrape_duration_seconds", MetricType::Summary,
      "seconds", kServer, LabelNames(), "How long earlier pages of this endpoint took to make."},
     {MetricId::kProcesses, "nccl_pulse_processes", MetricType::Gauge, "", kServer, LabelNames(),

@@ -210,6 +210,7 @@ class Room {
     if (bytes > bytes_) throw TooLarge();
     bytes_ -= bytes;
   }
+  void Give(uint64_t bytes) { bytes_ += bytes; }
   uint64_t left() const { return bytes_; }
 
  private:
@@ -270,10 +271,12 @@ class Reader {
     const protozero::data_view view = in_.get_view();
     if (messages.size() >= most) throw TooMany();
     if (messages.size() == messages.capacity()) {
-      // Twice, because a vector has both copies while it grows.
-      const std::size_t more = messages.empty() ? 1 : messages.size();
-      room_->Take(2 * more * sizeof(T));
-      messages.reserve(messages.size() + more);
+      // A vector has both copies while it grows.
+      const std::size_t before = messages.size();
+      const std::size_t more = before == 0 ? 1 : before;
+      room_->Take((before + more) * sizeof(T));
+      messages.reserve(before + more);
+      room_->Give(before * sizeof(T));
     }
     Reader(view, now_ns_, room_).Read(messages.emplace_back());
   }

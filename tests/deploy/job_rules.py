@@ -290,7 +290,7 @@ class ManyNodes(RulesTest):
                  node="worker-0"),
             dict(summary="It is not known who holds up job 7",
                  description="Since 2023-11-14 22:17:04 +0000 UTC, for 5m 15s. 60 processes wait. All processes that are "
-                 "scraped wait, or cannot be seen to. First compare what they have called, and look at the "
+                 "scraped wait, or cannot be seen to. First pulse diagnose: it compares what all ranks have called. Then look at the "
                  "network. Of the 16 ranks of communicator dp0 these are missing: 5.",
                  runbook_url=RUNBOOK + "#nccljobhunglong"))
 

@@ -21,13 +21,14 @@ from tests.deploy.exporter_rules import Durations, Exporter
 from tests.deploy.hang_rules import Hang, LateRules, Missing
 from tests.deploy.job_rules import ManyNodes
 from tests.deploy.latency_rules import Latency, Past, Straggler
+from tests.deploy.order_rules import CalledOtherwise
 from tests.deploy.rules_case import COMM, RUNBOOK, RulesTest, in_all_forms
 from tests.deploy.scenario import Job
 from tests.deploy.straggler_rules import SlowRanks
 
 FORMS = in_all_forms(Durations, Fleet, Latency, Past, Straggler)
 globals().update(FORMS)
-CASES = (Dcgm, Diagnosis, Durations, Exporter, Fleet, Hang, LateRules, Latency, Missing, Past, Straggler,
+CASES = (CalledOtherwise, Dcgm, Diagnosis, Durations, Exporter, Fleet, Hang, LateRules, Latency, Missing, Past, Straggler,
          ManyNodes, SlowRanks, *FORMS.values())
 
 

@@ -56,6 +56,17 @@ TEST(StragglerShare, LastIntoLessThanMostOfTheLateCallsIsNoStraggler) {
   EXPECT_NEAR(straggler->late_share, 0.7, 0.02);
 }
 
+// What one look knows is of so few steps that 70 % may be chance.
+TEST(StragglerShare, LastIntoThreeQuartersOfTheLateCallsOfOneLook) {
+  Lateness lateness;
+  lateness.others_take_turns = true;
+  lateness.calls = 30;
+  lateness.late_of_100 = 70;
+  EXPECT_FALSE(StragglerOf(lateness));
+  lateness.late_of_100 = 80;
+  EXPECT_TRUE(StragglerOf(lateness));
+}
+
 // Of a step's calls the first waits for its host; nobody is waited for in the others.
 TEST(StragglerShare, OneCallOfTenIsEnough) {
   Lateness lateness;

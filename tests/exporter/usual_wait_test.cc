@@ -9,6 +9,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 
 constexpr uint64_t kNineMinutes = 540 * kSecond;
@@ -93,6 +94,85 @@ TEST(UsualWait, NeverOfWhatCannotEnd) {
   other.Advance(60 * kSecond);
   EXPECT_EQ(HangOf(other)->verdict, HangVerdict::kMismatched);
   EXPECT_FALSE(HangOf(other)->is_usual);
+}
+
+// Process 3 writes a checkpoint, and 2 waits for it in kFirst, as before. 1 waits for 2, and 0 for
+// 1, as they did not before.
+class BehindAUsualWait : public testing::Test {
+ protected:
+  static constexpr uint64_t kFirst = 1, kMiddle = 2, kThird = 3;
+
+  BehindAUsualWait() : job_(4) {
+    job_.AddCommunicator(kThird, {0, 1});
+    job_.AddCommunicator(kMiddle, {1, 2});
+    job_.AddCommunicator(kFirst, {2, 3});
+    job_.Of(kFirst, 0).longest_waits = {{"AllReduce", kNineMinutes}};
+    for (const uint64_t id : {kFirst, kMiddle, kThird}) job_.Launch(id, 0, "AllReduce");
+    job_.Advance(60 * kSecond);
+  }
+
+  SimulatedJob job_;
+};
+
+TEST_F(BehindAUsualWait, IsUsual) {
+  for (const uint64_t id : {kMiddle, kThird}) {
+    const std::optional<Hang> hang = HangOf(job_, id);
+    ASSERT_TRUE(hang);
+    EXPECT_EQ(hang->verdict, HangVerdict::kBlockedElsewhere);
+    EXPECT_TRUE(hang->is_usual);
+    EXPECT_EQ(hang->longest_wait_before_ns, 0u);
+    EXPECT_THAT(hang->text, HasSubstr(" meanwhile: look there first. The wait there is usual."));
+  }
+  // As long as that one is.
+  job_.Advance(13 * 60 * kSecond);
+  for (const uint64_t id : {kFirst, kMiddle, kThird}) EXPECT_FALSE(HangOf(job_, id)->is_usual);
+}
+
+TEST_F(BehindAUsualWait, IsNotIfItMayUseAnotherGpu) {
+  job_.Of(kMiddle, 1).gpu = "";
+  ASSERT_TRUE(HangOf(job_, kMiddle));
+  EXPECT_EQ(HangOf(job_, kMiddle)->verdict, HangVerdict::kBlockedElsewhere);
+  for (const uint64_t id : {kMiddle, kThird}) EXPECT_FALSE(HangOf(job_, id)->is_usual);
+  EXPECT_TRUE(HangOf(job_, kFirst)->is_usual);
+}
+
+// Of two that do not come one waits where that is usual, and the other one where it is not.
+TEST(UsualWait, BehindTwoWaitsOfWhichOneIsUsual) {
+  SimulatedJob job(5);
+  job.AddCommunicator(1, {1, 3});
+  job.AddCommunicator(2, {2, 4});
+  job.AddCommunicator(kComm, {0, 1, 2});
+  for (const uint64_t id : {uint64_t{1}, uint64_t{2}, kComm}) job.Launch(id, 0, "AllReduce");
+  job.Of(1, 0).longest_waits = {{"AllReduce", kNineMinutes}};
+  job.Advance(60 * kSecond);
+  ASSERT_TRUE(HangOf(job));
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kBlockedElsewhere);
+  EXPECT_THAT(HangOf(job)->suspects, ElementsAre(1, 2));
+  EXPECT_FALSE(HangOf(job)->is_usual);
+  job.Of(2, 0).longest_waits = {{"AllReduce", kNineMinutes}};
+  EXPECT_TRUE(HangOf(job)->is_usual);
+}
+
+// Its GPU stands in the pause of another communicator; whoever waits for it has waited for less long
+// than makes a hang. Nobody waits here whose past would tell.
+TEST(UsualWait, BehindAUsualWaitWithNobodyThatWaitsHere) {
+  SimulatedJob job(4);
+  job.AddCommunicator(1, {1, 3});
+  job.AddCommunicator(kComm, {0, 1, 2});
+  job.Of(1, 0).longest_waits = {{"AllGather", kNineMinutes}};
+  job.Launch(1, 0, "AllGather");
+  job.Advance(kMs);
+  LaunchOn(&job, {1}, "AllReduce");
+  job.Advance(kHangAfter - kSecond);
+  LaunchOn(&job, {0, 2}, "AllReduce");
+  SetBegun(&job, 1, {kBegun});
+  SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun});
+  job.Advance(kSecond);
+  const std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kBlockedElsewhere);
+  EXPECT_THAT(hang->waiting, IsEmpty());
+  EXPECT_TRUE(hang->is_usual);
 }
 
 }  // namespace

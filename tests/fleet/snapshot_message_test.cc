@@ -208,6 +208,23 @@ TEST(SnapshotMessage, DamageIsHarmless) {
   }
 }
 
+// What a list took while it grew is free again: 2,000 endpoints share the room.
+TEST(SnapshotMessage, TakesTheRoomThatItKeeps) {
+  SnapshotSet set;
+  set.processes.resize(1024);
+  for (ProcessSnapshot& process : set.processes) process.pid = 1;
+  const std::string text = WriteSnapshots(set, kStart, kSecond);
+  constexpr uint64_t kKept = 1024 * sizeof(ProcessSnapshot);
+  SnapshotMessage message;
+  std::string error;
+  ASSERT_TRUE(ReadSnapshots(text, kStart, kKept * 8 / 5, &message, &error)) << error;
+  EXPECT_EQ(message.set.processes.size(), 1024u);
+  EXPECT_GE(message.bytes, kKept);
+  EXPECT_LE(message.bytes, kKept + (kKept >> 4));
+  // Not without room for the last two copies of the list.
+  EXPECT_FALSE(ReadSnapshots(text, kStart, kKept * 5 / 4, &message, &error));
+}
+
 // Two bytes of a message may be a whole communicator in memory.
 TEST(SnapshotMessage, MemoryIsBounded) {
   std::string process;

@@ -1,5 +1,7 @@
 #include "exporter/cli/closer_look.h"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <map>
 
@@ -11,7 +13,9 @@
 namespace nccl_pulse {
 namespace {
 
-// Between the answer of the first process and the beginning of the window, and behind its end.
+constexpr std::array kSettings = {"TIMED_LAUNCHES_PER_SECOND", "NETWORK_WINDOW"};
+
+// Behind the window's end.
 constexpr std::chrono::milliseconds kSlack{2000};
 
 using Pids = std::vector<pid_t>;
@@ -53,27 +57,26 @@ void CloserLook::Begin(const std::vector<JobProcess>& processes,
   for (const JobProcess& each : processes) {
     // Both: another host's port may be forwarded to this one, and any endpoint may claim this name.
     if (each.hostname == here && IsThisHost(endpoints[each.endpoint])) {
-      question.pids.push_back(static_cast<pid_t>(each.pid));
+      question.processes.push_back({static_cast<pid_t>(each.pid), each.pid_namespace});
     } else {
       ++elsewhere[each.hostname];
     }
   }
-  const std::chrono::milliseconds lasting = window + kSlack;
-  question.commands = {MakeSet(absl::StrCat("TIMED_LAUNCHES_PER_SECOND=one-in-", every_), lasting),
-                       MakeSet("NETWORK_WINDOW=100", lasting)};
+  // The window begins when the last has answered, or has not.
+  const std::chrono::milliseconds lasting = patience_ + window + kSlack;
+  question.commands = {MakeSet(absl::StrCat(kSettings[0], "=one-in-", every_), lasting),
+                       MakeSet(absl::StrCat(kSettings[1], "=100"), lasting)};
   Refusals unreached, untimed, unwatched;
-  std::size_t timing = 0;
-  // Without a pid everybody would be asked.
-  if (!question.pids.empty()) {
+  // Without one everybody would be asked.
+  if (!question.processes.empty()) {
     for (const ControlAnswer& answer : AskProcesses(question)) {
       if (!answer.problem.empty()) unreached[answer.problem].push_back(answer.pid);
-      if (!answer.replies.empty()) done_.push_back(answer.pid);
-      for (std::size_t i = 0; i < answer.replies.size(); ++i) {
+      for (std::size_t i = 0; i < std::min(answer.replies.size(), kSettings.size()); ++i) {
         const ControlReply& reply = answer.replies[i];
         if (reply.type != MessageType::kDone) {
           (i == 0 ? untimed : unwatched)[reply.text].push_back(answer.pid);
-        } else if (i == 0) {
-          ++timing;
+        } else {
+          done_[i].push_back(answer.pid);
         }
       }
     }
@@ -89,18 +92,19 @@ void CloserLook::Begin(const std::vector<JobProcess>& processes,
   std::fprintf(said,
                "%zu of %zu processes time %s now. They go back by themselves to what they started "
                "with.\n",
-               timing, processes.size(), share.c_str());
+               done_[0].size(), processes.size(), share.c_str());
   for (const std::string& note : notes_) std::fprintf(said, "  %s\n", note.c_str());
 }
 
 void CloserLook::End() {
-  if (done_.empty()) return;
-  ControlQuestion question;
-  question.patience = patience_;
-  question.pids = done_;
-  question.commands = {MakeSet("TIMED_LAUNCHES_PER_SECOND=default", {}),
-                       MakeSet("NETWORK_WINDOW=default", {})};
-  AskProcesses(question);  // who does not hear it goes back by itself
+  for (std::size_t i = 0; i < kSettings.size(); ++i) {
+    if (done_[i].empty()) continue;
+    ControlQuestion question;
+    question.patience = patience_;
+    question.pids = done_[i];
+    question.commands = {MakeSet(absl::StrCat(kSettings[i], "=default"), {})};
+    AskProcesses(question);  // who does not hear it goes back by itself
+  }
 }
 
 }  // namespace nccl_pulse

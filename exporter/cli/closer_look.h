@@ -1,14 +1,15 @@
-// Has the processes of a job on this host time more of their launches, and watch all network steps,
-// for a while: `pulse set` of TIMED_LAUNCHES_PER_SECOND and NETWORK_WINDOW, with a time after which
+// Has the processes of a job on this host, in its containers too as far as this PID namespace sees
+// them, time more of their launches, and watch all network steps, for a while: `pulse set` of TIMED_LAUNCHES_PER_SECOND and NETWORK_WINDOW, with a time after which
 // each process goes back by itself, whatever becomes of this program.
 //
-// Thread: main thread; Begin and End block for the patience at most, each. Cost to the job: said by
+// Thread: main thread; Begin blocks for the patience at most, End for twice that. Cost to the job: said by
 // PrintCost. Errors: sentences, for a person; who cannot be reached is named.
 #ifndef EXPORTER_CLI_CLOSER_LOOK_H_
 #define EXPORTER_CLI_CLOSER_LOOK_H_
 
 #include <sys/types.h>
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -36,7 +37,8 @@ class CloserLook {
  private:
   int every_;
   std::chrono::milliseconds patience_;
-  std::vector<pid_t> done_;
+  // Of each of the two settings, who has it now; as seen here.
+  std::array<std::vector<pid_t>, 2> done_;
   std::vector<std::string> notes_;
 };
 

@@ -37,6 +37,7 @@ Json ProcessJson(const ProcessSnapshot& process) {
           {"state", ProcessEndName(process.end)},
           {"ended", TimeOrNull(process.end_realtime_ns)},
           {"hostname", TextOrNull(process.hostname)},
+          {"pid_namespace", process.pid_namespace},
           {"global_rank", TextOrNull(process.global_rank)},
           {"local_rank", TextOrNull(process.local_rank)},
           {"job_id", TextOrNull(process.job_id)},

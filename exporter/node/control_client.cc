@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "absl/strings/numbers.h"
@@ -106,16 +107,41 @@ void Listen(Asked* asked, std::size_t commands) {
   }
 }
 
-bool IsWanted(pid_t pid, const std::vector<pid_t>& pids) {
-  return pids.empty() || std::find(pids.begin(), pids.end(), pid) != pids.end();
+// Who of those that were asked for has been found.
+struct Found {
+  std::set<pid_t> pids;
+  std::set<std::size_t> processes;  // indices
+};
+
+bool IsForAll(const ControlQuestion& question) {
+  return question.pids.empty() && question.processes.empty();
+}
+
+// Of the process that calls itself `own`, and has the pid `seen` here.
+bool IsWanted(pid_t own, pid_t seen, const ControlQuestion& question, Found* found) {
+  bool is_wanted = IsForAll(question);
+  if (std::find(question.pids.begin(), question.pids.end(), seen) != question.pids.end()) {
+    found->pids.insert(seen);
+    is_wanted = true;
+  }
+  for (std::size_t i = 0; i < question.processes.size(); ++i) {
+    const OwnPid& process = question.processes[i];
+    if (process.pid != own || PidNamespaceOf(seen) != process.pid_namespace) continue;
+    found->processes.insert(i);
+    is_wanted = true;
+  }
+  return is_wanted;
 }
 
 // Null: it is not asked. All others get an answer, be it that they cannot be reached.
-std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& question) {
+std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& question,
+                               Found* found) {
   const uid_t self = geteuid();
   const bool may_ask = self == 0 || socket.user == self;
   // Another user's pid is only the name's word.
-  if (!may_ask && (question.pids.empty() || !IsWanted(socket.pid, question.pids))) return nullptr;
+  if (!may_ask && (IsForAll(question) || !IsWanted(socket.pid, socket.pid, question, found))) {
+    return nullptr;
+  }
   auto asked = std::make_unique<Asked>();
   asked->answer.pid = socket.pid;
   asked->answer.user = socket.user;
@@ -132,10 +158,10 @@ std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& ques
     Credentials owner;
     const bool is_seen = question.credentials(asked->connection.get(), &owner) && owner.pid > 0;
     // In a PID namespace that is not seen from here: the pid that it says may be another's here.
-    if (!is_seen && !question.pids.empty()) return nullptr;
+    if (!is_seen && !IsForAll(question)) return nullptr;
     if (is_seen) asked->answer.pid = owner.pid;
   }
-  if (!IsWanted(asked->answer.pid, question.pids)) return nullptr;
+  if (!IsWanted(socket.pid, asked->answer.pid, question, found)) return nullptr;
   if (error != 0) {
     End(asked.get(), error == EAGAIN ? "it does not answer: too many are waiting already"
                                      : absl::StrCat("it cannot be reached: ", ErrorText(error)));
@@ -155,12 +181,11 @@ HandoverMessage MakeSet(std::string_view name_and_value, std::chrono::millisecon
 std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question) {
   const auto end = MonotonicNow() + question.patience;
   std::vector<std::unique_ptr<Asked>> all;
-  std::set<pid_t> found;
+  Found found;
   std::map<uid_t, int> asked_of;
   for (const Socket& socket : FindSockets()) {
-    std::unique_ptr<Asked> asked = Connect(socket, question);
+    std::unique_ptr<Asked> asked = Connect(socket, question, &found);
     if (asked == nullptr) continue;
-    found.insert(asked->answer.pid);
     if (!asked->is_over && ++asked_of[socket.user] > kMostOfAUser) {
       // Said once of each user; each would take a descriptor.
       if (asked_of[socket.user] > kMostOfAUser + 1) continue;
@@ -200,12 +225,25 @@ std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question) {
     if (!replies.empty() && replies.back().type == MessageType{}) replies.pop_back();
     answers.push_back(std::move(each->answer));
   }
-  for (const pid_t pid : question.pids) {
-    if (!found.insert(pid).second) continue;
+  const auto add_missing = [&answers](pid_t pid, const char* problem) {
     ControlAnswer answer;
     answer.pid = pid;
-    answer.problem = "no process of NCCL Pulse with this pid takes commands here";
+    answer.problem = problem;
     answers.push_back(std::move(answer));
+  };
+  for (const pid_t pid : question.pids) {
+    if (found.pids.insert(pid).second) {
+      add_missing(pid, "no process of NCCL Pulse with this pid takes commands here");
+    }
+  }
+  for (std::size_t i = 0; i < question.processes.size(); ++i) {
+    if (found.processes.count(i) != 0) continue;
+    const OwnPid& process = question.processes[i];
+    add_missing(process.pid,
+                process.pid_namespace == OwnPidNamespace()
+                    ? "no process of NCCL Pulse with this pid takes commands here"
+                    : "it is in a container that is not seen from here: run this there, or on its "
+                      "host as root");
   }
   std::stable_sort(answers.begin(), answers.end(),
                    [](const ControlAnswer& a, const ControlAnswer& b) { return a.pid < b.pid; });

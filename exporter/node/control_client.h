@@ -20,6 +20,7 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,10 +32,18 @@ namespace nccl_pulse {
 // `lasting` 0: until the process ends or it is set again.
 HandoverMessage MakeSet(std::string_view name_and_value, std::chrono::milliseconds lasting);
 
+// A pid as the process itself sees it, and in which PID namespace that is; 0: the system's own.
+struct OwnPid {
+  pid_t pid = 0;
+  uint32_t pid_namespace = 0;
+};
+
 struct ControlQuestion {
   std::vector<HandoverMessage> commands;  // MakeSet, or MakeMessage(kListSettings)
-  // As they are seen here, or as a process that is not seen here sees itself. Empty: all processes.
+  // Whom; both empty: all processes. By their pids as they are seen here,
   std::vector<pid_t> pids;
+  // and as they tell them of themselves. Not reached: those that this PID namespace does not see.
+  std::vector<OwnPid> processes;
   std::chrono::milliseconds patience{3000};
   // Who is at the other end; for tests.
   bool (*credentials)(int connection, Credentials* credentials) = PeerCredentials;
@@ -53,7 +62,7 @@ struct ControlAnswer {
   std::string problem;                // "": all of them were answered
 };
 
-// In the order of their pids. A pid that was asked for and has no socket has a problem, too.
+// In the order of their pids. Who was asked for and has no socket here has a problem, too.
 std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question);
 
 }  // namespace nccl_pulse

@@ -62,6 +62,13 @@ std::string ReadShort(const char* path) {
   return std::string(buffer.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
 }
 
+std::optional<uint32_t> PidNamespaceAt(const char* path) {
+  constexpr ino_t kSystemsOwn = 0xEFFFFFFC;  // PROC_PID_INIT_INO of linux/proc_ns.h
+  struct stat status {};
+  if (stat(path, &status) != 0) return std::nullopt;
+  return status.st_ino == kSystemsOwn ? 0 : static_cast<uint32_t>(status.st_ino);
+}
+
 }  // namespace
 
 void HandoverMessage::SetText(std::string_view value) {
@@ -202,12 +209,11 @@ ProcessState StateOf(pid_t pid) {
   return ProcessState::kRuns;
 }
 
-uint32_t OwnPidNamespace() {
-  constexpr ino_t kSystemsOwn = 0xEFFFFFFC;  // PROC_PID_INIT_INO of linux/proc_ns.h
-  struct stat status {};
-  if (stat("/proc/self/ns/pid", &status) != 0 || status.st_ino == kSystemsOwn) return 0;
-  return static_cast<uint32_t>(status.st_ino);
+std::optional<uint32_t> PidNamespaceOf(pid_t pid) {
+  return PidNamespaceAt(absl::StrCat("/proc/", pid, "/ns/pid").c_str());
 }
+
+uint32_t OwnPidNamespace() { return PidNamespaceAt("/proc/self/ns/pid").value_or(0); }
 
 bool Send(int connection, const HandoverMessage& message, int memory) {
   iovec part = {const_cast<HandoverMessage*>(&message), sizeof(message)};  // not written to

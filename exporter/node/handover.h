@@ -29,6 +29,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -108,7 +109,10 @@ bool PeerCredentials(int connection, Credentials* credentials);
 // number. False for that one. The texts are those of /proc/sys/kernel/overflowuid and
 // /proc/self/uid_map; an empty one says nothing.
 bool IsOneUser(uid_t user, std::string_view overflow_uid, std::string_view uid_map);
-// The inode of the PID namespace that this process is in; 0: the system's own, or unknown.
+// The inode of the PID namespace that a process is in, by its pid as it is seen here; 0: the
+// system's own. Empty: it has ended, or it is another user's.
+std::optional<uint32_t> PidNamespaceOf(pid_t pid);
+// Of this process; 0: the system's own, or unknown.
 uint32_t OwnPidNamespace();
 
 // Of a process' main thread, as /proc says it.

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -70,18 +71,23 @@ std::size_t JobWatch::communicators() const {
 }
 
 std::vector<JobProcess> JobWatch::processes() const {
-  std::map<std::pair<std::string, int64_t>, std::size_t> found;
+  std::map<std::tuple<std::string, int64_t, uint32_t>, std::size_t> found;
   for (std::size_t i = 0; i < seen_.communicators.size(); ++i) {
     for (const Json& comm : FieldAt(seen_.communicators[i], "communicators")) {
       for (const Json& rank : FieldAt(comm, "ranks")) {
         const Json& process = FieldAt(rank, "process");
         if (TextAt(process, "state") != "live") continue;
-        found.emplace(std::pair(TextAt(process, "hostname"), NumberAt(process, "pid")), i);
+        found.emplace(std::tuple(TextAt(process, "hostname"), NumberAt(process, "pid"),
+                                 static_cast<uint32_t>(NumberAt(process, "pid_namespace"))),
+                      i);
       }
     }
   }
   std::vector<JobProcess> processes;
-  for (const auto& [who, endpoint] : found) processes.push_back({endpoint, who.first, who.second});
+  for (const auto& [who, endpoint] : found) {
+    const auto& [hostname, pid, pid_namespace] = who;
+    processes.push_back({endpoint, hostname, pid, pid_namespace});
+  }
   return processes;
 }
 

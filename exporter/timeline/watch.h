@@ -29,7 +29,8 @@ inline constexpr std::chrono::milliseconds kLookEvery{250};
 struct JobProcess {
   std::size_t endpoint = 0;
   std::string hostname;
-  int64_t pid = 0;  // as the process sees itself
+  int64_t pid = 0;             // as the process sees itself,
+  uint32_t pid_namespace = 0;  // in this one; 0: the system's own, or its endpoint does not say
 };
 
 class JobWatch {

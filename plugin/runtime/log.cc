@@ -1,7 +1,10 @@
 #include "plugin/runtime/log.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,29 +13,43 @@
 namespace nccl_pulse {
 namespace {
 
-// A pipe that poll finds writable has room for PIPE_BUF bytes, so a write of no more than that does
-// not wait, unless another writer is faster: the descriptor is the job's, and not ours to make
-// non-blocking. Writing to a pipe that is closed would raise SIGPIPE.
-bool TakesALine() {
+// Writing to a pipe that is closed would raise SIGPIPE.
+bool MayWrite() {
   pollfd polled = {STDERR_FILENO, POLLOUT, 0};
   return poll(&polled, 1, 0) == 1 && (polled.revents & ~POLLOUT) == 0;
+}
+
+// The descriptor is the job's, and not ours to make non-blocking: a pipe that poll finds writable may
+// be filled by another writer before we write, and a terminal may take a part of a line. So a pipe or
+// a terminal is opened once more, if that is allowed. A file never waits for a reader, and has its
+// position in the descriptor.
+ssize_t WriteAtOnce(const std::string& line) {
+  if (!MayWrite()) return -1;
+  struct stat status {};
+  if (fstat(STDERR_FILENO, &status) != 0) return -1;
+  if (S_ISSOCK(status.st_mode)) {
+    return send(STDERR_FILENO, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+  const bool may_wait = S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode);
+  const int own =
+      may_wait ? open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+  const ssize_t written = write(own < 0 ? STDERR_FILENO : own, line.data(), line.size());
+  if (own >= 0) close(own);
+  return written;
 }
 
 }  // namespace
 
 void Log::WriteToStandardError(const char* level, const std::string& message) const {
-  if (!TakesALine()) {
-    lost_.fetch_add(1);
-    return;
-  }
   std::string line = std::string("NCCL Pulse ") + level + ": ";
   const int lost = lost_.exchange(0);
   if (lost > 0) line += "(standard error was full, lines lost: " + std::to_string(lost) + ") ";
   line += message;
   line.resize(std::min(line.size(), std::size_t{PIPE_BUF - 1}));
   line += '\n';
-  // One write, so that lines of several processes do not mix.
-  if (write(STDERR_FILENO, line.data(), line.size()) < 0) lost_.fetch_add(lost + 1);
+  // One write, so that lines of several processes do not mix. No more than PIPE_BUF bytes: a pipe takes
+  // them together or not at all.
+  if (WriteAtOnce(line) != static_cast<ssize_t>(line.size())) lost_.fetch_add(lost + 1);
 }
 
 void Log::Warn(abi::DebugLogger logger, const std::string& message) const {

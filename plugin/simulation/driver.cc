@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include "plugin/simulation/stream.h"
@@ -52,6 +53,29 @@ struct Event {
     return end_ns == 0 || timeline->is_computed() ? end_ns : std::max(end_ns, recorded_ns);
   }
 };
+
+// As a driver knows those of its process. The plugin keeps its own in memory of the kernel's, where a leak
+// checker does not look.
+class Events {
+ public:
+  void Keep(std::unique_ptr<Event> event) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Event* const key = event.get();
+    events_.emplace(key, std::move(event));
+  }
+  void Destroy(Event* event) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    events_.erase(event);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<Event*, std::unique_ptr<Event>> events_;
+};
+Events& AllEvents() {
+  static auto* const events = new Events;  // not destroyed: threads may still use them at the end
+  return *events;
+}
 
 thread_local int t_capture_mode = kModeGlobal;
 int g_context;  // there is only one, and only its address is used
@@ -97,13 +121,14 @@ int cuDeviceGetPCIBusId(char* text, int length, int) {
 }
 
 int cuEventCreate(void** event, unsigned flags) {
-  auto* made = new Event;
+  auto made = std::make_unique<Event>();
   made->timing = (flags & nccl_pulse::simulation::kDisableTiming) == 0;
-  *event = made;
+  *event = made.get();
+  nccl_pulse::simulation::AllEvents().Keep(std::move(made));
   return nccl_pulse::simulation::kSuccess;
 }
 int cuEventDestroy_v2(void* event) {
-  delete static_cast<Event*>(event);
+  nccl_pulse::simulation::AllEvents().Destroy(static_cast<Event*>(event));
   return nccl_pulse::simulation::kSuccess;
 }
 int cuEventRecord(void* event, void* stream) {

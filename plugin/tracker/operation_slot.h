@@ -21,16 +21,13 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
 
 #include "metrics/atomic_cell.h"
 #include "metrics/kinds.h"
+#include "plugin/tracker/refusal.h"
 #include "plugin/tracker/ticket.h"
 
 namespace nccl_pulse {
-
-// Why an event is not counted; none: it is.
-using Refusal = std::optional<IgnoredReason>;
 
 // The operation's state in one word:
 //
@@ -182,7 +179,7 @@ class BasicOperationSlot {
     if ((word & SlotWord::kOpen) == 0) return IgnoredReason::kAfterClose;
     return std::nullopt;
   }
-  bool IsOpen(uint32_t generation) const { return !Check(generation).has_value(); }
+  bool IsOpen(uint32_t generation) const { return !Check(generation); }
   bool IsCaptured() const {
     return (word_.load(std::memory_order_relaxed) & SlotWord::kCaptured) != 0;  // a flag alone
   }

@@ -356,6 +356,28 @@ TEST_F(ControlSocketTest, WhoIsNotSeenFromHereHasNoPid) {
   EXPECT_EQ(hang_seconds_, 10);
 }
 
+// In a container a process has another pid than here: its own one and its namespace name it.
+TEST_F(ControlSocketTest, IsAskedByWhatItCallsItself) {
+  Open();
+  Run();
+  ControlQuestion question;
+  question.commands = {MakeSet("HANG_SECONDS=30", milliseconds(0))};
+  question.patience = seconds(20);
+  question.processes = {{getpid(), OwnPidNamespace() + 1}};
+  const std::vector<ControlAnswer> others = AskProcesses(question);
+  const double unchanged = hang_seconds_;
+  question.processes = {{getpid(), OwnPidNamespace()}};
+  const std::vector<ControlAnswer> own = AskProcesses(question);
+  Stop();
+  ASSERT_EQ(others.size(), 1u);
+  EXPECT_THAT(others[0].problem, HasSubstr("in a container that is not seen from here"));
+  EXPECT_EQ(unchanged, 10);
+  ASSERT_EQ(own.size(), 1u);
+  EXPECT_EQ(own[0].problem, "");
+  EXPECT_EQ(own[0].pid, getpid());
+  EXPECT_EQ(hang_seconds_, 30);
+}
+
 // The name goes with the descriptors, as in the child of a fork.
 TEST_F(ControlSocketTest, ClosesAll) {
   Open();

@@ -7,6 +7,7 @@ import re
 import socket
 import struct
 import subprocess
+import tempfile
 import threading
 import unittest
 
@@ -107,6 +108,18 @@ class PidNamespaceTest(NodeCase):
                               stderr=subprocess.STDOUT, text=True, check=False)
         self.assertEqual((said.returncode, said.stdout), (0, "7: HANG_SECONDS=33 (was 10)\n"))
         self.assertEqual(hang_seconds(), ["33", "10", "10"])
+
+    def test_a_trace_has_those_in_containers_time_more(self):
+        for comm in ("a1", "b2"):
+            self.contained(0, 7, 10, comm)
+        self.start(1).ask("run 10")
+        wait_until(lambda: len(values(self.port, "nccl_operations_total", "comm")) == 3, "all are there")
+        with tempfile.TemporaryDirectory(prefix="ns", dir="/tmp") as folder:
+            said = subprocess.run([PULSE, "trace", "--endpoint=" + self.listen, "--every=1", "--seconds=0.5",
+                                   "--out=" + os.path.join(folder, "out.pftrace")], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, check=False)
+        self.assertEqual(said.returncode, 0, said.stdout)
+        self.assertIn("3 of 3 processes time all launches now", said.stdout)
 
     def test_equal_pids_and_ranks_are_not_mixed_up(self):
         # Two jobs of one rank each, in two containers that share the network.

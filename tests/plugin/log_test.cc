@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <limits.h>
+#include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstddef>
@@ -69,6 +71,37 @@ TEST_F(LogTest, ALineIsCutToWhatAPipeTakesAtOnce) {
   const std::string line = Drain();
   EXPECT_EQ(line.size(), std::size_t{PIPE_BUF});
   EXPECT_EQ(line.back(), '\n');
+}
+
+// A terminal that is held (Ctrl+S) takes the beginning of a line, and would wait with the rest.
+TEST(LogOnATerminalTest, AFullOneIsNotWaitedFor) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) {
+    GTEST_SKIP() << "no terminals here";
+  }
+  const int reader = open(ptsname(terminal), O_RDWR | O_NOCTTY | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  const int saved = dup(STDERR_FILENO);
+  ASSERT_EQ(dup2(reader, STDERR_FILENO), STDERR_FILENO);
+  alarm(60);
+  const Log log;
+  for (int i = 0; i < 100; ++i) log.Warn(nullptr, std::string(PIPE_BUF, 'z'));
+  alarm(0);
+  dup2(saved, STDERR_FILENO);
+  for (const int each : {saved, reader, terminal}) close(each);
+}
+
+TEST(LogOnASocketTest, AFullOneIsNotWaitedFor) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const int saved = dup(STDERR_FILENO);
+  ASSERT_EQ(dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+  alarm(60);
+  const Log log;
+  for (int i = 0; i < 1000; ++i) log.Warn(nullptr, std::string(PIPE_BUF, 'z'));
+  alarm(0);
+  dup2(saved, STDERR_FILENO);
+  for (const int each : {saved, ends[0], ends[1]}) close(each);
 }
 
 // It would raise SIGPIPE, which ends a process.

@@ -19,7 +19,7 @@ class NetworkStepsTest : public ::testing::Test {
     Communicator& communicator = process_.communicator();
     const uint64_t operation = ClaimPlace(process_.parts().ring, communicator.first_ticket, false,
                                           {meta.Pack(), 8, process_.clock.NowNs(), captured});
-    uint32_t number;
+    uint32_t number = 0;  // which the compiler does not see set
     const uint32_t place = Ticket::Operation(operation);
     const uint32_t generation = Ticket::Generation(operation);
     process_.parts().ring.slot(place).StartProxy(generation, &number);

@@ -3,19 +3,24 @@
 //
 //   in          comes                                        then
 //   unknown     it is alone in its group without a launch    suspected: it may have failed
-//   suspected   its launch is reported (a second try)        unknown
+//   suspected   its launch is reported, in the same size     unknown
+//               (a second try)
 //   suspected   the same again, and other launches were      hidden
 //               reported meanwhile
 //   hidden      a call of it was followed by its group's     followed, for good
 //               end, and counted
 //
-// Thread: the one that makes the calls. Cost: two loads, on one cache line.
+// In another size it may be another kernel: those of symmetric memory are hidden, others of the same
+// operation are not.
+//
+// Thread: the one that makes the calls. Cost: two loads, on two cache lines.
 #ifndef PLUGIN_TRACKER_HIDDEN_OPERATIONS_H_
 #define PLUGIN_TRACKER_HIDDEN_OPERATIONS_H_
 
 #include <cstdint>
 
 #include "metrics/atomic_cell.h"
+#include "metrics/segment_layout.h"
 
 namespace nccl_pulse {
 
@@ -24,32 +29,38 @@ class HiddenOperations {
  public:
   void Reset() {
     followed_.store(0);
-    suspected_.store(0);
+    for (Suspicion& each : suspected_) each.stands.store(false);
   }
 
   bool IsFollowed(uint32_t row) const { return (followed_.load() & Bit(row)) != 0; }
   void NoteFollowed(uint32_t row) { followed_.store(followed_.load() | Bit(row)); }
 
   // A launch of it was reported.
-  void Acquit(uint32_t row) { suspected_.store(suspected_.load() & ~Bit(row)); }
+  void Acquit(uint32_t row, uint64_t bytes) {
+    Suspicion& suspected = suspected_[row];
+    if (suspected.bytes.load() == bytes) suspected.stands.store(false);
+  }
   // One alone had no launch. `launches`: how many of the communicator's were reported so far. True if
   // it is known to be hidden.
-  bool Suspect(uint32_t row, uint64_t launches) {
+  bool Suspect(uint32_t row, uint64_t bytes, uint64_t launches) {
     if (IsFollowed(row)) return true;
-    if ((suspected_.load() & Bit(row)) == 0) {
-      suspected_.store(suspected_.load() | Bit(row));
-      suspected_at_.store(launches);
-      return false;
-    }
-    return launches != suspected_at_.load();
+    Suspicion& suspected = suspected_[row];
+    if (suspected.stands.load()) return launches != suspected.launches.load();
+    suspected.bytes.store(bytes);
+    suspected.launches.store(launches);
+    suspected.stands.store(true);
+    return false;
   }
 
  private:
   static uint32_t Bit(uint32_t row) { return 1u << row; }
 
+  struct Suspicion {
+    Relaxed<bool> stands;
+    Relaxed<uint64_t> bytes, launches;  // of the call; that had been reported
+  };
   Relaxed<uint32_t> followed_;
-  Relaxed<uint32_t> suspected_;
-  Relaxed<uint64_t> suspected_at_;  // launches that were reported, when one was suspected last
+  Suspicion suspected_[kOperationRows];
 };
 
 }  // namespace nccl_pulse

@@ -25,8 +25,8 @@
 //
 // The end also comes when NCCL has failed within the group and launched nothing. So what is alone in
 // its group is believed to be launched only if its operation is known to be hidden: on this
-// communicator one like it had no launch, a launch was reported later, and none of that operation was
-// reported alone in between (a second try). Never before the first reported launch, never of
+// communicator one like it had no launch, a launch was reported later, and none of that operation and
+// size was reported alone in between (a second try). Never before the first reported launch, never of
 // Send and Recv: one to itself in place launches nothing.
 //
 // Everywhere else the calls stand as unreported (unreported_calls.h), and what they do is unknown.
@@ -89,10 +89,11 @@ uint64_t LaunchFollower::EndGroup(Instruments& instruments, Communicator& commun
   // Other calls than this thread's stand there, or it is not known whose.
   const bool is_group = group != 0 && group == group_.load();
   const RecordWriter record = communicator.Writer(instruments.segment);
-  const bool is_behind_launch = knows_thread() && (is_alone ? calls < 2 : calls == 0);
+  const bool is_behind_launch = is_alone ? calls < 2 : calls == 0;
+  // What has no launch is noted before it is known where launches are made.
   if (!is_group || !is_behind_launch || launch_.load() != 0 ||
-      !IsHidden(instruments, ring, record, is_alone) || !timer.IsReachable(timer_, stream) ||
-      timer.IsCapturing(timer_, stream)) {
+      !IsHidden(instruments, ring, record, is_alone) || !knows_thread() ||
+      !timer.IsReachable(timer_, stream) || timer.IsCapturing(timer_, stream)) {
     if (pair != kNoPair) StreamTimer::GivePairUp(timer_, pair);
     return 0;
   }
@@ -127,12 +128,12 @@ bool LaunchFollower::IsHidden(const Instruments& instruments, const OperationRin
   if (!instruments.IsCollective(op)) return false;
   const uint32_t row = OperationRowOf(op);
   if (calls.calls == 0) {  // its launch was reported
-    hidden_.Acquit(row);
+    hidden_.Acquit(row, bytes_.load());
     return false;
   }
   // An operation that was reported before its launch, or late, is told from no other.
   if (ring.reported() != reported_before_.load()) return false;
-  return hidden_.Suspect(row, record.reported_launches());
+  return hidden_.Suspect(row, bytes_.load(), record.reported_launches());
 }
 
 // Of a group of several it is not known which were launched together: those count as unreported

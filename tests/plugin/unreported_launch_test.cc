@@ -57,6 +57,18 @@ TEST(UnreportedLaunchTest, HasADurationWhenItsCallIsSampled) {
   });
 }
 
+// An ordinary kernel of the same operation in between, in another size, says nothing of it.
+TEST(UnreportedLaunchTest, IsLearntBesideItsOwnOperationInAnotherSize) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    comm.RunUnreported(0, "AllReduce");
+    comm.Run(0, "AllReduce", 4);
+    comm.RunUnreported(0, "AllReduce");
+    gpu.Advance(kMs);
+    EXPECT_EQ(See(comm), (Seen{2, 2, 0}));
+  });
+}
+
 // A symmetric-memory kernel this time, an ordinary one the next.
 TEST(UnreportedLaunchTest, OneThatIsReportedAfterAllIsTimedOnce) {
   RunWithGpu([](FakeCuda& gpu) {

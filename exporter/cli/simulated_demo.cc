@@ -17,6 +17,7 @@
 #include "exporter/cli/demo_story.h"
 #include "exporter/cli/installation.h"
 #include "exporter/cli/status_words.h"
+#include "exporter/exposition/json_text.h"
 #include "exporter/http/http_get.h"
 #include "nlohmann/json.hpp"
 #include "plugin/replay/processes.h"
@@ -161,7 +162,7 @@ class Demo {
     HttpAnswer answer;
     std::string error;
     if (!HttpGet(endpoint_, "/api/v1/communicators", kPatience, &answer, &error)) return {};
-    const auto page = nlohmann::json::parse(answer.body, nullptr, false);
+    const auto page = ParseJson(answer.body);
     return answer.status == 200 ? DemoSight::Of(page, ranks_.pid(0)) : DemoSight();
   }
 

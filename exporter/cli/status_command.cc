@@ -20,6 +20,7 @@
 #include "exporter/cli/settings_table.h"
 #include "exporter/cli/status_endpoint.h"
 #include "exporter/cli/status_table.h"
+#include "exporter/exposition/json_text.h"
 #include "exporter/fleet/communicator_id.h"
 #include "exporter/http/http_get.h"
 #include "nlohmann/json.hpp"
@@ -131,7 +132,7 @@ std::optional<Json> Look(const StatusEndpoint& from) {
                                       : answer.body.substr(0, answer.body.find('\0')).c_str());
     return std::nullopt;
   }
-  Json page = Json::parse(answer.body, nullptr, false);
+  Json page = ParseJson(answer.body);
   if (page.is_discarded() || !page.is_object() || !page.contains("communicators")) {
     std::fprintf(
         stderr,
@@ -159,7 +160,7 @@ void PrintCalls(const StatusEndpoint& from, const std::string& comm) {
     std::fprintf(stderr, "pulse: no answer from %s: %s\n", from.address.c_str(), error.c_str());
     return;
   }
-  const Json page = Json::parse(answer.body, nullptr, false);
+  const Json page = ParseJson(answer.body);
   if (answer.status != 200 || !page.is_object()) {
     std::fprintf(stderr, "pulse: no last calls of communicator %s: %s\n", comm.c_str(),
                  answer.status == 404   ? "the endpoint does not know it, or is an older version"

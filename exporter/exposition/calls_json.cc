@@ -9,17 +9,14 @@
 #include "absl/strings/str_format.h"
 #include "exporter/diagnosis/hang.h"
 #include "exporter/diagnosis/rank_activity.h"
+#include "exporter/exposition/json_text.h"
 #include "metrics/size_class.h"
-#include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
 namespace {
 
 // Written by hand: there are thousands of calls.
-std::string Quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-std::string TextOrNull(const std::string& text) { return text.empty() ? "null" : Quoted(text); }
+std::string TextOrNull(const std::string& text) { return text.empty() ? "null" : QuotedJson(text); }
 std::string TimeOrNull(int64_t realtime_ns) {
   return realtime_ns == 0 ? "null"
                           : absl::StrFormat("%.6f", static_cast<double>(realtime_ns / 1000) / 1e6);
@@ -51,7 +48,7 @@ void AppendCall(const JudgedCall& judged, uint64_t group, const Durations& durat
   } else {
     absl::StrAppend(out, "null");
   }
-  absl::StrAppend(out, ",\"op\":", Quoted(call.op), ",\"datatype\":", TextOrNull(call.datatype),
+  absl::StrAppend(out, ",\"op\":", QuotedJson(call.op), ",\"datatype\":", TextOrNull(call.datatype),
                   ",\"bytes\":", call.bytes, ",\"group\":", group, ",\"stream\":");
   if (call.stream_tag == 0) {
     absl::StrAppend(out, "null");
@@ -216,7 +213,7 @@ std::string CallsJson(const SnapshotSet& snapshots, uint64_t comm_id, int64_t no
       "{\"time\":", TimeOrNull(now_realtime_ns), ",\"comm\":\"",
       absl::Hex(comm_id, absl::kZeroPad16), "\",\"name\":", TextOrNull(first.name),
       ",\"nranks\":", first.nranks,
-      ",\"verdict\":", hang == nullptr ? "null" : Quoted(HangVerdictName(hang->verdict)),
+      ",\"verdict\":", hang == nullptr ? "null" : QuotedJson(HangVerdictName(hang->verdict)),
       ",\"suspects\":", hang == nullptr ? "[]" : List(hang->suspects), ",\"ranks\":[");
   bool is_first = true;
   for (const Rank& rank : ranks) {

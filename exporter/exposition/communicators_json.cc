@@ -10,6 +10,7 @@
 #include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/diagnosis/usual_wait.h"
+#include "exporter/exposition/json_text.h"
 #include "exporter/exposition/latency_json.h"
 #include "metrics/size_class.h"
 #include "nlohmann/json.hpp"
@@ -338,7 +339,7 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
   const Json json = {{"time", Seconds(now_realtime_ns)},
                      {"health", HealthJson(HealthOf(snapshots, diagnosis, now_realtime_ns))},
                      {"communicators", std::move(communicators)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return JsonText(json) + "\n";
 }
 
 }  // namespace nccl_pulse

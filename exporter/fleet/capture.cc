@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "exporter/exposition/json_text.h"
 #include "exporter/fleet/clock_offset.h"
 #include "exporter/fleet/communicator_id.h"
 #include "exporter/fleet/flight_recorder.h"
@@ -205,12 +206,12 @@ class Capturer {
       }
       const Json json = {{"ahead_at_least_ns", offsets[i]->low_ns},
                          {"ahead_at_most_ns", offsets[i]->high_ns}};
-      Add(absl::StrCat(FolderOf(asked[i]), "/clock.json"), json.dump() + "\n");
+      Add(absl::StrCat(FolderOf(asked[i]), "/clock.json"), JsonText(json) + "\n");
     }
   }
 
   void NoteCommunicators(std::size_t endpoint, const std::string& body) {
-    const Json page = Json::parse(body, nullptr, false);
+    const Json page = ParseJson(body);
     const std::string name = endpoints_[endpoint].name();
     if (!page.is_object() || !page.contains("communicators") || !page["communicators"].is_array()) {
       return Miss(absl::StrCat("/api/v1/communicators of ", name),
@@ -257,7 +258,7 @@ class Capturer {
     if (options_.is_flight_recorder && page_bytes_ + body.size() > kMostPageBytes) {
       return Miss(question.what, "there is too much already");
     }
-    Json page = Json::parse(body, nullptr, false);
+    Json page = ParseJson(body);
     if (!page.is_object() || !page.contains("ranks") || !page["ranks"].is_array()) {
       return Miss(question.what, "the answer is not from NCCL Pulse");
     }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "exporter/exposition/json_text.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/suspicions.h"
 #include "exporter/node/realtime_clock.h"
@@ -73,8 +74,7 @@ struct CaptureWatch::State {
                }
                return;
              }
-             suspicions.Look(nlohmann::json::parse(answer.body, nullptr, false),
-                             steady_clock::now());
+             suspicions.Look(ParseJson(answer.body), steady_clock::now());
              if (suspicions.is_full() && !std::exchange(was_full, true) && log) {
                log(LogLevel::kWarning,
                    absl::StrCat("captures: more than ", Suspicions::kMost,

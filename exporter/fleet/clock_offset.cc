@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "exporter/exposition/json_text.h"
 #include "exporter/node/realtime_clock.h"
 #include "nlohmann/json.hpp"
 
@@ -17,7 +18,7 @@ constexpr int64_t kResolutionNs = 1000;
 // 0: this is no such answer.
 int64_t TimeIn(const FleetAnswer& answer) {
   if (!answer.error.empty() || answer.status != 200) return 0;
-  const nlohmann::json page = nlohmann::json::parse(answer.body, nullptr, false);
+  const nlohmann::json page = ParseJson(answer.body);
   if (!page.is_object() || !page.contains("time") || !page["time"].is_number()) return 0;
   const auto seconds = page["time"].get<double>();
   constexpr double kMostSeconds = 8e9;

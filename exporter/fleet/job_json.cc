@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/exposition/json_text.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/job_words.h"
 #include "nlohmann/json.hpp"
@@ -120,7 +121,7 @@ std::string JobJson(const JobLook& look) {
                      {"notes", look.health.notes},
                      {"ras", RasJson(look)},
                      {"seconds", look.seconds}};
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return JsonText(json, 2) + "\n";
 }
 
 }  // namespace nccl_pulse

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "exporter/exposition/json_text.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -130,7 +131,7 @@ class Prometheus {
       *error = answer.error;
       return false;
     }
-    *json = Json::parse(answer.body, nullptr, false);
+    *json = ParseJson(answer.body);
     *status = answer.status;
     if (answer.status == 401 || answer.status == 403) {
       *error = absl::StrCat("it does not accept these credentials (", answer.status, ")");

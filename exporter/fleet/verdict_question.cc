@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "exporter/exposition/json_text.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -76,7 +77,7 @@ bool ReadQuery(std::string_view query, JobFilter* filter, std::string* error) {
 }
 
 bool ReadAlerts(std::string_view body, JobFilter* filter, bool* is_resolved, std::string* error) {
-  const Json json = Json::parse(body.begin(), body.end(), nullptr, false);
+  const Json json = ParseJson(body);
   if (!json.is_object() || !json.contains("alerts") || !json["alerts"].is_array()) {
     *error = "not what Alertmanager's webhook sends: there is no list of alerts";
     return false;

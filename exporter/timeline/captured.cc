@@ -19,6 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "exporter/exposition/json_text.h"
 #include "exporter/http/gzip.h"
 #include "exporter/timeline/json_field.h"
 
@@ -145,7 +146,7 @@ std::optional<ClockOffset> ReadClock(const Json& page) {
 int64_t TimeHere(const Json& page, const Files& files, const std::string& folder) {
   const auto file = files.find(absl::StrCat("endpoints/", folder, "/clock.json"));
   const std::optional<ClockOffset> clock =
-      file == files.end() ? std::nullopt : ReadClock(Json::parse(file->second, nullptr, false));
+      file == files.end() ? std::nullopt : ReadClock(ParseJson(file->second));
   return TimeAt(page, "time") - (clock ? clock->low_ns / 2 + clock->high_ns / 2 : 0);
 }
 
@@ -172,7 +173,7 @@ bool ReadCapture(const std::string& path, Observation* seen, std::string* error)
       }
       continue;
     }
-    Json page = Json::parse(text, nullptr, false);
+    Json page = ParseJson(text);
     if (!page.is_object()) {
       seen->notes.push_back(absl::StrCat(CopyFromShared(name.data(), name.size()),
                                          " of the capture is broken, and left out"));

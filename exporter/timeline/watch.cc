@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/exposition/json_text.h"
 #include "exporter/fleet/clock_offset.h"
 #include "exporter/fleet/communicator_id.h"
 #include "exporter/fleet/http_client.h"
@@ -109,7 +110,7 @@ void JobWatch::AskCommunicators() {
   AskAll(requests, options_.client, [this](std::size_t index, const FleetAnswer& answer) {
     Endpoint& endpoint = endpoints_[index];
     if (!answer.error.empty()) return NoteFailure(index, answer.error);
-    Json page = answer.status == 200 ? Json::parse(answer.body, nullptr, false) : Json();
+    Json page = answer.status == 200 ? ParseJson(answer.body) : Json();
     if (!FieldAt(page, "communicators").is_array()) {
       return NoteFailure(index, answer.status == 200
                                     ? "the answer is not from NCCL Pulse"
@@ -162,8 +163,8 @@ void JobWatch::Look(const std::vector<Question>& questions, milliseconds patienc
       all.erase(comm);
     } else if (answer.status != 200) {
       NoteFailure(question.endpoint, absl::StrCat("it answers with status ", answer.status));
-    } else if (seen_.recording.AddCalls(question.endpoint, Json::parse(answer.body, nullptr, false),
-                                        ArrivalNs()) == 0) {
+    } else if (seen_.recording.AddCalls(question.endpoint, ParseJson(answer.body), ArrivalNs()) ==
+               0) {
       NoteFailure(question.endpoint, "the answer is not from NCCL Pulse");
     } else {
       endpoint.failure.clear();
@@ -232,7 +233,7 @@ void JobWatch::Watch(milliseconds window, const std::atomic<bool>& stop) {
                       "them (503)"));
   }
   const JobLook look = LookAtJob(addresses_, options_);
-  if (look.heard != 0) seen_.verdict = Json::parse(JobJson(look), nullptr, false);
+  if (look.heard != 0) seen_.verdict = ParseJson(JobJson(look));
 }
 
 }  // namespace nccl_pulse

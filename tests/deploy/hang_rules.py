@@ -96,10 +96,10 @@ class Hang(RulesTest):
             dict(severity="critical", verdict="mismatched_operations", job="nccl-pulse", job_id="7", workload="7", instance="node1:9410",
                  Hostname="node1", gpu="0", pid="102", global_rank="2", UUID="GPU-node1-0",
                  pci_bus_id="00000000:02:00.0"),
-            dict(summary="Rank 2 on node1 gpu 0 holds up job 7 and will not go on: mismatched_operations",
-                 description="Since 2023-11-14 22:13:20 +0000 UTC. Ranks have called different operations. First "
-                 "py-spy dump --pid 102, and of a rank that waits: they are at different places of the "
-                 "program. On node1, pulse status has the whole sentence.",
+            dict(summary="Rank 2 on node1 gpu 0 holds up job 7 and will not go on: ranks have called different operations",
+                 description="Since 2023-11-14 22:13:20 +0000 UTC. First: py-spy dump --pid 102 on node1, and of a rank "
+                 "that waits: they are at different places of the program. pulse status there has the whole sentence "
+                 "(mismatched_operations).",
                  runbook_url=RUNBOOK + "#ncclhangcertain"))
 
     def mismatched(self, ranks):
@@ -129,10 +129,10 @@ class Hang(RulesTest):
             dict(severity="critical", verdict="mismatched_operations", job="nccl-pulse", job_id="7", workload="7",
                  instance="node0:9410", Hostname="node0", gpu="0", pid="100", global_rank="0", UUID="GPU-node0-0",
                  pci_bus_id="00000000:00:00.0"),
-            dict(summary="Rank 0 on node0 gpu 0 holds up job 7 and will not go on: mismatched_operations",
-                 description="Since 2023-11-14 22:13:20 +0000 UTC. Ranks have called different operations. First "
-                 "py-spy dump --pid 100, and of a rank that waits: they are at different places of the "
-                 "program. Any of 2 ranks may be the one that is wrong. On node0, pulse status has the whole sentence.",
+            dict(summary="Rank 0 on node0 gpu 0 holds up job 7 and will not go on: ranks have called different operations",
+                 description="Since 2023-11-14 22:13:20 +0000 UTC. First: py-spy dump --pid 100 on node0, and of a rank "
+                 "that waits: they are at different places of the program. Any of 2 ranks may be the one that is wrong. "
+                 "pulse status there has the whole sentence (mismatched_operations).",
                  runbook_url=RUNBOOK + "#ncclhangcertain"))
 
     def pipeline(self, *idle):
@@ -196,10 +196,10 @@ class Hang(RulesTest):
             dict(severity="critical", job="nccl-pulse", job_id="7", workload="7", comm="c0ffee", rank="2",
                  op="Broadcast", verdict="rank_not_called", instance="node1:9410", Hostname="node1", gpu="0",
                  pid="102", global_rank="2", UUID="GPU-node1-0", pci_bus_id="00000000:02:00.0"),
-            dict(summary="Communicator c0ffee of job 7 hangs in Broadcast: rank_not_called, rank 2 is "
-                 "suspected; no launch is known to be in flight",
-                 description="Since 2023-11-14 22:13:20 +0000 UTC. Rank 2: node1 gpu 0 pid 102. First: "
-                 "py-spy dump --pid 102 there.",
+            dict(summary="Job 7 probably hangs in Broadcast: rank 2 on node1 gpu 0 is suspected",
+                 description="Since 2023-11-14 22:13:20 +0000 UTC. First: py-spy dump --pid 102 on node1. The endpoint "
+                 "says rank_not_called of communicator c0ffee. It is not known to have a launch in flight, so this is "
+                 "less certain than other hangs.",
                  runbook_url=RUNBOOK + "#ncclhangsuspectedlong"))
         for silent in (self.unreported(usual=True), self.unreported(hang_alert="off")):
             self.is_silent(silent, 14, *LONG)
@@ -320,11 +320,11 @@ class Missing(RulesTest):
                  Hostname="node4", gpu="1", pid="109", global_rank="9", UUID="GPU-node4-1",
                  pci_bus_id="00000000:09:00.0"),
             dict(summary="Rank 9 on node4 gpu 1 is gone, and the other ranks of job 7 wait for it",
-                 description="Missing since 1970-01-01 00:03:30 +0000 UTC. 4 processes are gone. The first are 2 "
+                 description="Missing since 1970-01-01 00:03:30 +0000 UTC. First: does node4 answer, and what does its "
+                 "kernel log say? The process was killed or has crashed, or its node is gone. The others will not go "
+                 "on: end the job. 4 processes are gone. The first are 2 "
                  "(node1 gpu 0 pid 102), 9 (node4 gpu 1 pid 109), 14 (node7 gpu 0 pid 114), 15 (node7 gpu 1 "
-                 "pid 115). Of the 16 ranks of communicator c0ffee these are missing: 0, 2, 7 to 9, 14 to 15. "
-                 "They were killed or have crashed, or their node is gone. First look at the kernel log of "
-                 "node4 and whether it answers. The others will not go on.",
+                 "pid 115). Of the 16 ranks of communicator c0ffee these are missing: 0, 2, 7 to 9, 14 to 15.",
                  runbook_url=RUNBOOK + "#ncclrankmissing"))
 
     def test_killed_rank_that_an_agent_shows(self):

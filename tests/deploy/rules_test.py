@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import textwrap
 import unittest
+from unittest import mock
 
 from tests import running
 from tests.deploy import scenario
@@ -140,11 +141,13 @@ class Whole(RulesTest):
         self.assertEqual(len(re.fullmatch(r".*\((.+)\)", drop).group(1).split("|")), len(dropped),
                          "every alternative is a bucket that there is")
 
-    def test_zz_every_alert_was_seen_firing_and_silent(self):
-        """Runs last: the others have noted what they have seen."""
+    def test_every_alert_is_seen_firing_and_silent(self):
+        """By what the tests expect. promtool, which takes the time, is left out: another shard asks it."""
         load = unittest.defaultTestLoader.loadTestsFromTestCase
-        if len(self.ran) <= sum(load(case).countTestCases() for case in CASES):
-            self.skipTest("not all tests ran")
+        result = unittest.TestResult()
+        with mock.patch.object(RulesTest, "tearDown", lambda case: None):
+            unittest.TestSuite(load(case) for case in CASES).run(result)
+        self.assertEqual(result.errors + result.failures, [])
         self.assertEqual(set(alerts()), self.fired)
         self.assertEqual(set(alerts()), self.silent)
 

@@ -54,9 +54,10 @@ class SlowRanks(RulesTest):
             dict(severity="warning", job="nccl-pulse", job_id="7", workload="7", instance="node2:9410",
                  node="worker-2", Hostname="node2", gpu="0", pid="102", global_rank="2", UUID="GPU-node2-0",
                  pci_bus_id="00000000:02:00.0"),
-            dict(summary="Rank 2 on node2 gpu 0 comes late: job 7 loses 10% of its time",
-                 description="In calls that were compared one by one over all nodes. Of communicator c0ffee 4 of 4 ranks "
-                 "could be compared. It is not known whether its host calls late or its GPU begins late. First: nvidia-smi -q -d PERFORMANCE on node2, and what else runs there.",
+            dict(summary="Rank 2 on node2 gpu 0 is late and makes the others wait: job 7 loses 10% of its time",
+                 description="First: nvidia-smi -q -d PERFORMANCE on node2 (is the GPU hot or throttled?), and top there "
+                 "(what else runs?). Whether its host calls late or its GPU begins late is not known. "
+                 "Compared: 4 of 4 ranks of communicator c0ffee.",
                  runbook_url=RUNBOOK + "#ncclslowrank"))
 
     def test_why(self):
@@ -73,6 +74,15 @@ class SlowRanks(RulesTest):
             self.gives(scrapes, 'process:nccl_straggler_cause:ratio{cause="unknown"}', 20, {})
         self.gives(scrapes, "round(sum by (Hostname) (process:nccl_straggler_cause:ratio{cause='host'}), 0.001)", 20,
                    {'{Hostname="node2"}': 0.1})
+        self.annotates(
+            scrapes, "NcclSlowRank", 20,
+            dict(severity="warning", job="nccl-pulse", job_id="7", workload="7", instance="node2:9410", Hostname="node2",
+                 gpu="0", pid="102", global_rank="2", UUID="GPU-node2-0", pci_bus_id="00000000:02:00.0"),
+            dict(summary="Rank 2 on node2 gpu 0 is late and makes the others wait: job 7 loses 10% of its time",
+                 description="First: nvidia-smi -q -d PERFORMANCE on node2 (is the GPU hot or throttled?), and top there "
+                 "(what else runs?). Of the job's time 0% is lost because its GPU begins late and 10% is lost because "
+                 "its host calls late. Compared: 4 of 4 ranks of communicator c0ffee.",
+                 runbook_url=RUNBOOK + "#ncclslowrank"))
 
     def test_what_costs_little(self):
         scrapes = self.scrapes(20)

@@ -7,6 +7,7 @@
 //
 // Only for collective_overhead: without the question it would record into CUDA graphs. API v5 to
 // v7.
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -26,10 +27,12 @@ using nccl_pulse::bench::IgnoreState;
 struct Communicator {
   nccl_pulse::CudaEvent event;
   nccl_pulse::CudaStream stream;  // of the launch being made
+  Communicator* next;             // the one that was made before
 };
 
 const nccl_pulse::CudaDriver* driver = nullptr;
 bool asks = false;
+std::atomic<Communicator*> last{nullptr};
 
 int Init(void** context, uint64_t /*comm_id*/, int* mask, const char* /*comm_name*/, int /*nnodes*/,
          int /*nranks*/, int /*rank*/, abi::DebugLogger /*logger*/) {
@@ -43,7 +46,11 @@ int Init(void** context, uint64_t /*comm_id*/, int* mask, const char* /*comm_nam
   if (communicator != nullptr &&
       driver->event_create(&communicator->event, nccl_pulse::kCudaEventWithoutTiming) ==
           nccl_pulse::kCudaSuccess) {
-    *context = communicator;  // kept for the life of the process
+    // Kept for the life of the process, within reach of a leak checker.
+    communicator->next = last.load();
+    while (!last.compare_exchange_weak(communicator->next, communicator)) {
+    }
+    *context = communicator;
   }
   return abi::kSuccess;
 }

@@ -327,11 +327,12 @@ class Capturer {
   }
 
   void AddProcesses() {
-    std::set<int32_t> seen;
+    // Others elsewhere may have the same pid.
+    std::set<std::pair<int32_t, std::string>> seen;
     for (const ProcessSnapshot& process : capture_.look.set.processes) {
-      if (!seen.insert(process.pid).second) continue;
-      const std::string folder = absl::StrCat("processes/", process.pid);
       std::string why = WhyNotHere(process);
+      if (!seen.emplace(process.pid, why).second) continue;
+      const std::string folder = absl::StrCat("processes/", process.pid);
       if (why.empty() && steady_clock::now() >= end_) why = "there was no time left (--time-limit)";
       if (!why.empty()) {
         Miss(absl::StrCat("settings and log of pid ", process.pid), why);

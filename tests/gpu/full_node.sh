@@ -55,8 +55,10 @@ step() {
 faults() {
   step hangs env INJECT_PARTS=hangs INJECT_PARALLEL=6 INJECT_BUDGET_S=160 \
     "${HERE}/inject.sh" "${BINARIES}" "${OUTPUT}/${PART}/hangs" "${GPUS}"
-  # Two nodes of the half, and one rank a node.
-  step nodes env INJECT_PARTS=nodes INJECT_NODES="2,${GPUS}" INJECT_PARALLEL=5 INJECT_BUDGET_S=190 \
+  # Two nodes of the half, and one rank a node; of two GPUs that is the same.
+  local nodes="2,${GPUS}"
+  if ((GPUS == 2)); then nodes=2; fi
+  step nodes env INJECT_PARTS=nodes INJECT_NODES="${nodes}" INJECT_PARALLEL=5 INJECT_BUDGET_S=190 \
     "${HERE}/inject.sh" "${BINARIES}" "${OUTPUT}/${PART}/nodes" "${GPUS}"
   step stragglers env INJECT_PARTS=stragglers INJECT_DELAYS=5 INJECT_BUDGET_S=200 \
     "${HERE}/inject.sh" "${BINARIES}" "${OUTPUT}/${PART}/stragglers" "${GPUS}"

@@ -53,10 +53,9 @@ void CloserLook::Begin(const std::vector<JobProcess>& processes,
   ControlQuestion question;
   question.patience = patience_;
   std::map<std::string, std::size_t> elsewhere;
-  const std::string here = NodeName();
   for (const JobProcess& each : processes) {
     // Both: another host's port may be forwarded to this one, and any endpoint may claim this name.
-    if (each.hostname == here && IsThisHost(endpoints[each.endpoint])) {
+    if (IsOwnName(each.hostname) && IsThisHost(endpoints[each.endpoint])) {
       question.processes.push_back({static_cast<pid_t>(each.pid), each.pid_namespace});
     } else {
       ++elsewhere[each.hostname];

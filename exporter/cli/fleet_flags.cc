@@ -99,7 +99,7 @@ bool ReadCredentials(const char* what, const std::string& credentials_file,
 std::string WhyNoTls() {
   std::string why;
   TlsClient::Make(TlsClientConfig(), &why);
-  return why;
+  return why.empty() ? "TLS could not be prepared a moment ago: try again" : why;
 }
 
 // Time limits, TLS and passwords. On failure returns false and says in `error` what is wrong.

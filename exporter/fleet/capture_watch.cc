@@ -88,6 +88,9 @@ struct CaptureWatch::State {
     // A hang does not wait until some time after a straggler: what led to it would be gone.
     const bool has_hang = suspicions.HasNewHang();
     Turn& turn = has_hang ? for_hang : for_straggler;
+    // Tries of what has ended meanwhile are not those of the next.
+    if (!has_hang) for_hang.tries = 0;
+    if (fresh.empty()) for_straggler.tries = 0;
     if (fresh.empty() || steady_clock::now() < turn.next) return;
     const std::string problem = TakeCapture(fresh);
     turn.next = for_straggler.next = steady_clock::now() + options.pause;

@@ -189,6 +189,10 @@ std::string NodeName() {
   return name == nullptr || *name == '\0' ? HostName() : name;
 }
 
+bool IsOwnName(std::string_view hostname) {
+  return hostname == HostName() || hostname == NodeName();
+}
+
 bool IsThisHost(const Address& address) {
   return address.host == "localhost" || address.host == "::1" ||
          (absl::StartsWith(address.host, "127.") &&
@@ -198,7 +202,7 @@ bool IsThisHost(const Address& address) {
 
 std::string WhyNotHere(const ProcessSnapshot& process) {
   if (process.end != ProcessEnd::kLive) return "it has ended";
-  if (process.hostname != HostName() && process.hostname != NodeName()) {
+  if (!IsOwnName(process.hostname)) {
     return absl::StrCat("it is on ", process.hostname, "; run this there, too");
   }
   if (process.pid_namespace != OwnPidNamespace()) {

@@ -117,16 +117,19 @@ bool IsForAll(const ControlQuestion& question) {
   return question.pids.empty() && question.processes.empty();
 }
 
-// Of the process that calls itself `own`, and has the pid `seen` here.
-bool IsWanted(pid_t own, pid_t seen, const ControlQuestion& question, Found* found) {
+// Of the process that calls itself `own`, and has the pid `seen` here; empty: it cannot be reached, and
+// may be in any namespace.
+bool IsWanted(pid_t own, std::optional<pid_t> seen, const ControlQuestion& question, Found* found) {
   bool is_wanted = IsForAll(question);
-  if (std::find(question.pids.begin(), question.pids.end(), seen) != question.pids.end()) {
-    found->pids.insert(seen);
+  const pid_t pid = seen.value_or(own);
+  if (std::find(question.pids.begin(), question.pids.end(), pid) != question.pids.end()) {
+    found->pids.insert(pid);
     is_wanted = true;
   }
   for (std::size_t i = 0; i < question.processes.size(); ++i) {
     const OwnPid& process = question.processes[i];
-    if (process.pid != own || PidNamespaceOf(seen) != process.pid_namespace) continue;
+    if (process.pid != own) continue;
+    if (seen && PidNamespaceOf(*seen) != process.pid_namespace) continue;
     found->processes.insert(i);
     is_wanted = true;
   }
@@ -139,7 +142,7 @@ std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& ques
   const uid_t self = geteuid();
   const bool may_ask = self == 0 || socket.user == self;
   // Another user's pid is only the name's word.
-  if (!may_ask && (IsForAll(question) || !IsWanted(socket.pid, socket.pid, question, found))) {
+  if (!may_ask && (IsForAll(question) || !IsWanted(socket.pid, std::nullopt, question, found))) {
     return nullptr;
   }
   auto asked = std::make_unique<Asked>();
@@ -151,6 +154,7 @@ std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& ques
                                   "may give it commands"));
     return asked;
   }
+  std::optional<pid_t> seen;
   const int error = ConnectTo(socket.name, socket.user, &asked->connection);
   // It has just ended; or somebody else has taken a name like it, and is told nothing.
   if (error == ECONNREFUSED || error == EPERM) return nullptr;
@@ -159,9 +163,10 @@ std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& ques
     const bool is_seen = question.credentials(asked->connection.get(), &owner) && owner.pid > 0;
     // In a PID namespace that is not seen from here: the pid that it says may be another's here.
     if (!is_seen && !IsForAll(question)) return nullptr;
-    if (is_seen) asked->answer.pid = owner.pid;
+    seen = is_seen ? owner.pid : socket.pid;
+    asked->answer.pid = *seen;
   }
-  if (!IsWanted(socket.pid, asked->answer.pid, question, found)) return nullptr;
+  if (!IsWanted(socket.pid, seen, question, found)) return nullptr;
   if (error != 0) {
     End(asked.get(), error == EAGAIN ? "it does not answer: too many are waiting already"
                                      : absl::StrCat("it cannot be reached: ", ErrorText(error)));

@@ -30,9 +30,12 @@ ssize_t WriteAtOnce(const std::string& line) {
   if (S_ISSOCK(status.st_mode)) {
     return send(STDERR_FILENO, line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   }
-  const bool may_wait = S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode);
-  const int own =
-      may_wait ? open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1;
+  const bool is_terminal = S_ISCHR(status.st_mode);
+  const int own = is_terminal || S_ISFIFO(status.st_mode)
+                      ? open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+                      : -1;
+  // Another user's terminal, after su: it might take a part of the line, and wait with the rest.
+  if (is_terminal && own < 0) return -1;
   const ssize_t written = write(own < 0 ? STDERR_FILENO : own, line.data(), line.size());
   if (own >= 0) close(own);
   return written;

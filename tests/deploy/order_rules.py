@@ -39,7 +39,7 @@ class CalledOtherwise(RulesTest):
         """At START all call LARGE, and `wrong` SMALL."""
         scrapes, job = self.waiting(ranks)
         for rank in job.ranks():
-            self.calls(job, rank, before or {LARGE: 60}, **{**{SMALL if rank == wrong else LARGE: 1}, **after})
+            self.calls(job, rank, {LARGE: 60} if before is None else before, **{**{SMALL if rank == wrong else LARGE: 1}, **after})
         return scrapes, job
 
     def named(self, scrapes, *ranks, minutes=START + 5):
@@ -52,7 +52,7 @@ class CalledOtherwise(RulesTest):
             {'{global_rank="%d"}' % rank: 1 for rank in ranks}))
 
     def test_one_size_of_four(self):
-        for before in ({LARGE: 60}, {LARGE: 60, SMALL: 60}):
+        for before in ({}, {LARGE: 60}, {LARGE: 60, SMALL: 60}):
             scrapes, _ = self.sizes(4, 2, before)
             self.named(scrapes, 2)
         self.annotates(
@@ -87,11 +87,14 @@ class CalledOtherwise(RulesTest):
         self.gives(scrapes, "rank:nccl_hang_apart:timestamp_seconds", START + 5, {})
 
     def test_not_where_calls_may_be_missing(self):
-        for name, labels in (("nccl_activity_unknown", {"reason": "event_mask_changed"}),
-                             ("nccl_operations_total", {"op": "other", "size": "overflow", "captured": "false"})):
+        for of, name, labels in (
+                (Job.set, "nccl_communicator_captured", {}),
+                (Job.process, "nccl_pulse_event_mask_changes_total", {}),
+                (Job.set, "nccl_operations_total", {"op": "other", "size": "overflow", "captured": "false"})):
             scrapes, job = self.sizes(4, 2)
-            job.set(0, name, scrapes.change(START - 1, None, 1), **labels)
-            self.named(scrapes)
+            of(job, 0, name, scrapes.change(START - 1, None, 1), **labels)
+            self.gives(scrapes, "rank:nccl_hang_apart:timestamp_seconds", START + 5, {})
+            self.gives(scrapes, "group by (global_rank) (process:nccl_hang_root:rank)", START + 5, {})
 
     def test_who_has_not_called_comes_first(self):
         """Rank 3 has nothing in flight: it is named, and the calls are not compared."""

@@ -69,6 +69,18 @@ TEST(UnreportedLaunchTest, IsLearntBesideItsOwnOperationInAnotherSize) {
   });
 }
 
+// What had no launch once in one size says nothing of a size that has had one since.
+TEST(UnreportedLaunchTest, IsNotLearntOfASizeThatHasLaunches) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    comm.RunUnreported(0, "AllReduce", 8192);
+    comm.Run(0, "AllReduce", 4096);
+    comm.RunUnreported(0, "AllReduce", 4096);
+    gpu.Advance(kMs);
+    EXPECT_EQ(See(comm), (Seen{1, 1, 1}));
+  });
+}
+
 // A symmetric-memory kernel this time, an ordinary one the next.
 TEST(UnreportedLaunchTest, OneThatIsReportedAfterAllIsTimedOnce) {
   RunWithGpu([](FakeCuda& gpu) {

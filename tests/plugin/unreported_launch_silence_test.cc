@@ -116,10 +116,11 @@ TEST(UnreportedLaunchTest, ACallThatFailsIsNotLaunched) {
     fail("AllGather");
     EXPECT_EQ(See(comm), (Seen{1, 1, 2}));
     comm.Run(0, "AllGather");  // the next try
+    comm.Run(0, "AllGather", 8192);
     gpu.Advance(kSecond);
-    EXPECT_EQ(See(comm), (Seen{2, 2, 0}));
+    EXPECT_EQ(See(comm), (Seen{3, 3, 0}));
     fail("AllGather");
-    EXPECT_EQ(See(comm), (Seen{2, 2, 1}));
+    EXPECT_EQ(See(comm), (Seen{3, 3, 1}));
   });
 }
 
@@ -156,6 +157,17 @@ TEST(UnreportedLaunchTest, AGroupIsLaunchedOnceThoughItIsReportedLate) {
 
 // ncclGroupStart, a call, ncclGroupStart, a call, ncclGroupEnd: here GroupApi stops, and nothing has
 // been launched.
+TEST(UnreportedLaunchTest, NorOfOperationsThatAreKnownToBeHidden) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    LearnHidden(gpu, comm);
+    void* group = comm.StartGroup(false, 2);
+    for (int i = 0; i < 2; ++i) comm.MakeCall(group, "Broadcast", 4096);
+    comm.StopGroup(group);
+    EXPECT_EQ(See(comm), (Seen{2, 2, 2}));
+  });
+}
+
 TEST(UnreportedLaunchTest, TheEndOfAnInnerGroupIsNotBelieved) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);

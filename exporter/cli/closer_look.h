@@ -1,9 +1,10 @@
 // Has the processes of a job on this host, in its containers too as far as this PID namespace sees
-// them, time more of their launches, and watch all network steps, for a while: `pulse set` of TIMED_LAUNCHES_PER_SECOND and NETWORK_WINDOW, with a time after which
-// each process goes back by itself, whatever becomes of this program.
+// them, time more of their launches, and watch all network steps, for a while: `pulse set` of
+// TIMED_LAUNCHES_PER_SECOND and NETWORK_WINDOW, with a time after which each process goes back by
+// itself, whatever becomes of this program.
 //
-// Thread: main thread; Begin blocks for the patience at most, End for twice that. Cost to the job: said by
-// PrintCost. Errors: sentences, for a person; who cannot be reached is named.
+// Thread: main thread; Begin blocks for the patience at most, End for twice that. Cost to the job:
+// said by PrintCost. Errors: sentences, for a person; who cannot be reached is named.
 #ifndef EXPORTER_CLI_CLOSER_LOOK_H_
 #define EXPORTER_CLI_CLOSER_LOOK_H_
 

@@ -51,19 +51,25 @@ class CalledOtherwise(RulesTest):
             "group by (global_rank) (process:nccl_hang_root:rank)", minutes,
             {'{global_rank="%d"}' % rank: 1 for rank in ranks}))
 
+    def blames_rank_2(self, scrapes, alert, severity, why):
+        """In its annotations, of four processes that wait."""
+        self.annotates(
+            scrapes, alert, START + 5,
+            dict(severity=severity, job="nccl-pulse", job_id="7", workload="7", instance="node2:9410", Hostname="node2",
+                 gpu="0", pid="102", global_rank="2", UUID="GPU-node2-0", pci_bus_id="00000000:02:00.0"),
+            dict(summary="Rank 2 on node2 gpu 0 holds up job 7",
+                 description="Since 2023-11-14 22:17:19 +0000 UTC, for 5m 0s. 4 processes wait. " + why +
+                 " First: py-spy dump --pid 102 on node2, and nvidia-smi there.",
+                 runbook_url=RUNBOOK + "#" + alert.lower()))
+
     def test_one_size_of_four(self):
         for before in ({}, {LARGE: 60}, {LARGE: 60, SMALL: 60}):
             scrapes, _ = self.sizes(4, 2, before)
             self.named(scrapes, 2)
-        self.annotates(
-            scrapes, "NcclJobHungLong", START + 5,
-            dict(severity="critical", job="nccl-pulse", job_id="7", workload="7", instance="node2:9410", Hostname="node2",
-                 gpu="0", pid="102", global_rank="2", UUID="GPU-node2-0", pci_bus_id="00000000:02:00.0"),
-            dict(summary="Rank 2 on node2 gpu 0 holds up job 7",
-                 description="Since 2023-11-14 22:17:19 +0000 UTC, for 5m 0s. 4 processes wait. All wait, but have not called "
-                 "the same: more of one operation or size and less of another than others in communicator c0ffee. pulse "
-                 "diagnose has the calls. First: py-spy dump --pid 102 on node2, and nvidia-smi there.",
-                 runbook_url=RUNBOOK + "#nccljobhunglong"))
+        self.blames_rank_2(
+            scrapes, "NcclJobHungLong", "critical",
+            "All wait, but have not called the same: more of one operation or size and less of another than others in "
+            "communicator c0ffee. pulse diagnose has the calls.")
 
     def test_of_two_either_may_be_wrong(self):
         for before in ({LARGE: 60}, {LARGE: 60, SMALL: 60}):
@@ -120,15 +126,10 @@ class CalledOtherwise(RulesTest):
     def test_circle_of_two_orders(self):
         scrapes, _, _ = self.crossed(4, 2)
         self.named(scrapes, 2)
-        self.annotates(
-            scrapes, "NcclJobHung", START + 5,
-            dict(severity="warning", job="nccl-pulse", job_id="7", workload="7", instance="node2:9410", Hostname="node2",
-                 gpu="0", pid="102", global_rank="2", UUID="GPU-node2-0", pci_bus_id="00000000:02:00.0"),
-            dict(summary="Rank 2 on node2 gpu 0 holds up job 7",
-                 description="Since 2023-11-14 22:17:19 +0000 UTC, for 5m 0s. 4 processes wait. All wait: the one named in "
-                 "another communicator than those that wait for it in one; ranks use the two in different orders. pulse "
-                 "diagnose has the circle. First: py-spy dump --pid 102 on node2, and nvidia-smi there.",
-                 runbook_url=RUNBOOK + "#nccljobhung"))
+        self.blames_rank_2(
+            scrapes, "NcclJobHung", "warning",
+            "All wait: the one named in another communicator than those that wait for it in one; ranks use the two in "
+            "different orders. pulse diagnose has the circle.")
         self.named(self.crossed(2, 1)[0], 0, 1)
 
     def test_no_circle_where_launches_are_not_owed(self):

@@ -27,6 +27,8 @@ namespace {
 constexpr std::size_t kMostLines = 64;
 constexpr int kMostOfAUser = 256;
 
+constexpr char kNotHere[] = "no process of NCCL Pulse with this pid takes commands here";
+
 struct Socket {
   std::string name;
   uid_t user = 0;
@@ -238,7 +240,7 @@ std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question) {
   };
   for (const pid_t pid : question.pids) {
     if (found.pids.insert(pid).second) {
-      add_missing(pid, "no process of NCCL Pulse with this pid takes commands here");
+      add_missing(pid, kNotHere);
     }
   }
   for (std::size_t i = 0; i < question.processes.size(); ++i) {
@@ -246,7 +248,7 @@ std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question) {
     const OwnPid& process = question.processes[i];
     add_missing(process.pid,
                 process.pid_namespace == OwnPidNamespace()
-                    ? "no process of NCCL Pulse with this pid takes commands here"
+                    ? kNotHere
                     : "it is in a container that is not seen from here: run this there, or on its "
                       "host as root");
   }

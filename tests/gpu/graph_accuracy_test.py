@@ -22,14 +22,22 @@ def after(count, seconds):
 class GraphAccuracyTest(unittest.TestCase):
 
     def test_one_block_of_outliers_moves_the_mean_alone(self):
-        pages = [after(0, 0), after(100, 0.001), after(200, 0.002), after(300, 0.012), after(300, 0.012), after(400, 0.013)]
+        pages = [(True, after(*each)) for each in (
+            (0, 0), (100, 0.001), (200, 0.002), (300, 0.012), (300, 0.012), (400, 0.013))]
         calls, median, mean = graph_accuracy.durations(pages)["kernel"]["le_1KiB"]
         self.assertEqual(calls, 400)
         self.assertAlmostEqual(median, 10)
         self.assertAlmostEqual(mean, 32.5)
 
+    def test_what_is_not_of_a_block_is_left_out(self):
+        pages = [(False, after(5, 1)), (True, after(105, 1.001)), (False, after(110, 9))]
+        calls, median, mean = graph_accuracy.durations(pages)["kernel"]["le_1KiB"]
+        self.assertEqual(calls, 100)
+        self.assertAlmostEqual(median, 10)
+        self.assertAlmostEqual(mean, 10)
+
     def test_nothing_timed(self):
-        self.assertEqual(graph_accuracy.durations([{}, after(0, 0)]), {})
+        self.assertEqual(graph_accuracy.durations([(True, {}), (True, after(0, 0))]), {})
 
     def test_tolerance(self):
         for stamps, kernel, expected in ((10, 14.9, False), (10, 15.1, True), (20, 14.9, True), (109, 100, False), (111, 100, True)):

@@ -1,8 +1,8 @@
 // Writes a trace that ui.perfetto.dev opens: tracks with slices, marks and counters, and flows between
 // them, as a protobuf message perfetto.protos.Trace.
 //
-// All of it is one packet sequence. Its first packet clears the incremental state and names
-// CLOCK_REALTIME as the trace's clock; each name goes over the wire once. Events may be added in
+// All of it is one packet sequence. Its first packet clears the incremental state and says that the
+// trace's clock shows the same as CLOCK_REALTIME, the clock of all events; each name goes over the wire once. Events may be added in
 // any order: they are written by time, and those of the same time in the order in which they were
 // added. So whoever adds slices to a track adds what nests there as it nests.
 //

@@ -164,6 +164,16 @@ class CaptureTraceTest(TraceCase):
         self.assertEqual(len(trace.on("calls")[1]), 1)
         self.assertIn("1 calls without a time", self.said)
 
+    def test_calls_of_one_launch_stand_side_by_side(self):
+        """trace_processor draws marks of the same time one below the other, and leaves out all beyond 512 of them."""
+        calls = [call(i, 1.0, "Send", 0, group=1, seconds=1e-3 if i == 3 else None) for i in (1, 2, 3)] + [
+            call(4, 1.000001), call(5, None, state="unknown"), call(6, None, state="unknown")]
+        trace = self.read(files(([calls_page(9, rank(0, calls))], None, None)))
+        self.assertEqual([mark.time_ns for mark in trace.on("calls")[1]], [ns(1), ns(1) + 1, ns(1) + 2, ns(1.000001)])
+        self.assertEqual([mark.time_ns for mark in trace.on("calls without a time")[1]], [ns(9), ns(9) + 1])
+        timed, = trace.on("GPU, stream 9f31")[0]
+        self.assertEqual((timed.begin_ns, timed.end_ns), (ns(1) + 2, ns(1.001) + 2), "behind the mark that leads to it")
+
     def test_clocks_are_stated(self):
         trace = self.read(self.hung(clocks=((12_000, 80_000), None)))
         names = [mark.name for mark in trace.on("about this trace")[1]]

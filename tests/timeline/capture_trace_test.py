@@ -1,5 +1,6 @@
 """`pulse trace --from`: what stands in the pages of a capture is in the trace, and nothing else."""
 
+import collections
 import os
 import subprocess
 import tarfile
@@ -173,6 +174,21 @@ class CaptureTraceTest(TraceCase):
         self.assertEqual([mark.time_ns for mark in trace.on("calls without a time")[1]], [ns(9), ns(9) + 1])
         timed, = trace.on("GPU, stream 9f31")[0]
         self.assertEqual((timed.begin_ns, timed.end_ns), (ns(1) + 2, ns(1.001) + 2), "behind the mark that leads to it")
+
+    def test_what_many_endpoints_say(self):
+        """One below the other as far as that goes: trace_processor leaves out what lies deeper than 512."""
+        hung = communicators_page(9, 600, hang=hang(2.0, [2], [0]))
+        trace = self.read(files(*(([calls_page(9, rank(i, [call(1, 1.0)]), nranks=600)], hung, (-1, 1)) for i in range(600)),
+                                verdict={"time": START + 9, "finding": "hang", "sentence": "HANG", "roots": []}))
+        hangs, marks = trace.on("verdicts")
+        self.assertEqual(([len(hangs)], [mark.name for mark in marks]), ([600], ["the job: hang"]))
+        clocks = [mark for mark in trace.on("about this trace")[1] if mark.name.startswith("clock of")]
+        self.assertEqual(len({mark.name for mark in clocks}), 600)
+        rows = collections.Counter(each.track for each in hangs + marks + clocks)
+        self.assertLessEqual(max(rows.values()), 256)
+        self.assertEqual(len(rows), 6)
+        first = trace.find_tracks("verdicts")[0].uuid
+        self.assertEqual(marks[0].track, first, "the verdict on the job stands on top")
 
     def test_clocks_are_stated(self):
         trace = self.read(self.hung(clocks=((12_000, 80_000), None)))

@@ -71,6 +71,16 @@ def await_replays(options, job, comm):
     wait_until(counted, 5, "the page counts replays of all ranks")
 
 
+def await_held(job, process, scrapes):
+    """Counts the scrapes' seconds from where the rank's GPU is held. Jobs beside this one take turns on its GPUs: the replays in front of
+    that may take seconds. Returns how long ago the fault was set."""
+    job.wait("held", 30, lambda: process.event("held"))
+    begin = time.monotonic()
+    late = begin - scrapes.begin
+    scrapes.begin = begin
+    return round(late, 2)
+
+
 def stay_silent(options, scrapes):
     """(what is wrong with the scrapes until a hang would have been seen thrice, seconds)"""
     seconds = 0

@@ -35,7 +35,8 @@ class PerfettoTrace {
   using Track = uint64_t;  // 0: none
   enum class Unit { kCount, kBytes, kNone };
 
-  // Siblings stand in the order in which they were added. `about`: what the track means.
+  // Siblings stand in the order in which they were added, if they have a parent: ui.perfetto.dev sorts
+  // the outermost by their names. `about`: what the track means.
   Track AddTrack(const std::string& name, Track parent = 0, const std::string& about = "");
   Track AddCounter(const std::string& name, Track parent, Unit unit, const std::string& about = "");
 

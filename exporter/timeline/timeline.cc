@@ -32,12 +32,12 @@ struct Process {
 // one below the other, and leaves out what would lie deeper than 512.
 class Rows {
  public:
-  Rows(PerfettoTrace* trace, std::string name, std::string about)
-      : trace_(*trace), name_(std::move(name)), about_(std::move(about)) {}
+  Rows(PerfettoTrace* trace, Track parent, std::string name, std::string about)
+      : trace_(*trace), parent_(parent), name_(std::move(name)), about_(std::move(about)) {}
 
   // Where the next one belongs.
   Track Next() {
-    if (used_++ % kMost == 0) track_ = trace_.AddTrack(name_, 0, about_);
+    if (used_++ % kMost == 0) track_ = trace_.AddTrack(name_, parent_, about_);
     return track_;
   }
 
@@ -45,6 +45,7 @@ class Rows {
   static constexpr std::size_t kMost = 256;
 
   PerfettoTrace& trace_;
+  const Track parent_;
   const std::string name_, about_;
   Track track_ = 0;
   std::size_t used_ = 0;
@@ -128,7 +129,7 @@ class TimelineDrawer {
     }
     std::stable_sort(open.begin(), open.end(),
                      [](const Open& a, const Open& b) { return a.since_ns < b.since_ns; });
-    Rows rows(&trace_, "verdicts",
+    Rows rows(&trace_, job_, "verdicts",
               "Hangs since they have made no progress, with what was known at the last look; "
               "stragglers, and the verdict on the job, when they were asked for.");
     for (Open& each : marks) trace_.Mark(rows.Next(), each.since_ns, std::move(each.event));
@@ -172,7 +173,7 @@ class TimelineDrawer {
     if (!gpus.empty()) absl::StrAppend(&name, ", GPU ", absl::StrJoin(gpus, "+"));
     absl::StrAppend(&name, ", pid ", process.pid);
     if (!suspicion.empty()) absl::StrAppend(&name, "  << SUSPECT: ", suspicion);
-    const Track track = trace_.AddTrack(name);
+    const Track track = trace_.AddTrack(name, job_);
     ++summary_.processes;
     for (const SeenRank* rank : process.ranks) {
       DrawRank(*rank, index_, findings_[rank], track, &trace_, &summary_);
@@ -182,7 +183,7 @@ class TimelineDrawer {
   void DrawAbout() {
     const int64_t time_ns = seen_.recording.end_ns();
     if (time_ns == 0) return;
-    Rows rows(&trace_, "about this trace",
+    Rows rows(&trace_, job_, "about this trace",
               "Where times come from, how far they may be off, and what could not be had. "
               "docs/trace.md");
     const auto say = [&](const std::string& text) { trace_.Mark(rows.Next(), time_ns, {text}); };
@@ -208,6 +209,9 @@ class TimelineDrawer {
   TimelineSummary& summary_;
   const CallIndex index_;
   PerfettoTrace trace_;
+  // Above all others: ui.perfetto.dev sorts tracks without a parent by their names, and puts those
+  // that have no children behind the others.
+  const Track job_ = trace_.AddTrack("NCCL job");
   std::map<std::pair<std::string, int64_t>, std::string> suspects_;
   std::map<const SeenRank*, RankFinding> findings_;
 };

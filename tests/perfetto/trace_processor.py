@@ -33,10 +33,12 @@ class TraceProcessor:
     def __init__(self, trace):
         self.trace = trace
 
-    def rows(self, columns, query):
-        """Each row as a tuple of its columns, exactly: the program prints six digits of a number, and quotes nothing."""
+    def rows(self, columns, query, module=""):
+        """`module` of Perfetto's SQL is included. Each row as a tuple of its columns, exactly: the program prints six digits of a number, and quotes nothing."""
         line = " || ' ' || ".join("hex(quote(%s))" % column for column in columns.split())
         with tempfile.NamedTemporaryFile("w", suffix=".sql", dir=os.path.dirname(self.trace)) as file:
+            if module:
+                file.write("include perfetto module %s;\n" % module)
             file.write("select %s as line from (%s);\n" % (line, query))
             file.flush()
             done = subprocess.run([find(), "-q", file.name, self.trace], stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -309,18 +309,24 @@ class TraceProcessorTest(TraceCase):
                              [(since + i, 0, first + i) for i in range(600)])
 
     def test_the_order_of_tracks(self):
-        """As they were added: the verdicts first, ranks in order, a rank's calls in front of its counters."""
+        """As ui.perfetto.dev asks for it (its plugin dev.perfetto.TrackEvent): the verdicts first, ranks by their numbers."""
         folder = made_up.write_folder(os.path.join(self.folder, "capture"), files(
             ([calls_page(9, *(rank(i, [call(1, 1.0, seconds=1e-3)]) for i in (0, 1, 2, 10)), nranks=11)],
              communicators_page(9, 11, hang=hang(2.0, [2], [0])), None)))
-        rows = self.read("--from=" + folder).rows("name order_ rank_", """
-            select name, extract_arg(source_arg_set_id, 'child_ordering') as order_,
-                   extract_arg(source_arg_set_id, 'sibling_order_rank') as rank_ from track""")
-        ranked = [name for name, _, _ in sorted(rows, key=lambda row: row[2])]
-        self.assertEqual({order for _, order, _ in rows}, {"explicit"})
-        self.assertEqual(ranked[:6], ["verdicts", "about this trace", "rank 0 on node-1, GPU 0, pid 100",
-                                      "dp %s: rank 0 of 11" % made_up.COMM, "calls", "GPU, stream 9f31"])
-        self.assertEqual([name.split()[1] for name in ranked if name.startswith("rank ")], ["0", "1", "2", "10"])
+        rows = self.read("--from=" + folder).rows("above name shown merged unit", """
+            select above.name as above, one.name, one.has_data + one.has_children as shown,
+                   one.track_ids like '%,%' as merged, one.unit
+            from _track_event_tracks_ordered_groups one
+            left join _track_event_tracks_ordered_groups above on one.parent_id = above.min_track_id
+            order by one.order_id""", module="viz.summary.track_event")
+        self.assertEqual({row[2:4] for row in rows}, {(1, 0)}, "each is shown, by itself")
+        below = collections.defaultdict(list)
+        for above, name, *_ in rows:
+            below[above and " ".join(above.split()[:4])].append(" ".join(name.split()[:2]))
+        self.assertEqual(below[None], ["NCCL job"])
+        self.assertEqual(below["NCCL job"], ["verdicts", "about this", "rank 0", "rank 1", "rank 2", "rank 10"])
+        self.assertEqual(below["dp %s: rank 0" % made_up.COMM], ["calls", "GPU, stream", "GPU, stream", "calls not"])
+        self.assertEqual([row[4] for row in rows if row[1].endswith("bytes per second")], ["bytes"] * 4)
 
 
 if __name__ == "__main__":

@@ -169,6 +169,8 @@ class Trace:
         return name, text(one(note, 6))
 
     def _check_parents(self):
+        # The outermost tracks are not shown in their order.
+        assert [track.uuid for track in self.tracks.values() if track.parent is None] == [1], "there is one root"
         for track in self.tracks.values():
             if track.parent is not None:
                 # Written before its children: no circle.

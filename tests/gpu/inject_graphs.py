@@ -71,10 +71,11 @@ def await_replays(options, job, comm):
     wait_until(counted, 5, "the page counts replays of all ranks")
 
 
-def await_held(job, process, scrapes):
-    """Counts the scrapes' seconds from where the rank's GPU is held. Jobs beside this one take turns on its GPUs: the replays in front of
-    that may take seconds. Returns how long ago the fault was set."""
-    job.wait("held", 30, lambda: process.event("held"))
+def await_fault(job, process, fault, scrapes):
+    """Counts the scrapes' seconds from the fault: the program has it when its last step has ended, and a rank's GPU is held where it
+    comes to that. Jobs beside this one take turns on its GPUs, so either may take seconds. Returns how long."""
+    event = "held" if fault == "held" else "fault"
+    job.wait(event, 30, lambda: process.event(event))
     begin = time.monotonic()
     late = begin - scrapes.begin
     scrapes.begin = begin

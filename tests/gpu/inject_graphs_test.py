@@ -75,15 +75,16 @@ class ExpectationTest(unittest.TestCase):
                          [("balanced", -1), ("at the 31st", 1), ("launches", 1)])
 
 
-class HeldTest(unittest.TestCase):
+class FaultTest(unittest.TestCase):
 
-    def test_the_time_counts_from_where_the_gpu_is_held(self):
-        scrapes, process, waited = Scrapes(), types.SimpleNamespace(event=lambda name: name == "held"), []
-        job = types.SimpleNamespace(wait=lambda what, seconds, done: waited.append(done()))
-        scrapes.begin = time.monotonic() - 4
-        self.assertAlmostEqual(inject_graphs.await_held(job, process, scrapes), 4, places=0)
-        self.assertEqual(waited, [True])
-        self.assertAlmostEqual(scrapes.begin, time.monotonic(), places=0)
+    def test_the_time_counts_from_the_fault(self):
+        for fault, event in (("held", "held"), ("never", "fault"), ("kernel", "fault")):
+            scrapes, process, waited = Scrapes(), types.SimpleNamespace(event=lambda name, said=event: name == said), []
+            job = types.SimpleNamespace(wait=lambda what, seconds, done: waited.append(done()))
+            scrapes.begin = time.monotonic() - 4
+            self.assertAlmostEqual(inject_graphs.await_fault(job, process, fault, scrapes), 4, places=0)
+            self.assertEqual(waited, [True])
+            self.assertAlmostEqual(scrapes.begin, time.monotonic(), places=0)
 
 
 class ProgramTest(Injected):

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import threading
 import time
+import unittest
 import urllib.request
 
 from tests.deploy import servers
@@ -19,12 +20,14 @@ PATIENCE_S = 120
 # Debian's reads its templates from where the package puts them, and it is not installed: they are put there in a mount
 # namespace of its own.
 TEMPLATES = "/usr/share/prometheus/alertmanager"
-IN_PLACE = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", """
+IN_PLACE = ["sh", "-ec", """
 mount -t tmpfs none /usr/share
 mkdir -p %s
 cp -L "$0"/*.tmpl %s
 exec "$@"
 """ % (TEMPLATES, TEMPLATES)]
+# For anybody, and where users may not have namespaces of their own: for root.
+NAMESPACES = [["unshare", "--user", "--map-root-user", "--mount"], ["unshare", "--mount"]]
 
 
 class Webhook:
@@ -61,6 +64,18 @@ def answers(url):
         return False
 
 
+def namespace_or_skip():
+    """What gives a command mounts of its own; where nothing does, in a chroot or a container say, the test is skipped."""
+    refused = []
+    for command in NAMESPACES:
+        tried = subprocess.run([*command, "mount", "-t", "tmpfs", "none", "/usr/share"], stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True, check=False)
+        if tried.returncode == 0:
+            return command
+        refused.append(tried.stdout.strip())
+    raise unittest.SkipTest("Alertmanager's templates cannot be put where it looks for them: " + "; ".join(refused))
+
+
 def start(test, as_shipped=False):
     """The real one, with the example's receivers here and nothing to wait for, or what the example waits for."""
     webhook = Webhook()
@@ -78,7 +93,7 @@ def start(test, as_shipped=False):
     log = open(os.path.join(folder.name, "log"), "w+", encoding="utf-8")
     test.addCleanup(log.close)
     process = subprocess.Popen(
-        [*IN_PLACE, os.path.join(servers.FOLDER, "root" + TEMPLATES),
+        [*namespace_or_skip(), *IN_PLACE, os.path.join(servers.FOLDER, "root" + TEMPLATES),
          servers.path_or_skip("prometheus-alertmanager"), "--config.file=" + path, "--storage.path=" + folder.name,
          "--web.listen-address=" + url[len("http://"):], "--cluster.listen-address="],
         stdout=log, stderr=log)

@@ -106,7 +106,7 @@ class BadAnswersTest(DiagnoseCase):
     def test_silent(self):
         event = threading.Event()
         self.addCleanup(event.set)
-        self.expect(self.endpoint(lambda handler: event.wait(60)), "does not answer in time")
+        self.expect(self.endpoint(lambda handler: event.wait(60)), "does not answer in time", "--timeout=2s")
 
     def test_half_an_answer(self):
         def half(handler):

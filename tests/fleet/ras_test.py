@@ -8,6 +8,7 @@ from tests import running
 from tests.fleet.diagnose_case import MIB, DiagnoseCase
 from tests.fleet.ras_server import REPORT, Ras
 
+SHORT = "--timeout=2s"
 
 class RasTest(DiagnoseCase):
 
@@ -24,7 +25,7 @@ class RasTest(DiagnoseCase):
 
     def test_ranks_that_no_endpoint_knows(self):
         ras = self.ras()
-        status, verdict = self.ask(ras.flag)
+        status, verdict = self.ask(ras.flag, SHORT)
         self.assertEqual((status, verdict["finding"]), (4, "incomplete"))
         self.assertEqual(verdict["ras"], {"address": ras.flag[len("--ras="):], "error": None, "report": REPORT})
         self.assertEqual(ras.heard, ["CLIENT PROTOCOL 2", "TIMEOUT 1", "VERBOSE STATUS"])
@@ -52,7 +53,7 @@ class RasTest(DiagnoseCase):
     def test_somebody_else_listens(self):
         for answer in (b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\0" * 1000, b"SERVER PROTOCO", b"x" * MIB):
             ras = self.ras(answers={"CLIENT PROTOCOL": answer})
-            self.assertIsNone(self.ask(ras.flag)[1]["ras"])
+            self.assertIsNone(self.ask(ras.flag, SHORT)[1]["ras"])
 
     def test_it_refuses(self):
         ras = self.ras(answers={"TIMEOUT": b"ERROR: Invalid timeout value\n"})
@@ -61,11 +62,11 @@ class RasTest(DiagnoseCase):
     def test_it_never_ends(self):
         ras = self.ras(closes=False)
         begin = time.monotonic()
-        found = self.ask(ras.flag)[1]["ras"]
+        found = self.ask(ras.flag, SHORT)[1]["ras"]
         self.assertEqual((found["error"], found["report"]), ("the report is not whole", REPORT))
         self.assertLess(time.monotonic() - begin, 60)
         silent = self.ras(report="", closes=False)
-        found = self.ask(silent.flag)[1]["ras"]
+        found = self.ask(silent.flag, SHORT)[1]["ras"]
         self.assertEqual((found["error"], found["report"]), ("it does not answer in time", None))
 
     def test_it_says_too_much(self):

@@ -100,6 +100,8 @@ def run_hang(options, results, case, variant, wanted):
                           start_s=round(time.monotonic() - started, 1))
             scrapes = inject_watch.Scrapes(options, job, time.monotonic())
             inject(job, case, rank)
+            if case.name in inject_graphs.CASES and case.fault != "none":
+                record["set_s"] = inject_graphs.await_fault(job, job.ranks[rank], case.fault, scrapes)
             if not case.verdict and case.name in inject_graphs.CASES:
                 wrong, seconds = inject_graphs.stay_silent(options, scrapes)
                 said, status = "watched for %.1f s" % seconds, job.status()[1]

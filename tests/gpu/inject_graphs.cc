@@ -64,6 +64,10 @@ void GraphJob::Train() {
   if (fault_ == "kernel") spinner_.Launch(stream_, kForEverNs);
   if (fault_ == "held") held_.Hold();
   Launch(exec, options_.ahead);
+  if (fault_ == "held") {
+    while (!held_.IsHolding()) std::this_thread::sleep_for(kPause);
+    say_("held", "");
+  }
   Synchronize();
   say_("went_on", "");
   WaitForEver();

@@ -71,6 +71,17 @@ def await_replays(options, job, comm):
     wait_until(counted, 5, "the page counts replays of all ranks")
 
 
+def await_fault(job, process, fault, scrapes):
+    """Counts the scrapes' seconds from the fault: the program has it when its last step has ended, and a rank's GPU is held where it
+    comes to that. Jobs beside this one take turns on its GPUs, so either may take seconds. Returns how long."""
+    event = "held" if fault == "held" else "fault"
+    job.wait(event, 30, lambda: process.event(event))
+    begin = time.monotonic()
+    late = begin - scrapes.begin
+    scrapes.begin = begin
+    return round(late, 2)
+
+
 def stay_silent(options, scrapes):
     """(what is wrong with the scrapes until a hang would have been seen thrice, seconds)"""
     seconds = 0

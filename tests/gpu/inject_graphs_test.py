@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import unittest
 
@@ -74,6 +75,18 @@ class ExpectationTest(unittest.TestCase):
                          [("balanced", -1), ("at the 31st", 1), ("launches", 1)])
 
 
+class FaultTest(unittest.TestCase):
+
+    def test_the_time_counts_from_the_fault(self):
+        for fault, event in (("held", "held"), ("never", "fault"), ("kernel", "fault")):
+            scrapes, process, waited = Scrapes(), types.SimpleNamespace(event=lambda name, said=event: name == said), []
+            job = types.SimpleNamespace(wait=lambda what, seconds, done: waited.append(done()))
+            scrapes.begin = time.monotonic() - 4
+            self.assertAlmostEqual(inject_graphs.await_fault(job, process, fault, scrapes), 4, places=0)
+            self.assertEqual(waited, [True])
+            self.assertAlmostEqual(scrapes.begin, time.monotonic(), places=0)
+
+
 class ProgramTest(Injected):
 
     def test_no_case_is_right_without_stamps(self):
@@ -119,6 +132,8 @@ class ProgramTest(Injected):
             ranks[0].stdin.flush()
             event = self.next_event(ranks[0])
             self.assertEqual((event["event"], event["fault"]), ("fault", fault))
+            if fault == "held":
+                self.assertEqual(self.next_event(ranks[0])["event"], "held")
             # That it has gone on would be said at once.
             self.assertEqual(select.select([ranks[0].stdout], [], [], 0.5)[0], [], fault)
 

@@ -43,9 +43,10 @@
 // rank's GPU is late; -1: its program launches each replay late.
 //
 // Standard output, a line of JSON each: {"event": "running"} once all calls have been made five
-// times, with NCCL's version; "case", with its number, the same for a case; "fault"; "went_on" when
-// the step of the fault has ended; "error" with its text, after which the process waits as a
-// program does whose watchdog has not noticed yet. It ends itself after four minutes.
+// times, with NCCL's version; "case", with its number, the same for a case; "fault"; "held" when the
+// GPU has come to where it is held; "went_on" when the step of the fault has ended; "error" with its
+// text, after which the process waits as a program does whose watchdog has not noticed yet. It ends
+// itself after four minutes.
 #include <unistd.h>
 
 #include <algorithm>

@@ -4,12 +4,13 @@
     torchrun --nproc-per-node=2 kineto_worker.py FOLDER [SECONDS]
 
 Warms up, writes FOLDER/begun-RANK, runs for SECONDS (5), writes FOLDER/profiled-RANK, runs as long under the profiler,
-writes FOLDER/kineto-RANK.json.
+writes FOLDER/kineto-RANK.json. Rank 0 keeps the page as it is before the profiler and behind it: FOLDER/page-{before,behind}.txt.
 """
 
 import os
 import sys
 import time
+import urllib.request
 
 import torch
 import torch.distributed as dist
@@ -54,11 +55,20 @@ def main():
             over.fill_(float(rank == 0 and time.monotonic() - begin > seconds))
             dist.all_reduce(over)
 
+    def keep_page(name):
+        time.sleep(1.5)  # all have ended, and no page is older than a second
+        if rank == 0:
+            page = urllib.request.urlopen("http://%s/metrics" % os.environ["NCCL_PULSE_LISTEN"], timeout=20).read()
+            with open(os.path.join(folder, "page-%s.txt" % name), "wb") as file:
+                file.write(page)
+
     for _ in range(50):
         step()
     steps("begun")
+    keep_page("before")
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         steps("profiled")
+    keep_page("behind")
     profiler.export_chrome_trace(os.path.join(folder, "kineto-%d.json" % rank))
     # The timeline reads what is there; it ends first.
     time.sleep(3)

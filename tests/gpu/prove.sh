@@ -96,7 +96,7 @@ part capture 35 prove.py "${PROOF}" capture "${RANKS}" --limit=30
 if has_torch; then
   part graph 80 prove.py "${HERE}/torch_graph.py" graph "${RANKS}" --limit=75
   part replays 90 stamps_torch.py ""
-  part graph-accuracy 120 graph_accuracy.py ""
+  part graph-accuracy 150 graph_accuracy.py ""
 elif wanted graph || wanted replays || wanted graph-accuracy || wanted ddp; then
   echo 'no PyTorch here: graph, replays, graph-accuracy and ddp are left out' | tee -a "${REPORT}"
   FAILURES=$((FAILURES + 1))

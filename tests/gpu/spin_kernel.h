@@ -8,7 +8,8 @@
 
 namespace nccl_pulse {
 
-// spin(flag, limit_ns): until *flag (32 bits) is not 0, or limit_ns have passed on the GPU's clock.
+// spin(flag, limit_ns): until flag[0] (32 bits) is not 0, or limit_ns have passed on the GPU's clock.
+// Where it has to wait it sets flag[1] to 1.
 inline constexpr char kSpinPtx[] = R"(
 .version 7.0
 .target sm_75
@@ -31,6 +32,7 @@ look:
   ld.volatile.global.u32 %value, [%address];
   setp.ne.u32 %again, %value, 0;
   @%again bra done;
+  st.volatile.global.u32 [%address+4], 1;
   mov.u64 %now, %globaltimer;
   sub.u64 %now, %now, %begin;
   setp.lt.u64 %again, %now, %limit;

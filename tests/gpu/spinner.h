@@ -39,11 +39,17 @@ class Spinner {
   }
 
   // All of them, and those that are launched later, until Hold.
-  void End() { static_cast<std::atomic<uint32_t>*>(flag_)->store(1); }
+  void End() { Word(0).store(1); }
   // Those that begin from now on do not end before End.
-  void Hold() { static_cast<std::atomic<uint32_t>*>(flag_)->store(0); }
+  void Hold() {
+    Word(1).store(0);
+    Word(0).store(0);
+  }
+  // Whether one has been seen to wait since Hold.
+  bool IsHolding() const { return Word(1).load() != 0; }
 
  private:
+  std::atomic<uint32_t>& Word(int i) const { return static_cast<std::atomic<uint32_t>*>(flag_)[i]; }
   template <typename Function>
   void Resolve(void* driver, const char* name, Function* function) {
     *function = reinterpret_cast<Function>(dlsym(driver, name));

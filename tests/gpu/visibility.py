@@ -216,6 +216,7 @@ def observe(job, operation, ways):
         page = wait_page(job)
         hangs = {way: hang_mark(page, way) for way in ways}
     job.keep("page-hang.txt", job.endpoint.get("/metrics"))
+    job.keep("communicators-hang.json", json.dumps(job.endpoint.communicators(), indent=1))
     for way, (mark, said) in hangs.items():
         found[way][1]["hang"] = said
         found[way] = found[way][0] + mark, found[way][1]

@@ -18,9 +18,12 @@ namespace {
 int g_module;  // the only one: its address
 int g_function;
 
-void Spin(const std::atomic<uint32_t>* flag, std::chrono::nanoseconds limit) {
+void Spin(std::atomic<uint32_t>* flag, std::chrono::nanoseconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
-  while (flag->load() == 0 && std::chrono::steady_clock::now() < end) usleep(1000);
+  while (flag[0].load() == 0 && std::chrono::steady_clock::now() < end) {
+    flag[1].store(1);
+    usleep(1000);
+  }
 }
 
 }  // namespace
@@ -43,7 +46,7 @@ int cuModuleGetFunction(void** function, void*, const char* name) {
 }
 int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                    void* stream, void** parameters, void**) {
-  const auto* flag = *static_cast<const std::atomic<uint32_t>**>(parameters[0]);
+  auto* flag = *static_cast<std::atomic<uint32_t>**>(parameters[0]);
   const std::chrono::nanoseconds limit(*static_cast<uint64_t*>(parameters[1]));
   auto* on = static_cast<Stream*>(stream);
   if (on->capture != nullptr) {

@@ -43,9 +43,9 @@ struct LastCallFields {
 
 // The words of an entry.
 struct LastCallBits {
-  static constexpr uint32_t kCaptured = 1;      // into a CUDA graph
+  static constexpr uint32_t kCollective = 1;    // else Send or Recv
   static constexpr uint32_t kSameGroup = 2;     // as the call before
-  static constexpr uint32_t kCollective = 4;    // else Send or Recv
+  static constexpr uint32_t kCaptured = 4;      // into a CUDA graph
   static constexpr uint32_t kKindNumbered = 8;  // kind_number is known
 
   static constexpr uint64_t kMostBytes = (uint64_t{1} << 48) - 1;

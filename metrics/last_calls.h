@@ -7,11 +7,15 @@
 //
 // A program may break the rule that one thread writes at a time: calls before API v5 come from
 // NCCL's host callback thread, too, and ncclCommAbort ends a communicator beside its callbacks. An
-// entry's address is therefore made of its number and a page of a ring, and such a page is never
-// anything else (Segment::TakeRingPage): the worst is an entry that is wrong, or another ring's.
+// entry's address, that of the call which waits for its launch among them, is therefore made of a
+// number and a page of a ring, and such a page is never anything else (Segment::TakeRingPage): the
+// worst is an entry that is wrong, or another ring's.
 //
-// Thread: as LastCallEntry; Begin and Close under the runtime's lock. Cost of Note: about 3 ns, of
-// NoteLaunch 1 ns for each call that it carries (bench/callbacks.cc); without a ring one branch.
+// Its own fields are relaxed: NCCL orders the calls and the launches of a communicator, and nobody
+// else reads them.
+//
+// Thread: as LastCallEntry; Begin and Close under the runtime's lock. Cost of Note and NoteLaunch
+// together: 47 instructions, ten stores (bench/count_instructions.py); without a ring one branch each.
 #ifndef METRICS_LAST_CALLS_H_
 #define METRICS_LAST_CALLS_H_
 
@@ -28,87 +32,100 @@ class LastCalls {
   // A new communicator's, which has been prepared.
   void Begin(Segment& segment, CommunicatorRecord& record) {
     Close();
-    page_.store(nullptr);
     group_.store(0);
     numbers_.store(0);
-    pending_.store(0);
     uint32_t pages = 0;
     while (pages < kLastCallPages && record.last_call_pages.page(pages) != kNoPage) ++pages;
     if (pages == 0) return;
-    mask_.store(pages * kLastCallsPerPage - 1);  // a power of two
-    record_.store(&record);
+    mask_.store(static_cast<uint16_t>(pages * kLastCallsPerPage - 1));  // a power of two
     segment_.store(&segment);
+    record_.store(static_cast<uint16_t>(&record - &segment.record(0)));
+    page_.store(PageOf(0));
   }
   // There is nobody to write for. A callback that is running finds all else as it was.
-  void Close() { segment_.store(nullptr); }
+  void Close() {
+    page_.store(nullptr);
+    waiting_.store(kNone);
+  }
 
   // `call` but for its numbers and kSameGroup. `group`: tells the calls of one group from those of
   // another, 0: not known.
   void Note(LastCallFields call, uint64_t group) {
-    Segment* const segment = segment_.load();
-    if (__builtin_expect(segment == nullptr, 0)) return;
-    constexpr uint64_t kOneCall = 1;
-    constexpr uint64_t kOneCollective = uint64_t{1} << 32 | kOneCall;
+    LastCallPage* const page = page_.load();
+    if (__builtin_expect(page == nullptr, 0)) return;
     const uint64_t numbers = numbers_.load();
     const auto before = static_cast<uint32_t>(numbers);
-    const bool is_of_group = group != 0 && group_.load() == group;
-    if (__builtin_expect(is_of_group, 0)) call.flags |= LastCallBits::kSameGroup;
-    group_.store(group);
-    call.numbers =
-        numbers + ((call.flags & LastCallBits::kCollective) != 0 ? kOneCollective : kOneCall);
-    numbers_.store(call.numbers);
-    LastCallPage* page = page_.load();
-    if (__builtin_expect(before % kLastCallsPerPage == 0, 0)) {
-      page = PageOf(*segment, before);
-      page_.store(page);
+    LastCallEntry& entry = page->entries[before % kLastCallsPerPage];
+    auto waiting = reinterpret_cast<uintptr_t>(&entry);
+    if (__builtin_expect(group_.load() == group && group != 0, 0)) {
+      call.flags |= LastCallBits::kSameGroup;
+      waiting = JoinGroup(before, waiting);
+    } else {
+      group_.store(group);
     }
-    if (__builtin_expect(page == nullptr, 0)) return;
-    page->entries[before % kLastCallsPerPage].Write(call);
+    // The flag itself is counted: no branch.
+    static_assert(LastCallBits::kCollective == 1);
+    call.numbers = numbers + 1 + (uint64_t{call.flags & LastCallBits::kCollective} << 32);
+    numbers_.store(call.numbers);
+    entry.Write(call);
     // Those of an earlier group are left without a launch.
-    if (__builtin_expect((call.flags & LastCallBits::kCaptured) != 0, 0)) {
-      pending_.store(0);
-    } else if (!is_of_group || pending_.load() == 0) {
-      pending_.store(before + 1);
+    waiting_.store(waiting);
+    if (__builtin_expect((before + 1) % kLastCallsPerPage == 0, 0)) {
+      page_.store(PageOf(before + 1));
     }
   }
+  // The call that was noted last, and those of its group before it, get no launch.
+  void ForgetLaunch() { waiting_.store(kNone); }
   // The launch that carries the calls of the last group. `number`: of those of the communicator.
   void NoteLaunch(uint64_t monotonic_ns, uint64_t number) {
-    const uint32_t first = pending_.load();
-    Segment* const segment = segment_.load();
-    if (first == 0 || segment == nullptr) return;
-    pending_.store(0);
+    const uintptr_t waiting = waiting_.load();
     const uint64_t launch = LastCallBits::Launch(monotonic_ns, number);
-    const auto calls = static_cast<uint32_t>(numbers_.load());
-    if (__builtin_expect(first != calls, 0)) return NoteGroupLaunch(*segment, first, calls, launch);
-    LastCallPage* const page = page_.load();
-    if (page != nullptr) page->entries[(calls - 1) % kLastCallsPerPage].SetLaunch(launch);
+    if (__builtin_expect(waiting <= kGroup, 0)) {
+      if (waiting == kGroup) NoteGroupLaunch(launch);
+      return;
+    }
+    waiting_.store(kNone);
+    reinterpret_cast<LastCallEntry*>(waiting)->SetLaunch(launch);
   }
 
  private:
+  // Of waiting_; all else is the address of an entry.
+  static constexpr uintptr_t kNone = 0;
+  static constexpr uintptr_t kGroup = 1;
+
+  // Who waits from now on: this entry alone, or all since first_.
+  uintptr_t JoinGroup(uint32_t before, uintptr_t entry) {
+    const uintptr_t waiting = waiting_.load();
+    if (waiting == kNone) return entry;
+    if (waiting != kGroup) first_.store(before);  // the number of the call before this one
+    return kGroup;
+  }
   // Of the call with that number, less one; null: the ring has been given up.
-  [[gnu::cold, gnu::noinline]] LastCallPage* PageOf(Segment& segment, uint32_t index) const {
-    const CommunicatorRecord* const record = record_.load();
-    if (record == nullptr) return nullptr;
+  [[gnu::cold, gnu::noinline]] LastCallPage* PageOf(uint32_t index) const {
+    Segment& segment = *segment_.load();
     const uint32_t place = index & mask_.load();
-    const uint16_t page = record->last_call_pages.page(place / kLastCallsPerPage);
+    const uint16_t page =
+        segment.record(record_.load()).last_call_pages.page(place / kLastCallsPerPage);
     return page == kNoPage ? nullptr : &segment.last_calls(page);
   }
-  [[gnu::cold, gnu::noinline]] void NoteGroupLaunch(Segment& segment, uint32_t first,
-                                                    uint32_t calls, uint64_t launch) const {
-    const uint32_t carried = std::min(calls - first + 1, mask_.load() + 1);
+  [[gnu::cold, gnu::noinline]] void NoteGroupLaunch(uint64_t launch) {
+    waiting_.store(kNone);
+    const auto calls = static_cast<uint32_t>(numbers_.load());
+    const uint32_t carried = std::min(calls - first_.load() + 1, uint32_t{mask_.load()} + 1);
     for (uint32_t i = calls - carried; i != calls; ++i) {
-      LastCallPage* const page = PageOf(segment, i);
+      LastCallPage* const page = PageOf(i);
       if (page != nullptr) page->entries[i % kLastCallsPerPage].SetLaunch(launch);
     }
   }
 
-  Relaxed<Segment*> segment_;    // null: no ring, or its communicator is closed
-  Relaxed<LastCallPage*> page_;  // of the newest call, null: none yet
+  Relaxed<LastCallPage*> page_;  // of the next call, null: no ring, or its communicator is closed
   Relaxed<uint64_t> group_;      // of the newest call
   Relaxed<uint64_t> numbers_;    // of the newest call, LastCallFields
-  Relaxed<uint32_t> pending_;    // number of the first that waits for its launch, 0: none
-  Relaxed<uint32_t> mask_;       // entries of the ring, less one
-  Relaxed<CommunicatorRecord*> record_;
+  Relaxed<uintptr_t> waiting_;   // for its launch
+  Relaxed<uint32_t> first_;      // number of the first one, if a group waits
+  Relaxed<uint16_t> mask_;       // entries of the ring, less one
+  Relaxed<uint16_t> record_;     // whose ring it is
+  Relaxed<Segment*> segment_;
 };
 static_assert(sizeof(LastCalls) == 48);
 

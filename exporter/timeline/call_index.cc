@@ -30,6 +30,7 @@ CallIndex::CallIndex(const JobRecording& recording,
   }
   FindNotCalled(recording);
   FindWaits(recording);
+  FindMarks(recording);
   FindBegins(recording);
 }
 
@@ -98,12 +99,24 @@ void CallIndex::FindWaits(const JobRecording& recording) {
   }
 }
 
+void CallIndex::FindMarks(const JobRecording& recording) {
+  for (const auto& [key, rank] : recording.ranks()) {
+    std::map<std::pair<bool, int64_t>, int64_t> marks;  // how many, by track and time
+    for (const auto& [number, call] : rank.calls) {
+      const int64_t time_ns = KnownTime(call);
+      const int64_t before = marks[{call.launched_ns != 0, time_ns}]++;
+      if (before != 0) marks_[&call] = time_ns + before;
+    }
+  }
+}
+
 void CallIndex::FindBegins(const JobRecording& recording) {
   // Work on one stream is done in its order, whatever communicator it is of.
   struct Timed {
     const std::string* host;
     int64_t pid;
     std::string stream;
+    int64_t launched_ns;  // no earlier than its mark, from which an arrow leads to it
     const SeenCall* call;
   };
   std::vector<Timed> timed;
@@ -113,21 +126,21 @@ void CallIndex::FindBegins(const JobRecording& recording) {
       // Without a tag it is not known which stream it is.
       timed.push_back({&rank.hostname, rank.pid,
                        call.stream.empty() ? absl::StrCat(rank.comm, " ", rank.rank) : call.stream,
-                       &call});
+                       MarkTime(call), &call});
     }
   }
   const auto stream_of = [](const Timed& each) {
     return std::tie(*each.host, each.pid, each.stream);
   };
   std::stable_sort(timed.begin(), timed.end(), [&](const Timed& a, const Timed& b) {
-    return std::tuple_cat(stream_of(a), std::tie(a.call->launched_ns)) <
-           std::tuple_cat(stream_of(b), std::tie(b.call->launched_ns));
+    return std::tuple_cat(stream_of(a), std::tie(a.launched_ns)) <
+           std::tuple_cat(stream_of(b), std::tie(b.launched_ns));
   });
   int64_t busy_until_ns = 0;
   for (std::size_t i = 0; i < timed.size(); ++i) {
     if (i == 0 || stream_of(timed[i]) != stream_of(timed[i - 1])) busy_until_ns = 0;
     const SeenCall& call = *timed[i].call;
-    const int64_t begin_ns = std::max(call.launched_ns, busy_until_ns);
+    const int64_t begin_ns = std::max(timed[i].launched_ns, busy_until_ns);
     begins_[&call] = begin_ns;
     busy_until_ns = EndOf(call, begin_ns);
   }
@@ -151,6 +164,11 @@ std::size_t CallIndex::flows() const {
     }
   }
   return flows;
+}
+
+int64_t CallIndex::MarkTime(const SeenCall& call) const {
+  const auto found = marks_.find(&call);
+  return found == marks_.end() ? KnownTime(call) : found->second;
 }
 
 int64_t CallIndex::EarliestBegin(const SeenCall& call) const {

@@ -55,12 +55,16 @@ class CallIndex {
   // When the GPU can have begun it at the earliest: its launch, and what came before on its stream.
   // 0: it was not timed, or its launch is not known.
   int64_t EarliestBegin(const SeenCall& call) const;
+  // Where its mark stands: at KnownTime, and those of one moment (a group has one launch) a nanosecond
+  // apart, in their order. Marks of the same time would be drawn one below the other.
+  int64_t MarkTime(const SeenCall& call) const;
 
  private:
   using Collectives = std::map<uint64_t, std::vector<RankCall>>;
 
   void FindNotCalled(const JobRecording& recording);
   void FindWaits(const JobRecording& recording);
+  void FindMarks(const JobRecording& recording);
   void FindBegins(const JobRecording& recording);
   // How far the clocks of two ranks may be apart; nothing: that is not known.
   std::optional<int64_t> ApartNs(const SeenRank& a, const SeenRank& b) const;
@@ -72,6 +76,7 @@ class CallIndex {
   // One who has not called it, of each such collective: its place in not_called_.
   std::map<std::pair<std::string, uint64_t>, std::size_t> missing_;
   std::map<const SeenCall*, int64_t> begins_;
+  std::map<const SeenCall*, int64_t> marks_;  // those that do not stand at KnownTime
 };
 
 // When a timed call that begins then is over. No later than an int64_t says: a capture may claim any

@@ -26,8 +26,8 @@ constexpr uint32_t kStateCleared = 1, kNeedsState = 2;  // SequenceFlags
 }  // namespace packet_field
 namespace clock_field {  // trace/clock_snapshot.proto
 constexpr uint32_t kClocks = 1, kPrimaryClock = 2;
-constexpr uint32_t kId = 1, kTimestamp = 2;  // of a clock
-constexpr uint32_t kRealtime = 1;            // common/builtin_clock.proto
+constexpr uint32_t kId = 1, kTimestamp = 2;         // of a clock
+constexpr uint32_t kRealtime = 1, kTraceFile = 11;  // common/builtin_clock.proto
 }  // namespace clock_field
 namespace track_field {  // trace/track_event/track_descriptor.proto
 constexpr uint32_t kUuid = 1, kName = 2, kParent = 5, kCounter = 8, kChildOrdering = 11,
@@ -105,10 +105,15 @@ void WriteFirst(int64_t time_ns, Names* names, pbf_writer* trace) {
   names->IdOf(interned_field::kCategories, kCategory);
   names->WriteFresh(&packet);
   pbf_writer snapshot(packet, packet_field::kClockSnapshot);
-  snapshot.add_enum(clock_field::kPrimaryClock, clock_field::kRealtime);
-  pbf_writer clock(snapshot, clock_field::kClocks);
-  clock.add_uint32(clock_field::kId, clock_field::kRealtime);
-  clock.add_uint64(clock_field::kTimestamp, TimeOf(time_ns));
+  // The file's own clock, which shows Unix time. Were that CLOCK_REALTIME itself, trace_processor
+  // (v58) would look for the way from CLOCK_BOOTTIME to it, which nobody knows of other hosts, and
+  // say that events had been dropped.
+  snapshot.add_enum(clock_field::kPrimaryClock, clock_field::kTraceFile);
+  for (const uint32_t id : {clock_field::kTraceFile, clock_field::kRealtime}) {
+    pbf_writer clock(snapshot, clock_field::kClocks);
+    clock.add_uint32(clock_field::kId, id);
+    clock.add_uint64(clock_field::kTimestamp, TimeOf(time_ns));
+  }
 }
 
 void WriteValue(const TraceEvent::Value& value, pbf_writer* annotation) {

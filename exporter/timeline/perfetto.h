@@ -1,8 +1,8 @@
 // Writes a trace that ui.perfetto.dev opens: tracks with slices, marks and counters, and flows between
 // them, as a protobuf message perfetto.protos.Trace.
 //
-// All of it is one packet sequence. Its first packet clears the incremental state and names
-// CLOCK_REALTIME as the trace's clock; each name goes over the wire once. Events may be added in
+// All of it is one packet sequence. Its first packet clears the incremental state and says that the
+// trace's clock shows the same as CLOCK_REALTIME, the clock of all events; each name goes over the wire once. Events may be added in
 // any order: they are written by time, and those of the same time in the order in which they were
 // added. So whoever adds slices to a track adds what nests there as it nests.
 //
@@ -35,7 +35,8 @@ class PerfettoTrace {
   using Track = uint64_t;  // 0: none
   enum class Unit { kCount, kBytes, kNone };
 
-  // Siblings stand in the order in which they were added. `about`: what the track means.
+  // Siblings stand in the order in which they were added, if they have a parent: ui.perfetto.dev sorts
+  // the outermost by their names. `about`: what the track means.
   Track AddTrack(const std::string& name, Track parent = 0, const std::string& about = "");
   Track AddCounter(const std::string& name, Track parent, Unit unit, const std::string& about = "");
 

@@ -104,7 +104,7 @@ class RankDrawer {
                                   "Each call when NCCL had launched it, some microseconds after "
                                   "the call. Arrows lead to the same call on the other ranks.");
         }
-        trace_.Mark(timed, call.launched_ns, std::move(event));
+        trace_.Mark(timed, index_.MarkTime(call), std::move(event));
         continue;
       }
       if (untimed == 0) {
@@ -113,7 +113,7 @@ class RankDrawer {
                                   "where a look saw it first.");
       }
       event.notes.emplace_back("time", "not known; made before this moment");
-      trace_.Mark(untimed, call.seen_ns, std::move(event));
+      trace_.Mark(untimed, index_.MarkTime(call), std::move(event));
       ++summary_.without_time;
     }
   }

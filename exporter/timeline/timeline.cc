@@ -28,6 +28,29 @@ struct Process {
   std::vector<const SeenRank*> ranks;
 };
 
+// Tracks of that name for any number of slices and marks of the same time. trace_processor puts these
+// one below the other, and leaves out what would lie deeper than 512.
+class Rows {
+ public:
+  Rows(PerfettoTrace* trace, Track parent, std::string name, std::string about)
+      : trace_(*trace), parent_(parent), name_(std::move(name)), about_(std::move(about)) {}
+
+  // Where the next one belongs.
+  Track Next() {
+    if (used_++ % kMost == 0) track_ = trace_.AddTrack(name_, parent_, about_);
+    return track_;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 256;
+
+  PerfettoTrace& trace_;
+  const Track parent_;
+  const std::string name_, about_;
+  Track track_ = 0;
+  std::size_t used_ = 0;
+};
+
 class TimelineDrawer {
  public:
   TimelineDrawer(const Observation& seen, TimelineSummary* summary)
@@ -39,11 +62,8 @@ class TimelineDrawer {
     for (const RankWait& each : index_.waits()) findings_[each.rank].waits.push_back(&each);
     summary_.flows = index_.flows();
     DrawVerdicts();
-    const Track about = trace_.AddTrack("about this trace", 0,
-                                        "Where times come from, how far they may be off, and what "
-                                        "could not be had. docs/trace.md");
+    DrawAbout();
     for (const Process& each : SortedProcesses()) DrawProcess(each);
-    DrawAbout(about);
     return trace_.Finish();
   }
 
@@ -79,6 +99,12 @@ class TimelineDrawer {
     };
     std::vector<Open> open;
     std::vector<Open> marks;
+    const int64_t verdict_ns = TimeAt(seen_.verdict, "time");
+    if (verdict_ns != 0) {
+      TraceEvent event{absl::StrCat("the job: ", TextAt(seen_.verdict, "finding"))};
+      event.notes = {{"sentence", TextAt(seen_.verdict, "sentence")}};
+      marks.push_back({verdict_ns, std::move(event)});
+    }
     for (std::size_t i = 0; i < seen_.communicators.size(); ++i) {
       const Json& page = seen_.communicators[i];
       const int64_t time_ns = TimeAt(page, "time");
@@ -101,21 +127,13 @@ class TimelineDrawer {
         }
       }
     }
-    const int64_t verdict_ns = TimeAt(seen_.verdict, "time");
-    if (verdict_ns != 0) {
-      TraceEvent event{absl::StrCat("the job: ", TextAt(seen_.verdict, "finding"))};
-      event.notes = {{"sentence", TextAt(seen_.verdict, "sentence")}};
-      marks.push_back({verdict_ns, std::move(event)});
-    }
-    if (open.empty() && marks.empty()) return;
-    const Track track = trace_.AddTrack(
-        "verdicts", 0,
-        "Hangs since they have made no progress, with what was known at the last look; stragglers, "
-        "and the verdict on the job, when they were asked for.");
     std::stable_sort(open.begin(), open.end(),
                      [](const Open& a, const Open& b) { return a.since_ns < b.since_ns; });
-    for (Open& each : open) trace_.Begin(track, each.since_ns, std::move(each.event));
-    for (Open& each : marks) trace_.Mark(track, each.since_ns, std::move(each.event));
+    Rows rows(&trace_, job_, "verdicts",
+              "Hangs since they have made no progress, with what was known at the last look; "
+              "stragglers, and the verdict on the job, when they were asked for.");
+    for (Open& each : marks) trace_.Mark(rows.Next(), each.since_ns, std::move(each.event));
+    for (Open& each : open) trace_.Begin(rows.Next(), each.since_ns, std::move(each.event));
   }
 
   std::vector<Process> SortedProcesses() const {
@@ -155,17 +173,20 @@ class TimelineDrawer {
     if (!gpus.empty()) absl::StrAppend(&name, ", GPU ", absl::StrJoin(gpus, "+"));
     absl::StrAppend(&name, ", pid ", process.pid);
     if (!suspicion.empty()) absl::StrAppend(&name, "  << SUSPECT: ", suspicion);
-    const Track track = trace_.AddTrack(name);
+    const Track track = trace_.AddTrack(name, job_);
     ++summary_.processes;
     for (const SeenRank* rank : process.ranks) {
       DrawRank(*rank, index_, findings_[rank], track, &trace_, &summary_);
     }
   }
 
-  void DrawAbout(Track track) {
+  void DrawAbout() {
     const int64_t time_ns = seen_.recording.end_ns();
     if (time_ns == 0) return;
-    const auto say = [&](const std::string& text) { trace_.Mark(track, time_ns, {text}); };
+    Rows rows(&trace_, job_, "about this trace",
+              "Where times come from, how far they may be off, and what could not be had. "
+              "docs/trace.md");
+    const auto say = [&](const std::string& text) { trace_.Mark(rows.Next(), time_ns, {text}); };
     say("times are each node's CLOCK_REALTIME; none is corrected");
     for (std::size_t i = 0; i < seen_.endpoints.size(); ++i) {
       const bool is_there = i < seen_.clocks.size();
@@ -175,7 +196,7 @@ class TimelineDrawer {
         event.notes = {{"ahead_at_least_ns", seen_.clocks[i]->low_ns},
                        {"ahead_at_most_ns", seen_.clocks[i]->high_ns}};
       }
-      trace_.Mark(track, time_ns, std::move(event));
+      trace_.Mark(rows.Next(), time_ns, std::move(event));
     }
     if (seen_.recording.dropped() != 0) {
       say(absl::StrCat(seen_.recording.dropped(), " calls did not fit: at most ", kMostCalls,
@@ -188,6 +209,9 @@ class TimelineDrawer {
   TimelineSummary& summary_;
   const CallIndex index_;
   PerfettoTrace trace_;
+  // Above all others: ui.perfetto.dev sorts tracks without a parent by their names, and puts those
+  // that have no children behind the others.
+  const Track job_ = trace_.AddTrack("NCCL job");
   std::map<std::pair<std::string, int64_t>, std::string> suspects_;
   std::map<const SeenRank*, RankFinding> findings_;
 };

@@ -41,7 +41,11 @@ struct Instruments {
   }
   bool times_kernels() const { return timing == TimingMode::kKernel; }
   bool samples() const { return timing == TimingMode::kAuto; }
-  bool IsCollective(NameId op) const { return op != send_name && op != receive_name; }
+  // Without a branch.
+  bool IsCollective(NameId op) const {
+    return static_cast<bool>(static_cast<int>(op != send_name) &
+                             static_cast<int>(op != receive_name));
+  }
 
   Segment& segment;
   Clock& clock;

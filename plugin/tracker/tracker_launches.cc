@@ -61,8 +61,6 @@ inline uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event, Use
   LastCallFields last{};
   last.op = op.id;
   last.datatype = datatype.id;
-  last.flags = (event.captured ? LastCallBits::kCaptured : 0) |
-               (instruments_.IsCollective(op.id) ? LastCallBits::kCollective : 0);
   last.bytes = bytes;
   last.stream = event.stream;
   uint32_t serial = 0;
@@ -74,7 +72,7 @@ inline uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event, Use
                              parts.launches.NextCallNumber(op.id, size_class),
                              user_tag};
     last.kind_number = call.call_number;
-    last.flags |= LastCallBits::kKindNumbered;
+    last.flags = LastCallBits::kKindNumbered;
     serial = parts.launches.NoteCall(instruments_, *communicator, parts.ring, call, bytes, group);
     // The end of its group is awaited, or it is captured.
     if (__builtin_expect(event.parent != 0, 0) && !event.captured &&
@@ -83,8 +81,12 @@ inline uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event, Use
                               Ticket::Operation(event.parent) != 0);
     }
   }
+  // Here, where they are used: each callback has more values than registers.
+  last.flags |= (instruments_.IsCollective(op.id) ? LastCallBits::kCollective : 0) |
+                (event.captured ? LastCallBits::kCaptured : 0);
   parts.last_calls.Note(last, group);
   if (__builtin_expect(event.captured, 0)) {
+    parts.last_calls.ForgetLaunch();
     communicator->MarkCaptured(instruments_.segment);
     if (instruments_.stream_timer != nullptr) {
       parts.launches.ForgetCall(instruments_, *communicator, op.id, bytes, group);

@@ -113,7 +113,7 @@ def worker(replays):
             # Behind work of the GPU, so that it does not wait for the host, and behind a call in which the ranks' GPUs meet.
             def call():
                 meet()
-                torch.cuda._sleep(4000000)  # pylint: disable=protected-access
+                torch.cuda._sleep(12000000)  # pylint: disable=protected-access
                 dist.all_gather_into_tensor(tokens, token)
                 for _ in range(50):
                     dist.all_reduce(buffer)  # pylint: disable=cell-var-from-loop

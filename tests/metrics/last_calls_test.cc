@@ -118,6 +118,7 @@ TEST(LastCalls, ALaunchCarriesTheLastGroup) {
   calls.NoteLaunch(5 * kSecond, 1);
   calls.NoteLaunch(6 * kSecond, 2);  // the rest of the group
   calls.Note(AllReduce(3, LastCallBits::kCaptured), 3);
+  calls.ForgetLaunch();
   calls.NoteLaunch(7 * kSecond, 3);  // whatever this is, it does not carry what was captured
   const CommunicatorSnapshot read = ring.Read(7);
   const Calls& last = *read.last_calls;
@@ -128,6 +129,31 @@ TEST(LastCalls, ALaunchCarriesTheLastGroup) {
     EXPECT_EQ(last[i].is_of_group, i > 1) << i;
   }
   EXPECT_EQ(last[4].launch_realtime_ns, 0);
+}
+
+// The entry that waits is kept by its address: it may be the last one of a page, and a group may begin
+// on one page and end on the next.
+TEST(LastCalls, LaunchesAtTheEndOfAPage) {
+  Ring ring(256);
+  ring.Add(0, 7);
+  LastCalls& calls = ring.Writer(0);
+  uint64_t group = 0;
+  for (uint32_t i = 1; i <= 4 * 256; ++i) {
+    calls.Note(AllReduce(i), ++group);
+    calls.NoteLaunch(i * kSecond, i);
+  }
+  for (uint32_t i = 0; i < 62; ++i) calls.Note(AllReduce(1), ++group);
+  for (uint32_t i = 0; i < 5; ++i) calls.Note(AllReduce(2), 9999);
+  calls.NoteLaunch(5000 * kSecond, 7);
+  const CommunicatorSnapshot read = ring.Read(7);
+  const Calls& last = *read.last_calls;
+  ASSERT_EQ(last.size(), 256u);
+  for (const LastCallSnapshot& call : last) {
+    const uint64_t launched = call.number <= 1024 ? call.number : call.bytes == 2 ? 5000 : 0;
+    EXPECT_NEAR(static_cast<double>(call.launch_realtime_ns),
+                static_cast<double>(launched * kSecond), 1024)
+        << call.number;
+  }
 }
 
 TEST(LastCalls, AGroupThatIsLargerThanTheRing) {

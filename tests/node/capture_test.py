@@ -191,10 +191,11 @@ class CaptureTest(unittest.TestCase):
         suspect = self.job.ranks[LAST].pid
         self.assertIn("1 ranks HAVE NOT CALLED", output)
         culprit = trace.find_tracks("<< SUSPECT: rank_not_called")
-        self.assertEqual([track.parent for track in culprit], [None, culprit[0].uuid])
+        job, = trace.find_tracks("NCCL job")
+        self.assertEqual([track.parent for track in culprit], [job.uuid, culprit[0].uuid])
         self.assertIn("pid %d " % suspect, culprit[0].name)
         missing, = trace.on("HAS NOT CALLED")[0]
-        self.assertEqual((missing.track > culprit[1].uuid, trace.path(missing.track)[0]), (True, culprit[0].name))
+        self.assertEqual((missing.track > culprit[1].uuid, trace.path(missing.track)[1]), (True, culprit[0].name))
         self.assertIsNone(missing.end_ns)
         open_, _ = trace.on("NOT ENDED")
         # A rank whose thread had not looked before the call that hangs knows of earlier ones no more than of that.

@@ -1,5 +1,6 @@
 """`pulse trace --from`: what stands in the pages of a capture is in the trace, and nothing else."""
 
+import collections
 import os
 import subprocess
 import tarfile
@@ -91,7 +92,7 @@ class CaptureTraceTest(TraceCase):
                          ["rank 2 on node-2, GPU 2, pid 102", "dp %s: rank 2 of 3" % made_up.COMM])
         self.assertEqual(culprit[1].parent, culprit[0].uuid)
         missing, = trace.on("HAS NOT CALLED")[0]
-        self.assertEqual(trace.path(missing.track)[0], culprit[0].name)
+        self.assertEqual(trace.path(missing.track)[:2], ["NCCL job", culprit[0].name])
         self.assertEqual((missing.name, missing.begin_ns, missing.end_ns),
                          ("HAS NOT CALLED AllReduce 4 KiB (collective 8)", ns(2.0), None))
         self.assertEqual(missing.notes["called_first_by"], "rank 0 of dp (node-1, pid 100)")
@@ -163,6 +164,31 @@ class CaptureTraceTest(TraceCase):
         self.assertIn("not known", marks[0].notes["time"])
         self.assertEqual(len(trace.on("calls")[1]), 1)
         self.assertIn("1 calls without a time", self.said)
+
+    def test_calls_of_one_launch_stand_side_by_side(self):
+        """trace_processor draws marks of the same time one below the other, and leaves out all beyond 512 of them."""
+        calls = [call(i, 1.0, "Send", 0, group=1, seconds=1e-3 if i == 3 else None) for i in (1, 2, 3)] + [
+            call(4, 1.000001), call(5, None, state="unknown"), call(6, None, state="unknown")]
+        trace = self.read(files(([calls_page(9, rank(0, calls))], None, None)))
+        self.assertEqual([mark.time_ns for mark in trace.on("calls")[1]], [ns(1), ns(1) + 1, ns(1) + 2, ns(1.000001)])
+        self.assertEqual([mark.time_ns for mark in trace.on("calls without a time")[1]], [ns(9), ns(9) + 1])
+        timed, = trace.on("GPU, stream 9f31")[0]
+        self.assertEqual((timed.begin_ns, timed.end_ns), (ns(1) + 2, ns(1.001) + 2), "behind the mark that leads to it")
+
+    def test_what_many_endpoints_say(self):
+        """One below the other as far as that goes: trace_processor leaves out what lies deeper than 512."""
+        hung = communicators_page(9, 600, hang=hang(2.0, [2], [0]))
+        trace = self.read(files(*(([calls_page(9, rank(i, [call(1, 1.0)]), nranks=600)], hung, (-1, 1)) for i in range(600)),
+                                verdict={"time": START + 9, "finding": "hang", "sentence": "HANG", "roots": []}))
+        hangs, marks = trace.on("verdicts")
+        self.assertEqual(([len(hangs)], [mark.name for mark in marks]), ([600], ["the job: hang"]))
+        clocks = [mark for mark in trace.on("about this trace")[1] if mark.name.startswith("clock of")]
+        self.assertEqual(len({mark.name for mark in clocks}), 600)
+        rows = collections.Counter(each.track for each in hangs + marks + clocks)
+        self.assertLessEqual(max(rows.values()), 256)
+        self.assertEqual(len(rows), 6)
+        first = trace.find_tracks("verdicts")[0].uuid
+        self.assertEqual(marks[0].track, first, "the verdict on the job stands on top")
 
     def test_clocks_are_stated(self):
         trace = self.read(self.hung(clocks=((12_000, 80_000), None)))

@@ -9,7 +9,7 @@ perfetto.dev's page on synthetic track events, and in src/trace_processor/import
 import collections
 import struct
 
-REALTIME = 1
+REALTIME, TRACE_FILE = 1, 11
 CLEARED, NEEDS_STATE = 1, 2
 BEGIN, END, MARK, COUNTER = 1, 2, 3, 4
 
@@ -110,8 +110,10 @@ class Trace:
         assert len(payloads) == 1, payloads
         if 6 in packet:
             snapshot = message(one(packet, 6))
-            assert one(snapshot, 2) == REALTIME
-            assert [one(message(clock), 1) for clock in snapshot[1]] == [REALTIME]
+            # With another primary clock trace_processor wants to know how CLOCK_BOOTTIME goes with it.
+            assert one(snapshot, 2) == TRACE_FILE
+            clocks = {one(clock, 1): one(clock, 2) for clock in map(message, snapshot[1])}
+            assert clocks == {TRACE_FILE: time_ns or 0, REALTIME: time_ns or 0}, "it is not Unix time"
         elif 60 in packet:
             self._add_track(message(one(packet, 60)))
         else:
@@ -167,6 +169,8 @@ class Trace:
         return name, text(one(note, 6))
 
     def _check_parents(self):
+        # The outermost tracks are not shown in their order.
+        assert [track.uuid for track in self.tracks.values() if track.parent is None] == [1], "there is one root"
         for track in self.tracks.values():
             if track.parent is not None:
                 # Written before its children: no circle.

@@ -3,26 +3,14 @@
 import http.server
 import json
 import os
-import signal
-import socket
-import subprocess
 import threading
 import time
 
 from tests import running
-from tests.reference import reference
 from tests.timeline import made_up
-from tests.timeline.case import PULSE, RUNFILES, TraceCase
+from tests.timeline.case import RUNFILES, TraceCase
 from tests.timeline.made_up import call, calls_page, communicators_page, rank
-
-PATIENCE_S = 240
-
-
-def free_port():
-    """Nobody else on this machine takes it before us, in all likelihood."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+from tests.timeline.recorded import Replay, true_calls
 
 
 class Endpoint:
@@ -164,21 +152,8 @@ class WatchTest(TraceCase):
 
     def test_a_recorded_run(self):
         run = os.path.join(RUNFILES, "tests/traces/h200x2-nvlink-mixed")
-        replay = subprocess.Popen(
-            [PULSE, "replay", "--speed=0", "--hold=%d" % PATIENCE_S, run], stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True,
-            env=dict(os.environ, NCCL_PULSE_LISTEN="127.0.0.1:%d" % free_port(), NCCL_PULSE_LAST_CALLS="512"))
-        try:
-            said = ""
-            while "holding" not in said:
-                line = replay.stdout.readline()
-                self.assertTrue(line, said)
-                said += line
-            address = said.split("http://", 1)[1].split("/metrics", 1)[0]
+        with Replay(run) as address:
             trace = self.trace("--seconds=0.5", "--endpoint=" + address)
-        finally:
-            replay.send_signal(signal.SIGINT)
-            replay.communicate()
         compared = 0
         for path in sorted(os.listdir(run)):
             for (comm, number), truth in true_calls(os.path.join(run, path)).items():
@@ -187,23 +162,11 @@ class WatchTest(TraceCase):
                 self.assertEqual([mark.notes["number"] for mark in mine],
                                  list(range(len(truth) - len(mine) + 1, len(truth) + 1)), "all, up to the last one")
                 self.assertEqual([(mark.notes["op"], mark.notes["bytes"]) for mark in mine], truth[-len(mine):])
-                self.assertEqual(len(mine), min(len(truth), 512))
+                self.assertEqual(len(mine), min(len(truth), Replay.KEPT))
                 compared += len(mine)
         self.assertEqual(compared, len(trace.on("calls without a time")[1]))
         self.assertGreater(compared, 1500)
         self.assertEqual(trace.on("calls")[1], [], "a replay has no GPU, and knows of no launch")
-
-
-def true_calls(path):
-    """{(comm, rank): [(op, bytes), ...]} in the order of the calls, by the independent reader's definitions."""
-    calls, communicators = {}, {}
-    for event in reference.load(path):
-        if event["cb"] == "init":
-            communicators[event["ctx"]] = ("%016x" % int(event["commId"], 16), event["rank"])
-        elif event["cb"] == "start" and event["type"] in ("collApi", "p2pApi"):
-            size = event["count"] * reference.ELEMENT_BYTES[event["datatype"]]
-            calls.setdefault(communicators[event["ctx"]], []).append((event["func"], size))
-    return calls
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "benchmark/benchmark.h"
+#include "exporter/diagnosis/pace_history.h"
 #include "exporter/diagnosis/testing/simulated_job.h"
 
 namespace nccl_pulse {
@@ -59,8 +60,27 @@ void DiagnoseHang(benchmark::State& state) {
   for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(diagnosis.Update(set, now));
 }
 
+// What an endpoint remembers of the paces of its processes: a window ends with each page, which is
+// the most there can be.
+void RememberPace(benchmark::State& state) {
+  SnapshotSet set = MakeSet(static_cast<int>(state.range(0)));
+  PaceHistory history;
+  int64_t now = kStart + 60 * kSecond;
+  for ([[maybe_unused]] auto _ : state) {
+    now += 10 * kSecond;
+    for (ProcessSnapshot& process : set.processes) {
+      for (CommunicatorSnapshot& communicator : process.communicators) {
+        for (CallCountSnapshot& call : communicator.calls) call.calls += 20;
+        for (LatencySnapshot& latency : communicator.latencies) latency.histogram.cells[100] += 20;
+      }
+    }
+    history.Update(&set, now);
+  }
+}
+
 BENCHMARK_CAPTURE(Diagnose, seen, false)->Arg(8)->Arg(64)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Diagnose, new, true)->Arg(8)->Arg(64)->Unit(benchmark::kMicrosecond);
+BENCHMARK(RememberPace)->Arg(8)->Arg(64)->Unit(benchmark::kMicrosecond);
 BENCHMARK(DiagnoseHang)->Arg(8)->Arg(64)->Unit(benchmark::kMicrosecond);
 
 }  // namespace

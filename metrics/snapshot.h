@@ -238,6 +238,19 @@ struct ReadWish {
   int64_t order_of_standing_since_ns = 0;
 };
 
+// How fast a process went on during some time, and how much of that its streams spent in calls,
+// waiting for other ranks included. pace_history.h makes it.
+struct PaceWindow {
+  uint64_t length_ms = 0;
+  uint64_t collectives = 0;  // that were called
+  uint64_t others = 0;       // Send and Recv
+  uint64_t inside_ms = 0;    // of the streams' time, in calls; estimated from those that were timed
+  // Standard error of the rest of the time, for as many calls: by the windows that it consists of.
+  uint64_t error_ms = 0;
+};
+
+inline constexpr std::size_t kPaceWindows = 3;
+
 // How a process ended, as far as a reader can know (label `end` of
 // nccl_pulse_process_end_timestamp_seconds).
 enum class ProcessEnd : uint8_t {
@@ -288,6 +301,9 @@ struct ProcessSnapshot {
   // Not of the segment: whoever keeps the last state of a process that ended says so here.
   ProcessEnd end{};
   int64_t end_realtime_ns = 0;
+  // Nor this: whoever reads again and again. Before it became slower; since then; and the last
+  // kPaceWindows, oldest first. Empty: it has not become slower, or that is not known.
+  std::vector<PaceWindow> pace;
 };
 
 }  // namespace nccl_pulse

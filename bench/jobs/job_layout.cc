@@ -65,6 +65,14 @@ class Programmer {
     }
   }
 
+  std::vector<JobStep> Evaluate() {
+    Add({StepKind::kHostWork, -1, -1, "", 0, 2 * kMs});  // the next batch
+    for (int i = 0; i < layout_.microbatches; ++i) Forward();
+    Collective(GroupKind::kWorld, "AllReduce", 0, 200 * kUs);
+    Add({StepKind::kSync, -1, -1, "", 0, 0});
+    return std::move(steps_);
+  }
+
   std::vector<JobStep> Make() {
     Add({StepKind::kHostWork, -1, -1, "", 0, 2 * kMs});  // the next batch
     const int stages = layout_.pipeline;
@@ -167,10 +175,11 @@ std::vector<JobGroup> GroupsOf(const JobLayout& layout, uint64_t seed) {
 }
 
 std::vector<std::vector<JobStep>> ProgramOf(const JobLayout& layout,
-                                            const std::vector<JobGroup>& groups) {
+                                            const std::vector<JobGroup>& groups, Phase phase) {
   std::vector<std::vector<JobStep>> programs;
   for (int rank = 0; rank < layout.ranks(); ++rank) {
-    programs.push_back(Programmer(layout, groups, rank).Make());
+    Programmer programmer(layout, groups, rank);
+    programs.push_back(phase == Phase::kTraining ? programmer.Make() : programmer.Evaluate());
   }
   return programs;
 }

@@ -60,9 +60,11 @@ struct JobStep {
 
 std::vector<JobGroup> GroupsOf(const JobLayout& layout, uint64_t seed);
 
-// One training step of each rank.
+// One training step of each rank, or one of an evaluation: forward alone.
+enum class Phase { kTraining, kEvaluation };
 std::vector<std::vector<JobStep>> ProgramOf(const JobLayout& layout,
-                                            const std::vector<JobGroup>& groups);
+                                            const std::vector<JobGroup>& groups,
+                                            Phase phase = Phase::kTraining);
 
 }  // namespace nccl_pulse
 

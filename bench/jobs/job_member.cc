@@ -1,6 +1,7 @@
 #include "bench/jobs/job_member.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -16,6 +17,11 @@ constexpr int64_t kGateGapNs = 200'000;
 constexpr std::size_t kRing = 32;
 constexpr std::size_t kLastCalls = 256;
 constexpr int64_t kLongWaitNs = 5'000'000'000;
+
+void KeepLast(std::vector<TimedCallSnapshot>* ring) {
+  if (ring->size() <= kRing) return;
+  ring->erase(ring->begin(), ring->end() - static_cast<std::ptrdiff_t>(kRing));
+}
 
 }  // namespace
 
@@ -107,6 +113,7 @@ void JobMember::Time(const char* op, int size_class, int64_t duration_ns, int64_
   // Launches of several calls are known by their own number.
   if (std::strcmp(op, "Grouped") == 0) number = snapshot_.launches_completed - 1;
   if ((JobRandom(number).Next() & ((uint64_t{1} << sampling_exponent) - 1)) != 0) return;
+  Sum(op, size_class, duration_ns);
   TimedCallSnapshot timed;
   timed.op = op;
   timed.kind = LatencyKind::kDurationStream;
@@ -116,7 +123,21 @@ void JobMember::Time(const char* op, int size_class, int64_t duration_ns, int64_
   timed.end_realtime_ns = kJobStart + end_ns;
   std::vector<TimedCallSnapshot>& ring = snapshot_.timed_calls;
   ring.push_back(std::move(timed));
-  if (ring.size() > kRing) ring.erase(ring.begin());
+  if (ring.size() == 8 * kRing) KeepLast(&ring);
+}
+
+void JobMember::Sum(const char* op, int size_class, int64_t duration_ns) {
+  auto latency = std::find_if(latencies_.begin(), latencies_.end(), [&](const auto& each) {
+    return each.size_class == size_class && each.op == op;
+  });
+  if (latency == latencies_.end()) {
+    latency = latencies_.emplace(latencies_.end());
+    latency->kind = LatencyKind::kDurationStream;
+    latency->op = op;
+    latency->size_class = size_class;
+  }
+  ++latency->histogram.cells[0];  // nobody asks here which
+  latency->histogram.sum_ns += static_cast<uint64_t>(duration_ns);
 }
 
 CommunicatorSnapshot JobMember::Take() {
@@ -127,6 +148,7 @@ CommunicatorSnapshot JobMember::Take() {
                               : oldest.begun_ns == kNever ? OldestLaunch::kNotBegun
                                                           : OldestLaunch::kBegun;
   }
+  KeepLast(&snapshot_.timed_calls);
   std::vector<LastCallSnapshot> calls;
   for (const LastCall& last : last_calls_) {
     LastCallSnapshot& call = calls.emplace_back();

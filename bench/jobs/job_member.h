@@ -28,6 +28,8 @@ class JobRandom {
 class JobMember {
  public:
   CommunicatorSnapshot& snapshot() { return snapshot_; }
+  // For the pages of an endpoint that is scraped; of what was timed.
+  const std::vector<LatencySnapshot>& latencies() const { return latencies_; }
 
   void Launch(const JobStep& step, int64_t now_ns);
   void Begin(int64_t launched_ns, int64_t begun_ns);
@@ -62,12 +64,14 @@ class JobMember {
   void RememberWait(int64_t stood_ns);
   void Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,
             int sampling_exponent);
+  void Sum(const char* op, int size_class, int64_t duration_ns);
 
   CommunicatorSnapshot snapshot_;
   std::deque<Outstanding> launches_;
   std::deque<LastCall> last_calls_;
   uint64_t collectives_ = 0;
   std::vector<Timed> timed_;
+  std::vector<LatencySnapshot> latencies_;
 };
 
 }  // namespace nccl_pulse

@@ -22,7 +22,38 @@ double LoadOf(const JobRunOptions& options, const JobLayout& layout, int number,
   const int stage = number / layout.tensor / layout.data;
   if (options.fault == Fault::kSequences) return std::exp2(2 * ShareAt(options, replica, step) - 1);
   if (options.fault == Fault::kStages) return 0.7 + 0.8 * ShareAt(options, stage, -1);
+  const bool has_changed = step >= options.change_step;
+  if (options.fault == Fault::kStageGrows) {
+    const int rank_of = options.rank / layout.tensor / layout.data;
+    return has_changed && stage == rank_of ? options.slowness : 1;
+  }
+  if (options.fault == Fault::kEvaluates) {
+    const double usual = 0.7 + 0.8 * ShareAt(options, stage, -1);
+    return IsEvaluation(options, step) ? 0.7 + 0.8 * ShareAt(options, stage, -2) : usual;
+  }
+  if (options.fault == Fault::kLonger) {
+    const double usual = std::exp2(ShareAt(options, replica, step) - 0.5);
+    if (!has_changed) return usual;
+    return usual * (options.slowness + 0.3 * ShareAt(options, replica, -1));
+  }
   return 1;
+}
+
+bool IsEvaluation(const JobRunOptions& options, int step) {
+  return options.fault == Fault::kEvaluates && step >= options.change_step &&
+         (step - options.change_step) / options.change_steps % 2 == 0;
+}
+
+void MakePage(const JobRunOptions& options, int64_t now_ns, RunningRank* rank) {
+  ProcessSnapshot process;
+  process.sampling_exponent = options.sampling_exponent;
+  for (auto& [group, member] : rank->memberships) {
+    CommunicatorSnapshot& communicator = process.communicators.emplace_back();
+    communicator.comm_id = member.snapshot().comm_id;
+    communicator.calls = member.snapshot().calls;
+    communicator.latencies = member.latencies();
+  }
+  rank->pace.Update(process, kJobStart + now_ns);
 }
 
 int64_t InputWaitNs(const JobRunOptions& options, const JobLayout& layout, int number, int step) {
@@ -53,6 +84,8 @@ ProcessSnapshot ProcessOf(const JobLayout& layout, const JobRunOptions& options,
     process.end = ProcessEnd::kLost;
     process.end_realtime_ns = kJobStart + rank->seen_ns;
   }
+  if (options.page_every_ns != 0) MakePage(options, rank->seen_ns, rank);
+  process.pace = rank->pace.Told();
   for (auto& [group, member] : rank->memberships) process.communicators.push_back(member.Take());
   return process;
 }

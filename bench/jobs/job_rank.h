@@ -13,6 +13,7 @@
 #include "bench/jobs/job_layout.h"
 #include "bench/jobs/job_member.h"
 #include "bench/jobs/job_run.h"
+#include "exporter/diagnosis/pace_history.h"
 #include "metrics/snapshot.h"
 
 namespace nccl_pulse {
@@ -32,6 +33,8 @@ struct JobItem {
 
 struct RunningRank {
   std::vector<JobStep> program;
+  std::vector<JobStep> evaluation;  // of kEvaluates
+  bool is_evaluating = false;
   std::size_t at = 0;
   int64_t host_ns = 0, gpu_ns = 0;
   std::deque<JobItem> queue;
@@ -41,12 +44,20 @@ struct RunningRank {
   int64_t seen_ns = 0;                   // until when its actions are on the page
   std::map<int, JobMember> memberships;  // by group
   double slow = 1;
+  ProcessPace pace;
+  int64_t next_page_ns = kNever;
+
+  std::vector<JobStep>& steps_now() { return is_evaluating ? evaluation : program; }
 };
 
 // How much a rank has to do in a step, by the healthy differences between ranks: 1 is usual.
 double LoadOf(const JobRunOptions& options, const JobLayout& layout, int number, int step);
+bool IsEvaluation(const JobRunOptions& options, int step);
 // Of kInput: how long it waits before a step.
 int64_t InputWaitNs(const JobRunOptions& options, const JobLayout& layout, int number, int step);
+
+// What its endpoint reads for a page.
+void MakePage(const JobRunOptions& options, int64_t now_ns, RunningRank* rank);
 
 // What its endpoint knows of it. Ends the use of its memberships.
 ProcessSnapshot ProcessOf(const JobLayout& layout, const JobRunOptions& options, int number,

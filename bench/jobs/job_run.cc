@@ -47,9 +47,18 @@ class Run {
     const bool is_paused = options.fault == Fault::kPause || options.fault == Fault::kAllPause;
     if (is_paused) end_ns_ = kNever / 2;  // without an end, see AskAfter
     std::vector<std::vector<JobStep>> programs = ProgramOf(layout, groups);
+    std::vector<std::vector<JobStep>> evaluations;
+    if (Is(Fault::kEvaluates)) evaluations = ProgramOf(layout, groups, Phase::kEvaluation);
+    std::vector<int64_t> page_ns;  // the first one of each node
+    for (int node = 0; options.page_every_ns != 0 && node < layout.nodes(); ++node) {
+      page_ns.push_back(
+          static_cast<int64_t>(asked.Share() * static_cast<double>(options.page_every_ns)));
+    }
     ranks_.resize(layout.ranks());
     for (int i = 0; i < layout.ranks(); ++i) {
       ranks_[i].program = std::move(programs[i]);
+      if (!evaluations.empty()) ranks_[i].evaluation = std::move(evaluations[i]);
+      if (!page_ns.empty()) ranks_[i].next_page_ns = page_ns[layout.NodeOf(i)];
       ranks_[i].seen_ns = is_paused ? kNever : asked_ns_[layout.NodeOf(i)];
       const bool is_slow = options.fault == Fault::kSlowNode
                                ? layout.NodeOf(i) == layout.NodeOf(options.rank)
@@ -122,7 +131,7 @@ class Run {
         Is(Fault::kSlowNode) ||
         (step.kind == StepKind::kHostWork ? Is(Fault::kSlowHost) : Is(Fault::kSlowGpu));
     const double factor = (1 + options_.imbalance * (random_.Share() * 2 - 1)) *
-                          (is_slow ? rank.slow : 1.0) *
+                          (is_slow && rank.host_ns >= options_.fault_ns ? rank.slow : 1.0) *
                           LoadOf(options_, layout_, number, rank.steps);
     return static_cast<int64_t>(static_cast<double>(step.work_ns) * factor);
   }
@@ -130,15 +139,15 @@ class Run {
   void AdvanceHost(int number) {
     RunningRank& rank = ranks_[number];
     while (!rank.is_halted && !rank.waits_for_gpu && rank.host_ns <= end_ns_) {
-      if (rank.at == rank.program.size()) rank.at = 0;
+      if (rank.at == rank.steps_now().size()) rank.at = 0;
       if (rank.at == 0) BeginStep(number);
       if (IsFaulty(number) && Err(number)) return;
-      const JobStep& step = rank.program[rank.at];
+      const JobStep& step = rank.steps_now()[rank.at];
       switch (step.kind) {
         case StepKind::kHostWork:
           rank.host_ns += Work(number, step);
           // A rank of a slow host is late to the point where its GPU waits for it.
-          if (Is(Fault::kSlowHost) && rank.slow > 1) {
+          if (Is(Fault::kSlowHost) && rank.slow > 1 && rank.host_ns >= options_.fault_ns) {
             rank.queue.push_back({&step, rank.host_ns, kNever, Work(number, step), false, {}});
           }
           break;
@@ -166,6 +175,11 @@ class Run {
   void BeginStep(int number) {
     RunningRank& rank = ranks_[number];
     const int step = rank.steps++;
+    rank.is_evaluating = IsEvaluation(options_, step);
+    const bool is_of_node = layout_.NodeOf(number) == layout_.NodeOf(options_.rank);
+    if (Is(Fault::kNodePauses) && is_of_node && step == options_.change_step) {
+      rank.host_ns += options_.pause_ns;
+    }
     if (Is(Fault::kInput)) rank.host_ns += InputWaitNs(options_, layout_, number, step);
     const bool is_one = Is(Fault::kPause) && number == options_.rank;
     if (!is_one && !Is(Fault::kAllPause)) return;
@@ -308,7 +322,8 @@ class Run {
       instance.is_broken = true;
       return;
     }
-    const bool is_slow = Is(Fault::kNetworkSlow) && of.nodes > 1 && Spans(of, options_.rank);
+    const bool is_slow = Is(Fault::kNetworkSlow) && of.nodes > 1 && Spans(of, options_.rank) &&
+                         instance.last_begun_ns >= options_.fault_ns;
     const int64_t end_ns = instance.last_begun_ns + step.work_ns * (is_slow ? 10 : 1);
     while (!instances.empty() && instances.front().came == of.members.size()) {
       instances.pop_front();
@@ -332,6 +347,10 @@ class Run {
     const JobItem item = rank.queue.front();
     rank.queue.pop_front();
     rank.gpu_ns = end_ns;
+    for (; rank.next_page_ns <= std::min(end_ns, rank.seen_ns);
+         rank.next_page_ns += options_.page_every_ns) {
+      MakePage(options_, rank.next_page_ns, &rank);
+    }
     if (end_ns > rank.seen_ns || item.launched_ns > rank.seen_ns) return;
     rank.memberships[item.what().group].Finish(item.what(), item.launched_ns, item.begun_ns, end_ns,
                                                options_.sampling_exponent);

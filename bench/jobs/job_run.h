@@ -39,6 +39,12 @@ enum class Fault {
   kSequences,  // healthy: what a replica has to do differs from step to step, half to twice as much
   kStages,     // healthy: stages of the pipeline have more or less to do, always
   kInput,      // healthy: now and then a rank waits for its input, some steps long
+  // Healthy, from `change_step` on:
+  kLonger,      // all have more to do, and some replicas more than others
+  kEvaluates,   // it evaluates for `change_steps`, then trains as long, and so on; the stages'
+                // shares of that work are others
+  kNodePauses,  // a node does not go on for `pause_ns`, once
+  kStageGrows,  // a stage has more to do
 };
 
 struct JobRunOptions {
@@ -50,11 +56,13 @@ struct JobRunOptions {
   // When the endpoints are asked, since the start; of a pause, since the second one.
   int64_t asked_ns = 0;
   int64_t asked_within_ns = 0;  // each somewhat later than that, by its node
-  double slowness = 1.5;        // of slow ones
+  double slowness = 1.5;        // of slow ones, from `fault_ns` on; and of what has more to do
   double imbalance = 0.1;       // how much work differs from step to step, at random
   bool is_blocking = false;     // hosts wait for each call
   int sampling_exponent = 0;
   int64_t pause_ns = 0;  // the first one; the second is in progress when asked
+  int change_step = 0, change_steps = 0;
+  int64_t page_every_ns = 0;  // how often endpoints are scraped, 0: never
 };
 
 // What the endpoint of each node knows when it is asked, and when that is, by its clock.

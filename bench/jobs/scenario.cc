@@ -18,6 +18,7 @@ constexpr int64_t kHangAfterNs = 10 * kSecond;
 
 using Generator = std::mt19937_64;
 
+constexpr char kMoreWork[] = "a stage is given more work";
 constexpr char kOrderAhead[] = "wrong order, hosts run ahead";
 
 int64_t Between(Generator* random, int64_t least, int64_t most) {
@@ -26,32 +27,47 @@ int64_t Between(Generator* random, int64_t least, int64_t most) {
 
 struct FaultKind {
   const char* name;
+  uint64_t number;  // the same seeds give the same jobs, whatever is added
   Fault fault;
   bool is_hang;
+  bool is_later =
+      false;  // it begins after minutes without it, and endpoints are scraped all the time
 };
 
 const std::vector<FaultKind>& Kinds() {
   static const auto* const kKinds = new std::vector<FaultKind>{
-      {"host stuck", Fault::kHostStuck, true},
-      {"GPU stuck", Fault::kGpuStuck, true},
-      {"process gone", Fault::kProcessGone, true},
-      {"process gone, not known", Fault::kProcessVanished, true},
-      {"node gone", Fault::kNodeGone, true},
-      {"wrong order", Fault::kWrongOrder, true},
-      {kOrderAhead, Fault::kWrongOrder, true},
-      {"wrong size", Fault::kWrongSize, true},
-      {"circle of two", Fault::kCircle, true},
-      {"network stuck", Fault::kNetworkStuck, true},
-      {"straggler at the host", Fault::kSlowHost, false},
-      {"straggler at the GPU", Fault::kSlowGpu, false},
-      {"slow node", Fault::kSlowNode, false},
-      {"network slow", Fault::kNetworkSlow, false},
-      {"healthy", Fault::kNone, false},
-      {"checkpoint, as before", Fault::kPause, false},
-      {"evaluation", Fault::kAllPause, false},
-      {"sequences of unequal length", Fault::kSequences, false},
-      {"stages with unequal work", Fault::kStages, false},
-      {"input that comes late, now and then", Fault::kInput, false},
+      {"host stuck", 0, Fault::kHostStuck, true},
+      {"GPU stuck", 1, Fault::kGpuStuck, true},
+      {"process gone", 2, Fault::kProcessGone, true},
+      {"process gone, not known", 3, Fault::kProcessVanished, true},
+      {"node gone", 4, Fault::kNodeGone, true},
+      {"wrong order", 5, Fault::kWrongOrder, true},
+      {kOrderAhead, 6, Fault::kWrongOrder, true},
+      {"wrong size", 7, Fault::kWrongSize, true},
+      {"circle of two", 8, Fault::kCircle, true},
+      {"network stuck", 9, Fault::kNetworkStuck, true},
+      {"straggler at the host", 10, Fault::kSlowHost, false},
+      {"straggler at the GPU", 11, Fault::kSlowGpu, false},
+      {"slow node", 12, Fault::kSlowNode, false},
+      {"straggler at the host, later", 20, Fault::kSlowHost, false, true},
+      {"straggler at the GPU, later", 21, Fault::kSlowGpu, false, true},
+      {"slow node, later", 22, Fault::kSlowNode, false, true},
+      {"network slow", 13, Fault::kNetworkSlow, false},
+      {"healthy", 14, Fault::kNone, false},
+      {"checkpoint, as before", 15, Fault::kPause, false},
+      {"evaluation", 16, Fault::kAllPause, false},
+      {"sequences of unequal length", 17, Fault::kSequences, false},
+      {"stages with unequal work", 18, Fault::kStages, false},
+      {"input that comes late, now and then", 19, Fault::kInput, false},
+      {"network slow, later", 23, Fault::kNetworkSlow, false, true},
+      {"healthy, for long", 24, Fault::kNone, false, true},
+      {"sequences of unequal length, for long", 25, Fault::kSequences, false, true},
+      {"stages with unequal work, for long", 26, Fault::kStages, false, true},
+      {"input that comes late, for long", 27, Fault::kInput, false, true},
+      {"sequences that become longer", 28, Fault::kLonger, false, true},
+      {"training and evaluation by turns", 29, Fault::kEvaluates, false, true},
+      {"a node that pauses once", 30, Fault::kNodePauses, false, true},
+      {kMoreWork, 31, Fault::kStageGrows, false, true},
   };
   return *kKinds;
 }
@@ -135,6 +151,10 @@ bool IsHealthy(const Scenario& scenario) {
     case Fault::kSequences:
     case Fault::kStages:
     case Fault::kInput:
+    case Fault::kLonger:
+    case Fault::kEvaluates:
+    case Fault::kNodePauses:
+    case Fault::kStageGrows:
       return true;
     default:
       return false;
@@ -166,6 +186,21 @@ void LoseEndpoints(Scenario* scenario, Generator* random) {
   scenario->answers[node] = Between(random, 0, 1) == 0 ? Answer::kNone : Answer::kStale;
 }
 
+// Minutes without it, then minutes with it.
+void BeginLater(Scenario* scenario, Generator* random) {
+  JobRunOptions& options = scenario->options;
+  options.page_every_ns = Between(random, 5, 30) * kSecond;
+  options.fault_ns = Between(random, 120, 600) * kSecond;
+  options.asked_ns = options.fault_ns + Between(random, 60, 600) * kSecond;
+  const int slots = 2 * scenario->layout.pipeline - 1;
+  const int64_t step_ns = scenario->layout.slowdown * std::max(30, 10 + 8 * slots) * kMs;
+  options.change_step = static_cast<int>(options.fault_ns / step_ns);
+  options.change_steps = static_cast<int>(Between(random, 10, 200));
+  // Not so long that it could be one that is on.
+  options.pause_ns =
+      std::min(Between(random, 5, 60) * kSecond, (options.asked_ns - options.fault_ns) / 2);
+}
+
 // Which rank an unseen member of a communicator is.
 int GlobalRank(const Scenario& scenario, const JobRank& rank) {
   if (rank.process != nullptr) return std::stoi(rank.process->global_rank);
@@ -184,6 +219,7 @@ std::string RootWords(const JobVerdict& verdict) {
   for (const JobStraggler& straggler : verdict.stragglers) {
     absl::StrAppend(&words, "straggler: ", straggler.text, " | ");
   }
+  if (!verdict.doubt.empty()) absl::StrAppend(&words, "doubt: ", verdict.doubt);
   return words;
 }
 
@@ -254,7 +290,7 @@ const std::vector<std::string>& FaultNames() {
 Scenario MakeScenario(const std::string& fault, uint64_t seed) {
   const auto kind = std::find_if(Kinds().begin(), Kinds().end(),
                                  [&fault](const FaultKind& each) { return fault == each.name; });
-  Generator random(seed * 1000 + static_cast<uint64_t>(kind - Kinds().begin()));
+  Generator random(seed * 1000 + kind->number);
   Scenario scenario;
   scenario.seed = seed;
   scenario.fault = fault;
@@ -289,6 +325,7 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
                        (Between(&random, 20, 40) << options.sampling_exponent);
     options.slowness = static_cast<double>(Between(&random, 14, 25)) / 10;
   }
+  if (kind->is_later) BeginLater(&scenario, &random);
   if (kind->fault == Fault::kPause || kind->fault == Fault::kAllPause) {
     options.pause_ns = Between(&random, 12, 40) * kSecond;
     options.asked_ns = options.pause_ns * Between(&random, 10, 130) / 100;

@@ -14,6 +14,7 @@
 
 ABSL_FLAG(int, jobs, 100, "of each fault");
 ABSL_FLAG(std::string, fault, "", "this one alone");
+ABSL_FLAG(int, from, 0, "the first of them");
 ABSL_FLAG(int, seed, -1, "this job alone, and what is said of it");
 ABSL_FLAG(int, show, 3, "of each fault, the jobs on which the verdict is not right");
 ABSL_FLAG(bool, by_layout, false, "a row for each layout of the jobs, too");
@@ -50,8 +51,8 @@ int Main() {
     Outcomes outcomes{};
     std::map<std::string, Outcomes> of_layout;
     int shown = 0;
-    const int first = seed < 0 ? 0 : seed;
-    const int end = seed < 0 ? absl::GetFlag(FLAGS_jobs) : seed + 1;
+    const int first = seed < 0 ? absl::GetFlag(FLAGS_from) : seed;
+    const int end = seed < 0 ? first + absl::GetFlag(FLAGS_jobs) : seed + 1;
     for (int i = first; i < end; ++i) {
       const Scenario scenario = MakeScenario(fault, static_cast<uint64_t>(i));
       const Judged judged = Judge(scenario);

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "exporter/diagnosis/busiest_host.h"
 #include "exporter/diagnosis/job_stragglers.h"
 #include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/slowed.h"
 
 namespace nccl_pulse {
 namespace {
@@ -66,11 +69,33 @@ class JobJudge {
              std::tie(b.since_realtime_ns, b.rank.comm_id, b.rank.rank);
     });
     // What was slow before a hang is not what is wrong now.
-    if (AreAllUsual()) verdict_.stragglers = FindJobStragglers(views_, diagnosis_);
+    if (AreAllUsual()) AddStragglers();
     return std::move(verdict_);
   }
 
  private:
+  // Calls that are compared say more than the past; but who of several ranks that came late together
+  // is the one, the past may tell.
+  void AddStragglers() {
+    verdict_.stragglers = FindJobStragglers(views_, diagnosis_);
+    std::set<const ProcessSnapshot*> named;
+    for (const JobStraggler& straggler : verdict_.stragglers) {
+      for (const JobRank& rank : straggler.ranks) named.insert(rank.process);
+    }
+    std::vector<JobStraggler> slowed = FindSlowed(views_);
+    std::size_t count = 0;
+    bool are_named = !slowed.empty();
+    for (const JobStraggler& straggler : slowed) {
+      count += straggler.ranks.size();
+      are_named &= std::all_of(straggler.ranks.begin(), straggler.ranks.end(),
+                               [&](const JobRank& rank) { return named.count(rank.process) != 0; });
+    }
+    const bool is_closer =
+        named.empty() || (are_named && slowed.size() == 1 && count < named.size());
+    if (is_closer) verdict_.stragglers = std::move(slowed);
+    if (verdict_.stragglers.empty()) verdict_.doubt = DoubtOfBusiestHost(views_);
+  }
+
   const CommunicatorView* ViewOf(uint64_t comm_id) const {
     const auto found = std::lower_bound(
         views_.begin(), views_.end(), comm_id,

@@ -65,6 +65,8 @@ struct JobWait {
 struct JobVerdict {
   std::vector<JobRoot> roots;  // in the order of their certainty, then of their age
   std::vector<JobStraggler> stragglers;
+  // What may be wrong, or how the job is made: names nobody. "": none.
+  std::string doubt;
   std::vector<JobWait> waits;             // each process once, the longest first
   std::size_t processes = 0;              // that live
   std::size_t hung_communicators = 0;     // of them ...

@@ -11,8 +11,14 @@ namespace {
 constexpr std::size_t kLeastTimed = 8;
 constexpr int kMostExponent = 24;  // the sampler's largest; a hostile message says anything
 
-// One rank's on one communicator.
-std::optional<double> ShareOf(const RankView& rank) {
+bool IsOfPeers(const TimedCallSnapshot& call) {
+  return IsPointToPoint(call.op) || IsGrouped(call.op);
+}
+
+}  // namespace
+
+std::optional<double> ShareInCalls(const RankView& rank,
+                                   bool (*is_counted)(const TimedCallSnapshot& call)) {
   std::size_t timed = 0;
   double seconds = 0;
   int64_t first_ns = INT64_MAX;
@@ -20,7 +26,7 @@ std::optional<double> ShareOf(const RankView& rank) {
   for (const TimedCallSnapshot& call : rank.communicator->timed_calls) {
     const bool is_duration =
         call.kind == LatencyKind::kDurationStream || call.kind == LatencyKind::kDurationKernel;
-    if (!is_duration || (!IsPointToPoint(call.op) && !IsGrouped(call.op))) continue;
+    if (!is_duration || !is_counted(call)) continue;
     ++timed;
     seconds += static_cast<double>(call.duration_ns) / 1e9;
     first_ns = std::min(first_ns, call.end_realtime_ns);
@@ -34,14 +40,12 @@ std::optional<double> ShareOf(const RankView& rank) {
   return std::ldexp(seconds / span, exponent);
 }
 
-}  // namespace
-
 PointToPointWaits::PointToPointWaits(const std::vector<CommunicatorView>& views) {
   for (const CommunicatorView& view : views) {
     if (!view.has_point_to_point || view.is_exchange) continue;
     for (const RankView& rank : view.ranks) {
       if (rank.state != RankView::State::kLive) continue;
-      const std::optional<double> share = ShareOf(rank);
+      const std::optional<double> share = ShareInCalls(rank, IsOfPeers);
       const auto [at, is_first] = shares_.try_emplace(rank.process, share);
       if (is_first) continue;
       // One that is not known spoils the sum.

@@ -15,6 +15,11 @@
 
 namespace nccl_pulse {
 
+// What share of its time one rank spends in calls on one communicator; nothing where too few were
+// timed to tell.
+std::optional<double> ShareInCalls(const RankView& rank,
+                                   bool (*is_counted)(const TimedCallSnapshot& call));
+
 class PointToPointWaits {
  public:
   // Exchanges of all ranks are left out: those are compared like collectives.

@@ -109,6 +109,15 @@ void FieldsOf(Fields& fields, CommunicatorSnapshot& comm) {
 }
 
 template <typename Fields>
+void FieldsOf(Fields& fields, PaceWindow& window) {
+  fields.Number(1, window.length_ms);
+  fields.Number(2, window.collectives);
+  fields.Number(3, window.others);
+  fields.Number(4, window.inside_ms);
+  fields.Number(5, window.error_ms);
+}
+
+template <typename Fields>
 void FieldsOf(Fields& fields, ProcessSnapshot& process) {
   fields.Number(1, process.pid);
   fields.Number(2, process.pid_namespace);
@@ -129,6 +138,7 @@ void FieldsOf(Fields& fields, ProcessSnapshot& process) {
   fields.Number(17, process.end);
   fields.Time(18, process.end_realtime_ns);
   fields.Messages(19, process.communicators);
+  fields.Messages(20, process.pace, 2 + kPaceWindows);
 }
 
 struct Top {

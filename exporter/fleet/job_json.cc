@@ -112,6 +112,7 @@ std::string JobJson(const JobLook& look) {
                      {"sentence", Sentence(look)},
                      {"roots", std::move(roots)},
                      {"stragglers", std::move(stragglers)},
+                     {"doubt", TextOrNull(look.verdict.doubt)},
                      {"processes", look.verdict.processes},
                      {"hung_communicators", look.verdict.hung_communicators},
                      {"blocked_communicators", look.verdict.blocked_communicators},

@@ -167,6 +167,9 @@ std::string JobText(const JobLook& look) {
   for (const JobStraggler& straggler : look.verdict.stragglers) {
     absl::StrAppend(&text, "\nSLOW  ", StragglerSentence(straggler), "\n");
   }
+  if (!look.verdict.doubt.empty()) {
+    absl::StrAppend(&text, "\nDOUBT  ", look.verdict.doubt, "\n");
+  }
   absl::StrAppend(&text, EndpointsText(look));
   const std::vector<std::string>& notes = look.health.notes;
   for (std::size_t i = 0; i < notes.size() && i < kMostNotes; ++i) {

@@ -63,6 +63,7 @@ SnapshotSet Pages::ReadAll(ReadWish wish) {
   // What has stopped must not pass for the present by the time at which a hang is called.
   set.stands_after_ns =
       std::min(kStoppedAfterNs, int64_t{std::chrono::nanoseconds(hang_after).count()});
+  pace_.Update(&set, options_.pace_clock ? options_.pace_clock() : RealtimeNs());
   stats_.segments_read += std::count_if(
       set.processes.begin(), set.processes.end(),
       [](const ProcessSnapshot& process) { return process.end == ProcessEnd::kLive; });

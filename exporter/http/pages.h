@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "exporter/diagnosis/diagnosis.h"
+#include "exporter/diagnosis/pace_history.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/exposition/families.h"
 #include "exporter/http/one_warning.h"
@@ -60,6 +61,7 @@ class Pages {
   Node& node_;
   ScrapeStats stats_;
   Diagnosis diagnosis_;
+  PaceHistory pace_;
   OneWarning failure_;
   uint64_t calls_of_ = 0;         // whose calls the page has
   bool calls_are_known_ = false;  // it is a communicator of this endpoint

@@ -36,6 +36,8 @@ struct ServerOptions {
   std::chrono::milliseconds hang_after = Diagnosis::kDefaultHangAfter;
   // The same where it can change, asked on the server's thread; null: hang_after.
   std::function<std::chrono::milliseconds()> hang_after_now;
+  // By what paces of processes are measured, for tests; null: the clock.
+  std::function<int64_t()> pace_clock;
   double cpu_share = kJobCpuShare;  // of one core, for all that is asked of the server
   std::string service_directory;    // see exporter/node/service_file.h; "": none
   std::shared_ptr<Guard> guard;     // null: plain HTTP for everybody

@@ -51,6 +51,7 @@ TEST(SnapshotMessage, DiagnosisIsTheSame) {
   for (const std::string& fault : FaultNames()) {
     for (uint64_t seed = 0; seed < 4; ++seed) {
       const Scenario scenario = MakeScenario(fault, seed);
+      if (scenario.options.page_every_ns != 0) break;  // minutes of the same
       for (const NodeSnapshot& node : RunJob(scenario.layout, scenario.groups, scenario.options)) {
         const int64_t now = node.asked_realtime_ns;
         const std::string said = Said(node.set, now);
@@ -86,6 +87,7 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
       {"AllReduce", LatencyKind::kDurationStream, 4, 0, 17, 5000, 1760000002700000000, 3}};
   comm.call_order = {41, 40, {{"AllReduce", "ncclFloat32", 4096}, {"Reduce", "", 8}}, {}};
   comm.call_order.calls = std::string("\0\x81\xff\n", 4);
+  process.pace.assign(2 + kPaceWindows, {60000, 120, 480, 30000, 500});
   set.ended = {ExampleProcess()};
   set.ended[0].end = ProcessEnd::kLost;
   set.ended[0].end_realtime_ns = 1760000002800000000;
@@ -113,6 +115,12 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(read.foreign_event_mask, 0x40u);
   EXPECT_EQ(read.start_realtime_ns, process.start_realtime_ns);
   EXPECT_EQ(read.last_poll_realtime_ns, process.last_poll_realtime_ns);
+  ASSERT_EQ(read.pace.size(), 2 + kPaceWindows);
+  EXPECT_EQ(read.pace.back().length_ms, 60000u);
+  EXPECT_EQ(read.pace.back().collectives, 120u);
+  EXPECT_EQ(read.pace.back().others, 480u);
+  EXPECT_EQ(read.pace.back().inside_ms, 30000u);
+  EXPECT_EQ(read.pace.back().error_ms, 500u);
   const CommunicatorSnapshot& kept = read.communicators.at(0);
   EXPECT_EQ(kept.comm_id, comm.comm_id);
   EXPECT_EQ(kept.name, comm.name);

@@ -1,0 +1,250 @@
+#include "exporter/diagnosis/slowed.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "exporter/diagnosis/pace_history.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr double kMinSlower = 1.03;  // a step, than before
+constexpr double kMinOfEach = 0.5;   // of that, in each window: it lasts
+constexpr double kMinKnown = 0.75;   // of the job's processes
+// What those who are named do longer between their calls: of a step before, and of what it takes
+// longer.
+constexpr double kMinLonger = 0.06;
+constexpr double kMinShare = 0.6;
+// Of what those who are named do longer: each rank of such a host, and every other host, or every
+// other process where one is named.
+constexpr double kMinOfRank = 0.6;
+constexpr double kMostOfOthers = 0.5;
+constexpr double kMinErrors = 3;  // standard errors between them
+// A process whose step has become that much more or less longer than the job's is not comparable:
+// it remembers another past.
+constexpr double kLeastOfJob = 0.6, kMostOfJob = 1.6;
+constexpr std::size_t kLeastProcesses = 4;
+
+// What is known of one process.
+struct Change {
+  JobRank rank;
+  double slower = 0;  // a step, than before
+  double least = 0;   // in one of the last windows
+  // What it does longer between its calls, of a step before.
+  double longer = 0;
+  double error = 0;  // standard error of that
+};
+
+double BusyOf(const PaceWindow& window) {
+  return 1 - static_cast<double>(window.inside_ms) / static_cast<double>(window.length_ms);
+}
+
+double ErrorOf(const PaceWindow& window) {
+  return static_cast<double>(window.error_ms) / static_cast<double>(window.length_ms);
+}
+
+std::optional<Change> ChangeOf(const JobRank& rank) {
+  const std::vector<PaceWindow>& pace = rank.process->pace;
+  if (pace.size() != 2 + kPaceWindows) return std::nullopt;
+  for (const PaceWindow& window : pace) {
+    if (window.length_ms == 0 || window.collectives + window.others == 0) return std::nullopt;
+  }
+  const PaceWindow& now = pace[1];
+  const PaceWindow& before = pace.front();
+  if ((before.collectives == 0) != (now.collectives == 0) || !AreAlike(before, now)) {
+    return std::nullopt;
+  }
+  Change change;
+  change.rank = rank;
+  change.slower = PaceOf(now) / PaceOf(before);
+  if (!(change.slower > 1)) return std::nullopt;
+  change.least = HUGE_VAL;
+  for (std::size_t i = 2; i < pace.size(); ++i) {
+    change.least = std::min(change.least, PaceOf(pace[i]) / PaceOf(before));
+  }
+  change.longer = change.slower * BusyOf(now) - BusyOf(before);
+  change.error = std::hypot(change.slower * ErrorOf(now), ErrorOf(before));
+  return change;
+}
+
+double Median(const std::vector<Change>& changes, double Change::*of) {
+  std::vector<double> values;
+  for (const Change& change : changes) values.push_back(change.*of);
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// The processes that are connected by communicators.
+using Job = std::map<const ProcessSnapshot*, JobRank>;
+
+std::vector<Job> JobsOf(const std::vector<CommunicatorView>& views) {
+  std::unordered_map<const ProcessSnapshot*, const ProcessSnapshot*> next;
+  const auto root = [&next](const ProcessSnapshot* process) {
+    while (next.at(process) != process) {
+      next[process] = next.at(next.at(process));
+      process = next.at(process);
+    }
+    return process;
+  };
+  for (const CommunicatorView& view : views) {
+    const ProcessSnapshot* first = nullptr;
+    for (const RankView& rank : view.ranks) {
+      if (rank.state != RankView::State::kLive) continue;
+      next.try_emplace(rank.process, rank.process);
+      if (first == nullptr) first = root(rank.process);
+      next[root(rank.process)] = root(first);
+    }
+  }
+  std::map<const ProcessSnapshot*, Job> jobs;
+  for (const CommunicatorView& view : views) {
+    for (const RankView& rank : view.ranks) {
+      if (rank.state != RankView::State::kLive) continue;
+      jobs[root(rank.process)].try_emplace(
+          rank.process, JobRank{view.comm_id, rank.rank(), rank.process, rank.communicator});
+    }
+  }
+  std::vector<Job> list;
+  for (auto& [first, job] : jobs) list.push_back(std::move(job));
+  return list;
+}
+
+struct Host {
+  std::vector<const Change*> changes;
+  std::size_t processes = 0;     // also those of which nothing is known
+  double longer = 0, error = 0;  // on average
+};
+
+// What is known of a job; empty where it has not become slower, or too little is known.
+std::vector<Change> ChangesOf(const Job& job) {
+  std::vector<Change> changes;
+  for (const auto& [process, rank] : job) {
+    if (const std::optional<Change> change = ChangeOf(rank)) changes.push_back(*change);
+  }
+  const auto are_enough = [&] {
+    return changes.size() >= kLeastProcesses &&
+           static_cast<double>(changes.size()) >= kMinKnown * static_cast<double>(job.size());
+  };
+  if (!are_enough()) return {};
+  const double slower = Median(changes, &Change::slower);
+  if (slower < kMinSlower || Median(changes, &Change::least) - 1 < kMinOfEach * (slower - 1)) {
+    return {};
+  }
+  const auto has_another_past = [slower](const Change& change) {
+    const double part = (change.slower - 1) / (slower - 1);
+    return part < kLeastOfJob || part > kMostOfJob;
+  };
+  changes.erase(std::remove_if(changes.begin(), changes.end(), has_another_past), changes.end());
+  return are_enough() ? changes : std::vector<Change>();
+}
+
+// Whether that is far more than what another one does longer.
+bool IsFar(double longer, double error, double of_other, double error_of_other) {
+  return of_other <= kMostOfOthers * longer &&
+         longer - of_other >= kMinErrors * std::hypot(error, error_of_other);
+}
+
+double UsualError(const std::vector<Change>& changes) {
+  double sum = 0;
+  for (const Change& change : changes) sum += change.error;
+  return sum / static_cast<double>(changes.size());
+}
+
+// All ranks of one host; empty: of none.
+std::vector<const Change*> SlowHost(const Job& job, const std::vector<Change>& changes,
+                                    double least) {
+  std::map<std::string, Host> hosts;
+  for (const auto& [process, rank] : job) ++hosts[process->hostname].processes;
+  for (const Change& change : changes) {
+    Host& host = hosts[change.rank.process->hostname];
+    host.changes.push_back(&change);
+    host.longer += change.longer;
+    host.error += change.error;
+  }
+  const double usual_error = UsualError(changes);
+  const Host* longest = nullptr;
+  for (auto& [name, host] : hosts) {
+    if (host.changes.empty()) continue;
+    const auto count = static_cast<double>(host.changes.size());
+    host.longer /= count;
+    // Ranks of a host are timed in the same calls: many of them do not make it more certain.
+    host.error = std::max(host.error / count, usual_error);
+    if (longest == nullptr || host.longer > longest->longer) longest = &host;
+  }
+  const bool has_names = hosts.size() > 1 && !hosts.begin()->first.empty();
+  if (!has_names || longest->longer < least || longest->changes.size() != longest->processes) {
+    return {};
+  }
+  for (const auto& [name, host] : hosts) {
+    if (&host == longest || host.changes.empty()) continue;
+    if (!IsFar(longest->longer, longest->error, host.longer, host.error)) return {};
+  }
+  for (const Change* change : longest->changes) {
+    if (change->longer < kMinOfRank * longest->longer) return {};
+  }
+  return longest->changes;
+}
+
+// Null: none.
+const Change* SlowProcess(const Job& job, const std::vector<Change>& changes, double least) {
+  const Change* slowest = &changes.front();
+  for (const Change& change : changes) {
+    if (change.longer > slowest->longer) slowest = &change;
+  }
+  if (slowest->longer < least || changes.size() != job.size()) return nullptr;
+  const double usual_error = UsualError(changes);
+  const auto is_near = [&](const Change& change) {
+    return &change != slowest && !IsFar(slowest->longer, std::max(slowest->error, usual_error),
+                                        change.longer, std::max(change.error, usual_error));
+  };
+  return std::any_of(changes.begin(), changes.end(), is_near) ? nullptr : slowest;
+}
+
+std::optional<JobStraggler> SlowedOf(const Job& job) {
+  const std::vector<Change> changes = ChangesOf(job);
+  if (changes.empty()) return std::nullopt;
+  const double slower = Median(changes, &Change::slower);
+  const double least = std::max(kMinLonger, kMinShare * (slower - 1));
+  std::vector<const Change*> named = SlowHost(job, changes, least);
+  if (named.empty()) {
+    const Change* process = SlowProcess(job, changes, least);
+    if (process == nullptr) return std::nullopt;
+    named.push_back(process);
+  }
+  JobStraggler straggler;
+  for (const Change* change : named) straggler.ranks.push_back(change->rank);
+  std::sort(straggler.ranks.begin(), straggler.ranks.end(),
+            [](const auto& a, const auto& b) { return a.process->pid < b.process->pid; });
+  straggler.is_whole_host = named.size() > 1;
+  straggler.seconds_per_second = (slower - 1) / slower;
+  straggler.text = absl::StrFormat(
+      "%s become slower, and the others have not: a step of the job takes %.0f %% longer than "
+      "before, which the others spend in waiting. (Or more work is done there since then.)",
+      straggler.is_whole_host ? absl::StrFormat("All %d ranks of %s have", named.size(),
+                                                named.front()->rank.process->hostname)
+                              : "It has",
+      (slower - 1) * 100);
+  return straggler;
+}
+
+}  // namespace
+
+std::vector<JobStraggler> FindSlowed(const std::vector<CommunicatorView>& views) {
+  std::vector<JobStraggler> stragglers;
+  for (const Job& job : JobsOf(views)) {
+    if (std::optional<JobStraggler> straggler = SlowedOf(job)) {
+      stragglers.push_back(std::move(*straggler));
+    }
+  }
+  return stragglers;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,33 @@
+// Who of a job has become slower, where nobody can be compared with: a stage of a pipeline that
+// fills its nodes. Each rank is compared with itself, before the job became slower.
+//
+//   the job's step        was 1.0 s, is 1.3 s, on all ranks: they wait for each other
+//   a rank that waits     spends the 0.3 s more in calls
+//   a rank waited for     does not: what it does between its calls takes 0.3 s longer
+//
+//   share = of what a step takes longer, the part that is not spent in calls
+//
+// A rank, or all ranks of a host, are named if their share is large, and that of all others small.
+// Where more ranks do more (longer sequences), all are late alike, and nobody is named. Nor is
+// anybody who always had more to do: nothing has become slower.
+//
+// Whether the host is slow, or its stage has more to do since then, cannot be told where a stage
+// fills its node, and the text says so.
+//
+// Thread: any, no state. It points into the set. pace_history.h says what is known of the past.
+#ifndef EXPORTER_DIAGNOSIS_SLOWED_H_
+#define EXPORTER_DIAGNOSIS_SLOWED_H_
+
+#include <vector>
+
+#include "exporter/diagnosis/job_verdict.h"
+#include "exporter/diagnosis/rank_view.h"
+
+namespace nccl_pulse {
+
+// At most one of each job.
+std::vector<JobStraggler> FindSlowed(const std::vector<CommunicatorView>& views);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_SLOWED_H_

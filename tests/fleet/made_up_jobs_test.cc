@@ -1,0 +1,226 @@
+// The verdicts on made-up jobs with something wrong, or nothing.
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "bench/jobs/scenario.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace nccl_pulse {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kSecond = 1000000000;
+
+// Some of what `bench/jobs:verdicts` does by the thousand.
+class MadeUpJob : public testing::TestWithParam<std::string> {};
+
+TEST_P(MadeUpJob, IsJudgedRightly) {
+  constexpr uint64_t kJobs = 8;
+  for (uint64_t seed = 0; seed < kJobs; ++seed) {
+    const Scenario scenario = MakeScenario(GetParam(), seed);
+    const Judged judged = Judge(scenario);
+    EXPECT_EQ(judged.outcome, Outcome::kRight)
+        << "seed " << seed << ": " << OutcomeName(judged.outcome) << ": " << judged.said;
+  }
+}
+
+// GPUs of a pipeline stand behind the pause in another order than the time before.
+TEST(MadeUpPause, WhoWaitsBehindItIsUsual) {
+  for (const uint64_t seed : {1330u, 2374u}) {
+    const Judged judged = Judge(MakeScenario("checkpoint, as before", seed));
+    EXPECT_EQ(judged.outcome, Outcome::kRight) << "seed " << seed << ": " << judged.said;
+  }
+}
+
+std::vector<std::string> HangsAndHealthy() {
+  std::vector<std::string> names;
+  for (const std::string& name : FaultNames()) {
+    const bool is_slow = name.find("straggler") != name.npos || name.find("slow node") == 0;
+    // Minutes of those that go on for long take a second: MadeUpPast has some.
+    const bool is_long = MakeScenario(name, 0).options.page_every_ns != 0;
+    if (!is_slow && !is_long) names.push_back(name);
+  }
+  return names;
+}
+
+std::string TestName(std::string name) {
+  for (char& c : name) c = absl::ascii_isalnum(c) ? c : '_';
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, MadeUpJob, testing::ValuesIn(HangsAndHealthy()),
+                         [](const auto& info) { return TestName(info.param); });
+
+struct Told {
+  int right = 0, all = 0;
+};
+Told TellSlow(const char* fault, bool (*is_asked)(const JobLayout&)) {
+  Told told;
+  for (uint64_t seed = 0; seed < 24; ++seed) {
+    const Scenario scenario = MakeScenario(fault, seed);
+    if (!is_asked(scenario.layout)) continue;
+    const Judged judged = Judge(scenario);
+    EXPECT_NE(judged.outcome, Outcome::kWrong) << fault << " " << seed << judged.said;
+    told.right += static_cast<int>(judged.outcome == Outcome::kRight);
+    ++told.all;
+  }
+  return told;
+}
+
+// Nobody else is named instead of who is slow, and mostly nobody beside; with pipelines and experts,
+// too.
+TEST(MadeUpStraggler, IsNamedAlone) {
+  for (const char* fault : {"straggler at the host", "straggler at the GPU"}) {
+    const Told told = TellSlow(fault, [](const JobLayout&) { return true; });
+    EXPECT_GE(told.right, told.all - 1) << fault;
+  }
+  // A stage that fills its nodes has nobody to be compared with.
+  const Told told = TellSlow("slow node", [](const JobLayout& layout) {
+    return layout.pipeline == 1 || layout.tensor > 1;
+  });
+  EXPECT_GE(told.right, told.all - 2);
+}
+
+// Its tensor-parallel peers wait for it, their pipelines for them, and in these the ranks of other
+// stages and nodes come late into what they share with other replicas.
+TEST(MadeUpStraggler, PipelinesOfItsPeersAreNot) {
+  for (const uint64_t seed : {147u, 174u, 278u}) {
+    const Judged judged = Judge(MakeScenario("straggler at the GPU", seed));
+    EXPECT_EQ(judged.outcome, Outcome::kRight) << seed << ": " << judged.said;
+  }
+}
+
+// It waits in Recv for a stage that is not seen to be late: too few of that one's calls are common.
+TEST(MadeUpStraggler, NotWhoWaitsForOneThatIsNotSeen) {
+  for (const auto& [fault, seed] :
+       {std::pair("straggler at the GPU", 786u), std::pair("straggler at the host", 962u)}) {
+    const Judged judged = Judge(MakeScenario(fault, seed));
+    EXPECT_EQ(judged.outcome, Outcome::kNothing) << fault << " " << seed << ": " << judged.said;
+  }
+}
+
+// By chance it had the longest sequences of the few steps that there were: in 0.68 to 0.78.
+TEST(MadeUpStraggler, NotWhoHadTheLongestSequencesOfAFewSteps) {
+  for (const uint64_t seed : {573u, 811u, 848u, 1431u, 1753u}) {
+    const Judged judged = Judge(MakeScenario("sequences of unequal length", seed));
+    EXPECT_EQ(judged.outcome, Outcome::kRight) << seed << ": " << judged.said;
+  }
+}
+
+JobLayout PipelineOfFour() {
+  JobLayout layout;
+  layout.pipeline = 4;
+  layout.data = 8;
+  layout.microbatches = 4;
+  layout.slowdown = 16;
+  return layout;
+}
+
+// Its stage's data-parallel ranks wait for it at the end of the step, and those of the other stages
+// for the ranks that have waited for it in Recv.
+TEST(MadeUpStraggler, TheOtherStagesOfItsPipelineAreNot) {
+  for (const int rank : {1, 12, 19, 30}) {
+    Scenario scenario;
+    scenario.layout = PipelineOfFour();
+    scenario.groups = GroupsOf(scenario.layout, 1);
+    scenario.options.fault = Fault::kSlowGpu;
+    scenario.options.rank = rank;
+    scenario.options.asked_ns = 40 * kSecond;
+    scenario.answers.assign(static_cast<std::size_t>(scenario.layout.nodes()), Answer::kNow);
+    scenario.culprits = {rank};
+    const Judged judged = Judge(scenario);
+    EXPECT_EQ(judged.outcome, Outcome::kRight) << "rank " << rank << ": " << judged.said;
+  }
+}
+
+Scenario StageThatFillsANode(Fault fault) {
+  Scenario scenario;
+  scenario.layout = PipelineOfFour();
+  scenario.groups = GroupsOf(scenario.layout, 1);
+  scenario.options.fault = fault;
+  scenario.options.rank = 11;
+  scenario.options.asked_ns = 40 * kSecond;
+  scenario.answers.assign(static_cast<std::size_t>(scenario.layout.nodes()), Answer::kNow);
+  for (int rank = 8; rank < 16; ++rank) scenario.culprits.insert(rank);
+  return scenario;
+}
+
+// A stage that has more to do than the others, on all of its ranks, is how the job is made. It is
+// said to be slow or to have more to do, and nobody is named.
+TEST(MadeUpStraggler, NotAStageThatDoesMore) {
+  const Judged judged = Judge(StageThatFillsANode(Fault::kSlowNode));
+  EXPECT_EQ(judged.outcome, Outcome::kNothing) << judged.said;
+  EXPECT_THAT(judged.said, HasSubstr("doubt: The ranks of node-001 wait less for others"));
+  EXPECT_THAT(judged.said, HasSubstr("slow, or its stage of the pipeline has more to do"));
+  // All stages do the same.
+  const Judged healthy = Judge(StageThatFillsANode(Fault::kNone));
+  EXPECT_EQ(healthy.outcome, Outcome::kRight);
+  EXPECT_EQ(healthy.said, "");
+}
+
+// Endpoints that were scraped before know that it did not do more then.
+TEST(MadeUpOnset, AStageThatBecameSlower) {
+  Scenario scenario = StageThatFillsANode(Fault::kSlowNode);
+  scenario.options.page_every_ns = 10 * kSecond;
+  scenario.options.fault_ns = 180 * kSecond;
+  scenario.options.asked_ns = 360 * kSecond;
+  const Judged judged = Judge(scenario);
+  EXPECT_EQ(judged.outcome, Outcome::kRight) << judged.said;
+  EXPECT_THAT(judged.said, HasSubstr("All 8 ranks of node-001 have become slower"));
+  // From the beginning on: as without a past.
+  scenario.options.fault_ns = 0;
+  EXPECT_EQ(Judge(scenario).outcome, Outcome::kNothing);
+}
+
+// All ranks of its tensor-parallel group came late together, for it; the past tells which it is.
+TEST(MadeUpOnset, OneOfThoseThatCameLateTogether) {
+  Scenario scenario = MakeScenario("straggler at the host, later", 598);
+  const Judged judged = Judge(scenario);
+  EXPECT_EQ(judged.outcome, Outcome::kRight) << judged.said;
+  scenario.options.page_every_ns = 0;
+  EXPECT_EQ(Judge(scenario).outcome, Outcome::kAlso);
+}
+
+// Two stages are on each node: work that one of them is given is not the node's.
+TEST(MadeUpOnset, AStageThatIsGivenMoreWorkBesideAnother) {
+  Scenario scenario = StageThatFillsANode(Fault::kStageGrows);
+  scenario.layout.data = 4;
+  scenario.groups = GroupsOf(scenario.layout, 1);
+  scenario.options.page_every_ns = 10 * kSecond;
+  scenario.options.change_step = 180;
+  scenario.options.asked_ns = 360 * kSecond;
+  const Judged judged = Judge(scenario);
+  EXPECT_EQ(judged.outcome, Outcome::kRight) << judged.said;
+}
+
+class MadeUpPast : public testing::TestWithParam<std::string> {};
+
+TEST_P(MadeUpPast, IsHealthy) {
+  Scenario scenario = MakeScenario(GetParam(), 0);
+  // A stage is a node, so that changes of a stage are seen as changes of a node.
+  scenario.layout = PipelineOfFour();
+  scenario.groups = GroupsOf(scenario.layout, 1);
+  scenario.answers.assign(static_cast<std::size_t>(scenario.layout.nodes()), Answer::kNow);
+  scenario.options.rank = 11;
+  scenario.options.sampling_exponent = 0;
+  scenario.options.change_step = 180;
+  scenario.options.change_steps = 60;
+  scenario.options.asked_ns = 360 * kSecond;
+  const Judged judged = Judge(scenario);
+  EXPECT_EQ(judged.outcome, Outcome::kRight) << judged.said;
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, MadeUpPast,
+                         testing::Values("healthy, for long", "sequences that become longer",
+                                         "stages with unequal work, for long",
+                                         "training and evaluation by turns",
+                                         "a node that pauses once"),
+                         [](const auto& info) { return TestName(info.param); });
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -7,7 +7,7 @@ Two jobs of PyTorch, one process a GPU: one with events and stamps, one with NCC
 size, a graph of 65 AllReduces, of which the 61st has a pair of stamps, replays it, and makes as many calls eagerly. Ranks meet
 before each replay, so nobody is waited for. Between replays there are 10 ms: the plugin's thread looks every 20 ms, and finds
 the last one. Each size is made in blocks, and the page is read after each: the table has the median of the blocks' means on rank 0,
-and the mean of all beside it. The first five calls of a size are left out, which may wait long for the other rank. Exit status 1: a size has no duration of one of the three, or the median by stamps differs from the kernel's by more than 5 us and 10 %.
+and the mean of all beside it. The first five calls of a size are left out, XX
 """
 
 import argparse
@@ -59,7 +59,7 @@ def durations(pages):
 
 def differ(stamps, kernel):
     """Whether two medians, in microseconds, are not those of the same work."""
-    return abs(stamps - kernel) > max(5, 0.1 * kernel)
+    return abs(stamps - kernel) > max(4, 0.1 * kernel)
 
 
 def worker(replays):
@@ -169,9 +169,10 @@ def main():
         print("| %s | %s |" % (size, " | ".join(
             "%.1f µs (mean %.1f, %d calls)" % (each[1], each[2], each[0]) if each else "" for each in cells)))
     timed = len(columns["graph"])
-    print("RESULT %s graph-accuracy: %d sizes timed in graphs, %d differ" % (
-        "OK" if timed and not wrong else "WRONG", timed, wrong))
-    return 0 if timed and not wrong else 1
+    wrong += abs(len(SIZES) - timed)
+    print("RESULT %s graph-accuracy: %d sizes timed in graphs, %d differ or are missing" % (
+        "WRONG" if wrong else "OK", timed, wrong))
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

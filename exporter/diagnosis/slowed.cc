@@ -16,6 +16,9 @@
 namespace nccl_pulse {
 namespace {
 
+// Of two errors that do not depend on each other. std::hypot would need glibc 2.35.
+double Together(double a, double b) { return std::sqrt(a * a + b * b); }
+
 constexpr double kMinSlower = 1.03;  // a step, than before
 constexpr double kMinOfEach = 0.5;   // of that, in each window: it lasts
 constexpr double kMinKnown = 0.75;   // of the job's processes
@@ -71,7 +74,7 @@ std::optional<Change> ChangeOf(const JobRank& rank) {
     change.least = std::min(change.least, PaceOf(pace[i]) / PaceOf(before));
   }
   change.longer = change.slower * BusyOf(now) - BusyOf(before);
-  change.error = std::hypot(change.slower * ErrorOf(now), ErrorOf(before));
+  change.error = Together(change.slower * ErrorOf(now), ErrorOf(before));
   return change;
 }
 
@@ -149,7 +152,7 @@ std::vector<Change> ChangesOf(const Job& job) {
 // Whether that is far more than what another one does longer.
 bool IsFar(double longer, double error, double of_other, double error_of_other) {
   return of_other <= kMostOfOthers * longer &&
-         longer - of_other >= kMinErrors * std::hypot(error, error_of_other);
+         longer - of_other >= kMinErrors * Together(error, error_of_other);
 }
 
 double UsualError(const std::vector<Change>& changes) {

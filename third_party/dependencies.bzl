@@ -55,6 +55,7 @@ def source_repositories():
         strip_prefix = "prometheus-cpp-1.0.1",
         licences = ["LICENSE"],
         debian_archive = "prometheus-cpp_1.0.1.orig.tar.gz",
+        overlay = {"//third_party:prometheus_cpp.BUILD": "core/BUILD.bazel"},
     )
 
     pinned_source(

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/flags/flag.h"
-#include "absl/status/status.h"
 #include "exporter/cli/installation.h"
 #include "plugin/replay/profiler_library.h"
 #include "plugin/replay/trace_file.h"
@@ -43,10 +42,11 @@ int FillReplayOptions(const std::string& folder, ProcessesOptions* options) {
   if (options->replay.recorded_clock) {
     setenv("NCCL_PULSE_CLOCK", "monotonic", 1);  // NOLINT(concurrency-mt-unsafe)
   }
-  auto files = ListTraceFiles(folder);
-  if (!files.ok()) {
-    std::fprintf(stderr, "pulse: %s\n", std::string(files.status().message()).c_str());
-    return absl::IsNotFound(files.status()) ? kReplayNoFolder : kReplayNoTrace;
+  ReplayError error;
+  auto files = ListTraceFiles(folder, &error);
+  if (!files) {
+    std::fprintf(stderr, "pulse: %s\n", error.text.c_str());
+    return error.exit;
   }
   options->files = *std::move(files);
   return kReplayDone;

@@ -51,7 +51,7 @@ class Driver {
         masks_(trace.handles),
         threads_(trace.threads) {}
 
-  absl::Status Run() {
+  bool Run(ReplayError* error) {
     if (options_.recorded_clock) recorded_clock::Start(trace_.events.front().t_ns);
     holder_ = trace_.events.front().thread;
     std::vector<std::thread> threads;
@@ -63,7 +63,8 @@ class Driver {
       if (contexts_[i].alive) Finalize(i);
     }
     if (options_.recorded_clock) recorded_clock::RunOn();
-    return status_;
+    *error = error_;
+    return error_.exit == kReplayDone;
   }
 
  private:
@@ -112,7 +113,7 @@ class Driver {
       if (options_.recorded_clock) recorded_clock::Enter(event.t_ns + shift_ns);
       Execute(event);
       if (options_.recorded_clock) recorded_clock::Leave();
-      if (!status_.ok()) return false;
+      if (error_.exit != kReplayDone) return false;
       Advance();
     }
   }
@@ -198,12 +199,8 @@ class Driver {
 
   void Init(uint32_t context) {
     if (library_ == nullptr) {
-      auto library = ProfilerLibrary::Load(options_.library, options_.api);
-      if (!library.ok()) {
-        status_ = library.status();
-        return;
-      }
-      library_ = *std::move(library);
+      library_ = ProfilerLibrary::Load(options_.library, options_.api, &error_);
+      if (library_ == nullptr) return;
     }
     const TraceCommunicator& communicator = trace_.communicators[context];
     contexts_[context] = {nullptr, true};
@@ -294,7 +291,7 @@ class Driver {
 
   size_t next_ = 0;  // index of the next event
   uint64_t repetition_ = 0;
-  absl::Status status_;
+  ReplayError error_;
   std::unique_ptr<ProfilerLibrary> library_;
   int alive_ = 0;  // communicators between init and finalize
   std::vector<Context> contexts_;
@@ -306,9 +303,9 @@ class Driver {
 
 }  // namespace
 
-absl::Status Replay(const Trace& trace, const ReplayOptions& options, ReplayProgress& progress,
-                    const std::atomic<bool>& stop) {
-  return Driver(trace, options, progress, stop).Run();
+bool Replay(const Trace& trace, const ReplayOptions& options, ReplayProgress& progress,
+            const std::atomic<bool>& stop, ReplayError* error) {
+  return Driver(trace, options, progress, stop).Run(error);
 }
 
 }  // namespace nccl_pulse

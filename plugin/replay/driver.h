@@ -39,8 +39,8 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/status/status.h"
 #include "plugin/abi/common.h"
+#include "plugin/replay/replay_error.h"
 #include "plugin/replay/trace.h"
 
 namespace nccl_pulse {
@@ -69,10 +69,10 @@ struct ReplayProgress {
 };
 
 // Replays `trace`, which has been through AddCaptureCallbacks. Ends early when *stop becomes true;
-// the communicators that are alive then are finalized. Errors: those of ProfilerLibrary::Load; a
+// the communicators that are alive then are finalized. False, with the error of ProfilerLibrary::Load; a
 // plugin's failing init is one log message, as in NCCL.
-absl::Status Replay(const Trace& trace, const ReplayOptions& options, ReplayProgress& progress,
-                    const std::atomic<bool>& stop);
+bool Replay(const Trace& trace, const ReplayOptions& options, ReplayProgress& progress,
+            const std::atomic<bool>& stop, ReplayError* error);
 
 }  // namespace nccl_pulse
 

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "plugin/abi/profiler_v1.h"
 #include "plugin/abi/profiler_v2.h"
@@ -276,13 +275,14 @@ std::unique_ptr<ProfilerLibrary> Wrap(int version, LibraryHandle library, void* 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ProfilerLibrary>> ProfilerLibrary::Load(const std::string& path,
-                                                                       int api) {
+std::unique_ptr<ProfilerLibrary> ProfilerLibrary::Load(const std::string& path, int api,
+                                                       ReplayError* error) {
   LibraryHandle library(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL));
   if (library == nullptr) {
     // glibc keeps the message per thread.
     const char* reason = dlerror();  // NOLINT(concurrency-mt-unsafe)
-    return absl::NotFoundError(absl::StrCat("cannot load the library: ", reason));
+    *error = {kReplayNoLibrary, absl::StrCat("cannot load the library: ", reason)};
+    return nullptr;
   }
   const int newest = api == 0 ? kNewestApi : api;
   const int oldest = api == 0 ? kOldestApi : api;
@@ -290,9 +290,10 @@ absl::StatusOr<std::unique_ptr<ProfilerLibrary>> ProfilerLibrary::Load(const std
     void* symbol = dlsym(library.get(), absl::StrCat("ncclProfiler_v", version).c_str());
     if (symbol != nullptr) return Wrap(version, std::move(library), symbol);
   }
-  return absl::FailedPreconditionError(
-      api == 0 ? absl::StrCat(path, " exports none of ncclProfiler_v1 ... ncclProfiler_v7")
-               : absl::StrCat(path, " does not export ncclProfiler_v", api));
+  *error = {kReplayNoSymbol,
+            api == 0 ? absl::StrCat(path, " exports none of ncclProfiler_v1 ... ncclProfiler_v7")
+                     : absl::StrCat(path, " does not export ncclProfiler_v", api)};
+  return nullptr;
 }
 
 }  // namespace nccl_pulse

@@ -24,8 +24,8 @@
 #include <memory>
 #include <string>
 
-#include "absl/status/statusor.h"
 #include "plugin/abi/common.h"
+#include "plugin/replay/replay_error.h"
 #include "plugin/replay/trace.h"
 
 namespace nccl_pulse {
@@ -36,9 +36,10 @@ inline constexpr int kNewestApi = 7;
 class ProfilerLibrary {
  public:
   // Loads `path` as NCCL does (RTLD_NOW | RTLD_LOCAL). `api` 1 to 7, or 0 for the newest version
-  // that the library exports, which is NCCL's choice. Unloaded when destroyed. Errors: NotFound
-  // (does not load), FailedPrecondition (does not export ncclProfiler_vN).
-  static absl::StatusOr<std::unique_ptr<ProfilerLibrary>> Load(const std::string& path, int api);
+  // that the library exports, which is NCCL's choice. Unloaded when destroyed. Null, with
+  // kReplayNoLibrary or kReplayNoSymbol in `error`.
+  static std::unique_ptr<ProfilerLibrary> Load(const std::string& path, int api,
+                                               ReplayError* error);
 
   virtual ~ProfilerLibrary() = default;
   ProfilerLibrary(const ProfilerLibrary&) = delete;

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <ctime>
+#include <optional>
+#include <string>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "plugin/replay/child_messages.h"
 #include "plugin/replay/recorded_clock.h"
 #include "plugin/replay/reduction.h"
@@ -14,13 +14,9 @@
 namespace nccl_pulse {
 namespace {
 
-int Fail(ReplayExit exit, const absl::Status& status) {
-  SendMessage(kErrorMessage, status.message());
-  return exit;
-}
-
-ReplayExit ExitOfRead(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kDataLoss ? kReplayBrokenTrace : kReplayNoFolder;
+int Fail(const ReplayError& error) {
+  SendMessage(kErrorMessage, error.text);
+  return error.exit;
 }
 
 void SleepMs(int64_t ms) {
@@ -31,10 +27,11 @@ void SleepMs(int64_t ms) {
 }  // namespace
 
 int RunChild(const std::string& file, const ProcessesOptions& options, SharedRun& shared) {
-  absl::StatusOr<std::string> text = ReadTraceText(file);
-  if (!text.ok()) return Fail(ExitOfRead(text.status()), text.status());
-  absl::StatusOr<Trace> trace = ParseTrace(file, *text);
-  if (!trace.ok()) return Fail(kReplayBrokenTrace, trace.status());
+  ReplayError error;
+  std::optional<std::string> text = ReadTraceText(file, &error);
+  if (!text) return Fail(error);
+  std::optional<Trace> trace = ParseTrace(file, *text, &error);
+  if (!trace) return Fail(error);
   text->clear();
   text->shrink_to_fit();
   AddCaptureCallbacks(*trace);
@@ -57,10 +54,7 @@ int RunChild(const std::string& file, const ProcessesOptions& options, SharedRun
   replay.start_ns = shared.start_ns.load(std::memory_order_relaxed);
   replay.period_ns = shared.period_ns;
   shared.phase.store(Phase::kReplaying, std::memory_order_relaxed);
-  const absl::Status status = Replay(*trace, replay, shared.progress, stop_requested);
-  if (!status.ok()) {
-    return Fail(absl::IsNotFound(status) ? kReplayNoLibrary : kReplayNoSymbol, status);
-  }
+  if (!Replay(*trace, replay, shared.progress, stop_requested, &error)) return Fail(error);
   shared.phase.store(Phase::kReplayed, std::memory_order_release);
 
   const int64_t end_ns = recorded_clock::RealNow() + static_cast<int64_t>(options.hold_s * 1e9);

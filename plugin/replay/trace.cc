@@ -5,7 +5,6 @@
 #include <stdexcept>
 #include <unordered_map>
 
-#include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
@@ -276,7 +275,11 @@ class Parser {
 
 }  // namespace
 
-absl::StatusOr<Trace> ParseTrace(std::string_view name, std::string_view text) {
+std::optional<Trace> ParseTrace(std::string_view name, std::string_view text, ReplayError* error) {
+  const auto fail = [&](const auto&... reason) {
+    *error = {kReplayBrokenTrace, absl::StrCat(name, ":", reason...)};
+    return std::nullopt;
+  };
   Parser parser;
   bool any = false;
   for (int number = 1; !text.empty(); ++number) {
@@ -287,13 +290,13 @@ absl::StatusOr<Trace> ParseTrace(std::string_view name, std::string_view text) {
     any = true;
     try {
       parser.AddLine(line);
-    } catch (const BrokenLine& error) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ":", number, ": ", error.what()));
-    } catch (const Json::exception& error) {
-      return absl::InvalidArgumentError(absl::StrCat(name, ":", number, ": ", error.what()));
+    } catch (const BrokenLine& problem) {
+      return fail(number, ": ", problem.what());
+    } catch (const Json::exception& problem) {
+      return fail(number, ": ", problem.what());
     }
   }
-  if (!any) return absl::InvalidArgumentError(absl::StrCat(name, ": holds no callback"));
+  if (!any) return fail(" holds no callback");
   return std::move(parser).Finish();
 }
 

@@ -15,11 +15,12 @@
 #define PLUGIN_REPLAY_TRACE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "plugin/replay/replay_error.h"
 
 namespace nccl_pulse {
 
@@ -121,10 +122,10 @@ struct Trace {
 };
 
 // Parses the text of a trace. `name` stands in messages.
-// Errors: InvalidArgument "name:LINE: reason" for the first line that is not a callback, or that
+// Nothing, with kReplayBrokenTrace and "name:LINE: reason" in `error`, for the first line that is not a callback, or that
 // names a handle or context which no line before it introduced; also for a text without any
 // callback.
-absl::StatusOr<Trace> ParseTrace(std::string_view name, std::string_view text);
+std::optional<Trace> ParseTrace(std::string_view name, std::string_view text, ReplayError* error);
 
 }  // namespace nccl_pulse
 

@@ -10,7 +10,6 @@
 #include <memory>
 #include <system_error>
 
-#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -19,9 +18,14 @@ namespace {
 
 constexpr uint64_t kDecoderMemoryBytes = 256u << 20;  // more than xz -9 needs
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
+std::string Reason() { return std::generic_category().message(errno); }
+
+std::optional<std::string> ReadFile(const std::string& path, ReplayError* error) {
   std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
-  if (file == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  if (file == nullptr) {
+    *error = {kReplayNoFolder, absl::StrCat("cannot open ", path, ": ", Reason())};
+    return std::nullopt;
+  }
   std::string content;
   char buffer[1 << 16];
   size_t size;
@@ -29,15 +33,18 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
     content.append(buffer, size);
   }
   if (std::ferror(file.get()) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot read ", path));
+    *error = {kReplayNoFolder, absl::StrCat("cannot read ", path, ": ", Reason())};
+    return std::nullopt;
   }
   return content;
 }
 
-absl::StatusOr<std::string> Decompress(const std::string& path, const std::string& compressed) {
+std::optional<std::string> Decompress(const std::string& path, const std::string& compressed,
+                                      ReplayError* error) {
   lzma_stream stream = LZMA_STREAM_INIT;
   if (lzma_stream_decoder(&stream, kDecoderMemoryBytes, LZMA_CONCATENATED) != LZMA_OK) {
-    return absl::ResourceExhaustedError("no memory for the xz decoder");
+    *error = {kReplayNoFolder, "no memory for the xz decoder"};
+    return std::nullopt;
   }
   std::unique_ptr<lzma_stream, void (*)(lzma_stream*)> end(&stream, lzma_end);
   stream.next_in = reinterpret_cast<const uint8_t*>(compressed.data());
@@ -50,8 +57,9 @@ absl::StatusOr<std::string> Decompress(const std::string& path, const std::strin
     result = lzma_code(&stream, LZMA_FINISH);
     text.append(reinterpret_cast<const char*>(buffer.get()), (1 << 16) - stream.avail_out);
     if (result != LZMA_OK && result != LZMA_STREAM_END) {
-      return absl::DataLossError(absl::StrCat(path, ": not a whole xz file (liblzma status ",
-                                              static_cast<int>(result), ")"));
+      *error = {kReplayBrokenTrace, absl::StrCat(path, ": not a whole xz file (liblzma status ",
+                                                 static_cast<int>(result), ")")};
+      return std::nullopt;
     }
   }
   return text;
@@ -59,17 +67,19 @@ absl::StatusOr<std::string> Decompress(const std::string& path, const std::strin
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadTraceText(const std::string& path) {
-  absl::StatusOr<std::string> content = ReadFile(path);
-  if (!content.ok() || !absl::EndsWith(path, ".xz")) return content;
-  return Decompress(path, *content);
+std::optional<std::string> ReadTraceText(const std::string& path, ReplayError* error) {
+  std::optional<std::string> content = ReadFile(path, error);
+  if (!content || !absl::EndsWith(path, ".xz")) return content;
+  return Decompress(path, *content, error);
 }
 
-absl::StatusOr<std::vector<std::string>> ListTraceFiles(const std::string& folder) {
+std::optional<std::vector<std::string>> ListTraceFiles(const std::string& folder,
+                                                       ReplayError* error) {
   std::unique_ptr<DIR, int (*)(DIR*)> entries(opendir(folder.c_str()), closedir);
   if (entries == nullptr) {
-    return absl::NotFoundError(absl::StrCat("cannot open the trace folder ", folder, ": ",
-                                            std::generic_category().message(errno)));
+    *error = {kReplayNoFolder,
+              absl::StrCat("cannot open the trace folder ", folder, ": ", Reason())};
+    return std::nullopt;
   }
   std::vector<std::string> files;
   // Only one thread uses this stream, which is all that readdir requires.
@@ -80,7 +90,8 @@ absl::StatusOr<std::vector<std::string>> ListTraceFiles(const std::string& folde
     }
   }
   if (files.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("no *.jsonl or *.jsonl.xz file in ", folder));
+    *error = {kReplayNoTrace, absl::StrCat("no *.jsonl or *.jsonl.xz file in ", folder)};
+    return std::nullopt;
   }
   std::sort(files.begin(), files.end());
   return files;

@@ -4,19 +4,21 @@
 #ifndef PLUGIN_REPLAY_TRACE_FILE_H_
 #define PLUGIN_REPLAY_TRACE_FILE_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
+#include "plugin/replay/replay_error.h"
 
 namespace nccl_pulse {
 
-// Errors: NotFound or PermissionDenied (cannot be opened), DataLoss (not a whole xz stream).
-absl::StatusOr<std::string> ReadTraceText(const std::string& path);
+// Nothing, with kReplayNoFolder (cannot be read) or kReplayBrokenTrace (not a whole xz stream) in `error`.
+std::optional<std::string> ReadTraceText(const std::string& path, ReplayError* error);
 
 // The trace files of a folder (*.jsonl, *.jsonl.xz), sorted by name: one per recorded process.
-// Errors: NotFound (no such folder, or not a folder), FailedPrecondition (no trace file in it).
-absl::StatusOr<std::vector<std::string>> ListTraceFiles(const std::string& folder);
+// Nothing, with kReplayNoFolder (no such folder, or not a folder) or kReplayNoTrace (none in it) in `error`.
+std::optional<std::vector<std::string>> ListTraceFiles(const std::string& folder,
+                                                       ReplayError* error);
 
 }  // namespace nccl_pulse
 

@@ -56,7 +56,7 @@ process measured stays on the page when it ends, however it ends. When the agent
 serve again. An agent that root runs takes the processes of every user, any other agent those of its own
 user.
 
-There is room for 256 processes, for the ended ones that are kept, and for 32 MiB of measurements on the
+There is room for 256 processes, for the ended ones that are kept, and for 31 MiB of measurements on the
 page. The users share it evenly: when something is full, the user who has most of it gives way. The agent
 uses at most a quarter of one core.
 

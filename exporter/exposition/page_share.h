@@ -27,9 +27,9 @@ namespace nccl_pulse {
 // What 2048 series take, the default limit of a process, when each is a histogram without labels of
 // the user's (6.9 KiB), and 350 more.
 inline constexpr uint64_t kMaxProcessBytes = 16 << 20;
-// Of all others than the one that serves: 4700 histograms without labels of the user's, eight
+// Of all others than the one that serves: 4550 histograms without labels of the user's, eight
 // processes with 16 communicators of 34 each.
-inline constexpr uint64_t kMaxPageBytes = 32 << 20;
+inline constexpr uint64_t kMaxPageBytes = 31 << 20;
 // As many as NCCL_PULSE_LABELS takes. Further ones are left out.
 inline constexpr int kMaxStaticLabels = 16;
 

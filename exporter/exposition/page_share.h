@@ -28,7 +28,7 @@ namespace nccl_pulse {
 // the user's (6.9 KiB), and 350 more.
 inline constexpr uint64_t kMaxProcessBytes = 16 << 20;
 // Of all others than the one that serves: 4550 histograms without labels of the user's, eight
-// processes with 16 communicators of 34 each.
+// processes with 16 communicators of 33 each.
 inline constexpr uint64_t kMaxPageBytes = 31 << 20;
 // As many as NCCL_PULSE_LABELS takes. Further ones are left out.
 inline constexpr int kMaxStaticLabels = 16;

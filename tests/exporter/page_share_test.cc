@@ -58,7 +58,7 @@ TEST(PageShare, HowManyHistogramsFit) {
   EXPECT_NEAR(static_cast<double>(histogram) / 1024, 6.9, 0.1);
   EXPECT_NEAR(static_cast<double>(kMaxProcessBytes) / histogram, 2400, 50);
   EXPECT_NEAR(static_cast<double>(kMaxPageBytes) / histogram, 4550, 100);
-  ProcessSnapshot process = Process(34, 0, "");
+  ProcessSnapshot process = Process(33, 0, "");
   process.communicators.resize(16, process.communicators.front());
   EXPECT_LE(8 * PageBytes(process), kMaxPageBytes);
   for (CommunicatorSnapshot& each : process.communicators) {

@@ -32,7 +32,9 @@ double LoadOf(const JobRunOptions& options, const JobLayout& layout, int number,
     return IsEvaluation(options, step) ? 0.7 + 0.8 * ShareAt(options, stage, -2) : usual;
   }
   if (options.fault == Fault::kLonger) {
-    const double usual = std::exp2(ShareAt(options, replica, step) - 0.5);
+    // Stages have up to four times as much to do as others, as before.
+    const double usual = std::exp2(ShareAt(options, replica, step) - 0.5) *
+                         std::exp2(2 * ShareAt(options, stage, -3) - 1);
     if (!has_changed) return usual;
     return usual * (options.slowness + 0.3 * ShareAt(options, replica, -1));
   }

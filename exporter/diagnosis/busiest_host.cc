@@ -1,10 +1,11 @@
 #include "exporter/diagnosis/busiest_host.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "exporter/diagnosis/point_to_point_wait.h"
@@ -17,6 +18,8 @@ constexpr double kMinLess = 0.1;  // seconds per second
 struct Host {
   // What each process spends in calls, waiting for others included.
   std::map<const ProcessSnapshot*, double> inside;
+  // Of which it is known on a communicator of the pipeline, where a stage waits.
+  std::set<const ProcessSnapshot*> known;
   bool has_peers = false;
   bool shares_stages = false;  // with another host
 };
@@ -30,9 +33,10 @@ double InsideOf(const Host& host) {
   return sum / static_cast<double>(host.inside.size());
 }
 
-std::map<std::string, Host> HostsOf(const std::vector<CommunicatorView>& views) {
+std::map<std::string, Host> HostsOf(const JobProcesses& job) {
   std::map<std::string, Host> hosts;
-  for (const CommunicatorView& view : views) {
+  for (const CommunicatorView* each : job.views) {
+    const CommunicatorView& view = *each;
     std::set<std::string> names;
     const bool has_peers = view.has_point_to_point && !view.is_exchange;
     for (const RankView& rank : view.ranks) {
@@ -41,27 +45,28 @@ std::map<std::string, Host> HostsOf(const std::vector<CommunicatorView>& views) 
       Host& host = hosts[rank.process->hostname];
       host.has_peers |= has_peers;
       double& sum = host.inside[rank.process];
-      // A communicator with hardly any timed calls takes hardly any time.
-      sum += ShareInCalls(rank, IsCounted).value_or(0);
+      const std::optional<double> share = ShareInCalls(rank, IsCounted);
+      if (share && has_peers) host.known.insert(rank.process);
+      // Elsewhere, a communicator with hardly any timed calls takes hardly any time.
+      sum += share.value_or(0);
     }
     // Ranks that do the same: of others one may wait for another by right.
-    if (view.spans_pipeline || view.has_point_to_point) continue;
-    const bool are_all_seen = view.ranks.size() == static_cast<std::size_t>(view.nranks);
-    for (const std::string& name : names) {
-      hosts[name].shares_stages |= names.size() > 1 || !are_all_seen;
-    }
+    if (view.spans_pipeline || has_peers) continue;
+    for (const std::string& name : names) hosts[name].shares_stages |= names.size() > 1;
   }
   return hosts;
 }
 
 }  // namespace
 
-std::string DoubtOfBusiestHost(const std::vector<CommunicatorView>& views) {
-  const std::map<std::string, Host> hosts = HostsOf(views);
+std::string DoubtOfBusiestHost(const JobProcesses& job) {
+  if (!job.are_all_seen) return "";
+  const std::map<std::string, Host> hosts = HostsOf(job);
   if (hosts.size() < 2) return "";
   std::vector<std::pair<double, std::string>> order;
   for (const auto& [name, host] : hosts) {
     if (!host.has_peers || host.shares_stages || name.empty()) return "";
+    if (host.known.size() != host.inside.size()) return "";
     order.emplace_back(InsideOf(host), name);
   }
   std::sort(order.begin(), order.end());

@@ -1,14 +1,16 @@
 #include "exporter/diagnosis/job_verdict.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
-#include <set>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "exporter/diagnosis/busiest_host.h"
+#include "exporter/diagnosis/job_processes.h"
 #include "exporter/diagnosis/job_stragglers.h"
 #include "exporter/diagnosis/rank_view.h"
 #include "exporter/diagnosis/slowed.h"
@@ -74,26 +76,25 @@ class JobJudge {
   }
 
  private:
-  // Calls that are compared say more than the past; but who of several ranks that came late together
-  // is the one, the past may tell.
+  // Calls that are compared say more than the past: of a job in which they name somebody it is not
+  // asked.
   void AddStragglers() {
-    verdict_.stragglers = FindJobStragglers(views_, diagnosis_);
-    std::set<const ProcessSnapshot*> named;
-    for (const JobStraggler& straggler : verdict_.stragglers) {
-      for (const JobRank& rank : straggler.ranks) named.insert(rank.process);
+    std::vector<JobStraggler>& stragglers = verdict_.stragglers;
+    stragglers = FindJobStragglers(views_, diagnosis_);
+    const std::size_t by_calls = stragglers.size();
+    for (const JobProcesses& job : JobsOf(views_)) {
+      const auto is_of_job = [&job](const JobStraggler& straggler) {
+        return std::any_of(straggler.ranks.begin(), straggler.ranks.end(),
+                           [&job](const JobRank& rank) { return job.Has(rank.process); });
+      };
+      const auto end = stragglers.begin() + static_cast<std::ptrdiff_t>(by_calls);
+      if (std::any_of(stragglers.begin(), end, is_of_job)) continue;
+      if (std::optional<JobStraggler> slowed = FindSlowed(job)) {
+        stragglers.push_back(std::move(*slowed));
+      } else if (verdict_.doubt.empty()) {
+        verdict_.doubt = DoubtOfBusiestHost(job);
+      }
     }
-    std::vector<JobStraggler> slowed = FindSlowed(views_);
-    std::size_t count = 0;
-    bool are_named = !slowed.empty();
-    for (const JobStraggler& straggler : slowed) {
-      count += straggler.ranks.size();
-      are_named &= std::all_of(straggler.ranks.begin(), straggler.ranks.end(),
-                               [&](const JobRank& rank) { return named.count(rank.process) != 0; });
-    }
-    const bool is_closer =
-        named.empty() || (are_named && slowed.size() == 1 && count < named.size());
-    if (is_closer) verdict_.stragglers = std::move(slowed);
-    if (verdict_.stragglers.empty()) verdict_.doubt = DoubtOfBusiestHost(views_);
   }
 
   const CommunicatorView* ViewOf(uint64_t comm_id) const {

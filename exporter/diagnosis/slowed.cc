@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
-#include <unordered_map>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "exporter/diagnosis/pace_history.h"
@@ -21,7 +19,6 @@ double Together(double a, double b) { return std::sqrt(a * a + b * b); }
 
 constexpr double kMinSlower = 1.03;  // a step, than before
 constexpr double kMinOfEach = 0.5;   // of that, in each window: it lasts
-constexpr double kMinKnown = 0.75;   // of the job's processes
 // What those who are named do longer between their calls: of a step before, and of what it takes
 // longer.
 constexpr double kMinLonger = 0.06;
@@ -30,7 +27,8 @@ constexpr double kMinShare = 0.6;
 // other process where one is named.
 constexpr double kMinOfRank = 0.6;
 constexpr double kMostOfOthers = 0.5;
-constexpr double kMinErrors = 3;  // standard errors between them
+constexpr double kLeastBusy = 0.02;  // of a step: who did less is taken to have done so much
+constexpr double kMinErrors = 3;     // standard errors between them
 // A process whose step has become that much more or less longer than the job's is not comparable:
 // it remembers another past.
 constexpr double kLeastOfJob = 0.6, kMostOfJob = 1.6;
@@ -44,6 +42,7 @@ struct Change {
   // What it does longer between its calls, of a step before.
   double longer = 0;
   double error = 0;  // standard error of that
+  double busy = 0;   // what it did between its calls before, of a step
 };
 
 double BusyOf(const PaceWindow& window) {
@@ -62,6 +61,9 @@ std::optional<Change> ChangeOf(const JobRank& rank) {
   }
   const PaceWindow& now = pace[1];
   const PaceWindow& before = pace.front();
+  // Collectives alone do not tell an evaluation from training. Where no process has Send or Recv,
+  // ranks are compared by their calls in common.
+  if (before.others == 0 || now.others == 0) return std::nullopt;
   if ((before.collectives == 0) != (now.collectives == 0) || !AreAlike(before, now)) {
     return std::nullopt;
   }
@@ -73,7 +75,8 @@ std::optional<Change> ChangeOf(const JobRank& rank) {
   for (std::size_t i = 2; i < pace.size(); ++i) {
     change.least = std::min(change.least, PaceOf(pace[i]) / PaceOf(before));
   }
-  change.longer = change.slower * BusyOf(now) - BusyOf(before);
+  change.busy = BusyOf(before);
+  change.longer = change.slower * BusyOf(now) - change.busy;
   change.error = Together(change.slower * ErrorOf(now), ErrorOf(before));
   return change;
 }
@@ -86,55 +89,21 @@ double Median(const std::vector<Change>& changes, double Change::*of) {
   return *middle;
 }
 
-// The processes that are connected by communicators.
-using Job = std::map<const ProcessSnapshot*, JobRank>;
-
-std::vector<Job> JobsOf(const std::vector<CommunicatorView>& views) {
-  std::unordered_map<const ProcessSnapshot*, const ProcessSnapshot*> next;
-  const auto root = [&next](const ProcessSnapshot* process) {
-    while (next.at(process) != process) {
-      next[process] = next.at(next.at(process));
-      process = next.at(process);
-    }
-    return process;
-  };
-  for (const CommunicatorView& view : views) {
-    const ProcessSnapshot* first = nullptr;
-    for (const RankView& rank : view.ranks) {
-      if (rank.state != RankView::State::kLive) continue;
-      next.try_emplace(rank.process, rank.process);
-      if (first == nullptr) first = root(rank.process);
-      next[root(rank.process)] = root(first);
-    }
-  }
-  std::map<const ProcessSnapshot*, Job> jobs;
-  for (const CommunicatorView& view : views) {
-    for (const RankView& rank : view.ranks) {
-      if (rank.state != RankView::State::kLive) continue;
-      jobs[root(rank.process)].try_emplace(
-          rank.process, JobRank{view.comm_id, rank.rank(), rank.process, rank.communicator});
-    }
-  }
-  std::vector<Job> list;
-  for (auto& [first, job] : jobs) list.push_back(std::move(job));
-  return list;
-}
-
 struct Host {
   std::vector<const Change*> changes;
-  std::size_t processes = 0;     // also those of which nothing is known
-  double longer = 0, error = 0;  // on average
+  double longer = 0, error = 0, busy = 0;  // on average
 };
 
 // What is known of a job; empty where it has not become slower, or too little is known.
-std::vector<Change> ChangesOf(const Job& job) {
+std::vector<Change> ChangesOf(const JobProcesses& job) {
+  if (!job.are_all_seen) return {};
   std::vector<Change> changes;
-  for (const auto& [process, rank] : job) {
+  for (const auto& [process, rank] : job.ranks) {
     if (const std::optional<Change> change = ChangeOf(rank)) changes.push_back(*change);
   }
+  // "The others have not" is said of all of them.
   const auto are_enough = [&] {
-    return changes.size() >= kLeastProcesses &&
-           static_cast<double>(changes.size()) >= kMinKnown * static_cast<double>(job.size());
+    return changes.size() >= kLeastProcesses && changes.size() == job.ranks.size();
   };
   if (!are_enough()) return {};
   const double slower = Median(changes, &Change::slower);
@@ -149,10 +118,18 @@ std::vector<Change> ChangesOf(const Job& job) {
   return are_enough() ? changes : std::vector<Change>();
 }
 
-// Whether that is far more than what another one does longer.
-bool IsFar(double longer, double error, double of_other, double error_of_other) {
-  return of_other <= kMostOfOthers * longer &&
-         longer - of_other >= kMinErrors * Together(error, error_of_other);
+// On average, of a process or of a host.
+struct Extra {
+  double longer, error, busy;
+};
+
+// Whether one does far more than another one: in time, and of what each did before. If all work
+// grows alike, who has most to do does most longer.
+bool IsFar(const Extra& one, const Extra& other) {
+  const double part = one.longer / std::max(one.busy, kLeastBusy);
+  const double part_of_other = other.longer / std::max(other.busy, kLeastBusy);
+  return other.longer <= kMostOfOthers * one.longer && part_of_other <= kMostOfOthers * part &&
+         one.longer - other.longer >= kMinErrors * Together(one.error, other.error);
 }
 
 double UsualError(const std::vector<Change>& changes) {
@@ -162,33 +139,30 @@ double UsualError(const std::vector<Change>& changes) {
 }
 
 // All ranks of one host; empty: of none.
-std::vector<const Change*> SlowHost(const Job& job, const std::vector<Change>& changes,
-                                    double least) {
+std::vector<const Change*> SlowHost(const std::vector<Change>& changes, double least) {
   std::map<std::string, Host> hosts;
-  for (const auto& [process, rank] : job) ++hosts[process->hostname].processes;
   for (const Change& change : changes) {
     Host& host = hosts[change.rank.process->hostname];
     host.changes.push_back(&change);
     host.longer += change.longer;
     host.error += change.error;
+    host.busy += change.busy;
   }
   const double usual_error = UsualError(changes);
   const Host* longest = nullptr;
   for (auto& [name, host] : hosts) {
-    if (host.changes.empty()) continue;
     const auto count = static_cast<double>(host.changes.size());
     host.longer /= count;
+    host.busy /= count;
     // Ranks of a host are timed in the same calls: many of them do not make it more certain.
     host.error = std::max(host.error / count, usual_error);
     if (longest == nullptr || host.longer > longest->longer) longest = &host;
   }
   const bool has_names = hosts.size() > 1 && !hosts.begin()->first.empty();
-  if (!has_names || longest->longer < least || longest->changes.size() != longest->processes) {
-    return {};
-  }
+  if (!has_names || longest->longer < least) return {};
+  const auto extra_of = [](const Host& host) { return Extra{host.longer, host.error, host.busy}; };
   for (const auto& [name, host] : hosts) {
-    if (&host == longest || host.changes.empty()) continue;
-    if (!IsFar(longest->longer, longest->error, host.longer, host.error)) return {};
+    if (&host != longest && !IsFar(extra_of(*longest), extra_of(host))) return {};
   }
   for (const Change* change : longest->changes) {
     if (change->longer < kMinOfRank * longest->longer) return {};
@@ -197,28 +171,32 @@ std::vector<const Change*> SlowHost(const Job& job, const std::vector<Change>& c
 }
 
 // Null: none.
-const Change* SlowProcess(const Job& job, const std::vector<Change>& changes, double least) {
+const Change* SlowProcess(const std::vector<Change>& changes, double least) {
   const Change* slowest = &changes.front();
   for (const Change& change : changes) {
     if (change.longer > slowest->longer) slowest = &change;
   }
-  if (slowest->longer < least || changes.size() != job.size()) return nullptr;
+  if (slowest->longer < least) return nullptr;
   const double usual_error = UsualError(changes);
+  const auto extra_of = [usual_error](const Change& change) {
+    return Extra{change.longer, std::max(change.error, usual_error), change.busy};
+  };
   const auto is_near = [&](const Change& change) {
-    return &change != slowest && !IsFar(slowest->longer, std::max(slowest->error, usual_error),
-                                        change.longer, std::max(change.error, usual_error));
+    return &change != slowest && !IsFar(extra_of(*slowest), extra_of(change));
   };
   return std::any_of(changes.begin(), changes.end(), is_near) ? nullptr : slowest;
 }
 
-std::optional<JobStraggler> SlowedOf(const Job& job) {
+}  // namespace
+
+std::optional<JobStraggler> FindSlowed(const JobProcesses& job) {
   const std::vector<Change> changes = ChangesOf(job);
   if (changes.empty()) return std::nullopt;
   const double slower = Median(changes, &Change::slower);
   const double least = std::max(kMinLonger, kMinShare * (slower - 1));
-  std::vector<const Change*> named = SlowHost(job, changes, least);
+  std::vector<const Change*> named = SlowHost(changes, least);
   if (named.empty()) {
-    const Change* process = SlowProcess(job, changes, least);
+    const Change* process = SlowProcess(changes, least);
     if (process == nullptr) return std::nullopt;
     named.push_back(process);
   }
@@ -236,18 +214,6 @@ std::optional<JobStraggler> SlowedOf(const Job& job) {
                               : "It has",
       (slower - 1) * 100);
   return straggler;
-}
-
-}  // namespace
-
-std::vector<JobStraggler> FindSlowed(const std::vector<CommunicatorView>& views) {
-  std::vector<JobStraggler> stragglers;
-  for (const Job& job : JobsOf(views)) {
-    if (std::optional<JobStraggler> straggler = SlowedOf(job)) {
-      stragglers.push_back(std::move(*straggler));
-    }
-  }
-  return stragglers;
 }
 
 }  // namespace nccl_pulse

@@ -7,9 +7,13 @@
 //
 //   share = of what a step takes longer, the part that is not spent in calls
 //
-// A rank, or all ranks of a host, are named if their share is large, and that of all others small.
-// Where more ranks do more (longer sequences), all are late alike, and nobody is named. Nor is
-// anybody who always had more to do: nothing has become slower.
+// A rank, or all ranks of a host, are named if their share is large, and that of all others small;
+// also of what each did before: if all work grows alike (longer sequences), who always had most to
+// do does most more, and nobody is named. Nor is anybody while nothing has become slower.
+//
+// Nobody is named unless the past of all ranks is known. Only jobs with Send and Recv (pipelines)
+// are looked at: ranks of others are compared by their calls in common, and what they call does not
+// tell an evaluation from training.
 //
 // Whether the host is slow, or its stage has more to do since then, cannot be told where a stage
 // fills its node, and the text says so.
@@ -18,15 +22,14 @@
 #ifndef EXPORTER_DIAGNOSIS_SLOWED_H_
 #define EXPORTER_DIAGNOSIS_SLOWED_H_
 
-#include <vector>
+#include <optional>
 
+#include "exporter/diagnosis/job_processes.h"
 #include "exporter/diagnosis/job_verdict.h"
-#include "exporter/diagnosis/rank_view.h"
 
 namespace nccl_pulse {
 
-// At most one of each job.
-std::vector<JobStraggler> FindSlowed(const std::vector<CommunicatorView>& views);
+std::optional<JobStraggler> FindSlowed(const JobProcesses& job);
 
 }  // namespace nccl_pulse
 

@@ -82,7 +82,8 @@ class RankDrawer {
         "HAS NOT CALLED", parent_,
         "Since another rank of the communicator made the call that this one has not made. It was "
         "looked at long enough afterwards. It ends where nobody looked at the rank any more.");
-    trace_.Begin(track, KnownTime(call), std::move(event));
+    // Where the mark of who called it stands: the arrow leads from there.
+    trace_.Begin(track, index_.MarkTime(call), std::move(event));
     if (end_ns == 0) {
       ++summary_.not_called;
     } else {

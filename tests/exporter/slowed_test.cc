@@ -1,6 +1,7 @@
 // Who of a job has become slower, by what each rank did before.
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exporter/diagnosis/diagnosis.h"
@@ -117,16 +118,53 @@ TEST_F(SlowedTest, NobodyForAPause) {
   EXPECT_THAT(Judge(), IsEmpty());
 }
 
-// An endpoint that began anew does not know: nobody of it is named, and others only if enough is
-// known.
+// All work grew by 30 %, and one stage had twice as much to do before: it does most more, and is not
+// slower than the others.
+TEST_F(SlowedTest, NobodyWhereAllWorkGrowsAlike) {
+  for (int i = 0; i < 8; ++i) {
+    const double busy = i / 2 == 2 ? 0.8 : 0.4;
+    const PaceWindow now = Window(1.3, 1.3 * busy);
+    job_.process(i).pace = {Window(1, busy), now, now, now, now};
+  }
+  EXPECT_THAT(Judge(), IsEmpty());
+}
+
+// That stage alone has become slower.
+TEST_F(SlowedTest, TheHostThatHadMostToDoBefore) {
+  for (int i = 0; i < 8; ++i) {
+    const double busy = i / 2 == 2 ? 0.8 : 0.4;
+    const PaceWindow now = Window(1.3, i / 2 == 2 ? 1.1 : busy);
+    job_.process(i).pace = {Window(1, busy), now, now, now, now};
+  }
+  ASSERT_THAT(Judge(), SizeIs(1));
+  EXPECT_EQ(Judge()[0].ranks[0].process->hostname, "node-2");
+}
+
+// An endpoint that began anew does not know: then nothing is known of "the others".
 TEST_F(SlowedTest, WhoIsNotKnown) {
   for (const int i : {4, 5}) job_.process(i).pace = Slower(0.8);
-  for (const int i : {0, 1}) job_.process(i).pace.clear();
   EXPECT_THAT(Judge(), SizeIs(1));
-  job_.process(2).pace.clear();
+  for (const int i : {0, 5}) {
+    const std::vector<PaceWindow> pace = std::exchange(job_.process(i).pace, {});
+    EXPECT_THAT(Judge(), IsEmpty());
+    job_.process(i).pace = pace;
+  }
+  EXPECT_THAT(Judge(), SizeIs(1));
+}
+
+// A rank that no endpoint speaks for may have become slower, too.
+TEST_F(SlowedTest, NobodyWhereARankIsNotSeen) {
+  for (const int i : {4, 5}) job_.process(i).pace = Slower(0.8);
+  job_.AddCommunicator(kWorld + 1, {0, 1, 2, 3, 4, 5, 6, 7}, 9, 5);
   EXPECT_THAT(Judge(), IsEmpty());
-  for (const int i : {0, 1, 2}) job_.process(i).pace = Slower(0.5);
-  job_.process(5).pace.clear();
+}
+
+// Collectives alone are training or evaluation: who knows.
+TEST_F(SlowedTest, NobodyWithoutSendAndRecv) {
+  for (int i = 0; i < 8; ++i) {
+    job_.process(i).pace = Slower(i / 2 == 2 ? 0.8 : 0.5);
+    for (PaceWindow& window : job_.process(i).pace) window.others = 0;
+  }
   EXPECT_THAT(Judge(), IsEmpty());
 }
 

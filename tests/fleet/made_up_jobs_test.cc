@@ -177,15 +177,6 @@ TEST(MadeUpOnset, AStageThatBecameSlower) {
   EXPECT_EQ(Judge(scenario).outcome, Outcome::kNothing);
 }
 
-// All ranks of its tensor-parallel group came late together, for it; the past tells which it is.
-TEST(MadeUpOnset, OneOfThoseThatCameLateTogether) {
-  Scenario scenario = MakeScenario("straggler at the host, later", 598);
-  const Judged judged = Judge(scenario);
-  EXPECT_EQ(judged.outcome, Outcome::kRight) << judged.said;
-  scenario.options.page_every_ns = 0;
-  EXPECT_EQ(Judge(scenario).outcome, Outcome::kAlso);
-}
-
 // Two stages are on each node: work that one of them is given is not the node's.
 TEST(MadeUpOnset, AStageThatIsGivenMoreWorkBesideAnother) {
   Scenario scenario = StageThatFillsANode(Fault::kStageGrows);

@@ -1,0 +1,45 @@
+#include "exporter/diagnosis/job_processes.h"
+
+#include <cstddef>
+#include <unordered_map>
+#include <utility>
+
+namespace nccl_pulse {
+
+std::vector<JobProcesses> JobsOf(const std::vector<CommunicatorView>& views) {
+  std::unordered_map<const ProcessSnapshot*, const ProcessSnapshot*> next;
+  const auto root = [&next](const ProcessSnapshot* process) {
+    while (next.at(process) != process) {
+      next[process] = next.at(next.at(process));
+      process = next.at(process);
+    }
+    return process;
+  };
+  for (const CommunicatorView& view : views) {
+    const ProcessSnapshot* first = nullptr;
+    for (const RankView& rank : view.ranks) {
+      if (rank.state != RankView::State::kLive) continue;
+      next.try_emplace(rank.process, rank.process);
+      if (first == nullptr) first = rank.process;
+      next[root(rank.process)] = root(first);
+    }
+  }
+  std::map<const ProcessSnapshot*, JobProcesses> jobs;
+  for (const CommunicatorView& view : views) {
+    JobProcesses* job = nullptr;
+    for (const RankView& rank : view.ranks) {
+      if (rank.state != RankView::State::kLive) continue;
+      job = &jobs[root(rank.process)];
+      job->ranks.try_emplace(
+          rank.process, JobRank{view.comm_id, rank.rank(), rank.process, rank.communicator});
+    }
+    if (job == nullptr) continue;
+    job->views.push_back(&view);
+    job->are_all_seen &= view.ranks.size() == static_cast<std::size_t>(view.nranks);
+  }
+  std::vector<JobProcesses> list;
+  for (auto& [first, job] : jobs) list.push_back(std::move(job));
+  return list;
+}
+
+}  // namespace nccl_pulse

@@ -30,8 +30,8 @@ std::vector<JobProcesses> JobsOf(const std::vector<CommunicatorView>& views) {
     for (const RankView& rank : view.ranks) {
       if (rank.state != RankView::State::kLive) continue;
       job = &jobs[root(rank.process)];
-      job->ranks.try_emplace(
-          rank.process, JobRank{view.comm_id, rank.rank(), rank.process, rank.communicator});
+      job->ranks.try_emplace(rank.process,
+                             JobRank{view.comm_id, rank.rank(), rank.process, rank.communicator});
     }
     if (job == nullptr) continue;
     job->views.push_back(&view);

@@ -73,6 +73,15 @@ struct LatencySnapshot {
   std::string user_tag = {};  // "" where it has none
 };
 
+// What the timed calls of a kind took in all, but for the longest ones (usual_durations.h).
+struct UsualDurationSnapshot {
+  LatencyKind kind{};
+  std::string op;
+  int size_class = 0;
+  uint64_t calls = 0;
+  uint64_t ns = 0;
+};
+
 struct UntimedSnapshot {  // nccl_untimed_operations_total
   std::string op;
   UntimedReason reason{};
@@ -169,6 +178,8 @@ struct CommunicatorSnapshot {
   std::vector<ReplayedCallsSnapshot> replayed;  // by graphs
   std::vector<AlgorithmCountSnapshot> algorithms;
   std::vector<LatencySnapshot> latencies;
+  // Not of the segment: instead of the latencies, where these were made by another process.
+  std::vector<UsualDurationSnapshot> usual_durations;
   std::vector<UntimedSnapshot> untimed;
   std::vector<UncompletedSnapshot> uncompleted;
   std::vector<SequenceSnapshot> sequences;

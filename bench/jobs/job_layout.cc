@@ -83,12 +83,16 @@ class Programmer {
       Backward();
     }
     for (int i = 0; i < warm; ++i) Backward();
-    Collective(GroupKind::kData, "ReduceScatter", 6, 3 * kMs);
+    if (layout_.is_sharded) {
+      Collective(GroupKind::kData, "AllReduce", 0, 200 * kUs);  // the gradients' norm
+    } else {
+      Collective(GroupKind::kData, "ReduceScatter", 6, 3 * kMs);
+    }
     Collective(GroupKind::kSecond, "AllReduce", 5, 2 * kMs);
     Collective(GroupKind::kWorld, "AllReduce", 0, 200 * kUs);
     Add({StepKind::kHostWork, -1, -1, "", 0, 1 * kMs});
     Add({StepKind::kGpuWork, -1, -1, "", 0, 2 * kMs});  // the optimizer
-    Collective(GroupKind::kData, "AllGather", 6, 3 * kMs);
+    if (!layout_.is_sharded) Collective(GroupKind::kData, "AllGather", 6, 3 * kMs);
     Add({StepKind::kSync, -1, -1, "", 0, 0});  // somebody looks at the loss
     return std::move(steps_);
   }
@@ -119,8 +123,9 @@ class Programmer {
          kind == StepKind::kSend ? "Send" : "Recv", 5, 400 * kUs});
   }
 
-  void Layers() {
+  void Layers(bool is_backward) {
     for (int i = 0; i < layout_.layers; ++i) {
+      if (layout_.is_sharded) Collective(GroupKind::kData, "AllGather", 4, 200 * kUs);
       Add({StepKind::kHostWork, -1, -1, "", 0, 400 * kUs});
       Add({StepKind::kGpuWork, -1, -1, "", 0, 1500 * kUs});
       Collective(GroupKind::kTensor, "AllGather", 4, 200 * kUs);
@@ -129,17 +134,20 @@ class Programmer {
       Add({StepKind::kGpuWork, -1, -1, "", 0, 1500 * kUs});
       Exchange();
       Collective(GroupKind::kTensor, "ReduceScatter", 4, 200 * kUs);
+      if (layout_.is_sharded && is_backward) {
+        Collective(GroupKind::kData, "ReduceScatter", 4, 200 * kUs);
+      }
     }
   }
 
   void Forward() {
     Peer(StepKind::kReceive, place_.pipeline - 1);
-    Layers();
+    Layers(false);
     Peer(StepKind::kSend, place_.pipeline + 1);
   }
   void Backward() {
     Peer(StepKind::kReceive, place_.pipeline + 1);
-    Layers();
+    Layers(true);
     Peer(StepKind::kSend, place_.pipeline - 1);
   }
 

@@ -22,6 +22,7 @@ struct JobLayout {
   int microbatches = 1;
   int slowdown = 1;         // how much longer all work takes than in a step of some 10 ms
   bool has_world = true;    // a communicator of all ranks, on which each step ends
+  bool is_sharded = false;  // parameters are: a layer's are gathered before it, gradients scattered
   bool has_second = false;  // a second communicator of the data-parallel ranks
 
   int ranks() const { return tensor * pipeline * data; }

@@ -7,6 +7,7 @@
 
 #include "bench/jobs/job_run.h"
 #include "metrics/call_order.h"
+#include "metrics/histogram_geometry.h"
 
 namespace nccl_pulse {
 namespace {
@@ -136,7 +137,7 @@ void JobMember::Sum(const char* op, int size_class, int64_t duration_ns) {
     latency->op = op;
     latency->size_class = size_class;
   }
-  ++latency->histogram.cells[0];  // nobody asks here which
+  ++latency->histogram.cells[CellIndex(static_cast<uint64_t>(duration_ns))];
   latency->histogram.sum_ns += static_cast<uint64_t>(duration_ns);
 }
 
@@ -149,6 +150,7 @@ CommunicatorSnapshot JobMember::Take() {
                                                           : OldestLaunch::kBegun;
   }
   KeepLast(&snapshot_.timed_calls);
+  snapshot_.latencies = latencies_;
   std::vector<LastCallSnapshot> calls;
   for (const LastCall& last : last_calls_) {
     LastCallSnapshot& call = calls.emplace_back();

@@ -40,10 +40,10 @@ class Run {
     JobRandom asked(options.seed ^ 0xa5ced);
     for (int node = 0; node < layout.nodes(); ++node) {
       asked_ns_.push_back(
-          options.asked_ns +
+          options.asked_ns + options.look_again_ns +
           static_cast<int64_t>(asked.Share() * static_cast<double>(options.asked_within_ns)));
     }
-    end_ns_ = options.asked_ns + options.asked_within_ns;
+    end_ns_ = options.asked_ns + options.asked_within_ns + options.run_on_ns;
     const bool is_paused = options.fault == Fault::kPause || options.fault == Fault::kAllPause;
     if (is_paused) end_ns_ = kNever / 2;  // without an end, see AskAfter
     std::vector<std::vector<JobStep>> programs = ProgramOf(layout, groups);

@@ -56,6 +56,8 @@ struct JobRunOptions {
   // When the endpoints are asked, since the start; of a pause, since the second one.
   int64_t asked_ns = 0;
   int64_t asked_within_ns = 0;  // each somewhat later than that, by its node
+  int64_t look_again_ns = 0;    // how much later than `asked_ns` this look is ...
+  int64_t run_on_ns = 0;        // ... of the last one: all looks are at the same job then
   double slowness = 1.5;        // of slow ones, from `fault_ns` on; and of what has more to do
   double imbalance = 0.1;       // how much work differs from step to step, at random
   bool is_blocking = false;     // hosts wait for each call

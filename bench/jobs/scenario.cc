@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kMs = 1000000;
 constexpr int64_t kSecond = 1000 * kMs;
 constexpr int64_t kHangAfterNs = 10 * kSecond;
+constexpr int64_t kLookEveryNs = kSecond;  // as long as `pulse diagnose` pauses, at least
 
 using Generator = std::mt19937_64;
 
@@ -30,8 +31,9 @@ struct FaultKind {
   uint64_t number;  // the same seeds give the same jobs, whatever is added
   Fault fault;
   bool is_hang;
-  bool is_later =
-      false;  // it begins after minutes without it, and endpoints are scraped all the time
+  // It begins after minutes without it, and endpoints are scraped all the time.
+  bool is_later = false;
+  bool has_many_layers = false;
 };
 
 const std::vector<FaultKind>& Kinds() {
@@ -68,6 +70,10 @@ const std::vector<FaultKind>& Kinds() {
       {"training and evaluation by turns", 29, Fault::kEvaluates, false, true},
       {"a node that pauses once", 30, Fault::kNodePauses, false, true},
       {kMoreWork, 31, Fault::kStageGrows, false, true},
+      {"straggler at the GPU, many layers", 32, Fault::kSlowGpu, false, false, true},
+      {"slow node, many layers", 33, Fault::kSlowNode, false, false, true},
+      {"healthy, many layers", 34, Fault::kNone, false, false, true},
+      {"sequences of unequal length, many layers", 35, Fault::kSequences, false, false, true},
   };
   return *kKinds;
 }
@@ -119,6 +125,22 @@ JobLayout MakeLayout(Generator* random) {
   }
   layout.has_world = Between(random, 0, 3) != 0;
   layout.slowdown = 1 << Between(random, 0, 5);
+  return layout;
+}
+
+// Each layer has calls of its own, so that those of a step are many, and late alike.
+JobLayout MakeDeepLayout(Generator* random) {
+  JobLayout layout;
+  layout.data = static_cast<int>(8 * Between(random, 2, 4));
+  layout.layers = static_cast<int>(Between(random, 8, 48));
+  layout.is_sharded = Between(random, 0, 1) == 0;
+  if (layout.is_sharded) {
+    layout.name = "sharded data";
+  } else {
+    layout.name = "experts x data";
+    layout.experts = 8;
+  }
+  layout.has_world = Between(random, 0, 3) != 0;
   return layout;
 }
 
@@ -299,7 +321,7 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
   options.seed = random();
   const bool needs_call = kind->fault == Fault::kWrongOrder || kind->fault == Fault::kWrongSize ||
                           kind->fault == Fault::kCircle || kind->fault == Fault::kNetworkStuck;
-  scenario.layout = MakeLayout(&random);
+  scenario.layout = kind->has_many_layers ? MakeDeepLayout(&random) : MakeLayout(&random);
   scenario.layout.has_second = kind->fault == Fault::kCircle;
   scenario.groups = GroupsOf(scenario.layout, seed);
   options.rank = static_cast<int>(Between(&random, 0, scenario.layout.ranks() - 1));
@@ -325,10 +347,19 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
                        (Between(&random, 20, 40) << options.sampling_exponent);
     options.slowness = static_cast<double>(Between(&random, 14, 25)) / 10;
   }
+  if (kind->has_many_layers) {
+    // Steps of half a second to four, after 20 to 100 of them.
+    const auto step_ms = static_cast<int64_t>(8 * scenario.layout.layers + 10);
+    const int64_t wanted_ms = int64_t{500} << Between(&random, 0, 3);
+    scenario.layout.slowdown = static_cast<int>(std::max<int64_t>(1, wanted_ms / step_ms));
+    options.asked_ns = scenario.layout.slowdown * step_ms * kMs * Between(&random, 20, 100);
+  }
   if (kind->is_later) BeginLater(&scenario, &random);
+  if (!kind->is_hang) options.run_on_ns = (kLooksForStragglers - 1) * kLookEveryNs;
   if (kind->fault == Fault::kPause || kind->fault == Fault::kAllPause) {
     options.pause_ns = Between(&random, 12, 40) * kSecond;
     options.asked_ns = options.pause_ns * Between(&random, 10, 130) / 100;
+    options.run_on_ns = 0;  // looked at once
   }
   if (kind->fault == Fault::kNodeGone || kind->fault == Fault::kSlowNode) {
     scenario.culprits = RanksOfNode(scenario.layout, scenario.layout.NodeOf(options.rank));
@@ -342,23 +373,32 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
 Judged Judge(const Scenario& scenario) {
   JobRunOptions options = scenario.options;
   if (options.fault == Fault::kNodeGone) options.fault = Fault::kHostStuck;
-  const std::vector<NodeSnapshot> nodes = RunJob(scenario.layout, scenario.groups, options);
-  const int64_t now = kJobStart + options.asked_ns + options.asked_within_ns + kSecond;
-  SnapshotUnion all({});
-  for (std::size_t node = 0; node < nodes.size(); ++node) {
-    // Old data is not used (docs/diagnose.md).
-    if (scenario.answers[node] != Answer::kNow) continue;
-    const std::string text =
-        WriteSnapshots(nodes[node].set, nodes[node].asked_realtime_ns, kHangAfterNs);
-    SnapshotMessage message;
-    std::string error;
-    if (!ReadSnapshots(text, now, UINT64_MAX, &message, &error)) return {Outcome::kWrong, error};
-    all.Add(std::move(message));
+  Diagnosis diagnosis;
+  for (int looks = 1;; ++looks) {
+    const std::vector<NodeSnapshot> nodes = RunJob(scenario.layout, scenario.groups, options);
+    const int64_t now =
+        kJobStart + options.asked_ns + options.asked_within_ns + options.look_again_ns + kSecond;
+    SnapshotUnion all({});
+    for (std::size_t node = 0; node < nodes.size(); ++node) {
+      // Old data is not used (docs/diagnose.md).
+      if (scenario.answers[node] != Answer::kNow) continue;
+      const std::string text =
+          WriteSnapshots(nodes[node].set, nodes[node].asked_realtime_ns, kHangAfterNs);
+      SnapshotMessage message;
+      std::string error;
+      if (!ReadSnapshots(text, now, UINT64_MAX, &message, &error))
+        return {Outcome::kWrong, error, looks};
+      all.Add(std::move(message));
+    }
+    const SnapshotSet set = all.Take(kHangAfterNs);
+    const DiagnosisResult result = diagnosis.Update(set, now);
+    const JobVerdict verdict = JudgeJob(set, result, now);
+    const bool is_last = options.look_again_ns >= options.run_on_ns;
+    if (is_last || !IsAnotherLookWorthwhile(result, verdict)) {
+      return {OutcomeOf(scenario, verdict), RootWords(verdict), looks};
+    }
+    options.look_again_ns += kLookEveryNs;
   }
-  const SnapshotSet set = all.Take(kHangAfterNs);
-  const DiagnosisResult diagnosis = Diagnosis().Update(set, now);
-  const JobVerdict verdict = JudgeJob(set, diagnosis, now);
-  return {OutcomeOf(scenario, verdict), RootWords(verdict)};
 }
 
 }  // namespace nccl_pulse

@@ -47,6 +47,7 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed);
 struct Judged {
   Outcome outcome{};
   std::string said;  // for a person
+  int looks = 1;
 };
 // Runs the job, lets each endpoint write what it knows, and diagnoses the union of what was read.
 Judged Judge(const Scenario& scenario);

@@ -23,13 +23,14 @@ namespace nccl_pulse {
 namespace {
 
 void Show(const Scenario& scenario, const Judged& judged) {
-  std::printf("  seed %d, %s, %d ranks on %d nodes, culprit %d on node %d, %s%s: %s\n    %s\n",
-              static_cast<int>(scenario.seed), scenario.layout.name.c_str(),
-              scenario.layout.ranks(), scenario.layout.nodes(), scenario.options.rank,
-              scenario.layout.NodeOf(scenario.options.rank),
-              scenario.options.is_blocking ? "blocking, " : "",
-              scenario.layout.has_world ? "world" : "no world", OutcomeName(judged.outcome),
-              judged.said.c_str());
+  std::printf(
+      "  seed %d, %s, %d ranks on %d nodes, culprit %d on node %d, %s%s: %s after %d looks\n    "
+      "%s\n",
+      static_cast<int>(scenario.seed), scenario.layout.name.c_str(), scenario.layout.ranks(),
+      scenario.layout.nodes(), scenario.options.rank, scenario.layout.NodeOf(scenario.options.rank),
+      scenario.options.is_blocking ? "blocking, " : "",
+      scenario.layout.has_world ? "world" : "no world", OutcomeName(judged.outcome), judged.looks,
+      judged.said.c_str());
 }
 
 using Outcomes = std::array<int, kOutcomes>;

@@ -121,6 +121,7 @@ bool ReadFlags(const std::vector<std::string>& given, Question* question, std::s
   }
   if (!ReadFleetFlags(given, &question->fleet, error)) return false;
   options.client = question->fleet.client;
+  options.most_looks = kLooksForStragglers;
   return true;
 }
 

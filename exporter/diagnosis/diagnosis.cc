@@ -14,6 +14,7 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
   DiagnosisResult results;
   results.reserve(views.size());
   std::unordered_map<uint64_t, StragglerState> kept;
+  RoundsOfProcesses rounds;
   for (std::size_t i = 0; i < views.size(); ++i) {
     const CommunicatorView& view = views[i];
     CommunicatorDiagnosis& result = results.emplace_back();
@@ -25,9 +26,10 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
     if (const auto found = stragglers_.find(view.comm_id); found != stragglers_.end()) {
       state = std::move(found->second);
     }
-    state.Update(view, now_realtime_ns);
+    state.Update(view, now_realtime_ns, &rounds);
     result.losses = state.Losses(view);
     if (!result.hang) result.straggler = state.Find(view);
+    if (!result.hang && !result.straggler) result.perhaps_late = state.FindPerhaps(view);
   }
   stragglers_ = std::move(kept);  // without the communicators that are no more
   return results;

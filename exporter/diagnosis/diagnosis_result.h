@@ -81,6 +81,11 @@ struct Straggler {
   std::vector<int32_t> ranks{};
 };
 
+struct LateRank {
+  int32_t rank = 0;
+  double seconds_per_second = 0;  // that its peers wait for it
+};
+
 struct RankLoss {
   int32_t rank = 0;
   double seconds = 0;         // nccl_straggler_seconds_total
@@ -93,6 +98,9 @@ struct CommunicatorDiagnosis {
   std::optional<Queued> queued;  // never beside a hang
   std::string note;              // a sentence: what may be a hang, or nothing; "": none
   std::optional<Straggler> straggler;
+  // Who comes last into most of the late calls, where too few are known to say that this is no
+  // chance. Never beside a straggler.
+  std::optional<LateRank> perhaps_late;
   std::vector<RankLoss> losses;  // empty where ranks cannot be compared
 };
 

@@ -80,12 +80,14 @@ class Examiner {
       : views_(views) {
     for (std::size_t i = 0; i < views.size() && i < diagnosis.size(); ++i) {
       if (diagnosis[i].straggler) Add(views[i], *diagnosis[i].straggler);
+      if (diagnosis[i].perhaps_late) perhaps_.push_back({&views[i], *diagnosis[i].perhaps_late});
     }
   }
 
   std::vector<JobStraggler> Make() {
     if (lates_.empty()) return {};
     ExcuseByPeers();
+    AddPerhaps();
     ExcuseByOthers();
     KeepLatestOfPipelines();
     AddHosts();
@@ -145,6 +147,15 @@ class Examiner {
         late.is_partly_excused |= excess >= kPartlyExplained * there.seconds_per_second;
         late.own = std::min(late.own, there.seconds_per_second - excess);
       }
+    }
+  }
+
+  // Who is named is late where too few calls are known to name it, too: they wait for it there.
+  void AddPerhaps() {
+    for (const auto& [view, late] : perhaps_) {
+      const RankView* rank = FindRank(*view, late.rank);
+      if (rank == nullptr || lates_.count(rank->process) == 0) continue;
+      named_.push_back({view, {rank->process}, late.seconds_per_second});
     }
   }
 
@@ -270,6 +281,7 @@ class Examiner {
 
   const std::vector<CommunicatorView>& views_;
   std::vector<Named> named_;
+  std::vector<std::pair<const CommunicatorView*, LateRank>> perhaps_;
   // The worst communicator of each process.
   std::unordered_map<const ProcessSnapshot*, Late> lates_;
   std::vector<JobStraggler> stragglers_;

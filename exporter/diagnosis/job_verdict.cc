@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
@@ -210,6 +211,32 @@ class JobJudge {
 JobVerdict JudgeJob(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
                     int64_t now_realtime_ns) {
   return JobJudge(snapshots, diagnosis, now_realtime_ns).Make();
+}
+
+bool IsAnotherLookWorthwhile(const DiagnosisResult& diagnosis, const JobVerdict& verdict) {
+  if (!verdict.roots.empty()) return false;
+  std::map<uint64_t, int32_t> late;  // perhaps, by communicator
+  for (const CommunicatorDiagnosis& each : diagnosis) {
+    if (each.perhaps_late) late[each.comm_id] = each.perhaps_late->rank;
+  }
+  if (verdict.stragglers.empty()) return !late.empty();
+  // Who is named may be late because it waits there for one who is not.
+  std::set<uint64_t> of_named;
+  for (const JobStraggler& straggler : verdict.stragglers) {
+    for (const JobRank& named : straggler.ranks) {
+      for (const CommunicatorSnapshot& communicator : named.process->communicators) {
+        const auto found = late.find(communicator.comm_id);
+        if (found == late.end()) continue;
+        if (found->second == communicator.rank) {
+          late.erase(found);
+        } else {
+          of_named.insert(communicator.comm_id);
+        }
+      }
+    }
+  }
+  return std::any_of(of_named.begin(), of_named.end(),
+                     [&late](uint64_t comm_id) { return late.count(comm_id) != 0; });
 }
 
 }  // namespace nccl_pulse

@@ -76,6 +76,12 @@ struct JobVerdict {
 JobVerdict JudgeJob(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
                     int64_t now_realtime_ns);
 
+// Another look by the same Diagnosis may name a straggler: nobody is, or for whom it waits may be
+// found. After so many, a
+// second apart, what is known of a job with few calls is as good as it gets.
+inline constexpr int kLooksForStragglers = 5;
+bool IsAnotherLookWorthwhile(const DiagnosisResult& diagnosis, const JobVerdict& verdict);
+
 }  // namespace nccl_pulse
 
 #endif  // EXPORTER_DIAGNOSIS_JOB_VERDICT_H_

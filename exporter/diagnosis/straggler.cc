@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "exporter/diagnosis/exchange.h"
+#include "exporter/diagnosis/rounds.h"
+#include "exporter/diagnosis/straggler_ranks.h"
 
 namespace nccl_pulse {
 namespace {
@@ -47,12 +47,13 @@ int CoarsestExponent(const std::vector<const RankView*>& ranks) {
   return std::min(exponent, 24);  // the sampler's maximum; a hostile segment may hold anything
 }
 
-std::vector<const RankView*> LiveRanks(const CommunicatorView& view) {
-  std::vector<const RankView*> live;
-  for (const RankView& rank : view.ranks) {
-    if (rank.state == RankView::State::kLive) live.push_back(&rank);
-  }
-  return live;
+// 0: not known.
+double CallsOfRound(const CommunicatorSnapshot& communicator, const TimedCallSnapshot& kind,
+                    uint64_t rounds) {
+  if (kind.kind == LatencyKind::kDurationGraph) return 1;  // calls are numbered by replays
+  const uint64_t calls = CallsOfKind(communicator, kind);
+  if (rounds == 0 || calls == 0) return 0;
+  return std::max(1.0, static_cast<double>(calls) / static_cast<double>(rounds));
 }
 
 // Of an exchange ranks may have parts of different sizes.
@@ -70,15 +71,10 @@ bool AreCapturedAlike(const std::vector<const RankView*>& ranks) {
   });
 }
 
-std::string LatenessWords(double seconds) {
-  if (seconds < 1e-3) return absl::StrFormat("%.0f us", seconds * 1e6);
-  if (seconds < 1) return absl::StrFormat("%.3g ms", seconds * 1e3);
-  return absl::StrFormat("%.3g s", seconds);
-}
-
 }  // namespace
 
-void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_ns) {
+void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_ns,
+                            RoundsOfProcesses* rounds_of) {
   const std::vector<const RankView*> ranks = LiveRanks(view);
   // A single rank waits for nobody that is seen here.
   if (ranks.size() < 2) return;
@@ -90,14 +86,18 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     at->second.init_realtime_ns = init_ns;
   }
   // The communicator was made again under the same id: calls are numbered from 0.
-  if (is_new) kinds_.clear();
+  if (is_new) {
+    kinds_.clear();
+    last_late_ns_ = 0;
+  }
 
   // Calls that have not been counted yet, in order.
   struct Seen {
     const TimedCallSnapshot* call;  // one of this kind
     OfKind* of;
     uint64_t matched = 0;
-    uint32_t newest = 0;
+    uint32_t oldest = 0, newest = 0;
+    int64_t oldest_end_ns = 0, newest_end_ns = 0;
     double weight = 1;
   };
   std::vector<Seen> seen;
@@ -142,8 +142,11 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     std::size_t kind;
     std::vector<std::size_t> last;  // indices of the ranks that came last, together
     double loss;                    // seconds
+    double square, host_square;     // ns², see window_square_
+    int64_t end_ns;
   };
   std::vector<Match> matches;
+  const HostsOfRanks hosts(ranks);
   int64_t first_end_ns = INT64_MAX;
   int64_t last_end_ns = 0;
   for (std::size_t begin = 0; begin < entries.size();) {
@@ -167,7 +170,18 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
       }
       const auto kind = static_cast<std::size_t>(first->call >> 32);
       const double loss_ns = sum / static_cast<double>(ranks.size() - 1);
-      Match& match = matches.emplace_back(Match{kind, {}, loss_ns / kSecond});
+      const double mean_ns = sum / static_cast<double>(ranks.size());
+      std::vector<double> of_ranks;
+      for (auto each = first; each != behind; ++each) {
+        of_ranks.push_back(static_cast<double>(each->duration_ns - shortest->duration_ns) -
+                           mean_ns);
+      }
+      Match& match = matches.emplace_back(Match{kind,
+                                                {},
+                                                loss_ns / kSecond,
+                                                SumOfSquares(of_ranks),
+                                                hosts.SumOfSquares(of_ranks),
+                                                first->end_ns});
       for (auto each = first; each != behind; ++each) {
         const auto behind_ns = static_cast<double>(each->duration_ns - shortest->duration_ns);
         if (behind_ns <= kTogether * loss_ns) match.last.push_back(each->rank);
@@ -176,6 +190,11 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
       const auto number = static_cast<uint32_t>(first->call);
       if (found.matched == 0 || static_cast<int32_t>(number - found.newest) > 0) {
         found.newest = number;
+        found.newest_end_ns = first->end_ns;
+      }
+      if (found.matched == 0 || static_cast<int32_t>(number - found.oldest) < 0) {
+        found.oldest = number;
+        found.oldest_end_ns = first->end_ns;
       }
       ++found.matched;
     }
@@ -184,9 +203,23 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
 
   // Each match also stands for the calls that were not timed and those that the ring has lost.
   const double sampled = std::ldexp(1.0, CoarsestExponent(ranks));
+  if (!matches.empty()) rounds_ = rounds_of->Of(*ranks.front()->process);
+  int64_t longest_ns = 0;
   for (Seen& found : seen) {
     if (found.matched == 0) continue;
     OfKind& of = *found.of;
+    if (of.has_last) {
+      found.oldest = of.last_call;
+      found.oldest_end_ns = of.last_end_ns;
+    }
+    // The kind that covers the longest time tells best how long a round takes.
+    if (const int64_t covered_ns = found.newest_end_ns - found.oldest_end_ns;
+        covered_ns > longest_ns) {
+      longest_ns = covered_ns;
+      const auto calls = static_cast<double>(found.newest - found.oldest);
+      round_ns_ = static_cast<double>(covered_ns) / calls *
+                  CallsOfRound(*ranks.front()->communicator, *found.call, rounds_);
+    }
     const uint64_t timed = TimedLeast(ranks, *found.call);
     if (found.call->kind == LatencyKind::kDurationStream) found.weight = sampled;
     if (found.call->kind == LatencyKind::kDurationGraph) {
@@ -200,6 +233,7 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
           std::max(1.0, static_cast<double>(timed - of.timed) / static_cast<double>(found.matched));
     }
     of.last_call = found.newest;
+    of.last_end_ns = found.newest_end_ns;
     of.has_last = true;
     of.timed = timed;
   }
@@ -217,22 +251,34 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
 
   double loss = 0;
   double usual_loss = 0;
+  double squares = 0, host_squares = 0;
   double scaled = 0;
   for (const Match& match : matches) {
-    loss += match.loss;
-    usual_loss += mean_loss_ > 0 ? std::min(match.loss, kMostMeans * mean_loss_) : match.loss;
     scaled += match.loss * seen[match.kind].weight;
+    loss += match.loss;
+    const double usual =
+        mean_loss_ > 0 ? std::min(match.loss, kMostMeans * mean_loss_) : match.loss;
+    usual_loss += usual;
+    if (match.loss <= 0) continue;
+    const double part = usual / match.loss;
+    squares += match.square * part * part;
+    host_squares += match.host_square * part * part;
   }
   // Not more than the time that there was, unless the matched calls alone add up to more.
   const double limit = std::max(interval, loss);
   const double shrink = scaled > limit ? limit / scaled : 1;
 
-  const double fade = std::exp(-interval / kWindowSeconds);
+  const double fade = std::exp(-interval / WindowSeconds());
   window_observed_ = window_observed_ * fade + interval;
   window_matched_ = window_matched_ * fade + static_cast<double>(matches.size());
   window_loss_ = window_loss_ * fade + usual_loss;
+  window_square_ = window_square_ * fade + squares;
+  window_waits_ = window_waits_ * fade + static_cast<double>(matches.size() * ranks.size());
+  window_host_square_ = window_host_square_ * fade + host_squares;
+  window_hosts_ = window_hosts_ * fade + static_cast<double>(matches.size() * hosts.size());
   if (window_matched_ >= kMinMatched) mean_loss_ = window_loss_ / window_matched_;
   window_late_ *= fade;
+  window_rounds_ *= fade;
   const double late_from = window_matched_ > 0
                                ? std::max(static_cast<double>(kMinLateNs) / kSecond,
                                           kMinPartOfMean * window_loss_ / window_matched_)
@@ -242,9 +288,13 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     of.late_calls *= fade;
     of.late_seconds *= fade;
   }
+  std::vector<int64_t> late_ends_ns;
   for (const Match& match : matches) {
     const bool is_late = match.loss >= late_from;
-    if (is_late) window_late_ += 1;
+    if (is_late) {
+      window_late_ += 1;
+      late_ends_ns.push_back(match.end_ns);
+    }
     const double part = 1 / static_cast<double>(match.last.size());
     const double seconds = match.loss * seen[match.kind].weight * shrink * part;
     for (const std::size_t last : match.last) {
@@ -256,62 +306,25 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
       of.late_seconds += match.loss * part;
     }
   }
+  CountRounds(std::move(late_ends_ns));
 }
 
-std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) const {
-  if (view.spans_pipeline || window_observed_ <= 0 || window_matched_ < kMinMatched ||
-      window_late_ < kMinLate) {
-    return std::nullopt;
+void StragglerState::CountRounds(std::vector<int64_t> late_ends_ns) {
+  std::sort(late_ends_ns.begin(), late_ends_ns.end());
+  // As much of a round as went by since the one before, at most a whole one.
+  for (const int64_t end_ns : late_ends_ns) {
+    const auto since_ns = static_cast<double>(ElapsedNs(end_ns, last_late_ns_));
+    const bool is_first = last_late_ns_ == 0 || round_ns_ <= 0;
+    window_rounds_ += is_first ? 1 : std::clamp(since_ns / round_ns_, 0.0, 1.0);
+    last_late_ns_ = std::max(last_late_ns_, end_ns);
   }
-  const std::vector<const RankView*> ranks = LiveRanks(view);
-  if (ranks.size() < 2) return std::nullopt;
-  // By chance a rank comes last in one of n calls. Four standard deviations more are not chance.
-  // Of the exchanges of one step, four for a layer, the same one has the longest sequences in all.
-  const double chance = 1 / static_cast<double>(ranks.size());
-  const double occasions = view.is_exchange ? window_late_ / 4 : window_late_;
-  const bool are_few = view.is_exchange || window_late_ < kManyLate;
-  const double least = are_few                          ? kMinShareOfFew
-                       : window_late_ <= kMostOfOneLook ? kMinShareOfOneLook
-                                                        : kMinLateShare;
-  const double needed = std::max(least, chance + 4 * std::sqrt(chance * (1 - chance) / occasions));
-  for (const RankView* rank : ranks) {
-    const auto found = ranks_.find(rank->rank());
-    if (found == ranks_.end()) continue;
-    const OfRank& of = found->second;
-    Straggler straggler;
-    straggler.rank = rank->rank();
-    straggler.seconds_per_second = of.window_seconds / window_observed_;
-    straggler.late_share = of.late_calls / window_late_;
-    straggler.matched_calls = static_cast<uint64_t>(window_matched_);
-    if (straggler.late_share < std::min(needed, 0.999) || straggler.seconds_per_second < kMinLoss) {
-      continue;
-    }
-    straggler.mean_seconds = of.late_seconds / of.late_calls;
-    const std::string gpu =
-        rank->communicator->gpu.empty() ? "" : absl::StrCat(", GPU ", rank->communicator->gpu);
-    straggler.text = absl::StrFormat(
-        "Rank %d (pid %d%s) comes last into %.0f %% of the late calls%s; the others wait %s a "
-        "call, "
-        "%.2g seconds of every second.",
-        straggler.rank, rank->process->pid, gpu, straggler.late_share * 100,
-        static_cast<int32_t>(ranks.size()) == view.nranks ? ""
-        : rank->is_of_many_hosts                          ? ", among the ranks that are seen"
-                                                          : ", among the ranks of this node",
-        LatenessWords(straggler.mean_seconds), straggler.seconds_per_second);
-    return straggler;
-  }
-  return FindHost(ranks);
 }
 
-std::vector<RankLoss> StragglerState::Losses(const CommunicatorView& view) const {
-  std::vector<RankLoss> losses;
-  if (ranks_.size() < 2) return losses;
-  for (const RankView& rank : view.ranks) {
-    const auto found = ranks_.find(rank.rank());
-    if (found == ranks_.end()) continue;
-    losses.push_back({rank.rank(), found->second.total_seconds, rank.process->static_labels});
-  }
-  return losses;
+double StragglerState::WindowSeconds() const {
+  if (window_matched_ <= 0) return kWindowSeconds;
+  const double calls_take = kMostOfOneLook * window_observed_ / window_matched_;
+  const double rounds_take = kRoundsOfWindow * round_ns_ / kSecond;
+  return std::clamp(std::max(calls_take, rounds_take), kWindowSeconds, kMostWindowSeconds);
 }
 
 }  // namespace nccl_pulse

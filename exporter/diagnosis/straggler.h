@@ -22,7 +22,9 @@
 //
 // A rank is called a straggler when it costs its peers more than kMinLoss of the time, and of the
 // matched calls of the last half minute or so into which somebody came late it came last into most,
-// and into many more than chance would have it. Late is what is waited for more than kMinLateNs and
+// and that is not chance. To chance the calls of one round of the job are one (rounds.h): who has the
+// longest sequences of a step comes last into all of its calls. So either the rounds of these calls
+// are enough, or those of all calls ever timed, in whose mean it is late, too (mean_lateness.h). Late is what is waited for more than kMinLateNs and
 // more than a part of the mean: of a step's calls ranks wait for a slow one in the first, and come
 // to the others in any order. Not among ranks that are stages of a pipeline (rank_view.h).
 //
@@ -39,7 +41,9 @@
 #include <vector>
 
 #include "exporter/diagnosis/diagnosis_result.h"
+#include "exporter/diagnosis/mean_lateness.h"
 #include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/rounds.h"
 
 namespace nccl_pulse {
 
@@ -48,19 +52,30 @@ class StragglerState {
   // What is older counts e times less. Short enough that at a scrape of 5 s a rank that begins to
   // be late is named within 30 s, however long it was not, and of two ranks, too.
   static constexpr double kWindowSeconds = 20;
+  // Where calls are so seldom that these are fewer than one look knows, or rounds so long that they
+  // are few: as long as it takes, up to this. Otherwise nobody would ever be named there.
+  static constexpr double kMostWindowSeconds = 300;
+  static constexpr double kRoundsOfWindow = 16;
+  // Standard errors by which one is late in the mean of all calls, and how many rounds these take.
+  static constexpr double kMinErrors = 5;
+  // Of few degrees of freedom more: Student's distribution has tails that long.
+  static constexpr double kMoreErrors = 8;
+  static constexpr double kMinMeanRounds = 10;
+  static constexpr double kMinVariance = 0.25;
+  // Of what it is late now: in millions of rounds the least difference between ranks is no chance.
+  static constexpr double kMinPartOfNow = 0.2;
   static constexpr double kMinMatched = 16;
   static constexpr double kMinLate = 8;          // of these
   static constexpr double kMinLoss = 0.02;       // seconds per second
   static constexpr uint64_t kMinLateNs = 20000;  // well above the events' own differences
   static constexpr double kMinLateShare = 0.65;
-  // Of few late calls, and of exchanges, most of which belong to the same few steps: there a healthy
-  // rank has had the longest sequences in up to 0.78 by chance.
-  static constexpr double kMinShareOfFew = 0.8;
-  static constexpr double kManyLate = 16;
-  // One look knows the last 32 calls of a communicator. They are of a dozen steps, and the calls of
-  // one step are late alike: a healthy one of three or four ranks has come last into up to 0.74.
-  static constexpr double kMinShareOfOneLook = 0.75;
+  // One look knows the last 32 calls of a communicator.
   static constexpr double kMostOfOneLook = 32;
+  // Where rounds are not known, exchanges are taken for so many each.
+  static constexpr double kExchangesOfRound = 4;
+  static constexpr double kPerhapsShare = 0.5;
+  // With so many rounds known, more of them do not change who is named.
+  static constexpr double kEnoughRounds = 32;
   // Of the mean loss of a call: what is less is how ranks come when nobody is waited for.
   static constexpr double kMinPartOfMean = 0.2;
   // In the mean no call counts for more means than this: after one wait of minutes (a checkpoint, a
@@ -69,9 +84,12 @@ class StragglerState {
   static constexpr std::size_t kMostKinds = 1024;  // a real job has some dozens
 
   // Counts what is new. The view is of this object's communicator.
-  void Update(const CommunicatorView& view, int64_t now_realtime_ns);
+  void Update(const CommunicatorView& view, int64_t now_realtime_ns, RoundsOfProcesses* rounds_of);
   // One rank, or else all ranks of one of several hosts (straggler_host.cc).
   std::optional<Straggler> Find(const CommunicatorView& view) const;
+  // Whom Find does not name and may by some more calls: it, or its host, comes last into most of
+  // those that are known, and they are few.
+  std::optional<LateRank> FindPerhaps(const CommunicatorView& view) const;
   std::vector<RankLoss> Losses(const CommunicatorView& view) const;
 
  private:
@@ -79,6 +97,7 @@ class StragglerState {
   using Kind = std::tuple<std::string, int, LatencyKind, uint32_t>;
   struct OfKind {
     uint32_t last_call = 0;
+    int64_t last_end_ns = 0;
     bool has_last = false;
     uint64_t timed = 0;  // by the rank that times fewest, at the last update with a match
   };
@@ -90,16 +109,32 @@ class StragglerState {
     int64_t init_realtime_ns = 0;
   };
 
-  std::optional<Straggler> FindHost(const std::vector<const RankView*>& ranks) const;
+  double WindowSeconds() const;
+  std::optional<Straggler> FindHost(const CommunicatorView& view,
+                                    const std::vector<const RankView*>& ranks) const;
+  double Rounds(const CommunicatorView& view) const;
+  // Whether these have come late in the mean of all calls; indices into the ranks: one, or a host's.
+  // `late_seconds`: of the window's.
+  bool AreLateInMean(const MeanLateness& mean, const std::vector<const RankView*>& ranks,
+                     const std::vector<std::size_t>& these, double late_seconds) const;
+  void CountRounds(std::vector<int64_t> late_ends_ns);
 
   std::map<Kind, OfKind> kinds_;
   std::map<int32_t, OfRank> ranks_;
   int64_t updated_realtime_ns_ = 0;
   double window_observed_ = 0;  // seconds
   double window_matched_ = 0;
-  double window_loss_ = 0;  // seconds, not scaled, of these; none more than kMostMeans
-  double mean_loss_ = 0;    // of the last window with enough calls, seconds
-  double window_late_ = 0;  // of these, calls into which somebody came late
+  double window_loss_ = 0;    // seconds, not scaled, of these; none more than kMostMeans
+  double mean_loss_ = 0;      // of the last window with enough calls, seconds
+  double window_late_ = 0;    // of these, calls into which somebody came late
+  double window_square_ = 0;  // ns², of what ranks waited more or less than the mean of a call
+  double window_waits_ = 0;   // how many these are
+  double window_host_square_ = 0;  // the same of hosts' means
+  double window_hosts_ = 0;
+  double window_rounds_ = 0;  // of the job in which late calls were
+  uint64_t rounds_ = 0;       // of the process with the first rank, since its start
+  double round_ns_ = 0;       // how long one takes; 0: not known
+  int64_t last_late_ns_ = 0;  // when the last late call ended
 };
 
 }  // namespace nccl_pulse

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "exporter/diagnosis/exchange.h"
+#include "exporter/diagnosis/rounds.h"
 #include "exporter/diagnosis/straggler.h"
 
 namespace nccl_pulse {
@@ -22,6 +24,7 @@ bool AreAlike(double late_calls, double most_of_one, std::size_t ranks_ever_late
 
 struct OfHost {
   std::vector<int32_t> ranks;
+  std::vector<std::size_t> indices;
   double late_calls = 0, window_seconds = 0, late_seconds = 0;
   double most_late_calls = 0;  // of one of them
   std::size_t ever_late = 0;
@@ -29,10 +32,12 @@ struct OfHost {
 
 }  // namespace
 
-std::optional<Straggler> StragglerState::FindHost(const std::vector<const RankView*>& ranks) const {
+std::optional<Straggler> StragglerState::FindHost(const CommunicatorView& view,
+                                                  const std::vector<const RankView*>& ranks) const {
   if (!ranks.front()->is_of_many_hosts) return std::nullopt;
   std::map<std::string, OfHost> hosts;
-  for (const RankView* rank : ranks) {
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const RankView* rank = ranks[i];
     const auto found = ranks_.find(rank->rank());
     if (found == ranks_.end()) continue;
     OfHost& host = hosts[rank->process->hostname];
@@ -40,6 +45,7 @@ std::optional<Straggler> StragglerState::FindHost(const std::vector<const RankVi
     host.most_late_calls = std::max(host.most_late_calls, late);
     if (late > 0) ++host.ever_late;
     host.ranks.push_back(rank->rank());
+    host.indices.push_back(i);
     host.late_calls += late;
     host.window_seconds += found->second.window_seconds;
     host.late_seconds += found->second.late_seconds;
@@ -48,12 +54,13 @@ std::optional<Straggler> StragglerState::FindHost(const std::vector<const RankVi
   for (const auto& [name, host] : hosts) {
     const auto count = static_cast<double>(host.ranks.size());
     const double chance = count / static_cast<double>(ranks.size());
-    const double needed =
-        std::max(kMinLateShare, chance + 5 * std::sqrt(chance * (1 - chance) / window_late_));
     const double share = host.late_calls / window_late_;
     const double seconds_per_second = host.window_seconds / window_observed_;
-    if (host.ranks.size() < 2 || share < std::min(needed, 0.999) || seconds_per_second < kMinLoss ||
-        !AreAlike(host.late_calls, host.most_late_calls, host.ever_late, host.ranks.size())) {
+    if (host.ranks.size() < 2 || share < kMinLateShare || seconds_per_second < kMinLoss ||
+        !AreAlike(host.late_calls, host.most_late_calls, host.ever_late, host.ranks.size()) ||
+        !(IsBeyondChance(share, chance, Rounds(view), static_cast<double>(hosts.size())) ||
+          AreLateInMean(MeanLatenessOf(ranks, AreLaunchesExchanges(view), rounds_), ranks,
+                        host.indices, host.late_seconds))) {
       continue;
     }
     Straggler straggler;

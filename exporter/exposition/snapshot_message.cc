@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/diagnosis/usual_durations.h"
 #include "metrics/shared_bytes.h"
 
 // As in protobuf_format.cc: the assertion is wrong if the size of a submessage was given.
@@ -54,6 +55,15 @@ void FieldsOf(Fields& fields, CallOrderSnapshot::Kind& kind) {
   fields.Text(1, kind.op);
   fields.Text(2, kind.datatype);
   fields.Number(3, kind.bytes);
+}
+
+template <typename Fields>
+void FieldsOf(Fields& fields, UsualDurationSnapshot& usual) {
+  fields.Number(1, usual.kind);
+  fields.Text(2, usual.op);
+  fields.Number(3, usual.size_class);
+  fields.Number(4, usual.calls);
+  fields.Number(5, usual.ns);
 }
 
 template <typename Fields>
@@ -106,6 +116,12 @@ void FieldsOf(Fields& fields, CommunicatorSnapshot& comm) {
   fields.Number(46, comm.call_order.in_flight);
   fields.Messages(47, comm.call_order.kinds, CallOrderSnapshot::kMostKinds);
   fields.Bytes(48, comm.call_order.calls, CallOrderSnapshot::kMostCalls);
+  if constexpr (Fields::kWrites) {
+    std::vector<UsualDurationSnapshot> usual = UsualDurationsOf(comm);
+    fields.Messages(49, usual);
+  } else {
+    fields.Messages(49, comm.usual_durations, kMostUsualDurations);
+  }
 }
 
 template <typename Fields>
@@ -170,6 +186,8 @@ int64_t Difference(int64_t a, int64_t b) {
 
 class Writer {
  public:
+  static constexpr bool kWrites = true;
+
   Writer(std::string* text, int64_t now_ns) : out_(*text), now_ns_(now_ns) {}
   Writer(Writer& parent, uint32_t field) : out_(parent.out_, field), now_ns_(parent.now_ns_) {}
 
@@ -229,6 +247,8 @@ class Room {
 
 class Reader {
  public:
+  static constexpr bool kWrites = false;
+
   Reader(protozero::data_view data, int64_t now_ns, Room* room)
       : in_(data), now_ns_(now_ns), room_(room) {}
 

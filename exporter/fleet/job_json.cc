@@ -121,6 +121,7 @@ std::string JobJson(const JobLook& look) {
                      {"endpoints", EndpointsJson(look)},
                      {"notes", look.health.notes},
                      {"ras", RasJson(look)},
+                     {"looks", look.looks},
                      {"seconds", look.seconds}};
   return JsonText(json, 2) + "\n";
 }

@@ -34,8 +34,8 @@ std::string StatusWords(int status) {
 
 class Look {
  public:
-  Look(const std::vector<Address>& endpoints, const JobLookOptions& options)
-      : endpoints_(endpoints), options_(options), all_(options.filter) {
+  Look(const std::vector<Address>& endpoints, const JobLookOptions& options, Diagnosis* diagnosis)
+      : endpoints_(endpoints), options_(options), diagnosis_(diagnosis), all_(options.filter) {
     look_.endpoints = endpoints.size();
     look_.now_realtime_ns = RealtimeNs();
   }
@@ -55,7 +55,7 @@ class Look {
     for (auto& [problem, names] : look_.unheard) std::sort(names.begin(), names.end());
     const int64_t hang_after_ns = std::chrono::nanoseconds(options_.hang_after).count();
     look_.set = all_.Take(hang_after_ns);
-    look_.diagnosis = Diagnosis(options_.hang_after).Update(look_.set, look_.now_realtime_ns);
+    look_.diagnosis = diagnosis_->Update(look_.set, look_.now_realtime_ns);
     return std::move(look_);
   }
 
@@ -80,6 +80,7 @@ class Look {
 
   const std::vector<Address>& endpoints_;
   const JobLookOptions& options_;
+  Diagnosis* diagnosis_;
   SnapshotUnion all_;
   uint64_t taken_ = 0;
   JobLook look_;
@@ -118,19 +119,31 @@ std::size_t KeepHangs(const std::set<uint64_t>& communicators, DiagnosisResult* 
 
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options) {
   const auto start = steady_clock::now();
-  JobLook look = Look(endpoints, options).Make();
-  std::set<uint64_t> before = Hanging(look.diagnosis);
-  for (int again = 0; again < kMostAgain && !before.empty(); ++again) {
-    look = JobLook();  // frees its memory, which is needed
-    std::this_thread::sleep_for(options.pause);
-    look = Look(endpoints, options).Make();
+  Diagnosis diagnosis(options.hang_after);  // remembers the calls of all looks
+  JobLook look;
+  std::set<uint64_t> before;  // what hung at the last look
+  std::size_t went_on = 0;
+  int looks = 0;
+  for (int hangs = 0;;) {
+    look = Look(endpoints, options, &diagnosis).Make();
+    ++looks;
     std::set<uint64_t> now = Hanging(look.diagnosis);
     const std::size_t kept = KeepHangs(before, &look.diagnosis);
-    look.went_on = SeenOf(before, look.diagnosis) - kept;
-    if (kept != 0) break;
+    if (!before.empty()) went_on = SeenOf(before, look.diagnosis) - kept;
+    look.verdict = JudgeJob(look.set, look.diagnosis, look.now_realtime_ns);
     before = std::move(now);
+    // Who does not answer would be waited for in each look.
+    const bool may_look = looks < options.most_looks &&
+                          steady_clock::now() - start < options.most_looks * options.pause;
+    const bool is_another_due =
+        before.empty() ? may_look && IsAnotherLookWorthwhile(look.diagnosis, look.verdict)
+                       : kept == 0 && hangs++ < kMostAgain;
+    if (!is_another_due) break;
+    look = JobLook();  // frees its memory, which is needed
+    std::this_thread::sleep_for(options.pause);
   }
-  look.verdict = JudgeJob(look.set, look.diagnosis, look.now_realtime_ns);
+  look.looks = looks;
+  look.went_on = went_on;
   look.health = HealthOf(look.set, look.diagnosis, look.now_realtime_ns);
   if (options.ras.has_value() && look.health.missing_ranks != 0) {
     look.ras_address = options.ras->name();

@@ -5,6 +5,10 @@
 // different moments, and what goes on in between could be taken for one rank behind another. A hang
 // counts if its communicator hangs in two looks that follow each other.
 //
+// More looks, too, where somebody comes late and one look knows too few common calls to say who: an
+// endpoint keeps the last 32 of each communicator. Not where looks take longer than the pauses
+// between them.
+//
 // Thread: the caller's; blocks. Memory: kMostMemoryBytes of snapshots, whatever endpoints answer;
 // who does not fit has not answered, as far as the verdict goes.
 #ifndef EXPORTER_FLEET_JOB_LOOK_H_
@@ -47,6 +51,7 @@ struct JobLook {
   JobVerdict verdict;
   Health health;
   std::size_t went_on = 0;  // communicators that hung at the first look, and no more
+  int looks = 0;            // how often the endpoints were asked
   double seconds = 0;       // that all this took
 
   RasReport ras;            // where ranks are known to no endpoint, if somebody listens there
@@ -57,7 +62,8 @@ struct JobLookOptions {
   FleetClientOptions client;
   JobFilter filter;
   std::chrono::milliseconds hang_after{10000};
-  std::chrono::milliseconds pause{1000};  // before the second look
+  std::chrono::milliseconds pause{1000};  // before another look
+  int most_looks = 1;                     // where nothing hangs, or kLooksForStragglers
   std::optional<Address> ras;             // NCCL's, asked once for ranks that no endpoint knows
 };
 

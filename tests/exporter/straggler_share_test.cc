@@ -56,15 +56,89 @@ TEST(StragglerShare, LastIntoLessThanMostOfTheLateCallsIsNoStraggler) {
   EXPECT_NEAR(straggler->late_share, 0.7, 0.02);
 }
 
-// What one look knows is of so few steps that 70 % may be chance.
-TEST(StragglerShare, LastIntoThreeQuartersOfTheLateCallsOfOneLook) {
-  Lateness lateness;
-  lateness.others_take_turns = true;
-  lateness.calls = 30;
-  lateness.late_of_100 = 70;
-  EXPECT_FALSE(StragglerOf(lateness));
-  lateness.late_of_100 = 80;
-  EXPECT_TRUE(StragglerOf(lateness));
+// A job of steps with 24 layers, each with a call into which the rank comes last that has most to do
+// in this step.
+class SteppedJob {
+ public:
+  explicit SteppedJob(int ranks = kRanks) : job_(ranks), ranks_(ranks) {
+    std::vector<int> members;
+    for (int i = 0; i < ranks; ++i) members.push_back(i);
+    job_.AddCommunicator(kComm, members);
+  }
+
+  // `last`: who has most to do.
+  void Step(int last, int layers = 24) {
+    std::vector<int64_t> arrivals(ranks_);
+    // The others differ, too, from step to step.
+    for (int i = 0; i < ranks_; ++i) arrivals[i] = (i * 7 + steps_ * 3) % ranks_ * 20 * kUs;
+    arrivals[last] = kMs;
+    for (int i = 0; i < layers; ++i) {
+      job_.Collective(kComm, "AllGather", arrivals, 10 * kUs);
+      job_.Advance(10 * kMs);
+    }
+    job_.Collective(kComm, "AllReduce", std::vector<int64_t>(ranks_), 10 * kUs, 0);
+    ++steps_;
+  }
+  // Each has most to do in turn.
+  void Steps(int count) {
+    for (int i = 0; i < count; ++i) Step(i % ranks_);
+  }
+
+  std::optional<Straggler> Look() { return Diagnose().straggler; }
+  CommunicatorDiagnosis Diagnose() { return diagnosis_.Update(job_.Set(), job_.now()).at(0); }
+
+ private:
+  SimulatedJob job_;
+  Diagnosis diagnosis_;
+  int ranks_;
+  int steps_ = 0;
+};
+
+TEST(StragglerRounds, TheCallsOfOneStepAreOneOccasion) {
+  SteppedJob job;
+  job.Steps(30);
+  job.Step(kLateRank);
+  job.Step(kLateRank);
+  const CommunicatorDiagnosis diagnosis = job.Diagnose();
+  EXPECT_FALSE(diagnosis.straggler);
+  ASSERT_TRUE(diagnosis.perhaps_late) << "it may be";
+  EXPECT_EQ(diagnosis.perhaps_late->rank, kLateRank);
+}
+
+TEST(StragglerRounds, StepsThatFollowEachOtherAreEnoughIfTheyAreMany) {
+  SteppedJob job;
+  job.Steps(80);
+  int steps = 0;
+  for (; steps < 30 && !job.Look(); ++steps) job.Step(kLateRank);
+  EXPECT_GE(steps, 7);
+  EXPECT_LE(steps, 12);
+  EXPECT_FALSE(job.Diagnose().perhaps_late) << "it is";
+}
+
+// In one look, which knows the calls of less than two steps.
+TEST(StragglerRounds, OneLookIsEnoughWhereItWasLateInTheMeanOfAllCalls) {
+  SteppedJob job;
+  for (int i = 0; i < 30; ++i) job.Step(i % 4 == 0 ? i % kRanks : kLateRank);
+  const std::optional<Straggler> straggler = job.Look();
+  ASSERT_TRUE(straggler);
+  EXPECT_EQ(straggler->rank, kLateRank);
+}
+
+// So small a difference may have another cause than what is seen now.
+TEST(StragglerRounds, LittleInTheMeanOfVeryManyCallsIsNotEnough) {
+  SteppedJob job;
+  for (int i = 0; i < 3000; ++i) job.Step(i % 8 == 0 ? kLateRank : (i / 8 + i) % kRanks, 8);
+  job.Step(kLateRank);
+  EXPECT_FALSE(job.Look());
+}
+
+TEST(StragglerRounds, OfTwoRanksItTakesEighteenSteps) {
+  SteppedJob job(2);
+  job.Steps(200);
+  int steps = 0;
+  for (; steps < 60 && !job.Look(); ++steps) job.Step(1);
+  EXPECT_GE(steps, 18);
+  EXPECT_LE(steps, 40);
 }
 
 // Of a step's calls the first waits for its host; nobody is waited for in the others.

@@ -75,10 +75,10 @@ class DiagnoseCase(unittest.TestCase):
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         subprocess.run([MAKE_CERTIFICATES, cls.folder], check=True)
 
-    def pages(self, fault, seed=0):
-        """(what each endpoint of a made-up job answers, the culprits' global ranks)"""
+    def pages(self, fault, seed=0, later=0):
+        """(what each endpoint of a made-up job answers, so many seconds later, the culprits' global ranks)"""
         folder = tempfile.mkdtemp(dir=self.folder)
-        said = subprocess.run([SNAPSHOT_PAGE, folder, fault, str(seed)], check=True,
+        said = subprocess.run([SNAPSHOT_PAGE, folder, fault, str(seed), str(later)], check=True,
                               stdout=subprocess.PIPE, text=True).stdout
         pages = []
         for node in range(len(os.listdir(folder))):

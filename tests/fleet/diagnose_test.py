@@ -54,6 +54,28 @@ class VerdictTest(DiagnoseCase):
         self.assertGreater(verdict["went_on"], 0)
 
 
+    def test_straggler_for_whom_one_look_knows_too_few_calls(self):
+        looks = [self.pages("straggler at the GPU, many layers", seed=10, later=i) for i in range(5)]
+
+        def goes_on(index):
+            asked = []
+
+            def answer(handler):
+                asked.append(1)
+                pages, _ = looks[min(len(asked), len(looks)) - 1]
+                reply(handler, pages[index])
+            return answer
+        endpoints = [self.endpoint(goes_on(i)) for i in range(len(looks[0][0]))]
+        _, verdict = self.diagnose(endpoints)
+        self.assertGreater(verdict["looks"], 1)
+        named = [rank["process"]["global_rank"] for each in verdict["stragglers"] for rank in each["ranks"]]
+        self.assertEqual(named, [str(rank) for rank in looks[0][1]])
+
+    def test_one_look_is_enough_where_nobody_is_late(self):
+        pages, _ = self.pages("healthy")
+        _, verdict = self.diagnose([self.serve(page) for page in pages])
+        self.assertEqual(verdict["looks"], 1)
+
     def test_ranks_that_no_endpoint_knows_are_no_all_clear(self):
         pages, _ = self.pages("healthy")
         self.assertGreater(len(pages), 1)

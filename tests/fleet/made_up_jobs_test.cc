@@ -104,12 +104,21 @@ TEST(MadeUpStraggler, NotWhoWaitsForOneThatIsNotSeen) {
   }
 }
 
-// By chance it had the longest sequences of the few steps that there were: in 0.68 to 0.78.
-TEST(MadeUpStraggler, NotWhoHadTheLongestSequencesOfAFewSteps) {
-  for (const uint64_t seed : {573u, 811u, 848u, 1431u, 1753u}) {
-    const Judged judged = Judge(MakeScenario("sequences of unequal length", seed));
+// They come late because they wait for it where too few calls are known to name it.
+TEST(MadeUpStraggler, ItsTensorParallelPeersAreNot) {
+  for (const uint64_t seed : {70u, 123u, 178u, 193u}) {
+    const Judged judged = Judge(MakeScenario("straggler at the host", seed));
     EXPECT_EQ(judged.outcome, Outcome::kRight) << seed << ": " << judged.said;
   }
+}
+
+// Its calls of the last half step or so are all that a look knows; that it is late in the mean of all
+// steps tells it from who has the longest sequences (MadeUpJob.IsJudgedRightly has those).
+TEST(MadeUpStraggler, IsNamedAmongManyLayers) {
+  const Told told =
+      TellSlow("straggler at the GPU, many layers", [](const JobLayout&) { return true; });
+  EXPECT_EQ(told.all, 24);
+  EXPECT_GE(told.right, told.all - 2);
 }
 
 JobLayout PipelineOfFour() {

@@ -7,6 +7,7 @@
 
 #include "bench/jobs/scenario.h"
 #include "exporter/diagnosis/diagnosis.h"
+#include "exporter/diagnosis/usual_durations.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/example_snapshots.h"
@@ -162,6 +163,14 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(kept.timed_calls[0].call_number, 17u);
   EXPECT_EQ(kept.timed_calls[0].end_realtime_ns, 1760000002700000000);
   EXPECT_TRUE(kept.latencies.empty());
+  const std::vector<UsualDurationSnapshot> usual = UsualDurationsOf(comm);
+  ASSERT_GE(usual.size(), 1u);
+  ASSERT_EQ(kept.usual_durations.size(), usual.size());
+  EXPECT_EQ(kept.usual_durations[0].kind, usual[0].kind);
+  EXPECT_EQ(kept.usual_durations[0].op, usual[0].op);
+  EXPECT_EQ(kept.usual_durations[0].size_class, usual[0].size_class);
+  EXPECT_EQ(kept.usual_durations[0].calls, usual[0].calls);
+  EXPECT_EQ(kept.usual_durations[0].ns, usual[0].ns);
 }
 
 // A node whose clock is an hour ahead: its ages are what they were.

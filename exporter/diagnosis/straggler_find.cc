@@ -1,0 +1,145 @@
+// Who is named, from what was counted of the calls (straggler.cc).
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "exporter/diagnosis/exchange.h"
+#include "exporter/diagnosis/rounds.h"
+#include "exporter/diagnosis/straggler.h"
+#include "exporter/diagnosis/straggler_ranks.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr double kSecond = 1e9;
+
+std::string LatenessWords(double seconds) {
+  if (seconds < 1e-3) return absl::StrFormat("%.0f us", seconds * 1e6);
+  if (seconds < 1) return absl::StrFormat("%.3g ms", seconds * 1e3);
+  return absl::StrFormat("%.3g s", seconds);
+}
+
+}  // namespace
+
+std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) const {
+  if (view.spans_pipeline || window_observed_ <= 0 || window_matched_ < kMinMatched ||
+      window_late_ < kMinLate) {
+    return std::nullopt;
+  }
+  const std::vector<const RankView*> ranks = LiveRanks(view);
+  if (ranks.size() < 2) return std::nullopt;
+  const auto count = static_cast<double>(ranks.size());
+  const double rounds = Rounds(view);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const RankView* rank = ranks[i];
+    const auto found = ranks_.find(rank->rank());
+    if (found == ranks_.end()) continue;
+    const OfRank& of = found->second;
+    Straggler straggler;
+    straggler.rank = rank->rank();
+    straggler.seconds_per_second = of.window_seconds / window_observed_;
+    straggler.late_share = of.late_calls / window_late_;
+    straggler.matched_calls = static_cast<uint64_t>(window_matched_);
+    if (straggler.late_share < kMinLateShare || straggler.seconds_per_second < kMinLoss ||
+        !(IsBeyondChance(straggler.late_share, 1 / count, rounds, count) ||
+          AreLateInMean(MeanLatenessOf(ranks, AreLaunchesExchanges(view), rounds_), ranks, {i},
+                        of.late_seconds))) {
+      continue;
+    }
+    straggler.mean_seconds = of.late_seconds / of.late_calls;
+    const std::string gpu =
+        rank->communicator->gpu.empty() ? "" : absl::StrCat(", GPU ", rank->communicator->gpu);
+    straggler.text = absl::StrFormat(
+        "Rank %d (pid %d%s) comes last into %.0f %% of the late calls%s; the others wait %s a "
+        "call, "
+        "%.2g seconds of every second.",
+        straggler.rank, rank->process->pid, gpu, straggler.late_share * 100,
+        static_cast<int32_t>(ranks.size()) == view.nranks ? ""
+        : rank->is_of_many_hosts                          ? ", among the ranks that are seen"
+                                                          : ", among the ranks of this node",
+        LatenessWords(straggler.mean_seconds), straggler.seconds_per_second);
+    return straggler;
+  }
+  return FindHost(view, ranks);
+}
+
+bool StragglerState::AreLateInMean(const MeanLateness& mean,
+                                   const std::vector<const RankView*>& ranks,
+                                   const std::vector<std::size_t>& these,
+                                   double late_seconds) const {
+  if (mean.rounds < kMinMeanRounds || window_waits_ <= 0) return false;
+  double late_ns = 0;
+  for (const std::size_t i : these) late_ns += mean.of_rank[i] / static_cast<double>(these.size());
+  // What is so in the mean is no deviation. Where much of it is, it may be by chance.
+  double square = window_square_ / window_waits_;
+  double constant = SumOfSquares(mean.of_rank) / static_cast<double>(ranks.size());
+  if (these.size() > 1) {
+    const HostsOfRanks hosts(ranks);
+    square = window_host_square_ / window_hosts_;
+    constant = hosts.SumOfSquares(mean.of_rank) / static_cast<double>(hosts.size());
+  }
+  const double variance = std::max(square - constant, kMinVariance * square);
+  // The calls of one round tell the deviation only as well as so many ranks do.
+  const double freedom = std::max(1.0, window_rounds_) * static_cast<double>(ranks.size() - 1);
+  const double errors = these.size() > 1 ? kMinErrors : kMinErrors * (1 + kMoreErrors / freedom);
+  return late_ns > errors * std::sqrt(variance / mean.rounds) &&
+         late_ns > kMinPartOfNow * late_seconds / window_matched_ * kSecond;
+}
+
+double StragglerState::Rounds(const CommunicatorView& view) const {
+  const bool are_known = round_ns_ > 0 || !view.is_exchange;
+  return are_known ? window_rounds_ : window_rounds_ / kExchangesOfRound;
+}
+
+std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view) const {
+  if (view.spans_pipeline || window_late_ <= 0 || Rounds(view) >= kEnoughRounds) {
+    return std::nullopt;
+  }
+  const std::vector<const RankView*> ranks = LiveRanks(view);
+  if (ranks.size() < 2) return std::nullopt;
+  struct Late {
+    double calls = 0, seconds = 0;
+  };
+  std::map<std::string, Late> of_hosts;
+  const auto is_mostly = [this](const Late& late) {
+    return late.calls >= kPerhapsShare * window_late_ && late.seconds > kMinLoss * window_observed_;
+  };
+  bool is_any = false;
+  LateRank perhaps;
+  for (const RankView* rank : ranks) {
+    const auto found = ranks_.find(rank->rank());
+    if (found == ranks_.end()) continue;
+    const OfRank& of = found->second;
+    is_any |= is_mostly({of.late_calls, of.window_seconds});
+    Late& of_host = of_hosts[rank->process->hostname];
+    of_host.calls += of.late_calls;
+    of_host.seconds += of.window_seconds;
+    const double seconds_per_second =
+        window_observed_ > 0 ? of.window_seconds / window_observed_ : 0;
+    if (seconds_per_second > perhaps.seconds_per_second) {
+      perhaps = {rank->rank(), seconds_per_second};
+    }
+  }
+  // Where all are on one host, nobody else waits for it.
+  if (of_hosts.size() > 1) {
+    for (const auto& [host, late] : of_hosts) is_any |= is_mostly(late);
+  }
+  if (!is_any) return std::nullopt;
+  return perhaps;
+}
+
+std::vector<RankLoss> StragglerState::Losses(const CommunicatorView& view) const {
+  std::vector<RankLoss> losses;
+  if (ranks_.size() < 2) return losses;
+  for (const RankView& rank : view.ranks) {
+    const auto found = ranks_.find(rank.rank());
+    if (found == ranks_.end()) continue;
+    losses.push_back({rank.rank(), found->second.total_seconds, rank.process->static_labels});
+  }
+  return losses;
+}
+
+}  // namespace nccl_pulse

@@ -34,6 +34,10 @@ class PageTest(PageCase):
         self.assertEqual(shown.evaluate(
             "[...document.querySelectorAll('#counts, .tools, .tools *')]"
             ".filter((each) => each.getBoundingClientRect().right > innerWidth).map((each) => each.outerHTML)"), [])
+        # State and For are seen without scrolling sideways, below a heading of one line.
+        head = "document.querySelector('.body table').tHead"
+        self.assertLess(shown.wait(head + ".rows[0].cells[5].getBoundingClientRect().right"), 380)
+        self.assertLess(shown.evaluate(head + ".getBoundingClientRect().height"), 40)
         self.picture(shown, "phone")
         self.assert_clean(shown)
 

@@ -11,6 +11,8 @@ using Json = nlohmann::json;
 constexpr double kBalanceSeconds = 12;
 // How long a verdict stays, so that it can be read.
 constexpr double kReadingSeconds = 12;
+// `pulse diagnose` calls a hang so after 10 s, and somebody must have typed it.
+constexpr double kHangReadingSeconds = 25;
 constexpr double kLongestWaitSeconds = 90;
 
 const Json& Member(const Json& object, const char* name) {
@@ -74,7 +76,9 @@ bool DemoStory::IsNamed(const DemoSight& sight) const {
 bool DemoStory::IsOver(double now_s) const {
   if (scene_ == Scene::kNotBegun) return named_s_ >= 0 || now_s - since_s_ > kLongestWaitSeconds;
   if (scene_ == Scene::kBalance) return now_s - since_s_ >= kBalanceSeconds;
-  if (named_s_ >= 0) return now_s - named_s_ >= kReadingSeconds;
+  if (named_s_ >= 0) {
+    return now_s - named_s_ >= (scene_ == Scene::kHang ? kHangReadingSeconds : kReadingSeconds);
+  }
   return now_s - since_s_ >= kLongestWaitSeconds;
 }
 
@@ -105,9 +109,9 @@ std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight
     case Scene::kBalance:
       Enter(Scene::kStraggler, now_s);
       lines.push_back(absl::StrCat("Now rank ", kLateRank, " is late by ", kLatePercent,
-                                   " % of a step: look at p50 of \"dp\", long on the ranks that "
-                                   "wait, short on the late one. The page names it within half a "
-                                   "minute."));
+                                   " % of a step: look at p99 and Bus of \"dp\", bad on the ranks "
+                                   "that wait, good on the late one. The page names it within half "
+                                   "a minute."));
       break;
     case Scene::kStraggler:
       Enter(Scene::kHang, now_s);

@@ -1,6 +1,7 @@
 // The `pulse` program: finds the subcommand, parses its flags, runs it.
 #include <algorithm>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include "absl/flags/parse.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/flag_check.h"
 #include "plugin/runtime/version.h"
@@ -69,9 +72,16 @@ void SpellForAbsl(char* argument) {
 
 // What is wrong with the flags has already been printed.
 bool HasRightFlags(const Command& command, const std::vector<std::string_view>& arguments) {
-  for (const std::string_view argument : arguments) {
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view argument = arguments[i];
     if (argument == "--") return true;
-    const std::string problem = CheckFlag(argument, command.name, command.help);
+    std::string problem = CheckFlag(argument, command.name, command.help);
+    const bool may_have_value = absl::StartsWith(argument, "--") && i + 1 < arguments.size();
+    if (problem.empty() && may_have_value && argument.find('=') == argument.npos) {
+      // --interval 5 as well as --interval=5.
+      problem =
+          CheckFlag(absl::StrCat(argument, "=", arguments[i + 1]), command.name, command.help);
+    }
     if (problem.empty()) continue;
     std::fprintf(stderr, "pulse: %s\n`pulse help %s` says more.\n", problem.c_str(), command.name);
     return false;

@@ -153,7 +153,11 @@ class Demo {
     if (is_http) std::printf("  %s/   the page: open it in a browser\n", address.c_str());
     std::printf("  %s status --watch %s   the same in a terminal\n", OwnName(),
                 std::string(bare).c_str());
-    if (is_http) std::printf("  %s/metrics   what Prometheus reads\n", address.c_str());
+    if (is_http) {
+      std::printf("  %s diagnose --endpoint=%s   who holds the job up\n", OwnName(),
+                  std::string(bare).c_str());
+      std::printf("  %s/metrics   what Prometheus reads\n", address.c_str());
+    }
     std::printf("\n");
     std::fflush(stdout);
   }

@@ -67,7 +67,7 @@ class Section {
         (ranks.length < nranks ? `, ${ranks.length} here` : ''));
     const flying = inFlight(comm);
     const unseen = ranks.filter((rank) => rank.state === 'unknown').length;
-    put(this.flight, flying.ranks > 0 ? `${flying.ranks} in flight, ${seconds(now - flying.since)}` :
+    put(this.flight, flying.ranks > 0 ? `${plural(flying.ranks, 'rank')} in flight, ${seconds(now - flying.since)}` :
       unseen > 0 ? `${unseen} unknown` : 'nothing in flight');
     put(this.rate, `${dash(history.callRate(comm), count)} calls/s`);
     this.spark.update(history.sparks.get(comm.comm) || []);

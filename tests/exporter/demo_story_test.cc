@@ -12,9 +12,11 @@
 namespace nccl_pulse {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using Scene = DemoStory::Scene;
 
 DemoSight InBalance() {
@@ -55,6 +57,14 @@ TEST(DemoStory, BeginsWhenTheJobIsSeen) {
   EXPECT_EQ(story.scene(), Scene::kBalance);
 }
 
+// The median since the start moves only when half of the calls were late.
+TEST(DemoStory, SaysToLookAtWhatAStragglerMovesAtOnce) {
+  DemoStory story;
+  story.Advance(0, InBalance());
+  EXPECT_THAT(story.Advance(60, InBalance()),
+              ElementsAre(AllOf(HasSubstr("p99 and Bus"), Not(HasSubstr("p50")))));
+}
+
 TEST(DemoStory, AStragglerIsWaitedFor) {
   double now_s;
   DemoStory story = At(Scene::kStraggler, &now_s);
@@ -74,6 +84,8 @@ TEST(DemoStory, AHangIsWaitedForUntilTheRightRankIsNamed) {
   EXPECT_THAT(story.Advance(now_s + 60, Slow(kLateRank)), IsEmpty());
   EXPECT_THAT(story.Advance(now_s + 61, Hang({0})), IsEmpty());
   EXPECT_THAT(story.Advance(now_s + 62, Hang({kSilentRank})), ElementsAre(HasSubstr("hang text")));
+  EXPECT_THAT(story.Advance(now_s + 62 + 20, Hang({kSilentRank})), IsEmpty())
+      << "time to type `pulse diagnose`, which names it after 10 s";
   EXPECT_THAT(story.Advance(now_s + 89, Hang({kSilentRank})),
               ElementsAre(HasSubstr("calls again")));
 }

@@ -240,6 +240,7 @@ class EndpointTest(unittest.TestCase):
                                     (["x", "--endpoint=y"], "takes one endpoint"),
                                     (["--interval=1ms"], "--interval must be between"),
                                     (["--interval=5"], "--interval=5 has no unit: write --interval=5s"),
+                                    (["--interval", "5"], "write --interval=5s"),
                                     (["--color=red"], "--color=red"),
                                     (["--endpont=x"], "did you mean --endpoint?"),
                                     (["--web-config=x"], "--web-config is no flag of `pulse status`"),

@@ -34,6 +34,10 @@ class PageTest(PageCase):
         self.assertEqual(shown.evaluate(
             "[...document.querySelectorAll('#counts, .tools, .tools *')]"
             ".filter((each) => each.getBoundingClientRect().right > innerWidth).map((each) => each.outerHTML)"), [])
+        # State and For are seen without scrolling sideways, below a heading of one line.
+        head = "document.querySelector('.body table').tHead"
+        self.assertLess(shown.wait(head + ".rows[0].cells[5].getBoundingClientRect().right"), 380)
+        self.assertLess(shown.evaluate(head + ".getBoundingClientRect().height"), 40)
         self.picture(shown, "phone")
         self.assert_clean(shown)
 
@@ -61,7 +65,7 @@ class PageTest(PageCase):
         row = shown.evaluate(cells % (1, 1))
         self.assertEqual(row[:11], ["AllReduce", "≤1MiB", "duration (stream), 100", "1200", "200",
                                     "210 MB/s", "300 µs", "360 µs", "450 µs", "600 µs", "9 GB/s"])
-        self.assertIn("1 in flight, 12 s", shown.text(SECTION + " summary"))
+        self.assertIn("1 rank in flight, 12 s", shown.text(SECTION + " summary"))
         self.assertIn("200 calls/s", shown.text(SECTION + " summary"))
         # Other numbers began anew: no rate is better than a wrong one.
         endpoint.answer = answer(10, 10)
@@ -155,7 +159,7 @@ class PageTest(PageCase):
         self.assertEqual(cells[1][2], "Whether it is idle is not known: it uses CUDA graphs, whose replays are "
                          "not seen. NCCL_PULSE_GRAPHS=auto counts those of graphs with more than 20 launches.")
         self.assertEqual(shown.evaluate("[...document.querySelectorAll('.flight')].map((each) => "
-                                        "each.innerText)"), ["1 in flight, 20 s", "1 unknown"])
+                                        "each.innerText)"), ["1 rank in flight, 20 s", "1 unknown"])
         self.assertEqual(shown.evaluate("[...document.querySelectorAll('summary .badge')].map((each) "
                                         "=> each.innerText)"), ["ok", "unknown"])
         self.picture(shown, "unknown")

@@ -73,7 +73,6 @@ class StragglerState {
   static constexpr double kMostOfOneLook = 32;
   // Where rounds are not known, exchanges are taken for so many each.
   static constexpr double kExchangesOfRound = 4;
-  static constexpr double kPerhapsShare = 0.5;
   // With so many rounds known, more of them do not change who is named.
   static constexpr double kEnoughRounds = 32;
   // Of the mean loss of a call: what is less is how ranks come when nobody is waited for.

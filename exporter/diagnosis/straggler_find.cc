@@ -105,7 +105,7 @@ std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view
   };
   std::map<std::string, Late> of_hosts;
   const auto is_mostly = [this](const Late& late) {
-    return late.calls >= kPerhapsShare * window_late_ && late.seconds > kMinLoss * window_observed_;
+    return late.calls >= kMinLateShare * window_late_ && late.seconds > kMinLoss * window_observed_;
   };
   bool is_any = false;
   LateRank perhaps;

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/exposition/snapshot_message.h"
+#include "exporter/fleet/job_words.h"
 #include "exporter/node/realtime_clock.h"
 
 namespace nccl_pulse {
@@ -17,6 +19,8 @@ using std::chrono::steady_clock;
 
 // How often a look is repeated because it found another communicator hanging.
 constexpr int kMostAgain = 2;
+// No endpoint goes by less.
+constexpr int64_t kLeastHangAfterNs = 1000000000;
 
 std::string StatusWords(int status) {
   switch (status) {
@@ -54,6 +58,7 @@ class Look {
     });
     for (auto& [problem, names] : look_.unheard) std::sort(names.begin(), names.end());
     const int64_t hang_after_ns = std::chrono::nanoseconds(options_.hang_after).count();
+    look_.shortest_hang_after_ns = std::min(shortest_ns_, hang_after_ns);
     look_.set = all_.Take(hang_after_ns);
     look_.diagnosis = diagnosis_->Update(look_.set, look_.now_realtime_ns);
     return std::move(look_);
@@ -74,6 +79,7 @@ class Look {
       return absl::StrCat("it answers with ", error);
     }
     taken_ += message.bytes;
+    if (message.hang_after_ns > 0) shortest_ns_ = std::min(shortest_ns_, message.hang_after_ns);
     if (all_.Add(std::move(message)) == 0) ++look_.without_job;
     return "";
   }
@@ -83,6 +89,7 @@ class Look {
   Diagnosis* diagnosis_;
   SnapshotUnion all_;
   uint64_t taken_ = 0;
+  int64_t shortest_ns_ = INT64_MAX;  // that an endpoint goes by
   JobLook look_;
 };
 
@@ -115,6 +122,30 @@ std::size_t KeepHangs(const std::set<uint64_t>& communicators, DiagnosisResult* 
   return kept;
 }
 
+// What is no hang yet, and may be one on an endpoint's own page.
+void NoteEarlyHangs(std::chrono::milliseconds hang_after, JobLook* look) {
+  const int64_t shortest_ns = look->shortest_hang_after_ns;
+  if (shortest_ns >= std::chrono::nanoseconds(hang_after).count()) return;
+  Diagnosis early{std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::nanoseconds(std::max(shortest_ns, kLeastHangAfterNs)))};
+  std::size_t communicators = 0;
+  int64_t since_ns = look->now_realtime_ns;
+  for (const auto& each : early.Update(look->set, look->now_realtime_ns)) {
+    if (!each.hang || each.hang->is_usual) continue;
+    ++communicators;
+    since_ns = std::min(since_ns, each.hang->since_realtime_ns);
+  }
+  if (communicators == 0) return;
+  look->health.notes.insert(look->health.notes.begin(),
+                            absl::StrFormat("%d communicator%s made no progress for up to %s: no "
+                                            "hang here before %s (--hang-after), but "
+                                            "one on an endpoint that goes by %s. Ask again.",
+                                            communicators, communicators == 1 ? " has" : "s have",
+                                            AgeWords(ElapsedNs(look->now_realtime_ns, since_ns)),
+                                            AgeWords(std::chrono::nanoseconds(hang_after).count()),
+                                            AgeWords(shortest_ns)));
+}
+
 }  // namespace
 
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options) {
@@ -145,6 +176,7 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
   look.looks = looks;
   look.went_on = went_on;
   look.health = HealthOf(look.set, look.diagnosis, look.now_realtime_ns);
+  if (before.empty()) NoteEarlyHangs(options.hang_after, &look);
   if (options.ras.has_value() && look.health.missing_ranks != 0) {
     look.ras_address = options.ras->name();
     look.ras = AskRas(*options.ras, options.client.patience);

@@ -46,6 +46,7 @@ struct JobLook {
   std::size_t without_job = 0;  // heard, and they know of nothing of interest
 
   int64_t now_realtime_ns = 0;
+  int64_t shortest_hang_after_ns = 0;  // that an endpoint goes by, at most the options'
   SnapshotSet set;
   DiagnosisResult diagnosis;
   JobVerdict verdict;

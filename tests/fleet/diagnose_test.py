@@ -54,6 +54,17 @@ class VerdictTest(DiagnoseCase):
         self.assertGreater(verdict["went_on"], 0)
 
 
+    def test_what_is_a_hang_on_an_endpoint_already_is_said(self):
+        pages, _ = self.pages("host stuck")
+        endpoints = [self.serve(page) for page in pages]
+        status, verdict = self.diagnose(endpoints, "--hang-after=10m")
+        self.assertEqual((status, verdict["finding"], verdict["roots"]), (0, "none", []))
+        self.assertRegex(verdict["notes"][0],
+                         r"^\d+ communicators have made no progress for up to \d+ s: no hang here before 10 "
+                         r"min \(--hang-after\), but one on an endpoint that goes by 10 s\. Ask again\.$")
+        _, verdict = self.diagnose(endpoints)
+        self.assertNotIn("Ask again", "".join(verdict["notes"]))
+
     def test_straggler_for_whom_one_look_knows_too_few_calls(self):
         looks = [self.pages("straggler at the GPU, many layers", seed=10, later=i) for i in range(5)]
 

@@ -24,9 +24,9 @@
 // matched calls of the last half minute or so into which somebody came late it came last into most,
 // and that is not chance. To chance the calls of one round of the job are one (rounds.h): who has the
 // longest sequences of a step comes last into all of its calls. So either the rounds of these calls
-// are enough, or those of all calls ever timed, in whose mean it is late, too (mean_lateness.h). Late is what is waited for more than kMinLateNs and
-// more than a part of the mean: of a step's calls ranks wait for a slow one in the first, and come
-// to the others in any order. Not among ranks that are stages of a pipeline (rank_view.h).
+// are enough, or those of all calls ever timed, in whose mean it is late, too (mean_lateness.h). Late
+// is what is waited for more than kMinLateNs and more than a part of the mean: of a step's calls
+// ranks wait for a slow one in the first, and come to the others in any order. Not among ranks that are stages of a pipeline (rank_view.h).
 //
 // Thread: the server's.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLER_H_

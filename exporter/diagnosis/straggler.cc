@@ -217,8 +217,9 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
         covered_ns > longest_ns) {
       longest_ns = covered_ns;
       const auto calls = static_cast<double>(found.newest - found.oldest);
-      round_ns_ = static_cast<double>(covered_ns) / calls *
-                  CallsOfRound(*ranks.front()->communicator, *found.call, rounds_);
+      const double round_ns = static_cast<double>(covered_ns) / calls *
+                              CallsOfRound(*ranks.front()->communicator, *found.call, rounds_);
+      round_ns_ = std::min(round_ns, kMostRoundSeconds * kSecond);
     }
     const uint64_t timed = TimedLeast(ranks, *found.call);
     if (found.call->kind == LatencyKind::kDurationStream) found.weight = sampled;

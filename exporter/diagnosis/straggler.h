@@ -54,8 +54,10 @@ class StragglerState {
   static constexpr double kWindowSeconds = 20;
   // Where calls are so seldom that these are fewer than one look knows, or rounds so long that they
   // are few: as long as it takes, up to this. Otherwise nobody would ever be named there.
-  static constexpr double kMostWindowSeconds = 300;
+  static constexpr double kMostWindowSeconds = 600;
   static constexpr double kRoundsOfWindow = 16;
+  // Steps that take longer are rare, and barriers of every hundred steps are not.
+  static constexpr double kMostRoundSeconds = 30;
   // Standard errors by which one is late in the mean of all calls, and how many rounds these take.
   static constexpr double kMinErrors = 5;
   // Of few degrees of freedom more: Student's distribution has tails that long.

@@ -60,24 +60,25 @@ TEST(StragglerShare, LastIntoLessThanMostOfTheLateCallsIsNoStraggler) {
 // in this step.
 class SteppedJob {
  public:
-  explicit SteppedJob(int ranks = kRanks) : job_(ranks), ranks_(ranks) {
+  explicit SteppedJob(int ranks = kRanks, int steps_of_barrier = 1)
+      : job_(ranks), ranks_(ranks), steps_of_barrier_(steps_of_barrier) {
     std::vector<int> members;
     for (int i = 0; i < ranks; ++i) members.push_back(i);
     job_.AddCommunicator(kComm, members);
   }
 
   // `last`: who has most to do.
-  void Step(int last, int layers = 24) {
+  void Step(int last, int layers = 24, int64_t layer_ns = 10 * kMs) {
     std::vector<int64_t> arrivals(ranks_);
     // The others differ, too, from step to step.
     for (int i = 0; i < ranks_; ++i) arrivals[i] = (i * 7 + steps_ * 3) % ranks_ * 20 * kUs;
-    arrivals[last] = kMs;
+    arrivals[last] = layer_ns / 10;
     for (int i = 0; i < layers; ++i) {
       job_.Collective(kComm, "AllGather", arrivals, 10 * kUs);
-      job_.Advance(10 * kMs);
+      job_.Advance(layer_ns);
     }
+    if (++steps_ % steps_of_barrier_ != 0) return;
     job_.Collective(kComm, "AllReduce", std::vector<int64_t>(ranks_), 10 * kUs, 0);
-    ++steps_;
   }
   // Each has most to do in turn.
   void Steps(int count) {
@@ -90,7 +91,7 @@ class SteppedJob {
  private:
   SimulatedJob job_;
   Diagnosis diagnosis_;
-  int ranks_;
+  int ranks_, steps_of_barrier_;
   int steps_ = 0;
 };
 
@@ -122,6 +123,17 @@ TEST(StragglerRounds, OneLookIsEnoughWhereItWasLateInTheMeanOfAllCalls) {
   const std::optional<Straggler> straggler = job.Look();
   ASSERT_TRUE(straggler);
   EXPECT_EQ(straggler->rank, kLateRank);
+}
+
+// A barrier every 20 steps of 6 s: a round is not taken to be as long.
+TEST(StragglerRounds, RareBarriersDoNotHideAStraggler) {
+  SteppedJob job(8, 20);
+  job.Steps(2000);
+  EXPECT_FALSE(job.Look());
+  int steps = 0;
+  for (; steps < 200 && !job.Look(); ++steps) job.Step(kLateRank, 24, 250 * kMs);
+  EXPECT_GE(steps, 30) << "seven times 30 s";
+  EXPECT_LE(steps, 60);
 }
 
 // So small a difference may have another cause than what is seen now.

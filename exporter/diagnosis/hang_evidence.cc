@@ -2,8 +2,26 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
+#include <utility>
 
 namespace nccl_pulse {
+namespace {
+
+// Of the last call of this kind. 0: there is none, or some were captured, which tables count and the
+// comparison of ranks does not.
+uint64_t NumberOf(const std::pair<std::string, int>& kind,
+                  const CommunicatorSnapshot& communicator) {
+  uint64_t calls = 0;
+  for (const CallCountSnapshot& call : communicator.calls) {
+    if (call.op != kind.first || call.size_class != kind.second) continue;
+    if (call.captured && call.calls != 0) return 0;
+    calls += call.calls;
+  }
+  return calls;
+}
+
+}  // namespace
 
 std::string LastCalled(const Ranks& waiting) {
   std::set<std::string> names;
@@ -79,6 +97,29 @@ Calls CallsOwedBy(const CommunicatorFacts& facts, const Ranks& ranks) {
     }
   }
   return owed;
+}
+
+Calls CallsBefore(const Calls& owed, const Ranks& ranks) {
+  Calls before;
+  for (const auto& [kind, count] : owed) {
+    std::set<uint64_t> each;
+    for (const RankView* rank : ranks) each.insert(NumberOf(kind, *rank->communicator));
+    if (each.size() == 1 && *each.begin() != 0) before[kind] = *each.begin();
+  }
+  return before;
+}
+
+Calls LastOfOwed(const Calls& owed, const Ranks& ranks) {
+  Calls last;
+  for (const RankView* rank : ranks) {
+    const CommunicatorSnapshot& communicator = *rank->communicator;
+    last[{communicator.last_call_op, communicator.last_call_size_class}] = 1;
+  }
+  if (last.size() != 1) return {};
+  const bool is_owed = std::any_of(owed.begin(), owed.end(), [&last](const auto& each) {
+    return each.first.first == last.begin()->first.first;
+  });
+  return is_owed ? CallsBefore(last, ranks) : Calls();
 }
 
 bool MayAllHaveLeft(const CommunicatorFacts& facts, const Ranks& behind) {

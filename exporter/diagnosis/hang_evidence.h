@@ -43,6 +43,13 @@ Ranks NamedByCounts(const CommunicatorFacts& facts);
 // The most that any of `ranks` has not called and the rank ahead has.
 Calls CallsOwedBy(const CommunicatorFacts& facts, const Ranks& ranks);
 
+// How often each of `ranks` has called the kinds of `owed`, as tables count it. Kinds that they have
+// not called, or not equally often, or captured, are left out.
+Calls CallsBefore(const Calls& owed, const Ranks& ranks);
+// The call that all of `ranks` made last, with its number, if it is of an operation that they owe:
+// then it might be taken for what they have not called. Else nothing.
+Calls LastOfOwed(const Calls& owed, const Ranks& ranks);
+
 // One rank alone has called more, in operations that a rank may leave before the others come: it
 // may be the root, and have left.
 bool MayAllHaveLeft(const CommunicatorFacts& facts, const Ranks& behind);

@@ -60,6 +60,8 @@ struct HangFinding {
   Ranks waiting;
 
   Calls calls;                        // that are owed
+  Calls calls_before;                 // of these kinds, by the suspects: see CallsBefore
+  Calls last_called;                  // the suspects' last call, if its operation is owed, too
   const RankView* ahead = nullptr;    // who has called most
   std::vector<CallSide> sides;        // of kMismatched
   uint32_t call_number = 0;           // of kCallNumber, among the collectives

@@ -98,12 +98,26 @@ class Words {
     for (const RankView* rank : suspects) {
       if (!rank->activity.is_idle()) unseen.push_back(rank);
     }
-    return absl::StrCat(WhoHave(suspects), " not called ", CallWords(finding_.calls),
+    const std::string last = LastCall();
+    const char* const they_have =
+        last.empty() ? Has(suspects) : Verb(suspects, "it has", "they have");
+    return absl::StrCat(WhoHave(suspects), " not called ",
+                        NumberedCallWords(finding_.calls, finding_.calls_before), last,
                         unseen.empty()
-                            ? absl::StrCat(", and ", Has(suspects), " nothing in flight here.")
+                            ? absl::StrCat(", and ", they_have, " nothing in flight here.")
                             : absl::StrCat(". Whether ", Verb(suspects, "its", "their"),
                                            " earlier calls have completed cannot be seen."),
                         Waiters(), BehindUnseen());
+  }
+
+  // "; its last was AllReduce #7 (up to 1MiB)"
+  std::string LastCall() const {
+    if (finding_.last_called.empty()) return "";
+    const auto& [kind, number] = *finding_.last_called.begin();
+    const bool is_same = finding_.calls.size() == 1 && finding_.calls.begin()->first == kind;
+    return absl::StrCat(
+        "; ", Verb(finding_.suspects, "its", "their"), " last was ",
+        is_same ? absl::StrCat("#", number) : NumberedCallWords({{kind, 1}}, {{kind, number - 1}}));
   }
 
   bool IsOfManyHosts() const { return finding_.view->ranks.front().is_of_many_hosts; }

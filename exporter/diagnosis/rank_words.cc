@@ -11,6 +11,12 @@ namespace {
 
 constexpr std::size_t kMostOperations = 3;
 
+// " (up to 1MiB)"; of a class below 0, where sizes do not matter: "".
+std::string SizeOf(int size_class) {
+  if (size_class < 0) return "";
+  return absl::StrCat(" (", SizeWords(SizeClassName(size_class), "up to ", "over "), ")");
+}
+
 }  // namespace
 
 std::string Name(const RankView& rank) {
@@ -32,14 +38,20 @@ std::string Numbers(const Ranks& ranks) {
                                 [](const RankView* rank) { return absl::StrCat(rank->rank()); }));
 }
 
-std::string CallWords(const Calls& calls) {
-  return Enumerate(calls, kMostOperations, [](const auto& each) {
+std::string CallWords(const Calls& calls) { return NumberedCallWords(calls, {}); }
+
+std::string NumberedCallWords(const Calls& calls, const Calls& before) {
+  return Enumerate(calls, kMostOperations, [&before](const auto& each) {
     const auto& [kind, count] = each;
-    return absl::StrCat(
-        count == 1 ? "" : absl::StrCat(count, " x "), kind.first,
-        kind.second < 0
-            ? ""
-            : absl::StrCat(" (", SizeWords(SizeClassName(kind.second), "up to ", "over "), ")"));
+    const auto known = before.find(kind);
+    if (known == before.end()) {
+      return absl::StrCat(count == 1 ? "" : absl::StrCat(count, " x "), kind.first,
+                          SizeOf(kind.second));
+    }
+    const uint64_t first = known->second + 1;
+    return absl::StrCat(kind.first, " #", first,
+                        count == 1 ? "" : absl::StrCat(" to #", first + count - 1),
+                        SizeOf(kind.second));
   });
 }
 

@@ -33,7 +33,10 @@ std::string Enumerate(const List& list, std::size_t most, const Formatter& forma
 std::string Name(const RankView& rank);   // "rank 3 (pid 4711, GPU 3)"; of many hosts, with its own
 std::string Names(const Ranks& ranks);    // the same of several
 std::string Numbers(const Ranks& ranks);  // "ranks 0, 1 and 2"
-std::string CallWords(const Calls& calls);     // "AllReduce (up to 1MiB)", "2 x AllGather ..."
+std::string CallWords(const Calls& calls);  // "AllReduce (up to 1MiB)", "2 x AllGather ..."
+// The same with their numbers: "AllReduce #8 (up to 1MiB)" where it was called seven times `before`,
+// "AllReduce #8 to #9 (up to 1MiB)" of two.
+std::string NumberedCallWords(const Calls& calls, const Calls& before);
 std::string CommunicatorId(uint64_t comm_id);  // 16 hexadecimal digits
 std::string Capital(std::string text);
 std::string DurationWords(uint64_t ns);  // "9 min", "43 s"

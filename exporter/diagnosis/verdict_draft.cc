@@ -58,6 +58,8 @@ void VerdictDraft::SayMismatch(Mismatch mismatch) {
 void VerdictDraft::SayOwing() {
   finding.op = OnlyOperation(facts_.owed);
   finding.calls = facts_.owed;
+  finding.calls_before = CallsBefore(finding.calls, facts_.owing);
+  finding.last_called = LastOfOwed(finding.calls, facts_.owing);
   Say(HangVerdict::kRankNotCalled, HangDetail::kOwes, facts_.owing);
 }
 
@@ -76,6 +78,8 @@ void VerdictDraft::SayBehindUnseen() {
                unseen.end());
   finding.calls = CallsOwedBy(facts_, named);
   finding.op = OnlyOperation(finding.calls);
+  finding.calls_before = CallsBefore(finding.calls, named);
+  finding.last_called = LastOfOwed(finding.calls, named);
   Say(HangVerdict::kRankNotCalled, HangDetail::kOwes, named);
 }
 

@@ -297,7 +297,7 @@ TEST_F(NotCalledBesideABroadcast, IsNotNamed) {
   EXPECT_THAT(hang.suspects, IsEmpty());
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2));
   EXPECT_EQ(hang.text,
-            "Rank 3 (pid 103, GPU 3) has not called AllReduce (up to 1MiB), and has nothing in "
+            "Rank 3 (pid 103, GPU 3) has not called AllReduce #21 (up to 1MiB), and has nothing in "
             "flight here. Ranks 0, 1 and 2 wait in AllReduce. Whether it waits in communicator "
             "0000000000000001 meanwhile cannot be seen.");
 }

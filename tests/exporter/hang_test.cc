@@ -28,7 +28,7 @@ TEST(Hang, NamesTheRankThatHasNotCalled) {
   EXPECT_EQ(hang.op, "AllReduce");
   EXPECT_EQ(hang.since_realtime_ns, launched);
   EXPECT_EQ(hang.text,
-            "Rank 3 (pid 103, GPU 3) has not called AllReduce (up to 1MiB), and has nothing in "
+            "Rank 3 (pid 103, GPU 3) has not called AllReduce #21 (up to 1MiB), and has nothing in "
             "flight here. Ranks 0, 1 and 2 wait in AllReduce.");
 }
 
@@ -37,7 +37,20 @@ TEST(Hang, SeveralThatHaveNotCalledAndSeveralCalls) {
   LaunchOn(&job, {0, 2}, "AllReduce");
   LaunchOn(&job, {0, 2}, "AllGather");
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {1, 3});
-  EXPECT_THAT(hang.text, HasSubstr("AllGather (up to 1MiB) and AllReduce (up to 1MiB)"));
+  EXPECT_THAT(hang.text, HasSubstr("AllGather #21 (up to 1MiB) and AllReduce #21 (up to 1MiB); "
+                                   "their last was AllGather #20 (up to 1MiB), and they have"));
+}
+
+// What the suspect called last must not look like what it has not called.
+TEST(Hang, SaysWhichOfTheSameCallsIsMissing) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  job.Complete(kComm, 3);
+  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
+  EXPECT_THAT(hang.text, HasSubstr("has not called AllReduce #22 to #23 (up to 1MiB); its last was "
+                                   "#21, and it has nothing in flight here."));
 }
 
 TEST(Hang, NoneWhileABacklogProgresses) {

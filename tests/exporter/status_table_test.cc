@@ -67,9 +67,10 @@ TEST(StatusTable, AHangStandsFirstAndIsMarked) {
   const std::string table = StatusTable(page, nullptr, {});
   EXPECT_THAT(table, HasSubstr("\nHANG  communicator 00000000000000c0 makes no progress for 43 s  "
                                "[rank_not_called]\n"
-                               "      Rank 1 (pid 101, GPU 1) has not called AllReduce (up to "
-                               "1MiB), and has nothing in flight here.\n"
-                               "      Ranks 0 and 2 wait in AllReduce.\n"));
+                               "      Rank 1 (pid 101, GPU 1) has not called AllReduce #101 (up "
+                               "to 1MiB); its last was #100, and it\n"
+                               "      has nothing in flight here. Ranks 0 and 2 wait in "
+                               "AllReduce.\n"));
   EXPECT_THAT(table, HasSubstr("\n      0  100    0  waits  43 s  AllReduce <=1MiB #101"));
   EXPECT_THAT(table, HasSubstr("\n>>    1  101    1  idle   43 s  AllReduce <=1MiB #100"));
   EXPECT_LT(table.find("\n00000000000000c0"), table.find("\n0000000000000001"));

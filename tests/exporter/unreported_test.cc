@@ -24,7 +24,7 @@ TEST(Unreported, WhoWaitsInABroadcastIsNotAccused) {
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1));
   EXPECT_EQ(
       hang.text,
-      "Rank 2 (pid 102, GPU 2) has not called AllReduce (up to 1MiB) and Broadcast (up to "
+      "Rank 2 (pid 102, GPU 2) has not called AllReduce #21 (up to 1MiB) and Broadcast (up to "
       "1MiB), and has nothing in flight here. Ranks 0 and 1 wait. Rank 3 (pid 103, GPU 3) "
       "has called fewer operations than rank 0 (pid 100, GPU 0), too; whether it waits cannot "
       "be seen: NCCL does not report the launch of its last call.");

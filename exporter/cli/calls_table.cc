@@ -36,9 +36,10 @@ std::string StateOf(const Json& call) {
   if (state == "completed") return "done";
   if (state == "in_flight" || state == "launched") {
     if (At(call, "begun") == false) return "queued";
-    return state == "launched" ? state : "in flight";
+    return "not done";
   }
-  if (state == "not_launched") return "not launched";
+  if (state == "not_launched") return "inside NCCL";
+  if (state == "captured") return "in a graph";
   return state;
 }
 

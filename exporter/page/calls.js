@@ -6,7 +6,7 @@ const CALL_LINES = 10;
 const MOST_CALL_RANKS = 16;
 const CALLS_EVERY_MS = 15000;
 
-const CALL_WORDS = {completed: 'done', in_flight: 'in flight', launched: 'launched', not_launched: 'not launched', captured: 'in a graph', unknown: 'unknown'};
+const CALL_WORDS = {completed: 'done', in_flight: 'not done', launched: 'not done', not_launched: 'inside NCCL', captured: 'in a graph', unknown: 'unknown'};
 const callWords = (call) => call.begun === false ? 'queued' : CALL_WORDS[call.state] || 'unknown';
 const callBytes = (value) => {
   const unit = value > 0 ? Math.min(4, Math.floor(Math.log2(value) / 10)) : 0;
@@ -17,10 +17,12 @@ const whatCalled = (call) => `${text(call.op)} ${callBytes(number(call.bytes))}`
 // The rows of the table, and which cells differ from the others.
 function callRows(answer) {
   const suspects = list(answer.suspects);
-  const columns = objects(answer.ranks).slice(0, MOST_CALL_RANKS).map((rank) => {
+  const isSuspect = (rank) => (suspects.includes(rank.rank) ? 1 : 0);
+  // Suspects first: of many ranks, and on a narrow page, these must be seen.
+  const columns = objects(answer.ranks).sort((a, b) => isSuspect(b) - isSuspect(a)).slice(0, MOST_CALL_RANKS).map((rank) => {
     const calls = new Map();
     for (const call of objects(rank.calls)) if (number(call.collective) > 0) calls.set(call.collective, call);
-    return {rank: text(rank.rank), odd: suspects.includes(rank.rank), missing: Array.isArray(rank.calls) ? '' : text(rank.missing) || 'unknown',
+    return {rank: text(rank.rank), odd: isSuspect(rank) === 1, missing: Array.isArray(rank.calls) ? '' : text(rank.missing) || 'unknown',
       calls, first: calls.size > 0 ? Math.min(...calls.keys()) : Infinity};
   });
   const newest = Math.max(0, ...columns.map(({calls}) => calls.size > 0 ? Math.max(...calls.keys()) : 0));
@@ -69,16 +71,16 @@ class CallTable {
 
   show(answer) {
     const {columns, rows} = callRows(answer);
-    const shown = table('Last collectives, rank by rank', [{title: 'number'}, {title: 'call', left: true},
+    const shown = table('Last collectives, rank by rank', [{title: 'number', tip: 'among the collectives of this communicator'}, {title: 'call', left: true},
       ...columns.map(({rank, odd}) => ({title: `rank ${rank}`, left: true, kind: odd ? 'odd' : '', tip: odd ? 'the others wait for this rank' : ''}))]);
     for (const {at, what, cells} of rows) {
-      shown.body.append(element('tr', {}, element('th', {scope: 'row'}, `${at}`), element('td', {class: 'left'}, what),
+      shown.body.append(element('tr', {}, element('th', {scope: 'row'}, `${at}`), element('td', {class: 'left', title: what}, what),
           ...cells.map(({words, odd}) => element('td', {class: odd ? 'left odd' : 'left'}, odd ? `▸ ${words}` : words))));
     }
     this.place.replaceChildren(...(rows.length > 0 ? [shown.node] : []));
     const hidden = objects(answer.ranks).length - columns.length;
     put(this.note, rows.length === 0 ? 'No last collectives are kept.' :
-      `The last ${rows.length} collectives as of ${clock(number(answer.time))}; ▸ is what other ranks did not do.` +
+      `The last ${rows.length} collectives as of ${clock(number(answer.time))}. done: it has ended. not done: launched, and not known to have ended. ▸: other ranks did otherwise.` +
       (hidden > 0 ? ` ${plural(hidden, 'rank')} not shown.` : ''));
   }
 }

@@ -46,20 +46,34 @@ function makeProblem({kind, comm}) {
     if (section) section.reveal();
   });
   const sentence = element('p');
-  const hint = element('p', {class: 'quiet'});
-  const node = element('li', {'data-level': kind === 'hang' ? 'hang' : 'slow'}, element('p', {class: 'lead'}, lead, what, button), sentence, hint);
-  return {node, what, button, sentence, hint};
+  const why = element('span');
+  const [command, shows] = [element('code'), element('span')];
+  const hint = element('p', {class: 'quiet'}, 'First: ', command, shows);
+  const node = element('li', {'data-level': kind === 'hang' ? 'hang' : 'slow'}, element('p', {class: 'lead'}, lead, what, why, button), sentence, hint);
+  return {node, what, why, button, sentence, hint, command, shows};
+}
+
+// Its pid. Of several the first; where nobody is suspected, one that waits.
+function processToLookAt(comm, finding) {
+  const [first] = [...list(finding.suspects), ...list(finding.waiting)];
+  const rank = objects(comm.ranks).find((each) => each.rank === first);
+  return rank ? text(processOf(rank).pid) : 'PID';
 }
 
 function updateProblem(part, {kind, comm, finding}, now) {
   const name = communicatorName(comm);
   put(part.what, kind !== 'slow' ?
-    `communicator ${name} makes no progress for ${seconds(now - number(finding.since))} [${text(finding.verdict)}]` :
+    `communicator ${name} makes no progress for ${seconds(now - number(finding.since))}` :
     `communicator ${name} waits for rank ${text(finding.rank)}`);
   mark(part.button, 'aria-label', `show communicator ${name}`);
   put(part.sentence, text(finding.text, MOST_WORDS));
-  const hint = LOOK_AT.get(finding.verdict);
-  put(part.hint, kind !== 'slow' && hint ? `Look at: ${hint}.` : '');
+  const verdict = kind === 'slow' ? '' : text(finding.verdict);
+  const [phrase, command, shows] = VERDICTS.get(verdict) || [verdict, '', ''];
+  put(part.why, phrase && `[${phrase}]`);
+  mark(part.why, 'title', verdict ? `${verdict} to alerts, JSON and docs/hangs-and-stragglers.md` : null);
+  part.hint.hidden = !shows;
+  put(part.command, command.replace('PID', processToLookAt(comm, finding)));
+  put(part.shows, `${command && ': '}${shows}${shows.endsWith('?') ? '' : '.'}`);
 }
 
 // First what is lost, stopped or not seen, then what is suspected. What cannot be seen is never called

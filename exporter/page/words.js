@@ -60,19 +60,24 @@ function clock(unixSeconds) {
       `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
-// What to look at first for each verdict (docs/hangs-and-stragglers.md).
-const LOOK_AT = new Map([
-  ['rank_not_called', 'what the suspect’s program does: its stack'],
-  ['rank_not_launched', 'the suspect’s stack: is it connecting, or in a group that was not ended?'],
-  ['rank_not_begun', 'what else the suspect’s GPU runs: an earlier kernel does not end'],
-  ['mismatched_operations', 'the program: ranks took different branches'],
-  ['blocked_elsewhere', 'the hang of the communicator that is named'],
-  ['circular_wait', 'the order in which the suspects’ programs use these communicators'],
-  ['process_gone', 'why that process ended: its log, the kernel’s'],
-  ['process_stopped', 'SIGSTOP, a debugger, a frozen container, a driver that does not return'],
-  ['rank_not_seen', 'whether that process is alive and has loaded the plugin'],
-  ['no_progress', 'GPUs and network; ranks on other nodes, if there are any'],
-  ['point_to_point', 'the waiting ranks: NCCL does not report their peers'],
+// Each verdict for a reader who does not know its name, and what to do first: a command, where there
+// is one, and what it shows (docs/hangs-and-stragglers.md; `pulse diagnose` says the same). PID is the
+// process that is named.
+const PY_SPY = 'py-spy dump --pid PID';
+const VERDICTS = new Map([
+  ['rank_not_called', ['a rank has not called', PY_SPY, 'what its program does instead']],
+  ['rank_not_launched', ['a call is stuck inside NCCL', 'gdb -p PID -batch -ex \'thread apply all bt\'',
+    'is it connecting, or in a group that was not ended?']],
+  ['rank_not_begun', ['a GPU has not begun', 'nvidia-smi', 'and dmesg (Xid): what else the GPU runs; an earlier kernel does not end']],
+  ['mismatched_operations', ['ranks called different things', PY_SPY, 'which branch of the program the ranks took']],
+  ['blocked_elsewhere', ['waits for another communicator', '', 'the hang of the communicator that is named']],
+  ['circular_wait', ['ranks wait in a circle', PY_SPY, 'in which order the programs use these communicators']],
+  ['process_gone', ['a process has ended', '', 'why it ended: its log, and the kernel’s (dmesg)']],
+  ['process_stopped', ['a process is not running', 'cat /proc/PID/status', 'SIGSTOP, a debugger, a frozen container, a driver that does not return']],
+  ['rank_not_seen', ['a rank is not seen here', '', 'whether its process is alive and has loaded the plugin']],
+  ['no_progress', ['all called, nothing moves', 'nvidia-smi', 'and dmesg (Xid): GPUs and network; ranks on other nodes, if there are any']],
+  ['point_to_point', ['Send and Recv do not end', PY_SPY, 'the waiting ranks: NCCL does not report their peers']],
+  ['unknown', ['cause not known', '', '']],
 ]);
 
 // Why it is not known whether a rank is idle (exporter/diagnosis/rank_activity.h).

@@ -92,7 +92,7 @@ class CaptureTest(unittest.TestCase):
         table = output[output.index("last collectives"):]
         self.assertIn(">> rank %d" % LAST, table)
         last_line = table.rstrip().splitlines()[-1]
-        self.assertRegex(last_line, r"AllReduce .* in flight +in flight +> not called$")
+        self.assertRegex(last_line, r"AllReduce .* not done +not done +> not called$")
         for wrong in (["--calls-of=12"], ["--calls", "--json"], ["--calls", "--watch"]):
             self.assertEqual(pulse("status", *wrong)[0], 1)
 

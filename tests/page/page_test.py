@@ -118,6 +118,11 @@ class PageTest(PageCase):
                                         ".map((each) => each.innerText.split('\\n')[0])"),
                          ["■ HANG", "▲ SLOW"])
         self.assertIn("Rank 3 (pid 24003, GPU 3) has not called AllReduce.", shown.text("#verdict"))
+        # In words; the name that alerts have is there for who hovers.
+        why = "[...document.querySelectorAll('#verdict li .lead span')].find((each) => each.title)"
+        self.assertEqual(shown.evaluate(why + ".innerText"), "[a rank has not called]")
+        self.assertIn("rank_not_called", shown.evaluate(why + ".title"))
+        self.assertIn("First: py-spy dump --pid 24003: what its program does", shown.text("#verdict"))
         self.assertIn("waits for rank 2", shown.text("#verdict"))
         self.assertEqual(shown.evaluate("document.title"), "HANG node-17 - NCCL Pulse")
         self.assertEqual(shown.evaluate("[...document.querySelectorAll('tr.suspect')].map((row) => "
@@ -128,6 +133,21 @@ class PageTest(PageCase):
         self.assertEqual(shown.evaluate("document.activeElement.tagName"), "SUMMARY")
         self.picture(shown, "trouble-dark")
         self.assert_clean(shown)
+
+    def test_a_phone_shows_what_the_suspect_has_not_called(self):
+        shown = self.look(page(communicator(hang=hang())), width=400, height=844)
+        odd = "document.querySelector('.calls td.odd')"
+        shown.wait("!!%s && %s.innerText.includes('not called')" % (odd, odd))
+        self.assertLessEqual(shown.evaluate(odd + ".getBoundingClientRect().right"), 400)
+        # In lines of one row each.
+        row = "document.querySelector('.calls tbody tr').getBoundingClientRect().height"
+        self.assertLess(shown.evaluate(row), 40)
+        self.picture(shown, "calls-phone")
+
+    def test_a_verdict_of_a_newer_endpoint_keeps_its_name(self):
+        shown = self.look(page(communicator(hang=hang(verdict="all_asleep"))))
+        self.assertIn("[all_asleep]", shown.text("#verdict"))
+        self.assertNotIn("First:", shown.text("#verdict"))
 
     def test_what_is_not_known_is_said(self):
         members = [rank(i) for i in range(4)]

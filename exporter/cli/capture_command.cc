@@ -161,7 +161,8 @@ int Run(const std::vector<char*>& arguments) {
   const Capture capture = CaptureJob(question.endpoints, options);
   if (capture.look.heard == 0) {
     for (const std::string& each : capture.missing) Fail(0, each);
-    return Fail(kNoAnswer, "no endpoint answers; nothing is written");
+    Fail(0, "no endpoint answers; nothing is written");
+    return FailUnheard(kNoAnswer, question);
   }
   if (!capture.bundle.Write(path, &error)) return Fail(kNotWritten, error);
   std::fputs(JobText(capture.look).c_str(), stdout);

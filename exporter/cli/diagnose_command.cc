@@ -53,12 +53,12 @@ void TakeRepeated(std::vector<char*>* arguments) {
 }
 
 constexpr char kHelp[] =
-    R"(usage: pulse diagnose (--prometheus=URL | --targets=FILE | --endpoint=HOST:PORT ...) [flags]
+    R"(usage: pulse diagnose [--prometheus=URL | --targets=FILE | --endpoint=HOST:PORT ...] [flags]
 
 Asks all endpoints of a job what they know and says in one sentence which rank holds it up: host, GPU,
 pid, since when, and what to do first. Tables of the suspects and of the waiting processes follow.
 
-Where the endpoints are:
+Where the endpoints are (default: this host's, at the ports 9410 to 9417):
   --prometheus=URL      a Prometheus, or a database with the same API, that has scraped the job within
                         the last 15 minutes
   --targets=FILE        a file in the format of file_sd (JSON or YAML)
@@ -85,8 +85,8 @@ How to ask:
                         verdict, if somebody listens there. Default: NCCL_RAS_ADDR, or localhost:28028; off: nobody
   --json                print everything, for programs
   --listen=HOST:PORT    serve the result instead, made at each request: / (?job_id=ID or ?comm=ID),
-                        /api/v1/diagnosis, and /alertmanager for Alertmanager's webhook. There is no
-                        password: listen only where everybody may know about the job
+                        /api/v1/diagnosis, and /alertmanager for Alertmanager's webhook. It needs to be told
+                        where the endpoints are. There is no password: listen only where everybody may know about the job
 
 Endpoints that do not answer, or whose answer is of another version, are named with the reason. They
 never count as healthy.
@@ -125,16 +125,27 @@ bool ReadFlags(const std::vector<std::string>& given, Question* question, std::s
   return true;
 }
 
+// Whether a flag says where the endpoints are.
+bool IsAnyNamed() {
+  return !given_endpoints.empty() || !absl::GetFlag(FLAGS_prometheus).empty() ||
+         !absl::GetFlag(FLAGS_targets).empty();
+}
+
 enum class Asked { kLooked, kNoAnswer, kBadUsage };
 
-// Finds the endpoints and asks them; the question is copied, so that it can be asked again.
-Asked Ask(Question question, JobLook* look, std::string* error) {
+// Finds the endpoints and asks them.
+Asked Ask(Question* asked, JobLook* look, std::string* error) {
+  Question& question = *asked;
   if (!absl::GetFlag(FLAGS_prometheus).empty() &&
       !AddFromPrometheus(question.options.filter, &question.fleet, error)) {
     return Asked::kNoAnswer;
   }
-  KeepDifferent(&question.fleet.endpoints);
-  if (!HasAuthorities(question.fleet, error)) return Asked::kBadUsage;
+  if (IsAnyNamed()) {
+    KeepDifferent(&question.fleet.endpoints);
+    if (!HasAuthorities(question.fleet, error)) return Asked::kBadUsage;
+  } else if (!OrThoseOfThisHost(&question.fleet, error)) {
+    return Asked::kBadUsage;
+  }
   *look = LookAtJob(question.fleet.endpoints, question.options);
   return Asked::kLooked;
 }
@@ -151,12 +162,22 @@ JobAnswer AnswerFor(const std::vector<std::string>& given, const JobFilter& filt
   }
   if (!filter.job_id.empty() || filter.comm_id.has_value()) question.options.filter = filter;
   JobLook look;
-  if (Ask(std::move(question), &look, &answer.text) != Asked::kLooked) return answer;
+  if (Ask(&question, &look, &answer.text) != Asked::kLooked) return answer;
   answer.ok = true;
   answer.sentence = JobSentence(look);
   answer.text = JobText(look);
   answer.json = JobJson(look);
   return answer;
+}
+
+// A job of many nodes has more endpoints than this host's.
+std::string WhoWasAsked(const std::vector<Address>& endpoints) {
+  std::string names;
+  for (const Address& each : endpoints) {
+    absl::StrAppend(&names, names.empty() ? "" : ", ", each.name());
+  }
+  return absl::StrCat("Only this host was asked: ", names,
+                      ". For other nodes: --endpoint=NODE, --targets or --prometheus.\n");
 }
 
 int Run(const std::vector<char*>& arguments) {
@@ -169,13 +190,10 @@ int Run(const std::vector<char*>& arguments) {
   Question question;
   std::string error;
   if (!ReadFlags(given_endpoints, &question, &error)) return Fail(kUsageError, error);
-  // A file without targets may have some later.
-  const bool may_have_later = is_listen_given && !absl::GetFlag(FLAGS_targets).empty();
-  if (absl::GetFlag(FLAGS_prometheus).empty() && question.fleet.endpoints.empty() &&
-      !may_have_later) {
+  if (is_listen_given && !IsAnyNamed()) {
     return Fail(kUsageError,
-                "say where the endpoints are: --prometheus, --targets or --endpoint; see "
-                "pulse diagnose --help");
+                "--listen needs to be told where the endpoints are: --prometheus, --targets or "
+                "--endpoint; see pulse diagnose --help");
   }
   if (is_listen_given) {
     // The connections' threads may go on when this one ends: they have a copy.
@@ -184,7 +202,7 @@ int Run(const std::vector<char*>& arguments) {
     });
   }
   JobLook look;
-  switch (Ask(question, &look, &error)) {
+  switch (Ask(&question, &look, &error)) {
     case Asked::kLooked:
       break;
     case Asked::kNoAnswer:
@@ -192,8 +210,12 @@ int Run(const std::vector<char*>& arguments) {
     case Asked::kBadUsage:
       return Fail(kUsageError, error);
   }
-  std::fputs((absl::GetFlag(FLAGS_json) ? JobJson(look) : JobText(look)).c_str(), stdout);
-  if (look.heard == 0) return kNoAnswer;
+  const bool wants_json = absl::GetFlag(FLAGS_json);
+  std::fputs((wants_json ? JobJson(look) : JobText(look)).c_str(), stdout);
+  if (look.heard == 0) return FailUnheard(kNoAnswer, question.fleet);
+  if (question.fleet.is_this_host) {
+    std::fputs(WhoWasAsked(question.fleet.endpoints).c_str(), wants_json ? stderr : stdout);
+  }
   switch (FindingOfJob(look)) {
     case JobFinding::kHang:
       return kHangFound;

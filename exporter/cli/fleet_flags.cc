@@ -38,16 +38,20 @@ namespace {
 // Jobs of other users, or with another endpoint, are at the next ports.
 constexpr uint16_t kLocalPorts = 8;
 
-// Those of this host that answer, or the first, so that it is said why it does not.
+Address LocalAddress(int port, bool is_https) {
+  Address address;
+  address.is_https = is_https;
+  address.host = "localhost";
+  address.port = static_cast<uint16_t>(port);
+  address.has_port = true;
+  return address;
+}
+
+// Those of this host that answer.
 std::vector<Address> FindLocalEndpoints(const FleetClientOptions& client, bool is_https) {
   std::vector<FleetRequest> requests;
   for (uint16_t i = 0; i < kLocalPorts; ++i) {
-    Address address;
-    address.is_https = is_https;
-    address.host = "localhost";
-    address.port = static_cast<uint16_t>(kDefaultEndpointPort + i);
-    address.has_port = true;
-    requests.push_back({std::move(address), "/healthz"});
+    requests.push_back({LocalAddress(kDefaultEndpointPort + i, is_https), "/healthz"});
   }
   std::vector<bool> answers(requests.size());
   AskAll(requests, client, [&answers](std::size_t index, const FleetAnswer& answer) {
@@ -57,7 +61,6 @@ std::vector<Address> FindLocalEndpoints(const FleetClientOptions& client, bool i
   for (std::size_t i = 0; i < requests.size(); ++i) {
     if (answers[i]) found.push_back(requests[i].address);
   }
-  if (found.empty()) found.push_back(requests[0].address);
   return found;
 }
 
@@ -211,15 +214,30 @@ bool OrThoseOfThisHost(FleetQuestion* question, std::string* error) {
     if (!question->client.authorization.empty() &&
         (!question->is_https || absl::GetFlag(FLAGS_insecure))) {
       *error =
-          "--credentials-file and --bearer-file need to be told where the endpoints are: at ports "
-          "that "
-          "are guessed anybody may listen";
+          "--credentials-file and --bearer-file need to be told where the endpoints are "
+          "(--endpoint): at ports that are guessed anybody may listen";
       return false;
     }
+    question->is_this_host = true;
     question->endpoints = FindLocalEndpoints(question->client, question->is_https);
+    question->is_nobody_here = question->endpoints.empty();
+    // Asked once more, so that it is said why it does not answer.
+    if (question->is_nobody_here) {
+      question->endpoints.push_back(LocalAddress(kDefaultEndpointPort, question->is_https));
+    }
   }
   KeepDifferent(&question->endpoints);
   return HasAuthorities(*question, error);
+}
+
+int FailUnheard(int status, const FleetQuestion& question) {
+  if (!question.is_nobody_here) return status;
+  return Fail(status,
+              absl::StrCat("No address was given: localhost was asked at the ports ",
+                           kDefaultEndpointPort, " to ", kDefaultEndpointPort + kLocalPorts - 1,
+                           ". Is a job with NCCL Pulse running on this node? Its log says where "
+                           "the metrics are (NCCL_DEBUG=INFO); give that address: "
+                           "--endpoint=HOST:PORT"));
 }
 
 }  // namespace nccl_pulse

@@ -34,6 +34,9 @@ struct FleetQuestion {
   bool is_https = false;      // where an address does not say http or https
   FleetClientOptions client;  // for the endpoints
   FleetClientOptions prometheus_client;
+  // Set by OrThoseOfThisHost: no endpoint was named.
+  bool is_this_host = false;
+  bool is_nobody_here = false;  // and none of this host answered
 };
 
 // Reads all flags of this kind but --prometheus and the filters; `endpoints` are the values of
@@ -57,6 +60,10 @@ bool HasAuthorities(const FleetQuestion& question, std::string* error);
 // that. Then as KeepDifferent and HasAuthorities. On failure returns false and says in `error` what
 // is wrong.
 bool OrThoseOfThisHost(FleetQuestion* question, std::string* error);
+
+// When nobody has answered: prints where this host was asked, if it was, and how to find the right
+// address. Returns the status.
+int FailUnheard(int status, const FleetQuestion& question);
 
 }  // namespace nccl_pulse
 

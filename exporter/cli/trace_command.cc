@@ -111,7 +111,8 @@ int Watch(double seconds, int every, std::FILE* said, Observation* seen) {
   watch.Begin();
   if (watch.heard() == 0) {
     for (const std::string& note : watch.Take().notes) Fail(0, note);
-    return Fail(kNothingRead, "no endpoint answers; nothing is written");
+    Fail(0, "no endpoint answers; nothing is written");
+    return FailUnheard(kNothingRead, question);
   }
   std::fprintf(
       said,

@@ -35,8 +35,8 @@ class Endpoint(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, answer, certificate=None, clients=None):
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, answer, certificate=None, clients=None, port=0):
+        super().__init__(("127.0.0.1", port), Handler)
         self.answer = answer
         self.asked = []
         self.scheme = "http"
@@ -86,8 +86,8 @@ class DiagnoseCase(unittest.TestCase):
                 pages.append(file.read())
         return pages, [int(rank) for rank in said.split()]
 
-    def endpoint(self, answer, certificate=None, clients=None):
-        endpoint = Endpoint(answer, certificate, clients)
+    def endpoint(self, answer, certificate=None, clients=None, port=0):
+        endpoint = Endpoint(answer, certificate, clients, port)
         self.addCleanup(endpoint.server_close)
         self.addCleanup(endpoint.shutdown)
         return endpoint

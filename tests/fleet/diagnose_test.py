@@ -280,8 +280,13 @@ class CredentialsTest(DiagnoseCase):
 class SourcesTest(DiagnoseCase):
 
     def test_usage(self):
+        empty = tempfile.NamedTemporaryFile("w", suffix=".json", dir=self.folder)
+        self.addCleanup(empty.close)
+        empty.write("[]")
+        empty.flush()
         for arguments, reason in (
-                ((), "say where the endpoints are"),
+                (("--listen=127.0.0.1:0",), "--listen needs to be told where the endpoints are"),
+                (("--targets=" + empty.name,), "it names no target"),
                 (("x",), "takes no argument"),
                 (("--endpoint=ftp://x",), "neither http nor https"),
                 (("--endpoint=x:1", "--comm=12"), "16 hexadecimal digits"),
@@ -291,6 +296,31 @@ class SourcesTest(DiagnoseCase):
             status, out, err = self.run_pulse(*arguments)
             self.assertEqual((status, out), (1, ""), err)
             self.assertIn(reason, err)
+
+    def test_this_host_where_no_address_is_given(self):
+        (page, *_), _ = self.pages("none")
+        pages = {"/healthz": b"ok\n", "/api/v1/snapshots": page}
+
+        def answer(handler):
+            body = pages.get(handler.path.split("?")[0])
+            reply(handler, body or b"", 200 if body else 404)
+        for port in range(9417, 9409, -1):
+            try:
+                self.endpoint(answer, port=port)
+                break
+            except OSError:
+                continue  # somebody else's
+        else:
+            self.skipTest("all eight ports are taken")
+        _, out, err = self.run_pulse("--ras=off")
+        said = out.strip().splitlines()[-1]
+        self.assertTrue(said.startswith("Only this host was asked: localhost:"), out + err)
+        self.assertIn("localhost:%d" % port, said)
+        _, out, err = self.run_pulse("--ras=off", "--json")
+        self.assertGreater(json.loads(out)["processes"], 0)
+        self.assertIn("Only this host was asked", err)
+        _, out, err = self.run_pulse("--ras=off", "--endpoint=127.0.0.1:%d" % port)
+        self.assertNotIn("Only this host", out + err)
 
     def test_nobody_answers(self):
         gone = self.serve(b"")

@@ -42,6 +42,32 @@ bool IsNumber(std::string_view text) {
   return absl::SimpleAtod(text, &number) && number != 0;
 }
 
+// "5" and "5s". From 1024 on a number is the port of an endpoint.
+bool LooksLikeTime(std::string_view text) {
+  constexpr int kFirstPort = 1024;
+  double number = 0;
+  if (absl::SimpleAtod(text, &number)) return number > 0 && number < kFirstPort;
+  absl::Duration duration;
+  return absl::ParseDuration(text, &duration);
+}
+
+// What is wrong with `value` of the flag `name`. `is_sure`: behind an equals sign; else it may be an
+// argument of its own.
+std::string CheckValue(const std::string& name, std::string_view value, bool is_sure) {
+  const absl::CommandLineFlag* flag =
+      absl::FindCommandLineFlag(absl::StrReplaceAll(name.substr(2), {{"-", "_"}}));
+  if (flag == nullptr) return "";
+  if (flag->IsOfType<absl::Duration>() && IsNumber(value)) {
+    return absl::StrCat(name, "=", value, " has no unit: write ", name, "=", value, "s");
+  }
+  bool truth = false;
+  if (name == "--watch" && LooksLikeTime(value) && !(is_sure && absl::SimpleAtob(value, &truth))) {
+    return absl::StrCat("--watch takes no time: write --watch --interval=", value,
+                        IsNumber(value) ? "s" : "");
+  }
+  return "";
+}
+
 }  // namespace
 
 std::vector<std::string> FlagsIn(std::string_view help) {
@@ -70,7 +96,8 @@ std::string Nearest(std::string_view written, const std::vector<std::string>& ca
   return nearest;
 }
 
-std::string CheckFlag(std::string_view argument, std::string_view command, std::string_view help) {
+std::string CheckFlag(std::string_view argument, std::string_view next, std::string_view command,
+                      std::string_view help) {
   if (argument.size() < 2 || argument[0] != '-') return "";
   std::string_view rest = argument;
   absl::ConsumePrefix(&rest, "-");
@@ -91,14 +118,8 @@ std::string CheckFlag(std::string_view argument, std::string_view command, std::
     return absl::StrCat(name, " is no flag of `pulse ", command, "`",
                         nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"));
   }
-  if (equals == rest.npos) return "";
-  const std::string_view value = rest.substr(equals + 1);
-  const absl::CommandLineFlag* flag =
-      absl::FindCommandLineFlag(absl::StrReplaceAll(name.substr(2), {{"-", "_"}}));
-  if (flag != nullptr && flag->IsOfType<absl::Duration>() && IsNumber(value)) {
-    return absl::StrCat(name, "=", value, " has no unit: write ", name, "=", value, "s");
-  }
-  return "";
+  const bool has_value = equals != rest.npos;
+  return CheckValue(name, has_value ? rest.substr(equals + 1) : next, has_value);
 }
 
 }  // namespace nccl_pulse

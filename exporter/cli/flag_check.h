@@ -18,8 +18,10 @@ std::vector<std::string> FlagsIn(std::string_view help);
 std::string Nearest(std::string_view written, const std::vector<std::string>& candidates);
 
 // What is wrong with this argument of `command`, whose help names its flags; "": nothing, as far as
-// can be seen here. Durations must have a unit.
-std::string CheckFlag(std::string_view argument, std::string_view command, std::string_view help);
+// can be seen here. `next` is the argument behind it, which may be its value. Durations must have a
+// unit, and --watch has none.
+std::string CheckFlag(std::string_view argument, std::string_view next, std::string_view command,
+                      std::string_view help);
 
 }  // namespace nccl_pulse
 

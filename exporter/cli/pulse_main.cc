@@ -9,8 +9,6 @@
 #include <vector>
 
 #include "absl/flags/parse.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/flag_check.h"
 #include "plugin/runtime/version.h"
@@ -75,13 +73,8 @@ bool HasRightFlags(const Command& command, const std::vector<std::string_view>& 
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string_view argument = arguments[i];
     if (argument == "--") return true;
-    std::string problem = CheckFlag(argument, command.name, command.help);
-    const bool may_have_value = absl::StartsWith(argument, "--") && i + 1 < arguments.size();
-    if (problem.empty() && may_have_value && argument.find('=') == argument.npos) {
-      // --interval 5 as well as --interval=5.
-      problem =
-          CheckFlag(absl::StrCat(argument, "=", arguments[i + 1]), command.name, command.help);
-    }
+    const std::string_view next = i + 1 < arguments.size() ? arguments[i + 1] : "";
+    const std::string problem = CheckFlag(argument, next, command.name, command.help);
     if (problem.empty()) continue;
     std::fprintf(stderr, "pulse: %s\n`pulse help %s` says more.\n", problem.c_str(), command.name);
     return false;

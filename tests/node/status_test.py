@@ -244,6 +244,10 @@ class EndpointTest(unittest.TestCase):
                                     (["--interval=1ms"], "--interval must be between"),
                                     (["--interval=5"], "--interval=5 has no unit: write --interval=5s"),
                                     (["--interval", "5"], "write --interval=5s"),
+                                    (["--watch", "5"], "--watch takes no time: write --watch --interval=5s"),
+                                    (["--watch=5"], "write --watch --interval=5s"),
+                                    (["--watch", "500ms"], "write --watch --interval=500ms"),
+                                    (["--watch", "1024", "x"], "takes one endpoint"),  # a port
                                     (["--color=red"], "--color=red"),
                                     (["--endpont=x"], "did you mean --endpoint?"),
                                     (["--web-config=x"], "--web-config is no flag of `pulse status`"),

@@ -5,14 +5,18 @@
 #include <cstdio>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "exporter/cli/command.h"
+#include "exporter/cli/flag_check.h"
 #include "exporter/cli/fleet_flags.h"
 #include "exporter/node/control_client.h"
 #include "exporter/node/live_values.h"
@@ -82,6 +86,21 @@ int Print(const std::vector<ControlAnswer>& answers) {
   return failed == 0 ? 0 : kNotEverywhere;
 }
 
+// "did you mean HANG_SECONDS? " for HANG_SECOND=5, or "".
+std::string MeantInstead(std::string_view argument) {
+  constexpr std::string_view kPrefix = "NCCL_PULSE_";
+  std::string name = absl::AsciiStrToUpper(argument.substr(0, argument.find('=')));
+  const bool has_prefix = absl::StartsWith(name, kPrefix);
+  if (has_prefix) name.erase(0, kPrefix.size());
+  std::vector<std::string> names;
+  for (int i = 0; i < kLiveSettings; ++i) {
+    names.emplace_back(LiveSettingName(static_cast<LiveSetting>(i)));
+  }
+  const std::string nearest = Nearest(name, names);
+  if (nearest.empty() || nearest == name) return "";
+  return absl::StrCat("did you mean ", has_prefix ? kPrefix : "", nearest, "? ");
+}
+
 int Run(const std::vector<char*>& arguments) {
   if (arguments.empty()) {
     return Fail(kUsageError, "set needs NAME=VALUE; what can be set: " + DescribeLiveSettings());
@@ -101,7 +120,9 @@ int Run(const std::vector<char*>& arguments) {
   for (const char* argument : arguments) {
     LiveCommand command;
     std::string error;
-    if (!ParseLiveCommand(argument, &command, &error)) return Fail(kUsageError, error);
+    if (!ParseLiveCommand(argument, &command, &error)) {
+      return Fail(kUsageError, absl::StrCat(MeantInstead(argument), error));
+    }
     if (!named.insert(command.setting).second) {
       return Fail(kUsageError,
                   absl::StrCat(LiveSettingName(command.setting), " is given a second time"));

@@ -61,6 +61,9 @@ class ControlTest(AgentCase):
         for arguments, expected in (
                 (["LABELS=a=b"], "TIMED_LAUNCHES_PER_SECOND (a number from 1 to 1000000, or one-in-N)"),
                 (["TIMED_LAUNCHES_PER_SECOND=0"], "a number from 1 to 1000000"),
+                (["HANG_SECOND=5"], 'did you mean HANG_SECONDS? "HANG_SECOND" cannot be set'),
+                (["nccl_pulse_hang_secnds=5"], "did you mean NCCL_PULSE_HANG_SECONDS? "),
+                (["LOG_LEVL"], "did you mean LOG_LEVEL? "),
                 (["HANG_SECONDS=ten"], "a number from 1 to 86400"),
                 (["NETWORK_WINDOW=nan"], "0.01 to 100"),
                 (["LOG_LEVEL=loud"], "off, warn or info"),

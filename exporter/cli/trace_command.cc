@@ -34,6 +34,7 @@ constexpr int kNothingRead = 2;
 constexpr int kNoCalls = 4;
 constexpr int kNotWritten = 5;
 
+constexpr double kLeastSeconds = 0.1;
 constexpr double kMostSeconds = 600;
 constexpr int kMostEvery = 1 << 24;  // Sampler::kMaxExponent
 // A page of calls takes the endpoint about so long for each call (exporter/exposition/calls_json.h),
@@ -57,7 +58,7 @@ machine): a track for each rank and communicator with its calls, those that were
 ended, who has not called, waits, verdicts. Arrows lead from a call to the same call on other ranks.
 Without --every nothing is changed in the job. What it costs is printed first.
 
-  --seconds=N           how long to watch, at most 600 (default 5). Ctrl-C ends it earlier, and what was
+  --seconds=N           how long to watch, 0.1 to 600 (default 5). Ctrl-C ends it earlier, and what was
                         seen is written. Calls from before that are still kept are in it, too
   --every=N             meanwhile one launch in N is timed (a power of two, or the next one), 1: all of which
                         an event is free, and all network steps are watched: by the job's processes on this
@@ -146,8 +147,9 @@ int Run(const std::vector<char*>& arguments) {
                 "trace takes no argument; addresses go to --endpoint, a file to --out");
   }
   const double seconds = absl::GetFlag(FLAGS_seconds);
-  if (!(seconds >= 0 && seconds <= kMostSeconds)) {
-    return Fail(kUsageError, "--seconds is not between 0 and 600");
+  // This way round, because NaN compares false with everything.
+  if (!(seconds >= kLeastSeconds && seconds <= kMostSeconds)) {
+    return Fail(kUsageError, "--seconds is not between 0.1 and 600");
   }
   const std::optional<int> asked_every = absl::GetFlag(FLAGS_every);
   int every = asked_every.value_or(0);
@@ -166,10 +168,8 @@ int Run(const std::vector<char*>& arguments) {
   if (!capture.empty() && !given_endpoints.empty()) {
     return Fail(kUsageError, "--from and --endpoint: a capture or a running job, not both");
   }
-  if (every != 0 && (!capture.empty() || seconds == 0)) {
-    return Fail(kUsageError,
-                "--every is of a running job, and for a time: not with --from, nor "
-                "with --seconds=0");
+  if (every != 0 && !capture.empty()) {
+    return Fail(kUsageError, "--every is of a running job: not with --from");
   }
   std::string error;
   if (!CanWriteWhole(path, &error)) return Fail(kNotWritten, error);

@@ -133,12 +133,13 @@ class CloserLookTest(NodeCase):
         self.assertEqual(self.set_values({process.pid for process in (stopped, other, fixed)}), {})
 
     def test_usage(self):
-        for arguments in (["--every=-1"], ["--every=1", "--seconds=0"], ["--every=16777217"],
-                          ["--every=1", "--from=/nowhere"]):
+        for arguments in (["--every=-1"], ["--every=16777217"], ["--every=1", "--from=/nowhere"],
+                          ["--seconds=0"], ["--seconds=-1"], ["--seconds=nan"], ["--seconds=601"]):
             done = subprocess.run([cluster.PULSE, "trace", *arguments], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True, check=False)
             self.assertEqual(done.returncode, 1, done.stdout)
-            self.assertIn("--every", done.stdout)
+            name = arguments[0].split("=")[0]
+            self.assertIn(name + " is", done.stdout)
 
 
 if __name__ == "__main__":

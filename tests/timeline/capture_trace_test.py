@@ -281,8 +281,8 @@ class CaptureTraceTest(TraceCase):
             self.assertEqual(file.read(), expected)
 
     def test_usage(self):
-        for arguments, message in ((["here"], "takes no argument"), (["--seconds=-1"], "between 0 and 600"),
-                                   (["--seconds=601"], "between 0 and 600"), (["--seconds=nan"], ""),
+        for arguments, message in ((["here"], "takes no argument"), (["--seconds=-1"], "between 0.1 and 600"),
+                                   (["--seconds=601"], "between 0.1 and 600"), (["--seconds=nan"], ""),
                                    (["--from=x", "--endpoint=localhost"], "not both")):
             code, _, errors = self.run_pulse(*arguments)
             self.assertEqual(code, 1, errors)

@@ -95,7 +95,7 @@ class WatchTest(TraceCase):
     def test_a_clock_that_is_ahead(self):
         endpoint = self.endpoint(calls_page(1, rank(0, [call(1, 1)]), nranks=2), clock=lambda: time.time() + 100)
         older = self.endpoint(calls_page(1, rank(1, [call(1, 1)]), nranks=2), clock=None)
-        trace = self.trace("--seconds=0", "--endpoint=" + endpoint.name, "--endpoint=" + older.name)
+        trace = self.trace("--seconds=0.1", "--endpoint=" + endpoint.name, "--endpoint=" + older.name)
         marks = {mark.name.split(":")[1].strip(): mark.notes for mark in trace.on("about this trace")[1]
                  if mark.name.startswith("clock of")}
         ahead = marks[endpoint.name.split(":")[1]]
@@ -110,7 +110,7 @@ class WatchTest(TraceCase):
             asked.append(1)
             return time.time() + (100 if len(asked) > 3 else 0)
         endpoint = self.endpoint(calls_page(1, rank(0, [call(1, 1)]), nranks=2), clock=clock)
-        trace = self.trace("--seconds=0", "--endpoint=" + endpoint.name)
+        trace = self.trace("--seconds=0.1", "--endpoint=" + endpoint.name)
         mark, = [mark for mark in trace.on("about this trace")[1] if mark.name.startswith("clock of")]
         self.assertLessEqual(mark.notes["ahead_at_least_ns"], 0)
         self.assertGreaterEqual(mark.notes["ahead_at_most_ns"], 100 * 10**9)
@@ -136,7 +136,7 @@ class WatchTest(TraceCase):
         missing, = trace.on("HAS NOT CALLED")[0]
         self.assertEqual((missing.name, missing.end_ns),
                          ("HAD NOT CALLED, when looked at last, AllReduce 4 KiB (collective 2)", (made_up.START + 9) * 10**9))
-        trace = self.trace("--seconds=0", "--endpoint=" + self.endpoint(page).name)
+        trace = self.trace("--seconds=0.1", "--endpoint=" + self.endpoint(page).name)
         missing, = trace.on("HAS NOT CALLED")[0]
         self.assertIsNone(missing.end_ns)
 
@@ -148,7 +148,7 @@ class WatchTest(TraceCase):
             self.assertIn(message, errors)
             self.assertFalse(os.path.exists(self.out))
         empty = self.endpoint(404, communicators={"time": made_up.START, "communicators": []})
-        self.assertEqual(self.trace("--seconds=0", "--endpoint=" + empty.name, status=4).marks, [])
+        self.assertEqual(self.trace("--seconds=0.1", "--endpoint=" + empty.name, status=4).marks, [])
 
     def test_a_recorded_run(self):
         run = os.path.join(RUNFILES, "tests/traces/h200x2-nvlink-mixed")

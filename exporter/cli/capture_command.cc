@@ -1,5 +1,7 @@
 // pulse capture: keeps what endpoints and this host know about a job, as a folder or a .tar.gz.
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -109,6 +111,37 @@ bool FindEndpoints(const JobFilter& filter, FleetQuestion* question, std::string
   return OrThoseOfThisHost(question, error);
 }
 
+// Of "processes/17/nccl_log.txt: why" the name of the file, of "stacks: why" that word.
+std::string WhatIsMissing(const std::string& line) {
+  std::string what = line.substr(0, line.find(": "));
+  if (!absl::EndsWith(what, ".txt")) return what;
+  return what.substr(what.rfind('/') + 1);  // npos + 1 is 0
+}
+
+// "Not in it (missing.txt says why): 4 x nccl_log.txt, stacks", with its end of line; or "".
+std::string MissingWords(const std::vector<std::string>& missing) {
+  constexpr std::size_t kMostNamed = 6;
+  std::vector<std::pair<std::string, int>> counts;
+  for (const std::string& line : missing) {
+    const std::string what = WhatIsMissing(line);
+    const auto same = std::find_if(counts.begin(), counts.end(),
+                                   [&what](const auto& each) { return each.first == what; });
+    if (same != counts.end()) {
+      ++same->second;
+    } else {
+      counts.emplace_back(what, 1);
+    }
+  }
+  if (counts.empty()) return "";
+  std::string text = "Not in it (missing.txt says why): ";
+  for (std::size_t i = 0; i < counts.size() && i < kMostNamed; ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ",
+                    counts[i].second == 1 ? "" : absl::StrCat(counts[i].second, " x "),
+                    counts[i].first);
+  }
+  return absl::StrCat(text, counts.size() > kMostNamed ? ", and more\n" : "\n");
+}
+
 int Run(const std::vector<char*>& arguments) {
   if (!arguments.empty()) {
     return Fail(kUsageError,
@@ -166,11 +199,13 @@ int Run(const std::vector<char*>& arguments) {
   }
   if (!capture.bundle.Write(path, &error)) return Fail(kNotWritten, error);
   std::fputs(JobText(capture.look).c_str(), stdout);
-  std::printf("\n%s: %zu files; %s of %zu ranks\n", path.c_str(), capture.bundle.size(),
-              options.is_flight_recorder ? "dumps" : "last calls", capture.ranks);
-  if (!capture.missing.empty()) {
-    std::printf("%zu things could not be had: missing.txt has them\n", capture.missing.size());
-  }
+  const bool is_one = capture.sources == 1;
+  const char* const what = options.is_flight_recorder ? "dumps" : "last calls";
+  const char* const of_whom =
+      options.is_flight_recorder ? (is_one ? "rank" : "ranks") : (is_one ? "process" : "processes");
+  std::printf("\n%s: %zu files; %s of %zu %s\n", path.c_str(), capture.bundle.size(), what,
+              capture.sources, of_whom);
+  std::fputs(MissingWords(capture.missing).c_str(), stdout);
   if (capture.look.set.processes.empty() && capture.look.set.ended.empty()) {
     return Fail(kNoProcess, "no endpoint knows of a process");
   }

@@ -265,7 +265,7 @@ class Capturer {
     for (const Json& rank : page["ranks"]) {
       if (!rank.is_object()) continue;
       const bool has_calls = rank.contains("calls") && rank["calls"].is_array();
-      if (has_calls) ++capture_.ranks;
+      if (has_calls) NoteCalls(rank);
       if (has_calls || !rank.contains("missing")) continue;
       const bool has_number = rank.contains("rank") && rank["rank"].is_number_integer();
       Miss(absl::StrCat("last calls of rank ",
@@ -282,10 +282,20 @@ class Capturer {
     pages_.push_back(std::move(page));
   }
 
+  // A process has a rank in each of its communicators.
+  void NoteCalls(const Json& rank) {
+    const auto text = [&rank](const char* key) {
+      const auto found = rank.find(key);
+      return found == rank.end() ? "" : found->dump();
+    };
+    callers_.emplace(text("hostname"), text("pid"));
+    capture_.sources = callers_.size();
+  }
+
   void AddDumps() {
     FlightRecorderDumps dumps = WriteFlightRecorder(pages_);
     for (std::string& each : dumps.left_out) MissLine(each);
-    capture_.ranks = dumps.by_rank.size();
+    capture_.sources = dumps.by_rank.size();
     pages_.clear();
     page_bytes_ = 0;
     for (auto& [rank, dump] : dumps.by_rank) {
@@ -387,6 +397,7 @@ class Capturer {
   std::vector<Json> pages_;
   std::size_t page_bytes_ = 0;
   std::size_t missing_bytes_ = 0, more_missing_ = 0;
+  std::set<std::pair<std::string, std::string>> callers_;  // host and pid
 };
 
 }  // namespace

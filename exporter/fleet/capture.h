@@ -29,7 +29,7 @@ struct CaptureOptions {
 struct Capture {
   JobLook look;
   Bundle bundle;
-  std::size_t ranks = 0;             // that calls, or dumps, are there of
+  std::size_t sources = 0;           // processes whose calls are there; of dumps: global ranks
   std::vector<std::string> missing;  // sentences; in the bundle, too
 };
 

@@ -101,7 +101,9 @@ class CaptureTest(unittest.TestCase):
         code, output, errors = pulse("capture", "--endpoint=" + self.endpoint, "--out=" + self.out,
                                      "--hang-after=2s", "--stack-command=" + command)
         self.assertEqual((code, errors), (0, ""))
-        self.assertIn("last calls of", output)
+        # Each has a rank in several communicators.
+        self.assertIn("last calls of %d processes\n" % RANKS, output)
+        self.assertRegex(output, r"\nNot in it \(missing\.txt says why\): %d x nccl_log\.txt" % RANKS)
 
         def content(*path):
             with open(os.path.join(self.out, *path), encoding="utf-8") as file:

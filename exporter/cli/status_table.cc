@@ -277,7 +277,7 @@ class Page {
       p50 = Seconds(Number(At(latency, "p50")));
       p99 = Seconds(Number(At(latency, "p99")));
       if (const Json& bandwidth = At(latency, "bus_bytes_per_second"); bandwidth.is_number()) {
-        bus = absl::StrFormat("%.3g GB/s", Number(bandwidth) / 1e9);
+        bus = ByteRate(Number(bandwidth));
       }
     }
     const Json& last = At(rank, "last_call");

@@ -63,6 +63,12 @@ std::string Count(double count) {
   return absl::StrFormat("%.3gG", count / 1e9);
 }
 
+std::string ByteRate(double bytes_per_second) {
+  if (bytes_per_second < 1e3) return absl::StrFormat("%.3g B/s", bytes_per_second);
+  if (bytes_per_second < 1e6) return absl::StrFormat("%.3g kB/s", bytes_per_second / 1e3);
+  return absl::StrFormat("%.3g GB/s", bytes_per_second / 1e9);
+}
+
 std::string Size(std::string_view name) { return SizeWords(name, "<=", ">"); }
 
 std::string Plural(std::size_t count, const char* noun) {

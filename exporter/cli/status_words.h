@@ -24,7 +24,8 @@ bool Contains(const nlohmann::json& list, const nlohmann::json& value);
 
 std::string Seconds(double seconds);
 std::string Count(double count);
-std::string Size(std::string_view name);  // of a size class: "<=1MiB"
+std::string ByteRate(double bytes_per_second);  // "211 GB/s", "2 kB/s"
+std::string Size(std::string_view name);        // of a size class: "<=1MiB"
 std::string Plural(std::size_t count, const char* noun);
 std::string CommunicatorName(const nlohmann::json& comm);
 // At most `width` columns, further lines indented like the first.

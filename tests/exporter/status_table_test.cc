@@ -1,5 +1,6 @@
 #include "exporter/cli/status_table.h"
 
+#include "exporter/cli/status_words.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/testing/simulated_job.h"
 #include "exporter/exposition/communicators_json.h"
@@ -78,6 +79,13 @@ TEST(StatusTable, AHangStandsFirstAndIsMarked) {
   StatusOptions color;
   color.color = true;
   EXPECT_THAT(StatusTable(page, nullptr, color), HasSubstr("\033[1;31mHANG\033[0m"));
+}
+
+TEST(StatusTable, SpellsABandwidthWithoutExponent) {
+  EXPECT_EQ(ByteRate(211e9), "211 GB/s");
+  EXPECT_EQ(ByteRate(1.94e6), "0.00194 GB/s");
+  EXPECT_EQ(ByteRate(2040), "2.04 kB/s");
+  EXPECT_EQ(ByteRate(51), "51 B/s");
 }
 
 TEST(StatusTable, AStraggler) {

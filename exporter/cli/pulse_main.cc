@@ -47,7 +47,7 @@ const Command* Find(std::string_view name) {
 }
 
 int NoSuchCommand(const char* name) {
-  std::vector<std::string> names;
+  std::vector<std::string> names = {"help"};
   for (const Command* command : kCommands) names.emplace_back(command->name);
   const std::string nearest = Nearest(name, names);
   std::fprintf(stderr, "pulse: no command \"%s\"%s\n", name,

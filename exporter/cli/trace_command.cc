@@ -197,7 +197,8 @@ int Run(const std::vector<char*>& arguments) {
                  drawn.gap_calls);
   }
   if (drawn.not_called != 0) {
-    std::fprintf(said, "  %zu ranks HAVE NOT CALLED what others have\n", drawn.not_called);
+    std::fprintf(said, "  %zu %s NOT CALLED what others have\n", drawn.not_called,
+                 drawn.not_called == 1 ? "rank HAS" : "ranks HAVE");
   }
   if (drawn.not_called_unseen != 0) {
     std::fprintf(said,

@@ -191,7 +191,7 @@ class CaptureTest(unittest.TestCase):
             trace = perfetto.Trace(file.read())
         os.remove(path)
         suspect = self.job.ranks[LAST].pid
-        self.assertIn("1 ranks HAVE NOT CALLED", output)
+        self.assertIn("1 rank HAS NOT CALLED", output)
         culprit = trace.find_tracks("<< SUSPECT: rank_not_called")
         job, = trace.find_tracks("NCCL job")
         self.assertEqual([track.parent for track in culprit], [job.uuid, culprit[0].uuid])

@@ -182,7 +182,7 @@ class Help(ReplayTest):
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn(words, result.stdout)
         for arguments, words in ((["dance"], "usage: pulse"), (["help", "dance"], "usage: pulse"),
-                                 (["stauts"], 'did you mean "status"?')):
+                                 (["stauts"], 'did you mean "status"?'), (["hepl"], 'did you mean "help"?')):
             result = subprocess.run([PULSE, *arguments], text=True, capture_output=True,
                                     timeout=PATIENCE_S)
             self.assertEqual((result.returncode, result.stdout), (1, ""))

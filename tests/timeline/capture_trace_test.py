@@ -110,7 +110,7 @@ class CaptureTraceTest(TraceCase):
         self.assertEqual([(one.name, one.begin_ns, one.end_ns) for one in slices],
                          [("HANG rank_not_called: dp", ns(2.0), None)])
         self.assertEqual([mark.notes.get("sentence") for mark in marks], ["HANG  global rank 2"])
-        self.assertIn("1 ranks HAVE NOT CALLED", self.said)
+        self.assertIn("1 rank HAS NOT CALLED", self.said)
 
     def test_the_verdict_on_the_job_names_the_suspects(self):
         calls = [[call(1, 1.0, state="in_flight", bytes=4096 + i)] for i in range(3)]

@@ -10,6 +10,10 @@
 // A record has room for three rounds: the one that goes on, the one that has just ended, of which
 // calls may still come to be known, and the one before, which stands still.
 //
+// Of each second, too, one is kept, of the last 32: a communicator that is called hundreds of times a
+// second turns its ring of last timed calls over in less time than passes between the answers of two
+// endpoints, and all of them may be calls of one step of the job.
+//
 // Thread: pure functions.
 #ifndef METRICS_AGREED_CALL_H_
 #define METRICS_AGREED_CALL_H_
@@ -22,6 +26,8 @@ namespace nccl_pulse {
 
 inline constexpr int64_t kAgreedRoundNs = 30'000'000'000;
 inline constexpr int kAgreedRounds = 3;
+inline constexpr int64_t kMomentNs = 1'000'000'000;
+inline constexpr int kMoments = 32;
 // The first calls of each kind carry set-up: they are not timed on the stream, and never agreed.
 inline constexpr uint64_t kSetUpCalls = 2;
 

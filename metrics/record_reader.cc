@@ -332,27 +332,47 @@ void RecordReader::ReadCounters(const CounterPages& pages, uint64_t key, int ser
   }
 }
 
+bool RecordReader::ReadTimedCall(const TimedCall& call,
+                                 std::map<uint64_t, TimedCallSnapshot>* by_sequence) {
+  TimedCall::Copy copy;
+  const uint64_t sequence = call.Read(&copy);
+  if (sequence == 0) return true;
+  if (!Take(kTimedCallBytes)) return false;
+  const uint32_t kind = TimedCallKey::Kind(copy.key);
+  if (!IsLatencyKind(kind)) return true;
+  TimedCallSnapshot& read = (*by_sequence)[sequence];
+  read.op = Name(TimedCallKey::Op(copy.key));
+  read.kind = static_cast<LatencyKind>(kind);
+  read.size_class = static_cast<int>(TimedCallKey::SizeClass(copy.key));
+  read.call_number = TimedCallKey::CallNumber(copy.key);
+  read.graph = TimedCallKey::Graph(copy.key);
+  read.bytes = copy.bytes;
+  read.duration_ns = copy.duration_ns;
+  read.end_realtime_ns = Realtime(copy.end_monotonic_ns);
+  return true;
+}
+
 void RecordReader::ReadTimedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out) {
-  std::map<uint64_t, TimedCallSnapshot> by_sequence;
+  std::map<uint64_t, TimedCallSnapshot> last;
   for (const TimedCall& call : record.timed_calls) {
-    TimedCall::Copy copy;
-    const uint64_t sequence = call.Read(&copy);
-    if (sequence == 0) continue;
-    if (!Take(kTimedCallBytes)) return;
-    const uint32_t kind = TimedCallKey::Kind(copy.key);
-    if (!IsLatencyKind(kind)) continue;
-    TimedCallSnapshot read;
-    read.op = Name(TimedCallKey::Op(copy.key));
-    read.kind = static_cast<LatencyKind>(kind);
-    read.size_class = static_cast<int>(TimedCallKey::SizeClass(copy.key));
-    read.call_number = TimedCallKey::CallNumber(copy.key);
-    read.graph = TimedCallKey::Graph(copy.key);
-    read.bytes = copy.bytes;
-    read.duration_ns = copy.duration_ns;
-    read.end_realtime_ns = Realtime(copy.end_monotonic_ns);
-    by_sequence[sequence] = std::move(read);
+    if (!ReadTimedCall(call, &last)) return;
   }
-  for (auto& [sequence, call] : by_sequence) out->timed_calls.push_back(std::move(call));
+  if (last.empty()) return;
+  const uint64_t oldest = last.begin()->first;
+  const int64_t newest_ns = last.rbegin()->second.end_realtime_ns;
+  for (auto& [sequence, call] : last) out->timed_calls.push_back(std::move(call));
+
+  std::map<uint64_t, TimedCallSnapshot> picked;
+  for (const TimedCall& call : record.calls_of_moments) {
+    if (!ReadTimedCall(call, &picked)) return;
+  }
+  for (auto& [sequence, call] : picked) {
+    if (sequence >= oldest) break;
+    // In a second without calls the one of an earlier turn stays.
+    const uint64_t before_ns =
+        static_cast<uint64_t>(newest_ns) - static_cast<uint64_t>(call.end_realtime_ns);
+    if (before_ns < uint64_t{kMoments} * kMomentNs) out->picked_calls.push_back(std::move(call));
+  }
 }
 
 void RecordReader::ReadAgreedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out) {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,8 @@ class RecordReader {
   void ReadLatency(const SeriesEntry& entry, uint64_t key, CommunicatorSnapshot* out);
   void ReadCounters(const CounterPages& pages, uint64_t key, int series,
                     CommunicatorSnapshot* out) const;
+  // False: the snapshot is full.
+  bool ReadTimedCall(const TimedCall& call, std::map<uint64_t, TimedCallSnapshot>* by_sequence);
   void ReadTimedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out);
   bool WantsLastCalls(const CommunicatorSnapshot& communicator) const;
   bool WantsCallOrder(const CommunicatorSnapshot& communicator) const;

@@ -82,7 +82,7 @@ class RecordWriter {
   // ---- the ring of timed calls ----
 
   // By whoever holds a lane of the record: a recycler then waits. Keeps it as the agreed call of its
-  // round, too, if it is one (agreed_call.h).
+  // moment and its round, too, if it is one (agreed_call.h).
   void AppendTimedCall(const TimedCallFields& call);
 
   // ---- calls and followed launches; the launching thread, without a lane ----
@@ -131,6 +131,8 @@ class RecordWriter {
  private:
   void GiveRingBack();
   void KeepIfAgreed(uint64_t number, const TimedCallFields& call);
+  bool KeepIfRarest(int64_t period_ns, uint64_t hash, uint64_t number, const TimedCallFields& call,
+                    TimedCall* kept);
   int ClaimLanes();
   void KeepSums();
   void AddToSums(uint32_t op, uint64_t calls, uint64_t bytes);

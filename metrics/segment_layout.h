@@ -9,7 +9,7 @@
 //   offset
 //   0        SegmentHeader         who wrote this, geometry, process-wide counters     4 KiB
 //   4 KiB    NameEntry[128]        strings that NCCL gave (op, datatype, algo, proto)  4 KiB
-//   8 KiB    CommunicatorRecord[]  identity, lanes, series, last timed calls           4864 B each
+//   8 KiB    CommunicatorRecord[]  identity, lanes, series, timed calls                6144 B each
 //   ...      Page[]                cells of histograms and counters, last calls        2 KiB each
 //
 //   CommunicatorRecord                       Page, as histogram (one lane's cells of one series)
@@ -26,6 +26,7 @@
 //   +-------------------------------+
 //   | TimedCall[32]     ring        |
 //   | TimedCall[3]      agreed      |
+//   | TimedCall[32]     of moments  |
 //   +-------------------------------+
 //
 // WHO WRITES WHAT
@@ -337,6 +338,7 @@ struct CommunicatorRecord {
   TimedCall timed_calls[kTimedCalls];
   // Of each round the call that all ranks pick alike: agreed_call.h. By the round's number.
   TimedCall agreed_calls[kAgreedRounds];
+  TimedCall calls_of_moments[kMoments];  // the same of each moment
   uint64_t reserved_end;
 
   // Everything but its life and the claims of its lanes, as if it had never been used. By who holds
@@ -354,10 +356,11 @@ struct CommunicatorRecord {
     for (SeriesEntry& entry : series) entry.Reset();
     for (TimedCall& call : timed_calls) call.Reset();
     for (TimedCall& call : agreed_calls) call.Reset();
+    for (TimedCall& call : calls_of_moments) call.Reset();
   }
 };
 inline constexpr uint64_t kRecordStride = sizeof(CommunicatorRecord);
-static_assert(kRecordStride == 4864 && kRecordStride % 64 == 0,
+static_assert(kRecordStride == 6144 && kRecordStride % 64 == 0,
               "cache lines of two records differ");
 static_assert(offsetof(CommunicatorRecord, followed) ==
                   offsetof(CommunicatorRecord, reserved) + sizeof(CommunicatorRecord::reserved),

@@ -184,6 +184,8 @@ struct CommunicatorSnapshot {
   std::vector<UncompletedSnapshot> uncompleted;
   std::vector<SequenceSnapshot> sequences;
   std::vector<TimedCallSnapshot> timed_calls;  // oldest first
+  // Of those before them, the ones that ranks picked alike, one of each second (agreed_call.h).
+  std::vector<TimedCallSnapshot> picked_calls;  // oldest first
   // Oldest first; null: they were not asked for (ReadWish), or there is no ring.
   std::shared_ptr<const std::vector<LastCallSnapshot>> last_calls;
   uint32_t last_calls_kept = 0;  // room in its ring, 0: it has none

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bench/jobs/job_run.h"
+#include "metrics/agreed_call.h"
 #include "metrics/call_order.h"
 #include "metrics/histogram_geometry.h"
 
@@ -105,6 +106,7 @@ void JobMember::Time(const char* op, int size_class, int64_t duration_ns, int64_
   const auto kind = std::find_if(timed_.begin(), timed_.end(), [&](const Timed& each) {
     return each.size_class == size_class && std::strcmp(each.op, op) == 0;
   });
+  const auto row = kind - timed_.begin();
   uint64_t number = 0;
   if (kind == timed_.end()) {
     timed_.push_back({op, size_class, 1});
@@ -122,9 +124,27 @@ void JobMember::Time(const char* op, int size_class, int64_t duration_ns, int64_
   timed.call_number = number;
   timed.duration_ns = static_cast<uint64_t>(duration_ns);
   timed.end_realtime_ns = kJobStart + end_ns;
+  // The same kind has the same place on all ranks.
+  if (std::strcmp(op, "Grouped") != 0) KeepIfAgreed(timed, static_cast<uint32_t>(row));
   std::vector<TimedCallSnapshot>& ring = snapshot_.timed_calls;
   ring.push_back(std::move(timed));
   if (ring.size() == 8 * kRing) KeepLast(&ring);
+}
+
+void JobMember::KeepIfAgreed(const TimedCallSnapshot& timed, uint32_t row) {
+  if (timed.call_number < kSetUpCalls) return;
+  const uint64_t hash = CallHash(CallSeed(snapshot_.comm_id), row,
+                                 static_cast<uint32_t>(timed.size_class), timed.call_number);
+  const auto moment_of = [](const TimedCallSnapshot& call) {
+    return call.end_realtime_ns / kMomentNs;
+  };
+  const int64_t moment = moment_of(timed);
+  if (of_moments_.empty() || moment_of(of_moments_.back().timed) != moment) {
+    of_moments_.push_back({timed, hash});
+  } else if (IsRarer(hash, of_moments_.back().hash)) {
+    of_moments_.back() = {timed, hash};
+  }
+  while (moment_of(of_moments_.front().timed) <= moment - kMoments) of_moments_.pop_front();
 }
 
 void JobMember::Sum(const char* op, int size_class, int64_t duration_ns) {
@@ -141,6 +161,19 @@ void JobMember::Sum(const char* op, int size_class, int64_t duration_ns) {
   latency->histogram.sum_ns += static_cast<uint64_t>(duration_ns);
 }
 
+// The last ones, and what was kept of each moment before them.
+void JobMember::TakeTimedCalls() {
+  std::vector<TimedCallSnapshot>& ring = snapshot_.timed_calls;
+  KeepLast(&ring);
+  for (Agreed& agreed : of_moments_) {
+    const bool is_in_ring = std::any_of(ring.begin(), ring.end(), [&agreed](const auto& call) {
+      return call.call_number == agreed.timed.call_number &&
+             call.size_class == agreed.timed.size_class && call.op == agreed.timed.op;
+    });
+    if (!is_in_ring) snapshot_.picked_calls.push_back(std::move(agreed.timed));
+  }
+}
+
 CommunicatorSnapshot JobMember::Take() {
   if (!launches_.empty()) {
     const Outstanding& oldest = launches_.front();
@@ -149,7 +182,7 @@ CommunicatorSnapshot JobMember::Take() {
                               : oldest.begun_ns == kNever ? OldestLaunch::kNotBegun
                                                           : OldestLaunch::kBegun;
   }
-  KeepLast(&snapshot_.timed_calls);
+  TakeTimedCalls();
   snapshot_.latencies = latencies_;
   std::vector<LastCallSnapshot> calls;
   for (const LastCall& last : last_calls_) {

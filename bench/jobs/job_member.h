@@ -58,6 +58,10 @@ class JobMember {
     int size_class;
     uint64_t calls;
   };
+  struct Agreed {
+    TimedCallSnapshot timed;
+    uint64_t hash;
+  };
 
   void Count(const char* op, int size_class, uint64_t calls);
   void Remember(const char* op, int size_class, bool is_collective, int64_t now_ns);
@@ -65,12 +69,16 @@ class JobMember {
   void Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,
             int sampling_exponent);
   void Sum(const char* op, int size_class, int64_t duration_ns);
+  // If it is the one that all ranks pick of its moment (metrics/agreed_call.h). `row`: of its kind.
+  void KeepIfAgreed(const TimedCallSnapshot& timed, uint32_t row);
+  void TakeTimedCalls();
 
   CommunicatorSnapshot snapshot_;
   std::deque<Outstanding> launches_;
   std::deque<LastCall> last_calls_;
   uint64_t collectives_ = 0;
   std::vector<Timed> timed_;
+  std::deque<Agreed> of_moments_;  // oldest first
   std::vector<LatencySnapshot> latencies_;
 };
 

@@ -17,6 +17,7 @@ ABSL_FLAG(std::string, fault, "", "this one alone");
 ABSL_FLAG(int, from, 0, "the first of them");
 ABSL_FLAG(int, seed, -1, "this job alone, and what is said of it");
 ABSL_FLAG(int, show, 3, "of each fault, the jobs on which the verdict is not right");
+ABSL_FLAG(int, times_as_long, 1, "how long jobs have run that are slow or healthy, when asked");
 ABSL_FLAG(bool, by_layout, false, "a row for each layout of the jobs, too");
 
 namespace nccl_pulse {
@@ -55,7 +56,10 @@ int Main() {
     const int first = seed < 0 ? absl::GetFlag(FLAGS_from) : seed;
     const int end = seed < 0 ? first + absl::GetFlag(FLAGS_jobs) : seed + 1;
     for (int i = first; i < end; ++i) {
-      const Scenario scenario = MakeScenario(fault, static_cast<uint64_t>(i));
+      Scenario scenario = MakeScenario(fault, static_cast<uint64_t>(i));
+      JobRunOptions& options = scenario.options;
+      const bool is_slow_at_once = options.fault_ns == 0 && options.pause_ns == 0;
+      if (is_slow_at_once) options.asked_ns *= absl::GetFlag(FLAGS_times_as_long);
       const Judged judged = Judge(scenario);
       ++outcomes[static_cast<int>(judged.outcome)];
       ++of_layout[scenario.layout.name][static_cast<int>(judged.outcome)];

@@ -105,33 +105,39 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   if (kinds_.size() > kMostKinds) kinds_.clear();
   const bool captured_alike = AreCapturedAlike(ranks);
   const bool are_exchanges = AreLaunchesExchanges(view);
+  const auto add = [&](const TimedCallSnapshot& call, uint32_t rank) {
+    const bool is_duration = call.kind == LatencyKind::kDurationStream ||
+                             call.kind == LatencyKind::kDurationKernel ||
+                             call.kind == LatencyKind::kDurationGraph;
+    // Launches of several calls ("Grouped") agree on something only where each is an exchange.
+    if (!is_duration || !(WaitsForAll(call.op) || (are_exchanges && IsGrouped(call.op)))) {
+      return;
+    }
+    if (call.kind == LatencyKind::kDurationGraph && !captured_alike) return;
+    std::size_t kind = 0;
+    while (kind < seen.size() &&
+           (ComparedClass(*seen[kind].call) != ComparedClass(call) ||
+            seen[kind].call->kind != call.kind || seen[kind].call->graph != call.graph ||
+            seen[kind].call->op != call.op)) {
+      ++kind;
+    }
+    if (kind == seen.size()) {
+      if (kind == kMostKinds) return;
+      seen.push_back({&call, &kinds_[Kind(call.op, ComparedClass(call), call.kind, call.graph)]});
+    }
+    const auto number = static_cast<uint32_t>(call.call_number);
+    const OfKind& of = *seen[kind].of;
+    // By difference: call numbers have 32 bits and wrap around.
+    if (of.has_last && static_cast<int32_t>(number - of.last_call) <= 0) return;
+    entries.push_back(
+        {uint64_t{kind} << 32 | number, rank, call.duration_ns, call.end_realtime_ns});
+  };
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    for (const TimedCallSnapshot& call : ranks[i]->communicator->timed_calls) {
-      const bool is_duration = call.kind == LatencyKind::kDurationStream ||
-                               call.kind == LatencyKind::kDurationKernel ||
-                               call.kind == LatencyKind::kDurationGraph;
-      // Launches of several calls ("Grouped") agree on something only where each is an exchange.
-      if (!is_duration || !(WaitsForAll(call.op) || (are_exchanges && IsGrouped(call.op)))) {
-        continue;
+    const CommunicatorSnapshot& communicator = *ranks[i]->communicator;
+    for (const auto* calls : {&communicator.timed_calls, &communicator.picked_calls}) {
+      for (const TimedCallSnapshot& call : *calls) {
+        add(call, static_cast<uint32_t>(i));
       }
-      if (call.kind == LatencyKind::kDurationGraph && !captured_alike) continue;
-      std::size_t kind = 0;
-      while (kind < seen.size() &&
-             (ComparedClass(*seen[kind].call) != ComparedClass(call) ||
-              seen[kind].call->kind != call.kind || seen[kind].call->graph != call.graph ||
-              seen[kind].call->op != call.op)) {
-        ++kind;
-      }
-      if (kind == seen.size()) {
-        if (kind == kMostKinds) continue;
-        seen.push_back({&call, &kinds_[Kind(call.op, ComparedClass(call), call.kind, call.graph)]});
-      }
-      const auto number = static_cast<uint32_t>(call.call_number);
-      const OfKind& of = *seen[kind].of;
-      // By difference: call numbers have 32 bits and wrap around.
-      if (of.has_last && static_cast<int32_t>(number - of.last_call) <= 0) continue;
-      entries.push_back({uint64_t{kind} << 32 | number, static_cast<uint32_t>(i), call.duration_ns,
-                         call.end_realtime_ns});
     }
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
@@ -223,6 +229,10 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     }
     const uint64_t timed = TimedLeast(ranks, *found.call);
     if (found.call->kind == LatencyKind::kDurationStream) found.weight = sampled;
+    if (!of.has_last && found.matched > 1) {
+      found.weight =
+          static_cast<double>(found.newest - found.oldest) / static_cast<double>(found.matched - 1);
+    }
     if (found.call->kind == LatencyKind::kDurationGraph) {
       // Its numbers are those of replays: none is missing.
       if (of.has_last) {
@@ -287,38 +297,58 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   for (auto& [rank, of] : ranks_) {
     of.window_seconds *= fade;
     of.late_calls *= fade;
+    of.late_rounds *= fade;
     of.late_seconds *= fade;
   }
+  std::sort(matches.begin(), matches.end(),
+            [](const Match& a, const Match& b) { return a.end_ns < b.end_ns; });
   std::vector<int64_t> late_ends_ns;
   for (const Match& match : matches) {
+    if (match.loss >= late_from) late_ends_ns.push_back(match.end_ns);
+  }
+  const std::vector<double> rounds = PartsOfRounds(std::move(late_ends_ns));
+  auto of_round = rounds.begin();
+  for (const Match& match : matches) {
     const bool is_late = match.loss >= late_from;
-    if (is_late) {
-      window_late_ += 1;
-      late_ends_ns.push_back(match.end_ns);
-    }
+    const double round = is_late ? *of_round++ : 0;
+    window_late_ += is_late ? 1 : 0;
+    window_rounds_ += round;
     const double part = 1 / static_cast<double>(match.last.size());
     const double seconds = match.loss * seen[match.kind].weight * shrink * part;
     for (const std::size_t last : match.last) {
       OfRank& of = ranks_[ranks[last]->rank()];
       of.total_seconds += seconds;
       of.window_seconds += seconds;
+      of.late_rounds += round * part;
       if (!is_late) continue;
       of.late_calls += part;
       of.late_seconds += match.loss * part;
     }
   }
-  CountRounds(std::move(late_ends_ns));
 }
 
-void StragglerState::CountRounds(std::vector<int64_t> late_ends_ns) {
-  std::sort(late_ends_ns.begin(), late_ends_ns.end());
-  // As much of a round as went by since the one before, at most a whole one.
-  for (const int64_t end_ns : late_ends_ns) {
-    const auto since_ns = static_cast<double>(ElapsedNs(end_ns, last_late_ns_));
-    const bool is_first = last_late_ns_ == 0 || round_ns_ <= 0;
-    window_rounds_ += is_first ? 1 : std::clamp(since_ns / round_ns_, 0.0, 1.0);
-    last_late_ns_ = std::max(last_late_ns_, end_ns);
+std::vector<double> StragglerState::PartsOfRounds(std::vector<int64_t> late_ends_ns) {
+  std::vector<double> parts(late_ends_ns.size(), 1);
+  if (late_ends_ns.empty() || round_ns_ <= 0) return parts;
+  for (std::size_t begin = 0; begin < late_ends_ns.size();) {
+    std::size_t end = begin + 1;
+    const auto since_begin_ns = [&](std::size_t i) {
+      return static_cast<double>(ElapsedNs(late_ends_ns[i], late_ends_ns[begin]));
+    };
+    while (end < late_ends_ns.size() && since_begin_ns(end) < round_ns_) ++end;
+    // As much of a round as went by since the one before, at most a whole one.
+    double round = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto since_ns = static_cast<double>(ElapsedNs(late_ends_ns[i], last_late_ns_));
+      round += last_late_ns_ == 0 ? 1 : std::clamp(since_ns / round_ns_, 0.0, 1.0);
+      last_late_ns_ = std::max(last_late_ns_, late_ends_ns[i]);
+    }
+    std::fill(parts.begin() + static_cast<std::ptrdiff_t>(begin),
+              parts.begin() + static_cast<std::ptrdiff_t>(end),
+              round / static_cast<double>(end - begin));
+    begin = end;
   }
+  return parts;
 }
 
 double StragglerState::WindowSeconds() const {

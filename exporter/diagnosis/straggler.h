@@ -16,9 +16,11 @@
 // the same launch is compared, the first that has stamps around it. Each rank numbers its own graphs,
 // so only where all ranks have captured and follow as many.
 //
-// Scaled to all calls: one in 2^n is timed, and of those a rank keeps the last 32. The sum of an
-// interval never exceeds the interval: one long wait does not stand for 2^n of its kind. A launch in
-// a graph stands for itself in all replays, not for the other launches.
+// Scaled to all calls: one in 2^n is timed, and of those a rank keeps the last 32, and one of each of
+// the last 32 seconds (metrics/agreed_call.h). Without these, endpoints that are asked one after the
+// other know no call in common where calls follow each other fast. The sum of an interval never
+// exceeds the interval: one long wait does not stand for 2^n of its kind. A launch in a graph stands
+// for itself in all replays, not for the other launches.
 //
 // A rank is called a straggler when it costs its peers more than kMinLoss of the time, and of the
 // matched calls of the last half minute or so into which somebody came late it came last into most,
@@ -71,6 +73,11 @@ class StragglerState {
   static constexpr double kMinLoss = 0.02;       // seconds per second
   static constexpr uint64_t kMinLateNs = 20000;  // well above the events' own differences
   static constexpr double kMinLateShare = 0.65;
+  // Of who is late in the mean, and nobody else nearly as much: what each has to do may differ from
+  // call to call so much that it is not the last in most of them.
+  static constexpr double kMinShareOfMean = 0.35;
+  // Of its lateness in the mean, how much that of the next one is at most.
+  static constexpr double kMostOfNext = 0.5;
   // One look knows the last 32 calls of a communicator.
   static constexpr double kMostOfOneLook = 32;
   // Where rounds are not known, exchanges are taken for so many each.
@@ -106,6 +113,7 @@ class StragglerState {
     double total_seconds = 0;   // ever
     double window_seconds = 0;  // as the window counts, like what follows
     double late_calls = 0;      // into which it came last by more than kMinLateNs
+    double late_rounds = 0;     // of the job, in whose late calls it came last
     double late_seconds = 0;    // not scaled, of those
     int64_t init_realtime_ns = 0;
   };
@@ -114,11 +122,18 @@ class StragglerState {
   std::optional<Straggler> FindHost(const CommunicatorView& view,
                                     const std::vector<const RankView*>& ranks) const;
   double Rounds(const CommunicatorView& view) const;
-  // Whether these have come late in the mean of all calls; indices into the ranks: one, or a host's.
-  // `late_seconds`: of the window's.
+  // Whether who came last into this share of the late calls did so not by chance; indices into the
+  // ranks: one, or a host's, one of `candidates`. `late_seconds`: of the window's.
+  bool AreLate(double share, double candidates, const CommunicatorView& view,
+               const std::vector<const RankView*>& ranks, const std::vector<std::size_t>& these,
+               double late_seconds) const;
+  // The same of the mean of all calls. `are_alone`: and no others are nearly as late.
   bool AreLateInMean(const MeanLateness& mean, const std::vector<const RankView*>& ranks,
-                     const std::vector<std::size_t>& these, double late_seconds) const;
-  void CountRounds(std::vector<int64_t> late_ends_ns);
+                     const std::vector<std::size_t>& these, double late_seconds,
+                     bool are_alone) const;
+  // Of each of these late calls, by when it ended, what part of a round it stands for. Those of a
+  // round stand for equal parts of it.
+  std::vector<double> PartsOfRounds(std::vector<int64_t> late_ends_ns);
 
   std::map<Kind, OfKind> kinds_;
   std::map<int32_t, OfRank> ranks_;

@@ -22,17 +22,36 @@ std::string LatenessWords(double seconds) {
   return absl::StrFormat("%.3g s", seconds);
 }
 
+// The lateness of who is latest but for `these`: of a rank, or of a host if these are one's.
+double NextInMean(const MeanLateness& mean, const std::vector<const RankView*>& ranks,
+                  const std::vector<std::size_t>& these) {
+  struct Sum {
+    double ns = 0, ranks = 0;
+  };
+  std::map<std::string, Sum> of_hosts;
+  double next_ns = 0;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (std::find(these.begin(), these.end(), i) != these.end()) continue;
+    Sum& sum = of_hosts[ranks[i]->process->hostname];
+    sum.ns += mean.of_rank[i];
+    ++sum.ranks;
+    if (these.size() == 1) next_ns = std::max(next_ns, mean.of_rank[i]);
+  }
+  if (these.size() == 1) return next_ns;
+  for (const auto& [host, sum] : of_hosts) next_ns = std::max(next_ns, sum.ns / sum.ranks);
+  return next_ns;
+}
+
 }  // namespace
 
 std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) const {
   if (view.spans_pipeline || window_observed_ <= 0 || window_matched_ < kMinMatched ||
-      window_late_ < kMinLate) {
+      window_late_ < kMinLate || window_rounds_ <= 0) {
     return std::nullopt;
   }
   const std::vector<const RankView*> ranks = LiveRanks(view);
   if (ranks.size() < 2) return std::nullopt;
   const auto count = static_cast<double>(ranks.size());
-  const double rounds = Rounds(view);
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const RankView* rank = ranks[i];
     const auto found = ranks_.find(rank->rank());
@@ -41,12 +60,10 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
     Straggler straggler;
     straggler.rank = rank->rank();
     straggler.seconds_per_second = of.window_seconds / window_observed_;
-    straggler.late_share = of.late_calls / window_late_;
+    straggler.late_share = of.late_rounds / window_rounds_;
     straggler.matched_calls = static_cast<uint64_t>(window_matched_);
-    if (straggler.late_share < kMinLateShare || straggler.seconds_per_second < kMinLoss ||
-        !(IsBeyondChance(straggler.late_share, 1 / count, rounds, count) ||
-          AreLateInMean(MeanLatenessOf(ranks, AreLaunchesExchanges(view), rounds_), ranks, {i},
-                        of.late_seconds))) {
+    if (straggler.seconds_per_second < kMinLoss ||
+        !AreLate(straggler.late_share, count, view, ranks, {i}, of.late_seconds)) {
       continue;
     }
     straggler.mean_seconds = of.late_seconds / of.late_calls;
@@ -66,10 +83,21 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
   return FindHost(view, ranks);
 }
 
+bool StragglerState::AreLate(double share, double candidates, const CommunicatorView& view,
+                             const std::vector<const RankView*>& ranks,
+                             const std::vector<std::size_t>& these, double late_seconds) const {
+  if (share < kMinShareOfMean) return false;
+  const double chance = static_cast<double>(these.size()) / static_cast<double>(ranks.size());
+  const bool are_most = share >= kMinLateShare;
+  if (are_most && IsBeyondChance(share, chance, Rounds(view), candidates)) return true;
+  return AreLateInMean(MeanLatenessOf(ranks, AreLaunchesExchanges(view), rounds_), ranks, these,
+                       late_seconds, !are_most);
+}
+
 bool StragglerState::AreLateInMean(const MeanLateness& mean,
                                    const std::vector<const RankView*>& ranks,
-                                   const std::vector<std::size_t>& these,
-                                   double late_seconds) const {
+                                   const std::vector<std::size_t>& these, double late_seconds,
+                                   bool are_alone) const {
   if (mean.rounds < kMinMeanRounds || window_waits_ <= 0) return false;
   double late_ns = 0;
   for (const std::size_t i : these) late_ns += mean.of_rank[i] / static_cast<double>(these.size());
@@ -85,6 +113,13 @@ bool StragglerState::AreLateInMean(const MeanLateness& mean,
   // The calls of one round tell the deviation only as well as so many ranks do.
   const double freedom = std::max(1.0, window_rounds_) * static_cast<double>(ranks.size() - 1);
   const double errors = these.size() > 1 ? kMinErrors : kMinErrors * (1 + kMoreErrors / freedom);
+  if (are_alone) {
+    const double next_ns = NextInMean(mean, ranks, these);
+    if (next_ns > kMostOfNext * late_ns ||
+        late_ns - next_ns < errors * std::sqrt(2 * variance / mean.rounds)) {
+      return false;
+    }
+  }
   return late_ns > errors * std::sqrt(variance / mean.rounds) &&
          late_ns > kMinPartOfNow * late_seconds / window_matched_ * kSecond;
 }

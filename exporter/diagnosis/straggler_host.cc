@@ -25,7 +25,7 @@ bool AreAlike(double late_calls, double most_of_one, std::size_t ranks_ever_late
 struct OfHost {
   std::vector<int32_t> ranks;
   std::vector<std::size_t> indices;
-  double late_calls = 0, window_seconds = 0, late_seconds = 0;
+  double late_calls = 0, late_rounds = 0, window_seconds = 0, late_seconds = 0;
   double most_late_calls = 0;  // of one of them
   std::size_t ever_late = 0;
 };
@@ -47,20 +47,18 @@ std::optional<Straggler> StragglerState::FindHost(const CommunicatorView& view,
     host.ranks.push_back(rank->rank());
     host.indices.push_back(i);
     host.late_calls += late;
+    host.late_rounds += found->second.late_rounds;
     host.window_seconds += found->second.window_seconds;
     host.late_seconds += found->second.late_seconds;
   }
   if (hosts.size() < 2) return std::nullopt;
   for (const auto& [name, host] : hosts) {
-    const auto count = static_cast<double>(host.ranks.size());
-    const double chance = count / static_cast<double>(ranks.size());
-    const double share = host.late_calls / window_late_;
+    const double share = host.late_rounds / window_rounds_;
     const double seconds_per_second = host.window_seconds / window_observed_;
-    if (host.ranks.size() < 2 || share < kMinLateShare || seconds_per_second < kMinLoss ||
+    if (host.ranks.size() < 2 || seconds_per_second < kMinLoss ||
         !AreAlike(host.late_calls, host.most_late_calls, host.ever_late, host.ranks.size()) ||
-        !(IsBeyondChance(share, chance, Rounds(view), static_cast<double>(hosts.size())) ||
-          AreLateInMean(MeanLatenessOf(ranks, AreLaunchesExchanges(view), rounds_), ranks,
-                        host.indices, host.late_seconds))) {
+        !AreLate(share, static_cast<double>(hosts.size()), view, ranks, host.indices,
+                 host.late_seconds)) {
       continue;
     }
     Straggler straggler;

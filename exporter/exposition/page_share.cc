@@ -56,7 +56,8 @@ uint64_t PageBytes(const ProcessSnapshot& process) {
                               each.uncompleted.size() + each.sequences.size() +
                               each.longest_waits.size() + each.composites.size();
     bytes += (kSeriesOfCommunicator + counters) * counter + each.latencies.size() * histogram +
-             each.timed_calls.size() * kTimedCallBytes + 4 * TextBytes(each) + identity;
+             (each.timed_calls.size() + each.picked_calls.size()) * kTimedCallBytes +
+             4 * TextBytes(each) + identity;
   }
   return bytes;
 }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/diagnosis/usual_durations.h"
+#include "metrics/agreed_call.h"
 #include "metrics/shared_bytes.h"
 
 // As in protobuf_format.cc: the assertion is wrong if the size of a submessage was given.
@@ -122,6 +123,7 @@ void FieldsOf(Fields& fields, CommunicatorSnapshot& comm) {
   } else {
     fields.Messages(49, comm.usual_durations, kMostUsualDurations);
   }
+  fields.Messages(50, comm.picked_calls, kMoments);
 }
 
 template <typename Fields>

@@ -52,6 +52,7 @@ void KeptProcesses::Keep(ProcessSnapshot process, const Peer& peer, bool is_itse
     for (CommunicatorSnapshot& communicator : process.communicators) {
       communicator.latencies.clear();
       communicator.timed_calls.clear();
+      communicator.picked_calls.clear();
     }
     const uint64_t bytes = PageBytes(process) + LastCallsBytes(process);
     remembered_.push_back({std::move(process), now + kRememberEnded, peer.credentials.user,

@@ -15,7 +15,7 @@ struct Lateness {
   int late_of_100 = 100;  // into so many of 100 calls in a row
   int64_t late_ns = kMs;
   int64_t period_ns = 10 * kMs;
-  bool others_take_turns = false;  // into the other calls
+  int others_take_turns = 0;  // so many of them, into the other calls
 };
 
 // What is said of a job in which nobody else is ever late.
@@ -30,21 +30,22 @@ std::optional<Straggler> StragglerOf(const Lateness& lateness) {
     // Spread evenly, so that any stretch of calls has the same share.
     const bool late = (i + 1) * lateness.late_of_100 / 100 != i * lateness.late_of_100 / 100;
     if (late) arrivals[kLateRank] = lateness.late_ns;
-    if (!late && lateness.others_take_turns) {
-      arrivals[kLateRank + 1 + i % (kRanks - 1 - kLateRank)] = lateness.late_ns;
+    if (!late && lateness.others_take_turns != 0) {
+      arrivals[i % lateness.others_take_turns] = lateness.late_ns;
     }
     job.Collective(kComm, "AllReduce", arrivals, 10 * kUs);
     job.Advance(lateness.period_ns - 10 * kUs -
-                (late || lateness.others_take_turns ? lateness.late_ns : 0));
+                (late || lateness.others_take_turns != 0 ? lateness.late_ns : 0));
     if (i % 16 == 15) look();  // before the ring of last calls has gone round
   }
   look();
   return found;
 }
 
-TEST(StragglerShare, LastIntoLessThanMostOfTheLateCallsIsNoStraggler) {
+// Where one other is last into the rest of the calls, it is late in the mean, too.
+TEST(StragglerShare, OfTwoItIsTheOneThatIsLastIntoMostOfTheLateCalls) {
   Lateness lateness;
-  lateness.others_take_turns = true;
+  lateness.others_take_turns = 1;
   lateness.late_of_100 = 45;
   EXPECT_FALSE(StragglerOf(lateness));
   lateness.late_of_100 = 55;
@@ -54,6 +55,20 @@ TEST(StragglerShare, LastIntoLessThanMostOfTheLateCallsIsNoStraggler) {
   ASSERT_TRUE(straggler);
   EXPECT_EQ(straggler->rank, kLateRank);
   EXPECT_NEAR(straggler->late_share, 0.7, 0.02);
+}
+
+// What each has to do differs from call to call so much that it is last into half of them alone, but
+// each of the others into far less.
+TEST(StragglerShare, LateInTheMeanFarMoreThanAnyOtherIsEnough) {
+  Lateness lateness;
+  lateness.others_take_turns = 5;
+  lateness.late_of_100 = 45;
+  const std::optional<Straggler> straggler = StragglerOf(lateness);
+  ASSERT_TRUE(straggler);
+  EXPECT_EQ(straggler->rank, kLateRank);
+  EXPECT_NEAR(straggler->late_share, 0.45, 0.02);
+  lateness.late_of_100 = 25;
+  EXPECT_FALSE(StragglerOf(lateness)) << "others are nearly as late";
 }
 
 // A job of steps with 24 layers, each with a call into which the rank comes last that has most to do

@@ -85,12 +85,14 @@ void Lie(Vandal* vandal, SnapshotSet* set) {
         if (vandal->Below(4) == 0)
           call.size_class = static_cast<decltype(call.size_class)>(Extreme(vandal));
       }
-      for (TimedCallSnapshot& call : comm.timed_calls) {
-        if (vandal->Below(4) == 0) call.kind = static_cast<LatencyKind>(vandal->Below(256));
-        if (vandal->Below(4) == 0)
-          call.size_class = static_cast<decltype(call.size_class)>(Extreme(vandal));
-        if (vandal->Below(4) == 0) call.duration_ns = static_cast<uint64_t>(Extreme(vandal));
-        if (vandal->Below(4) == 0) call.end_realtime_ns = Extreme(vandal);
+      for (auto* calls : {&comm.timed_calls, &comm.picked_calls}) {
+        for (TimedCallSnapshot& call : *calls) {
+          if (vandal->Below(4) == 0) call.kind = static_cast<LatencyKind>(vandal->Below(256));
+          if (vandal->Below(4) == 0)
+            call.size_class = static_cast<decltype(call.size_class)>(Extreme(vandal));
+          if (vandal->Below(4) == 0) call.duration_ns = static_cast<uint64_t>(Extreme(vandal));
+          if (vandal->Below(4) == 0) call.end_realtime_ns = Extreme(vandal);
+        }
       }
       for (LongestWaitSnapshot& wait : comm.longest_waits) {
         if (vandal->Below(2) == 0) wait.longest_ns = static_cast<uint64_t>(Extreme(vandal));

@@ -89,9 +89,32 @@ TEST(MadeUpStraggler, IsNamedAlone) {
 // Its tensor-parallel peers wait for it, their pipelines for them, and in these the ranks of other
 // stages and nodes come late into what they share with other replicas.
 TEST(MadeUpStraggler, PipelinesOfItsPeersAreNot) {
-  for (const uint64_t seed : {147u, 174u, 278u}) {
+  for (const uint64_t seed : {147u, 174u, 255u, 278u}) {
     const Judged judged = Judge(MakeScenario("straggler at the GPU", seed));
     EXPECT_EQ(judged.outcome, Outcome::kRight) << seed << ": " << judged.said;
+  }
+  const Judged judged = Judge(MakeScenario("straggler at the host", 243));
+  EXPECT_EQ(judged.outcome, Outcome::kRight) << judged.said;
+}
+
+// The last calls that two nodes know are of different parts of a step, so they have none in common.
+TEST(MadeUpStraggler, IsNamedWhereEndpointsKnowNoLastCallsInCommon) {
+  for (const uint64_t seed : {27u, 40u, 48u}) {
+    const Judged judged = Judge(MakeScenario("straggler at the GPU, many layers", seed));
+    EXPECT_EQ(judged.outcome, Outcome::kRight) << seed << ": " << judged.said;
+  }
+}
+
+// What is missed above has run for too short a time to tell.
+TEST(MadeUpStraggler, IsNamedInTime) {
+  for (const char* fault : {"straggler at the host", "straggler at the GPU",
+                            "straggler at the GPU, many layers", "slow node, many layers"}) {
+    for (uint64_t seed = 0; seed < 12; ++seed) {
+      Scenario scenario = MakeScenario(fault, seed);
+      scenario.options.asked_ns *= 4;
+      const Judged judged = Judge(scenario);
+      EXPECT_EQ(judged.outcome, Outcome::kRight) << fault << " " << seed << ": " << judged.said;
+    }
   }
 }
 
@@ -112,8 +135,8 @@ TEST(MadeUpStraggler, ItsTensorParallelPeersAreNot) {
   }
 }
 
-// Its calls of the last half step or so are all that a look knows; that it is late in the mean of all
-// steps tells it from who has the longest sequences (MadeUpJob.IsJudgedRightly has those).
+// Its last calls are of half a step or so; those of the seconds before, and that it is late in the mean
+// of all steps, tell it from who has the longest sequences (MadeUpJob.IsJudgedRightly has those).
 TEST(MadeUpStraggler, IsNamedAmongManyLayers) {
   const Told told =
       TellSlow("straggler at the GPU, many layers", [](const JobLayout&) { return true; });

@@ -86,6 +86,8 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   comm.graph_place = {5, 4, 3, 2, 7, 60, 61, 65, true};
   comm.timed_calls = {
       {"AllReduce", LatencyKind::kDurationStream, 4, 0, 17, 5000, 1760000002700000000, 3}};
+  comm.picked_calls = {
+      {"AllGather", LatencyKind::kDurationKernel, 2, 0, 9, 700, 1760000002100000000, 0}};
   comm.call_order = {41, 40, {{"AllReduce", "ncclFloat32", 4096}, {"Reduce", "", 8}}, {}};
   comm.call_order.calls = std::string("\0\x81\xff\n", 4);
   process.pace.assign(2 + kPaceWindows, {60000, 120, 480, 30000, 500});
@@ -162,6 +164,9 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(kept.timed_calls[0].graph, 3u);
   EXPECT_EQ(kept.timed_calls[0].call_number, 17u);
   EXPECT_EQ(kept.timed_calls[0].end_realtime_ns, 1760000002700000000);
+  ASSERT_EQ(kept.picked_calls.size(), 1u);
+  EXPECT_EQ(kept.picked_calls[0].op, "AllGather");
+  EXPECT_EQ(kept.picked_calls[0].call_number, 9u);
   EXPECT_TRUE(kept.latencies.empty());
   const std::vector<UsualDurationSnapshot> usual = UsualDurationsOf(comm);
   ASSERT_GE(usual.size(), 1u);

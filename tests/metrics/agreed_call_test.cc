@@ -33,14 +33,18 @@ class Rank {
         {op, kind, 4, call, 100, duration_ns, end_realtime_ns - static_cast<uint64_t>(offset_ns_)});
   }
 
-  // By round.
-  std::map<int64_t, AgreedCallSnapshot> Agreed() {
+  CommunicatorSnapshot Read() {
     ProcessSnapshot read;
     std::string error;
     EXPECT_TRUE(ReadSegment(segment_.segment().base(), segment_.segment().bytes(), &read, &error))
         << error;
+    return read.communicators.at(0);
+  }
+
+  // By round.
+  std::map<int64_t, AgreedCallSnapshot> Agreed() {
     std::map<int64_t, AgreedCallSnapshot> agreed;
-    for (const AgreedCallSnapshot& call : read.communicators.at(0).agreed_calls) {
+    for (const AgreedCallSnapshot& call : Read().agreed_calls) {
       agreed[AgreedRound(call.end_realtime_ns)] = call;
     }
     return agreed;
@@ -119,6 +123,59 @@ TEST(AgreedCall, OfAnEarlierRound) {
   rank.Time(6, kRound);
   ASSERT_EQ(rank.Agreed().size(), 1u);
   EXPECT_EQ(rank.Agreed().begin()->first, kAgreedRounds + 1);
+}
+
+// The numbers of the calls that were picked, by the second in which they ended.
+std::map<int64_t, uint64_t> Picked(Rank* rank) {
+  std::map<int64_t, uint64_t> picked;
+  for (const TimedCallSnapshot& call : rank->Read().picked_calls) {
+    EXPECT_TRUE(picked.emplace(call.end_realtime_ns / kMomentNs, call.call_number).second);
+  }
+  return picked;
+}
+
+// A hundred calls a second: the ring has those of a third of one. Two ranks that are read at
+// different moments have none in common there.
+TEST(CallOfAMoment, RanksThatAreReadOneAfterTheOtherHaveTheSame) {
+  std::vector<Rank> ranks;
+  for (int64_t offset = 0; offset < 3; ++offset) ranks.emplace_back(offset * 1000);
+  std::map<int64_t, uint64_t> rarest;
+  constexpr uint32_t kCalls = 5000;
+  for (uint32_t call = kSetUpCalls; call < kCalls; ++call) {
+    const uint64_t end_ns = 90 * kRound + uint64_t{call} * 10 * kMs;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      // The second times one in four; the third is read a second before the others.
+      if (rank == 1 && (HashOf(call) & 3) != 0) continue;
+      if (rank == 2 && call >= kCalls - 100) continue;
+      ranks[rank].Time(call, end_ns);
+    }
+    const auto [at, is_first] = rarest.emplace(end_ns / kMomentNs, call);
+    if (!is_first && IsRarer(HashOf(call), HashOf(static_cast<uint32_t>(at->second)))) {
+      at->second = call;
+    }
+  }
+  for (Rank& rank : ranks) {
+    EXPECT_EQ(rank.Read().timed_calls.size(), 32u);
+    const std::map<int64_t, uint64_t> picked = Picked(&rank);
+    // That of the last second may still be in the ring.
+    EXPECT_GE(picked.size(), kMoments - 1u);
+    EXPECT_LE(picked.size(), static_cast<std::size_t>(kMoments));
+    for (const auto& [moment, call] : picked) EXPECT_EQ(call, rarest.at(moment));
+  }
+}
+
+TEST(CallOfAMoment, IsNotToldTwiceNorForEver) {
+  Rank rank(0);
+  rank.Time(2, 100 * kMomentNs);
+  rank.Time(3, 101 * kMomentNs);
+  EXPECT_EQ(rank.Read().timed_calls.size(), 2u);
+  EXPECT_TRUE(Picked(&rank).empty()) << "they are the last calls";
+  // The others of these seconds, later, put them out of the ring.
+  for (uint32_t call = 4; call < 40; ++call) rank.Time(call, 131 * kMomentNs);
+  EXPECT_EQ(Picked(&rank), (std::map<int64_t, uint64_t>{{100, 2}, {101, 3}}));
+  for (uint32_t call = 40; call < 80; ++call) rank.Time(call, 132 * kMomentNs);
+  EXPECT_EQ(Picked(&rank).count(100), 0u);
+  EXPECT_EQ(Picked(&rank).count(101), 1u);
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ std::string CheckCommunicator(const CommunicatorSnapshot& communicator) {
   // And the calls' overflow, which has no entry.
   if (series > kSeriesPerCommunicator + 1) return "more series than there are entries";
   if (communicator.timed_calls.size() > kTimedCalls) return "more timed calls than entries";
+  if (communicator.picked_calls.size() > kMoments) return "more picked calls than entries";
   if (communicator.last_calls_kept > kMostLastCalls) return "a ring that is too large";
   if (communicator.last_calls != nullptr) {
     if (communicator.last_calls->size() > kMostLastCalls) return "more last calls than entries";
@@ -65,8 +66,10 @@ std::string CheckCommunicator(const CommunicatorSnapshot& communicator) {
   for (const UntimedSnapshot& untimed : communicator.untimed) {
     if (std::string(UntimedReasonName(untimed.reason)) == "unknown") return "an unknown reason";
   }
-  for (const TimedCallSnapshot& call : communicator.timed_calls) {
-    if (!IsClean(call.op) || !is_kind(call.kind)) return "a timed call is of no kind";
+  for (const auto* calls : {&communicator.timed_calls, &communicator.picked_calls}) {
+    for (const TimedCallSnapshot& call : *calls) {
+      if (!IsClean(call.op) || !is_kind(call.kind)) return "a timed call is of no kind";
+    }
   }
   return communicator.kernel_trust > TrustState::kChecksFailed ? "an unknown trust" : "";
 }
@@ -110,9 +113,14 @@ std::vector<uint8_t> MakeSmallSegment() {
       last_calls.Note(fields, call / 2);
       last_calls.NoteLaunch(5000, call);
     }
+    for (uint64_t moment = 0; moment < kMoments; ++moment) {
+      const auto call = static_cast<uint32_t>(kSetUpCalls + moment);
+      test.Record(index).AppendTimedCall({kAllGatherName, LatencyKind::kDurationStream, 2, call, 1,
+                                          5000, (moment + 1) * kMomentNs});
+    }
     for (uint32_t call = 0; call < kTimedCalls + 3; ++call) {
-      test.Record(index).AppendTimedCall(
-          {kAllGatherName, LatencyKind::kCompletionProxy, 2, call, 1, 5000, 9});
+      test.Record(index).AppendTimedCall({kAllGatherName, LatencyKind::kCompletionProxy, 2, call, 1,
+                                          5000, (kMoments + 1) * kMomentNs - 1});
     }
   }
   // The same with fewer places: the geometry's numbers are the segment's own.

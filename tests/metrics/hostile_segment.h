@@ -14,7 +14,7 @@ namespace nccl_pulse {
 
 inline constexpr uint32_t kSmallCommunicators = 3;
 inline constexpr uint32_t kSmallPages = 24;
-inline constexpr size_t kSmallPagesOffset = 24576;  // after the records, a multiple of a page
+inline constexpr size_t kSmallPagesOffset = 28672;  // after the records, a multiple of a page
 inline constexpr size_t kSmallBytes = kSmallPagesOffset + size_t{kSmallPages} * 2048;
 
 // An honest segment of three communicators and 24 pages with something in every part: 70 KiB, so

@@ -232,7 +232,7 @@ uint64_t g_identity = 0;
 
 // A record that lies on two pages: identity, lanes and most series on the first, the timed calls on
 // the second.
-constexpr uint32_t kIndex = 2;
+constexpr uint32_t kIndex = 1;
 constexpr size_t kRecords = kHeaderBytes + kNamesBytes;
 constexpr size_t PageOf(uint32_t index, size_t field) {
   return (kRecords + index * kRecordStride + field) / 4096;

@@ -45,12 +45,15 @@ std::vector<size_t> InterestingOffsets() {
       offsets.push_back(series + 4);
       for (size_t lane = 0; lane < kLanes; ++lane) offsets.push_back(series + 8 + lane * 2);
     }
-    for (size_t i = 0; i < kTimedCalls; ++i) {
-      const size_t call =
-          record + offsetof(CommunicatorRecord, timed_calls) + i * sizeof(TimedCall);
-      offsets.push_back(call);
-      offsets.push_back(call + sizeof(uint64_t));  // its key
-    }
+    const auto add_calls = [&](size_t first, size_t count) {
+      for (size_t i = 0; i < count; ++i) {
+        const size_t call = record + first + i * sizeof(TimedCall);
+        offsets.push_back(call);
+        offsets.push_back(call + sizeof(uint64_t));  // its key
+      }
+    };
+    add_calls(offsetof(CommunicatorRecord, timed_calls), kTimedCalls);
+    add_calls(offsetof(CommunicatorRecord, calls_of_moments), kMoments);
   }
   return offsets;
 }
@@ -132,6 +135,7 @@ TEST(SegmentReaderMutation, TheHonestOneIsReadInFull) {
     EXPECT_EQ(communicator.sequences.size(), 1u);
     EXPECT_EQ(communicator.latencies.size(), 2u);
     EXPECT_EQ(communicator.timed_calls.size(), static_cast<size_t>(kTimedCalls));
+    EXPECT_EQ(communicator.picked_calls.size(), static_cast<size_t>(kMoments));
     ASSERT_NE(communicator.last_calls, nullptr);
     EXPECT_EQ(communicator.last_calls->size(), 20u);
   }

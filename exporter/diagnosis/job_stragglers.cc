@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -34,6 +35,7 @@ struct Late {
   double seconds_per_second = 0;
   std::string text;
   bool is_alone = false;  // the text is of it alone
+  int communicators = 0;  // in which it is late
   double own = HUGE_VAL;  // of that, less what it waits for peers itself; where it has some
   Excuse excuse = Excuse::kNone;
   bool is_partly_excused = false;
@@ -115,6 +117,7 @@ class Examiner {
       if (rank == nullptr) continue;
       named.processes.insert(rank->process);
       Late& late = lates_[rank->process];
+      ++late.communicators;
       const bool is_worst = late.seconds_per_second < straggler.seconds_per_second;
       late.seconds_per_second = std::max(late.seconds_per_second, straggler.seconds_per_second);
       // What is said of it alone rather than of its host.
@@ -195,15 +198,18 @@ class Examiner {
 
   // Stages of a pipeline hold up each other in Send and Recv, so of those that are late in one the
   // latest is why. So it is for pipelines of ranks that wait for it elsewhere, unless these are as
-  // late, or on its host. That another one is late by itself, too, cannot be told.
+  // late, or on its host. They may be nearly as late if they are so in fewer communicators: who is
+  // slow is late among its tensor-parallel peers, too, and the ranks of another stage wait for them
+  // in Recv together. That another one is late by itself, too, cannot be told.
   void KeepLatestOfPipelines() {
     const Pipelines pipelines(views_);
-    std::vector<std::pair<double, const ProcessSnapshot*>> order;
+    std::vector<std::tuple<double, int, const ProcessSnapshot*>> order;
     for (const auto& [process, late] : lates_) {
-      if (pipelines.Has(process)) order.emplace_back(late.seconds_per_second, process);
+      if (!pipelines.Has(process)) continue;
+      order.emplace_back(late.seconds_per_second, late.communicators, process);
     }
     std::sort(order.rbegin(), order.rend());
-    for (const auto& [seconds, process] : order) {
+    for (const auto& [seconds, communicators, process] : order) {
       if (lates_.count(process) == 0) continue;  // it waits for a later one
       std::set<const ProcessSnapshot*> held_up;
       for (const Named& there : named_) {
@@ -214,9 +220,10 @@ class Examiner {
       for (const auto& [other, late] : lates_) {
         const ProcessSnapshot* pipeline = pipelines.Of(other);
         const double of_other = late.seconds_per_second;
+        const bool is_late_in_fewer = late.communicators < communicators && of_other <= seconds;
         const bool is_held_up = pipelines.Has(other) && held_up.count(pipeline) != 0 &&
                                 other->hostname != process->hostname &&
-                                kLaterBy * of_other <= seconds;
+                                (is_late_in_fewer || kLaterBy * of_other <= seconds);
         const bool is_in_same = pipeline == pipelines.Of(process) && of_other < seconds;
         if (is_held_up || is_in_same) excused.push_back(other);
       }

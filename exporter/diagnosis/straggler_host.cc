@@ -14,11 +14,14 @@
 namespace nccl_pulse {
 namespace {
 
+// Of the most that one of eight or so may be beyond its part, by chance.
+constexpr double kMostErrors = 3.2;
+
 // Whether its ranks may all be late alike: none by far more often than the others.
 bool AreAlike(double late_calls, double most_of_one, std::size_t ranks_ever_late,
               std::size_t ranks) {
   const double part = 1 / static_cast<double>(ranks);
-  const double most = part + 2.5 * std::sqrt(part * (1 - part) / late_calls);
+  const double most = part + kMostErrors * std::sqrt(part * (1 - part) / late_calls);
   return 2 * ranks_ever_late >= ranks && ranks_ever_late >= 2 && most_of_one <= most * late_calls;
 }
 

@@ -16,6 +16,8 @@ GCC_ONLY = {
     "-Wno-free-nonheap-object",
     "-Wunused-but-set-parameter",
 }
+# What tests see of gtest before their first line, translated by g++. They include it themselves, too.
+TRANSLATED = ["-include", "tests/prelude/gtest.h"]
 
 
 def bazel(*arguments):
@@ -37,6 +39,10 @@ def main():
     commands = {}
     for action in actions.get("actions", []):
         arguments = [flag for flag in action["arguments"] if flag not in GCC_ONLY]
+        if TRANSLATED[1] in arguments:
+            at = arguments.index(TRANSLATED[1]) - 1
+            assert arguments[at : at + 2] == TRANSLATED, arguments
+            del arguments[at : at + 2]
         source = arguments[arguments.index("-c") + 1]
         if source.startswith(("external/", "bazel-out/")):
             continue

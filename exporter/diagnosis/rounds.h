@@ -5,7 +5,8 @@
 //
 // A round is as long as it takes until the rarest collective of the process is called again. What
 // was called less than kMinRounds times, or as seldom as once in kMostCallsOfRound calls, is no part
-// of each round: it was to start, or to evaluate.
+// of each round: it was to start, or to evaluate. Nor is what was called on communicators that have
+// ended, or have rested for kRestNs while others were used.
 //
 // Thread: any, no state. Cost: proportional to the kinds of calls of the process.
 #ifndef EXPORTER_DIAGNOSIS_ROUNDS_H_
@@ -20,6 +21,7 @@ namespace nccl_pulse {
 
 inline constexpr uint64_t kMinRounds = 4;
 inline constexpr uint64_t kMostCallsOfRound = 1024;
+inline constexpr int64_t kRestNs = 30'000'000'000;
 
 // Of a process since its start; 0: not known.
 uint64_t RoundsOf(const ProcessSnapshot& process);

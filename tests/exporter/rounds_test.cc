@@ -13,6 +13,7 @@ namespace nccl_pulse {
 namespace {
 
 constexpr uint64_t kMs = 1000000;
+constexpr int64_t kSecond = 1000000000;
 
 ProcessSnapshot ProcessWith(std::vector<CallCountSnapshot> calls) {
   ProcessSnapshot process;
@@ -41,6 +42,20 @@ TEST(RoundsTest, WhatWasCalledToStartOrAsSeldomAsToEvaluateIsNotOfEach) {
   EXPECT_EQ(RoundsOf(ProcessWith({{"AllGather", 2, "ncclFloat32", false, 9},
                                   {"AllReduce", 4, "ncclFloat32", false, 10000}})),
             10000u);
+}
+
+TEST(RoundsTest, WhatOnlyRestingCommunicatorsWereForIsOver) {
+  ProcessSnapshot process = ProcessWith({{"AllReduce", 4, "ncclFloat32", false, 600}});
+  process.communicators[1].last_launch_realtime_ns = 100 * kSecond;
+  process.communicators[0].calls = {{"AllReduce", 4, "ncclFloat32", false, 20}};
+  process.communicators[0].last_launch_realtime_ns = 71 * kSecond;
+  EXPECT_EQ(RoundsOf(process), 20u);
+  process.communicators[0].last_launch_realtime_ns = 69 * kSecond;
+  EXPECT_EQ(RoundsOf(process), 600u);
+  process.communicators[0].last_launch_realtime_ns = 0;
+  EXPECT_EQ(RoundsOf(process), 20u) << "when it launched is not known";
+  process.communicators[0].finalized = true;
+  EXPECT_EQ(RoundsOf(process), 600u);
 }
 
 TEST(RoundsTest, AreNotKnownWithoutCollectivesThatWereCalledOften) {

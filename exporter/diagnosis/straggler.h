@@ -76,6 +76,9 @@ class StragglerState {
   // Of who is late in the mean, and nobody else nearly as much: what each has to do may differ from
   // call to call so much that it is not the last in most of them.
   static constexpr double kMinShareOfMean = 0.35;
+  // Then what ranks differ by in the mean is no more than so many times what they differ by now; of
+  // squares.
+  static constexpr double kMostOfPast = 2;
   // Of its lateness in the mean, how much that of the next one is at most.
   static constexpr double kMostOfNext = 0.5;
   // One look knows the last 32 calls of a communicator.

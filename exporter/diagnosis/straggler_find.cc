@@ -89,6 +89,8 @@ bool StragglerState::AreLate(double share, double candidates, const Communicator
   if (share < kMinShareOfMean) return false;
   const double chance = static_cast<double>(these.size()) / static_cast<double>(ranks.size());
   const bool are_most = share >= kMinLateShare;
+  // Of two it is no less than the half that chance gives each.
+  if (!are_most && candidates < 3) return false;
   if (are_most && IsBeyondChance(share, chance, Rounds(view), candidates)) return true;
   return AreLateInMean(MeanLatenessOf(ranks, AreLaunchesExchanges(view), rounds_), ranks, these,
                        late_seconds, !are_most);
@@ -114,6 +116,9 @@ bool StragglerState::AreLateInMean(const MeanLateness& mean,
   const double freedom = std::max(1.0, window_rounds_) * static_cast<double>(ranks.size() - 1);
   const double errors = these.size() > 1 ? kMinErrors : kMinErrors * (1 + kMoreErrors / freedom);
   if (are_alone) {
+    // More in the mean of all than now: long waits of the past, which say nothing of how far ranks
+    // differ, make up the mean.
+    if (constant > kMostOfPast * square) return false;
     const double next_ns = NextInMean(mean, ranks, these);
     if (next_ns > kMostOfNext * late_ns ||
         late_ns - next_ns < errors * std::sqrt(2 * variance / mean.rounds)) {

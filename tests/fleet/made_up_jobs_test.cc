@@ -108,6 +108,12 @@ TEST(MadeUpStraggler, IsNamedWhereEndpointsKnowNoLastCallsInCommon) {
   }
 }
 
+// Long waits for input that are over are most of what its ranks are late by in the mean.
+TEST(MadeUpStraggler, NotAHostThatOnceWaitedForInput) {
+  const Judged judged = Judge(MakeScenario("input that comes late, now and then", 939));
+  EXPECT_EQ(judged.outcome, Outcome::kRight) << judged.said;
+}
+
 // What is missed above has run for too short a time to tell.
 TEST(MadeUpStraggler, IsNamedInTime) {
   for (const char* fault : {"straggler at the host", "straggler at the GPU",

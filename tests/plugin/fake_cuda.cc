@@ -2,6 +2,7 @@
 #include "tests/plugin/fake_cuda.h"
 
 #include <poll.h>
+#include <pthread.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +18,9 @@ Simulation& Driver() {
 }
 
 void Simulation::EndAtExit() {
+  // Else a child inherits the mutex from a thread that was in a call, and nobody to unlock it.
+  const auto unlock = [] { Driver().mutex_.unlock(); };
+  pthread_atfork([] { Driver().mutex_.lock(); }, unlock, unlock);
   atexit([] {
     Driver().End();
     // Not nanosleep, which tests replace: many times a poller's pause.

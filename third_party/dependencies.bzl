@@ -168,6 +168,7 @@ def source_repositories():
         strip_prefix = "googletest-release-1.12.1",
         licences = ["LICENSE"],
         debian_archive = "googletest_1.12.1.orig.tar.gz",
+        overlay = {"//third_party:googletest.BUILD": "BUILD.bazel"},
     )
 
     pinned_source(

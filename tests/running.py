@@ -3,11 +3,22 @@
 Bazel by itself writes one case a target: a skipped test would count as passed (.ci/run reads test.xml).
 """
 
+import dataclasses
+import functools
 import os
 import sys
 import time
 import unittest
 import xml.etree.ElementTree as xml
+
+from tests import side_by_side
+
+
+@dataclasses.dataclass
+class _Report:
+    outcomes: dict  # of each case: (kind, text)
+    seconds: dict
+    is_good: bool
 
 
 class _Result(unittest.TextTestResult):
@@ -71,13 +82,35 @@ def _units(suite):
 
 
 def _of_this_shard(suite):
+    """Its units."""
     status = os.environ.get("TEST_SHARD_STATUS_FILE")
     if status:
         with open(status, "w", encoding="utf-8"):
             pass
     total = int(os.environ.get("TEST_TOTAL_SHARDS") or 1)
     index = int(os.environ.get("TEST_SHARD_INDEX") or 0)
-    return unittest.TestSuite(case for unit in _units(suite)[index::total] for case in unit)
+    return _units(suite)[index::total]
+
+
+def _run(cases):
+    """Their outcomes and seconds, by id, and whether all is well."""
+    result = unittest.TextTestRunner(verbosity=2, resultclass=_Result).run(unittest.TestSuite(cases))
+    return _Report(result.outcomes, result.seconds, result.wasSuccessful())
+
+
+def _run_side_by_side(units, at_once):
+    united = _Report({}, {}, True)
+    functions = {unit[0].id(): functools.partial(_run, unit) for unit in units}
+    for index, report, output in side_by_side.run(functions, at_once):
+        if report is None:
+            died = ("error", "its process died; it printed:\n" + output)
+            report = _Report({case.id(): died for case in units[index]}, {}, False)
+        sys.stderr.write(output)
+        sys.stderr.flush()
+        united.outcomes.update(report.outcomes)
+        united.seconds.update(report.seconds)
+        united.is_good = united.is_good and report.is_good
+    return united
 
 
 def _clean(text):
@@ -86,16 +119,16 @@ def _clean(text):
                    for c in text)
 
 
-def _write_report(path, result):
-    counts = {kind: sum(1 for found, _ in result.outcomes.values() if found == kind)
+def _write_report(path, report):
+    counts = {kind: sum(1 for found, _ in report.outcomes.values() if found == kind)
               for kind in ("failure", "error", "skipped")}
     suite = xml.Element("testsuite", name=os.environ.get("TEST_TARGET", "tests"),
-                        tests=str(len(result.outcomes)), failures=str(counts["failure"]),
+                        tests=str(len(report.outcomes)), failures=str(counts["failure"]),
                         errors=str(counts["error"]), skipped=str(counts["skipped"]))
-    for test_id, (kind, text) in result.outcomes.items():
+    for test_id, (kind, text) in report.outcomes.items():
         class_name, _, name = test_id.replace("__main__.", "", 1).rpartition(".")
         case = xml.SubElement(suite, "testcase", name=name, classname=class_name,
-                              time="%.3f" % result.seconds.get(test_id, 0))
+                              time="%.3f" % report.seconds.get(test_id, 0))
         if kind != "passed":
             first_line = text.strip().splitlines()[-1] if text.strip() else ""
             xml.SubElement(case, kind, message=_clean(first_line)).text = _clean(text)
@@ -104,8 +137,12 @@ def _write_report(path, result):
     xml.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
 
 
-def main():
-    """Runs the tests of the program's own module; those named by --test_filter or the command line."""
+def main(at_once=1):
+    """Runs the tests of the program's own module; those named by --test_filter or the command line.
+
+    at_once: so many of them side by side, in processes of their own: for cases that wait rather than compute. Cases of
+    a class that sets itself up stay together.
+    """
     loader = unittest.defaultTestLoader
     module = sys.modules["__main__"]
     wanted = sys.argv[1:]
@@ -113,9 +150,12 @@ def main():
     if only:
         loader.testNamePatterns = [only if "*" in only else "*%s*" % only]
     suite = loader.loadTestsFromNames(wanted, module) if wanted else loader.loadTestsFromModule(module)
-    runner = unittest.TextTestRunner(verbosity=2, resultclass=_Result)
-    result = runner.run(_of_this_shard(suite))
-    report = os.environ.get("XML_OUTPUT_FILE")
-    if report:
-        _write_report(report, result)
-    sys.exit(0 if result.wasSuccessful() else 1)
+    units = _of_this_shard(suite)
+    if at_once > 1 and len(units) > 1:
+        report = _run_side_by_side(units, at_once)
+    else:
+        report = _run(case for unit in units for case in unit)
+    path = os.environ.get("XML_OUTPUT_FILE")
+    if path:
+        _write_report(path, report)
+    sys.exit(0 if report.is_good else 1)

@@ -10,8 +10,11 @@ import xml.etree.ElementTree as xml
 from tests import running
 
 PROGRAM = '''
+import os
 import unittest
 from tests import running
+
+AT_ONCE = int(os.environ.get("AT_ONCE", "1"))
 
 class Mixed(unittest.TestCase):
     def test_good(self):
@@ -42,7 +45,37 @@ class SetUpOnce(unittest.TestCase):
     def test_b(self):
         pass
 
-running.main()
+running.main(at_once=AT_ONCE)
+'''
+
+WAITING = '''
+import os, time, unittest
+from tests import running
+
+class Waiting(unittest.TestCase):
+    def meet(self, own, other):
+        open(os.path.join(os.environ["MEETING"], own), "w").close()
+        while not os.path.exists(os.path.join(os.environ["MEETING"], other)):
+            time.sleep(0.01)
+    def test_a(self):
+        self.meet("a", "b")
+    def test_b(self):
+        self.meet("b", "a")
+
+running.main(at_once=2)
+'''
+
+DYING = '''
+import os, signal, unittest
+from tests import running
+
+class Dying(unittest.TestCase):
+    def test_dies(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+    def test_lives(self):
+        pass
+
+running.main(at_once=2)
 '''
 
 
@@ -62,9 +95,10 @@ class RunningTest(unittest.TestCase):
         kept = {key: value for key, value in os.environ.items()
                 if not key.startswith(("TEST_", "TESTBRIDGE", "XML_"))}
         done = subprocess.run([sys.executable, self.program], text=True, check=False,
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               env={**kept, "XML_OUTPUT_FILE": report,
                                    "PYTHONPATH": os.pathsep.join(sys.path), **environment})
+        self.errors = done.stderr
         suite = xml.parse(report).getroot().find("testsuite")
         cases = {}
         for case in suite:
@@ -90,6 +124,33 @@ class RunningTest(unittest.TestCase):
         self.assertEqual(cases, self.ALL)
         self.assertEqual([attributes[name] for name in ("tests", "failures", "errors", "skipped")],
                          ["8", "1", "1", "3"])
+
+    def test_side_by_side_the_report_is_the_same(self):
+        status, output, cases, attributes = self.run_program(AT_ONCE="3")
+        self.assertEqual((status, cases), (1, self.ALL))
+        self.assertEqual([attributes[name] for name in ("tests", "failures", "errors", "skipped")],
+                         ["8", "1", "1", "3"])
+        # What they print arrives, and a class that sets itself up does so once.
+        self.assertEqual(output.count("set up"), 0)
+        self.assertEqual(self.errors.count("set up"), 1)
+        self.assertIn("AssertionError: 1 != 2", self.errors)
+
+    def test_side_by_side_nobody_waits_for_the_others(self):
+        """Both wait for each other's file."""
+        with open(self.program, "w", encoding="utf-8") as file:
+            file.write(WAITING)
+        status, _, cases, _ = self.run_program(AT_ONCE="2", MEETING=self.folder)
+        self.assertEqual(set(cases.values()), {("passed", "")}, self.errors)
+        self.assertEqual((status, len(cases)), (0, 2))
+
+    def test_side_by_side_a_process_that_dies_is_an_error(self):
+        with open(self.program, "w", encoding="utf-8") as file:
+            file.write(DYING)
+        status, _, cases, _ = self.run_program(AT_ONCE="2")
+        self.assertEqual(status, 1)
+        self.assertEqual(cases["Dying.test_dies"][0], "error")
+        self.assertEqual(cases["Dying.test_lives"], ("passed", ""))
+        self.assertIn("Dying.test_dies begins\n", self.errors)
 
     def test_shards_share_the_cases(self):
         united, setups = [], 0

@@ -1,9 +1,20 @@
 """A /metrics page in text format as samples: {(name, frozenset of (label, value)): float}."""
 
+import functools
 import re
 
-_LINE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$')
+_SERIES = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})?$')
 _LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"')
+
+
+@functools.lru_cache(maxsize=2**17)
+def _key(series):
+    """Of a sample's name and labels, as they stand on the page; pages that follow each other repeat most of them."""
+    match = _SERIES.match(series)
+    if match is None:
+        raise ValueError("not a sample: " + series)
+    name, labels = match.groups()
+    return name, frozenset(_LABEL.findall(labels or ""))
 
 
 def parse(text):
@@ -15,11 +26,8 @@ def parse(text):
             types[name] = kind
         if not line or line.startswith("#"):
             continue
-        match = _LINE.match(line)
-        if match is None:
-            raise ValueError("not a sample: " + line)
-        name, labels, value = match.groups()
-        key = name, frozenset(_LABEL.findall(labels or ""))
+        series, _, value = line.rpartition(" ")
+        key = _key(series)
         if key in samples:
             raise ValueError("twice on the page: " + line)
         samples[key] = float(value)

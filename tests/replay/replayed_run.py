@@ -62,11 +62,10 @@ class Scraper(threading.Thread):
                 raise RuntimeError("status %d" % response.status)
             samples, types = page.parse(text)
             self.pages += 1
+            grows = {name: page.monotonic(name, self.types) for name in {key[0] for key in self.last}}
             for key, before in self.last.items():
-                if not page.monotonic(key[0], self.types):
-                    continue
                 after = samples.get(key)
-                if after is None or after < before:
+                if (after is None or after < before) and grows[key[0]]:
                     self.problems.append("%s: %s, then %s" % (key, before, after))
             self.last, self.types = samples, types
             return samples

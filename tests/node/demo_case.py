@@ -1,4 +1,6 @@
-"""`pulse demo`: the story goes on by what is seen, names the right ranks, and ends in order."""
+"""`pulse demo`: the story goes on by what is seen, names the right ranks, and ends in order.
+
+tests/page/demo_page_test.py runs these cases beside its own."""
 
 import json
 import os
@@ -10,7 +12,6 @@ import subprocess
 import threading
 import unittest
 
-from tests import running
 from tests.node import cluster, json_fields
 
 RANKS = 4
@@ -224,7 +225,3 @@ class DemoTest(unittest.TestCase):
             status, errors = demo.wait()
             self.assertEqual(status, 5, errors)
             self.assertIn("no profiler plugin", errors)
-
-
-if __name__ == "__main__":
-    running.main()

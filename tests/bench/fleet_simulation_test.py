@@ -38,7 +38,7 @@ class WholeSimulationTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         figures = os.path.join(os.environ["TEST_TMPDIR"], "figures.json")
-        cls.result = run_program("--ranks=%d" % RANKS, "--fewer-ranks=0", "--faster=8",
+        cls.result = run_program("--ranks=%d" % RANKS, "--fewer-ranks=0", "--faster=15",
                                  "--minutes=0.1", "--no-hang", "--json=" + figures)
         with open(figures, encoding="utf-8") as file:
             cls.classic, cls.native = json.load(file)["runs"]
@@ -108,7 +108,7 @@ class HangTest(unittest.TestCase):
 
     def test_one_rank_holds_up_all_others(self):
         figures = os.path.join(os.environ["TEST_TMPDIR"], "hang.json")
-        result = run_program("--ranks=16", "--fewer-ranks=0", "--faster=8", "--minutes=0.02", "--sharded",
+        result = run_program("--ranks=16", "--fewer-ranks=0", "--faster=15", "--minutes=0.02", "--sharded",
                              "--formats=native", "--json=" + figures)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         with open(figures, encoding="utf-8") as file:
@@ -190,4 +190,4 @@ class PartsTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=2)

@@ -1,5 +1,7 @@
 """Made-up endpoints of a job, good and bad ones, and `pulse diagnose` asking them."""
 
+import atexit
+import functools
 import http.server
 import json
 import os
@@ -67,13 +69,22 @@ def reply(handler, body, status=200, headers=()):
     handler.wfile.write(body)
 
 
+_making = threading.Lock()
+
+
+@functools.lru_cache(maxsize=None)
+def _folder_with_certificates():
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder)
+    subprocess.run([MAKE_CERTIFICATES, folder], check=True)
+    return folder
+
+
 class DiagnoseCase(unittest.TestCase):
 
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp()
-        cls.addClassCleanup(shutil.rmtree, cls.folder)
-        subprocess.run([MAKE_CERTIFICATES, cls.folder], check=True)
+    def setUp(self):
+        with _making:  # once, whichever case comes first
+            self.folder = _folder_with_certificates()
 
     def pages(self, fault, seed=0, later=0):
         """(what each endpoint of a made-up job answers, so many seconds later, the culprits' global ranks)"""

@@ -259,4 +259,4 @@ class ListenTest(DiagnoseCase):
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=3)

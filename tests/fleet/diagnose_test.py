@@ -402,4 +402,4 @@ class SourcesTest(DiagnoseCase):
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=3)

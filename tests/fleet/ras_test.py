@@ -87,4 +87,4 @@ class RasTest(DiagnoseCase):
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=4)

@@ -41,4 +41,4 @@ class NewerTest(Checked):
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=4)

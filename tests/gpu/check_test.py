@@ -95,4 +95,4 @@ class FaultTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=3)

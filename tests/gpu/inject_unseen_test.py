@@ -22,4 +22,4 @@ class UnseenTest(Injected):
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=3)

@@ -79,4 +79,4 @@ class ProveTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=4)

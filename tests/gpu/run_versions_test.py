@@ -69,4 +69,4 @@ class RunVersionsTest(StandInCase):
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=4)

@@ -69,4 +69,4 @@ class VisibilityTest(StandInCase):
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=2)

@@ -166,4 +166,4 @@ class KeepTest(AgentCase):
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=3)

@@ -122,4 +122,4 @@ class AutomaticCaptureTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=5)

@@ -267,4 +267,4 @@ class EndpointTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=3)

@@ -341,4 +341,4 @@ scrape_configs:
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=3)

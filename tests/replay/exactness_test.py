@@ -159,4 +159,4 @@ for _run in RUNS:
             add_test(_run, _timing, _api)
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=3)

@@ -170,4 +170,4 @@ class WatchTest(TraceCase):
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=4)

@@ -103,6 +103,7 @@ class ReplayedRun:
                                 NCCL_PULSE_NETWORK_WINDOW=network,
                                 NCCL_PULSE_HISTOGRAMS="both")
         self.scrape = scrape
+        self.endpoints = len(trace_files(run))
         self.scrapers = []
         self.output = []
 
@@ -112,12 +113,15 @@ class ReplayedRun:
         watchdog = threading.Timer(self.TIMEOUT_S, self.process.kill)
         watchdog.start()
         try:
+            has_replayed = False
             for line in self.process.stdout:
                 self.output.append(line.rstrip())
                 url = re.search(r"http://\S+", line)
                 if url:
                     self.scrapers.append(Scraper(url.group()))
-                if line.startswith("replayed "):
+                has_replayed = has_replayed or line.startswith("replayed ")
+                # A process says where it serves when its server has begun, which may be later than a short run's end.
+                if has_replayed and len(self.scrapers) == self.endpoints:
                     return self
         finally:
             watchdog.cancel()

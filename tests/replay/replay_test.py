@@ -77,10 +77,16 @@ class Sequence(ReplayTest):
             self.assertEqual([call.time_ns for call in calls], times)
 
     def test_speed(self):
-        for speed, least_s, most_s in (("1", 0.6, 3), ("4", 0.15, 2)):
+        def seconds(speed):
             start = time.monotonic()
             self.recorded("h200x2-graph", "--speed=" + speed)
-            self.assertTrue(least_s < time.monotonic() - start < most_s, speed)
+            return time.monotonic() - start
+        as_recorded = 0.6
+        self.assertGreater(seconds("1"), as_recorded)
+        # A busy machine may hold up one of them, or some.
+        faster = next((each for each in (seconds("4") for _ in range(20)) if each < as_recorded), None)
+        self.assertIsNotNone(faster)
+        self.assertGreater(faster, as_recorded / 4)
 
     def test_repetitions_are_new_communicators(self):
         for calls in self.recorded("h200x2-graph", "--repeat=3"):

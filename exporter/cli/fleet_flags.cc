@@ -14,6 +14,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "exporter/cli/local_endpoints.h"
 #include "exporter/fleet/targets.h"
 #include "exporter/web/config.h"
 #include "metrics/shared_bytes.h"
@@ -34,35 +35,6 @@ ABSL_DECLARE_FLAG(std::string, key);
 
 namespace nccl_pulse {
 namespace {
-
-// Jobs of other users, or with another endpoint, are at the next ports.
-constexpr uint16_t kLocalPorts = 8;
-
-Address LocalAddress(int port, bool is_https) {
-  Address address;
-  address.is_https = is_https;
-  address.host = "localhost";
-  address.port = static_cast<uint16_t>(port);
-  address.has_port = true;
-  return address;
-}
-
-// Those of this host that answer.
-std::vector<Address> FindLocalEndpoints(const FleetClientOptions& client, bool is_https) {
-  std::vector<FleetRequest> requests;
-  for (uint16_t i = 0; i < kLocalPorts; ++i) {
-    requests.push_back({LocalAddress(kDefaultEndpointPort + i, is_https), "/healthz"});
-  }
-  std::vector<bool> answers(requests.size());
-  AskAll(requests, client, [&answers](std::size_t index, const FleetAnswer& answer) {
-    answers[index] = answer.error.empty() && answer.status == 200 && answer.body == "ok\n";
-  });
-  std::vector<Address> found;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    if (answers[i]) found.push_back(requests[i].address);
-  }
-  return found;
-}
 
 // The value of the Authorization header. On failure returns false and says in `error` what is
 // wrong.
@@ -234,7 +206,7 @@ int FailUnheard(int status, const FleetQuestion& question) {
   if (!question.is_nobody_here) return status;
   return Fail(status,
               absl::StrCat("No address was given: localhost was asked at the ports ",
-                           kDefaultEndpointPort, " to ", kDefaultEndpointPort + kLocalPorts - 1,
+                           kDefaultEndpointPort, " to ", kLastLocalPort,
                            ". Is a job with NCCL Pulse running on this node? Its log says where "
                            "the metrics are (NCCL_DEBUG=INFO); give that address: "
                            "--endpoint=HOST:PORT"));

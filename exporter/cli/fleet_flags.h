@@ -7,7 +7,6 @@
 #ifndef EXPORTER_CLI_FLEET_FLAGS_H_
 #define EXPORTER_CLI_FLEET_FLAGS_H_
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,9 +16,6 @@
 #include "exporter/fleet/snapshot_union.h"
 
 namespace nccl_pulse {
-
-// Of an endpoint whose address has none.
-inline constexpr uint16_t kDefaultEndpointPort = 9410;
 
 // Prints the text as an error and returns the status. The text may contain what an endpoint or a
 // Prometheus said: nothing in it controls the terminal.

@@ -10,6 +10,7 @@
 #include <ctime>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
@@ -17,15 +18,17 @@
 #include "absl/time/time.h"
 #include "exporter/cli/calls_table.h"
 #include "exporter/cli/command.h"
+#include "exporter/cli/local_endpoints.h"
 #include "exporter/cli/settings_table.h"
 #include "exporter/cli/status_endpoint.h"
 #include "exporter/cli/status_table.h"
 #include "exporter/exposition/json_text.h"
 #include "exporter/fleet/communicator_id.h"
+#include "exporter/fleet/http_client.h"
 #include "exporter/http/http_get.h"
 #include "nlohmann/json.hpp"
 
-ABSL_FLAG(std::string, endpoint, "", "endpoint to ask; default: localhost:9410");
+ABSL_FLAG(std::string, endpoint, "", "endpoint to ask; default: the first of this host");
 ABSL_FLAG(bool, json, false, "print the endpoint's answer, as JSON");
 ABSL_FLAG(bool, watch, false, "refresh until Ctrl-C");
 ABSL_FLAG(absl::Duration, interval, absl::Seconds(1), "time between two refreshes");
@@ -52,6 +55,7 @@ constexpr int kNoAnswer = 2;
 constexpr int kHangFound = 3;
 constexpr int kIncomplete = 4;
 constexpr std::chrono::milliseconds kPatience{5000};
+constexpr std::chrono::milliseconds kSearchPatience{2000};
 
 constexpr char kHelp[] =
     R"(usage: pulse status [flags] [ENDPOINT]
@@ -77,9 +81,10 @@ communicator with its ranks. It asks the node's endpoint, so it also works while
 
 "as of N s ago" in the first line: the endpoint has no processor time left for a new page (docs/node-endpoint.md).
 
-  ENDPOINT              host:port, :port, host (port 9410), unix:/path, or https://host:port; default
-                        localhost:9410. Another user's or job's address is in NCCL's log with
-                        NCCL_DEBUG=INFO. --endpoint=ADDRESS is the same
+  ENDPOINT              host:port, :port, host (port 9410), unix:/path, or https://host:port; default:
+                        the first of this host at the ports 9410 to 9417 (with TLS or a password: 9410).
+                        A job's address is in its log with NCCL_DEBUG=INFO. --endpoint=ADDRESS is the
+                        same
   --watch               refresh until Ctrl-C
   --interval=DURATION   time between two refreshes (default 1s), with a unit: 5s, 500ms
   --json                print the endpoint's answer (/api/v1/communicators) once, or with --watch one
@@ -236,6 +241,23 @@ int Watch(const StatusEndpoint& endpoint, bool json, const StatusOptions& option
   }
 }
 
+// Where no address was given: the first endpoint of this host. "" if there is none. Says which one
+// is shown where that may not be the one that is meant.
+std::string FirstOfThisHost() {
+  FleetClientOptions client;
+  client.patience = kSearchPatience;
+  const std::vector<Address> found = FindLocalEndpoints(client, false);
+  if (found.empty()) return "";
+  std::string others;
+  for (std::size_t i = 1; i < found.size(); ++i) absl::StrAppend(&others, " :", found[i].port);
+  if (!others.empty() || found.front().port != kDefaultEndpointPort) {
+    std::fprintf(stderr, "pulse: no address was given: this is %s%s%s\n",
+                 found.front().name().c_str(),
+                 others.empty() ? "" : "; other endpoints of this host:", others.c_str());
+  }
+  return found.front().name();
+}
+
 int ExitStatus(const Json& page) {
   switch (FindingOf(page)) {
     case Finding::kHang:
@@ -286,6 +308,12 @@ int Run(const std::vector<char*>& arguments) {
                                   absl::GetFlag(FLAGS_key), absl::GetFlag(FLAGS_server_name)},
                                  absl::GetFlag(FLAGS_user),
                                  absl::GetFlag(FLAGS_password_file)};
+  // A password is for nobody who happens to listen at another port.
+  const bool is_search = address.empty() && secrets.user.empty() && secrets.tls.ca_file.empty() &&
+                         secrets.tls.cert_file.empty() && secrets.tls.key_file.empty() &&
+                         secrets.tls.name.empty();
+  if (is_search) address = FirstOfThisHost();
+  const bool is_nobody_here = is_search && address.empty();
   StatusEndpoint endpoint;
   std::string problem;
   if (!FindStatusEndpoint(address, secrets, &endpoint, &problem)) {
@@ -298,7 +326,13 @@ int Run(const std::vector<char*>& arguments) {
   if (absl::GetFlag(FLAGS_watch)) return Watch(endpoint, json, options, interval);
 
   std::optional<Json> page = Look(endpoint);
-  if (!page) return kNoAnswer;
+  if (!page) {
+    if (is_nobody_here) {
+      std::fprintf(stderr, "No address was given: localhost was asked at the ports %d to %d.\n",
+                   kDefaultEndpointPort, kLastLocalPort);
+    }
+    return kNoAnswer;
+  }
   if (json) {
     std::printf("%s\n", page->dump(2).c_str());
     return ExitStatus(*page);

@@ -233,7 +233,8 @@ class VerdictServer::State {
                             request.path == "/api/v1/diagnosis";
       return is_known ? Text(405, "405 Method Not Allowed") : Text(404, "404 Not Found");
     }
-    if (request.path == "/healthz") return Text(200, "ok");
+    // Not an endpoint's "ok": who looks for endpoints must not take this for one.
+    if (request.path == "/healthz") return Text(200, "pulse diagnose: ok");
     if (request.path == "/last") return Last();
     JobFilter filter;
     std::string error;

@@ -60,7 +60,7 @@ class ListenTest(DiagnoseCase):
         status, kind, text = self.ask(port, "/api/v1/diagnosis?job_id=&other=1")
         self.assertEqual((status, kind), (200, "application/json"))
         self.assertEqual(json.loads(text)["finding"], "hang")
-        self.assertEqual(self.ask(port, "/healthz")[::2], (200, "ok\n"))
+        self.assertEqual(self.ask(port, "/healthz")[::2], (200, "pulse diagnose: ok\n"))
         self.assertIn("all jobs: HANG  global rank", process.stdout.readline())
         self.assertIn("all jobs: HANG  global rank", self.ask(port, "/last")[2])
 
@@ -136,7 +136,7 @@ class ListenTest(DiagnoseCase):
         for client in silent:
             client.settimeout(60)
         for _ in range(3):
-            self.assertEqual(self.ask(port, "/healthz")[::2], (200, "ok\n"))
+            self.assertEqual(self.ask(port, "/healthz")[::2], (200, "pulse diagnose: ok\n"))
         self.assertEqual(silent[0].recv(1), b"")  # it had waited longest
         silent[15].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
         self.assertIn(b" 200 ", silent[15].recv(4096))

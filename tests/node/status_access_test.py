@@ -1,20 +1,89 @@
-"""`pulse status` against an agent that asks for TLS, certificates or passwords."""
+"""Whom `pulse status` asks, and how it gets in: without an address, and against an agent that asks for TLS,
+certificates or passwords."""
 
 import os
+import re
 import subprocess
+import unittest
 
 from tests import running
 from tests.node import cluster
 from tests.node.web_case import USERS, VERIFY, WebCase
+
+PORTS = range(9410, 9418)
+
+
+def run_status(*arguments, before=()):
+    """(exit status, output, errors)"""
+    done = subprocess.run([*before, cluster.PULSE, "status", *arguments], text=True, capture_output=True,
+                          check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+class WithoutAddressTest(unittest.TestCase):
+    """Other programs may have endpoints at these ports, or begin and end meanwhile."""
+
+    def agent(self):
+        """The port of a new endpoint, the last that is free."""
+        for port in reversed(PORTS):
+            agent = cluster.Agent("127.0.0.1:%d" % port)
+            self.addCleanup(agent.close)
+            if "the agent serves at" in agent.wait_ready().log():
+                return port
+        return self.skipTest("all eight ports are taken")
+
+    def test_first_of_this_host(self):
+        ours = {self.agent(), self.agent()}
+        code, output, errors = run_status("--interval=250ms")
+        self.assertIn(code, (0, 3, 4), errors)
+        self.assertIn("NCCL Pulse", output)
+        named = [int(port) for port in re.findall(r":(\d{4})\b", errors)]
+        self.assertIn("no address was given: this is localhost:%d; other" % named[0], errors)
+        self.assertEqual(named, sorted(named))
+        self.assertLessEqual(ours, set(named))
+        self.assertLessEqual(set(named), set(PORTS))
+
+    def test_verdicts_are_no_endpoint(self):
+        for port in reversed(PORTS):
+            served = subprocess.Popen([cluster.PULSE, "diagnose", "--endpoint=localhost:1", "--listen=127.0.0.1:%d" % port],
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.addCleanup(served.stdout.close)
+            self.addCleanup(served.wait)
+            self.addCleanup(served.kill)
+            if "verdicts at" in served.stdout.readline():
+                break
+        else:
+            self.skipTest("all eight ports are taken")
+        self.assertNotIn(":%d" % port, run_status()[2])
+
+    def test_password_is_for_the_default_port(self):
+        self.agent()
+        with open(self.password(), encoding="utf-8") as file:
+            _, _, errors = run_status("--user=ann", "--password-file=" + file.name)
+        self.assertNotIn("no address was given", errors)
+
+    def password(self):
+        path = os.path.join(os.environ["TEST_TMPDIR"], "password")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("abc\n")
+        return path
+
+    def test_nobody(self):
+        alone = ["unshare", "--net"]
+        if subprocess.run([*alone, "true"], stderr=subprocess.DEVNULL, check=False).returncode != 0:
+            self.skipTest("no network namespaces")
+        code, output, errors = run_status(before=alone)
+        self.assertEqual((code, output), (2, ""))
+        self.assertIn("no answer from localhost:9410", errors)
+        self.assertIn("localhost was asked at the ports 9410 to 9417", errors)
 
 
 class StatusTest(WebCase):
     """`pulse status` gets in, and says why not."""
 
     def status(self, endpoint, *arguments):
-        done = subprocess.run([cluster.PULSE, "status", endpoint, *arguments], text=True,
-                              capture_output=True, check=False)
-        return done.returncode, done.stdout + done.stderr
+        code, output, errors = run_status(endpoint, *arguments)
+        return code, output + errors
 
     def file(self, name):
         return os.path.join(self.folder, name)

@@ -45,6 +45,8 @@ struct Hang {
   HangVerdict verdict{};
   int64_t since_realtime_ns = 0;  // the last progress, or the launch that makes none
   std::string op;                 // that is waited in, "" when not known
+  // Of kRankNotCalled: "AllReduce #106 (up to 64KiB)"; "" when not known, or calls of several kinds.
+  std::string missing_call;
   std::vector<int32_t> suspects;  // ranks, in order; none when none can be named
   std::vector<int32_t> waiting;   // ranks, in order
   std::string text;               // for a person: one or two sentences

@@ -6,6 +6,7 @@
 #include "exporter/diagnosis/blocked_elsewhere.h"
 #include "exporter/diagnosis/hang_verdict.h"
 #include "exporter/diagnosis/hang_words.h"
+#include "exporter/diagnosis/rank_words.h"
 #include "exporter/diagnosis/usual_wait.h"
 
 namespace nccl_pulse {
@@ -23,6 +24,9 @@ Hang ToHang(const HangFinding& finding) {
   hang.verdict = finding.verdict;
   hang.since_realtime_ns = finding.since_realtime_ns;
   hang.op = finding.op;
+  if (finding.detail == HangDetail::kOwes && finding.calls.size() == 1) {
+    hang.missing_call = NumberedCallWords(finding.calls, finding.calls_before);
+  }
   hang.suspects = finding.verdict == HangVerdict::kRankNotSeen ? finding.unseen_ranks
                                                                : RankNumbers(finding.suspects);
   hang.waiting = RankNumbers(finding.waiting);

@@ -180,6 +180,7 @@ class JobJudge {
         root.is_usual = hang.is_usual;
         root.since_realtime_ns = hang.since_realtime_ns;
         root.op = hang.op;
+        root.missing_call = hang.missing_call;
         root.text = hang.text;
         root.is_in_replay = hang.replay.graph != 0;
       }

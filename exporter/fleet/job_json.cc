@@ -49,6 +49,7 @@ Json RootJson(const JobRoot& root) {
           {"usual", root.is_usual},
           {"since", Seconds(root.since_realtime_ns)},
           {"op", TextOrNull(root.op)},
+          {"missing_call", TextOrNull(root.missing_call)},
           {"ranks", RanksJson(root.ranks)},
           {"perhaps", RanksJson(root.perhaps)},
           {"communicators", std::move(communicators)},

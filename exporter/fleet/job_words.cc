@@ -41,7 +41,8 @@ std::string What(const JobRoot& root) {
   const std::string op = root.op.empty() ? "what the others wait in" : root.op;
   switch (root.verdict) {
     case HangVerdict::kRankNotCalled:
-      return absl::StrCat(is_one ? "has" : "have", " not called ", op);
+      return absl::StrCat(is_one ? "has" : "have", " not called ",
+                          root.missing_call.empty() ? op : root.missing_call);
     case HangVerdict::kRankNotLaunched:
       return absl::StrCat(is_one ? "has" : "have", " called ", op, " and is inside NCCL");
     case HangVerdict::kRankNotBegun:

@@ -87,6 +87,24 @@ TEST(JobVerdict, OneRankOnEachOfTwoNodes) {
   EXPECT_THAT(root.text, HasSubstr("Rank 1 (node-b, pid 101, GPU 1)"));
 }
 
+TEST(JobVerdict, TheMissingCallHasANumberIfItIsOfOneKind) {
+  SimulatedJob job = TwoNodes();
+  for (int i = 0; i < 7; ++i) job.Collective(kTensor, "AllReduce", {0, 0}, kMs);
+  job.Launch(kTensor, 0, "AllReduce");
+  SimulatedJob two_kinds = job;
+  job.Advance(kHangAfter);
+  const Seen one = Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now());
+  ASSERT_EQ(one.verdict.roots.size(), 1u);
+  EXPECT_EQ(one.verdict.roots[0].missing_call, "AllReduce #8 (up to 1MiB)");
+  EXPECT_THAT(one.verdict.roots[0].text, HasSubstr(one.verdict.roots[0].missing_call));
+
+  two_kinds.Launch(kTensor, 0, "AllGather");
+  two_kinds.Advance(kHangAfter);
+  const Seen two = Look(AllOf(&two_kinds, {{0, 1}, {2, 3}}), two_kinds.now());
+  ASSERT_EQ(two.verdict.roots.size(), 1u);
+  EXPECT_EQ(two.verdict.roots[0].missing_call, "");
+}
+
 TEST(JobVerdict, VictimsAreBlockedElsewhere) {
   SimulatedJob job = TwoNodes();
   // Process 3 does not come to its tensor-parallel call; 2 waits for it, 0 and 1 wait for both.

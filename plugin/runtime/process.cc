@@ -13,6 +13,7 @@
 #include "metrics/header_writer.h"
 #include "plugin/runtime/api_version.h"
 #include "plugin/runtime/identity.h"
+#include "plugin/runtime/realtime_offset.h"
 #include "plugin/runtime/version.h"
 
 namespace nccl_pulse {
@@ -89,7 +90,7 @@ void Process::ShowRanges(abi::DebugLogger logger) {
 }
 
 void Process::RenewTimes() {
-  HeaderWriter(*segment).RenewTimes(RealtimeNs() - static_cast<int64_t>(Clock::MonotonicNs()),
+  HeaderWriter(*segment).RenewTimes(RealtimeOffsetNs(Clock::MonotonicNs, RealtimeNs),
                                     clock.NowNs());
 }
 

@@ -17,15 +17,25 @@ void InflightOperations::Look(uint32_t record_generation, OperationRing& ring, b
     *this = {};
     record_generation_ = record_generation;
   }
-  const uint64_t begin = ring.begin(end);
   const uint64_t ended_before_ns = newest_ended_ns_;
   uint64_t oldest_ns = 0;
   uint64_t oldest_operation = 0;
+  uint64_t seen_from = end;
+  bool is_cut_short = false;
   // Backwards, so that ended operations are known before the older ones that they prove to have
   // ended.
-  for (uint64_t number = end; number-- > begin;) {
+  for (uint64_t number = end; number-- > ring.begin(end);) {
     OperationState state;
-    if (!ring.slot(OperationRing::PlaceOf(number)).Look(&state)) continue;
+    const bool is_whole = ring.slot(OperationRing::PlaceOf(number)).Look(&state);
+    // Operations begin meanwhile, and the place may be a newer one's by now; then so are those of all before it. The
+    // newer one raised end() before it published its fields, and Look acquires these. Of a place that is only claimed
+    // this is not known; but the oldest was published, so nobody but a newer one writes there.
+    if (number < ring.begin(ring.end()) || (!is_whole && number == oldest_operation_)) {
+      is_cut_short = true;
+      break;
+    }
+    seen_from = number;
+    if (!is_whole) continue;
     if (state.meta.channels == 0) continue;
     const bool expected = by_kernel ? !state.meta.untimed : state.started() > 0;
     if (!expected) continue;
@@ -40,9 +50,9 @@ void InflightOperations::Look(uint32_t record_generation, OperationRing& ring, b
     }
   }
   // The oldest operation lost its place to a newer one, and nothing has ended since: it is still
-  // the oldest.
-  const bool lost_sight = oldest_ns_ != 0 && oldest_operation_ < begin;
-  if (!lost_sight || oldest_ns == 0 || newest_ended_ns_ != ended_before_ns) {
+  // the oldest. To have seen none says that none is in flight only where all places were seen.
+  const bool lost_sight = oldest_ns_ != 0 && oldest_operation_ < seen_from;
+  if (!lost_sight || (oldest_ns == 0 && !is_cut_short) || newest_ended_ns_ != ended_before_ns) {
     oldest_ns_ = oldest_ns;
     oldest_operation_ = oldest_operation;
   }

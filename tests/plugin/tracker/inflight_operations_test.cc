@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
+#include <thread>
 
 #include "plugin/tracker/operation_ring.h"
 #include "tests/plugin/tracker/parts.h"
@@ -83,6 +85,29 @@ TEST_F(InflightOperationsTest, TheNextCommunicatorBeginsAnew) {
   ring_->Reset();
   EXPECT_EQ(OldestNs(2), 0u);
   EXPECT_FALSE(inflight_.is_known());
+}
+
+// It loses its place while the ring is looked at.
+TEST_F(InflightOperationsTest, TheOldestIsKnownThoughOthersBeginDuringALook) {
+  constexpr uint64_t kMs = 1000000;
+  for (int round = 0; round < 300; ++round) {
+    ring_ = std::make_unique<OperationRing>();
+    End(EnqueueWithProxy(kMs));
+    const auto generation = static_cast<uint32_t>(round + 1);
+    const uint64_t oldest_ns = 2 * kMs;
+    EnqueueWithProxy(oldest_ns);
+    ASSERT_EQ(OldestNs(generation), oldest_ns);
+    std::atomic<bool> done{false};
+    std::thread launching([&] {
+      for (uint64_t i = 1; i <= 2 * kOperationSlots; ++i) EnqueueWithProxy(oldest_ns + i);
+      done = true;
+    });
+    uint64_t found_ns = oldest_ns;
+    while (!done && found_ns == oldest_ns) found_ns = OldestNs(generation);
+    launching.join();
+    ASSERT_EQ(found_ns, oldest_ns) << round;
+    ASSERT_EQ(OldestNs(generation), oldest_ns) << round;
+  }
 }
 
 }  // namespace

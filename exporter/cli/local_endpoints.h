@@ -6,6 +6,7 @@
 #define EXPORTER_CLI_LOCAL_ENDPOINTS_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "exporter/fleet/address.h"
@@ -21,9 +22,17 @@ inline constexpr uint16_t kLastLocalPort = 9417;
 
 Address LocalAddress(uint16_t port, bool is_https);
 
+// Something that listens there and may be an endpoint: it does not answer (its process was stopped, say), or it asks
+// for a password or TLS.
+struct SilentPort {
+  Address address;
+  std::string why;  // "it accepts connections, but ..."
+};
+
 // Those at the default port and the next ones, to kLastLocalPort, that say of themselves that they
-// are healthy; in the order of their ports.
-std::vector<Address> FindLocalEndpoints(const FleetClientOptions& client, bool is_https);
+// are healthy; in the order of their ports, as are the silent ones.
+std::vector<Address> FindLocalEndpoints(const FleetClientOptions& client, bool is_https,
+                                        std::vector<SilentPort>* silent = nullptr);
 
 }  // namespace nccl_pulse
 

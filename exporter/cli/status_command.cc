@@ -105,7 +105,8 @@ An agent that asks for TLS or a password (docs/agent.md):
   --user=NAME --password-file=FILE
 
 Exit status: 0 no hang is suspected, or only a WAIT; 1 bad usage; 2 the endpoint does not answer; 3 a hang
-is suspected; 4 none is, but a process was lost or is not running, or a communicator's work cannot be seen.
+is suspected; 4 none is, but a process was lost or is not running, a communicator's work cannot be seen, or
+another endpoint of this host was left out because it does not answer.
 What the verdicts mean: docs/hangs-and-stragglers.md.
 )";
 
@@ -119,8 +120,9 @@ std::optional<Json> Look(const StatusEndpoint& from) {
     // A failure of TLS means that the endpoint was found.
     if (from.access.secure == nullptr) {
       std::fputs(
-          "Is a job with NCCL Pulse running on this node? Its log says where the metrics are "
-          "(NCCL_DEBUG=INFO); give that address: pulse status host:port\n",
+          "Does a job with NCCL Pulse run there? Its log says where the metrics are "
+          "(NCCL_DEBUG=INFO): "
+          "pulse status HOST:PORT\n",
           stderr);
     }
     return std::nullopt;
@@ -242,12 +244,19 @@ int Watch(const StatusEndpoint& endpoint, bool json, const StatusOptions& option
 }
 
 // Where no address was given: the first endpoint of this host. "" if there is none. Says which one
-// is shown where that may not be the one that is meant.
-std::string FirstOfThisHost() {
+// is shown where that may not be the one that is meant. `is_one_left_out`: another one is there, but tells nothing.
+std::string FirstOfThisHost(bool* is_one_left_out) {
   FleetClientOptions client;
   client.patience = kSearchPatience;
-  const std::vector<Address> found = FindLocalEndpoints(client, false);
-  if (found.empty()) return "";
+  std::vector<SilentPort> silent;
+  const std::vector<Address> found = FindLocalEndpoints(client, false, &silent);
+  // What is the matter with it is said when it is asked.
+  if (found.empty()) return silent.empty() ? "" : silent.front().address.name();
+  for (const SilentPort& port : silent) {
+    std::fprintf(stderr, "pulse: %s is left out: %s\n", port.address.name().c_str(),
+                 port.why.c_str());
+  }
+  *is_one_left_out = !silent.empty();
   std::string others;
   for (std::size_t i = 1; i < found.size(); ++i) absl::StrAppend(&others, " :", found[i].port);
   if (!others.empty() || found.front().port != kDefaultEndpointPort) {
@@ -311,8 +320,9 @@ int Run(const std::vector<char*>& arguments) {
   // A password is for nobody who happens to listen at another port.
   const bool is_search = address.empty() && secrets.user.empty() && secrets.tls.ca_file.empty() &&
                          secrets.tls.cert_file.empty() && secrets.tls.key_file.empty() &&
-                         secrets.tls.name.empty();
-  if (is_search) address = FirstOfThisHost();
+                         secrets.tls.name.empty() && secrets.password_file.empty();
+  bool is_one_left_out = false;
+  if (is_search) address = FirstOfThisHost(&is_one_left_out);
   const bool is_nobody_here = is_search && address.empty();
   StatusEndpoint endpoint;
   std::string problem;
@@ -335,7 +345,8 @@ int Run(const std::vector<char*>& arguments) {
   }
   if (json) {
     std::printf("%s\n", page->dump(2).c_str());
-    return ExitStatus(*page);
+    const int status = ExitStatus(*page);
+    return status == 0 && is_one_left_out ? kIncomplete : status;
   }
   // A second look, for the rates.
   absl::SleepFor(interval);
@@ -352,7 +363,8 @@ int Run(const std::vector<char*>& arguments) {
   if (FindingOf(*later) == Finding::kHang && ScreenSize().ws_row > 0 && Cut(table) != table) {
     std::puts("\nA hang is suspected: see the first lines above, or --watch.");
   }
-  return ExitStatus(*later);
+  const int status = ExitStatus(*later);
+  return status == 0 && is_one_left_out ? kIncomplete : status;
 }
 
 }  // namespace

@@ -24,9 +24,6 @@ Hang ToHang(const HangFinding& finding) {
   hang.verdict = finding.verdict;
   hang.since_realtime_ns = finding.since_realtime_ns;
   hang.op = finding.op;
-  if (finding.detail == HangDetail::kOwes && finding.calls.size() == 1) {
-    hang.missing_call = NumberedCallWords(finding.calls, finding.calls_before);
-  }
   hang.suspects = finding.verdict == HangVerdict::kRankNotSeen ? finding.unseen_ranks
                                                                : RankNumbers(finding.suspects);
   hang.waiting = RankNumbers(finding.waiting);
@@ -46,6 +43,10 @@ Hang ToHang(const HangFinding& finding) {
       std::sort(hang.waiting.begin(), hang.waiting.end());
     }
     hang.suspects.clear();
+  }
+  if (hang.verdict == HangVerdict::kRankNotCalled && finding.detail == HangDetail::kOwes &&
+      finding.calls.size() == 1) {
+    hang.missing_call = NumberedCallWords(finding.calls, finding.calls_before);
   }
   return hang;
 }

@@ -63,7 +63,9 @@ short Exchange::poll_events() const {
 bool Exchange::Fail(std::string error) {
   Close();
   state_ = State::kEnded;
+  const bool is_connected = answer_.is_connected;
   answer_ = FleetAnswer();
+  answer_.is_connected = is_connected;
   answer_.error = std::move(error);
   return true;
 }
@@ -123,6 +125,7 @@ bool Exchange::FinishConnect() {
     Fail(Reason(problem));
     return false;
   }
+  answer_.is_connected = true;
   const Address& address = request_.address;
   if (address.is_https) tls_ = options_.tls->Connect(fd_, address.host);
   outgoing_ =

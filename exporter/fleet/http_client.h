@@ -24,7 +24,8 @@ struct FleetRequest {
 };
 
 struct FleetAnswer {
-  std::string error;  // "" when there is an answer of HTTP
+  std::string error;          // "" when there is an answer of HTTP
+  bool is_connected = false;  // the server took the connection
   int status = 0;
   std::string body;             // unpacked
   std::chrono::seconds age{0};  // as the server says it

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "exporter/exposition/snapshot_message.h"
+#include "exporter/fleet/job_report.h"
 #include "exporter/fleet/snapshot_union.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -97,6 +98,11 @@ TEST(JobVerdict, TheMissingCallHasANumberIfItIsOfOneKind) {
   ASSERT_EQ(one.verdict.roots.size(), 1u);
   EXPECT_EQ(one.verdict.roots[0].missing_call, "AllReduce #8 (up to 1MiB)");
   EXPECT_THAT(one.verdict.roots[0].text, HasSubstr(one.verdict.roots[0].missing_call));
+  JobLook look;
+  look.set = one.set;
+  look.diagnosis = one.diagnosis;
+  look.verdict = one.verdict;
+  EXPECT_THAT(JobSentence(look), HasSubstr("has not called AllReduce #8 (up to 1MiB), since"));
 
   two_kinds.Launch(kTensor, 0, "AllGather");
   two_kinds.Advance(kHangAfter);

@@ -3,6 +3,7 @@ certificates or passwords."""
 
 import os
 import re
+import socket
 import subprocess
 import unittest
 
@@ -21,7 +22,7 @@ def run_status(*arguments, before=()):
 
 
 class WithoutAddressTest(unittest.TestCase):
-    """Other programs may have endpoints at these ports, or begin and end meanwhile."""
+    """This test has a network of its own where Bazel can give it one."""
 
     def agent(self):
         """The port of a new endpoint, the last that is free."""
@@ -42,6 +43,33 @@ class WithoutAddressTest(unittest.TestCase):
         self.assertEqual(named, sorted(named))
         self.assertLessEqual(ours, set(named))
         self.assertLessEqual(set(named), set(PORTS))
+
+    def test_one_that_does_not_answer_is_not_left_out_without_a_word(self):
+        """A process that was stopped holds its port."""
+        ours = self.agent()
+        stopped = socket.socket()
+        self.addCleanup(stopped.close)
+        for port in PORTS:
+            try:
+                stopped.bind(("127.0.0.1", port))
+                break
+            except OSError:
+                continue
+        stopped.listen()
+        code, output, errors = run_status("--interval=250ms")
+        self.assertEqual(code, 4, errors)
+        self.assertIn("NCCL Pulse", output)
+        self.assertIn("localhost:%d is left out: it accepts connections, but does not answer in time" % port, errors)
+        self.assertIn("this is localhost:%d" % ours, errors)
+
+    def test_where_only_one_that_does_not_answer_is_there_it_is_named(self):
+        stopped = socket.socket()
+        self.addCleanup(stopped.close)
+        stopped.bind(("127.0.0.1", 9411))
+        stopped.listen()
+        code, output, errors = run_status()
+        self.assertEqual((code, output), (2, ""))
+        self.assertIn("no answer from localhost:9411", errors)
 
     def test_verdicts_are_no_endpoint(self):
         for port in reversed(PORTS):

@@ -7,6 +7,7 @@ import os
 import pickle
 import sys
 import tempfile
+import traceback
 
 
 def _in_child(function, folder):
@@ -23,19 +24,24 @@ def _in_child(function, folder):
         with open(os.path.join(folder, "result"), "wb") as file:
             pickle.dump(result, file)
         status = 0
+    except BaseException:  # pylint: disable=broad-except  # said as the end of its process
+        traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)  # nothing of the parent's runs twice
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)  # nothing of the parent's runs twice
 
 
 def _end_of(folder, status):
     """(what the function returned, None if its process died; what was printed)"""
     with open(os.path.join(folder, "output"), "rb") as file:
         output = file.read().decode(errors="replace")
-    if status:
+    path = os.path.join(folder, "result")
+    if status or not os.path.exists(path):
         return None, output
-    with open(os.path.join(folder, "result"), "rb") as file:
+    with open(path, "rb") as file:
         return pickle.load(file), output
 
 

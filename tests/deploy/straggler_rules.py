@@ -3,7 +3,7 @@
 import random
 
 from tests.deploy import scenario
-from tests.deploy.rules_case import RUNBOOK, RulesTest
+from tests.deploy.rules_case import NEWEST, RUNBOOK, RulesTest
 from tests.deploy.scenario import Job
 
 ROUND_S = 30
@@ -15,6 +15,7 @@ class SlowRanks(RulesTest):
 
     STEP_S = 15
     FILES = ("recording", "alerts", "diagnosis", "stragglers")
+    PROMTOOL = NEWEST
 
     def compare(self, job, late_of_round, missing=lambda round_, rank: False, timing=lambda rank: "stream",
                 seconds=0.1):
@@ -44,6 +45,7 @@ class SlowRanks(RulesTest):
         self.silent.update({"NcclSlowRank", "NcclSlowNode"} - named)
 
     def test_one_rank(self):
+        self.promtool = "promtool"  # this system's, once
         scrapes = self.scrapes(20)
         job = self.across(scrapes, target_labels={"node": "worker-%d"})
         self.compare(job, lambda round_: {2: 0.01})

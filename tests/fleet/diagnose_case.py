@@ -1,7 +1,6 @@
 """Made-up endpoints of a job, good and bad ones, and `pulse diagnose` asking them."""
 
 import atexit
-import functools
 import http.server
 import json
 import os
@@ -69,22 +68,15 @@ def reply(handler, body, status=200, headers=()):
     handler.wfile.write(body)
 
 
-_making = threading.Lock()
-
-
-@functools.lru_cache(maxsize=None)
-def _folder_with_certificates():
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder)
-    subprocess.run([MAKE_CERTIFICATES, folder], check=True)
-    return folder
+# Before the first case, since cases may run in processes of their own. The pages of all lie there, too.
+FOLDER = tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))
+atexit.register(shutil.rmtree, FOLDER)
+subprocess.run([MAKE_CERTIFICATES, FOLDER], check=True)
 
 
 class DiagnoseCase(unittest.TestCase):
 
-    def setUp(self):
-        with _making:  # once, whichever case comes first
-            self.folder = _folder_with_certificates()
+    folder = FOLDER
 
     def pages(self, fault, seed=0, later=0):
         """(what each endpoint of a made-up job answers, so many seconds later, the culprits' global ranks)"""

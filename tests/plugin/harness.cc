@@ -80,10 +80,11 @@ std::string CaptureStandardError(const std::function<void()>& action) {
 }
 
 bool WaitUntil(const std::function<bool()>& condition) {
-  constexpr int kTries = 6000;
+  // A minute. The library polls every 10 ms at its busiest.
+  constexpr int kTries = 30000;
   for (int i = 0; i < kTries; ++i) {
     if (condition()) return true;
-    const timespec pause{0, 10000000};
+    const timespec pause{0, 2000000};
     nanosleep(&pause, nullptr);
   }
   return false;

@@ -38,7 +38,7 @@ inline void ExpectEveryCallOnce(const StreamCommunicator& comm) {
     return TimedOperations(measured) + Untimed(measured) >= Calls(measured);
   }));
   // And no more than that, however often it is looked at.
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 8; ++i) {
     AdvanceClock(kSecond);
     WaitForPoll();
   }

@@ -121,12 +121,12 @@ class ReplayedRun:
                     self.scrapers.append(Scraper(url.group()))
                 has_replayed = has_replayed or line.startswith("replayed ")
                 # A process says where it serves when its server has begun, which may be later than a short run's end.
-                if has_replayed and len(self.scrapers) == self.endpoints:
+                if has_replayed and len(self.scrapers) >= self.endpoints:
                     return self
         finally:
             watchdog.cancel()
-        raise RuntimeError("the replay ended early (%s):\n%s" %
-                           (self.process.wait(), "\n".join(self.output)))
+        raise RuntimeError("the replay ended early (%s); %d of %d processes said where they serve:\n%s" %
+                           (self.process.wait(), len(self.scrapers), self.endpoints, "\n".join(self.output)))
 
     def __exit__(self, *_):
         for scraper in self.scrapers:

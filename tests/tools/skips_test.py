@@ -73,6 +73,7 @@ class SkipsTest(unittest.TestCase):
 
 # Says what the file `attempt1`, then `attempt2`, says, and exits with that number.
 BAZELW = """#!/bin/sh
+if [ "$1" = build ]; then exit $(cat build_status 2>/dev/null || echo 0); fi
 attempts=$(cat attempts 2>/dev/null || echo 0)
 attempts=$((attempts + 1))
 echo $attempts > attempts
@@ -116,6 +117,12 @@ class RunTest(unittest.TestCase):
         done = subprocess.run([os.path.join(self.folder, ".ci/run")], text=True, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return done.returncode, done.stdout
+
+    def test_what_no_test_needs_must_build(self):
+        self.write("build_status", "1")
+        status, output = self.run_ci({"//a:b": GOOD}, ("//a:b    PASSED in 0.1s\n", 0))
+        self.assertEqual((status, output.splitlines()[-1]), (1, "2 passed, 1 failed, 0 skipped"))
+        self.assertIn("does not build", output)
 
     def test_all_is_well(self):
         status, output = self.run_ci({"//a:b": GOOD, "//a:c": GOOD}, (

@@ -16,7 +16,7 @@ COMMAND = re.compile(r'const Command k\w+ = \{\s*"(\w+)",\s*"([^"]*)",\s*kHelp,'
 # At the beginning of a line of help text, and what may follow "=".
 FLAG = re.compile(r"^  (--[a-z-]+)(?:=(\S+))?", re.MULTILINE)
 
-SUMMARY = "metrics of NCCL: status of a node, agent, demo, replay"
+SUMMARY = "metrics of NCCL: status, diagnosis and captures of jobs, agent, demo"
 
 
 def read_command(path):

@@ -37,7 +37,8 @@ Priority: optional
 Description: Prometheus metrics of every NCCL operation of a job
  A profiler plugin that NCCL loads with NCCL_PROFILER_PLUGIN=pulse, and RCCL with
  its own name for it: calls, bytes, algorithms, latency histograms, what is in
- flight and since when. With it come the program pulse (agent, demo, replay),
+ flight and since when. With it come the program pulse (status, diagnose,
+ capture, trace, set, agent, demo, replay),
  recording rules, alerts and dashboards.
  .
  The systemd unit nccl-pulse-agent.service is installed and not enabled.

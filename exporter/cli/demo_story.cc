@@ -86,12 +86,18 @@ std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight
   std::vector<std::string> lines;
   if (named_s_ < 0 && IsNamed(sight)) {
     named_s_ = now_s;
-    if (scene_ == Scene::kStraggler) lines.push_back("The page says SLOW. " + sight.text);
+    if (scene_ == Scene::kStraggler) {
+      lines.push_back("The page says SLOW. " + sight.text +
+                      " (The mean of about half a minute, which has just begun to rise.)");
+    }
     if (scene_ == Scene::kHang) lines.push_back("The page says HANG. " + sight.text);
     if (scene_ == Scene::kGoesOn) {
       lines.emplace_back(
-          "All four ranks go on, and the page says HANG no more. What it counts since the start "
-          "still has the straggler and the hang in it.");
+          "All four ranks go on, and the page says HANG no more. It may say SLOW for some seconds: "
+          "it "
+          "looks back about half a minute. What it counts since the start still has the straggler "
+          "and "
+          "the hang in it.");
     }
   }
   if (!IsOver(now_s)) return lines;
@@ -116,7 +122,7 @@ std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight
     case Scene::kStraggler:
       Enter(Scene::kHang, now_s);
       lines.push_back(
-          absl::StrCat("Now rank ", kSilentRank,
+          absl::StrCat("Now rank ", kLateRank, " is in time again, and rank ", kSilentRank,
                        " has stopped calling: look at For, since when the others wait in \"dp\". "
                        "The page names it within 15 s."));
       break;

@@ -53,7 +53,7 @@ void TakeRepeated(std::vector<char*>* arguments) {
 }
 
 constexpr char kHelp[] =
-    R"(usage: pulse diagnose [--prometheus=URL | --targets=FILE | --endpoint=HOST:PORT ...] [flags]
+    R"(usage: pulse diagnose [--prometheus=URL | --targets=FILE | HOST:PORT ...] [flags]
 
 Asks all endpoints of a job what they know and says in one sentence which rank holds it up: host, GPU,
 pid, since when, and what to do first. Tables of the suspects and of the waiting processes follow.
@@ -62,8 +62,8 @@ Where the endpoints are (default: this host's, at the ports 9410 to 9417):
   --prometheus=URL      a Prometheus, or a database with the same API, that has scraped the job within
                         the last 15 minutes
   --targets=FILE        a file in the format of file_sd (JSON or YAML)
-  --endpoint=HOST:PORT  one endpoint; may be given several times, also as https://HOST:PORT or HOST (port
-                        9410)
+  HOST:PORT             one endpoint; may be given several times, also as :PORT, https://HOST:PORT or HOST
+                        (port 9410). --endpoint=HOST:PORT is the same
 
 Which job (default: everything that the endpoints know):
   --job-id=ID           the job with this value of the label job_id
@@ -80,7 +80,7 @@ How to ask:
                         not get what is for the endpoints, and they do not get what is for it
   --timeout=DURATION    how long to wait for each endpoint and for the Prometheus (default 3s); all are
                         asked at once
-  --hang-after=DURATION time without progress after which a hang is suspected (default 10s)
+  --hang-after=DURATION time without progress after which a hang is suspected (8s to 1h; default 10s)
   --ras=HOST:PORT       NCCL's own RAS, asked once for ranks that no endpoint knows; its report follows the
                         verdict, if somebody listens there. Default: NCCL_RAS_ADDR, or localhost:28028; off: nobody
   --json                print everything, for programs
@@ -181,9 +181,7 @@ std::string WhoWasAsked(const std::vector<Address>& endpoints) {
 }
 
 int Run(const std::vector<char*>& arguments) {
-  if (!arguments.empty()) {
-    return Fail(kUsageError, "diagnose takes no argument; addresses go to --endpoint");
-  }
+  given_endpoints.insert(given_endpoints.end(), arguments.begin(), arguments.end());
   if (is_listen_given && given_listen.empty()) {
     return Fail(kUsageError, "--listen needs an address: --listen=HOST:PORT");
   }

@@ -60,6 +60,13 @@ std::string CheckValue(const std::string& name, std::string_view value, bool is_
   if (flag->IsOfType<absl::Duration>() && IsNumber(value)) {
     return absl::StrCat(name, "=", value, " has no unit: write ", name, "=", value, "s");
   }
+  double number = 0;
+  absl::Duration duration;
+  if (flag->IsOfType<double>() && !absl::SimpleAtod(value, &number) &&
+      absl::ParseDuration(value, &duration)) {
+    return absl::StrCat(name, "=", value, ": it takes a number of seconds: write ", name, "=",
+                        absl::ToDoubleSeconds(duration));
+  }
   bool truth = false;
   if (name == "--watch" && LooksLikeTime(value) && !(is_sure && absl::SimpleAtob(value, &truth))) {
     return absl::StrCat("--watch takes no time: write --watch --interval=", value,

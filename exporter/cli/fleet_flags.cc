@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "exporter/cli/local_endpoints.h"
 #include "exporter/fleet/targets.h"
@@ -139,7 +140,11 @@ std::vector<std::string> TakeValues(std::string_view name, std::vector<char*>* a
 bool ReadFleetFlags(const std::vector<std::string>& endpoints, FleetQuestion* question,
                     std::string* error) {
   if (!ReadClients(question, error)) return false;
-  for (const std::string& text : endpoints) {
+  for (const std::string& given : endpoints) {
+    // As `pulse status` takes them: 9410 and :9410 are ports of this host.
+    const std::string_view port = absl::StripPrefix(given, ":");
+    const bool is_port = !port.empty() && port.find_first_not_of("0123456789") == port.npos;
+    const std::string text = is_port ? absl::StrCat("localhost:", port) : given;
     Address address;
     if (!ParseAddress(text, question->is_https, &address, error)) return false;
     if (!address.has_port) address.port = kDefaultEndpointPort;

@@ -94,6 +94,10 @@ int Main(int argc, char** argv) {
     return 0;
   }
   const char* wanted = asks_for_help ? argv[2] : argv[1];
+  if (asks_for_help && (std::strcmp(wanted, "help") == 0 || std::strcmp(wanted, "version") == 0)) {
+    PrintUsage(stdout);
+    return 0;
+  }
   const Command* command = Find(wanted);
   if (command == nullptr) return NoSuchCommand(wanted);
   const std::vector<std::string_view> arguments(argv + 2, argv + argc);

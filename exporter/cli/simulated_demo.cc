@@ -151,6 +151,9 @@ class Demo {
     const std::string_view bare = is_http ? std::string_view(address).substr(7) : address;
     std::printf("\n");
     if (is_http) std::printf("  %s/   the page: open it in a browser\n", address.c_str());
+    if (is_http && std::getenv("NCCL_PULSE_LISTEN") == nullptr && !absl::EndsWith(bare, ":9410")) {
+      std::printf("  (another program has port 9410)\n");
+    }
     std::printf("  %s status --watch %s   the same in a terminal\n", OwnName(),
                 std::string(bare).c_str());
     if (is_http) {

@@ -66,6 +66,7 @@ std::string Count(double count) {
 std::string ByteRate(double bytes_per_second) {
   if (bytes_per_second < 1e3) return absl::StrFormat("%.3g B/s", bytes_per_second);
   if (bytes_per_second < 1e6) return absl::StrFormat("%.3g kB/s", bytes_per_second / 1e3);
+  if (bytes_per_second < 1e9) return absl::StrFormat("%.3g MB/s", bytes_per_second / 1e6);
   return absl::StrFormat("%.3g GB/s", bytes_per_second / 1e9);
 }
 

@@ -162,12 +162,14 @@ std::string JobText(const JobLook& look) {
                                                 " of them the missing ranks wait elsewhere.\n"));
   }
   if (look.went_on != 0) {
-    absl::StrAppend(
-        &text, "\n", look.went_on,
-        " communicators made no progress at the first look and went on before the second.\n");
+    absl::StrAppend(&text, "\n", look.went_on,
+                    look.went_on == 1 ? " communicator" : " communicators",
+                    " made no progress at the first look and went on before the second.\n");
   }
   for (const JobStraggler& straggler : look.verdict.stragglers) {
-    absl::StrAppend(&text, "\nSLOW  ", StragglerSentence(straggler), "\n");
+    const std::string sentence = StragglerSentence(straggler);
+    if (text.find(sentence) != text.npos) continue;  // it is the first line
+    absl::StrAppend(&text, "\nSLOW  ", sentence, "\n");
   }
   if (!look.verdict.doubt.empty()) {
     absl::StrAppend(&text, "\nDOUBT  ", look.verdict.doubt, "\n");

@@ -180,9 +180,13 @@ std::string Sentence(const JobLook& look) {
     const std::string summary =
         look.health.summary.empty() ? "No hang is suspected." : look.health.summary;
     const bool is_clear = FindingOfJob(look) == JobFinding::kNone;
-    return absl::StrCat(is_clear ? "OK  " : "INCOMPLETE  ", summary, " ",
-                        Count(verdict.processes, "process", "processes"), " on ",
-                        Count(look.heard, "endpoint", "endpoints"), ".", unseen, unheard);
+    const std::string kind =
+        !is_clear ? "INCOMPLETE  "
+        : verdict.stragglers.empty()
+            ? "OK  "
+            : absl::StrCat("SLOW  ", StragglerSentence(verdict.stragglers.front()), " ");
+    return absl::StrCat(kind, summary, " ", Count(verdict.processes, "process", "processes"),
+                        " on ", Count(look.heard, "endpoint", "endpoints"), ".", unseen, unheard);
   }
   const JobRoot& root = verdict.roots.front();
   const std::size_t others = verdict.roots.size() - 1;

@@ -135,7 +135,7 @@ function showConnection() {
   const stale = failure !== '';
   document.documentElement.classList.toggle('stale', stale && page !== null);
   mark(byId('connection'), 'class', stale ? 'lost' : document.hidden ? 'paused' : page === null ? 'waiting' : 'live');
-  put(byId('connection-text'), stale ? (page === null ? 'no answer' : `no answer since ${age} s`) :
+  put(byId('connection-text'), stale ? (page === null ? 'no answer' : `no answer for ${age} s`) :
     document.hidden ? 'paused' : page === null ? 'asking' : 'live');
   byId('gone').hidden = !stale;
   put(byId('gone'), stale ? `${failure} ${page === null ? '' : `The data shown is from ${clock(number(page.time))}. `}Asking again.` : '');

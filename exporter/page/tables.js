@@ -64,7 +64,7 @@ class OperationTable {
     this.columns = [
       {title: 'Operation', left: true}, {title: 'Size', left: true}, {title: 'Measured', left: true},
       {title: 'Calls'}, {title: 'Calls/s'}, {title: 'Bytes/s', kind: 'time'}, {title: 'p50', kind: 'time'}, {title: 'p90', kind: 'time'}, {title: 'p99', kind: 'time'},
-      {title: 'Max', kind: 'time'}, {title: 'Bus', kind: 'time'}, {title: 'Histogram', unseen: true, left: true, node: this.axis.node},
+      {title: 'Max ≤', kind: 'time'}, {title: 'Bus', kind: 'time'}, {title: 'Histogram', unseen: true, left: true, node: this.axis.node},
     ];
     const {node, body} = table('Operations, all ranks', this.columns);
     Object.assign(this, {node, body});

@@ -83,7 +83,7 @@ TEST(StatusTable, AHangStandsFirstAndIsMarked) {
 
 TEST(StatusTable, SpellsABandwidthWithoutExponent) {
   EXPECT_EQ(ByteRate(211e9), "211 GB/s");
-  EXPECT_EQ(ByteRate(1.94e6), "0.00194 GB/s");
+  EXPECT_EQ(ByteRate(1.94e6), "1.94 MB/s");
   EXPECT_EQ(ByteRate(2040), "2.04 kB/s");
   EXPECT_EQ(ByteRate(51), "51 B/s");
 }

@@ -25,7 +25,7 @@ class VerdictTest(DiagnoseCase):
                           for rank in root["ranks"]], [str(rank) for rank in culprits])
         self.assertIn("py-spy", verdict["roots"][0]["first"])
         self.assertEqual(verdict["endpoints"]["heard"], len(pages))
-        status, text, _ = self.run_pulse(*["--endpoint=" + each.name for each in endpoints])
+        status, text, _ = self.run_pulse(*[each.name for each in endpoints])
         self.assertEqual(status, 3)
         first = text.split("\n")[0]
         self.assertRegex(first, r"^HANG  global rank %d on node-\d+ \(GPU \d+, pid \d+\) has not "
@@ -81,6 +81,7 @@ class VerdictTest(DiagnoseCase):
         self.assertGreater(verdict["looks"], 1)
         named = [rank["process"]["global_rank"] for each in verdict["stragglers"] for rank in each["ranks"]]
         self.assertEqual(named, [str(rank) for rank in looks[0][1]])
+        self.assertRegex(verdict["sentence"], r"^SLOW  global rank %d .* No hang is suspected" % looks[0][1][0])
 
     def test_one_look_is_enough_where_nobody_is_late(self):
         pages, _ = self.pages("healthy")
@@ -287,7 +288,7 @@ class SourcesTest(DiagnoseCase):
         for arguments, reason in (
                 (("--listen=127.0.0.1:0",), "--listen needs to be told where the endpoints are"),
                 (("--targets=" + empty.name,), "it names no target"),
-                (("x",), "takes no argument"),
+                (("ftp://x",), "neither http nor https"),
                 (("--endpoint=ftp://x",), "neither http nor https"),
                 (("--endpoint=x:1", "--comm=12"), "16 hexadecimal digits"),
                 (("--targets=/nowhere",), "/nowhere"),

@@ -202,7 +202,7 @@ class EndpointTest(unittest.TestCase):
         code, output, errors = status("--endpoint=127.0.0.1:1")
         self.assertEqual((code, output), (2, ""))
         self.assertIn("pulse: no answer from 127.0.0.1:1: Connection refused", errors)
-        self.assertIn("pulse status host:port", errors)
+        self.assertIn("pulse status HOST:PORT", errors)
 
     def test_another_program_answers(self):
         for answer, expected in ((b"SSH-2.0-x\r\n", "is not HTTP"),
@@ -260,6 +260,11 @@ class EndpointTest(unittest.TestCase):
             self.assertEqual((code, output), (1, ""), errors)
             self.assertIn(expected, errors)
         self.assertIn("usage: pulse status", status("--help")[1])
+        for arguments, code, expected in ((["help", "help"], 0, "usage: pulse COMMAND"),
+                                          (["trace", "--seconds=2s"], 1, "a number of seconds: write --seconds=2")):
+            done = subprocess.run([cluster.PULSE, *arguments], text=True, capture_output=True, check=False)
+            self.assertEqual(done.returncode, code)
+            self.assertIn(expected, done.stdout + done.stderr)
         code, _, errors = status("nowhere.invalid")
         self.assertEqual(code, 2)
         self.assertIn("no answer from nowhere.invalid:9410", errors)

@@ -238,7 +238,7 @@ class PageTest(PageCase):
         shown.wait("document.getElementById('connection').className === 'live'")
         endpoint.close()
         shown.wait("document.getElementById('connection').className === 'lost'")
-        self.assertRegex(shown.text("#connection"), r"^no answer since \d+ s$")
+        self.assertRegex(shown.text("#connection"), r"^no answer for \d+ s$")
         self.assertIn("The endpoint does not answer. The data shown is from 2025-10-",
                       shown.text("#gone"))
         self.assertEqual(shown.evaluate("document.documentElement.className"), "stale")

@@ -93,11 +93,8 @@ std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight
     if (scene_ == Scene::kHang) lines.push_back("The page says HANG. " + sight.text);
     if (scene_ == Scene::kGoesOn) {
       lines.emplace_back(
-          "All four ranks go on, and the page says HANG no more. It may say SLOW for some seconds: "
-          "it "
-          "looks back about half a minute. What it counts since the start still has the straggler "
-          "and "
-          "the hang in it.");
+          "All four ranks go on, and the page says HANG no more. What it counts since the start "
+          "still has the straggler and the hang in it.");
     }
   }
   if (!IsOver(now_s)) return lines;

@@ -309,6 +309,8 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   const std::vector<double> rounds = PartsOfRounds(std::move(late_ends_ns));
   auto of_round = rounds.begin();
   for (const Match& match : matches) {
+    ++matches_;
+    last_match_end_ns_ = match.end_ns;
     const bool is_late = match.loss >= late_from;
     const double round = is_late ? *of_round++ : 0;
     window_late_ += is_late ? 1 : 0;
@@ -323,6 +325,8 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
       if (!is_late) continue;
       of.late_calls += part;
       of.late_seconds += match.loss * part;
+      of.matches_at_late = matches_;
+      of.last_late_end_ns = match.end_ns;
     }
   }
 }

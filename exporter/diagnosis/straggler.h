@@ -28,7 +28,8 @@
 // longest sequences of a step comes last into all of its calls. So either the rounds of these calls
 // are enough, or those of all calls ever timed, in whose mean it is late, too (mean_lateness.h). Late
 // is what is waited for more than kMinLateNs and more than a part of the mean: of a step's calls
-// ranks wait for a slow one in the first, and come to the others in any order. Not among ranks that are stages of a pipeline (rank_view.h).
+// ranks wait for a slow one in the first, and come to the others in any order. Who has been in time for so many calls
+// and rounds since that it would hardly be if it still were slow is named no more, whatever the half minute says. Not among ranks that are stages of a pipeline (rank_view.h).
 //
 // Thread: the server's.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLER_H_
@@ -92,6 +93,8 @@ class StragglerState {
   // In the mean no call counts for more means than this: after one wait of minutes (a checkpoint, a
   // hang that went on) nothing else would be late for as long.
   static constexpr double kMostMeans = 100;
+  // It is over when so many late calls have failed to come, at the rate at which they came before.
+  static constexpr double kMissingLate = 8;
   static constexpr std::size_t kMostKinds = 1024;  // a real job has some dozens
 
   // Counts what is new. The view is of this object's communicator.
@@ -113,15 +116,19 @@ class StragglerState {
     uint64_t timed = 0;  // by the rank that times fewest, at the last update with a match
   };
   struct OfRank {
-    double total_seconds = 0;   // ever
-    double window_seconds = 0;  // as the window counts, like what follows
-    double late_calls = 0;      // into which it came last by more than kMinLateNs
-    double late_rounds = 0;     // of the job, in whose late calls it came last
-    double late_seconds = 0;    // not scaled, of those
+    double total_seconds = 0;      // ever
+    double window_seconds = 0;     // as the window counts, like what follows
+    double late_calls = 0;         // into which it came last by more than kMinLateNs
+    double late_rounds = 0;        // of the job, in whose late calls it came last
+    double late_seconds = 0;       // not scaled, of those
+    uint64_t matches_at_late = 0;  // matches_ at the last of them
+    int64_t last_late_end_ns = 0;  // when that one ended
     int64_t init_realtime_ns = 0;
   };
 
   double WindowSeconds() const;
+  // Whether it was late, and comes in time by now.
+  bool IsInTimeAgain(const OfRank& of) const;
   std::optional<Straggler> FindHost(const CommunicatorView& view,
                                     const std::vector<const RankView*>& ranks) const;
   double Rounds(const CommunicatorView& view) const;
@@ -138,6 +145,8 @@ class StragglerState {
   // round stand for equal parts of it.
   std::vector<double> PartsOfRounds(std::vector<int64_t> late_ends_ns);
 
+  uint64_t matches_ = 0;           // calls compared so far
+  int64_t last_match_end_ns_ = 0;  // when the last of them ended
   std::map<Kind, OfKind> kinds_;
   std::map<int32_t, OfRank> ranks_;
   int64_t updated_realtime_ns_ = 0;

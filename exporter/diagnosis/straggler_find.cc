@@ -57,6 +57,7 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
     const auto found = ranks_.find(rank->rank());
     if (found == ranks_.end()) continue;
     const OfRank& of = found->second;
+    if (IsInTimeAgain(of)) continue;
     Straggler straggler;
     straggler.rank = rank->rank();
     straggler.seconds_per_second = of.window_seconds / window_observed_;
@@ -81,6 +82,14 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
     return straggler;
   }
   return FindHost(view, ranks);
+}
+
+bool StragglerState::IsInTimeAgain(const OfRank& of) const {
+  const auto since = static_cast<double>(matches_ - of.matches_at_late);
+  // All calls of a round may be in time alike, so rounds have to pass, too. Those of a pause do not count by calls.
+  const double passed_ns = static_cast<double>(last_match_end_ns_ - of.last_late_end_ns);
+  const double enough_ns = round_ns_ > 0 ? kRoundsOfWindow * round_ns_ : kWindowSeconds * kSecond;
+  return since * of.late_calls > kMissingLate * window_matched_ && passed_ns > enough_ns;
 }
 
 bool StragglerState::AreLate(double share, double candidates, const CommunicatorView& view,

@@ -39,6 +39,7 @@ std::optional<Straggler> StragglerState::FindHost(const CommunicatorView& view,
                                                   const std::vector<const RankView*>& ranks) const {
   if (!ranks.front()->is_of_many_hosts) return std::nullopt;
   std::map<std::string, OfHost> hosts;
+  std::map<std::string, OfRank> as_one;  // of each host, as if its ranks were one
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const RankView* rank = ranks[i];
     const auto found = ranks_.find(rank->rank());
@@ -53,12 +54,16 @@ std::optional<Straggler> StragglerState::FindHost(const CommunicatorView& view,
     host.late_rounds += found->second.late_rounds;
     host.window_seconds += found->second.window_seconds;
     host.late_seconds += found->second.late_seconds;
+    OfRank& one = as_one[rank->process->hostname];
+    one.late_calls += late;
+    one.matches_at_late = std::max(one.matches_at_late, found->second.matches_at_late);
+    one.last_late_end_ns = std::max(one.last_late_end_ns, found->second.last_late_end_ns);
   }
   if (hosts.size() < 2) return std::nullopt;
   for (const auto& [name, host] : hosts) {
     const double share = host.late_rounds / window_rounds_;
     const double seconds_per_second = host.window_seconds / window_observed_;
-    if (host.ranks.size() < 2 || seconds_per_second < kMinLoss ||
+    if (host.ranks.size() < 2 || seconds_per_second < kMinLoss || IsInTimeAgain(as_one[name]) ||
         !AreAlike(host.late_calls, host.most_late_calls, host.ever_late, host.ranks.size()) ||
         !AreLate(share, static_cast<double>(hosts.size()), view, ranks, host.indices,
                  host.late_seconds)) {

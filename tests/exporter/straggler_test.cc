@@ -348,6 +348,28 @@ TEST(Straggler, ItIsOverWhenItIsOver) {
 }
 
 // However long nobody was late before, and wherever the scrapes fall.
+// Soon, and not only when the half minute has gone by: a hang between the two takes no calls out of it.
+TEST(Straggler, WhoIsInTimeAgainIsNotNamedBehindAHang) {
+  Watched watched(4);
+  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
+  RunSeconds(&watched, 20, 2, 5 * kMs);
+  EXPECT_TRUE(watched.Look().straggler);
+  RunSeconds(&watched, 2, 2, 0);
+  watched.job.Advance(30 * kSecond);
+  RunSeconds(&watched, 1, 2, 0);
+  EXPECT_FALSE(watched.Look().straggler);
+}
+
+TEST(Straggler, APauseDoesNotMakeOneInTimeAgain) {
+  Watched watched(4);
+  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
+  RunSeconds(&watched, 20, 2, 5 * kMs);
+  watched.job.Advance(15 * kSecond);
+  EXPECT_TRUE(watched.Look().straggler);
+  RunSeconds(&watched, 1, 2, 5 * kMs);
+  EXPECT_TRUE(watched.Look().straggler);
+}
+
 TEST(Straggler, IsNamedWithinHalfAMinute) {
   for (const int ranks : {2, 4, 8}) {
     for (const int64_t late_ns : {kMs, 8 * kMs}) {

@@ -136,7 +136,7 @@ class DemoTest(unittest.TestCase):
             if rank != LATE:
                 self.assertGreater(latency["p99"], 10 * latencies[LATE]["p50"])
 
-        demo.wait_for("Now rank %d has stopped calling" % SILENT)
+        demo.wait_for("rank %d has stopped calling" % SILENT)
         demo.wait_for(r"page says HANG\. Rank %d \(pid %d\) has not called AllReduce" %
                       (SILENT, pids[SILENT]))
         # One of them may have waited long enough before the others have.

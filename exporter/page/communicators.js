@@ -93,7 +93,7 @@ class Section {
     const shown = mostTime(comm);
     const indices = [...new Set(objects(comm.ranks).map((rank) => text(rank.index)))].slice(0, 4).join(', ');
     const jobs = [...new Set(objects(comm.ranks).map((rank) => text(processOf(rank).job_id)))].filter(Boolean).slice(0, 4).join(', ');
-    put(this.facts, `Communicator ${text(comm.comm)}, which its processes made as number ${indices}, from 0` + (jobs ? `; job ${jobs}` : '') +
+    put(this.facts, `Communicator ${text(comm.comm)}, number ${indices}, counted from 0, of those that its processes made` + (jobs ? `; job ${jobs}` : '') +
         (shown ? `. Ranks: p50, p99, bus of ${text(shown.op)} ${size(shown.size)}, ${text(shown.latency.measure)} ` +
         `(${text(shown.latency.source)}), since its start.` : '.'));
     const operations = objects(comm.operations).length > 0;

@@ -17,6 +17,7 @@ void InflightOperations::Look(uint32_t record_generation, OperationRing& ring, b
     *this = {};
     record_generation_ = record_generation;
   }
+  const uint64_t begin = ring.begin(end);
   const uint64_t ended_before_ns = newest_ended_ns_;
   uint64_t oldest_ns = 0;
   uint64_t oldest_operation = 0;
@@ -24,7 +25,7 @@ void InflightOperations::Look(uint32_t record_generation, OperationRing& ring, b
   bool is_cut_short = false;
   // Backwards, so that ended operations are known before the older ones that they prove to have
   // ended.
-  for (uint64_t number = end; number-- > ring.begin(end);) {
+  for (uint64_t number = end; number-- > begin;) {
     OperationState state;
     const bool is_whole = ring.slot(OperationRing::PlaceOf(number)).Look(&state);
     // Operations begin meanwhile, and the place may be a newer one's by now; then so are those of all before it. The

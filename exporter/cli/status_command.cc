@@ -267,7 +267,7 @@ std::string FirstOfThisHost(bool* is_one_left_out) {
   return found.front().name();
 }
 
-int ExitStatus(const Json& page) {
+int ExitStatus(const Json& page, bool is_one_left_out) {
   switch (FindingOf(page)) {
     case Finding::kHang:
       return kHangFound;
@@ -276,7 +276,7 @@ int ExitStatus(const Json& page) {
     case Finding::kNone:
       break;
   }
-  return 0;
+  return is_one_left_out ? kIncomplete : 0;
 }
 
 int Run(const std::vector<char*>& arguments) {
@@ -345,8 +345,7 @@ int Run(const std::vector<char*>& arguments) {
   }
   if (json) {
     std::printf("%s\n", page->dump(2).c_str());
-    const int status = ExitStatus(*page);
-    return status == 0 && is_one_left_out ? kIncomplete : status;
+    return ExitStatus(*page, is_one_left_out);
   }
   // A second look, for the rates.
   absl::SleepFor(interval);
@@ -363,8 +362,7 @@ int Run(const std::vector<char*>& arguments) {
   if (FindingOf(*later) == Finding::kHang && ScreenSize().ws_row > 0 && Cut(table) != table) {
     std::puts("\nA hang is suspected: see the first lines above, or --watch.");
   }
-  const int status = ExitStatus(*later);
-  return status == 0 && is_one_left_out ? kIncomplete : status;
+  return ExitStatus(*later, is_one_left_out);
 }
 
 }  // namespace

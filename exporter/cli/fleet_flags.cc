@@ -13,7 +13,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "exporter/cli/local_endpoints.h"
 #include "exporter/fleet/targets.h"
@@ -141,10 +140,9 @@ bool ReadFleetFlags(const std::vector<std::string>& endpoints, FleetQuestion* qu
                     std::string* error) {
   if (!ReadClients(question, error)) return false;
   for (const std::string& given : endpoints) {
-    // As `pulse status` takes them: 9410 and :9410 are ports of this host.
-    const std::string_view port = absl::StripPrefix(given, ":");
-    const bool is_port = !port.empty() && port.find_first_not_of("0123456789") == port.npos;
-    const std::string text = is_port ? absl::StrCat("localhost:", port) : given;
+    // As `pulse status` takes it: 9410 is a port of this host, like :9410.
+    const bool is_port = !given.empty() && given.find_first_not_of("0123456789") == given.npos;
+    const std::string text = is_port ? absl::StrCat(":", given) : given;
     Address address;
     if (!ParseAddress(text, question->is_https, &address, error)) return false;
     if (!address.has_port) address.port = kDefaultEndpointPort;

@@ -39,7 +39,7 @@ constexpr int kNoAnswer = 2;
 constexpr int kNoProcess = 4;
 constexpr int kNotWritten = 5;
 
-// --endpoint, as often as it was given. Set before the command runs.
+// --endpoint, as often as it was given, and addresses without it.
 std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
 
 void TakeEndpoints(std::vector<char*>* arguments) {
@@ -47,7 +47,7 @@ void TakeEndpoints(std::vector<char*>* arguments) {
 }
 
 constexpr char kHelp[] =
-    R"(usage: pulse capture [--out=FOLDER | --out=FILE.tar.gz] [flags]
+    R"(usage: pulse capture [HOST:PORT ...] [--out=FOLDER | --out=FILE.tar.gz] [flags]
 
 Keeps what is known of a job that hangs, before it is ended: the verdict, the last calls of all ranks,
 metrics, who is who, settings, and, if asked for, the stacks of the suspects. What could not be had
@@ -65,7 +65,8 @@ stands in missing.txt with the reason. Nothing is changed in the job.
                         programs (default 60s)
 
 Where the endpoints are (default: this host's, at the ports 9410 to 9417):
-  --endpoint=HOST:PORT  any number of times, also as https://HOST:PORT, or HOST (port 9410)
+  HOST:PORT             any number of times, also as :PORT, https://HOST:PORT, or HOST (port 9410).
+                        --endpoint=HOST:PORT is the same
   --targets=FILE        a file in the form of file_sd (JSON or YAML)
   --prometheus=URL      a Prometheus that has scraped the job within the last 15 minutes; of its endpoints
                         --job-id=ID or --comm=ID (16 hexadecimal digits) takes those of one job
@@ -143,10 +144,8 @@ std::string MissingWords(const std::vector<std::string>& missing) {
 }
 
 int Run(const std::vector<char*>& arguments) {
-  if (!arguments.empty()) {
-    return Fail(kUsageError,
-                "capture takes no argument; addresses go to --endpoint, a path to --out");
-  }
+  std::string error;
+  if (!AddAddresses(arguments, &given_endpoints, &error)) return Fail(kUsageError, error);
   CaptureOptions options;
   const std::string format = absl::GetFlag(FLAGS_format);
   options.is_flight_recorder = format == "flight-recorder";
@@ -179,7 +178,6 @@ int Run(const std::vector<char*>& arguments) {
                         absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()));
   }
   FleetQuestion question;
-  std::string error;
   if (!ReadFilter(&options.look.filter, &error) ||
       !ReadFleetFlags(given_endpoints, &question, &error) ||
       !RasFromFlag(absl::GetFlag(FLAGS_ras), &options.look.ras, &error)) {

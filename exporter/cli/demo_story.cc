@@ -1,5 +1,7 @@
 #include "exporter/cli/demo_story.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
@@ -21,21 +23,30 @@ const Json& Member(const Json& object, const char* name) {
   return found == object.end() ? kNone : *found;
 }
 
-bool HasProcess(const Json& communicator, int pid) {
+// Of the ranks that are active.
+std::vector<int> Pids(const Json& communicator) {
+  std::vector<int> pids;
   for (const Json& rank : Member(communicator, "ranks")) {
-    if (Member(rank, "active") == true && Member(Member(rank, "process"), "pid") == pid) {
-      return true;
-    }
+    const Json& pid = Member(Member(rank, "process"), "pid");
+    if (Member(rank, "active") == true && pid.is_number()) pids.push_back(pid.get<int>());
   }
-  return false;
+  return pids;
+}
+
+bool Has(const std::vector<int>& pids, int pid) {
+  return std::find(pids.begin(), pids.end(), pid) != pids.end();
 }
 
 }  // namespace
 
-DemoSight DemoSight::Of(const Json& page, int pid_of_rank_0) {
+DemoSight DemoSight::Of(const Json& page, const std::vector<int>& pids) {
   DemoSight sight;
   for (const Json& communicator : Member(page, "communicators")) {
-    if (Member(communicator, "name") != "dp" || !HasProcess(communicator, pid_of_rank_0)) continue;
+    const std::vector<int> here = Pids(communicator);
+    for (const int pid : here) {
+      if (!Has(pids, pid)) sight.pid_of_other = pid;
+    }
+    if (Member(communicator, "name") != "dp" || pids.empty() || !Has(here, pids.front())) continue;
     const Json& hang = Member(communicator, "hang");
     const Json& straggler = Member(communicator, "straggler");
     sight.comm = Member(communicator, "comm").get<std::string>();
@@ -101,6 +112,12 @@ std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight
   switch (scene_) {
     case Scene::kNotBegun:
     case Scene::kGoesOn:
+      if (scene_ == Scene::kNotBegun && sight.pid_of_other != 0) {
+        lines.push_back(absl::StrCat(
+            "Another job is on this page, too (process ", sight.pid_of_other,
+            "): one endpoint shows all jobs of a host. NCCL_PULSE_LISTEN=:9500 gives the demo a "
+            "page of its own."));
+      }
       if (scene_ == Scene::kGoesOn) ++round_;
       Enter(Scene::kBalance, now_s);
       lines.emplace_back(

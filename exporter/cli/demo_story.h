@@ -26,8 +26,11 @@ struct DemoSight {
   std::vector<int> suspects;  // of a hang that is no usual wait
   std::string text;           // the verdict's, of the hang or else of the straggler
 
-  // `page`: /api/v1/communicators. The communicator is known by the process that has its rank 0.
-  static DemoSight Of(const nlohmann::json& page, int pid_of_rank_0);
+  int pid_of_other = 0;  // a process of another job on the same page; 0: none
+
+  // `page`: /api/v1/communicators. `pids`: of the job, in the order of its ranks; the communicator is
+  // known by the process that has its rank 0.
+  static DemoSight Of(const nlohmann::json& page, const std::vector<int>& pids);
 };
 
 class DemoStory {

@@ -12,6 +12,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "exporter/cli/local_endpoints.h"
@@ -134,6 +135,19 @@ std::vector<std::string> TakeValues(std::string_view name, std::vector<char*>* a
   }
   *arguments = std::move(others);
   return values;
+}
+
+bool AddAddresses(const std::vector<char*>& arguments, std::vector<std::string>* endpoints,
+                  std::string* error) {
+  for (const std::string_view text : arguments) {
+    if (absl::StartsWith(text, "/") || absl::StartsWith(text, ".") ||
+        absl::EndsWith(text, ".tar.gz") || absl::EndsWith(text, ".pftrace")) {
+      *error = absl::StrCat(text, " is no address; a file to write goes to --out");
+      return false;
+    }
+    endpoints->emplace_back(text);
+  }
+  return true;
 }
 
 bool ReadFleetFlags(const std::vector<std::string>& endpoints, FleetQuestion* question,

@@ -25,6 +25,11 @@ int Fail(int status, const std::string& text);
 // `arguments` and returns the values in their order. A NAME behind which nothing stands is left.
 std::vector<std::string> TakeValues(std::string_view name, std::vector<char*>* arguments);
 
+// Adds arguments, which are addresses, to those of --endpoint. False, with the reason in `error`, if one is
+// the name of a file: that belongs to --out.
+bool AddAddresses(const std::vector<char*>& arguments, std::vector<std::string>* endpoints,
+                  std::string* error);
+
 struct FleetQuestion {
   std::vector<Address> endpoints;
   bool is_https = false;      // where an address does not say http or https

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
@@ -54,9 +56,10 @@ double Now() {
   return std::chrono::duration<double>(now).count();
 }
 
-// How to call this program in another shell: `bazel run` puts nothing into PATH.
+// How to call this program in another shell: as it was called here. `bazel run` calls it by a path of its own.
 const char* OwnName() {
-  return std::getenv("BUILD_WORKSPACE_DIRECTORY") == nullptr ? "pulse" : "bazel-bin/exporter/pulse";
+  return std::getenv("BUILD_WORKSPACE_DIRECTORY") == nullptr ? program_invocation_name
+                                                             : "bazel-bin/exporter/pulse";
 }
 
 // The address at which a rank says that it serves, in a form that works on this machine: a host's
@@ -169,8 +172,12 @@ class Demo {
     HttpAnswer answer;
     std::string error;
     if (!HttpGet(endpoint_, "/api/v1/communicators", kPatience, &answer, &error)) return {};
+    std::vector<int> pids;
+    for (uint32_t rank = 0; rank < simulation::kRanks; ++rank) {
+      pids.push_back(ranks_.pid(static_cast<int>(rank)));
+    }
     const auto page = ParseJson(answer.body);
-    return answer.status == 200 ? DemoSight::Of(page, ranks_.pid(0)) : DemoSight();
+    return answer.status == 200 ? DemoSight::Of(page, pids) : DemoSight();
   }
 
   void Tell(const std::string& line) const {

@@ -42,7 +42,7 @@ constexpr int kMostEvery = 1 << 24;  // Sampler::kMaxExponent
 constexpr double kSecondsPerCall = 1.5e-6;
 constexpr double kCallsOfRank = 256;
 
-// --endpoint, as often as it was given. Set before the command runs.
+// --endpoint, as often as it was given, and addresses without it.
 std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
 
 void TakeEndpoints(std::vector<char*>* arguments) {
@@ -50,7 +50,7 @@ void TakeEndpoints(std::vector<char*>* arguments) {
 }
 
 constexpr char kHelp[] =
-    R"(usage: pulse trace [--seconds=N] [--out=FILE] [flags]
+    R"(usage: pulse trace [HOST:PORT ...] [--seconds=N] [--out=FILE] [flags]
        pulse trace --from=CAPTURE [--out=FILE]
 
 A timeline of a job's NCCL calls for https://ui.perfetto.dev (Open trace file; the file stays on your
@@ -69,7 +69,8 @@ Without --every nothing is changed in the job. What it costs is printed first.
                         /dev/stdout: to the standard output, and what is said goes to stderr
 
 Where the endpoints are (default: this host's, at the ports 9410 to 9417):
-  --endpoint=HOST:PORT  any number of times, also as https://HOST:PORT, or HOST (port 9410)
+  HOST:PORT             any number of times, also as :PORT, https://HOST:PORT, or HOST (port 9410).
+                        --endpoint=HOST:PORT is the same
   --targets=FILE        a file in the form of file_sd (JSON or YAML)
 
 How to ask:
@@ -142,10 +143,8 @@ int Watch(double seconds, int every, std::FILE* said, Observation* seen) {
 }
 
 int Run(const std::vector<char*>& arguments) {
-  if (!arguments.empty()) {
-    return Fail(kUsageError,
-                "trace takes no argument; addresses go to --endpoint, a file to --out");
-  }
+  std::string error;
+  if (!AddAddresses(arguments, &given_endpoints, &error)) return Fail(kUsageError, error);
   const double seconds = absl::GetFlag(FLAGS_seconds);
   // This way round, because NaN compares false with everything.
   if (!(seconds >= kLeastSeconds && seconds <= kMostSeconds)) {
@@ -166,12 +165,11 @@ int Run(const std::vector<char*>& arguments) {
   }
   const std::string capture = absl::GetFlag(FLAGS_from);
   if (!capture.empty() && !given_endpoints.empty()) {
-    return Fail(kUsageError, "--from and --endpoint: a capture or a running job, not both");
+    return Fail(kUsageError, "--from and an address: a capture or a running job, not both");
   }
   if (every != 0 && !capture.empty()) {
     return Fail(kUsageError, "--every is of a running job: not with --from");
   }
-  std::string error;
   if (!CanWriteWhole(path, &error)) return Fail(kNotWritten, error);
   std::FILE* const said = IsStandardOutput(path) ? stderr : stdout;
   Observation seen;

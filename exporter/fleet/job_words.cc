@@ -160,6 +160,14 @@ std::string FirstStep(const JobRoot& root) {
   }
 }
 
+std::string FirstStep(const JobStraggler& straggler) {
+  const std::string on = straggler.ranks.empty() ? "" : On(straggler.ranks.front());
+  return absl::StrCat("nvidia-smi -q -d PERFORMANCE", on,
+                      straggler.ranks.size() == 1 ? " (is its GPU hot or throttled?)"
+                                                  : " (are its GPUs hot or throttled?)",
+                      ", and top there (what else runs?)");
+}
+
 std::string Sentence(const JobLook& look) {
   const JobVerdict& verdict = look.verdict;
   const std::string unheard =
@@ -184,7 +192,8 @@ std::string Sentence(const JobLook& look) {
         !is_clear ? "INCOMPLETE  "
         : verdict.stragglers.empty()
             ? "OK  "
-            : absl::StrCat("SLOW  ", StragglerSentence(verdict.stragglers.front()), " ");
+            : absl::StrCat("SLOW  ", StragglerSentence(verdict.stragglers.front()),
+                           " First: ", FirstStep(verdict.stragglers.front()), ". ");
     return absl::StrCat(kind, summary, " ", Count(verdict.processes, "process", "processes"),
                         " on ", Count(look.heard, "endpoint", "endpoints"), ".", unseen, unheard);
   }

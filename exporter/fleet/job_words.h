@@ -14,8 +14,9 @@ namespace nccl_pulse {
 // Who, where, since when, what to do first; or that nothing is suspected, and how sure that is.
 std::string Sentence(const JobLook& look);
 std::string StragglerSentence(const JobStraggler& straggler);
-// What to do first about a root; "" where there is none.
+// What to do first about it.
 std::string FirstStep(const JobRoot& root);
+std::string FirstStep(const JobStraggler& straggler);
 // "global rank 35 on node-4 (GPU 3, pid 1003)"
 std::string RankWords(const JobRank& rank);
 // Of the communicator in which it waits: "rank 3", "rank_not_seen", "who waits elsewhere".

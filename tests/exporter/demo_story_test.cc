@@ -57,6 +57,17 @@ TEST(DemoStory, BeginsWhenTheJobIsSeen) {
   EXPECT_EQ(story.scene(), Scene::kBalance);
 }
 
+// Two demos at once, or a job that runs: whoever opens the page sees more than the story tells of.
+TEST(DemoStory, SaysThatAnotherJobIsOnThePage) {
+  DemoStory story;
+  DemoSight sight = InBalance();
+  sight.pid_of_other = 4711;
+  EXPECT_THAT(
+      story.Advance(0, sight),
+      ElementsAre(AllOf(HasSubstr("Another job"), HasSubstr("4711")), HasSubstr("all is well")));
+  EXPECT_THAT(story.Advance(60, sight), ElementsAre(HasSubstr("p99"))) << "said once";
+}
+
 // The median since the start moves only when half of the calls were late.
 TEST(DemoStory, SaysToLookAtWhatAStragglerMovesAtOnce) {
   DemoStory story;
@@ -118,13 +129,16 @@ TEST(DemoSight, IsOfTheJobsOwnCommunicator) {
        "hang": {"suspects": [1], "usual": false, "text": "hangs"},
        "straggler": {"rank": 2, "text": "lags"},
        "ranks": [{"active": true, "process": {"pid": 7}}]}]})");
-  const DemoSight sight = DemoSight::Of(page, 7);
+  const DemoSight sight = DemoSight::Of(page, {7, 6});
   EXPECT_EQ(sight.comm, "3");
   EXPECT_THAT(sight.suspects, ElementsAre(1));
   EXPECT_EQ(sight.straggler, 2);
   EXPECT_EQ(sight.text, "hangs");
-  EXPECT_EQ(DemoSight::Of(page, 9).comm, "");
-  EXPECT_EQ(DemoSight::Of(nlohmann::json::parse("[1]"), 7).comm, "");
+  EXPECT_EQ(sight.pid_of_other, 8);
+  EXPECT_EQ(DemoSight::Of(page, {7, 8}).pid_of_other, 0);
+  EXPECT_EQ(DemoSight::Of(page, {9}).comm, "");
+  EXPECT_EQ(DemoSight::Of(nlohmann::json::parse("[1]"), {7}).comm, "");
+  EXPECT_EQ(DemoSight::Of(page, {}).comm, "");
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ class VerdictTest(DiagnoseCase):
         self.assertGreater(verdict["looks"], 1)
         named = [rank["process"]["global_rank"] for each in verdict["stragglers"] for rank in each["ranks"]]
         self.assertEqual(named, [str(rank) for rank in looks[0][1]])
-        self.assertRegex(verdict["sentence"], r"^SLOW  global rank %d .* No hang is suspected" % looks[0][1][0])
+        self.assertRegex(verdict["sentence"], r"^SLOW  global rank %d .* First: nvidia-smi .* No hang is suspected" % looks[0][1][0])
 
     def test_one_look_is_enough_where_nobody_is_late(self):
         pages, _ = self.pages("healthy")

@@ -265,13 +265,14 @@ class CaptureTest(unittest.TestCase):
                 (5, "there is no folder", ["--out=/nowhere/x"]),
                 (1, "must be bundle or flight-recorder", ["--format=pdf"]),
                 (1, "has no {pid}", ["--stack-command=py-spy"]),
-                (1, "takes no argument", ["here"]),
+                (1, "here.tar.gz is no address; a file to write goes to --out", ["here.tar.gz"]),
+                (1, "./here is no address", ["127.0.0.1:1", "./here"]),
                 (1, "need to be told where the endpoints are", ["--credentials-file=" + secret]),
                 (1, "--time-limit", ["--time-limit=10ms"]),
                 (1, "--hang-after", ["--hang-after=500ms"]),
                 (1, "--stack-timeout", ["--stack-timeout=1h"]),
                 (2, "no endpoint answers; nothing is written",
-                 ["--endpoint=127.0.0.1:1", "--out=" + self.out + "2"])):
+                 ["127.0.0.1:1", "--endpoint=127.0.0.1:2", "--out=" + self.out + "2"])):
             code, output, errors = pulse("capture", *arguments)
             self.assertEqual(code, status, errors)
             self.assertIn(message, errors)

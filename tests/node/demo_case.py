@@ -101,8 +101,8 @@ class DemoTest(unittest.TestCase):
                            "all ranks are on the page")
         return [rank["process"]["pid"] for rank in self.communicator()["ranks"]]
 
-    def test_it_says_how_to_call_it_where_bazel_has_built_it(self):
-        for environment, name in (({}, "pulse"),
+    def test_it_says_how_to_call_it(self):
+        for environment, name in (({}, re.escape(cluster.PULSE)),
                                   ({"BUILD_WORKSPACE_DIRECTORY": "/src"}, "bazel-bin/exporter/pulse")):
             demo = self.start(**environment)
             demo.wait_for(r"^  %s status --watch 127\.0\.0\.1:%d " % (name, self.port))

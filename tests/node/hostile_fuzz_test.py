@@ -128,15 +128,31 @@ class FuzzTest(HostileCase):
             each.close()
         self.expect_no_trace()
 
-    def test_memory_cannot_shrink_under_the_reader(self):
+    def join(self):
+        """(socket, memory) of a member whose memory is a copy of the server's; None if it is one no more: what was copied in
+        the middle of a change is not sound."""
         source = memory_of(self.server)
-        size = os.fstat(source).st_size
-        fd = memory(os.pread(source, size, 0))
+        fd = memory(os.pread(source, os.fstat(source).st_size, 0))
         os.close(source)
         peer = self.peer()
         socket.send_fds(peer, [message(HELLO)], [fd])
-        peer.recv(4096)
-        wait_until(lambda: values(self.port, "nccl_pulse_processes") == {(): 3}, "it is a member")
+        peer.settimeout(0.1)
+        for _ in range(50):
+            if values(self.port, "nccl_pulse_processes") == {(): 3}:
+                peer.settimeout(60)
+                return peer, fd
+            try:
+                if not peer.recv(4096):
+                    break
+            except TimeoutError:
+                pass
+        peer.close()
+        os.close(fd)
+        return None
+
+    def test_memory_cannot_shrink_under_the_reader(self):
+        peer, fd = wait_until(self.join, "it is a member")
+        size = os.fstat(fd).st_size
         with self.assertRaises(PermissionError):
             os.ftruncate(fd, 0)
         # A hole is memory without content: it reads as zeros, and costs the peer its place.

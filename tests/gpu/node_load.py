@@ -69,10 +69,13 @@ def measure(options, variant):
                    "all ranks are on the page")
         begin = time.monotonic()
         before = processor_times(job)
-        pages = 0
+        pages, unanswered = 0, 0
         page = ""
-        while time.monotonic() < begin + options.seconds:
-            page = job.endpoint.get("/metrics") or ""
+        # One that is not answered is counted; all of them, and nothing was measured.
+        while time.monotonic() < begin + options.seconds or (not page and time.monotonic() < begin + 30):
+            answer = job.endpoint.get("/metrics")
+            page = answer or page
+            unanswered += not answer
             pages += 1
             options.limit.sleep(options.scrape)
         took = time.monotonic() - begin
@@ -86,10 +89,11 @@ def measure(options, variant):
             print("%s: %s %.3f %% of a core%s" % (
                 variant, what, 100 * (after[what] - before.get(what, 0)) / took, each))
         series = sum(1 for line in page.splitlines() if line and not line.startswith("#"))
-        print("%s: page %d bytes, %d series, %d scrapes in %.0f s" % (
-            variant, len(page), series, pages, took), flush=True)
+        print("%s: page %d bytes, %d series, %d scrapes in %.0f s%s" % (
+            variant, len(page), series, pages, took,
+            ", %d of them not answered" % unanswered if unanswered else ""), flush=True)
         if not page:
-            return variant + ": the last scrape was not answered"
+            return variant + ": no scrape was answered"
         if not after:
             return variant + ": no thread of the plugin's is to be seen"
         return ""

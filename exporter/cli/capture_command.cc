@@ -65,8 +65,8 @@ stands in missing.txt with the reason. Nothing is changed in the job.
                         programs (default 60s)
 
 Where the endpoints are (default: this host's, at the ports 9410 to 9417):
-  HOST:PORT             any number of times, also as :PORT, https://HOST:PORT, or HOST (port 9410).
-                        --endpoint=HOST:PORT is the same
+  HOST:PORT             any number of times, also as :PORT, https://HOST:PORT, or HOST (port 9410)
+  --endpoint=HOST:PORT  the same
   --targets=FILE        a file in the form of file_sd (JSON or YAML)
   --prometheus=URL      a Prometheus that has scraped the job within the last 15 minutes; of its endpoints
                         --job-id=ID or --comm=ID (16 hexadecimal digits) takes those of one job
@@ -145,7 +145,8 @@ std::string MissingWords(const std::vector<std::string>& missing) {
 
 int Run(const std::vector<char*>& arguments) {
   std::string error;
-  if (!AddAddresses(arguments, &given_endpoints, &error)) return Fail(kUsageError, error);
+  if (!AddAddresses(arguments, "addresses to --targets", &given_endpoints, &error))
+    return Fail(kUsageError, error);
   CaptureOptions options;
   const std::string format = absl::GetFlag(FLAGS_format);
   options.is_flight_recorder = format == "flight-recorder";

@@ -95,6 +95,12 @@ bool DemoStory::IsOver(double now_s) const {
 
 std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight) {
   std::vector<std::string> lines;
+  if (sight.pid_of_other != 0 && !said_other_) {
+    said_other_ = true;
+    lines.push_back(absl::StrCat("Another job is on this page, too (process ", sight.pid_of_other,
+                                 "): one endpoint shows all jobs of a host. Another port in "
+                                 "NCCL_PULSE_LISTEN, such as :9500, is a page of its own."));
+  }
   if (named_s_ < 0 && IsNamed(sight)) {
     named_s_ = now_s;
     if (scene_ == Scene::kStraggler) {
@@ -112,12 +118,6 @@ std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight
   switch (scene_) {
     case Scene::kNotBegun:
     case Scene::kGoesOn:
-      if (scene_ == Scene::kNotBegun && sight.pid_of_other != 0) {
-        lines.push_back(absl::StrCat(
-            "Another job is on this page, too (process ", sight.pid_of_other,
-            "): one endpoint shows all jobs of a host. NCCL_PULSE_LISTEN=:9500 gives the demo a "
-            "page of its own."));
-      }
       if (scene_ == Scene::kGoesOn) ++round_;
       Enter(Scene::kBalance, now_s);
       lines.emplace_back(

@@ -54,6 +54,7 @@ class DemoStory {
   uint32_t round_ = 0;
   double since_s_ = 0;
   double named_s_ = -1;  // -1: not yet
+  bool said_other_ = false;
 };
 
 }  // namespace nccl_pulse

@@ -63,7 +63,8 @@ Where the endpoints are (default: this host's, at the ports 9410 to 9417):
                         the last 15 minutes
   --targets=FILE        a file in the format of file_sd (JSON or YAML)
   HOST:PORT             one endpoint; may be given several times, also as :PORT, https://HOST:PORT or HOST
-                        (port 9410). --endpoint=HOST:PORT is the same
+                        (port 9410)
+  --endpoint=HOST:PORT  the same
 
 Which job (default: everything that the endpoints know):
   --job-id=ID           the job with this value of the label job_id

@@ -137,12 +137,15 @@ std::vector<std::string> TakeValues(std::string_view name, std::vector<char*>* a
   return values;
 }
 
-bool AddAddresses(const std::vector<char*>& arguments, std::vector<std::string>* endpoints,
-                  std::string* error) {
+bool AddAddresses(const std::vector<char*>& arguments, const char* reading,
+                  std::vector<std::string>* endpoints, std::string* error) {
   for (const std::string_view text : arguments) {
-    if (absl::StartsWith(text, "/") || absl::StartsWith(text, ".") ||
-        absl::EndsWith(text, ".tar.gz") || absl::EndsWith(text, ".pftrace")) {
-      *error = absl::StrCat(text, " is no address; a file to write goes to --out");
+    bool is_file = absl::StartsWith(text, "/") || absl::StartsWith(text, ".");
+    for (const char* end : {".tar.gz", ".tgz", ".pftrace", ".json", ".yaml", ".yml"}) {
+      is_file = is_file || absl::EndsWith(text, end);
+    }
+    if (is_file) {
+      *error = absl::StrCat(text, " is no address; a file to write goes to --out, ", reading);
       return false;
     }
     endpoints->emplace_back(text);
@@ -204,7 +207,7 @@ bool OrThoseOfThisHost(FleetQuestion* question, std::string* error) {
         (!question->is_https || absl::GetFlag(FLAGS_insecure))) {
       *error =
           "--credentials-file and --bearer-file need to be told where the endpoints are "
-          "(--endpoint): at ports that are guessed anybody may listen";
+          "(HOST:PORT): at ports that are guessed anybody may listen";
       return false;
     }
     question->is_this_host = true;
@@ -226,7 +229,7 @@ int FailUnheard(int status, const FleetQuestion& question) {
                            kDefaultEndpointPort, " to ", kLastLocalPort,
                            ". Is a job with NCCL Pulse running on this node? Its log says where "
                            "the metrics are (NCCL_DEBUG=INFO); give that address: "
-                           "--endpoint=HOST:PORT"));
+                           "HOST:PORT"));
 }
 
 }  // namespace nccl_pulse

@@ -26,9 +26,9 @@ int Fail(int status, const std::string& text);
 std::vector<std::string> TakeValues(std::string_view name, std::vector<char*>* arguments);
 
 // Adds arguments, which are addresses, to those of --endpoint. False, with the reason in `error`, if one is
-// the name of a file: that belongs to --out.
-bool AddAddresses(const std::vector<char*>& arguments, std::vector<std::string>* endpoints,
-                  std::string* error);
+// the name of a file: it says which flag takes one to write, and `reading` which takes those to read.
+bool AddAddresses(const std::vector<char*>& arguments, const char* reading,
+                  std::vector<std::string>* endpoints, std::string* error);
 
 struct FleetQuestion {
   std::vector<Address> endpoints;

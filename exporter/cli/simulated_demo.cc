@@ -56,7 +56,8 @@ double Now() {
   return std::chrono::duration<double>(now).count();
 }
 
-// How to call this program in another shell: as it was called here. `bazel run` calls it by a path of its own.
+// How to call this program in another shell: as it was called here, from the same folder. `bazel run` calls it
+// by a path of its own.
 const char* OwnName() {
   return std::getenv("BUILD_WORKSPACE_DIRECTORY") == nullptr ? program_invocation_name
                                                              : "bazel-bin/exporter/pulse";
@@ -160,7 +161,7 @@ class Demo {
     std::printf("  %s status --watch %s   the same in a terminal\n", OwnName(),
                 std::string(bare).c_str());
     if (is_http) {
-      std::printf("  %s diagnose --endpoint=%s   who holds the job up\n", OwnName(),
+      std::printf("  %s diagnose %s   who holds the job up\n", OwnName(),
                   std::string(bare).c_str());
       std::printf("  %s/metrics   what Prometheus reads\n", address.c_str());
     }

@@ -69,8 +69,8 @@ Without --every nothing is changed in the job. What it costs is printed first.
                         /dev/stdout: to the standard output, and what is said goes to stderr
 
 Where the endpoints are (default: this host's, at the ports 9410 to 9417):
-  HOST:PORT             any number of times, also as :PORT, https://HOST:PORT, or HOST (port 9410).
-                        --endpoint=HOST:PORT is the same
+  HOST:PORT             any number of times, also as :PORT, https://HOST:PORT, or HOST (port 9410)
+  --endpoint=HOST:PORT  the same
   --targets=FILE        a file in the form of file_sd (JSON or YAML)
 
 How to ask:
@@ -144,7 +144,9 @@ int Watch(double seconds, int every, std::FILE* said, Observation* seen) {
 
 int Run(const std::vector<char*>& arguments) {
   std::string error;
-  if (!AddAddresses(arguments, &given_endpoints, &error)) return Fail(kUsageError, error);
+  if (!AddAddresses(arguments, "a capture to --from, addresses to --targets", &given_endpoints,
+                    &error))
+    return Fail(kUsageError, error);
   const double seconds = absl::GetFlag(FLAGS_seconds);
   // This way round, because NaN compares false with everything.
   if (!(seconds >= kLeastSeconds && seconds <= kMostSeconds)) {

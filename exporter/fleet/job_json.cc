@@ -97,6 +97,7 @@ std::string JobJson(const JobLook& look) {
     stragglers.push_back({{"ranks", RanksJson(straggler.ranks)},
                           {"whole_host", straggler.is_whole_host},
                           {"seconds_per_second", straggler.seconds_per_second},
+                          {"first", FirstStep(straggler)},
                           {"text", straggler.text}});
   }
   Json waits = Json::array();

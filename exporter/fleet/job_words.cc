@@ -165,7 +165,7 @@ std::string FirstStep(const JobStraggler& straggler) {
   return absl::StrCat("nvidia-smi -q -d PERFORMANCE", on,
                       straggler.ranks.size() == 1 ? " (is its GPU hot or throttled?)"
                                                   : " (are its GPUs hot or throttled?)",
-                      ", and top there (what else runs?)");
+                      ", and top", on.empty() ? "" : " there", " (what else runs?)");
 }
 
 std::string Sentence(const JobLook& look) {
@@ -192,8 +192,7 @@ std::string Sentence(const JobLook& look) {
         !is_clear ? "INCOMPLETE  "
         : verdict.stragglers.empty()
             ? "OK  "
-            : absl::StrCat("SLOW  ", StragglerSentence(verdict.stragglers.front()),
-                           " First: ", FirstStep(verdict.stragglers.front()), ". ");
+            : absl::StrCat("SLOW  ", StragglerSentence(verdict.stragglers.front()), " ");
     return absl::StrCat(kind, summary, " ", Count(verdict.processes, "process", "processes"),
                         " on ", Count(look.heard, "endpoint", "endpoints"), ".", unseen, unheard);
   }
@@ -210,8 +209,9 @@ std::string Sentence(const JobLook& look) {
 }
 
 std::string StragglerSentence(const JobStraggler& straggler) {
-  if (straggler.ranks.size() != 1) return straggler.text;
-  return absl::StrCat(RankWords(straggler.ranks.front()), ": ", straggler.text);
+  const std::string who =
+      straggler.ranks.size() == 1 ? absl::StrCat(RankWords(straggler.ranks.front()), ": ") : "";
+  return absl::StrCat(who, straggler.text, " First: ", FirstStep(straggler), ".");
 }
 
 std::string WaitedFor(const JobLook& look, const JobWait& wait) {

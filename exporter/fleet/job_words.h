@@ -13,6 +13,7 @@ namespace nccl_pulse {
 
 // Who, where, since when, what to do first; or that nothing is suspected, and how sure that is.
 std::string Sentence(const JobLook& look);
+// Who, how late, what to do first.
 std::string StragglerSentence(const JobStraggler& straggler);
 // What to do first about it.
 std::string FirstStep(const JobRoot& root);

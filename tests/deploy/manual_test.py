@@ -76,6 +76,8 @@ class CompletionTest(unittest.TestCase):
         for name, _ in commands():
             flags = re.findall(r"^  (--[a-z-]+)(=?)", say(name, "--help"), re.MULTILINE)
             self.assertEqual(["".join(flag) for flag in flags] + ["--help"], complete("pulse", name, "--"))
+        for name in ("diagnose", "capture", "trace"):
+            self.assertIn("--endpoint=", complete("pulse", name, "--e"))
 
     def test_values(self):
         # The words as bash parts them at "=".

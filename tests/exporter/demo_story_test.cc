@@ -68,6 +68,15 @@ TEST(DemoStory, SaysThatAnotherJobIsOnThePage) {
   EXPECT_THAT(story.Advance(60, sight), ElementsAre(HasSubstr("p99"))) << "said once";
 }
 
+TEST(DemoStory, SaysThatAnotherJobHasComeLater) {
+  DemoStory story;
+  DemoSight sight = InBalance();
+  EXPECT_THAT(story.Advance(0, sight), ElementsAre(HasSubstr("all is well")));
+  sight.pid_of_other = 4711;
+  EXPECT_THAT(story.Advance(1, sight), ElementsAre(HasSubstr("4711")));
+  EXPECT_THAT(story.Advance(2, sight), IsEmpty()) << "said once";
+}
+
 // The median since the start moves only when half of the calls were late.
 TEST(DemoStory, SaysToLookAtWhatAStragglerMovesAtOnce) {
   DemoStory story;
@@ -125,6 +134,8 @@ TEST(DemoSight, IsOfTheJobsOwnCommunicator) {
        "ranks": [{"active": false, "process": {"pid": 7}}]},
       {"comm": "2", "name": "dp", "hang": null, "straggler": null,
        "ranks": [{"active": true, "process": {"pid": 8}}]},
+      {"comm": "4", "name": "tp", "hang": null, "straggler": null,
+       "ranks": [{"active": false, "process": {"pid": 5}}]},
       {"comm": "3", "name": "dp",
        "hang": {"suspects": [1], "usual": false, "text": "hangs"},
        "straggler": {"rank": 2, "text": "lags"},

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import socket
 import subprocess
 import tempfile
@@ -81,7 +82,11 @@ class VerdictTest(DiagnoseCase):
         self.assertGreater(verdict["looks"], 1)
         named = [rank["process"]["global_rank"] for each in verdict["stragglers"] for rank in each["ranks"]]
         self.assertEqual(named, [str(rank) for rank in looks[0][1]])
-        self.assertRegex(verdict["sentence"], r"^SLOW  global rank %d .* First: nvidia-smi .* No hang is suspected" % looks[0][1][0])
+        host = verdict["stragglers"][0]["ranks"][0]["process"]["hostname"]
+        first = "nvidia-smi -q -d PERFORMANCE on %s (is its GPU hot or throttled?), and top there (what else runs?)" % host
+        self.assertEqual(verdict["stragglers"][0]["first"], first)
+        self.assertRegex(verdict["sentence"], r"^SLOW  global rank %d on %s .* First: %s\. No hang is suspected" % (
+            looks[0][1][0], host, re.escape(first)))
 
     def test_one_look_is_enough_where_nobody_is_late(self):
         pages, _ = self.pages("healthy")

@@ -106,7 +106,7 @@ class DemoTest(unittest.TestCase):
                                   ({"BUILD_WORKSPACE_DIRECTORY": "/src"}, "bazel-bin/exporter/pulse")):
             demo = self.start(**environment)
             demo.wait_for(r"^  %s status --watch 127\.0\.0\.1:%d " % (name, self.port))
-            demo.wait_for(r"^  %s diagnose --endpoint=127\.0\.0\.1:%d " % (name, self.port))
+            demo.wait_for(r"^  %s diagnose 127\.0\.0\.1:%d " % (name, self.port))
             self.assertEqual(demo.end()[0], 0)
 
     def assert_gone(self, pids):

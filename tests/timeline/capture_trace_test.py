@@ -281,7 +281,7 @@ class CaptureTraceTest(TraceCase):
             self.assertEqual(file.read(), expected)
 
     def test_usage(self):
-        for arguments, message in ((["job.pftrace"], "is no address; a file to write goes to --out"), (["--seconds=-1"], "between 0.1 and 600"),
+        for arguments, message in ((["job.tar.gz"], "goes to --out, a capture to --from"), (["--seconds=-1"], "between 0.1 and 600"),
                                    (["--seconds=601"], "between 0.1 and 600"), (["--seconds=nan"], ""),
                                    (["--from=x", "--endpoint=localhost"], "not both"),
                                    (["--from=x", "localhost"], "not both")):

@@ -15,8 +15,8 @@ from tests.deploy.network.watched_cluster import WatchedCluster
 NODES = 4  # of a job
 INTERVAL_S = 2
 HEALTHY_S = 6
-# For alerts that wait until it is clear that no other one comes. Those of ten minutes suspect a
-# straggler where the rules that compare all nodes name none after five: here they wait for longer than the test takes.
+# For alerts that wait until it is clear that no other one comes. Those that suspect a straggler
+# without a look at all nodes wait for ten minutes, twice as long as the others: here for longer than the test takes.
 WAITS = {"2m": "8s", "4m": "16s", "10m": "1h"}
 SLOW = ("NcclSlowRank", "NcclSlowNode", "NcclStraggler", "NcclNodeStraggler")
 

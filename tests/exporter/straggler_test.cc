@@ -364,7 +364,6 @@ TEST(Straggler, AStepInTimeDoesNotMakeOneInTimeAgain) {
   EXPECT_EQ(named, 40);
 }
 
-// However long nobody was late before, and wherever the scrapes fall.
 // Soon, and not only when the half minute has gone by: a hang between the two takes no calls out of it.
 TEST(Straggler, WhoIsInTimeAgainIsNotNamedBehindAHang) {
   Watched watched(4);
@@ -387,6 +386,7 @@ TEST(Straggler, APauseDoesNotMakeOneInTimeAgain) {
   EXPECT_TRUE(watched.Look().straggler);
 }
 
+// However long nobody was late before, and wherever the scrapes fall.
 TEST(Straggler, IsNamedWithinHalfAMinute) {
   for (const int ranks : {2, 4, 8}) {
     for (const int64_t late_ns : {kMs, 8 * kMs}) {

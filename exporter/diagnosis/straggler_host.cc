@@ -25,48 +25,44 @@ bool AreAlike(double late_calls, double most_of_one, std::size_t ranks_ever_late
   return 2 * ranks_ever_late >= ranks && ranks_ever_late >= 2 && most_of_one <= most * late_calls;
 }
 
-struct OfHost {
-  std::vector<int32_t> ranks;
-  std::vector<std::size_t> indices;
-  double late_calls = 0, late_rounds = 0, window_seconds = 0, late_seconds = 0;
-  double most_late_calls = 0;  // of one of them
-  std::size_t ever_late = 0;
-};
-
 }  // namespace
 
 std::optional<Straggler> StragglerState::FindHost(const CommunicatorView& view,
                                                   const std::vector<const RankView*>& ranks) const {
   if (!ranks.front()->is_of_many_hosts) return std::nullopt;
+  struct OfHost {
+    std::vector<int32_t> ranks;
+    std::vector<std::size_t> indices;
+    OfRank sum;                  // as if its ranks were one
+    double most_late_calls = 0;  // of one of them
+    std::size_t ever_late = 0;
+  };
   std::map<std::string, OfHost> hosts;
-  std::map<std::string, OfRank> as_one;  // of each host, as if its ranks were one
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const RankView* rank = ranks[i];
     const auto found = ranks_.find(rank->rank());
     if (found == ranks_.end()) continue;
+    const OfRank& of = found->second;
     OfHost& host = hosts[rank->process->hostname];
-    const double late = found->second.late_calls;
-    host.most_late_calls = std::max(host.most_late_calls, late);
-    if (late > 0) ++host.ever_late;
+    host.most_late_calls = std::max(host.most_late_calls, of.late_calls);
+    if (of.late_calls > 0) ++host.ever_late;
     host.ranks.push_back(rank->rank());
     host.indices.push_back(i);
-    host.late_calls += late;
-    host.late_rounds += found->second.late_rounds;
-    host.window_seconds += found->second.window_seconds;
-    host.late_seconds += found->second.late_seconds;
-    OfRank& one = as_one[rank->process->hostname];
-    one.late_calls += late;
-    one.matches_at_late = std::max(one.matches_at_late, found->second.matches_at_late);
-    one.last_late_end_ns = std::max(one.last_late_end_ns, found->second.last_late_end_ns);
+    host.sum.late_calls += of.late_calls;
+    host.sum.late_rounds += of.late_rounds;
+    host.sum.window_seconds += of.window_seconds;
+    host.sum.late_seconds += of.late_seconds;
+    host.sum.matches_at_late = std::max(host.sum.matches_at_late, of.matches_at_late);
+    host.sum.last_late_end_ns = std::max(host.sum.last_late_end_ns, of.last_late_end_ns);
   }
   if (hosts.size() < 2) return std::nullopt;
   for (const auto& [name, host] : hosts) {
-    const double share = host.late_rounds / window_rounds_;
-    const double seconds_per_second = host.window_seconds / window_observed_;
-    if (host.ranks.size() < 2 || seconds_per_second < kMinLoss || IsInTimeAgain(as_one[name]) ||
-        !AreAlike(host.late_calls, host.most_late_calls, host.ever_late, host.ranks.size()) ||
+    const double share = host.sum.late_rounds / window_rounds_;
+    const double seconds_per_second = host.sum.window_seconds / window_observed_;
+    if (host.ranks.size() < 2 || seconds_per_second < kMinLoss || IsInTimeAgain(host.sum) ||
+        !AreAlike(host.sum.late_calls, host.most_late_calls, host.ever_late, host.ranks.size()) ||
         !AreLate(share, static_cast<double>(hosts.size()), view, ranks, host.indices,
-                 host.late_seconds)) {
+                 host.sum.late_seconds)) {
       continue;
     }
     Straggler straggler;
@@ -74,7 +70,7 @@ std::optional<Straggler> StragglerState::FindHost(const CommunicatorView& view,
     straggler.host = name;
     straggler.ranks = host.ranks;
     straggler.seconds_per_second = seconds_per_second;
-    straggler.mean_seconds = host.late_seconds / host.late_calls;
+    straggler.mean_seconds = host.sum.late_seconds / host.sum.late_calls;
     straggler.late_share = share;
     straggler.matched_calls = static_cast<uint64_t>(window_matched_);
     straggler.text = absl::StrFormat(

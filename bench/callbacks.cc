@@ -25,33 +25,36 @@
 namespace nccl_pulse::bench {
 namespace {
 
-NcclCalls& Pulse() {
-  static NcclCalls calls(FindLibrary("plugin/libnccl-profiler-pulse.so"));
+template <typename Api = ApiV5>
+NcclCalls<Api>& Pulse() {
+  static NcclCalls<Api> calls(FindLibrary("plugin/libnccl-profiler-pulse.so"));
   return calls;
 }
 // A loaded library keeps one timing mode for the life of the process. The copy under RCCL's name is
 // a second instance of the same code, with its own settings.
-NcclCalls& PulseWithKernelTiming() {
-  static NcclCalls calls(FindLibrary("plugin/librccl-profiler-pulse.so"));
+NcclCalls<ApiV5>& PulseWithKernelTiming() {
+  static NcclCalls<ApiV5> calls(FindLibrary("plugin/librccl-profiler-pulse.so"));
   return calls;
 }
 // A third instance, which finds a driver whose calls cost nothing. To be used only after the others
 // have found none (InitializeInstances).
-NcclCalls& PulseWithHeartbeat() {
+template <typename Api = ApiV5>
+NcclCalls<Api>& PulseWithHeartbeat() {
   if (dlopen(FindLibrary("bench/libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
     fprintf(stderr, "%s\n", dlerror());
     exit(2);
   }
-  static NcclCalls calls(FindLibrary("bench/libpulse_with_heartbeat.so"));
+  static NcclCalls<Api> calls(FindLibrary("bench/libpulse_with_heartbeat.so"));
   return calls;
 }
 // A fourth instance, which behaves as within a window of watched network steps.
-NcclCalls& PulseWithNetworkSteps() {
-  static NcclCalls calls(FindLibrary("bench/libpulse_with_network_steps.so"));
+NcclCalls<ApiV5>& PulseWithNetworkSteps() {
+  static NcclCalls<ApiV5> calls(FindLibrary("bench/libpulse_with_network_steps.so"));
   return calls;
 }
-NcclCalls& Empty() {
-  static NcclCalls calls(FindLibrary("bench/libempty_plugin.so"));
+template <typename Api = ApiV5>
+NcclCalls<Api>& Empty() {
+  static NcclCalls<Api> calls(FindLibrary("bench/libempty_plugin.so"));
   return calls;
 }
 
@@ -71,7 +74,8 @@ void InitializeInstances() {
   setenv("NCCL_PULSE_LISTEN", listen.c_str(), 1);
 }
 
-void EagerCollective(benchmark::State& state, NcclCalls& calls) {
+template <typename Api>
+void EagerCollective(benchmark::State& state, NcclCalls<Api>& calls) {
   void* context = calls.Init(0x1000 + static_cast<uint64_t>(state.thread_index()));
   uint64_t sequence = 0;
   for (auto _ : state) {
@@ -79,16 +83,6 @@ void EagerCollective(benchmark::State& state, NcclCalls& calls) {
   }
   calls.Finalize(context);
 }
-BENCHMARK_CAPTURE(EagerCollective, Pulse, Pulse());
-BENCHMARK_CAPTURE(EagerCollective, EmptyPlugin, Empty());
-
-// With an event recorded behind each launch, and a check whether its stream is in capture. Groups,
-// calls and launches then have tickets, so NCCL makes more calls. The cost of the driver itself
-// comes on top.
-void EagerCollectiveWithHeartbeat(benchmark::State& state) {
-  EagerCollective(state, PulseWithHeartbeat());
-}
-BENCHMARK(EagerCollectiveWithHeartbeat);
 
 // Other code: 4096 functions of 32 bytes or more.
 template <int kNumber>
@@ -104,7 +98,8 @@ std::vector<void (*)(volatile int*)> MakeOtherCode(
 // As between the launches of a job, where NCCL and the driver have used the caches and branch
 // predictors for something else. What counts is the difference to the empty plugin, which contains
 // the two readings of the clock.
-void EagerCollectiveColdCaches(benchmark::State& state, NcclCalls& calls) {
+template <typename Api>
+void EagerCollectiveColdCaches(benchmark::State& state, NcclCalls<Api>& calls) {
   void* context = calls.Init(0x8000);
   std::vector<char> others(1 << 18);  // more than the first-level cache holds
   const auto other_code = MakeOtherCode(std::make_integer_sequence<int, 4096>());
@@ -126,16 +121,28 @@ void EagerCollectiveColdCaches(benchmark::State& state, NcclCalls& calls) {
   state.counters["median_ns"] = *middle * 1e9;
   calls.Finalize(context);
 }
-BENCHMARK_CAPTURE(EagerCollectiveColdCaches, Pulse, Pulse())->UseManualTime()->Iterations(20000);
-BENCHMARK_CAPTURE(EagerCollectiveColdCaches, EmptyPlugin, Empty())
-    ->UseManualTime()
-    ->Iterations(20000);
-void EagerCollectiveWithHeartbeatColdCaches(benchmark::State& state) {
-  EagerCollectiveColdCaches(state, PulseWithHeartbeat());
-}
-BENCHMARK(EagerCollectiveWithHeartbeatColdCaches)->UseManualTime()->Iterations(20000);
 
-void ProxyOp(benchmark::State& state, NcclCalls& calls) {
+// By each version of the API that has launches. With a heartbeat an event is recorded behind each
+// launch; the cost of the driver itself comes on top.
+template <typename Api>
+void RegisterEagerCollective(const std::string& version) {
+  const auto add = [&](const std::string& name, auto* benchmark, NcclCalls<Api>& (*calls)()) {
+    return benchmark::RegisterBenchmark(
+        (name + "/" + version).c_str(),
+        [=](benchmark::State& state) { benchmark(state, calls()); });
+  };
+  const auto add_both = [&](const std::string& plugin, NcclCalls<Api>& (*calls)()) {
+    add("EagerCollective/" + plugin, EagerCollective<Api>, calls);
+    add("EagerCollectiveColdCaches/" + plugin, EagerCollectiveColdCaches<Api>, calls)
+        ->UseManualTime()
+        ->Iterations(20000);
+  };
+  add_both("Pulse", Pulse<Api>);
+  add_both("PulseWithHeartbeat", PulseWithHeartbeat<Api>);
+  add_both("EmptyPlugin", Empty<Api>);
+}
+
+void ProxyOp(benchmark::State& state, NcclCalls<ApiV5>& calls) {
   void* context = calls.Init(0x2000);
   const int32_t pid = getpid();
   constexpr int kOps = 48;  // 24 channels, send and receive
@@ -161,7 +168,7 @@ BENCHMARK_CAPTURE(ProxyOp, EmptyPlugin, Empty());
 // One network step while steps are watched: five callbacks, for start, three states and stop. While
 // they are not watched, NCCL makes none of them, except the start for each step of a CUDA graph
 // that was captured while they were; that one is refused.
-void ProxyStep(benchmark::State& state, NcclCalls& calls) {
+void ProxyStep(benchmark::State& state, NcclCalls<ApiV5>& calls) {
   void* context = calls.Init(0x3000);
   void* coll = calls.EagerCollective(context, 0, 24);
   void* proxy_op = calls.StartProxyOp(context, coll, getpid());
@@ -178,7 +185,7 @@ void ProxyStepRefused(benchmark::State& state) {
 }
 BENCHMARK(ProxyStepRefused);
 
-void KernelTimedCollective24Channels(benchmark::State& state, NcclCalls& calls) {
+void KernelTimedCollective24Channels(benchmark::State& state, NcclCalls<ApiV5>& calls) {
   void* context = calls.Init(0x4000);
   uint64_t sequence = 0;
   uint64_t gpu_ns = 1700000000000000000;
@@ -200,7 +207,7 @@ BENCHMARK_CAPTURE(KernelTimedCollective24Channels, Pulse, PulseWithKernelTiming(
 BENCHMARK_CAPTURE(KernelTimedCollective24Channels, EmptyPlugin, Empty());
 
 // The first operation of a thread that NCCL made for one group (non-blocking communicators).
-void FreshThreadFirstCollective(benchmark::State& state, NcclCalls& calls) {
+void FreshThreadFirstCollective(benchmark::State& state, NcclCalls<ApiV5>& calls) {
   void* context = calls.Init(0x5000);
   calls.EagerCollective(context, 0, 24);
   uint64_t sequence = 1;
@@ -259,9 +266,8 @@ void CollectiveTail(benchmark::State& state, int scrapes_per_second) {
   void* context = Pulse().Init(0x6000);
   auto* requests = static_cast<std::atomic<uint64_t>*>(
       mmap(nullptr, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  const pid_t scraper = scrapes_per_second > 0
-                            ? StartScraper(NcclCalls::MetricsPort(), scrapes_per_second, requests)
-                            : 0;
+  const pid_t scraper =
+      scrapes_per_second > 0 ? StartScraper(MetricsPort(), scrapes_per_second, requests) : 0;
   const auto started = std::chrono::steady_clock::now();
   std::vector<double> took_ns;
   took_ns.reserve(1 << 22);
@@ -302,6 +308,9 @@ BENCHMARK_CAPTURE(CollectiveTail, ScrapedAt1000Hz, 1000)->Iterations(200000);
 int main(int argc, char** argv) {
   setenv("NCCL_PULSE_LISTEN", "127.0.0.1:0", 0);
   nccl_pulse::bench::InitializeInstances();
+  nccl_pulse::bench::RegisterEagerCollective<nccl_pulse::bench::ApiV5>("v5");
+  nccl_pulse::bench::RegisterEagerCollective<nccl_pulse::bench::ApiV6>("v6");
+  nccl_pulse::bench::RegisterEagerCollective<nccl_pulse::bench::ApiV7>("v7");
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   return 0;

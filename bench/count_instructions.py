@@ -1,190 +1,201 @@
-"""What the callbacks of one eager collective execute and touch, counted: the plugin beside the
-floor plugin and the empty one.
+"""What the callbacks of one eager collective execute and touch, counted: the plugin by each version of
+the API beside the floor plugin and the empty one.
 
     ./bazelw run -c opt //bench:count_instructions
 
-Steps through the callbacks with ptrace, one instruction at a time; x86-64 Linux, with objdump.
-Medians of 21 collectives, each after 2,000 at full speed, so what a few launches do on top (a gate, a
-sampled duration) does not show; the plugin's own threads stand still meanwhile. A driver whose calls cost nothing stands in for CUDA's; neither its instructions nor
-the caller's are counted. A taken jump is an instruction that is not followed by the next one in
-memory, calls and returns among them. Lines are of 64 bytes; those of data are the explicit memory
-operands of the plugin's own instructions, the stack left out.
+traced_collective.cc makes the callbacks in single steps; x86-64 Linux, with objdump. Medians of 21 collectives,
+each after 2,000 at full speed, so what a few launches do on top (a gate, a marker, a sampled duration) does not
+show. A driver whose calls cost nothing stands in for CUDA's; neither its instructions nor the caller's are
+counted. Branches are the conditional ones; a taken jump is an instruction that is not followed by the next one in
+memory, calls and returns among them. Atomics are read-modify-writes. Lines are of 64 bytes; those of data are the
+explicit memory operands of the plugin's own instructions, the stack left out.
+
+The last line is about 8 threads of one process, each with a communicator: how many lines one of them writes and
+another one writes or reads, so that they wait for each other.
 """
 
 import bisect
-import ctypes
+import collections
+import itertools
 import os
 import re
-import signal
 import statistics
+import struct
 import subprocess
 import sys
 
+PULSE = "plugin/libnccl-profiler-pulse.so"
+FLOOR = "bench/libfloor_plugin.so"
 PLUGINS = (
-    ("NCCL Pulse", "plugin/libnccl-profiler-pulse.so", {"NCCL_PULSE_LISTEN": "off"}),
-    ("floor, asks", "bench/libfloor_plugin.so", {"FLOOR_PLUGIN_ASKS": "1"}),
-    ("floor", "bench/libfloor_plugin.so", {}),
-    ("empty", "bench/libempty_plugin.so", {}),
+    ("NCCL Pulse, v5", PULSE, "v5", {"NCCL_PULSE_LISTEN": "off"}),
+    ("NCCL Pulse, v6", PULSE, "v6", {"NCCL_PULSE_LISTEN": "off"}),
+    ("NCCL Pulse, v7", PULSE, "v7", {"NCCL_PULSE_LISTEN": "off"}),
+    ("floor, asks", FLOOR, "v5", {"FLOOR_PLUGIN_ASKS": "1"}),
+    ("floor", FLOOR, "v5", {}),
+    ("empty", "bench/libempty_plugin.so", "v5", {}),
 )
-FIGURES = ("instructions", "taken jumps", "lines of code", "lines of data")
+COLLECTIVES = 21  # in single steps
+THREADS = 8
+COLLECTIVES_OF_EACH = 2
 LINE = 64
-STACK = 1 << 16  # above the stack pointer
-BREAKPOINT = 0xCC
+STACK = 1 << 16  # around the stack pointer
+REGISTERS = ("r8 r9 r10 r11 r12 r13 r14 r15 rdi rsi rbp rbx rdx rax rcx rsp rip eflags csgsfs err "
+             "trapno oldmask cr2").split()
 
-TRACEME, PEEKTEXT, CONT, SINGLESTEP, GETREGS, ATTACH, DETACH = 0, 1, 7, 9, 12, 16, 17
-WALL = 0x40000000  # of waitpid: any thread
-REGISTERS = ("r15 r14 r13 r12 rbp rbx r11 r10 r9 r8 rax rcx rdx rsi rdi orig_rax rip cs eflags rsp "
-             "ss fs_base gs_base ds es fs gs").split()
-
-libc = ctypes.CDLL(None, use_errno=True)
-libc.ptrace.restype = ctypes.c_long
-libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+# `written` and `read` are sets of lines.
+Figures = collections.namedtuple(
+    "Figures", "instructions branches jumps atomics clock_readings code_lines written read")
 
 
-def registers(pid):
-  values = (ctypes.c_ulong * len(REGISTERS))()
-  if libc.ptrace(GETREGS, pid, None, ctypes.addressof(values)) != 0:
-    sys.exit("ptrace: " + os.strerror(ctypes.get_errno()))
-  return dict(zip(REGISTERS, values, strict=True))
+class Instruction:
+  """Where it ends, what it does, and where its memory operand is, if it has one."""
 
+  OPERAND = re.compile(r"(-?0x[0-9a-f]+)?\((%\w+)?(?:,(%\w+),(\d))?\)")
+  # Of what has a memory operand. One that comes last is written, but by these.
+  NO_ACCESS = re.compile(r"\b(lea|nop|prefetch)")
+  ONLY_READS = re.compile(r"(cmp|test|bt|push|call|jmp|mul|div|idiv|ucomi|comi)[a-z]*$")
 
-def resume(pid, how):
-  """Goes on until the next stop, which must be a trap; False when the process has ended."""
-  libc.ptrace(how, pid, None, None)
-  _, status = os.waitpid(pid, 0)
-  if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
-    return False
-  if not os.WIFSTOPPED(status) or os.WSTOPSIG(status) != signal.SIGTRAP:
-    sys.exit("traced_collective ended with status %d" % status)
-  return True
+  def __init__(self, text):
+    text = text.split("#")[0].split("<")[0].strip()
+    mnemonic = text.split()[0]
+    self.following = None
+    self.is_branch = mnemonic[0] == "j" and not mnemonic.startswith("jmp")
+    self.reads_clock = mnemonic in ("rdtsc", "rdtscp")
+    # Of this thread alone: not looked at.
+    operand = None if "%fs:" in text or self.NO_ACCESS.search(text) else self.OPERAND.search(text)
+    self.operand = operand.groups() if operand else None
+    self.is_atomic = mnemonic == "lock" or bool(operand) and mnemonic.startswith("xchg")
+    self.writes = self.is_atomic or bool(
+        operand) and operand.end() == len(text) and not self.ONLY_READS.match(mnemonic)
 
-
-class Code:
-  """One library's instructions: lengths, and where each finds its memory operand."""
-
-  OPERAND = re.compile(r"(%fs:)?(-?0x[0-9a-f]+)?\((%\w+)?(?:,(%\w+),(\d))?\)|(%fs:)(0x[0-9a-f]+)")
-  NO_ACCESS = re.compile(r"\b(lea|nop|prefetch)\w*")
-
-  def __init__(self, library):
-    listing = subprocess.run(["objdump", "-d", "-w", "--no-show-raw-insn", library], check=True,
-                             stdout=subprocess.PIPE, text=True).stdout
-    self.operands = {}
-    for line in listing.splitlines():
-      at, _, text = line.partition(":\t")
-      if not text or self.NO_ACCESS.search(text):
-        continue
-      match = self.OPERAND.search(text.split("#")[0].split("<")[0])
-      if match:
-        self.operands[int(at, 16)] = match.groups()
-
-  def address(self, at, following, state):
-    """Of the data that the instruction `at` touches; None: none."""
-    operand = self.operands.get(at)
-    if operand is None:
-      return None
-    segment, displacement, base, index, scale, absolute_segment, absolute = operand
-    address = int(absolute or displacement or "0", 16)
-    if segment or absolute_segment:
-      address += state["fs_base"]
-    if base == "%rip":
-      address += following
-    elif base:
-      address += state[base[1:]]
+  def address(self, registers):
+    """Of its memory operand."""
+    displacement, base, index, scale = self.operand
+    address = int(displacement or "0", 16)
+    if base:
+      address += registers[base[1:]]
     if index:
-      address += state[index[1:]] * int(scale)
+      address += registers[index[1:]] * int(scale)
     return address & (1 << 64) - 1
+
+
+def instructions_of(library):
+  """A library's, by address."""
+  listing = subprocess.run(["objdump", "-d", "-w", "--no-show-raw-insn", library], check=True,
+                           stdout=subprocess.PIPE, text=True).stdout
+  found = {}
+  for line in listing.splitlines():
+    at, _, text = line.partition(":\t")
+    if text.strip():
+      found[int(at, 16)] = Instruction(text)
+  addresses = sorted(found)
+  for at, following in zip(addresses, addresses[1:]):
+    found[at].following = following
+  return found
 
 
 class Map:
   """Where the process has its files: [start, end, name], and each file's first address."""
 
-  def __init__(self, pid):
+  def __init__(self, text):
     self.areas, self.first = [], {}
-    with open("/proc/%d/maps" % pid, encoding="utf-8") as file:
-      for line in file:
-        fields = line.split()
-        name = fields[5] if len(fields) > 5 else ""
-        start, end = (int(part, 16) for part in fields[0].split("-"))
-        self.areas.append((start, end, name))
-        self.first.setdefault(name, start)
+    for line in text.splitlines():
+      fields = line.split()
+      name = fields[5] if len(fields) > 5 else ""
+      start, end = (int(part, 16) for part in fields[0].split("-"))
+      self.areas.append((start, end, name))
+      self.first.setdefault(name, start)
 
   def name(self, address):
     start, end, name = self.areas[bisect.bisect(self.areas, (address, 1 << 64)) - 1]
     return name if start <= address < end else ""
 
 
-def step_through(pid, code, library):
-  """The figures of the collective in front of which the process stands."""
-  where = Map(pid)
-  foreign = {os.readlink("/proc/%d/exe" % pid)}
-  foreign |= {name for name in where.first if name.endswith("/libcuda.so.1")}
-  base = where.first[library]
-  instructions = jumps = 0
-  lines, data = set(), set()
-  state = registers(pid)
-  while True:
+def figures_of(steps, where, base, code, library, foreign):
+  """Of one collective: `steps` are the registers in front of each instruction."""
+  instructions = branches = jumps = atomics = clock_readings = 0
+  lines, written, read = set(), set(), set()
+  for state, following in zip(steps, steps[1:]):
     at = state["rip"]
     name = where.name(at)
-    if name in foreign and libc.ptrace(PEEKTEXT, pid, at, None) & 0xFF == BREAKPOINT:
-      resume(pid, SINGLESTEP)
-      return instructions, jumps, len(lines), len(data)
-    resume(pid, SINGLESTEP)
-    following = registers(pid)
-    if name not in foreign:
-      instructions += 1
-      lines.add(at // LINE)
-      next_at = following["rip"]
-      length = next_at - at
-      jumped = not 0 < length <= 15 or is_short_jump(pid, at, length)
-      jumps += jumped
-      if name == library and not jumped:
-        touched = code.address(at - base, next_at, state)
-        if touched is not None and not -STACK < touched - state["rsp"] < STACK:
-          data.add(touched // LINE)
-    state = following
+    if name in foreign:
+      continue
+    instructions += 1
+    lines.add(at // LINE)
+    length = following["rip"] - at
+    instruction = code.get(at - base) if name == library else None
+    if instruction is None:
+      jumps += not 0 < length <= 15
+      continue
+    jumps += at + length != base + instruction.following
+    branches += instruction.is_branch
+    atomics += instruction.is_atomic
+    clock_readings += instruction.reads_clock
+    if instruction.operand is None:
+      continue
+    registers = dict(state, rip=base + instruction.following)
+    touched = instruction.address(registers)
+    if not -STACK < touched - state["rsp"] < STACK:
+      (written if instruction.writes else read).add(touched // LINE)
+  return Figures(instructions, branches, jumps, atomics, clock_readings, len(lines), written, read)
 
 
-def is_short_jump(pid, at, length):
-  """Whether an instruction whose successor lies up to 15 bytes ahead went there by a jump."""
-  text = (libc.ptrace(PEEKTEXT, pid, at, None) & (1 << 64) - 1).to_bytes(8, "little")
-  if 0x70 <= text[0] <= 0x7F or text[0] == 0xEB:
-    return length != 2
-  if text[0] == 0x0F and 0x80 <= text[1] <= 0x8F:
-    return length != 6
-  return text[0] in (0xE9, 0xE8) and length != 5
-
-
-def count(program, library, settings):
-  """The figures of every traced collective."""
-  process = subprocess.Popen([program, library], env=dict(os.environ, **settings),
-                             preexec_fn=lambda: libc.ptrace(TRACEME, 0, None, None))
-  os.waitpid(process.pid, 0)  # stands at its first instruction
-  code = Code(library)
+def count(program, library, version, settings, threads=1):
+  """For each thread the figures of every collective in single steps."""
+  collectives = COLLECTIVES if threads == 1 else COLLECTIVES_OF_EACH
+  output = subprocess.run([program, library, version, str(threads), str(collectives)], check=True,
+                          env=dict(os.environ, **settings), stdout=subprocess.PIPE).stdout
+  size, = struct.unpack_from("=Q", output)
+  where = Map(output[8:8 + size].decode())
+  code = instructions_of(library)
+  foreign = {os.path.realpath(program)}
+  foreign |= {name for name in where.first if name.endswith("/libcuda.so.1")}
+  registers = struct.Struct("=%dQ" % len(REGISTERS))
+  at = 8 + size
   figures = []
-  while resume(process.pid, CONT):
-    # Steps take milliseconds. A poller that looks meanwhile would ask the next launch for a gate.
-    threads = [int(name) for name in os.listdir("/proc/%d/task" % process.pid)]
-    threads.remove(process.pid)
-    for thread in threads:
-      libc.ptrace(ATTACH, thread, None, None)
-      os.waitpid(thread, WALL)
-    figures.append(step_through(process.pid, code, library))
-    for thread in threads:
-      libc.ptrace(DETACH, thread, None, None)
-  process.returncode = 0
-  return figures
+  while at < len(output):
+    steps, = struct.unpack_from("=Q", output, at)
+    end = at + 8 + steps * registers.size
+    steps = [dict(zip(REGISTERS, step, strict=True))
+             for step in registers.iter_unpack(output[at + 8:end])]
+    figures.append(figures_of(steps, where, where.first[library], code, library, foreign))
+    at = end
+  assert len(figures) == collectives * threads
+  return [figures[thread * collectives:][:collectives] for thread in range(threads)]
+
+
+def shared_lines(threads):
+  """Lines that one thread writes and another one touches; `threads`: as counted."""
+  def union(figures, fields):
+    return set().union(*(getattr(each, field) for each in figures for field in fields))
+  written = [union(figures, ["written"]) for figures in threads]
+  touched = [union(figures, ["written", "read"]) for figures in threads]
+  return set().union(*(written[one] & touched[other]
+                       for one, other in itertools.permutations(range(len(threads)), 2)))
 
 
 def main():
   if os.uname().machine != "x86_64":
     sys.exit("count_instructions needs an x86-64 processor")
   program = os.path.realpath("bench/traced_collective")
-  print("| all callbacks of one eager collective | %s |" % " | ".join(FIGURES))
-  print("|---|" + "---|" * len(FIGURES))
-  for name, library, settings in PLUGINS:
-    figures = count(program, os.path.realpath(library), settings)
-    medians = [statistics.median(column) for column in zip(*figures, strict=True)]
+  columns = {
+      "instructions": lambda each: each.instructions,
+      "branches": lambda each: each.branches,
+      "taken jumps": lambda each: each.jumps,
+      "atomics": lambda each: each.atomics,
+      "clock readings": lambda each: each.clock_readings,
+      "lines of code": lambda each: each.code_lines,
+      "lines of data": lambda each: len(each.written | each.read),
+  }
+  print("| all callbacks of one eager collective | %s |" % " | ".join(columns))
+  print("|---|" + "---|" * len(columns))
+  for name, library, version, settings in PLUGINS:
+    figures, = count(program, os.path.realpath(library), version, settings)
+    medians = (statistics.median(map(column, figures)) for column in columns.values())
     print("| %s | %s |" % (name, " | ".join("%d" % median for median in medians)), flush=True)
+  _, library, version, settings = PLUGINS[0]
+  threads = count(program, os.path.realpath(library), version, settings, THREADS)
+  print("\n%d threads share %d lines of data." % (THREADS, len(shared_lines(threads))))
 
 
 if __name__ == "__main__":

@@ -13,10 +13,11 @@ namespace {
 
 int metrics_port = 0;
 
-// Takes the place of NCCL's logger and keeps the port from "... http://host:PORT/metrics".
-__attribute__((format(printf, 5, 6))) void Listen(int /*level*/, unsigned long /*flags*/,
-                                                  const char* /*file*/, int /*line*/,
-                                                  const char* format, ...) {
+}  // namespace
+
+// The line is "... http://host:PORT/metrics".
+void KeepPort(int /*level*/, unsigned long /*flags*/, const char* /*file*/, int /*line*/,
+              const char* format, ...) {
   char text[1024];
   va_list arguments;
   va_start(arguments, format);
@@ -28,28 +29,20 @@ __attribute__((format(printf, 5, 6))) void Listen(int /*level*/, unsigned long /
   metrics_port = atoi(path + 1);
 }
 
-}  // namespace
+int MetricsPort() { return metrics_port; }
 
-int NcclCalls::MetricsPort() { return metrics_port; }
-
-NcclCalls::NcclCalls(const std::string& library) {
+const void* FindProfiler(const std::string& library, const char* symbol) {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     fprintf(stderr, "%s\n", dlerror());
     exit(2);
   }
-  profiler_ = static_cast<const abi::v5::Profiler*>(dlsym(handle, "ncclProfiler_v5"));
-  if (profiler_ == nullptr) {
-    fprintf(stderr, "%s: no ncclProfiler_v5\n", library.c_str());
+  const void* profiler = dlsym(handle, symbol);
+  if (profiler == nullptr) {
+    fprintf(stderr, "%s: no %s\n", library.c_str(), symbol);
     exit(2);
   }
-}
-
-void* NcclCalls::Init(uint64_t comm_id) {
-  void* context = nullptr;
-  int mask = 0;
-  profiler_->init(&context, comm_id, &mask, "bench", 1, 8, 0, Listen);
-  return context;
+  return profiler;
 }
 
 std::string FindLibrary(const std::string& name) {

@@ -1,5 +1,5 @@
-// Makes the callbacks that NCCL makes for one operation (API v5), in its order and by its rules,
-// through a library opened with dlopen, and nothing else: what is timed is the plugin.
+// Makes the callbacks that NCCL makes for one operation, in its order and by its rules, through a
+// library opened with dlopen, and nothing else: what is timed is the plugin.
 #ifndef BENCH_NCCL_CALLS_H_
 #define BENCH_NCCL_CALLS_H_
 
@@ -7,22 +7,56 @@
 #include <string>
 
 #include "plugin/abi/profiler_v5.h"
+#include "plugin/abi/profiler_v6.h"
+#include "plugin/abi/profiler_v7.h"
 
 namespace nccl_pulse::bench {
 
+// The versions of the API that have launches.
+struct ApiV5 {
+  using Descriptor = abi::v5::Descriptor;
+  using Profiler = abi::v5::Profiler;
+  static constexpr const char* kSymbol = "ncclProfiler_v5";
+};
+struct ApiV6 {
+  using Descriptor = abi::v6::Descriptor;
+  using Profiler = abi::v6::Profiler;
+  static constexpr const char* kSymbol = "ncclProfiler_v6";
+};
+struct ApiV7 {
+  using Descriptor = abi::v7::Descriptor;
+  using Profiler = abi::v7::Profiler;
+  static constexpr const char* kSymbol = "ncclProfiler_v7";
+};
+
+// What a plugin exports under that name. Exits with a message when it cannot be used.
+const void* FindProfiler(const std::string& library, const char* symbol);
+// Takes the place of NCCL's logger, and keeps the port that the plugin's endpoint says it has.
+[[gnu::format(printf, 5, 6)]] void KeepPort(int level, unsigned long flags, const char* file,
+                                            int line, const char* format, ...);
+// That port, 0: none.
+int MetricsPort();
+// Where Bazel put a library of this package ("bench/libempty_plugin.so") or the plugin itself.
+std::string FindLibrary(const std::string& name);
+
+template <typename Api>
 class NcclCalls {
  public:
-  using Descriptor = abi::v5::Descriptor;
+  using Descriptor = typename Api::Descriptor;
 
   // `library`: path of a plugin. Exits with a message when it cannot be used.
-  explicit NcclCalls(const std::string& library);
+  explicit NcclCalls(const std::string& library)
+      : profiler_(static_cast<const typename Api::Profiler*>(FindProfiler(library, Api::kSymbol))) {
+  }
 
   // A communicator of the plugin.
-  void* Init(uint64_t comm_id);
+  void* Init(uint64_t comm_id) {
+    void* context = nullptr;
+    int mask = 0;
+    profiler_->init(&context, comm_id, &mask, "bench", 1, 8, 0, KeepPort);
+    return context;
+  }
   void Finalize(void* context) { profiler_->finalize(context); }
-
-  // Port of the plugin's endpoint, as its log line named it; 0: none.
-  static int MetricsPort();
 
   // All callbacks of one eager AllReduce on the launching thread. Returns the handle of the Coll
   // event.
@@ -39,7 +73,9 @@ class NcclCalls {
     event = Descriptor{};
     event.type = abi::kEventCollApi;
     event.parentObj = group;
-    event.collApi = {kFunction, kCount, kDatatype, 0, nullptr, false};
+    event.collApi.func = kFunction;
+    event.collApi.count = kCount;
+    event.collApi.datatype = kDatatype;
     profiler_->startEvent(context, &call, &event);
     if (call != nullptr) profiler_->stopEvent(call);
     if (group != nullptr) profiler_->recordEventState(group, abi::kStateGroupEndApiStart, nullptr);
@@ -60,8 +96,15 @@ class NcclCalls {
     event = Descriptor{};
     event.type = abi::kEventColl;
     event.parentObj = call;
-    event.coll = {sequence,  kFunction, nullptr, nullptr,    kCount,    0,
-                  kDatatype, channels,  16,      kAlgorithm, kProtocol, task_group};
+    event.coll.seqNumber = sequence;
+    event.coll.func = kFunction;
+    event.coll.count = kCount;
+    event.coll.datatype = kDatatype;
+    event.coll.nChannels = channels;
+    event.coll.nWarps = 16;
+    event.coll.algo = kAlgorithm;
+    event.coll.proto = kProtocol;
+    event.coll.parentGroup = task_group;
     profiler_->startEvent(context, &coll, &event);
     if (coll != nullptr) profiler_->stopEvent(coll);
     if (task_group != nullptr) profiler_->stopEvent(task_group);
@@ -102,7 +145,8 @@ class NcclCalls {
     Descriptor event{};
     event.type = abi::kEventKernelCh;
     event.parentObj = coll;
-    event.kernelCh = {channel, gpu_ns};
+    event.kernelCh.channelId = channel;
+    event.kernelCh.pTimer = gpu_ns;
     void* handle = nullptr;
     profiler_->startEvent(context, &handle, &event);
     return handle;
@@ -122,11 +166,8 @@ class NcclCalls {
   static constexpr const char* kAlgorithm = "RING";
   static constexpr const char* kProtocol = "SIMPLE";
 
-  const abi::v5::Profiler* profiler_;
+  const typename Api::Profiler* profiler_;
 };
-
-// Where Bazel put a library of this package ("bench/libempty_plugin.so") or the plugin itself.
-std::string FindLibrary(const std::string& name);
 
 }  // namespace nccl_pulse::bench
 

@@ -1,40 +1,126 @@
-// Loads one plugin and makes eager collectives at full speed. Some are between breakpoints, where
-// count_instructions.py steps through them: traced_collective PLUGIN. x86-64 only.
+// Loads one plugin, makes eager collectives at full speed, and some in single steps, which
+// count_instructions.py counts: traced_collective PLUGIN API-VERSION THREADS COLLECTIVES. x86-64 Linux
+// only.
+//
+// Each thread has a communicator, and makes so many collectives in single steps while the others wait.
+// To standard output go the size of the process' map and the map, then for each collective in single
+// steps the number of its steps and the registers in front of each of them, in the order of `gregs`
+// (sys/ucontext.h).
 #include <dlfcn.h>
+#include <signal.h>
+#include <ucontext.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <mutex>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "bench/nccl_calls.h"
 
 namespace nccl_pulse::bench {
 namespace {
 
-// Between two that are stepped through. The plugin thus sees launches in quick succession, and does
-// not do for each what it does after a pause (gates, samples).
+// Between two in single steps. The plugin thus sees launches in quick succession, and does not do
+// for each what it does after a pause (gates, samples).
 constexpr int kBetween = 2000;
-constexpr int kTraced = 21;
+constexpr size_t kMostSteps = 1 << 16;
 
-int Main(const std::string& plugin) {
+constexpr int kRegisters = 23;  // `gregs`
+using Step = int64_t[kRegisters];
+Step steps[kMostSteps];
+uint64_t step_count = 0;
+
+// In front of each step. A step takes a microsecond, so the plugin's background thread, which looks
+// every 20 ms, rarely comes in between.
+void KeepStep(int /*signal*/, siginfo_t* /*info*/, [[maybe_unused]] void* context) {
+#if defined(__x86_64__)
+  const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
+  static_assert(sizeof(registers) == sizeof(Step));
+  if (step_count < kMostSteps) {
+    std::copy(std::begin(registers), std::end(registers), steps[step_count]);
+  }
+#endif
+  ++step_count;
+}
+
+// The processor's trap flag: SIGTRAP behind each instruction.
+void StepFromNowOn() {
+#if defined(__x86_64__)
+  asm volatile("pushfq\n orq $0x100, (%%rsp)\n popfq" ::: "memory", "cc");
+#endif
+}
+void StepNoLonger() {
+#if defined(__x86_64__)
+  asm volatile("pushfq\n andq $~0x100, (%%rsp)\n popfq" ::: "memory", "cc");
+#endif
+}
+
+void Write(const void* data, size_t bytes) {
+  if (fwrite(data, 1, bytes, stdout) != bytes) exit(2);
+}
+
+void WriteMap() {
+  std::ifstream file("/proc/self/maps");
+  const std::string map{std::istreambuf_iterator<char>(file), {}};
+  const uint64_t bytes = map.size();
+  Write(&bytes, sizeof(bytes));
+  Write(map.data(), bytes);
+}
+
+template <typename Api>
+void MakeCollectives(NcclCalls<Api>& calls, uint64_t comm_id, int collectives) {
+  void* context = calls.Init(comm_id);
+  uint64_t sequence = 0;
+  for (int i = 0; i < collectives; ++i) {
+    for (int j = 0; j < kBetween; ++j) calls.EagerCollective(context, sequence++, 24);
+    step_count = 0;
+    StepFromNowOn();
+    calls.EagerCollective(context, sequence++, 24);
+    StepNoLonger();
+    if (step_count > kMostSteps) exit(2);
+    Write(&step_count, sizeof(step_count));
+    Write(steps, step_count * sizeof(Step));
+  }
+}
+
+template <typename Api>
+int Main(const std::string& plugin, int thread_count, int collectives) {
   if (dlopen(FindLibrary("bench/libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
     fprintf(stderr, "%s\n", dlerror());
     return 2;
   }
-  NcclCalls calls(plugin);
-  void* context = calls.Init(0x1234);
-  uint64_t sequence = 0;
-  for (int i = 0; i < kTraced; ++i) {
-    for (int j = 0; j < kBetween; ++j) calls.EagerCollective(context, sequence++, 24);
-#if defined(__x86_64__)
-    asm volatile("int3" ::: "memory");
-#endif
-    calls.EagerCollective(context, sequence++, 24);
-#if defined(__x86_64__)
-    asm volatile("int3" ::: "memory");
-#endif
+  NcclCalls<Api> calls(plugin);
+  WriteMap();
+  struct sigaction action {};
+  action.sa_sigaction = KeepStep;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGTRAP, &action, nullptr);
+  std::mutex mutex;
+  std::condition_variable changed;
+  int turn = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < thread_count; ++i) {
+    threads.emplace_back([&, i] {
+      std::unique_lock<std::mutex> lock(mutex);
+      changed.wait(lock, [&] { return turn == i; });
+      MakeCollectives(calls, 0x1234 + static_cast<uint64_t>(i), collectives);
+      ++turn;
+      changed.notify_all();
+      // A thread that ends gives its stack, and with it its address, to the next one.
+      changed.wait(lock, [&] { return turn == thread_count; });
+    });
   }
+  for (std::thread& thread : threads) thread.join();
+  fflush(stdout);
   _Exit(0);  // the plugin's threads and its end do not matter here
 }
 
@@ -42,6 +128,13 @@ int Main(const std::string& plugin) {
 }  // namespace nccl_pulse::bench
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
-  return nccl_pulse::bench::Main(argv[1]);
+  using namespace nccl_pulse::bench;
+  if (argc != 5) return 2;
+  const std::string version = argv[2];
+  const int threads = atoi(argv[3]);
+  const int collectives = atoi(argv[4]);
+  if (version == "v5") return Main<ApiV5>(argv[1], threads, collectives);
+  if (version == "v6") return Main<ApiV6>(argv[1], threads, collectives);
+  if (version == "v7") return Main<ApiV7>(argv[1], threads, collectives);
+  return 2;
 }

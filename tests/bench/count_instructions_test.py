@@ -1,4 +1,4 @@
-"""bench/count_instructions: its figures for plugins whose order is known."""
+"""bench/count_instructions: its figures for plugins whose order is known, and what threads share."""
 
 import os
 import unittest
@@ -7,28 +7,34 @@ from bench import count_instructions
 
 from tests import running
 
+OF_PLUGINS = {name: plugin for name, *plugin in count_instructions.PLUGINS}
+
 
 class CountInstructionsTest(unittest.TestCase):
 
-  def count(self, library, settings):
+  def count(self, name, threads=1):
+    library, version, settings = OF_PLUGINS[name]
     return count_instructions.count(os.path.realpath("bench/traced_collective"),
-                                    os.path.realpath(library), settings)
+                                    os.path.realpath(library), version, settings, threads)
 
   def test_plugins_that_do_more_execute_and_touch_more(self):
-    figures = [self.count(library, settings) for _, library, settings in count_instructions.PLUGINS]
-    pulse, asks, floor, empty = (min(collectives) for collectives in figures)
-    self.assertEqual([len(collectives) for collectives in figures], [21] * 4)
-    for more, less in ((pulse, asks), (asks, floor), (floor, empty)):
-      self.assertGreater(more[0], less[0])
-      self.assertGreaterEqual(more[2], less[2])
-      self.assertGreaterEqual(more[3], less[3])
-    self.assertGreater(pulse[2], 10 * empty[2])
-    # The one communicator that the floor keeps, and where its callbacks find the driver.
-    self.assertGreaterEqual(floor[3], 1)
+    names = ("NCCL Pulse, v5", "floor, asks", "floor", "empty")
+    figures = [min(self.count(name)[0], key=lambda each: each.instructions) for name in names]
+    for more, less in zip(figures, figures[1:]):
+      self.assertGreater(more.instructions, less.instructions)
+      self.assertGreaterEqual(more.code_lines, less.code_lines)
+      self.assertGreaterEqual(len(more.written | more.read), len(less.written | less.read))
+    pulse, _, floor, empty = figures
+    self.assertGreater(pulse.code_lines, 10 * empty.code_lines)
+    self.assertGreaterEqual(pulse.clock_readings, 1)
+    # The one communicator that the floor keeps.
+    self.assertGreaterEqual(len(floor.written), 1)
+    for figure in (floor, empty):
+      self.assertEqual((figure.atomics, figure.clock_readings), (0, 0))
 
   def test_the_same_collective_counts_the_same(self):
-    _, library, settings = count_instructions.PLUGINS[2]
-    self.assertEqual(len(set(self.count(library, settings))), 1)
+    figures, = self.count("floor")
+    self.assertEqual(len({each.instructions for each in figures}), 1)
 
 
 if __name__ == "__main__":

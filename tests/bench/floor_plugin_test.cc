@@ -29,7 +29,7 @@ class FloorPlugin : public testing::Test {
 
   // What the driver was asked for by ten collectives of a new communicator.
   Counts OfTenCollectives() {
-    static NcclCalls calls(FindLibrary("bench/libfloor_plugin.so"));
+    static NcclCalls<ApiV5> calls(FindLibrary("bench/libfloor_plugin.so"));
     const Counts before = Now();
     void* context = calls.Init(1);
     EXPECT_NE(context, nullptr);

@@ -36,6 +36,11 @@ class CountInstructionsTest(unittest.TestCase):
     figures, = self.count("floor")
     self.assertEqual(len({each.instructions for each in figures}), 1)
 
+  def test_threads_share_no_line(self):
+    threads = self.count("NCCL Pulse, v5", count_instructions.THREADS)
+    self.assertEqual(len(threads), count_instructions.THREADS)
+    self.assertEqual(count_instructions.shared_lines(threads), set())
+
 
 if __name__ == "__main__":
   running.main()

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "plugin/tracker/clock.h"
+#include "plugin/tracker/eager_callbacks.h"
 #include "plugin/tracker/tracker.h"
 
 namespace nccl_pulse::bench {

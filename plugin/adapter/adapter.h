@@ -7,6 +7,7 @@
 
 #include "plugin/abi/common.h"
 #include "plugin/runtime/runtime.h"
+#include "plugin/tracker/eager_callbacks.h"
 #include "plugin/tracker/events.h"
 
 namespace nccl_pulse {

@@ -1,10 +1,19 @@
-// API v5 and v6: v6 is v5 with copy-engine collectives.
+// API v5 to v7. Each is the one before with more behind the members of calls and operations, and with
+// further types: v6 has copy-engine collectives.
 #ifndef PLUGIN_ADAPTER_ADAPTER_V5_H_
 #define PLUGIN_ADAPTER_ADAPTER_V5_H_
 
+#include "plugin/abi/profiler_v5.h"
 #include "plugin/adapter/adapter_v4.h"
 
 namespace nccl_pulse {
+
+template <int kApiVersion>
+int InitV5(void** context, uint64_t comm_id, int* mask, const char* comm_name, int nnodes,
+           int nranks, int rank, abi::DebugLogger logger) {
+  return InitCommunicator({kApiVersion, comm_id, comm_name, nnodes, nranks, rank, logger}, context,
+                          mask);
+}
 
 // The tag that the user gave the call; 0: none.
 template <typename Call>
@@ -26,35 +35,82 @@ uint64_t StartCall(Tracker& tracker, void* context, const Call& call, const void
   return tracker.StartCall(TicketOf(context), event);
 }
 
-// `other` gets the types that v5 does not have.
-template <typename Descriptor, typename Other>
-int StartEventV5(void* context, void** handle, const Descriptor* descriptor, Other other) {
-  return StartEvent(handle, descriptor, [&](Tracker& tracker) -> uint64_t {
-    switch (descriptor->type) {
-      case abi::kEventGroupApi:
-        // Each call opens a group of its own within the user's (docs/nccl-profiler-api.md#groups).
-        return tracker.StartGroup(TicketOf(context), descriptor->groupApi.graphCaptured,
-                                  descriptor->groupApi.groupDepth == 1);
-      case abi::kEventCollApi:
-        return StartCall(tracker, context, descriptor->collApi, descriptor->parentObj);
-      case abi::kEventP2pApi:
-        return StartCall(tracker, context, descriptor->p2pApi, descriptor->parentObj);
-      case abi::kEventKernelLaunch:
-        return tracker.StartLaunch(
-            TicketOf(context), {descriptor->kernelLaunch.stream, TicketOf(descriptor->parentObj)});
-      case abi::kEventColl:
-        return StartCollective(tracker, context, *descriptor, false);
-      case abi::kEventP2p:
-        return StartPointToPoint(tracker, context, *descriptor, false);
-      case abi::kEventProxyOp:
-        return StartProxyOp(tracker, context, *descriptor);
-      case abi::kEventProxyStep:  // its context may be another process'
-        return tracker.StartStep(TicketOf(descriptor->parentObj));
-      case abi::kEventKernelCh:
-        return StartKernelChannel(tracker, context, *descriptor);
-      default:
-        return other(tracker);
+// Of a type that not all of these versions have.
+template <typename Descriptor>
+auto StartOther(Tracker& tracker, void* context, const Descriptor& descriptor, int api_version)
+    -> decltype(descriptor.ceColl.count) {
+  if (descriptor.type != abi::kEventCeColl) return PassOver(tracker, descriptor.type, api_version);
+  const auto& coll = descriptor.ceColl;
+  return tracker.StartCopyEngineOperation(
+      TicketOf(context),
+      {coll.func, coll.datatype, coll.count, coll.stream, TicketOf(descriptor.parentObj)});
+}
+inline uint64_t StartOther(Tracker& tracker, void* /*context*/,
+                           const abi::v5::Descriptor& descriptor, int api_version) {
+  return PassOver(tracker, descriptor.type, api_version);
+}
+
+// An event of that type; 0: of a type that StartEventV5 does not list. A function for each, which reads
+// the descriptor itself and has a frame of its own size.
+template <int kApiVersion, uint64_t kType, typename Descriptor>
+[[gnu::flatten, gnu::noinline]] int StartOfType(Tracker& tracker, void* context, void** handle,
+                                                const Descriptor& descriptor) {
+  uint64_t ticket = 0;
+  if constexpr (kType == abi::kEventGroupApi) {
+    // Each call opens a group of its own within the user's (docs/nccl-profiler-api.md#groups).
+    ticket = tracker.StartGroup(TicketOf(context), descriptor.groupApi.graphCaptured,
+                                descriptor.groupApi.groupDepth == 1);
+  } else if constexpr (kType == abi::kEventCollApi) {
+    ticket = StartCall(tracker, context, descriptor.collApi, descriptor.parentObj);
+  } else if constexpr (kType == abi::kEventP2pApi) {
+    ticket = StartCall(tracker, context, descriptor.p2pApi, descriptor.parentObj);
+  } else if constexpr (kType == abi::kEventKernelLaunch) {
+    ticket = tracker.StartLaunch(TicketOf(context),
+                                 {descriptor.kernelLaunch.stream, TicketOf(descriptor.parentObj)});
+  } else if constexpr (kType == abi::kEventColl) {
+    ticket = StartCollective(tracker, context, descriptor, false);
+  } else if constexpr (kType == abi::kEventP2p) {
+    ticket = StartPointToPoint(tracker, context, descriptor, false);
+  } else if constexpr (kType == abi::kEventKernelCh) {
+    ticket = StartKernelChannel(tracker, context, descriptor);
+  } else if constexpr (kType == abi::kEventProxyOp) {
+    ticket = StartProxyOp(tracker, context, descriptor);
+  } else if constexpr (kType == abi::kEventProxyStep) {  // its context may be another process'
+    ticket = tracker.StartStep(TicketOf(descriptor.parentObj));
+  } else if constexpr (kType == 0) {
+    ticket = StartOther(tracker, context, descriptor, kApiVersion);
+  } else {
+    static_assert(kType == abi::kEventGroup);  // comes unasked
+  }
+  *handle = PointerOf(ticket);
+  return abi::kSuccess;
+}
+
+template <int kApiVersion, uint64_t kType, uint64_t... kMoreTypes, typename Descriptor>
+[[gnu::always_inline]] inline int StartOneOf(Tracker& tracker, void* context, void** handle,
+                                             const Descriptor& descriptor) {
+  if constexpr (sizeof...(kMoreTypes) != 0) {
+    if (descriptor.type != kType) {
+      return StartOneOf<kApiVersion, kMoreTypes...>(tracker, context, handle, descriptor);
     }
+  }
+  return StartOfType<kApiVersion, kType>(tracker, context, handle, descriptor);
+}
+
+template <int kApiVersion, typename Descriptor>
+[[gnu::hot]] int StartEventV5(void* context, void** handle, Descriptor* descriptor) {
+  Tracker* const tracker = Runtime::tracker();
+  if (__builtin_expect(tracker != nullptr && descriptor != nullptr && handle != nullptr, 1)) {
+    // In the order in which an operation brings them.
+    return StartOneOf<kApiVersion, abi::kEventGroupApi, abi::kEventCollApi, abi::kEventKernelLaunch,
+                      abi::kEventColl, abi::kEventKernelCh, abi::kEventGroup, abi::kEventP2pApi,
+                      abi::kEventP2p, abi::kEventProxyOp, abi::kEventProxyStep, 0>(
+        *tracker, context, handle, *descriptor);
+  }
+  return StartEvent(handle, descriptor, [&](Tracker& /*there is no handle*/) {
+    void* ticket;
+    StartEventV5<kApiVersion>(context, &ticket, descriptor);
+    return TicketOf(ticket);
   });
 }
 

@@ -47,7 +47,8 @@ class Runtime {
   static Tracker* tracker() { return tracker_.load(std::memory_order_acquire); }
 
  private:
-  static std::atomic<Tracker*> tracker_;
+  // Hidden: callbacks find it without a table.
+  [[gnu::visibility("hidden")]] static std::atomic<Tracker*> tracker_;
 };
 
 }  // namespace nccl_pulse

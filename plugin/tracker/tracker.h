@@ -98,16 +98,15 @@ class Tracker {
   void ExpectPages() { pages_.Expect(communicators_); }
   bool KeepPagesReady(uint32_t newcomers) { return pages_.Keep(newcomers); }
 
-  // ---- callbacks ----
+  // ---- callbacks; those of an eager operation are in eager_callbacks.h ----
 
   // `is_one_call`: the application made one call, without a group of its own.
-  [[gnu::hot]] uint64_t StartGroup(uint64_t context, bool captured, bool is_one_call);
-  [[gnu::hot, gnu::flatten]] uint64_t StartCall(uint64_t context, const CallEvent& event);
+  inline uint64_t StartGroup(uint64_t context, bool captured, bool is_one_call);
+  inline uint64_t StartCall(uint64_t context, const CallEvent& event);
   // One that the user gave a tag.
-  [[gnu::flatten]] uint64_t StartTaggedCall(uint64_t context, const CallEvent& event,
-                                            uint64_t user_tag);
-  [[gnu::hot, gnu::flatten]] uint64_t StartLaunch(uint64_t context, const LaunchEvent& event);
-  [[gnu::hot, gnu::flatten]] uint64_t StartOperation(uint64_t context, const OperationEvent& event);
+  inline uint64_t StartTaggedCall(uint64_t context, const CallEvent& event, uint64_t user_tag);
+  inline uint64_t StartLaunch(uint64_t context, const LaunchEvent& event);
+  inline uint64_t StartOperation(uint64_t context, const OperationEvent& event);
   // A copy-engine collective: a launch that carries one operation. Stopped like a launch.
   uint64_t StartCopyEngineOperation(uint64_t context, const CopyEngineEvent& event);
   [[gnu::flatten]] uint64_t StartProxyOp(uint64_t context, const ProxyOpEvent& event);
@@ -168,9 +167,7 @@ class Tracker {
     if (captured) communicator.MarkCaptured(instruments_.segment);
     return captured;
   }
-  [[gnu::hot, gnu::always_inline]] inline uint64_t BeginCall(uint64_t context,
-                                                             const CallEvent& event,
-                                                             UserTagId user_tag);
+  inline uint64_t BeginCall(uint64_t context, const CallEvent& event, UserTagId user_tag);
   // A call that finds another one still uncounted: both at once.
   [[gnu::noinline]] void CountCall(const Communicator& communicator, uint64_t key, uint64_t bytes);
   [[gnu::hot, gnu::flatten]] void StopLaunch(uint64_t ticket);
@@ -186,6 +183,12 @@ class Tracker {
   [[gnu::cold, gnu::noinline]] void StopGroup(uint64_t ticket);
 
   // ---- operations ----
+  // One in this many has the cost of its callback measured.
+  static constexpr uint64_t kMeasuredOperations = 1024;
+  // The last call where launches are not reported: it is launched now, about.
+  [[gnu::cold, gnu::noinline]] void NoteUnlaunched(LastCalls& last_calls, NameId op,
+                                                   NameId datatype, uint64_t bytes,
+                                                   uint64_t now_ns) const;
   [[gnu::cold, gnu::noinline]] void LearnIdentity(Communicator& communicator,
                                                   const OperationEvent& event);
   // What a callback took that began then.

@@ -8,9 +8,6 @@
 namespace nccl_pulse {
 namespace {
 
-// One operation in this many has the cost of its callback measured.
-constexpr uint64_t kCostSampling = 1024;
-
 // The ticket of an operation's child. It names the process and the communicator of its parent's.
 uint64_t ChildTicket(const Instruments& instruments, const OperationRef& ref, TicketKind kind,
                      uint32_t child) {
@@ -18,92 +15,17 @@ uint64_t ChildTicket(const Instruments& instruments, const OperationRef& ref, Ti
                       ref.communicator->index);
 }
 
-// Launches are not reported: it is launched now, about.
-[[gnu::cold, gnu::noinline]] void NoteLastCall(LastCalls& last_calls, NameId op, NameId datatype,
-                                               bool is_collective, uint64_t bytes,
-                                               uint64_t now_ns) {
+}  // namespace
+
+void Tracker::NoteUnlaunched(LastCalls& last_calls, NameId op, NameId datatype, uint64_t bytes,
+                             uint64_t now_ns) const {
   LastCallFields call{};
   call.op = op;
   call.datatype = datatype;
-  call.flags = is_collective ? LastCallBits::kCollective : 0;
+  call.flags = instruments_.IsCollective(op) ? LastCallBits::kCollective : 0;
   call.bytes = bytes;
   last_calls.Note(call, 0);
   last_calls.NoteLaunch(now_ns, 0);
-}
-
-}  // namespace
-
-uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) {
-  Communicator* const found = communicators_.Find(context);
-  if (__builtin_expect(found == nullptr, 0)) return 0;
-  Communicator& communicator = *found;
-  CommunicatorParts& parts = *communicator.parts.load();
-  // Before a lane is claimed: a tool takes its time.
-  if (__builtin_expect(instruments_.shows_ranges, 0)) MarkOperation(communicator, event);
-  const uint64_t now_ns = instruments_.clock.NowNs();
-  LaneWriter writer = communicator.ClaimLane(instruments_.segment, LaneRole::kLaunch);
-  if (__builtin_expect(!writer.ok(), 0)) {
-    Ignore(IgnoredReason::kNoRoom);
-    return 0;
-  }
-  CountUncounted(parts.uncounted, writer);
-  NameCache& names = instruments_.names;
-  const CachedName op = names.Find(event.func);
-  const CachedName datatype = names.Find(event.datatype);
-  const uint64_t bytes = event.count * datatype.element_bytes;
-  const auto size_class = static_cast<uint32_t>(SizeClassOf(bytes));
-  if (__builtin_expect(event.counts_as_call, 0)) {
-    if (!communicator.identity_known.load()) LearnIdentity(communicator, event);
-    writer.Count(SeriesKey::Calls(op.id, size_class, datatype.id, false), 1, bytes);
-    NoteLastCall(parts.last_calls, op.id, datatype.id, instruments_.IsCollective(op.id), bytes,
-                 now_ns);
-  }
-
-  UntimedReason untimed = SeriesKey::kTimed;  // or not known yet
-  if (__builtin_expect(!instruments_.times_kernels(), 1)) {
-    untimed = static_cast<UntimedReason>(
-        parts.launches.FateOf(instruments_, communicator, op.id, bytes, event.parent));
-  } else if (!event.is_collective && event.peer == event.rank) {
-    // The device counts a send to oneself, but the host does not. From here on NCCL attributes this
-    // communicator's GPU times to the wrong operations (docs/nccl-profiler-api.md#kernel-channels).
-    communicator.Writer(instruments_.segment).Distrust(TrustState::kSelfSend);
-    untimed = UntimedReason::kInvisible;
-  }
-  if (__builtin_expect(event.is_collective, 1)) {
-    writer.CountSequenced(
-        SeriesKey::Algorithm(op.id, untimed, names.Find(event.algo).id, names.Find(event.proto).id),
-        event.sequence + 1);
-  } else if (untimed != SeriesKey::kTimed) {
-    CountUntimed(writer, op.id, untimed);
-  }
-
-  uint64_t handle = 0;
-  if (__builtin_expect(instruments_.timing != TimingMode::kOff, 1)) {
-    // More channels than exist means: not set (NCCL 2.28 and later towards a plugin of API v4).
-    const uint8_t channels = event.channels <= kMaxChannels ? event.channels : 0;
-    const OperationMeta meta{op.id, static_cast<uint8_t>(size_class), channels,
-                             !instruments_.times_kernels() || untimed != SeriesKey::kTimed,
-                             static_cast<uint32_t>(event.sequence)};
-    const bool captured = __builtin_expect(event.parent != 0, 0) &&
-                          instruments_.IsOwn(event.parent, TicketKind::kApiCall) &&
-                          Ticket::Child(event.parent) != 0;
-    handle = parts.ring.Claim(
-        communicator.first_ticket, instruments_.times_kernels(),
-        {meta.Pack(), bytes, now_ns, captured}, [&](uint32_t place, uint64_t* claimed) {
-          return ClaimUsedPlace(instruments_, communicator, place, writer, claimed);
-        });
-    if (__builtin_expect(handle == 0, 0)) {
-      Ignore(IgnoredReason::kNoRoom);
-      if (!meta.untimed) CountUntimed(writer, op.id, UntimedReason::kLost);
-    }
-  }
-  // An operation is enqueued microseconds after its launch, so one reading of the clock serves
-  // both.
-  Lane& lane = writer.lane();
-  lane.last_launch_ns.store(now_ns);
-  const uint64_t count = AddToCell(lane.callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
-  if (__builtin_expect(count % kCostSampling == 0, 0)) CountCost(now_ns);
-  return handle;
 }
 
 void Tracker::MarkOperation(Communicator& communicator, const OperationEvent& event) {

@@ -36,6 +36,12 @@ class CountInstructionsTest(unittest.TestCase):
     figures, = self.count("floor")
     self.assertEqual(len({each.instructions for each in figures}), 1)
 
+  def test_newer_versions_of_the_api_are_as_cheap(self):
+    v5, v6, v7 = (min(each.instructions for each in self.count("NCCL Pulse, " + version)[0])
+                  for version in ("v5", "v6", "v7"))
+    # v7 has a tag to look at.
+    self.assertLess(max(v6, v7), v5 + 20)
+
   def test_threads_share_no_line(self):
     threads = self.count("NCCL Pulse, v5", count_instructions.THREADS)
     self.assertEqual(len(threads), count_instructions.THREADS)

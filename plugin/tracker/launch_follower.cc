@@ -104,12 +104,13 @@ void LaunchFollower::CountUnfollowed(Instruments& instruments, Communicator& com
 bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& communicator,
                                    CudaStream stream, bool may_be_timed, uint32_t calls,
                                    uint32_t* pair) {
-  const uint64_t composite =
-      calls > 1 ? FinishComposite(instruments, communicator, calls, false) : kNoComposite;
-  if (IsInCapture(instruments, communicator, stream)) {
+  // Else NCCL has said of the calls that they are not captured.
+  if (calls == 0 && IsInCapture(instruments, communicator, stream)) {
     CountUnfollowed(instruments, communicator, true);
     return false;
   }
+  const uint64_t composite =
+      calls > 1 ? FinishComposite(instruments, communicator, calls, false) : kNoComposite;
   if (IsGateDue()) {
     instruments.stream_timer->RecordGate(timer_, stream, instruments.clock.NowNs());
   }
@@ -180,7 +181,7 @@ uint64_t LaunchFollower::StartCopies(Instruments& instruments, Communicator& com
   }
   const uint32_t pair = BeginCopyTiming(instruments, communicator, event, meta, bytes);
   *is_timed = pair != kNoPair;
-  return Open(event.stream, pair, context, kOpen | kEager);
+  return Open(event.stream, pair, context, kOpen);
 }
 
 uint32_t LaunchFollower::BeginCopyTiming(Instruments& instruments, const Communicator& communicator,

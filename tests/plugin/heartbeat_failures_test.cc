@@ -28,6 +28,7 @@ TEST(HeartbeatTest, ADriverThatFailsIsAskedNoMore) {
         for (int i = 0; i < 3; ++i) comm.Run(kMs);
         gpu.Fail(function, error, comm.gpu_context());
         for (int i = 0; i < 3; ++i) RunWithGate(comm, kMs);
+        comm.Launch(comm.StartGroup(false, 2), kMs);  // without a call: is it captured?
         other.Run(kMs);
         gpu.Advance(kSecond);
         WaitForPoll();
@@ -42,7 +43,7 @@ TEST(HeartbeatTest, ADriverThatFailsIsAskedNoMore) {
         EXPECT_EQ(gpu.Calls("cuEventRecord"), records);
         const CommunicatorSnapshot measured = comm.Read();
         EXPECT_FALSE(measured.has_heartbeat);
-        EXPECT_EQ(measured.launches, 18u);
+        EXPECT_EQ(measured.launches, 19u);
         EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 18u);
         EXPECT_GE(Untimed(measured, UntimedReason::kNotTimed), 10u);
         comm.Finalize();

@@ -1,11 +1,15 @@
-#include "exporter/http/pages.h"
+#include "exporter/endpoint/pages.h"
 
 #include <malloc.h>
 
 #include <algorithm>
-#include <ctime>
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "exporter/exposition/calls_json.h"
 #include "exporter/exposition/communicators_json.h"
 #include "exporter/exposition/negotiation.h"
@@ -27,13 +31,20 @@ constexpr int kCallsWeight = 0;
 // What stands for so long may be said to hang: less than the shortest time that can be set.
 constexpr int64_t kStandsNs = 500000000;
 
-}  // namespace
+// The answer depends on these headers of the request.
+constexpr std::string_view kVary = "Vary: Accept, Accept-Encoding\r\n";
+constexpr std::string_view kVaryGzip =
+    "Vary: Accept, Accept-Encoding\r\nContent-Encoding: gzip\r\n";
 
-std::chrono::nanoseconds ThreadCpuTime() {
-  timespec used{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+constexpr std::string_view kCommunicatorsPath = "/api/v1/communicators/";
+
+// 16 hexadecimal digits.
+bool ParseCommId(std::string_view text, uint64_t* comm_id) {
+  return text.size() == 16 && std::all_of(text.begin(), text.end(), absl::ascii_isxdigit) &&
+         absl::SimpleHexAtoi(text, comm_id);
 }
+
+}  // namespace
 
 Pages::Pages(const ServerOptions* options, Node* node,
              std::function<bool(bool in_any_case)> cut_off_slowest)
@@ -43,10 +54,50 @@ Pages::Pages(const ServerOptions* options, Node* node,
       failure_(options->log),
       cache_(CacheOptions(std::move(cut_off_slowest))) {}
 
-std::string_view Pages::TypeOf(std::size_t kind) {
-  if (kind == kCommunicators || kind == kCalls) return "application/json";
-  if (kind == kSnapshots) return kSnapshotMessageType;
-  return ContentType(static_cast<PageFormat>(kind));
+std::vector<Handler> Pages::Handlers() {
+  return {
+      {"/metrics", "metrics: text, OpenMetrics or protobuf, as Accept asks",
+       [this](const HttpRequest& request) {
+         return Answer(static_cast<std::size_t>(NegotiateFormat(request.accept)), request);
+       }},
+      {"/api/v1/communicators", "each communicator, its ranks and what is found out about them",
+       [this](const HttpRequest& request) { return Answer(kCommunicators, request); }},
+      {kCommunicatorsPath, "ID/calls: the last calls of a communicator",
+       [this](const HttpRequest& request) { return AnswerCalls(request); }},
+      {"/api/v1/snapshots", "what pulse diagnose asks for (protobuf)",
+       [this](const HttpRequest& request) { return Answer(kSnapshots, request); }},
+  };
+}
+
+HttpResponse Pages::AnswerCalls(const HttpRequest& request) {
+  std::string_view comm = std::string_view(request.path).substr(kCommunicatorsPath.size());
+  if (!absl::ConsumeSuffix(&comm, "/calls")) return {404};
+  uint64_t comm_id = 0;
+  if (!ParseCommId(comm, &comm_id)) {
+    return TextResponse(400, "400 Bad Request\na communicator's id has 16 hexadecimal digits\n");
+  }
+  HttpResponse response = Answer(kCalls, request, absl::AsciiStrToLower(comm));
+  if (response.status != 404) return response;
+  return TextResponse(404, "404 Not Found\nno communicator of this id is known here\n");
+}
+
+HttpResponse Pages::Answer(std::size_t kind, const HttpRequest& request,
+                           const std::string& argument) {
+  PageCache::Answer answer = cache_.Get(kind, argument, NegotiateGzip(request.accept_encoding));
+  HttpResponse response = {answer.status, kTextType, std::move(answer.body),
+                           std::string(answer.is_packed ? kVaryGzip : kVary)};
+  if (answer.status == 200) {
+    response.type = kind == kSnapshots    ? kSnapshotMessageType
+                    : kind < kPageFormats ? ContentType(static_cast<PageFormat>(kind))
+                                          : kJsonType;
+  }
+  if (answer.age.count() > 0) {
+    absl::StrAppend(&response.headers, "Age: ", answer.age.count(), "\r\n");
+  }
+  if (answer.status == 503) {
+    absl::StrAppend(&response.headers, "Retry-After: ", answer.retry_after.count(), "\r\n");
+  }
+  return response;
 }
 
 std::chrono::milliseconds Pages::HangAfter() const {
@@ -88,35 +139,28 @@ std::string Pages::MakeSnapshots() {
   return WriteSnapshots(set, RealtimeNs(), std::chrono::nanoseconds(HangAfter()).count());
 }
 
-std::string Pages::MakeCalls() {
-  const SnapshotSet set = ReadAll({ReadWish::LastCalls::kOfOne, calls_of_});
+std::optional<std::string> Pages::MakeCalls(const std::string& comm) {
+  uint64_t comm_id = 0;
+  if (!ParseCommId(comm, &comm_id)) return std::nullopt;
+  const SnapshotSet set = ReadAll({ReadWish::LastCalls::kOfOne, comm_id});
   const int64_t now_ns = RealtimeNs();
-  std::string text = CallsJson(set, calls_of_, now_ns, diagnosis_.Update(set, now_ns));
-  calls_are_known_ = !text.empty();
+  std::string text = CallsJson(set, comm_id, now_ns, diagnosis_.Update(set, now_ns));
+  if (text.empty()) return std::nullopt;
   return text;
-}
-
-PageCache::Answer Pages::GetCalls(uint64_t comm_id, bool gzip) {
-  if (comm_id != calls_of_) cache_.Forget(kCalls);
-  calls_of_ = comm_id;
-  PageCache::Answer answer = cache_.Get(kCalls, gzip);
-  if (answer.status != 200 || calls_are_known_) return answer;
-  // Not to be taken for an answer about one that appears.
-  cache_.Forget(kCalls);
-  answer = {};
-  answer.status = 404;
-  return answer;
 }
 
 PageCache::Options Pages::CacheOptions(std::function<bool(bool in_any_case)> cut_off_slowest) {
   PageCache::Options options;
+  // In the order of Kind.
   options.kinds = {
-      {[this] { return TextFormat(ReadFamilies(PageFormat::kText)); }, kFormatWeight},
-      {[this] { return OpenMetricsFormat(ReadFamilies(PageFormat::kOpenMetrics)); }, kFormatWeight},
-      {[this] { return ProtobufFormat(ReadFamilies(PageFormat::kProtobuf)); }, kFormatWeight},
-      {[this] { return MakeCommunicators(); }, kCommunicatorsWeight},
-      {[this] { return MakeSnapshots(); }, kSnapshotsWeight},
-      {[this] { return MakeCalls(); }, kCallsWeight}};
+      {[this](auto&) { return TextFormat(ReadFamilies(PageFormat::kText)); }, kFormatWeight},
+      {[this](auto&) { return OpenMetricsFormat(ReadFamilies(PageFormat::kOpenMetrics)); },
+       kFormatWeight},
+      {[this](auto&) { return ProtobufFormat(ReadFamilies(PageFormat::kProtobuf)); },
+       kFormatWeight},
+      {[this](auto&) { return MakeCommunicators(); }, kCommunicatorsWeight},
+      {[this](auto&) { return MakeSnapshots(); }, kSnapshotsWeight},
+      {[this](auto& comm) { return MakeCalls(comm); }, kCallsWeight}};
   options.clock = [] { return MonotonicNow(); };
   options.cpu_time = ThreadCpuTime;
   options.cut_off_slowest = std::move(cut_off_slowest);

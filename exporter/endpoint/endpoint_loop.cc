@@ -47,10 +47,10 @@ EndpointLoop::EndpointLoop(ServerOptions options)
 ServerLoop::Options EndpointLoop::LoopOptions() {
   ServerLoop::Options options;
   options.handlers = pages_.Handlers();
-  options.handlers.push_back({"/api/v1/http_sd", "this endpoint, for Prometheus",
-                              [this](const HttpRequest&) {
-                                return TextResponse(200, node_.ServiceTargets(), kJsonType);
-                              }});
+  options.handlers.push_back(
+      {"/api/v1/http_sd", "this endpoint, for Prometheus", [this](const HttpRequest&) {
+         return TextResponse(200, node_.ServiceTargets(), kJsonType);
+       }});
   options.handlers.push_back({"/api/v1/time", "this node's clock", [](const HttpRequest&) {
                                 return TextResponse(200, TimeJson(RealtimeNs()), kJsonType);
                               }});

@@ -15,6 +15,7 @@
 #include "exporter/exposition/negotiation.h"
 #include "exporter/exposition/protobuf_format.h"
 #include "exporter/exposition/snapshot_message.h"
+#include "exporter/exposition/summary_json.h"
 #include "exporter/exposition/text_format.h"
 #include "exporter/http/limits.h"
 #include "exporter/node/monotonic_clock.h"
@@ -24,8 +25,10 @@ namespace nccl_pulse {
 namespace {
 
 // Shares of the processor time for pages. People look at the JSON every 2 s with the status page
-// open, scrapers come every 15 s, and a diagnosis of a job asks twice.
-constexpr int kFormatWeight = 5, kCommunicatorsWeight = 10, kSnapshotsWeight = 1;
+// open, scrapers come every 15 s, watchers take a summary every 2 s, and snapshots twice in 10 s
+// while something stands.
+constexpr int kFormatWeight = 5, kCommunicatorsWeight = 10, kSnapshotsWeight = 2;
+constexpr int kSummaryWeight = 3;
 // What one communicator called last: seldom asked for, and made from what is there for all.
 constexpr int kCallsWeight = 0;
 // What stands for so long may be said to hang: less than the shortest time that can be set.
@@ -64,8 +67,10 @@ std::vector<Handler> Pages::Handlers() {
        [this](const HttpRequest& request) { return Answer(kCommunicators, request); }},
       {kCommunicatorsPath, "ID/calls: the last calls of a communicator",
        [this](const HttpRequest& request) { return AnswerCalls(request); }},
-      {"/api/v1/snapshots", "what pulse diagnose asks for (protobuf)",
+      {"/api/v1/snapshots", "what pulse diagnose and pulse watch ask for (protobuf)",
        [this](const HttpRequest& request) { return Answer(kSnapshots, request); }},
+      {"/api/v1/summary", "what stands and who is late, for pulse watch",
+       [this](const HttpRequest& request) { return Answer(kSummary, request); }},
   };
 }
 
@@ -139,6 +144,13 @@ std::string Pages::MakeSnapshots() {
   return WriteSnapshots(set, RealtimeNs(), std::chrono::nanoseconds(HangAfter()).count());
 }
 
+std::string Pages::MakeSummary() {
+  const SnapshotSet set = ReadAll();
+  const int64_t now_ns = RealtimeNs();
+  return SummaryJson(set, diagnosis_.Update(set, now_ns), now_ns,
+                     std::chrono::nanoseconds(HangAfter()).count());
+}
+
 std::optional<std::string> Pages::MakeCalls(const std::string& comm) {
   uint64_t comm_id = 0;
   if (!ParseCommId(comm, &comm_id)) return std::nullopt;
@@ -160,6 +172,7 @@ PageCache::Options Pages::CacheOptions(std::function<bool(bool in_any_case)> cut
        kFormatWeight},
       {[this](auto&) { return MakeCommunicators(); }, kCommunicatorsWeight},
       {[this](auto&) { return MakeSnapshots(); }, kSnapshotsWeight},
+      {[this](auto&) { return MakeSummary(); }, kSummaryWeight},
       {[this](auto& comm) { return MakeCalls(comm); }, kCallsWeight}};
   options.clock = [] { return MonotonicNow(); };
   options.cpu_time = ThreadCpuTime;

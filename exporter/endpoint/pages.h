@@ -37,9 +37,9 @@ class Pages {
   std::chrono::nanoseconds cpu_spent() const { return cache_.cpu_spent(); }
 
  private:
-  // After the formats, in PageFormat's order: the JSON, what `pulse diagnose` asks for, and the last
-  // calls of one communicator.
-  enum Kind : std::size_t { kCommunicators = kPageFormats, kSnapshots, kCalls };
+  // After the formats, in PageFormat's order: the JSON, what `pulse diagnose` and `pulse watch` ask
+  // for, and the last calls of one communicator.
+  enum Kind : std::size_t { kCommunicators = kPageFormats, kSnapshots, kSummary, kCalls };
 
   HttpResponse Answer(std::size_t kind, const HttpRequest& request,
                       const std::string& argument = "");
@@ -50,6 +50,7 @@ class Pages {
   std::vector<Family> ReadFamilies(PageFormat format);
   std::string MakeCommunicators();
   std::string MakeSnapshots();
+  std::string MakeSummary();
   std::optional<std::string> MakeCalls(const std::string& comm);
 
   const ServerOptions& options_;

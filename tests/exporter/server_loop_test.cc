@@ -33,7 +33,8 @@ class ServerLoopTest : public ::testing::Test {
          [](const HttpRequest& request) { return TextResponse(200, "one?" + request.query); }},
         {"/folder/", "all below it",
          [](const HttpRequest& request) { return TextResponse(200, request.path); }},
-        {"/post", "a body", [](const HttpRequest& request) { return TextResponse(200, request.body); },
+        {"/post", "a body",
+         [](const HttpRequest& request) { return TextResponse(200, request.body); },
          /*most_body_bytes=*/20000},
         {"/later", "", [this](const HttpRequest&) -> std::optional<HttpResponse> {
            ++asked_;

@@ -28,7 +28,7 @@
 #include "absl/time/time.h"
 #include "bench/fleet/made_up_job.h"
 #include "bench/fleet/made_up_rank.h"
-#include "exporter/http/server.h"
+#include "exporter/endpoint/server.h"
 #include "metrics/segment_reader.h"
 
 ABSL_FLAG(int, nodes, 125, "nodes, each with an endpoint; at most 1000");

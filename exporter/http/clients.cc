@@ -9,7 +9,6 @@
 #include <chrono>
 #include <utility>
 
-#include "exporter/http/event_fd.h"
 #include "exporter/http/page_cache.h"
 #include "exporter/node/error_text.h"
 #include "exporter/node/monotonic_clock.h"
@@ -125,7 +124,6 @@ Connection* Clients::PlaceForClient(Time now) {
 }
 
 void Clients::AnswerParked(Time now) {
-  EventFd::ClearEvent(guard_->event());
   for (Connection& connection : connections_) responder_.AnswerParked(&connection, now);
 }
 

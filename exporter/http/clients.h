@@ -37,7 +37,7 @@ class Clients {
   // No client is to be accepted before.
   Time accept_from() const { return accept_from_; }
   void Accept(int listener, Time now);
-  // The guard has come to a verdict, about one of them at least.
+  // The guard has come to a verdict, or a handler to an answer, about one of them at least.
   void AnswerParked(Time now);
   // Of those that are being sent a page, closes the one that has taken longest. False when there is
   // none, or, unless `in_any_case`, none that has taken kPageGrace.

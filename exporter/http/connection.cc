@@ -38,6 +38,7 @@ Connection::Time Connection::deadline() const {
     case State::kReading:
       return since_ + kRequestTimeout;
     case State::kParked:
+      return since_ + kParkedTimeout;
     case State::kWriting:
       return since_ + kResponseTimeout;
     case State::kDraining:
@@ -111,9 +112,8 @@ bool Connection::head_too_long() const { return input_.size() > kMaxRequestHeadB
 
 ParseResult Connection::NextRequest(HttpRequest* request) {
   const ParseResult result = ParseRequest(input_, request);
-  if (result == ParseResult::kOk) {
-    if (request->head_bytes > kMaxRequestHeadBytes) return ParseResult::kBad;
-    input_.erase(0, request->head_bytes);
+  if (result == ParseResult::kOk && request->head_bytes > kMaxRequestHeadBytes) {
+    return ParseResult::kBad;
   }
   return result == ParseResult::kIncomplete && head_too_long() ? ParseResult::kBad : result;
 }

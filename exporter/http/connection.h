@@ -25,7 +25,7 @@ class Connection {
   enum class State {
     kFree,     // no client
     kReading,  // waiting for a request, or the rest of one
-    kParked,   // its request waits for the guard's verdict
+    kParked,   // its request waits for the guard's verdict, or for an answer that is being made
     kWriting,  // sending the response
     kDraining  // response sent, discarding what the client still sends: closing at once would make
                // the kernel reset the connection, and the client lose the response
@@ -51,8 +51,11 @@ class Connection {
 
   // Receives what has come, once. False when the connection has ended or failed.
   bool Receive(Time now);
-  // The next whole request, if the input has one. kBad also when the head is too long.
+  // The next request whose head is whole, if the input has one; it stays there until it is consumed.
+  // kBad also when the head is too long.
   ParseResult NextRequest(HttpRequest* request);
+  const std::string& input() const { return input_; }
+  void Consume(std::size_t bytes) { input_.erase(0, bytes); }
   bool head_too_long() const;
 
   // Keeps a request until it can be answered. Parking it again does not lengthen its time.

@@ -10,8 +10,16 @@
 #define EXPORTER_HTTP_CPU_BUDGET_H_
 
 #include <chrono>
+#include <ctime>
 
 namespace nccl_pulse {
+
+// What the thread that calls has used of its core.
+inline std::chrono::nanoseconds ThreadCpuTime() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
 
 class CpuBudget {
  public:

@@ -159,7 +159,6 @@ std::string ResponseHead(int status, std::string_view content_type, std::size_t 
   return absl::StrCat("HTTP/1.1 ", status, " ", StatusText(status),
                       "\r\nContent-Type: ", content_type, "\r\nContent-Length: ", body_bytes,
                       "\r\nConnection: ", keep_alive ? "keep-alive" : "close",
-                      status == 405 ? "\r\nAllow: GET, HEAD" : "",
                       status == 401 ? "\r\nWWW-Authenticate: Basic" : "", "\r\n", more, "\r\n");
 }
 

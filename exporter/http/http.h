@@ -24,6 +24,7 @@ struct HttpRequest {
   bool has_body = false;       // announced; the bytes after the head are not a request
   std::size_t body_bytes = 0;  // of it, as announced; 0: not known
   std::size_t head_bytes = 0;
+  std::string body;  // where a handler takes one
   // Values of these headers, "" without; several lines of one are joined with ", ".
   std::string accept;
   std::string accept_encoding;
@@ -39,8 +40,8 @@ enum class ParseResult {
 // head.
 ParseResult ParseRequest(std::string_view input, HttpRequest* request);
 
-// Head of a response, ending in its empty line. 405 says which methods are allowed, 401 how to
-// authenticate. `more`: further header lines, each with its CR LF.
+// Head of a response, ending in its empty line. 401 says how to authenticate. `more`: further header
+// lines, each with its CR LF.
 std::string ResponseHead(int status, std::string_view content_type, std::size_t body_bytes,
                          bool keep_alive, std::string_view more = "");
 

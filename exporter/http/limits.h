@@ -10,6 +10,7 @@ inline constexpr int kMaxConnections = 32;
 inline constexpr int kMaxRequestHeadBytes = 8192;
 inline constexpr std::chrono::milliseconds kRequestTimeout{5000};
 inline constexpr std::chrono::milliseconds kResponseTimeout{10000};
+inline constexpr std::chrono::milliseconds kParkedTimeout{30000};
 // Of one core: in a process of a job, and in a process that does nothing else.
 inline constexpr double kJobCpuShare = 0.02;
 inline constexpr double kAgentCpuShare = 0.25;

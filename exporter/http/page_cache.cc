@@ -28,7 +28,8 @@ PageCache::PageCache(Options options)
   for (const Options::Kind& kind : options_.kinds) {
     const int weight = std::max(kind.weight, 1);  // of what is not used, where there is none
     const double share = options_.cpu_share * kOwnShare * weight / weights;
-    pages_.emplace_back(CpuBudget(share, kPageBurst, options_.clock()), kind.weight != 0);
+    purses_.push_back(
+        {CpuBudget(share, kPageBurst, options_.clock()), kind.weight != 0, /*was_used=*/false});
   }
 }
 
@@ -45,32 +46,59 @@ double PageCache::Charge(CpuBudget* budget, Work work) {
   return duration<double>(end - start).count();
 }
 
-PageCache::Answer PageCache::Get(std::size_t kind, bool gzip) {
-  Page& page = pages_[kind];
+PageCache::Answer PageCache::Get(std::size_t kind, const std::string& argument, bool gzip) {
+  const Key key(kind, argument);
   const Time now = options_.clock();
-  if (gzip && page.packed != nullptr && IsFresh(page.packed_made, now)) return Packed(page, now);
-  const bool is_fresh = page.body != nullptr && IsFresh(page.made, now);
+  ForgetOthers(key, now);
+  Page& page = pages_[key];
+  const bool is_fresh = (gzip && page.packed != nullptr && IsFresh(page.packed_made, now)) ||
+                        (page.body != nullptr && IsFresh(page.made, now));
   if (!is_fresh) {
-    CpuBudget* const budget = WhoPays(&page, now);
-    if (budget != nullptr) Make(kind, budget);
+    CpuBudget* const budget = WhoPays(kind, now);
+    if (budget != nullptr && !Make(key, &page, budget)) {
+      // Not to be taken for an answer about one that appears.
+      pages_.erase(key);
+      Answer answer;
+      answer.status = 404;
+      return answer;
+    }
   }
-  if (page.body != nullptr && page.status != 200) return Plain(page, now);
-  if (gzip) {
-    const bool is_newer = page.packed == nullptr || page.packed_made < page.made;
-    if (page.body != nullptr && is_newer) Pack(&page);
-    if (page.packed != nullptr) return Packed(page, now);
-  }
-  if (page.body != nullptr) return Plain(page, now);
-  Answer answer;
-  answer.status = 503;
-  answer.retry_after =
-      std::max(duration_cast<seconds>(BudgetOf(page).allows_from() - now), seconds(0)) + seconds(1);
+  Answer answer = AnswerWith(kind, &page, gzip, now);
+  if (page.body == nullptr && page.packed == nullptr) pages_.erase(key);
   return answer;
 }
 
-void PageCache::Forget(std::size_t kind) {
-  pages_[kind].body = nullptr;
-  pages_[kind].packed = nullptr;
+PageCache::Answer PageCache::AnswerWith(std::size_t kind, Page* page, bool gzip, Time now) {
+  if (page->body != nullptr && page->status != 200) return Plain(*page, now);
+  if (gzip) {
+    const bool is_newer = page->packed == nullptr || page->packed_made < page->made;
+    if (page->body != nullptr && is_newer) Pack(kind, page);
+    if (page->packed != nullptr) return Packed(*page, now);
+  }
+  if (page->body != nullptr) return Plain(*page, now);
+  Answer answer;
+  answer.status = 503;
+  answer.retry_after =
+      std::max(duration_cast<seconds>(BudgetOf(kind).allows_from() - now), seconds(0)) + seconds(1);
+  return answer;
+}
+
+// Whoever asks for one argument after the other leaves no more behind than this.
+void PageCache::ForgetOthers(const Key& key, Time now) {
+  std::size_t others = 0;
+  auto oldest = pages_.end();
+  for (auto each = pages_.lower_bound({key.first, ""});
+       each != pages_.end() && each->first.first == key.first;) {
+    if (each->first != key && !IsFresh(each->second.made, now)) {
+      each = pages_.erase(each);
+      continue;
+    }
+    if (each->first != key && (others++ == 0 || each->second.made < oldest->second.made)) {
+      oldest = each;
+    }
+    ++each;
+  }
+  if (others >= kMostArguments) pages_.erase(oldest);
 }
 
 PageCache::Answer PageCache::Packed(const Page& page, Time now) const {
@@ -84,46 +112,48 @@ PageCache::Answer PageCache::Plain(const Page& page, Time now) const {
 }
 
 // Null if nobody pays.
-CpuBudget* PageCache::WhoPays(Page* page, Time now) {
-  CpuBudget& budget = BudgetOf(*page);
+CpuBudget* PageCache::WhoPays(std::size_t kind, Time now) {
+  CpuBudget& budget = BudgetOf(kind);
   if (budget.Allows(now)) return &budget;
   if (shared_budget_.Allows(now)) return &shared_budget_;
   // The first page of a kind is made on credit: there are few kinds.
-  return page->was_made ? nullptr : &budget;
+  return purses_[kind].was_used ? nullptr : &budget;
 }
 
-void PageCache::Make(std::size_t kind, CpuBudget* budget) {
-  Page& page = pages_[kind];
-  page.was_made = true;
-  if (!MakeRoom(kind, options_.clock())) return;
-  std::string text;
+// False if there is no such page.
+bool PageCache::Make(const Key& key, Page* page, CpuBudget* budget) {
+  purses_[key.first].was_used = true;
+  if (!MakeRoom(page, options_.clock())) return true;
+  std::optional<std::string> text;
   std::optional<std::string> failure;
   const double took = Charge(budget, [&] {
     try {
-      text = options_.kinds[kind].make();
+      text = options_.kinds[key.first].make(key.second);
     } catch (const std::exception& e) {
       failure = e.what();
     } catch (...) {
       failure = "unknown exception";
     }
   });
-  page.status = failure.has_value() ? 500 : 200;
+  page->status = failure.has_value() ? 500 : 200;
   if (failure.has_value()) {
     options_.on_failure(*failure);
     // Kept like a good page: a source in trouble is not called more often than a healthy one.
     text = absl::StrCat("500 Internal Server Error\ncannot make the page: ", *failure, "\n");
-    page.packed = nullptr;
+    page->packed = nullptr;
   } else {
     options_.on_work(took, true);
   }
-  page.body = std::make_shared<const std::string>(std::move(text));
-  page.made = options_.clock();
-  bodies_.push_back(page.body);
+  if (!text.has_value()) return false;
+  page->body = std::make_shared<const std::string>(*std::move(text));
+  page->made = options_.clock();
+  bodies_.push_back(page->body);
+  return true;
 }
 
 // If there is no memory for packing, the page is sent unpacked.
-void PageCache::Pack(Page* page) {
-  const double took = Charge(&BudgetOf(*page), [&] {
+void PageCache::Pack(std::size_t kind, Page* page) {
+  const double took = Charge(&BudgetOf(kind), [&] {
     std::optional<std::string> packed = Gzip(*page->body);
     if (!packed.has_value()) return;
     page->packed = std::make_shared<const std::string>(*std::move(packed));
@@ -145,33 +175,31 @@ bool PageCache::HasRoom() {
   return bodies_.size() < std::size_t{kMaxPages} && bytes <= kMaxHeldBytes;
 }
 
-// The oldest kept body that is not being sent to anybody and is not of this kind.
-PageCache::Page* PageCache::OldestToForget(std::size_t kind) {
+// The oldest kept body of another page that is not being sent to anybody.
+PageCache::Page* PageCache::OldestToForget(const Page* but) {
   Page* oldest = nullptr;
-  for (Page& page : pages_) {
-    if (&page == &pages_[kind] || page.body == nullptr || page.body.use_count() > 1) continue;
+  for (auto& [key, page] : pages_) {
+    if (&page == but || page.body == nullptr || page.body.use_count() > 1) continue;
     if (oldest == nullptr || page.made < oldest->made) oldest = &page;
   }
   return oldest;
 }
 
-// Called before a page of this kind is made. False if making it would cut off a client that has not
-// had the time to take its page, and there is a page of this kind to answer with that is not too
-// old for that.
-bool PageCache::MakeRoom(std::size_t kind, Time now) {
-  Page& page = pages_[kind];
-  const bool has_answer = (page.body != nullptr && now - page.made < kPageGrace) ||
-                          (page.packed != nullptr && now - page.packed_made < kPageGrace);
+// Called before this page is made. False if making it would cut off a client that has not had the
+// time to take its page, and there is this page to answer with and not too old for that.
+bool PageCache::MakeRoom(Page* page, Time now) {
+  const bool has_answer = (page->body != nullptr && now - page->made < kPageGrace) ||
+                          (page->packed != nullptr && now - page->packed_made < kPageGrace);
   while (!HasRoom()) {
-    Page* const oldest = OldestToForget(kind);
+    Page* const oldest = OldestToForget(page);
     if (oldest != nullptr && !IsFresh(oldest->made, now)) {
       oldest->body = nullptr;
     } else if (options_.cut_off_slowest(/*in_any_case=*/false)) {
       continue;
     } else if (oldest != nullptr) {
       oldest->body = nullptr;
-    } else if (page.body != nullptr && page.body.use_count() == 1) {
-      page.body = nullptr;
+    } else if (page->body != nullptr && page->body.use_count() == 1) {
+      page->body = nullptr;
     } else if (has_answer) {
       return false;
     } else if (!options_.cut_off_slowest(/*in_any_case=*/true)) {

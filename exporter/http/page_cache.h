@@ -1,16 +1,16 @@
-// Keeps the pages that a server answers with. A page is made when it is asked for, at most once per
-// kPageLifetime, and shared by all who ask meanwhile. All pages together have a budget of processor
-// time; when it is spent, an older page is served.
+// Keeps the pages that a server answers with, by their kind and an argument. A page is made when it
+// is asked for, at most once per kPageLifetime, and shared by all who ask meanwhile. All pages
+// together have a budget of processor time; when it is spent, an older page is served.
 //
 // Five sixths of that time are divided between the kinds of pages by their weights, and one sixth
 // is there for all: so nobody keeps a scraper's page old by asking for others. A page that may not
 // be made anew is answered with as it is, and says how old it is. In a process of a job each format
-// of /metrics has 0.19 % of a core for itself, the JSON, at which people look, 0.38 %, what `pulse
-// diagnose` asks for, which is seldom, 0.04 %, and 0.2 % are for all. So a page is at most 520
-// times as old as making and compressing it takes, whatever is asked (5 ms: 2.6 s), the JSON 260
-// times. A scraper that is alone gets a new one every time if that takes less than 19 ms at an
-// interval of 5 s, 58 ms at 15 s; the status page, which asks every 2 s, if it takes less than 7
-// ms, whatever the scrapers do.
+// of /metrics has 0.17 % of a core for itself, the JSON, at which people look, 0.33 %, the summary
+// 0.1 %, the snapshots 0.07 %, and 0.2 % are for all. So a scraped page is at most 600 times as old
+// as making and compressing it takes, whatever is asked (5 ms: 3 s), the JSON 300 times. A scraper
+// that is alone gets a new one every time if that takes less than 18 ms at an interval of 5 s, 55 ms
+// at 15 s; the status page, which asks every 2 s, if it takes less than 6 ms, whatever the scrapers
+// do.
 //
 // Memory. Bodies live as long as they are kept here or somebody is being sent them. Before another
 // is made they are at most kMaxPages - 1, and at most kMaxHeldBytes together: kept ones go first,
@@ -23,21 +23,23 @@
 #ifndef EXPORTER_HTTP_PAGE_CACHE_H_
 #define EXPORTER_HTTP_PAGE_CACHE_H_
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exporter/http/cpu_budget.h"
 
 namespace nccl_pulse {
 
-// Six kinds, plain and compressed, and four older ones that are still being sent.
-inline constexpr int kMaxPages = 16;
+// Seven kinds, plain and compressed, and older ones that are still being sent.
+inline constexpr int kMaxPages = 18;
 inline constexpr std::size_t kMaxHeldBytes = 8 << 20;
 inline constexpr std::chrono::milliseconds kPageLifetime{250};
 inline constexpr std::chrono::milliseconds kPageGrace{3000};
@@ -51,7 +53,8 @@ class PageCache {
 
   struct Options {
     struct Kind {
-      std::function<std::string()> make;  // may throw
+      // Nothing: there is no such page, status 404. May throw.
+      std::function<std::optional<std::string>(const std::string& argument)> make;
       // Its part of what is divided between them; 0: it is made from what is there for all.
       int weight = 1;
     };
@@ -77,9 +80,9 @@ class PageCache {
 
   explicit PageCache(Options options);
 
-  Answer Get(std::size_t kind, bool gzip);
-  // What there is of that kind is not to be answered with any more.
-  void Forget(std::size_t kind);
+  // Of pages of one kind with another argument those are kept that are fresh, and kMostArguments of
+  // them.
+  Answer Get(std::size_t kind, const std::string& argument, bool gzip);
   // Spent on pages so far; the rest of the thread's time is accounted for elsewhere.
   std::chrono::nanoseconds cpu_spent() const { return cpu_spent_; }
 
@@ -90,28 +93,35 @@ class PageCache {
     Time made{};
     Body packed;
     Time packed_made{};  // when what is compressed was made
-    bool was_made = false;
-    CpuBudget own_budget;
-    bool has_budget;  // of its own
-
-    Page(const CpuBudget& budget, bool has_budget) : own_budget(budget), has_budget(has_budget) {}
   };
+  struct Purse {
+    CpuBudget budget;
+    bool is_own;  // false: the one for all is used
+    bool was_used;
+  };
+  using Key = std::pair<std::size_t, std::string>;
+  static constexpr std::size_t kMostArguments = 4;
 
   bool IsFresh(Time made, Time now) const { return now - made < kPageLifetime; }
-  CpuBudget& BudgetOf(Page& page) { return page.has_budget ? page.own_budget : shared_budget_; }
-  CpuBudget* WhoPays(Page* page, Time now);
-  void Make(std::size_t kind, CpuBudget* budget);
-  void Pack(Page* page);
+  CpuBudget& BudgetOf(std::size_t kind) {
+    return purses_[kind].is_own ? purses_[kind].budget : shared_budget_;
+  }
+  CpuBudget* WhoPays(std::size_t kind, Time now);
+  void ForgetOthers(const Key& key, Time now);
+  bool Make(const Key& key, Page* page, CpuBudget* budget);
+  void Pack(std::size_t kind, Page* page);
   Answer Packed(const Page& page, Time now) const;
   Answer Plain(const Page& page, Time now) const;
-  bool MakeRoom(std::size_t kind, Time now);
-  Page* OldestToForget(std::size_t kind);
+  Answer AnswerWith(std::size_t kind, Page* page, bool gzip, Time now);
+  bool MakeRoom(Page* page, Time now);
+  Page* OldestToForget(const Page* but);
   bool HasRoom();
   template <typename Work>
   double Charge(CpuBudget* budget, Work work);
 
   const Options options_;
-  std::vector<Page> pages_;
+  std::vector<Purse> purses_;  // one for each kind
+  std::map<Key, Page> pages_;
   // Every body that was made and may still be held by somebody.
   std::vector<std::weak_ptr<const std::string>> bodies_;
   CpuBudget shared_budget_;

@@ -29,17 +29,13 @@ int TimeoutUntil(ServerLoop::Time end, ServerLoop::Time now) {
 
 }  // namespace
 
-ServerLoop::ServerLoop(ServerOptions options)
+ServerLoop::ServerLoop(Options options, Entrance* entrance)
     : options_(std::move(options)),
-      node_({options_.listen_address, options_.memory, options_.peers, options_.service_directory,
-             options_.guard != nullptr && options_.guard->is_https()},
-            options_.log),
-      pages_(&options_, &node_,
-             [this](bool in_any_case) { return clients_.CutOffSlowest(in_any_case); }),
-      responder_(&options_, &pages_, &node_),
+      entrance_(*entrance),
+      responder_(&options_.handlers, options_.guard.get()),
       clients_(options_.guard.get(), &responder_, options_.log),
       clients_budget_(options_.cpu_share * kClientsShare, kCpuBurst, MonotonicNow()),
-      handover_budget_(options_.cpu_share * kHandoverShare, kHandoverBurst, MonotonicNow()),
+      entrance_budget_(options_.cpu_share * kHandoverShare, kHandoverBurst, MonotonicNow()),
       failure_(options_.log) {}
 
 bool ServerLoop::Wait(const EventFd& wake) {
@@ -47,30 +43,31 @@ bool ServerLoop::Wait(const EventFd& wake) {
   polled_.clear();
   places_ = Places();
   const Time start = MonotonicNow();
-  Time next = node_.next();
+  Time next = entrance_.next();
   const bool may_serve = clients_budget_.Allows(start);
   if (!may_serve) next = std::min(next, clients_budget_.allows_from());
-  const bool may_take = handover_budget_.Allows(start);
-  if (!may_take) next = std::min(next, handover_budget_.allows_from());
+  const bool may_work = entrance_budget_.Allows(start);
+  if (!may_work) next = std::min(next, entrance_budget_.allows_from());
+  const auto add = [this](int fd) {
+    polled_.push_back({fd, POLLIN, 0});
+    return polled_.size() - 1;
+  };
   places_.has_clients = may_serve;
   if (may_serve) clients_.AppendPolled(&polled_, &next);
-  places_.wake = polled_.size();
-  polled_.push_back({wake.fd(), POLLIN, 0});
-  if (options_.guard != nullptr) {
-    polled_.push_back({may_serve ? options_.guard->event() : -1, POLLIN, 0});
-  }
-  const Time accept_from = std::max(clients_.accept_from(), node_.accept_from());
-  places_.was_serving = node_.is_serving();
-  if (places_.was_serving && may_serve) {
+  places_.wake = add(wake.fd());
+  if (may_serve && options_.guard != nullptr) places_.guard = add(options_.guard->event());
+  if (may_serve && options_.ready != nullptr) places_.ready = add(options_.ready->fd());
+  const Time accept_from = std::max(clients_.accept_from(), entrance_.accept_from());
+  places_.was_open = entrance_.listener() >= 0;
+  if (places_.was_open && may_serve) {
     if (accept_from <= start) {
-      places_.listener = polled_.size();
-      polled_.push_back({node_.listener(), POLLIN, 0});
+      places_.listener = add(entrance_.listener());
     } else {
       next = std::min(next, accept_from);
     }
   }
-  places_.node = polled_.size();
-  node_.AppendPolled(&polled_, may_take);
+  places_.entrance = polled_.size();
+  entrance_.AppendPolled(&polled_, may_work);
   if (poll(polled_.data(), polled_.size(), TimeoutUntil(next, start)) < 0) {
     // The limit of descriptors was lowered below what is open, or the kernel has no memory.
     if (errno != EINTR) Pause();
@@ -82,23 +79,26 @@ bool ServerLoop::Wait(const EventFd& wake) {
 
 void ServerLoop::HandleRound() {
   const Time now = MonotonicNow();
-  if (options_.guard != nullptr && polled_[places_.wake + 1].revents != 0) {
-    clients_.AnswerParked(now);
-  }
+  const bool has_verdict = HasCome(places_.guard);
+  if (has_verdict) EventFd::ClearEvent(options_.guard->event());
+  const bool has_answer = HasCome(places_.ready);
+  if (has_answer) options_.ready->Clear();
+  if (has_verdict || has_answer) clients_.AnswerParked(now);
   Spend(&clients_budget_, now);
-  node_.Handle(polled_.data() + places_.node, now);
-  Spend(&handover_budget_, now);
-  if (places_.was_serving && !node_.is_serving()) clients_.Leave();
+  entrance_.Handle(polled_.data() + places_.entrance, now);
+  Spend(&entrance_budget_, now);
+  if (places_.was_open && entrance_.listener() < 0) clients_.Leave();
   if (places_.has_clients) clients_.Handle(polled_.data(), now);
-  if (places_.listener != 0 && node_.is_serving() && polled_[places_.listener].revents != 0) {
-    clients_.Accept(node_.listener(), now);
+  if (HasCome(places_.listener) && entrance_.listener() >= 0) {
+    clients_.Accept(entrance_.listener(), now);
   }
   Spend(&clients_budget_, now);
 }
 
-// What the thread has done since the last time, except making pages.
+// What the thread has done since the last time, except what handlers account for.
 void ServerLoop::Spend(CpuBudget* budget, Time now) {
-  const std::chrono::nanoseconds used = ThreadCpuTime() - pages_.cpu_spent();
+  std::chrono::nanoseconds used = ThreadCpuTime();
+  if (options_.spent_by_handlers) used -= options_.spent_by_handlers();
   budget->Spend(used - cpu_accounted_, now);
   cpu_accounted_ = used;
 }
@@ -111,11 +111,11 @@ void ServerLoop::StartOver(std::string_view what) noexcept {
 
 void ServerLoop::Close() {
   clients_.CloseAll();
-  node_.Close();
+  entrance_.Close();
 }
 
 void ServerLoop::CloseDescriptors() {
-  node_.CloseDescriptors();
+  entrance_.CloseDescriptors();
   clients_.CloseDescriptors();
 }
 

@@ -1,27 +1,32 @@
-// What the server's thread does. It waits for a client, another process, a deadline or a wake-up,
-// whichever comes first, and handles it. Clients and hand-overs each have a budget of processor
-// time; the one that has spent its own has to wait until the budget fills again.
+// The loop of a server. It waits for a client, its entrance, a deadline or a wake-up, whichever comes
+// first, and handles it. Clients and the entrance each have a budget of processor time; the one that
+// has spent its own has to wait until the budget fills again. What is answered is a table of
+// handlers; exporter/endpoint/server.h says what the loop owes to the process that it runs in.
 //
-// Thread: Open on the caller's, before there is another; CloseDescriptors in the child of a fork;
-// all else on the server's.
+// Thread: constructed on the caller's, before there is another; CloseDescriptors in the child of a
+// fork; all else on the server's.
 #ifndef EXPORTER_HTTP_SERVER_LOOP_H_
 #define EXPORTER_HTTP_SERVER_LOOP_H_
 
 #include <poll.h>
 
 #include <chrono>
-#include <string>
+#include <cstddef>
+#include <functional>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "exporter/http/clients.h"
 #include "exporter/http/cpu_budget.h"
+#include "exporter/http/entrance.h"
 #include "exporter/http/event_fd.h"
+#include "exporter/http/guard.h"
+#include "exporter/http/handler.h"
+#include "exporter/http/limits.h"
 #include "exporter/http/one_warning.h"
-#include "exporter/http/pages.h"
 #include "exporter/http/responder.h"
-#include "exporter/http/server_options.h"
-#include "exporter/node/node.h"
+#include "exporter/node/log_level.h"
 
 namespace nccl_pulse {
 
@@ -29,12 +34,21 @@ class ServerLoop {
  public:
   using Time = Connection::Time;
 
-  explicit ServerLoop(ServerOptions options);
+  struct Options {
+    std::vector<Handler> handlers;
+    std::shared_ptr<Guard> guard;  // null: plain HTTP for everybody
+    LogFunction log;
+    double cpu_share = kJobCpuShare;  // of one core
+    // What of this thread's time handlers account for themselves; null: nothing.
+    std::function<std::chrono::nanoseconds()> spent_by_handlers;
+    // Signalled when answers that were not there may be now; null: all are there at once.
+    const EventFd* ready = nullptr;
+  };
+
+  // `entrance` must outlive this object.
+  ServerLoop(Options options, Entrance* entrance);
   ServerLoop(const ServerLoop&) = delete;
   ServerLoop& operator=(const ServerLoop&) = delete;
-
-  bool Open(std::string* error) { return node_.Open(error); }
-  const Node& node() const { return node_; }
 
   // Waits, and handles what came. `on_wake` is called in each round, before what came is handled.
   // May throw: then StartOver is next.
@@ -46,35 +60,39 @@ class ServerLoop {
   }
   // Memory ran out, in all likelihood: goes on with nothing, and not at once.
   void StartOver(std::string_view what) noexcept;
+  // See PageCache::Options.
+  bool CutOffSlowest(bool in_any_case) { return clients_.CutOffSlowest(in_any_case); }
 
-  void SayGoodbye() { node_.SayGoodbye(); }
+  // With the entrance.
   void Close();
   // Async-signal-safe.
   void CloseDescriptors();
 
  private:
-  // Where the entries of one round stand in polled_.
+  // Where the entries of one round stand in polled_; 0: there is none.
   struct Places {
     std::size_t wake = 0;
-    std::size_t listener = 0;  // 0: not polled
-    std::size_t node = 0;
+    std::size_t guard = 0;
+    std::size_t ready = 0;
+    std::size_t listener = 0;
+    std::size_t entrance = 0;
     bool has_clients = false;
-    bool was_serving = false;
+    bool was_open = false;
   };
 
   bool Wait(const EventFd& wake);
   void HandleRound();
+  bool HasCome(std::size_t place) const { return place != 0 && polled_[place].revents != 0; }
   void Spend(CpuBudget* budget, Time now);
 
-  const ServerOptions options_;
-  Node node_;
-  Pages pages_;
+  const Options options_;
+  Entrance& entrance_;
   Responder responder_;
   Clients clients_;
   std::vector<pollfd> polled_;  // reused
   Places places_;
   CpuBudget clients_budget_;
-  CpuBudget handover_budget_;
+  CpuBudget entrance_budget_;
   std::chrono::nanoseconds cpu_accounted_{0};  // of what the thread has used
   OneWarning failure_;
 };

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "exporter/http/server.h"
+#include "exporter/endpoint/server.h"
 #include "plugin/runtime/process.h"
 
 namespace nccl_pulse {

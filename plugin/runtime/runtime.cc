@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/http/server.h"
+#include "exporter/endpoint/server.h"
 #include "exporter/node/realtime_clock.h"
 #include "plugin/runtime/api_version.h"
 #include "plugin/runtime/endpoint.h"

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "exporter/http/page_cache.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/test_server.h"

@@ -83,7 +83,7 @@ TEST(ResponseHead, Form) {
   EXPECT_EQ(ResponseHead(200, "text/plain", 3, true),
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n"
             "Connection: keep-alive\r\n\r\n");
-  EXPECT_EQ(ResponseHead(405, "text/plain", 0, false),
+  EXPECT_EQ(ResponseHead(405, "text/plain", 0, false, "Allow: GET, HEAD\r\n"),
             "HTTP/1.1 405 Method Not Allowed\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n"
             "Connection: close\r\nAllow: GET, HEAD\r\n\r\n");
   EXPECT_EQ(ResponseHead(200, "text/plain", 3, true, "Vary: Accept\r\n"),

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "exporter/http/server.h"
+#include "exporter/endpoint/server.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/example_snapshots.h"

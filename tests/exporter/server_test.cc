@@ -1,4 +1,4 @@
-#include "exporter/http/server.h"
+#include "exporter/endpoint/server.h"
 
 #include <sys/socket.h>
 
@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "exporter/http/page_cache.h"
 #include "exporter/node/realtime_clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

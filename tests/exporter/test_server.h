@@ -13,7 +13,7 @@
 #include <string>
 #include <utility>
 
-#include "exporter/http/server.h"
+#include "exporter/endpoint/server.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/example_snapshots.h"
 #include "tests/exporter/http_client.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "exporter/exposition/snapshot_message.h"
+#include "exporter/http/page_cache.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/test_server.h"
 

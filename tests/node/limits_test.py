@@ -22,7 +22,7 @@ KINDS = (("/metrics", "text/plain"), ("/metrics", "application/openmetrics-text"
 REJECTED = "nccl_pulse_segments_rejected_total"
 MOST_BYTES = 64 << 20
 TICKS = os.sysconf("SC_CLK_TCK")
-# exporter/http/server.h and exporter/http/page_cache.h.
+# exporter/endpoint/server.h and exporter/http/page_cache.h.
 JOB_SHARE = 0.02
 BURST_S = 0.02 * (0.6 * 20 + 0.2 * 10 + 0.2 * 60)
 

@@ -1,8 +1,8 @@
-#include "exporter/http/server.h"
+#include "exporter/endpoint/server.h"
 
 #include <utility>
 
-#include "exporter/http/server_thread.h"
+#include "exporter/endpoint/server_thread.h"
 #include "exporter/node/shared_descriptor.h"
 
 namespace nccl_pulse {

@@ -44,15 +44,15 @@
 //   without Stop().
 //
 //   Fork. See AbandonAfterFork.
-#ifndef EXPORTER_HTTP_SERVER_H_
-#define EXPORTER_HTTP_SERVER_H_
+#ifndef EXPORTER_ENDPOINT_SERVER_H_
+#define EXPORTER_ENDPOINT_SERVER_H_
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
+#include "exporter/endpoint/server_options.h"
 #include "exporter/http/limits.h"
-#include "exporter/http/server_options.h"
 
 namespace nccl_pulse {
 
@@ -111,4 +111,4 @@ class Server {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_HTTP_SERVER_H_
+#endif  // EXPORTER_ENDPOINT_SERVER_H_

@@ -1,4 +1,4 @@
-#include "exporter/http/server_thread.h"
+#include "exporter/endpoint/server_thread.h"
 
 #include <sched.h>
 

@@ -1,6 +1,6 @@
 // What a server serves, where, and within which limits.
-#ifndef EXPORTER_HTTP_SERVER_OPTIONS_H_
-#define EXPORTER_HTTP_SERVER_OPTIONS_H_
+#ifndef EXPORTER_ENDPOINT_SERVER_OPTIONS_H_
+#define EXPORTER_ENDPOINT_SERVER_OPTIONS_H_
 
 #include <chrono>
 #include <functional>
@@ -13,7 +13,6 @@
 #include "exporter/exposition/static_labels.h"
 #include "exporter/http/guard.h"
 #include "exporter/http/limits.h"
-#include "exporter/http/page_cache.h"
 #include "exporter/node/log_level.h"
 #include "exporter/node/peer_table.h"
 
@@ -45,4 +44,4 @@ struct ServerOptions {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_HTTP_SERVER_OPTIONS_H_
+#endif  // EXPORTER_ENDPOINT_SERVER_OPTIONS_H_

@@ -5,8 +5,8 @@
 // left behind with the object, and deletes it should it ever come back.
 //
 // Thread: the caller's, one at a time, but for CloseDescriptors in the child of a fork.
-#ifndef EXPORTER_HTTP_SERVER_THREAD_H_
-#define EXPORTER_HTTP_SERVER_THREAD_H_
+#ifndef EXPORTER_ENDPOINT_SERVER_THREAD_H_
+#define EXPORTER_ENDPOINT_SERVER_THREAD_H_
 
 #include <pthread.h>
 
@@ -14,9 +14,9 @@
 #include <string>
 #include <utility>
 
+#include "exporter/endpoint/endpoint_loop.h"
+#include "exporter/endpoint/server_options.h"
 #include "exporter/http/event_fd.h"
-#include "exporter/http/server_loop.h"
-#include "exporter/http/server_options.h"
 
 namespace nccl_pulse {
 
@@ -41,7 +41,7 @@ class ServerThread {
   void Run();
   void SayGoodbyeIfAsked();
 
-  ServerLoop loop_;
+  EndpointLoop loop_;
   pthread_t thread_{};
   // Set by Stop() before it signals wake_, read after that was read: the signal orders them, too.
   std::atomic<bool> stopping_{false};
@@ -55,4 +55,4 @@ class ServerThread {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_HTTP_SERVER_THREAD_H_
+#endif  // EXPORTER_ENDPOINT_SERVER_THREAD_H_

@@ -1,0 +1,72 @@
+// What the server's thread does: the loop of exporter/http, whose clients come in through the node
+// (which of its processes serves, and what the others hand over) and are answered from the node's
+// segments.
+//
+// Thread: Open on the caller's, before there is another; CloseDescriptors in the child of a fork;
+// all else on the server's.
+#ifndef EXPORTER_ENDPOINT_ENDPOINT_LOOP_H_
+#define EXPORTER_ENDPOINT_ENDPOINT_LOOP_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "exporter/endpoint/pages.h"
+#include "exporter/endpoint/server_options.h"
+#include "exporter/http/entrance.h"
+#include "exporter/http/event_fd.h"
+#include "exporter/http/server_loop.h"
+#include "exporter/node/node.h"
+
+namespace nccl_pulse {
+
+class EndpointLoop {
+ public:
+  explicit EndpointLoop(ServerOptions options);
+  EndpointLoop(const EndpointLoop&) = delete;
+  EndpointLoop& operator=(const EndpointLoop&) = delete;
+
+  bool Open(std::string* error) { return node_.Open(error); }
+  const Node& node() const { return node_; }
+
+  // See ServerLoop.
+  template <typename OnWake>
+  void Round(const EventFd& wake, const OnWake& on_wake) {
+    loop_.Round(wake, on_wake);
+  }
+  void StartOver(std::string_view what) noexcept { loop_.StartOver(what); }
+  void SayGoodbye() { node_.SayGoodbye(); }
+  void Close() { loop_.Close(); }
+  // Async-signal-safe.
+  void CloseDescriptors() { loop_.CloseDescriptors(); }
+
+ private:
+  class NodeEntrance : public Entrance {
+   public:
+    explicit NodeEntrance(Node* node) : node_(*node) {}
+    int listener() const override { return node_.is_serving() ? node_.listener() : -1; }
+    Time accept_from() const override { return node_.accept_from(); }
+    Time next() const override { return node_.next(); }
+    void AppendPolled(std::vector<pollfd>* polled, bool may_work) override {
+      node_.AppendPolled(polled, may_work);
+    }
+    void Handle(const pollfd* polled, Time now) override { node_.Handle(polled, now); }
+    void Close() override { node_.Close(); }
+    void CloseDescriptors() override { node_.CloseDescriptors(); }
+
+   private:
+    Node& node_;
+  };
+
+  ServerLoop::Options LoopOptions();
+
+  const ServerOptions options_;
+  Node node_;
+  NodeEntrance entrance_;
+  Pages pages_;
+  ServerLoop loop_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_ENDPOINT_ENDPOINT_LOOP_H_

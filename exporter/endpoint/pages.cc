@@ -1,0 +1,194 @@
+#include "exporter/endpoint/pages.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "exporter/exposition/calls_json.h"
+#include "exporter/exposition/communicators_json.h"
+#include "exporter/exposition/negotiation.h"
+#include "exporter/exposition/protobuf_format.h"
+#include "exporter/exposition/snapshot_message.h"
+#include "exporter/exposition/summary_json.h"
+#include "exporter/exposition/text_format.h"
+#include "exporter/http/limits.h"
+#include "exporter/node/monotonic_clock.h"
+#include "exporter/node/realtime_clock.h"
+
+namespace nccl_pulse {
+namespace {
+
+// Shares of the processor time for pages. People look at the JSON every 2 s with the status page
+// open, scrapers come every 15 s, watchers take a summary every 2 s, and snapshots twice in 10 s
+// while something stands.
+constexpr int kFormatWeight = 5, kCommunicatorsWeight = 10, kSnapshotsWeight = 2;
+constexpr int kSummaryWeight = 3;
+// What one communicator called last: seldom asked for, and made from what is there for all.
+constexpr int kCallsWeight = 0;
+// What stands for so long may be said to hang: less than the shortest time that can be set.
+constexpr int64_t kStandsNs = 500000000;
+
+// The answer depends on these headers of the request.
+constexpr std::string_view kVary = "Vary: Accept, Accept-Encoding\r\n";
+constexpr std::string_view kVaryGzip =
+    "Vary: Accept, Accept-Encoding\r\nContent-Encoding: gzip\r\n";
+
+constexpr std::string_view kCommunicatorsPath = "/api/v1/communicators/";
+
+// 16 hexadecimal digits.
+bool ParseCommId(std::string_view text, uint64_t* comm_id) {
+  return text.size() == 16 && std::all_of(text.begin(), text.end(), absl::ascii_isxdigit) &&
+         absl::SimpleHexAtoi(text, comm_id);
+}
+
+}  // namespace
+
+Pages::Pages(const ServerOptions* options, Node* node,
+             std::function<bool(bool in_any_case)> cut_off_slowest)
+    : options_(*options),
+      node_(*node),
+      diagnosis_(options->hang_after),
+      failure_(options->log),
+      cache_(CacheOptions(std::move(cut_off_slowest))) {}
+
+std::vector<Handler> Pages::Handlers() {
+  return {
+      {"/metrics", "metrics: text, OpenMetrics or protobuf, as Accept asks",
+       [this](const HttpRequest& request) {
+         return Answer(static_cast<std::size_t>(NegotiateFormat(request.accept)), request);
+       }},
+      {"/api/v1/communicators", "each communicator, its ranks and what is found out about them",
+       [this](const HttpRequest& request) { return Answer(kCommunicators, request); }},
+      {kCommunicatorsPath, "ID/calls: the last calls of a communicator",
+       [this](const HttpRequest& request) { return AnswerCalls(request); }},
+      {"/api/v1/snapshots", "what pulse diagnose and pulse watch ask for (protobuf)",
+       [this](const HttpRequest& request) { return Answer(kSnapshots, request); }},
+      {"/api/v1/summary", "what stands and who is late, for pulse watch",
+       [this](const HttpRequest& request) { return Answer(kSummary, request); }},
+  };
+}
+
+HttpResponse Pages::AnswerCalls(const HttpRequest& request) {
+  std::string_view comm = std::string_view(request.path).substr(kCommunicatorsPath.size());
+  if (!absl::ConsumeSuffix(&comm, "/calls")) return {404};
+  uint64_t comm_id = 0;
+  if (!ParseCommId(comm, &comm_id)) {
+    return TextResponse(400, "400 Bad Request\na communicator's id has 16 hexadecimal digits\n");
+  }
+  HttpResponse response = Answer(kCalls, request, absl::AsciiStrToLower(comm));
+  if (response.status != 404) return response;
+  return TextResponse(404, "404 Not Found\nno communicator of this id is known here\n");
+}
+
+HttpResponse Pages::Answer(std::size_t kind, const HttpRequest& request,
+                           const std::string& argument) {
+  PageCache::Answer answer = cache_.Get(kind, argument, NegotiateGzip(request.accept_encoding));
+  HttpResponse response = {answer.status, kTextType, std::move(answer.body),
+                           std::string(answer.is_packed ? kVaryGzip : kVary)};
+  if (answer.status == 200) {
+    response.type = kind == kSnapshots    ? kSnapshotMessageType
+                    : kind < kPageFormats ? ContentType(static_cast<PageFormat>(kind))
+                                          : kJsonType;
+  }
+  if (answer.age.count() > 0) {
+    absl::StrAppend(&response.headers, "Age: ", answer.age.count(), "\r\n");
+  }
+  if (answer.status == 503) {
+    absl::StrAppend(&response.headers, "Retry-After: ", answer.retry_after.count(), "\r\n");
+  }
+  return response;
+}
+
+std::chrono::milliseconds Pages::HangAfter() const {
+  return options_.hang_after_now ? options_.hang_after_now() : options_.hang_after;
+}
+
+SnapshotSet Pages::ReadAll(ReadWish wish) {
+  // What the diagnosis compares in a hang. Nothing is read for it while all goes on.
+  wish.order_of_standing_since_ns = RealtimeNs() - kStandsNs;
+  const std::chrono::milliseconds hang_after = HangAfter();
+  diagnosis_.set_hang_after(hang_after);
+  SnapshotSet set = options_.wish_source ? options_.wish_source(wish) : options_.source();
+  node_.Read(&set, MonotonicNow(), wish);
+  // What has stopped must not pass for the present by the time at which a hang is called.
+  set.stands_after_ns =
+      std::min(kStoppedAfterNs, int64_t{std::chrono::nanoseconds(hang_after).count()});
+  pace_.Update(&set, options_.pace_clock ? options_.pace_clock() : RealtimeNs());
+  stats_.segments_read += std::count_if(
+      set.processes.begin(), set.processes.end(),
+      [](const ProcessSnapshot& process) { return process.end == ProcessEnd::kLive; });
+  return set;
+}
+
+std::vector<Family> Pages::ReadFamilies(PageFormat format) {
+  const SnapshotSet set = ReadAll();
+  const int64_t now_ns = RealtimeNs();
+  return BuildFamilies(set, options_.static_labels, stats_, options_.exposition, format,
+                       diagnosis_.Update(set, now_ns), now_ns);
+}
+
+std::string Pages::MakeCommunicators() {
+  const SnapshotSet set = ReadAll();
+  const int64_t now_ns = RealtimeNs();
+  return CommunicatorsJson(set, now_ns, diagnosis_.Update(set, now_ns));
+}
+
+std::string Pages::MakeSnapshots() {
+  const SnapshotSet set = ReadAll();
+  return WriteSnapshots(set, RealtimeNs(), std::chrono::nanoseconds(HangAfter()).count());
+}
+
+std::string Pages::MakeSummary() {
+  const SnapshotSet set = ReadAll();
+  const int64_t now_ns = RealtimeNs();
+  return SummaryJson(set, diagnosis_.Update(set, now_ns), now_ns,
+                     std::chrono::nanoseconds(HangAfter()).count());
+}
+
+std::optional<std::string> Pages::MakeCalls(const std::string& comm) {
+  uint64_t comm_id = 0;
+  if (!ParseCommId(comm, &comm_id)) return std::nullopt;
+  const SnapshotSet set = ReadAll({ReadWish::LastCalls::kOfOne, comm_id});
+  const int64_t now_ns = RealtimeNs();
+  std::string text = CallsJson(set, comm_id, now_ns, diagnosis_.Update(set, now_ns));
+  if (text.empty()) return std::nullopt;
+  return text;
+}
+
+PageCache::Options Pages::CacheOptions(std::function<bool(bool in_any_case)> cut_off_slowest) {
+  PageCache::Options options;
+  // In the order of Kind.
+  options.kinds = {
+      {[this](auto&) { return TextFormat(ReadFamilies(PageFormat::kText)); }, kFormatWeight},
+      {[this](auto&) { return OpenMetricsFormat(ReadFamilies(PageFormat::kOpenMetrics)); },
+       kFormatWeight},
+      {[this](auto&) { return ProtobufFormat(ReadFamilies(PageFormat::kProtobuf)); },
+       kFormatWeight},
+      {[this](auto&) { return MakeCommunicators(); }, kCommunicatorsWeight},
+      {[this](auto&) { return MakeSnapshots(); }, kSnapshotsWeight},
+      {[this](auto&) { return MakeSummary(); }, kSummaryWeight},
+      {[this](auto& comm) { return MakeCalls(comm); }, kCallsWeight}};
+  options.clock = [] { return MonotonicNow(); };
+  options.cpu_time = ThreadCpuTime;
+  options.cut_off_slowest = std::move(cut_off_slowest);
+  options.on_failure = [this](const std::string& reason) {
+    failure_.Give("HTTP endpoint: cannot make the page: ", reason);
+  };
+  options.on_work = [this](double seconds, bool made) {
+    if (made) stats_.pages += 1;
+    stats_.seconds += seconds;
+    // One page leaves memory in pieces that the next one does not fit into. Not done in a process
+    // of a job, where it would hold up the job's own threads.
+    if (made && options_.peers.agent) malloc_trim(0);
+  };
+  options.cpu_share = options_.cpu_share * kPagesShare;
+  return options;
+}
+
+}  // namespace nccl_pulse

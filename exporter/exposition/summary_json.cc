@@ -1,0 +1,150 @@
+#include "exporter/exposition/summary_json.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/diagnosis/hang.h"
+#include "exporter/diagnosis/health.h"
+#include "exporter/diagnosis/rank_view.h"
+#include "exporter/exposition/json_text.h"
+#include "exporter/exposition/static_labels.h"
+#include "nlohmann/json.hpp"
+
+namespace nccl_pulse {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double Seconds(int64_t ns) { return static_cast<double>(ns / 1000000) / 1e3; }
+
+std::string Id(uint64_t comm_id) { return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16)); }
+
+std::vector<Json> Stands(const std::vector<CommunicatorView>& views, int64_t now_ns,
+                         int64_t hang_after_ns) {
+  const std::vector<WaitsOfCommunicator> waits =
+      FindHangs(views, std::min(kStandsAfterNs, hang_after_ns), now_ns);
+  std::vector<std::pair<int64_t, Json>> found;
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    const auto add = [&](int64_t since_ns, const char* verdict, bool is_usual) {
+      found.emplace_back(since_ns, Json{{"communicator", Id(views[i].comm_id)},
+                                        {"since", Seconds(since_ns)},
+                                        {"verdict", verdict},
+                                        {"usual", is_usual}});
+    };
+    if (waits[i].hang) {
+      const Hang& hang = *waits[i].hang;
+      add(hang.since_realtime_ns, HangVerdictName(hang.verdict), hang.is_usual);
+    } else if (waits[i].queued) {
+      add(waits[i].queued->since_realtime_ns, "queued", false);
+    }
+  }
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return std::tuple(a.second["usual"] == true, a.first) <
+           std::tuple(b.second["usual"] == true, b.first);
+  });
+  std::vector<Json> stands;
+  stands.reserve(found.size());
+  for (auto& each : found) stands.push_back(std::move(each.second));
+  return stands;
+}
+
+std::vector<Json> Late(const DiagnosisResult& diagnosis) {
+  std::vector<std::pair<double, Json>> found;
+  for (const CommunicatorDiagnosis& each : diagnosis) {
+    const auto add = [&](int32_t rank, double seconds) {
+      found.emplace_back(-seconds, Json{{"communicator", Id(each.comm_id)},
+                                        {"rank", rank},
+                                        {"seconds_per_second", Seconds(int64_t(seconds * 1e9))}});
+    };
+    if (each.straggler) {
+      add(each.straggler->rank, each.straggler->seconds_per_second);
+    } else if (each.perhaps_late) {
+      add(each.perhaps_late->rank, each.perhaps_late->seconds_per_second);
+    }
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Json> late;
+  late.reserve(found.size());
+  for (auto& each : found) late.push_back(std::move(each.second));
+  return late;
+}
+
+std::string Workload(const ProcessSnapshot& process) {
+  StaticLabels labels;
+  SplitLabels(process.static_labels, &labels);
+  for (const auto& [name, value] : labels) {
+    if (name == "workload") return value;
+  }
+  return "";
+}
+
+std::vector<Json> Jobs(const SnapshotSet& snapshots) {
+  std::map<std::pair<std::string, std::string>, int> processes;
+  for (const ProcessSnapshot& process : snapshots.processes) {
+    if (process.end == ProcessEnd::kLive) ++processes[{process.job_id, Workload(process)}];
+  }
+  std::vector<Json> jobs;
+  for (const auto& [job, count] : processes) {
+    jobs.push_back({{"job_id", job.first}, {"workload", job.second}, {"processes", count}});
+  }
+  return jobs;
+}
+
+std::vector<Json> Communicators(const std::vector<CommunicatorView>& views) {
+  std::set<std::pair<int32_t, uint64_t>> shared;  // the most ranks first
+  for (const CommunicatorView& view : views) {
+    const bool is_used = std::any_of(view.ranks.begin(), view.ranks.end(), [](const auto& rank) {
+      return rank.state == RankView::State::kLive;
+    });
+    if (is_used && view.ranks.size() < static_cast<std::size_t>(std::max(view.nranks, 0))) {
+      shared.emplace(-view.nranks, view.comm_id);
+    }
+  }
+  std::vector<Json> communicators;
+  for (const auto& each : shared) communicators.emplace_back(Id(each.second).substr(8));
+  return communicators;
+}
+
+}  // namespace
+
+std::string SummaryJson(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
+                        int64_t now_realtime_ns, int64_t hang_after_ns) {
+  const std::vector<CommunicatorView> views = GroupByCommunicator(snapshots, now_realtime_ns);
+  const Health health = HealthOf(snapshots, diagnosis, now_realtime_ns);
+  const auto processes =
+      std::count_if(snapshots.processes.begin(), snapshots.processes.end(),
+                    [](const auto& process) { return process.end == ProcessEnd::kLive; });
+  Json json = {{"time", Seconds(now_realtime_ns)}, {"hang_after", Seconds(hang_after_ns)},
+               {"health", HealthStatusName(health.status)}, {"processes", processes}};
+  for (const char* list : {"stands", "late", "jobs", "communicators"}) json[list] = Json::array();
+  json["left_out"] = 0;
+  // What a watcher needs most comes first, and none of it takes the room of all others.
+  std::size_t bytes = JsonText(json).size() + 4;  // digits of left_out
+  std::size_t left_out = 0;
+  const auto add = [&](const char* list, std::vector<Json> entries, std::size_t most) {
+    for (Json& each : entries) {
+      const std::size_t more = JsonText(each).size() + 1;
+      if (json[list].size() == most || bytes + more >= kMostSummaryBytes) {
+        ++left_out;
+        continue;
+      }
+      bytes += more;
+      json[list].push_back(std::move(each));
+    }
+  };
+  add("stands", Stands(views, now_realtime_ns, hang_after_ns), 3);
+  add("late", Late(diagnosis), 1);
+  add("jobs", Jobs(snapshots), 3);
+  add("communicators", Communicators(views), views.size());
+  json["left_out"] = left_out;
+  return JsonText(json) + "\n";
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,39 @@
+// A node in at most a kilobyte, for whoever watches many: what makes no progress and since when, who
+// is late, and which jobs and communicators the node takes part in, so that the watcher knows whom
+// else to ask.
+//
+//   {"time": 1760000012.5, "hang_after": 10, "health": "hang", "processes": 8,
+//    "stands": [{"communicator": "00ab12cd34ef5678", "since": 1760000001.2, "verdict": "no_progress",
+//                "usual": false}],
+//    "late": [{"communicator": "00ab12cd34ef5678", "rank": 3, "seconds_per_second": 0.12}],
+//    "jobs": [{"job_id": "4711", "workload": "llama", "processes": 8}],
+//    "communicators": ["34ef5678"], "left_out": 0}
+//
+// `stands` has what has made no progress for kStandsAfterNs, long before that is called a hang: the
+// watcher may go by another time than this node. `communicators` are those with ranks on other nodes,
+// each by the last 8 digits of its id, the largest first, so that nodes that have to leave some out
+// keep the same ones. `left_out`: how many entries of all lists did not fit.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_EXPOSITION_SUMMARY_JSON_H_
+#define EXPORTER_EXPOSITION_SUMMARY_JSON_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "exporter/diagnosis/diagnosis_result.h"
+#include "exporter/diagnosis/snapshot_set.h"
+
+namespace nccl_pulse {
+
+inline constexpr std::size_t kMostSummaryBytes = 1000;
+inline constexpr int64_t kStandsAfterNs = 2000000000;
+
+// `hang_after_ns`: what the endpoint goes by.
+std::string SummaryJson(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
+                        int64_t now_realtime_ns, int64_t hang_after_ns);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_EXPOSITION_SUMMARY_JSON_H_

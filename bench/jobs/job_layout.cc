@@ -40,17 +40,43 @@ int NumberOf(const JobLayout& layout, GroupKind kind, Place place) {
       return place.pipeline * layout.data + place.data;
     case GroupKind::kData:
     case GroupKind::kSecond:
+    case GroupKind::kInput:
       return place.pipeline * layout.tensor + place.tensor;
     case GroupKind::kExperts:
       return (place.pipeline * (layout.data / layout.experts) + place.data / layout.experts) *
                  layout.tensor +
              place.tensor;
     case GroupKind::kPipeline:
+    case GroupKind::kForward:
+    case GroupKind::kBackward:
       return place.data * layout.tensor + place.tensor;
     case GroupKind::kWorld:
       break;
   }
   return 0;
+}
+
+bool Has(const JobLayout& layout, GroupKind kind) {
+  switch (kind) {
+    case GroupKind::kWorld:
+      return layout.has_world;
+    case GroupKind::kSecond:
+      return layout.has_second;
+    case GroupKind::kPipeline:
+      return !layout.posts_ahead;
+    case GroupKind::kForward:
+    case GroupKind::kBackward:
+      return layout.posts_ahead && layout.pipeline == 2;
+    case GroupKind::kInput:
+      return layout.posts_ahead && layout.pipeline == 1;
+    default:
+      return true;
+  }
+}
+
+int StreamOf(GroupKind kind) {
+  if (kind == GroupKind::kBackward) return 2;
+  return kind == GroupKind::kForward || kind == GroupKind::kInput ? 1 : 0;
 }
 
 class Programmer {
@@ -75,14 +101,11 @@ class Programmer {
 
   std::vector<JobStep> Make() {
     Add({StepKind::kHostWork, -1, -1, "", 0, 2 * kMs});  // the next batch
-    const int stages = layout_.pipeline;
-    const int warm = std::min(layout_.microbatches, stages - place_.pipeline - 1);
-    for (int i = 0; i < warm; ++i) Forward();
-    for (int i = warm; i < layout_.microbatches; ++i) {
-      Forward();
-      Backward();
+    if (layout_.posts_ahead) {
+      Overlapped();
+    } else {
+      OneByOne();
     }
-    for (int i = 0; i < warm; ++i) Backward();
     if (layout_.is_sharded) {
       Collective(GroupKind::kData, "AllReduce", 0, 200 * kUs);  // the gradients' norm
     } else {
@@ -94,10 +117,64 @@ class Programmer {
     Add({StepKind::kGpuWork, -1, -1, "", 0, 2 * kMs});  // the optimizer
     if (!layout_.is_sharded) Collective(GroupKind::kData, "AllGather", 6, 3 * kMs);
     Add({StepKind::kSync, -1, -1, "", 0, 0});  // somebody looks at the loss
+    // The root has read the next batch now. The others have posted theirs long ago.
+    if (place_.data == 0) Collective(GroupKind::kInput, "Broadcast", 5, 300 * kUs);
     return std::move(steps_);
   }
 
  private:
+  void OneByOne() {
+    const int stages = layout_.pipeline;
+    const int warm = std::min(layout_.microbatches, stages - place_.pipeline - 1);
+    for (int i = 0; i < warm; ++i) Forward();
+    for (int i = warm; i < layout_.microbatches; ++i) {
+      Forward();
+      Backward();
+    }
+    for (int i = 0; i < warm; ++i) Backward();
+  }
+
+  void Overlapped() {
+    if (layout_.pipeline == 1) {
+      // Of the step before; nothing in the first one.
+      Await(0, StreamOf(GroupKind::kInput));
+      if (place_.data != 0) Collective(GroupKind::kInput, "Broadcast", 5, 300 * kUs);
+      Layers(false);
+      return Layers(true);
+    }
+    const bool is_first = place_.pipeline == 0;
+    if (is_first) {
+      SendAhead(GroupKind::kForward);
+    } else {
+      ReceiveAhead(GroupKind::kForward);
+    }
+    for (int i = 0; i < layout_.microbatches; ++i) {
+      const bool is_last = i + 1 == layout_.microbatches;
+      if (is_first) {
+        ReceiveAhead(GroupKind::kBackward);
+        if (!is_last) SendAhead(GroupKind::kForward);
+        Await(0, StreamOf(GroupKind::kBackward));
+        Layers(true);
+      } else {
+        Await(0, StreamOf(GroupKind::kForward));
+        Layers(false);
+        if (!is_last) ReceiveAhead(GroupKind::kForward);
+        SendAhead(GroupKind::kBackward);
+      }
+      if (layout_.syncs_often) Add({StepKind::kSync, -1, -1, "", 0, 0});
+    }
+  }
+  void Await(int stream, int awaited_stream) {
+    steps_.push_back({StepKind::kAwait, -1, -1, "", 0, 0, stream, awaited_stream});
+  }
+  // Behind the layers that make what is sent.
+  void SendAhead(GroupKind kind) {
+    Layers(kind == GroupKind::kBackward);
+    Await(StreamOf(kind), 0);
+    Peer(StepKind::kSend, 1 - place_.pipeline, kind);
+  }
+  void ReceiveAhead(GroupKind kind) { Peer(StepKind::kReceive, 1 - place_.pipeline, kind); }
+
   void Add(JobStep step) {
     step.work_ns *= layout_.slowdown;
     steps_.push_back(step);
@@ -115,11 +192,11 @@ class Programmer {
     Add({StepKind::kExchange, found->second, -1, "Send", 4, 300 * kUs});
   }
 
-  void Peer(StepKind kind, int stage) {
+  void Peer(StepKind kind, int stage, GroupKind group = GroupKind::kPipeline) {
     if (stage < 0 || stage >= layout_.pipeline) return;
     Place peer = place_;
     peer.pipeline = stage;
-    Add({kind, group_of_.at(GroupKind::kPipeline), RankAt(layout_, peer),
+    Add({kind, group_of_.at(group), RankAt(layout_, peer),
          kind == StepKind::kSend ? "Send" : "Recv", 5, 400 * kUs});
   }
 
@@ -164,9 +241,9 @@ std::vector<JobGroup> GroupsOf(const JobLayout& layout, uint64_t seed) {
   std::map<std::pair<GroupKind, int>, std::vector<int>> members;
   for (int rank = 0; rank < layout.ranks(); ++rank) {
     for (const GroupKind kind : {GroupKind::kTensor, GroupKind::kData, GroupKind::kSecond,
-                                 GroupKind::kExperts, GroupKind::kPipeline, GroupKind::kWorld}) {
-      if (kind == GroupKind::kWorld && !layout.has_world) continue;
-      if (kind == GroupKind::kSecond && !layout.has_second) continue;
+                                 GroupKind::kExperts, GroupKind::kPipeline, GroupKind::kWorld,
+                                 GroupKind::kForward, GroupKind::kBackward, GroupKind::kInput}) {
+      if (!Has(layout, kind)) continue;
       members[{kind, NumberOf(layout, kind, PlaceOf(layout, rank))}].push_back(rank);
     }
   }
@@ -177,7 +254,8 @@ std::vector<JobGroup> GroupsOf(const JobLayout& layout, uint64_t seed) {
     for (const int rank : ranks) nodes.insert(layout.NodeOf(rank));
     const uint64_t id = Mix(seed << 32 | static_cast<uint64_t>(key.first) << 24 |
                             static_cast<uint64_t>(key.second));
-    groups.push_back({key.first, id, std::move(ranks), static_cast<int>(nodes.size())});
+    groups.push_back(
+        {key.first, id, std::move(ranks), static_cast<int>(nodes.size()), StreamOf(key.first)});
   }
   return groups;
 }

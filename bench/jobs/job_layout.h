@@ -24,19 +24,35 @@ struct JobLayout {
   bool has_world = true;    // a communicator of all ranks, on which each step ends
   bool is_sharded = false;  // parameters are: a layer's are gathered before it, gradients scattered
   bool has_second = false;  // a second communicator of the data-parallel ranks
+  // Calls are made ahead of the work that needs them, on streams of their own: of two stages each
+  // posts its next Recv, data-parallel ranks the Broadcast of the next batch.
+  bool posts_ahead = false;
+  bool syncs_often = false;  // hosts wait for their GPUs after each microbatch
 
   int ranks() const { return tensor * pipeline * data; }
   int nodes() const { return (ranks() + gpus_per_node - 1) / gpus_per_node; }
   int NodeOf(int rank) const { return rank / gpus_per_node; }
 };
 
-enum class GroupKind { kTensor, kData, kSecond, kExperts, kPipeline, kWorld };
+enum class GroupKind {
+  kTensor,
+  kData,
+  kSecond,
+  kExperts,
+  kPipeline,
+  kWorld,
+  // Of jobs that post ahead.
+  kForward,
+  kBackward,
+  kInput
+};
 
 struct JobGroup {
   GroupKind kind;
   uint64_t comm_id;
   std::vector<int> members;  // global ranks, in the order of their ranks here
   int nodes;
+  int stream = 0;  // of each rank, that its calls are made on
 };
 
 enum class StepKind : uint8_t {
@@ -46,8 +62,10 @@ enum class StepKind : uint8_t {
   kExchange,
   kSend,
   kReceive,
-  kSync
+  kAwait,  // on a stream: for what has been launched on another one
+  kSync    // the host: for the first stream
 };
+inline constexpr int kJobStreams = 3;
 
 // What a rank does next.
 struct JobStep {
@@ -57,6 +75,7 @@ struct JobStep {
   const char* op = "";
   int size_class = 0;
   int64_t work_ns = 0;  // of host and GPU work, and of what a communicator does once all have come
+  int stream = 0, awaited_stream = 0;  // of kAwait
 };
 
 std::vector<JobGroup> GroupsOf(const JobLayout& layout, uint64_t seed);

@@ -27,8 +27,15 @@ struct JobItem {
   int64_t begun_ns = kNever;
   int64_t work_ns = 0;
   bool is_stuck = false;
-  JobStep own;  // of a call that differs from the program's; then `step` is null
+  JobStep own;              // of a call that differs from the program's; then `step` is null
+  std::size_t awaited = 0;  // of kAwait: how many items of the other stream
   const JobStep& what() const { return step != nullptr ? *step : own; }
+};
+
+struct JobStream {
+  std::deque<JobItem> queue;
+  int64_t gpu_ns = 0;
+  std::vector<int64_t> ends_ns;  // of what has ended, in order
 };
 
 struct RunningRank {
@@ -36,8 +43,8 @@ struct RunningRank {
   std::vector<JobStep> evaluation;  // of kEvaluates
   bool is_evaluating = false;
   std::size_t at = 0;
-  int64_t host_ns = 0, gpu_ns = 0;
-  std::deque<JobItem> queue;
+  int64_t host_ns = 0;
+  JobStream streams[kJobStreams];
   bool waits_for_gpu = false, is_halted = false, is_queued = false, has_erred = false;
   bool is_gpu_to_stick = false;
   int steps = 0;

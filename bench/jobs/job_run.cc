@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -118,8 +119,9 @@ class Run {
     while (true) {
       AdvanceHost(number);
       AdvanceGpu(number);
-      if (!rank.waits_for_gpu || !rank.queue.empty()) return;
-      rank.host_ns = std::max(rank.host_ns, rank.gpu_ns);
+      const JobStream& stream = rank.streams[0];
+      if (!rank.waits_for_gpu || !stream.queue.empty()) return;
+      rank.host_ns = std::max(rank.host_ns, stream.gpu_ns);
       rank.waits_for_gpu = false;
       ++rank.at;
     }
@@ -148,13 +150,21 @@ class Run {
           rank.host_ns += Work(number, step);
           // A rank of a slow host is late to the point where its GPU waits for it.
           if (Is(Fault::kSlowHost) && rank.slow > 1 && rank.host_ns >= options_.fault_ns) {
-            rank.queue.push_back({&step, rank.host_ns, kNever, Work(number, step), false, {}});
+            rank.streams[0].queue.push_back(
+                {&step, rank.host_ns, kNever, Work(number, step), false, {}});
           }
           break;
         case StepKind::kGpuWork: {
           JobItem item{&step, rank.host_ns, kNever, Work(number, step), rank.is_gpu_to_stick, {}};
           rank.is_gpu_to_stick = false;
-          rank.queue.push_back(item);
+          rank.streams[0].queue.push_back(item);
+          break;
+        }
+        case StepKind::kAwait: {
+          const JobStream& other = rank.streams[step.awaited_stream];
+          const std::size_t launched = other.ends_ns.size() + other.queue.size();
+          rank.streams[step.stream].queue.push_back(
+              {&step, rank.host_ns, kNever, 0, false, {}, launched});
           break;
         }
         case StepKind::kSync:
@@ -249,37 +259,55 @@ class Run {
     // The program may change while calls are queued.
     item.own = step;
     item.step = nullptr;
-    rank.queue.push_back(item);
+    rank.streams[groups_[step.group].stream].queue.push_back(item);
     if (rank.host_ns > rank.seen_ns) return;
     rank.memberships[step.group].Launch(step, rank.host_ns);
   }
 
   void AdvanceGpu(int number) {
+    const auto ended = [this, number] {
+      std::size_t items = 0;
+      for (const JobStream& stream : ranks_[number].streams) items += stream.ends_ns.size();
+      return items;
+    };
+    // What ends on one stream may be what another one waits for.
+    for (std::size_t before = SIZE_MAX; before != ended();) {
+      before = ended();
+      for (JobStream& stream : ranks_[number].streams) AdvanceStream(number, &stream);
+    }
+  }
+
+  void AdvanceStream(int number, JobStream* stream) {
     RunningRank& rank = ranks_[number];
-    while (!rank.queue.empty()) {
-      JobItem& item = rank.queue.front();
+    while (!stream->queue.empty()) {
+      JobItem& item = stream->queue.front();
       if (item.is_stuck) return;
       const JobStep& step = item.what();
-      const int64_t begin_ns = std::max(rank.gpu_ns, item.launched_ns);
+      const int64_t begin_ns = std::max(stream->gpu_ns, item.launched_ns);
       switch (step.kind) {
         case StepKind::kHostWork:
         case StepKind::kGpuWork:
-          rank.gpu_ns = begin_ns + item.work_ns;
-          rank.queue.pop_front();
+          End(stream, begin_ns + item.work_ns);
           break;
+        case StepKind::kAwait: {
+          const std::vector<int64_t>& ends_ns = rank.streams[step.awaited_stream].ends_ns;
+          if (ends_ns.size() < item.awaited) return;
+          End(stream, item.awaited == 0 ? begin_ns : std::max(begin_ns, ends_ns[item.awaited - 1]));
+          break;
+        }
         case StepKind::kSend:
           Begin(&rank, &item, begin_ns);
-          Message(number, step.peer).push_back(begin_ns + step.work_ns);
+          Message(number, step).push_back(begin_ns + step.work_ns);
           Wake(step.peer);
-          Finish(number, begin_ns + step.work_ns);
+          Finish(number, step.group, begin_ns + step.work_ns);
           break;
         case StepKind::kReceive: {
           Begin(&rank, &item, begin_ns);
-          std::deque<int64_t>& messages = Message(step.peer, number);
+          std::deque<int64_t>& messages = Message(number, step);
           if (messages.empty()) return;
           const int64_t end_ns = std::max(item.begun_ns, messages.front()) + step.work_ns;
           messages.pop_front();
-          Finish(number, end_ns);
+          Finish(number, step.group, end_ns);
           break;
         }
         default:
@@ -291,7 +319,17 @@ class Run {
     }
   }
 
-  std::deque<int64_t>& Message(int from, int to) { return messages_[{from, to}]; }
+  // What has been sent and not received yet, of a Send or Recv of that rank.
+  std::deque<int64_t>& Message(int number, const JobStep& step) {
+    const bool sends = step.kind == StepKind::kSend;
+    return messages_[{step.group, sends ? number : step.peer, sends ? step.peer : number}];
+  }
+
+  static void End(JobStream* stream, int64_t end_ns) {
+    stream->gpu_ns = end_ns;
+    stream->ends_ns.push_back(end_ns);
+    stream->queue.pop_front();
+  }
 
   // The oldest launch of its communicator reaches the front of the stream.
   static void Begin(RunningRank* rank, JobItem* item, int64_t begin_ns) {
@@ -330,7 +368,7 @@ class Run {
       ++first_instance_[group];
     }
     for (const int member : of.members) {
-      Finish(member, end_ns);
+      Finish(member, group, end_ns);
       if (member != number) Wake(member);
     }
   }
@@ -342,11 +380,11 @@ class Run {
   }
 
   // What is at the front of its stream.
-  void Finish(int number, int64_t end_ns) {
+  void Finish(int number, int group, int64_t end_ns) {
     RunningRank& rank = ranks_[number];
-    const JobItem item = rank.queue.front();
-    rank.queue.pop_front();
-    rank.gpu_ns = end_ns;
+    JobStream& stream = rank.streams[groups_[group].stream];
+    const JobItem item = stream.queue.front();
+    End(&stream, end_ns);
     for (; rank.next_page_ns <= std::min(end_ns, rank.seen_ns);
          rank.next_page_ns += options_.page_every_ns) {
       MakePage(options_, rank.next_page_ns, &rank);
@@ -381,7 +419,7 @@ class Run {
   std::deque<int> awake_;
   std::vector<std::deque<Instance>> instances_;  // by group, without those that have ended
   std::vector<uint64_t> first_instance_;
-  std::map<std::pair<int, int>, std::deque<int64_t>> messages_;
+  std::map<std::tuple<int, int, int>, std::deque<int64_t>> messages_;  // group, from, to
 };
 
 }  // namespace

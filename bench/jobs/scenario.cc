@@ -26,6 +26,13 @@ int64_t Between(Generator* random, int64_t least, int64_t most) {
   return least + static_cast<int64_t>((*random)() % static_cast<uint64_t>(most - least + 1));
 }
 
+// What jobs it happens to.
+enum class Jobs {
+  kUsual,
+  kManyLayers,
+  kPostAhead,  // calls are posted ahead, on streams of their own
+};
+
 struct FaultKind {
   const char* name;
   uint64_t number;  // the same seeds give the same jobs, whatever is added
@@ -33,7 +40,7 @@ struct FaultKind {
   bool is_hang;
   // It begins after minutes without it, and endpoints are scraped all the time.
   bool is_later = false;
-  bool has_many_layers = false;
+  Jobs jobs = Jobs::kUsual;
 };
 
 const std::vector<FaultKind>& Kinds() {
@@ -48,6 +55,8 @@ const std::vector<FaultKind>& Kinds() {
       {"wrong size", 7, Fault::kWrongSize, true},
       {"circle of two", 8, Fault::kCircle, true},
       {"network stuck", 9, Fault::kNetworkStuck, true},
+      {"host pauses, calls posted ahead", 36, Fault::kHostStuck, true, false, Jobs::kPostAhead},
+      {"GPU stuck, calls posted ahead", 37, Fault::kGpuStuck, true, false, Jobs::kPostAhead},
       {"straggler at the host", 10, Fault::kSlowHost, false},
       {"straggler at the GPU", 11, Fault::kSlowGpu, false},
       {"slow node", 12, Fault::kSlowNode, false},
@@ -70,10 +79,12 @@ const std::vector<FaultKind>& Kinds() {
       {"training and evaluation by turns", 29, Fault::kEvaluates, false, true},
       {"a node that pauses once", 30, Fault::kNodePauses, false, true},
       {kMoreWork, 31, Fault::kStageGrows, false, true},
-      {"straggler at the GPU, many layers", 32, Fault::kSlowGpu, false, false, true},
-      {"slow node, many layers", 33, Fault::kSlowNode, false, false, true},
-      {"healthy, many layers", 34, Fault::kNone, false, false, true},
-      {"sequences of unequal length, many layers", 35, Fault::kSequences, false, false, true},
+      {"straggler at the GPU, many layers", 32, Fault::kSlowGpu, false, false, Jobs::kManyLayers},
+      {"slow node, many layers", 33, Fault::kSlowNode, false, false, Jobs::kManyLayers},
+      {"healthy, many layers", 34, Fault::kNone, false, false, Jobs::kManyLayers},
+      {"sequences of unequal length, many layers", 35, Fault::kSequences, false, false,
+       Jobs::kManyLayers},
+      {"healthy, calls posted ahead", 38, Fault::kNone, false, false, Jobs::kPostAhead},
   };
   return *kKinds;
 }
@@ -142,6 +153,37 @@ JobLayout MakeDeepLayout(Generator* random) {
   }
   layout.has_world = Between(random, 0, 3) != 0;
   return layout;
+}
+
+JobLayout MakeLayoutThatPostsAhead(Generator* random) {
+  JobLayout layout;
+  layout.posts_ahead = true;
+  layout.syncs_often = Between(random, 0, 1) == 0;
+  if (Between(random, 0, 2) == 0) {
+    layout.name = "data, input by Broadcast";
+    layout.data = static_cast<int>(4 * Between(random, 1, 6));
+  } else {
+    layout.name = "overlapped pipeline";
+    layout.tensor = 1 << Between(random, 0, 2);
+    layout.pipeline = 2;
+    layout.data = static_cast<int>(2 * Between(random, 1, 4));
+    layout.layers = 1;
+    layout.microbatches = static_cast<int>(Between(random, 2, 6));
+  }
+  layout.has_world = Between(random, 0, 3) != 0;
+  layout.slowdown = 1 << Between(random, 0, 5);
+  return layout;
+}
+
+JobLayout MakeLayoutFor(Jobs jobs, Generator* random) {
+  switch (jobs) {
+    case Jobs::kManyLayers:
+      return MakeDeepLayout(random);
+    case Jobs::kPostAhead:
+      return MakeLayoutThatPostsAhead(random);
+    default:
+      return MakeLayout(random);
+  }
 }
 
 bool IsOfKind(const JobGroup& group, GroupKind kind) { return group.kind == kind; }
@@ -321,7 +363,7 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
   options.seed = random();
   const bool needs_call = kind->fault == Fault::kWrongOrder || kind->fault == Fault::kWrongSize ||
                           kind->fault == Fault::kCircle || kind->fault == Fault::kNetworkStuck;
-  scenario.layout = kind->has_many_layers ? MakeDeepLayout(&random) : MakeLayout(&random);
+  scenario.layout = MakeLayoutFor(kind->jobs, &random);
   scenario.layout.has_second = kind->fault == Fault::kCircle;
   scenario.groups = GroupsOf(scenario.layout, seed);
   options.rank = static_cast<int>(Between(&random, 0, scenario.layout.ranks() - 1));
@@ -347,7 +389,8 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
                        (Between(&random, 20, 40) << options.sampling_exponent);
     options.slowness = static_cast<double>(Between(&random, 14, 25)) / 10;
   }
-  if (kind->has_many_layers) {
+  if (kind->jobs == Jobs::kPostAhead) options.is_blocking = false;
+  if (kind->jobs == Jobs::kManyLayers) {
     // Steps of half a second to four, after 20 to 100 of them.
     const auto step_ms = static_cast<int64_t>(8 * scenario.layout.layers + 10);
     const int64_t wanted_ms = int64_t{500} << Between(&random, 0, 3);

@@ -25,12 +25,37 @@ SameGpu Compare(const RankView& a, const RankView& b) {
   return SameGpu::kPerhaps;
 }
 
-// A suspect of one communicator that waits in another one.
+// A suspect of one communicator that has work in flight in another one, and may wait there.
 struct Link {
   const RankView* suspect;
-  std::size_t to;  // index of the view
-  bool is_certain;
+  std::size_t to;       // index of the view
+  bool is_certain;      // it is on the same GPU, and its work there is known to be in flight
+  bool is_not_awaited;  // its host may have posted that work ahead, and be elsewhere
 };
+
+// Which links a circle is made of.
+enum class Links { kAll, kCertain, kAwaited };
+
+// Whether ranks may make that call at different places of their programs. A Recv is posted ahead
+// of its Send, and a Broadcast ahead of its root's. All ranks make the other calls in one order,
+// unless they use their communicators in different orders.
+bool MayBePostedAhead(const CommunicatorView& view, const RankView& rank) {
+  return view.has_point_to_point || !WaitsForAll(rank.communicator->last_call_op);
+}
+
+// Whether two ranks have come to the same place of their program in a communicator: in the same
+// one, or in two with Send and Recv in which they have the same place.
+bool AreAtOnePlace(const CommunicatorView& a, const RankView& rank_a, const CommunicatorView& b,
+                   const RankView& rank_b) {
+  const bool are_places_alike =
+      a.has_point_to_point
+          ? b.has_point_to_point && a.nranks == b.nranks && rank_a.rank() == rank_b.rank()
+          : &a == &b;
+  const CommunicatorSnapshot& one = *rank_a.communicator;
+  const CommunicatorSnapshot& other = *rank_b.communicator;
+  return are_places_alike && one.launches_completed == other.launches_completed &&
+         one.last_call_op == other.last_call_op;
+}
 
 // Not the index of a view.
 constexpr std::size_t kNowhere = SIZE_MAX;
@@ -101,13 +126,38 @@ class Follower {
       const SameGpu same = Compare(*rank, suspect);
       if (same == SameGpu::kNo) continue;
       if (is_begun ? !Waits(i, *rank) : !IsBusyBefore(*rank, suspect)) continue;
+      if (HaveOthersGoneOn(here, i, *rank)) continue;
       const bool is_known = !is_begun || findings_[i]->is_waiting_known;
-      links_[here].push_back({&suspect, i, same == SameGpu::kYes && is_known});
+      links_[here].push_back(
+          {&suspect, i, same == SameGpu::kYes && is_known, MayBePostedAhead(views_[i], *rank)});
     }
   }
 
   bool Waits(std::size_t there, const RankView& rank) const {
     return findings_[there] && Contains(findings_[there]->waiting, &rank);
+  }
+
+  // A rank that waits here has the same work as the suspect in flight there, and has gone on behind
+  // it to what the suspect has not called, or its GPU not begun. So nobody waits for that work
+  // first.
+  bool HaveOthersGoneOn(std::size_t here, std::size_t there, const RankView& rank) const {
+    const HangFinding& finding = *findings_[here];
+    if (finding.detail == HangDetail::kReplay) return false;
+    for (const RankView* waits : finding.waiting) {
+      const int64_t came = finding.verdict == HangVerdict::kRankNotCalled
+                               ? waits->communicator->last_launch_realtime_ns
+                           : waits->activity.oldest_launch == OldestLaunch::kBegun
+                               ? waits->InFlightSince()
+                               : 0;
+      for (const auto& [i, other] : ranks_.Of(*waits)) {
+        const int64_t since = other->InFlightSince();
+        if (since != 0 && came > since && Compare(*other, *waits) == SameGpu::kYes &&
+            AreAtOnePlace(views_[i], *other, views_[there], rank)) {
+          return true;
+        }
+      }
+    }
+    return false;
   }
 
   // The rank's GPU works on, or waits in, a launch that may be in front of the suspect's launch,
@@ -158,15 +208,16 @@ class Follower {
   }
 
   // Looks for a path from `at` back to `home` over ranks that wait elsewhere.
-  bool FindCircle(std::size_t home, std::size_t at, bool only_certain, std::vector<bool>* visited,
+  bool FindCircle(std::size_t home, std::size_t at, Links which, std::vector<bool>* visited,
                   std::vector<HangFinding::Link>* circle) const {
     (*visited)[at] = true;
     for (const Link& link : links_[at]) {
-      if (only_certain && !link.is_certain) continue;
+      if (which != Links::kAll && !link.is_certain) continue;
+      if (which == Links::kAwaited && link.is_not_awaited) continue;
       circle->push_back({&views_[at], link.suspect});
       if (link.to == home) return true;
       if (is_blocked_[link.to] && !(*visited)[link.to] &&
-          FindCircle(home, link.to, only_certain, visited, circle)) {
+          FindCircle(home, link.to, which, visited, circle)) {
         return true;
       }
       circle->pop_back();
@@ -174,10 +225,10 @@ class Follower {
     return false;
   }
 
-  std::vector<HangFinding::Link> Circle(std::size_t home, bool only_certain) const {
+  std::vector<HangFinding::Link> Circle(std::size_t home, Links which) const {
     std::vector<HangFinding::Link> circle;
     std::vector<bool> visited(views_.size());
-    FindCircle(home, home, only_certain, &visited, &circle);
+    FindCircle(home, home, which, &visited, &circle);
     return circle;
   }
 
@@ -238,16 +289,17 @@ void Follower::Apply(std::size_t here, HangFinding* finding) const {
   }
   if (first == nullptr) return;
   finding->elsewhere = views_[first->to].comm_id;
-  finding->is_elsewhere_certain = first->is_certain;
   finding->blocked_elsewhere = blocked;
   if (!free.empty()) {
     finding->suspects = free;
     return;
   }
-  finding->circle = Circle(here, true);
+  finding->circle = Circle(here, Links::kAwaited);
   if (!finding->circle.empty()) {
     finding->verdict = HangVerdict::kCircularWait;
-  } else if (Circle(here, false).empty()) {
+  } else if (!Circle(here, Links::kCertain).empty()) {
+    finding->is_acquitted = finding->is_posted_ahead = true;
+  } else if (Circle(here, Links::kAll).empty()) {
     finding->verdict = HangVerdict::kBlockedElsewhere;
     for (const Link& link : links_[here]) {
       if (link.is_certain) finding->waits_in.push_back({link.suspect, link.to});

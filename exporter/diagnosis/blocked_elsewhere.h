@@ -1,11 +1,22 @@
 // Follows a hang from one communicator to the next. A rank that has not called may itself wait in
 // another communicator. Then it is not the cause: the rank that it waits for is.
 //
-// Two ranks wait together when they are of one process and use one GPU. Where it is not known
+// Two ranks may wait together when they are of one process and use one GPU. Where it is not known
 // whether they use the same GPU, they are taken for ranks that may.
 //
-// Ranks that wait for each other in a circle are a verdict of their own (kCircularWait), if each
-// step is certain. If one is not, every suspect in the circle stays one.
+// Work in flight is not a host that waits: nothing tells whether a host waits for what it has
+// launched, or has posted it ahead and is elsewhere. So:
+//
+//   a rank that shares a communicator with the     is not thought to wait: hosts do not wait for
+//   suspect has the same work in flight, and       that work
+//   has gone on behind it
+//   a chain of such waits ends                     at the rank that is the cause
+//   it is a circle, all of calls that all ranks    kCircularWait: they use their communicators in
+//   make in one order                              different orders. Whether they wait is not known
+//   it is a circle with a call that may have       nobody is named: its host may be elsewhere
+//   been posted ahead (Recv, Broadcast)
+//   it is a circle, and a step may be one from     every suspect in it stays one
+//   a GPU to another
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_BLOCKED_ELSEWHERE_H_

@@ -27,7 +27,7 @@ enum class HangVerdict : uint8_t {
 };
 const char* HangVerdictName(HangVerdict verdict);
 
-// A rank in a circle of waits: it has not come to this communicator, and waits in the next one's.
+// A rank in a circle: it is missing on this communicator, and has work in flight on the next one.
 struct CircleStep {
   uint64_t comm_id = 0;
   int32_t rank = 0;

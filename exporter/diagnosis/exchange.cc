@@ -61,7 +61,7 @@ Ranks AwaitedInExchange(const CommunicatorFacts& facts) {
 
 Ranks NotBegunInExchange(const CommunicatorFacts& facts) {
   const Ranks& live = facts.live;
-  if (facts.view->nranks < 3 || facts.stuck.size() != live.size()) return {};
+  if (facts.stuck.size() != live.size()) return {};
   Ranks late;
   bool is_any_begun = false;
   for (const RankView* rank : live) {

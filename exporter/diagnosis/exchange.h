@@ -16,7 +16,7 @@ namespace nccl_pulse {
 Ranks AwaitedInExchange(const CommunicatorFacts& facts);
 
 // Where all ranks that are seen wait: those whose GPUs have not come to what they launched,
-// while that of another one has. Earlier work of theirs stands before it.
+// while that of another one has, of two ranks too. Earlier work of theirs stands before it.
 Ranks NotBegunInExchange(const CommunicatorFacts& facts);
 
 // Whether each launch of each rank, collectives aside, carries one whole exchange: a Send to and a

@@ -88,7 +88,7 @@ struct HangFinding {
   std::vector<Elsewhere> waits_in;
   struct Link {
     const CommunicatorView* view;
-    const RankView* rank;  // waits in the next one's communicator
+    const RankView* rank;  // is missing here, and has work in flight in the next one's communicator
   };
   std::vector<Link> circle;
 
@@ -102,10 +102,10 @@ struct HangFinding {
   bool is_replay_begun = false;      // kReplay: by the suspects, too
   bool is_first_stamp_head = false;  // else who has not passed it may have begun
   bool not_begun_suspects = false;   // the suspects have called, but their GPUs have not begun
-  bool is_elsewhere_certain = true;  // false: perhaps on another GPU of the process
   bool is_acquitted = false;         // they may wait there, unseen: so no rank is named
-  bool is_usual = false;             // see Hang
-  bool is_usual_elsewhere = false;   // the suspects wait where that is usual
+  bool is_posted_ahead = false;  // of is_acquitted: they may have posted ahead what they have there
+  bool is_usual = false;         // see Hang
+  bool is_usual_elsewhere = false;  // the suspects wait where that is usual
 };
 
 // All launches of a communicator's ranks here stand behind earlier work of their own GPUs.

@@ -301,31 +301,36 @@ class Words {
     for (std::size_t i = 0; i < finding_.circle.size(); ++i) {
       const auto& [view, rank] = finding_.circle[i];
       const auto& next = finding_.circle[(i + 1) % finding_.circle.size()];
-      absl::StrAppend(&steps, i == 0 ? "" : "; ", Name(*rank), " has not called on communicator ",
-                      CommunicatorId(view->comm_id), ", and waits in ",
+      absl::StrAppend(&steps, i == 0 ? "" : "; ", Name(*rank), " is missing on communicator ",
+                      CommunicatorId(view->comm_id), ", and has work in flight on ",
                       CommunicatorId(next.view->comm_id));
     }
-    return absl::StrCat("Ranks wait for each other in a circle: ", steps,
-                        ". They use the communicators in different orders.", Waiters());
+    return absl::StrCat("Ranks seem to wait for each other in a circle: ", steps,
+                        ". They use the communicators in different orders. Their stacks tell "
+                        "whether they wait for that work.",
+                        Waiters());
   }
 
   std::string Elsewhere() const {
     if (!finding_.elsewhere || finding_.verdict == HangVerdict::kCircularWait) return "";
     const std::string where = absl::StrCat("communicator ", CommunicatorId(*finding_.elsewhere));
+    if (finding_.is_posted_ahead) {
+      return absl::StrCat(" It has work in flight in ", where,
+                          ", which it may have posted ahead: its stack tells whether it waits "
+                          "there.");
+    }
     if (finding_.is_acquitted) {
       return absl::StrCat(" Whether it waits in ", where, " meanwhile cannot be seen.");
     }
     if (finding_.verdict == HangVerdict::kBlockedElsewhere) {
-      return absl::StrCat(" Its process ", finding_.is_elsewhere_certain ? "waits" : "may wait",
-                          " in ", where, " meanwhile: look there first.");
+      return absl::StrCat(" Its process may wait in ", where, " meanwhile: look there first.");
     }
     if (finding_.blocked_elsewhere.size() == finding_.suspects.size()) {
       return absl::StrCat(" It may wait in ", where, " meanwhile; that is not certain.");
     }
-    return absl::StrCat(
-        " ", Capital(Numbers(finding_.blocked_elsewhere)),
-        Verb(finding_.blocked_elsewhere, " has", " have"), " not called it either, but ",
-        Verb(finding_.blocked_elsewhere, "waits", "wait"), " in ", where, " meanwhile.");
+    return absl::StrCat(" ", Capital(Numbers(finding_.blocked_elsewhere)),
+                        Verb(finding_.blocked_elsewhere, " has", " have"),
+                        " not called it either, but may wait in ", where, " meanwhile.");
   }
 
   std::string UnseenElsewhere() const {

@@ -13,13 +13,13 @@ bool CanEnd(const HangFinding& finding) {
     case HangVerdict::kRankNotLaunched:
     case HangVerdict::kRankNotBegun:
     case HangVerdict::kBlockedElsewhere:
+    case HangVerdict::kCircularWait:
     case HangVerdict::kRankNotSeen:
     case HangVerdict::kPointToPoint:
     case HangVerdict::kNoProgress:
     case HangVerdict::kUnknown:
       return true;
     case HangVerdict::kMismatched:
-    case HangVerdict::kCircularWait:
     case HangVerdict::kProcessGone:
     case HangVerdict::kProcessStopped:
       break;

@@ -56,7 +56,7 @@ std::string What(const JobRoot& root) {
       return absl::StrCat(is_one ? "has" : "have", " called something other than the others (", op,
                           ")");
     case HangVerdict::kCircularWait:
-      return "wait for each other in a circle";
+      return "seem to wait for each other in a circle";
     case HangVerdict::kProcessGone:
       return "ended without finalizing its communicators";
     case HangVerdict::kProcessStopped:
@@ -226,7 +226,7 @@ std::string WaitedFor(const JobLook& look, const JobWait& wait) {
   suspects.resize(suspects.size() - more);
   return absl::StrCat(
       "rank ", absl::StrJoin(suspects, ", "), more == 0 ? "" : absl::StrCat(" and ", more, " more"),
-      wait.verdict == HangVerdict::kBlockedElsewhere ? ", which waits elsewhere" : "");
+      wait.verdict == HangVerdict::kBlockedElsewhere ? ", which may wait elsewhere" : "");
 }
 
 }  // namespace nccl_pulse

@@ -71,7 +71,7 @@ const VERDICTS = new Map([
   ['rank_not_begun', ['a GPU has not begun', 'nvidia-smi, dmesg (Xid)', 'what else the GPU runs; an earlier kernel does not end']],
   ['mismatched_operations', ['ranks called different things', PY_SPY, 'which branch of the program the ranks took']],
   ['blocked_elsewhere', ['waits for another communicator', '', 'the hang of the communicator that is named']],
-  ['circular_wait', ['ranks wait in a circle', PY_SPY, 'in which order the programs use these communicators']],
+  ['circular_wait', ['ranks seem to wait in a circle', PY_SPY, 'in which order the programs use these communicators']],
   ['process_gone', ['a process has ended', '', 'why it ended: its log, and the kernel’s (dmesg)']],
   ['process_stopped', ['a process is not running', 'cat /proc/PID/status', 'SIGSTOP, a debugger, a frozen container, a driver that does not return']],
   ['rank_not_seen', ['a rank is not seen here', '', 'whether its process is alive and has loaded the plugin']],

@@ -84,11 +84,17 @@ class Hang(RulesTest):
                         self.suspected(usual_until=19, nodes=(0,))):  # another node's ranks wait, too
             self.fires(scrapes, "NcclJobHungLong", 11, JOB, [("7",)])
             self.is_silent(scrapes, 11, "NcclHangCertain")
-        for verdict in ("process_stopped", "circular_wait", "mismatched_operations"):
+        for verdict in ("process_stopped", "mismatched_operations"):
             scrapes = self.suspected(verdict=verdict)
             self.fires(scrapes, "NcclHangCertain", 6, ("workload", "severity", "verdict"),
                        [("7", "critical", verdict)])
             self.is_silent(scrapes, 11, "NcclJobHungLong", "NcclRankMissing")
+
+    def test_a_circle_is_not_certain(self):
+        """Whether its hosts wait, or have posted their calls ahead and go on later, is not known."""
+        scrapes = self.suspected(verdict="circular_wait")
+        self.is_silent(scrapes, 6, "NcclHangCertain", "NcclJobHungLong")
+        self.fires(scrapes, "NcclJobHungLong", 11, JOB, [("7",)])
 
     def test_annotations_of_what_is_certain(self):
         self.annotates(
@@ -379,7 +385,7 @@ class LateRules(RulesTest):
     FILES = ("diagnosis", "hang", "recording", "alerts", "dcgm")
 
     def test_what_is_certain_is_never_suspected_too(self):
-        for verdict in ("process_stopped", "mismatched_operations", "circular_wait"):
+        for verdict in ("process_stopped", "mismatched_operations"):
             scrapes = self.scrapes(12)
             job = Job(scrapes)
             for rank in job.ranks():

@@ -68,10 +68,11 @@ TEST(Hang, TwoThatWaitForEachOther) {
   EXPECT_THAT(Steps(*one), ElementsAre(Pair(kOne, 1), Pair(kOther, 0)));
   EXPECT_EQ(
       one->text,
-      "Ranks wait for each other in a circle: rank 1 (pid 101, GPU 1) has not called on "
-      "communicator 0000000000000001, and waits in 0000000000000002; rank 0 (pid 100, GPU 0) "
-      "has not called on communicator 0000000000000002, and waits in 0000000000000001. They use "
-      "the communicators in different orders. Rank 0 waits in AllReduce.");
+      "Ranks seem to wait for each other in a circle: rank 1 (pid 101, GPU 1) is missing on "
+      "communicator 0000000000000001, and has work in flight on 0000000000000002; rank 0 (pid 100, "
+      "GPU 0) is missing on communicator 0000000000000002, and has work in flight on "
+      "0000000000000001. They use the communicators in different orders. Their stacks tell whether "
+      "they wait for that work. Rank 0 waits in AllReduce.");
   EXPECT_EQ(HangOf(job, kOther), std::nullopt);
   job.Advance(kSecond);
   const std::optional<Hang> other = HangOf(job, kOther);
@@ -79,6 +80,113 @@ TEST(Hang, TwoThatWaitForEachOther) {
   EXPECT_EQ(other->verdict, HangVerdict::kCircularWait);
   EXPECT_THAT(other->suspects, ElementsAre(0));
   EXPECT_THAT(Steps(*other), ElementsAre(Pair(kOther, 0), Pair(kOne, 1)));
+}
+
+// Each has posted a Recv ahead, and the host of one is elsewhere: the same as if both waited.
+TEST(Hang, PostedAheadIsNoCircle) {
+  for (const char* op : {"Recv", "Broadcast"}) {
+    SimulatedJob job = TwoCommunicators();
+    job.Launch(kOne, 0, op);
+    job.Launch(kOther, 1, op);
+    job.Advance(kHangAfter);
+    for (const uint64_t id : {kOne, kOther}) {
+      const std::optional<Hang> hang = HangOf(job, id);
+      ASSERT_TRUE(hang);
+      EXPECT_EQ(hang->verdict, HangVerdict::kUnknown);
+      EXPECT_THAT(hang->suspects, IsEmpty());
+      EXPECT_THAT(hang->text, HasSubstr("which it may have posted ahead: its stack tells whether "
+                                        "it waits there."));
+    }
+  }
+}
+
+// Nor is it if one of them has posted its Recv ahead, and its GPU is behind other work.
+TEST(Hang, ReceivedAheadOnAnotherStreamIsNoCircle) {
+  SimulatedJob job = TwoCommunicators();
+  job.Launch(kOther, 1, "Recv");
+  job.Advance(kMs);
+  job.Launch(kOne, 0, "AllReduce");
+  job.Launch(kOne, 1, "AllReduce");
+  SetBegun(&job, kOne, {kBegun, kNotBegun});
+  SetBegun(&job, kOther, {OldestLaunch::kUnknown, kBegun});
+  job.Advance(kHangAfter);
+  ASSERT_TRUE(HangOf(job, kOne));
+  EXPECT_EQ(HangOf(job, kOne)->verdict, HangVerdict::kUnknown);
+  ASSERT_TRUE(HangOf(job, kOther));
+  EXPECT_EQ(HangOf(job, kOther)->verdict, HangVerdict::kUnknown);
+}
+
+// A circle may end: its hosts may have posted their calls ahead.
+TEST(Hang, ACircleMayBeUsual) {
+  SimulatedJob job = TwoCommunicators();
+  job.Of(kOne, 0).longest_waits = {{"AllReduce", 60 * kSecond}};
+  job.Launch(kOne, 0, "AllReduce");
+  job.Launch(kOther, 1, "AllReduce");
+  job.Advance(kHangAfter);
+  ASSERT_TRUE(HangOf(job, kOne));
+  EXPECT_EQ(HangOf(job, kOne)->verdict, HangVerdict::kCircularWait);
+  EXPECT_TRUE(HangOf(job, kOne)->is_usual);
+}
+
+// The others have gone on to the AllReduce behind the Broadcast that is still in flight. So the one
+// that has not called it does not wait in that Broadcast, whose root is behind the AllReduce.
+class PostedAheadByAll : public testing::Test {
+ protected:
+  static constexpr uint64_t kInput = 1;
+
+  PostedAheadByAll() : job_(RunningJob()) { job_.AddCommunicator(kInput, {0, 1, 2, 3}); }
+  void Hang() {
+    for (const int rank : {1, 2, 3}) job_.Launch(kInput, rank, "Broadcast");
+    job_.Advance(kMs);
+    LaunchOn(&job_, {0, 1, 3}, "AllReduce");
+    job_.Advance(kHangAfter);
+  }
+
+  SimulatedJob job_;
+};
+
+TEST_F(PostedAheadByAll, IsNoExcuse) {
+  Hang();
+  ASSERT_TRUE(HangOf(job_));
+  EXPECT_EQ(HangOf(job_)->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(HangOf(job_)->suspects, ElementsAre(2));
+  ASSERT_TRUE(HangOf(job_, kInput));
+  EXPECT_EQ(HangOf(job_, kInput)->verdict, HangVerdict::kBlockedElsewhere);
+}
+
+// It is at another call of that communicator than they are.
+TEST_F(PostedAheadByAll, IsAnExcuseWhereItIsAnotherCall) {
+  job_.Of(kInput, 2).launches = job_.Of(kInput, 2).launches_completed = 1;
+  Hang();
+  ASSERT_TRUE(HangOf(job_));
+  EXPECT_EQ(HangOf(job_)->verdict, HangVerdict::kUnknown);
+}
+
+// Two stages of two tensor-parallel ranks; a communicator for each direction. Rank 2 has posted its
+// Recv as its neighbour 3 has, which has gone on behind it.
+TEST(Hang, PostedAheadLikeItsNeighbourIsNoExcuse) {
+  SimulatedJob job(4);
+  constexpr uint64_t kTensor = 1;
+  constexpr uint64_t kForward[] = {2, 3};
+  constexpr uint64_t kBackward[] = {4, 5};
+  job.AddCommunicator(kTensor, {2, 3});
+  for (int i = 0; i < 2; ++i) {
+    job.AddCommunicator(kForward[i], {i, 2 + i});
+    job.AddCommunicator(kBackward[i], {i, 2 + i});
+    job.Launch(kForward[i], 1, "Recv");
+    job.Launch(kBackward[i], 0, "Recv");
+  }
+  job.Advance(kMs);
+  job.Launch(kTensor, 1, "AllReduce");
+  job.Launch(kBackward[1], 1, "Send");
+  job.Advance(kHangAfter);
+  ASSERT_TRUE(HangOf(job, kTensor));
+  EXPECT_EQ(HangOf(job, kTensor)->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(HangOf(job, kTensor)->suspects, ElementsAre(0));
+  for (const uint64_t id : {kForward[0], kBackward[0]}) {
+    ASSERT_TRUE(HangOf(job, id));
+    EXPECT_THAT(HangOf(job, id)->suspects, IsEmpty());
+  }
 }
 
 TEST(Hang, ThreeThatWaitForEachOther) {
@@ -227,7 +335,7 @@ TEST_F(NotBegunBehindAnother, IsBlockedThere) {
     ASSERT_TRUE(hang);
     EXPECT_EQ(hang->verdict, HangVerdict::kBlockedElsewhere);
     EXPECT_THAT(hang->suspects, ElementsAre(1));
-    EXPECT_THAT(hang->text, HasSubstr("waits in communicator 0000000000000001 meanwhile"));
+    EXPECT_THAT(hang->text, HasSubstr("may wait in communicator 0000000000000001 meanwhile"));
     ASSERT_TRUE(HangOf(job_, kOther));
     EXPECT_EQ(HangOf(job_, kOther)->verdict, HangVerdict::kRankNotCalled);
   }

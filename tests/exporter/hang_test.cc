@@ -311,6 +311,15 @@ TEST(Hang, OfTwoRanksTheOtherIsThePeer) {
   EXPECT_THAT(hang.text, HasSubstr("has not called Send"));
 }
 
+TEST(Hang, OfTwoRanksThePeersGpuHasNotBegun) {
+  SimulatedJob job(2);
+  job.AddCommunicator(kComm, {0, 1});
+  job.Launch(kComm, 0, "Recv");
+  job.Launch(kComm, 1, "Send");
+  SetBegun(&job, kComm, {kBegun, kNotBegun});
+  ExpectHang(&job, HangVerdict::kRankNotBegun, {1});
+}
+
 TEST(Hang, OwedCollectiveBehindSendsIsNamedOnlyIfNobodyElseIsLeft) {
   SimulatedJob job = RunningJob();
   for (const int rank : {0, 1, 2}) {

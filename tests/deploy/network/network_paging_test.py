@@ -42,7 +42,7 @@ PAGES = {
     "killed": ("NcclRankMissing", [1]),
     "order": ("NcclHangCertain", [3]),
     "size": ("NcclHangCertain", [4]),
-    "circle": ("NcclHangCertain", [6, 7]),
+    "circle": ("NcclJobHungLong", [6, 7]),
     "unplugged": ("NcclRankMissing", [6]),
 }
 WARNINGS = {"late-host": [5], "late-gpu": [6], "late-node": [2, 3]}

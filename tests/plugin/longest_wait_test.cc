@@ -49,6 +49,7 @@ TEST(LongestWaitTest, TheLongestThatEndedByOperation) {
     gpu.Advance(kSecond);
     WaitForPoll();
     EXPECT_EQ(WaitsOf(comm), Waits{});
+    AdvanceClock(3600 * kSecond);
     Wait(gpu, comm, "AllReduce", 600);
     ExpectWait(comm, "AllReduce", 600);
     EXPECT_EQ(WaitsOf(comm).size(), 1u);

@@ -55,7 +55,12 @@ enum class CompletionSource : uint8_t {
 enum class OldestLaunch : uint8_t { kUnknown = 0, kBegun = 1, kNotBegun = 2 };
 
 // Whether the background thread, which learns that work has ended, exists.
-enum class PollerState : uint8_t { kUnknown = 0, kRunning = 1, kNotStarted = 2 };
+enum class PollerState : uint8_t {
+  kUnknown = 0,
+  kRunning = 1,
+  kNotStarted = 2,
+  kEnded = 3,  // with exit(), which the process is in
+};
 
 // What became of graphs that were captured, where they are followed (label `fate` of
 // nccl_pulse_graph_captures_total).

@@ -193,6 +193,7 @@ void RecordReader::ReadLanes(const CommunicatorRecord& record, CallbackCounts* c
   (*callbacks)[static_cast<int>(CallbackKind::kLaunch)] += record.followed.callbacks.load();
   uint64_t last_launch_ns = record.followed.last_launch_ns.load();
   uint64_t last_completion_ns = 0;
+  uint64_t network_moved_ns = 0;
   uint64_t overflowed_bytes = 0;
   for (const Lane& lane : record.lanes) {
     for (int kind = 0; kind < kCallbackKinds; ++kind) {
@@ -210,6 +211,7 @@ void RecordReader::ReadLanes(const CommunicatorRecord& record, CallbackCounts* c
     }
     last_launch_ns = std::max(last_launch_ns, lane.last_launch_ns.acquire());
     last_completion_ns = std::max(last_completion_ns, lane.last_completion_ns.acquire());
+    network_moved_ns = std::max(network_moved_ns, lane.network_moved_ns.load());
   }
   if (out->overflowed_calls != 0) {
     out->calls.push_back({Name(kOverflowName), kOverflowSizeClass, Name(kOverflowName), false,
@@ -217,6 +219,7 @@ void RecordReader::ReadLanes(const CommunicatorRecord& record, CallbackCounts* c
   }
   out->last_launch_realtime_ns = Realtime(last_launch_ns);
   out->last_completion_realtime_ns = Realtime(last_completion_ns);
+  out->network_moved_realtime_ns = Realtime(network_moved_ns);
   const uint64_t last_call = record.followed.last_call.load();
   if (LastCall::IsKnown(last_call)) {
     out->last_call_op = Name(LastCall::Op(last_call));
@@ -235,11 +238,20 @@ void RecordReader::ReadVisibility(const CommunicatorRecord& record,
   const uint64_t captures = record.graph_captures.acquire();
   out->graph_place = GraphPlace::Of(captures, record.graph_calls.acquire());
   out->graph_moved_realtime_ns = Realtime(record.graph_moved_ns.load());
-  for (uint32_t row = 0; row < kWaitRows; ++row) {
-    const uint64_t longest_ns = record.longest_wait_ns[row].load();
-    if (longest_ns == 0) continue;
-    out->longest_waits.push_back({RowName(row), longest_ns});
+  for (const LongWait& wait : record.long_waits) {
+    const uint64_t what = wait.what.load();
+    if (what == 0) continue;
+    const uint64_t call = LongWait::Call(what);
+    LongestWaitSnapshot& read = out->longest_waits.emplace_back();
+    if (LastCall::IsKnown(call)) {
+      read.op = Name(LastCall::Op(call));
+      read.size_class = static_cast<int>(LastCall::SizeClass(call));
+    }
+    read.longest_ns = LongWait::LongestNs(what);
+    read.counts_until_realtime_ns = Realtime(LongWait::UntilNs(wait.when.load()));
   }
+  out->driver_error = static_cast<uint32_t>(record.driver_error.acquire());
+  out->driver_error_realtime_ns = Realtime(record.driver_error_ns.load());
 }
 
 void RecordReader::ReadSeries(const CommunicatorRecord& record, CommunicatorSnapshot* out) {

@@ -1,5 +1,7 @@
 #include "metrics/record_writer.h"
 
+#include <algorithm>
+
 #include "metrics/header_writer.h"
 #include "metrics/shared_bytes.h"
 
@@ -209,9 +211,41 @@ void RecordWriter::StoreUnreportedCalls(uint64_t calls, uint64_t since_ns) {
   record_.unreported_calls.publish(calls);  // a reader that sees the calls sees since when
 }
 
-void RecordWriter::NoteWait(uint32_t row, uint64_t waited_ns) {
-  Relaxed<uint64_t>& longest_ns = record_.longest_wait_ns[row];
-  if (waited_ns > longest_ns.load()) longest_ns.store(waited_ns);
+void RecordWriter::NoteWait(uint64_t last_call, uint64_t waited_ns, uint64_t now_ns) {
+  // That of the same kind; else a free place, or that of the shortest wait.
+  LongWait* place = &record_.long_waits[0];
+  for (LongWait& each : record_.long_waits) {
+    if (LongWait::Call(each.what.load()) == last_call) {
+      place = &each;
+      break;
+    }
+    if (LongWait::LongestNs(each.what.load()) < LongWait::LongestNs(place->what.load())) {
+      place = &each;
+    }
+  }
+  const uint64_t what = place->what.load();
+  const uint64_t when = place->when.load();
+  const uint64_t made_ns = static_cast<uint64_t>(std::max(
+      record_.init_realtime_ns.load() - segment_.header().realtime_offset_ns.load(), int64_t{0}));
+  uint64_t longest_ns = LongWait::LongestNs(what);
+  uint64_t before_ns = made_ns;
+  const bool counts = now_ns <= LongWait::UntilNs(when);
+  if (counts && !LongWait::AreAlike(longest_ns, waited_ns) && waited_ns < longest_ns) return;
+  if (LongWait::Call(what) == last_call && LongWait::AreAlike(longest_ns, waited_ns)) {
+    before_ns = LongWait::EndedNs(when);
+    longest_ns = std::max(longest_ns, waited_ns);
+  } else {
+    longest_ns = waited_ns;
+  }
+  place->when.store(
+      LongWait::When(now_ns, LongWait::CountsUntilNs(before_ns, now_ns - waited_ns, now_ns)));
+  place->what.store(LongWait::What(last_call, longest_ns));
+}
+
+void RecordWriter::NoteDriverError(uint32_t error, uint64_t now_ns) {
+  if (record_.driver_error.load() != 0) return;  // one thread writes it
+  record_.driver_error_ns.store(now_ns);
+  record_.driver_error.publish(error);  // a reader that sees it sees since when
 }
 
 void RecordWriter::StoreGraphs(const Graphs& graphs) {

@@ -111,8 +111,10 @@ class RecordWriter {
   void StoreHeartbeat(const Heartbeat& heartbeat);
   // Calls since the last launch that NCCL reported, and since when they stand; 0: none.
   void StoreUnreportedCalls(uint64_t calls, uint64_t since_ns);
-  // Work stood still this long and then went on; `row`: of what was called last meanwhile.
-  void NoteWait(uint32_t row, uint64_t waited_ns);
+  // Work stood still this long, until now, and then goes on. `last_call`: LastCall, meanwhile.
+  void NoteWait(uint64_t last_call, uint64_t waited_ns, uint64_t now_ns);
+  // The driver answers with an error from which the context does not recover. The first one stays.
+  void NoteDriverError(uint32_t error, uint64_t now_ns);
   struct Graphs {
     uint64_t new_replays = 0;
     uint64_t in_flight = 0;

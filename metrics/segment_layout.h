@@ -67,6 +67,7 @@
 #include "metrics/kinds.h"
 #include "metrics/lane_claim.h"
 #include "metrics/last_call_entry.h"
+#include "metrics/long_wait.h"
 #include "metrics/name_entry.h"
 #include "metrics/page_pool.h"
 #include "metrics/record_life.h"
@@ -101,14 +102,13 @@ void ResetFields(Fields&... fields) {
 }
 
 inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
-inline constexpr uint32_t kSegmentVersion = 9;
+inline constexpr uint32_t kSegmentVersion = 10;
 
 inline constexpr int kLanes = 4;
 inline constexpr int kSeriesPerCommunicator = 128;
 inline constexpr int kTimedCalls = 32;
 inline constexpr int kMaxNames = 128;
 inline constexpr int kOperationRows = 16;  // NCCL's operations; all others share the last row
-inline constexpr int kWaitRows = kOperationRows;
 inline constexpr int kMaxUserTags = 64;
 inline constexpr uint32_t kPageBytes = 2048;
 inline constexpr uint32_t kLastCallsPerPage = kPageBytes / sizeof(LastCallEntry);
@@ -180,7 +180,7 @@ struct SegmentHeader {
   Cell event_mask_changes;
 
   // What the communicators whose record was recycled had called, so that the process' totals never
-  // step back: by operation, rows as in CommunicatorRecord::longest_wait_ns. See recycle_epoch.
+  // step back: by operation, rows as in OperationRowOf. See recycle_epoch.
   Cell recycled_communicators;
   Cell recycled_calls[kOperationRows];
   Cell recycled_bytes[kOperationRows];
@@ -258,13 +258,14 @@ struct Lane {
   // entry nor a page. Of overflowed_operations.
   Cell overflowed_calls;
   Cell overflowed_bytes;
-  uint64_t reserved1[3];
+  Relaxed<uint64_t> network_moved_ns;  // monotonic: when such a step ended last
+  uint64_t reserved1[2];
 
   // Everything but the claim. By whoever holds the lane.
   void Reset() {
     ResetFields(counter_page, callbacks, launches, last_launch_ns, last_completion_ns,
                 overflowed_operations, network_bytes, network_wait_ns, overflowed_calls,
-                overflowed_bytes);
+                overflowed_bytes, network_moved_ns);
   }
 };
 static_assert(sizeof(Lane) == 192, "whole cache lines: neighbours do not share");
@@ -319,8 +320,8 @@ struct CommunicatorRecord {
   Cell unreported_calls;
   Relaxed<uint64_t> unreported_since_ns;  // monotonic; published by the calls
   // The longest that the oldest launch in flight stood without progress and then completed, by
-  // what was called last meanwhile: the operation's name minus kFirstNcclName. Background thread.
-  Relaxed<uint64_t> longest_wait_ns[kWaitRows];
+  // what was called last meanwhile. Background thread.
+  LongWait long_waits[kLongWaits];
   // Replays of CUDA graphs (CommunicatorSnapshot). Background thread. The time is stored first and
   // read last: whoever reads something new of the others finds that something has just moved.
   Cell graph_replays;
@@ -331,7 +332,11 @@ struct CommunicatorRecord {
   // The ring of its last calls, kNoPage from the first that it does not have. Published with the
   // state.
   BasicLastCallPages<StdAtomics, kLastCallPages> last_call_pages;
-  uint64_t reserved[6];
+  // The first error of the driver from which its context does not recover (driver_error.h), 0: none
+  // was seen; and when it was. Background thread.
+  Cell driver_error;
+  Relaxed<uint64_t> driver_error_ns;  // monotonic; published by the error
+  uint64_t reserved[4];
   alignas(64) FollowedLaunches followed;
   alignas(64) Lane lanes[kLanes];
   SeriesEntry series[kSeriesPerCommunicator];
@@ -347,8 +352,9 @@ struct CommunicatorRecord {
     ResetFields(comm_id, rank, nranks, nnodes, index, kernel_trust, series_count,
                 finalized_monotonic_ns, init_realtime_ns, next_timed_call, completion_source,
                 captured, name, gpu, uuid, pci_bus_id, nccl_api_version, event_mask,
-                unreported_calls, unreported_since_ns, longest_wait_ns, graph_replays,
-                graph_replays_in_flight, graph_captures, graph_calls, graph_moved_ns);
+                unreported_calls, unreported_since_ns, graph_replays, graph_replays_in_flight,
+                graph_captures, graph_calls, graph_moved_ns, driver_error, driver_error_ns);
+    for (LongWait& wait : long_waits) ResetFields(wait.what, wait.when);
     for (uint32_t i = 0; i < kLastCallPages; ++i) last_call_pages.Set(i, kNoPage);
     heartbeat.Reset();
     followed.Reset();

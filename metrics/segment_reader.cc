@@ -43,7 +43,7 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
           ? 0
           : static_cast<int64_t>(last_poll_ns + static_cast<uint64_t>(realtime_offset_ns));
   const uint32_t poller = header.poller_state.load();
-  if (poller <= static_cast<uint32_t>(PollerState::kNotStarted)) {
+  if (poller <= static_cast<uint32_t>(PollerState::kEnded)) {
     snapshot->poller = static_cast<PollerState>(poller);
   }
   snapshot->foreign_event_mask = header.foreign_event_mask.load();

@@ -14,4 +14,24 @@ const char* ProcessEndName(ProcessEnd end) {
   return "unknown";
 }
 
+const char* RunStateName(RunState state) {
+  switch (state) {
+    case RunState::kRunning:
+      return "running";
+    case RunState::kStopped:
+      return "stopped";
+    case RunState::kTraced:
+      return "traced";
+    case RunState::kUninterruptible:
+      return "uninterruptible";
+    case RunState::kDumpingCore:
+      return "dumping_core";
+    case RunState::kEnding:
+      return "ending";
+    case RunState::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
 }  // namespace nccl_pulse

@@ -154,10 +154,12 @@ struct AgreedCallSnapshot {
   int64_t end_realtime_ns = 0;
 };
 
-// The longest that work of a communicator stood still and then went on.
+// The longest that work of a communicator stood still and then went on (long_wait.h).
 struct LongestWaitSnapshot {
-  std::string op;  // what was called last meanwhile
+  std::string op;  // what was called last meanwhile, and its size class
+  int size_class = 0;
   uint64_t longest_ns = 0;
+  int64_t counts_until_realtime_ns = 0;  // as a measure for a wait that begins
 };
 
 struct CommunicatorSnapshot {
@@ -227,11 +229,16 @@ struct CommunicatorSnapshot {
   // been made), and since when the background thread has seen them so. 0: none.
   uint64_t unreported_calls = 0;
   int64_t unreported_since_realtime_ns = 0;
-  std::vector<LongestWaitSnapshot> longest_waits;  // those above zero
+  std::vector<LongestWaitSnapshot> longest_waits;
+  // The first error of its GPU's driver from which the context does not recover (driver_error.h),
+  // 0: none was seen; and when.
+  uint32_t driver_error = 0;
+  int64_t driver_error_realtime_ns = 0;
 
   // Of the network steps that were watched; all zero: none was.
   std::array<uint64_t, kNetworkDirections> network_bytes{};
   std::array<uint64_t, kNetworkWaits> network_wait_ns{};
+  int64_t network_moved_realtime_ns = 0;  // when such a step ended last, 0: none has
 };
 
 // What communicators called that are no longer shown.
@@ -273,6 +280,19 @@ enum class ProcessEnd : uint8_t {
 };
 const char* ProcessEndName(ProcessEnd end);
 
+// What the kernel says of a process whose background thread stands, as who serves its node reads it
+// in /proc (label `state` of nccl_pulse_process_state).
+enum class RunState : uint8_t {
+  kUnknown = 0,          // it was not asked, or cannot be seen from there
+  kRunning = 1,          // it runs, or sleeps until something wakes it
+  kStopped = 2,          // T: by a signal
+  kTraced = 3,           // t: by a debugger
+  kUninterruptible = 4,  // D: in a call of the kernel that no signal ends, of a driver or for I/O
+  kDumpingCore = 5,      // it has crashed
+  kEnding = 6,           // Z: its main thread has ended
+};
+const char* RunStateName(RunState state);
+
 struct ProcessSnapshot {
   int32_t pid = 0;
   uint32_t pid_namespace = 0;  // its inode; 0: the system's own, or unknown
@@ -311,7 +331,9 @@ struct ProcessSnapshot {
 
   std::vector<CommunicatorSnapshot> communicators;
 
-  // Not of the segment: whoever keeps the last state of a process that ended says so here.
+  // Not of the segment: whoever serves its node says so, while the background thread stands.
+  RunState run_state{};
+  // Nor this: whoever keeps the last state of a process that ended says so here.
   ProcessEnd end{};
   int64_t end_realtime_ns = 0;
   // Nor this: whoever reads again and again. Before it became slower; since then; and the last

@@ -20,6 +20,7 @@ using CudaStream = void*;
 using CudaContext = void*;
 
 inline constexpr int kCudaSuccess = 0;
+inline constexpr int kCudaInvalidContext = 201;
 inline constexpr int kCudaNotReady = 600;
 // What the driver says of a stream that it will not look at because some stream is in capture:
 // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED (900) to CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD (908). The

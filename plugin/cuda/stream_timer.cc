@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "metrics/driver_error.h"
+
 namespace nccl_pulse {
 namespace {
 
@@ -10,6 +12,7 @@ constexpr uint64_t kRetirementNs = 5000000000;
 // Gates are queried when nothing has completed for this long. So there is no additional query while
 // work goes on, and still an answer in time for a suspected hang.
 constexpr uint64_t kStandstillNs = 100000000;
+constexpr uint64_t kIdleNs = 1000000000;
 
 }  // namespace
 
@@ -53,6 +56,8 @@ bool StreamTimer::Attach(CommunicatorTimer& timer, bool with_pairs) {
     return false;
   }
   timer.failed_.store(false);  // published by the state, like all below
+  timer.error_.store(0);
+  timer.asked_idle_ns_ = 0;
   timer.launched_.store(0);
   timer.armed_markers_.store(0);
   timer.cleared_markers_.store(0);
@@ -65,7 +70,6 @@ bool StreamTimer::Attach(CommunicatorTimer& timer, bool with_pairs) {
   timer.completed_.store(0);
   timer.oldest_ns_.store(0);
   timer.taken_launches_ = 0;
-  timer.seen_launches_ = 0;
   timer.begun_ = 0;
   timer.progress_ns_ = 0;
   timer.state_.publish(CommunicatorTimer::kOn);  // publishes the events
@@ -87,8 +91,8 @@ uint32_t StreamTimer::BeginTiming(CommunicatorTimer& timer, CudaStream stream) {
     // Acquire: the poller has finished with the pair.
     if (pair.state.acquire() != TimedPair::kFree) continue;
     if (pair.begin == nullptr) return kNoPair;
-    if (driver_.event_record(pair.begin, stream) != kCudaSuccess) {
-      Fail(timer);
+    if (const int result = driver_.event_record(pair.begin, stream); result != kCudaSuccess) {
+      Fail(timer, result);
       return kNoPair;
     }
     pair.state.store(TimedPair::kTaken);  // only the launching thread cares
@@ -109,8 +113,8 @@ void StreamTimer::RecordGate(CommunicatorTimer& timer, CudaStream stream, uint64
     gate.launch.store(0);
     std::atomic_thread_fence(std::memory_order_release);  // as argued above
   }
-  if (driver_.event_record(gate.front, stream) != kCudaSuccess) {
-    Fail(timer);
+  if (const int result = driver_.event_record(gate.front, stream); result != kCudaSuccess) {
+    Fail(timer, result);
     return;
   }
   gate.ns.store(now_ns);  // published with the number
@@ -123,7 +127,10 @@ bool StreamTimer::EndPair(CommunicatorTimer& timer, CudaStream stream, uint32_t 
   TimedPair& pair = timer.pairs_[index];
   pair.launch_ns.store(now_ns);  // published when it is armed
   bool kept = timer.is_on();
-  if (kept && driver_.event_record(pair.end, stream) != kCudaSuccess) kept = Fail(timer);
+  if (kept) {
+    const int result = driver_.event_record(pair.end, stream);
+    if (result != kCudaSuccess) kept = Fail(timer, result);
+  }
   // Release: the poller sees everything about the pair. Only the launching thread takes it out of
   // kTaken.
   pair.state.publish(kept ? TimedPair::kArmed : TimedPair::kFree);
@@ -150,7 +157,8 @@ bool StreamTimer::RecordMarker(CommunicatorTimer& timer, CudaStream stream, uint
                        now_ns >= timer.last_marker_ns_.load() + timer.marker_spacing_ns_.load());
   if (!is_due) return true;
   LaunchMarker& marker = timer.markers_[armed % kMarkers];
-  if (driver_.event_record(marker.event, stream) != kCudaSuccess) return Fail(timer);
+  const int result = driver_.event_record(marker.event, stream);
+  if (result != kCudaSuccess) return Fail(timer, result);
   marker.launch.store(launched);  // published by the count
   marker.ns.store(now_ns);
   timer.last_marker_ns_.store(now_ns);  // only this thread writes it
@@ -197,15 +205,16 @@ uint64_t StreamTimer::TakeLaunches(CommunicatorTimer& timer) {
 StreamTimer::PairState StreamTimer::PollPair(CommunicatorTimer& timer, TimedPair& pair,
                                              bool* entered, uint64_t* duration_ns) {
   float milliseconds = 0;
-  int result = kCudaSuccess;
-  if (!EnterContext(timer, entered) ||
-      ((result = driver_.event_query(pair.end)) != kCudaSuccess && result != kCudaNotReady) ||
-      (result == kCudaSuccess &&
-       driver_.event_elapsed_time(&milliseconds, pair.begin, pair.end) != kCudaSuccess)) {
-    Fail(timer);
+  int result = EnterContext(timer, entered);
+  if (result == kCudaSuccess) result = driver_.event_query(pair.end);
+  if (result == kCudaNotReady) return PairState::kWaiting;
+  if (result == kCudaSuccess) {
+    result = driver_.event_elapsed_time(&milliseconds, pair.begin, pair.end);
+  }
+  if (result != kCudaSuccess) {
+    Fail(timer, result);
     return PairState::kLost;
   }
-  if (result == kCudaNotReady) return PairState::kWaiting;
   const double ns = static_cast<double>(milliseconds) * 1e6;
   *duration_ns = ns > 0 ? static_cast<uint64_t>(ns) : 0;
   return PairState::kDone;
@@ -219,7 +228,9 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool*
   uint64_t completed = before;
   uint64_t waiting_ns = 0;  // when the oldest launch with a waiting marker was made
   if (completed < launched) {
-    if (!EnterContext(timer, entered)) return Fail(timer);
+    if (const int error = EnterContext(timer, entered); error != kCudaSuccess) {
+      return Fail(timer, error);
+    }
     const uint32_t armed = timer.armed_markers_.acquire();  // sees the markers
     uint32_t cleared = timer.cleared_markers_.load();       // only this thread writes it
     for (; cleared != armed && waiting_ns == 0; ++cleared) {
@@ -230,7 +241,7 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool*
         waiting_ns = marker_ns;
         break;
       }
-      if (result != kCudaSuccess) return Fail(timer);
+      if (result != kCudaSuccess) return Fail(timer, result);
       completed = std::max(completed, marker.launch.load());
       // The GPU is this far behind.
       const uint64_t backlog_ns = now_ns > marker_ns ? now_ns - marker_ns : 0;
@@ -241,9 +252,11 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool*
     if (waiting_ns == 0) {
       // Acquire: a tail newer than `launched` stands behind later launches, see End.
       const int result = driver_.event_query(timer.tail_.acquire());
-      if (result != kCudaSuccess && result != kCudaNotReady) return Fail(timer);
+      if (result != kCudaSuccess && result != kCudaNotReady) return Fail(timer, result);
       if (result == kCudaSuccess) completed = std::max(completed, launched);
     }
+  } else if (!AskIdle(timer, now_ns, entered)) {
+    return false;
   }
   Front front{completed};
   const uint64_t known_ns = timer.oldest_ns_.load();  // only this thread writes it
@@ -287,7 +300,9 @@ bool StreamTimer::PollGates(CommunicatorTimer& timer, uint64_t launched, bool as
     const uint64_t launch = gate.launch.load();
     if (launch <= front->completed) continue;
     if (!ask || launch > launched) break;  // made since then: for the next round
-    if (!AskGate(timer, gate, launch, front)) return Fail(timer);
+    if (const int error = AskGate(timer, gate, launch, front); error != kCudaSuccess) {
+      return Fail(timer, error);
+    }
     if (front->waiting != 0) break;
   }
   timer.cleared_gates_.publish(cleared);  // the gates may be recorded again
@@ -297,21 +312,22 @@ bool StreamTimer::PollGates(CommunicatorTimer& timer, uint64_t launched, bool as
       (front->waiting != 0 && launch > front->waiting)) {
     return true;
   }
-  return AskGate(timer, timer.newest_gate_, launch, front) || Fail(timer);
+  const int error = AskGate(timer, timer.newest_gate_, launch, front);
+  return error == kCudaSuccess || Fail(timer, error);
 }
 
-bool StreamTimer::AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint64_t launch,
-                          Front* front) {
+int StreamTimer::AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint64_t launch,
+                         Front* front) {
   const uint64_t ns = gate.ns.load();
   const int result = driver_.event_query(gate.front);
-  if (result != kCudaSuccess && result != kCudaNotReady) return false;
+  if (result != kCudaSuccess && result != kCudaNotReady) return result;
   const bool has_begun = result == kCudaSuccess;
   // Whether the launches before it have ended. If it has begun, they have.
   const int before = has_begun ? kCudaSuccess : driver_.event_query(gate.behind.load());
-  if (before != kCudaSuccess && before != kCudaNotReady) return false;
+  if (before != kCudaSuccess && before != kCudaNotReady) return before;
   // If `newest_gate` has been recorded again, the answers are about another launch: see RecordGate.
   std::atomic_thread_fence(std::memory_order_acquire);  // as argued above
-  if (gate.launch.load() != launch) return true;
+  if (gate.launch.load() != launch) return kCudaSuccess;
   if (before == kCudaSuccess) front->completed = std::max(front->completed, launch - 1);
   if (!has_begun) {
     front->waiting = launch;
@@ -320,24 +336,29 @@ bool StreamTimer::AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint
     timer.begun_ = launch;
     front->begun_ns = ns;
   }
-  return true;
+  return kCudaSuccess;
 }
 
-bool StreamTimer::IsQuiet(CommunicatorTimer& timer) {
-  const uint64_t launched = timer.launched_.load();  // a count: needs no order
-  const bool quiet = launched == timer.seen_launches_;
-  timer.seen_launches_ = launched;
-  return quiet;
+bool StreamTimer::AskIdle(CommunicatorTimer& timer, uint64_t now_ns, bool* entered) {
+  const bool is_due = timer.launched_.load() != 0 && now_ns >= timer.asked_idle_ns_ + kIdleNs;
+  if (!is_due || timer.state() != CommunicatorTimer::kOn) return true;
+  timer.asked_idle_ns_ = now_ns;
+  int result = EnterContext(timer, entered);
+  if (result == kCudaSuccess) result = driver_.event_query(timer.tail_.acquire());
+  // Any other answer is that of a context that the application has ended, or of a launch since.
+  return DriverErrorName(static_cast<uint32_t>(result)) == nullptr || Fail(timer, result);
 }
 
-bool StreamTimer::EnterContext(const CommunicatorTimer& timer, bool* entered) {
-  if (*entered) return true;
+int StreamTimer::EnterContext(const CommunicatorTimer& timer, bool* entered) {
+  if (*entered) return kCudaSuccess;
   // A context that was reset has a successor at the same address, and the addresses of its events
   // may now belong to the application's new events. The id tells the two apart.
   uint64_t id = 0;
-  *entered = driver_.context_set_current(timer.context_) == kCudaSuccess &&
-             driver_.context_get_id(timer.context_, &id) == kCudaSuccess && id == timer.context_id_;
-  return *entered;
+  int result = driver_.context_set_current(timer.context_);
+  if (result == kCudaSuccess) result = driver_.context_get_id(timer.context_, &id);
+  if (result == kCudaSuccess && id != timer.context_id_) result = kCudaInvalidContext;
+  *entered = result == kCudaSuccess;
+  return result;
 }
 
 bool StreamTimer::IsOver(const CommunicatorTimer& timer, uint64_t now_ns) {
@@ -349,7 +370,7 @@ bool StreamTimer::IsOver(const CommunicatorTimer& timer, uint64_t now_ns) {
 void StreamTimer::Destroy(CommunicatorTimer& timer) {
   bool entered = false;
   // If the context is gone, its events went with it.
-  if (EnterContext(timer, &entered)) DestroyEvents(timer);
+  if (EnterContext(timer, &entered) == kCudaSuccess) DestroyEvents(timer);
   timer.state_.publish(CommunicatorTimer::kOff);  // hands the timer back
 }
 

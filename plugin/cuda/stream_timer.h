@@ -33,9 +33,9 @@
 //   complete       complete       has begun: the GPU has come to it
 //
 // A gate costs its launch about a microsecond: the record, and what that brings into the caches. So
-// a thread in a hurry has few. A launch has a gate when the two before it were 200 us apart, or
-// when none came since the poller last looked, and one launch in 128 has one anyway; the launching
-// thread looks at no clock for that. A ring keeps the oldest gates; while it is full, one more
+// a thread in a hurry has few. A launch has a gate when the two before it were 200 us apart, or when
+// it is one of the first four since the poller last looked, and one launch in 128 has one anyway;
+// the launching thread looks at no clock for that. A ring keeps the oldest gates; while it is full, one more
 // stands at the newest launch that had one. They are asked only when nothing has completed for
 // 100 ms. An answer that is not certain is none.
 //
@@ -48,7 +48,8 @@
 // thread: one record without timing (0.1 us) a launch, a second one for a gate, two with timing
 // (5.8 us) for a sampled one. GPU: nothing for the heartbeat, about 5 us for a sampled launch.
 // Errors: a driver call that fails (context destroyed, device lost) switches the communicator's
-// timer off for good; its in-flight metrics are then absent.
+// timer off for good; its in-flight metrics are then absent. The first error is kept. While nothing
+// is in flight the tail is asked once a second: a context that is lost answers with the reason.
 #ifndef PLUGIN_CUDA_STREAM_TIMER_H_
 #define PLUGIN_CUDA_STREAM_TIMER_H_
 
@@ -102,6 +103,8 @@ class CommunicatorTimer {
   bool is_on() const { return state_.acquire() == kOn && !failed_.load(); }
   // Acquire: sees the events, and that the poller has finished with the last communicator's.
   State state() const { return static_cast<State>(state_.acquire()); }
+  // What the driver answered when it first refused a call; 0: it has not.
+  uint32_t error() const { return error_.load(); }
   int device() const { return device_; }
 
  private:
@@ -138,9 +141,10 @@ class CommunicatorTimer {
   Relaxed<uint64_t> completed_;  // poller
   Relaxed<uint64_t> oldest_ns_;  // poller: when the oldest in flight was launched, 0: none
   uint64_t taken_launches_;      // poller: `launched_` at the last TakeLaunches
-  uint64_t seen_launches_;       // poller: `launched_` when IsQuiet was last asked
   uint64_t begun_;               // poller: number of the newest launch known to have begun
   uint64_t progress_ns_;         // poller: when it last saw a completion
+  uint64_t asked_idle_ns_;       // poller: when it last asked with nothing in flight
+  Relaxed<uint32_t> error_;  // any thread: what it answered then, 0: nothing, or the context went
 
   static void CheckLayout();
 };
@@ -166,7 +170,8 @@ class StreamTimer {
     int capturing = kCudaNotCapturing;
     const int result = driver_.stream_is_capturing(stream, &capturing);
     if (__builtin_expect(result != kCudaSuccess, 0)) {
-      return (result >= kCudaFirstCaptureError && result <= kCudaLastCaptureError) || Fail(timer);
+      return (result >= kCudaFirstCaptureError && result <= kCudaLastCaptureError) ||
+             Fail(timer, result);
     }
     return capturing != kCudaNotCapturing;  // also one that was invalidated
   }
@@ -207,8 +212,9 @@ class StreamTimer {
     CudaEvent tail = last_tail;
     LaunchGate* const gate = PendingGate(timer);
     if (__builtin_expect(gate != nullptr, 0)) tail = gate->behind.load();
-    if (__builtin_expect(driver_.event_record(tail, stream) != kCudaSuccess, 0)) {
-      Fail(timer);
+    const int result = driver_.event_record(tail, stream);
+    if (__builtin_expect(result != kCudaSuccess, 0)) {
+      Fail(timer, result);
       return;
     }
     if (__builtin_expect(gate != nullptr, 0)) {
@@ -243,8 +249,6 @@ class StreamTimer {
   // One of `results` for each pair that is finished. False when the driver failed: the timer is off
   // from now on.
   bool Poll(CommunicatorTimer& timer, uint64_t now_ns, Results& results, Progress* progress);
-  // Whether no launch was made since the last look.
-  static bool IsQuiet(CommunicatorTimer& timer);
   // Launches since the last call.
   static uint64_t TakeLaunches(CommunicatorTimer& timer);
   // Whether a timer was retired so long ago that no callback can use it.
@@ -273,7 +277,8 @@ class StreamTimer {
   // `ask`: else those of completed launches are cleared, and nothing else. False when the driver
   // failed.
   bool PollGates(CommunicatorTimer& timer, uint64_t launched, bool ask, Front* front);
-  bool AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint64_t launch, Front* front);
+  // What the driver answers, if that is an error; else kCudaSuccess.
+  int AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint64_t launch, Front* front);
   // The gate of the launch that is being made, null: it has none.
   [[gnu::hot]] static LaunchGate* PendingGate(CommunicatorTimer& timer) {
     const uint8_t which = timer.gate_.load();
@@ -281,10 +286,15 @@ class StreamTimer {
     if (which == CommunicatorTimer::kNewestGate) return &timer.newest_gate_;
     return &timer.gates_[timer.armed_gates_.load() % kGates];
   }
-  bool EnterContext(const CommunicatorTimer& timer, bool* entered);
+  // kCudaSuccess, or why not: kCudaInvalidContext when it is another one by now.
+  int EnterContext(const CommunicatorTimer& timer, bool* entered);
+  // With nothing in flight: false when the context is lost.
+  bool AskIdle(CommunicatorTimer& timer, uint64_t now_ns, bool* entered);
   void DestroyEvents(CommunicatorTimer& timer);
-  // The record's completion source follows with the next poll.
-  [[gnu::cold, gnu::noinline]] static bool Fail(CommunicatorTimer& timer) {
+  // The record's completion source follows with the next poll. Two threads at once may each find
+  // the other's error missing: either is the first.
+  [[gnu::cold, gnu::noinline]] static bool Fail(CommunicatorTimer& timer, int error) {
+    if (timer.error_.load() == 0) timer.error_.store(static_cast<uint32_t>(error));
     timer.failed_.store(true);
     return false;
   }

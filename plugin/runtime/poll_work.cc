@@ -24,13 +24,15 @@ void PollWork::Start(abi::DebugLogger logger) {
   control_.Open();
   // Stored before the thread starts, because the thread may store the end.
   HeaderWriter(*process_.segment).StorePollerState(PollerState::kRunning);
-  if (Poller::Start({[](void* work) { static_cast<PollWork*>(work)->Begin(); },
-                     [](void* work) { return static_cast<PollWork*>(work)->Round(); },
-                     [](void* work) { static_cast<PollWork*>(work)->LoseSight(); }, this})) {
+  if (Poller::Start(
+          {[](void* work) { static_cast<PollWork*>(work)->Begin(); },
+           [](void* work) { return static_cast<PollWork*>(work)->Round(); },
+           [](void* work) { static_cast<PollWork*>(work)->LoseSight(PollerState::kEnded); },
+           this})) {
     return;
   }
   control_.AbandonAfterFork();  // nobody would answer
-  LoseSight();
+  LoseSight(PollerState::kNotStarted);
   process_.log.Warn(
       logger,
       "no background thread could be started: it is not known whether launches complete, the end "
@@ -71,9 +73,9 @@ int PollWork::Round() {
 }
 
 // Nobody watches the GPU: either from the start, or from now on.
-void PollWork::LoseSight() {
+void PollWork::LoseSight(PollerState why) {
   process_.tracker->LoseSight();
-  HeaderWriter(*process_.segment).StorePollerState(PollerState::kNotStarted);
+  HeaderWriter(*process_.segment).StorePollerState(why);
 }
 
 // Recycles finalized communicators whose series are needed. init does so, too, but may never come

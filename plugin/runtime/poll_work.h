@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "metrics/kinds.h"
 #include "plugin/runtime/live_control.h"
 #include "plugin/runtime/process.h"
 
@@ -29,7 +30,7 @@ class PollWork {
  private:
   void Begin();
   int Round();  // returns how many milliseconds to pause
-  void LoseSight();
+  void LoseSight(PollerState why);
   void MakeRoom();
   void WatchNetwork(uint64_t now_ns);
   void WatchMasks();

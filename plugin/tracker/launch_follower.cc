@@ -15,7 +15,7 @@ void LaunchFollower::Reset() {
   traits_.store(0);
   hidden_.Reset();
   may_hide_.store(false);
-  is_unhurried_.store(true);
+  gates_due_.store(kGatesAfterLook);
   fate_.store(static_cast<uint8_t>(LaunchFate::kNotTimed));
   unfollowed_launches_.store(0);
   timed_.Reset();

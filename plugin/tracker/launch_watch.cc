@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "metrics/driver_error.h"
 #include "plugin/tracker/communicator_parts.h"
 #include "plugin/tracker/counting.h"
 #include "plugin/tracker/instruments.h"
@@ -52,17 +53,10 @@ class CountResults : public StreamTimer::Results {
   const Owner& owner_;
 };
 
-// The row of the last call.
-uint32_t LastRow(const CommunicatorRecord& record) {
-  const uint64_t last_call = record.followed.last_call.load();
-  return LastCall::IsKnown(last_call) ? OperationRowOf(LastCall::Op(last_call))
-                                      : uint32_t{kWaitRows - 1};
-}
-
 }  // namespace
 
 Standstill::Wait Standstill::Look(uint32_t record_generation, const StreamTimer::Progress& progress,
-                                  uint64_t now_ns, uint32_t row, bool lives) {
+                                  uint64_t now_ns, uint64_t last_call, bool lives) {
   constexpr uint64_t kShortestNs = 1000000000;
   if (record_generation_ != record_generation) {
     *this = {};
@@ -71,13 +65,13 @@ Standstill::Wait Standstill::Look(uint32_t record_generation, const StreamTimer:
   if (!progress.advanced && progress.oldest_ns != 0) {
     since_ns_ = std::max(progress.oldest_ns, progress.progress_ns);
     seen_ns_ = std::max(now_ns, since_ns_);
-    row_ = row;
+    last_call_ = last_call;
     return {};
   }
   const uint64_t waited_ns = since_ns_ != 0 ? seen_ns_ - since_ns_ : 0;
   since_ns_ = 0;
   if (waited_ns < kShortestNs || !progress.advanced || !lives) return {};
-  return {waited_ns, row_};
+  return {waited_ns, seen_ns_, last_call_};
 }
 
 bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator, uint64_t now_ns) {
@@ -102,17 +96,19 @@ bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator, uin
   if (counts && (!alive || (ends && progress.in_flight))) {
     writer.ChangeCompletionSource(CompletionSource::kStream, CompletionSource::kNone);
   }
-  if (StreamTimer::IsQuiet(timer)) launches.NoteQuiet();
-  if (counts && alive) {
+  launches.NoteLook();
+  const bool is_lost = !alive && DriverErrorName(timer.error()) != nullptr;
+  if (counts && (alive || is_lost)) {
     // The lane is held so that the record is not recycled meanwhile.
     LaneWriter lane(instruments.segment, *communicator.record, record_generation,
                     LaneRole::kBackground);
-    if (lane.ok()) {
+    if (lane.ok() && is_lost) writer.NoteDriverError(timer.error(), now_ns);
+    if (lane.ok() && alive) {
       writer.StoreHeartbeat({progress.completed, progress.oldest_ns, progress.oldest});
       const Standstill::Wait wait =
-          standstill_.Look(record_generation, progress, now_ns, LastRow(*communicator.record),
-                           communicator.is_live());
-      if (wait.ns != 0) writer.NoteWait(wait.row, wait.ns);
+          standstill_.Look(record_generation, progress, now_ns,
+                           communicator.record->followed.last_call.load(), communicator.is_live());
+      if (wait.ns != 0) writer.NoteWait(wait.last_call, wait.ns, wait.ended_ns);
       if (progress.advanced) {
         lane.lane().last_completion_ns.store(now_ns);
       }

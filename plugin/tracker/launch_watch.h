@@ -21,19 +21,19 @@ class Standstill {
  public:
   struct Wait {
     uint64_t ns = 0;  // 0: none that counts has ended
-    uint32_t row = 0;
+    uint64_t ended_ns = 0;
+    uint64_t last_call = 0;
   };
-  // `record_generation`: of the communicator that this is about, another one begins anew. `row`: of
-  // what was called last (OperationRowOf). `lives`: a wait that ends with its communicator did not
-  // end well.
+  // `record_generation`: of the communicator that this is about, another one begins anew.
+  // `last_call`: LastCall. `lives`: a wait that ends with its communicator did not end well.
   Wait Look(uint32_t record_generation, const StreamTimer::Progress& progress, uint64_t now_ns,
-            uint32_t row, bool lives);
+            uint64_t last_call, bool lives);
 
  private:
   uint32_t record_generation_;
-  uint32_t row_;       // of what was called last when it was last seen
-  uint64_t since_ns_;  // 0: something completes, or nothing is in flight
-  uint64_t seen_ns_;   // when it was last seen to last
+  uint64_t last_call_;  // when it was last seen
+  uint64_t since_ns_;   // 0: something completes, or nothing is in flight
+  uint64_t seen_ns_;    // when it was last seen to last
 };
 
 // Of one communicator. Zeroes are its initial state.

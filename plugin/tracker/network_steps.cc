@@ -204,10 +204,13 @@ void NetworkSteps::Stop(uint64_t ticket) {
     waits_ns[last] = now_ns > since_ns ? now_ns - since_ns : 0;
   }
   const bool is_send = phase < StepPhase::kReceiveWire;
-  StepTotals totals{
-      slot->proxy_op.load(),  slot->record_generation.load(),
-      slot->callbacks.load(), is_send ? NetworkDirection::kSend : NetworkDirection::kReceive,
-      slot->bytes.load(),     {}};
+  StepTotals totals{slot->proxy_op.load(),
+                    slot->record_generation.load(),
+                    slot->callbacks.load(),
+                    is_send ? NetworkDirection::kSend : NetworkDirection::kReceive,
+                    slot->bytes.load(),
+                    {},
+                    now_ns};
   const auto first = is_send ? NetworkWait::kSendGpu : NetworkWait::kReceiveWire;
   for (int i = 0; i < 3; ++i) totals.wait_ns[static_cast<int>(first) + i] = waits_ns[i];
   // Release: the reads above stay before the swap.
@@ -237,6 +240,7 @@ void NetworkSteps::Count(const StepTotals& totals) {
   for (int i = 0; i < kNetworkWaits; ++i) {
     if (totals.wait_ns[i] != 0) AddToCell(cells.network_wait_ns[i], totals.wait_ns[i]);
   }
+  cells.network_moved_ns.store(totals.ended_ns);
 }
 
 void NetworkSteps::NoteFirstMove(uint64_t proxy_op, uint64_t now_ns) {

@@ -80,6 +80,7 @@ struct StepTotals {
   NetworkDirection direction;
   uint64_t bytes;
   uint64_t wait_ns[kNetworkWaits];  // by NetworkWait
+  uint64_t ended_ns;
 };
 
 // Few: each costs a shared read-modify-write, and only steps that wait make a second one needed.

@@ -29,6 +29,8 @@ uint64_t CallsKey(NameId op, uint32_t size_class) {
 }
 
 // Leaves something in every field that a record has.
+constexpr int64_t kSecondNs = 1000000000;
+
 void FillEverything(TestSegment& test, uint32_t index, uint32_t generation) {
   for (LaneRole role : {LaneRole::kLaunch, LaneRole::kProgress}) {
     LaneWriter lane = test.Writer(index, generation, role);
@@ -42,6 +44,7 @@ void FillEverything(TestSegment& test, uint32_t index, uint32_t generation) {
     AddToCell(cells.overflowed_bytes, 20);
     for (Cell& cell : cells.network_bytes) AddToCell(cell, 11);
     for (Cell& cell : cells.network_wait_ns) AddToCell(cell, 13);
+    cells.network_moved_ns.store(15);
     lane.Count(CallsKey(kAllReduceName, 4), 3, 300);
     lane.Observe(LatencyKey(kAllReduceName, 4, LatencyKind::kDurationStream), 5000, 100, 150);
     test.Record(index).StoreHeartbeat({4, 77, OldestLaunch::kBegun});
@@ -54,7 +57,10 @@ void FillEverything(TestSegment& test, uint32_t index, uint32_t generation) {
   record.NoteCaptured();
   record.StoreUnreportedCalls(3, 30);
   record.StoreGraphs({5, 1, 50, {2, 1, 2, 1, 3, 60, 61, 65, true}});
-  for (uint32_t row = 0; row < kWaitRows; ++row) record.NoteWait(row, 40);
+  for (uint64_t call = 1; call <= kLongWaits; ++call) {
+    record.NoteWait(call, kSecondNs, kSecondNs);
+  }
+  record.NoteDriverError(700, 60);
   record.NoteCall(kAllGatherName, 4);
   record.CountFollowedLaunch(8, true);
 }
@@ -102,6 +108,47 @@ TEST(RecordWriter, States) {
   EXPECT_TRUE(Read(test).communicators.empty());
 }
 
+// A wait is a measure for as long as waits like it may be expected to come again.
+TEST(RecordWriter, LongWaitsCountForAWhile) {
+  TestSegment test;
+  test.AddCommunicator(0, 1, 0, "waits");
+  constexpr int64_t kMinute = 60 * kSecondNs;
+  const uint64_t call = LastCall::Pack(kAllReduceName, 4);
+  const auto note = [&](uint64_t what, int64_t minutes, int64_t begin_minutes) {
+    test.Record(0).NoteWait(what, static_cast<uint64_t>(minutes * kMinute),
+                            static_cast<uint64_t>((begin_minutes + minutes) * kMinute));
+  };
+  // Which counts until when, in minutes. (The communicator was made within the first second.)
+  const auto waits = [&test] {
+    std::map<std::pair<std::string, int>, std::pair<int64_t, int64_t>> waits;
+    const ProcessSnapshot read = Read(test);
+    for (const LongestWaitSnapshot& wait : read.communicators.at(0).longest_waits) {
+      waits[{wait.op, wait.size_class}] = {static_cast<int64_t>(wait.longest_ns) / kMinute,
+                                           (wait.counts_until_realtime_ns + kMinute / 2) / kMinute};
+    }
+    return waits;
+  };
+  const auto only = [&waits] { return waits().at({"AllReduce", 4}); };
+  note(call, 10, 10);  // work had gone on for ten minutes before
+  EXPECT_EQ(only(), std::pair(int64_t{10}, int64_t{20 + 3 * 10}));
+  note(call, 5, 22);  // a shorter one says nothing of the longest
+  EXPECT_EQ(only(), std::pair(int64_t{10}, int64_t{50}));
+  note(call, 5, 60);  // the longest no longer counts
+  EXPECT_EQ(only(), std::pair(int64_t{5}, int64_t{65 + 3 * 60}));
+  note(call, 6, 100);  // about as long as the one before
+  EXPECT_EQ(only(), std::pair(int64_t{6}, int64_t{106 + 3 * 35}));
+  note(LastCall::Pack(kAllReduceName, 5), 2, 110);  // another size
+  note(LastCall::Pack(kAllGatherName, 4), 2, 110);  // another operation
+  EXPECT_EQ(only(), std::pair(int64_t{6}, int64_t{211}));
+  EXPECT_EQ(waits().size(), 3u);
+  // There is room for so many kinds: the shortest gives way.
+  for (uint32_t size = 5; size < 5 + 2 * kLongWaits; ++size) {
+    note(LastCall::Pack(kAllGatherName, size), 3, 120);
+  }
+  EXPECT_EQ(waits().size(), size_t{kLongWaits});
+  EXPECT_EQ(only(), std::pair(int64_t{6}, int64_t{211}));
+}
+
 // Byte by byte, so that a field that is added and not reset is found.
 TEST(RecordWriter, ResetLeavesNothing) {
   const auto memory = std::make_unique<CommunicatorRecord>();
@@ -138,7 +185,9 @@ TEST(RecordWriter, TheNextCommunicatorStartsFromZero) {
     EXPECT_TRUE(full.captured);
     EXPECT_EQ(full.timed_calls.size(), 2u);
     EXPECT_EQ(full.calls.size(), 2u);
-    EXPECT_EQ(full.longest_waits.size(), size_t{kWaitRows});
+    EXPECT_EQ(full.longest_waits.size(), size_t{kLongWaits});
+    EXPECT_EQ(full.driver_error, 700u);
+    EXPECT_NE(full.network_moved_realtime_ns, 0);
     EXPECT_EQ(full.kernel_trust, TrustState::kSelfSend);
   }
   const uint32_t free_pages = test.segment().pages().free_pages();
@@ -163,6 +212,8 @@ TEST(RecordWriter, TheNextCommunicatorStartsFromZero) {
   EXPECT_EQ(read.unreported_calls, 0u);
   EXPECT_EQ(read.unreported_since_realtime_ns, 0);
   EXPECT_TRUE(read.longest_waits.empty());
+  EXPECT_EQ(read.driver_error, 0u);
+  EXPECT_EQ(read.network_moved_realtime_ns, 0);
   EXPECT_EQ(read.last_launch_realtime_ns, 0);
   EXPECT_EQ(read.last_completion_realtime_ns, 0);
   EXPECT_EQ(read.network_bytes, (std::array<uint64_t, kNetworkDirections>{}));

@@ -56,6 +56,39 @@ TEST(HeartbeatTest, ADriverThatFailsIsAskedNoMore) {
   }
 }
 
+// An error from which the context does not recover names the GPU, whether or not something is in
+// flight. Any other is none of the GPU's.
+TEST(HeartbeatTest, TheFirstErrorOfALostContextIsKept) {
+  for (const bool is_idle : {false, true}) {
+    for (const int error : {FakeCuda::kIllegalAddress, FakeCuda::kContextDestroyed}) {
+      SCOPED_TRACE(std::string(is_idle ? "idle " : "in flight ") + std::to_string(error));
+      RunWithGpu([&](FakeCuda& gpu) {
+        StreamCommunicator comm(gpu, 1);
+        StreamCommunicator other(gpu, 2, 1);
+        for (StreamCommunicator* each : {&comm, &other}) each->Run(kMs);
+        if (is_idle) gpu.Advance(kSecond);
+        WaitForPoll();
+        EXPECT_EQ(comm.Read().driver_error, 0u);
+        gpu.Fail("", error, comm.gpu_context());
+        const int64_t failed = RealtimeNs();
+        AdvanceClock(kSecond);
+        WaitForPoll();
+        gpu.Fail("", FakeCuda::kDeviceLost, comm.gpu_context());
+        AdvanceClock(kSecond);
+        WaitForPoll();
+        const bool is_lost = error == FakeCuda::kIllegalAddress;
+        EXPECT_EQ(comm.Read().driver_error, is_lost ? 700u : 0u);
+        if (is_lost) {
+          EXPECT_NEAR(static_cast<double>(comm.Read().driver_error_realtime_ns - failed), kSecond,
+                      static_cast<double>(kClockSlackNs));
+        }
+        EXPECT_EQ(comm.Read().has_heartbeat, is_idle && !is_lost);
+        EXPECT_EQ(other.Read().driver_error, 0u);
+      });
+    }
+  }
+}
+
 // What a driver that fails says about a pair is no duration, and no duration of 0 ns either.
 TEST(HeartbeatTest, APairThatIsLostHasNoDuration) {
   for (const char* function : {"cuEventQuery", "cuEventElapsedTime", "cuCtxSetCurrent"}) {

@@ -95,6 +95,28 @@ TEST(HeartbeatTest, GatesTellOfCompletedLaunches) {
   });
 }
 
+// A step ends with launches that follow each other at once; the next one stands behind work of the
+// application. What completed is known, and that the GPU has not come to the last.
+TEST(HeartbeatTest, ABurstOfLaunchesBeforeTheHostRests) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    for (uint64_t step = 1; step <= 3; ++step) {
+      WaitForPoll();
+      comm.Run(kMs);
+      comm.Run(kMs);
+      gpu.Advance(kSecond);
+      gpu.Launch(comm.stream(), FakeCuda::kForever);  // the application's
+      comm.Run(kMs);
+      EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
+      EXPECT_EQ(comm.Read().launches_completed, 3 * step - 1);
+      gpu.Release(comm.stream());
+      gpu.Advance(kSecond);
+      WaitForPoll();
+      ExpectIdle(comm, 3 * step);
+    }
+  });
+}
+
 // Nobody has looked at the gates for so long that all are in use: the last launch still has one.
 TEST(HeartbeatTest, MoreLaunchesThanGates) {
   for (const bool begun : {false, true}) {

@@ -49,6 +49,7 @@ TEST(LongestWaitTest, TheLongestThatEndedByOperation) {
     gpu.Advance(kSecond);
     WaitForPoll();
     EXPECT_EQ(WaitsOf(comm), Waits{});
+    AdvanceClock(3600 * kSecond);
     Wait(gpu, comm, "AllReduce", 600);
     ExpectWait(comm, "AllReduce", 600);
     EXPECT_EQ(WaitsOf(comm).size(), 1u);
@@ -60,8 +61,35 @@ TEST(LongestWaitTest, TheLongestThatEndedByOperation) {
     ExpectWait(comm, "AllReduce", 1200);
     ExpectWait(comm, "AllGather", 60);
     Wait(gpu, comm, "NotYetInvented", 30);
-    ExpectWait(comm, "other", 30);
+    ExpectWait(comm, "NotYetInvented", 30);
     EXPECT_EQ(WaitsOf(comm).size(), 3u);
+  });
+}
+
+// A long wait of one size is no measure for another, and each counts for a while.
+TEST(LongestWaitTest, OfEachSizeUntilWhenItCounts) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    AdvanceClock(100 * kSecond);
+    comm.Run(FakeCuda::kForever, "AllReduce", 64);
+    WaitForPoll();
+    AdvanceClock(600 * kSecond);
+    WaitForPoll();
+    End(gpu, comm);
+    const int64_t ended = comm.Read().last_completion_realtime_ns;
+    Wait(gpu, comm, "AllReduce", 60);
+    ASSERT_EQ(comm.Read().longest_waits.size(), 1u);
+    comm.Run(FakeCuda::kForever, "AllReduce", 1 << 20);
+    WaitForPoll();
+    AdvanceClock(60 * kSecond);
+    WaitForPoll();
+    End(gpu, comm);
+    const std::vector<LongestWaitSnapshot> waits = comm.Read().longest_waits;
+    ASSERT_EQ(waits.size(), 2u);
+    EXPECT_EQ(waits[0].size_class, 0);
+    EXPECT_EQ(waits[1].size_class, 4);
+    EXPECT_NEAR(static_cast<double>(waits[0].counts_until_realtime_ns - ended) / kSecond, 300, 20);
+    EXPECT_NEAR(static_cast<double>(waits[1].longest_ns) / kSecond, 60, 20);
   });
 }
 

@@ -28,6 +28,7 @@ TEST(NetworkTest, EachWaitOfASend) {
     const ProcessSnapshot snapshot = ReadSnapshot();
     const CommunicatorSnapshot& measured = Find(snapshot, 1);
     EXPECT_EQ(measured.network_bytes, (Directions{4096, 0}));
+    EXPECT_GE(measured.network_moved_realtime_ns, snapshot.start_realtime_ns);
     line.ExpectWithin(Wait(measured, NetworkWait::kSendGpu), 1, 2, "gpu");
     line.ExpectWithin(Wait(measured, NetworkWait::kSendPeer), 2, 4, "peer");
     line.ExpectWithin(Wait(measured, NetworkWait::kSendWire), 4, 5, "wire");

@@ -100,7 +100,7 @@ TEST(PollerTest, SaysThatItHasEnded) {
   EXPECT_EQ(ExitStatusOf([](FakeCuda& gpu) {
               // Handlers run backwards: this one after the plugin's.
               atexit([] {
-                if (ReadSnapshot().poller != PollerState::kNotStarted) _exit(1);
+                if (ReadSnapshot().poller != PollerState::kEnded) _exit(1);
               });
               auto* comm = new StreamCommunicator(gpu, 1);
               comm->Run(kMs);

@@ -25,7 +25,8 @@ class Words {
   explicit Words(const HangFinding& finding) : finding_(finding) {}
 
   std::string Make() const {
-    return absl::StrCat(Verdict(), AlsoStopped(), Elsewhere(), UnseenElsewhere(), Usual());
+    return absl::StrCat(Verdict(), EndedWaiting(), AlsoStopped(), Elsewhere(), UnseenElsewhere(),
+                        Usual());
   }
 
  private:
@@ -42,6 +43,7 @@ class Words {
       case HangVerdict::kBlockedElsewhere:
       case HangVerdict::kRankNotBegun:
         if (finding_.detail == HangDetail::kReplay) return BehindInReplay();
+        if (finding_.suspects.front()->state == RankView::State::kGone) return Gone();
         return finding_.not_begun_suspects ? NotBegun() : NotCalled();
       case HangVerdict::kCircularWait:
         return Circle();
@@ -121,6 +123,23 @@ class Words {
   }
 
   bool IsOfManyHosts() const { return finding_.view->ranks.front().is_of_many_hosts; }
+
+  // " Rank 0 (pid 7) ended while it waited."
+  std::string EndedWaiting() const {
+    std::string text;
+    for (const auto& [state, what] :
+         {std::pair(RankView::State::kGone, " ended"),
+          std::pair(RankView::State::kFinalized, " finalized the communicator")}) {
+      Ranks ended;
+      for (const RankView* rank : finding_.ended_waiting) {
+        if (rank->state == state) ended.push_back(rank);
+      }
+      if (ended.empty()) continue;
+      absl::StrAppend(&text, " ", Capital(Names(ended)), what, " while ", Verb(ended, "it", "they"),
+                      " waited.");
+    }
+    return text;
+  }
 
   std::string AlsoStopped() const {
     const Ranks& stopped = finding_.also_stopped;
@@ -316,11 +335,18 @@ class Words {
       return absl::StrCat(" Whether it waits in ", where, " meanwhile cannot be seen.");
     }
     if (finding_.verdict == HangVerdict::kBlockedElsewhere) {
+      if (finding_.suspects.front()->state != RankView::State::kLive) {
+        return absl::StrCat(" It ended while it waited in ", where, ": look there first.");
+      }
       return absl::StrCat(" Its process ", finding_.is_elsewhere_certain ? "waits" : "may wait",
                           " in ", where, " meanwhile: look there first.");
     }
     if (finding_.blocked_elsewhere.size() == finding_.suspects.size()) {
       return absl::StrCat(" It may wait in ", where, " meanwhile; that is not certain.");
+    }
+    if (finding_.blocked_elsewhere.front()->state != RankView::State::kLive) {
+      return absl::StrCat(" ", Capital(Numbers(finding_.blocked_elsewhere)), " ended while ",
+                          Verb(finding_.blocked_elsewhere, "it", "they"), " waited in ", where, ".");
     }
     return absl::StrCat(
         " ", Capital(Numbers(finding_.blocked_elsewhere)),

@@ -113,9 +113,8 @@ class Follower {
   bool Waits(std::size_t there, const RankView& rank, const RankView& suspect) const {
     if (!findings_[there]) return false;
     const HangFinding& finding = *findings_[there];
-    return Contains(suspect.state == RankView::State::kLive ? finding.waiting
-                                                            : finding.ended_waiting,
-                    &rank);
+    return Contains(
+        suspect.state == RankView::State::kLive ? finding.waiting : finding.ended_waiting, &rank);
   }
 
   // The rank's GPU works on, or waits in, a launch that may be in front of the suspect's launch,

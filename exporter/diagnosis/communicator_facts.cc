@@ -84,29 +84,40 @@ void CompareEnded(const Ranks& ended, CommunicatorFacts* facts) {
   facts->owing.erase(std::unique(facts->owing.begin(), facts->owing.end()), facts->owing.end());
 }
 
-// Its last work stood for hang_after until it ended, or until an abort ended that.
-bool StoodAtEnd(const RankView& rank, const CommunicatorFacts& facts) {
-  const CommunicatorSnapshot& communicator = *rank.communicator;
+// Work of a communicator that has ended stood for hang_after until then, or until an abort ended it.
+bool StoodAtEnd(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
+                const CommunicatorFacts& facts) {
   const int64_t completed_ns = communicator.last_completion_realtime_ns;
   const int64_t since_ns = SeenInFlightSince(communicator);
-  const int64_t stood_ns =
-      since_ns == 0 ? ElapsedNs(completed_ns, communicator.last_launch_realtime_ns)
-                    : ElapsedNs(SeenUntil(*rank.process, facts.now_ns), std::max(since_ns, completed_ns));
-  return stood_ns >= facts.hang_after_ns;
+  if (since_ns == 0) {
+    return communicator.finalized &&
+           ElapsedNs(completed_ns, communicator.last_launch_realtime_ns) >= facts.hang_after_ns;
+  }
+  return ElapsedNs(SeenUntil(process, facts.now_ns), std::max(since_ns, completed_ns)) >=
+         facts.hang_after_ns;
+}
+
+// Here, or in another communicator that ended with it.
+bool StoodAtEnd(const RankView& rank, const CommunicatorFacts& facts) {
+  const ProcessSnapshot& process = *rank.process;
+  return std::any_of(process.communicators.begin(), process.communicators.end(),
+                     [&](const CommunicatorSnapshot& each) {
+                       return (each.finalized || process.end != ProcessEnd::kLive) &&
+                              StoodAtEnd(process, each, facts);
+                     });
 }
 
 // A rank that has called all that others have waits for these, if one of them has not called it.
-// If none is known to be behind, the rank has waited if its work stood: else it may be because the
-// rank ended that the others wait.
+// If none is known to be behind, the rank has waited if its process' work stood: else it may be
+// because the rank ended that the others wait.
 void FindEndedWaiting(const Ranks& ended, CommunicatorFacts* facts) {
-  const bool is_awaited_known =
-      facts->calls_known == CallsKnown::kYes && !facts->view->has_point_to_point &&
-      !(facts->owing.empty() && facts->ended_owing.empty());
+  const bool is_awaited_known = facts->calls_known == CallsKnown::kYes &&
+                                !facts->view->has_point_to_point &&
+                                !(facts->owing.empty() && facts->ended_owing.empty());
   for (const RankView* rank : ended) {
     if (Contains(facts->ended_owing, rank)) continue;
     const bool has_called =
-        is_awaited_known &&
-        AreCallsKnown(*rank->process, *rank->communicator) == CallsKnown::kYes;
+        is_awaited_known && AreCallsKnown(*rank->process, *rank->communicator) == CallsKnown::kYes;
     if (has_called || StoodAtEnd(*rank, *facts)) facts->ended_waiting.push_back(rank);
   }
 }

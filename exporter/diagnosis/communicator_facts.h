@@ -61,6 +61,8 @@ struct CommunicatorFacts {
 
   ReplayFacts replays;  // where calls were captured
 
+  bool are_all_live() const { return static_cast<int32_t>(live.size()) >= view->nranks; }
+  // Or have ended.
   bool are_all_seen() const { return static_cast<int32_t>(view->ranks.size()) >= view->nranks; }
   bool HasCalledAll(const RankView& rank) const { return !Contains(behind, &rank); }
   const Calls& CallsOf(const RankView& rank) const;

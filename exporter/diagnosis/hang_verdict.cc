@@ -191,7 +191,7 @@ class Judge {
     }
     // Its GPU works on, but the threads that serve the network do not.
     const bool is_last_resort =
-        facts_.are_all_seen() || facts_.stopped.size() == facts_.live.size();
+        facts_.are_all_live() || facts_.stopped.size() == facts_.live.size();
     if (!facts_.stopped.empty() && is_last_resort) return SayStopped(facts_.stopped);
     if (!facts_.are_all_seen() && view_.are_all_expected) {
       return SayNotSeen();
@@ -238,9 +238,7 @@ Conclusion Conclude(const CommunicatorView& view, int64_t hang_after_ns, int64_t
 std::optional<HangFinding> ConcludeForEnded(const CommunicatorView& view, int64_t hang_after_ns,
                                             int64_t now_realtime_ns) {
   const CommunicatorFacts facts = GatherFacts(view, hang_after_ns, now_realtime_ns);
-  if (facts.ended_waiting.empty() || (facts.owing.empty() && facts.ended_owing.empty())) {
-    return std::nullopt;
-  }
+  if (facts.ended_waiting.empty()) return std::nullopt;
   Conclusion conclusion = Judge(facts).Decide(facts.ended_waiting, [](const RankView& rank) {
     return rank.communicator->last_launch_realtime_ns;
   });

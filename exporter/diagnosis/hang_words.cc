@@ -25,8 +25,7 @@ class Words {
   explicit Words(const HangFinding& finding) : finding_(finding) {}
 
   std::string Make() const {
-    return absl::StrCat(Verdict(), EndedWaiting(), AlsoStopped(), Elsewhere(), UnseenElsewhere(),
-                        Usual());
+    return absl::StrCat(Verdict(), AlsoStopped(), Elsewhere(), UnseenElsewhere(), Usual());
   }
 
  private:
@@ -148,8 +147,10 @@ class Words {
                         " not running.");
   }
 
-  // " Ranks 0, 1 and 2 wait in AllReduce."
-  std::string Waiters() const {
+  // " Ranks 1 and 2 wait in AllReduce. Rank 0 (pid 7) ended while it waited."
+  std::string Waiters() const { return absl::StrCat(LiveWaiters(), EndedWaiting()); }
+
+  std::string LiveWaiters() const {
     Ranks waiters;
     for (const RankView* rank : finding_.waiting) {
       if (!Contains(finding_.suspects, rank)) waiters.push_back(rank);
@@ -312,7 +313,7 @@ class Words {
                             ? "a GPU or the network."
                             : "a rank on another node, a GPU or the network. Compare with "
                               "the other nodes.",
-                        begun);
+                        begun, EndedWaiting());
   }
 
   std::string Circle() const {
@@ -346,7 +347,8 @@ class Words {
     }
     if (finding_.blocked_elsewhere.front()->state != RankView::State::kLive) {
       return absl::StrCat(" ", Capital(Numbers(finding_.blocked_elsewhere)), " ended while ",
-                          Verb(finding_.blocked_elsewhere, "it", "they"), " waited in ", where, ".");
+                          Verb(finding_.blocked_elsewhere, "it", "they"), " waited in ", where,
+                          ".");
     }
     return absl::StrCat(
         " ", Capital(Numbers(finding_.blocked_elsewhere)),

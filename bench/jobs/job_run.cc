@@ -394,6 +394,34 @@ class Run {
                                                options_.sampling_exponent);
   }
 
+  // One of those that the watchdog picks: some of the ranks that stood when it acted.
+  bool IsVictim(int number) {
+    constexpr double kShare = 0.3;
+    constexpr int64_t kPatienceNs = 11 * kSecond;
+    const RunningRank& rank = ranks_[number];
+    if (options_.watchdog == Watchdog::kNone || number == options_.rank) return false;
+    return !rank.queue.empty() &&
+           rank.queue.front().begun_ns <= options_.watchdog_ns - kPatienceNs &&
+           JobRandom(options_.seed + static_cast<uint64_t>(number)).Share() < kShare;
+  }
+
+  void End(ProcessSnapshot* process) const {
+    const int64_t now = kJobStart + options_.watchdog_ns;
+    if (options_.watchdog == Watchdog::kKills) {
+      process->end = ProcessEnd::kLost;
+      process->end_realtime_ns = process->last_poll_realtime_ns = now;
+      return;
+    }
+    for (CommunicatorSnapshot& communicator : process->communicators) {
+      communicator.finalized = true;
+      if (communicator.launches == communicator.launches_completed) continue;
+      communicator.launches_completed = communicator.launches;
+      communicator.oldest_inflight_realtime_ns = 0;
+      communicator.oldest_launch = OldestLaunch::kUnknown;
+      communicator.last_completion_realtime_ns = now;
+    }
+  }
+
   std::vector<NodeSnapshot> Snapshots() {
     std::vector<NodeSnapshot> nodes(layout_.nodes());
     for (int node = 0; node < layout_.nodes(); ++node) {
@@ -403,6 +431,7 @@ class Run {
       const int node = layout_.NodeOf(i);
       if (Is(Fault::kProcessVanished) && i == options_.rank) continue;
       ProcessSnapshot process = ProcessOf(layout_, options_, i, &ranks_[i]);
+      if (IsVictim(i)) End(&process);
       SnapshotSet& set = nodes[node].set;
       (process.end == ProcessEnd::kLive ? set.processes : set.ended).push_back(std::move(process));
     }

@@ -47,6 +47,13 @@ enum class Fault {
   kStageGrows,  // a stage has more to do
 };
 
+// What becomes of some of the ranks that have waited for long.
+enum class Watchdog {
+  kNone,
+  kKills,   // the process, and its endpoint knows
+  kAborts,  // its communicators: what was in flight ends, and they are finalized
+};
+
 struct JobRunOptions {
   uint64_t seed = 1;
   Fault fault = Fault::kNone;
@@ -64,6 +71,8 @@ struct JobRunOptions {
   int sampling_exponent = 0;
   int64_t pause_ns = 0;  // the first one; the second is in progress when asked
   int change_step = 0, change_steps = 0;
+  Watchdog watchdog = Watchdog::kNone;
+  int64_t watchdog_ns = 0;    // when it acts, since the start
   int64_t page_every_ns = 0;  // how often endpoints are scraped, 0: never
 };
 

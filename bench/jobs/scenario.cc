@@ -41,6 +41,7 @@ struct FaultKind {
   // It begins after minutes without it, and endpoints are scraped all the time.
   bool is_later = false;
   Jobs jobs = Jobs::kUsual;
+  Watchdog watchdog = Watchdog::kNone;
 };
 
 const std::vector<FaultKind>& Kinds() {
@@ -57,6 +58,14 @@ const std::vector<FaultKind>& Kinds() {
       {"network stuck", 9, Fault::kNetworkStuck, true},
       {"host pauses, calls posted ahead", 36, Fault::kHostStuck, true, false, Jobs::kPostAhead},
       {"GPU stuck, calls posted ahead", 37, Fault::kGpuStuck, true, false, Jobs::kPostAhead},
+      {"host stuck, a watchdog kills", 50, Fault::kHostStuck, true, false, Jobs::kUsual,
+       Watchdog::kKills},
+      {"host stuck, a watchdog aborts", 51, Fault::kHostStuck, true, false, Jobs::kUsual,
+       Watchdog::kAborts},
+      {"GPU stuck, a watchdog kills", 52, Fault::kGpuStuck, true, false, Jobs::kUsual,
+       Watchdog::kKills},
+      {"network stuck, a watchdog aborts", 53, Fault::kNetworkStuck, true, false, Jobs::kUsual,
+       Watchdog::kAborts},
       {"straggler at the host", 10, Fault::kSlowHost, false},
       {"straggler at the GPU", 11, Fault::kSlowGpu, false},
       {"slow node", 12, Fault::kSlowNode, false},
@@ -398,6 +407,11 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
     options.asked_ns = scenario.layout.slowdown * step_ms * kMs * Between(&random, 20, 100);
   }
   if (kind->is_later) BeginLater(&scenario, &random);
+  if (kind->watchdog != Watchdog::kNone) {
+    options.watchdog = kind->watchdog;
+    options.watchdog_ns = options.fault_ns + Between(&random, 15, 60) * kSecond;
+    options.asked_ns = options.watchdog_ns + Between(&random, 1, 30) * kSecond;
+  }
   if (!kind->is_hang) options.run_on_ns = (kLooksForStragglers - 1) * kLookEveryNs;
   if (kind->fault == Fault::kPause || kind->fault == Fault::kAllPause) {
     options.pause_ns = Between(&random, 12, 40) * kSecond;

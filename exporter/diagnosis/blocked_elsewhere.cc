@@ -80,6 +80,13 @@ std::size_t MayWaitUnseen(const RanksOfProcesses& ranks, std::size_t here, const
   return kNowhere;
 }
 
+// A hang whose suspects may wait elsewhere.
+bool IsFollowed(const std::optional<HangFinding>& finding) {
+  return finding && (finding->verdict == HangVerdict::kRankNotCalled ||
+                     finding->verdict == HangVerdict::kRankNotBegun ||
+                     finding->verdict == HangVerdict::kProcessGone);
+}
+
 class Follower {
  public:
   // `findings` also has those of waits that are not yet long enough to be hangs.
@@ -98,20 +105,16 @@ class Follower {
   }
 
   void Apply(std::size_t here, HangFinding* finding) const;
+  const std::vector<Link>& LinksOf(std::size_t here) const { return links_[here]; }
 
  private:
-  bool IsFollowed(std::size_t here) const {
-    return findings_[here] && (findings_[here]->verdict == HangVerdict::kRankNotCalled ||
-                               findings_[here]->verdict == HangVerdict::kRankNotBegun);
-  }
-
   void FindLinks(std::size_t here) {
-    if (!IsFollowed(here)) return;
+    if (!IsFollowed(findings_[here])) return;
     const HangFinding& finding = *findings_[here];
     is_blocked_[here] = !finding.suspects.empty();
     for (const RankView* suspect : finding.suspects) {
       const std::size_t before = links_[here].size();
-      if (suspect->state == RankView::State::kLive) AddLinks(here, *suspect);
+      AddLinks(here, *suspect);
       if (links_[here].size() == before) is_blocked_[here] = false;
     }
   }
@@ -125,7 +128,7 @@ class Follower {
       if (i == here) continue;
       const SameGpu same = Compare(*rank, suspect);
       if (same == SameGpu::kNo) continue;
-      if (is_begun ? !Waits(i, *rank) : !IsBusyBefore(*rank, suspect)) continue;
+      if (is_begun ? !Waits(i, *rank, suspect) : !IsBusyBefore(*rank, suspect)) continue;
       if (HaveOthersGoneOn(here, i, *rank)) continue;
       const bool is_known = !is_begun || findings_[i]->is_waiting_known;
       links_[here].push_back(
@@ -133,8 +136,12 @@ class Follower {
     }
   }
 
-  bool Waits(std::size_t there, const RankView& rank) const {
-    return findings_[there] && Contains(findings_[there]->waiting, &rank);
+  // Of a suspect that has ended, here or as a whole: when it did.
+  bool Waits(std::size_t there, const RankView& rank, const RankView& suspect) const {
+    if (!findings_[there]) return false;
+    const HangFinding& finding = *findings_[there];
+    return Contains(
+        suspect.state == RankView::State::kLive ? finding.waiting : finding.ended_waiting, &rank);
   }
 
   // A rank that waits here has the same work as the suspect in flight there, and has gone on behind
@@ -241,7 +248,7 @@ class Follower {
 };
 
 void Follower::Apply(std::size_t here, HangFinding* finding) const {
-  if (!IsFollowed(here)) return;
+  if (!IsFollowed(findings_[here])) return;
   Ranks free;
   Ranks blocked;
   const Link* first = nullptr;  // a certain one, if there is any
@@ -317,18 +324,26 @@ RanksOfProcesses::RanksOfProcesses(const std::vector<CommunicatorView>& views) {
 
 void FollowWaits(const std::vector<CommunicatorView>& views, const RanksOfProcesses& ranks,
                  int64_t hang_after_ns, int64_t now_realtime_ns, Findings* findings) {
-  if (std::none_of(findings->begin(), findings->end(), [](const auto& finding) {
-        return finding && (finding->verdict == HangVerdict::kRankNotCalled ||
-                           finding->verdict == HangVerdict::kRankNotBegun);
-      })) {
-    return;
-  }
+  if (std::none_of(findings->begin(), findings->end(), IsFollowed)) return;
   // Two communicators that wait for each other did not begin to at the same time.
   Findings before = *findings;
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (!before[i]) before[i] = Conclude(views[i], hang_after_ns / 2, now_realtime_ns).hang;
+    if (!before[i]) before[i] = ConcludeForEnded(views[i], hang_after_ns, now_realtime_ns);
   }
   const Follower follower(views, ranks, before, hang_after_ns, now_realtime_ns);
+  // Where nobody waits any longer, but ranks did for which others wait now: that is where it began.
+  for (bool is_changed = true; is_changed;) {
+    is_changed = false;
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      if (!(*findings)[i]) continue;
+      for (const Link& link : follower.LinksOf(i)) {
+        if ((*findings)[link.to] || !before[link.to]->waiting.empty()) continue;
+        (*findings)[link.to] = before[link.to];
+        is_changed = true;
+      }
+    }
+  }
   for (std::size_t i = 0; i < views.size(); ++i) {
     if ((*findings)[i]) follower.Apply(i, &*(*findings)[i]);
   }

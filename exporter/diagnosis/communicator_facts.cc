@@ -56,6 +56,72 @@ void CompareCalls(CommunicatorFacts* facts) {
   }
 }
 
+// A rank's calls are those that it made before it ended. All ranks call alike, so of any two it is
+// known which one is behind.
+void CompareEnded(const Ranks& ended, CommunicatorFacts* facts) {
+  Ranks known;
+  std::vector<Calls> calls;
+  const Calls* most = facts->calls.empty() ? nullptr : &facts->calls[facts->most];
+  calls.reserve(ended.size());  // `most` may point into it
+  for (const RankView* rank : ended) {
+    if (AreCallsKnown(*rank->process, *rank->communicator) != CallsKnown::kYes) continue;
+    known.push_back(rank);
+    calls.push_back(CollectiveCalls(*rank->communicator));
+    if (most == nullptr || Total(calls.back()) > Total(*most)) most = &calls.back();
+  }
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    if (!Excess(*most, calls[i]).empty()) facts->ended_owing.push_back(known[i]);
+    for (std::size_t j = 0; j < facts->live.size(); ++j) {
+      if (!facts->live[j]->activity.is_idle()) continue;
+      for (const auto& [kind, count] : Excess(calls[i], facts->calls[j])) {
+        if (!WaitsForAll(kind.first)) continue;
+        facts->owing.push_back(facts->live[j]);
+        facts->owed[kind] = std::max(facts->owed[kind], count);
+      }
+    }
+  }
+  std::sort(facts->owing.begin(), facts->owing.end(), std::less<>());
+  facts->owing.erase(std::unique(facts->owing.begin(), facts->owing.end()), facts->owing.end());
+}
+
+// Work of a communicator that has ended stood for hang_after until then, or until an abort ended it.
+bool StoodAtEnd(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
+                const CommunicatorFacts& facts) {
+  const int64_t completed_ns = communicator.last_completion_realtime_ns;
+  const int64_t since_ns = SeenInFlightSince(communicator);
+  if (since_ns == 0) {
+    return communicator.finalized &&
+           ElapsedNs(completed_ns, communicator.last_launch_realtime_ns) >= facts.hang_after_ns;
+  }
+  return ElapsedNs(SeenUntil(process, facts.now_ns), std::max(since_ns, completed_ns)) >=
+         facts.hang_after_ns;
+}
+
+// Here, or in another communicator that ended with it.
+bool StoodAtEnd(const RankView& rank, const CommunicatorFacts& facts) {
+  const ProcessSnapshot& process = *rank.process;
+  return std::any_of(process.communicators.begin(), process.communicators.end(),
+                     [&](const CommunicatorSnapshot& each) {
+                       return (each.finalized || process.end != ProcessEnd::kLive) &&
+                              StoodAtEnd(process, each, facts);
+                     });
+}
+
+// A rank that has called all that others have waits for these, if one of them has not called it.
+// If none is known to be behind, the rank has waited if its process' work stood: else it may be
+// because the rank ended that the others wait.
+void FindEndedWaiting(const Ranks& ended, CommunicatorFacts* facts) {
+  const bool is_awaited_known = facts->calls_known == CallsKnown::kYes &&
+                                !facts->view->has_point_to_point &&
+                                !(facts->owing.empty() && facts->ended_owing.empty());
+  for (const RankView* rank : ended) {
+    if (Contains(facts->ended_owing, rank)) continue;
+    const bool has_called =
+        is_awaited_known && AreCallsKnown(*rank->process, *rank->communicator) == CallsKnown::kYes;
+    if (has_called || StoodAtEnd(*rank, *facts)) facts->ended_waiting.push_back(rank);
+  }
+}
+
 }  // namespace
 
 int64_t NoProgressSince(const RankView& rank) {
@@ -98,7 +164,15 @@ CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_n
     const CallsKnown known = AreCallsKnown(*rank->process, *rank->communicator);
     if (facts.calls_known == CallsKnown::kYes) facts.calls_known = known;
   }
-  if (facts.calls_known == CallsKnown::kYes) CompareCalls(&facts);
+  Ranks ended;
+  for (const RankView& rank : view.ranks) {
+    if (rank.state != RankView::State::kLive) ended.push_back(&rank);
+  }
+  if (facts.calls_known == CallsKnown::kYes) {
+    CompareCalls(&facts);
+    CompareEnded(ended, &facts);
+  }
+  FindEndedWaiting(ended, &facts);
   if (facts.calls_known == CallsKnown::kCaptured) {
     facts.replays = CompareReplays(facts.live, hang_after_ns, now_ns);
   }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <vector>
 
 #include "exporter/diagnosis/call_counts.h"
@@ -20,6 +21,14 @@ namespace nccl_pulse {
 // Lists of ranks are in the order of their view, so in that of their addresses.
 inline bool Contains(const Ranks& ranks, const RankView* rank) {
   return std::binary_search(ranks.begin(), ranks.end(), rank, std::less<>());
+}
+
+// Those of `ranks` that are not among `others`.
+inline Ranks Without(const Ranks& ranks, const Ranks& others) {
+  Ranks left;
+  std::set_difference(ranks.begin(), ranks.end(), others.begin(), others.end(),
+                      std::back_inserter(left), std::less<>());
+  return left;
 }
 
 struct CommunicatorFacts {
@@ -41,12 +50,20 @@ struct CommunicatorFacts {
   bool is_mismatched = false;                 // not all are beginnings of that one's
   bool is_quiet = true;  // no rank has launched, or called unreported, for a moment
   Ranks behind;          // have called less than that one
-  Ranks owing;           // of them those that are known to be idle
-  Calls owed;            // by those
+  // Of the live ranks those that are known to be idle, and have not called what another rank has,
+  // or had when it ended.
+  Ranks owing;
+  Calls owed;  // by those
+
+  // Of the ranks that have ended, which make no further call:
+  Ranks ended_owing;    // have not called what another rank has
+  Ranks ended_waiting;  // ended while they waited for others, as far as is known
 
   ReplayFacts replays;  // where calls were captured
 
-  bool are_all_seen() const { return static_cast<int32_t>(live.size()) >= view->nranks; }
+  bool are_all_live() const { return static_cast<int32_t>(live.size()) >= view->nranks; }
+  // Or have ended.
+  bool are_all_seen() const { return static_cast<int32_t>(view->ranks.size()) >= view->nranks; }
   bool HasCalledAll(const RankView& rank) const { return !Contains(behind, &rank); }
   const Calls& CallsOf(const RankView& rank) const;
   // All that the rank has called the other ranks have called, too: it waits for no call of theirs.

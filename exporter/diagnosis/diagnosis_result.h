@@ -47,6 +47,7 @@ struct Hang {
   std::string op;                 // that is waited in, "" when not known
   // Of kRankNotCalled: "AllReduce #106 (up to 64KiB)"; "" when not known, or calls of several kinds.
   std::string missing_call;
+  bool is_finalized = false;      // of kRankNotCalled: the suspects have finalized the communicator
   std::vector<int32_t> suspects;  // ranks, in order; none when none can be named
   std::vector<int32_t> waiting;   // ranks, in order
   std::string text;               // for a person: one or two sentences

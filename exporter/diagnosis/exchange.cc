@@ -40,18 +40,18 @@ Ranks AwaitedInExchange(const CommunicatorFacts& facts) {
   Ranks idle;
   uint64_t sends = 0;
   uint64_t receives = 0;
-  for (const RankView* rank : facts.live) {
-    if (rank->activity.is_idle()) {
-      idle.push_back(rank);
+  for (const RankView& rank : facts.view->ranks) {
+    if (rank.state == RankView::State::kLive && rank.activity.is_idle()) {
+      idle.push_back(&rank);
       continue;
     }
-    if (!Contains(facts.stuck, rank)) return {};
+    if (!Contains(facts.stuck, &rank) && !Contains(facts.ended_waiting, &rank)) return {};
     const bool is_first = sends == 0 && receives == 0;
     if (is_first) {
-      sends = rank->CallsOf("Send");
-      receives = rank->CallsOf("Recv");
+      sends = rank.CallsOf("Send");
+      receives = rank.CallsOf("Recv");
     }
-    if (rank->CallsOf("Send") != sends || rank->CallsOf("Recv") != receives) return {};
+    if (rank.CallsOf("Send") != sends || rank.CallsOf("Recv") != receives) return {};
   }
   for (const RankView* rank : idle) {
     if (rank->CallsOf("Send") >= sends || rank->CallsOf("Recv") >= receives) return {};

@@ -44,6 +44,7 @@ Hang ToHang(const HangFinding& finding) {
     }
     hang.suspects.clear();
   }
+  hang.is_finalized = finding.detail == HangDetail::kFinalized;
   if (hang.verdict == HangVerdict::kRankNotCalled && finding.detail == HangDetail::kOwes &&
       finding.calls.size() == 1) {
     hang.missing_call = NumberedCallWords(finding.calls, finding.calls_before);

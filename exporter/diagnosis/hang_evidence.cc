@@ -72,7 +72,7 @@ Ranks BehindUnseen(const CommunicatorFacts& facts) {
 bool IsOwedProven(const CommunicatorFacts& facts) {
   if (facts.owing.empty() || facts.is_mismatched) return false;
   return !facts.view->has_point_to_point ||
-         (facts.are_all_seen() &&
+         (facts.are_all_live() &&
           std::all_of(facts.live.begin(), facts.live.end(), [&facts](const RankView* rank) {
             return rank->InFlightSince() != 0 || Contains(facts.owing, rank);
           }));
@@ -80,7 +80,7 @@ bool IsOwedProven(const CommunicatorFacts& facts) {
 
 Ranks NamedByCounts(const CommunicatorFacts& facts) {
   Ranks named;
-  if (!facts.are_all_seen() || facts.view->has_point_to_point) return named;
+  if (!facts.are_all_live() || facts.view->has_point_to_point) return named;
   for (const RankView* rank : facts.behind) {
     if (Contains(facts.unreported, rank) && facts.IsFurthestBehind(*rank)) {
       named.push_back(rank);
@@ -146,10 +146,10 @@ bool IsPointToPointPossible(const Ranks& waiting) {
 std::vector<int32_t> UnseenRanks(const CommunicatorFacts& facts, std::size_t most) {
   std::vector<int32_t> unseen;
   std::size_t at = 0;
-  const Ranks& live = facts.live;
+  const std::vector<RankView>& seen = facts.view->ranks;
   for (int32_t rank = 0; rank < facts.view->nranks && unseen.size() < most; ++rank) {
-    while (at < live.size() && live[at]->rank() < rank) ++at;
-    if (at == live.size() || live[at]->rank() != rank) unseen.push_back(rank);
+    while (at < seen.size() && seen[at].rank() < rank) ++at;
+    if (at == seen.size() || seen[at].rank() != rank) unseen.push_back(rank);
   }
   return unseen;
 }

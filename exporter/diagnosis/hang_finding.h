@@ -69,6 +69,7 @@ struct HangFinding {
   std::string peer_op;                // of kPeer
   Ranks also_owing;                   // besides the suspects
   Ranks also_stopped;
+  Ranks ended_waiting;  // see CommunicatorFacts
   Ranks behind_unseen;  // have called less; whether they wait cannot be seen
   Ranks not_begun;      // where that is no ground to suspect them
   Ranks idle;           // of kPointToPoint

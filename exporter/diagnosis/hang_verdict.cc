@@ -36,12 +36,14 @@ class Judge {
   }
 
  private:
-  // Ranks that have ended or do not run come first, except for what can be proven without them.
+  // Ranks that have ended or do not run come first, except for what can be proven without them. A
+  // rank that ended while it waited is not why the others wait.
   void DecideByRanks() {
     const bool can_compare = facts_.calls_known == CallsKnown::kYes;
-    if (!facts_.gone.empty()) {
+    finding_.ended_waiting = facts_.ended_waiting;
+    if (const Ranks gone = Without(facts_.gone, facts_.ended_waiting); !gone.empty()) {
       if (!facts_.is_mismatched) draft_.AddOwing();
-      return draft_.Say(HangVerdict::kProcessGone, HangDetail::kNone, facts_.gone);
+      return draft_.Say(HangVerdict::kProcessGone, HangDetail::kNone, gone);
     }
     std::optional<Mismatch> order;
     if (can_compare) order = CompareCallOrder(facts_.live);
@@ -53,8 +55,8 @@ class Judge {
                     [this](const RankView* rank) { return MayHoldUp(facts_, *rank); })) {
       return SayStopped(facts_.stopped);
     }
-    if (!facts_.finalized.empty()) {
-      return draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kFinalized, facts_.finalized);
+    if (const Ranks left = Without(facts_.finalized, facts_.ended_waiting); !left.empty()) {
+      return draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kFinalized, left);
     }
     if (order) return draft_.SayMismatch(std::move(*order));
     if (can_compare) return DecideByCalls();
@@ -189,7 +191,7 @@ class Judge {
     }
     // Its GPU works on, but the threads that serve the network do not.
     const bool is_last_resort =
-        facts_.are_all_seen() || facts_.stopped.size() == facts_.live.size();
+        facts_.are_all_live() || facts_.stopped.size() == facts_.live.size();
     if (!facts_.stopped.empty() && is_last_resort) return SayStopped(facts_.stopped);
     if (!facts_.are_all_seen() && view_.are_all_expected) {
       return SayNotSeen();
@@ -231,6 +233,17 @@ Conclusion Conclude(const CommunicatorView& view, int64_t hang_after_ns, int64_t
     });
   }
   return ConcludeUnreported(facts);
+}
+
+std::optional<HangFinding> ConcludeForEnded(const CommunicatorView& view, int64_t hang_after_ns,
+                                            int64_t now_realtime_ns) {
+  const CommunicatorFacts facts = GatherFacts(view, hang_after_ns, now_realtime_ns);
+  if (facts.ended_waiting.empty()) return std::nullopt;
+  Conclusion conclusion = Judge(facts).Decide(facts.ended_waiting, [](const RankView& rank) {
+    return rank.communicator->last_launch_realtime_ns;
+  });
+  if (conclusion.hang) conclusion.hang->waiting.clear();
+  return std::move(conclusion.hang);
 }
 
 }  // namespace nccl_pulse

@@ -7,6 +7,7 @@
 #define EXPORTER_DIAGNOSIS_HANG_VERDICT_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "exporter/diagnosis/hang_finding.h"
 #include "exporter/diagnosis/rank_view.h"
@@ -14,6 +15,11 @@
 namespace nccl_pulse {
 
 Conclusion Conclude(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_realtime_ns);
+
+// For whom ranks waited that have ended. It is no hang of its own: it may be that nobody waits here
+// any longer. But in other communicators others may wait for those ranks.
+std::optional<HangFinding> ConcludeForEnded(const CommunicatorView& view, int64_t hang_after_ns,
+                                            int64_t now_realtime_ns);
 
 }  // namespace nccl_pulse
 

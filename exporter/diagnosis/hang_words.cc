@@ -42,6 +42,7 @@ class Words {
       case HangVerdict::kBlockedElsewhere:
       case HangVerdict::kRankNotBegun:
         if (finding_.detail == HangDetail::kReplay) return BehindInReplay();
+        if (finding_.suspects.front()->state == RankView::State::kGone) return Gone();
         return finding_.not_begun_suspects ? NotBegun() : NotCalled();
       case HangVerdict::kCircularWait:
         return Circle();
@@ -122,6 +123,23 @@ class Words {
 
   bool IsOfManyHosts() const { return finding_.view->ranks.front().is_of_many_hosts; }
 
+  // " Rank 0 (pid 7) ended while it waited."
+  std::string EndedWaiting() const {
+    std::string text;
+    for (const auto& [state, what] :
+         {std::pair(RankView::State::kGone, " ended"),
+          std::pair(RankView::State::kFinalized, " finalized the communicator")}) {
+      Ranks ended;
+      for (const RankView* rank : finding_.ended_waiting) {
+        if (rank->state == state) ended.push_back(rank);
+      }
+      if (ended.empty()) continue;
+      absl::StrAppend(&text, " ", Capital(Names(ended)), what, " while ", Verb(ended, "it", "they"),
+                      " waited.");
+    }
+    return text;
+  }
+
   std::string AlsoStopped() const {
     const Ranks& stopped = finding_.also_stopped;
     if (stopped.empty()) return "";
@@ -129,8 +147,10 @@ class Words {
                         " not running.");
   }
 
-  // " Ranks 0, 1 and 2 wait in AllReduce."
-  std::string Waiters() const {
+  // " Ranks 1 and 2 wait in AllReduce. Rank 0 (pid 7) ended while it waited."
+  std::string Waiters() const { return absl::StrCat(LiveWaiters(), EndedWaiting()); }
+
+  std::string LiveWaiters() const {
     Ranks waiters;
     for (const RankView* rank : finding_.waiting) {
       if (!Contains(finding_.suspects, rank)) waiters.push_back(rank);
@@ -293,7 +313,7 @@ class Words {
                             ? "a GPU or the network."
                             : "a rank on another node, a GPU or the network. Compare with "
                               "the other nodes.",
-                        begun);
+                        begun, EndedWaiting());
   }
 
   std::string Circle() const {
@@ -323,10 +343,18 @@ class Words {
       return absl::StrCat(" Whether it waits in ", where, " meanwhile cannot be seen.");
     }
     if (finding_.verdict == HangVerdict::kBlockedElsewhere) {
+      if (finding_.suspects.front()->state != RankView::State::kLive) {
+        return absl::StrCat(" It ended while it waited in ", where, ": look there first.");
+      }
       return absl::StrCat(" Its process may wait in ", where, " meanwhile: look there first.");
     }
     if (finding_.blocked_elsewhere.size() == finding_.suspects.size()) {
       return absl::StrCat(" It may wait in ", where, " meanwhile; that is not certain.");
+    }
+    if (finding_.blocked_elsewhere.front()->state != RankView::State::kLive) {
+      return absl::StrCat(" ", Capital(Numbers(finding_.blocked_elsewhere)), " ended while ",
+                          Verb(finding_.blocked_elsewhere, "it", "they"), " waited in ", where,
+                          ".");
     }
     return absl::StrCat(" ", Capital(Numbers(finding_.blocked_elsewhere)),
                         Verb(finding_.blocked_elsewhere, " has", " have"),

@@ -181,6 +181,7 @@ class JobJudge {
         root.since_realtime_ns = hang.since_realtime_ns;
         root.op = hang.op;
         root.missing_call = hang.missing_call;
+        root.is_finalized = hang.is_finalized;
         root.text = hang.text;
         root.is_in_replay = hang.replay.graph != 0;
       }

@@ -44,6 +44,7 @@ struct JobRoot {
   int64_t since_realtime_ns = 0;
   std::string op;
   std::string missing_call;   // see Hang
+  bool is_finalized = false;  // see Hang
   std::string text;           // of the first communicator's verdict
   bool is_in_replay = false;  // the others wait in a replay of a CUDA graph
 };

@@ -13,11 +13,6 @@ constexpr uint32_t kLaunchEvents = 1u << 11 | 1u << 12;  // KernelLaunch, CeColl
 // A launch this young may be one that the background thread did not see before it stopped.
 constexpr int64_t kLaunchSlackNs = 1000000000;
 
-int64_t SeenUntil(const ProcessSnapshot& process, int64_t now_ns) {
-  if (process.end == ProcessEnd::kLive) return now_ns;
-  return process.end_realtime_ns != 0 ? process.end_realtime_ns : process.last_poll_realtime_ns;
-}
-
 bool PollerStands(const ProcessSnapshot& process, int64_t now_ns, int64_t stands_after_ns) {
   const int64_t polled = process.last_poll_realtime_ns;
   if (polled == 0) return process.poller == PollerState::kRunning;  // it has never polled
@@ -85,6 +80,11 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
     return Unknown(UnknownReason::kLaunchNotReported, communicator.unreported_since_realtime_ns);
   }
   return {ActivityState::kIdle, UnknownReason::kNone, 0, OldestLaunch::kUnknown, false};
+}
+
+int64_t SeenUntil(const ProcessSnapshot& process, int64_t now_realtime_ns) {
+  if (process.end == ProcessEnd::kLive) return now_realtime_ns;
+  return process.end_realtime_ns != 0 ? process.end_realtime_ns : process.last_poll_realtime_ns;
 }
 
 int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator) {

@@ -60,6 +60,9 @@ struct RankActivity {
 RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
                         int64_t now_realtime_ns, int64_t stands_after_ns = kStoppedAfterNs);
 
+// Until when its segment tells what it does: its end, or now.
+int64_t SeenUntil(const ProcessSnapshot& process, int64_t now_realtime_ns);
+
 // Since when something was in flight when the background thread looked last, whenever that was, or
 // was launched since; 0: nothing.
 int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator);

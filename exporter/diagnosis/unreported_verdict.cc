@@ -1,7 +1,5 @@
 #include "exporter/diagnosis/unreported_verdict.h"
 
-#include <algorithm>
-#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -10,16 +8,6 @@
 
 namespace nccl_pulse {
 namespace {
-
-// The ranks that have ended without having called what others have.
-Ranks Owing(const CommunicatorFacts& facts, const Ranks& ranks) {
-  Ranks owing;
-  std::copy_if(
-      ranks.begin(), ranks.end(), std::back_inserter(owing), [&facts](const RankView* rank) {
-        return !Excess(facts.calls[facts.most], CollectiveCalls(*rank->communicator)).empty();
-      });
-  return owing;
-}
 
 AheadFinding Ahead(const CommunicatorFacts& facts, const Ranks& behind) {
   return {facts.live[facts.most], behind, CallsOwedBy(facts, behind)};
@@ -41,6 +29,7 @@ Conclusion ConcludeUnreported(const CommunicatorFacts& facts) {
   draft.SetWaiting(waiting,
                    [&facts](const RankView& rank) { return UnreportedSince(*facts.view, rank); });
   finding.is_unreported = true;
+  finding.ended_waiting = facts.ended_waiting;
   finding.is_waiting_known = WaitsForAll(finding.op);
   finding.ahead = facts.live[facts.most];
   if (facts.is_mismatched) {
@@ -49,8 +38,8 @@ Conclusion ConcludeUnreported(const CommunicatorFacts& facts) {
     draft.SayMismatch(CompareSides(facts));
     return {std::move(finding), std::nullopt, std::nullopt};
   }
-  const Ranks gone = Owing(facts, facts.gone);
-  const Ranks finalized = Owing(facts, facts.finalized);
+  const Ranks gone = Without(facts.ended_owing, facts.finalized);
+  const Ranks finalized = Without(facts.ended_owing, facts.gone);
   Ranks stopped;
   for (const RankView* rank : facts.behind) {
     if (rank->activity.is_in_flight()) return {};  // it is on its way

@@ -7,9 +7,14 @@ namespace {
 
 // Whether a hang with this verdict can end well at all.
 bool CanEnd(const HangFinding& finding) {
+  if (!finding.ended_waiting.empty()) return false;
+  if (std::any_of(finding.suspects.begin(), finding.suspects.end(), [](const RankView* suspect) {
+        return suspect->state != RankView::State::kLive;
+      })) {
+    return false;
+  }
   switch (finding.verdict) {
     case HangVerdict::kRankNotCalled:
-      return finding.detail != HangDetail::kFinalized;
     case HangVerdict::kRankNotLaunched:
     case HangVerdict::kRankNotBegun:
     case HangVerdict::kBlockedElsewhere:

@@ -41,6 +41,10 @@ std::string What(const JobRoot& root) {
   const std::string op = root.op.empty() ? "what the others wait in" : root.op;
   switch (root.verdict) {
     case HangVerdict::kRankNotCalled:
+      if (root.is_finalized) {
+        return absl::StrCat(is_one ? "has" : "have",
+                            " finalized or aborted a communicator in which others wait");
+      }
       return absl::StrCat(is_one ? "has" : "have", " not called ",
                           root.missing_call.empty() ? op : root.missing_call);
     case HangVerdict::kRankNotLaunched:

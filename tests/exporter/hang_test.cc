@@ -186,7 +186,7 @@ TEST(Hang, ALostEventMaskMakesCountsUnknown) {
 
 TEST(Hang, AProcessGoneAndARankThatHasNotCalled) {
   SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  LaunchOn(&job, {0, 1}, "AllReduce");
   job.process(2).end = ProcessEnd::kLost;
   job.Advance(kHangAfter);
   const std::optional<Hang> hang = HangOf(job);

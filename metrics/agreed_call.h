@@ -46,10 +46,16 @@ constexpr uint64_t CallSeed(uint64_t comm_id) { return MixBits(comm_id); }
 // Of call number j of its kind. The kind and the number advance by strides of their own, odd ones
 // whose multiples meet only far beyond any number of calls, so that one kind is no other kind
 // shifted. `row`: OperationRowOf the operation, the same in every process.
+constexpr uint64_t CallHash(uint64_t kind_seed, uint64_t call_number) {
+  return MixBits(kind_seed + call_number * 0x9e3779b97f4a7c15ULL);
+}
+// A kind's share.
+constexpr uint64_t KindSeed(uint64_t seed, uint32_t row, uint32_t size_class) {
+  return seed + (uint64_t{row} << 8 | size_class) * 0xd1342543de82ef95ULL;
+}
 constexpr uint64_t CallHash(uint64_t seed, uint32_t row, uint32_t size_class,
                             uint64_t call_number) {
-  return MixBits(seed + (uint64_t{row} << 8 | size_class) * 0xd1342543de82ef95ULL +
-                 call_number * 0x9e3779b97f4a7c15ULL);
+  return CallHash(KindSeed(seed, row, size_class), call_number);
 }
 
 // Which of two is kept: at the lowest bit in which they differ, it has the zero.

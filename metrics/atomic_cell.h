@@ -9,8 +9,8 @@
 //                writer stored before. publish() and acquire() are the two ends of it.
 //   a protocol   Whatever needs more (fences, a second look, a swap that acquires) is a class of
 //                its own with the argument beside each ordering: lane_claim.h, record_life.h,
-//                timed_call.h, heartbeat.h, page_pool.h, name_entry.h, and in the plugin
-//                uncounted_call.h and operation_slot.h.
+//                timed_call.h, heartbeat.h, page_pool.h, name_entry.h, visit.h, and in the plugin
+//                operation_slot.h.
 // An explicit std::memory_order outside of those is for what no rule here fits, and has its
 // argument in a line.
 //
@@ -31,6 +31,21 @@ struct StdAtomics {
   template <typename T>
   using Atomic = std::atomic<T>;
   static void Fence(std::memory_order order) { std::atomic_thread_fence(order); }
+
+  // Two full fences that pair (visit.h). The light one costs nothing once the kernel has agreed to do
+  // its part in the heavy one. A heavy one that it refuses after that is false, and no fence.
+  static void LightFence() {
+    if (__builtin_expect(fences_are_uneven_.load(std::memory_order_relaxed), 1)) {
+      return std::atomic_signal_fence(std::memory_order_seq_cst);
+    }
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
+  static bool HeavyFence();
+  // Asks the kernel. Before the first of the two.
+  static void PrepareHeavyFence();
+
+ private:
+  [[gnu::visibility("hidden")]] static std::atomic<bool> fences_are_uneven_;
 };
 
 template <typename T, typename Atomics = StdAtomics>
@@ -66,6 +81,12 @@ class Ordered : public Relaxed<T, Atomics> {
 
   // Release: see the rules above.
   void publish(T value) { this->cell_.store(value, std::memory_order_release); }
+  // Several writers: publishes `value` if the cell holds `expected`; otherwise `expected` becomes what it
+  // holds, and its holder sees what belongs to that.
+  bool publish_if(T& expected, T value) {
+    return this->cell_.compare_exchange_strong(expected, value, std::memory_order_release,
+                                               std::memory_order_acquire);
+  }
   // Acquire: pairs with publish.
   T acquire() const { return this->cell_.load(std::memory_order_acquire); }
 };

@@ -22,11 +22,21 @@ uint64_t OverflowKey(uint64_t key) {
 }  // namespace
 
 Lane* LaneWriter::ClaimOther(int lane) {
-  for (int i = 1; i < kLanes; ++i) {
-    Lane& candidate = record_.lanes[(lane + i) % kLanes];
+  constexpr int kFirst = static_cast<int>(LaneRole::kLaunch) + 1;
+  for (int i = 0; i < kLanes - kFirst; ++i) {
+    Lane& candidate = record_.lanes[kFirst + (lane + i) % (kLanes - kFirst)];
     if (candidate.claim.TryClaim()) return &candidate;
   }
   return nullptr;
+}
+
+uint16_t LaneWriter::AddCounterPage(Lane& lane) {
+  const uint16_t page = segment_.pages().Allocate();
+  uint16_t present = kNoPage;
+  // A reader that sees the page sees its zeroes. Lane kLaunch may get one from two threads at once.
+  if (page == kNoPage || lane.counter_page.publish_if(present, page)) return page;
+  segment_.RecyclePage(page);
+  return present;
 }
 
 void LaneWriter::CountWithoutSeries(uint64_t key, uint64_t a, uint64_t b) {
@@ -47,22 +57,23 @@ bool LaneWriter::TakePlace(bool is_overflow) {
 }
 
 int LaneWriter::FindOrAddSeries(uint64_t key) {
-  const bool is_overflow = key == OverflowKey(key);
-  const auto stand_in = [&]() -> int {
-    if (is_overflow) return -1;  // already counted as overflowed
-    CountOverflow();
-    const SeriesKind kind = SeriesKey::Kind(key);
-    const bool has_none = kind == SeriesKind::kCalls || kind == SeriesKind::kComposite;
-    return has_none ? -1 : FindSeries(OverflowKey(key));
-  };
+  const int own = OwnSeries(key);
+  if (own >= 0 || key == OverflowKey(key)) return own;  // that one is counted as overflowed already
+  CountOverflow();
+  const SeriesKind kind = SeriesKey::Kind(key);
+  const bool has_none = kind == SeriesKind::kCalls || kind == SeriesKind::kComposite;
+  return has_none ? -1 : FindSeries(OverflowKey(key));
+}
+
+int LaneWriter::OwnSeries(uint64_t key) {
   uint32_t at = Hash(key);
   bool has_place = false;
   for (int probe = 0; probe < kSeriesPerCommunicator; ++probe) {
     Relaxed<uint64_t>& entry = record_.series[at].key;
     uint64_t found = entry.load();  // see FindSeries
     if (found == 0) {
-      has_place = has_place || TakePlace(is_overflow);
-      if (!has_place) return stand_in();
+      has_place = has_place || TakePlace(key == OverflowKey(key));
+      if (!has_place) return -1;
       // The entry holds nothing but the key; pages are published on their own.
       if (entry.replace(found, key)) {
         record_.series_count.fetch_add(1);
@@ -77,7 +88,7 @@ int LaneWriter::FindOrAddSeries(uint64_t key) {
     at = (at + 1) % kSeriesPerCommunicator;
   }
   if (has_place) HeaderWriter(segment_).GiveBackSeries(1);
-  return stand_in();
+  return -1;
 }
 
 }  // namespace nccl_pulse

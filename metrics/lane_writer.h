@@ -1,13 +1,13 @@
 // The only way in which a callback writes numbers: it claims a lane of the communicator, adds to
-// cells, and gives the lane back.
+// cells, and gives the lane back. Lane kLaunch alone has writers that do not claim it: the threads that
+// call and launch (visit.h).
 //
 //   LaneWriter lane(segment, record, generation, LaneRole::kLaunch);
 //   if (lane.ok()) lane.Count(SeriesKey::Calls(...), 1, bytes);
 //
 // While a LaneWriter lives, its thread is the lane's only writer. So an addition is a relaxed load
-// and a plain store, never a read-modify-write. Each role prefers a lane of its own (launching
-// threads 0, progress threads 1). In the steady state nobody else wants that lane, and its cache
-// lines stay where they are.
+// and a plain store, never a read-modify-write. Each role prefers a lane of its own. In the steady state
+// nobody else wants that lane, and its cache lines stay where they are.
 //
 // Thread: any. Cost: one compare-and-swap and one store for the claim; Count about 2 ns, Observe
 // about 7 ns (bench/metrics.cc). No lock, no allocation, no system call, no wait: a lane that is
@@ -44,7 +44,8 @@ inline void RecordInPage(HistogramPage& page, uint64_t duration_ns, uint64_t byt
 // them: other series end before.
 constexpr uint64_t PlacesForOverflow(uint64_t series_limit) { return (series_limit + 15) / 16; }
 
-enum class LaneRole : int { kLaunch = 0, kProgress = 1, kBackground = 2 };
+// kOther: threads that call and launch, where they have no cells without a claim.
+enum class LaneRole : int { kLaunch = 0, kProgress = 1, kBackground = 2, kOther = 3 };
 
 class LaneWriter {
  public:
@@ -69,6 +70,14 @@ class LaneWriter {
 
   // The lane's fixed counters. Only when ok().
   Lane& lane() { return *lane_; }
+
+  // The cells that a counter series has in lane kLaunch, whoever holds it; null: it has none, and is to
+  // be counted here. They stay while the record has this owner. Only when ok().
+  CounterPair* CellsOfLaunches(uint64_t key) {
+    const int series = OwnSeries(key);
+    return series < 0 ? nullptr
+                      : CountersIn(record_.lanes[static_cast<int>(LaneRole::kLaunch)], series);
+  }
 
   // Adds to the two cells of a counter series; calls that have none are counted in the lane's
   // overflow. Only when ok().
@@ -103,7 +112,7 @@ class LaneWriter {
   }
 
  private:
-  // Another lane than that one, null: all are taken.
+  // Another lane than that one, and not kLaunch; null: all are taken.
   [[gnu::cold, gnu::noinline]] Lane* ClaimOther(int lane);
 
   void Release() {
@@ -123,18 +132,20 @@ class LaneWriter {
   CounterPair* FindCounters(uint64_t key) {
     const int series = FindSeries(key);
     if (__builtin_expect(series < 0, 0)) return nullptr;
-    Ordered<uint16_t>& slot = lane().counter_page;
-    uint16_t page = slot.load();  // written by this lane's holders only
+    CounterPair* const pair = CountersIn(*lane_, series);
+    if (__builtin_expect(pair == nullptr, 0)) CountUnlessCounted(series, key);
+    return pair;
+  }
+  // Null: there is no page for them.
+  CounterPair* CountersIn(Lane& lane, int series) {
+    uint16_t page = lane.counter_page.load();
     if (__builtin_expect(page == kNoPage, 0)) {
-      page = segment_.pages().Allocate();
-      if (page == kNoPage) {
-        CountUnlessCounted(series, key);
-        return nullptr;
-      }
-      slot.publish(page);  // a reader that sees the page sees its zeroes
+      page = AddCounterPage(lane);
+      if (page == kNoPage) return nullptr;
     }
     return &segment_.counters(page).series[series];
   }
+  [[gnu::cold, gnu::noinline]] uint16_t AddCounterPage(Lane& lane);
 
   static uint32_t Hash(uint64_t key) {
     return static_cast<uint32_t>(key * 0x9e3779b97f4a7c15ULL >>
@@ -152,6 +163,8 @@ class LaneWriter {
   }
 
   [[gnu::cold, gnu::noinline]] int FindOrAddSeries(uint64_t key);
+  // The key's own entry; -1: there is no room for it.
+  int OwnSeries(uint64_t key);
   bool TakePlace(bool is_overflow);
 
   Segment& segment_;

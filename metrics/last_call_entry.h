@@ -31,8 +31,6 @@
 namespace nccl_pulse {
 
 struct LastCallFields {
-  // Collectives so far, itself included (32) | number on its communicator, from 1 (32).
-  uint64_t numbers;
   uint32_t op;  // indices into the name table, below 256
   uint32_t datatype;
   uint32_t kind_number;  // of its operation and size class, from 0: as TimedCallFields::call_number
@@ -50,22 +48,25 @@ struct LastCallBits {
 
   static constexpr uint64_t kMostBytes = (uint64_t{1} << 48) - 1;
 
+  static constexpr int kFlagsShift = 16;  // in `what`
+
   static constexpr uint32_t Number(uint64_t sequence) { return static_cast<uint32_t>(sequence); }
   static constexpr uint32_t Collectives(uint64_t sequence) {
     return static_cast<uint32_t>(sequence >> 32);
   }
   static constexpr uint64_t What(const LastCallFields& call) {
-    return uint64_t{call.kind_number} << 32 | call.flags << 16 | call.datatype << 8 | call.op;
+    return uint64_t{call.kind_number} << 32 | call.flags << kFlagsShift | call.datatype << 8 |
+           call.op;
   }
   static constexpr uint32_t Op(uint64_t what) { return what & 0xff; }
   static constexpr uint32_t Datatype(uint64_t what) { return what >> 8 & 0xff; }
-  static constexpr uint32_t Flags(uint64_t what) { return what >> 16 & 0xff; }
+  static constexpr uint32_t Flags(uint64_t what) { return what >> kFlagsShift & 0xff; }
   static constexpr uint32_t KindNumber(uint64_t what) { return static_cast<uint32_t>(what >> 32); }
 
   // A stream is told from others by a hash of its handle: an address is nobody's business.
-  static uint64_t Bytes(const LastCallFields& call) {
-    const uint64_t bytes = call.bytes < kMostBytes ? call.bytes : kMostBytes;
-    return reinterpret_cast<uintptr_t>(call.stream) * 0x9e3779b97f4a7c15ULL >> 48 << 48 | bytes;
+  static uint64_t Bytes(uint64_t bytes, void* stream) {
+    return reinterpret_cast<uintptr_t>(stream) * 0x9e3779b97f4a7c15ULL >> 48 << 48 |
+           (bytes < kMostBytes ? bytes : kMostBytes);
   }
   static constexpr uint64_t BytesOf(uint64_t bytes) { return bytes & kMostBytes; }
   static constexpr uint32_t StreamTag(uint64_t bytes) { return static_cast<uint32_t>(bytes >> 48); }
@@ -85,14 +86,15 @@ class BasicLastCallEntry {
     uint64_t what, bytes, launch;
   };
 
-  void Write(const LastCallFields& call) {
+  // Words as LastCallBits makes them.
+  void Write(uint64_t numbers, uint64_t what, uint64_t bytes) {
     sequence_.store(kWriting, std::memory_order_relaxed);
     // Release: a reader that sees one of the new fields sees kWriting, or what came after it.
     Atomics::Fence(std::memory_order_release);
-    what_.store(LastCallBits::What(call));
-    bytes_.store(LastCallBits::Bytes(call));
+    what_.store(what);
+    bytes_.store(bytes);
     launch_.store(0);
-    sequence_.store(call.numbers, std::memory_order_release);  // with the fields
+    sequence_.store(numbers, std::memory_order_release);  // with the fields
   }
   // Of the call that stands here. Relaxed: a reader takes it as one more field of that call.
   void SetLaunch(uint64_t launch) { launch_.store(launch); }

@@ -48,31 +48,23 @@ class LastCalls {
     waiting_.store(kNone);
   }
 
-  // `call` but for its numbers and kSameGroup. `group`: tells the calls of one group from those of
-  // another, 0: not known.
-  void Note(LastCallFields call, uint64_t group) {
+  // `what` and `bytes`: words of LastCallBits; kSameGroup is added. `group`: tells the calls of one group
+  // from those of another, 0: not known.
+  void Note(uint64_t what, uint64_t bytes, uint64_t group) {
+    if (!IsOfGroup(group)) return NoteFirst(what, bytes, group);
+    what |= LastCallBits::kSameGroup << LastCallBits::kFlagsShift;
+    if (LastCallPage* const page = page_.load()) Append(*page, what, bytes, true);
+  }
+  // The same for a call that is not of the last one's group.
+  [[gnu::always_inline]] void NoteFirst(uint64_t what, uint64_t bytes, uint64_t group) {
     LastCallPage* const page = page_.load();
     if (__builtin_expect(page == nullptr, 0)) return;
-    const uint64_t numbers = numbers_.load();
-    const auto before = static_cast<uint32_t>(numbers);
-    LastCallEntry& entry = page->entries[before % kLastCallsPerPage];
-    auto waiting = reinterpret_cast<uintptr_t>(&entry);
-    if (__builtin_expect(group_.load() == group && group != 0, 0)) {
-      call.flags |= LastCallBits::kSameGroup;
-      waiting = JoinGroup(before, waiting);
-    } else {
-      group_.store(group);
-    }
-    // The flag itself is counted: no branch.
-    static_assert(LastCallBits::kCollective == 1);
-    call.numbers = numbers + 1 + (uint64_t{call.flags & LastCallBits::kCollective} << 32);
-    numbers_.store(call.numbers);
-    entry.Write(call);
-    // Those of an earlier group are left without a launch.
-    waiting_.store(waiting);
-    if (__builtin_expect((before + 1) % kLastCallsPerPage == 0, 0)) {
-      page_.store(PageOf(before + 1));
-    }
+    group_.store(group);
+    Append(*page, what, bytes, false);
+  }
+  bool IsOfGroup(uint64_t group) const { return group_.load() == group && group != 0; }
+  void Note(const LastCallFields& call, uint64_t group) {
+    Note(LastCallBits::What(call), LastCallBits::Bytes(call.bytes, call.stream), group);
   }
   // The call that was noted last, and those of its group before it, get no launch.
   void ForgetLaunch() { waiting_.store(kNone); }
@@ -93,6 +85,25 @@ class LastCalls {
   static constexpr uintptr_t kNone = 0;
   static constexpr uintptr_t kGroup = 1;
 
+  [[gnu::always_inline]] void Append(LastCallPage& page, uint64_t what, uint64_t bytes,
+                                     bool joins) {
+    const uint64_t numbers = numbers_.load();
+    const auto before = static_cast<uint32_t>(numbers);
+    LastCallEntry& entry = page.entries[before % kLastCallsPerPage];
+    auto waiting = reinterpret_cast<uintptr_t>(&entry);
+    if (joins) waiting = JoinGroup(before, waiting);
+    // The flag itself is counted: no branch.
+    static_assert(LastCallBits::kCollective == 1);
+    constexpr uint64_t kFlag = uint64_t{1} << LastCallBits::kFlagsShift;
+    const uint64_t next = numbers + 1 + ((what & kFlag) << (32 - LastCallBits::kFlagsShift));
+    numbers_.store(next);
+    entry.Write(next, what, bytes);
+    // Those of an earlier group are left without a launch.
+    waiting_.store(waiting);
+    if (__builtin_expect((before + 1) % kLastCallsPerPage == 0, 0)) {
+      page_.store(PageOf(before + 1));
+    }
+  }
   // Who waits from now on: this entry alone, or all since first_.
   uintptr_t JoinGroup(uint32_t before, uintptr_t entry) {
     const uintptr_t waiting = waiting_.load();

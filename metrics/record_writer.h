@@ -87,8 +87,9 @@ class RecordWriter {
 
   // ---- calls and followed launches; the launching thread, without a lane ----
 
-  void NoteCall(NameId op, uint32_t size_class) {
-    record_.followed.last_call.store(LastCall::Pack(op, size_class));
+  void NoteCall(NameId op, uint32_t size_class) { NoteCall(op | uint64_t{size_class} << 8); }
+  void NoteCall(uint64_t op_and_size_class) {
+    record_.followed.last_call.store(LastCall::Pack(op_and_size_class));
   }
   // Before the events that follow it, which publish it (heartbeat.h): never have more completed
   // than were launched. `with_callback`: NCCL made one for it.

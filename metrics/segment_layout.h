@@ -40,7 +40,8 @@
 //                           (docs/glossary.md) has one writer at a time, claimed for the length of
 //                           one callback with one compare-and-swap and given back with one store.
 //                           A thread that ends holds nothing, so nothing has to be taken over, and
-//                           a thread born for one group costs nothing.
+//                           a thread born for one group costs nothing. In lane 0 the threads that call
+//                           and launch write without a claim, each its own cells (visit.h)
 //   SeriesEntry.key         any lane's holder, once (compare-and-swap from 0); it does not change
 //                           until the record is recycled
 //   SeriesEntry.page[lane]  the holder of that lane, once
@@ -273,8 +274,9 @@ static_assert(sizeof(Lane) == 192, "whole cache lines: neighbours do not share")
 // What was called last: 1 + the operation's name | size class << 8. 0: nothing yet.
 struct LastCall {
   static constexpr uint64_t Pack(uint32_t op, uint32_t size_class) {
-    return uint64_t{op} + 1 + (uint64_t{size_class} << 8);
+    return Pack(uint64_t{op} | uint64_t{size_class} << 8);
   }
+  static constexpr uint64_t Pack(uint64_t bits) { return (bits & 0xffff) + 1; }
   static constexpr bool IsKnown(uint64_t bits) { return (bits & 0xff) != 0; }
   static constexpr uint32_t Op(uint64_t bits) { return static_cast<uint32_t>(bits & 0xff) - 1; }
   static constexpr uint32_t SizeClass(uint64_t bits) { return bits >> 8 & 0xff; }

@@ -26,13 +26,9 @@ uint64_t UserTagOf(const Call& /*call*/, long /*before v7*/) {
 }
 
 template <typename Call>
-uint64_t StartCall(Tracker& tracker, void* context, const Call& call, const void* parent) {
-  const CallEvent event{call.func,          call.datatype,    call.count,
-                        call.graphCaptured, TicketOf(parent), call.stream};
-  if (const uint64_t user_tag = UserTagOf(call, 0); __builtin_expect(user_tag != 0, 0)) {
-    return tracker.StartTaggedCall(TicketOf(context), event, user_tag);
-  }
-  return tracker.StartCall(TicketOf(context), event);
+CallEvent CallOf(const Call& call, const void* parent) {
+  return {call.func,        call.datatype, call.count,        call.graphCaptured,
+          TicketOf(parent), call.stream,   UserTagOf(call, 0)};
 }
 
 // Of a type that not all of these versions have.
@@ -50,8 +46,7 @@ inline uint64_t StartOther(Tracker& tracker, void* /*context*/,
   return PassOver(tracker, descriptor.type, api_version);
 }
 
-// An event of that type; 0: of a type that StartEventV5 does not list. A function for each, which reads
-// the descriptor itself and has a frame of its own size.
+// An event of that type; 0: of a type that StartEventV5 does not list.
 template <int kApiVersion, uint64_t kType, typename Descriptor>
 [[gnu::flatten, gnu::noinline]] int StartOfType(Tracker& tracker, void* context, void** handle,
                                                 const Descriptor& descriptor) {
@@ -61,9 +56,9 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
     ticket = tracker.StartGroup(TicketOf(context), descriptor.groupApi.graphCaptured,
                                 descriptor.groupApi.groupDepth == 1);
   } else if constexpr (kType == abi::kEventCollApi) {
-    ticket = StartCall(tracker, context, descriptor.collApi, descriptor.parentObj);
+    ticket = tracker.StartCall(TicketOf(context), CallOf(descriptor.collApi, descriptor.parentObj));
   } else if constexpr (kType == abi::kEventP2pApi) {
-    ticket = StartCall(tracker, context, descriptor.p2pApi, descriptor.parentObj);
+    ticket = tracker.StartCall(TicketOf(context), CallOf(descriptor.p2pApi, descriptor.parentObj));
   } else if constexpr (kType == abi::kEventKernelLaunch) {
     ticket = tracker.StartLaunch(TicketOf(context),
                                  {descriptor.kernelLaunch.stream, TicketOf(descriptor.parentObj)});
@@ -86,6 +81,27 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
   return abi::kSuccess;
 }
 
+// The same for types of which nearly all events are alike. A function for each, which reads the
+// descriptor itself and has a frame of its own size; what is not alike begins anew in the one above.
+template <int kApiVersion, uint64_t kType, typename Descriptor>
+[[gnu::hot, gnu::flatten, gnu::noinline]] int StartUsual(Tracker& tracker, void* context,
+                                                         void** handle,
+                                                         const Descriptor& descriptor) {
+  bool is_usual = false;
+  if constexpr (kType == abi::kEventCollApi) {
+    is_usual =
+        tracker.CountUsualCall(TicketOf(context), CallOf(descriptor.collApi, descriptor.parentObj));
+  } else if constexpr (kType == abi::kEventP2pApi) {
+    is_usual =
+        tracker.CountUsualCall(TicketOf(context), CallOf(descriptor.p2pApi, descriptor.parentObj));
+  }
+  if (__builtin_expect(!is_usual, 0)) {
+    return StartOfType<kApiVersion, kType>(tracker, context, handle, descriptor);
+  }
+  *handle = nullptr;
+  return abi::kSuccess;
+}
+
 template <int kApiVersion, uint64_t kType, uint64_t... kMoreTypes, typename Descriptor>
 [[gnu::always_inline]] inline int StartOneOf(Tracker& tracker, void* context, void** handle,
                                              const Descriptor& descriptor) {
@@ -94,24 +110,39 @@ template <int kApiVersion, uint64_t kType, uint64_t... kMoreTypes, typename Desc
       return StartOneOf<kApiVersion, kMoreTypes...>(tracker, context, handle, descriptor);
     }
   }
-  return StartOfType<kApiVersion, kType>(tracker, context, handle, descriptor);
+  if constexpr (kType == abi::kEventCollApi || kType == abi::kEventP2pApi) {
+    return StartUsual<kApiVersion, kType>(tracker, context, handle, descriptor);
+  } else {
+    return StartOfType<kApiVersion, kType>(tracker, context, handle, descriptor);
+  }
 }
 
 template <int kApiVersion, typename Descriptor>
-[[gnu::hot]] int StartEventV5(void* context, void** handle, Descriptor* descriptor) {
-  Tracker* const tracker = Runtime::tracker();
-  if (__builtin_expect(tracker != nullptr && descriptor != nullptr && handle != nullptr, 1)) {
-    // In the order in which an operation brings them.
-    return StartOneOf<kApiVersion, abi::kEventGroupApi, abi::kEventCollApi, abi::kEventKernelLaunch,
-                      abi::kEventColl, abi::kEventKernelCh, abi::kEventGroup, abi::kEventP2pApi,
-                      abi::kEventP2p, abi::kEventProxyOp, abi::kEventProxyStep, 0>(
-        *tracker, context, handle, *descriptor);
-  }
+int StartEventV5(void* context, void** handle, Descriptor* descriptor);
+
+// One of what it needs is missing.
+template <int kApiVersion, typename Descriptor>
+[[gnu::cold, gnu::noinline]] int StartWithoutAll(void* context, void** handle,
+                                                 Descriptor* descriptor) {
   return StartEvent(handle, descriptor, [&](Tracker& /*there is no handle*/) {
     void* ticket;
     StartEventV5<kApiVersion>(context, &ticket, descriptor);
     return TicketOf(ticket);
   });
+}
+
+template <int kApiVersion, typename Descriptor>
+[[gnu::hot]] int StartEventV5(void* context, void** handle, Descriptor* descriptor) {
+  Tracker* const tracker = Runtime::tracker();
+  if (__builtin_expect(tracker == nullptr, 0) || __builtin_expect(descriptor == nullptr, 0) ||
+      __builtin_expect(handle == nullptr, 0)) {
+    return StartWithoutAll<kApiVersion>(context, handle, descriptor);
+  }
+  // In the order in which an operation brings them.
+  return StartOneOf<kApiVersion, abi::kEventGroupApi, abi::kEventCollApi, abi::kEventKernelLaunch,
+                    abi::kEventColl, abi::kEventKernelCh, abi::kEventGroup, abi::kEventP2pApi,
+                    abi::kEventP2p, abi::kEventProxyOp, abi::kEventProxyStep, 0>(
+      *tracker, context, handle, *descriptor);
 }
 
 }  // namespace nccl_pulse

@@ -9,10 +9,11 @@
 
 #include "metrics/atomic_cell.h"
 #include "metrics/last_calls.h"
+#include "metrics/visit.h"
+#include "plugin/tracker/call_kinds.h"
 #include "plugin/tracker/kernel_channels.h"
 #include "plugin/tracker/launch_follower.h"
 #include "plugin/tracker/operation_ring.h"
-#include "plugin/tracker/uncounted_call.h"
 #include "plugin/tracker/unreported_operations.h"
 
 namespace nccl_pulse {
@@ -28,9 +29,10 @@ struct CommunicatorParts {
 
   OperationRing ring;
   LaunchFollower launches;
-  alignas(64) UncountedCall uncounted;
-  LastCalls last_calls;
+  alignas(64) LastCalls last_calls;
+  Visit calling, launching;  // to the record, of the threads that call and launch
   // ---- line: what is above is written by each call
+  CallKinds call_kinds;
   KernelChannels* channels;  // null unless kernel timing
   FirstMoves* first_moves;   // null with kernel timing
   UnreportedOperations unreported;
@@ -38,7 +40,8 @@ struct CommunicatorParts {
 // A launch that is not sampled writes one cache line of both.
 static_assert(OperationRing::kBytesOnLastLine + LaunchFollower::kBytesOnFirstLine == 64);
 static_assert(offsetof(CommunicatorParts, launches) == sizeof(OperationRing));
-static_assert(offsetof(CommunicatorParts, channels) == offsetof(CommunicatorParts, uncounted) + 64);
+static_assert(offsetof(CommunicatorParts, call_kinds) ==
+              offsetof(CommunicatorParts, last_calls) + 64);
 
 inline size_t CommunicatorParts::BytesFor(bool kernel_timing) {
   return sizeof(CommunicatorParts) + (kernel_timing ? sizeof(KernelChannels) : sizeof(FirstMoves));

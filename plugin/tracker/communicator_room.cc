@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "plugin/tracker/communicator_table.h"
-#include "plugin/tracker/counting.h"
 
 namespace nccl_pulse {
 namespace {
@@ -102,16 +101,18 @@ void CommunicatorTable::RecycleExpired() {
 }
 
 bool CommunicatorTable::Recycle(Communicator& communicator) {
-  // The last call may have found no lane to be counted in, even at the end. From then on no lane
-  // can be claimed for the old owner, because its generation is not the record's.
-  if (!WaitForLeftCall(instruments_, communicator) ||
-      !communicator.Writer(instruments_.segment).Recycle()) {
-    constexpr uint64_t kPauseNs = 1000000000;  // the holder of a lane was taken off the CPU
+  // From then on no lane can be claimed for the old owner, because its generation is not the record's;
+  // and no visit is made, because its context is closed.
+  const CommunicatorParts* const parts = communicator.parts.load();
+  const bool is_left = parts == nullptr || (parts->calling.IsOver() && parts->launching.IsOver());
+  if (!is_left || !communicator.Writer(instruments_.segment).Recycle()) {
+    constexpr uint64_t kPauseNs =
+        1000000000;  // a visitor, or a lane's holder, was taken off the CPU
     communicator.recycle_after_ns = instruments_.clock.NowNs() + kPauseNs;
     return false;
   }
   finalized_.fetch_sub(1);  // a hint, see WantsRoom
-  if (CommunicatorParts* parts = communicator.parts.load()) parts->ring.Abandon();
+  if (parts != nullptr) communicator.parts.load()->ring.Abandon();
   return true;
 }
 

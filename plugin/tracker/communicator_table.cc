@@ -70,7 +70,7 @@ uint64_t CommunicatorTable::Add(const CommunicatorIdentity& identity, bool has_s
   CommunicatorParts& parts = *communicator.parts.load();
   parts.ring.Reset();
   parts.launches.Reset();
-  parts.uncounted.Reset();
+  parts.call_kinds.Reset();
   parts.last_calls.Begin(instruments_.segment, *communicator.record);
   if (parts.channels != nullptr) parts.channels->Reset();
   const bool heartbeat =

@@ -1,27 +1,9 @@
 #include "plugin/tracker/counting.h"
 
-#include <time.h>
-
 #include "plugin/tracker/bus_bytes.h"
 #include "plugin/tracker/communicator_parts.h"
 
 namespace nccl_pulse {
-
-void CountLeftCall(Instruments& instruments, const Communicator& communicator) {
-  LaneWriter lane = communicator.ClaimLane(instruments.segment, LaneRole::kLaunch);
-  if (lane.ok()) CountUncounted(communicator.parts.load()->uncounted, lane);
-}
-
-bool WaitForLeftCall(Instruments& instruments, const Communicator& communicator) {
-  const CommunicatorParts* parts = communicator.parts.load();
-  if (parts == nullptr) return true;
-  for (int attempt = 0; attempt < RecordWriter::kLaneAttempts; ++attempt) {
-    if (!parts->uncounted.is_there()) return true;
-    CountLeftCall(instruments, communicator);
-    if (parts->uncounted.is_there()) nanosleep(&RecordWriter::kLanePause, nullptr);
-  }
-  return !parts->uncounted.is_there();
-}
 
 void CountUntimed(LaneWriter& lane, uint8_t op, UntimedReason reason) {
   lane.Count(SeriesKey::Untimed(op, reason), 1, 0);
@@ -42,12 +24,12 @@ void CountLatency(Segment& segment, const Communicator& communicator, LaneWriter
                                                 latency.duration_ns, latency.end_ns});
 }
 
-void CountLaunchCallback(Instruments& instruments, const Communicator& communicator,
-                         bool is_launch) {
-  LaneWriter lane = communicator.ClaimLane(instruments.segment, LaneRole::kLaunch);
-  if (!lane.ok()) return instruments.Ignore(IgnoredReason::kNoRoom);
-  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kLaunch)], 1);
-  if (is_launch) AddToCell(lane.lane().launches, 1);
+void CountLaunchCallback(const Communicator& communicator, bool is_launch) {
+  const Visit::Stay stay(communicator.parts.load()->launching);
+  if (!communicator.is_live()) return;
+  Lane& lane = communicator.record->lanes[static_cast<int>(LaneRole::kLaunch)];
+  AddToCell(lane.callbacks[static_cast<int>(CallbackKind::kLaunch)], 1);
+  if (is_launch) AddToCell(lane.launches, 1);
 }
 
 void CountTimedLaunch(Instruments& instruments, const Communicator& communicator,

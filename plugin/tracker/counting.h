@@ -12,23 +12,8 @@
 #include "plugin/tracker/instruments.h"
 #include "plugin/tracker/operation_slot.h"
 #include "plugin/tracker/timed_launches.h"
-#include "plugin/tracker/uncounted_call.h"
 
 namespace nccl_pulse {
-
-// The call that is counted in no lane yet, if this lane is the one that may (uncounted_call.h).
-inline void CountUncounted(UncountedCall& uncounted, LaneWriter& writer) {
-  // Its holder, or the next one, will.
-  if (__builtin_expect(!writer.holds(LaneRole::kLaunch), 0)) return;
-  const UncountedCall::Call call = uncounted.Take();
-  if (__builtin_expect(call.key == 0, 0)) return;
-  AddToCell(writer.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 1);
-  writer.Count(call.key, 1, call.bytes);
-}
-// A call that no operation counted.
-void CountLeftCall(Instruments& instruments, const Communicator& communicator);
-// Waits, a little, for a lane to count it in. False: it still is uncounted.
-bool WaitForLeftCall(Instruments& instruments, const Communicator& communicator);
 
 // It has no duration, for that reason.
 [[gnu::noinline]] void CountUntimed(LaneWriter& lane, uint8_t op, UntimedReason reason);
@@ -44,9 +29,7 @@ void CountLatency(Segment& segment, const Communicator& communicator, LaneWriter
                   const Latency& latency);
 
 // The callbacks of a launch that is not followed; `is_launch`: one that is made now.
-[[gnu::cold, gnu::noinline]] void CountLaunchCallback(Instruments& instruments,
-                                                      const Communicator& communicator,
-                                                      bool is_launch);
+void CountLaunchCallback(const Communicator& communicator, bool is_launch);
 // A launch that was timed has ended; `launch_ns`: when it was made. `record_generation`: of the
 // communicator that it is about.
 void CountTimedLaunch(Instruments& instruments, const Communicator& communicator,

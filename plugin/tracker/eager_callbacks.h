@@ -30,75 +30,45 @@ inline uint64_t Tracker::StartGroup(uint64_t context, bool captured, bool is_one
   return ShowGroup(*communicator, ticket, is_one_call);
 }
 
-inline uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event, UserTagId user_tag) {
-  Communicator* communicator = communicators_.Find(context);
-  if (communicator == nullptr) return 0;
-  const CachedName op = instruments_.names.Find(event.func);
-  const CachedName datatype = instruments_.names.Find(event.datatype);
-  const uint64_t bytes = event.count * datatype.element_bytes;
-  const auto size_class = static_cast<uint32_t>(SizeClassOf(bytes));
-  communicator->Writer(instruments_.segment).NoteCall(op.id, size_class);
-  const uint64_t key = SeriesKey::WithTag(
-      SeriesKey::Calls(op.id, size_class, datatype.id, event.captured), user_tag);
-  CommunicatorParts& parts = *communicator->parts.load();
-  if (__builtin_expect(!parts.uncounted.Offer(key, bytes), 0)) {
-    CountCall(*communicator, key, bytes);
+inline bool Tracker::CountUsualCall(uint64_t context, const CallEvent& event) {
+  if (__builtin_expect(event.captured, 0) || __builtin_expect(event.parent != 0, 0)) return false;
+  Communicator& communicator = communicators_.At(context);
+  // Acquire: as CommunicatorTable::Find.
+  if (__builtin_expect(communicator.context.acquire() != context, 0)) return false;
+  if (__builtin_expect(context == 0, 0)) return false;
+  CommunicatorParts& parts = *communicator.parts.load();
+  const CallKind& kind = parts.call_kinds.PlaceOf(event);
+  if (__builtin_expect(!kind.Is(event), 0)) return false;
+  CounterPair* const cells = kind.cells.load();
+  if (__builtin_expect(cells == nullptr, 0)) return false;
+  LaunchFollower& launches = parts.launches;
+  uint64_t what = kind.bits.load();
+  Relaxed<uint32_t>& call_number = launches.CallNumber(CallKind::NumberPlace(what));
+  const uint64_t number = call_number.load();
+  if (instruments_.samples() &&
+      __builtin_expect(instruments_.sampler.ShouldTime(kind.sampling_seed.load(), number), 0)) {
+    return false;
   }
   const uint64_t group = groups_.Current();
-  LastCallFields last{};
-  last.op = op.id;
-  last.datatype = datatype.id;
-  last.bytes = bytes;
-  last.stream = event.stream;
-  uint32_t serial = 0;
+  if (__builtin_expect(launches.has_calls(), 0) ||
+      __builtin_expect(parts.last_calls.IsOfGroup(group), 0)) {
+    return false;
+  }
+  const Visit::Stay stay(parts.calling);
+  if (__builtin_expect(communicator.context.load() != context, 0)) return false;
+  const uint64_t bytes = kind.bytes.load();
+  const uint64_t meta = kind.meta.load();
+  CommunicatorRecord& record = *communicator.record;
+  CountWithoutClaim(*cells, bytes, CallbackKind::kApi, record);
+  RecordWriter(instruments_.segment, record).NoteCall(meta);
+  what = CallKind::What(what);
   if (__builtin_expect(instruments_.stream_timer != nullptr, 1)) {
-    const OperationMeta call{op.id,
-                             static_cast<uint8_t>(size_class),
-                             0,
-                             false,
-                             parts.launches.NextCallNumber(op.id, size_class),
-                             user_tag};
-    last.kind_number = call.call_number;
-    last.flags = LastCallBits::kKindNumbered;
-    serial = parts.launches.NoteCall(instruments_, *communicator, parts.ring, call, bytes, group);
-    // The end of its group is awaited, or it is captured.
-    if (__builtin_expect(event.parent != 0, 0) && !event.captured &&
-        Ticket::Kind(event.parent) == TicketKind::kGroup) {
-      parts.launches.AwaitEnd(instruments_, *communicator, parts.ring, event.stream,
-                              Ticket::Operation(event.parent) != 0);
-    }
+    call_number.store(static_cast<uint32_t>(number) + 1);
+    what |= number << 32;
+    launches.NoteUsualCall(number << 32 | meta, bytes, group);
   }
-  // Here, where they are used: each callback has more values than registers.
-  last.flags |= (instruments_.IsCollective(op.id) ? LastCallBits::kCollective : 0) |
-                (event.captured ? LastCallBits::kCaptured : 0);
-  parts.last_calls.Note(last, group);
-  if (__builtin_expect(event.captured, 0)) {
-    parts.last_calls.ForgetLaunch();
-    communicator->MarkCaptured(instruments_.segment);
-    if (instruments_.stream_timer != nullptr) {
-      parts.launches.ForgetCall(instruments_, *communicator, op.id, bytes, group);
-    }
-    if (graphs_.is_on()) {
-      graphs_.NoteCall(*communicator, {event.stream, op.id, size_class, bytes});
-    }
-  }
-  // The ticket tells the operation whether it was captured, and which launch may have timed it.
-  if (__builtin_expect(!event.captured && serial == 0, 1)) return 0;
-  return Ticket::Pack(instruments_.process_tag, TicketKind::kApiCall, event.captured ? 1 : 0,
-                      serial, 0, communicator->index);
-}
-
-inline uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
-  const uint64_t ticket = BeginCall(context, event, 0);
-  if (__builtin_expect(!instruments_.shows_ranges, 1)) return ticket;
-  return ShowCall(context, event, ticket);
-}
-
-inline uint64_t Tracker::StartTaggedCall(uint64_t context, const CallEvent& event,
-                                         uint64_t user_tag) {
-  const uint64_t ticket = BeginCall(context, event, instruments_.user_tags.IdOf(user_tag));
-  if (__builtin_expect(!instruments_.shows_ranges, 1)) return ticket;
-  return ShowCall(context, event, ticket);
+  parts.last_calls.NoteFirst(what, LastCallBits::Bytes(bytes, event.stream), group);
+  return true;
 }
 
 inline uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
@@ -123,12 +93,11 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
   // Before a lane is claimed: a tool takes its time.
   if (__builtin_expect(instruments_.shows_ranges, 0)) MarkOperation(communicator, event);
   const uint64_t now_ns = instruments_.clock.NowNs();
-  LaneWriter writer = communicator.ClaimLane(instruments_.segment, LaneRole::kLaunch);
+  LaneWriter writer = communicator.ClaimLane(instruments_.segment, LaneRole::kOther);
   if (__builtin_expect(!writer.ok(), 0)) {
     Ignore(IgnoredReason::kNoRoom);
     return 0;
   }
-  CountUncounted(parts.uncounted, writer);
   NameCache& names = instruments_.names;
   const CachedName op = names.Find(event.func);
   const CachedName datatype = names.Find(event.datatype);

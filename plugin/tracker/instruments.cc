@@ -22,6 +22,7 @@ Instruments::Instruments(Segment& segment, Clock& clock, TimingMode timing,
       send_name(names.Find("Send").id),
       receive_name(names.Find("Recv").id),
       user_tags(segment.WritableHeader()) {
+  StdAtomics::PrepareHeavyFence();
   const bool times_streams = stream_timer != nullptr && samples();
   HeaderWriter(segment).StoreSamplingExponent(times_streams ? sampler.exponent() : -1);
 }

@@ -7,9 +7,7 @@
 namespace nccl_pulse {
 
 void LaunchFollower::Reset() {
-  for (auto& row : call_numbers_) {
-    for (auto& number : row) number.store(0);
-  }
+  for (auto& number : call_numbers_) number.store(0);
   calls_.store(0);
   launch_.store(0);
   traits_.store(0);
@@ -62,21 +60,19 @@ uint64_t LaunchFollower::FinishComposite(Instruments& instruments, const Communi
   const NameId op = composite_.Finish(calls, static_cast<uint32_t>(communicator.nranks.load()));
   if (op == kNoName) return kNoComposite;
   const auto size_class = static_cast<uint8_t>(SizeClassOf(composite_.bytes()));
-  LaneWriter lane = communicator.ClaimLane(instruments.segment, LaneRole::kLaunch);
+  LaneWriter lane = communicator.ClaimLane(instruments.segment, LaneRole::kOther);
   if (lane.ok()) {
     lane.Count(SeriesKey::Composite(op, size_class, captured), 1, 0);
   } else {
     instruments.Ignore(IgnoredReason::kNoRoom);
   }
   if (captured) return kNoComposite;
+  Relaxed<uint32_t>& number = CallNumber(PlaceOfNumber(OperationRowOf(op), size_class));
   // Of each rank's AlltoAlls the same ones are sampled, as of other collectives. The tag is that of
   // every part.
-  const OperationMeta meta{op,
-                           size_class,
-                           0,
-                           false,
-                           NextCallNumber(op, size_class),
-                           OperationMeta::Unpack(meta_.load()).user_tag};
+  const OperationMeta meta{op,    size_class,    0,
+                           false, number.load(), OperationMeta::Unpack(meta_.load()).user_tag};
+  number.add(1);
   return meta.Pack();
 }
 
@@ -98,7 +94,7 @@ void LaunchFollower::CountUnfollowed(Instruments& instruments, Communicator& com
     CoverCalls();
     unfollowed_launches_.store(unfollowed_launches_.load() + 1);
   }
-  CountLaunchCallback(instruments, communicator, !captured);
+  CountLaunchCallback(communicator, !captured);
 }
 
 bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& communicator,
@@ -158,7 +154,7 @@ void LaunchFollower::EndTiming(Instruments& instruments, Communicator& communica
 }
 
 void LaunchFollower::Abandon(Instruments& instruments, Communicator& communicator) {
-  if ((launch_.load() & kKernel) != 0) CountLaunchCallback(instruments, communicator, false);
+  if ((launch_.load() & kKernel) != 0) CountLaunchCallback(communicator, false);
   launch_.store(0);
   StreamTimer::GiveGateUp(timer_);
   const uint32_t pair = pair_.load();

@@ -87,27 +87,37 @@ class LaunchFollower {
 
   // ---- calls ----
 
-  // Its serial, 0 for one that is not sampled. `group`: ThreadGroups::Current.
+  // Its serial, 0 for one that is not sampled. `call`: OperationMeta. `kind_seed`: KindSeed. `group`:
+  // ThreadGroups::Current.
   [[gnu::hot]] uint32_t NoteCall(const Instruments& instruments, Communicator& communicator,
-                                 const OperationRing& ring, const OperationMeta& call,
+                                 const OperationRing& ring, uint64_t call, uint64_t kind_seed,
                                  uint64_t bytes, uint64_t group) {
     if (__builtin_expect(calls_.load() != 0, 0)) {
-      NoteUnlaunchedCall(instruments, communicator, ring, call.op, bytes, group);
+      NoteUnlaunchedCall(instruments, communicator, ring, OperationMeta::Unpack(call).op, bytes,
+                         group);
     } else {
       NoteFirstCall(bytes, group);
     }
-    meta_.store(call.Pack());
-    const bool sampled = instruments.samples() && ShouldTime(instruments, communicator, call);
+    meta_.store(call);
+    const bool sampled =
+        instruments.samples() &&
+        instruments.sampler.ShouldTime(kind_seed, OperationMeta::Unpack(call).call_number);
     sampled_.store(sampled);
     return __builtin_expect(sampled, 0) ? timed_.NextSerial() : 0;
   }
-  // The number of a call of that kind, from 0.
-  uint32_t NextCallNumber(NameId op, uint32_t size_class) {
-    Relaxed<uint32_t>& number = call_numbers_[OperationRowOf(op)][size_class];
-    const uint32_t call_number = number.load();
-    number.store(call_number + 1);
-    return call_number;
+  // Where the number of calls of a kind stands; `row`: OperationRowOf.
+  static constexpr uint32_t PlaceOfNumber(uint32_t row, uint32_t size_class) {
+    return row * kCallColumns + size_class;
   }
+  // The number of the next call of that kind, from 0.
+  Relaxed<uint32_t>& CallNumber(uint32_t place) { return call_numbers_[place]; }
+  // NoteCall of a call that is not sampled, while no other one stands.
+  [[gnu::hot]] void NoteUsualCall(uint64_t call, uint64_t bytes, uint64_t group) {
+    NoteFirstCall(bytes, group);
+    meta_.store(call);
+    sampled_.store(false);
+  }
+  [[gnu::hot]] bool has_calls() const { return calls_.load() != 0; }
   // It was captured into a graph. A group is captured as a whole: none of its calls stands here.
   void ForgetCall(const Instruments& instruments, const Communicator& communicator, NameId op,
                   uint64_t bytes, uint64_t group) {
@@ -135,7 +145,9 @@ class LaunchFollower {
   [[gnu::cold, gnu::noinline]] void LearnThread(uint64_t group);
   // Calls of an operation (OperationRowOf) that were followed so, and are counted as timed or not
   // sampled. Any thread.
-  uint32_t followed_calls(uint32_t row) const { return call_numbers_[row][kFollowedColumn].load(); }
+  uint32_t followed_calls(uint32_t row) const {
+    return call_numbers_[PlaceOfNumber(row, kFollowedColumn)].load();
+  }
   // Whether there may be operations that NCCL did not report: there was a group of several, or a
   // call without a launch when the next one came. Any thread.
   bool may_hide() const { return may_hide_.load(); }
@@ -350,8 +362,8 @@ class LaunchFollower {
   Relaxed<uint64_t> reported_before_;  // operations, when that call was made
   // ---- line
   CommunicatorTimer timer_;
-  Relaxed<uint32_t> call_numbers_[kOperationRows][kCallColumns];
-  CompositeCall composite_;  // of groups alone
+  Relaxed<uint32_t> call_numbers_[kOperationRows * kCallColumns];  // PlaceOfNumber
+  CompositeCall composite_;                                        // of groups alone
   HiddenOperations hidden_;
   Relaxed<uint64_t> unfollowed_launches_;
 

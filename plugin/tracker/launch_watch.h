@@ -42,17 +42,9 @@ class LaunchWatch {
   // Takes up what the events say, into the record. True while launches are in flight, or were until
   // just now.
   bool Poll(Instruments& instruments, Communicator& communicator, uint64_t now_ns);
-  // Whether the communicator's uncounted call (uncounted_call.h) stands for the second look: most
-  // are counted by their operation a few microseconds later, which is not to find its lane taken.
-  bool StandsUncounted(bool is_uncounted) {
-    const bool again = is_uncounted && uncounted_seen_;
-    uncounted_seen_ = is_uncounted;
-    return again;
-  }
 
  private:
   Standstill standstill_;
-  bool uncounted_seen_;
 };
 
 }  // namespace nccl_pulse

@@ -45,10 +45,14 @@ class Sampler {
   // A communicator's share in the hash, made once.
   static uint64_t SeedOf(uint64_t comm_id) { return CallSeed(comm_id); }
 
-  bool ShouldTime(uint64_t seed, uint32_t op, uint32_t size_class, uint64_t call_number) const {
+  bool ShouldTime(uint64_t kind_seed, uint64_t call_number) const {
     if (call_number < kUntimedFirstCalls) return false;
-    const uint64_t bits = CallHash(seed, op, size_class, call_number);
+    const uint64_t bits = CallHash(kind_seed, call_number);
     return (bits & ((uint64_t{1} << exponent_.load()) - 1)) == 0;
+  }
+
+  bool ShouldTime(uint64_t seed, uint32_t op, uint32_t size_class, uint64_t call_number) const {
+    return ShouldTime(KindSeed(seed, op, size_class), call_number);
   }
 
   // Takes one timed launch from the allowance; false when it is used up. Several threads at once

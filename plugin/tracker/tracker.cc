@@ -23,7 +23,6 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
 void Tracker::FinishCommunicator(uint64_t context) {
   Communicator* communicator = communicators_.Close(context);
   if (communicator == nullptr) return;
-  CountLeftCall(instruments_, *communicator);
   pages_.KeepToSettle();
   SettleAll(instruments_, *communicator);
   communicators_.Finish(*communicator);

@@ -102,9 +102,9 @@ class Tracker {
 
   // `is_one_call`: the application made one call, without a group of its own.
   inline uint64_t StartGroup(uint64_t context, bool captured, bool is_one_call);
-  inline uint64_t StartCall(uint64_t context, const CallEvent& event);
-  // One that the user gave a tag.
-  inline uint64_t StartTaggedCall(uint64_t context, const CallEvent& event, uint64_t user_tag);
+  uint64_t StartCall(uint64_t context, const CallEvent& event);
+  // The same for a call alone like one before it. False: it is not, and nothing was done.
+  [[gnu::always_inline]] inline bool CountUsualCall(uint64_t context, const CallEvent& event);
   inline uint64_t StartLaunch(uint64_t context, const LaunchEvent& event);
   inline uint64_t StartOperation(uint64_t context, const OperationEvent& event);
   // A copy-engine collective: a launch that carries one operation. Stopped like a launch.
@@ -167,9 +167,22 @@ class Tracker {
     if (captured) communicator.MarkCaptured(instruments_.segment);
     return captured;
   }
-  inline uint64_t BeginCall(uint64_t context, const CallEvent& event, UserTagId user_tag);
-  // A call that finds another one still uncounted: both at once.
-  [[gnu::noinline]] void CountCall(const Communicator& communicator, uint64_t key, uint64_t bytes);
+  uint64_t BeginCall(uint64_t context, const CallEvent& event);
+  // Fills a kind's place.
+  void LearnCall(const Communicator& communicator, const CallEvent& event, CallKind& kind);
+  // False: it has no cells in lane kLaunch. It is captured, or there is no room for further series.
+  static bool CountCall(const Communicator& communicator, const CallEvent& event,
+                        const CallKind& kind);
+  void CountCallInLane(const Communicator& communicator, const CallEvent& event,
+                       const CallKind& kind);
+  // As LaneWriter::Count, in cells of lane kLaunch, by a visitor who alone writes them.
+  static void CountWithoutClaim(CounterPair& cells, uint64_t amount, CallbackKind kind,
+                                CommunicatorRecord& record) {
+    cells.b.add(amount);
+    AddToCell(cells.a, 1);
+    Lane& lane = record.lanes[static_cast<int>(LaneRole::kLaunch)];
+    AddToCell(lane.callbacks[static_cast<int>(kind)], 1);
+  }
   [[gnu::hot, gnu::flatten]] void StopLaunch(uint64_t ticket);
   // ---- ranges: see CallRanges. Returns the ticket, which may be one for this alone ----
   [[gnu::cold, gnu::noinline]] uint64_t ShowGroup(const Communicator& communicator, uint64_t ticket,
@@ -212,8 +225,6 @@ class Tracker {
   // ---- background thread ----
   void PublishUnreportedCalls(Communicator& communicator);
   void FollowOperations(Communicator& communicator);
-  // A call that became no operation, or waits within NCCL to become one.
-  void CountAbandonedCall(Communicator& communicator);
 
   Instruments instruments_;
   ThreadGroups groups_;

@@ -31,12 +31,11 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
   } else if (!captured) {
     launches.CoverCalls();
   }
-  LaneWriter lane = communicator->ClaimLane(instruments_.segment, LaneRole::kLaunch);
+  LaneWriter lane = communicator->ClaimLane(instruments_.segment, LaneRole::kOther);
   if (!lane.ok()) {
     Ignore(IgnoredReason::kNoRoom);
     return ticket;
   }
-  CountUncounted(communicator->parts.load()->uncounted, lane);
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
   lane.Count(SeriesKey::Algorithm(op, SeriesKey::kTimed, instruments_.names.Find("CE").id, kNoName),
              1, 0);

@@ -35,12 +35,106 @@ uint64_t Tracker::ShowCall(uint64_t context, const CallEvent& event, uint64_t ti
   return Ticket::Pack(instruments_.process_tag, TicketKind::kShown, 0, 0, 0, communicator.index);
 }
 
-void Tracker::CountCall(const Communicator& communicator, uint64_t key, uint64_t bytes) {
-  LaneWriter lane = communicator.ClaimLane(instruments_.segment, LaneRole::kLaunch);
+uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event) {
+  Communicator* const communicator = communicators_.Find(context);
+  if (communicator == nullptr) return 0;
+  CommunicatorParts& parts = *communicator->parts.load();
+  CallKind& kind = parts.call_kinds.PlaceOf(event);
+  if (!kind.Is(event)) LearnCall(*communicator, event, kind);
+  const uint64_t bytes = kind.bytes.load();
+  if (!CountCall(*communicator, event, kind)) CountCallInLane(*communicator, event, kind);
+  const OperationMeta meta = OperationMeta::Unpack(kind.meta.load());
+  communicator->Writer(instruments_.segment).NoteCall(meta.Pack());
+  const uint64_t group = groups_.Current();
+  uint64_t what = CallKind::What(kind.bits.load());
+  uint32_t serial = 0;
+  if (instruments_.stream_timer != nullptr) {
+    Relaxed<uint32_t>& call_number =
+        parts.launches.CallNumber(CallKind::NumberPlace(kind.bits.load()));
+    const uint64_t number = uint64_t{call_number.load()} << 32;
+    call_number.add(1);
+    what |= number;
+    serial = parts.launches.NoteCall(instruments_, *communicator, parts.ring, number | meta.Pack(),
+                                     kind.sampling_seed.load(), bytes, group);
+    // The end of its group is awaited, or it is captured.
+    if (event.parent != 0 && !event.captured && Ticket::Kind(event.parent) == TicketKind::kGroup) {
+      parts.launches.AwaitEnd(instruments_, *communicator, parts.ring, event.stream,
+                              Ticket::Operation(event.parent) != 0);
+    }
+  }
+  if (event.captured) what |= LastCallBits::kCaptured << LastCallBits::kFlagsShift;
+  parts.last_calls.Note(what, LastCallBits::Bytes(bytes, event.stream), group);
+  if (event.captured) {
+    parts.last_calls.ForgetLaunch();
+    communicator->MarkCaptured(instruments_.segment);
+    if (instruments_.stream_timer != nullptr) {
+      parts.launches.ForgetCall(instruments_, *communicator, meta.op, bytes, group);
+    }
+    if (graphs_.is_on()) {
+      graphs_.NoteCall(*communicator, {event.stream, meta.op, meta.size_class, bytes});
+    }
+  }
+  // The ticket tells the operation whether it was captured, and which launch may have timed it.
+  if (!event.captured && serial == 0) return 0;
+  return Ticket::Pack(instruments_.process_tag, TicketKind::kApiCall, event.captured ? 1 : 0,
+                      serial, 0, communicator->index);
+}
+
+uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
+  const uint64_t ticket = BeginCall(context, event);
+  if (!instruments_.shows_ranges) return ticket;
+  return ShowCall(context, event, ticket);
+}
+
+void Tracker::LearnCall(const Communicator& communicator, const CallEvent& event, CallKind& kind) {
+  const CachedName op = instruments_.names.Find(event.func);
+  const CachedName datatype = instruments_.names.Find(event.datatype);
+  const uint64_t bytes = event.count * datatype.element_bytes;
+  const auto size_class = static_cast<uint32_t>(SizeClassOf(bytes));
+  const UserTagId user_tag = instruments_.user_tags.IdOf(event.user_tag);
+  kind.Forget();
+  kind.datatype.store(event.datatype);
+  kind.count.store(event.count);
+  kind.user_tag.store(event.user_tag);
+  kind.bytes.store(bytes);
+  const OperationMeta meta{op.id, static_cast<uint8_t>(size_class), 0, false, 0, user_tag};
+  kind.meta.store(static_cast<uint32_t>(meta.Pack()));
+  const uint32_t row = OperationRowOf(op.id);
+  kind.sampling_seed.store(KindSeed(communicator.sampling_seed.load(), row, size_class));
+  LastCallFields last{};
+  last.op = op.id;
+  last.datatype = datatype.id;
+  last.flags = (instruments_.IsCollective(op.id) ? LastCallBits::kCollective : 0) |
+               (instruments_.stream_timer != nullptr ? LastCallBits::kKindNumbered : 0);
+  kind.SetWhat(LastCallBits::What(last), LaunchFollower::PlaceOfNumber(row, size_class));
+  kind.cells.store(nullptr);
+  // A name that the table is just taking up has its own id next time.
+  if (op.id == kOtherName || datatype.id == kOtherName) return;
+  LaneWriter lane = communicator.ClaimLane(instruments_.segment, LaneRole::kOther);
+  if (!lane.ok()) return;
+  // A call that is shown takes its time: nothing is gained.
+  if (!instruments_.shows_ranges) kind.cells.store(lane.CellsOfLaunches(kind.KeyOf(false)));
+  kind.func.store(event.func);
+}
+
+bool Tracker::CountCall(const Communicator& communicator, const CallEvent& event,
+                        const CallKind& kind) {
+  CounterPair* const cells = kind.cells.load();
+  if (cells == nullptr || event.captured) return false;
+  CommunicatorParts& parts = *communicator.parts.load();
+  const Visit::Stay stay(parts.calling);
+  if (communicator.is_live()) {
+    CountWithoutClaim(*cells, kind.bytes.load(), CallbackKind::kApi, *communicator.record);
+  }
+  return true;
+}
+
+void Tracker::CountCallInLane(const Communicator& communicator, const CallEvent& event,
+                              const CallKind& kind) {
+  LaneWriter lane = communicator.ClaimLane(instruments_.segment, LaneRole::kOther);
   if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
-  CountUncounted(communicator.parts.load()->uncounted, lane);
   AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 1);
-  lane.Count(key, 1, bytes);
+  lane.Count(kind.KeyOf(event.captured), 1, kind.bytes.load());
 }
 
 void Tracker::StopLaunch(uint64_t ticket) {

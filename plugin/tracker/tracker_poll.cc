@@ -26,7 +26,6 @@ bool Tracker::PollLaunches() {
       PublishUnreportedCalls(communicator);
     }
     FollowOperations(communicator);
-    CountAbandonedCall(communicator);
   }
   if (graphs_.is_on()) in_flight |= graphs_.Poll(communicators_, now_ns);
   return in_flight;
@@ -79,14 +78,6 @@ void Tracker::FollowOperations(Communicator& communicator) {
   record.StoreOldestOperation(inflight.oldest_ns());
   record.ChangeCompletionSource(source,
                                 by_kernel ? CompletionSource::kKernel : CompletionSource::kProxy);
-}
-
-void Tracker::CountAbandonedCall(Communicator& communicator) {
-  const CommunicatorParts* parts = communicator.parts.acquire();
-  if (parts == nullptr) return;
-  if (communicator.watch.StandsUncounted(parts->uncounted.is_there())) {
-    CountLeftCall(instruments_, communicator);
-  }
 }
 
 void Tracker::SetTimedLaunches(int per_second) {

@@ -145,13 +145,12 @@ void LaunchFollower::CountFollowedCall(Instruments& instruments, Communicator& c
   const uint32_t row = OperationRowOf(op);
   hidden_.NoteFollowed(row);
   if (!is_timed) {
-    LaneWriter lane = communicator.ClaimLane(instruments.segment, LaneRole::kLaunch);
+    LaneWriter lane = communicator.ClaimLane(instruments.segment, LaneRole::kOther);
     if (!lane.ok()) return instruments.Ignore(IgnoredReason::kNoRoom);
-    CountUncounted(communicator.parts.load()->uncounted, lane);
     if (!instruments.samples()) return CountUntimed(lane, op, UntimedReason::kUnreported);
     CountUntimed(lane, op, UntimedReason::kNotSampled);
   }
-  call_numbers_[row][kFollowedColumn].add(1);
+  call_numbers_[PlaceOfNumber(row, kFollowedColumn)].add(1);
 }
 
 uint32_t LaunchFollower::TakeEarlyPair() {

@@ -23,8 +23,8 @@
 #include "metrics/page_pool.h"
 #include "metrics/record_life.h"
 #include "metrics/timed_call.h"
+#include "metrics/visit.h"
 #include "plugin/tracker/operation_slot_impl.h"
-#include "plugin/tracker/uncounted_call.h"
 
 // Last: it gives words like `new` and `assert` another meaning, which is taken back below.
 #include "relacy/relacy.hpp"
@@ -155,6 +155,16 @@ struct CheckedAtomics {
     const rl::memory_order checked = Checked(order, {file, line, function, "fence", Sites::kNone});
     if (checked == rl::mo_relaxed) return;
     rl::atomic_thread_fence(checked, rl::debug_info("", file, static_cast<unsigned>(line)));
+  }
+  // What the two are together: where it matters, membarrier makes a full fence of the light one.
+  static void LightFence(int line = __builtin_LINE(), const char* file = __builtin_FILE(),
+                         const char* function = __builtin_FUNCTION()) {
+    Fence(std::memory_order_seq_cst, line, file, function);
+  }
+  static bool HeavyFence(int line = __builtin_LINE(), const char* file = __builtin_FILE(),
+                         const char* function = __builtin_FUNCTION()) {
+    Fence(std::memory_order_seq_cst, line, file, function);
+    return true;
   }
 };
 

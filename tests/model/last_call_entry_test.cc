@@ -5,18 +5,21 @@
 namespace nccl_pulse {
 namespace {
 
-LastCallFields CallNumber(uint32_t number) {
-  return {number | uint64_t{7} << 32, number, number + 2, number + 3, 0,
-          uint64_t{10} * number,      nullptr};
+constexpr uint64_t NumbersOf(uint32_t number) { return number | uint64_t{7} << 32; }
+constexpr uint64_t WhatOf(uint32_t number) { return number + 2; }
+constexpr uint64_t BytesOf(uint32_t number) { return uint64_t{10} * number; }
+
+template <typename Entry>
+void WriteCall(Entry& entry, uint32_t number) {
+  entry.Write(NumbersOf(number), WhatOf(number), BytesOf(number));
 }
 
 template <typename Entry>
 void AssertWhole(uint64_t sequence, const Entry& copy) {
   const uint32_t number = LastCallBits::Number(sequence);
-  const LastCallFields call = CallNumber(number);
-  RL_ASSERT(sequence == call.numbers);
-  RL_ASSERT(copy.what == LastCallBits::What(call));
-  RL_ASSERT(copy.bytes == LastCallBits::Bytes(call));
+  RL_ASSERT(sequence == NumbersOf(number));
+  RL_ASSERT(copy.what == WhatOf(number));
+  RL_ASSERT(copy.bytes == BytesOf(number));
   RL_ASSERT(copy.launch == 0 || copy.launch == number);
 }
 
@@ -28,7 +31,7 @@ struct OneEntry : rl::test_suite<OneEntry, 2> {
   void thread(unsigned index) {
     if (index == 0) {
       for (const uint32_t number : {5, 69, 133}) {
-        entry.Write(CallNumber(number));
+        WriteCall(entry, number);
         entry.SetLaunch(number);
       }
       return;
@@ -62,7 +65,7 @@ struct PageHandedOver : rl::test_suite<PageHandedOver, 3> {
 
   void before() {
     first.Set(0, 9);
-    entry.Write(CallNumber(5));
+    WriteCall(entry, 5);
   }
   void thread(unsigned index) {
     if (index == 0) {
@@ -71,7 +74,7 @@ struct PageHandedOver : rl::test_suite<PageHandedOver, 3> {
       entry.Reset();
       owner.publish(2);
     } else if (index == 1) {
-      if (owner.acquire() == 2) entry.Write(CallNumber(69));
+      if (owner.acquire() == 2) WriteCall(entry, 69);
     } else {
       uint16_t pages[1];
       if (first.Read(pages) == 0) return;
@@ -96,12 +99,12 @@ struct TwoCallers : rl::test_suite<TwoCallers, 3> {
 
   void thread(unsigned index) {
     if (index == 0) {
-      entry.Write(CallNumber(5));
+      WriteCall(entry, 5);
       turn.publish(1);  // the program's own lock
     } else if (index == 1) {
       if (turn.acquire() == 0) return;
       entry.SetLaunch(5);
-      entry.Write(CallNumber(69));
+      WriteCall(entry, 69);
     } else {
       Entry::Copy copy;
       const uint64_t sequence = entry.Read(&copy);

@@ -13,9 +13,13 @@ class LaunchFollowerTest : public ::testing::Test {
   // The call's serial, 0: not sampled.
   uint32_t Call(uint64_t bytes = 4096, uint64_t group = 0, NameId op = kAllReduceName) {
     LaunchFollower& launches = process_.parts().launches;
-    const uint32_t number = launches.NextCallNumber(op, 4);
-    return launches.NoteCall(process_.instruments, process_.communicator(), process_.parts().ring,
-                             {op, 4, 0, false, number}, bytes, group);
+    const uint32_t row = OperationRowOf(op);
+    Relaxed<uint32_t>& number = launches.CallNumber(LaunchFollower::PlaceOfNumber(row, 4));
+    const OperationMeta call{op, 4, 0, false, number.load()};
+    number.add(1);
+    return launches.NoteCall(
+        process_.instruments, process_.communicator(), process_.parts().ring, call.Pack(),
+        KindSeed(process_.communicator().sampling_seed.load(), row, 4), bytes, group);
   }
   uint64_t Start() {
     return launches().Start(process_.instruments, process_.communicator(), nullptr,

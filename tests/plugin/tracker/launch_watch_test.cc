@@ -48,14 +48,6 @@ TEST(Standstill, TheNextCommunicatorBeginsAnew) {
   EXPECT_EQ(standstill.Look(2, Goes(), 5 * kSecond, 4, true).ns, 0u);
 }
 
-TEST(LaunchWatch, ACallIsAbandonedWhenItStandsForTheSecondLook) {
-  LaunchWatch watch{};
-  EXPECT_FALSE(watch.StandsUncounted(true));
-  EXPECT_TRUE(watch.StandsUncounted(true));
-  EXPECT_FALSE(watch.StandsUncounted(false));
-  EXPECT_FALSE(watch.StandsUncounted(true));
-}
-
 TEST(LaunchWatch, CompletedLaunchesReachTheRecord) {
   Process process;
   Communicator& communicator = process.communicator();

@@ -1,0 +1,80 @@
+// What calls of a communicator come to. A job makes the same few calls over and over: what is looked up
+// and computed for the first of a kind stands in one cache line for the next.
+//
+// A kind is known by the addresses of its strings, which are literals in libnccl (name_cache.h). Two
+// kinds that want the same place take it from each other.
+//
+// Thread: the calling thread; NCCL serialises the calls of a communicator. The fields are atomics all
+// the same: a NCCL that breaks the rule costs accuracy alone. Cost: a multiplication, one cache line.
+#ifndef PLUGIN_TRACKER_CALL_KINDS_H_
+#define PLUGIN_TRACKER_CALL_KINDS_H_
+
+#include <cstdint>
+
+#include "metrics/atomic_cell.h"
+#include "metrics/last_call_entry.h"
+#include "metrics/segment_layout.h"
+#include "plugin/tracker/events.h"
+#include "plugin/tracker/operation_slot.h"
+
+namespace nccl_pulse {
+
+struct alignas(64) CallKind {
+  // The call, as it comes.
+  Relaxed<const char*> func, datatype;
+  Relaxed<uint64_t> count, user_tag;
+  // What follows from it.
+  Relaxed<uint64_t> bytes;
+  Relaxed<CounterPair*> cells;      // calls and bytes, in lane kLaunch; null: it has none there
+  Relaxed<uint64_t> sampling_seed;  // KindSeed
+  Relaxed<uint32_t> meta;           // OperationMeta, the lower half
+  Relaxed<uint32_t> bits;  // LastCallBits::What, the lower half; above it the place of its number
+
+  static constexpr int kPlaceShift = 24;
+
+  void SetWhat(uint64_t what, uint32_t number_place) {
+    bits.store(static_cast<uint32_t>(what) | number_place << kPlaceShift);
+  }
+  static constexpr uint64_t What(uint64_t bits) { return bits & ((1u << kPlaceShift) - 1); }
+  // LaunchFollower::PlaceOfNumber.
+  static constexpr uint32_t NumberPlace(uint64_t bits) {
+    return static_cast<uint32_t>(bits) >> kPlaceShift;
+  }
+  uint64_t KeyOf(bool captured) const {
+    const OperationMeta call = OperationMeta::Unpack(meta.load());
+    return SeriesKey::WithTag(
+        SeriesKey::Calls(call.op, call.size_class, LastCallBits::Datatype(bits.load()), captured),
+        call.user_tag);
+  }
+
+  bool Is(const CallEvent& call) const {
+    return func.load() == call.func && datatype.load() == call.datatype &&
+           count.load() == call.count && user_tag.load() == call.user_tag;
+  }
+  // Of no call: no string has that address.
+  void Forget() {
+    func.store(reinterpret_cast<const char*>(uintptr_t{1}));
+  }  // NOLINT(performance-no-int-to-ptr)
+};
+static_assert(sizeof(CallKind) == 64);
+
+class CallKinds {
+ public:
+  void Reset() {
+    for (CallKind& kind : kinds_) kind.Forget();
+  }
+  // Where that call's kind stands, or another one that wants the same place.
+  CallKind& PlaceOf(const CallEvent& call) {
+    const uint64_t bits = reinterpret_cast<uintptr_t>(call.func) + call.count;
+    return kinds_[bits * 0x9e3779b97f4a7c15ULL >> (64 - kBits)];
+  }
+
+ private:
+  static constexpr int kBits = 5;
+
+  CallKind kinds_[1 << kBits];
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_CALL_KINDS_H_

@@ -30,7 +30,7 @@ void AddLive(const RankView& rank, CommunicatorFacts* facts) {
 
 void CompareCalls(CommunicatorFacts* facts) {
   for (const RankView* rank : facts->live) {
-    facts->calls.push_back(CollectiveCalls(*rank->communicator));
+    facts->calls.push_back(facts->abandoned.CountWithout(*rank));
   }
   if (!facts->calls.empty()) facts->least = facts->calls.front();
   for (std::size_t i = 1; i < facts->calls.size(); ++i) {
@@ -87,6 +87,7 @@ bool CommunicatorFacts::IsFurthestBehind(const RankView& rank) const {
 CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns) {
   CommunicatorFacts facts{};
   facts.view = &view;
+  facts.abandoned = AbandonedCalls(view.ranks);
   facts.hang_after_ns = hang_after_ns;
   facts.now_ns = now_ns;
   for (const RankView& rank : view.ranks) {

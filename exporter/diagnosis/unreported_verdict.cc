@@ -16,7 +16,7 @@ Ranks Owing(const CommunicatorFacts& facts, const Ranks& ranks) {
   Ranks owing;
   std::copy_if(
       ranks.begin(), ranks.end(), std::back_inserter(owing), [&facts](const RankView* rank) {
-        return !Excess(facts.calls[facts.most], CollectiveCalls(*rank->communicator)).empty();
+        return !Excess(facts.calls[facts.most], facts.abandoned.CountWithout(*rank)).empty();
       });
   return owing;
 }

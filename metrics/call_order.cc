@@ -34,12 +34,14 @@ std::vector<Collective> CollectivesOf(const std::vector<LastCallSnapshot>& calls
 
 // The index of its kind, which is added; kMostKinds: there is no room.
 std::size_t KindOf(const LastCallSnapshot& call, std::vector<CallOrderSnapshot::Kind>* kinds) {
-  const auto found = std::find_if(kinds->begin(), kinds->end(), [&call](const auto& kind) {
-    return kind.bytes == call.bytes && kind.op == call.op && kind.datatype == call.datatype;
+  const bool is_unlaunched = !IsLaunched(call);
+  const auto found = std::find_if(kinds->begin(), kinds->end(), [&](const auto& kind) {
+    return kind.bytes == call.bytes && kind.op == call.op && kind.datatype == call.datatype &&
+           kind.is_unlaunched == is_unlaunched && kind.root == call.root;
   });
   if (found != kinds->end()) return static_cast<std::size_t>(found - kinds->begin());
   if (kinds->size() == CallOrderSnapshot::kMostKinds) return kinds->size();
-  kinds->push_back({call.op, call.datatype, call.bytes});
+  kinds->push_back({call.op, call.datatype, call.bytes, is_unlaunched, call.root});
   return kinds->size() - 1;
 }
 

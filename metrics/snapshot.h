@@ -88,6 +88,13 @@ struct UntimedSnapshot {  // nccl_untimed_operations_total
   uint64_t operations = 0;
 };
 
+// Calls of an operation that NCCL reports otherwise, and of which it reported the call alone: they
+// failed, or were estimated (ncclGroupSimulateEnd), and have made nothing.
+struct AbandonedCallsSnapshot {
+  std::string op;
+  uint64_t calls = 0;
+};
+
 struct UncompletedSnapshot {  // operations with network or kernel activity whose end was not seen
   std::string op;
   uint64_t operations = 0;
@@ -121,6 +128,11 @@ struct LastCallSnapshot {
   bool captured = false;     // into a CUDA graph: it is launched with that
   bool is_of_group = false;  // of the same group as the call before
   uint32_t stream_tag = 0;   // tells streams of one process apart, nearly always; 0: default
+  int32_t root = -1;         // of Broadcast and Reduce; -1: not known
+  // Of Send and Recv: a peer that NCCL reported for the call's group, and whether it is sent to.
+  // Within a group in which order is not known. -1: none.
+  int32_t peer = -1;
+  bool sends = false;
   // n-th of its operation and size class, from 0: as TimedCallSnapshot::call_number of a duration
   // on the stream.
   std::optional<uint32_t> kind_number;
@@ -134,6 +146,8 @@ struct CallOrderSnapshot {
   struct Kind {
     std::string op, datatype;
     uint64_t bytes = 0;
+    bool is_unlaunched = false;  // NCCL reported no launch of it, and others were called behind it
+    int32_t root = -1;           // of Broadcast and Reduce; -1: not known
   };
   static constexpr std::size_t kMostKinds = 127;
   static constexpr std::size_t kMostCalls = 512;  // no ring has more
@@ -144,6 +158,12 @@ struct CallOrderSnapshot {
   uint32_t in_flight = 0;  // number of the oldest that is known not to have completed; 0: none is
   std::vector<Kind> kinds;
   std::string calls;  // a byte for each, oldest first; "": they are not known, or not asked for
+};
+
+// Whom a rank sends to and receives from in the oldest launch that it has in flight.
+struct PeersSnapshot {
+  std::vector<uint64_t> sends_to, receives_from;  // ranks, without itself
+  bool are_known = false;                         // these are all; else they are empty
 };
 
 // The call that ranks picked alike of a round that is over (agreed_call.h).
@@ -183,6 +203,8 @@ struct CommunicatorSnapshot {
   // Not of the segment: instead of the latencies, where these were made by another process.
   std::vector<UsualDurationSnapshot> usual_durations;
   std::vector<UntimedSnapshot> untimed;
+  // Not of the segment: instead of the untimed, where these were counted by another process.
+  std::vector<AbandonedCallsSnapshot> abandoned_calls;
   std::vector<UncompletedSnapshot> uncompleted;
   std::vector<SequenceSnapshot> sequences;
   std::vector<TimedCallSnapshot> timed_calls;  // oldest first
@@ -192,6 +214,7 @@ struct CommunicatorSnapshot {
   std::shared_ptr<const std::vector<LastCallSnapshot>> last_calls;
   uint32_t last_calls_kept = 0;  // room in its ring, 0: it has none
   CallOrderSnapshot call_order;  // where it was asked for (ReadWish)
+  PeersSnapshot peers;           // likewise
   std::vector<AgreedCallSnapshot> agreed_calls;
 
   // What the application called last, "" when that is not known (nothing yet, no callbacks for
@@ -253,7 +276,7 @@ struct ReadWish {
   enum class LastCalls { kNone, kOfOne, kOfUnfinished };
   LastCalls last_calls = LastCalls::kNone;
   uint64_t comm_id = 0;  // of kOfOne
-  // The order of the calls of communicators with work in flight that has not progressed since this
+  // The order of the calls, and the peers, of communicators with work in flight that has not progressed since this
   // time; 0: of none.
   int64_t order_of_standing_since_ns = 0;
 };

@@ -45,6 +45,7 @@ void JobMember::Launch(const JobStep& step, int64_t now_ns) {
     Count("Recv", step.size_class, peers);
   } else {
     Count(step.op, step.size_class, 1);
+    if (step.kind == StepKind::kCollective) CountReported(step.op);
   }
   ++snapshot_.launches;
   Remember(step.op, step.size_class, step.kind == StepKind::kCollective, now_ns);
@@ -52,6 +53,28 @@ void JobMember::Launch(const JobStep& step, int64_t now_ns) {
   const bool is_gated = now - snapshot_.last_launch_realtime_ns >= kGateGapNs;
   snapshot_.last_launch_realtime_ns = now;
   launches_.push_back({now_ns, kNever, is_gated});
+}
+
+void JobMember::Fail(const JobStep& step) {
+  Count(step.op, step.size_class, 1);
+  last_calls_.push_back({step.op, step.size_class, ++collectives_, 0, 0});
+  std::size_t row = 0;
+  NumberOfKind(step.op, step.size_class, &row);
+  for (UntimedSnapshot& untimed : snapshot_.untimed) {
+    if (untimed.op != step.op) continue;
+    ++untimed.operations;
+    return;
+  }
+  snapshot_.untimed.push_back({step.op, UntimedReason::kUnreported, 1});
+}
+
+void JobMember::CountReported(const char* op) {
+  for (AlgorithmCountSnapshot& count : snapshot_.algorithms) {
+    if (count.op != op) continue;
+    ++count.operations;
+    return;
+  }
+  snapshot_.algorithms.push_back({op, "RING", "SIMPLE", 1});
 }
 
 void JobMember::Count(const char* op, int size_class, uint64_t calls) {
@@ -103,16 +126,8 @@ void JobMember::RememberWait(int64_t stood_ns) {
 // If it is one of the sample: of collectives and exchanges the same ones on all ranks.
 void JobMember::Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,
                      int sampling_exponent) {
-  const auto kind = std::find_if(timed_.begin(), timed_.end(), [&](const Timed& each) {
-    return each.size_class == size_class && std::strcmp(each.op, op) == 0;
-  });
-  const auto row = kind - timed_.begin();
-  uint64_t number = 0;
-  if (kind == timed_.end()) {
-    timed_.push_back({op, size_class, 1});
-  } else {
-    number = kind->calls++;
-  }
+  std::size_t row = 0;
+  uint64_t number = NumberOfKind(op, size_class, &row);
   // Launches of several calls are known by their own number.
   if (std::strcmp(op, "Grouped") == 0) number = snapshot_.launches_completed - 1;
   if ((JobRandom(number).Next() & ((uint64_t{1} << sampling_exponent) - 1)) != 0) return;
@@ -129,6 +144,16 @@ void JobMember::Time(const char* op, int size_class, int64_t duration_ns, int64_
   std::vector<TimedCallSnapshot>& ring = snapshot_.timed_calls;
   ring.push_back(std::move(timed));
   if (ring.size() == 8 * kRing) KeepLast(&ring);
+}
+
+uint64_t JobMember::NumberOfKind(const char* op, int size_class, std::size_t* row) {
+  const auto kind = std::find_if(timed_.begin(), timed_.end(), [&](const Timed& each) {
+    return each.size_class == size_class && std::strcmp(each.op, op) == 0;
+  });
+  *row = static_cast<std::size_t>(kind - timed_.begin());
+  if (kind != timed_.end()) return kind->calls++;
+  timed_.push_back({op, size_class, 1});
+  return 0;
 }
 
 void JobMember::KeepIfAgreed(const TimedCallSnapshot& timed, uint32_t row) {
@@ -192,7 +217,7 @@ CommunicatorSnapshot JobMember::Take() {
     call.datatype = "ncclBfloat16";
     call.bytes = uint64_t{4096} << 2 * last.size_class;
     call.launch = last.launch;
-    call.launch_realtime_ns = last.launched_ns;
+    call.launch_realtime_ns = last.launch == 0 ? 0 : last.launched_ns;
   }
   if (!launches_.empty()) snapshot_.call_order = CallOrderOf(calls, snapshot_.launches_completed);
   return std::move(snapshot_);

@@ -32,6 +32,8 @@ class JobMember {
   const std::vector<LatencySnapshot>& latencies() const { return latencies_; }
 
   void Launch(const JobStep& step, int64_t now_ns);
+  // A call that makes nothing.
+  void Fail(const JobStep& step);
   void Begin(int64_t launched_ns, int64_t begun_ns);
   // The oldest one.
   void Finish(const JobStep& step, int64_t launched_ns, int64_t begun_ns, int64_t end_ns,
@@ -64,6 +66,9 @@ class JobMember {
   };
 
   void Count(const char* op, int size_class, uint64_t calls);
+  // Its number among the calls of its kind, from 0.
+  uint64_t NumberOfKind(const char* op, int size_class, std::size_t* row);
+  void CountReported(const char* op);
   void Remember(const char* op, int size_class, bool is_collective, int64_t now_ns);
   void RememberWait(int64_t stood_ns);
   void Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,

@@ -254,6 +254,11 @@ class Run {
 
   void Launch(int number, const JobStep* of_program, const JobStep& step) {
     RunningRank& rank = ranks_[number];
+    if (number == options_.failing_rank && rank.host_ns >= options_.failing_ns &&
+        step.kind == StepKind::kCollective && failed_calls_ < options_.failing_calls) {
+      ++failed_calls_;
+      rank.memberships[step.group].Fail(step);
+    }
     rank.host_ns += kCallNs;
     JobItem item{of_program, rank.host_ns, kNever, step.work_ns, false, {}};
     // The program may change while calls are queued.
@@ -444,6 +449,7 @@ class Run {
   JobRandom random_;
   std::vector<int64_t> asked_ns_;  // by node
   int64_t end_ns_ = 0;
+  int failed_calls_ = 0;
   std::vector<RunningRank> ranks_;
   std::deque<int> awake_;
   std::vector<std::deque<Instance>> instances_;  // by group, without those that have ended

@@ -74,6 +74,10 @@ struct JobRunOptions {
   Watchdog watchdog = Watchdog::kNone;
   int64_t watchdog_ns = 0;    // when it acts, since the start
   int64_t page_every_ns = 0;  // how often endpoints are scraped, 0: never
+  // A rank whose collectives fail at that time: it makes each again. -1: none do.
+  int failing_rank = -1;
+  int64_t failing_ns = 0;
+  int failing_calls = 0;
 };
 
 // What the endpoint of each node knows when it is asked, and when that is, by its clock.

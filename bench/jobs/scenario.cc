@@ -31,6 +31,7 @@ enum class Jobs {
   kUsual,
   kManyLayers,
   kPostAhead,  // calls are posted ahead, on streams of their own
+  kCallsFail,  // calls of one rank have failed before, and were made again
 };
 
 struct FaultKind {
@@ -66,6 +67,10 @@ const std::vector<FaultKind>& Kinds() {
        Watchdog::kKills},
       {"network stuck, a watchdog aborts", 53, Fault::kNetworkStuck, true, false, Jobs::kUsual,
        Watchdog::kAborts},
+      {"host stuck, calls had failed", 39, Fault::kHostStuck, true, false, Jobs::kCallsFail},
+      {"GPU stuck, calls had failed", 40, Fault::kGpuStuck, true, false, Jobs::kCallsFail},
+      {"wrong size, calls had failed", 41, Fault::kWrongSize, true, false, Jobs::kCallsFail},
+      {"network stuck, calls had failed", 42, Fault::kNetworkStuck, true, false, Jobs::kCallsFail},
       {"straggler at the host", 10, Fault::kSlowHost, false},
       {"straggler at the GPU", 11, Fault::kSlowGpu, false},
       {"slow node", 12, Fault::kSlowNode, false},
@@ -94,6 +99,7 @@ const std::vector<FaultKind>& Kinds() {
       {"sequences of unequal length, many layers", 35, Fault::kSequences, false, false,
        Jobs::kManyLayers},
       {"healthy, calls posted ahead", 38, Fault::kNone, false, false, Jobs::kPostAhead},
+      {"healthy, calls had failed", 43, Fault::kNone, false, false, Jobs::kCallsFail},
   };
   return *kKinds;
 }
@@ -424,6 +430,15 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
     scenario.culprits = {options.rank};
   }
   LoseEndpoints(&scenario, &random);
+  if (kind->jobs == Jobs::kCallsFail) {
+    const int64_t until_ns = kind->is_hang ? options.fault_ns : options.asked_ns;
+    options.failing_ns = Between(&random, 0, until_ns / 2);
+    options.failing_calls = static_cast<int>(Between(&random, 1, 3));
+    // The culprit's own, or another one's.
+    options.failing_rank = Between(&random, 0, 1) == 0
+                               ? options.rank
+                               : static_cast<int>(Between(&random, 0, scenario.layout.ranks() - 1));
+  }
   return scenario;
 }
 

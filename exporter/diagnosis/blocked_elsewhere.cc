@@ -304,10 +304,17 @@ void Follower::Apply(std::size_t here, HangFinding* finding) const {
   finding->circle = Circle(here, Links::kAwaited);
   if (!finding->circle.empty()) {
     finding->verdict = HangVerdict::kCircularWait;
-  } else if (!Circle(here, Links::kCertain).empty()) {
+    return;
+  }
+  const auto out = std::find_if(links_[here].begin(), links_[here].end(), [this](const Link& link) {
+    return link.is_certain && !is_blocked_[link.to];
+  });
+  const bool is_way_out = out != links_[here].end();
+  if (!is_way_out && !Circle(here, Links::kCertain).empty()) {
     finding->is_acquitted = finding->is_posted_ahead = true;
-  } else if (Circle(here, Links::kAll).empty()) {
+  } else if (is_way_out || Circle(here, Links::kAll).empty()) {
     finding->verdict = HangVerdict::kBlockedElsewhere;
+    if (is_way_out) finding->elsewhere = views_[out->to].comm_id;
     for (const Link& link : links_[here]) {
       if (link.is_certain) finding->waits_in.push_back({link.suspect, link.to});
     }

@@ -31,8 +31,8 @@ struct OfRank {
 
 class Comparison {
  public:
-  explicit Comparison(const Ranks& ranks) {
-    for (const RankView* rank : ranks) Add(*rank);
+  explicit Comparison(const CommunicatorFacts& facts) {
+    for (const RankView* rank : facts.live) Add(*rank, facts.abandoned);
   }
 
   std::optional<Mismatch> Make() {
@@ -41,7 +41,7 @@ class Comparison {
   }
 
  private:
-  void Add(const RankView& rank) {
+  void Add(const RankView& rank, const AbandonedCalls& abandoned) {
     const CallOrderSnapshot& order = rank.communicator->call_order;
     if (order.calls.empty()) return;
     // What came over the network may be anything.
@@ -51,21 +51,32 @@ class Comparison {
     for (const Kind& kind : order.kinds) indices.push_back(IndexOf(kind));
     OfRank of{&rank, order.first, {}, {}};
     std::vector<std::size_t> groups;  // where each begins
-    for (const char bits : order.calls) {
-      const auto call = static_cast<uint8_t>(bits);
+    uint64_t left = abandoned.Of(rank);
+    const std::size_t in_flight_at = order.in_flight - order.first;
+    std::optional<std::size_t> in_flight;  // the same without calls that made nothing
+    for (std::size_t i = 0; i < order.calls.size(); ++i) {
+      const auto call = static_cast<uint8_t>(order.calls[i]);
       const std::size_t kind = call & CallOrderSnapshot::kKind;
       if (kind >= indices.size()) return;  // it is damaged
       if ((call & CallOrderSnapshot::kSameGroup) == 0) groups.push_back(of.calls.size());
-      of.calls.push_back(indices[kind]);
+      if (order.in_flight != 0 && i == in_flight_at) in_flight = of.calls.size();
+      if (order.kinds[kind].is_unlaunched && abandoned.Of(rank, order.kinds[kind].op) != 0) {
+        if (left == 0) return;  // they are not all counted yet
+        --left;
+      } else {
+        of.calls.push_back(indices[kind]);
+      }
     }
+    of.first -= static_cast<uint32_t>(left);  // those before the ones that are known
     of.sorted = of.calls;
     groups.push_back(of.sorted.size());
     const auto at = [&of](std::size_t i) {
       return of.sorted.begin() + static_cast<std::ptrdiff_t>(i);
     };
     for (std::size_t i = 1; i < groups.size(); ++i) std::sort(at(groups[i - 1]), at(groups[i]));
-    if (order.in_flight != 0 && (!in_flight_ || IsBefore(order.in_flight, *in_flight_))) {
-      in_flight_ = order.in_flight;
+    if (in_flight) {
+      const uint32_t number = of.first + static_cast<uint32_t>(*in_flight);
+      if (!in_flight_ || IsBefore(number, *in_flight_)) in_flight_ = number;
     }
     ranks_.push_back(std::move(of));
   }
@@ -144,6 +155,8 @@ class Comparison {
 
 }  // namespace
 
-std::optional<Mismatch> CompareCallOrder(const Ranks& ranks) { return Comparison(ranks).Make(); }
+std::optional<Mismatch> CompareCallOrder(const CommunicatorFacts& facts) {
+  return Comparison(facts).Make();
+}
 
 }  // namespace nccl_pulse

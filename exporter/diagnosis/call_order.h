@@ -15,13 +15,13 @@
 #include <optional>
 
 #include "exporter/diagnosis/call_mismatch.h"
-#include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/communicator_facts.h"
 
 namespace nccl_pulse {
 
 // Null: all called alike as far as that is known. Ranks whose calls are not known that far back, or
-// that have not come so far, are on no side.
-std::optional<Mismatch> CompareCallOrder(const Ranks& ranks);
+// that have not come so far, are on no side. Calls that made nothing have no number.
+std::optional<Mismatch> CompareCallOrder(const CommunicatorFacts& facts);
 
 }  // namespace nccl_pulse
 

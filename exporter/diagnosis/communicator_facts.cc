@@ -30,7 +30,7 @@ void AddLive(const RankView& rank, CommunicatorFacts* facts) {
 
 void CompareCalls(CommunicatorFacts* facts) {
   for (const RankView* rank : facts->live) {
-    facts->calls.push_back(CollectiveCalls(*rank->communicator));
+    facts->calls.push_back(facts->abandoned.CountWithout(*rank));
   }
   if (!facts->calls.empty()) facts->least = facts->calls.front();
   for (std::size_t i = 1; i < facts->calls.size(); ++i) {
@@ -66,7 +66,7 @@ void CompareEnded(const Ranks& ended, CommunicatorFacts* facts) {
   for (const RankView* rank : ended) {
     if (AreCallsKnown(*rank->process, *rank->communicator) != CallsKnown::kYes) continue;
     known.push_back(rank);
-    calls.push_back(CollectiveCalls(*rank->communicator));
+    calls.push_back(facts->abandoned.CountWithout(*rank));
     if (most == nullptr || Total(calls.back()) > Total(*most)) most = &calls.back();
   }
   for (std::size_t i = 0; i < known.size(); ++i) {
@@ -153,6 +153,7 @@ bool CommunicatorFacts::IsFurthestBehind(const RankView& rank) const {
 CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns) {
   CommunicatorFacts facts{};
   facts.view = &view;
+  facts.abandoned = AbandonedCalls(view.ranks);
   facts.hang_after_ns = hang_after_ns;
   facts.now_ns = now_ns;
   for (const RankView& rank : view.ranks) {

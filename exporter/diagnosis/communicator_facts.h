@@ -12,6 +12,7 @@
 #include <iterator>
 #include <vector>
 
+#include "exporter/diagnosis/abandoned_calls.h"
 #include "exporter/diagnosis/call_counts.h"
 #include "exporter/diagnosis/rank_view.h"
 #include "exporter/diagnosis/replay_facts.h"
@@ -43,6 +44,7 @@ struct CommunicatorFacts {
   Ranks unreported;  // their last call was a collective whose launch is not reported, for that long
 
   // How the calls of the live ranks compare; empty when they cannot be compared.
+  AbandonedCalls abandoned;                   // which are not among the calls
   CallsKnown calls_known = CallsKnown::kYes;  // else why not
   std::vector<Calls> calls;                   // of live[i]
   std::size_t most = 0;                       // index of the one that has called most

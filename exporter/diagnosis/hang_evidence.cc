@@ -116,8 +116,9 @@ Calls LastOfOwed(const Calls& owed, const Ranks& ranks) {
     last[{communicator.last_call_op, communicator.last_call_size_class}] = 1;
   }
   if (last.size() != 1) return {};
+  // Without a size: some calls made nothing, and tables count them, too.
   const bool is_owed = std::any_of(owed.begin(), owed.end(), [&last](const auto& each) {
-    return each.first.first == last.begin()->first.first;
+    return each.first.first == last.begin()->first.first && each.first.second >= 0;
   });
   return is_owed ? CallsBefore(last, ranks) : Calls();
 }

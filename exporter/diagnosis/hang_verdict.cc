@@ -46,7 +46,7 @@ class Judge {
       return draft_.Say(HangVerdict::kProcessGone, HangDetail::kNone, gone);
     }
     std::optional<Mismatch> order;
-    if (can_compare) order = CompareCallOrder(facts_.live);
+    if (can_compare) order = CompareCallOrder(facts_);
     const bool is_proven =
         order || (can_compare && (facts_.is_mismatched ? facts_.is_quiet : IsOwedProven(facts_)));
     finding_.also_stopped = facts_.stopped;

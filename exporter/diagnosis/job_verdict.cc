@@ -66,6 +66,11 @@ class JobJudge {
                        return std::tie(a.is_usual, a_follows, a.since_realtime_ns) <
                               std::tie(b.is_usual, b_follows, b.since_realtime_ns);
                      });
+    // Work in flight is not a host that waits.
+    for (const JobRoot& root : verdict_.roots) {
+      if (root.verdict != HangVerdict::kRankNotCalled) continue;
+      for (const JobRank& rank : root.ranks) waits_.erase(rank.process);
+    }
     for (auto& [process, wait] : waits_) verdict_.waits.push_back(std::move(wait));
     std::sort(verdict_.waits.begin(), verdict_.waits.end(), [](const auto& a, const auto& b) {
       return std::tie(a.since_realtime_ns, a.rank.comm_id, a.rank.rank) <

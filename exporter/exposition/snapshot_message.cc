@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/diagnosis/abandoned_calls.h"
 #include "exporter/diagnosis/usual_durations.h"
 #include "metrics/agreed_call.h"
 #include "metrics/shared_bytes.h"
@@ -56,6 +57,8 @@ void FieldsOf(Fields& fields, CallOrderSnapshot::Kind& kind) {
   fields.Text(1, kind.op);
   fields.Text(2, kind.datatype);
   fields.Number(3, kind.bytes);
+  fields.Number(4, kind.is_unlaunched);
+  fields.Number(5, kind.root, -1);
 }
 
 template <typename Fields>
@@ -65,6 +68,12 @@ void FieldsOf(Fields& fields, UsualDurationSnapshot& usual) {
   fields.Number(3, usual.size_class);
   fields.Number(4, usual.calls);
   fields.Number(5, usual.ns);
+}
+
+template <typename Fields>
+void FieldsOf(Fields& fields, AbandonedCallsSnapshot& abandoned) {
+  fields.Text(1, abandoned.op);
+  fields.Number(2, abandoned.calls);
 }
 
 template <typename Fields>
@@ -124,6 +133,15 @@ void FieldsOf(Fields& fields, CommunicatorSnapshot& comm) {
     fields.Messages(49, comm.usual_durations, kMostUsualDurations);
   }
   fields.Messages(50, comm.picked_calls, kMoments);
+  fields.Numbers(52, comm.peers.sends_to);
+  fields.Numbers(53, comm.peers.receives_from);
+  fields.Number(54, comm.peers.are_known);
+  if constexpr (Fields::kWrites) {
+    std::vector<AbandonedCallsSnapshot> abandoned = AbandonedCallsOf(comm);
+    fields.Messages(51, abandoned);
+  } else {
+    fields.Messages(51, comm.abandoned_calls, kMostAbandoned);
+  }
 }
 
 template <typename Fields>

@@ -178,7 +178,11 @@ TEST(Hang, PostedAheadLikeItsNeighbourIsNoExcuse) {
   }
   job.Advance(kMs);
   job.Launch(kTensor, 1, "AllReduce");
+  job.Advance(kMs);
   job.Launch(kBackward[1], 1, "Send");
+  SetBegun(&job, kForward[1], {OldestLaunch::kUnknown, kBegun});
+  SetBegun(&job, kBackward[1], {kBegun, kNotBegun});
+  SetBegun(&job, kTensor, {OldestLaunch::kUnknown, kBegun});
   job.Advance(kHangAfter);
   ASSERT_TRUE(HangOf(job, kTensor));
   EXPECT_EQ(HangOf(job, kTensor)->verdict, HangVerdict::kRankNotCalled);
@@ -187,6 +191,10 @@ TEST(Hang, PostedAheadLikeItsNeighbourIsNoExcuse) {
     ASSERT_TRUE(HangOf(job, id));
     EXPECT_THAT(HangOf(job, id)->suspects, IsEmpty());
   }
+  // What it sends is behind the AllReduce, for which the other one is missing.
+  ASSERT_TRUE(HangOf(job, kBackward[1]));
+  EXPECT_EQ(HangOf(job, kBackward[1])->verdict, HangVerdict::kBlockedElsewhere);
+  EXPECT_THAT(HangOf(job, kBackward[1])->text, HasSubstr("communicator 0000000000000001"));
 }
 
 TEST(Hang, ThreeThatWaitForEachOther) {

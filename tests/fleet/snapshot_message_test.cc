@@ -88,7 +88,9 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
       {"AllReduce", LatencyKind::kDurationStream, 4, 0, 17, 5000, 1760000002700000000, 3}};
   comm.picked_calls = {
       {"AllGather", LatencyKind::kDurationKernel, 2, 0, 9, 700, 1760000002100000000, 0}};
-  comm.call_order = {41, 40, {{"AllReduce", "ncclFloat32", 4096}, {"Reduce", "", 8}}, {}};
+  comm.call_order = {41, 40, {{"AllReduce", "ncclFloat32", 4096}, {"Reduce", "", 8, true, 3}}, {}};
+  comm.peers = {{1, 5}, {7}, true};
+  comm.untimed.push_back({"AllReduce", UntimedReason::kUnreported, 2});
   comm.call_order.calls = std::string("\0\x81\xff\n", 4);
   process.pace.assign(2 + kPaceWindows, {60000, 120, 480, 30000, 500});
   set.ended = {ExampleProcess()};
@@ -159,7 +161,17 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   ASSERT_EQ(kept.call_order.kinds.size(), 2u);
   EXPECT_EQ(kept.call_order.kinds[0].op, "AllReduce");
   EXPECT_EQ(kept.call_order.kinds[0].datatype, "ncclFloat32");
+  EXPECT_FALSE(kept.call_order.kinds[0].is_unlaunched);
+  EXPECT_EQ(kept.call_order.kinds[0].root, -1);
   EXPECT_EQ(kept.call_order.kinds[1].bytes, 8u);
+  EXPECT_TRUE(kept.call_order.kinds[1].is_unlaunched);
+  EXPECT_EQ(kept.call_order.kinds[1].root, 3);
+  EXPECT_EQ(kept.peers.sends_to, comm.peers.sends_to);
+  EXPECT_EQ(kept.peers.receives_from, comm.peers.receives_from);
+  EXPECT_TRUE(kept.peers.are_known);
+  ASSERT_EQ(kept.abandoned_calls.size(), 1u);
+  EXPECT_EQ(kept.abandoned_calls[0].op, "AllReduce");
+  EXPECT_EQ(kept.abandoned_calls[0].calls, 2u);
   ASSERT_EQ(kept.timed_calls.size(), 1u);
   EXPECT_EQ(kept.timed_calls[0].graph, 3u);
   EXPECT_EQ(kept.timed_calls[0].call_number, 17u);

@@ -89,6 +89,14 @@ class SimulatedJob {
     communicator.unreported_since_realtime_ns = now_;
   }
 
+  // One rank calls an operation that NCCL reports, and the call makes nothing: it failed, say.
+  void Fail(uint64_t id, int rank, const std::string& op, int size_class = 4) {
+    CommunicatorSnapshot& communicator = Of(id, rank);
+    ++CallsOf(&communicator, op, size_class)->calls;
+    communicator.algorithms.push_back({op, "RING", "SIMPLE", 1});
+    communicator.untimed.push_back({op, UntimedReason::kUnreported, 1});
+  }
+
   void Complete(uint64_t id, int rank) {
     CommunicatorSnapshot& communicator = Of(id, rank);
     communicator.launches_completed = communicator.launches;

@@ -1,0 +1,70 @@
+#include "exporter/diagnosis/abandoned_calls.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace nccl_pulse {
+namespace {
+
+bool HasCalled(const CommunicatorSnapshot& communicator, const std::string& op) {
+  return std::any_of(communicator.calls.begin(), communicator.calls.end(),
+                     [&op](const CallCountSnapshot& call) { return call.op == op; });
+}
+
+}  // namespace
+
+std::vector<AbandonedCallsSnapshot> AbandonedCallsOf(const CommunicatorSnapshot& communicator) {
+  std::vector<AbandonedCallsSnapshot> abandoned = communicator.abandoned_calls;
+  const auto is_reported = [&communicator](const std::string& op) {
+    return std::any_of(communicator.algorithms.begin(), communicator.algorithms.end(),
+                       [&op](const auto& each) { return each.op == op && each.operations != 0; });
+  };
+  for (const UntimedSnapshot& untimed : communicator.untimed) {
+    if (untimed.reason != UntimedReason::kUnreported || untimed.operations == 0) continue;
+    if (!is_reported(untimed.op) || abandoned.size() == kMostAbandoned) continue;
+    abandoned.push_back({untimed.op, untimed.operations});
+  }
+  return abandoned;
+}
+
+AbandonedCalls::AbandonedCalls(const std::vector<RankView>& ranks) {
+  for (const RankView& rank : ranks) {
+    for (const auto& [op, calls] : AbandonedCallsOf(*rank.communicator)) by_op_[op][&rank] += calls;
+  }
+  for (auto each = by_op_.begin(); each != by_op_.end();) {
+    const auto callers = std::count_if(ranks.begin(), ranks.end(), [each](const RankView& rank) {
+      return HasCalled(*rank.communicator, each->first);
+    });
+    const bool is_reported = static_cast<std::size_t>(callers) > each->second.size();
+    each = is_reported ? std::next(each) : by_op_.erase(each);
+  }
+}
+
+uint64_t AbandonedCalls::Of(const RankView& rank, const std::string& op) const {
+  const auto of = by_op_.find(op);
+  if (of == by_op_.end()) return 0;
+  const auto found = of->second.find(&rank);
+  return found == of->second.end() ? 0 : found->second;
+}
+
+uint64_t AbandonedCalls::Of(const RankView& rank) const {
+  uint64_t calls = 0;
+  for (const auto& [op, of] : by_op_) calls += Of(rank, op);
+  return calls;
+}
+
+Calls AbandonedCalls::CountWithout(const RankView& rank) const {
+  Calls calls = CollectiveCalls(*rank.communicator);
+  for (const auto& [op, of] : by_op_) {
+    uint64_t made = 0;
+    for (auto call = calls.lower_bound({op, 0}); call != calls.end() && call->first.first == op;) {
+      made += call->second;
+      call = calls.erase(call);
+    }
+    made -= std::min(made, Of(rank, op));
+    if (made != 0) calls[{op, -1}] = made;
+  }
+  return calls;
+}
+
+}  // namespace nccl_pulse

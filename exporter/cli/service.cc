@@ -20,10 +20,10 @@ constexpr std::size_t kMostLineBytes = 4096;
 
 void LogLine(LogLevel level, const std::string& message) {
   // It may have what an endpoint said: nothing of it may steer a terminal.
-  std::string line = absl::StrCat(
-      absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()),
-      level == LogLevel::kInfo ? " info: " : " warning: ",
-      CopyFromShared(message.data(), message.size()));
+  std::string line =
+      absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()),
+                   level == LogLevel::kInfo ? " info: " : " warning: ",
+                   CopyFromShared(message.data(), message.size()));
   if (line.size() >= kMostLineBytes) line.resize(kMostLineBytes - 1);
   line += '\n';
   pollfd out = {STDERR_FILENO, POLLOUT, 0};
@@ -44,7 +44,8 @@ void Reload(WebGuard* guard) {
   if (guard == nullptr) {
     LogLine(LogLevel::kInfo, "SIGHUP: there is no web configuration to read again");
   } else if (guard->Reload(&error)) {
-    LogLine(LogLevel::kInfo, "SIGHUP: the web configuration was read again, with all that it names");
+    LogLine(LogLevel::kInfo,
+            "SIGHUP: the web configuration was read again, with all that it names");
   } else {
     LogLine(LogLevel::kWarning, "SIGHUP: nothing changes: " + error);
   }

@@ -130,7 +130,8 @@ int Run(const std::vector<char*>& arguments) {
 
 }  // namespace
 
-const Command kWatchCommand = {"watch", "watch all jobs: alerts and a page that name who holds them up",
+const Command kWatchCommand = {"watch",
+                               "watch all jobs: alerts and a page that name who holds them up",
                                kHelp, Run, TakeRepeated};
 
 }  // namespace nccl_pulse

@@ -81,9 +81,14 @@ std::vector<Json> Late(const DiagnosisResult& diagnosis) {
 
 std::vector<Json> Jobs(const SnapshotSet& snapshots) {
   std::map<std::pair<std::string, std::string>, int> processes;
-  for (const ProcessSnapshot& process : snapshots.processes) {
-    if (process.end != ProcessEnd::kLive) continue;
-    ++processes[{process.job_id, LabelValue(process.static_labels, "workload")}];
+  for (const auto* list : {&snapshots.processes, &snapshots.ended}) {
+    for (const ProcessSnapshot& process : *list) {
+      const bool is_live = process.end == ProcessEnd::kLive;
+      const bool is_awaited = std::any_of(process.communicators.begin(), process.communicators.end(),
+                                          [](const auto& each) { return !each.finalized; });
+      if (!is_live && !is_awaited) continue;
+      processes[{process.job_id, LabelValue(process.static_labels, "workload")}] += is_live ? 1 : 0;
+    }
   }
   std::vector<Json> jobs;
   for (const auto& [job, count] : processes) {
@@ -96,7 +101,7 @@ std::vector<Json> Communicators(const std::vector<CommunicatorView>& views) {
   std::set<std::pair<int32_t, uint64_t>> shared;  // the most ranks first
   for (const CommunicatorView& view : views) {
     const bool is_used = std::any_of(view.ranks.begin(), view.ranks.end(), [](const auto& rank) {
-      return rank.state == RankView::State::kLive;
+      return rank.state != RankView::State::kFinalized;
     });
     if (is_used && view.ranks.size() < static_cast<std::size_t>(std::max(view.nranks, 0))) {
       shared.emplace(-view.nranks, view.comm_id);

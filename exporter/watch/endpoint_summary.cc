@@ -52,8 +52,8 @@ std::optional<EndpointSummary> ParseSummary(std::string_view text) {
   summary.is_somebody_late = !Objects(json, "late").empty();
   for (const Json* each : Objects(json, "jobs")) {
     const double processes = std::clamp(Number(*each, "processes"), 0.0, 1e6);
-    summary.jobs.push_back({Text(*each, "job_id"), Text(*each, "workload"),
-                            static_cast<int64_t>(processes)});
+    summary.jobs.push_back(
+        {Text(*each, "job_id"), Text(*each, "workload"), static_cast<int64_t>(processes)});
   }
   const Json& communicators = Field(json, "communicators");
   if (communicators.is_array()) {

@@ -36,15 +36,25 @@ class Finder {
       if (straggler.ranks.empty() || findings.stragglers.size() == kMostStragglers) continue;
       findings.stragglers.push_back(SlowOf(straggler));
     }
-    findings.state = has_hang                                            ? JobState::kHang
-                     : !look_.verdict.roots.empty()                      ? JobState::kWait
-                     : !look_.verdict.stragglers.empty()                 ? JobState::kSlow
-                     : FindingOfJob(look_) == JobFinding::kIncomplete    ? JobState::kIncomplete
-                                                                         : JobState::kOk;
+    findings.state = has_hang                                         ? JobState::kHang
+                     : !look_.verdict.roots.empty()                   ? JobState::kWait
+                     : !look_.verdict.stragglers.empty()              ? JobState::kSlow
+                     : FindingOfJob(look_) == JobFinding::kIncomplete ? JobState::kIncomplete
+                                                                      : JobState::kOk;
     return findings;
   }
 
  private:
+  static void SetLabels(const ProcessSnapshot& process, WatchedRank* who) {
+    StaticLabels labels;
+    SplitLabels(process.static_labels, &labels);
+    who->labels.clear();
+    for (const auto& label : UsableLabels(labels)) {
+      // The job has that one, with or without the user's.
+      if (label.name != "workload") who->labels.emplace_back(label.name, label.value);
+    }
+  }
+
   WatchedRank RankOf(const JobRank& rank) const {
     WatchedRank who;
     who.comm = absl::StrCat(absl::Hex(rank.comm_id, absl::kZeroPad16));
@@ -55,6 +65,7 @@ class Finder {
     who.gpu = rank.communicator->gpu;
     who.uuid = rank.communicator->uuid;
     who.pid = absl::StrCat(rank.process->pid);
+    SetLabels(*rank.process, &who);
     const auto found = look_.endpoint_of->find({rank.process->hostname, rank.process->pid});
     if (found != look_.endpoint_of->end()) who.endpoint = UrlOf(asked_[found->second]);
     return who;
@@ -101,6 +112,7 @@ class Finder {
     }
     hang.since_s = Seconds(root.since_realtime_ns);
     ForEachProcessOf(root, [&](const ProcessSnapshot& process) {
+      if (hang.who.pid.empty()) SetLabels(process, &hang.who);
       hang.job_start_s = std::max(hang.job_start_s, Seconds(process.start_realtime_ns));
     });
     return hang;

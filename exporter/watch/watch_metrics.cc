@@ -13,7 +13,7 @@
 namespace nccl_pulse {
 namespace {
 
-using Labels = std::vector<std::pair<const char*, std::string>>;
+using Labels = std::vector<std::pair<std::string, std::string>>;
 
 class Gauges {
  public:
@@ -46,18 +46,23 @@ Labels JobLabels(const WatchedJob& job) {
 }
 
 void Append(const WatchedRank& who, Labels* labels) {
-  for (auto& [name, value] :
-       Labels{{"comm", who.comm}, {"rank", who.rank}, {"global_rank", who.global_rank},
-              {"Hostname", who.hostname}, {"gpu", who.gpu}, {"UUID", who.uuid},
-              {"pid", who.pid}}) {
+  for (auto& [name, value] : Labels{{"comm", who.comm},
+                                    {"rank", who.rank},
+                                    {"global_rank", who.global_rank},
+                                    {"Hostname", who.hostname},
+                                    {"gpu", who.gpu},
+                                    {"UUID", who.uuid},
+                                    {"pid", who.pid}}) {
     labels->emplace_back(name, std::move(value));
   }
+  labels->insert(labels->end(), who.labels.begin(), who.labels.end());
 }
 
 void AddHangs(const WatchState& state, Gauges* gauges) {
-  gauges->Begin("nccl_job_hang_start_timestamp_seconds",
-                "Since when a job makes no progress, and which rank the others wait for (of several "
-                "the first): one series for each root of the wait. Usual waits are left out");
+  gauges->Begin(
+      "nccl_job_hang_start_timestamp_seconds",
+      "Since when a job makes no progress, and which rank the others wait for (of several "
+      "the first): one series for each root of the wait. Usual waits are left out");
   for (const WatchedJob& job : state.jobs) {
     for (const JobHang& hang : job.findings.hangs) {
       Labels labels = JobLabels(job);

@@ -20,8 +20,8 @@ constexpr char kStyle[] =
 constexpr std::size_t kMostLinks = 64;
 
 std::string Html(const std::string& text) {
-  return absl::StrReplaceAll(
-      text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
+  return absl::StrReplaceAll(text,
+                             {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
 std::string Escaped(const std::string& text) {
@@ -70,8 +70,7 @@ std::string Nodes(const WatchedJob& job, const std::string& own_url) {
 
 std::string Verdict(const WatchedJob& job, const std::string& own_url) {
   const JobFindings& findings = job.findings;
-  std::string html =
-      findings.sentence.empty() ? "not looked at yet" : Html(findings.sentence);
+  std::string html = findings.sentence.empty() ? "not looked at yet" : Html(findings.sentence);
   for (const JobHang& each : findings.hangs) {
     if (each.who.endpoint.empty()) continue;
     absl::StrAppend(&html, "<br>",
@@ -107,12 +106,11 @@ std::string Silent(const WatchState& state) {
 std::string WatchPage(const WatchState& state, const std::string& own_url) {
   std::string html = absl::StrCat(Head("NCCL Pulse: all jobs", true), "<h1>All jobs</h1>");
   if (state.round_s == 0) return absl::StrCat(html, "<p>The first round has not ended yet.\n");
-  absl::StrAppend(
-      &html, "<p class=quiet>",
-      absl::FormatTime("%Y-%m-%d %H:%M:%S",
-                       absl::FromUnixMillis(static_cast<int64_t>(state.round_s * 1e3)),
-                       absl::LocalTimeZone()),
-      "  ", state.answered, " endpoints answered");
+  absl::StrAppend(&html, "<p class=quiet>",
+                  absl::FormatTime("%Y-%m-%d %H:%M:%S",
+                                   absl::FromUnixMillis(static_cast<int64_t>(state.round_s * 1e3)),
+                                   absl::LocalTimeZone()),
+                  "  ", state.answered, " endpoints answered");
   if (!state.find_error.empty()) {
     absl::StrAppend(&html, "<p><b>", Html(state.find_error), "</b>");
   }

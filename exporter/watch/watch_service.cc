@@ -84,9 +84,10 @@ class Desk {
       changed_.wait_until(lock, std::chrono::system_clock::now() + left);
     }
     if (questions_.empty() || stopping) return false;
-    *filter = std::min_element(questions_.begin(), questions_.end(), [](const auto& a, const auto& b) {
-                return a.second.second < b.second.second;
-              })->second.first;
+    *filter =
+        std::min_element(questions_.begin(), questions_.end(), [](const auto& a, const auto& b) {
+          return a.second.second < b.second.second;
+        })->second.first;
     return true;
   }
 
@@ -117,7 +118,9 @@ class Desk {
 class WatchService::Impl {
  public:
   explicit Impl(Options options)
-      : options_(std::move(options)), watcher_(options_.watcher), loop_(LoopOptions(), &entrance_) {}
+      : options_(std::move(options)),
+        watcher_(options_.watcher),
+        loop_(LoopOptions(), &entrance_) {}
 
   ~Impl() {
     stopping_ = true;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace nccl_pulse {
@@ -15,6 +16,8 @@ struct WatchedRank {
   std::string comm, rank;  // of the communicator by which it is named
   std::string global_rank, hostname, gpu, uuid, pid;
   std::string endpoint;  // URL of the page of its node
+  // The user's own (NCCL_PULSE_LABELS), of its process, or of one that waits for it.
+  std::vector<std::pair<std::string, std::string>> labels;
 };
 
 struct JobHang {

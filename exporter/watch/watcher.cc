@@ -26,7 +26,6 @@ constexpr milliseconds kMargin{100};
 constexpr seconds kLookAgainSoon{3};
 constexpr std::size_t kLooksAtOnce = 4;
 constexpr int kLooksForOneStraggler = 2;
-constexpr milliseconds kPauseBetweenLooks{500};
 
 // What launchers write where they have no id is none: torchrun's jobs are all called "none".
 bool IsId(const std::string& job_id) { return !job_id.empty() && job_id != "none"; }
@@ -248,7 +247,6 @@ void Watcher::LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& 
 void Watcher::Look(const Group& group, bool is_for_stragglers, Looked* looked) const {
   JobLookOptions options = options_.look;
   options.client = client_;
-  options.pause = kPauseBetweenLooks;
   options.most_looks = is_for_stragglers ? kLooksForOneStraggler : 1;
   options.most_bytes = is_for_stragglers ? kMostMemoryBytes : kMostMemoryBytes / kLooksAtOnce;
   std::vector<Address> asked;
@@ -268,9 +266,8 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, Looked* looked) c
     // Whoever is silent is missing in the job that it belonged to, or in any that has no id.
     for (const std::size_t each : silent) {
       const std::vector<EndpointSummary::Job>& jobs = endpoints_[each].summary.jobs;
-      const bool is_of_it = std::any_of(jobs.begin(), jobs.end(), [&name](const auto& job) {
-        return job.job_id == name.job_id;
-      });
+      const bool is_of_it = std::any_of(
+          jobs.begin(), jobs.end(), [&name](const auto& job) { return job.job_id == name.job_id; });
       if (!is_of_it) continue;
       part.unheard[endpoints_[each].problem].push_back(endpoints_[each].address.name());
       ++part.endpoints;
@@ -283,8 +280,9 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, Looked* looked) c
     Merge(FindingsOf(part, asked), &findings[row]);
   }
   const auto heard = [](const std::map<Row, JobFindings>& all) {
-    return std::accumulate(all.begin(), all.end(), std::size_t{0},
-                           [](std::size_t sum, const auto& each) { return sum + each.second.heard; });
+    return std::accumulate(
+        all.begin(), all.end(), std::size_t{0},
+        [](std::size_t sum, const auto& each) { return sum + each.second.heard; });
   };
   const Time now = options_.clock();
   const bool is_poorer = heard(findings) < heard(looked->findings);
@@ -329,6 +327,8 @@ void Watcher::Publish(const std::vector<Group>& groups, Time began) {
     }
   }
   for (auto& [row, job] : rows) {
+    // What has ended is of interest only to those that wait for it.
+    if (job.processes == 0 && job.findings.sentence.empty()) continue;
     job.job_id = row.name.job_id;
     job.workload = row.name.workload;
     state->jobs.push_back(std::move(job));
@@ -373,9 +373,9 @@ void Watcher::LogNews(const WatchState& state) const {
     const std::string now = gist(job.findings);
     const bool is_news = is_known ? found->second != now : job.findings.state <= JobState::kSlow;
     if (!is_news || job.findings.sentence.empty()) continue;
-    options_.log(absl::StrCat(
-        job.job_id.empty() ? "a job without an id" : absl::StrCat("job ", job.job_id), ": ",
-        job.findings.sentence));
+    options_.log(
+        absl::StrCat(job.job_id.empty() ? "a job without an id" : absl::StrCat("job ", job.job_id),
+                     ": ", job.findings.sentence));
   }
 }
 

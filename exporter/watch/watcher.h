@@ -47,6 +47,8 @@ class Watcher {
   static constexpr std::chrono::seconds kStragglersEvery{60}, kStragglersAgain{20};
 
   struct Options {
+    Options() { look.pause = std::chrono::milliseconds(500); }
+
     Find find;
     JobLookOptions look;  // but for the client and the filter
     std::chrono::milliseconds summary_patience{1500};

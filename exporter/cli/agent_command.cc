@@ -10,15 +10,17 @@
 #include <ctime>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "exporter/cli/agent_capture.h"
 #include "exporter/cli/command.h"
+#include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/service.h"
 #include "exporter/endpoint/server.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/node/control_socket.h"
@@ -31,8 +33,6 @@ ABSL_FLAG(std::string, listen, ":9410", "where to serve: [host]:port or unix:/pa
 ABSL_FLAG(absl::Duration, keep, absl::Minutes(10),
           "how long a process stays on the page after its end");
 ABSL_FLAG(int, keep_processes, 256, "how many ended processes stay on the page at most");
-ABSL_FLAG(absl::Duration, hang_after, absl::Seconds(10),
-          "time without progress after which a hang is suspected");
 ABSL_FLAG(std::string, web_config, "", "file with TLS, passwords and headers; \"\": none");
 ABSL_FLAG(std::string, file_sd_dir, "", "folder for a file that tells Prometheus of this endpoint");
 ABSL_FLAG(std::string, histograms, nccl_pulse::kDefaultHistograms,
@@ -100,14 +100,6 @@ wrong with them, it says so and goes on with the old ones.
 Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 it cannot serve there.
 )";
 
-// Writes a line with its time, so that the log can be read on its own.
-void Log(LogLevel level, const std::string& message) {
-  const std::string now =
-      absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone());
-  std::fprintf(stderr, "%s %s: %s\n", now.c_str(), level == LogLevel::kInfo ? "info" : "warning",
-               message.c_str());
-}
-
 // --hang-after, or what was set since. Relaxed: it stands alone. Read by the server's thread.
 std::atomic<int64_t> hang_after_ms{0};
 
@@ -130,7 +122,8 @@ int WaitForSignal(const sigset_t& signals, ControlSocket* control) {
     try {
       control->Round(MonotonicNow());
     } catch (const std::exception& problem) {
-      Log(LogLevel::kWarning, std::string("a command could not be worked with: ") + problem.what());
+      LogLine(LogLevel::kWarning,
+              std::string("a command could not be worked with: ") + problem.what());
     }
   }
 }
@@ -140,20 +133,8 @@ int BadFlag(const char* what) {
   return kUsageError;
 }
 
-void Reload(WebGuard* guard) {
-  std::string error;
-  if (guard == nullptr) {
-    Log(LogLevel::kInfo, "SIGHUP: there is no web configuration to read again");
-  } else if (guard->Reload(&error)) {
-    Log(LogLevel::kInfo, "SIGHUP: the web configuration was read again, with all that it names");
-  } else {
-    Log(LogLevel::kWarning, "SIGHUP: nothing changes: " + error);
-  }
-}
-
 int Run(const std::vector<char*>& arguments) {
   const absl::Duration keep = absl::GetFlag(FLAGS_keep);
-  const absl::Duration hang_after = absl::GetFlag(FLAGS_hang_after);
   const int keep_processes = absl::GetFlag(FLAGS_keep_processes);
   ServerOptions options;
   options.listen_address = absl::GetFlag(FLAGS_listen);
@@ -173,8 +154,9 @@ int Run(const std::vector<char*>& arguments) {
   if (keep_processes < 0 || keep_processes > kMostKeptProcesses) {
     return BadFlag("--keep-processes is not between 0 and 100000");
   }
-  if (hang_after < absl::Seconds(1) || hang_after > absl::Hours(24)) {
-    return BadFlag("--hang-after is not between 1s and 24h");
+  std::optional<std::chrono::milliseconds> hang_after;
+  if (!ReadHangAfter(std::chrono::seconds(1), std::chrono::hours(24), &hang_after, &wrong)) {
+    return BadFlag(wrong.c_str());
   }
   if (!options.service_directory.empty() && options.service_directory[0] != '/') {
     return BadFlag("--file-sd-dir is no absolute path");
@@ -189,12 +171,12 @@ int Run(const std::vector<char*>& arguments) {
     return BadFlag(("--drop-families: there is no metric family " + unknown).c_str());
   }
   options.source = [] { return SnapshotSet(); };
-  options.log = Log;
+  options.log = LogLine;
   options.cpu_share = kAgentCpuShare;
   options.peers.agent = true;
   options.peers.keep = absl::ToChronoMilliseconds(keep);
   options.peers.keep_processes = keep_processes;
-  options.hang_after = absl::ToChronoMilliseconds(hang_after);
+  options.hang_after = hang_after.value_or(Diagnosis::kDefaultHangAfter);
   hang_after_ms.store(options.hang_after.count(), std::memory_order_relaxed);
   options.hang_after_now = [] {
     return std::chrono::milliseconds(hang_after_ms.load(std::memory_order_relaxed));
@@ -211,16 +193,13 @@ int Run(const std::vector<char*>& arguments) {
   std::shared_ptr<WebGuard> guard;
   std::string error;
   if (!web_config.empty()) {
-    guard = WebGuard::Open(web_config, Log, &error);
+    guard = WebGuard::Open(web_config, LogLine, &error);
     if (guard == nullptr) return BadFlag(error.c_str());
     options.guard = guard;
   }
 
   // Before another thread exists, and before anybody can wait for the port.
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  const sigset_t signals = BlockEndingSignals();
   // The TLS library may write to connections that clients have closed.
   std::signal(SIGPIPE, SIG_IGN);
 
@@ -229,25 +208,25 @@ int Run(const std::vector<char*>& arguments) {
     std::fprintf(stderr, "pulse: %s\n", error.c_str());
     return kCannotServe;
   }
-  Log(LogLevel::kInfo,
-      "the agent serves at " + server->address() +
-          (guard != nullptr && guard->is_https() ? " with TLS" : "") +
-          (geteuid() == 0 ? ", for processes of every user" : ", for processes of its own user"));
+  LogLine(LogLevel::kInfo, "the agent serves at " + server->address() +
+                               (guard != nullptr && guard->is_https() ? " with TLS" : "") +
+                               (geteuid() == 0 ? ", for processes of every user"
+                                               : ", for processes of its own user"));
   ControlSocket control;
   ControlSocket::Options control_options;
   control_options.values = &values;
-  control_options.log = Log;
+  control_options.log = LogLine;
   if (!control.Open(control_options)) {
-    Log(LogLevel::kWarning, "no socket for commands can be had: `pulse set` does not reach it");
+    LogLine(LogLevel::kWarning, "no socket for commands can be had: `pulse set` does not reach it");
   }
   std::unique_ptr<CaptureWatch> watch;
   if (takes_captures) {
     const bool is_https = guard != nullptr && guard->is_https();
-    watch = StartCaptureWatch(std::move(captures), server->port(), is_https, Log);
+    watch = StartCaptureWatch(std::move(captures), server->port(), is_https, LogLine);
   }
   while (WaitForSignal(signals, &control) == SIGHUP) Reload(guard.get());
   control.CloseDescriptors();
-  Log(LogLevel::kInfo, "the agent ends; the job's processes serve again");
+  LogLine(LogLevel::kInfo, "the agent ends; the job's processes serve again");
   const bool has_ended = watch == nullptr || watch->Stop(kCapturePatience);
   server->Stop();
   // A capture that is being taken is left unfinished, under a name that says so. Its thread uses

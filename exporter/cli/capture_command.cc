@@ -29,7 +29,6 @@ ABSL_DECLARE_FLAG(std::string, ras);         // of diagnose
 ABSL_DECLARE_FLAG(std::string, prometheus);  // of fleet_flags
 ABSL_DECLARE_FLAG(std::string, job_id);      // as the next one
 ABSL_DECLARE_FLAG(std::string, comm);
-ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // of the agent
 
 namespace nccl_pulse {
 namespace {
@@ -79,7 +78,7 @@ How to ask:
   --credentials-file=FILE  one line user:password; --bearer-file=FILE  one line with a token
   --prometheus-credentials-file=FILE, --prometheus-bearer-file=FILE   the same for the Prometheus alone
   --timeout=DURATION    of each endpoint (default 3s)
-  --hang-after=DURATION what counts as no progress (default 10s)
+  --hang-after=DURATION what counts as no progress (default: what the endpoints go by)
   --ras=HOST:PORT       NCCL's own RAS, whose report is kept, too. Default: NCCL_RAS_ADDR, or localhost:28028,
                         where an endpoint of this host is asked; off: nobody
 
@@ -103,12 +102,7 @@ bool ReadFilter(JobFilter* filter, std::string* error) {
 
 // On failure returns false and says in `error` what is wrong.
 bool FindEndpoints(const JobFilter& filter, FleetQuestion* question, std::string* error) {
-  const bool asks_prometheus = !absl::GetFlag(FLAGS_prometheus).empty();
-  if (asks_prometheus && !AddFromPrometheus(filter, question, error)) return false;
-  if (asks_prometheus && question->endpoints.empty()) {
-    *error = "the Prometheus knows no endpoint of this job";
-    return false;
-  }
+  if (!AddFromDirectories(filter, question, error)) return false;
   return OrThoseOfThisHost(question, error);
 }
 
@@ -168,10 +162,9 @@ int Run(const std::vector<char*>& arguments) {
   if (options.time_limit < std::chrono::seconds(1) || options.time_limit > std::chrono::hours(1)) {
     return Fail(kUsageError, "--time-limit is not between 1s and 1h");
   }
-  options.look.hang_after = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_hang_after));
-  if (options.look.hang_after < std::chrono::seconds(1) ||
-      options.look.hang_after > std::chrono::hours(1)) {
-    return Fail(kUsageError, "--hang-after is not between 1s and 1h");
+  if (!ReadHangAfter(std::chrono::seconds(1), std::chrono::hours(1), &options.look.hang_after,
+                     &error)) {
+    return Fail(kUsageError, error);
   }
   std::string path = absl::GetFlag(FLAGS_out);
   if (path.empty()) {
@@ -187,7 +180,7 @@ int Run(const std::vector<char*>& arguments) {
   // Before anybody is asked: what hangs may not hang for long.
   if (!Bundle::IsPossible(path, &error)) return Fail(kNotWritten, error);
   if (!FindEndpoints(options.look.filter, &question, &error)) {
-    return Fail(absl::GetFlag(FLAGS_prometheus).empty() ? kUsageError : kNoAnswer, error);
+    return Fail(IsDirectoryNamed() ? kNoAnswer : kUsageError, error);
   }
   options.look.client = question.client;
   const Capture capture = CaptureJob(question.endpoints, options);

@@ -32,6 +32,7 @@ extern const Command kReplayCommand;
 extern const Command kSetCommand;
 extern const Command kStatusCommand;
 extern const Command kTraceCommand;
+extern const Command kWatchCommand;
 
 }  // namespace nccl_pulse
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,20 +10,16 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
-#include "exporter/cli/serve_verdicts.h"
 #include "exporter/fleet/job_look.h"
 #include "exporter/fleet/job_report.h"
 
 ABSL_FLAG(std::string, job_id, "", "id of the job");
 ABSL_FLAG(std::string, comm, "", "a communicator of the job, 16 hexadecimal digits");
 ABSL_FLAG(std::string, ras, "", "where NCCL's RAS listens, or off");
-ABSL_DECLARE_FLAG(std::string, prometheus);  // of fleet_flags, like the next one
-ABSL_DECLARE_FLAG(std::string, targets);
-ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // shared with the agent
-ABSL_DECLARE_FLAG(bool, json);                  // shared with status
+ABSL_DECLARE_FLAG(std::string, targets);  // of fleet_flags
+ABSL_DECLARE_FLAG(bool, json);            // shared with status
 
 namespace nccl_pulse {
 namespace {
@@ -37,19 +32,8 @@ constexpr int kIncomplete = 4;
 // The values of --endpoint, which may be given several times. Set before the command runs.
 std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
 
-// --listen=ADDRESS: `pulse agent` has a flag of this name, whose default is no wish to listen here.
-std::string given_listen;  // NOLINT(cert-err58-cpp)
-bool is_listen_given = false;
-
 void TakeRepeated(std::vector<char*>* arguments) {
   given_endpoints = TakeValues("--endpoint", arguments);
-  std::vector<std::string> listen = TakeValues("--listen", arguments);
-  if (!arguments->empty() && std::string_view(arguments->back()) == "--listen") {
-    arguments->pop_back();
-    listen.emplace_back();
-  }
-  is_listen_given = !listen.empty();
-  if (is_listen_given) given_listen = listen.back();
 }
 
 constexpr char kHelp[] =
@@ -62,6 +46,8 @@ Where the endpoints are (default: this host's, at the ports 9410 to 9417):
   --prometheus=URL      a Prometheus, or a database with the same API, that has scraped the job within
                         the last 15 minutes
   --targets=FILE        a file in the format of file_sd (JSON or YAML)
+  --http-sd=URL         a URL that answers in the format of http_sd
+  --dns=NAME:PORT       a name whose addresses are those of the endpoints, such as a headless service's
   HOST:PORT             one endpoint; may be given several times, also as :PORT, https://HOST:PORT or HOST
                         (port 9410)
   --endpoint=HOST:PORT  the same
@@ -77,17 +63,15 @@ How to ask:
   --server-name=NAME    name in the endpoints' certificates, if it is not the one in their addresses.
                         Each of these four implies --https, unless --prometheus says what to use
   --credentials-file=FILE  one line user:password; --bearer-file=FILE  one line with a token
-  --prometheus-credentials-file=FILE, --prometheus-bearer-file=FILE   the same for the Prometheus: it does
-                        not get what is for the endpoints, and they do not get what is for it
+  --prometheus-credentials-file=FILE, --prometheus-bearer-file=FILE   the same for the Prometheus and
+                        for http_sd: they do not get what is for the endpoints, nor these what is for them
   --timeout=DURATION    how long to wait for each endpoint and for the Prometheus (default 3s); all are
                         asked at once
-  --hang-after=DURATION time without progress after which a hang is suspected (8s to 1h; default 10s)
+  --hang-after=DURATION time without progress after which a hang is suspected (8s to 1h; default: what the
+                        endpoints go by, NCCL_PULSE_HANG_SECONDS, and the longest where they differ)
   --ras=HOST:PORT       NCCL's own RAS, asked once for ranks that no endpoint knows; its report follows the
                         verdict, if somebody listens there. Default: NCCL_RAS_ADDR, or localhost:28028; off: nobody
   --json                print everything, for programs
-  --listen=HOST:PORT    serve the result instead, made at each request: / (?job_id=ID or ?comm=ID),
-                        /api/v1/diagnosis, and /alertmanager for Alertmanager's webhook. It needs to be told
-                        where the endpoints are. There is no password: listen only where everybody may know about the job
 
 Endpoints that do not answer, or whose answer is of another version, are named with the reason. They
 never count as healthy.
@@ -105,9 +89,7 @@ struct Question {
 // On failure returns false and says in `error` what is wrong.
 bool ReadFlags(const std::vector<std::string>& given, Question* question, std::string* error) {
   JobLookOptions& options = question->options;
-  options.hang_after = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_hang_after));
-  if (options.hang_after < std::chrono::seconds(8) || options.hang_after > std::chrono::hours(1)) {
-    *error = "--hang-after is not between 8s and 1h";
+  if (!ReadHangAfter(std::chrono::seconds(8), std::chrono::hours(1), &options.hang_after, error)) {
     return false;
   }
   if (!RasFromFlag(absl::GetFlag(FLAGS_ras), &options.ras, error)) return false;
@@ -126,22 +108,15 @@ bool ReadFlags(const std::vector<std::string>& given, Question* question, std::s
   return true;
 }
 
-// Whether a flag says where the endpoints are.
-bool IsAnyNamed() {
-  return !given_endpoints.empty() || !absl::GetFlag(FLAGS_prometheus).empty() ||
-         !absl::GetFlag(FLAGS_targets).empty();
-}
-
 enum class Asked { kLooked, kNoAnswer, kBadUsage };
 
 // Finds the endpoints and asks them.
 Asked Ask(Question* asked, JobLook* look, std::string* error) {
   Question& question = *asked;
-  if (!absl::GetFlag(FLAGS_prometheus).empty() &&
-      !AddFromPrometheus(question.options.filter, &question.fleet, error)) {
+  if (!AddFromDirectories(question.options.filter, &question.fleet, error)) {
     return Asked::kNoAnswer;
   }
-  if (IsAnyNamed()) {
+  if (!given_endpoints.empty() || !absl::GetFlag(FLAGS_targets).empty() || IsDirectoryNamed()) {
     KeepDifferent(&question.fleet.endpoints);
     if (!HasAuthorities(question.fleet, error)) return Asked::kBadUsage;
   } else if (!OrThoseOfThisHost(&question.fleet, error)) {
@@ -149,26 +124,6 @@ Asked Ask(Question* asked, JobLook* look, std::string* error) {
   }
   *look = LookAtJob(question.fleet.endpoints, question.options);
   return Asked::kLooked;
-}
-
-// What who asks over HTTP does not say of the job is as the command line has it. Files are read
-// anew: targets come and go, tokens and certificates run out.
-JobAnswer AnswerFor(const std::vector<std::string>& given, const JobFilter& filter) {
-  JobAnswer answer;
-  Question question;
-  if (!ReadFlags(given, &question, &answer.text)) return answer;
-  if (question.fleet.endpoints.empty() && absl::GetFlag(FLAGS_prometheus).empty()) {
-    answer.text = absl::StrCat(absl::GetFlag(FLAGS_targets), " names no endpoint");
-    return answer;
-  }
-  if (!filter.job_id.empty() || filter.comm_id.has_value()) question.options.filter = filter;
-  JobLook look;
-  if (Ask(&question, &look, &answer.text) != Asked::kLooked) return answer;
-  answer.ok = true;
-  answer.sentence = JobSentence(look);
-  answer.text = JobText(look);
-  answer.json = JobJson(look);
-  return answer;
 }
 
 // A job of many nodes has more endpoints than this host's.
@@ -183,23 +138,9 @@ std::string WhoWasAsked(const std::vector<Address>& endpoints) {
 
 int Run(const std::vector<char*>& arguments) {
   given_endpoints.insert(given_endpoints.end(), arguments.begin(), arguments.end());
-  if (is_listen_given && given_listen.empty()) {
-    return Fail(kUsageError, "--listen needs an address: --listen=HOST:PORT");
-  }
   Question question;
   std::string error;
   if (!ReadFlags(given_endpoints, &question, &error)) return Fail(kUsageError, error);
-  if (is_listen_given && !IsAnyNamed()) {
-    return Fail(kUsageError,
-                "--listen needs to be told where the endpoints are: --prometheus, --targets or "
-                "--endpoint; see pulse diagnose --help");
-  }
-  if (is_listen_given) {
-    // The connections' threads may go on when this one ends: they have a copy.
-    return ServeVerdicts(given_listen, [given = given_endpoints](const JobFilter& filter) {
-      return AnswerFor(given, filter);
-    });
-  }
   JobLook look;
   switch (Ask(&question, &look, &error)) {
     case Asked::kLooked:

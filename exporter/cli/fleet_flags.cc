@@ -22,6 +22,8 @@
 
 ABSL_FLAG(std::string, prometheus, "", "a Prometheus that knows the job's endpoints");
 ABSL_FLAG(std::string, targets, "", "a file of endpoints in the format of file_sd");
+ABSL_FLAG(std::string, http_sd, "", "a URL that answers with endpoints in the format of http_sd");
+ABSL_FLAG(std::string, dns, "", "a name whose addresses are those of the endpoints");
 ABSL_FLAG(bool, https, false, "use https for endpoints without a scheme");
 ABSL_FLAG(bool, insecure, false, "do not check certificates");
 ABSL_FLAG(std::string, credentials_file, "", "a file with user:password, for the endpoints");
@@ -29,6 +31,8 @@ ABSL_FLAG(std::string, bearer_file, "", "a file with a token, for the endpoints"
 ABSL_FLAG(std::string, prometheus_credentials_file, "", "the same, for the Prometheus");
 ABSL_FLAG(std::string, prometheus_bearer_file, "", "the same, for the Prometheus");
 ABSL_FLAG(absl::Duration, timeout, absl::Seconds(3), "how long to wait for each endpoint");
+ABSL_FLAG(absl::Duration, hang_after, -absl::InfiniteDuration(),
+          "time without progress after which a hang is suspected");
 ABSL_DECLARE_FLAG(std::string, ca_cert);  // shared with status, like the next ones
 ABSL_DECLARE_FLAG(std::string, server_name);
 ABSL_DECLARE_FLAG(std::string, cert);
@@ -169,17 +173,53 @@ bool ReadFleetFlags(const std::vector<std::string>& endpoints, FleetQuestion* qu
   return file.empty() || ReadTargetsFile(file, question->is_https, &question->endpoints, error);
 }
 
-bool AddFromPrometheus(const JobFilter& filter, FleetQuestion* question, std::string* error) {
-  PrometheusQuestion asked;
-  if (!ParseAddress(absl::GetFlag(FLAGS_prometheus), false, &asked.prometheus, error)) return false;
-  asked.job_id = filter.job_id;
-  asked.comm_id = filter.comm_id;
-  asked.otherwise_https = absl::GetFlag(FLAGS_https);
-  if (asked.prometheus.is_https && question->prometheus_client.tls == nullptr) {
+bool IsDirectoryNamed() {
+  return !absl::GetFlag(FLAGS_prometheus).empty() || !absl::GetFlag(FLAGS_http_sd).empty() ||
+         !absl::GetFlag(FLAGS_dns).empty();
+}
+
+bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::string* error) {
+  const bool otherwise_https = absl::GetFlag(FLAGS_https);
+  const auto has_tls = [question, error](const Address& address) {
+    if (!address.is_https || question->prometheus_client.tls != nullptr) return true;
     *error = WhyNoTls();
     return false;
+  };
+  if (const std::string url = absl::GetFlag(FLAGS_prometheus); !url.empty()) {
+    PrometheusQuestion asked;
+    if (!ParseAddress(url, false, &asked.prometheus, error)) return false;
+    asked.job_id = filter.job_id;
+    asked.comm_id = filter.comm_id;
+    asked.otherwise_https = otherwise_https;
+    if (!has_tls(asked.prometheus) ||
+        !FindTargets(asked, question->prometheus_client, &question->endpoints, error)) {
+      return false;
+    }
   }
-  return FindTargets(asked, question->prometheus_client, &question->endpoints, error);
+  if (const std::string url = absl::GetFlag(FLAGS_http_sd); !url.empty()) {
+    Address address;
+    if (!ParseAddress(url, false, &address, error) || !has_tls(address) ||
+        !FetchTargets(address, question->is_https, question->prometheus_client,
+                      &question->endpoints, error)) {
+      return false;
+    }
+  }
+  const std::string name = absl::GetFlag(FLAGS_dns);
+  return name.empty() || ResolveTargets(name, question->is_https, kDefaultEndpointPort,
+                                        question->client.patience, &question->endpoints, error);
+}
+
+bool ReadHangAfter(std::chrono::seconds least, std::chrono::hours most,
+                   std::optional<std::chrono::milliseconds>* hang_after, std::string* error) {
+  const absl::Duration given = absl::GetFlag(FLAGS_hang_after);
+  if (given == -absl::InfiniteDuration()) return true;
+  if (given < absl::FromChrono(least) || given > absl::FromChrono(most)) {
+    *error =
+        absl::StrCat("--hang-after is not between ", least.count(), "s and ", most.count(), "h");
+    return false;
+  }
+  *hang_after = absl::ToChronoMilliseconds(given);
+  return true;
 }
 
 void KeepDifferent(std::vector<Address>* endpoints) {

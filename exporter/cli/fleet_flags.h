@@ -3,10 +3,12 @@
 // addresses and a client.
 //
 // Thread: any; TakeValues in the main thread. Cost: reads the files that the flags name;
-// AddFromPrometheus blocks within --timeout.
+// AddFromDirectories blocks within --timeout.
 #ifndef EXPORTER_CLI_FLEET_FLAGS_H_
 #define EXPORTER_CLI_FLEET_FLAGS_H_
 
+#include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,15 +42,22 @@ struct FleetQuestion {
   bool is_nobody_here = false;  // and none of this host answered
 };
 
-// Reads all flags of this kind but --prometheus and the filters; `endpoints` are the values of
+// Reads all flags of this kind but those of directories and the filters; `endpoints` are the values of
 // --endpoint, to which the addresses of --targets are added. On failure returns false and says in
 // `error` what is wrong.
 bool ReadFleetFlags(const std::vector<std::string>& endpoints, FleetQuestion* question,
                     std::string* error);
 
-// Adds the endpoints that --prometheus knows of the job. On failure returns false and says in
-// `error` what is wrong.
-bool AddFromPrometheus(const JobFilter& filter, FleetQuestion* question, std::string* error);
+// Whether --prometheus, --http-sd or --dns says where the endpoints are.
+bool IsDirectoryNamed();
+// Adds the endpoints that these know of the job; all, where they cannot tell jobs apart. On failure
+// returns false and says in `error` what is wrong.
+bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::string* error);
+
+// --hang-after; nothing where it was not given. Without it each command goes by what it knows better.
+// False, with the reason in `error`, if it is out of these bounds.
+bool ReadHangAfter(std::chrono::seconds least, std::chrono::hours most,
+                   std::optional<std::chrono::milliseconds>* hang_after, std::string* error);
 
 // Keeps the first of each, in their order.
 void KeepDifferent(std::vector<Address>* endpoints);

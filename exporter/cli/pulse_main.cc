@@ -18,9 +18,9 @@ namespace {
 
 constexpr int kUsageError = 1;
 
-const Command* const kCommands[] = {&kStatusCommand, &kDiagnoseCommand, &kCaptureCommand,
-                                    &kTraceCommand,  &kSetCommand,      &kAgentCommand,
-                                    &kDemoCommand,   &kInstallCommand,  &kReplayCommand};
+const Command* const kCommands[] = {
+    &kStatusCommand, &kDiagnoseCommand, &kWatchCommand, &kCaptureCommand, &kTraceCommand,
+    &kSetCommand,    &kAgentCommand,    &kDemoCommand,  &kInstallCommand, &kReplayCommand};
 
 void PrintUsage(FILE* out) {
   std::fprintf(out,

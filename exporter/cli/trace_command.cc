@@ -23,8 +23,7 @@
 ABSL_FLAG(double, seconds, 5, "how long to watch");
 ABSL_FLAG(std::optional<int>, every, std::nullopt, "meanwhile one launch in so many is timed");
 ABSL_FLAG(std::string, from, "", "a capture, instead of a running job");
-ABSL_DECLARE_FLAG(std::string, out);            // of capture
-ABSL_DECLARE_FLAG(absl::Duration, hang_after);  // of the agent
+ABSL_DECLARE_FLAG(std::string, out);  // of capture
 
 namespace nccl_pulse {
 namespace {
@@ -80,7 +79,7 @@ How to ask:
   --server-name=NAME    that the endpoints' certificates have, where it is not what they are asked by
   --credentials-file=FILE  one line user:password
   --timeout=DURATION    of each endpoint (default 3s)
-  --hang-after=DURATION what counts as no progress (default 10s)
+  --hang-after=DURATION what counts as no progress (default: what the endpoints go by)
 
 Exit status: 0 it is written; 1 bad usage; 2 no endpoint answers, or the capture cannot be read; 4 it is
 written, but there is no call in it; 5 it could not be written, and there is nothing of it.
@@ -105,9 +104,8 @@ int Watch(double seconds, int every, std::FILE* said, Observation* seen) {
   if (!OrThoseOfThisHost(&question, &error)) return Fail(kUsageError, error);
   JobLookOptions options;
   options.client = question.client;
-  options.hang_after = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_hang_after));
-  if (options.hang_after < std::chrono::seconds(1) || options.hang_after > std::chrono::hours(1)) {
-    return Fail(kUsageError, "--hang-after is not between 1s and 1h");
+  if (!ReadHangAfter(std::chrono::seconds(1), std::chrono::hours(1), &options.hang_after, &error)) {
+    return Fail(kUsageError, error);
   }
   JobWatch watch(question.endpoints, options);
   watch.Begin();

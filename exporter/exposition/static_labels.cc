@@ -41,4 +41,12 @@ void SplitLabels(std::string_view text, StaticLabels* labels) {
   }
 }
 
+std::string LabelValue(std::string_view text, std::string_view name) {
+  StaticLabels labels;
+  SplitLabels(text, &labels);
+  const auto found = std::find_if(labels.begin(), labels.end(),
+                                  [name](const auto& each) { return each.first == name; });
+  return found == labels.end() ? "" : found->second;
+}
+
 }  // namespace nccl_pulse

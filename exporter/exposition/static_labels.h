@@ -20,6 +20,9 @@ using StaticLabels = std::vector<std::pair<std::string, std::string>>;
 // is left out.
 void SplitLabels(std::string_view text, StaticLabels* labels);
 
+// The value of one of them, "" without it.
+std::string LabelValue(std::string_view text, std::string_view name);
+
 // Those that a page can carry, kMaxStaticLabels at most. Names that are reserved (IsReservedLabel),
 // come twice or are no valid label names are left out: they would make the page invalid.
 std::vector<prometheus::ClientMetric::Label> UsableLabels(const StaticLabels& labels);

@@ -48,6 +48,9 @@ std::vector<Json> Stands(const std::vector<CommunicatorView>& views, int64_t now
     return std::tuple(a.second["usual"] == true, a.first) <
            std::tuple(b.second["usual"] == true, b.first);
   });
+  // Behind the oldest the newest: another job's, perhaps, which must not be left out for a hang that
+  // everybody knows of.
+  if (found.size() > 2) std::rotate(found.begin() + 1, found.end() - 1, found.end());
   std::vector<Json> stands;
   stands.reserve(found.size());
   for (auto& each : found) stands.push_back(std::move(each.second));
@@ -76,19 +79,16 @@ std::vector<Json> Late(const DiagnosisResult& diagnosis) {
   return late;
 }
 
-std::string Workload(const ProcessSnapshot& process) {
-  StaticLabels labels;
-  SplitLabels(process.static_labels, &labels);
-  for (const auto& [name, value] : labels) {
-    if (name == "workload") return value;
-  }
-  return "";
-}
-
 std::vector<Json> Jobs(const SnapshotSet& snapshots) {
   std::map<std::pair<std::string, std::string>, int> processes;
-  for (const ProcessSnapshot& process : snapshots.processes) {
-    if (process.end == ProcessEnd::kLive) ++processes[{process.job_id, Workload(process)}];
+  for (const auto* list : {&snapshots.processes, &snapshots.ended}) {
+    for (const ProcessSnapshot& process : *list) {
+      const bool is_live = process.end == ProcessEnd::kLive;
+      const bool is_awaited = std::any_of(process.communicators.begin(), process.communicators.end(),
+                                          [](const auto& each) { return !each.finalized; });
+      if (!is_live && !is_awaited) continue;
+      processes[{process.job_id, LabelValue(process.static_labels, "workload")}] += is_live ? 1 : 0;
+    }
   }
   std::vector<Json> jobs;
   for (const auto& [job, count] : processes) {
@@ -101,7 +101,7 @@ std::vector<Json> Communicators(const std::vector<CommunicatorView>& views) {
   std::set<std::pair<int32_t, uint64_t>> shared;  // the most ranks first
   for (const CommunicatorView& view : views) {
     const bool is_used = std::any_of(view.ranks.begin(), view.ranks.end(), [](const auto& rank) {
-      return rank.state == RankView::State::kLive;
+      return rank.state != RankView::State::kFinalized;
     });
     if (is_used && view.ranks.size() < static_cast<std::size_t>(std::max(view.nranks, 0))) {
       shared.emplace(-view.nranks, view.comm_id);
@@ -121,8 +121,10 @@ std::string SummaryJson(const SnapshotSet& snapshots, const DiagnosisResult& dia
   const auto processes =
       std::count_if(snapshots.processes.begin(), snapshots.processes.end(),
                     [](const auto& process) { return process.end == ProcessEnd::kLive; });
-  Json json = {{"time", Seconds(now_realtime_ns)}, {"hang_after", Seconds(hang_after_ns)},
-               {"health", HealthStatusName(health.status)}, {"processes", processes}};
+  Json json = {{"time", Seconds(now_realtime_ns)},
+               {"hang_after", Seconds(hang_after_ns)},
+               {"health", HealthStatusName(health.status)},
+               {"processes", processes}};
   for (const char* list : {"stands", "late", "jobs", "communicators"}) json[list] = Json::array();
   json["left_out"] = 0;
   // What a watcher needs most comes first, and none of it takes the room of all others.

@@ -10,7 +10,8 @@
 //    "communicators": ["34ef5678"], "left_out": 0}
 //
 // `stands` has what has made no progress for kStandsAfterNs, long before that is called a hang: the
-// watcher may go by another time than this node. `communicators` are those with ranks on other nodes,
+// watcher may go by another time than this node. `jobs` and `communicators` also have those of
+// processes that ended without finalizing: others may wait for them. `communicators` are those with ranks on other nodes,
 // each by the last 8 digits of its id, the largest first, so that nodes that have to leave some out
 // keep the same ones. `left_out`: how many entries of all lists did not fit.
 //

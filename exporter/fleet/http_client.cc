@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "exporter/fleet/exchange.h"
 #include "exporter/fleet/resolver.h"
 
@@ -47,6 +48,20 @@ const std::string& HostToFind(const Address& address) {
 }
 
 }  // namespace
+
+std::string DescribeStatus(int status, std::string_view path) {
+  switch (status) {
+    case 401:
+    case 403:
+      return absl::StrCat("it does not accept these credentials (", status, ")");
+    case 404:
+      return absl::StrCat("it has no ", path, " (404): an older version, or another program");
+    case 503:
+      return "it has no processor time left for an answer (503)";
+    default:
+      return absl::StrCat("it answers with status ", status);
+  }
+}
 
 void AskAll(const std::vector<FleetRequest>& requests, const FleetClientOptions& options,
             const std::function<void(std::size_t index, FleetAnswer answer)>& done) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exporter/fleet/address.h"
@@ -42,8 +43,14 @@ struct FleetClientOptions {
 };
 
 // `done` is called once for each request, in the order of the answers.
+using AskFunction =
+    std::function<void(const std::vector<FleetRequest>& requests, const FleetClientOptions& options,
+                       const std::function<void(std::size_t index, FleetAnswer answer)>& done)>;
 void AskAll(const std::vector<FleetRequest>& requests, const FleetClientOptions& options,
             const std::function<void(std::size_t index, FleetAnswer answer)>& done);
+
+// What an answer with another status than 200 means for whoever asked an endpoint for this path.
+std::string DescribeStatus(int status, std::string_view path);
 
 }  // namespace nccl_pulse
 

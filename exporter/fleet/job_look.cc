@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <thread>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -22,18 +23,8 @@ constexpr int kMostAgain = 2;
 // No endpoint goes by less.
 constexpr int64_t kLeastHangAfterNs = 1000000000;
 
-std::string StatusWords(int status) {
-  switch (status) {
-    case 401:
-    case 403:
-      return absl::StrCat("it does not accept these credentials (", status, ")");
-    case 404:
-      return "it has no /api/v1/snapshots (404): an older version, or another program";
-    case 503:
-      return "it has no processor time left for an answer (503)";
-    default:
-      return absl::StrCat("it answers with status ", status);
-  }
+std::chrono::milliseconds Milliseconds(int64_t ns) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(ns));
 }
 
 class Look {
@@ -48,8 +39,8 @@ class Look {
     std::vector<FleetRequest> requests;
     requests.reserve(endpoints_.size());
     for (const Address& address : endpoints_) requests.push_back({address, "/api/v1/snapshots"});
-    AskAll(requests, options_.client, [this](std::size_t index, FleetAnswer answer) {
-      const std::string problem = Take(answer);
+    options_.ask(requests, options_.client, [this](std::size_t index, FleetAnswer answer) {
+      const std::string problem = Take(index, answer);
       if (problem.empty()) {
         ++look_.heard;
       } else {
@@ -57,29 +48,44 @@ class Look {
       }
     });
     for (auto& [problem, names] : look_.unheard) std::sort(names.begin(), names.end());
-    const int64_t hang_after_ns = std::chrono::nanoseconds(options_.hang_after).count();
-    look_.shortest_hang_after_ns = std::min(shortest_ns_, hang_after_ns);
-    look_.set = all_.Take(hang_after_ns);
+    if (options_.hang_after) {
+      longest_ns_ = std::chrono::nanoseconds(*options_.hang_after).count();
+    } else if (longest_ns_ == 0) {
+      longest_ns_ = std::chrono::nanoseconds(Diagnosis::kDefaultHangAfter).count();
+    }
+    look_.endpoint_of = std::move(endpoint_of_);
+    look_.hang_after_ns = longest_ns_;
+    look_.shortest_hang_after_ns = std::min(shortest_ns_, longest_ns_);
+    look_.set = all_.Take(longest_ns_);
+    diagnosis_->set_hang_after(Milliseconds(longest_ns_));
     look_.diagnosis = diagnosis_->Update(look_.set, look_.now_realtime_ns);
     return std::move(look_);
   }
 
  private:
   // "" if the answer was added to the others, otherwise what is wrong.
-  std::string Take(const FleetAnswer& answer) {
+  std::string Take(std::size_t index, const FleetAnswer& answer) {
     if (!answer.error.empty()) return answer.error;
-    if (answer.status != 200) return StatusWords(answer.status);
+    if (answer.status != 200) return DescribeStatus(answer.status, "/api/v1/snapshots");
     if (answer.age > kMostAge) {
       return absl::StrCat("what it answers is older than ", kMostAge.count(), " s, and not used");
     }
     SnapshotMessage message;
     std::string error;
-    const uint64_t room = std::min(kMostEndpointBytes, kMostMemoryBytes - taken_);
+    const uint64_t room = std::min(kMostEndpointBytes, options_.most_bytes - taken_);
     if (!ReadSnapshots(answer.body, look_.now_realtime_ns, room, &message, &error)) {
       return absl::StrCat("it answers with ", error);
     }
     taken_ += message.bytes;
-    if (message.hang_after_ns > 0) shortest_ns_ = std::min(shortest_ns_, message.hang_after_ns);
+    if (message.hang_after_ns > 0) {
+      shortest_ns_ = std::min(shortest_ns_, message.hang_after_ns);
+      longest_ns_ = std::max(longest_ns_, message.hang_after_ns);
+    }
+    for (const auto* processes : {&message.set.processes, &message.set.ended}) {
+      for (const ProcessSnapshot& process : *processes) {
+        endpoint_of_->try_emplace({process.hostname, process.pid}, index);
+      }
+    }
     if (all_.Add(std::move(message)) == 0) ++look_.without_job;
     return "";
   }
@@ -88,8 +94,9 @@ class Look {
   const JobLookOptions& options_;
   Diagnosis* diagnosis_;
   SnapshotUnion all_;
+  std::shared_ptr<JobLook::EndpointOf> endpoint_of_ = std::make_shared<JobLook::EndpointOf>();
   uint64_t taken_ = 0;
-  int64_t shortest_ns_ = INT64_MAX;  // that an endpoint goes by
+  int64_t shortest_ns_ = INT64_MAX, longest_ns_ = 0;  // that an endpoint goes by
   JobLook look_;
 };
 
@@ -123,11 +130,10 @@ std::size_t KeepHangs(const std::set<uint64_t>& communicators, DiagnosisResult* 
 }
 
 // What is no hang yet, and may be one on an endpoint's own page.
-void NoteEarlyHangs(std::chrono::milliseconds hang_after, JobLook* look) {
+void NoteEarlyHangs(JobLook* look) {
   const int64_t shortest_ns = look->shortest_hang_after_ns;
-  if (shortest_ns >= std::chrono::nanoseconds(hang_after).count()) return;
-  Diagnosis early{std::chrono::duration_cast<std::chrono::milliseconds>(
-      std::chrono::nanoseconds(std::max(shortest_ns, kLeastHangAfterNs)))};
+  if (shortest_ns >= look->hang_after_ns) return;
+  Diagnosis early{Milliseconds(std::max(shortest_ns, kLeastHangAfterNs))};
   std::size_t communicators = 0;
   int64_t since_ns = look->now_realtime_ns;
   for (const auto& each : early.Update(look->set, look->now_realtime_ns)) {
@@ -142,15 +148,14 @@ void NoteEarlyHangs(std::chrono::milliseconds hang_after, JobLook* look) {
                                             "one on an endpoint that goes by %s. Ask again.",
                                             communicators, communicators == 1 ? " has" : "s have",
                                             AgeWords(ElapsedNs(look->now_realtime_ns, since_ns)),
-                                            AgeWords(std::chrono::nanoseconds(hang_after).count()),
-                                            AgeWords(shortest_ns)));
+                                            AgeWords(look->hang_after_ns), AgeWords(shortest_ns)));
 }
 
 }  // namespace
 
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options) {
   const auto start = steady_clock::now();
-  Diagnosis diagnosis(options.hang_after);  // remembers the calls of all looks
+  Diagnosis diagnosis;  // remembers the calls of all looks
   JobLook look;
   std::set<uint64_t> before;  // what hung at the last look
   std::size_t went_on = 0;
@@ -176,13 +181,67 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
   look.looks = looks;
   look.went_on = went_on;
   look.health = HealthOf(look.set, look.diagnosis, look.now_realtime_ns);
-  if (before.empty()) NoteEarlyHangs(options.hang_after, &look);
+  if (before.empty()) NoteEarlyHangs(&look);
   if (options.ras.has_value() && look.health.missing_ranks != 0) {
     look.ras_address = options.ras->name();
     look.ras = AskRas(*options.ras, options.client.patience);
   }
   look.seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
   return look;
+}
+
+std::vector<JobLook> SplitByJob(JobLook look) {
+  // The job of each communicator, as the number of another job until it is its own.
+  std::vector<std::size_t> joined;
+  const auto root_of = [&joined](std::size_t job) {
+    while (joined[job] != job) job = joined[job] = joined[joined[job]];
+    return job;
+  };
+  std::unordered_map<uint64_t, std::size_t> job_of;
+  const auto join = [&](const ProcessSnapshot& process) {
+    const std::size_t own = joined.size();
+    joined.push_back(own);
+    for (const CommunicatorSnapshot& each : process.communicators) {
+      if (each.comm_id == 0) continue;  // not known: it connects nobody
+      const std::size_t before = root_of(job_of.try_emplace(each.comm_id, own).first->second);
+      joined[before] = root_of(own);
+    }
+  };
+  for (const ProcessSnapshot& process : look.set.processes) join(process);
+  for (const ProcessSnapshot& process : look.set.ended) join(process);
+
+  std::map<std::size_t, JobLook> looks;
+  std::map<std::size_t, std::set<std::size_t>> endpoints;
+  std::size_t number = 0;
+  const auto take = [&](std::vector<ProcessSnapshot>* from, auto field) {
+    for (ProcessSnapshot& process : *from) {
+      const std::size_t job = root_of(number++);
+      endpoints[job].insert(look.endpoint_of->at({process.hostname, process.pid}));
+      (looks[job].set.*field).push_back(std::move(process));
+    }
+  };
+  take(&look.set.processes, &SnapshotSet::processes);
+  take(&look.set.ended, &SnapshotSet::ended);
+  for (CommunicatorDiagnosis& each : look.diagnosis) {
+    const auto found = job_of.find(each.comm_id);
+    if (found != job_of.end()) looks[root_of(found->second)].diagnosis.push_back(std::move(each));
+  }
+  std::vector<JobLook> split;
+  for (auto& [job, part] : looks) {
+    part.endpoints = part.heard = endpoints[job].size();
+    part.endpoint_of = look.endpoint_of;
+    part.now_realtime_ns = look.now_realtime_ns;
+    part.hang_after_ns = look.hang_after_ns;
+    part.shortest_hang_after_ns = look.shortest_hang_after_ns;
+    part.set.is_of_all_nodes = look.set.is_of_all_nodes;
+    part.set.stands_after_ns = look.set.stands_after_ns;
+    part.looks = look.looks;
+    part.seconds = look.seconds;
+    part.verdict = JudgeJob(part.set, part.diagnosis, part.now_realtime_ns);
+    part.health = HealthOf(part.set, part.diagnosis, part.now_realtime_ns);
+    split.push_back(std::move(part));
+  }
+  return split;
 }
 
 }  // namespace nccl_pulse

@@ -17,9 +17,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exporter/diagnosis/diagnosis_result.h"
@@ -44,9 +47,13 @@ struct JobLook {
   // ... and of the others, by what was wrong, who.
   std::map<std::string, std::vector<std::string>> unheard;
   std::size_t without_job = 0;  // heard, and they know of nothing of interest
+  // Of each process, by host and pid: the endpoint that spoke of it, by its place among those asked.
+  using EndpointOf = std::map<std::pair<std::string, int32_t>, std::size_t>;
+  std::shared_ptr<const EndpointOf> endpoint_of;
 
   int64_t now_realtime_ns = 0;
-  int64_t shortest_hang_after_ns = 0;  // that an endpoint goes by, at most the options'
+  int64_t hang_after_ns = 0;           // that the verdict goes by
+  int64_t shortest_hang_after_ns = 0;  // that an endpoint goes by, at most that
   SnapshotSet set;
   DiagnosisResult diagnosis;
   JobVerdict verdict;
@@ -62,13 +69,20 @@ struct JobLook {
 struct JobLookOptions {
   FleetClientOptions client;
   JobFilter filter;
-  std::chrono::milliseconds hang_after{10000};
+  // None: the longest that an endpoint goes by, so that nobody hears of a hang before their time.
+  std::optional<std::chrono::milliseconds> hang_after;
   std::chrono::milliseconds pause{1000};  // before another look
   int most_looks = 1;                     // where nothing hangs, or kLooksForStragglers
-  std::optional<Address> ras;             // NCCL's, asked once for ranks that no endpoint knows
+  uint64_t most_bytes = kMostMemoryBytes;
+  std::optional<Address> ras;  // NCCL's, asked once for ranks that no endpoint knows
+  AskFunction ask = AskAll;
 };
 
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options);
+
+// Endpoints may know of several jobs: a job is what shares communicators. A look at each, with its own
+// verdict, and as heard those endpoints that speak of it.
+std::vector<JobLook> SplitByJob(JobLook look);
 
 }  // namespace nccl_pulse
 

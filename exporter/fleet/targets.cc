@@ -1,5 +1,6 @@
 #include "exporter/fleet/targets.h"
 
+#include <netdb.h>
 #include <yaml-cpp/yaml.h>
 
 #include <fstream>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "exporter/exposition/json_text.h"
+#include "exporter/fleet/resolver.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -262,6 +264,50 @@ bool ReadTargetsFile(const std::string& path, bool otherwise_https, std::vector<
   }
   if (ParseTargets(text, otherwise_https, targets, error)) return true;
   *error = absl::StrCat(path, ": ", *error);
+  return false;
+}
+
+bool FetchTargets(const Address& url, bool otherwise_https, const FleetClientOptions& options,
+                  std::vector<Address>* targets, std::string* error) {
+  FleetClientOptions one = options;
+  one.most_bytes = one.most_unpacked_bytes = kMostFileBytes;
+  FleetAnswer answer;
+  AskAll({{url, url.path.empty() ? "/" : ""}}, one,
+         [&answer](std::size_t, FleetAnswer given) { answer = std::move(given); });
+  if (answer.error.empty() && answer.status != 200) {
+    answer.error = DescribeStatus(answer.status, url.path);
+  }
+  // Nobody is there: that is no error of a directory, as it is one of a file.
+  const bool is_empty = answer.error.empty() && ParseJson(answer.body).empty();
+  if (answer.error.empty() &&
+      (is_empty || ParseTargets(answer.body, otherwise_https, targets, &answer.error))) {
+    return true;
+  }
+  *error = absl::StrCat("http_sd at ", url.name(), url.path, ": ", answer.error);
+  return false;
+}
+
+bool ResolveTargets(const std::string& text, bool is_https, uint16_t otherwise_port,
+                    std::chrono::milliseconds patience, std::vector<Address>* targets,
+                    std::string* error) {
+  Address named;
+  if (!ParseAddress(text, is_https, &named, error)) return false;
+  if (!named.has_port) named.port = otherwise_port;
+  const ResolvedHost resolved = ResolveHosts({named.host}, patience).at(named.host);
+  for (const sockaddr_storage& each : resolved.addresses) {
+    char numeric[NI_MAXHOST];
+    const bool is_six = each.ss_family == AF_INET6;
+    if (getnameinfo(reinterpret_cast<const sockaddr*>(&each),
+                    is_six ? sizeof(sockaddr_in6) : sizeof(sockaddr_in), numeric, sizeof(numeric),
+                    nullptr, 0, NI_NUMERICHOST) != 0) {
+      continue;
+    }
+    Address address = named;
+    address.host = numeric;
+    targets->push_back(std::move(address));
+  }
+  if (!resolved.addresses.empty()) return true;
+  *error = absl::StrCat(named.host, ": ", resolved.error);
   return false;
 }
 

@@ -1,10 +1,12 @@
-// Which endpoints to ask: from a file in the form of Prometheus' file_sd (JSON or YAML), or from a
-// Prometheus, which knows who speaks for a job and where it scrapes them.
+// Which endpoints to ask: from a file in the form of Prometheus' file_sd (JSON or YAML), from a URL in
+// that of http_sd, from a name server, or from a Prometheus, which knows who speaks for a job and where
+// it scrapes them.
 //
-// Thread: the caller's; asking a Prometheus blocks, within its time limit.
+// Thread: the caller's; whatever asks somebody blocks, within its time limit.
 #ifndef EXPORTER_FLEET_TARGETS_H_
 #define EXPORTER_FLEET_TARGETS_H_
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,6 +24,16 @@ bool ReadTargetsFile(const std::string& path, bool otherwise_https, std::vector<
                      std::string* error);
 bool ParseTargets(const std::string& text, bool otherwise_https, std::vector<Address>* targets,
                   std::string* error);
+
+// What a URL answers in the format of http_sd, which is that of the file's JSON.
+bool FetchTargets(const Address& url, bool otherwise_https, const FleetClientOptions& options,
+                  std::vector<Address>* targets, std::string* error);
+
+// The addresses (A and AAAA records) of "host:port", such as a headless service of Kubernetes has: an
+// endpoint at each.
+bool ResolveTargets(const std::string& text, bool is_https, uint16_t otherwise_port,
+                    std::chrono::milliseconds patience, std::vector<Address>* targets,
+                    std::string* error);
 
 struct PrometheusQuestion {
   Address prometheus;

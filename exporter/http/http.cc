@@ -99,6 +99,8 @@ bool ParseHeaderLine(std::string_view line, HttpRequest* request) {
     AppendToList(value, &request->accept);
   } else if (absl::EqualsIgnoreCase(name, "accept-encoding")) {
     AppendToList(value, &request->accept_encoding);
+  } else if (absl::EqualsIgnoreCase(name, "host")) {
+    AppendToList(value, &request->host);
   } else if (absl::EqualsIgnoreCase(name, "authorization")) {
     if (request->authorization.empty()) request->authorization = std::string(value);
   }

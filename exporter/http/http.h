@@ -28,6 +28,7 @@ struct HttpRequest {
   // Values of these headers, "" without; several lines of one are joined with ", ".
   std::string accept;
   std::string accept_encoding;
+  std::string host;
 };
 
 enum class ParseResult {

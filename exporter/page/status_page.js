@@ -9,6 +9,13 @@ const MOST_WORDS = 3000;  // characters of a sentence
 // Relative to this page, wherever a proxy has put it, and without a password from the page's address.
 const source = location.origin + location.pathname.replace(/[^/]*$/, '') + 'api/v1/communicators';
 
+// The way back to the page of `pulse watch`, which leads here with #watch=ADDRESS.
+const watcher = new URLSearchParams(location.hash.slice(1)).get('watch') || '';
+if (/^https?:\/\/[\w.:[\]-]+\/$/.test(watcher)) {
+  byId('watcher').hidden = false;
+  mark(byId('watcher'), 'href', watcher);
+}
+
 const history = new History();
 const recent = new Recent();
 const communicators = new CommunicatorList(byId('communicators'), byId('hidden'));

@@ -1,8 +1,8 @@
-// Which job a request to the verdict server is about.
+// Which job a request to the watcher is about.
 //
 // Thread: any, no state. Errors: false, with a sentence in `error`.
-#ifndef EXPORTER_FLEET_VERDICT_QUESTION_H_
-#define EXPORTER_FLEET_VERDICT_QUESTION_H_
+#ifndef EXPORTER_WATCH_QUESTION_H_
+#define EXPORTER_WATCH_QUESTION_H_
 
 #include <string>
 #include <string_view>
@@ -27,4 +27,4 @@ std::string NameOf(const JobFilter& filter);
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_FLEET_VERDICT_QUESTION_H_
+#endif  // EXPORTER_WATCH_QUESTION_H_

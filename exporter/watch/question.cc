@@ -1,4 +1,4 @@
-#include "exporter/fleet/verdict_question.h"
+#include "exporter/watch/question.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,0 +1,54 @@
+#include "exporter/cli/service.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "metrics/shared_bytes.h"
+
+namespace nccl_pulse {
+namespace {
+
+// A pipe that can be written to takes as much as this at once.
+constexpr std::size_t kMostLineBytes = 4096;
+
+}  // namespace
+
+void LogLine(LogLevel level, const std::string& message) {
+  // It may have what an endpoint said: nothing of it may steer a terminal.
+  std::string line =
+      absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()),
+                   level == LogLevel::kInfo ? " info: " : " warning: ",
+                   CopyFromShared(message.data(), message.size()));
+  if (line.size() >= kMostLineBytes) line.resize(kMostLineBytes - 1);
+  line += '\n';
+  pollfd out = {STDERR_FILENO, POLLOUT, 0};
+  if (poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return;
+  (void)!write(STDERR_FILENO, line.data(), line.size());
+}
+
+sigset_t BlockEndingSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+void Reload(WebGuard* guard) {
+  std::string error;
+  if (guard == nullptr) {
+    LogLine(LogLevel::kInfo, "SIGHUP: there is no web configuration to read again");
+  } else if (guard->Reload(&error)) {
+    LogLine(LogLevel::kInfo,
+            "SIGHUP: the web configuration was read again, with all that it names");
+  } else {
+    LogLine(LogLevel::kWarning, "SIGHUP: nothing changes: " + error);
+  }
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,38 @@
+// What an endpoint's summary (exporter/exposition/summary_json.h) says.
+//
+// Thread: any, no state. The text may be anything.
+#ifndef EXPORTER_WATCH_ENDPOINT_SUMMARY_H_
+#define EXPORTER_WATCH_ENDPOINT_SUMMARY_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace nccl_pulse {
+
+struct EndpointSummary {
+  struct Job {
+    std::string job_id, workload;
+    int64_t processes = 0;
+  };
+  struct Standing {
+    double seconds = 0;  // without progress, when the summary was made
+    bool is_usual = false;
+  };
+
+  double hang_after_s = 0;
+  std::string health;
+  std::vector<Standing> stands;
+  bool is_somebody_late = false;
+  std::vector<Job> jobs;
+  std::vector<std::string> communicators;  // that have ranks at other endpoints, too
+};
+
+// Nothing: it is no summary.
+std::optional<EndpointSummary> ParseSummary(std::string_view text);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_WATCH_ENDPOINT_SUMMARY_H_

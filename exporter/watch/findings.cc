@@ -1,0 +1,176 @@
+#include "exporter/watch/findings.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/exposition/static_labels.h"
+#include "exporter/fleet/job_report.h"
+#include "exporter/fleet/job_words.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr std::size_t kMostHangs = 8;
+constexpr std::size_t kMostStragglers = 32;
+
+double Seconds(int64_t ns) { return static_cast<double>(ns / 1000000) / 1e3; }
+
+class Finder {
+ public:
+  Finder(const JobLook& look, const std::vector<Address>& asked) : look_(look), asked_(asked) {}
+
+  JobFindings Make() const {
+    JobFindings findings;
+    findings.heard = look_.heard;
+    findings.sentence = JobSentence(look_);
+    findings.text = JobText(look_);
+    bool has_hang = false;
+    for (const JobRoot& root : look_.verdict.roots) {
+      if (root.is_usual) continue;
+      has_hang = true;
+      if (IsSilenced(root) || findings.hangs.size() == kMostHangs) continue;
+      findings.hangs.push_back(HangOf(root));
+    }
+    for (const JobStraggler& straggler : look_.verdict.stragglers) {
+      if (straggler.ranks.empty() || findings.stragglers.size() == kMostStragglers) continue;
+      findings.stragglers.push_back(SlowOf(straggler));
+    }
+    findings.state = has_hang                                         ? JobState::kHang
+                     : !look_.verdict.roots.empty()                   ? JobState::kWait
+                     : !look_.verdict.stragglers.empty()              ? JobState::kSlow
+                     : FindingOfJob(look_) == JobFinding::kIncomplete ? JobState::kIncomplete
+                                                                      : JobState::kOk;
+    return findings;
+  }
+
+ private:
+  static void SetLabels(const ProcessSnapshot& process, WatchedRank* who) {
+    StaticLabels labels;
+    SplitLabels(process.static_labels, &labels);
+    who->labels.clear();
+    for (const auto& label : UsableLabels(labels)) {
+      // The job has that one, with or without the user's.
+      if (label.name != "workload") who->labels.emplace_back(label.name, label.value);
+    }
+  }
+
+  WatchedRank RankOf(const JobRank& rank) const {
+    WatchedRank who;
+    who.comm = absl::StrCat(absl::Hex(rank.comm_id, absl::kZeroPad16));
+    who.rank = absl::StrCat(rank.rank);
+    if (rank.process == nullptr) return who;
+    who.global_rank = rank.process->global_rank;
+    who.hostname = rank.process->hostname;
+    who.gpu = rank.communicator->gpu;
+    who.uuid = rank.communicator->uuid;
+    who.pid = absl::StrCat(rank.process->pid);
+    SetLabels(*rank.process, &who);
+    const auto found = look_.endpoint_of->find({rank.process->hostname, rank.process->pid});
+    if (found != look_.endpoint_of->end()) who.endpoint = UrlOf(asked_[found->second]);
+    return who;
+  }
+
+  // The processes that take part in what hangs.
+  template <typename Visit>
+  void ForEachProcessOf(const JobRoot& root, const Visit& visit) const {
+    const std::set<uint64_t> hangs(root.communicators.begin(), root.communicators.end());
+    for (const ProcessSnapshot& process : look_.set.processes) {
+      const bool takes_part =
+          std::any_of(process.communicators.begin(), process.communicators.end(),
+                      [&hangs](const auto& each) { return hangs.count(each.comm_id) != 0; });
+      if (takes_part) visit(process);
+    }
+  }
+
+  // The job's owner wants to hear of no hang.
+  bool IsSilenced(const JobRoot& root) const {
+    bool is_silenced = false;
+    ForEachProcessOf(root, [&](const ProcessSnapshot& process) {
+      is_silenced = is_silenced || LabelValue(process.static_labels, "hang_alert") == "off";
+    });
+    return is_silenced;
+  }
+
+  // What can still turn out well is no proof.
+  static bool IsCertain(HangVerdict verdict) {
+    return verdict == HangVerdict::kMismatched || verdict == HangVerdict::kCircularWait ||
+           verdict == HangVerdict::kProcessGone;
+  }
+
+  JobHang HangOf(const JobRoot& root) const {
+    JobHang hang;
+    hang.verdict = HangVerdictName(root.verdict);
+    hang.is_certain = IsCertain(root.verdict);
+    hang.op = root.op;
+    hang.first_step = FirstStep(root);
+    hang.named = root.ranks.size();
+    if (!root.ranks.empty()) {
+      hang.who = RankOf(root.ranks.front());
+    } else if (!root.communicators.empty()) {
+      hang.who.comm = absl::StrCat(absl::Hex(root.communicators.front(), absl::kZeroPad16));
+    }
+    hang.since_s = Seconds(root.since_realtime_ns);
+    ForEachProcessOf(root, [&](const ProcessSnapshot& process) {
+      if (hang.who.pid.empty()) SetLabels(process, &hang.who);
+      hang.job_start_s = std::max(hang.job_start_s, Seconds(process.start_realtime_ns));
+    });
+    return hang;
+  }
+
+  JobSlow SlowOf(const JobStraggler& straggler) const {
+    JobSlow slow;
+    slow.who = RankOf(straggler.ranks.front());
+    // In which communicator it is seen differs from look to look.
+    slow.who.comm = slow.who.rank = "";
+    if (straggler.is_whole_host) {
+      slow.who.global_rank = slow.who.pid = slow.who.gpu = slow.who.uuid = "";
+    }
+    slow.seconds_per_second = straggler.seconds_per_second;
+    slow.first_step = FirstStep(straggler);
+    return slow;
+  }
+
+  const JobLook& look_;
+  const std::vector<Address>& asked_;
+};
+
+}  // namespace
+
+const char* JobStateName(JobState state) {
+  switch (state) {
+    case JobState::kHang:
+      return "hang";
+    case JobState::kWait:
+      return "wait";
+    case JobState::kSlow:
+      return "slow";
+    case JobState::kIncomplete:
+      return "incomplete";
+    case JobState::kOk:
+      return "ok";
+    case JobState::kNotLookedAt:
+      break;
+  }
+  return "not_looked_at";
+}
+
+std::string UrlOf(const Address& address) {
+  return absl::StrCat(address.is_https ? "https://" : "http://", address.name(), address.path, "/");
+}
+
+JobName NameOfJob(const JobLook& look) {
+  for (const auto* processes : {&look.set.processes, &look.set.ended}) {
+    for (const ProcessSnapshot& process : *processes) {
+      const std::string workload = LabelValue(process.static_labels, "workload");
+      return {process.job_id, workload.empty() ? process.job_id : workload};
+    }
+  }
+  return {};
+}
+
+JobFindings FindingsOf(const JobLook& look, const std::vector<Address>& asked) {
+  return Finder(look, asked).Make();
+}
+
+}  // namespace nccl_pulse

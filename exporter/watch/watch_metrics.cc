@@ -1,0 +1,133 @@
+#include "exporter/watch/watch_metrics.h"
+
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "exporter/exposition/text_format.h"
+#include "metrics/shared_bytes.h"
+
+namespace nccl_pulse {
+namespace {
+
+using Labels = std::vector<std::pair<std::string, std::string>>;
+
+class Gauges {
+ public:
+  void Begin(std::string_view name, std::string_view help) {
+    Family& family = families_.emplace_back();
+    family.name = name;
+    family.help = help;
+    family.type = prometheus::MetricType::Gauge;
+  }
+
+  void Add(const Labels& labels, double value) {
+    prometheus::ClientMetric metric;
+    for (const auto& [name, text] : labels) {
+      // It may be what an endpoint said: nothing of it may break the page.
+      std::string safe = CopyFromShared(text.data(), text.size());
+      if (!safe.empty()) metric.label.push_back({name, std::move(safe)});
+    }
+    metric.gauge.value = value;
+    families_.back().metric.push_back(std::move(metric));
+  }
+
+  std::string Text() const { return TextFormat(families_); }
+
+ private:
+  std::vector<Family> families_;
+};
+
+Labels JobLabels(const WatchedJob& job) {
+  return {{"job_id", job.job_id}, {"workload", job.workload}};
+}
+
+void Append(const WatchedRank& who, Labels* labels) {
+  for (auto& [name, value] : Labels{{"comm", who.comm},
+                                    {"rank", who.rank},
+                                    {"global_rank", who.global_rank},
+                                    {"Hostname", who.hostname},
+                                    {"gpu", who.gpu},
+                                    {"UUID", who.uuid},
+                                    {"pid", who.pid}}) {
+    labels->emplace_back(name, std::move(value));
+  }
+  labels->insert(labels->end(), who.labels.begin(), who.labels.end());
+}
+
+void AddHangs(const WatchState& state, Gauges* gauges) {
+  gauges->Begin(
+      "nccl_job_hang_start_timestamp_seconds",
+      "Since when a job makes no progress, and which rank the others wait for (of several "
+      "the first): one series for each root of the wait. Usual waits are left out");
+  for (const WatchedJob& job : state.jobs) {
+    for (const JobHang& hang : job.findings.hangs) {
+      Labels labels = JobLabels(job);
+      Append(hang.who, &labels);
+      labels.emplace_back("verdict", hang.verdict);
+      labels.emplace_back("certain", hang.is_certain ? "true" : "false");
+      labels.emplace_back("op", hang.op);
+      labels.emplace_back("first_step", hang.first_step);
+      gauges->Add(labels, hang.since_s);
+    }
+  }
+  gauges->Begin("nccl_job_hang_process_start_timestamp_seconds",
+                "When the youngest process began that takes part in what hangs");
+  for (const WatchedJob& job : state.jobs) {
+    double start_s = 0;
+    for (const JobHang& hang : job.findings.hangs) start_s = std::max(start_s, hang.job_start_s);
+    if (start_s > 0) gauges->Add(JobLabels(job), start_s);
+  }
+}
+
+void AddStragglers(const WatchState& state, Gauges* gauges) {
+  gauges->Begin("nccl_job_straggler_ratio",
+                "Seconds that a job loses in each second because a rank, or all ranks of a host, "
+                "come late");
+  for (const WatchedJob& job : state.jobs) {
+    for (const JobSlow& slow : job.findings.stragglers) {
+      Labels labels = JobLabels(job);
+      Append(slow.who, &labels);
+      labels.emplace_back("first_step", slow.first_step);
+      gauges->Add(labels, slow.seconds_per_second);
+    }
+  }
+}
+
+void AddOwn(const WatchState& state, Gauges* gauges) {
+  gauges->Begin("nccl_watch_jobs", "Jobs by what is said of them");
+  std::array<int, kJobStates> jobs{};
+  for (const WatchedJob& job : state.jobs) ++jobs[static_cast<std::size_t>(job.findings.state)];
+  for (int i = 0; i < kJobStates; ++i) {
+    gauges->Add({{"state", JobStateName(static_cast<JobState>(i))}},
+                jobs[static_cast<std::size_t>(i)]);
+  }
+  std::size_t silent = 0;
+  for (const auto& [problem, names] : state.silent) silent += names.size();
+  gauges->Begin("nccl_watch_endpoints",
+                "Endpoints that answered in the last round, and those that did not");
+  gauges->Add({{"state", "answered"}}, static_cast<double>(state.answered));
+  gauges->Add({{"state", "silent"}}, static_cast<double>(silent));
+  gauges->Begin("nccl_watch_find_failed", "1: it could not be found out which endpoints there are");
+  gauges->Add({}, state.find_error.empty() ? 0 : 1);
+  gauges->Begin("nccl_watch_round_timestamp_seconds",
+                "When the last round through all endpoints ended");
+  if (state.round_s > 0) gauges->Add({}, state.round_s);
+  gauges->Begin("nccl_watch_round_seconds", "How long it took");
+  if (state.round_s > 0) gauges->Add({}, state.round_seconds);
+}
+
+}  // namespace
+
+std::string WatchMetrics(const WatchState& state) {
+  Gauges gauges;
+  AddHangs(state, &gauges);
+  AddStragglers(state, &gauges);
+  AddOwn(state, &gauges);
+  return gauges.Text();
+}
+
+}  // namespace nccl_pulse

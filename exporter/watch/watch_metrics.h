@@ -1,0 +1,19 @@
+// What a watcher knows as metrics, in Prometheus' text format. docs/watch.md lists them.
+//
+// No label tells one watcher from another, so that two of them give one alert.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_WATCH_WATCH_METRICS_H_
+#define EXPORTER_WATCH_WATCH_METRICS_H_
+
+#include <string>
+
+#include "exporter/watch/watch_state.h"
+
+namespace nccl_pulse {
+
+std::string WatchMetrics(const WatchState& state);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_WATCH_WATCH_METRICS_H_

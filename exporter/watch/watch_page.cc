@@ -1,0 +1,132 @@
+#include "exporter/watch/watch_page.h"
+
+#include <cstddef>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "absl/time/time.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr char kStyle[] =
+    "body{font:14px/1.45 system-ui,sans-serif;margin:1.5rem auto;max-width:90rem;padding:0 1rem;"
+    "color-scheme:light dark}h1{font-size:1.15rem}table{border-collapse:collapse;width:100%}"
+    "td,th{text-align:left;vertical-align:top;padding:.35rem .75rem;border-bottom:1px solid #8886}"
+    ".hang b{color:#c8281e}.wait b,.slow b,.incomplete b{color:#9a6200}.ok b{color:#1b8a3c}"
+    "pre{white-space:pre-wrap}.quiet{opacity:.75}";
+constexpr std::size_t kMostLinks = 64;
+
+std::string Html(const std::string& text) {
+  return absl::StrReplaceAll(text,
+                             {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
+}
+
+std::string Escaped(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    absl::StrAppend(&escaped, absl::ascii_isalnum(static_cast<unsigned char>(c))
+                                  ? std::string(1, c)
+                                  : absl::StrFormat("%%%02X", static_cast<unsigned char>(c)));
+  }
+  return escaped;
+}
+
+std::string Head(const std::string& title, bool is_live) {
+  return absl::StrCat("<!doctype html><html lang=en><meta charset=utf-8>",
+                      "<meta name=viewport content=\"width=device-width\">",
+                      is_live ? "<meta http-equiv=refresh content=5>" : "", "<title>", Html(title),
+                      "</title><style>", kStyle, "</style>");
+}
+
+std::string Name(const WatchedJob& job) {
+  if (job.job_id.empty() && job.workload.empty()) return "a job without an id";
+  return job.workload == job.job_id || job.workload.empty()
+             ? job.job_id
+             : absl::StrCat(job.workload, job.job_id.empty() ? "" : " (", job.job_id,
+                            job.job_id.empty() ? "" : ")");
+}
+
+// To the page of a node, from which a link leads back.
+std::string NodeLink(const std::string& url, const std::string& own_url, const std::string& text) {
+  return absl::StrCat("<a href=\"", Html(url),
+                      own_url.empty() ? "" : absl::StrCat("#watch=", Escaped(own_url)), "\">",
+                      Html(text), "</a>");
+}
+
+std::string Nodes(const WatchedJob& job, const std::string& own_url) {
+  std::string links;
+  for (std::size_t i = 0; i < job.endpoints.size() && i < kMostLinks; ++i) {
+    const std::string& url = job.endpoints[i];
+    absl::StrAppend(&links, i == 0 ? "" : " ",
+                    NodeLink(url, own_url, url.substr(url.find("//") + 2)));
+  }
+  const std::size_t more = job.endpoints.size() - std::min(job.endpoints.size(), kMostLinks);
+  return absl::StrCat("<details><summary>", job.endpoints.size(), "</summary>", links,
+                      more == 0 ? "" : absl::StrCat(" and ", more, " more"), "</details>");
+}
+
+std::string Verdict(const WatchedJob& job, const std::string& own_url) {
+  const JobFindings& findings = job.findings;
+  std::string html = findings.sentence.empty() ? "not looked at yet" : Html(findings.sentence);
+  for (const JobHang& each : findings.hangs) {
+    if (each.who.endpoint.empty()) continue;
+    absl::StrAppend(&html, "<br>",
+                    NodeLink(each.who.endpoint, own_url,
+                             absl::StrCat("rank ", each.who.rank, " on ", each.who.hostname)));
+  }
+  for (const JobSlow& each : findings.stragglers) {
+    if (each.who.endpoint.empty()) continue;
+    absl::StrAppend(&html, "<br>", NodeLink(each.who.endpoint, own_url, each.who.hostname));
+  }
+  if (!findings.text.empty() && findings.state <= JobState::kIncomplete) {
+    absl::StrAppend(&html, "<details><summary>more</summary><pre>", Html(findings.text),
+                    "</pre></details>");
+  }
+  if (!job.job_id.empty()) {
+    absl::StrAppend(&html, " <a href=\"?job_id=", Escaped(job.job_id), "\">look now</a>");
+  }
+  return html;
+}
+
+std::string Silent(const WatchState& state) {
+  std::string html;
+  for (const auto& [problem, names] : state.silent) {
+    absl::StrAppend(&html, "<details><summary>", names.size(), ": ", Html(problem), "</summary>");
+    for (const std::string& name : names) absl::StrAppend(&html, Html(name), " ");
+    absl::StrAppend(&html, "</details>");
+  }
+  return html.empty() ? "" : absl::StrCat("<h2>Endpoints that do not answer</h2>", html);
+}
+
+}  // namespace
+
+std::string WatchPage(const WatchState& state, const std::string& own_url) {
+  std::string html = absl::StrCat(Head("NCCL Pulse: all jobs", true), "<h1>All jobs</h1>");
+  if (state.round_s == 0) return absl::StrCat(html, "<p>The first round has not ended yet.\n");
+  absl::StrAppend(&html, "<p class=quiet>",
+                  absl::FormatTime("%Y-%m-%d %H:%M:%S",
+                                   absl::FromUnixMillis(static_cast<int64_t>(state.round_s * 1e3)),
+                                   absl::LocalTimeZone()),
+                  "  ", state.answered, " endpoints answered");
+  if (!state.find_error.empty()) {
+    absl::StrAppend(&html, "<p><b>", Html(state.find_error), "</b>");
+  }
+  absl::StrAppend(&html, "<table><tr><th>Job<th>State<th>Verdict<th>Processes<th>Nodes");
+  for (const WatchedJob& job : state.jobs) {
+    const char* const name = JobStateName(job.findings.state);
+    absl::StrAppend(&html, "\n<tr class=", name, "><td>", Html(Name(job)), "<td><b>", name,
+                    "</b><td>", Verdict(job, own_url), "<td>", job.processes, "<td>",
+                    Nodes(job, own_url));
+  }
+  return absl::StrCat(html, "</table>", Silent(state), "\n");
+}
+
+std::string VerdictPage(const std::string& text) {
+  return absl::StrCat(Head("NCCL Pulse: diagnosis", false), "<a href=\"?\">all jobs</a><pre>",
+                      Html(text), "</pre>\n");
+}
+
+}  // namespace nccl_pulse

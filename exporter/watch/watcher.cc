@@ -1,0 +1,382 @@
+#include "exporter/watch/watcher.h"
+
+#include <algorithm>
+#include <future>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/node/realtime_clock.h"
+
+namespace nccl_pulse {
+namespace {
+
+using std::chrono::duration;
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::size_t kMostSummaryAnswerBytes = 16 << 10;
+// An endpoint that has been silent for longer belongs to no job.
+constexpr std::chrono::minutes kRemembered{10};
+// The engine counts from a rank's last progress anywhere, which may be somewhat later.
+constexpr milliseconds kMargin{100};
+constexpr seconds kLookAgainSoon{3};
+constexpr std::size_t kLooksAtOnce = 4;
+constexpr int kLooksForOneStraggler = 2;
+
+// What launchers write where they have no id is none: torchrun's jobs are all called "none".
+bool IsId(const std::string& job_id) { return !job_id.empty() && job_id != "none"; }
+
+std::string ProblemOf(const FleetAnswer& answer) {
+  if (!answer.error.empty()) return answer.error;
+  if (answer.status == 200) return "it answers with something that is no summary";
+  return DescribeStatus(answer.status, "/api/v1/summary");
+}
+
+// Who is worse comes first, and what is said of the other follows.
+void Merge(JobFindings more, JobFindings* all) {
+  if (more.state < all->state) std::swap(more, *all);
+  all->hangs.insert(all->hangs.end(), more.hangs.begin(), more.hangs.end());
+  all->stragglers.insert(all->stragglers.end(), more.stragglers.begin(), more.stragglers.end());
+  absl::StrAppend(&all->text, all->text.empty() ? "" : "\n", more.text);
+  all->heard += more.heard;
+}
+
+}  // namespace
+
+bool Watcher::HasStood(const Looked& looked) {
+  return std::any_of(looked.findings.begin(), looked.findings.end(),
+                     [](const auto& each) { return each.second.state <= JobState::kWait; });
+}
+
+Watcher::Watcher(Options options) : options_(std::move(options)) {}
+
+std::shared_ptr<const WatchState> Watcher::state() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return state_;
+}
+
+Watcher::Time Watcher::NextRound(Time latest) const {
+  return next_due_ == Time::max() ? latest : std::min(latest, next_due_ + kMargin);
+}
+
+void Watcher::Round() {
+  const Time began = options_.clock();
+  FindEndpoints(began);
+  AskSummaries();
+  const Time now = options_.clock();
+  const std::vector<Group> groups = GroupEndpoints(now);
+  LookWhereDue(groups, now);
+  Publish(groups, began);
+}
+
+void Watcher::FindEndpoints(Time now) {
+  if (now < find_at_) return;
+  find_at_ = now + kFindEvery;
+  std::vector<Address> found;
+  find_error_.clear();
+  FleetClientOptions client;
+  if (!options_.find(&found, &client, &find_error_)) return;
+  client_ = std::move(client);
+  std::map<std::string, Endpoint> known;
+  for (Endpoint& each : endpoints_) known[UrlOf(each.address)] = std::move(each);
+  endpoints_.clear();
+  for (Address& address : found) {
+    Endpoint& endpoint = known[UrlOf(address)];
+    endpoint.address = std::move(address);
+    endpoints_.push_back(std::move(endpoint));
+  }
+}
+
+void Watcher::AskSummaries() {
+  std::vector<FleetRequest> requests;
+  requests.reserve(endpoints_.size());
+  for (const Endpoint& each : endpoints_) requests.push_back({each.address, "/api/v1/summary"});
+  FleetClientOptions client = client_;
+  client.patience = std::min(client.patience, options_.summary_patience);
+  client.most_bytes = client.most_unpacked_bytes = kMostSummaryAnswerBytes;
+  options_.look.ask(requests, client, [this](std::size_t index, FleetAnswer answer) {
+    Endpoint& endpoint = endpoints_[index];
+    std::optional<EndpointSummary> summary;
+    if (answer.error.empty() && answer.status == 200) summary = ParseSummary(answer.body);
+    endpoint.problem = summary ? "" : ProblemOf(answer);
+    if (!summary) return;
+    endpoint.summary = *std::move(summary);
+    endpoint.heard_at = options_.clock() - answer.age;
+  });
+}
+
+bool Watcher::IsBelieved(const Endpoint& endpoint, Time now) const {
+  return endpoint.heard_at != Time() && now - endpoint.heard_at < kBelieved;
+}
+
+std::vector<Watcher::Group> Watcher::GroupEndpoints(Time now) const {
+  std::vector<std::size_t> joined(endpoints_.size());
+  std::iota(joined.begin(), joined.end(), std::size_t{0});
+  const auto root_of = [&joined](std::size_t each) {
+    while (joined[each] != each) each = joined[each] = joined[joined[each]];
+    return each;
+  };
+  std::unordered_map<std::string, std::size_t> first_with;
+  for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+    const auto join = [&](std::string what) {
+      const std::size_t other = first_with.try_emplace(std::move(what), i).first->second;
+      joined[root_of(i)] = root_of(other);
+    };
+    for (const std::string& each : endpoints_[i].summary.communicators) join("c" + each);
+    for (const EndpointSummary::Job& each : endpoints_[i].summary.jobs) {
+      if (IsId(each.job_id)) join("j" + each.job_id);
+    }
+  }
+  std::map<std::size_t, Group> groups;
+  for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+    const Endpoint& each = endpoints_[i];
+    if (each.heard_at == Time() || now - each.heard_at > kRemembered) continue;
+    groups[root_of(i)].push_back(i);
+  }
+  std::vector<Group> list;
+  for (auto& [root, group] : groups) list.push_back(std::move(group));
+  return list;
+}
+
+std::string Watcher::KeyOf(const Group& group) const {
+  std::string key;
+  for (const std::size_t each : group) {
+    std::string url = UrlOf(endpoints_[each].address);
+    if (key.empty() || url < key) key = std::move(url);
+  }
+  return key;
+}
+
+Watcher::Row Watcher::RowOf(const std::string& job_id, const std::string& workload,
+                            const Group& group) const {
+  return {{job_id, workload.empty() ? job_id : workload}, IsId(job_id) ? "" : KeyOf(group)};
+}
+
+// Lowers next_due_ to when something else will have stood for as long.
+Watcher::Standing Watcher::StandingOf(const Group& group, Time now) {
+  double hang_after_s = 0;
+  for (const std::size_t index : group) {
+    hang_after_s = std::max(hang_after_s, endpoints_[index].summary.hang_after_s);
+  }
+  if (options_.look.hang_after) {
+    hang_after_s = duration<double>(*options_.look.hang_after).count();
+  }
+  Standing standing;
+  for (const std::size_t index : group) {
+    const Endpoint& endpoint = endpoints_[index];
+    if (!IsBelieved(endpoint, now)) continue;
+    for (const EndpointSummary::Standing& each : endpoint.summary.stands) {
+      const double left_s = std::clamp(hang_after_s - each.seconds, -1e6, 1e6);
+      const Time at = endpoint.heard_at + duration_cast<milliseconds>(duration<double>(left_s));
+      if (at > now) {
+        next_due_ = std::min(next_due_, at);
+      } else {
+        standing.oldest = std::min(standing.oldest, at);
+        standing.newest = std::max(standing.newest, at);
+      }
+    }
+  }
+  return standing;
+}
+
+bool Watcher::IsSomebodyLate(const Group& group) const {
+  return std::any_of(group.begin(), group.end(), [this](std::size_t each) {
+    return endpoints_[each].summary.is_somebody_late;
+  });
+}
+
+void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
+  std::map<std::string, Looked> looked;
+  std::vector<std::pair<const Group*, Looked*>> due;
+  std::pair<const Group*, Looked*> for_stragglers{};
+  Time::duration most_overdue{0};
+  next_due_ = Time::max();
+  for (const Group& group : groups) {
+    const std::string key = KeyOf(group);
+    Looked& last = looked[key];
+    if (const auto found = looked_.find(key); found != looked_.end()) {
+      last = std::move(found->second);
+    }
+    const Standing standing = StandingOf(group, now);
+    if (standing.any()) {
+      const Time::duration again =
+          std::clamp<Time::duration>((now - standing.oldest) / 10, kLookAgain, kLookAgainAtMost);
+      if (last.at < standing.newest || now - last.at >= again) due.emplace_back(&group, &last);
+      continue;
+    }
+    if (HasStood(last)) last = Looked();  // it goes on
+    const Time::duration overdue =
+        now - last.stragglers_at - (IsSomebodyLate(group) ? kStragglersAgain : kStragglersEvery);
+    if (overdue >= most_overdue) {
+      most_overdue = overdue;
+      for_stragglers = {&group, &last};
+    }
+  }
+  LookForHangs(due, now);
+  // Not while a hang might have to wait for it.
+  if (for_stragglers.first != nullptr && due.empty() && next_due_ > now + kLookAgainSoon) {
+    for_stragglers.second->stragglers_at = now;
+    Look(*for_stragglers.first, /*is_for_stragglers=*/true, for_stragglers.second);
+  }
+  looked_ = std::move(looked);
+}
+
+void Watcher::LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& due, Time now) {
+  for (std::size_t begin = 0; begin < due.size(); begin += kLooksAtOnce) {
+    std::vector<std::future<void>> looks;
+    for (std::size_t i = begin; i < std::min(due.size(), begin + kLooksAtOnce); ++i) {
+      looks.push_back(std::async(std::launch::async, [this, each = due[i]] {
+        Look(*each.first, /*is_for_stragglers=*/false, each.second);
+      }));
+    }
+    for (std::future<void>& each : looks) each.get();
+  }
+  for (const auto& [group, last] : due) {
+    // What has stood for long enough on a node may be no hang of the job yet: somebody may have moved a
+    // moment later. That is looked at once more, and soon.
+    const bool is_found = HasStood(*last);
+    last->at = is_found || last->is_retry ? now : now - kLookAgain + kLookAgainSoon;
+    last->is_retry = !is_found;
+  }
+}
+
+void Watcher::Look(const Group& group, bool is_for_stragglers, Looked* looked) const {
+  JobLookOptions options = options_.look;
+  options.client = client_;
+  options.most_looks = is_for_stragglers ? kLooksForOneStraggler : 1;
+  options.most_bytes = is_for_stragglers ? kMostMemoryBytes : kMostMemoryBytes / kLooksAtOnce;
+  std::vector<Address> asked;
+  std::vector<std::size_t> silent;
+  for (const std::size_t each : group) {
+    if (endpoints_[each].problem.empty()) {
+      asked.push_back(endpoints_[each].address);
+    } else {
+      silent.push_back(each);
+    }
+  }
+  JobLook whole = LookAtJob(asked, options);
+  const auto unheard = std::move(whole.unheard);
+  std::map<Row, JobFindings> findings;
+  for (JobLook& part : SplitByJob(std::move(whole))) {
+    const JobName name = NameOfJob(part);
+    // Whoever is silent is missing in the job that it belonged to, or in any that has no id.
+    for (const std::size_t each : silent) {
+      const std::vector<EndpointSummary::Job>& jobs = endpoints_[each].summary.jobs;
+      const bool is_of_it = std::any_of(
+          jobs.begin(), jobs.end(), [&name](const auto& job) { return job.job_id == name.job_id; });
+      if (!is_of_it) continue;
+      part.unheard[endpoints_[each].problem].push_back(endpoints_[each].address.name());
+      ++part.endpoints;
+    }
+    for (const auto& [problem, names] : unheard) {
+      part.endpoints += names.size();
+      part.unheard[problem].insert(part.unheard[problem].end(), names.begin(), names.end());
+    }
+    const Row row = RowOf(name.job_id, name.workload, group);
+    Merge(FindingsOf(part, asked), &findings[row]);
+  }
+  const auto heard = [](const std::map<Row, JobFindings>& all) {
+    return std::accumulate(
+        all.begin(), all.end(), std::size_t{0},
+        [](std::size_t sum, const auto& each) { return sum + each.second.heard; });
+  };
+  const Time now = options_.clock();
+  const bool is_poorer = heard(findings) < heard(looked->findings);
+  if (is_poorer && now - looked->kept_since < 2 * kBelieved) return;
+  looked->findings = std::move(findings);
+  looked->kept_since = now;
+}
+
+JobLook Watcher::Ask(const JobFilter& filter) const {
+  std::vector<Address> of_job;
+  std::vector<Address> all;
+  for (const Group& group : GroupEndpoints(options_.clock())) {
+    const bool is_of_it = std::any_of(group.begin(), group.end(), [&](std::size_t each) {
+      const std::vector<EndpointSummary::Job>& jobs = endpoints_[each].summary.jobs;
+      return std::any_of(jobs.begin(), jobs.end(),
+                         [&filter](const auto& job) { return job.job_id == filter.job_id; });
+    });
+    if (!is_of_it) continue;
+    for (const std::size_t each : group) of_job.push_back(endpoints_[each].address);
+  }
+  for (const Endpoint& each : endpoints_) all.push_back(each.address);
+  JobLookOptions options = options_.look;
+  options.client = client_;
+  options.filter = filter;
+  options.most_looks = kLooksForOneStraggler;
+  return LookAtJob(filter.job_id.empty() || of_job.empty() ? all : of_job, options);
+}
+
+void Watcher::Publish(const std::vector<Group>& groups, Time began) {
+  auto state = std::make_shared<WatchState>();
+  std::map<Row, WatchedJob> rows;
+  for (const Group& group : groups) {
+    for (const std::size_t index : group) {
+      for (const EndpointSummary::Job& job : endpoints_[index].summary.jobs) {
+        WatchedJob& row = rows[RowOf(job.job_id, job.workload, group)];
+        row.processes += job.processes;
+        row.endpoints.push_back(UrlOf(endpoints_[index].address));
+      }
+    }
+    for (const auto& [row, findings] : looked_[KeyOf(group)].findings) {
+      rows[row].findings = findings;
+    }
+  }
+  for (auto& [row, job] : rows) {
+    // What has ended is of interest only to those that wait for it.
+    if (job.processes == 0 && job.findings.sentence.empty()) continue;
+    job.job_id = row.name.job_id;
+    job.workload = row.name.workload;
+    state->jobs.push_back(std::move(job));
+  }
+  std::stable_sort(state->jobs.begin(), state->jobs.end(), [](const auto& a, const auto& b) {
+    return a.findings.state < b.findings.state;
+  });
+  for (const Endpoint& each : endpoints_) {
+    if (each.problem.empty()) {
+      ++state->answered;
+    } else {
+      state->silent[each.problem].push_back(each.address.name());
+    }
+  }
+  state->find_error = find_error_;
+  state->round_s = static_cast<double>(RealtimeNs()) / 1e9;
+  state->round_seconds = duration<double>(options_.clock() - began).count();
+  if (options_.log) LogNews(*state);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  state_ = std::move(state);
+}
+
+// One line for each job of which something else is said than before.
+void Watcher::LogNews(const WatchState& state) const {
+  const auto gist = [](const JobFindings& findings) {
+    std::string text = JobStateName(findings.state);
+    for (const JobHang& each : findings.hangs) {
+      absl::StrAppend(&text, " ", each.verdict, " ", each.who.comm, " ", each.who.rank);
+    }
+    for (const JobSlow& each : findings.stragglers) {
+      absl::StrAppend(&text, " ", each.who.hostname, " ", each.who.pid);
+    }
+    return text;
+  };
+  std::map<JobName, std::string> before;
+  for (const WatchedJob& job : this->state()->jobs) {
+    before[{job.job_id, job.workload}] = gist(job.findings);
+  }
+  for (const WatchedJob& job : state.jobs) {
+    const auto found = before.find({job.job_id, job.workload});
+    const bool is_known = found != before.end();
+    const std::string now = gist(job.findings);
+    const bool is_news = is_known ? found->second != now : job.findings.state <= JobState::kSlow;
+    if (!is_news || job.findings.sentence.empty()) continue;
+    options_.log(
+        absl::StrCat(job.job_id.empty() ? "a job without an id" : absl::StrCat("job ", job.job_id),
+                     ": ", job.findings.sentence));
+  }
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,127 @@
+"""One table of jobs with something wrong: the engine, `pulse diagnose --json`, /metrics of `pulse watch` and the
+alert give the same verdict, rank and first step."""
+
+import json
+import os
+import re
+import subprocess
+import unittest
+
+from tests import running
+from tests.deploy import scenario
+
+TABLE = os.path.join(os.getcwd(), "tests/fleet/verdict_table")
+HANG = "nccl_job_hang_start_timestamp_seconds"
+SLOW = "nccl_job_straggler_ratio"
+CERTAIN = ("mismatched_operations", "circular_wait", "process_gone")
+# Of the scenario, which begins at 0.
+NOW_S, SINCE_S = 1200, 1190
+# What tells one watcher from another.
+WATCHERS = [{"job": "nccl-pulse-watch", "instance": "watch-%d:9420" % i, "pod": "watch-%d" % i} for i in range(2)]
+
+
+def parse(text):
+    """[(name, labels, value)]"""
+    series = []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            continue
+        name, labels, value = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line).groups()
+        series.append((name, {key: json.loads('"%s"' % escaped)
+                              for key, escaped in re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', labels or "")},
+                       float(value)))
+    return series
+
+
+class OneVerdictTest(unittest.TestCase):
+
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        lines = subprocess.run([TABLE], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+        cls.rows = [json.loads(line) for line in lines]
+
+    def test_engine_json_and_metrics(self):
+        self.assertGreaterEqual(len(self.rows), 30)
+        for row in self.rows:
+            with self.subTest(row["name"]):
+                expected, said = row["expected"], row["engine"]
+                self.assertEqual((said["verdict"], said["rank"]), (expected["verdict"], expected["rank"]))
+                self.assertTrue(said["first"].startswith(expected["first"]), said)
+                self.assertEqual(self.of_json(row["json"]), said)
+                self.assertEqual(self.of_metrics(row["metrics"]), said)
+
+    @staticmethod
+    def of_json(verdict):
+        for root in verdict["roots"]:
+            if not root["usual"]:
+                rank = [each["process"]["global_rank"] if each["process"] else each["rank"] for each in root["ranks"]]
+                return {"verdict": root["verdict"], "rank": int(rank[0]) if rank else -1, "first": root["first"]}
+        for straggler in verdict["stragglers"]:
+            return {"verdict": "", "rank": int(straggler["ranks"][0]["process"]["global_rank"]),
+                    "first": straggler["first"]}
+        return {"verdict": "", "rank": -1, "first": ""}
+
+    @staticmethod
+    def of_metrics(text):
+        for name, labels, _ in parse(text):
+            if name in (HANG, SLOW):
+                return {"verdict": labels.get("verdict", ""),
+                        "rank": int(labels.get("global_rank", labels.get("rank", -1))), "first": labels["first_step"]}
+        return {"verdict": "", "rank": -1, "first": ""}
+
+    def test_alerts(self):
+        """Both watchers say it, and it is one alert."""
+        found = scenario.run([self.scenario(row) for row in self.rows], ("hang", "stragglers"), 15)
+        self.assertEqual(found, "")
+
+    def scenario(self, row):
+        series, alerts = [], {"NcclJobHung": [], "NcclJobHungLong": [], "NcclHangCertain": [], "NcclSlowRank": [],
+                              "NcclSlowNode": [], "NcclHangUnwatched": [], "NcclWatchAbsent": [], "NcclWatchBlind": []}
+        for name, labels, value in parse(row["metrics"]):
+            if name == HANG:
+                value = SINCE_S
+                alerts["NcclHangCertain" if row["expected"]["verdict"] in CERTAIN else "NcclJobHung"].append(
+                    self.hang(row["expected"], labels))
+            elif name == SLOW:
+                alerts["NcclSlowRank"].append(self.slow(row["expected"], labels, value))
+            elif name == "nccl_job_hang_process_start_timestamp_seconds":
+                value = 0
+            elif name == "nccl_watch_round_timestamp_seconds":
+                value = NOW_S
+            for watcher in WATCHERS:
+                series.append({"series": name + scenario.labels_text({**labels, **watcher}.items()),
+                               "values": "%rx%d" % (value, NOW_S // 15)})
+        return {"interval": "15s", "input_series": series, "promql_expr_test": [],
+                "alert_rule_test": [{"alertname": name, "eval_time": "%ds" % NOW_S, "exp_alerts": expected}
+                                    for name, expected in alerts.items()]}
+
+    @staticmethod
+    def where(labels):
+        return ((" on " + labels["Hostname"] if "Hostname" in labels else "") +
+                (" GPU " + labels["gpu"] if "gpu" in labels else ""))
+
+    def hang(self, expected, labels):
+        severity = "critical" if expected["verdict"] in CERTAIN else "warning"
+        who = ("Rank %s%s holds up" % (labels.get("global_rank") or "%s of communicator %s" % (
+            labels["rank"], labels["comm"]), self.where(labels)) if "rank" in labels
+               else "It is not known who holds up")
+        return {"exp_labels": {**labels, "severity": severity}, "exp_annotations": {
+            "summary": "%s job 4711: %s" % (who, expected["verdict"]),
+            "description": "Since 1970-01-01 00:19:50 +0000 UTC%s, communicator %s%s. First: %s. The page of pulse watch "
+                           "has the whole verdict." % (
+                               ", in " + labels["op"] if "op" in labels else "", labels["comm"],
+                               ", pid " + labels["pid"] if "pid" in labels else "", labels["first_step"]),
+            "runbook_url": "docs/runbook.md#ncclhangcertain" if severity == "critical" else
+                           "docs/runbook.md#nccljobhung"}}
+
+    def slow(self, expected, labels, value):
+        return {"exp_labels": {**labels, "severity": "warning"}, "exp_annotations": {
+            "summary": "Rank %d%s is late and makes the others wait: job 4711 loses %.4g%% of its time" % (
+                expected["rank"], self.where(labels), 100 * value),
+            "description": "First: %s." % labels["first_step"], "runbook_url": "docs/runbook.md#ncclslowrank"}}
+
+
+if __name__ == "__main__":
+    running.main()

@@ -1,0 +1,313 @@
+// Jobs with one thing wrong, or nothing, each on one node and with each rank on a node of its own. Prints
+// for each row a line of JSON: what is expected, what the engine says, `pulse diagnose --json`, and
+// the metrics of `pulse watch`, which has made its round over the same endpoints.
+// one_verdict_test.py compares them.
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/diagnosis/hang.h"
+#include "exporter/exposition/snapshot_message.h"
+#include "exporter/exposition/summary_json.h"
+#include "exporter/fleet/job_report.h"
+#include "exporter/fleet/job_words.h"
+#include "exporter/watch/watch_metrics.h"
+#include "exporter/watch/watcher.h"
+#include "nlohmann/json.hpp"
+#include "tests/exporter/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Row {
+  const char* name;
+  const char* verdict;  // "": no hang
+  int rank;             // in the job, -1: nobody is named
+  const char* first;    // what its first step begins with; PID stands for that rank's
+  std::function<SimulatedJob(int nnodes)> make;
+  bool is_slow = false;     // no hang, and this rank comes late
+  bool is_stopped = false;  // this rank's process
+};
+
+constexpr int kRanks = 4;
+constexpr uint64_t kOther = 0xd0;
+
+void WaitFor(SimulatedJob* job, int missing) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank != missing) job->Launch(kComm, rank, "AllReduce");
+  }
+}
+
+SimulatedJob Running(int nnodes) { return RunningJob(0, nnodes); }
+
+// All have replayed a graph a hundred times, and have begun it once more, but for `missing`, which is
+// at its stamp `passed` of three of the last replay.
+SimulatedJob Replaying(int nnodes, int missing, uint64_t replays, uint32_t passed) {
+  SimulatedJob job = Running(nnodes);
+  const uint32_t before[] = {0, 60, 61, 65};
+  const auto stand = [&](int rank, uint64_t begun, uint32_t stamp) {
+    CommunicatorSnapshot& comm = job.Of(kComm, rank);
+    comm.captured = true;
+    comm.calls.push_back({"AllReduce", 4, "ncclFloat32", true, 65, 0});
+    comm.graph_replays = begun;
+    comm.graph_replays_in_flight = stamp < 3 ? 1 : 0;
+    comm.graph_moved_realtime_ns = job.now();
+    GraphPlace& place = comm.graph_place;
+    place.captures = place.followed = place.graph = 1;
+    place.stamps = 3;
+    place.passed = stamp;
+    place.calls_before = before[stamp - 1];
+    place.calls_until = before[stamp];
+    place.calls = 65;
+    place.has_head = true;
+  };
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if (rank == missing) {
+      stand(rank, replays, passed);
+    } else {
+      stand(rank, 101, 2);
+    }
+  }
+  return job;
+}
+
+SimulatedJob Circle(int nnodes) {
+  SimulatedJob job = Running(nnodes);
+  job.AddCommunicator(kOther, {0, 1, 2, 3}, 0, nnodes);
+  for (const int rank : {0, 2, 3}) job.Launch(kComm, rank, "AllReduce");
+  job.Advance(kMs);
+  job.Launch(kOther, 1, "AllReduce");
+  return job;
+}
+
+// Rank 1 does not come to kComm because it waits in kOther for rank 2.
+SimulatedJob Chain(int nnodes) {
+  SimulatedJob job = Running(nnodes);
+  job.AddCommunicator(kOther, {1, 2}, 0, nnodes == 1 ? 1 : 2);
+  job.Launch(kOther, 0, "AllReduce");
+  job.Advance(kMs);
+  for (const int rank : {0, 3}) job.Launch(kComm, rank, "AllReduce");
+  return job;
+}
+
+const std::vector<Row>& Rows() {
+  static const auto* const rows = new std::vector<Row>{
+      {"nothing", "", -1, "", Running},
+      {"not_called", "rank_not_called", 2, "py-spy dump --pid PID",
+       [](int nnodes) {
+         SimulatedJob job = Running(nnodes);
+         WaitFor(&job, 2);
+         return job;
+       }},
+      {"not_launched", "rank_not_launched", 3, "gdb -p PID",
+       [](int nnodes) {
+         SimulatedJob job = Running(nnodes);
+         job.Call(kComm, 3, "AllReduce");
+         job.Advance(kMs);
+         WaitFor(&job, 3);
+         return job;
+       }},
+      {"not_begun", "rank_not_begun", 1, "nvidia-smi and dmesg (Xid)",
+       [](int nnodes) {
+         SimulatedJob job = Running(nnodes);
+         WaitFor(&job, -1);
+         SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
+         return job;
+       }},
+      {"replay_not_launched", "rank_not_begun", 2, "py-spy dump --pid PID",
+       [](int nnodes) { return Replaying(nnodes, 2, 100, 3); }},
+      {"replay_behind", "rank_not_begun", 0, "py-spy dump --pid PID",
+       [](int nnodes) { return Replaying(nnodes, 0, 101, 1); }},
+      {"replay_all_alike", "no_progress", -1, "the network",
+       [](int nnodes) { return Replaying(nnodes, 1, 101, 2); }},
+      {"other_operation", "mismatched_operations", 2, "py-spy dump --pid PID",
+       [](int nnodes) {
+         SimulatedJob job = Running(nnodes);
+         WaitFor(&job, 2);
+         job.Launch(kComm, 2, "Broadcast");
+         return job;
+       }},
+      {"other_size", "mismatched_operations", 3, "py-spy dump --pid PID",
+       [](int nnodes) {
+         SimulatedJob job = Running(nnodes);
+         WaitFor(&job, 3);
+         job.Launch(kComm, 3, "AllReduce", 6);
+         return job;
+       }},
+      {"circle", "circular_wait", 1, "py-spy dump --pid PID", Circle},
+      {"chain", "rank_not_called", 2, "py-spy dump --pid PID", Chain},
+      {"gone", "process_gone", 2, "its log, and dmesg",
+       [](int nnodes) {
+         SimulatedJob job = Running(nnodes);
+         WaitFor(&job, 2);
+         job.process(2).end = ProcessEnd::kLost;
+         job.process(2).end_realtime_ns = job.now();
+         return job;
+       }},
+      {"stopped", "process_stopped", 2, "cat /proc/PID/status",
+       [](int nnodes) {
+         SimulatedJob job = Running(nnodes);
+         WaitFor(&job, 2);
+         return job;
+       },
+       /*is_slow=*/false, /*is_stopped=*/true},
+      {"not_seen", "rank_not_seen", 4, "whether its process",
+       [](int nnodes) {
+         SimulatedJob job = RunningJob(5, nnodes);
+         WaitFor(&job, -1);
+         return job;
+       }},
+      {"peer", "rank_not_called", 1, "py-spy dump --pid PID",
+       [](int nnodes) {
+         SimulatedJob job(2);
+         job.AddCommunicator(kComm, {0, 1}, 0, nnodes == 1 ? 1 : 2);
+         job.Launch(kComm, 0, "Recv");
+         return job;
+       }},
+      {"send_and_recv", "point_to_point", -1, "the stacks",
+       [](int nnodes) {
+         SimulatedJob job(kRanks);
+         job.AddCommunicator(kComm, {0, 1, 2, 3}, 0, nnodes);
+         job.Launch(kComm, 1, "Recv");
+         job.Launch(kComm, 2, "Recv");
+         return job;
+       }},
+      {"network", "no_progress", -1, "the network",
+       [](int nnodes) {
+         SimulatedJob job = Running(nnodes);
+         WaitFor(&job, -1);
+         return job;
+       }},
+      {"usual", "", -1, "",
+       [](int nnodes) {
+         SimulatedJob job = Running(nnodes);
+         for (const int rank : {1, 2, 3}) {
+           job.Of(kComm, rank).longest_waits = {{"AllReduce", 540 * kSecond}};
+         }
+         WaitFor(&job, 0);
+         return job;
+       }},
+      {"late", "", 1, "nvidia-smi -q -d PERFORMANCE",
+       [](int nnodes) {
+         SimulatedJob job(kRanks);
+         job.AddCommunicator(kComm, {0, 1, 2, 3}, 0, nnodes);
+         for (int i = 0; i < 600; ++i) {
+           job.Collective(kComm, "AllReduce", {0, 40 * kMs, 0, 0}, kMs);
+           job.Advance(50 * kMs);
+         }
+         return job;
+       },
+       true},
+  };
+  return *rows;
+}
+
+// What each endpoint knows when it is asked.
+class Endpoints {
+ public:
+  Endpoints(SimulatedJob job, bool is_one_node) : job_(std::move(job)) {
+    const SnapshotSet all = job_.Set();
+    nodes_.resize(is_one_node ? 1 : all.processes.size());
+    for (std::size_t i = 0; i < all.processes.size(); ++i) {
+      const std::size_t node = is_one_node ? 0 : i;
+      ProcessSnapshot process = all.processes[i];
+      process.hostname = absl::StrCat("node-", node);
+      process.job_id = "4711";
+      process.static_labels = "";
+      process.start_realtime_ns = job_.now() - 3600 * kSecond;
+      nodes_[node].processes.push_back(std::move(process));
+    }
+  }
+
+  std::vector<Address> addresses() const {
+    std::vector<Address> all(nodes_.size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i].host = absl::StrCat("node-", i);
+      all[i].port = 9410;
+    }
+    return all;
+  }
+
+  void Answer(const std::vector<FleetRequest>& requests,
+              const std::function<void(std::size_t, FleetAnswer)>& done) const {
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const SnapshotSet& set = nodes_[std::stoul(requests[i].address.host.substr(5))];
+      FleetAnswer answer;
+      answer.status = 200;
+      answer.body = requests[i].target == "/api/v1/summary"
+                        ? SummaryJson(set, Diagnosis().Update(set, job_.now()), job_.now(), kHangAfter)
+                        : WriteSnapshots(set, job_.now(), kHangAfter);
+      done(i, std::move(answer));
+    }
+  }
+
+ private:
+  const SimulatedJob job_;
+  std::vector<SnapshotSet> nodes_;
+};
+
+Json RowJson(const Row& row, bool is_one_node) {
+  SimulatedJob job = row.make(is_one_node ? 1 : kRanks);
+  const int64_t stopped = job.now();
+  if (!row.is_slow) job.Advance(kHangAfter + kSecond);
+  if (row.is_stopped) job.process(row.rank).last_poll_realtime_ns = stopped;
+  const Endpoints endpoints(std::move(job), is_one_node);
+  JobLookOptions options;
+  options.pause = std::chrono::milliseconds(0);
+  options.ask = [&endpoints](const auto& requests, const auto&, const auto& done) {
+    endpoints.Answer(requests, done);
+  };
+  const JobLook look = LookAtJob(endpoints.addresses(), options);
+  Watcher::Options watching;
+  watching.look = options;
+  watching.find = [&endpoints](auto* found, auto*, auto*) {
+    *found = endpoints.addresses();
+    return true;
+  };
+  Watcher watcher(std::move(watching));
+  watcher.Round();
+
+  Json engine = {{"verdict", ""}, {"rank", -1}, {"first", ""}};
+  const auto rank_of = [](const std::vector<JobRank>& ranks) {
+    if (ranks.empty()) return -1;
+    const ProcessSnapshot* process = ranks.front().process;
+    return process == nullptr ? ranks.front().rank : std::stoi(process->global_rank);
+  };
+  if (!look.verdict.roots.empty() && !look.verdict.roots.front().is_usual) {
+    const JobRoot& root = look.verdict.roots.front();
+    engine = {{"verdict", HangVerdictName(root.verdict)},
+              {"rank", rank_of(root.ranks)},
+              {"first", FirstStep(root)}};
+  } else if (!look.verdict.stragglers.empty()) {
+    const JobStraggler& straggler = look.verdict.stragglers.front();
+    engine = {{"verdict", ""}, {"rank", rank_of(straggler.ranks)}, {"first", FirstStep(straggler)}};
+  }
+  std::string first = row.first;
+  if (const std::size_t at = first.find("PID"); at != first.npos) {
+    first.replace(at, 3, absl::StrCat(100 + row.rank));
+  }
+  return {{"name", absl::StrCat(row.name, is_one_node ? " on one node" : " on four nodes")},
+          {"expected", {{"verdict", row.verdict}, {"rank", row.rank}, {"first", first}}},
+          {"engine", std::move(engine)},
+          {"json", Json::parse(JobJson(look))},
+          {"metrics", WatchMetrics(*watcher.state())}};
+}
+
+int Main() {
+  for (const Row& row : Rows()) {
+    for (const bool is_one_node : {true, false}) {
+      std::printf("%s\n", RowJson(row, is_one_node).dump().c_str());
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace nccl_pulse
+
+int main() { return nccl_pulse::Main(); }

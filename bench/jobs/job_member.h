@@ -65,7 +65,7 @@ class JobMember {
 
   void Count(const char* op, int size_class, uint64_t calls);
   void Remember(const char* op, int size_class, bool is_collective, int64_t now_ns);
-  void RememberWait(int64_t stood_ns);
+  void RememberWait(int64_t begin_ns, int64_t end_ns);
   void Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,
             int sampling_exponent);
   void Sum(const char* op, int size_class, int64_t duration_ns);
@@ -77,6 +77,7 @@ class JobMember {
   std::deque<Outstanding> launches_;
   std::deque<LastCall> last_calls_;
   uint64_t collectives_ = 0;
+  int64_t waited_until_ns_ = 0;  // long, last
   std::vector<Timed> timed_;
   std::deque<Agreed> of_moments_;  // oldest first
   std::vector<LatencySnapshot> latencies_;

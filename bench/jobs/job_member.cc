@@ -9,6 +9,7 @@
 #include "metrics/agreed_call.h"
 #include "metrics/call_order.h"
 #include "metrics/histogram_geometry.h"
+#include "metrics/long_wait.h"
 
 namespace nccl_pulse {
 namespace {
@@ -18,7 +19,7 @@ constexpr int64_t kNever = INT64_MAX;
 constexpr int64_t kGateGapNs = 200'000;
 constexpr std::size_t kRing = 32;
 constexpr std::size_t kLastCalls = 256;
-constexpr int64_t kLongWaitNs = 5'000'000'000;
+constexpr uint64_t kLongWaitNs = 5'000'000'000;
 
 void KeepLast(std::vector<TimedCallSnapshot>* ring) {
   if (ring->size() <= kRing) return;
@@ -104,7 +105,7 @@ void JobMember::Begin(int64_t launched_ns, int64_t begun_ns) {
 void JobMember::Finish(const JobStep& step, int64_t launched_ns, int64_t begun_ns, int64_t end_ns,
                        int sampling_exponent) {
   const int64_t before_ns = snapshot_.last_completion_realtime_ns - kJobStart;
-  RememberWait(end_ns - std::max(before_ns, launched_ns));
+  RememberWait(std::max(before_ns, launched_ns), end_ns);
   launches_.pop_front();
   ++snapshot_.launches_completed;
   snapshot_.last_completion_realtime_ns = kJobStart + end_ns;
@@ -113,14 +114,31 @@ void JobMember::Finish(const JobStep& step, int64_t launched_ns, int64_t begun_n
        end_ns, sampling_exponent);
 }
 
-void JobMember::RememberWait(int64_t stood_ns) {
+// As RecordWriter::NoteWait does it; no job here waits in so many kinds of calls, or for so long that
+// a wait no longer counts.
+void JobMember::RememberWait(int64_t begin_ns, int64_t end_ns) {
+  const auto stood_ns = static_cast<uint64_t>(std::max<int64_t>(end_ns - begin_ns, 0));
   if (stood_ns < kLongWaitNs) return;
-  for (LongestWaitSnapshot& wait : snapshot_.longest_waits) {
-    if (wait.op != snapshot_.last_call_op) continue;
-    wait.longest_ns = std::max(wait.longest_ns, static_cast<uint64_t>(stood_ns));
+  const auto same = std::find_if(snapshot_.longest_waits.begin(), snapshot_.longest_waits.end(),
+                                 [this](const auto& wait) {
+                                   return wait.op == snapshot_.last_call_op &&
+                                          wait.size_class == snapshot_.last_call_size_class;
+                                 });
+  LongestWaitSnapshot& wait =
+      same != snapshot_.longest_waits.end() ? *same : snapshot_.longest_waits.emplace_back();
+  uint64_t before_ns = 0;
+  if (LongWait::AreAlike(wait.longest_ns, stood_ns)) {
+    before_ns = static_cast<uint64_t>(waited_until_ns_);
+  } else if (stood_ns < wait.longest_ns) {
     return;
   }
-  snapshot_.longest_waits.push_back({snapshot_.last_call_op, static_cast<uint64_t>(stood_ns)});
+  wait.op = snapshot_.last_call_op;
+  wait.size_class = snapshot_.last_call_size_class;
+  wait.longest_ns = std::max(wait.longest_ns, stood_ns);
+  wait.counts_until_realtime_ns =
+      kJobStart + static_cast<int64_t>(LongWait::CountsUntilNs(
+                      before_ns, static_cast<uint64_t>(begin_ns), static_cast<uint64_t>(end_ns)));
+  waited_until_ns_ = end_ns;
 }
 
 // If it is one of the sample: of collectives and exchanges the same ones on all ranks.

@@ -70,7 +70,7 @@ class JobMember {
   uint64_t NumberOfKind(const char* op, int size_class, std::size_t* row);
   void CountReported(const char* op);
   void Remember(const char* op, int size_class, bool is_collective, int64_t now_ns);
-  void RememberWait(int64_t stood_ns);
+  void RememberWait(int64_t begin_ns, int64_t end_ns);
   void Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,
             int sampling_exponent);
   void Sum(const char* op, int size_class, int64_t duration_ns);
@@ -82,6 +82,7 @@ class JobMember {
   std::deque<Outstanding> launches_;
   std::deque<LastCall> last_calls_;
   uint64_t collectives_ = 0;
+  int64_t waited_until_ns_ = 0;  // long, last
   std::vector<Timed> timed_;
   std::deque<Agreed> of_moments_;  // oldest first
   std::vector<LatencySnapshot> latencies_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "exporter/diagnosis/hang_verdict.h"
 
@@ -11,18 +12,18 @@ namespace {
 
 using Findings = std::vector<std::optional<HangFinding>>;
 
-enum class SameGpu { kNo, kPerhaps, kYes };
-
 SameGpu Compare(const RankView& a, const RankView& b) {
-  if (a.process != b.process) return SameGpu::kNo;
-  const auto compare = [](const std::string& one, const std::string& other) {
-    return one == other ? SameGpu::kYes : SameGpu::kNo;
-  };
-  const CommunicatorSnapshot& one = *a.communicator;
-  const CommunicatorSnapshot& other = *b.communicator;
-  if (!one.uuid.empty() && !other.uuid.empty()) return compare(one.uuid, other.uuid);
-  if (!one.gpu.empty() && !other.gpu.empty()) return compare(one.gpu, other.gpu);
-  return SameGpu::kPerhaps;
+  return a.process != b.process ? SameGpu::kNo : CompareGpus(*a.communicator, *b.communicator);
+}
+
+// The rank's GPU works on, or waits in, a launch that may be in front of that of `later`, which has
+// not begun. Two launches that have not begun are behind the same work. When a launch that has begun
+// was made is known exactly.
+bool IsBusyBefore(const RankView& rank, const RankView& later) {
+  if (rank.state != RankView::State::kLive || !rank.activity.is_in_flight()) return false;
+  return rank.activity.oldest_launch == OldestLaunch::kUnknown ||
+         (rank.activity.oldest_launch == OldestLaunch::kBegun &&
+          rank.InFlightSince() < later.InFlightSince());
 }
 
 // A suspect of one communicator that has work in flight in another one, and may wait there.
@@ -136,9 +137,10 @@ class Follower {
     }
   }
 
-  // Of a suspect that has ended, here or as a whole: when it did.
+  // Behind earlier work of its own GPU a rank waits for that, not for others. A suspect that has
+  // ended, here or as a whole, waited when it did.
   bool Waits(std::size_t there, const RankView& rank, const RankView& suspect) const {
-    if (!findings_[there]) return false;
+    if (!findings_[there] || findings_[there]->is_queued) return false;
     const HangFinding& finding = *findings_[there];
     return Contains(
         suspect.state == RankView::State::kLive ? finding.waiting : finding.ended_waiting, &rank);
@@ -167,14 +169,6 @@ class Follower {
     return false;
   }
 
-  // The rank's GPU works on, or waits in, a launch that may be in front of the suspect's launch,
-  // which has not begun. Two launches that have not begun are behind the same work. When a launch
-  // that has begun was made is known exactly.
-  static bool IsBusyBefore(const RankView& rank, const RankView& suspect) {
-    if (rank.state != RankView::State::kLive || !rank.activity.is_in_flight()) return false;
-    return rank.activity.oldest_launch == OldestLaunch::kUnknown ||
-           (rank.activity.oldest_launch == OldestLaunch::kBegun &&
-            rank.InFlightSince() < suspect.InFlightSince());
   }
 
   // For a rank that has not called: it may be in an unreported call there whose root is on another
@@ -206,7 +200,7 @@ class Follower {
         unseen->acquitted_in = std::min(unseen->acquitted_in, i);
         return;
       }
-      if (rank->activity.reason == UnknownReason::kLaunchNotReported) continue;
+      if (rank->activity.reason == UnknownReason::kLaunchNotReported || IsExiting(*rank)) continue;
       if (unseen->hinted == nullptr) {
         unseen->hinted = &suspect;
         unseen->hinted_in = i;
@@ -335,7 +329,9 @@ void FollowWaits(const std::vector<CommunicatorView>& views, const RanksOfProces
   // Two communicators that wait for each other did not begin to at the same time.
   Findings before = *findings;
   for (std::size_t i = 0; i < views.size(); ++i) {
-    if (!before[i]) before[i] = Conclude(views[i], hang_after_ns / 2, now_realtime_ns).hang;
+    if (before[i]) continue;
+    Conclusion conclusion = Conclude(views[i], hang_after_ns / 2, now_realtime_ns);
+    if (!conclusion.queued) before[i] = std::move(conclusion.hang);
     if (!before[i]) before[i] = ConcludeForEnded(views[i], hang_after_ns, now_realtime_ns);
   }
   const Follower follower(views, ranks, before, hang_after_ns, now_realtime_ns);
@@ -354,6 +350,16 @@ void FollowWaits(const std::vector<CommunicatorView>& views, const RanksOfProces
   for (std::size_t i = 0; i < views.size(); ++i) {
     if ((*findings)[i]) follower.Apply(i, &*(*findings)[i]);
   }
+}
+
+bool AreBehindNccl(const RanksOfProcesses& all, std::size_t here, const Ranks& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [&](const RankView* rank) {
+    const auto& members = all.Of(*rank);
+    return std::any_of(members.begin(), members.end(), [&](const auto& member) {
+      return member.view != here && Compare(*member.rank, *rank) != SameGpu::kNo &&
+             IsBusyBefore(*member.rank, *rank);
+    });
+  });
 }
 
 std::optional<uint64_t> UnseenElsewhere(const std::vector<CommunicatorView>& views,

@@ -53,6 +53,10 @@ void FollowWaits(const std::vector<CommunicatorView>& views, const RanksOfProces
                  int64_t hang_after_ns, int64_t now_realtime_ns,
                  std::vector<std::optional<HangFinding>>* findings);
 
+// Whether what one of the ranks has launched `here`, and its GPU has not begun, may stand behind a
+// launch on another communicator.
+bool AreBehindNccl(const RanksOfProcesses& all, std::size_t here, const Ranks& ranks);
+
 // A communicator other than `here` on a GPU of one of the ranks, in which work may stand unseen.
 std::optional<uint64_t> UnseenElsewhere(const std::vector<CommunicatorView>& views,
                                         const RanksOfProcesses& all, std::size_t here,

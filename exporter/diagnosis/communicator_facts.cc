@@ -7,6 +7,9 @@ namespace {
 
 // Counts that moved so recently may be from different moments.
 constexpr int64_t kQuietNs = 1000000000;
+// Who still ran so long after the others began to wait did not make them wait by being stopped: a
+// debugger came to see.
+constexpr int64_t kStoppedLaterNs = 5000000000;
 
 void AddLive(const RankView& rank, CommunicatorFacts* facts) {
   const auto is_long = [facts](int64_t since) {
@@ -14,7 +17,8 @@ void AddLive(const RankView& rank, CommunicatorFacts* facts) {
   };
   const CommunicatorSnapshot& communicator = *rank.communicator;
   facts->live.push_back(&rank);
-  if (is_long(NoProgressSince(rank))) facts->stuck.push_back(&rank);
+  if (IsExiting(rank)) facts->exiting.push_back(&rank);
+  if (is_long(NoProgressSince(*facts->view, rank))) facts->stuck.push_back(&rank);
   if (rank.is_stopped) {
     facts->stopped.push_back(&rank);
     const int64_t seen = SeenInFlightSince(communicator);
@@ -48,7 +52,7 @@ void CompareCalls(CommunicatorFacts* facts) {
     const Calls missing = Excess(most, facts->calls[i]);
     if (missing.empty()) continue;
     facts->behind.push_back(rank);
-    if (!rank->activity.is_idle()) continue;
+    if (!rank->activity.is_idle() && !IsExiting(*rank)) continue;
     facts->owing.push_back(rank);
     for (const auto& [kind, count] : missing) {
       facts->owed[kind] = std::max(facts->owed[kind], count);
@@ -122,13 +126,28 @@ void FindEndedWaiting(const Ranks& ended, CommunicatorFacts* facts) {
   }
 }
 
+void FindStoppedLater(CommunicatorFacts* facts) {
+  if (facts->stuck.empty() || facts->stopped.empty()) return;
+  int64_t since = INT64_MAX;
+  for (const RankView* rank : facts->stuck) {
+    since = std::min(since, NoProgressSince(*facts->view, *rank));
+  }
+  const auto later = std::stable_partition(
+      facts->stopped.begin(), facts->stopped.end(), [since](const RankView* rank) {
+        return ElapsedNs(rank->process->last_poll_realtime_ns, since) < kStoppedLaterNs;
+      });
+  facts->stopped_later.assign(later, facts->stopped.end());
+  facts->stopped.erase(later, facts->stopped.end());
+}
+
 }  // namespace
 
-int64_t NoProgressSince(const RankView& rank) {
+int64_t NoProgressSince(const CommunicatorView& view, const RankView& rank) {
   const int64_t since = rank.InFlightSince();
   return since == 0 ? 0
                     : std::max({since, rank.communicator->last_completion_realtime_ns,
-                                rank.communicator->graph_moved_realtime_ns});
+                                rank.communicator->graph_moved_realtime_ns,
+                                view.network_moved_realtime_ns});
 }
 
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank) {
@@ -160,7 +179,11 @@ CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_n
     if (rank.state == RankView::State::kGone) facts.gone.push_back(&rank);
     if (rank.state == RankView::State::kFinalized) facts.finalized.push_back(&rank);
     if (rank.state == RankView::State::kLive) AddLive(rank, &facts);
+    if (rank.failed != nullptr && rank.state != RankView::State::kFinalized) {
+      facts.failed.push_back(&rank);
+    }
   }
+  FindStoppedLater(&facts);
   for (const RankView* rank : facts.live) {
     const CallsKnown known = AreCallsKnown(*rank->process, *rank->communicator);
     if (facts.calls_known == CallsKnown::kYes) facts.calls_known = known;

@@ -37,10 +37,13 @@ struct CommunicatorFacts {
   int64_t now_ns, hang_after_ns;
 
   Ranks live, finalized, gone;
+  Ranks failed;  // the driver of their GPU answers with an error, live or gone
   // Of the live ones.
-  Ranks stopped;     // their process is not running
-  Ranks stuck;       // work is in flight and has not progressed for hang_after
-  Ranks halted;      // stopped, with work in flight as was last seen, for that long
+  Ranks exiting;        // their process is in exit()
+  Ranks stopped;        // their process is not running
+  Ranks stopped_later;  // nor is theirs, but it was when the others already waited
+  Ranks stuck;          // work is in flight and has not progressed for hang_after
+  Ranks halted;         // stopped, with work in flight as was last seen, for that long
   Ranks unreported;  // their last call was a collective whose launch is not reported, for that long
 
   // How the calls of the live ranks compare; empty when they cannot be compared.
@@ -52,8 +55,8 @@ struct CommunicatorFacts {
   bool is_mismatched = false;                 // not all are beginnings of that one's
   bool is_quiet = true;  // no rank has launched, or called unreported, for a moment
   Ranks behind;          // have called less than that one
-  // Of the live ranks those that are known to be idle, and have not called what another rank has,
-  // or had when it ended.
+  // Of the live ranks those that are known to be idle, or to make no further call, and have not called
+  // what another rank has, or had when it ended.
   Ranks owing;
   Calls owed;  // by those
 
@@ -75,7 +78,7 @@ struct CommunicatorFacts {
 CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns);
 
 // The last moment at which something of the rank's progressed; 0: nothing is known to be in flight.
-int64_t NoProgressSince(const RankView& rank);
+int64_t NoProgressSince(const CommunicatorView& view, const RankView& rank);
 // Since when the calls of an `unreported` one stand.
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank);
 

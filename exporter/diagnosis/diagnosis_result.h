@@ -19,7 +19,8 @@ enum class HangVerdict : uint8_t {
   kBlockedElsewhere,  // the rank that has not called or begun waits in another communicator itself
   kCircularWait,      // such ranks wait for each other
   kProcessGone,       // a rank's process ended
-  kProcessStopped,    // a rank's process is not running, or is stuck in the driver
+  kProcessStopped,    // a rank's process is stopped, or is not seen to run
+  kDriverError,       // the driver of a rank's GPU answers with an error that does not end
   kRankNotSeen,       // of one node, but a rank has never been at this endpoint
   kPointToPoint,      // in Send or Recv: the peer is not known
   kNoProgress,        // all ranks here have launched: network, GPU, or another node
@@ -56,6 +57,8 @@ struct Hang {
   // elsewhere and that is usual.
   uint64_t longest_wait_before_ns = 0;
   bool is_usual = false;
+  // What waits has not begun: it is behind earlier work of its own GPUs (see Queued).
+  bool is_queued = false;
   std::vector<CircleStep> circle;  // of kCircularWait
   // Of kMismatched: the ranks that called alike, each group in order.
   std::vector<std::vector<int32_t>> sides;
@@ -63,7 +66,8 @@ struct Hang {
 };
 
 // The ranks here have launched, and none of their GPUs has begun it: each waits for earlier work of
-// its own GPU. What that waits for is not known.
+// its own GPU. What that waits for is not known. After a while it is a hang (hang_verdict.cc), unless
+// that work is NCCL's: then the hang is where that stands.
 struct Queued {
   int64_t since_realtime_ns = 0;
   std::string op;

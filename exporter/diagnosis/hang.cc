@@ -30,6 +30,7 @@ Hang ToHang(const HangFinding& finding) {
   hang.text = HangWords(finding);
   hang.longest_wait_before_ns = finding.longest_wait_before_ns;
   hang.is_usual = finding.is_usual;
+  hang.is_queued = finding.is_queued;
   for (const auto& [view, rank] : finding.circle) {
     hang.circle.push_back({view->comm_id, rank->rank()});
   }
@@ -72,6 +73,8 @@ const char* HangVerdictName(HangVerdict verdict) {
       return "process_gone";
     case HangVerdict::kProcessStopped:
       return "process_stopped";
+    case HangVerdict::kDriverError:
+      return "driver_error";
     case HangVerdict::kRankNotSeen:
       return "rank_not_seen";
     case HangVerdict::kPointToPoint:
@@ -92,13 +95,19 @@ std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& 
   findings.reserve(views.size());
   for (std::size_t i = 0; i < views.size(); ++i) {
     Conclusion conclusion = Conclude(views[i], hang_after_ns, now_realtime_ns);
+    if (conclusion.queued) {
+      QueuedFinding& queued = *conclusion.queued;
+      queued.unseen_elsewhere = UnseenElsewhere(views, ranks, i, queued.ranks);
+      if (conclusion.hang && AreBehindNccl(ranks, i, queued.ranks)) conclusion.hang.reset();
+      if (conclusion.hang) {
+        conclusion.hang->queued = std::move(queued);
+      } else {
+        waits[i].queued = Queued{queued.since_realtime_ns, queued.op, RankNumbers(queued.ranks),
+                                 QueuedWords(queued)};
+      }
+    }
     findings.push_back(std::move(conclusion.hang));
     if (conclusion.ahead) waits[i].note = AheadWords(*conclusion.ahead);
-    if (!conclusion.queued) continue;
-    QueuedFinding& queued = *conclusion.queued;
-    queued.unseen_elsewhere = UnseenElsewhere(views, ranks, i, queued.ranks);
-    waits[i].queued =
-        Queued{queued.since_realtime_ns, queued.op, RankNumbers(queued.ranks), QueuedWords(queued)};
   }
   FollowWaits(views, ranks, hang_after_ns, now_realtime_ns, &findings);
   for (std::optional<HangFinding>& finding : findings) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "metrics/driver_error.h"
+
 namespace nccl_pulse {
 namespace {
 
@@ -42,6 +44,30 @@ bool MayHoldUp(const CommunicatorFacts& facts, const RankView& rank) {
          });
 }
 
+Ranks FirstFailed(const Ranks& failed) {
+  // Errors are seen within a second, and clocks of hosts differ.
+  constexpr int64_t kTogetherNs = 3000000000;
+  const auto at = [](const RankView* rank) { return rank->failed->driver_error_realtime_ns; };
+  const RankView* earliest =
+      *std::min_element(failed.begin(), failed.end(),
+                        [&at](const RankView* a, const RankView* b) { return at(a) < at(b); });
+  Ranks first;
+  Ranks own;
+  for (const RankView* rank : failed) {
+    if (ElapsedNs(at(rank), at(earliest)) > kTogetherNs) continue;
+    first.push_back(rank);
+    if (!MayBePeersError(rank->failed->driver_error)) own.push_back(rank);
+  }
+  return own.empty() ? first : own;
+}
+
+bool IsAnyKnownToHaveBegun(const Ranks& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(), [](const RankView* rank) {
+    return rank->activity.oldest_launch == OldestLaunch::kBegun &&
+           rank->communicator->launches - rank->communicator->launches_completed == 1;
+  });
+}
+
 bool IsBehindOwnWork(const CommunicatorFacts& facts) {
   bool any = false;
   for (const RankView* rank : facts.live) {
@@ -64,7 +90,8 @@ bool AreOwedLaunched(const CommunicatorFacts& facts) {
 Ranks BehindUnseen(const CommunicatorFacts& facts) {
   Ranks unseen;
   for (const RankView* rank : facts.behind) {
-    if (rank->activity.is_unknown() && !rank->is_stopped) unseen.push_back(rank);
+    if (!rank->activity.is_unknown() || IsExiting(*rank)) continue;
+    if (!Contains(facts.stopped, rank)) unseen.push_back(rank);
   }
   return unseen;
 }

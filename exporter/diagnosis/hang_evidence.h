@@ -22,12 +22,19 @@ std::string LastCalled(const Ranks& waiting);
 // have, and then was stopped: by a debugger, say, that is to show where it waits.
 bool MayHoldUp(const CommunicatorFacts& facts, const RankView& rank);
 
+// Of ranks whose driver answers with an error, those that may be the reason: the first ones, without
+// those to which another GPU's failure may have come over a link.
+Ranks FirstFailed(const Ranks& failed);
+
 // Every launch of the ranks here is known not to have begun: none holds up another, or is held up.
 bool IsBehindOwnWork(const CommunicatorFacts& facts);
 
 // What idle ranks have not called is all among the launches that have not begun. A call that is not
 // reported may have begun before them.
 bool AreOwedLaunched(const CommunicatorFacts& facts);
+
+// Whether the GPU of one of the ranks is known to have come to all that it has launched.
+bool IsAnyKnownToHaveBegun(const Ranks& ranks);
 
 // Ranks that have called less, and of which it is not known whether they wait.
 Ranks BehindUnseen(const CommunicatorFacts& facts);

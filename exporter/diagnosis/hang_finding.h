@@ -24,6 +24,7 @@ enum class HangDetail : uint8_t {
   // kRankNotCalled
   kOwes,       // others have called what the suspects have not
   kFinalized,  // the suspects have ended the communicator
+  kExiting,    // the suspects' processes are in exit()
   kPeer,       // of two ranks: the Send or Recv that the other one waits for
   kExchange,   // of ranks that exchange alike: the one that has nothing in flight
   // kMismatched
@@ -33,6 +34,8 @@ enum class HangDetail : uint8_t {
   kCallNumber,  // the first collective that they did not call alike: see `call_number`
   // kRankNotBegun, kNoProgress
   kReplay,  // within a replay of a CUDA graph: see `replay`
+  // kNoProgress
+  kQueued,  // behind earlier work of the ranks' own GPUs
   // kUnknown
   kCaptured,          // in CUDA graphs, whose replays cannot be seen
   kReplaysDiffer,     // they can, but the ranks' cannot be compared
@@ -50,6 +53,16 @@ struct CallSide {
   Calls calls;  // empty: neither
   Ranks ranks;
   const CallOrderSnapshot::Kind* kind = nullptr;  // of kCallNumber: what that call was
+};
+
+// All launches of a communicator's ranks here stand behind earlier work of their own GPUs.
+struct QueuedFinding {
+  int64_t since_realtime_ns = 0;
+  std::string op;
+  Ranks ranks;
+  bool are_all_seen = false;  // all ranks of the communicator are here
+  // Another one of the same GPUs whose work cannot be seen.
+  std::optional<uint64_t> unseen_elsewhere;
 };
 
 struct HangFinding {
@@ -70,6 +83,7 @@ struct HangFinding {
   Ranks also_owing;                   // besides the suspects
   Ranks also_stopped;
   Ranks ended_waiting;  // see CommunicatorFacts
+  Ranks also_failed;    // of kDriverError: later, or over a link
   Ranks behind_unseen;  // have called less; whether they wait cannot be seen
   Ranks not_begun;      // where that is no ground to suspect them
   Ranks idle;           // of kPointToPoint
@@ -105,18 +119,10 @@ struct HangFinding {
   bool not_begun_suspects = false;   // the suspects have called, but their GPUs have not begun
   bool is_acquitted = false;         // they may wait there, unseen: so no rank is named
   bool is_posted_ahead = false;  // of is_acquitted: they may have posted ahead what they have there
+  bool is_queued = false;        // who waits has not begun
+  QueuedFinding queued;          // then
   bool is_usual = false;         // see Hang
   bool is_usual_elsewhere = false;  // the suspects wait where that is usual
-};
-
-// All launches of a communicator's ranks here stand behind earlier work of their own GPUs.
-struct QueuedFinding {
-  int64_t since_realtime_ns = 0;
-  std::string op;
-  Ranks ranks;
-  bool are_all_seen = false;  // all ranks of the communicator are here
-  // Another one of the same GPUs whose work cannot be seen.
-  std::optional<uint64_t> unseen_elsewhere;
 };
 
 // One rank alone has made calls that the others have not, and may have finished them without these.
@@ -126,7 +132,8 @@ struct AheadFinding {
   Calls calls;
 };
 
-// What was found out about one communicator: one of the three, or nothing.
+// What was found out about one communicator: one of the three, or nothing. What has been queued for
+// long is both: a hang, unless it stands behind NCCL's own work.
 struct Conclusion {
   std::optional<HangFinding> hang;
   std::optional<QueuedFinding> queued;

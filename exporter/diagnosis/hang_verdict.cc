@@ -19,6 +19,9 @@ namespace nccl_pulse {
 namespace {
 
 constexpr std::size_t kMostUnseen = 8;
+// Work may be queued behind a long kernel for some time. So many times as long as makes a hang is a
+// stall, whatever it waits for.
+constexpr int64_t kQueuedFactor = 6;
 
 // Judges one communicator whose ranks are known to wait, or did when they were last seen.
 class Judge {
@@ -31,8 +34,14 @@ class Judge {
   Conclusion Decide(const Ranks& waiting, const Since& since) {
     draft_.SetWaiting(waiting, since);
     DecideByRanks();
-    if (is_queued_) return {std::nullopt, Queued(), std::nullopt};
-    return {std::move(finding_), std::nullopt, std::nullopt};
+    if (!is_queued_) return {std::move(finding_), std::nullopt, std::nullopt};
+    Conclusion conclusion{std::nullopt, Queued(), std::nullopt};
+    if (ElapsedNs(facts_.now_ns, finding_.since_realtime_ns) >=
+        kQueuedFactor * facts_.hang_after_ns) {
+      SayQueued();
+      conclusion.hang = std::move(finding_);
+    }
+    return conclusion;
   }
 
  private:
@@ -41,15 +50,22 @@ class Judge {
   void DecideByRanks() {
     const bool can_compare = facts_.calls_known == CallsKnown::kYes;
     finding_.ended_waiting = facts_.ended_waiting;
+    std::optional<Mismatch> order;
+    if (can_compare) order = CompareCallOrder(facts_);
+    const bool is_mismatch_proven =
+        order || (can_compare && facts_.is_mismatched && facts_.is_quiet);
+    if (!facts_.failed.empty() && !is_mismatch_proven) return SayFailed();
     if (const Ranks gone = Without(facts_.gone, facts_.ended_waiting); !gone.empty()) {
       if (!facts_.is_mismatched) draft_.AddOwing();
       return draft_.Say(HangVerdict::kProcessGone, HangDetail::kNone, gone);
     }
-    std::optional<Mismatch> order;
-    if (can_compare) order = CompareCallOrder(facts_);
-    const bool is_proven =
-        order || (can_compare && (facts_.is_mismatched ? facts_.is_quiet : IsOwedProven(facts_)));
-    finding_.also_stopped = facts_.stopped;
+    const bool is_proven = is_mismatch_proven || (can_compare && IsOwedProven(facts_));
+    if (!is_proven && MayOweInExit(can_compare)) {
+      return draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kExiting, facts_.exiting);
+    }
+    std::set_union(facts_.stopped.begin(), facts_.stopped.end(), facts_.stopped_later.begin(),
+                   facts_.stopped_later.end(), std::back_inserter(finding_.also_stopped),
+                   std::less<>());
     if (!is_proven &&
         std::any_of(facts_.stopped.begin(), facts_.stopped.end(),
                     [this](const RankView* rank) { return MayHoldUp(facts_, *rank); })) {
@@ -97,6 +113,30 @@ class Judge {
     }
     if (!facts_.are_all_seen() && view_.are_all_expected) return SayNotSeen();
     draft_.Say(HangVerdict::kNoProgress, HangDetail::kReplay, {});
+  }
+
+  // What a GPU was given will never end.
+  void SayFailed() {
+    const Ranks first = FirstFailed(facts_.failed);
+    std::set_difference(facts_.failed.begin(), facts_.failed.end(), first.begin(), first.end(),
+                        std::back_inserter(finding_.also_failed), std::less<>());
+    draft_.Say(HangVerdict::kDriverError, HangDetail::kNone, first);
+  }
+
+  // Where calls cannot be compared, others may wait for one that a process in exit() will not make.
+  bool MayOweInExit(bool can_compare) const {
+    return !facts_.exiting.empty() && (!can_compare || view_.has_point_to_point);
+  }
+
+  // Of ranks that wait for their own GPUs a few that have not called are the ones that differ.
+  void SayQueued() {
+    const bool do_few_owe = IsOwedProven(facts_) && facts_.owing.size() < finding_.waiting.size();
+    if (do_few_owe) {
+      draft_.SayOwing();
+    } else {
+      draft_.Say(HangVerdict::kNoProgress, HangDetail::kQueued, {});
+    }
+    finding_.is_queued = true;
   }
 
   void SayStopped(const Ranks& stopped) {
@@ -221,8 +261,8 @@ Conclusion Conclude(const CommunicatorView& view, int64_t hang_after_ns, int64_t
     Ranks waiting;
     std::set_union(facts.stuck.begin(), facts.stuck.end(), standing.begin(), standing.end(),
                    std::back_inserter(waiting), std::less<>());
-    return judge.Decide(waiting, [](const RankView& rank) {
-      const int64_t since = NoProgressSince(rank);
+    return judge.Decide(waiting, [&view](const RankView& rank) {
+      const int64_t since = NoProgressSince(view, rank);
       return since != 0 ? since : rank.communicator->graph_moved_realtime_ns;
     });
   }

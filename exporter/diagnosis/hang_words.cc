@@ -7,8 +7,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "exporter/diagnosis/hang_evidence.h"
 #include "exporter/diagnosis/mismatch_words.h"
 #include "exporter/diagnosis/rank_words.h"
+#include "metrics/driver_error.h"
 
 namespace nccl_pulse {
 namespace {
@@ -25,7 +27,8 @@ class Words {
   explicit Words(const HangFinding& finding) : finding_(finding) {}
 
   std::string Make() const {
-    return absl::StrCat(Verdict(), AlsoStopped(), Elsewhere(), UnseenElsewhere(), Usual());
+    return absl::StrCat(Verdict(), Exiting(), AlsoStopped(), Elsewhere(), UnseenElsewhere(),
+                        Usual());
   }
 
  private:
@@ -56,11 +59,9 @@ class Words {
       case HangVerdict::kProcessGone:
         return Gone();
       case HangVerdict::kProcessStopped:
-        return absl::StrCat(Capital(Names(finding_.suspects)),
-                            Verb(finding_.suspects, " is", " are"),
-                            " not running: stopped (by a signal or a debugger), or stuck in the "
-                            "GPU driver.",
-                            Waiters(), AlsoOwing());
+        return absl::StrCat(Stopped(), Waiters(), AlsoOwing());
+      case HangVerdict::kDriverError:
+        return Failed();
       case HangVerdict::kRankNotSeen:
         return absl::StrCat(
             finding_.view->has_point_to_point
@@ -73,7 +74,8 @@ class Words {
       case HangVerdict::kPointToPoint:
         return PointToPoint();
       case HangVerdict::kNoProgress:
-        return finding_.detail == HangDetail::kReplay ? NoProgressInReplay() : NoProgress();
+        if (finding_.detail == HangDetail::kReplay) return NoProgressInReplay();
+        return finding_.detail == HangDetail::kQueued ? QueuedForLong() : NoProgress();
       case HangVerdict::kUnknown:
         break;
     }
@@ -86,6 +88,9 @@ class Words {
     switch (finding_.detail) {
       case HangDetail::kFinalized:
         return absl::StrCat(WhoHave(suspects), " finalized this communicator.", Waiters());
+      case HangDetail::kExiting:
+        return absl::StrCat("No further call is to be expected of ", Names(suspects), ".",
+                            Waiters());
       case HangDetail::kPeer:
         return absl::StrCat(WhoHave(suspects), " not called ", finding_.peer_op,
                             ", and has nothing in flight here.", Waiters());
@@ -95,19 +100,21 @@ class Words {
       default:
         break;
     }
-    Ranks unseen;
-    for (const RankView* rank : suspects) {
-      if (!rank->activity.is_idle()) unseen.push_back(rank);
-    }
+    const bool are_unseen = std::any_of(suspects.begin(), suspects.end(), [](const auto* rank) {
+      return !rank->activity.is_idle() && !IsExiting(*rank);
+    });
+    const bool are_exiting = std::any_of(suspects.begin(), suspects.end(),
+                                         [](const auto* rank) { return IsExiting(*rank); });
     const std::string last = LastCall();
     const char* const they_have =
         last.empty() ? Has(suspects) : Verb(suspects, "it has", "they have");
     return absl::StrCat(WhoHave(suspects), " not called ",
                         NumberedCallWords(finding_.calls, finding_.calls_before), last,
-                        unseen.empty()
-                            ? absl::StrCat(", and ", they_have, " nothing in flight here.")
-                            : absl::StrCat(". Whether ", Verb(suspects, "its", "their"),
-                                           " earlier calls have completed cannot be seen."),
+                        are_unseen ? absl::StrCat(". Whether ", Verb(suspects, "its", "their"),
+                                                  " earlier calls have completed cannot be seen.")
+                        : are_exiting
+                            ? "."
+                            : absl::StrCat(", and ", they_have, " nothing in flight here."),
                         Waiters(), BehindUnseen());
   }
 
@@ -157,6 +164,12 @@ class Words {
     }
     if (waiters.empty()) return "";
     const std::string who = absl::StrCat(" ", Capital(Numbers(waiters)));
+    if (finding_.is_queued) {
+      return absl::StrCat(who, " ", Has(waiters), " launched ",
+                          finding_.op.empty() ? "it" : finding_.op, ", but earlier work of ",
+                          Verb(waiters, "its GPU", "their GPUs"), " has not ended since ",
+                          ClockWords(finding_.since_realtime_ns), ": a kernel that is not NCCL's?");
+    }
     const std::string in = finding_.detail == HangDetail::kReplay
                                ? absl::StrCat(" ", WhereInReplay())
                            : finding_.op.empty() ? ""
@@ -176,10 +189,10 @@ class Words {
   std::string BehindUnseen() const {
     const Ranks& behind = finding_.behind_unseen;
     if (behind.empty()) return "";
-    return absl::StrCat(
-        " ", WhoHave(behind), " called fewer operations than ", Name(*finding_.ahead),
-        ", too; whether ", Verb(behind, "it waits", "they wait"),
-        " cannot be seen: ", UnknownReasonWords(behind.front()->activity.reason), ".");
+    return absl::StrCat(" ", WhoHave(behind), " called fewer operations than ",
+                        Name(*finding_.ahead), ", too; whether ",
+                        Verb(behind, "it waits", "they wait"),
+                        " cannot be seen: ", WhyUnseen(*behind.front()), ".");
   }
 
   // What else is wrong, after a verdict on other ranks.
@@ -231,10 +244,9 @@ class Words {
     }
     const Ranks& behind = finding_.behind_unseen;
     if (behind.empty()) return "what would decide it cannot be seen";
-    return absl::StrCat(Names(behind), " ", Has(behind), " called fewer operations than ",
-                        Name(*finding_.ahead),
-                        ", but whether there is work in flight cannot be seen: ",
-                        UnknownReasonWords(behind.front()->activity.reason));
+    return absl::StrCat(
+        Names(behind), " ", Has(behind), " called fewer operations than ", Name(*finding_.ahead),
+        ", but whether there is work in flight cannot be seen: ", WhyUnseen(*behind.front()));
   }
 
   std::string PointToPoint() const {
@@ -298,6 +310,72 @@ class Words {
                         ". Which of them holds it up is not known.");
   }
 
+  // All ranks of a host whose processes were last seen to run at the same moment.
+  bool IsHostPaused() const {
+    constexpr int64_t kTogetherNs = 1500000000;
+    const Ranks& stopped = finding_.suspects;
+    const ProcessSnapshot& first = *stopped.front()->process;
+    std::size_t of_host = 0;
+    for (const RankView& rank : finding_.view->ranks) {
+      const ProcessSnapshot& process = *rank.process;
+      if (rank.state != RankView::State::kLive || process.hostname != first.hostname) continue;
+      ++of_host;
+      if (!Contains(stopped, &rank)) return false;
+      const int64_t apart = ElapsedNs(process.last_poll_realtime_ns, first.last_poll_realtime_ns);
+      if (apart > kTogetherNs || apart < -kTogetherNs) return false;
+    }
+    return of_host > 1 && of_host == stopped.size();
+  }
+
+  std::string Stopped() const {
+    const Ranks& stopped = finding_.suspects;
+    const RunState state = stopped.front()->process->run_state;
+    const bool are_alike = std::all_of(stopped.begin(), stopped.end(), [state](const auto* rank) {
+      return rank->process->run_state == state;
+    });
+    const char* how = ": stopped, held by a debugger, or paused with its container or host";
+    if (are_alike && state == RunState::kStopped) how = ": stopped by a signal";
+    if (are_alike && state == RunState::kTraced) how = ": held by a debugger";
+    if (are_alike && state == RunState::kUnknown && IsHostPaused()) {
+      how = ". They stopped at the same moment: their host was paused, or their container";
+    }
+    return absl::StrCat(Capital(Names(stopped)), Verb(stopped, " is", " are"), " not running", how,
+                        ".");
+  }
+
+  std::string Failed() const {
+    const auto error = [](const RankView* rank) {
+      const char* name = DriverErrorName(rank->failed->driver_error);
+      return absl::StrCat(Name(*rank), ": ", name == nullptr ? "error" : name, " (",
+                          rank->failed->driver_error, ") since ",
+                          ClockWords(rank->failed->driver_error_realtime_ns));
+    };
+    const Ranks& later = finding_.also_failed;
+    return absl::StrCat(
+        "The driver says that ", Verb(finding_.suspects, "a GPU", "GPUs"),
+        " can do no more for this process. ",
+        Capital(Enumerate(finding_.suspects, kMostListed, error)), ".",
+        later.empty()
+            ? ""
+            : absl::StrCat(" Later, or over a link: ", Enumerate(later, kMostListed, error), "."),
+        Waiters());
+  }
+
+  std::string Exiting() const {
+    Ranks exiting;
+    for (const RankView* rank : finding_.suspects) {
+      if (IsExiting(*rank)) exiting.push_back(rank);
+    }
+    if (exiting.empty()) return "";
+    return absl::StrCat(" ", Capital(Numbers(exiting)), Verb(exiting, " is", " are"),
+                        " in exit() since ",
+                        ClockWords(exiting.front()->process->last_poll_realtime_ns), ".");
+  }
+
+  std::string QueuedForLong() const {
+    return absl::StrCat(QueuedWords(finding_.queued), " A kernel that is not NCCL's?");
+  }
+
   std::string NoProgress() const {
     std::string begun;
     const Ranks& late = finding_.not_begun;
@@ -306,14 +384,17 @@ class Words {
                            " not begun it: work before it on the ", Verb(late, "stream", "streams"),
                            " has not ended.");
     }
-    return absl::StrCat(finding_.are_all_seen ? "All ranks have" : "All ranks of this node have",
-                        " called and launched the same work, and it makes no progress",
-                        finding_.op.empty() ? "" : absl::StrCat(" (", finding_.op, ")"), ": ",
-                        finding_.are_all_seen
-                            ? "a GPU or the network."
-                            : "a rank on another node, a GPU or the network. Compare with "
-                              "the other nodes.",
-                        begun, EndedWaiting());
+    return absl::StrCat(
+        finding_.are_all_seen ? "All ranks have" : "All ranks of this node have",
+        " called and launched the same work, and none of it has completed",
+        finding_.op.empty() ? "" : absl::StrCat(" (", finding_.op, ")"), ": ",
+        finding_.are_all_seen ? "" : "a rank on another node, ",
+        IsAnyKnownToHaveBegun(finding_.waiting)
+            ? "a GPU or the network."
+            : "a GPU, the network, or earlier work of the GPUs, which are not known "
+              "to have come to it.",
+        finding_.are_all_seen ? "" : " Compare with the other nodes.", begun,
+        EndedWaiting());
   }
 
   std::string Circle() const {
@@ -391,7 +472,7 @@ std::string QueuedWords(const QueuedFinding& finding) {
       WhoHave(finding.ranks), " launched", finding.op.empty() ? "" : absl::StrCat(" ", finding.op),
       ", and ", Verb(finding.ranks, "its GPU has", "their GPUs have"),
       " not begun it. Earlier work of ", Verb(finding.ranks, "this GPU", "these GPUs"),
-      " has not ended.",
+      " has not ended since ", ClockWords(finding.since_realtime_ns), ".",
       finding.unseen_elsewhere
           ? absl::StrCat(" It may wait in communicator ", CommunicatorId(*finding.unseen_elsewhere),
                          ", whose work cannot be seen.")
@@ -404,6 +485,25 @@ std::string AheadWords(const AheadFinding& finding) {
   return absl::StrCat(Capital(Numbers(finding.behind)), " ", Has(finding.behind), " not called ",
                       CallWords(finding.calls), " that ", Numbers(ahead), " has called; whether ",
                       Numbers(ahead), " waits cannot be seen.");
+}
+
+std::string WhyUnseen(const RankView& rank) {
+  const char* why = UnknownReasonWords(rank.activity.reason);
+  if (rank.activity.reason != UnknownReason::kPollerStands) return why;
+  switch (rank.process->run_state) {
+    case RunState::kRunning:
+      return absl::StrCat(why,
+                          ", though the process is: a call of the driver that does not return?");
+    case RunState::kUninterruptible:
+      return absl::StrCat(why,
+                          ", and the process is in uninterruptible sleep (D): a driver or I/O");
+    case RunState::kStopped:
+      return absl::StrCat(why, ": the process is stopped by a signal");
+    case RunState::kTraced:
+      return absl::StrCat(why, ": the process is held by a debugger");
+    default:
+      return why;
+  }
 }
 
 const char* UnknownReasonWords(UnknownReason reason) {
@@ -420,6 +520,10 @@ const char* UnknownReasonWords(UnknownReason reason) {
       return "it uses CUDA graphs";
     case UnknownReason::kLaunchNotReported:
       return "NCCL does not report the launch of its last call";
+    case UnknownReason::kPollerEnded:
+      return "the process is in exit()";
+    case UnknownReason::kDriverError:
+      return "the GPU's driver answers with an error";
     case UnknownReason::kNone:
       break;
   }

@@ -10,7 +10,9 @@
 #include "absl/strings/str_join.h"
 #include "exporter/diagnosis/hang_words.h"
 #include "exporter/diagnosis/rank_activity.h"
+#include "exporter/diagnosis/rank_words.h"
 #include "exporter/diagnosis/rejection.h"
+#include "metrics/driver_error.h"
 
 namespace nccl_pulse {
 namespace {
@@ -72,6 +74,7 @@ class Examiner {
     }
     health_.lost_processes = lost_.size();
     health_.stopped_processes = stopped_.size();
+    health_.failed_gpus = failed_.size();
     health_.status = Status();
     AddNotes();
     health_.summary = Summary();
@@ -113,9 +116,13 @@ class Examiner {
   void AddProcess(const ProcessSnapshot& process) {
     if (process.end != ProcessEnd::kLive) return AddEnd(process);
     bool is_in_use = false;
+    std::set<std::string> gpus;
     for (const CommunicatorSnapshot& communicator : process.communicators) {
       if (communicator.finalized) continue;
       is_in_use = true;
+      if (communicator.driver_error != 0 && gpus.insert(communicator.gpu).second) {
+        AddFailed(process, communicator);
+      }
       Activities& activities = by_communicator_[communicator.comm_id];
       const RankActivity activity = ActivityOf(process, communicator, now_ns_, stands_after_ns_);
       ++activities.ranks;
@@ -132,9 +139,19 @@ class Examiner {
     }
   }
 
+  void AddFailed(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator) {
+    const char* name = DriverErrorName(communicator.driver_error);
+    failed_.push_back(
+        absl::StrCat("The driver of ",
+                     communicator.gpu.empty() ? "a GPU" : absl::StrCat("GPU ", communicator.gpu),
+                     " answers pid ", process.pid, " with ", name == nullptr ? "error" : name, " (",
+                     communicator.driver_error, ") since ",
+                     ClockWords(communicator.driver_error_realtime_ns), "."));
+  }
+
   HealthStatus Status() const {
     if (has_hang_) return HealthStatus::kHang;
-    if (!lost_.empty() || !stopped_.empty()) return HealthStatus::kIncomplete;
+    if (!lost_.empty() || !stopped_.empty() || !failed_.empty()) return HealthStatus::kIncomplete;
     if (health_.communicators == 0) return HealthStatus::kUnused;
     if (dark_ != 0 && !has_usual_) return HealthStatus::kIncomplete;
     if (has_usual_) return HealthStatus::kWaiting;
@@ -150,8 +167,9 @@ class Examiner {
     if (!stopped_.empty()) {
       notes.push_back(absl::StrCat(
           Plural(stopped_.size(), "process is", "processes are"),
-          " not running (stopped, or stuck in the GPU driver): ", Pids(stopped_), "."));
+          " not running (stopped, held by a debugger, or paused): ", Pids(stopped_), "."));
     }
+    notes.insert(notes.end(), failed_.begin(), failed_.end());
     if (health_.unknown_ranks != 0) {
       std::vector<std::string> why;
       for (int i = 1; i < kUnknownReasons; ++i) {
@@ -213,7 +231,7 @@ class Examiner {
   RejectionCounts rejected_{};
   std::size_t dark_ = 0;  // communicators where the work of most ranks is unknown
   bool has_hang_ = false, has_usual_ = false, has_straggler_ = false;
-  std::vector<std::string> masks_, of_communicators_;
+  std::vector<std::string> failed_, masks_, of_communicators_;
   Health health_;
 };
 

@@ -18,8 +18,8 @@ namespace nccl_pulse {
 // In this order: the first that is true.
 enum class HealthStatus : uint8_t {
   kHang,        // suspected, and longer than this job has waited before
-  kIncomplete,  // a process was lost or is not running, or of most ranks of a communicator nothing is
-                // seen
+  kIncomplete,  // a process was lost or is not running, a GPU's driver answers with an error, or of
+                // most ranks of a communicator nothing is seen
   kWaiting,     // suspected, but as long as has been usual here
   kStraggler,
   kOk,
@@ -29,7 +29,7 @@ const char* HealthStatusName(HealthStatus status);
 
 struct Health {
   HealthStatus status = HealthStatus::kUnused;
-  std::size_t lost_processes = 0, stopped_processes = 0;
+  std::size_t lost_processes = 0, stopped_processes = 0, failed_gpus = 0;
   std::size_t ranks = 0, unknown_ranks = 0;  // of communicators in use, whose processes live
   std::size_t missing_ranks = 0;  // expected here and never seen, of the communicator with the most
   std::size_t communicators = 0;  // in use

@@ -189,6 +189,7 @@ class JobJudge {
         root.is_finalized = hang.is_finalized;
         root.text = hang.text;
         root.is_in_replay = hang.replay.graph != 0;
+        root.is_queued = hang.is_queued;
       }
       root.communicators.push_back(each.comm_id);
       for (const JobRank& rank : named) {

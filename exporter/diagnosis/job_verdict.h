@@ -47,6 +47,7 @@ struct JobRoot {
   bool is_finalized = false;  // see Hang
   std::string text;           // of the first communicator's verdict
   bool is_in_replay = false;  // the others wait in a replay of a CUDA graph
+  bool is_queued = false;     // they are behind earlier work of their own GPUs
 };
 
 struct JobStraggler {

@@ -46,6 +46,10 @@ const char* UnknownReasonName(UnknownReason reason) {
       return "captured";
     case UnknownReason::kLaunchNotReported:
       return "launch_not_reported";
+    case UnknownReason::kPollerEnded:
+      return "poller_ended";
+    case UnknownReason::kDriverError:
+      return "driver_error";
     case UnknownReason::kNone:
       break;
   }
@@ -55,8 +59,14 @@ const char* UnknownReasonName(UnknownReason reason) {
 RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
                         int64_t now_realtime_ns, int64_t stands_after_ns) {
   if (process.poller == PollerState::kNotStarted) return Unknown(UnknownReason::kPollerNotStarted);
+  if (process.poller == PollerState::kEnded) {
+    return Unknown(UnknownReason::kPollerEnded, process.last_poll_realtime_ns);
+  }
   if (PollerStands(process, now_realtime_ns, stands_after_ns)) {
     return Unknown(UnknownReason::kPollerStands, process.last_poll_realtime_ns);
+  }
+  if (communicator.driver_error != 0) {
+    return Unknown(UnknownReason::kDriverError, communicator.driver_error_realtime_ns);
   }
   const bool is_in_replay = communicator.graph_replays_in_flight != 0;
   if (const int64_t since = SeenInFlightSince(communicator); since != 0 || is_in_replay) {
@@ -102,7 +112,11 @@ int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator) {
 
 bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns, int64_t stands_after_ns) {
   const int64_t polled = process.last_poll_realtime_ns;
-  return process.end == ProcessEnd::kLive && process.poller != PollerState::kNotStarted &&
+  const bool may_be_stopped = process.run_state == RunState::kUnknown ||
+                              process.run_state == RunState::kStopped ||
+                              process.run_state == RunState::kTraced;
+  return may_be_stopped && process.end == ProcessEnd::kLive &&
+         process.poller != PollerState::kNotStarted && process.poller != PollerState::kEnded &&
          polled != 0 && PollerStands(process, now_realtime_ns, stands_after_ns) &&
          std::none_of(process.communicators.begin(), process.communicators.end(),
                       [polled](const CommunicatorSnapshot& communicator) {

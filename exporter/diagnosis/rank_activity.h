@@ -35,8 +35,10 @@ enum class UnknownReason : uint8_t {
   kEventMaskChanged,   // somebody else took events away that calls or launches are known by
   kCaptured,           // calls were captured into a CUDA graph, whose replays are not seen
   kLaunchNotReported,  // calls of whose launch nothing tells, or not yet
+  kPollerEnded,        // with exit(), which the process is in
+  kDriverError,        // the driver answers with an error from which the context does not recover
 };
-inline constexpr int kUnknownReasons = 7;
+inline constexpr int kUnknownReasons = 9;
 const char* UnknownReasonName(UnknownReason reason);
 
 struct RankActivity {
@@ -67,8 +69,8 @@ int64_t SeenUntil(const ProcessSnapshot& process, int64_t now_realtime_ns);
 // was launched since; 0: nothing.
 int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator);
 
-// The process itself does not run, as far as can be seen: its background thread stands, and none of
-// its threads has launched anything since.
+// The process itself does not run, as far as can be seen: its background thread stands, none of its
+// threads has launched anything since, and the kernel says that it is stopped, or was not asked.
 bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns,
                int64_t stands_after_ns = kStoppedAfterNs);
 

@@ -13,6 +13,18 @@ bool IsBetter(const RankView& a, const RankView& b) {
   return a.communicator->init_realtime_ns > b.communicator->init_realtime_ns;
 }
 
+const CommunicatorSnapshot* FailedOnGpuOf(const ProcessSnapshot& process,
+                                          const CommunicatorSnapshot& of) {
+  const CommunicatorSnapshot* first = nullptr;
+  for (const CommunicatorSnapshot& each : process.communicators) {
+    if (each.driver_error == 0 || CompareGpus(each, of) != SameGpu::kYes) continue;
+    if (first == nullptr || each.driver_error_realtime_ns < first->driver_error_realtime_ns) {
+      first = &each;
+    }
+  }
+  return first;
+}
+
 void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, int64_t now_ns,
                 std::map<uint64_t, CommunicatorView>* by_id) {
   const int64_t stands_after_ns = set.stands_after_ns;
@@ -24,8 +36,8 @@ void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, int64_t 
                                   : process.end != ProcessEnd::kLive ? RankView::State::kGone
                                                                      : RankView::State::kLive;
     view.ranks.push_back({&process, &communicator, state,
-                          ActivityOf(process, communicator, now_ns, stands_after_ns), is_stopped,
-                          set.is_of_all_nodes});
+                          ActivityOf(process, communicator, now_ns, stands_after_ns),
+                          FailedOnGpuOf(process, communicator), is_stopped, set.is_of_all_nodes});
   }
 }
 
@@ -75,6 +87,11 @@ void FindPipelines(std::vector<CommunicatorView>* views) {
       view.has_point_to_point |= std::any_of(
           calls.begin(), calls.end(), [](const auto& call) { return IsPointToPoint(call.op); });
     }
+    for (const RankView& rank : view.ranks) {
+      if (view.has_point_to_point) break;
+      view.network_moved_realtime_ns =
+          std::max(view.network_moved_realtime_ns, rank.communicator->network_moved_realtime_ns);
+    }
     view.is_exchange = view.has_point_to_point && IsExchange(view);
     if (!view.has_point_to_point || view.is_exchange) continue;
     for (const RankView& rank : view.ranks) exchanges[rank.process].push_back(i);
@@ -94,6 +111,16 @@ void FindPipelines(std::vector<CommunicatorView>* views) {
 }
 
 }  // namespace
+
+SameGpu CompareGpus(const CommunicatorSnapshot& a, const CommunicatorSnapshot& b) {
+  if (&a == &b) return SameGpu::kYes;
+  const auto compare = [](const std::string& one, const std::string& other) {
+    return one == other ? SameGpu::kYes : SameGpu::kNo;
+  };
+  if (!a.uuid.empty() && !b.uuid.empty()) return compare(a.uuid, b.uuid);
+  if (!a.gpu.empty() && !b.gpu.empty()) return compare(a.gpu, b.gpu);
+  return SameGpu::kPerhaps;
+}
 
 bool IsCollective(std::string_view op) {
   return op == "AllReduce" || op == "AllGather" || op == "ReduceScatter" || op == "Broadcast" ||

@@ -23,6 +23,9 @@ struct RankView {
   State state;
 
   RankActivity activity;
+  // Of the communicators that its process has on its GPU, the one on which the driver answered first
+  // with an error from which the context does not recover; null: on none.
+  const CommunicatorSnapshot* failed = nullptr;
   bool is_stopped = false;        // its process is not running
   bool is_of_many_hosts = false;  // its host must be said, too
 
@@ -46,7 +49,17 @@ struct CommunicatorView {
   bool is_exchange = false;
   // Two of its ranks exchange Send and Recv otherwise.
   bool spans_pipeline = false;
+  // When a network step of any of its ranks ended last. Who waits in a collective waits for it, too;
+  // of Send and Recv nothing follows from it.
+  int64_t network_moved_realtime_ns = 0;
 };
+
+// Its process is in exit(): no further call is to be expected.
+inline bool IsExiting(const RankView& rank) { return rank.process->poller == PollerState::kEnded; }
+
+// Whether two communicators of one process are on the same GPU, as far as that is known.
+enum class SameGpu { kNo, kPerhaps, kYes };
+SameGpu CompareGpus(const CommunicatorSnapshot& a, const CommunicatorSnapshot& b);
 
 // All ranks of the operation take part, and have called it equally often when all wait in it.
 bool IsCollective(std::string_view op);

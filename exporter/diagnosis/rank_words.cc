@@ -64,6 +64,15 @@ std::string Capital(std::string text) {
   return text;
 }
 
+// No library that knows time zones: this may run in a job's process.
+std::string ClockWords(int64_t realtime_ns) {
+  constexpr int64_t kDay = 86400;
+  const int64_t second = (realtime_ns / 1000000000 % kDay + kDay) % kDay;
+  return absl::StrCat(absl::Dec(second / 3600, absl::kZeroPad2), ":",
+                      absl::Dec(second / 60 % 60, absl::kZeroPad2), ":",
+                      absl::Dec(second % 60, absl::kZeroPad2), " UTC");
+}
+
 std::string DurationWords(uint64_t ns) {
   const uint64_t seconds = ns / 1000000000;
   if (seconds < 120) return absl::StrCat(seconds, " s");

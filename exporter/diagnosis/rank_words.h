@@ -39,7 +39,8 @@ std::string CallWords(const Calls& calls);  // "AllReduce (up to 1MiB)", "2 x Al
 std::string NumberedCallWords(const Calls& calls, const Calls& before);
 std::string CommunicatorId(uint64_t comm_id);  // 16 hexadecimal digits
 std::string Capital(std::string text);
-std::string DurationWords(uint64_t ns);  // "9 min", "43 s"
+std::string DurationWords(uint64_t ns);       // "9 min", "43 s"
+std::string ClockWords(int64_t realtime_ns);  // "03:12:40 UTC"
 
 inline const char* Verb(const Ranks& ranks, const char* one, const char* several) {
   return ranks.size() == 1 ? one : several;

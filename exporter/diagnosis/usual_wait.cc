@@ -15,6 +15,8 @@ bool CanEnd(const HangFinding& finding) {
   }
   switch (finding.verdict) {
     case HangVerdict::kRankNotCalled:
+      return std::none_of(finding.suspects.begin(), finding.suspects.end(),
+                          [](const RankView* rank) { return IsExiting(*rank); });
     case HangVerdict::kRankNotLaunched:
     case HangVerdict::kRankNotBegun:
     case HangVerdict::kBlockedElsewhere:
@@ -27,15 +29,20 @@ bool CanEnd(const HangFinding& finding) {
     case HangVerdict::kMismatched:
     case HangVerdict::kProcessGone:
     case HangVerdict::kProcessStopped:
+    case HangVerdict::kDriverError:
       break;
   }
   return false;
 }
 
-uint64_t LongestBefore(const RankView& rank) {
+// Of the same kind of call, while that was a measure for a wait that begins.
+uint64_t LongestBefore(const RankView& rank, int64_t since_realtime_ns) {
+  const CommunicatorSnapshot& communicator = *rank.communicator;
   uint64_t longest_ns = 0;
-  for (const LongestWaitSnapshot& wait : rank.communicator->longest_waits) {
-    if (!wait.op.empty() && wait.op == rank.communicator->last_call_op) {
+  for (const LongestWaitSnapshot& wait : communicator.longest_waits) {
+    if (!wait.op.empty() && wait.op == communicator.last_call_op &&
+        wait.size_class == communicator.last_call_size_class &&
+        since_realtime_ns <= wait.counts_until_realtime_ns) {
       longest_ns = std::max(longest_ns, wait.longest_ns);
     }
   }
@@ -66,7 +73,7 @@ void CompareWithPast(int64_t now_realtime_ns, HangFinding* finding) {
   // The shortest of them: a rank that never had to wait waits for somebody else this time.
   uint64_t before_ns = UINT64_MAX;
   for (const RankView* rank : finding->waiting) {
-    before_ns = std::min(before_ns, LongestBefore(*rank));
+    before_ns = std::min(before_ns, LongestBefore(*rank, finding->since_realtime_ns));
   }
   finding->longest_wait_before_ns = before_ns;
   const auto waited = static_cast<double>(ElapsedNs(now_realtime_ns, finding->since_realtime_ns));

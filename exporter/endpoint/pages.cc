@@ -1,6 +1,7 @@
 #include "exporter/endpoint/pages.h"
 
 #include <malloc.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <string_view>
@@ -20,6 +21,7 @@
 #include "exporter/http/limits.h"
 #include "exporter/node/monotonic_clock.h"
 #include "exporter/node/realtime_clock.h"
+#include "exporter/node/run_state.h"
 
 namespace nccl_pulse {
 namespace {
@@ -115,10 +117,15 @@ SnapshotSet Pages::ReadAll(ReadWish wish) {
   const std::chrono::milliseconds hang_after = HangAfter();
   diagnosis_.set_hang_after(hang_after);
   SnapshotSet set = options_.wish_source ? options_.wish_source(wish) : options_.source();
-  node_.Read(&set, MonotonicNow(), wish);
   // What has stopped must not pass for the present by the time at which a hang is called.
   set.stands_after_ns =
       std::min(kStoppedAfterNs, int64_t{std::chrono::nanoseconds(hang_after).count()});
+  for (ProcessSnapshot& process : set.processes) {
+    if (process.pid == getpid()) {
+      AddRunState(process.pid, RealtimeNs(), set.stands_after_ns, &process);
+    }
+  }
+  node_.Read(&set, MonotonicNow(), wish);
   pace_.Update(&set, options_.pace_clock ? options_.pace_clock() : RealtimeNs());
   stats_.segments_read += std::count_if(
       set.processes.begin(), set.processes.end(),

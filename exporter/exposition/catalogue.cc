@@ -69,12 +69,19 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "1 while it is not known whether the rank has work in flight or is idle, and why. "
      "launch_not_reported: it made calls of whose launch nothing tells, or not yet; "
      "captured: calls went into CUDA graphs; no_completions: nothing tells that work has ended; "
-     "poller_not_started, poller_stands: the background thread does not run; event_mask_changed: "
-     "somebody else switched events off. Absent while it is known."},
+     "poller_not_started, poller_stands: the background thread does not run; poller_ended: the "
+     "process is in exit(); driver_error: see nccl_driver_error_timestamp_seconds; "
+     "event_mask_changed: somebody else switched events off. Absent while it is known."},
+    {MetricId::kDriverError, "nccl_driver_error_timestamp_seconds", MetricType::Gauge, "seconds",
+     kComm, LabelNames("error"),
+     "When the CUDA driver first answered the plugin with an error from which the GPU's context "
+     "does "
+     "not recover, in Unix time, within a second. Absent while there was none."},
     {MetricId::kLongestWait, "nccl_longest_wait_seconds", MetricType::Gauge, "seconds", kComm,
-     LabelNames("op"),
+     LabelNames("op", "size"),
      "The longest time that work of the rank made no progress and then went on, by the operation "
-     "called last. The next wait is compared with it. Absent below 5 s."},
+     "called last and its size. Later waits are compared with it while it counts (see "
+     "hangs-and-stragglers.md). Absent below 5 s."},
     {MetricId::kCaptured, "nccl_communicator_captured", MetricType::Gauge, "", kComm, LabelNames(),
      "1 if operations of the communicator were captured into a CUDA graph, whose replays are "
      "counted and timed only by stamps (see graphs.md). Absent if none was."},
@@ -187,6 +194,10 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "seconds", kProcess, LabelNames(),
      "When the plugin's background thread last made a round, in Unix time. If that does not "
      "advance, neither does what the thread measures."},
+    {MetricId::kProcessState, "nccl_pulse_process_state", MetricType::Gauge, "", kProcess,
+     LabelNames("state"),
+     "1 while the plugin's background thread stands for 5 s or more, with what the kernel says of "
+     "the process. Absent otherwise, and where the server cannot see the process."},
     {MetricId::kSamplingExponent, "nccl_pulse_sampling_exponent", MetricType::Gauge, "", kProcess,
      LabelNames(),
      "n: one call in 2^n is timed on its stream, to keep the budget of timed launches. Absent "

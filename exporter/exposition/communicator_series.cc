@@ -9,6 +9,7 @@
 #include "exporter/exposition/process_series.h"
 #include "exporter/exposition/series_values.h"
 #include "metrics/agreed_call.h"
+#include "metrics/driver_error.h"
 #include "metrics/size_class.h"
 
 namespace nccl_pulse {
@@ -65,7 +66,8 @@ void AddActivity(const ProcessSnapshot& process, const CommunicatorSnapshot& com
   set->Flag(MetricId::kCaptured, comm.captured);
   const RankActivity activity = ActivityOf(process, comm, now_ns, stands_after_ns);
   const bool is_looked_at = activity.reason != UnknownReason::kPollerNotStarted &&
-                            activity.reason != UnknownReason::kPollerStands;
+                            activity.reason != UnknownReason::kPollerStands &&
+                            activity.reason != UnknownReason::kPollerEnded;
   if (comm.operations_source != CompletionSource::kNone && is_looked_at) {
     set->Gauge(MetricId::kOldestInflightOperation,
                {comm.operations_source == CompletionSource::kProxy ? "proxy" : "kernel"},
@@ -76,7 +78,11 @@ void AddActivity(const ProcessSnapshot& process, const CommunicatorSnapshot& com
   }
   for (const LongestWaitSnapshot& wait : comm.longest_waits) {
     if (wait.longest_ns < kLeastLongWaitNs) continue;
-    set->Gauge(MetricId::kLongestWait, {wait.op}, Seconds(wait.longest_ns));
+    set->Gauge(MetricId::kLongestWait, {wait.op, SizeClassName(wait.size_class)},
+               Seconds(wait.longest_ns));
+  }
+  if (const char* error = DriverErrorName(comm.driver_error); error != nullptr) {
+    set->Gauge(MetricId::kDriverError, {error}, Seconds(comm.driver_error_realtime_ns));
   }
   if (!comm.has_heartbeat) return;
   set->Counter(MetricId::kLaunchesCompleted, {}, comm.launches_completed);

@@ -12,6 +12,7 @@
 #include "exporter/diagnosis/usual_wait.h"
 #include "exporter/exposition/json_text.h"
 #include "exporter/exposition/latency_json.h"
+#include "metrics/driver_error.h"
 #include "metrics/size_class.h"
 #include "nlohmann/json.hpp"
 
@@ -43,6 +44,9 @@ Json ProcessJson(const ProcessSnapshot& process) {
           {"job_id", TextOrNull(process.job_id)},
           {"last_poll", TimeOrNull(process.last_poll_realtime_ns)},
           {"poller_started", process.poller != PollerState::kNotStarted},
+          {"run_state", process.run_state == RunState::kUnknown
+                            ? Json(nullptr)
+                            : Json(RunStateName(process.run_state))},
           {"event_mask_changes", process.event_mask_changes},
           {"foreign_event_mask",
            process.event_mask_changes == 0
@@ -123,9 +127,20 @@ Json LongestWaitsJson(const CommunicatorSnapshot& comm) {
   Json json = Json::array();
   for (const LongestWaitSnapshot& wait : comm.longest_waits) {
     if (wait.longest_ns < kLeastLongWaitNs) continue;
-    json.push_back({{"op", wait.op}, {"seconds", Seconds(wait.longest_ns)}});
+    json.push_back({{"op", wait.op},
+                    {"size", SizeClassName(wait.size_class)},
+                    {"seconds", Seconds(wait.longest_ns)},
+                    {"until", TimeOrNull(wait.counts_until_realtime_ns)}});
   }
   return json;
+}
+
+Json DriverErrorJson(const CommunicatorSnapshot& comm) {
+  if (comm.driver_error == 0) return nullptr;
+  const char* name = DriverErrorName(comm.driver_error);
+  return {{"code", comm.driver_error},
+          {"name", name == nullptr ? Json(nullptr) : Json(name)},
+          {"since", TimeOrNull(comm.driver_error_realtime_ns)}};
 }
 
 Json LastTimedJson(const CommunicatorSnapshot& comm) {
@@ -195,6 +210,7 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
            {{"index", TextOrNull(comm.gpu)},
             {"uuid", TextOrNull(comm.uuid)},
             {"pci_bus_id", TextOrNull(comm.pci_bus_id)}}},
+          {"driver_error", DriverErrorJson(comm)},
           {"captured", comm.captured},
           {"replays", ReplaysJson(comm)},
           {"launches", LaunchesJson(comm, activity)},
@@ -260,6 +276,7 @@ Json HealthJson(const Health& health) {
   return {{"status", HealthStatusName(health.status)},
           {"lost_processes", health.lost_processes},
           {"stopped_processes", health.stopped_processes},
+          {"failed_gpus", health.failed_gpus},
           {"ranks", health.ranks},
           {"unknown_ranks", health.unknown_ranks},
           {"communicators", health.communicators},

@@ -49,12 +49,16 @@ inline constexpr LabelEntry kLabels[] = {
      "of the network proxy), graph (stamps in CUDA graphs); on the info metric: the setting"},
     {"source", "what ended the operation: proxy (last network operation) or kernel (last channel)"},
     {"reason", "why; the values are short words"},
+    {"error", "the error's name in the CUDA driver API: CUDA_ERROR_ECC_UNCORRECTABLE ..."},
+    {"state",
+     "what the kernel says of a process: running, stopped (T, by a signal), traced (t, by a "
+     "debugger), uninterruptible (D, in a driver or I/O), dumping_core, ending (Z)"},
     {"end",
      "how a process ended: exit (it said goodbye, or had finalized all communicators), lost"},
     {"verdict",
      "what holds a communicator up: rank_not_called, rank_not_launched, rank_not_begun, "
      "mismatched_operations, blocked_elsewhere, circular_wait, process_gone, process_stopped, "
-     "rank_not_seen, point_to_point, no_progress, unknown"},
+     "driver_error, rank_not_seen, point_to_point, no_progress, unknown"},
     {"suspect_rank",
      "rank in the communicator that the others wait for; absent when none is known"},
     {"direction", "send or recv, seen from this rank"},

@@ -26,6 +26,9 @@ void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
   if (process.last_poll_realtime_ns != 0) {
     set->Gauge(MetricId::kLastPollTimestamp, {}, Seconds(process.last_poll_realtime_ns));
   }
+  if (process.run_state != RunState::kUnknown) {
+    set->Gauge(MetricId::kProcessState, {RunStateName(process.run_state)}, 1);
+  }
   if (process.sampling_exponent >= 0) {
     set->Gauge(MetricId::kSamplingExponent, {}, process.sampling_exponent);
   }

@@ -50,6 +50,8 @@ template <typename Fields>
 void FieldsOf(Fields& fields, LongestWaitSnapshot& wait) {
   fields.Text(1, wait.op);
   fields.Number(2, wait.longest_ns);
+  fields.Number(3, wait.size_class);
+  fields.Time(4, wait.counts_until_realtime_ns);
 }
 
 template <typename Fields>
@@ -142,6 +144,9 @@ void FieldsOf(Fields& fields, CommunicatorSnapshot& comm) {
   } else {
     fields.Messages(51, comm.abandoned_calls, kMostAbandoned);
   }
+  fields.Number(60, comm.driver_error);
+  fields.Time(61, comm.driver_error_realtime_ns);
+  fields.Time(62, comm.network_moved_realtime_ns);
 }
 
 template <typename Fields>
@@ -175,6 +180,7 @@ void FieldsOf(Fields& fields, ProcessSnapshot& process) {
   fields.Time(18, process.end_realtime_ns);
   fields.Messages(19, process.communicators);
   fields.Messages(20, process.pace, 2 + kPaceWindows);
+  fields.Number(30, process.run_state);
 }
 
 struct Top {

@@ -35,6 +35,12 @@ std::string Who(const std::vector<JobRank>& ranks) {
                       more == 0 ? "" : absl::StrCat("; ", more, " more"));
 }
 
+// The one that is named is in exit().
+bool IsExiting(const JobRoot& root) {
+  return root.ranks.size() == 1 && root.ranks.front().process != nullptr &&
+         root.ranks.front().process->poller == PollerState::kEnded;
+}
+
 // Follows "global rank 3 on node-1 (GPU 3, pid 7) ..."
 std::string What(const JobRoot& root) {
   const bool is_one = root.ranks.size() == 1;
@@ -45,8 +51,8 @@ std::string What(const JobRoot& root) {
         return absl::StrCat(is_one ? "has" : "have",
                             " finalized or aborted a communicator in which others wait");
       }
-      return absl::StrCat(is_one ? "has" : "have", " not called ",
-                          root.missing_call.empty() ? op : root.missing_call);
+      return absl::StrCat(IsExiting(root) ? "is in exit(), and " : "", is_one ? "has" : "have",
+                          " not called ", root.missing_call.empty() ? op : root.missing_call);
     case HangVerdict::kRankNotLaunched:
       return absl::StrCat(is_one ? "has" : "have", " called ", op, " and is inside NCCL");
     case HangVerdict::kRankNotBegun:
@@ -65,6 +71,10 @@ std::string What(const JobRoot& root) {
       return "ended without finalizing its communicators";
     case HangVerdict::kProcessStopped:
       return is_one ? "does not run" : "do not run";
+    case HangVerdict::kDriverError:
+      return absl::StrCat(
+          is_one ? "has a GPU whose driver answers" : "have GPUs whose drivers answer",
+          " with an error that does not end");
     case HangVerdict::kRankNotSeen:
       return absl::StrCat(is_one ? "is" : "are", " not seen at any endpoint that answered");
     default:
@@ -80,12 +90,17 @@ std::string NobodyNamed(const JobRoot& root) {
                        : absl::StrCat(" and ", root.communicators.size() - 1, " more"));
   switch (root.verdict) {
     case HangVerdict::kNoProgress:
-      return absl::StrCat("no rank is named: all ranks of ", where,
-                          root.is_in_replay ? " have come to " : " have called ",
-                          root.is_in_replay ? "the same part of a CUDA graph's replay"
-                          : root.op.empty() ? "it"
-                                            : root.op,
-                          ", and it makes no progress");
+      if (root.is_queued) {
+        return absl::StrCat("no rank is named: the GPUs of ", where,
+                            " are behind earlier work of their own, which does not end");
+      }
+      return absl::StrCat(
+          "no rank is named: all ranks of ", where,
+          root.is_in_replay ? " have come to " : " have called ",
+          root.is_in_replay ? "the same part of a CUDA graph's replay"
+          : root.op.empty() ? "it"
+                            : root.op,
+          root.is_in_replay ? ", and it makes no progress" : ", and none of it has completed");
     case HangVerdict::kPointToPoint:
       return absl::StrCat(
           "no rank is named: Send and Recv of ", where, " do not tell their peers",
@@ -131,6 +146,11 @@ std::string FirstStep(const JobRoot& root) {
   const std::string on = is_seen ? On(*rank) : "";
   switch (root.verdict) {
     case HangVerdict::kRankNotCalled:
+      if (IsExiting(root)) {
+        return absl::StrCat("gdb -p ", pid, " -batch -ex 'thread apply all bt'", on,
+                            ": what of its end does not end");
+      }
+      [[fallthrough]];
     case HangVerdict::kMismatched:
     case HangVerdict::kCircularWait:
       return absl::StrCat("py-spy dump --pid ", pid, on, ": what its program does");
@@ -153,9 +173,19 @@ std::string FirstStep(const JobRoot& root) {
     case HangVerdict::kProcessStopped:
       return absl::StrCat("cat /proc/", pid, "/status /proc/", pid, "/stack", on,
                           ": what stops it");
+    case HangVerdict::kDriverError:
+      return absl::StrCat("nvidia-smi -q and dmesg (Xid)", on,
+                          is_seen && !rank->communicator->gpu.empty()
+                              ? absl::StrCat(", GPU ", rank->communicator->gpu)
+                              : "",
+                          ", and dcgm: what happened to it; then end the process");
     case HangVerdict::kRankNotSeen:
       return "whether its process and its node are alive, and which endpoint should know it";
     case HangVerdict::kNoProgress:
+      if (root.is_queued) {
+        return "nvidia-smi and py-spy dump on its hosts: which kernels that are not NCCL's run "
+               "there (DeepEP, NVSHMEM, a custom all-reduce)";
+      }
       return "the network and the GPUs of its hosts: link errors, dmesg (Xid)";
     case HangVerdict::kPointToPoint:
       return "the stacks of the ranks that wait, and of those that have nothing in flight";

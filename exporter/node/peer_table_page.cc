@@ -8,6 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/node/peer_table.h"
+#include "exporter/node/realtime_clock.h"
+#include "exporter/node/run_state.h"
 
 namespace nccl_pulse {
 namespace {
@@ -33,6 +35,7 @@ void PeerTable::Read(SnapshotSet* set, Time now, const ReadWish& wish) {
       Refuse(&peer, reason, error);
       continue;
     }
+    AddRunState(peer.credentials.pid, RealtimeNs(), set->stands_after_ns, &snapshot);
     PageRoom::Price(snapshot, &peer);
     const bool is_itself = IsItself(snapshot, peer.credentials);
     entries.push_back(

@@ -33,9 +33,9 @@
 //   complete       complete       has begun: the GPU has come to it
 //
 // A gate costs its launch about a microsecond: the record, and what that brings into the caches. So
-// a thread in a hurry has few. A launch has a gate when the two before it were 200 us apart, or when
-// it is one of the first four since the poller last looked, and one launch in 128 has one anyway;
-// the launching thread looks at no clock for that. A ring keeps the oldest gates; while it is full, one more
+// a thread in a hurry has few. A launch has a gate when the two before it were 200 us apart; of the
+// others four after each look of the poller, and one in 128. The launching thread looks at no clock
+// for that. A ring keeps the oldest gates; while it is full, one more
 // stands at the newest launch that had one. They are asked only when nothing has completed for
 // 100 ms. An answer that is not certain is none.
 //

@@ -13,7 +13,8 @@ void LaunchFollower::Reset() {
   traits_.store(0);
   hidden_.Reset();
   may_hide_.store(false);
-  gates_due_.store(kGatesAfterLook);
+  is_unhurried_.store(true);
+  hurried_gates_.store(kGatesAfterLook);
   fate_.store(static_cast<uint8_t>(LaunchFate::kNotTimed));
   unfollowed_launches_.store(0);
   timed_.Reset();

@@ -189,9 +189,9 @@ class LaunchFollower {
     const uint64_t now_ns = instruments.clock.NowNs();
     RecordWriter record = communicator.Writer(instruments.segment);
     constexpr uint64_t kUnhurriedNs = 200000;
-    const bool is_unhurried = now_ns >= record.last_launch_ns() + kUnhurriedNs;
-    const uint8_t gates = gates_due_.load();
-    gates_due_.store(gates > 1 ? gates - 1 : static_cast<uint8_t>(is_unhurried));
+    const uint8_t gates = hurried_gates_.load();
+    if (__builtin_expect(gates != 0, 0) && !is_unhurried_.load()) hurried_gates_.store(gates - 1);
+    is_unhurried_.store(now_ns >= record.last_launch_ns() + kUnhurriedNs);
     record.CountFollowedLaunch(now_ns, (launch & kKernel) != 0);
     CudaStream const stream = stream_.load();
     const uint32_t pair = Ticket::Child(ticket);
@@ -245,9 +245,9 @@ class LaunchFollower {
 
   // ---- background thread ----
 
-  // After each look the next launches may have gates: what is launched before the host rests stands
-  // among them, as a rule. Being late is harmless, and so is a launch that counts from before.
-  void NoteLook() { gates_due_.store(kGatesAfterLook); }
+  // After each look some launches in a hurry may have gates: those with which a step ends, before the
+  // host rests, are among them as a rule. Being late is harmless.
+  void NoteLook() { hurried_gates_.store(kGatesAfterLook); }
   const TimedLaunches& timed() const { return timed_; }
   const UnreportedCalls& unreported() const { return unreported_; }
   PendingCalls pending() const {
@@ -300,7 +300,8 @@ class LaunchFollower {
   }
   [[gnu::hot]] bool IsGateDue() const {
     constexpr uint32_t kHurriedSpacing = 128;
-    return gates_due_.load() != 0 || launch_number_.load() % kHurriedSpacing == 0;
+    return is_unhurried_.load() || hurried_gates_.load() != 0 ||
+           launch_number_.load() % kHurriedSpacing == 0;
   }
   // Records what a launch has in front of it: a gate, the first of a pair of timing events, or
   // both. False, and counted, when it is not made now but part of a graph. Not cold: GCC 12 would take
@@ -350,7 +351,8 @@ class LaunchFollower {
   Relaxed<bool> sampled_;            // the last call
   Relaxed<uint8_t> launch_;          // Launch
   Relaxed<uint8_t> traits_;          // Traits
-  Relaxed<uint8_t> gates_due_;       // so many launches may have a gate (stream_timer.h)
+  Relaxed<bool> is_unhurried_;       // the next launch may have a gate (stream_timer.h)
+  Relaxed<uint8_t> hurried_gates_;   // so many of the next ones may have one all the same
   // ---- line
   Relaxed<uint64_t> bus_bytes_;  // of the calls, once there are several
   TimedLaunches timed_;

@@ -147,24 +147,39 @@ TEST(CommunicatorsJson, WhatIsUnknownAndWhy) {
   comm.launches_completed = comm.launches;
   comm.unreported_calls = 2;
   comm.unreported_since_realtime_ns = 1760000001000000000;
-  comm.longest_waits = {{"AllReduce", 540000000000}, {"Broadcast", 1}};
+  comm.longest_waits = {{"AllReduce", 4, 540000000000, 1760000600000000000},
+                        {"Broadcast", 0, 1, 0}};
+  comm.driver_error = 700;
+  comm.driver_error_realtime_ns = 1760000002000000000;
+  process.run_state = RunState::kUninterruptible;
   const Json json = Parse(SnapshotSet({process}));
   const Json& rank = json["communicators"][0]["ranks"][0];
   EXPECT_EQ(rank["state"], "unknown");
-  EXPECT_EQ(rank["unknown"], "launch_not_reported");
+  EXPECT_EQ(rank["unknown"], "driver_error");
   EXPECT_EQ(rank["unreported_calls"], 2);
   EXPECT_EQ(rank["unreported_since"], 1760000001.0);
   EXPECT_EQ(rank["launches"]["completed"], 111);
   EXPECT_EQ(rank["launches"]["in_flight"], nullptr);
-  EXPECT_EQ(rank["longest_waits"], Json::array({{{"op", "AllReduce"}, {"seconds", 540.0}}}));
+  EXPECT_EQ(rank["longest_waits"], Json::array({{{"op", "AllReduce"},
+                                                 {"size", "le_1MiB"},
+                                                 {"seconds", 540.0},
+                                                 {"until", 1760000600.0}}}));
+  EXPECT_EQ(rank["driver_error"],
+            Json({{"code", 700}, {"name", "CUDA_ERROR_ILLEGAL_ADDRESS"}, {"since", 1760000002.0}}));
+  EXPECT_EQ(rank["process"]["run_state"], "uninterruptible");
   EXPECT_EQ(rank["process"]["poller_started"], true);
   EXPECT_EQ(rank["process"]["event_mask_changes"], 1);
   EXPECT_EQ(rank["process"]["foreign_event_mask"], "0x202");
   EXPECT_EQ(json["health"]["status"], "incomplete");
   EXPECT_EQ(json["health"]["unknown_ranks"], 1);
   EXPECT_EQ(json["health"]["summary"], "Whether anything hangs cannot be seen.");
+  process.communicators[0].driver_error = 0;
+  EXPECT_EQ(Parse(SnapshotSet({process}))["communicators"][0]["ranks"][0]["unknown"],
+            "launch_not_reported");
   const Json known = Parse(SnapshotSet({ExampleProcess()}));
   EXPECT_EQ(known["communicators"][0]["ranks"][0]["unknown"], nullptr);
+  EXPECT_EQ(known["communicators"][0]["ranks"][0]["driver_error"], nullptr);
+  EXPECT_EQ(known["communicators"][0]["ranks"][0]["process"]["run_state"], nullptr);
   EXPECT_EQ(known["communicators"][0]["ranks"][0]["process"]["foreign_event_mask"], nullptr);
   EXPECT_EQ(known["health"]["status"], "ok");
 }

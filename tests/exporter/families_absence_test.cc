@@ -166,6 +166,11 @@ TEST(Families, WhatIsNotKnownIsAbsentAndSaysWhy) {
   add("no_completions", [](auto*, auto* comm) { comm->has_heartbeat = false; });
   add("poller_not_started",
       [](auto* process, auto*) { process->poller = PollerState::kNotStarted; });
+  add("poller_ended", [](auto* process, auto*) { process->poller = PollerState::kEnded; });
+  add("driver_error", [](auto*, auto* comm) {
+    comm->driver_error = 700;
+    comm->has_heartbeat = false;
+  });
   add("event_mask_changed", [](auto* process, auto*) {
     process->event_mask_changes = 1;
     process->foreign_event_mask = 0x2;
@@ -194,9 +199,27 @@ TEST(Families, WhatIsNotKnownIsAbsentAndSaysWhy) {
 
 TEST(Families, OnlyLongWaitsHaveASeries) {
   ProcessSnapshot process = ExampleProcess();
-  process.communicators[0].longest_waits = {{"AllReduce", 4999999999}, {"Broadcast", 540000000000}};
+  process.communicators[0].longest_waits = {{"AllReduce", 0, 4999999999, 0},
+                                            {"Broadcast", 4, 540000000000, 0}};
   EXPECT_THAT(Lines(Page({process}), "nccl_longest_wait_seconds"),
-              testing::ElementsAre(HasSubstr(R"(op="Broadcast"} 540)")));
+              testing::ElementsAre(HasSubstr(R"(op="Broadcast",size="le_1MiB"} 540)")));
+}
+
+// What is wrong with a process or a GPU is a series, and what is not wrong is none.
+TEST(Families, StatesOfAProcessAndErrorsOfADriver) {
+  ProcessSnapshot process = ExampleProcess();
+  EXPECT_THAT(Lines(Page({process}), "nccl_pulse_process_state"), testing::IsEmpty());
+  EXPECT_THAT(Lines(Page({process}), "nccl_driver_error_timestamp_seconds"), testing::IsEmpty());
+  process.run_state = RunState::kStopped;
+  process.communicators[0].driver_error = 214;
+  process.communicators[0].driver_error_realtime_ns = 1760000002250000000;
+  EXPECT_THAT(Lines(Page({process}), "nccl_pulse_process_state"),
+              testing::ElementsAre(HasSubstr(R"(state="stopped"} 1)")));
+  EXPECT_THAT(
+      Lines(Page({process}), "nccl_driver_error_timestamp_seconds"),
+      testing::ElementsAre(HasSubstr(R"(error="CUDA_ERROR_ECC_UNCORRECTABLE"} 1760000002.25)")));
+  process.communicators[0].driver_error = 12345;  // a hostile segment's
+  EXPECT_THAT(Lines(Page({process}), "nccl_driver_error_timestamp_seconds"), testing::IsEmpty());
 }
 
 TEST(Families, AChangedEventMaskIsCountedAndShown) {

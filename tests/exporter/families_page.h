@@ -61,11 +61,13 @@ inline SnapshotSet LiveAndEnded() {
   live.pid_namespace = 4026532331;
   live.event_mask_changes = 2;
   live.foreign_event_mask = 0x2;
-  live.communicators[0].longest_waits = {{"AllReduce", 540000000000}};
+  live.communicators[0].longest_waits = {{"AllReduce", 4, 540000000000, 1760000600000000000}};
+  live.run_state = RunState::kTraced;
   CommunicatorSnapshot unknown = ExampleCommunicator();
   unknown.rank = 5;
   unknown.launches_completed = unknown.launches;
-  unknown.unreported_calls = 1;
+  unknown.driver_error = 214;
+  unknown.driver_error_realtime_ns = 1760000002250000000;
   live.communicators.push_back(unknown);
   ProcessSnapshot ended = live;
   ended.pid = 4712;

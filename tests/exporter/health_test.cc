@@ -43,7 +43,7 @@ TEST(Health, LostAndStoppedAreNoAllClear) {
   EXPECT_THAT(
       health.notes,
       ElementsAre("1 process was lost (killed or crashed): pid 100.",
-                  "1 process is not running (stopped, or stuck in the GPU driver): pid 101.",
+                  "1 process is not running (stopped, held by a debugger, or paused): pid 101.",
                   HasSubstr("not known for 1 of 1 rank:")));
   EXPECT_EQ(health.summary, "Whether anything hangs cannot be seen.");
 }
@@ -115,7 +115,7 @@ TEST(Health, HangsAndUsualWaits) {
   EXPECT_EQ(Of(job).status, HealthStatus::kHang);
   EXPECT_EQ(Of(job).summary, "");
   for (int rank = 0; rank < 3; ++rank) {
-    job.Of(kComm, rank).longest_waits = {{"AllReduce", 60 * kSecond}};
+    job.Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", 60 * kSecond)};
   }
   EXPECT_EQ(Of(job).status, HealthStatus::kWaiting);
   // Another communicator hangs, and not as usual.
@@ -140,9 +140,25 @@ TEST(Health, WorkThatIsQueuedIsNoHang) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
   SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
-  job.Advance(60 * kSecond);
+  job.Advance(50 * kSecond);
   EXPECT_EQ(Of(job).status, HealthStatus::kOk);
   EXPECT_THAT(Of(job).notes, ElementsAre(HasSubstr("Communicator 00000000000000c0: Rank 0")));
+}
+
+// Whether or not somebody waits for it.
+TEST(Health, ADriverThatAnswersWithAnError) {
+  SimulatedJob job = RunningJob();
+  job.AddCommunicator(1, {0, 1, 2, 3});
+  for (const uint64_t id : {kComm, uint64_t{1}}) {
+    job.Of(id, 2).driver_error = 700;
+    job.Of(id, 2).driver_error_realtime_ns = kStart;
+  }
+  const Health health = Of(job);
+  EXPECT_EQ(health.status, HealthStatus::kIncomplete);
+  EXPECT_EQ(health.failed_gpus, 1u);
+  EXPECT_THAT(health.notes,
+              testing::Contains("The driver of GPU 2 answers pid 102 with "
+                                "CUDA_ERROR_ILLEGAL_ADDRESS (700) since 08:53:20 UTC."));
 }
 
 TEST(Health, WhatMayBeAHangIsSaid) {

@@ -122,6 +122,9 @@ TEST(RankActivity, ABackgroundThreadThatStandsOrNeverRan) {
     ExpectUnknown(rank, UnknownReason::kPollerNotStarted);
     rank.process.last_poll_realtime_ns = polled;
     ExpectUnknown(rank, UnknownReason::kPollerNotStarted);
+    rank.process.poller = PollerState::kEnded;  // in exit()
+    ExpectUnknown(rank, UnknownReason::kPollerEnded);
+    EXPECT_EQ(rank.Activity().since_realtime_ns, polled);
   }
 }
 
@@ -134,6 +137,17 @@ TEST(RankActivity, OfAProcessThatEnded) {
   EXPECT_TRUE(rank.Activity(kNow + 600 * kSecond).is_in_flight());
   rank.process.end_realtime_ns = kNow + 60 * kSecond;  // stopped, then killed
   ExpectUnknown(rank, UnknownReason::kPollerStands, kNow + 600 * kSecond);
+}
+
+TEST(RankActivity, AGpuThatCanDoNoMore) {
+  for (const bool in_flight : {false, true}) {
+    Rank rank = IdleRank();
+    if (in_flight) rank.SetInFlight();
+    rank.communicator.driver_error = 700;
+    rank.communicator.driver_error_realtime_ns = kNow - kSecond;
+    ExpectUnknown(rank, UnknownReason::kDriverError);
+    EXPECT_EQ(rank.Activity().since_realtime_ns, kNow - kSecond);
+  }
 }
 
 TEST(RankActivity, AForeignEventMask) {
@@ -177,8 +191,18 @@ TEST(RankActivity, AStoppedProcess) {
   EXPECT_TRUE(IsStopped(process, later));
   process.poller = PollerState::kNotStarted;
   EXPECT_FALSE(IsStopped(process, later));
+  process.poller = PollerState::kEnded;
+  EXPECT_FALSE(IsStopped(process, later));
   process.poller = PollerState::kUnknown;
   EXPECT_TRUE(IsStopped(process, later));
+  // The kernel knows better.
+  for (const auto& [state, is_stopped] :
+       {std::pair(RunState::kStopped, true), std::pair(RunState::kTraced, true),
+        std::pair(RunState::kRunning, false), std::pair(RunState::kUninterruptible, false)}) {
+    process.run_state = state;
+    EXPECT_EQ(IsStopped(process, later), is_stopped) << RunStateName(state);
+  }
+  process.run_state = RunState::kStopped;
   process.end = ProcessEnd::kLost;
   EXPECT_FALSE(IsStopped(process, later));
 }

@@ -133,7 +133,7 @@ TEST(StatusTable, NoAllClearWhileBlind) {
   const std::string table = StatusTable(Page(job), nullptr, {});
   EXPECT_THAT(table,
               HasSubstr("\n1 process was lost (killed or crashed): pid 100.\n"
-                        "1 process is not running (stopped, or stuck in the GPU driver): pid "
+                        "1 process is not running (stopped, held by a debugger, or paused): pid "
                         "101.\n"));
   EXPECT_THAT(table, Not(HasSubstr("No hang")));
   EXPECT_THAT(table, HasSubstr("  stopped  60 s"));
@@ -161,7 +161,7 @@ TEST(StatusTable, AWaitThatIsUsualIsNoHang) {
   SimulatedJob job = RunningJob();
   for (const int rank : {0, 2}) {
     job.Launch(kComm, rank, "AllReduce");
-    job.Of(kComm, rank).longest_waits = {{"AllReduce", 540 * kSecond}};
+    job.Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", 540 * kSecond)};
   }
   job.Advance(120 * kSecond);
   const std::string table = StatusTable(Page(job), nullptr, {});
@@ -180,9 +180,9 @@ TEST(StatusTable, WorkBehindItsOwnGpuIsQueued) {
     job.Launch(kComm, rank, "AllReduce");
     job.Of(kComm, rank).oldest_launch = OldestLaunch::kNotBegun;
   }
-  job.Advance(60 * kSecond);
+  job.Advance(50 * kSecond);
   const std::string table = StatusTable(Page(job), nullptr, {});
-  EXPECT_THAT(table, HasSubstr("\n      0  100    0  queued  60 s"));
+  EXPECT_THAT(table, HasSubstr("\n      0  100    0  queued  50 s"));
   EXPECT_THAT(table, HasSubstr("have not begun it"));
   EXPECT_EQ(FindingOf(Page(job)), Finding::kNone);
 }

@@ -9,6 +9,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 TEST(Hang, ProcessStopped) {
   SimulatedJob job = RunningJob();
@@ -92,6 +93,94 @@ TEST_F(DebuggedWhileItWaits, WhoHasCalledAndNotLaunchedDoesHoldUp) {
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
   const Hang hang = HangOfRank2Stopped(job);
   EXPECT_EQ(hang.verdict, HangVerdict::kProcessStopped);
+}
+
+// Rank 2 was seen to run for long after the others began to wait, also where nothing says that it has
+// called all that they have. A debugger came to look.
+TEST(Hang, WhoIsStoppedLaterIsNotWhy) {
+  for (const bool has_peers : {false, true}) {
+    SimulatedJob job = RunningJob();
+    for (int rank = 0; has_peers && rank < 4; ++rank) {
+      job.Launch(kComm, rank, rank % 2 == 0 ? "Send" : "Recv");
+      job.Complete(kComm, rank);
+    }
+    LaunchOn(&job, {0, 1, 3}, "AllReduce");
+    job.Advance(20 * kSecond);
+    const int64_t stopped = job.now();
+    job.Advance(20 * kSecond);
+    job.process(2).last_poll_realtime_ns = stopped;
+    job.process(2).run_state = RunState::kTraced;
+    const std::optional<Hang> hang = HangOf(job);
+    ASSERT_TRUE(hang);
+    EXPECT_NE(hang->verdict, HangVerdict::kProcessStopped);
+    EXPECT_THAT(hang->suspects, IsEmpty());
+    EXPECT_THAT(hang->text, HasSubstr("Rank 2 (pid 102, GPU 2) is not running."));
+    if (!has_peers) {
+      EXPECT_THAT(hang->text, HasSubstr("the process is held by a debugger"));
+    }
+  }
+}
+
+// What the kernel says is what is said; nothing is if it says that the process runs.
+TEST(Hang, HowAProcessIsStopped) {
+  const auto text_of = [](RunState state) {
+    SimulatedJob job = RunningJob();
+    LaunchOn(&job, {0, 1, 3}, "AllReduce");
+    const int64_t stopped = job.now();
+    job.Advance(kHangAfter);
+    job.process(2).last_poll_realtime_ns = stopped;
+    job.process(2).run_state = state;
+    const Hang hang = HangOf(job).value_or(Hang());
+    const bool is_stopped = hang.verdict == HangVerdict::kProcessStopped;
+    EXPECT_EQ(is_stopped, state <= RunState::kTraced && state != RunState::kRunning);
+    EXPECT_EQ(hang.suspects, is_stopped ? std::vector<int32_t>{2} : std::vector<int32_t>());
+    return hang.text;
+  };
+  const std::string who = "Rank 2 (pid 102, GPU 2) is not running";
+  EXPECT_EQ(text_of(RunState::kUnknown),
+            who +
+                ": stopped, held by a debugger, or paused with its container or host. Ranks 0, 1 "
+                "and 3 wait in AllReduce.");
+  EXPECT_THAT(text_of(RunState::kStopped), HasSubstr(who + ": stopped by a signal."));
+  EXPECT_THAT(text_of(RunState::kTraced), HasSubstr(who + ": held by a debugger."));
+  // A call of the driver that does not return, of another thread.
+  EXPECT_THAT(text_of(RunState::kRunning),
+              HasSubstr("the plugin's background thread is not running, though the process is"));
+  EXPECT_THAT(text_of(RunState::kUninterruptible),
+              HasSubstr("the process is in uninterruptible sleep (D)"));
+}
+
+// All processes of a host stop at once: it was paused.
+TEST(Hang, AHostThatIsPaused) {
+  SimulatedJob job(4);
+  job.AddCommunicator(kComm, {0, 1, 2, 3}, 4, 2);
+  for (int i = 0; i < 4; ++i) job.process(i).hostname = i < 2 ? "a" : "b";
+  for (int i = 0; i < 20; ++i) job.Collective(kComm, "AllReduce", kTogether, kMs);
+  LaunchOn(&job, {0, 1}, "AllReduce");
+  const int64_t stopped = job.now();
+  job.Advance(kHangAfter);
+  for (const int rank : {2, 3}) job.process(rank).last_poll_realtime_ns = stopped;
+  const std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kProcessStopped);
+  EXPECT_THAT(hang->suspects, ElementsAre(2, 3));
+  EXPECT_THAT(hang->text, HasSubstr("They stopped at the same moment: their host was paused"));
+  // One of them some seconds later: they are two processes.
+  job.process(3).last_poll_realtime_ns = stopped + 3 * kSecond;
+  EXPECT_THAT(HangOf(job)->text, Not(HasSubstr("at the same moment")));
+}
+
+// It has just gone on: threads run, and have not looked yet. Nothing is claimed for that moment.
+TEST(Hang, AfterAPauseNothingIsKnownForAMoment) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  const int64_t paused = job.now();
+  job.Advance(60 * kSecond);
+  for (int i = 0; i < 4; ++i) {
+    job.process(i).last_poll_realtime_ns = paused;
+    job.process(i).run_state = RunState::kRunning;
+  }
+  EXPECT_EQ(HangOf(job), std::nullopt);
 }
 
 // Rank 1 does not run and has called less, too; that rank 3 has not called is proven without it.

@@ -18,7 +18,8 @@ constexpr uint64_t kNineMinutes = 540 * kSecond;
 SimulatedJob Checkpoint() {
   SimulatedJob job = RunningJob();
   for (const int rank : {1, 2, 3}) {
-    job.Of(kComm, rank).longest_waits = {{"AllReduce", kNineMinutes}, {"AllGather", 1}};
+    job.Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", kNineMinutes),
+                                         WaitedBefore("AllGather", 1)};
   }
   LaunchOn(&job, {1, 2, 3}, "AllReduce");
   return job;
@@ -58,17 +59,37 @@ TEST(UsualWait, WhoNeverHadToWaitWaitsForAnotherOne) {
 TEST(UsualWait, OfTheSameOperationOnly) {
   SimulatedJob job = RunningJob();
   for (const int rank : {1, 2, 3})
-    job.Of(kComm, rank).longest_waits = {{"AllGather", kNineMinutes}};
+    job.Of(kComm, rank).longest_waits = {WaitedBefore("AllGather", kNineMinutes)};
   LaunchOn(&job, {1, 2, 3}, "AllReduce");
   job.Advance(60 * kSecond);
   ASSERT_TRUE(HangOf(job));
   EXPECT_FALSE(HangOf(job)->is_usual);
 }
 
+// One long wait at the start of a job: of a small AllReduce, and long ago.
+TEST(UsualWait, OfTheSameSizeAndWhileItCounts) {
+  SimulatedJob job = RunningJob();
+  const auto waited = [&job](int size_class, int64_t until) {
+    for (const int rank : {1, 2, 3}) {
+      job.Of(kComm, rank).longest_waits = {{"AllReduce", size_class, kNineMinutes, until}};
+    }
+  };
+  LaunchOn(&job, {1, 2, 3}, "AllReduce");
+  const int64_t since = job.now();
+  job.Advance(60 * kSecond);
+  waited(4, since);
+  ASSERT_TRUE(HangOf(job));
+  EXPECT_TRUE(HangOf(job)->is_usual) << "it counted when this wait began";
+  waited(4, since - 1);
+  EXPECT_FALSE(HangOf(job)->is_usual);
+  waited(0, since);
+  EXPECT_FALSE(HangOf(job)->is_usual);
+}
+
 TEST(UsualWait, ShortWaitsAreNoMeasure) {
   SimulatedJob job = RunningJob();
   for (const int rank : {1, 2, 3}) {
-    job.Of(kComm, rank).longest_waits = {{"AllReduce", kLeastLongWaitNs - 1}};
+    job.Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", kLeastLongWaitNs - 1)};
   }
   LaunchOn(&job, {1, 2, 3}, "AllReduce");
   job.Advance(kHangAfter);
@@ -90,7 +111,7 @@ TEST(UsualWait, NeverOfWhatCannotEnd) {
   EXPECT_FALSE(HangOf(ended)->is_usual);
   SimulatedJob other = Checkpoint();
   other.Launch(kComm, 0, "AllGather");
-  other.Of(kComm, 0).longest_waits = {{"AllGather", kNineMinutes}};
+  other.Of(kComm, 0).longest_waits = {WaitedBefore("AllGather", kNineMinutes)};
   other.Advance(60 * kSecond);
   EXPECT_EQ(HangOf(other)->verdict, HangVerdict::kMismatched);
   EXPECT_FALSE(HangOf(other)->is_usual);
@@ -106,7 +127,7 @@ class BehindAUsualWait : public testing::Test {
     job_.AddCommunicator(kThird, {0, 1});
     job_.AddCommunicator(kMiddle, {1, 2});
     job_.AddCommunicator(kFirst, {2, 3});
-    job_.Of(kFirst, 0).longest_waits = {{"AllReduce", kNineMinutes}};
+    job_.Of(kFirst, 0).longest_waits = {WaitedBefore("AllReduce", kNineMinutes)};
     for (const uint64_t id : {kFirst, kMiddle, kThird}) job_.Launch(id, 0, "AllReduce");
     job_.Advance(60 * kSecond);
   }
@@ -143,13 +164,13 @@ TEST(UsualWait, BehindTwoWaitsOfWhichOneIsUsual) {
   job.AddCommunicator(2, {2, 4});
   job.AddCommunicator(kComm, {0, 1, 2});
   for (const uint64_t id : {uint64_t{1}, uint64_t{2}, kComm}) job.Launch(id, 0, "AllReduce");
-  job.Of(1, 0).longest_waits = {{"AllReduce", kNineMinutes}};
+  job.Of(1, 0).longest_waits = {WaitedBefore("AllReduce", kNineMinutes)};
   job.Advance(60 * kSecond);
   ASSERT_TRUE(HangOf(job));
   EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kBlockedElsewhere);
   EXPECT_THAT(HangOf(job)->suspects, ElementsAre(1, 2));
   EXPECT_FALSE(HangOf(job)->is_usual);
-  job.Of(2, 0).longest_waits = {{"AllReduce", kNineMinutes}};
+  job.Of(2, 0).longest_waits = {WaitedBefore("AllReduce", kNineMinutes)};
   EXPECT_TRUE(HangOf(job)->is_usual);
 }
 
@@ -159,7 +180,7 @@ TEST(UsualWait, BehindAUsualWaitWithNobodyThatWaitsHere) {
   SimulatedJob job(4);
   job.AddCommunicator(1, {1, 3});
   job.AddCommunicator(kComm, {0, 1, 2});
-  job.Of(1, 0).longest_waits = {{"AllGather", kNineMinutes}};
+  job.Of(1, 0).longest_waits = {WaitedBefore("AllGather", kNineMinutes)};
   job.Launch(1, 0, "AllGather");
   job.Advance(kMs);
   LaunchOn(&job, {1}, "AllReduce");

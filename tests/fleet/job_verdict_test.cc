@@ -133,7 +133,7 @@ TEST(JobVerdict, VictimsAreBlockedElsewhere) {
 // A usual wait, and one behind it that is older. The one that both wait for comes first.
 TEST(JobVerdict, AUsualWaitStandsBeforeWhatWaitsForIt) {
   SimulatedJob job = TwoNodes();
-  job.Of(kTensor2, 0).longest_waits = {{"AllReduce", 60 * kSecond}};
+  job.Of(kTensor2, 0).longest_waits = {WaitedBefore("AllReduce", 60 * kSecond)};
   job.Launch(kData, 0, "AllReduce");
   job.Advance(kSecond);
   job.Launch(kTensor2, 0, "AllReduce");

@@ -79,7 +79,11 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   comm.overflowed_calls = 9;
   comm.unreported_calls = 3;
   comm.unreported_since_realtime_ns = 1760000002600000000;
-  comm.longest_waits = {{"AllReduce", 7000000000}};
+  comm.longest_waits = {{"AllReduce", 4, 7000000000, 1760000602000000000}};
+  comm.driver_error = 214;
+  comm.driver_error_realtime_ns = 1760000002900000000;
+  comm.network_moved_realtime_ns = 1760000002950000000;
+  process.run_state = RunState::kTraced;
   comm.graph_replays = 1077;
   comm.graph_replays_in_flight = 1;
   comm.graph_moved_realtime_ns = 1760000002500000000;
@@ -115,6 +119,7 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(read.job_id, "99");
   EXPECT_EQ(read.sampling_exponent, 7);
   EXPECT_EQ(read.poller, PollerState::kRunning);
+  EXPECT_EQ(read.run_state, RunState::kTraced);
   EXPECT_EQ(read.event_mask, 0xdbu);
   EXPECT_EQ(read.event_mask_changes, 2u);
   EXPECT_EQ(read.foreign_event_mask, 0x40u);
@@ -150,6 +155,11 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(kept.unreported_since_realtime_ns, comm.unreported_since_realtime_ns);
   ASSERT_EQ(kept.longest_waits.size(), 1u);
   EXPECT_EQ(kept.longest_waits[0].longest_ns, 7000000000u);
+  EXPECT_EQ(kept.longest_waits[0].size_class, 4);
+  EXPECT_EQ(kept.longest_waits[0].counts_until_realtime_ns, 1760000602000000000);
+  EXPECT_EQ(kept.driver_error, 214u);
+  EXPECT_EQ(kept.driver_error_realtime_ns, 1760000002900000000);
+  EXPECT_EQ(kept.network_moved_realtime_ns, 1760000002950000000);
   EXPECT_EQ(kept.graph_replays, 1077u);
   EXPECT_EQ(kept.graph_replays_in_flight, 1u);
   EXPECT_EQ(kept.graph_moved_realtime_ns, comm.graph_moved_realtime_ns);

@@ -102,17 +102,18 @@ TEST(HeartbeatTest, ABurstOfLaunchesBeforeTheHostRests) {
     StreamCommunicator comm(gpu, 1);
     for (uint64_t step = 1; step <= 3; ++step) {
       WaitForPoll();
+      for (int i = 0; i < 10; ++i) RunWithGate(comm, kMs);  // of the step
       comm.Run(kMs);
       comm.Run(kMs);
       gpu.Advance(kSecond);
       gpu.Launch(comm.stream(), FakeCuda::kForever);  // the application's
       comm.Run(kMs);
       EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
-      EXPECT_EQ(comm.Read().launches_completed, 3 * step - 1);
+      EXPECT_EQ(comm.Read().launches_completed, 13 * step - 1);
       gpu.Release(comm.stream());
       gpu.Advance(kSecond);
       WaitForPoll();
-      ExpectIdle(comm, 3 * step);
+      ExpectIdle(comm, 13 * step);
     }
   });
 }

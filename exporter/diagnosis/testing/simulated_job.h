@@ -186,6 +186,11 @@ class SimulatedJob {
   int64_t now_ = kStart;
 };
 
+// A wait of Launch's usual size that went on, and that still is a measure.
+inline LongestWaitSnapshot WaitedBefore(const std::string& op, uint64_t ns) {
+  return {op, 4, ns, kStart + 1000000 * kSecond};
+}
+
 // Two ranks: the process of rank 0 was killed, and that of rank 1 has been stopped for 60 s.
 inline SimulatedJob LostAndStoppedJob(uint64_t id) {
   SimulatedJob job(2);

@@ -1,0 +1,175 @@
+// Work that stands behind earlier work of its own GPUs: for how long that is none of NCCL's business.
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/exporter/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr int64_t kLimit = 6 * kHangAfter;
+
+// All GPUs but those of `without` stand in a kernel that is not NCCL's, with an AllReduce behind it.
+SimulatedJob Behind(const std::set<int>& without = {}) {
+  SimulatedJob job = RunningJob();
+  for (int rank = 0; rank < 4; ++rank) {
+    if (without.count(rank) != 0) continue;
+    job.Launch(kComm, rank, "AllReduce");
+    job.Of(kComm, rank).oldest_launch = kNotBegun;
+  }
+  return job;
+}
+
+TEST(Queued, ForLongIsAStallOfWhichNobodyIsNamed) {
+  SimulatedJob job = Behind();
+  job.Advance(kLimit - 1);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+  EXPECT_TRUE(DiagnosisOf(job).queued);
+  job.Advance(1);
+  const CommunicatorDiagnosis diagnosis = DiagnosisOf(job);
+  EXPECT_EQ(diagnosis.queued, std::nullopt);
+  ASSERT_TRUE(diagnosis.hang);
+  EXPECT_EQ(diagnosis.hang->verdict, HangVerdict::kNoProgress);
+  EXPECT_THAT(diagnosis.hang->suspects, IsEmpty());
+  EXPECT_THAT(diagnosis.hang->waiting, ElementsAre(0, 1, 2, 3));
+  EXPECT_TRUE(diagnosis.hang->is_queued);
+  EXPECT_THAT(diagnosis.hang->text,
+              HasSubstr("their GPUs have not begun it. Earlier work of these GPUs has not ended "
+                        "since 08:53:20 UTC. A kernel that is not NCCL's?"));
+}
+
+// A job of which one host does not come: what the others stand in may wait for it.
+TEST(Queued, ForLongWhileOneRankHasNotCalled) {
+  SimulatedJob job = Behind({3});
+  job.Advance(kLimit - 1);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+  job.Advance(1);
+  const std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang->suspects, ElementsAre(3));
+  EXPECT_THAT(hang->text,
+              HasSubstr("Ranks 0, 1 and 2 have launched AllReduce, but earlier work of their GPUs "
+                        "has not ended since 08:53:20 UTC: a kernel that is not NCCL's?"));
+}
+
+// It is rather the GPU of the one that has called which is in the way.
+TEST(Queued, ForLongWhileMostHaveNotCalled) {
+  SimulatedJob job = Behind({0, 1, 3});
+  job.Advance(kLimit);
+  const std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kNoProgress);
+  EXPECT_THAT(hang->suspects, IsEmpty());
+}
+
+TEST(Queued, AsLongAsBeforeIsUsual) {
+  SimulatedJob job = Behind();
+  for (int rank = 0; rank < 4; ++rank) {
+    job.Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", 100 * kSecond)};
+  }
+  job.Advance(kLimit);
+  ASSERT_TRUE(HangOf(job));
+  EXPECT_TRUE(HangOf(job)->is_usual);
+  job.Advance(2 * kLimit);
+  EXPECT_FALSE(HangOf(job)->is_usual);
+}
+
+// What does not fit together is proven, whatever stands in front of it.
+TEST(Queued, DoesNotHideCallsThatDiffer) {
+  SimulatedJob job = Behind({3});
+  job.Launch(kComm, 3, "AllGather");
+  job.Of(kComm, 3).oldest_launch = kNotBegun;
+  const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {3});
+  EXPECT_FALSE(hang.is_queued);
+}
+
+// Behind NCCL's own work the hang is where that stands, however long it takes.
+class QueuedBehindNccl : public testing::Test {
+ protected:
+  static constexpr uint64_t kFront = 1;
+
+  QueuedBehindNccl() : job_(RunningJob()) {
+    job_.AddCommunicator(kFront, {0, 1, 2, 3});
+    for (int rank = 0; rank < 4; ++rank) job_.Launch(kFront, rank, "AllReduce");
+    job_.Advance(kMs);
+    LaunchOn(&job_, {0, 1, 2, 3}, "AllReduce");
+    SetBegun(&job_, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
+  }
+
+  SimulatedJob job_;
+};
+
+TEST_F(QueuedBehindNccl, IsNoHangOfItsOwn) {
+  SetBegun(&job_, kFront, {kBegun, kBegun, kBegun, kBegun});
+  job_.Advance(2 * kLimit);
+  ASSERT_TRUE(HangOf(job_, kFront));
+  EXPECT_EQ(HangOf(job_, kFront)->verdict, HangVerdict::kNoProgress);
+  EXPECT_EQ(HangOf(job_), std::nullopt);
+  EXPECT_TRUE(DiagnosisOf(job_).queued);
+}
+
+// A rank that others wait for does not wait where it is behind its own GPU.
+TEST_F(QueuedBehindNccl, AcquitsNobody) {
+  SimulatedJob job = Behind();
+  job.AddCommunicator(kFront, {0, 1, 2, 3});
+  for (const int rank : {0, 1, 2}) job.Launch(kFront, rank, "AllReduce");
+  job.Advance(kLimit);
+  const std::optional<Hang> hang = HangOf(job, kFront);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang->suspects, ElementsAre(3));
+}
+
+// Nothing says that a GPU has come to its launch: it may have earlier work to do.
+TEST(Queued, WhereItIsNotKnownThatIsSaid) {
+  for (const OldestLaunch oldest : {OldestLaunch::kUnknown, kBegun}) {
+    for (const int launches : {1, 2}) {
+      SimulatedJob job = RunningJob();
+      for (int i = 0; i < launches; ++i) LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+      SetBegun(&job, kComm, {oldest, oldest, oldest, oldest});
+      const Hang hang = ExpectHang(&job, HangVerdict::kNoProgress, {});
+      // Of several the first may have completed: nothing tells of the last.
+      const bool is_known = oldest == kBegun && launches == 1;
+      EXPECT_EQ(hang.text,
+                std::string("All ranks have called and launched the same work, and none of it has "
+                            "completed (AllReduce): ") +
+                    (is_known ? "a GPU or the network."
+                              : "a GPU, the network, or earlier work of the GPUs, which are not "
+                                "known to have come to it."));
+    }
+  }
+}
+
+// Data crosses the network: a long collective, and no hang. Behind NVLink nothing tells of that.
+TEST(Moving, ACollectiveThatMovesIsNoHang) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  for (int second = 0; second < 60; ++second) {
+    job.Advance(kSecond);
+    job.Of(kComm, 1).network_moved_realtime_ns = job.now();  // one rank of the node has the network
+    EXPECT_EQ(HangOf(job), std::nullopt) << second;
+  }
+  const int64_t moved = job.now();
+  const Hang hang = ExpectHangInTime(&job, HangVerdict::kNoProgress, {});
+  EXPECT_EQ(hang.since_realtime_ns, moved);
+}
+
+// What Sends and Recvs of others move says nothing of who waits.
+TEST(Moving, OthersSendsAreNoSign) {
+  SimulatedJob job = RunningJob();
+  for (int rank = 0; rank < 4; ++rank) {
+    job.Launch(kComm, rank, rank % 2 == 0 ? "Send" : "Recv");
+    job.Complete(kComm, rank);
+  }
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  job.Advance(kHangAfter);
+  job.Of(kComm, 1).network_moved_realtime_ns = job.now();
+  EXPECT_TRUE(HangOf(job));
+}
+
+}  // namespace
+}  // namespace nccl_pulse

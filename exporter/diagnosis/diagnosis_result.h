@@ -97,6 +97,7 @@ struct RankLoss {
 
 struct CommunicatorDiagnosis {
   uint64_t comm_id = 0;
+  uint32_t number = 0;  // among those with this id (same_ids.h)
   std::optional<Hang> hang;
   std::optional<Queued> queued;  // never beside a hang
   std::string note;              // a sentence: what may be a hang, or nothing; "": none
@@ -107,7 +108,7 @@ struct CommunicatorDiagnosis {
   std::vector<RankLoss> losses;  // empty where ranks cannot be compared
 };
 
-using DiagnosisResult = std::vector<CommunicatorDiagnosis>;  // in the order of their ids
+using DiagnosisResult = std::vector<CommunicatorDiagnosis>;  // in the order of GroupByCommunicator
 
 }  // namespace nccl_pulse
 

@@ -43,6 +43,7 @@ enum class HangDetail : uint8_t {
   kStillCalling,
   kBehindUnseen,  // some have called less, and what they have in flight cannot be seen
   kBesidePeers,   // a collective is owed, and Send and Recv are used, too
+  kMixed,         // several communicators have this id
 };
 
 // Ranks that called alike, where others called something else.

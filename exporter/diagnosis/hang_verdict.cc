@@ -30,7 +30,11 @@ class Judge {
   template <typename Since>
   Conclusion Decide(const Ranks& waiting, const Since& since) {
     draft_.SetWaiting(waiting, since);
-    DecideByRanks();
+    if (view_.is_mixed) {
+      draft_.SayUnknown(HangDetail::kMixed);
+    } else {
+      DecideByRanks();
+    }
     if (is_queued_) return {std::nullopt, Queued(), std::nullopt};
     return {std::move(finding_), std::nullopt, std::nullopt};
   }
@@ -232,7 +236,7 @@ Conclusion Conclude(const CommunicatorView& view, int64_t hang_after_ns, int64_t
                       rank.communicator->last_completion_realtime_ns);
     });
   }
-  return ConcludeUnreported(facts);
+  return view.is_mixed ? Conclusion() : ConcludeUnreported(facts);
 }
 
 std::optional<HangFinding> ConcludeForEnded(const CommunicatorView& view, int64_t hang_after_ns,

@@ -226,6 +226,10 @@ class Words {
                             " nothing in flight and ", Has(owing), " not called ",
                             CallWords(finding_.calls), ", which ", Name(*finding_.ahead), " has");
       }
+      case HangDetail::kMixed:
+        return "some of these ranks live twice: several communicators have this id, and whose "
+               "ranks "
+               "are whose is not known";
       default:
         break;
     }

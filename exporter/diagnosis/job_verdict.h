@@ -62,6 +62,7 @@ struct JobWait {
   int64_t since_realtime_ns = 0;
   std::string op;
   HangVerdict verdict{};
+  std::vector<int32_t> suspects;  // ranks of its communicator
 };
 
 struct JobVerdict {

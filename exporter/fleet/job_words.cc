@@ -218,14 +218,9 @@ std::string StragglerSentence(const JobStraggler& straggler) {
   return absl::StrCat(who, straggler.text, " First: ", FirstStep(straggler), ".");
 }
 
-std::string WaitedFor(const JobLook& look, const JobWait& wait) {
-  const auto found = std::lower_bound(
-      look.diagnosis.begin(), look.diagnosis.end(), wait.rank.comm_id,
-      [](const CommunicatorDiagnosis& each, uint64_t id) { return each.comm_id < id; });
-  const bool has_hang = found != look.diagnosis.end() && found->comm_id == wait.rank.comm_id &&
-                        found->hang.has_value();
-  if (!has_hang || found->hang->suspects.empty()) return HangVerdictName(wait.verdict);
-  std::vector<int32_t> suspects = found->hang->suspects;
+std::string WaitedFor(const JobWait& wait) {
+  if (wait.suspects.empty()) return HangVerdictName(wait.verdict);
+  std::vector<int32_t> suspects = wait.suspects;
   const std::size_t more = suspects.size() > kMostNamed ? suspects.size() - kMostNamed : 0;
   suspects.resize(suspects.size() - more);
   return absl::StrCat(

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <utility>
 
+#include "exporter/diagnosis/shared_ranks.h"
 #include "exporter/exposition/calls_json.h"
 #include "exporter/exposition/communicators_json.h"
 #include "exporter/exposition/negotiation.h"
@@ -60,6 +61,7 @@ SnapshotSet Pages::ReadAll(ReadWish wish) {
   diagnosis_.set_hang_after(hang_after);
   SnapshotSet set = options_.wish_source ? options_.wish_source(wish) : options_.source();
   node_.Read(&set, MonotonicNow(), wish);
+  ForgetSharedRanks(&set);
   // What has stopped must not pass for the present by the time at which a hang is called.
   set.stands_after_ns =
       std::min(kStoppedAfterNs, int64_t{std::chrono::nanoseconds(hang_after).count()});

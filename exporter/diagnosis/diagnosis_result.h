@@ -82,6 +82,8 @@ struct Straggler {
   // Of a host all of whose ranks are late: its name, and they; `rank` is the first.
   std::string host{};
   std::vector<int32_t> ranks{};
+  // It waits for another one itself, in another communicator (job_stragglers.h): it is not named.
+  bool is_excused = false;
 };
 
 struct LateRank {
@@ -102,6 +104,7 @@ struct CommunicatorDiagnosis {
   std::optional<Queued> queued;  // never beside a hang
   std::string note;              // a sentence: what may be a hang, or nothing; "": none
   std::optional<Straggler> straggler;
+  bool has_named_straggler() const { return straggler && !straggler->is_excused; }
   // Who comes last into most of the late calls, where too few are known to say that this is no
   // chance. Never beside a straggler.
   std::optional<LateRank> perhaps_late;

@@ -59,7 +59,7 @@ class Examiner {
     rejected_ = snapshots.rejected;
     for (const CommunicatorDiagnosis& each : diagnosis) {
       if (each.hang) (each.hang->is_usual ? has_usual_ : has_hang_) = true;
-      has_straggler_ |= each.straggler.has_value();
+      has_straggler_ |= each.has_named_straggler();
       if (each.queued) AddNote(each.comm_id, each.queued->text);
       if (!each.note.empty()) AddNote(each.comm_id, each.note);
     }

@@ -248,7 +248,7 @@ Json QueuedJson(const CommunicatorDiagnosis* diagnosis) {
 }
 
 Json StragglerJson(const CommunicatorDiagnosis* diagnosis) {
-  if (diagnosis == nullptr || !diagnosis->straggler) return nullptr;
+  if (diagnosis == nullptr || !diagnosis->has_named_straggler()) return nullptr;
   const Straggler& straggler = *diagnosis->straggler;
   return {{"rank", straggler.rank},
           {"seconds_per_second", straggler.seconds_per_second},

@@ -2,6 +2,7 @@
 #ifndef EXPORTER_DIAGNOSIS_DIAGNOSIS_RESULT_H_
 #define EXPORTER_DIAGNOSIS_DIAGNOSIS_RESULT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -47,7 +48,11 @@ struct Hang {
   std::string op;                 // that is waited in, "" when not known
   // Of kRankNotCalled: "AllReduce #106 (up to 64KiB)"; "" when not known, or calls of several kinds.
   std::string missing_call;
-  bool is_finalized = false;      // of kRankNotCalled: the suspects have finalized the communicator
+  bool is_finalized = false;  // of kRankNotCalled: the suspects have finalized the communicator
+  // Of kRankNotSeen: the others make the communicator. If a communicator has the same ranks: its
+  // place in the result.
+  bool is_being_made = false;
+  std::optional<std::size_t> absent_in;
   std::vector<int32_t> suspects;  // ranks, in order; none when none can be named
   std::vector<int32_t> waiting;   // ranks, in order
   std::string text;               // for a person: one or two sentences

@@ -26,6 +26,8 @@ enum class HangDetail : uint8_t {
   kFinalized,  // the suspects have ended the communicator
   kPeer,       // of two ranks: the Send or Recv that the other one waits for
   kExchange,   // of ranks that exchange alike: the one that has nothing in flight
+  // kRankNotSeen
+  kBeingMade,  // the others make the communicator
   // kMismatched
   kOperations,
   kSizes,
@@ -67,6 +69,8 @@ struct HangFinding {
   std::vector<CallSide> sides;        // of kMismatched
   uint32_t call_number = 0;           // of kCallNumber, among the collectives
   std::vector<int32_t> unseen_ranks;  // of kRankNotSeen
+  Ranks absent;                       // of kBeingMade: the same in a communicator of the same ranks
+  std::size_t absent_in = 0;          // index of its view
   std::string peer_op;                // of kPeer
   Ranks also_owing;                   // besides the suspects
   Ranks also_stopped;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "exporter/diagnosis/being_made.h"
 #include "exporter/diagnosis/call_mismatch.h"
 #include "exporter/diagnosis/call_order.h"
 #include "exporter/diagnosis/communicator_facts.h"
@@ -17,8 +18,6 @@
 
 namespace nccl_pulse {
 namespace {
-
-constexpr std::size_t kMostUnseen = 8;
 
 // Judges one communicator whose ranks are known to wait, or did when they were last seen.
 class Judge {
@@ -236,7 +235,11 @@ Conclusion Conclude(const CommunicatorView& view, int64_t hang_after_ns, int64_t
                       rank.communicator->last_completion_realtime_ns);
     });
   }
-  return view.is_mixed ? Conclusion() : ConcludeUnreported(facts);
+  if (view.is_mixed) return {};
+  if (std::optional<HangFinding> made = ConcludeBeingMade(facts)) {
+    return {std::move(made), std::nullopt, std::nullopt};
+  }
+  return ConcludeUnreported(facts);
 }
 
 std::optional<HangFinding> ConcludeForEnded(const CommunicatorView& view, int64_t hang_after_ns,

@@ -62,6 +62,7 @@ class Words {
                             "GPU driver.",
                             Waiters(), AlsoOwing());
       case HangVerdict::kRankNotSeen:
+        if (finding_.detail == HangDetail::kBeingMade) return BeingMade();
         return absl::StrCat(
             finding_.view->has_point_to_point
                 ? "All ranks that are seen here wait. "
@@ -109,6 +110,23 @@ class Words {
                             : absl::StrCat(". Whether ", Verb(suspects, "its", "their"),
                                            " earlier calls have completed cannot be seen."),
                         Waiters(), BehindUnseen());
+  }
+
+  std::string BeingMade() const {
+    const Ranks& here = finding_.waiting;
+    const Ranks& absent = finding_.absent;
+    const bool is_one = finding_.unseen_ranks.size() == 1;
+    return absl::StrCat(
+        Capital(Numbers(here)), Verb(here, " makes", " make"),
+        " this communicator: ", Verb(here, "its process has", "their processes have"),
+        " called nothing since. ",
+        absent.empty()
+            ? absl::StrCat(is_one ? "Rank " : "Ranks ", absl::StrJoin(finding_.unseen_ranks, ", "))
+            : Capital(Names(absent)),
+        is_one ? " has" : " have", " not come to it",
+        absent.empty() ? is_one ? ", or is measured elsewhere." : ", or are measured elsewhere."
+                       : absl::StrCat(". (The ranks are those of communicator ",
+                                      CommunicatorId(absent.front()->communicator->comm_id), ".)"));
   }
 
   // "; its last was AllReduce #7 (up to 1MiB)"

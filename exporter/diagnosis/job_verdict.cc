@@ -149,7 +149,10 @@ class JobJudge {
       for (const CircleStep& step : hang.circle) named.push_back(Find(job, step));
       return named;
     }
-    for (const int32_t number : hang.suspects) named.push_back(Find(view, number));
+    for (const int32_t number : hang.suspects) {
+      named.push_back(Find(hang.absent_in.value_or(view), number));
+      named.back().comm_id = views_[view].comm_id;
+    }
     return named;
   }
 
@@ -192,6 +195,7 @@ class JobJudge {
         root.op = hang.op;
         root.missing_call = hang.missing_call;
         root.is_finalized = hang.is_finalized;
+        root.is_being_made = hang.is_being_made;
         root.text = hang.text;
         root.is_in_replay = hang.replay.graph != 0;
       }

@@ -45,6 +45,7 @@ struct JobRoot {
   std::string op;
   std::string missing_call;   // see Hang
   bool is_finalized = false;  // see Hang
+  bool is_being_made = false;
   std::string text;           // of the first communicator's verdict
   bool is_in_replay = false;  // the others wait in a replay of a CUDA graph
 };

@@ -40,7 +40,8 @@ SameIds::Members SameIds::TakeEarlier(Members* members) {
                                 : SeenUntil(*member.process, 0);
     return last_ns != 0 && ElapsedNs(made_ns, last_ns) > kApartNs;
   };
-  const auto first = std::stable_partition(members->begin(), members->end(), std::not_fn(is_earlier));
+  const auto first =
+      std::stable_partition(members->begin(), members->end(), std::not_fn(is_earlier));
   Members earlier(first, members->end());
   members->erase(first, members->end());
   return earlier;
@@ -63,9 +64,8 @@ std::vector<SameIds::Members> SameIds::TellApart(const Members& members) {
   // Cuts at the longest pauses: there is one less of them than there are communicators.
   const auto by_time = [&members, most](auto time_of) {
     Members order = members;
-    std::sort(order.begin(), order.end(), [&time_of](const Member& a, const Member& b) {
-      return time_of(a) < time_of(b);
-    });
+    std::sort(order.begin(), order.end(),
+              [&time_of](const Member& a, const Member& b) { return time_of(a) < time_of(b); });
     std::vector<std::pair<int64_t, std::size_t>> pauses;
     for (std::size_t i = 1; i < order.size(); ++i) {
       pauses.emplace_back(ElapsedNs(time_of(order[i]), time_of(order[i - 1])), i);
@@ -153,9 +153,8 @@ void SameIds::Add(const Members& members) {
     }
     return std::pair(!has_live, made_ns);
   };
-  std::stable_sort(parts.begin(), parts.end(), [&order_of](const Part& a, const Part& b) {
-    return order_of(a) < order_of(b);
-  });
+  std::stable_sort(parts.begin(), parts.end(),
+                   [&order_of](const Part& a, const Part& b) { return order_of(a) < order_of(b); });
   for (std::size_t i = 0; i < parts.size(); ++i) {
     for (const Member& member : parts[i].members) {
       places_[member.communicator] = {static_cast<uint32_t>(i), parts[i].is_mixed};

@@ -42,9 +42,7 @@ class SameIds {
     const ProcessSnapshot* process;
     const CommunicatorSnapshot* communicator;
 
-    bool is_live() const {
-      return process->end == ProcessEnd::kLive && !communicator->finalized;
-    }
+    bool is_live() const { return process->end == ProcessEnd::kLive && !communicator->finalized; }
   };
   using Members = std::vector<Member>;
   struct Place {

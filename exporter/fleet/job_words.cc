@@ -66,6 +66,10 @@ std::string What(const JobRoot& root) {
     case HangVerdict::kProcessStopped:
       return is_one ? "does not run" : "do not run";
     case HangVerdict::kRankNotSeen:
+      if (root.is_being_made) {
+        return absl::StrCat(is_one ? "has" : "have", " not come to communicator ",
+                            Comm(root.communicators.front()), ", which others make");
+      }
       return absl::StrCat(is_one ? "is" : "are", " not seen at any endpoint that answered");
     default:
       return "";
@@ -154,6 +158,7 @@ std::string FirstStep(const JobRoot& root) {
       return absl::StrCat("cat /proc/", pid, "/status /proc/", pid, "/stack", on,
                           ": what stops it");
     case HangVerdict::kRankNotSeen:
+      if (is_seen) return absl::StrCat("py-spy dump --pid ", pid, on, ": what its program does");
       return "whether its process and its node are alive, and which endpoint should know it";
     case HangVerdict::kNoProgress:
       return "the network and the GPUs of its hosts: link errors, dmesg (Xid)";

@@ -1,11 +1,37 @@
 #include "exporter/diagnosis/diagnosis.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <utility>
 
+#include "exporter/diagnosis/job_stragglers.h"
 #include "exporter/diagnosis/rank_view.h"
 
 namespace nccl_pulse {
+namespace {
+
+// Marks those whose lateness another one explains.
+void Excuse(const std::vector<CommunicatorView>& views, DiagnosisResult* results) {
+  std::set<const ProcessSnapshot*> named;
+  for (const JobStraggler& straggler : FindJobStragglers(views, *results)) {
+    for (const JobRank& rank : straggler.ranks) named.insert(rank.process);
+  }
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    std::optional<Straggler>& straggler = (*results)[i].straggler;
+    if (!straggler) continue;
+    const auto is_named = [&](const RankView& rank) {
+      const bool is_it = straggler->host.empty()
+                             ? rank.rank() == straggler->rank
+                             : std::find(straggler->ranks.begin(), straggler->ranks.end(),
+                                         rank.rank()) != straggler->ranks.end();
+      return is_it && named.count(rank.process) != 0;
+    };
+    straggler->is_excused = std::none_of(views[i].ranks.begin(), views[i].ranks.end(), is_named);
+  }
+}
+
+}  // namespace
 
 DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_realtime_ns) {
   const int64_t hang_after_ns = std::chrono::nanoseconds(hang_after_).count();
@@ -13,23 +39,37 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
   std::vector<WaitsOfCommunicator> waits = FindHangs(views, hang_after_ns, now_realtime_ns);
   DiagnosisResult results;
   results.reserve(views.size());
-  std::unordered_map<uint64_t, StragglerState> kept;
+  StragglerStates kept;
   RoundsOfProcesses rounds;
   for (std::size_t i = 0; i < views.size(); ++i) {
     const CommunicatorView& view = views[i];
     CommunicatorDiagnosis& result = results.emplace_back();
     result.comm_id = view.comm_id;
+    result.number = view.number;
     result.hang = std::move(waits[i].hang);
     result.queued = std::move(waits[i].queued);
     result.note = std::move(waits[i].note);
-    StragglerState& state = kept[view.comm_id];
-    if (const auto found = stragglers_.find(view.comm_id); found != stragglers_.end()) {
+    if (view.is_mixed) continue;
+    const std::pair key(view.comm_id, view.number);
+    StragglerState& state = kept[key];
+    if (const auto found = stragglers_.find(key); found != stragglers_.end()) {
       state = std::move(found->second);
     }
     state.Update(view, now_realtime_ns, &rounds);
-    result.losses = state.Losses(view);
     if (!result.hang) result.straggler = state.Find(view);
     if (!result.hang && !result.straggler) result.perhaps_late = state.FindPerhaps(view);
+  }
+  Excuse(views, &results);
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (views[i].is_mixed) continue;
+    const CommunicatorView& view = views[i];
+    StragglerState& state = kept.at({view.comm_id, view.number});
+    const std::optional<Straggler>& straggler = results[i].straggler;
+    if (straggler && straggler->is_excused) {
+      state.Forgive(straggler->rank);
+      for (const int32_t rank : straggler->ranks) state.Forgive(rank);
+    }
+    results[i].losses = state.Losses(view);
   }
   stragglers_ = std::move(kept);  // without the communicators that are no more
   return results;

@@ -19,7 +19,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <unordered_map>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "exporter/diagnosis/diagnosis_result.h"
@@ -44,8 +45,11 @@ class Diagnosis {
   DiagnosisResult Update(const SnapshotSet& snapshots, int64_t now_realtime_ns);
 
  private:
+  // By id and number.
+  using StragglerStates = std::map<std::pair<uint64_t, uint32_t>, StragglerState>;
+
   std::chrono::milliseconds hang_after_;
-  std::unordered_map<uint64_t, StragglerState> stragglers_;
+  StragglerStates stragglers_;
 };
 
 }  // namespace nccl_pulse

@@ -2,6 +2,7 @@
 #ifndef EXPORTER_DIAGNOSIS_DIAGNOSIS_RESULT_H_
 #define EXPORTER_DIAGNOSIS_DIAGNOSIS_RESULT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -48,7 +49,11 @@ struct Hang {
   std::string op;                 // that is waited in, "" when not known
   // Of kRankNotCalled: "AllReduce #106 (up to 64KiB)"; "" when not known, or calls of several kinds.
   std::string missing_call;
-  bool is_finalized = false;      // of kRankNotCalled: the suspects have finalized the communicator
+  bool is_finalized = false;  // of kRankNotCalled: the suspects have finalized the communicator
+  // Of kRankNotSeen: the others make the communicator. If a communicator has the same ranks: its
+  // place in the result.
+  bool is_being_made = false;
+  std::optional<std::size_t> absent_in;
   std::vector<int32_t> suspects;  // ranks, in order; none when none can be named
   std::vector<int32_t> waiting;   // ranks, in order
   std::string text;               // for a person: one or two sentences
@@ -86,6 +91,8 @@ struct Straggler {
   // Of a host all of whose ranks are late: its name, and they; `rank` is the first.
   std::string host{};
   std::vector<int32_t> ranks{};
+  // It waits for another one itself, in another communicator (job_stragglers.h): it is not named.
+  bool is_excused = false;
 };
 
 struct LateRank {
@@ -101,17 +108,19 @@ struct RankLoss {
 
 struct CommunicatorDiagnosis {
   uint64_t comm_id = 0;
+  uint32_t number = 0;  // among those with this id (same_ids.h)
   std::optional<Hang> hang;
   std::optional<Queued> queued;  // never beside a hang
   std::string note;              // a sentence: what may be a hang, or nothing; "": none
   std::optional<Straggler> straggler;
+  bool has_named_straggler() const { return straggler && !straggler->is_excused; }
   // Who comes last into most of the late calls, where too few are known to say that this is no
   // chance. Never beside a straggler.
   std::optional<LateRank> perhaps_late;
   std::vector<RankLoss> losses;  // empty where ranks cannot be compared
 };
 
-using DiagnosisResult = std::vector<CommunicatorDiagnosis>;  // in the order of their ids
+using DiagnosisResult = std::vector<CommunicatorDiagnosis>;  // in the order of GroupByCommunicator
 
 }  // namespace nccl_pulse
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "exporter/diagnosis/being_made.h"
 #include "exporter/diagnosis/blocked_elsewhere.h"
 #include "exporter/diagnosis/hang_verdict.h"
 #include "exporter/diagnosis/hang_words.h"
@@ -46,6 +47,8 @@ Hang ToHang(const HangFinding& finding) {
     hang.suspects.clear();
   }
   hang.is_finalized = finding.detail == HangDetail::kFinalized;
+  hang.is_being_made = finding.detail == HangDetail::kBeingMade;
+  if (!finding.absent.empty()) hang.absent_in = finding.absent_in;
   if (hang.verdict == HangVerdict::kRankNotCalled && finding.detail == HangDetail::kOwes &&
       finding.calls.size() == 1) {
     hang.missing_call = NumberedCallWords(finding.calls, finding.calls_before);
@@ -107,6 +110,7 @@ std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& 
       }
     }
     findings.push_back(std::move(conclusion.hang));
+    if (findings.back()) FindAbsent(views, ranks, i, &*findings.back());
     if (conclusion.ahead) waits[i].note = AheadWords(*conclusion.ahead);
   }
   FollowWaits(views, ranks, hang_after_ns, now_realtime_ns, &findings);

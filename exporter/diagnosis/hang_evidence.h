@@ -64,6 +64,7 @@ bool MayAllHaveLeft(const CommunicatorFacts& facts, const Ranks& behind);
 // Whether one of the waiting ranks may wait in a Send or Recv.
 bool IsPointToPointPossible(const Ranks& waiting);
 
+inline constexpr std::size_t kMostUnseen = 8;
 // Ranks of which nothing has been seen here, `most` of them at most.
 std::vector<int32_t> UnseenRanks(const CommunicatorFacts& facts, std::size_t most);
 

@@ -27,6 +27,8 @@ enum class HangDetail : uint8_t {
   kExiting,    // the suspects' processes are in exit()
   kPeer,       // of two ranks: the Send or Recv that the other one waits for
   kExchange,   // of ranks that exchange alike: the one that has nothing in flight
+  // kRankNotSeen
+  kBeingMade,  // the others make the communicator
   // kMismatched
   kOperations,
   kSizes,
@@ -46,6 +48,7 @@ enum class HangDetail : uint8_t {
   kStillCalling,
   kBehindUnseen,  // some have called less, and what they have in flight cannot be seen
   kBesidePeers,   // a collective is owed, and Send and Recv are used, too
+  kMixed,         // several communicators have this id
 };
 
 // Ranks that called alike, where others called something else.
@@ -79,6 +82,8 @@ struct HangFinding {
   std::vector<CallSide> sides;        // of kMismatched
   uint32_t call_number = 0;           // of kCallNumber, among the collectives
   std::vector<int32_t> unseen_ranks;  // of kRankNotSeen
+  Ranks absent;                       // of kBeingMade: the same in a communicator of the same ranks
+  std::size_t absent_in = 0;          // index of its view
   std::string peer_op;                // of kPeer
   Ranks also_owing;                   // besides the suspects
   Ranks also_stopped;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "exporter/diagnosis/being_made.h"
 #include "exporter/diagnosis/call_mismatch.h"
 #include "exporter/diagnosis/call_order.h"
 #include "exporter/diagnosis/communicator_facts.h"
@@ -18,7 +19,6 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr std::size_t kMostUnseen = 8;
 // Work may be queued behind a long kernel for some time. So many times as long as makes a hang is a
 // stall, whatever it waits for.
 constexpr int64_t kQueuedFactor = 6;
@@ -33,7 +33,11 @@ class Judge {
   template <typename Since>
   Conclusion Decide(const Ranks& waiting, const Since& since) {
     draft_.SetWaiting(waiting, since);
-    DecideByRanks();
+    if (view_.is_mixed) {
+      draft_.SayUnknown(HangDetail::kMixed);
+    } else {
+      DecideByRanks();
+    }
     if (!is_queued_) return {std::move(finding_), std::nullopt, std::nullopt};
     Conclusion conclusion{std::nullopt, Queued(), std::nullopt};
     if (ElapsedNs(facts_.now_ns, finding_.since_realtime_ns) >=
@@ -271,6 +275,10 @@ Conclusion Conclude(const CommunicatorView& view, int64_t hang_after_ns, int64_t
       return std::max(SeenInFlightSince(*rank.communicator),
                       rank.communicator->last_completion_realtime_ns);
     });
+  }
+  if (view.is_mixed) return {};
+  if (std::optional<HangFinding> made = ConcludeBeingMade(facts)) {
+    return {std::move(made), std::nullopt, std::nullopt};
   }
   return ConcludeUnreported(facts);
 }

@@ -63,6 +63,7 @@ class Words {
       case HangVerdict::kDriverError:
         return Failed();
       case HangVerdict::kRankNotSeen:
+        if (finding_.detail == HangDetail::kBeingMade) return BeingMade();
         return absl::StrCat(
             finding_.view->has_point_to_point
                 ? "All ranks that are seen here wait. "
@@ -116,6 +117,23 @@ class Words {
                             ? "."
                             : absl::StrCat(", and ", they_have, " nothing in flight here."),
                         Waiters(), BehindUnseen());
+  }
+
+  std::string BeingMade() const {
+    const Ranks& here = finding_.waiting;
+    const Ranks& absent = finding_.absent;
+    const bool is_one = finding_.unseen_ranks.size() == 1;
+    return absl::StrCat(
+        Capital(Numbers(here)), Verb(here, " makes", " make"),
+        " this communicator: ", Verb(here, "its process has", "their processes have"),
+        " called nothing since. ",
+        absent.empty()
+            ? absl::StrCat(is_one ? "Rank " : "Ranks ", absl::StrJoin(finding_.unseen_ranks, ", "))
+            : Capital(Names(absent)),
+        is_one ? " has" : " have", " not come to it",
+        absent.empty() ? is_one ? ", or is measured elsewhere." : ", or are measured elsewhere."
+                       : absl::StrCat(". (The ranks are those of communicator ",
+                                      CommunicatorId(absent.front()->communicator->comm_id), ".)"));
   }
 
   // "; its last was AllReduce #7 (up to 1MiB)"
@@ -239,6 +257,10 @@ class Words {
                             " nothing in flight and ", Has(owing), " not called ",
                             CallWords(finding_.calls), ", which ", Name(*finding_.ahead), " has");
       }
+      case HangDetail::kMixed:
+        return "some of these ranks live twice: several communicators have this id, and whose "
+               "ranks "
+               "are whose is not known";
       default:
         break;
     }

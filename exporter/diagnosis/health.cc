@@ -13,6 +13,7 @@
 #include "exporter/diagnosis/rank_words.h"
 #include "exporter/diagnosis/rejection.h"
 #include "metrics/driver_error.h"
+#include "exporter/diagnosis/same_ids.h"
 
 namespace nccl_pulse {
 namespace {
@@ -39,25 +40,28 @@ std::string Pids(std::vector<int32_t> pids) {
                       more == 0 ? "" : absl::StrCat(" and ", more, " more"));
 }
 
+using IdAndNumber = std::pair<uint64_t, uint32_t>;  // see same_ids.h
+
 struct Activities {
   std::size_t ranks = 0;
   std::size_t unknown = 0;
   std::size_t missing = 0;  // of one node, and never seen at this endpoint
+  bool is_mixed = false;    // ranks of several communicators
 
-  bool IsDark() const { return 2 * unknown > ranks; }
+  bool IsDark() const { return is_mixed || 2 * unknown > ranks; }
 };
 
 class Examiner {
  public:
   Examiner(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis, int64_t now_ns)
-      : now_ns_(now_ns), stands_after_ns_(snapshots.stands_after_ns) {
+      : now_ns_(now_ns), stands_after_ns_(snapshots.stands_after_ns), same_ids_(snapshots) {
     for (const ProcessSnapshot& process : snapshots.processes) AddProcess(process);
     for (const ProcessSnapshot& process : snapshots.ended) AddEnd(process);
     CountMissing(snapshots);
     rejected_ = snapshots.rejected;
     for (const CommunicatorDiagnosis& each : diagnosis) {
       if (each.hang) (each.hang->is_usual ? has_usual_ : has_hang_) = true;
-      has_straggler_ |= each.straggler.has_value();
+      has_straggler_ |= each.has_named_straggler();
       if (each.queued) AddNote(each.comm_id, each.queued->text);
       if (!each.note.empty()) AddNote(each.comm_id, each.note);
     }
@@ -87,16 +91,21 @@ class Examiner {
         absl::StrCat("Communicator ", absl::Hex(comm_id, absl::kZeroPad16), ": ", text));
   }
 
+  IdAndNumber IdOf(const CommunicatorSnapshot& communicator) const {
+    return {communicator.comm_id, same_ids_.NumberOf(communicator)};
+  }
+
   // Ranks that have ended count as seen.
   void CountMissing(const SnapshotSet& snapshots) {
-    std::map<uint64_t, std::set<int32_t>> seen;
-    std::map<uint64_t, int32_t> wanted;
+    std::map<IdAndNumber, std::set<int32_t>> seen;
+    std::map<IdAndNumber, int32_t> wanted;
     for (const auto* processes : {&snapshots.processes, &snapshots.ended}) {
       for (const ProcessSnapshot& process : *processes) {
         for (const CommunicatorSnapshot& communicator : process.communicators) {
-          seen[communicator.comm_id].insert(communicator.rank);
+          const IdAndNumber id = IdOf(communicator);
+          seen[id].insert(communicator.rank);
           if (communicator.nnodes == 1 || snapshots.is_of_all_nodes) {
-            wanted[communicator.comm_id] = communicator.nranks;
+            wanted[id] = communicator.nranks;
           }
         }
       }
@@ -104,7 +113,7 @@ class Examiner {
     for (const auto& [id, nranks] : wanted) {
       const auto found = by_communicator_.find(id);
       const auto here = static_cast<int64_t>(seen[id].size());
-      if (id == 0 || found == by_communicator_.end() || here >= nranks) continue;
+      if (id.first == 0 || found == by_communicator_.end() || here >= nranks) continue;
       found->second.missing = static_cast<std::size_t>(nranks - here);
     }
   }
@@ -123,7 +132,8 @@ class Examiner {
       if (communicator.driver_error != 0 && gpus.insert(communicator.gpu).second) {
         AddFailed(process, communicator);
       }
-      Activities& activities = by_communicator_[communicator.comm_id];
+      Activities& activities = by_communicator_[IdOf(communicator)];
+      activities.is_mixed = same_ids_.AreMixed(communicator);
       const RankActivity activity = ActivityOf(process, communicator, now_ns_, stands_after_ns_);
       ++activities.ranks;
       if (!IsUnknown(activity, now_ns_)) continue;
@@ -182,9 +192,15 @@ class Examiner {
           Plural(health_.ranks, "rank", "ranks"), ": ", absl::StrJoin(why, "; "), "."));
     }
     for (const auto& [id, activities] : by_communicator_) {
+      if (activities.is_mixed) {
+        notes.push_back(absl::StrCat("Several communicators have the id ",
+                                     absl::Hex(id.first, absl::kZeroPad16),
+                                     ", and whose ranks are whose is not known: they are not "
+                                     "compared."));
+      }
       if (activities.missing == 0) continue;
       notes.push_back(absl::StrCat(Plural(activities.missing, "rank", "ranks"), " of communicator ",
-                                   absl::Hex(id, absl::kZeroPad16),
+                                   absl::Hex(id.first, absl::kZeroPad16),
                                    activities.missing == 1 ? " is" : " are", " not seen here."));
     }
     AddRejected();
@@ -226,7 +242,8 @@ class Examiner {
 
   const int64_t now_ns_, stands_after_ns_;
   std::vector<int32_t> lost_, stopped_;
-  std::map<uint64_t, Activities> by_communicator_;
+  const SameIds same_ids_;
+  std::map<IdAndNumber, Activities> by_communicator_;
   std::array<std::size_t, kUnknownReasons> reasons_{};
   RejectionCounts rejected_{};
   std::size_t dark_ = 0;  // communicators where the work of most ranks is unknown

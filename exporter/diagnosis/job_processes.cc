@@ -18,24 +18,25 @@ std::vector<JobProcesses> JobsOf(const std::vector<CommunicatorView>& views) {
   for (const CommunicatorView& view : views) {
     const ProcessSnapshot* first = nullptr;
     for (const RankView& rank : view.ranks) {
-      if (rank.state != RankView::State::kLive) continue;
       next.try_emplace(rank.process, rank.process);
+      if (view.is_mixed) continue;
       if (first == nullptr) first = rank.process;
       next[root(rank.process)] = root(first);
     }
   }
   std::map<const ProcessSnapshot*, JobProcesses> jobs;
   for (const CommunicatorView& view : views) {
-    JobProcesses* job = nullptr;
+    JobProcesses& job = jobs[root(view.ranks.front().process)];
+    job.views.push_back(&view);
+    bool is_in_use = false;
     for (const RankView& rank : view.ranks) {
       if (rank.state != RankView::State::kLive) continue;
-      job = &jobs[root(rank.process)];
-      job->ranks.try_emplace(rank.process,
-                             JobRank{view.comm_id, rank.rank(), rank.process, rank.communicator});
+      is_in_use = true;
+      job.ranks.try_emplace(rank.process,
+                            JobRank{view.comm_id, rank.rank(), rank.process, rank.communicator});
     }
-    if (job == nullptr) continue;
-    job->views.push_back(&view);
-    job->are_all_seen &= view.ranks.size() == static_cast<std::size_t>(view.nranks);
+    if (!is_in_use) continue;
+    job.are_all_seen &= view.ranks.size() == static_cast<std::size_t>(view.nranks);
   }
   std::vector<JobProcesses> list;
   for (auto& [first, job] : jobs) list.push_back(std::move(job));

@@ -14,8 +14,8 @@ namespace nccl_pulse {
 
 struct JobProcesses {
   std::map<const ProcessSnapshot*, JobRank> ranks;  // live ones, by one rank of each
-  std::vector<const CommunicatorView*> views;       // that have a live rank
-  // All ranks of all views are there: what is not seen cannot differ.
+  std::vector<const CommunicatorView*> views;
+  // All ranks are there of all views that have a live one: what is not seen cannot differ.
   bool are_all_seen = true;
 
   bool Has(const ProcessSnapshot* process) const { return ranks.count(process) != 0; }

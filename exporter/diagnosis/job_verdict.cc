@@ -40,24 +40,30 @@ Certainty CertaintyOf(const Hang& hang) {
 class JobJudge {
  public:
   JobJudge(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis, int64_t now_ns)
-      : views_(GroupByCommunicator(snapshots, now_ns)), diagnosis_(diagnosis) {
+      : views_(GroupByCommunicator(snapshots, now_ns)),
+        diagnosis_(diagnosis),
+        jobs_(JobsOf(views_)),
+        has_root_(jobs_.size()) {
     for (const ProcessSnapshot& process : snapshots.processes) {
       if (process.end == ProcessEnd::kLive) ++verdict_.processes;
     }
   }
 
   JobVerdict Make() {
-    for (const CommunicatorDiagnosis& each : diagnosis_) {
-      if (!each.hang) continue;
+    for (std::size_t i = 0; i < diagnosis_.size(); ++i) {
+      const std::optional<Hang>& hang = diagnosis_[i].hang;
+      if (!hang) continue;
       ++verdict_.hung_communicators;
-      if (each.hang->verdict == HangVerdict::kBlockedElsewhere) ++verdict_.blocked_communicators;
-      AddWaits(each);
+      if (hang->verdict == HangVerdict::kBlockedElsewhere) ++verdict_.blocked_communicators;
+      AddWaits(i, *hang);
     }
-    AddRoots(Certainty::kNamed);
-    // A wait that is usual must not hide one that is not.
-    if (AreAllUsual()) AddRoots(Certainty::kUnseen);
-    if (AreAllUsual()) AddRoots(Certainty::kNobodyNamed);
-    if (AreAllUsual()) AddRoots(Certainty::kConsequence);
+    for (std::size_t job = 0; job < jobs_.size(); ++job) {
+      for (const Certainty certainty : {Certainty::kNamed, Certainty::kUnseen,
+                                        Certainty::kNobodyNamed, Certainty::kConsequence}) {
+        // A wait that is usual must not hide one that is not.
+        if (!has_root_[job]) AddRoots(job, certainty);
+      }
+    }
     // Who waits elsewhere stands behind the one that it waits for, however long either waits.
     std::stable_sort(verdict_.roots.begin(), verdict_.roots.end(),
                      [](const JobRoot& a, const JobRoot& b) {
@@ -76,99 +82,107 @@ class JobJudge {
       return std::tie(a.since_realtime_ns, a.rank.comm_id, a.rank.rank) <
              std::tie(b.since_realtime_ns, b.rank.comm_id, b.rank.rank);
     });
-    // What was slow before a hang is not what is wrong now.
-    if (AreAllUsual()) AddStragglers();
+    AddStragglers();
     return std::move(verdict_);
   }
 
  private:
   // Calls that are compared say more than the past: of a job in which they name somebody it is not
-  // asked.
+  // asked. Nor is a job in which something hangs: what was slow before is not what is wrong now.
   void AddStragglers() {
-    std::vector<JobStraggler>& stragglers = verdict_.stragglers;
-    stragglers = FindJobStragglers(views_, diagnosis_);
-    const std::size_t by_calls = stragglers.size();
-    for (const JobProcesses& job : JobsOf(views_)) {
-      const auto is_of_job = [&job](const JobStraggler& straggler) {
-        return std::any_of(straggler.ranks.begin(), straggler.ranks.end(),
-                           [&job](const JobRank& rank) { return job.Has(rank.process); });
-      };
-      const auto end = stragglers.begin() + static_cast<std::ptrdiff_t>(by_calls);
-      if (std::any_of(stragglers.begin(), end, is_of_job)) continue;
-      if (std::optional<JobStraggler> slowed = FindSlowed(job)) {
-        stragglers.push_back(std::move(*slowed));
+    std::vector<bool> is_known = has_root_;  // of each job
+    for (JobStraggler& straggler : FindJobStragglers(views_, diagnosis_)) {
+      const auto job =
+          static_cast<std::size_t>(std::find_if(jobs_.begin(), jobs_.end(),
+                                                [&straggler](const JobProcesses& each) {
+                                                  return each.Has(straggler.ranks.front().process);
+                                                }) -
+                                   jobs_.begin());
+      if (has_root_[job]) continue;
+      is_known[job] = true;
+      verdict_.stragglers.push_back(std::move(straggler));
+    }
+    for (std::size_t i = 0; i < jobs_.size(); ++i) {
+      if (is_known[i]) continue;
+      if (std::optional<JobStraggler> slowed = FindSlowed(jobs_[i])) {
+        verdict_.stragglers.push_back(std::move(*slowed));
       } else if (verdict_.doubt.empty()) {
-        verdict_.doubt = DoubtOfBusiestHost(job);
+        verdict_.doubt = DoubtOfBusiestHost(jobs_[i]);
       }
     }
   }
 
-  const CommunicatorView* ViewOf(uint64_t comm_id) const {
-    const auto found = std::lower_bound(
-        views_.begin(), views_.end(), comm_id,
-        [](const CommunicatorView& view, uint64_t id) { return view.comm_id < id; });
-    return found != views_.end() && found->comm_id == comm_id ? &*found : nullptr;
-  }
-
-  JobRank Find(uint64_t comm_id, int32_t number) const {
-    const CommunicatorView* view = ViewOf(comm_id);
-    if (view == nullptr) return {comm_id, number};
+  const RankView* RankOf(std::size_t view, int32_t number) const {
+    const std::vector<RankView>& ranks = views_[view].ranks;
     const auto found =
-        std::lower_bound(view->ranks.begin(), view->ranks.end(), number,
+        std::lower_bound(ranks.begin(), ranks.end(), number,
                          [](const RankView& rank, int32_t wanted) { return rank.rank() < wanted; });
-    if (found == view->ranks.end() || found->rank() != number) return {comm_id, number};
-    return {comm_id, number, found->process, found->communicator};
+    return found != ranks.end() && found->rank() == number ? &*found : nullptr;
   }
 
-  void AddWaits(const CommunicatorDiagnosis& communicator) {
-    const Hang& hang = *communicator.hang;
+  JobRank Find(std::size_t view, int32_t number) const {
+    const uint64_t comm_id = views_[view].comm_id;
+    const RankView* rank = RankOf(view, number);
+    if (rank == nullptr) return {comm_id, number};
+    return {comm_id, number, rank->process, rank->communicator};
+  }
+
+  // In one of the job's communicators.
+  JobRank Find(const JobProcesses& job, const CircleStep& step) const {
+    for (const CommunicatorView* view : job.views) {
+      if (view->comm_id != step.comm_id) continue;
+      return Find(static_cast<std::size_t>(view - views_.data()), step.rank);
+    }
+    return {step.comm_id, step.rank};
+  }
+
+  void AddWaits(std::size_t view, const Hang& hang) {
     if (hang.verdict == HangVerdict::kMismatched) return;
     for (const int32_t number : hang.waiting) {
-      const JobRank rank = Find(communicator.comm_id, number);
+      const JobRank rank = Find(view, number);
       if (rank.process == nullptr) continue;
       JobWait& wait = waits_[rank.process];
       if (wait.rank.process != nullptr && wait.since_realtime_ns <= hang.since_realtime_ns)
         continue;
-      wait = {rank, hang.since_realtime_ns, hang.op, hang.verdict};
+      wait = {rank, hang.since_realtime_ns, hang.op, hang.verdict, hang.suspects};
     }
   }
 
-  std::vector<JobRank> Named(const CommunicatorDiagnosis& communicator) const {
-    const Hang& hang = *communicator.hang;
+  std::vector<JobRank> Named(const JobProcesses& job, std::size_t view, const Hang& hang) const {
     std::vector<JobRank> named;
     if (hang.verdict == HangVerdict::kCircularWait) {
-      for (const CircleStep& step : hang.circle) named.push_back(Find(step.comm_id, step.rank));
+      for (const CircleStep& step : hang.circle) named.push_back(Find(job, step));
       return named;
     }
-    for (const int32_t number : hang.suspects) named.push_back(Find(communicator.comm_id, number));
+    for (const int32_t number : hang.suspects) {
+      named.push_back(Find(hang.absent_in.value_or(view), number));
+      named.back().comm_id = views_[view].comm_id;
+    }
     return named;
   }
 
-  bool AreAllUsual() const {
-    return std::all_of(verdict_.roots.begin(), verdict_.roots.end(),
-                       [](const JobRoot& root) { return root.is_usual; });
-  }
-
   // Candidates in a communicator in which nobody is named.
-  std::vector<JobRank> Perhaps(uint64_t comm_id) const {
+  std::vector<JobRank> Perhaps(const CommunicatorView& view) const {
     std::vector<JobRank> perhaps;
-    const CommunicatorView* view = ViewOf(comm_id);
-    if (view == nullptr) return perhaps;
-    for (const RankView& rank : view->ranks) {
+    if (view.is_mixed) return perhaps;
+    for (const RankView& rank : view.ranks) {
       if (rank.state != RankView::State::kLive || !rank.activity.is_idle()) continue;
       if (waits_.count(rank.process) != 0) continue;
-      perhaps.push_back({comm_id, rank.rank(), rank.process, rank.communicator});
+      perhaps.push_back({view.comm_id, rank.rank(), rank.process, rank.communicator});
     }
     return perhaps;
   }
 
-  // Adds a root for each hang of this certainty. Hangs that share a process have one root.
-  void AddRoots(Certainty certainty) {
+  // Adds a root for each of the job's hangs of this certainty. Hangs that share a process have one
+  // root.
+  void AddRoots(std::size_t job, Certainty certainty) {
     std::unordered_map<const ProcessSnapshot*, std::size_t> root_of;
     std::vector<JobRoot> roots;
-    for (const CommunicatorDiagnosis& each : diagnosis_) {
-      if (!each.hang || CertaintyOf(*each.hang) != certainty) continue;
-      const std::vector<JobRank> named = Named(each);
+    for (const CommunicatorView* view : jobs_[job].views) {
+      const auto index = static_cast<std::size_t>(view - views_.data());
+      if (!diagnosis_[index].hang || CertaintyOf(*diagnosis_[index].hang) != certainty) continue;
+      const Hang& hang = *diagnosis_[index].hang;
+      const std::vector<JobRank> named = Named(jobs_[job], index, hang);
       std::size_t at = roots.size();
       for (const JobRank& rank : named) {
         const auto found = root_of.find(rank.process);
@@ -176,7 +190,6 @@ class JobJudge {
       }
       if (at == roots.size()) roots.emplace_back();
       JobRoot& root = roots[at];
-      const Hang& hang = *each.hang;
       const bool is_first =
           root.communicators.empty() || std::tie(hang.is_usual, hang.since_realtime_ns) <
                                             std::tie(root.is_usual, root.since_realtime_ns);
@@ -187,11 +200,12 @@ class JobJudge {
         root.op = hang.op;
         root.missing_call = hang.missing_call;
         root.is_finalized = hang.is_finalized;
+        root.is_being_made = hang.is_being_made;
         root.text = hang.text;
         root.is_in_replay = hang.replay.graph != 0;
         root.is_queued = hang.is_queued;
       }
-      root.communicators.push_back(each.comm_id);
+      root.communicators.push_back(view->comm_id);
       for (const JobRank& rank : named) {
         // Ranks that nobody has seen may be one process or many: all of them are in one root.
         if (rank.process == nullptr || root_of.try_emplace(rank.process, at).second) {
@@ -200,16 +214,20 @@ class JobJudge {
         if (rank.process == nullptr) root_of.try_emplace(nullptr, at);
       }
       if (certainty == Certainty::kNobodyNamed) {
-        const std::vector<JobRank> perhaps = Perhaps(each.comm_id);
+        const std::vector<JobRank> perhaps = Perhaps(*view);
         root.perhaps.insert(root.perhaps.end(), perhaps.begin(), perhaps.end());
       }
     }
-    verdict_.roots.insert(verdict_.roots.end(), std::make_move_iterator(roots.begin()),
-                          std::make_move_iterator(roots.end()));
+    for (JobRoot& root : roots) {
+      if (!root.is_usual) has_root_[job] = true;
+      verdict_.roots.push_back(std::move(root));
+    }
   }
 
   const std::vector<CommunicatorView> views_;
-  const DiagnosisResult& diagnosis_;
+  const DiagnosisResult& diagnosis_;  // one entry for each view
+  const std::vector<JobProcesses> jobs_;
+  std::vector<bool> has_root_;  // of each job: one that is not usual
   std::map<const ProcessSnapshot*, JobWait> waits_;
   JobVerdict verdict_;
 };

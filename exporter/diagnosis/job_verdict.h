@@ -45,6 +45,7 @@ struct JobRoot {
   std::string op;
   std::string missing_call;   // see Hang
   bool is_finalized = false;  // see Hang
+  bool is_being_made = false;
   std::string text;           // of the first communicator's verdict
   bool is_in_replay = false;  // the others wait in a replay of a CUDA graph
   bool is_queued = false;     // they are behind earlier work of their own GPUs
@@ -63,6 +64,7 @@ struct JobWait {
   int64_t since_realtime_ns = 0;
   std::string op;
   HangVerdict verdict{};
+  std::vector<int32_t> suspects;  // ranks of its communicator
 };
 
 struct JobVerdict {

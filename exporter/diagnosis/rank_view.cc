@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <utility>
+
+#include "exporter/diagnosis/same_ids.h"
 
 namespace nccl_pulse {
 namespace {
@@ -25,13 +28,17 @@ const CommunicatorSnapshot* FailedOnGpuOf(const ProcessSnapshot& process,
   return first;
 }
 
-void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, int64_t now_ns,
-                std::map<uint64_t, CommunicatorView>* by_id) {
+void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, const SameIds& same_ids,
+                int64_t now_ns, std::map<std::pair<uint64_t, uint32_t>, CommunicatorView>* by_id) {
   const int64_t stands_after_ns = set.stands_after_ns;
   const bool is_stopped = IsStopped(process, now_ns, stands_after_ns);
   for (const CommunicatorSnapshot& communicator : process.communicators) {
     if (communicator.comm_id == 0) continue;
-    CommunicatorView& view = by_id->try_emplace(communicator.comm_id).first->second;
+    const uint32_t number = same_ids.NumberOf(communicator);
+    CommunicatorView& view =
+        by_id->try_emplace(std::pair(communicator.comm_id, number)).first->second;
+    view.number = number;
+    view.is_mixed = same_ids.AreMixed(communicator);
     const RankView::State state = communicator.finalized             ? RankView::State::kFinalized
                                   : process.end != ProcessEnd::kLive ? RankView::State::kGone
                                                                      : RankView::State::kLive;
@@ -45,9 +52,12 @@ void SortRanks(CommunicatorView* view) {
   std::stable_sort(view->ranks.begin(), view->ranks.end(), [](const auto& a, const auto& b) {
     return a.rank() != b.rank() ? a.rank() < b.rank() : IsBetter(a, b);
   });
-  view->ranks.erase(std::unique(view->ranks.begin(), view->ranks.end(),
-                                [](const auto& a, const auto& b) { return a.rank() == b.rank(); }),
-                    view->ranks.end());
+  if (!view->is_mixed) {
+    view->ranks.erase(
+        std::unique(view->ranks.begin(), view->ranks.end(),
+                    [](const auto& a, const auto& b) { return a.rank() == b.rank(); }),
+        view->ranks.end());
+  }
   view->comm_id = view->ranks.front().communicator->comm_id;
   view->nranks = view->ranks.front().communicator->nranks;
   view->nnodes = view->ranks.front().communicator->nnodes;
@@ -149,12 +159,12 @@ uint64_t RankView::CallsOf(std::string_view op) const {
 
 std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots,
                                                   int64_t now_realtime_ns) {
-  std::map<uint64_t, CommunicatorView> by_id;
-  for (const ProcessSnapshot& process : snapshots.processes) {
-    AddProcess(process, snapshots, now_realtime_ns, &by_id);
-  }
-  for (const ProcessSnapshot& process : snapshots.ended) {
-    AddProcess(process, snapshots, now_realtime_ns, &by_id);
+  const SameIds same_ids(snapshots);
+  std::map<std::pair<uint64_t, uint32_t>, CommunicatorView> by_id;
+  for (const auto* processes : {&snapshots.processes, &snapshots.ended}) {
+    for (const ProcessSnapshot& process : *processes) {
+      AddProcess(process, snapshots, same_ids, now_realtime_ns, &by_id);
+    }
   }
   std::vector<CommunicatorView> views;
   views.reserve(by_id.size());

@@ -39,8 +39,10 @@ using Ranks = std::vector<const RankView*>;
 
 struct CommunicatorView {
   uint64_t comm_id;
+  uint32_t number = 0;    // among those with this id (same_ids.h)
+  bool is_mixed = false;  // `ranks` are of several, and has some of them twice
   int32_t nranks, nnodes;
-  std::vector<RankView> ranks;    // in order, each once
+  std::vector<RankView> ranks;    // in order; each once if they are not mixed
   bool are_all_expected = false;  // who is not among them should be
   // Its ranks exchange Send and Recv with each other, here or on another communicator.
   bool has_point_to_point = false;
@@ -69,7 +71,7 @@ bool WaitsForAll(std::string_view op);
 // A launch of several operations.
 bool IsGrouped(std::string_view op);
 
-// In the order of their ids. A communicator without an id (API v1 to v3 before its first operation)
+// In the order of their ids and numbers. A communicator without an id (API v1 to v3 before its first operation)
 // is left out.
 std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots,
                                                   int64_t now_realtime_ns);

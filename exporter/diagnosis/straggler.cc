@@ -295,6 +295,7 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
                                           kMinPartOfMean * window_loss_ / window_matched_)
                                : 0;
   for (auto& [rank, of] : ranks_) {
+    of.before_seconds = of.total_seconds;
     of.window_seconds *= fade;
     of.late_calls *= fade;
     of.late_rounds *= fade;

@@ -105,6 +105,8 @@ class StragglerState {
   // those that are known, and they are few.
   std::optional<LateRank> FindPerhaps(const CommunicatorView& view) const;
   std::vector<RankLoss> Losses(const CommunicatorView& view) const;
+  // What the others waited for this rank since the update before is another one's doing.
+  void Forgive(int32_t rank);
 
  private:
   // Operation, size class, how timed, and of a launch in a CUDA graph which graph.
@@ -117,6 +119,7 @@ class StragglerState {
   };
   struct OfRank {
     double total_seconds = 0;      // ever
+    double before_seconds = 0;     // the same at the update before
     double window_seconds = 0;     // as the window counts, like what follows
     double late_calls = 0;         // into which it came last by more than kMinLateNs
     double late_rounds = 0;        // of the job, in whose late calls it came last

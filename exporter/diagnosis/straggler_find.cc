@@ -180,6 +180,11 @@ std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view
   return perhaps;
 }
 
+void StragglerState::Forgive(int32_t rank) {
+  OfRank& of = ranks_[rank];
+  of.total_seconds = of.before_seconds;
+}
+
 std::vector<RankLoss> StragglerState::Losses(const CommunicatorView& view) const {
   std::vector<RankLoss> losses;
   if (ranks_.size() < 2) return losses;

@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "exporter/diagnosis/shared_ranks.h"
 #include "exporter/exposition/calls_json.h"
 #include "exporter/exposition/communicators_json.h"
 #include "exporter/exposition/negotiation.h"
@@ -126,6 +127,7 @@ SnapshotSet Pages::ReadAll(ReadWish wish) {
     }
   }
   node_.Read(&set, MonotonicNow(), wish);
+  ForgetSharedRanks(&set);
   pace_.Update(&set, options_.pace_clock ? options_.pace_clock() : RealtimeNs());
   stats_.segments_read += std::count_if(
       set.processes.begin(), set.processes.end(),

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "exporter/diagnosis/hang.h"
 #include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/rank_activity.h"
+#include "exporter/diagnosis/same_ids.h"
 #include "exporter/diagnosis/usual_wait.h"
 #include "exporter/exposition/json_text.h"
 #include "exporter/exposition/latency_json.h"
@@ -262,7 +264,7 @@ Json QueuedJson(const CommunicatorDiagnosis* diagnosis) {
 }
 
 Json StragglerJson(const CommunicatorDiagnosis* diagnosis) {
-  if (diagnosis == nullptr || !diagnosis->straggler) return nullptr;
+  if (diagnosis == nullptr || !diagnosis->has_named_straggler()) return nullptr;
   const Straggler& straggler = *diagnosis->straggler;
   return {{"rank", straggler.rank},
           {"seconds_per_second", straggler.seconds_per_second},
@@ -285,11 +287,17 @@ Json HealthJson(const Health& health) {
           {"summary", health.summary}};
 }
 
-const CommunicatorDiagnosis* FindDiagnosis(const DiagnosisResult& diagnosis, uint64_t comm_id) {
+using IdAndNumber = std::pair<uint64_t, uint32_t>;
+
+const CommunicatorDiagnosis* FindDiagnosis(const DiagnosisResult& diagnosis,
+                                           const IdAndNumber& id) {
+  const auto id_of = [](const CommunicatorDiagnosis& each) {
+    return IdAndNumber(each.comm_id, each.number);
+  };
   const auto found = std::lower_bound(
-      diagnosis.begin(), diagnosis.end(), comm_id,
-      [](const CommunicatorDiagnosis& each, uint64_t id) { return each.comm_id < id; });
-  return found != diagnosis.end() && found->comm_id == comm_id ? &*found : nullptr;
+      diagnosis.begin(), diagnosis.end(), id,
+      [&id_of](const auto& each, const IdAndNumber& wanted) { return id_of(each) < wanted; });
+  return found != diagnosis.end() && id_of(*found) == id ? &*found : nullptr;
 }
 
 struct Rank {
@@ -297,13 +305,14 @@ struct Rank {
   const CommunicatorSnapshot* communicator;
 };
 
-using RanksById = std::map<uint64_t, std::vector<Rank>>;
+using RanksById = std::map<IdAndNumber, std::vector<Rank>>;
 
 // Ranks whose process has ended, in communicators that others still use: somebody waits for them.
-void AddEnded(const std::vector<ProcessSnapshot>& ended, RanksById* by_id) {
+void AddEnded(const std::vector<ProcessSnapshot>& ended, const SameIds& same_ids,
+              RanksById* by_id) {
   for (const ProcessSnapshot& process : ended) {
     for (const CommunicatorSnapshot& communicator : process.communicators) {
-      const auto found = by_id->find(communicator.comm_id);
+      const auto found = by_id->find({communicator.comm_id, same_ids.NumberOf(communicator)});
       if (communicator.finalized || found == by_id->end()) continue;
       std::vector<Rank>& ranks = found->second;
       const bool in_use = std::any_of(ranks.begin(), ranks.end(), [](const Rank& rank) {
@@ -322,12 +331,14 @@ void AddEnded(const std::vector<ProcessSnapshot>& ended, RanksById* by_id) {
 std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime_ns,
                               const DiagnosisResult& diagnosis) {
   RanksById by_id;
+  const SameIds same_ids(snapshots);
   for (const ProcessSnapshot& process : snapshots.processes) {
     for (const CommunicatorSnapshot& communicator : process.communicators) {
-      by_id[communicator.comm_id].push_back({&process, &communicator});
+      by_id[{communicator.comm_id, same_ids.NumberOf(communicator)}].push_back(
+          {&process, &communicator});
     }
   }
-  AddEnded(snapshots.ended, &by_id);
+  AddEnded(snapshots.ended, same_ids, &by_id);
   Json communicators = Json::array();
   for (auto& [id, ranks] : by_id) {
     std::stable_sort(ranks.begin(), ranks.end(), [](const Rank& a, const Rank& b) {
@@ -342,7 +353,7 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
       list.push_back(RankJson(*rank.process, *rank.communicator, found, now_realtime_ns,
                               snapshots.stands_after_ns));
     }
-    communicators.push_back({{"comm", Id(id)},
+    communicators.push_back({{"comm", Id(id.first)},
                              {"name", TextOrNull(first.name)},
                              {"nranks", first.nranks},
                              {"nnodes", first.nnodes},

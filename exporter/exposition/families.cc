@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <string>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
 
+#include "exporter/diagnosis/same_ids.h"
 #include "exporter/exposition/catalogue.h"
 #include "exporter/exposition/communicator_series.h"
 #include "exporter/exposition/family_set.h"
@@ -28,7 +30,17 @@ void AddHang(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
   for (std::size_t i = 0; i < std::min(hang.suspects.size(), kMostSuspects); ++i) {
     set->Gauge(MetricId::kHangStart, {comm, verdict, Digits(hang.suspects[i]), hang.op}, since);
   }
-  if (hang.is_usual) set->Gauge(MetricId::kHangUsual, {comm}, 1);
+}
+
+// Of several communicators with one id all that hang must be usual.
+void AddUsual(const DiagnosisResult& diagnosis, FamilySet* set) {
+  std::map<uint64_t, bool> are_usual;
+  for (const CommunicatorDiagnosis& each : diagnosis) {
+    if (each.hang) are_usual.try_emplace(each.comm_id, true).first->second &= each.hang->is_usual;
+  }
+  for (const auto& [comm_id, is_usual] : are_usual) {
+    if (is_usual) set->Gauge(MetricId::kHangUsual, {Hex(comm_id, 16)}, 1);
+  }
 }
 
 struct CommunicatorOfProcess {
@@ -40,10 +52,11 @@ bool IsLive(const ProcessSnapshot& process, const CommunicatorSnapshot& communic
   return process.end == ProcessEnd::kLive && !communicator.finalized;
 }
 
-bool IsQueued(const DiagnosisResult& diagnosis, const CommunicatorSnapshot& communicator) {
-  const auto found = std::find_if(
-      diagnosis.begin(), diagnosis.end(),
-      [&communicator](const auto& each) { return each.comm_id == communicator.comm_id; });
+bool IsQueued(const DiagnosisResult& diagnosis, const CommunicatorSnapshot& communicator,
+              uint32_t number) {
+  const auto found = std::find_if(diagnosis.begin(), diagnosis.end(), [&](const auto& each) {
+    return each.comm_id == communicator.comm_id && each.number == number;
+  });
   if (found == diagnosis.end() || !found->queued) return false;
   const std::vector<int32_t>& ranks = found->queued->ranks;
   return std::find(ranks.begin(), ranks.end(), communicator.rank) != ranks.end();
@@ -108,11 +121,13 @@ std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabe
     AddProcess(*process, &set);
   }
   const std::unordered_map<uint64_t, int32_t> ranks_here = RanksHere(communicators);
+  const SameIds same_ids(snapshots);
   for (const auto& [process, communicator] : communicators) {
     set.SetStaticLabels(process->static_labels);
     AddCommunicator(*process, *communicator, now_realtime_ns, snapshots.stands_after_ns, &set);
     if (!IsLive(*process, *communicator)) continue;
-    if (IsQueued(diagnosis, *communicator)) set.Gauge(MetricId::kActivityQueued, {}, 1);
+    if (IsQueued(diagnosis, *communicator, same_ids.NumberOf(*communicator)))
+      set.Gauge(MetricId::kActivityQueued, {}, 1);
     if (ranks_here.at(communicator->comm_id) < communicator->nranks) {
       AddAgreedCalls(*communicator, now_realtime_ns, &set);
     }
@@ -123,6 +138,7 @@ std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabe
   for (const CommunicatorDiagnosis& each : diagnosis) {
     if (each.hang) AddHang(each, &set);
   }
+  AddUsual(diagnosis, &set);
   set.Summary(MetricId::kScrapeDuration, {}, stats.pages, stats.seconds);
   set.Gauge(MetricId::kProcesses, {}, static_cast<double>(snapshots.processes.size()));
   set.Counter(MetricId::kSegmentsRead, {}, stats.segments_read);

@@ -105,7 +105,7 @@ std::string JobJson(const JobLook& look) {
     Json json = RankJson(wait.rank);
     json["since"] = Seconds(wait.since_realtime_ns);
     json["op"] = TextOrNull(wait.op);
-    json["for"] = WaitedFor(look, wait);
+    json["for"] = WaitedFor(wait);
     waits.push_back(std::move(json));
   }
   const Json json = {{"time", Seconds(look.now_realtime_ns)},

@@ -100,27 +100,33 @@ class Look {
   JobLook look_;
 };
 
-std::set<uint64_t> Hanging(const DiagnosisResult& diagnosis) {
-  std::set<uint64_t> hanging;
+using Communicators = std::set<std::pair<uint64_t, uint32_t>>;  // by id and number
+
+Communicators::value_type IdOf(const CommunicatorDiagnosis& each) {
+  return {each.comm_id, each.number};
+}
+
+Communicators Hanging(const DiagnosisResult& diagnosis) {
+  Communicators hanging;
   for (const CommunicatorDiagnosis& each : diagnosis) {
-    if (each.hang) hanging.insert(each.comm_id);
+    if (each.hang) hanging.insert(IdOf(each));
   }
   return hanging;
 }
 
 // How many of these communicators are still reported. It is not known whether the others went on.
-std::size_t SeenOf(const std::set<uint64_t>& communicators, const DiagnosisResult& diagnosis) {
+std::size_t SeenOf(const Communicators& communicators, const DiagnosisResult& diagnosis) {
   return static_cast<std::size_t>(std::count_if(
       diagnosis.begin(), diagnosis.end(),
-      [&communicators](const auto& each) { return communicators.count(each.comm_id) != 0; }));
+      [&communicators](const auto& each) { return communicators.count(IdOf(each)) != 0; }));
 }
 
 // Keeps only the hangs of these communicators. Returns how many there are.
-std::size_t KeepHangs(const std::set<uint64_t>& communicators, DiagnosisResult* diagnosis) {
+std::size_t KeepHangs(const Communicators& communicators, DiagnosisResult* diagnosis) {
   std::size_t kept = 0;
   for (CommunicatorDiagnosis& each : *diagnosis) {
     if (!each.hang) continue;
-    if (communicators.count(each.comm_id) != 0) {
+    if (communicators.count(IdOf(each)) != 0) {
       ++kept;
     } else {
       each.hang.reset();
@@ -157,13 +163,13 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
   const auto start = steady_clock::now();
   Diagnosis diagnosis;  // remembers the calls of all looks
   JobLook look;
-  std::set<uint64_t> before;  // what hung at the last look
+  Communicators before;  // what hung at the last look
   std::size_t went_on = 0;
   int looks = 0;
   for (int hangs = 0;;) {
     look = Look(endpoints, options, &diagnosis).Make();
     ++looks;
-    std::set<uint64_t> now = Hanging(look.diagnosis);
+    Communicators now = Hanging(look.diagnosis);
     const std::size_t kept = KeepHangs(before, &look.diagnosis);
     if (!before.empty()) went_on = SeenOf(before, look.diagnosis) - kept;
     look.verdict = JudgeJob(look.set, look.diagnosis, look.now_realtime_ns);

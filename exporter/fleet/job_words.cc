@@ -76,6 +76,10 @@ std::string What(const JobRoot& root) {
           is_one ? "has a GPU whose driver answers" : "have GPUs whose drivers answer",
           " with an error that does not end");
     case HangVerdict::kRankNotSeen:
+      if (root.is_being_made) {
+        return absl::StrCat(is_one ? "has" : "have", " not come to communicator ",
+                            Comm(root.communicators.front()), ", which others make");
+      }
       return absl::StrCat(is_one ? "is" : "are", " not seen at any endpoint that answered");
     default:
       return "";
@@ -180,6 +184,7 @@ std::string FirstStep(const JobRoot& root) {
                               : "",
                           ", and dcgm: what happened to it; then end the process");
     case HangVerdict::kRankNotSeen:
+      if (is_seen) return absl::StrCat("py-spy dump --pid ", pid, on, ": what its program does");
       return "whether its process and its node are alive, and which endpoint should know it";
     case HangVerdict::kNoProgress:
       if (root.is_queued) {
@@ -248,14 +253,9 @@ std::string StragglerSentence(const JobStraggler& straggler) {
   return absl::StrCat(who, straggler.text, " First: ", FirstStep(straggler), ".");
 }
 
-std::string WaitedFor(const JobLook& look, const JobWait& wait) {
-  const auto found = std::lower_bound(
-      look.diagnosis.begin(), look.diagnosis.end(), wait.rank.comm_id,
-      [](const CommunicatorDiagnosis& each, uint64_t id) { return each.comm_id < id; });
-  const bool has_hang = found != look.diagnosis.end() && found->comm_id == wait.rank.comm_id &&
-                        found->hang.has_value();
-  if (!has_hang || found->hang->suspects.empty()) return HangVerdictName(wait.verdict);
-  std::vector<int32_t> suspects = found->hang->suspects;
+std::string WaitedFor(const JobWait& wait) {
+  if (wait.suspects.empty()) return HangVerdictName(wait.verdict);
+  std::vector<int32_t> suspects = wait.suspects;
   const std::size_t more = suspects.size() > kMostNamed ? suspects.size() - kMostNamed : 0;
   suspects.resize(suspects.size() - more);
   return absl::StrCat(

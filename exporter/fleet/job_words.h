@@ -21,7 +21,7 @@ std::string FirstStep(const JobStraggler& straggler);
 // "global rank 35 on node-4 (GPU 3, pid 1003)"
 std::string RankWords(const JobRank& rank);
 // Of the communicator in which it waits: "rank 3", "rank_not_seen", "who waits elsewhere".
-std::string WaitedFor(const JobLook& look, const JobWait& wait);
+std::string WaitedFor(const JobWait& wait);
 std::string AgeWords(int64_t ns);  // "42 s", "12 min"
 
 }  // namespace nccl_pulse

@@ -8,14 +8,25 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
+
+#include "absl/strings/match.h"
 
 namespace nccl_pulse {
 namespace {
 
+// What launchers say that know no id: torchrun without --rdzv-id says "none".
+bool IsPlaceholder(const char* value) {
+  for (const char* placeholder : {"", "none", "null", "default", "n/a", "unknown"}) {
+    if (absl::EqualsIgnoreCase(value, placeholder)) return true;
+  }
+  return false;
+}
+
 std::string FirstSet(std::initializer_list<const char*> names) {
   for (const char* name : names) {
     const char* value = getenv(name);
-    if (value != nullptr && value[0] != '\0') return value;
+    if (value != nullptr && !IsPlaceholder(value)) return value;
   }
   return "";
 }

@@ -205,6 +205,36 @@ TEST(Straggler, PipelineStagesDifferByRight) {
   EXPECT_EQ(tensor.straggler->rank, 1);
 }
 
+// Process 0 is late to its tensor-parallel call; process 1 waits for it there, so both come late to
+// their data-parallel calls.
+TEST(Straggler, WhoWaitsForTheSlowOneIsNotNamed) {
+  Watched watched(4);
+  constexpr uint64_t kTensor = 1, kTensor2 = 2, kOfSlow = 3, kOfNeighbour = 4;
+  watched.job.AddCommunicator(kTensor, {0, 1});
+  watched.job.AddCommunicator(kTensor2, {2, 3});
+  watched.job.AddCommunicator(kOfSlow, {0, 2});
+  watched.job.AddCommunicator(kOfNeighbour, {1, 3});
+  const auto run = [&watched] {
+    for (int i = 0; i < 3000; ++i) {
+      watched.job.Collective(kTensor, "AllReduce", {4 * kMs, 0}, kMs);
+      watched.job.Collective(kTensor2, "AllReduce", {0, 0}, kMs);
+      watched.job.Collective(kOfSlow, "AllReduce", {4 * kMs, 0}, kMs);
+      watched.job.Collective(kOfNeighbour, "AllReduce", {4 * kMs, 0}, kMs);
+      watched.LookIfDue();
+    }
+  };
+  run();
+  EXPECT_TRUE(watched.Look(kTensor).has_named_straggler());
+  EXPECT_TRUE(watched.Look(kOfSlow).has_named_straggler());
+  const CommunicatorDiagnosis neighbour = watched.Look(kOfNeighbour);
+  EXPECT_FALSE(neighbour.has_named_straggler());
+  // Nor is it to blame for what the other one waits from now on.
+  const double before = neighbour.losses[0].seconds;
+  run();
+  EXPECT_EQ(watched.Look(kOfNeighbour).losses[0].seconds, before);
+  EXPECT_GT(watched.Look(kOfSlow).losses[0].seconds, 3 * before);
+}
+
 TEST(Straggler, RanksThatMayLeaveEarlyAreNotCompared) {
   Watched watched(4);
   watched.job.AddCommunicator(kComm, {0, 1, 2, 3});

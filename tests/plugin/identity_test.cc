@@ -125,5 +125,19 @@ TEST(IdentityTest, OtherLaunchers) {
              });
 }
 
+// All jobs that torchrun starts without --rdzv-id would be one.
+TEST(IdentityTest, APlaceholderIsNoJobId) {
+  for (const char* placeholder : {"none", "None", "", "default"}) {
+    RunInChild({{"TORCHELASTIC_RUN_ID", placeholder}, {"PBS_JOBID", "17.pbs"}}, [] {
+      NcclCommunicator comm(1);
+      EXPECT_EQ(ReadSnapshot().job_id, "17.pbs");
+    });
+    RunInChild({{"TORCHELASTIC_RUN_ID", placeholder}}, [] {
+      NcclCommunicator comm(1);
+      EXPECT_EQ(ReadSnapshot().job_id, "");
+    });
+  }
+}
+
 }  // namespace
 }  // namespace nccl_pulse

@@ -1,0 +1,90 @@
+#include "exporter/diagnosis/being_made.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "exporter/diagnosis/hang_evidence.h"
+#include "exporter/diagnosis/verdict_draft.h"
+
+namespace nccl_pulse {
+namespace {
+
+// Two ranks may be the same two of several communicators.
+constexpr std::size_t kLeastAlike = 2;
+
+// Its process has done something since it came to this communicator.
+bool HasGoneOn(const RankView& rank) {
+  const CommunicatorSnapshot& made = *rank.communicator;
+  if (made.launches != 0 || !made.calls.empty() || made.captured) return true;
+  if (AreCallsKnown(*rank.process, made) != CallsKnown::kYes) return true;
+  const auto& all = rank.process->communicators;
+  return std::any_of(all.begin(), all.end(), [&made](const CommunicatorSnapshot& each) {
+    return std::max({each.last_launch_realtime_ns, each.unreported_since_realtime_ns,
+                     each.graph_moved_realtime_ns, each.init_realtime_ns}) > made.init_realtime_ns;
+  });
+}
+
+// The ranks of `unseen` in that communicator, if those that are seen are the same in both.
+Ranks AbsentIn(const CommunicatorView& other, const HangFinding& finding) {
+  if (other.nranks != finding.view->nranks || other.is_mixed) return {};
+  const auto find = [&other](int32_t number) -> const RankView* {
+    const auto found = std::find_if(other.ranks.begin(), other.ranks.end(),
+                                    [number](const auto& rank) { return rank.rank() == number; });
+    return found == other.ranks.end() ? nullptr : &*found;
+  };
+  for (const RankView* rank : finding.waiting) {
+    const RankView* there = find(rank->rank());
+    if (there == nullptr || there->process != rank->process) return {};
+  }
+  Ranks absent;
+  for (const int32_t number : finding.unseen_ranks) {
+    const RankView* there = find(number);
+    if (there == nullptr || there->process->end != ProcessEnd::kLive) return {};
+    absent.push_back(there);
+  }
+  return absent;
+}
+
+}  // namespace
+
+std::optional<HangFinding> ConcludeBeingMade(const CommunicatorFacts& facts) {
+  const CommunicatorView& view = *facts.view;
+  if (facts.live.empty() || facts.live.size() != view.ranks.size()) return std::nullopt;
+  if (facts.are_all_seen() || !view.are_all_expected) return std::nullopt;
+  if (std::any_of(facts.live.begin(), facts.live.end(),
+                  [](const RankView* rank) { return HasGoneOn(*rank); })) {
+    return std::nullopt;
+  }
+  int64_t since_ns = 0;
+  for (const RankView* rank : facts.live) {
+    since_ns = std::max(since_ns, rank->communicator->init_realtime_ns);
+  }
+  if (ElapsedNs(facts.now_ns, since_ns) < facts.hang_after_ns) return std::nullopt;
+  VerdictDraft draft(facts);
+  draft.SetWaiting(facts.live, [since_ns](const RankView& /*rank*/) { return since_ns; });
+  draft.finding.unseen_ranks = UnseenRanks(facts, kMostUnseen);
+  draft.Say(HangVerdict::kRankNotSeen, HangDetail::kBeingMade, {});
+  return std::move(draft.finding);
+}
+
+void FindAbsent(const std::vector<CommunicatorView>& views, const RanksOfProcesses& ranks,
+                std::size_t here, HangFinding* finding) {
+  if (finding->detail != HangDetail::kBeingMade || finding->waiting.size() < kLeastAlike) return;
+  for (const auto& [there, rank] : ranks.Of(*finding->waiting.front())) {
+    if (there == here) continue;
+    Ranks absent = AbsentIn(views[there], *finding);
+    if (absent.empty()) continue;
+    const bool differ =
+        !finding->absent.empty() &&
+        !std::equal(absent.begin(), absent.end(), finding->absent.begin(),
+                    [](const auto* a, const auto* b) { return a->process == b->process; });
+    if (differ) {
+      finding->absent.clear();
+      return;
+    }
+    finding->absent = std::move(absent);
+    finding->absent_in = there;
+  }
+}
+
+}  // namespace nccl_pulse

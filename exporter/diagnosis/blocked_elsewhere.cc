@@ -169,8 +169,6 @@ class Follower {
     return false;
   }
 
-  }
-
   // For a rank that has not called: it may be in an unreported call there whose root is on another
   // node. Not so if it has gone on here for as long after that call, or if it is the one that the
   // others wait for there.

@@ -42,7 +42,7 @@ ServerLoop::ServerLoop(ServerOptions options)
       handover_budget_(options_.cpu_share * kHandoverShare, kHandoverBurst, MonotonicNow()),
       failure_(options_.log) {}
 
-bool ServerLoop::Wait(const EventFd& wake) {
+bool ServerLoop::Wait(const Wake& wake) {
   // Only open ones: poll() refuses more entries than the process may have descriptors.
   polled_.clear();
   places_ = Places();
@@ -57,7 +57,7 @@ bool ServerLoop::Wait(const EventFd& wake) {
   places_.wake = polled_.size();
   polled_.push_back({wake.fd(), POLLIN, 0});
   if (options_.guard != nullptr) {
-    polled_.push_back({may_serve ? options_.guard->event() : -1, POLLIN, 0});
+    polled_.push_back({may_serve ? options_.guard->verdicts().fd() : -1, POLLIN, 0});
   }
   const Time accept_from = std::max(clients_.accept_from(), node_.accept_from());
   places_.was_serving = node_.is_serving();

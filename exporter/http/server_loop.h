@@ -16,11 +16,11 @@
 
 #include "exporter/http/clients.h"
 #include "exporter/http/cpu_budget.h"
-#include "exporter/http/event_fd.h"
 #include "exporter/http/one_warning.h"
 #include "exporter/http/pages.h"
 #include "exporter/http/responder.h"
 #include "exporter/http/server_options.h"
+#include "exporter/http/wake.h"
 #include "exporter/node/node.h"
 
 namespace nccl_pulse {
@@ -39,7 +39,7 @@ class ServerLoop {
   // Waits, and handles what came. `on_wake` is called in each round, before what came is handled.
   // May throw: then StartOver is next.
   template <typename OnWake>
-  void Round(const EventFd& wake, const OnWake& on_wake) {
+  void Round(const Wake& wake, const OnWake& on_wake) {
     if (!Wait(wake)) return;
     on_wake();
     HandleRound();
@@ -62,7 +62,7 @@ class ServerLoop {
     bool was_serving = false;
   };
 
-  bool Wait(const EventFd& wake);
+  bool Wait(const Wake& wake);
   void HandleRound();
   void Spend(CpuBudget* budget, Time now);
 

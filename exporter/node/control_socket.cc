@@ -43,11 +43,11 @@ bool ControlSocket::Round(Time now) {
         absl::StrCat(LiveSettingName(setting), " is ", options_.values->Value(setting),
                      " again: its time is over"));
   }
-  if (listener_.get() < 0) return false;
+  if (!listener_.is_open()) return false;
   Accept(now);
   bool is_asked = false;
   for (Client& client : clients_) {
-    if (client.connection.get() < 0) continue;
+    if (!client.connection.is_open()) continue;
     is_asked = true;
     if (!Handle(&client, now) || client.since + kClientTimeout <= now) client.connection.Close();
   }
@@ -58,7 +58,7 @@ void ControlSocket::Accept(Time now) {
   for (int i = 0; i < kAcceptsPerRound; ++i) {
     Client* place = nullptr;
     for (Client& client : clients_) {
-      if (client.connection.get() < 0) place = &client;
+      if (!client.connection.is_open()) place = &client;
     }
     if (place == nullptr) return;
     {

@@ -33,8 +33,8 @@
 #include "exporter/node/handover.h"
 #include "exporter/node/live_values.h"
 #include "exporter/node/log_level.h"
-#include "exporter/node/shared_descriptor.h"
 #include "metrics/kinds.h"
+#include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {
 

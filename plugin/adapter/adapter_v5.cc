@@ -20,11 +20,7 @@ int StartV5(void* context, void** handle, abi::v5::Descriptor* descriptor) {
 }  // namespace nccl_pulse
 
 extern "C" {
-NCCL_PULSE_EXPORT nccl_pulse::abi::v5::Profiler ncclProfiler_v5 = {
-    "Pulse",
-    nccl_pulse::InitV5,
-    nccl_pulse::StartV5,
-    nccl_pulse::StopEvent,
-    nccl_pulse::RecordState<nccl_pulse::abi::v5::StateArgs>,
-    nccl_pulse::FinalizeCommunicator};
+NCCL_PULSE_EXPORT nccl_pulse::Exported<nccl_pulse::abi::v5::Profiler> ncclProfiler_v5 = {
+    {"Pulse", nccl_pulse::InitV5, nccl_pulse::StartV5, nccl_pulse::StopEvent,
+     nccl_pulse::RecordState<nccl_pulse::abi::v5::StateArgs>, nccl_pulse::FinalizeCommunicator}};
 }  // extern "C"

@@ -91,7 +91,8 @@ TEST(ProcessState, DumpsCore) {
     if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) _exit(2);
     const std::string real = "/proc/" + std::to_string(subject) + "/status";
     const std::string text = testing::TempDir() + "/status" + std::to_string(getpid());
-    std::ofstream(text) << std::ifstream(real).rdbuf() << "Name:\tx\nCoreDumping:\t1\nThreads:\t9\n";
+    std::ofstream(text) << std::ifstream(real).rdbuf()
+                        << "Name:\tx\nCoreDumping:\t1\nThreads:\t9\n";
     if (mount(text.c_str(), real.c_str(), nullptr, MS_BIND, nullptr) != 0) _exit(2);
     const ProcessState state = StateOf(ProcessIdOf(subject));
     _exit(state == ProcessState::kDumpsCore && IsDead(state) ? 0 : 1);

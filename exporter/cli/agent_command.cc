@@ -236,6 +236,7 @@ int Run(const std::vector<char*>& arguments) {
   ControlSocket control;
   ControlSocket::Options control_options;
   control_options.values = &values;
+  control_options.owner = kAgentOwner;
   control_options.log = Log;
   if (!control.Open(control_options)) {
     Log(LogLevel::kWarning, "no socket for commands can be had: `pulse set` does not reach it");

@@ -150,6 +150,7 @@ std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& ques
   auto asked = std::make_unique<Asked>();
   asked->answer.pid = socket.pid;
   asked->answer.user = socket.user;
+  asked->answer.name = socket.name;
   if (!may_ask) {
     End(asked.get(), absl::StrCat("it belongs to user ", socket.user,
                                   ": only that user and root "
@@ -190,7 +191,11 @@ std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question) {
   std::vector<std::unique_ptr<Asked>> all;
   Found found;
   std::map<uid_t, int> asked_of;
+  const std::vector<std::string>& names = question.names;
   for (const Socket& socket : FindSockets()) {
+    if (!names.empty() && std::find(names.begin(), names.end(), socket.name) == names.end()) {
+      continue;
+    }
     std::unique_ptr<Asked> asked = Connect(socket, question, &found);
     if (asked == nullptr) continue;
     if (!asked->is_over && ++asked_of[socket.user] > kMostOfAUser) {

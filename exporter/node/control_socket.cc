@@ -26,6 +26,10 @@ bool HasLeft(int connection) {
 
 std::string ControlNamePrefix(uid_t user) { return absl::StrCat("nccl-pulse-", user, "-control-"); }
 
+std::string OwnerWords(const std::string& job_id) {
+  return job_id.empty() ? "a job without an id" : absl::StrCat("job ", job_id);
+}
+
 bool ControlSocket::Open(Options options) {
   options_ = std::move(options);
   uint32_t tag = 0;
@@ -115,7 +119,7 @@ bool ControlSocket::Answer(const Client& client, const HandoverMessage& message,
     for (const std::string& line : options_.values->Lines()) {
       if (!Reply(client, MessageType::kSetting, line)) return false;
     }
-    return Reply(client, MessageType::kDone, "");
+    return Reply(client, MessageType::kDone, options_.owner);
   }
   Count(CommandResult::kRefused);
   Reply(client, MessageType::kRefused, "an unknown command: another version of NCCL Pulse?");

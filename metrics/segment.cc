@@ -34,34 +34,36 @@ std::string ErrorText() {
 constexpr unsigned kMfdNoexecSeal = 0x0008;
 constexpr int kSealFutureWrite = 0x0010;
 
-// A memfd of `bytes` that can neither shrink nor grow, or -1 with the reason in `why`.
-int MakeSealedMemory(size_t bytes, std::string* why) {
+// A memfd of `bytes` that can neither shrink nor grow; none, with the reason in `why`.
+void MakeSealedMemory(size_t bytes, SharedDescriptor* memory, std::string* why) {
   // Beyond this limit the kernel not only refuses, it ends the process with SIGXFSZ.
   rlimit file_size{};
   if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && file_size.rlim_cur < bytes) {
     *why = "the limit on file sizes (ulimit -f) is below " + std::to_string(bytes) + " bytes";
-    return -1;
+    return;
   }
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   // Hardened systems (vm.memfd_noexec=2) refuse memory that could become executable. Kernels before
   // 6.3 do not know the flag.
-  int fd = static_cast<int>(syscall(SYS_memfd_create, "nccl-pulse", kFlags | kMfdNoexecSeal));
-  if (fd < 0 && errno == EINVAL) {
-    fd = static_cast<int>(syscall(SYS_memfd_create, "nccl-pulse", kFlags));
+  {
+    const ForkGuard guard;
+    int fd = static_cast<int>(syscall(SYS_memfd_create, "nccl-pulse", kFlags | kMfdNoexecSeal));
+    if (fd < 0 && errno == EINVAL) {
+      fd = static_cast<int>(syscall(SYS_memfd_create, "nccl-pulse", kFlags));
+    }
+    if (fd < 0) *why = std::string("memfd_create: ") + ErrorText();
+    memory->Set(fd);
   }
-  if (fd < 0) {
-    *why = std::string("memfd_create: ") + ErrorText();
-    return -1;
-  }
+  const int fd = memory->get();
+  if (fd < 0) return;
   if (ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
     *why = std::string("ftruncate of the memfd: ") + ErrorText();
   } else if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     *why = std::string("sealing the memfd: ") + ErrorText();
   } else {
-    return fd;
+    return;
   }
-  close(fd);
-  return -1;
+  memory->Close();
 }
 
 // Called after our own mapping is made. Whoever gets the descriptor can then only read, so nobody
@@ -70,6 +72,15 @@ int MakeSealedMemory(size_t bytes, std::string* why) {
 void SealAgainstOtherWriters(int fd) {
   fcntl(fd, F_ADD_SEALS, kSealFutureWrite);
   fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
+}
+
+// What is touched afterwards has memory: a refusal is an errno here, and would be a SIGBUS there.
+bool Reserve(int fd, uint64_t begin, uint64_t end) {
+  int result = 0;
+  do {
+    result = fallocate(fd, 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin));
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
 }
 
 }  // namespace
@@ -83,29 +94,27 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
   const size_t bytes = RoundUp(pages_offset + uint64_t{page_count} * kPageBytes, 65536);
 
   std::string why = "switched off";
-  int fd = options.allow_shared ? MakeSealedMemory(bytes, &why) : -1;
-  void* base = MAP_FAILED;
-  if (fd >= 0) {
-    base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  SharedDescriptor memory;
+  if (options.allow_shared) MakeSealedMemory(bytes, &memory, &why);
+  std::unique_ptr<Segment> segment;
+  if (const int fd = memory.get(); fd >= 0) {
+    void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (base == MAP_FAILED) {
       why = std::string("mapping the memfd: ") + ErrorText();
-      close(fd);
-      fd = -1;
+      memory.Close();
     } else {
       SealAgainstOtherWriters(fd);
+      segment.reset(new Segment(static_cast<uint8_t*>(base), bytes, page_count));
+      segment->memory_.TakeFrom(&memory);
     }
   }
-  std::unique_ptr<Segment> segment;
-  if (fd >= 0) {
-    segment.reset(new Segment(static_cast<uint8_t*>(base), bytes, fd, page_count));
-    if (!segment->Populate(0, kRecordsOffset)) {
-      why = std::string("populating the memfd: ") + ErrorText();
-      segment.reset();
-    }
+  if (segment != nullptr && !segment->Populate(0, kRecordsOffset)) {
+    why = std::string("populating the memfd: ") + ErrorText();
+    segment.reset();
   }
   if (segment == nullptr) {
-    base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                -1, 0);
+    void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (base == MAP_FAILED) {
       *warning = std::string("no memory for measurements (mmap: ") + ErrorText() + ")";
       return nullptr;
@@ -113,7 +122,7 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
     *warning = "shared memory is not available (" + why +
                "): measurements are kept in private memory, which cannot be handed to the node's "
                "server; this process serves them itself, on the next free port if need be";
-    segment.reset(new Segment(static_cast<uint8_t*>(base), bytes, -1, page_count));
+    segment.reset(new Segment(static_cast<uint8_t*>(base), bytes, page_count));
     if (!segment->Populate(0, kRecordsOffset)) {
       *warning = std::string("no memory for measurements (") + ErrorText() + ")";
       return nullptr;
@@ -132,7 +141,7 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
   header.page_bytes = kPageBytes;
   header.page_count = page_count;
   header.name_count = kMaxNames;
-  header.shared_memory = segment->fd_ >= 0 ? 1 : 0;
+  header.shared_memory = segment->memory_.get() >= 0 ? 1 : 0;
   header.series_limit = options.series_limit;
   header.last_calls = options.last_calls;
   segment->names().Initialize();
@@ -141,10 +150,9 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
   return segment;
 }
 
-Segment::Segment(uint8_t* base, size_t bytes, int fd, uint32_t page_count)
+Segment::Segment(uint8_t* base, size_t bytes, uint32_t page_count)
     : base_(base),
       bytes_(bytes),
-      fd_(fd),
       pages_offset_(
           RoundUp(kRecordsOffset + kMaxCommunicators * kRecordStride, uint64_t{kPageBytes} * 2)),
       links_(new PagePool::Link[page_count]()),
@@ -154,26 +162,17 @@ Segment::~Segment() { AbandonAfterFork(); }
 
 void Segment::AbandonAfterFork() {
   if (base_ != nullptr) munmap(base_, bytes_);
-  if (fd_ >= 0) close(fd_);
   base_ = nullptr;
-  fd_ = -1;
+  memory_.Close();
 }
 
 bool Segment::Populate(uint64_t offset, uint64_t bytes) {
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t begin = offset / page * page;
   const uint64_t end = RoundUp(offset + bytes, page);
-  if (fd_ >= 0) {
-    // Reserves the memory first: a refusal is an errno here, and would be a SIGBUS at a later
-    // store.
-    int result;
-    do {
-      result = fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin));
-    } while (result != 0 && errno == EINTR);
-    if (result != 0) return false;
-  }
   if (madvise(base_ + begin, end - begin, kMadvPopulateWrite) != 0) {
     if (errno != EINVAL) return false;  // EINVAL: a kernel before 5.14
+    if (memory_.is_open() && !Reserve(memory_.get(), begin, end)) return false;
     for (uint64_t at = begin; at < end; at += page) {
       // Adds nothing to a byte that others may be using: this maps the page without changing it.
       __atomic_fetch_add(base_ + at, 0, __ATOMIC_RELAXED);

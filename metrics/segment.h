@@ -15,6 +15,7 @@
 #include "metrics/name_table.h"
 #include "metrics/page_pool.h"
 #include "metrics/segment_layout.h"
+#include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {
 
@@ -68,7 +69,8 @@ class Segment {
 
   const void* base() const { return base_; }
   size_t bytes() const { return bytes_; }
-  int fd() const { return fd_; }  // -1 for private memory
+  // What another process can be given; empty for private memory.
+  const SharedDescriptor& memory() const { return memory_; }
   size_t populated_bytes() const { return populated_bytes_.load(); }
 
   // In a forked child: drops the mapping and the descriptor without touching the contents.
@@ -77,13 +79,13 @@ class Segment {
  private:
   static constexpr uint64_t kRecordsOffset = kHeaderBytes + kNamesBytes;
 
-  Segment(uint8_t* base, size_t bytes, int fd, uint32_t page_count);
+  Segment(uint8_t* base, size_t bytes, uint32_t page_count);
   uint8_t* PageAt(uint16_t page) { return base_ + pages_offset_ + uint64_t{page} * kPageBytes; }
   bool Populate(uint64_t offset, uint64_t bytes);
 
   uint8_t* base_;
   size_t bytes_;
-  int fd_;
+  SharedDescriptor memory_;
   uint64_t pages_offset_;
   std::mutex populate_mutex_;
   uint32_t next_unpopulated_page_ = 1;  // under populate_mutex_; page 0 is kNoPage

@@ -215,6 +215,7 @@ int Run(const std::vector<char*>& arguments) {
   ControlSocket control;
   ControlSocket::Options control_options;
   control_options.values = &values;
+  control_options.owner = kAgentOwner;
   control_options.log = LogLine;
   if (!control.Open(control_options)) {
     LogLine(LogLevel::kWarning, "no socket for commands can be had: `pulse set` does not reach it");

@@ -10,6 +10,7 @@
 #include "absl/flags/flag.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/installation.h"
+#include "exporter/cli/plugin_file.h"
 
 ABSL_DECLARE_FLAG(std::string, library);
 
@@ -29,9 +30,10 @@ libnccl-profiler-pulse.so and librccl-profiler-pulse.so. This is for an init con
 training container through a volume. An existing file is replaced in one step: a process that has loaded
 it keeps the old one.
 
-  --library=PATH   the plugin library; default: the one that came with this program
+  --library=PATH   the plugin library; default: the one that came with this program. It must be one for
+                   this kind of machine
 
-Exit status: 0 done; 1 bad usage; 2 no library, or FOLDER cannot be written to.
+Exit status: 0 done; 1 bad usage; 2 no such library, or FOLDER cannot be written to.
 )";
 
 // Copies under another name first, so that nobody ever loads half of the file.
@@ -61,6 +63,10 @@ int Run(const std::vector<char*>& arguments) {
     std::fprintf(stderr,
                  "pulse: libnccl-profiler-pulse.so is neither beside this program nor in "
                  "../lib; name it with --library\n");
+    return kCannotWrite;
+  }
+  if (const std::string why = WhyNoPlugin(library); !why.empty()) {
+    std::fprintf(stderr, "pulse: %s %s\n", library.c_str(), why.c_str());
     return kCannotWrite;
   }
   for (const char* name : {"libnccl-profiler-pulse.so", "librccl-profiler-pulse.so"}) {

@@ -3,9 +3,11 @@
 
 #include <chrono>
 #include <cstdio>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/declare.h"
@@ -14,15 +16,19 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/flag_check.h"
 #include "exporter/cli/fleet_flags.h"
 #include "exporter/node/control_client.h"
+#include "exporter/node/control_socket.h"
 #include "exporter/node/live_values.h"
 
 ABSL_FLAG(absl::Duration, for, absl::ZeroDuration(), "after which the setting goes back by itself");
 ABSL_DECLARE_FLAG(absl::Duration, timeout);  // of fleet_flags
+ABSL_DECLARE_FLAG(std::string, job_id);      // of diagnose
+ABSL_DECLARE_FLAG(bool, all);                // of status
 
 namespace nccl_pulse {
 namespace {
@@ -37,10 +43,10 @@ std::vector<std::string> given_pids;  // NOLINT(cert-err58-cpp)
 void TakePids(std::vector<char*>* arguments) { given_pids = TakeValues("--pid", arguments); }
 
 constexpr char kHelp[] =
-    R"(usage: pulse set NAME=VALUE [NAME=VALUE ...] [--for=DURATION] [--pid=PID ...]
+    R"(usage: pulse set NAME=VALUE [NAME=VALUE ...] [--for=DURATION] [--job-id=ID | --pid=PID ... | --all]
 
-Changes settings of all processes of this node that measure with NCCL Pulse, while they run. `pulse status
---settings` shows what they are. What can be set, named as the variables NCCL_PULSE_* are:
+Changes settings of the processes of a job on this node that measure with NCCL Pulse, while they run. `pulse
+status --settings` shows what they are. What can be set, named as the variables NCCL_PULSE_* are:
 
   TIMED_LAUNCHES_PER_SECOND   1 to 1000000: how many launches are timed, for each GPU; each delays its GPU by
                               about 5 us. one-in-N: one launch in N, whatever their rate; one-in-1: all
@@ -54,7 +60,9 @@ NAME=default sets what the process started with. All other settings are read onc
 
   --for=DURATION     after which the process goes back by itself to what it started with, at most 168h;
                      default: not before it ends
-  --pid=PID          of this process alone, any number of times; default: all
+  --job-id=ID        of the processes with this value of the label job_id, and of no agent
+  --pid=PID          of this process alone, any number of times
+  --all              of all processes; without any of these three they must be of one user and one job
   --timeout=DURATION who has not answered by then is named and not waited for (default 3s)
 
 Only the user of a process and root may do this, and not over the network. Processes in another network
@@ -62,6 +70,38 @@ namespace (a container of its own) are not reached: run it there.
 Exit status: 0 all have done it; 1 bad usage; 2 there is nobody to ask, or nobody has done it; 4 some have
 not.
 )";
+
+// The sockets of those that are to be changed, where neither --pid nor --all says it: of the job that was
+// asked for, or of the only one. False, with what there is in `error`, where there are several.
+// `answers` gets those that have not answered, and may be of any job.
+bool FindJob(const ControlQuestion& question, const std::string& job_id,
+             std::vector<std::string>* names, std::vector<ControlAnswer>* answers,
+             std::string* error) {
+  ControlQuestion who;
+  who.commands = {MakeMessage(MessageType::kListSettings)};
+  who.patience = question.patience;
+  std::map<std::pair<uid_t, std::string>, int> jobs;
+  for (ControlAnswer& answer : AskProcesses(who)) {
+    if (!answer.problem.empty()) {
+      answers->push_back(std::move(answer));
+      continue;
+    }
+    std::string owner = answer.replies.front().text;
+    if (owner.empty()) owner = OwnerWords("");
+    if (!job_id.empty() && owner != OwnerWords(job_id)) continue;
+    names->push_back(answer.name);
+    if (owner != kAgentOwner) ++jobs[{answer.user, owner}];
+  }
+  if (jobs.size() <= 1 || !job_id.empty()) return true;
+  std::vector<std::string> each;
+  for (const auto& [job, processes] : jobs) {
+    each.push_back(absl::StrCat(job.second, " of user ", job.first, " (", processes,
+                                processes == 1 ? " process)" : " processes)"));
+  }
+  *error = absl::StrCat("this would change ", jobs.size(), " jobs: ", absl::StrJoin(each, ", "),
+                        "; choose with --job-id=ID or --pid=PID, or take them with --all");
+  return false;
+}
 
 // Returns the exit status.
 int Print(const std::vector<ControlAnswer>& answers) {
@@ -141,11 +181,27 @@ int Run(const std::vector<char*>& arguments) {
     }
     question.pids.push_back(pid);
   }
-  const std::vector<ControlAnswer> answers = AskProcesses(question);
+  const std::string job_id = absl::GetFlag(FLAGS_job_id);
+  const bool is_all = absl::GetFlag(FLAGS_all);
+  if ((job_id.empty() ? 0 : 1) + (given_pids.empty() ? 0 : 1) + (is_all ? 1 : 0) > 1) {
+    return Fail(kUsageError, "--job-id, --pid and --all exclude each other");
+  }
+  std::vector<ControlAnswer> answers;
+  bool is_anybody_asked = true;
+  if (given_pids.empty() && !is_all) {
+    std::string error;
+    if (!FindJob(question, job_id, &question.names, &answers, &error)) {
+      return Fail(kUsageError, error);
+    }
+    is_anybody_asked = !question.names.empty();
+  }
+  if (is_anybody_asked) {
+    for (ControlAnswer& answer : AskProcesses(question)) answers.push_back(std::move(answer));
+  }
   if (answers.empty()) {
-    return Fail(kNobody,
-                "no process with NCCL Pulse of this user runs on this node (in this network "
-                "namespace)");
+    return Fail(kNobody, absl::StrCat("no process with NCCL Pulse ",
+                                      job_id.empty() ? "of this user" : "of this job",
+                                      " runs on this node (in this network namespace)"));
   }
   return Print(answers);
 }

@@ -21,6 +21,7 @@
 #include "exporter/cli/status_words.h"
 #include "exporter/exposition/json_text.h"
 #include "exporter/http/http_get.h"
+#include "exporter/node/listener.h"
 #include "nlohmann/json.hpp"
 #include "plugin/replay/processes.h"
 #include "plugin/simulation/ranks.h"
@@ -93,8 +94,9 @@ class Demo {
       return kReplayNoLibrary;
     }
     const char* listen = std::getenv("NCCL_PULSE_LISTEN");  // NOLINT(concurrency-mt-unsafe)
-    if (listen != nullptr && std::string_view(listen) == "off") {
-      std::fprintf(stderr, "pulse: NCCL_PULSE_LISTEN=off: there would be nothing to look at\n");
+    if (listen != nullptr && IsOff(listen)) {
+      std::fprintf(stderr, "pulse: NCCL_PULSE_LISTEN=%s: there would be nothing to look at\n",
+                   listen);
       return kReplayUsage;
     }
     setenv("NCCL_PULSE_HANG_SECONDS", kHangSeconds, 0);  // NOLINT(concurrency-mt-unsafe)

@@ -14,7 +14,7 @@
 #include "exporter/endpoint/pages.h"
 #include "exporter/endpoint/server_options.h"
 #include "exporter/http/entrance.h"
-#include "exporter/http/event_fd.h"
+#include "exporter/http/wake.h"
 #include "exporter/http/server_loop.h"
 #include "exporter/node/node.h"
 
@@ -31,7 +31,7 @@ class EndpointLoop {
 
   // See ServerLoop.
   template <typename OnWake>
-  void Round(const EventFd& wake, const OnWake& on_wake) {
+  void Round(const Wake& wake, const OnWake& on_wake) {
     loop_.Round(wake, on_wake);
   }
   void StartOver(std::string_view what) noexcept { loop_.StartOver(what); }

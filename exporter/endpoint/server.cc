@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "exporter/endpoint/server_thread.h"
-#include "exporter/node/shared_descriptor.h"
+#include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {
 

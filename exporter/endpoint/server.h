@@ -37,6 +37,8 @@
 //   less (nice, SCHED_IDLE): on a busy node it could then be kept from running while it holds a
 //   lock that the job's threads wait for, the allocator's or the kernel's on its memory map.
 //
+//   Locale. The thread has "C", whatever setlocale() of the job says.
+//
 //   Exceptions, of the source, of rendering, of the log, end as an answer with status 500 or as a
 //   closed connection.
 //

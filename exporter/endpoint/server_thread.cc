@@ -1,5 +1,6 @@
 #include "exporter/endpoint/server_thread.h"
 
+#include <locale.h>
 #include <sched.h>
 
 #include <cerrno>
@@ -10,7 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/node/error_text.h"
-#include "exporter/node/shared_descriptor.h"
+#include "exporter/node/monotonic_clock.h"
+#include "exporter/node/waiting.h"
 
 namespace nccl_pulse {
 namespace {
@@ -21,16 +23,22 @@ constexpr std::size_t kStackBytes = 1 << 20;
 constexpr std::chrono::milliseconds kStopTimeout{2000};
 constexpr std::chrono::milliseconds kGoodbyeTimeout{100};
 
+// False when `patience` has passed before.
+bool WaitUntil(const std::atomic<bool>& flag, std::chrono::milliseconds patience) {
+  const auto give_up = MonotonicNow() + patience;
+  while (!flag.load(std::memory_order_acquire)) {
+    if (MonotonicNow() >= give_up) return false;
+    Pause(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
 }  // namespace
 
 bool ServerThread::Start(std::string* error) {
-  {
-    const ForkGuard guard;
-    for (EventFd* event : {&wake_, &ended_, &said_goodbye_}) {
-      if (event->Open()) continue;
-      *error = absl::StrCat("cannot open an eventfd: ", ErrorText(errno));
-      return false;
-    }
+  if (!wake_.Open()) {
+    *error = absl::StrCat("cannot open a pair of sockets: ", ErrorText(errno));
+    return false;
   }
   // A thread starts with its creator's mask, and must not run a signal handler even once.
   sigset_t all;
@@ -57,13 +65,13 @@ bool ServerThread::Start(std::string* error) {
 void ServerThread::SayGoodbye() {
   leaving_.store(true, std::memory_order_release);
   wake_.Signal();
-  said_goodbye_.Wait(kGoodbyeTimeout);
+  WaitUntil(said_goodbye_, kGoodbyeTimeout);
 }
 
 bool ServerThread::Stop() {
   stopping_.store(true, std::memory_order_release);
   wake_.Signal();
-  const bool ended = ended_.Wait(kStopTimeout);
+  const bool ended = WaitUntil(ended_, kStopTimeout);
   // The one that sets it second knows that the other has gone on, and deletes the object.
   if (!ended && !left_behind_.exchange(true, std::memory_order_acq_rel)) {
     pthread_detach(thread_);
@@ -77,13 +85,15 @@ void* ServerThread::Main(void* self) {
   auto* thread = static_cast<ServerThread*>(self);
   const sched_param batch{};
   sched_setscheduler(0, SCHED_BATCH, &batch);  // of this thread; if it is refused, nothing changes
+  // Not the job's, which may change at any time (setlocale).
+  uselocale(newlocale(LC_ALL_MASK, "C", nullptr));
   thread->Run();
   if (thread->left_behind_.exchange(true, std::memory_order_acq_rel)) {
     delete thread;
     return nullptr;
   }
   // Stop() waits for this before it joins, and deletes only then.
-  thread->ended_.Signal();
+  thread->ended_.store(true, std::memory_order_release);
   return nullptr;
 }
 
@@ -101,17 +111,15 @@ void ServerThread::Run() {
 }
 
 void ServerThread::SayGoodbyeIfAsked() {
-  if (left_ || !leaving_.load(std::memory_order_acquire)) return;
-  left_ = true;
+  if (!leaving_.load(std::memory_order_acquire)) return;
+  if (said_goodbye_.load(std::memory_order_relaxed)) return;  // this thread alone sets it
   loop_.SayGoodbye();
-  said_goodbye_.Signal();
+  said_goodbye_.store(true, std::memory_order_release);
 }
 
 void ServerThread::CloseDescriptors() {
   loop_.CloseDescriptors();
   wake_.Close();
-  ended_.Close();
-  said_goodbye_.Close();
 }
 
 }  // namespace nccl_pulse

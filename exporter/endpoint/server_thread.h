@@ -16,7 +16,7 @@
 
 #include "exporter/endpoint/endpoint_loop.h"
 #include "exporter/endpoint/server_options.h"
-#include "exporter/http/event_fd.h"
+#include "exporter/http/wake.h"
 
 namespace nccl_pulse {
 
@@ -43,14 +43,14 @@ class ServerThread {
 
   EndpointLoop loop_;
   pthread_t thread_{};
-  // Set by Stop() before it signals wake_, read after that was read: the signal orders them, too.
+  // Set by Stop() before it signals wake_, read in each round: releases what the caller did before.
   std::atomic<bool> stopping_{false};
   std::atomic<bool> leaving_{false};  // likewise, by SayGoodbye()
+  // Set by the thread, each with a release, after which the caller has all that it did.
+  std::atomic<bool> said_goodbye_{false};
+  std::atomic<bool> ended_{false};  // it is about to return
   std::atomic<bool> left_behind_{false};
-  bool left_ = false;
-  EventFd wake_;   // there is something to look at
-  EventFd ended_;  // the thread is about to return
-  EventFd said_goodbye_;
+  Wake wake_;  // there is something to look at
 };
 
 }  // namespace nccl_pulse

@@ -2,12 +2,12 @@
 
 #include <array>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "metrics/histogram_geometry.h"
 #include "metrics/size_class.h"
@@ -36,8 +36,11 @@ const std::array<Json, kBuckets>& BucketBounds() {
   static const auto* const bounds = [] {
     auto* made = new std::array<Json, kBuckets>();
     for (int cell = 0; cell < kOverflowCell; ++cell) {
-      const std::string digits = absl::StrFormat("%.4g", CellUpperBoundSeconds(cell));
-      (*made)[BucketOfCell(cell)] = std::strtod(digits.c_str(), nullptr);
+      double rounded = 0;
+      // Not strtod: the job may have a locale with a decimal comma.
+      if (absl::SimpleAtod(absl::StrFormat("%.4g", CellUpperBoundSeconds(cell)), &rounded)) {
+        (*made)[BucketOfCell(cell)] = rounded;
+      }
     }
     return made;
   }();

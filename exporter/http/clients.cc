@@ -12,7 +12,7 @@
 #include "exporter/http/page_cache.h"
 #include "exporter/node/error_text.h"
 #include "exporter/node/monotonic_clock.h"
-#include "exporter/node/shared_descriptor.h"
+#include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {
 namespace {
@@ -80,8 +80,7 @@ void Clients::Accept(int listener, Time now) {
   for (int i = 0; i < kAcceptsPerRound; ++i) {
     Connection* connection = PlaceForClient(now);
     if (connection == nullptr) return;
-    const int fd = AcceptInto(connection, listener, now);
-    if (fd < 0) {
+    if (!AcceptInto(connection, listener, now)) {
       // An error of the network that a pending client may cause (accept(2)) is gone in the next
       // round.
       const bool descriptors_or_memory =
@@ -96,18 +95,19 @@ void Clients::Accept(int listener, Time now) {
     // The end of a page must not wait for the client's delayed acknowledgement of what was sent
     // before.
     const int on = 1;
+    const int fd = connection->fd();
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (guard_ != nullptr) connection->SetTransport(guard_->MakeTransport(fd));
   }
 }
 
-int Clients::AcceptInto(Connection* connection, int listener, Time now) {
+bool Clients::AcceptInto(Connection* connection, int listener, Time now) {
   const ForkGuard guard;
   const int fd = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  if (fd < 0) return fd;
+  if (fd < 0) return false;
   connection->Close();
   connection->Open(fd, now);
-  return fd;
+  return true;
 }
 
 // A free connection, or one that a new client may replace. Null while all may keep their places;

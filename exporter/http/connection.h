@@ -14,7 +14,7 @@
 
 #include "exporter/http/http.h"
 #include "exporter/http/transport.h"
-#include "exporter/node/shared_descriptor.h"
+#include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {
 

@@ -10,7 +10,7 @@
 #include <chrono>
 #include <vector>
 
-#include "exporter/node/shared_descriptor.h"
+#include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {
 

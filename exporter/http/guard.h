@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "exporter/http/transport.h"
+#include "exporter/http/wake.h"
 
 namespace nccl_pulse {
 
@@ -18,7 +19,7 @@ class Guard {
   enum class Verdict {
     kGranted,
     kRefused,
-    kPending  // not known yet: ask again after the next event
+    kPending  // not known yet: ask again after the next of verdicts()
   };
 
   virtual ~Guard() = default;
@@ -29,8 +30,8 @@ class Guard {
   virtual std::unique_ptr<Transport> MakeTransport(int fd) = 0;
   // `authorization` is the value of a request's header of that name, "" without one.
   virtual Verdict Check(std::string_view authorization) = 0;
-  // An eventfd that is written to when a verdict is no longer pending.
-  virtual int event() const = 0;
+  // Signalled when a verdict is no longer pending.
+  virtual const Wake& verdicts() const = 0;
   // Lines for the head of every response, each with its CR LF.
   virtual std::string headers() const = 0;
 };

@@ -38,7 +38,7 @@ ServerLoop::ServerLoop(Options options, Entrance* entrance)
       entrance_budget_(options_.cpu_share * kHandoverShare, kHandoverBurst, MonotonicNow()),
       failure_(options_.log) {}
 
-bool ServerLoop::Wait(const EventFd& wake) {
+bool ServerLoop::Wait(const Wake& wake) {
   // Only open ones: poll() refuses more entries than the process may have descriptors.
   polled_.clear();
   places_ = Places();
@@ -55,7 +55,7 @@ bool ServerLoop::Wait(const EventFd& wake) {
   places_.has_clients = may_serve;
   if (may_serve) clients_.AppendPolled(&polled_, &next);
   places_.wake = add(wake.fd());
-  if (may_serve && options_.guard != nullptr) places_.guard = add(options_.guard->event());
+  if (may_serve && options_.guard != nullptr) places_.guard = add(options_.guard->verdicts().fd());
   if (may_serve && options_.ready != nullptr) places_.ready = add(options_.ready->fd());
   const Time accept_from = std::max(clients_.accept_from(), entrance_.accept_from());
   places_.was_open = entrance_.listener() >= 0;
@@ -80,7 +80,7 @@ bool ServerLoop::Wait(const EventFd& wake) {
 void ServerLoop::HandleRound() {
   const Time now = MonotonicNow();
   const bool has_verdict = HasCome(places_.guard);
-  if (has_verdict) EventFd::ClearEvent(options_.guard->event());
+  if (has_verdict) options_.guard->verdicts().Clear();
   const bool has_answer = HasCome(places_.ready);
   if (has_answer) options_.ready->Clear();
   if (has_verdict || has_answer) clients_.AnswerParked(now);

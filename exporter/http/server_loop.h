@@ -20,12 +20,12 @@
 #include "exporter/http/clients.h"
 #include "exporter/http/cpu_budget.h"
 #include "exporter/http/entrance.h"
-#include "exporter/http/event_fd.h"
 #include "exporter/http/guard.h"
 #include "exporter/http/handler.h"
 #include "exporter/http/limits.h"
 #include "exporter/http/one_warning.h"
 #include "exporter/http/responder.h"
+#include "exporter/http/wake.h"
 #include "exporter/node/log_level.h"
 
 namespace nccl_pulse {
@@ -42,7 +42,7 @@ class ServerLoop {
     // What of this thread's time handlers account for themselves; null: nothing.
     std::function<std::chrono::nanoseconds()> spent_by_handlers;
     // Signalled when answers that were not there may be now; null: all are there at once.
-    const EventFd* ready = nullptr;
+    const Wake* ready = nullptr;
   };
 
   // `entrance` must outlive this object.
@@ -53,7 +53,7 @@ class ServerLoop {
   // Waits, and handles what came. `on_wake` is called in each round, before what came is handled.
   // May throw: then StartOver is next.
   template <typename OnWake>
-  void Round(const EventFd& wake, const OnWake& on_wake) {
+  void Round(const Wake& wake, const OnWake& on_wake) {
     if (!Wait(wake)) return;
     on_wake();
     HandleRound();
@@ -80,7 +80,7 @@ class ServerLoop {
     bool was_open = false;
   };
 
-  bool Wait(const EventFd& wake);
+  bool Wait(const Wake& wake);
   void HandleRound();
   bool HasCome(std::size_t place) const { return place != 0 && polled_[place].revents != 0; }
   void Spend(CpuBudget* budget, Time now);

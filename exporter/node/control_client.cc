@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "exporter/node/control_socket.h"
 #include "exporter/node/error_text.h"
 #include "exporter/node/monotonic_clock.h"
+#include "exporter/node/read_file.h"
 #include "exporter/node/server_link.h"
 
 namespace nccl_pulse {
@@ -40,12 +40,12 @@ std::vector<Socket> FindSockets() {
   constexpr std::string_view kPrefix = "@nccl-pulse-";
   std::vector<Socket> sockets;
   std::set<std::string> seen;
-  std::ifstream file("/proc/net/unix");
-  for (std::string line; std::getline(file, line);) {
+  const std::string listed = ReadFile(kUnixSockets, kMostUnixSockets);
+  for (const std::string_view line : absl::StrSplit(listed, '\n')) {
     const std::size_t at = line.find(kPrefix);
     if (at == line.npos) continue;
     Socket socket;
-    socket.name = line.substr(at + 1);
+    socket.name = std::string(line.substr(at + 1));
     const std::vector<std::string> parts = absl::StrSplit(line.substr(at + kPrefix.size()), '-');
     if (parts.size() != 4 || parts[1] != "control" || !absl::SimpleAtoi(parts[0], &socket.user) ||
         !absl::SimpleAtoi(parts[2], &socket.pid) || !seen.insert(socket.name).second) {
@@ -150,6 +150,7 @@ std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& ques
   auto asked = std::make_unique<Asked>();
   asked->answer.pid = socket.pid;
   asked->answer.user = socket.user;
+  asked->answer.name = socket.name;
   if (!may_ask) {
     End(asked.get(), absl::StrCat("it belongs to user ", socket.user,
                                   ": only that user and root "
@@ -190,7 +191,11 @@ std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question) {
   std::vector<std::unique_ptr<Asked>> all;
   Found found;
   std::map<uid_t, int> asked_of;
+  const std::vector<std::string>& names = question.names;
   for (const Socket& socket : FindSockets()) {
+    if (!names.empty() && std::find(names.begin(), names.end(), socket.name) == names.end()) {
+      continue;
+    }
     std::unique_ptr<Asked> asked = Connect(socket, question, &found);
     if (asked == nullptr) continue;
     if (!asked->is_over && ++asked_of[socket.user] > kMostOfAUser) {

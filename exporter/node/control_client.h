@@ -40,7 +40,9 @@ struct OwnPid {
 
 struct ControlQuestion {
   std::vector<HandoverMessage> commands;  // MakeSet, or MakeMessage(kListSettings)
-  // Whom; both empty: all processes. By their pids as they are seen here,
+  // Whom; all empty: all processes. By the names of their sockets (ControlAnswer::name),
+  std::vector<std::string> names;
+  // by their pids as they are seen here,
   std::vector<pid_t> pids;
   // and as they tell them of themselves. Not reached: those that this PID namespace does not see.
   std::vector<OwnPid> processes;
@@ -50,14 +52,17 @@ struct ControlQuestion {
 };
 
 struct ControlReply {
-  MessageType type{};              // kDone, kNotHere, kRefused
-  std::string text;                // what was done, or why it was not
+  MessageType type{};  // kDone, kNotHere, kRefused
+  // What was done, or why it was not; of kListSettings: OwnerWords or kAgentOwner, "" of an earlier
+  // version.
+  std::string text;
   std::vector<std::string> lines;  // of kListSettings: LiveValues::Lines
 };
 
 struct ControlAnswer {
   pid_t pid = 0;  // as it is seen here; as the process sees itself, if it is not seen from here
   uid_t user = 0;
+  std::string name;                   // of its socket; "": it has none
   std::vector<ControlReply> replies;  // to the commands, in their order
   std::string problem;                // "": all of them were answered
 };

@@ -26,6 +26,10 @@ bool HasLeft(int connection) {
 
 std::string ControlNamePrefix(uid_t user) { return absl::StrCat("nccl-pulse-", user, "-control-"); }
 
+std::string OwnerWords(const std::string& job_id) {
+  return job_id.empty() ? "a job without an id" : absl::StrCat("job ", job_id);
+}
+
 bool ControlSocket::Open(Options options) {
   options_ = std::move(options);
   uint32_t tag = 0;
@@ -43,11 +47,11 @@ bool ControlSocket::Round(Time now) {
         absl::StrCat(LiveSettingName(setting), " is ", options_.values->Value(setting),
                      " again: its time is over"));
   }
-  if (listener_.get() < 0) return false;
+  if (!listener_.is_open()) return false;
   Accept(now);
   bool is_asked = false;
   for (Client& client : clients_) {
-    if (client.connection.get() < 0) continue;
+    if (!client.connection.is_open()) continue;
     is_asked = true;
     if (!Handle(&client, now) || client.since + kClientTimeout <= now) client.connection.Close();
   }
@@ -58,7 +62,7 @@ void ControlSocket::Accept(Time now) {
   for (int i = 0; i < kAcceptsPerRound; ++i) {
     Client* place = nullptr;
     for (Client& client : clients_) {
-      if (client.connection.get() < 0) place = &client;
+      if (!client.connection.is_open()) place = &client;
     }
     if (place == nullptr) return;
     {
@@ -115,7 +119,7 @@ bool ControlSocket::Answer(const Client& client, const HandoverMessage& message,
     for (const std::string& line : options_.values->Lines()) {
       if (!Reply(client, MessageType::kSetting, line)) return false;
     }
-    return Reply(client, MessageType::kDone, "");
+    return Reply(client, MessageType::kDone, options_.owner);
   }
   Count(CommandResult::kRefused);
   Reply(client, MessageType::kRefused, "an unknown command: another version of NCCL Pulse?");

@@ -6,7 +6,7 @@
 //      | <--- kDone, kNotHere, or kRefused: why ------- |
 //      | ---- kListSettings --------------------------> |
 //      | <--- kSetting: one line, several times ------- |
-//      | <--- kDone ------------------------------------|
+//      | <--- kDone, with whose process it is ----------|
 //
 // The name is "nccl-pulse-UID-control-PID-TAG"; TAG is a random number, since pids are unique in a
 // PID namespace only and nobody should hold the name first. Commands are taken from the process'
@@ -33,10 +33,14 @@
 #include "exporter/node/handover.h"
 #include "exporter/node/live_values.h"
 #include "exporter/node/log_level.h"
-#include "exporter/node/shared_descriptor.h"
 #include "metrics/kinds.h"
+#include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {
+
+// To what a process belongs, for people and to be compared: an agent, or a job by its id.
+inline constexpr char kAgentOwner[] = "agent";
+std::string OwnerWords(const std::string& job_id);
 
 // "nccl-pulse-1000-control-", without the leading zero byte.
 std::string ControlNamePrefix(uid_t user);
@@ -49,7 +53,8 @@ class ControlSocket {
   static constexpr std::chrono::milliseconds kClientTimeout{5000};
 
   struct Options {
-    LiveValues* values = nullptr;  // outlives this
+    LiveValues* values = nullptr;        // outlives this
+    std::string owner = OwnerWords("");  // OwnerWords or kAgentOwner
     // kWarning: what was changed, and a foreign user, once; kInfo: what was refused. May be empty.
     LogFunction log;
     std::function<void(CommandResult result)> count;  // may be empty

@@ -10,12 +10,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "exporter/node/read_file.h"
 #include "metrics/text_hash.h"
 
 namespace nccl_pulse {
@@ -40,20 +40,13 @@ struct AbstractAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-int OpenSocket() { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0); }
-
-// The beginning of a file; "" where it cannot be read.
-std::string ReadShort(const char* path) {
-  SharedDescriptor file;
-  {
-    const ForkGuard guard;
-    file.Set(open(path, O_RDONLY | O_CLOEXEC));
-  }
-  if (file.get() < 0) return "";
-  std::array<char, 512> buffer;
-  const ssize_t size = read(file.get(), buffer.data(), buffer.size());
-  file.Close();
-  return std::string(buffer.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+// 0, or errno.
+int OpenSocket(SharedDescriptor* out) {
+  const ForkGuard guard;
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  out->Set(fd);
+  return 0;
 }
 
 std::optional<uint32_t> PidNamespaceAt(const char* path) {
@@ -93,28 +86,22 @@ std::string HandoverName(uid_t user, const ListenAddress& address) {
 
 int ListenOn(const std::string& name, SharedDescriptor* listener) {
   const AbstractAddress address(name);
-  const ForkGuard guard;
-  const int fd = OpenSocket();
-  if (fd < 0) return errno;
-  if (bind(fd, address.get(), address.size) != 0 || listen(fd, kBacklog) != 0) {
-    const int error = errno;
-    close(fd);
-    return error;
+  int error = OpenSocket(listener);
+  if (error != 0) return error;
+  if (bind(listener->get(), address.get(), address.size) != 0 ||
+      listen(listener->get(), kBacklog) != 0) {
+    error = errno;
+    listener->Close();
   }
-  listener->Set(fd);
-  return 0;
+  return error;
 }
 
 int ConnectTo(const std::string& name, uid_t owner, SharedDescriptor* connection) {
   const AbstractAddress address(name);
-  {
-    const ForkGuard guard;
-    const int fd = OpenSocket();
-    if (fd < 0) return errno;
-    connection->Set(fd);
-  }
+  int error = OpenSocket(connection);
+  if (error != 0) return error;
   Credentials server;
-  int error = connect(connection->get(), address.get(), address.size) == 0 ? 0 : errno;
+  error = connect(connection->get(), address.get(), address.size) == 0 ? 0 : errno;
   if (error == 0 && (!PeerCredentials(connection->get(), &server) || server.user != owner)) {
     error = EPERM;
   }
@@ -124,22 +111,21 @@ int ConnectTo(const std::string& name, uid_t owner, SharedDescriptor* connection
 
 bool IsFree(const std::string& name) {
   const AbstractAddress address(name);
-  const ForkGuard guard;
-  const int fd = OpenSocket();
-  if (fd < 0) return false;
-  const bool free = bind(fd, address.get(), address.size) == 0;
-  close(fd);
+  SharedDescriptor socket;
+  if (OpenSocket(&socket) != 0) return false;
+  const bool free = bind(socket.get(), address.get(), address.size) == 0;
+  socket.Close();
   return free;
 }
 
 std::vector<NameInUse> NamesInUse() {
   std::vector<NameInUse> names;
-  std::ifstream file("/proc/net/unix");
-  for (std::string line; std::getline(file, line);) {
+  const std::string sockets = ReadFile(kUnixSockets, kMostUnixSockets);
+  for (const std::string_view line : absl::StrSplit(sockets, '\n')) {
     // The name is the last column, with '@' for the zero byte.
     const std::size_t at = line.find(absl::StrCat("@", kNamePrefix));
     if (at == line.npos) continue;
-    const std::string name = line.substr(at + 1);
+    const std::string name(line.substr(at + 1));
     const std::vector<std::string> parts =
         absl::StrSplit(name.substr(kNamePrefix.size()), absl::MaxSplits('-', 1));
     uint32_t user = 0;
@@ -179,29 +165,8 @@ bool PeerCredentials(int connection, Credentials* credentials) {
   }
   credentials->pid = peer.pid;
   credentials->user = peer.uid;
-  return peer.uid != geteuid() || IsOneUser(peer.uid, ReadShort("/proc/sys/kernel/overflowuid"),
-                                            ReadShort("/proc/self/uid_map"));
-}
-
-ProcessState StateOf(pid_t pid) {
-  if (pid <= 0) return ProcessState::kUnknown;
-  SharedDescriptor file;
-  {
-    const ForkGuard guard;
-    file.Set(open(absl::StrCat("/proc/", pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC));
-  }
-  if (file.get() < 0) return ProcessState::kUnknown;
-  std::array<char, 512> buffer;
-  const ssize_t size = read(file.get(), buffer.data(), buffer.size());
-  file.Close();
-  if (size <= 0) return ProcessState::kUnknown;
-  const std::string_view line(buffer.data(), size);
-  // The program's name before it may contain anything.
-  const std::size_t name_end = line.rfind(") ");
-  if (name_end == line.npos || name_end + 2 >= line.size()) return ProcessState::kUnknown;
-  const char state = line[name_end + 2];
-  if (state == 'T' || state == 't') return ProcessState::kStopped;
-  return ProcessState::kRuns;
+  return peer.uid != geteuid() || IsOneUser(peer.uid, ReadFile("/proc/sys/kernel/overflowuid"),
+                                            ReadFile("/proc/self/uid_map"));
 }
 
 std::optional<uint32_t> PidNamespaceOf(pid_t pid) {

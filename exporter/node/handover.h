@@ -35,7 +35,7 @@
 #include <vector>
 
 #include "exporter/node/listener.h"
-#include "exporter/node/shared_descriptor.h"
+#include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {
 
@@ -91,6 +91,10 @@ int ConnectTo(const std::string& name, uid_t owner, SharedDescriptor* connection
 // Whether nobody has the name, found out without disturbing whoever has.
 bool IsFree(const std::string& name);
 
+// All Unix sockets of this network namespace, and more of that file than there ever is.
+inline constexpr char kUnixSockets[] = "/proc/net/unix";
+inline constexpr std::size_t kMostUnixSockets = 64 << 20;
+
 // The names that are in use in this network namespace, with the user and port that they say.
 struct NameInUse {
   std::string name;
@@ -114,10 +118,6 @@ bool IsOneUser(uid_t user, std::string_view overflow_uid, std::string_view uid_m
 std::optional<uint32_t> PidNamespaceOf(pid_t pid);
 // Of this process; 0: the system's own, or unknown.
 uint32_t OwnPidNamespace();
-
-// Of a process' main thread, as /proc says it.
-enum class ProcessState { kRuns, kStopped, kUnknown };
-ProcessState StateOf(pid_t pid);
 
 // `memory`: a descriptor to pass along, or -1. False when the other side is gone or does not read.
 bool Send(int connection, const HandoverMessage& message, int memory = -1);

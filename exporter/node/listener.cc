@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
@@ -52,12 +53,13 @@ std::string Spell(const std::string& host, uint16_t port) {
   return absl::StrCat(is_v6 ? "[" : "", host, is_v6 ? "]:" : ":", port);
 }
 
-// Returns the new descriptor, or -1.
+// 0, or errno.
 int OpenSocket(int family, SharedDescriptor* out) {
   const ForkGuard guard;
   const int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd >= 0) out->Set(fd);
-  return fd;
+  if (fd < 0) return errno;
+  out->Set(fd);
+  return 0;
 }
 
 // Returns 0, or the errno of the call that failed.
@@ -66,8 +68,8 @@ int TryListen(const std::string& host, uint16_t port, bool dual_stack, SharedDes
   SocketAddress address;
   if (!MakeSocketAddress(host, port, &address)) return EINVAL;
   const int family = address.storage.ss_family;
-  const int fd = OpenSocket(family, socket);
-  if (fd < 0) return errno;
+  if (const int error = OpenSocket(family, socket); error != 0) return error;
+  const int fd = socket->get();
   const int on = 1;
   const int v6_only = dual_stack ? 0 : 1;
   // A port with connections in TIME_WAIT may be used; one that somebody listens on may not.
@@ -99,6 +101,7 @@ int TryPort(const std::string& host, uint16_t port, SharedDescriptor* socket, Li
 }
 
 constexpr std::string_view kUnixPrefix = "unix:";
+constexpr std::string_view kLocalhost = "localhost";
 
 sockaddr_un UnixAddress(const std::string& path) {
   sockaddr_un address{};
@@ -112,11 +115,13 @@ int MakeRoomAt(const std::string& path, const sockaddr_un& address) {
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0) return errno == ENOENT ? 0 : errno;
   if (!S_ISSOCK(status.st_mode)) return EEXIST;
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd < 0) return errno;
-  const int error =
-      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
-  close(fd);
+  SharedDescriptor socket;
+  int error = OpenSocket(AF_UNIX, &socket);
+  if (error != 0) return error;
+  error = connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0
+              ? 0
+              : errno;
+  socket.Close();
   if (error != ECONNREFUSED) return EADDRINUSE;
   return unlink(path.c_str()) == 0 || errno == ENOENT ? 0 : errno;
 }
@@ -124,9 +129,9 @@ int MakeRoomAt(const std::string& path, const sockaddr_un& address) {
 int OpenUnixSocket(const std::string& path, SharedDescriptor* socket, Listener* listener) {
   const sockaddr_un address = UnixAddress(path);
   int error = MakeRoomAt(path, address);
+  if (error == 0) error = OpenSocket(AF_UNIX, socket);
   if (error != 0) return error;
-  const int fd = OpenSocket(AF_UNIX, socket);
-  if (fd < 0) return errno;
+  const int fd = socket->get();
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
       listen(fd, kBacklog) != 0) {
     error = errno;
@@ -164,13 +169,16 @@ int OpenAt(const ListenAddress& address, SharedDescriptor* socket, Listener* lis
 
 bool ParseListenAddress(std::string_view text, ListenAddress* address, std::string* error) {
   if (text.substr(0, kUnixPrefix.size()) == kUnixPrefix) return ParseUnixPath(text, address, error);
-  const std::size_t colon = text.rfind(':');
+  const bool is_host = text == kLocalhost || (!text.empty() && text.back() == ']') ||
+                       text.find_first_not_of("0123456789.") == text.npos;
+  const std::size_t colon = is_host ? text.size() : text.rfind(':');
   if (colon == text.npos) {
     *error = absl::StrCat("'", text, "' has no port: write host:port, :port or unix:/path");
     return false;
   }
   std::string_view host = text.substr(0, colon);
-  const std::string_view port = text.substr(colon + 1);
+  const std::string port =
+      is_host ? absl::StrCat(kDefaultPort) : std::string(text.substr(colon + 1));
   // Digits only: no sign, no space.
   uint32_t number = 0;
   if (port.empty() || port.find_first_not_of("0123456789") != port.npos ||
@@ -182,12 +190,12 @@ bool ParseListenAddress(std::string_view text, ListenAddress* address, std::stri
   const bool bracketed = host.size() >= 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);
   address->path.clear();
-  address->host = host == "localhost" ? "127.0.0.1" : std::string(host);
+  address->host = host == kLocalhost ? "127.0.0.1" : std::string(host);
   address->port = static_cast<uint16_t>(number);
   const bool has_colon = host.find(':') != host.npos;
   SocketAddress unused;
   if (bracketed != has_colon ||
-      (!address->host.empty() && !MakeSocketAddress(address->host, 0, &unused))) {
+      ((is_host || !address->host.empty()) && !MakeSocketAddress(address->host, 0, &unused))) {
     *error = absl::StrCat(
         "'", text,
         "' is not an address to listen on: the host is a numeric IPv4 address, an IPv6 "
@@ -195,6 +203,18 @@ bool ParseListenAddress(std::string_view text, ListenAddress* address, std::stri
     return false;
   }
   return true;
+}
+
+bool IsOff(std::string_view text) {
+  for (const char* word : {"off", "none", "no", "false", "0", "disable", "disabled"}) {
+    if (absl::EqualsIgnoreCase(text, word)) return true;
+  }
+  return false;
+}
+
+std::string SafeAddress(std::string_view text) {
+  return absl::StartsWithIgnoreCase(text, kUnixPrefix) ? "off"
+                                                       : absl::StrCat("127.0.0.1:", kDefaultPort);
 }
 
 }  // namespace nccl_pulse

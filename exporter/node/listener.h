@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "exporter/node/shared_descriptor.h"
+#include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {
 
@@ -19,9 +19,18 @@ struct ListenAddress {
   std::string path;   // of a Unix socket, absolute; then the others mean nothing
 };
 
-// Takes "host:port", "[IPv6]:port", ":port" (all interfaces), "localhost:port" and "unix:/path".
-// False, with what is wrong in `error`, for anything else.
+inline constexpr uint16_t kDefaultPort = 9410;
+
+// Takes "host:port", "[IPv6]:port", ":port" (all interfaces), "localhost:port" and "unix:/path"; a
+// host alone has kDefaultPort. False, with what is wrong in `error`, for anything else.
 bool ParseListenAddress(std::string_view text, ListenAddress* address, std::string* error);
+
+// Whether it says that nobody is to be served: "off", or what else is written for it.
+bool IsOff(std::string_view text);
+// Where to listen in place of something that cannot be understood, such as a misspelt restriction:
+// nowhere that somebody who could read it meant to exclude. Not for a Unix socket, which is open to
+// some of this machine's users only: then "off".
+std::string SafeAddress(std::string_view text);
 
 struct Listener {
   uint16_t port = 0;    // the one that is bound

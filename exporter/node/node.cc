@@ -123,7 +123,7 @@ Attempt Node::Try(const ListenAddress& address, Time now, std::string* failure) 
 }
 
 Attempt Node::Join(uid_t owner, const ListenAddress& address, Time now) {
-  const Attempt attempt = server_.Join(HandoverName(owner, address), owner, options_.memory, now);
+  const Attempt attempt = server_.Join(HandoverName(owner, address), owner, *options_.memory, now);
   if (attempt == Attempt::kJoined) role_ = Role::kJoining;
   return attempt;
 }
@@ -134,6 +134,7 @@ void Node::Serve(const Listener& listener, Time now) {
   port_ = listener.port;
   server_.AvoidNobody();
   members_ = 0;
+  check_at_ = now + kCheckPeriod;
   serving_.Begin(address_, port_, options_.https, wanted_.path, options_.memory, expected_members_,
                  now);
 }
@@ -232,6 +233,39 @@ void Node::HandleServer(Time now) {
   port_returns_until_ = Time();  // the other server stays where it is
 }
 
+void Node::CheckServing(Time now) {
+  check_at_ = now + kCheckPeriod;
+  serving_.EndDead(now);
+  if (serving_.IsLost()) {
+    Log(LogLevel::kWarning, absl::StrCat("the program has closed the endpoint at ", address_,
+                                         ": the node's processes elect anew which of them serves"));
+    Yield(now);
+  } else if (server_.HasDeadLeft()) {
+    Yield(now);
+  }
+}
+
+void Node::CheckServer(Time now) {
+  if (server_.IsServerGone()) {
+    LoseServer(now, milliseconds(0));
+    return;
+  }
+  if (const std::string dead = server_.WhyDead(); !dead.empty()) {
+    Log(LogLevel::kWarning, absl::StrCat("the node's server at ", address_, ", ", dead,
+                                         ", and its socket is still open: the node's processes "
+                                         "meet on the next free port"));
+    server_.AvoidDead();
+    LoseServer(now, milliseconds(0));
+    port_returns_until_ = Time();  // nobody knows when
+    return;
+  }
+  const std::string silent = role_ == Role::kJoining ? server_.WhySilent(now) : "";
+  if (silent.empty()) return;
+  Log(LogLevel::kWarning,
+      absl::StrCat("the node's server at ", address_, " does not answer yet, ", silent,
+                   ": until it answers or ends, these measurements are not served"));
+}
+
 // --- The agent ---------------------------------------------------------------------------------
 
 bool Node::OpenAgent(std::string* error) {
@@ -299,7 +333,7 @@ void Node::AppendPolled(std::vector<pollfd>* polled, bool accepting) {
 Node::Time Node::next() const {
   switch (role_) {
     case Role::kServing:
-      return serving_.next();
+      return std::min(serving_.next(), check_at_);
     case Role::kElecting:
       return elect_at_;
     default:
@@ -310,7 +344,9 @@ Node::Time Node::next() const {
 void Node::Handle(const pollfd* polled, Time now) {
   switch (role_) {
     case Role::kServing: {
-      if (!serving_.Handle(polled, now)) return;
+      const bool asked = serving_.Handle(polled, now);
+      if (check_at_ <= now) CheckServing(now);
+      if (!asked || role_ != Role::kServing) return;
       if (options_.peers.agent) {
         serving_.RefuseYield(absl::StrCat("an agent serves already, process ", getpid()));
       } else {
@@ -324,17 +360,8 @@ void Node::Handle(const pollfd* polled, Time now) {
       return;
     case Role::kJoining:
     case Role::kMember:
-      if (polled[0].revents != 0) HandleServer(now);
-      if (!server_.MustCheck(now)) return;
-      if (server_.IsServerGone()) {
-        LoseServer(now, milliseconds(0));
-      } else if (role_ == Role::kJoining) {
-        const std::string why = server_.WhySilent();
-        if (why.empty()) return;
-        Log(LogLevel::kWarning,
-            absl::StrCat("the node's server at ", address_, " does not answer yet, ", why,
-                         ": until it answers or ends, these measurements are not served"));
-      }
+      if (polled[0].revents != 0 || polled[0].fd < 0) HandleServer(now);
+      if (server_.MustCheck(now)) CheckServer(now);
       return;
   }
 }

@@ -24,9 +24,13 @@
 // until as many others have come as the last server told, or until kGatherTime has passed. So no
 // page lacks a process. Counters live in the processes' own segments, and so they never step back.
 //
-// A server that is stopped (SIGSTOP) holds name and port, and cannot be replaced. Every
-// kNameCheckPeriod a member checks whether the name is free: a connection that somebody else keeps
-// open must not make it wait for ever.
+// A server that is stopped (SIGSTOP) holds name and port, and cannot be replaced. Every kCheckPeriod a
+// member checks whether the name is free and whether the server's process is dead, or about to be: a
+// connection that somebody else keeps open must not make it wait for ever. While a dead process' name
+// and port are still taken, the members meet at the next port; then they come back.
+//
+// The job may close what this has open (metrics/shared_descriptor.h). A server that has lost its port
+// or its name leaves both and elects again, as a member does that has lost its connection.
 //
 // A segment in private memory cannot be handed over. Its process never joins; it serves on the next
 // free port.
@@ -59,7 +63,8 @@ namespace nccl_pulse {
 
 struct NodeOptions {
   std::string listen_address;  // as ParseListenAddress takes it
-  int memory = -1;             // the memfd to hand over; -1: there is none, or it is private
+  // The memfd to hand over; null: there is none. It outlives the node.
+  const SharedDescriptor* memory = nullptr;
   PeerOptions peers;
   std::string service_directory;  // for a ServiceFile; "": none
   bool https = false;             // what the file says of the endpoint
@@ -118,10 +123,14 @@ class Node {
   void Serve(const Listener& listener, Time now);
   void ElectAndSettle(Time now);
   void HandleServer(Time now);
+  void CheckServer(Time now);
+  void CheckServing(Time now);
   void LoseServer(Time now, std::chrono::milliseconds least_delay);
   void Yield(Time now);
   bool shared() const { return wanted_.port != 0 || !wanted_.path.empty(); }
-  bool can_join() const { return options_.memory >= 0 && shared(); }
+  bool can_join() const {
+    return options_.memory != nullptr && options_.memory->get() >= 0 && shared();
+  }
   std::chrono::milliseconds RandomDelay();
   void Log(LogLevel level, const std::string& message);
 
@@ -139,6 +148,7 @@ class Node {
   int members_ = 0;           // of the server, as it told
   int expected_members_ = 0;  // how many will come if this process serves next
 
+  Time check_at_{};  // serving
   // Electing.
   Time elect_at_ = Time::max();
   Time port_returns_until_{};  // till then a port in use may be the last server's, still closing

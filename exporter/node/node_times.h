@@ -14,7 +14,12 @@ inline constexpr std::chrono::milliseconds kGatherTime{1000};
 // to elect, and it is not known how many they are. For this time the agent accepts no HTTP client.
 inline constexpr std::chrono::milliseconds kAgentGatherTime{500};
 static_assert(kAgentGatherTime > kMaxElectionDelay);
-inline constexpr std::chrono::milliseconds kNameCheckPeriod{5000};
+// How often a member and its server look whether the other one is alive, beyond what their
+// connection tells, and whether their own descriptors are still theirs.
+inline constexpr std::chrono::milliseconds kCheckPeriod{1000};
+// The same, of a server's members, of whom there may be many.
+inline constexpr std::chrono::milliseconds kMembersCheckPeriod{5000};
+inline constexpr std::chrono::milliseconds kSilencePatience{5000};
 // How long an agent that asked for the port is left alone with it.
 inline constexpr std::chrono::milliseconds kYieldTime{500};
 // How long Open waits: for a server that takes its time, and, an agent, for one that yields.

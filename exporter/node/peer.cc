@@ -10,6 +10,7 @@ void Peer::Reset() {
   said_goodbye = claims_foreign = leaves_finalized = false;
   page_bytes = finalized_bytes = 0;
   credentials = Credentials();
+  process = ProcessId();
 }
 
 void Peer::CloseDescriptors() {

@@ -9,7 +9,8 @@
 
 #include "exporter/node/handover.h"
 #include "exporter/node/peer_segment.h"
-#include "exporter/node/shared_descriptor.h"
+#include "exporter/node/process_state.h"
+#include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {
 
@@ -22,6 +23,7 @@ struct Peer {
   SharedDescriptor received;  // what came along with the message that is being looked at
   PeerSegment segment;
   Credentials credentials;
+  ProcessId process;
   Time since{};
   uint64_t order = 0;  // of their coming, from 1 on; members
   uint64_t page_bytes = 0;
@@ -31,6 +33,8 @@ struct Peer {
   bool claims_foreign = false;  // some of its communicators are left out
 
   bool IsMemberOf(uid_t user) const { return state == State::kMember && credentials.user == user; }
+  // The job that this server is in has closed what is open of it.
+  bool IsLost() const { return connection.is_lost() || segment.IsLost(); }
   // Frees the place.
   void Reset();
   // Async-signal-safe.

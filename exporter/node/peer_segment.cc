@@ -43,10 +43,7 @@ SegmentExtents FindExtents(int fd, uint64_t bytes) {
 bool PeerSegment::Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejection* reason,
                       std::string* error) {
   Close();
-  {
-    const ForkGuard guard;
-    memory_.Set(memory->Release());
-  }
+  memory_.TakeFrom(memory);
   const auto refuse = [&](Rejection why, const std::string& text) {
     *reason = why;
     *error = text;
@@ -82,8 +79,6 @@ bool PeerSegment::Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejec
   }
   base_ = base;
   madvise(base, bytes_, MADV_DONTFORK);
-  device_ = status.st_dev;
-  inode_ = status.st_ino;
   if (!Read(snapshot, reason, error)) return refuse(*reason, std::string(*error));
   const uint64_t claimed = ClaimedSegmentBytes(base_);
   if (claimed != bytes_) {

@@ -19,7 +19,7 @@
 #include <string>
 
 #include "exporter/diagnosis/rejection.h"
-#include "exporter/node/shared_descriptor.h"
+#include "metrics/shared_descriptor.h"
 #include "metrics/snapshot.h"
 
 namespace nccl_pulse {
@@ -38,12 +38,14 @@ class PeerSegment {
   // does not stay resident: however many there are, one segment at a time is in memory here.
   bool Read(ProcessSnapshot* snapshot, Rejection* reason, std::string* error,
             const ReadWish& wish = {}) const;
-  bool IsSameMemory(dev_t device, ino_t inode) const {
-    return base_ != nullptr && device == device_ && inode == inode_;
+  bool IsSameMemory(const FileIdentity& identity) const {
+    return base_ != nullptr && identity == memory_.identity();
   }
   bool IsSameMemory(const PeerSegment& other) const {
-    return other.base_ != nullptr && IsSameMemory(other.device_, other.inode_);
+    return other.base_ != nullptr && IsSameMemory(other.memory_.identity());
   }
+  // The descriptor is somebody else's by now: it cannot be read any more.
+  bool IsLost() const { return memory_.is_lost(); }
   void Close();
   // For the child of a fork, which has not inherited the mapping.
   void CloseDescriptor() { memory_.Close(); }
@@ -52,8 +54,6 @@ class PeerSegment {
   SharedDescriptor memory_;
   const void* base_ = nullptr;
   std::size_t bytes_ = 0;
-  dev_t device_ = 0;
-  ino_t inode_ = 0;
 };
 
 }  // namespace nccl_pulse

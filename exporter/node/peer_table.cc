@@ -1,7 +1,6 @@
 #include "exporter/node/peer_table.h"
 
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/node/monotonic_clock.h"
+#include "exporter/node/node_times.h"
 
 namespace nccl_pulse {
 namespace {
@@ -29,14 +29,10 @@ PeerTable::PeerTable(const PeerOptions& options, LogFunction log)
       room_(&options_, &peers_, &kept_, log),
       rejections_(log) {}
 
-void PeerTable::Open(std::string address, uint16_t port, int own_memory) {
+void PeerTable::Open(std::string address, uint16_t port, const SharedDescriptor* own_memory) {
   address_ = std::move(address);
   port_ = port;
-  struct stat status {};
-  if (own_memory >= 0 && fstat(own_memory, &status) == 0) {
-    own_device_ = status.st_dev;
-    own_inode_ = status.st_ino;
-  }
+  own_memory_ = own_memory;
 }
 
 HandoverMessage PeerTable::Message(MessageType type) const {
@@ -64,6 +60,7 @@ void PeerTable::Accept(int listener, Time now) {
     peer->state = Peer::State::kSilent;
     peer->since = now;
     const bool is_known = options_.credentials(peer->connection.get(), &peer->credentials);
+    peer->process = ProcessIdOf(peer->credentials.pid);
     if (!is_known || !TakesUser(peer->credentials.user)) {
       const std::string why = "this server takes only processes of its own user";
       // Every process looks for an agent of root's first and then goes on to the next port: not
@@ -95,7 +92,7 @@ void PeerTable::AppendPolled(std::vector<pollfd>* polled) {
   for (Peer& peer : peers_) {
     if (peer.state == Peer::State::kFree) continue;
     polled_.push_back(&peer);
-    polled->push_back({peer.connection.get(), POLLIN, 0});
+    polled->push_back({peer.IsLost() ? -1 : peer.connection.get(), POLLIN, 0});
   }
 }
 
@@ -111,7 +108,9 @@ void PeerTable::Handle(const pollfd* polled, Time now) {
   for (std::size_t i = 0; i < polled_.size(); ++i) {
     Peer* peer = polled_[i];
     if (peer->state == Peer::State::kFree) continue;
-    if (polled[i].revents != 0) {
+    if (polled[i].fd < 0) {
+      Drop(peer);  // it will come again
+    } else if (polled[i].revents != 0) {
       HandlePeer(peer, now);
     } else if (peer->state == Peer::State::kSilent && peer->since + kHelloTimeout <= now) {
       Refuse(peer, Rejection::kSilent, "no hello came in time");
@@ -182,7 +181,7 @@ void PeerTable::Welcome(Peer* peer) {
     Refuse(peer, reason, error);
     return;
   }
-  if (peer->segment.IsSameMemory(own_device_, own_inode_)) {
+  if (own_memory_ != nullptr && peer->segment.IsSameMemory(own_memory_->identity())) {
     Refuse(peer, Rejection::kDuplicate, "this memory is the server's own");
     return;
   }
@@ -259,6 +258,16 @@ void PeerTable::End(Peer* peer, Time now) {
     }
   }
   Drop(peer);
+}
+
+void PeerTable::EndDead(Time now) {
+  if (now < check_members_at_) return;
+  check_members_at_ = now + kMembersCheckPeriod;
+  for (Peer& peer : peers_) {
+    // One whose start is not known is not looked for: another one may have its pid.
+    const bool can_be_dead = peer.state == Peer::State::kMember && peer.process.start != 0;
+    if (can_be_dead && IsDead(StateOf(peer.process))) End(&peer, now);
+  }
 }
 
 void PeerTable::Drop(Peer* peer) {

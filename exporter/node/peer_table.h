@@ -54,10 +54,13 @@ class PeerTable {
 
   PeerTable(const PeerOptions& options, LogFunction log);
 
-  // What members are told, and the segment of this process itself (-1: none), which nobody else may
+  // What members are told, and the segment of this process itself (null: none), which nobody else may
   // hand over.
-  void Open(std::string address, uint16_t port, int own_memory);
+  void Open(std::string address, uint16_t port, const SharedDescriptor* own_memory);
   void Accept(int listener, Time now);
+  // Takes those for ended whose process is, though somebody keeps their connection open. Looks every
+  // kMembersCheckPeriod.
+  void EndDead(Time now);
   // Not before: no descriptor was left, and asking again at once would spin.
   Time accept_from() const { return accept_from_; }
 
@@ -106,13 +109,13 @@ class PeerTable {
   const PeerOptions options_;
   std::string address_;
   uint16_t port_ = 0;
-  dev_t own_device_ = 0;
-  ino_t own_inode_ = 0;
+  const SharedDescriptor* own_memory_ = nullptr;
   PeerPlaces peers_;
   std::vector<Peer*> polled_;
   Peer* asks_to_yield_ = nullptr;
   int members_ = 0;
   Time accept_from_{};
+  Time check_members_at_{};
   bool members_changed_ = false;
   uint64_t last_order_ = 0;
   KeptProcesses kept_;

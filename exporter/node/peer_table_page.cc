@@ -28,6 +28,10 @@ void PeerTable::Read(SnapshotSet* set, Time now, const ReadWish& wish) {
   std::vector<PageEntry> entries;
   for (Peer& peer : peers_) {
     if (peer.state != Peer::State::kMember) continue;
+    if (peer.IsLost()) {
+      Drop(&peer);
+      continue;
+    }
     ProcessSnapshot snapshot;
     Rejection reason{};
     std::string error;

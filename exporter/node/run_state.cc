@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/diagnosis/rank_activity.h"
-#include "exporter/node/shared_descriptor.h"
+#include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {
 namespace {

@@ -17,20 +17,17 @@ constexpr int kMaxUnanswered = 5;
 std::string WhyNoAnswer(int connection) {
   Credentials server;
   if (!PeerCredentials(connection, &server)) server.pid = 0;
-  switch (StateOf(server.pid)) {
-    case ProcessState::kStopped:
-      return absl::StrCat("process ", server.pid, " is stopped");
-    case ProcessState::kRuns:
-      return absl::StrCat("process ", server.pid,
-                          " is busy: so many connect that its processor time for that is spent, "
-                          "or its job keeps it from running");
-    case ProcessState::kUnknown:
-      break;
-  }
-  return "it may be stopped, or busy";
+  const ProcessState state = StateOf({server.pid, 0});
+  if (state == ProcessState::kUnknown) return "it may be stopped, or busy";
+  return absl::StrCat("process ", server.pid, " ",
+                      state == ProcessState::kRuns
+                          ? "is busy: so many connect that its processor time for that is spent, "
+                            "or its job keeps it from running"
+                          : StateWords(state));
 }
 
-Attempt ServerLink::Join(const std::string& name, uid_t owner, int memory, Time now) {
+Attempt ServerLink::Join(const std::string& name, uid_t owner, const SharedDescriptor& memory,
+                         Time now) {
   if (std::find(refused_by_.begin(), refused_by_.end(), name) != refused_by_.end()) {
     return Attempt::kTaken;
   }
@@ -38,15 +35,24 @@ Attempt ServerLink::Join(const std::string& name, uid_t owner, int memory, Time 
   if (error == ECONNREFUSED) return Attempt::kNobody;
   if (error == EAGAIN) return Attempt::kBusy;  // too many are waiting
   if (error != 0) return Attempt::kTaken;
+  Credentials server;
+  PeerCredentials(server_.get(), &server);
+  process_ = ProcessIdOf(server.pid);
+  name_ = name;
+  if (IsDead(StateOf(process_))) {
+    AvoidDead();
+    server_.Close();
+    return Attempt::kTaken;
+  }
   // On EPIPE the server has closed and has said why: Receive reads that.
-  if (!Send(server_.get(), MakeMessage(MessageType::kHello), memory) && errno != EPIPE &&
+  if (!Send(server_.get(), MakeMessage(MessageType::kHello), memory.get()) && errno != EPIPE &&
       errno != ECONNRESET) {
     server_.Close();
     return Attempt::kBusy;
   }
-  name_ = name;
   user_ = owner;
-  check_at_ = now + kNameCheckPeriod;
+  check_at_ = now + kCheckPeriod;
+  silent_from_ = now + kSilencePatience;
   return Attempt::kJoined;
 }
 
@@ -67,21 +73,37 @@ void ServerLink::CountUnanswered() {
   unanswered_ = 0;
 }
 
+void ServerLink::AvoidDead() {
+  Avoid();
+  dead_name_ = name_;
+}
+
+bool ServerLink::HasDeadLeft() {
+  if (dead_name_.empty() || !IsFree(dead_name_)) return false;
+  dead_name_.clear();
+  return true;
+}
+
 void ServerLink::AvoidNobody() {
   refused_by_.clear();
   unanswered_ = 0;
 }
 
 bool ServerLink::MustCheck(Time now) {
-  if (check_at_ > now || server_.get() < 0) return false;
-  check_at_ = now + kNameCheckPeriod;
+  if (check_at_ > now || !server_.is_open()) return false;
+  check_at_ = now + kCheckPeriod;
   return true;
 }
 
 bool ServerLink::IsServerGone() const { return IsFree(name_); }
 
-std::string ServerLink::WhySilent() {
-  if (warned_of_silence_) return "";
+std::string ServerLink::WhyDead() const {
+  const ProcessState state = StateOf(process_);
+  return IsDead(state) ? absl::StrCat("process ", process_.pid, " ", StateWords(state)) : "";
+}
+
+std::string ServerLink::WhySilent(Time now) {
+  if (warned_of_silence_ || now < silent_from_) return "";
   warned_of_silence_ = true;
   return WhyNoAnswer(server_.get());
 }

@@ -15,7 +15,8 @@
 #include <vector>
 
 #include "exporter/node/handover.h"
-#include "exporter/node/shared_descriptor.h"
+#include "exporter/node/process_state.h"
+#include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {
 
@@ -38,20 +39,26 @@ class ServerLink {
 
   // Connects to the server of this name, which must be `owner`'s, and hands `memory` over. Anything
   // but kServing and kFailed.
-  Attempt Join(const std::string& name, uid_t owner, int memory, Time now);
+  Attempt Join(const std::string& name, uid_t owner, const SharedDescriptor& memory, Time now);
   // The next message. What is no valid message comes as kRefused.
   Received Receive(HandoverMessage* message);
   // It closed the connection and has said nothing.
   void CountUnanswered();
   // It is not to be asked again for now.
   void Avoid() { refused_by_.push_back(name_); }
+  // Its process is dead: nobody serves under this name until somebody else has it.
+  void AvoidDead();
+  // Once: the name of one that was avoided so is free.
+  bool HasDeadLeft();
   // All may be asked again.
   void AvoidNobody();
-  // Whether it is time to look after the server. Not again for kNameCheckPeriod.
+  // Whether it is time to look after the server. Not again for kCheckPeriod.
   bool MustCheck(Time now);
   bool IsServerGone() const;
-  // Once: why it does not answer. "" when that was said.
-  std::string WhySilent();
+  // "process 7 has ended", where nobody serves there though the socket is open; else "".
+  std::string WhyDead() const;
+  // Once, after kSilencePatience: why it does not answer. "" when that was said.
+  std::string WhySilent(Time now);
   void SayGoodbye();
 
   int fd() const { return server_.get(); }
@@ -65,9 +72,12 @@ class ServerLink {
   SharedDescriptor server_;
   std::string name_;
   uid_t user_ = 0;
+  ProcessId process_;
+  Time silent_from_{};  // if no answer has come by then
   Time check_at_ = Time::max();
   bool warned_of_silence_ = false;
   std::vector<std::string> refused_by_;  // names not to be tried again for now
+  std::string dead_name_;                // "": none
   int unanswered_ = 0;                   // connections that ended before an answer, in a row
 };
 

@@ -15,7 +15,8 @@ Serving::Serving(const PeerOptions& peers, const std::string& service_directory,
     : log_(std::move(log)), peers_(peers, log_), service_file_(service_directory) {}
 
 void Serving::Begin(const std::string& address, uint16_t port, bool https,
-                    const std::string& socket_path, int memory, int expected_members, Time now) {
+                    const std::string& socket_path, const SharedDescriptor* memory,
+                    int expected_members, Time now) {
   socket_path_ = socket_path;
   expected_members_ = expected_members;
   accept_from_ = expected_members_ > 0 ? now + kGatherTime : now;

@@ -17,7 +17,7 @@
 #include "exporter/node/log_level.h"
 #include "exporter/node/peer_table.h"
 #include "exporter/node/service_file.h"
-#include "exporter/node/shared_descriptor.h"
+#include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {
 
@@ -37,7 +37,7 @@ class Serving {
   // Has both. `socket_path`: of a Unix socket for HTTP, to be removed; `memory`: this process' own
   // segment. No client is accepted before `expected_members` have come, or kGatherTime has passed.
   void Begin(const std::string& address, uint16_t port, bool https, const std::string& socket_path,
-             int memory, int expected_members, Time now);
+             const SharedDescriptor* memory, int expected_members, Time now);
   // For an agent that does not know how many will come: it gathers for a shorter time.
   void GatherUntil(Time time) { accept_from_ = time; }
 
@@ -50,6 +50,9 @@ class Serving {
   // True when a process that is allowed to has asked for the port. Then Yield or RefuseYield is
   // next.
   bool Handle(const pollfd* polled, Time now);
+  void EndDead(Time now) { peers_.EndDead(now); }
+  // The program has closed the port, or the name.
+  bool IsLost() const { return listener_.is_lost() || name_listener_.is_lost(); }
   void RefuseYield(const std::string& why) { peers_.RefuseYield(why); }
   // Leaves the port and the members. Returns how many will come to the next server.
   int Yield(Time now);

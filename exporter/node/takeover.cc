@@ -12,8 +12,8 @@
 #include "exporter/node/node_times.h"
 #include "exporter/node/peer_options.h"
 #include "exporter/node/server_link.h"
-#include "exporter/node/shared_descriptor.h"
 #include "exporter/node/waiting.h"
+#include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {
 namespace {

@@ -296,7 +296,7 @@ class WatchService::Impl {
   Watcher watcher_;
   Desk desk_;
   ListeningSocket entrance_;
-  EventFd wake_, ready_;
+  Wake wake_, ready_;
   ServerLoop loop_;
   std::string address_;
   // Set before wake_ and the desk are signalled, which order it.

@@ -42,8 +42,8 @@ std::unique_ptr<WebGuard> WebGuard::Open(const std::string& path, LogFunction lo
   guard->settings_ = guard->Read(error);
   if (guard->settings_ == nullptr) return nullptr;
   guard->is_https_ = guard->settings_->tls != nullptr;
-  if (guard->event() < 0) {
-    *error = "cannot open an eventfd";
+  if (guard->verdicts().fd() < 0) {
+    *error = "cannot open a pair of sockets";
     return nullptr;
   }
   return guard;

@@ -23,6 +23,9 @@ std::string WebGuard::headers() const { return ""; }
 
 struct PasswordChecker::Shared {};
 PasswordChecker::~PasswordChecker() = default;
-int PasswordChecker::event() const { return -1; }
+const Wake& PasswordChecker::verdicts() const {
+  static const Wake none;
+  return none;
+}
 
 }  // namespace nccl_pulse

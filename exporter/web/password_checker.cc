@@ -4,8 +4,6 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 #include <pthread.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <array>
 #include <condition_variable>
@@ -51,16 +49,16 @@ struct Question {
 }  // namespace
 
 struct PasswordChecker::Shared {
-  Shared() : event(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) { RAND_bytes(key.data(), key.size()); }
-  ~Shared() {
-    if (event >= 0) close(event);
+  Shared() {
+    verdicts.Open();
+    RAND_bytes(key.data(), key.size());
   }
 
   Digest DigestOf(const std::string& user, const std::string& hash,
                   std::string_view password) const;
   void Loop();
 
-  const int event;
+  Wake verdicts;
   std::array<uint8_t, 32> key;
   std::mutex mutex;  // guards what follows; never held while a password is hashed
   std::condition_variable changed;
@@ -92,8 +90,7 @@ void PasswordChecker::Shared::Loop() {
     lock.lock();
     (matches ? right : wrong).Add(question.digest);
     questions.pop_front();
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(event, &one, sizeof(one));
+    verdicts.Signal();
   }
 }
 
@@ -105,7 +102,7 @@ PasswordChecker::~PasswordChecker() {
   shared_->changed.notify_one();
 }
 
-int PasswordChecker::event() const { return shared_->event; }
+const Wake& PasswordChecker::verdicts() const { return shared_->verdicts; }
 
 PasswordChecker::Verdict PasswordChecker::Check(const std::string& user, const std::string& hash,
                                                 std::string_view password) {

@@ -17,6 +17,8 @@
 #include <string>
 #include <string_view>
 
+#include "exporter/http/wake.h"
+
 namespace nccl_pulse {
 
 class PasswordChecker {
@@ -31,12 +33,12 @@ class PasswordChecker {
   PasswordChecker(const PasswordChecker&) = delete;
   PasswordChecker& operator=(const PasswordChecker&) = delete;
 
-  // kPending: ask again when event() is readable. Microseconds.
+  // kPending: ask again after the next of verdicts(). Microseconds.
   // `user`: what is found out for one says nothing about another, not even by the time it takes.
   Verdict Check(const std::string& user, const std::string& hash, std::string_view password);
 
-  // An eventfd, written to at each verdict; -1 when the system refused one.
-  int event() const;
+  // Signalled at each one; closed when the system refused it.
+  const Wake& verdicts() const;
 
  private:
   struct Shared;

@@ -49,11 +49,7 @@ int RecordV1(void* handle, int state, abi::v1::StateArgs* /*args*/) {
 }  // namespace nccl_pulse
 
 extern "C" {
-NCCL_PULSE_EXPORT nccl_pulse::abi::v1::Profiler ncclProfiler_v1 = {
-    "Pulse",
-    nccl_pulse::InitV1,
-    nccl_pulse::StartV1,
-    nccl_pulse::StopEvent,
-    nccl_pulse::RecordV1,
-    nccl_pulse::FinalizeCommunicator};
+NCCL_PULSE_EXPORT nccl_pulse::Exported<nccl_pulse::abi::v1::Profiler> ncclProfiler_v1 = {
+    {"Pulse", nccl_pulse::InitV1, nccl_pulse::StartV1, nccl_pulse::StopEvent, nccl_pulse::RecordV1,
+     nccl_pulse::FinalizeCommunicator}};
 }  // extern "C"

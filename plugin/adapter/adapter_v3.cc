@@ -20,11 +20,7 @@ int RecordV3(void* handle, int state, abi::v3::StateArgs* /*args*/) {
 }  // namespace nccl_pulse
 
 extern "C" {
-NCCL_PULSE_EXPORT nccl_pulse::abi::v3::Profiler ncclProfiler_v3 = {
-    "Pulse",
-    nccl_pulse::InitV3,
-    nccl_pulse::StartV3,
-    nccl_pulse::StopEvent,
-    nccl_pulse::RecordV3,
-    nccl_pulse::FinalizeCommunicator};
+NCCL_PULSE_EXPORT nccl_pulse::Exported<nccl_pulse::abi::v3::Profiler> ncclProfiler_v3 = {
+    {"Pulse", nccl_pulse::InitV3, nccl_pulse::StartV3, nccl_pulse::StopEvent, nccl_pulse::RecordV3,
+     nccl_pulse::FinalizeCommunicator}};
 }  // extern "C"

@@ -34,11 +34,7 @@ int StartV4(void* context, void** handle, Descriptor* descriptor) {
 }  // namespace nccl_pulse
 
 extern "C" {
-NCCL_PULSE_EXPORT nccl_pulse::abi::v4::Profiler ncclProfiler_v4 = {
-    "Pulse",
-    nccl_pulse::InitV4,
-    nccl_pulse::StartV4,
-    nccl_pulse::StopEvent,
-    nccl_pulse::RecordState<nccl_pulse::abi::v4::StateArgs>,
-    nccl_pulse::FinalizeCommunicator};
+NCCL_PULSE_EXPORT nccl_pulse::Exported<nccl_pulse::abi::v4::Profiler> ncclProfiler_v4 = {
+    {"Pulse", nccl_pulse::InitV4, nccl_pulse::StartV4, nccl_pulse::StopEvent,
+     nccl_pulse::RecordState<nccl_pulse::abi::v4::StateArgs>, nccl_pulse::FinalizeCommunicator}};
 }  // extern "C"

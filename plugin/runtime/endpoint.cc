@@ -42,7 +42,7 @@ ServerOptions OptionsOf(Process& process) {
   const Settings& settings = process.settings;
   ServerOptions options;
   options.listen_address = settings.listen;
-  options.memory = process.segment->fd();
+  options.memory = &process.segment->memory();
   options.service_directory = settings.file_sd_directory;
   options.exposition = settings.exposition;
   options.hang_after = std::chrono::seconds(settings.hang_seconds);

@@ -1,16 +1,17 @@
 #include "plugin/runtime/identity.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
-#include <cstdio>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
+#include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "exporter/node/read_file.h"
 
 namespace nccl_pulse {
 namespace {
@@ -34,9 +35,7 @@ std::string FirstSet(std::initializer_list<const char*> names) {
 std::string FormatUuid(const unsigned char (&uuid)[16]) {
   std::string text = "GPU-";
   for (int i = 0; i < 16; ++i) {
-    char byte[3];
-    snprintf(byte, sizeof(byte), "%02x", uuid[i]);
-    text += byte;
+    absl::StrAppend(&text, absl::Hex(uuid[i], absl::kZeroPad2));
     if (i == 3 || i == 5 || i == 7 || i == 9) text += '-';
   }
   return text;
@@ -46,21 +45,14 @@ std::string FormatUuid(const unsigned char (&uuid)[16]) {
 // nvidia-smi and DCGM use, which sort by PCI bus id. The UUID is the label to join on. The CUDA
 // ordinal is no substitute: CUDA_VISIBLE_DEVICES renumbers it.
 std::string FindNodeIndex(const std::string& short_pci_bus_id) {
-  std::string path = "/proc/driver/nvidia/gpus/" + short_pci_bus_id + "/information";
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return "";
-  char text[2048];
-  const ssize_t length = read(fd, text, sizeof(text) - 1);
-  close(fd);
-  if (length <= 0) return "";
-  text[length] = '\0';
-  const char* line = strstr(text, "Device Minor:");
-  if (line == nullptr) return "";
-  line += strlen("Device Minor:");
-  while (*line == ' ' || *line == '\t') ++line;
-  std::string minor;
-  while (isdigit(static_cast<unsigned char>(*line)) != 0) minor.push_back(*line++);
-  return minor;
+  const std::string path = "/proc/driver/nvidia/gpus/" + short_pci_bus_id + "/information";
+  constexpr std::string_view kField = "Device Minor:";
+  const std::string text = ReadFile(path);
+  std::size_t at = text.find(kField);
+  if (at == text.npos) return "";
+  at = text.find_first_not_of(" \t", at + kField.size());
+  if (at == text.npos) return "";
+  return text.substr(at, text.find_first_not_of("0123456789", at) - at);
 }
 
 }  // namespace
@@ -84,12 +76,8 @@ GpuIdentity FindCurrentGpu(const CudaDriver* driver) {
   if (driver == nullptr || driver->context_get_device(&device) != kCudaSuccess) return gpu;
   if (driver->device_get_uuid(uuid, device) == kCudaSuccess) gpu.uuid = FormatUuid(uuid);
   if (driver->device_get_pci_bus_id(bus_id, sizeof(bus_id), device) == kCudaSuccess) {
-    std::string text = bus_id;  // "0000:18:00.0"
-    std::transform(text.begin(), text.end(), text.begin(),
-                   [](unsigned char c) { return static_cast<char>(tolower(c)); });
-    gpu.index = FindNodeIndex(text);
-    std::transform(text.begin(), text.end(), text.begin(),
-                   [](unsigned char c) { return static_cast<char>(toupper(c)); });
+    gpu.index = FindNodeIndex(absl::AsciiStrToLower(bus_id));
+    std::string text = absl::AsciiStrToUpper(bus_id);  // "0000:18:00.0"
     // dcgm-exporter writes the domain with eight digits.
     if (text.find(':') == 4) text.insert(0, "0000");
     gpu.pci_bus_id = text;

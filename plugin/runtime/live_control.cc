@@ -5,6 +5,7 @@
 
 #include "exporter/node/monotonic_clock.h"
 #include "metrics/header_writer.h"
+#include "plugin/runtime/identity.h"
 
 namespace nccl_pulse {
 
@@ -45,6 +46,7 @@ void LiveControl::Open() {
     AddSettings();
     ControlSocket::Options options;
     options.values = &values_;
+    options.owner = OwnerWords(FindProcessIdentity().job_id);
     options.log = [this](LogLevel level, const std::string& message) {
       // Not through NCCL's logger: NCCL is not calling now.
       if (level == LogLevel::kWarning) {

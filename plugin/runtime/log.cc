@@ -44,6 +44,7 @@ ssize_t WriteAtOnce(const std::string& line) {
 }  // namespace
 
 void Log::WriteToStandardError(const char* level, const std::string& message) const {
+  if (!had_standard_error_) return;
   std::string line = std::string("NCCL Pulse ") + level + ": ";
   const int lost = lost_.exchange(0);
   if (lost > 0) line += "(standard error was full, lines lost: " + std::to_string(lost) + ") ";

@@ -12,6 +12,9 @@
 #ifndef PLUGIN_RUNTIME_LOG_H_
 #define PLUGIN_RUNTIME_LOG_H_
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <string>
 
 #include "metrics/atomic_cell.h"
@@ -34,6 +37,8 @@ class Log {
  private:
   void WriteToStandardError(const char* level, const std::string& message) const;
 
+  // Else the file that the job opens next is number 2, and no place for messages.
+  const bool had_standard_error_ = fcntl(STDERR_FILENO, F_GETFD) >= 0;
   mutable Relaxed<int> lost_{0};  // lines since the last one that was written
   Relaxed<LogVerbosity> level_{LogVerbosity::kWarn};
 };

@@ -3,8 +3,8 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstdio>
 
+#include "absl/strings/str_cat.h"
 #include "plugin/abi/common.h"
 
 namespace nccl_pulse {
@@ -98,10 +98,9 @@ std::string DescribeMaskChange(uint32_t ours, uint32_t now) {
       {(now & ~ours & kTimesOnTheGpu) != 0,
        "GPU timestamps slow the job down, and can hang it if it uses CUDA graphs"},
   };
-  char masks[64];
-  snprintf(masks, sizeof(masks), "from 0x%x to 0x%x", ours, now);
-  std::string text = "NCCL's event mask was changed by somebody else (NCCL's RAS can do that) ";
-  text += masks;
+  std::string text = absl::StrCat(
+      "NCCL's event mask was changed by somebody else (NCCL's RAS can do that) from 0x",
+      absl::Hex(ours), " to 0x", absl::Hex(now));
   bool any = false;
   for (const auto& consequence : consequences) {
     if (!consequence.holds) continue;

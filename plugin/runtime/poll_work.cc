@@ -2,7 +2,9 @@
 
 #include <mutex>
 
+#include "absl/strings/str_cat.h"
 #include "metrics/header_writer.h"
+#include "metrics/shared_descriptor.h"
 #include "plugin/cuda/cuda_driver.h"
 #include "plugin/runtime/init_lock.h"
 #include "plugin/runtime/poller.h"
@@ -55,6 +57,7 @@ int PollWork::Round() {
   const uint64_t now_ns = process_.clock.NowNs();
   WatchMasks();
   WatchNetwork(now_ns);
+  WatchDescriptors();
   if (now_ns - housekeeping_ns_ >= kHousekeepingNs) {
     housekeeping_ns_ = now_ns;
     process_.clock.Correct();
@@ -105,6 +108,24 @@ void PollWork::WatchMasks() {
     process_.log.Warn(nullptr, DescribeMaskChange(state.ours, state.now));
   } catch (...) {
     // Most likely bad_alloc. The metrics report it, too.
+  }
+}
+
+// Whoever used it goes on without it, or opens another one.
+void PollWork::WatchDescriptors() {
+  if (descriptor_warning_given_) return;
+  process_.segment->memory().get();  // which is rarely used
+  if (SharedDescriptor::FirstLost() < 0) return;
+  descriptor_warning_given_ = true;
+  try {
+    process_.log.Warn(
+        nullptr,
+        absl::StrCat("the program has closed descriptor ", SharedDescriptor::FirstLost(),
+                     ", which was NCCL Pulse's: by closing one of its own twice, or all that are "
+                     "open. Nothing that it opened since is touched; what is measured here may be "
+                     "missing at the node's endpoint for a moment, or be served elsewhere"));
+  } catch (...) {
+    // Most likely bad_alloc.
   }
 }
 

@@ -1,5 +1,6 @@
 #include "plugin/runtime/poller.h"
 
+#include <locale.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -44,6 +45,8 @@ void Poller::ForgetAfterFork() {
 }
 
 void* Poller::Run(void* /*unused*/) {
+  // Not the job's, which may change at any time (setlocale).
+  uselocale(newlocale(LC_ALL_MASK, "C", nullptr));
   bool begun = false;
   while (true) {
     uint32_t expected = kPausing;

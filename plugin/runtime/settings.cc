@@ -25,7 +25,7 @@ constexpr uint64_t kMaxSeries = 30000;  // each takes up to two pages, and pages
 constexpr std::size_t kMaxNodeName = 253;  // as long as a DNS name can be
 constexpr std::size_t kMaxLabelValueBytes = 128;
 
-// Everything a setting needs: its parser returns false for a bad value and leaves the default.
+// Everything a setting needs: its parser returns false for a bad value, and leaves what `used` tells.
 struct Setting {
   const char* name;
   const char* accepted;  // for the warning
@@ -53,15 +53,12 @@ bool ParseTiming(const std::string& value, Settings* settings) {
 }
 
 bool ParseListen(const std::string& value, Settings* settings) {
-  if (absl::EqualsIgnoreCase(value, "off")) {
-    settings->listen = "off";
-    return true;
-  }
   ListenAddress address;
   std::string error;
-  if (!ParseListenAddress(value, &address, &error)) return false;
-  settings->listen = value;
-  return true;
+  const bool is_off = IsOff(value);
+  const bool is_good = is_off || ParseListenAddress(value, &address, &error);
+  settings->listen = is_off ? "off" : is_good ? value : SafeAddress(value);
+  return is_good;
 }
 
 bool ParseFileSdDirectory(const std::string& value, Settings* settings) {
@@ -211,7 +208,9 @@ constexpr Setting kSettings[] = {
     {"NCCL_PULSE_TIMING", "auto, kernel or off", ParseTiming,
      [](const Settings& s) { return std::string(TimingModeName(s.timing)); }},
     {"NCCL_PULSE_LISTEN",
-     "[host]:port with a numeric host or localhost and a port from 0 to 65535, unix:/path, or off",
+     "host, [host]:port with a numeric host or localhost and a port from 0 to 65535, unix:/path, "
+     "or "
+     "off",
      ParseListen, [](const Settings& s) { return s.listen; }},
     {"NCCL_PULSE_FILE_SD_DIR", "an absolute path", ParseFileSdDirectory,
      [](const Settings&) { return std::string("none"); }},

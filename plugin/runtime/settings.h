@@ -2,7 +2,9 @@
 //
 //   variable (NCCL_PULSE_...)      values, default in brackets        what it sets
 //   TIMING                         [auto] kernel off                  which latencies are measured
-//   LISTEN                         host:port unix:/path off [:9410]   the node's endpoint
+//   LISTEN                         host:port unix:/path off [:9410]   the node's endpoint; what cannot
+//                                                                     be understood opens it to nobody
+//                                                                     beyond this machine
 //   FILE_SD_DIR                    a folder [none]                    a file there that tells
 //                                                                     Prometheus of the endpoint
 //   NODE_NAME                      a name [the host's]                the label Hostname; in a pod

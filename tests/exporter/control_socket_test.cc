@@ -64,6 +64,7 @@ class ControlSocketTest : public ::testing::Test {
   void Open(bool (*credentials)(int, Credentials*) = PeerCredentials) {
     ControlSocket::Options options;
     options.values = &values_;
+    options.owner = OwnerWords("4711");
     options.log = [this](LogLevel level, const std::string& message) {
       log_.emplace_back((level == LogLevel::kWarning ? "W " : "I ") + message);
     };
@@ -91,7 +92,7 @@ class ControlSocketTest : public ::testing::Test {
     question.pids = {getpid()};
     question.patience = patience;
     const std::vector<ControlAnswer> answers = AskProcesses(question);
-    return answers.size() == 1 ? answers.front() : ControlAnswer{-1, 0, {}, "not one answer"};
+    return answers.size() == 1 ? answers.front() : ControlAnswer{-1, 0, "", {}, "not one answer"};
   }
 
   LiveValues values_;
@@ -115,6 +116,8 @@ TEST_F(ControlSocketTest, SetsAndLists) {
   ASSERT_EQ(answer.replies.size(), 3u);
   EXPECT_EQ(answer.replies[0].text, "HANG_SECONDS=30 (was 10)");
   EXPECT_EQ(answer.replies[1].text, "HANG_SECONDS=31 (was 30)");
+  EXPECT_EQ(answer.replies[2].text, "job 4711");
+  EXPECT_EQ(answer.name, socket_.name());
   EXPECT_THAT(answer.replies[2].lines,
               ElementsAre("NETWORK_WINDOW 1 default",
                           "HANG_SECONDS 31 set " + std::to_string(geteuid()) + " 0"));

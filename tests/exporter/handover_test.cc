@@ -99,22 +99,5 @@ TEST(Handover, AnUnmappedUserIsNotTakenForItself) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST(Handover, TellsAStoppedProcessFromOneThatRuns) {
-  EXPECT_EQ(StateOf(getpid()), ProcessState::kRuns);
-  EXPECT_EQ(StateOf(0), ProcessState::kUnknown);
-  const pid_t child = fork();
-  if (child == 0) {
-    while (true) pause();
-  }
-  EXPECT_EQ(StateOf(child), ProcessState::kRuns);
-  ASSERT_EQ(kill(child, SIGSTOP), 0);
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
-  EXPECT_EQ(StateOf(child), ProcessState::kStopped);
-  kill(child, SIGKILL);
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(StateOf(child), ProcessState::kUnknown);
-}
-
 }  // namespace
 }  // namespace nccl_pulse

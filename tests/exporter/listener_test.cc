@@ -29,6 +29,12 @@ TEST(ParseListenAddress, Good) {
   EXPECT_EQ(Parse("[::1]:65535").port, 65535);
   EXPECT_EQ(Parse("10.1.2.3:0").host, "10.1.2.3");
   EXPECT_EQ(Parse("localhost:80").host, "127.0.0.1");
+  EXPECT_EQ(Parse("localhost").host, "127.0.0.1");
+  EXPECT_EQ(Parse("localhost").port, 9410);
+  EXPECT_EQ(Parse("10.1.2.3").host, "10.1.2.3");
+  EXPECT_EQ(Parse("10.1.2.3").port, 9410);
+  EXPECT_EQ(Parse("[::1]").host, "::1");
+  EXPECT_EQ(Parse("[::1]").port, 9410);
   EXPECT_EQ(Parse("unix:/run/pulse:1.sock").path, "/run/pulse:1.sock");
   EXPECT_EQ(Parse(":9410").path, "");
 }
@@ -45,7 +51,10 @@ TEST(ParseListenAddress, Bad) {
                            ":65536",
                            ":99999999999",
                            "::1:9410",
-                           "[::1]",
+                           "::1",
+                           "[]",
+                           "[10.1.2.3]",
+                           "10.1.2",
                            "[::1]9410",
                            "[127.0.0.1]:1",
                            "node-1:9410",
@@ -62,15 +71,29 @@ TEST(ParseListenAddress, Bad) {
   }
 }
 
+TEST(SafeAddress, LetsNobodyInWhoWasToBeKeptOut) {
+  for (const char* off : {"off", "OFF", "none", "No", "false", "0", "disabled"}) {
+    EXPECT_TRUE(IsOff(off)) << off;
+  }
+  for (const char* on : {"", ":0", "00", "offf", "1", "on"}) EXPECT_FALSE(IsOff(on)) << on;
+  for (const char* misspelt : {"", "offf", "http://127.0.0.1:9410", "eth0:9410", ":x", "9410"}) {
+    EXPECT_EQ(SafeAddress(misspelt), "127.0.0.1:9410") << misspelt;
+  }
+  EXPECT_EQ(SafeAddress("unix:pulse.sock"), "off");
+  EXPECT_EQ(SafeAddress("UNIX:/pulse.sock"), "off");
+}
+
 struct OpenListener : Listener {
-  int fd = -1;
+  int fd = -1;  // the test's own
 };
 
 OpenListener Open(const ListenAddress& address) {
   OpenListener listener;
   SharedDescriptor socket;
   EXPECT_EQ(OpenAt(address, &socket, &listener), 0) << SpellAddress(address);
-  listener.fd = socket.Release();
+  EXPECT_TRUE(fcntl(socket.get(), F_GETFD) & FD_CLOEXEC);
+  listener.fd = dup(socket.get());
+  socket.Close();
   return listener;
 }
 
@@ -87,7 +110,6 @@ TEST(OpenAt, SocketIsNonBlockingAndClosedOnExec) {
   EXPECT_NE(listener.port, 0);
   EXPECT_EQ(listener.address, "127.0.0.1:" + std::to_string(listener.port));
   EXPECT_TRUE(fcntl(listener.fd, F_GETFL) & O_NONBLOCK);
-  EXPECT_TRUE(fcntl(listener.fd, F_GETFD) & FD_CLOEXEC);
   EXPECT_TRUE(Client(listener.port).connected());
   close(listener.fd);
 }

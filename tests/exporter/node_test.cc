@@ -13,6 +13,20 @@
 namespace nccl_pulse {
 namespace {
 
+// What a process hands over, as far as it does not come to that.
+class Memory {
+ public:
+  Memory() {
+    const ForkGuard guard;
+    descriptor_.Set(memfd_create("test", MFD_CLOEXEC));
+  }
+  ~Memory() { descriptor_.Close(); }
+  const SharedDescriptor& descriptor() const { return descriptor_; }
+
+ private:
+  SharedDescriptor descriptor_;
+};
+
 // Who has the name does not answer, as a server that is stopped.
 TEST(Node, DoesNotNameAnAddressThatItDoesNotKnow) {
   constexpr uint16_t kPort = 39410;
@@ -20,7 +34,8 @@ TEST(Node, DoesNotNameAnAddressThatItDoesNotKnow) {
   ASSERT_EQ(ListenOn(HandoverName(geteuid(), {"127.0.0.1", kPort, ""}), &silent), 0);
   NodeOptions options;
   options.listen_address = "127.0.0.1:" + std::to_string(kPort);
-  options.memory = memfd_create("test", MFD_CLOEXEC);
+  const Memory memory;
+  options.memory = &memory.descriptor();
   Node node(options, nullptr);
   std::string error;
   ASSERT_TRUE(node.Open(&error)) << error;
@@ -28,7 +43,6 @@ TEST(Node, DoesNotNameAnAddressThatItDoesNotKnow) {
   EXPECT_EQ(node.address(), "");
   node.Close();
   silent.Close();
-  close(options.memory);
 }
 
 // One that runs and does not come to it is not said to be stopped.
@@ -55,7 +69,8 @@ TEST(Node, AMemberSaysThatTheServerIsBusy) {
   ASSERT_EQ(ListenOn(HandoverName(geteuid(), {"127.0.0.1", kPort, ""}), &silent), 0);
   NodeOptions options;
   options.listen_address = "127.0.0.1:" + std::to_string(kPort);
-  options.memory = memfd_create("test", MFD_CLOEXEC);
+  const Memory memory;
+  options.memory = &memory.descriptor();
   std::string log;
   Node node(options, [&log](LogLevel, const std::string& line) { log += line + "\n"; });
   std::string error;
@@ -64,13 +79,12 @@ TEST(Node, AMemberSaysThatTheServerIsBusy) {
   node.AppendPolled(&polled, true);
   ASSERT_EQ(polled.size(), 1u);
   polled.front().revents = 0;
-  node.Handle(polled.data(), node.next());
+  node.Handle(polled.data(), node.next() + kSilencePatience);
   EXPECT_NE(log.find("does not answer yet, process " + std::to_string(getpid()) + " is busy"),
             std::string::npos)
       << log;
   node.Close();
   silent.Close();
-  close(options.memory);
 }
 
 TEST(Node, NamesWhereItServes) {

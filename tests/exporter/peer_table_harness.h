@@ -73,7 +73,8 @@ class Client {
 
   bool Connect(const std::string& name) {
     return ConnectTo(name, geteuid(), &connection_) == 0 &&
-           Send(connection_.get(), MakeMessage(MessageType::kHello), segment_.segment().fd());
+           Send(connection_.get(), MakeMessage(MessageType::kHello),
+                segment_.segment().memory().get());
   }
   void Close() { connection_.Close(); }
 
@@ -119,7 +120,7 @@ class PeerTableTest : public ::testing::Test {
           options_, [this](LogLevel, const std::string& line) { log_.push_back(line); });
       name_ = "nccl-pulse-test-" + std::to_string(getpid()) + "-" + std::to_string(++tables_);
       EXPECT_EQ(ListenOn(name_, &listener_), 0);
-      table_->Open("[::]:9410", 9410, -1);
+      table_->Open("[::]:9410", 9410, nullptr);
     }
     return *table_;
   }

@@ -151,7 +151,7 @@ TEST(Server, AllDescriptorsAreClosedOnExec) {
     EXPECT_TRUE(fcntl(fd, F_GETFD) & FD_CLOEXEC) << fd;
     ++checked;
   }
-  EXPECT_GE(checked, 5);  // listener, three eventfds, the connection
+  EXPECT_GE(checked, 5);  // listener, the two ends of a wake, the connection
 }
 
 // Runs `body` in a forked child; its exit status is what `body` returns.

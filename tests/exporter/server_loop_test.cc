@@ -64,7 +64,7 @@ class ServerLoopTest : public ::testing::Test {
 
   uint16_t port_ = 0;
   ListeningSocket entrance_;
-  EventFd wake_, ready_;
+  Wake wake_, ready_;
   std::atomic<bool> stopping_{false}, has_answer_{false};
   std::atomic<int> asked_{0};
   std::optional<ServerLoop> loop_;

@@ -180,7 +180,8 @@ class TouchedMapping {
  public:
   explicit TouchedMapping(Segment& segment)
       : page_(static_cast<size_t>(sysconf(_SC_PAGESIZE))), bytes_(segment.bytes()) {
-    base_ = static_cast<uint8_t*>(mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, segment.fd(), 0));
+    base_ = static_cast<uint8_t*>(
+        mmap(nullptr, bytes_, PROT_READ, MAP_SHARED, segment.memory().get(), 0));
     if (base_ == MAP_FAILED) abort();
     active_ = this;
     struct sigaction action {};

@@ -30,15 +30,16 @@ TEST(SegmentHandedOver, CannotBeWrittenToThroughItsDescriptor) {
   std::string warning;
   const std::unique_ptr<Segment> segment = Segment::Create(Segment::Options(), &warning);
   ASSERT_NE(segment, nullptr);
-  ASSERT_GE(segment->fd(), 0) << warning;
+  ASSERT_GE(segment->memory().get(), 0) << warning;
   const char byte = 1;
-  EXPECT_EQ(pwrite(segment->fd(), &byte, 1, 0), -1);
+  EXPECT_EQ(pwrite(segment->memory().get(), &byte, 1, 0), -1);
   EXPECT_EQ(errno, EPERM);
-  EXPECT_EQ(mmap(nullptr, segment->bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, segment->fd(), 0),
+  EXPECT_EQ(mmap(nullptr, segment->bytes(), PROT_READ | PROT_WRITE, MAP_SHARED,
+                 segment->memory().get(), 0),
             MAP_FAILED);
   EXPECT_EQ(errno, EPERM);
   // Nor can it be opened for writing anew.
-  const std::string path = "/proc/self/fd/" + std::to_string(segment->fd());
+  const std::string path = "/proc/self/fd/" + std::to_string(segment->memory().get());
   const int again = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (again >= 0) {
     EXPECT_EQ(pwrite(again, &byte, 1, 0), -1);

@@ -101,7 +101,7 @@ TEST(Segment, CanNeitherShrinkNorGrowNorBeWrittenByOthers) {
   std::string warning;
   const std::unique_ptr<Segment> segment = Make(&warning);
   ASSERT_NE(segment, nullptr);
-  const int fd = segment->fd();
+  const int fd = segment->memory().get();
   const int seals = fcntl(fd, F_GET_SEALS);
   EXPECT_EQ(seals & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
             F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
@@ -133,7 +133,7 @@ TEST(Segment, ReadingAllocatesNothing) {
   test.AddCommunicator(2, 0xabc, 1, "three of 1024");
   Segment& segment = test.segment();
   EXPECT_EQ(segment.header().records_present, 3u);
-  const int fd = segment.fd();
+  const int fd = segment.memory().get();
   ASSERT_GE(fd, 0);
   struct stat before {};
   ASSERT_EQ(fstat(fd, &before), 0);
@@ -224,7 +224,7 @@ TEST(Segment, PrivateMemoryOnRequest) {
   const std::unique_ptr<Segment> segment = Make(&warning, /*allow_shared=*/false);
   ASSERT_NE(segment, nullptr);
   EXPECT_NE(warning.find("private memory"), std::string::npos) << warning;
-  EXPECT_EQ(segment->fd(), -1);
+  EXPECT_EQ(segment->memory().get(), -1);
   EXPECT_EQ(segment->header().shared_memory, 0u);
   EXPECT_EQ(Use(*segment), "usable");
 }
@@ -234,14 +234,40 @@ TEST(Segment, ChildThatAbandonsLeavesTheParentAlone) {
   Segment& segment = test.segment();
   EXPECT_EQ(RunInChild([&] {
               segment.AbandonAfterFork();
-              return std::string(segment.fd() == -1 && segment.base() == nullptr ? "abandoned"
-                                                                                 : "still there");
+              return std::string(segment.memory().get() == -1 && segment.base() == nullptr
+                                     ? "abandoned"
+                                     : "still there");
             }),
             "abandoned");
   EXPECT_EQ(segment.header().magic, kSegmentMagic);
-  EXPECT_GE(fcntl(segment.fd(), F_GETFD), 0);
+  EXPECT_GE(fcntl(segment.memory().get(), F_GETFD), 0);
   EXPECT_EQ(Use(segment), "usable");
 }
+
+// The job closes the memory's descriptor, most likely by closing its own one twice, and opens a file of
+// its own, which gets the number. Then more series are measured.
+std::string GrowWhereAFileIs(const std::vector<Refusal>& refusals) {
+  return RunInChild([&]() -> std::string {
+    for (const Refusal& refusal : refusals) {
+      if (!Refuse(refusal)) return "no seccomp";
+    }
+    std::string warning;
+    std::unique_ptr<Segment> segment = Make(&warning);
+    const int number = segment->memory().get();
+    FILE* file = tmpfile();
+    if (number < 0 || dup2(fileno(file), number) != number) return "not replaced";
+    if (write(number, "header\n", 7) != 7) return "not written";
+    const bool grows = segment->PopulatePages(100, 100) && segment->PopulateRecord(5);
+    const std::string use = grows ? Use(*segment) : "full";
+    if (segment->memory().get() >= 0) return "would be handed over";
+    segment.reset();
+    struct stat status {};
+    if (fstat(number, &status) != 0) return "the job's file is closed";
+    return status.st_size == 7 ? use : "the job's file has " + std::to_string(status.st_size);
+  });
+}
+
+TEST(Segment, GrowsWithoutItsDescriptor) { EXPECT_EQ(GrowWhereAFileIs({}), "usable"); }
 
 // ---- what the kernel refuses
 // ----------------------------------------------------------------------
@@ -257,7 +283,7 @@ std::string UseWhere(const std::vector<Refusal>& refusals) {
     const std::unique_ptr<Segment> segment = Make(&warning);
     if (segment == nullptr) return "null: " + warning;
     const bool shared = segment->header().shared_memory != 0;
-    if (shared != (segment->fd() >= 0)) return "header and descriptor disagree";
+    if (shared != (segment->memory().get() >= 0)) return "header and descriptor disagree";
     return Use(*segment) + (shared ? ", shared: " : ", private: ") + warning;
   });
 }
@@ -293,16 +319,20 @@ TEST(SegmentRefusals, Size) {
             Private("ftruncate of the memfd: No space left on device"));
 }
 
+// Before Linux 5.14.
+constexpr Refusal kWithoutPopulating{SYS_madvise, EINVAL, Refusal::When::kArgumentIs, 2,
+                                     kMadvPopulateWrite};
+
 TEST(SegmentRefusals, MemoryFromTheStart) {
-  EXPECT_EQ(UseWhere({{SYS_fallocate, ENOMEM}}),
+  EXPECT_EQ(UseWhere({kWithoutPopulating, {SYS_fallocate, ENOMEM}}),
             Private("populating the memfd: Cannot allocate memory"));
-  EXPECT_EQ(UseWhere({{SYS_fallocate, EOPNOTSUPP}}),
+  EXPECT_EQ(UseWhere({kWithoutPopulating, {SYS_fallocate, EOPNOTSUPP}}),
             Private("populating the memfd: Operation not supported"));
 }
 
 TEST(SegmentRefusals, KernelWithoutPopulating) {
-  EXPECT_EQ(UseWhere({{SYS_madvise, EINVAL, Refusal::When::kArgumentIs, 2, kMadvPopulateWrite}}),
-            "usable, shared: ");
+  EXPECT_EQ(GrowWhereAFileIs({kWithoutPopulating}), "full") << "it cannot be asked for memory";
+  EXPECT_EQ(UseWhere({kWithoutPopulating}), "usable, shared: ");
 }
 
 TEST(SegmentRefusals, AddressSpace) {
@@ -327,28 +357,30 @@ TEST(SegmentRefusals, LimitOnFileSizesIsNoSignal) {
               const std::unique_ptr<Segment> segment = Make(&warning);
               if (segment == nullptr) return "null";
               if (warning.find("ulimit -f") == std::string::npos) return warning;
-              return Use(*segment) + (segment->fd() < 0 ? ", private" : ", shared");
+              return Use(*segment) + (segment->memory().get() < 0 ? ", private" : ", shared");
             }),
             "usable, private");
   EXPECT_EQ(RunInChild([&]() -> std::string {
               std::string warning;
               const std::unique_ptr<Segment> segment = Make(&warning);
               if (!with_limit(0)) return "no limit";
-              return Use(*segment) + (segment->fd() < 0 ? ", private" : ", shared");
+              return Use(*segment) + (segment->memory().get() < 0 ? ", private" : ", shared");
             }),
             "usable, shared")
       << "a limit that comes later changes nothing: the file does not grow";
 }
 
 // Memory runs out while the job runs: what is there goes on, nothing else happens.
-std::string RunOutOfMemory(const Refusal& refusal, bool allow_shared) {
+std::string RunOutOfMemory(const std::vector<Refusal>& refusals, bool allow_shared) {
   return RunInChild([&]() -> std::string {
     std::string warning;
     const std::unique_ptr<Segment> segment = Make(&warning, allow_shared);
     if (segment == nullptr) return "null";
     std::string use = Use(*segment);
     if (use != "usable") return use;
-    if (!Refuse(refusal)) return "no seccomp";
+    for (const Refusal& refusal : refusals) {
+      if (!Refuse(refusal)) return "no seccomp";
+    }
     const size_t populated = segment->populated_bytes();
     const uint32_t free_pages = segment->pages().free_pages();
     if (segment->PopulatePages(1000, 1000)) return "pages were populated";
@@ -380,11 +412,11 @@ std::string RunOutOfMemory(const Refusal& refusal, bool allow_shared) {
 }
 
 TEST(SegmentRefusals, MemoryWhileRunning) {
-  EXPECT_EQ(RunOutOfMemory({SYS_fallocate, ENOSPC}, true), "went on");
-  EXPECT_EQ(RunOutOfMemory({SYS_fallocate, ENOMEM}, true), "went on");
+  EXPECT_EQ(RunOutOfMemory({kWithoutPopulating, {SYS_fallocate, ENOSPC}}, true), "went on");
+  EXPECT_EQ(RunOutOfMemory({kWithoutPopulating, {SYS_fallocate, ENOMEM}}, true), "went on");
   const Refusal populating{SYS_madvise, ENOMEM, Refusal::When::kArgumentIs, 2, kMadvPopulateWrite};
-  EXPECT_EQ(RunOutOfMemory(populating, true), "went on");
-  EXPECT_EQ(RunOutOfMemory(populating, false), "went on") << "private memory";
+  EXPECT_EQ(RunOutOfMemory({populating}, true), "went on");
+  EXPECT_EQ(RunOutOfMemory({populating}, false), "went on") << "private memory";
 }
 
 }  // namespace

@@ -129,6 +129,40 @@ class ControlTest(AgentCase):
         self.assertEqual(pulse("set", "HANG_SECONDS=5", "--pid=%d" % child)[0], 2)
         self.assertEqual(pulse("set", "HANG_SECONDS=5", "--pid=%d" % parent.pid)[0], 0)
 
+    def test_several_jobs_are_not_changed_unasked(self):
+        jobs = {"17": 2, "18": 1}
+        processes = {}
+        for job, count in jobs.items():
+            processes[job] = [self.start(rank, SLURM_JOB_ID=job) for rank in range(count)]
+        agent = self.agent()
+        status, text = pulse("set", "HANG_SECONDS=44")
+        self.assertEqual(status, 1, text)
+        self.assertIn("this would change 2 jobs: job 17 of user %d (2 processes), job 18 of user %d (1 process); "
+                      "choose with --job-id=ID or --pid=PID, or take them with --all" %
+                      (os.geteuid(), os.geteuid()), text)
+
+        def hang_seconds():
+            return [self.settings(process)["HANG_SECONDS"][0]
+                    for process in (*processes["17"], *processes["18"], agent.process)]
+
+        self.assertEqual(hang_seconds(), ["10"] * 4)
+        status, text = pulse("set", "HANG_SECONDS=45", "--job-id=17")
+        self.assertEqual(status, 0, text)
+        self.assertEqual(hang_seconds(), ["45", "45", "10", "10"])
+        status, text = pulse("set", "HANG_SECONDS=46", "--job-id=19")
+        self.assertEqual(status, 2, text)
+        self.assertIn("no process with NCCL Pulse of this job", text)
+        status, text = pulse("set", "HANG_SECONDS=46", "--all")
+        self.assertEqual(status, 0, text)
+        self.assertEqual(hang_seconds(), ["46"] * 4)
+        self.assertIn("exclude each other", pulse("set", "HANG_SECONDS=47", "--all", "--job-id=17")[1])
+        # One job is no question, with an agent or without it.
+        processes.pop("18")[0].end()
+        status, text = pulse("set", "HANG_SECONDS=48")
+        self.assertEqual(status, 0, text)
+        self.assertEqual([self.settings(process)["HANG_SECONDS"][0]
+                          for process in (*processes["17"], agent.process)], ["48"] * 3)
+
     def test_an_agent_has_the_hang_seconds_alone(self):
         agent = self.agent()
         pid = "--pid=%d" % agent.process.pid

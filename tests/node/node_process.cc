@@ -10,19 +10,28 @@
 //   spawn           a child that is another program   -> its pid
 //   clock SECONDS   sets the wall clock, as it sees it -> ok
 //   no_unix         may make no such sockets any more -> ok
+//   close N         closes this number                -> ok
+//   close_from N    closes this number and all after  -> ok
+//   put N FILE      a file of the job's own there     -> ok
+//   event N         an eventfd of the job's own there -> ok
+//   print N COUNT   writes there so often             -> how often that did not fail
+//   clone           a child that no handler knows of  -> its pid
 //   busy HOW        ends so amid callbacks, see ways_to_end.h -> with "stay": ok
 //   exec            becomes this program anew
 //   exit / _exit    ends, in order or at once
 //
 // The communicator's rank is the first argument, and so is RANK.
 #include <dirent.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <climits>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -48,8 +57,7 @@ std::string WhatIsOpen() {
     const std::string link = std::string("/proc/self/fd/") + entry->d_name;
     if (readlink(link.c_str(), target, sizeof(target) - 1) <= 0) continue;
     const std::string what = target;
-    if (what.rfind("socket:", 0) == 0 || what.find("nccl-pulse") != what.npos ||
-        what.find("eventfd") != what.npos) {
+    if (what.rfind("socket:", 0) == 0 || what.find("nccl-pulse") != what.npos) {
       open += " " + what;
     }
   }
@@ -114,6 +122,24 @@ pid_t Spawn() {
   return child;
 }
 
+// By the system call alone, as a crash reporter makes it: a copy that has everything open.
+pid_t Clone() {
+  const auto child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
+  while (child == 0) pause();
+  return child;
+}
+
+void MoveTo(int number, int fd) {
+  if (fd < 0 || dup2(fd, number) != number) abort();
+  if (fd != number) close(fd);
+}
+
+int Print(int number, int count) {
+  int printed = 0;
+  for (int i = 0; i < count; ++i) printed += write(number, "step\n", 5) >= 0 ? 1 : 0;
+  return printed;
+}
+
 bool RefuseUnixSockets() {
   return RefuseSystemCalls({{SYS_socket, EACCES, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC}});
 }
@@ -154,6 +180,30 @@ int Main(int argc, char** argv) {
       std::cout << "ok" << std::endl;
     } else if (command == "no_unix") {
       std::cout << (RefuseUnixSockets() ? "ok" : "no filters") << std::endl;
+    } else if (command == "close" || command == "close_from") {
+      int number = 0;
+      words >> number;
+      if (command == "close") close(number);
+      if (command == "close_from") close_range(number, ~0U, 0);
+      std::cout << "ok" << std::endl;
+    } else if (command == "put") {
+      int number = 0;
+      std::string file;
+      words >> number >> file;
+      MoveTo(number, open(file.c_str(), O_RDWR | O_CREAT, 0644));
+      std::cout << "ok" << std::endl;
+    } else if (command == "event") {
+      int number = 0;
+      words >> number;
+      MoveTo(number, eventfd(7, EFD_SEMAPHORE));
+      std::cout << "ok" << std::endl;
+    } else if (command == "print") {
+      int number = 0;
+      int count = 0;
+      words >> number >> count;
+      std::cout << Print(number, count) << std::endl;
+    } else if (command == "clone") {
+      std::cout << Clone() << std::endl;
     } else if (command == "busy") {
       std::string how;
       words >> how;

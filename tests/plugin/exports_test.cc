@@ -1,5 +1,6 @@
 // The library as a file: what it exports, what it needs, how it is linked. Reads the ELF tables
 // itself, so that no tool has to be on the machine.
+#include <dlfcn.h>
 #include <elf.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +39,7 @@ class Library {
   }
 
   size_t size() const { return bytes_.size(); }
-  std::set<std::string> exported, needed, versions;
+  std::set<std::string> exported, imported, needed, versions;
   uint64_t flags_1 = 0;
   uint64_t thread_local_bytes = 0;
 
@@ -60,7 +61,8 @@ class Library {
       // The linker for ARM leaves sections there as local symbols without a name; nobody can ask
       // for those.
       if (ELF64_ST_BIND(symbol->st_info) == STB_LOCAL) continue;
-      if (symbol->st_shndx != SHN_UNDEF) exported.insert(String(section, symbol->st_name));
+      const bool is_exported = symbol->st_shndx != SHN_UNDEF;
+      (is_exported ? exported : imported).insert(String(section, symbol->st_name));
     }
   }
   void ReadDynamic(const Elf64_Shdr& section) {
@@ -103,6 +105,46 @@ TEST_F(ExportsTest, ExactlyTheSixProfilers) {
             (std::set<std::string>{"ncclProfiler_v1", "ncclProfiler_v2", "ncclProfiler_v3",
                                    "ncclProfiler_v4", "ncclProfiler_v5", "ncclProfiler_v6",
                                    "ncclProfiler_v7"}));
+}
+
+// Forks of NCCL read behind the structure.
+TEST_F(ExportsTest, ZerosFollowEachProfiler) {
+  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  constexpr int kMembers = 6;
+  for (const std::string& name : library_.exported) {
+    const auto* members = static_cast<void* const*>(dlsym(library, name.c_str()));
+    ASSERT_NE(members, nullptr) << name;
+    for (int i = 0; i < kMembers; ++i) EXPECT_NE(members[i], nullptr) << name;
+    for (int i = kMembers; i < kMembers + 16; ++i) EXPECT_EQ(members[i], nullptr) << name;
+  }
+}
+
+// The job may have any locale.
+TEST_F(ExportsTest, NumbersAndLettersDoNotGoByTheLocale) {
+  if (IsSanitized()) GTEST_SKIP() << "a sanitizer's own code";
+  for (const char* name : {"strtod",
+                           "strtof",
+                           "strtold",
+                           "atof",
+                           "sscanf",
+                           "__isoc99_sscanf",
+                           "__isoc23_sscanf",
+                           "tolower",
+                           "toupper",
+                           "isalpha",
+                           "isalnum",
+                           "isdigit",
+                           "isspace",
+                           "isprint",
+                           "__ctype_b_loc",
+                           "__ctype_tolower_loc",
+                           "__ctype_toupper_loc",
+                           "strcoll",
+                           "strftime",
+                           "setlocale"}) {
+    EXPECT_EQ(library_.imported.count(name), 0u) << name;
+  }
 }
 
 TEST_F(ExportsTest, StaysMappedWhenClosed) { EXPECT_NE(library_.flags_1 & DF_1_NODELETE, 0u); }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -54,6 +55,15 @@ class LogTest : public ::testing::Test {
   int pipe_[2] = {-1, -1};
   Log log_;
 };
+
+TEST_F(LogTest, WithoutStandardErrorNothingIsWrittenWhereTheJobOpensAFile) {
+  close(STDERR_FILENO);
+  const Log log;
+  FILE* file = tmpfile();
+  ASSERT_EQ(fileno(file), STDERR_FILENO);
+  log.Warn(nullptr, "one");
+  EXPECT_EQ(lseek(STDERR_FILENO, 0, SEEK_END), 0);
+}
 
 TEST_F(LogTest, WhatAFullPipeDoesNotTakeIsCounted) {
   Fill();

@@ -53,10 +53,13 @@ INSTANTIATE_TEST_SUITE_P(
     Settings, BadValueTest,
     ::testing::Values(
         BadValue{"NCCL_PULSE_TIMING", "kernal", "auto"}, BadValue{"NCCL_PULSE_TIMING", "1", "auto"},
-        BadValue{"NCCL_PULSE_LISTEN", "9410", ":9410"},
-        BadValue{"NCCL_PULSE_LISTEN", "localhost:port", ":9410"},
-        BadValue{"NCCL_PULSE_LISTEN", ":65536", ":9410"},
-        BadValue{"NCCL_PULSE_LISTEN", ":-1", ":9410"},
+        BadValue{"NCCL_PULSE_LISTEN", "9410", "127.0.0.1:9410"},
+        BadValue{"NCCL_PULSE_LISTEN", "localhost:port", "127.0.0.1:9410"},
+        BadValue{"NCCL_PULSE_LISTEN", "http://127.0.0.1:9411", "127.0.0.1:9410"},
+        BadValue{"NCCL_PULSE_LISTEN", "eth0:9411", "127.0.0.1:9410"},
+        BadValue{"NCCL_PULSE_LISTEN", ":65536", "127.0.0.1:9410"},
+        BadValue{"NCCL_PULSE_LISTEN", ":-1", "127.0.0.1:9410"},
+        BadValue{"NCCL_PULSE_LISTEN", "unix:pulse.sock", "off"},
         BadValue{"NCCL_PULSE_SERIES_LIMIT", "15", "2048"},
         BadValue{"NCCL_PULSE_SERIES_LIMIT", "30001", "2048"},
         BadValue{"NCCL_PULSE_SERIES_LIMIT", "-1", "2048"},
@@ -277,6 +280,23 @@ TEST(SettingsTest, LogLevelInfoSaysWhatIsActive) {
     EXPECT_NE(said.find("timing auto"), std::string::npos) << said;
     EXPECT_NE(said.find("API v3"), std::string::npos) << said;
   });
+}
+
+TEST(SettingsTest, RestrictionsAreUnderstood) {
+  for (const char* off : {"none", "No", "false", "0", "disabled"}) {
+    RunInChild({{"NCCL_PULSE_LISTEN", off}, {"NCCL_PULSE_LOG_LEVEL", "info"}}, [off] {
+      const std::string said = SaidByV3();
+      EXPECT_NE(said.find("metrics are not served"), std::string::npos) << off << ": " << said;
+      EXPECT_EQ(said.find("warning"), std::string::npos) << off << ": " << said;
+    });
+  }
+  for (const char* host : {"localhost", "127.0.0.1"}) {
+    RunInChild({{"NCCL_PULSE_LISTEN", host}, {"NCCL_PULSE_LOG_LEVEL", "info"}}, [host] {
+      const std::string said = SaidByV3();
+      EXPECT_NE(said.find("http://127.0.0.1:94"), std::string::npos) << host << ": " << said;
+      EXPECT_EQ(said.find("warning"), std::string::npos) << host << ": " << said;
+    });
+  }
 }
 
 TEST(SettingsTest, ClosedStandardErrorHarmsNothing) {

@@ -20,10 +20,9 @@ Verdict Wait(PasswordChecker* checker, const std::string& user, const std::strin
   while (true) {
     const Verdict verdict = checker->Check(user, kHash, password);
     if (verdict != Verdict::kPending) return verdict;
-    pollfd polled = {checker->event(), POLLIN, 0};
+    pollfd polled = {checker->verdicts().fd(), POLLIN, 0};
     poll(&polled, 1, -1);
-    uint64_t count = 0;
-    EXPECT_EQ(read(checker->event(), &count, sizeof(count)), 8);
+    checker->verdicts().Clear();
   }
 }
 

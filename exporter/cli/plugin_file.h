@@ -1,0 +1,16 @@
+// Whether a file is a profiler plugin that an NCCL on this machine could load. Nothing of it is run.
+//
+// Thread: any. Cost: reads the file as a whole.
+#ifndef EXPORTER_CLI_PLUGIN_FILE_H_
+#define EXPORTER_CLI_PLUGIN_FILE_H_
+
+#include <string>
+
+namespace nccl_pulse {
+
+// "" if it is one; else why not, such as "is no shared library".
+std::string WhyNoPlugin(const std::string& path);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_CLI_PLUGIN_FILE_H_

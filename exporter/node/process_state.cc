@@ -1,0 +1,91 @@
+#include "exporter/node/process_state.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "exporter/node/read_file.h"
+
+namespace nccl_pulse {
+namespace {
+
+struct Stat {
+  char state = '?';
+  int threads = 0;
+  uint64_t start = 0;
+};
+
+// A container may have a /proc that shows the processes of another PID namespace.
+bool IsOwnProc() {
+  std::array<char, 16> self{};
+  return readlink("/proc/self", self.data(), self.size() - 1) > 0 &&
+         std::string_view(self.data()) == absl::StrCat(getpid());
+}
+
+// False where it cannot be read.
+bool ReadStat(pid_t pid, Stat* stat) {
+  // proc(5) counts from 1. The second field, the program's name, may contain anything.
+  constexpr std::size_t kState = 3 - 3;
+  constexpr std::size_t kThreads = 20 - 3;
+  constexpr std::size_t kStart = 22 - 3;
+  if (pid <= 0 || !IsOwnProc()) return false;
+  const std::string line = ReadFile(absl::StrCat("/proc/", pid, "/stat"));
+  const std::size_t name_end = line.rfind(") ");
+  if (name_end == line.npos) return false;
+  const std::vector<std::string_view> fields =
+      absl::StrSplit(std::string_view(line).substr(name_end + 2), ' ');
+  if (fields.size() <= kStart || fields[kState].size() != 1) return false;
+  stat->state = fields[kState][0];
+  return absl::SimpleAtoi(fields[kThreads], &stat->threads) &&
+         absl::SimpleAtoi(fields[kStart], &stat->start);
+}
+
+}  // namespace
+
+ProcessId ProcessIdOf(pid_t pid) {
+  Stat stat;
+  return {pid, ReadStat(pid, &stat) ? stat.start : 0};
+}
+
+ProcessState StateOf(const ProcessId& process) {
+  if (process.pid <= 0) return ProcessState::kUnknown;
+  if (kill(process.pid, 0) != 0 && errno == ESRCH) return ProcessState::kGone;
+  Stat stat;
+  if (!ReadStat(process.pid, &stat)) return ProcessState::kUnknown;
+  const bool is_another = process.start != 0 && stat.start != process.start;
+  // The first thread may end before the others: then it is a zombie, and the process lives.
+  const bool has_ended = stat.state == 'X' || (stat.state == 'Z' && stat.threads <= 1);
+  if (is_another || has_ended) return ProcessState::kGone;
+  // From Linux 4.15 on.
+  if (absl::StrContains(ReadFile(absl::StrCat("/proc/", process.pid, "/status")),
+                        "\nCoreDumping:\t1\n")) {
+    return ProcessState::kDumpsCore;
+  }
+  const bool is_stopped = stat.state == 'T' || stat.state == 't';
+  return is_stopped ? ProcessState::kStopped : ProcessState::kRuns;
+}
+
+std::string StateWords(ProcessState state) {
+  switch (state) {
+    case ProcessState::kStopped:
+      return "is stopped";
+    case ProcessState::kDumpsCore:
+      return "is dumping core";
+    case ProcessState::kGone:
+      return "has ended";
+    case ProcessState::kRuns:
+    case ProcessState::kUnknown:
+      break;
+  }
+  return "";
+}
+
+}  // namespace nccl_pulse

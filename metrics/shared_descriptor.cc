@@ -1,0 +1,117 @@
+#include "metrics/shared_descriptor.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace nccl_pulse {
+namespace {
+
+// Constant initialization and no destructor: a fork may come at any moment of the process' life.
+pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+// Relaxed: it stands alone.
+std::atomic<int> g_first_lost{-1};
+
+constexpr int kFirstAllowed = 3;
+
+bool Identify(int fd, FileIdentity* identity) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0) return false;
+  *identity = {status.st_dev, status.st_ino};
+  return true;
+}
+
+// Programs that close all descriptors rarely go beyond this one, and the kernel's table for so many
+// is small. Where a process may have few, the upper quarter of them.
+int PreferredNumber() {
+  constexpr rlim_t kPreferred = 4096;
+  rlimit descriptors{};
+  if (getrlimit(RLIMIT_NOFILE, &descriptors) != 0) return kFirstAllowed;
+  const rlim_t upper = descriptors.rlim_cur / 4 * 3;
+  return std::max(static_cast<int>(std::min(upper, kPreferred)), kFirstAllowed);
+}
+
+// The same file under a high number, or under its own where the system allows no other; -1 where
+// that is one of 0 to 2.
+int MoveUp(int fd) {
+  const int preferred = PreferredNumber();
+  if (fd >= preferred) return fd;
+  int up = fcntl(fd, F_DUPFD_CLOEXEC, preferred);
+  if (up < 0 && fd >= kFirstAllowed) return fd;
+  if (up < 0) up = fcntl(fd, F_DUPFD_CLOEXEC, kFirstAllowed);
+  close(fd);
+  return up;
+}
+
+}  // namespace
+
+int SharedDescriptor::get() const {
+  const int fd = fd_.load(std::memory_order_relaxed);
+  if (fd < 0) return -1;
+  FileIdentity now;
+  if (Identify(fd, &now) && now == identity_) return fd;
+  int none = -1;
+  g_first_lost.compare_exchange_strong(none, fd, std::memory_order_relaxed);
+  return -1;
+}
+
+void SharedDescriptor::Set(int fd) {
+  const int error = errno;
+  if (fd >= 0) fd = MoveUp(fd);
+  if (fd >= 0 && !Identify(fd, &identity_)) {
+    close(fd);
+    fd = -1;
+  }
+  fd_.store(fd, std::memory_order_relaxed);
+  errno = error;
+}
+
+void SharedDescriptor::TakeFrom(SharedDescriptor* other) {
+  const ForkGuard guard;
+  identity_ = other->identity_;
+  fd_.store(other->Release(), std::memory_order_relaxed);
+}
+
+void SharedDescriptor::Close() {
+  const int fd = get();
+  Release();
+  if (fd >= 0) close(fd);
+}
+
+int SharedDescriptor::FirstLost() { return g_first_lost.load(std::memory_order_relaxed); }
+
+ForkGuard::ForkGuard() {
+  const int error = errno;
+  Lock();
+  FileIdentity unused;
+  const auto is_free = [&](int fd) { return !Identify(fd, &unused) && errno == EBADF; };
+  while (is_free(0) || is_free(1) || is_free(2)) {
+    const int fd = open("/", O_PATH | O_CLOEXEC);
+    if (fd >= kFirstAllowed) close(fd);  // the job has just opened one itself
+    if (fd < 0 || fd >= kFirstAllowed) break;
+    occupied_[fd] = true;
+  }
+  errno = error;
+}
+
+ForkGuard::~ForkGuard() {
+  const int error = errno;
+  for (int fd = 0; fd < kFirstAllowed; ++fd) {
+    // The job may have put another one there.
+    if (occupied_[fd] && (fcntl(fd, F_GETFL) & O_PATH) != 0) close(fd);
+  }
+  Unlock();
+  errno = error;
+}
+
+void ForkGuard::Lock() { pthread_mutex_lock(&g_mutex); }
+void ForkGuard::Unlock() { pthread_mutex_unlock(&g_mutex); }
+void ForkGuard::ResetInChild() { g_mutex = PTHREAD_MUTEX_INITIALIZER; }
+
+}  // namespace nccl_pulse

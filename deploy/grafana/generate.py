@@ -69,7 +69,7 @@ def fleet():
         graph("Oldest work in flight", "Nothing is drawn while launches complete.",
               ("topk(10, max by (workload) (job:nccl_inflight_age:seconds%s))" % of, "{{workload}}"),
               unit="s", steps=IN_FLIGHT, none=COMPLETE))
-    root = ("workload", "job_id", "Hostname", "global_rank", "gpu", "pid", "verdict")
+    root = ("workload", "job_id", "Hostname", "global_rank", "gpu", "verdict")
     board.add(
         table("Who holds up jobs", "The root of each hang, as pulse watch finds it. Nothing while jobs go on.", root, (
             ("Others wait for", "time() - max by (%s) (nccl_job_hang_start_timestamp_seconds%s)" % (

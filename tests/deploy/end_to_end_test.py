@@ -107,7 +107,7 @@ class EndToEndTest(unittest.TestCase):
             recorded = {each["comm"] for each in prometheus.query("rank:nccl_communicator:live")
                         if each["pid"] not in self.pids}
             self.assertTrue(recorded)
-            alerts = prometheus.query('ALERTS{alertname!~"NcclPulse.*"}')
+            alerts = prometheus.query('ALERTS{alertname!~"Nccl(Pulse|Watch).*"}')
             self.assertEqual([each for each in alerts if each.get("comm") in recorded or
                               each.get("pid", "") not in ("", *self.pids)], [])
             if not self.pids:

@@ -4,8 +4,7 @@
 //
 //   endpoints --nodes=125
 //
-// Standard output: "endpoint HOST ADDRESS" for each, then "ready". Standard input: the line "hang" lets
-// the job hang, because the first rank of the middle node calls no more. To each line it answers
+// Standard output: "endpoint HOST ADDRESS" for each, then "ready". To each line of standard input it answers
 // "cpu SERVERS WRITER": the processor time so far, in seconds, of the servers' threads and of the
 // thread that stands for the job. Ends with standard input, or after --life.
 #include <poll.h>
@@ -19,7 +18,6 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -91,19 +89,11 @@ void AllowDescriptors() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-void Hang(const std::vector<NodeOfJob>& nodes) {
-  const MadeUpRank* absent = nodes[nodes.size() / 2].ranks[0].get();
-  for (const NodeOfJob& node : nodes) {
-    for (const auto& rank : node.ranks) rank->Hang(rank.get() == absent);
-  }
-}
-
 // False at the end of standard input. Lines are short: what one read returns is one question.
-bool AnswerQuestion(const std::vector<NodeOfJob>& nodes) {
+bool AnswerQuestion() {
   char line[64];
   const ssize_t length = read(STDIN_FILENO, line, sizeof(line));
   if (length <= 0) return false;
-  if (std::string_view(line, static_cast<std::size_t>(length)) == "hang\n") Hang(nodes);
   const double writer = Seconds(CLOCK_THREAD_CPUTIME_ID);
   std::printf("cpu %.3f %.3f\n", Seconds(CLOCK_PROCESS_CPUTIME_ID) - writer, writer);
   std::fflush(stdout);
@@ -118,7 +108,7 @@ void RunJob(const std::vector<NodeOfJob>& nodes) {
     const auto wait = std::max<int64_t>(
         0, std::chrono::duration_cast<std::chrono::milliseconds>(last + kStep - steady_clock::now())
                .count());
-    if (poll(&input, 1, static_cast<int>(wait)) > 0 && !AnswerQuestion(nodes)) {
+    if (poll(&input, 1, static_cast<int>(wait)) > 0 && !AnswerQuestion()) {
       return;
     }
     const auto now = steady_clock::now();

@@ -48,7 +48,6 @@ class Fleet:
     memory_bytes: float     # if one server had it all
     cores: float
     rules_cores: float      # of these, what rules take
-    hang_cores: float       # what rules take while the job hangs; 0: not measured
     rules_share: float      # the busiest group's, of its interval
     servers_by_memory: int
     servers_by_rules: int
@@ -75,6 +74,6 @@ def extrapolate(small, large, ranks, server_bytes):
         large.page_gzip_bytes * large.nodes / large.interval_s * ratio,
         large.remote_series * ratio, large.remote_samples_per_s * ratio,
         large.remote_bytes_per_s * ratio, memory, memory.at(series), large.needed_cores() * ratio,
-        rule_cost.cores(large.rule_costs) * ratio, rule_cost.cores(large.hang_rule_costs) * ratio, rules_share,
+        rule_cost.cores(large.rule_costs) * ratio, rules_share,
         math.ceil(memory.slope * series / (server_bytes * USABLE - memory.constant)),
         math.ceil(rules_share / USABLE))

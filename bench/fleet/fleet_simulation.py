@@ -46,8 +46,6 @@ def parse(arguments):
                         help="of a rank, two operations on each (default 4)")
     parser.add_argument("--sharded", action="store_true",
                         help="a job of collectives alone: without Send and Recv all ranks can be compared")
-    parser.add_argument("--no-hang", dest="hang", action="store_false",
-                        help="do not measure what the rules cost while the larger fleet's job hangs")
     parser.add_argument("--prometheus",
                         default=NEWER_PROMETHEUS if os.path.exists(NEWER_PROMETHEUS) else "prometheus",
                         help="the program (default: the Prometheus 3 that the tests use; else that of PATH)")
@@ -103,7 +101,7 @@ def main(arguments):
             for ranks in fleets:
                 of_format.append(measurement.measure(
                     format_, ranks, 60 * options.minutes, int(options.communicators), options.faster,
-                    options.prometheus, options.sharded, options.hang and ranks == options.ranks))
+                    options.prometheus, options.sharded))
                 runs.append(of_format[-1])
             if len(fleets) == 2:
                 extrapolated += [extrapolation.extrapolate(*of_format, gpus, options.server_gib * 2**30)

@@ -99,16 +99,7 @@ void MadeUpRank::AddCommunicator(const JobShape& job, int global_rank,
   communicators_.push_back(std::move(communicator));
 }
 
-void MadeUpRank::Hang(bool absent) {
-  state_ = absent ? State::kAbsent : State::kWaits;
-  hung_since_ns_ = MonotonicNs();
-}
-
 void MadeUpRank::Advance(uint64_t ns) {
-  if (state_ != State::kRuns) {
-    RenewTimes();
-    return;
-  }
   for (Communicator& communicator : communicators_) {
     for (Operation& operation : communicator.operations) {
       const uint64_t period_ns =
@@ -128,16 +119,6 @@ void MadeUpRank::RenewTimes() {
   HeaderWriter(segment()).RenewTimes(NowNs(CLOCK_REALTIME) - static_cast<int64_t>(now_ns), now_ns);
   for (const Communicator& communicator : communicators_) {
     RecordWriter record = test_.Record(communicator.index);
-    const bool waits = state_ == State::kWaits && communicator.of_all_ranks;
-    if (state_ != State::kRuns && !waits) {
-      record.StoreHeartbeat({record.followed_launches(), 0, OldestLaunch::kUnknown});
-      continue;
-    }
-    if (waits) {
-      record.StoreHeartbeat(
-          {record.followed_launches() - 1, hung_since_ns_, OldestLaunch::kUnknown});
-      continue;
-    }
     // The last launch is still in flight.
     const uint64_t launched_ns = now_ns - kInflightNs;
     record.NoteLastLaunch(launched_ns);

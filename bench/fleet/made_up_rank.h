@@ -24,10 +24,6 @@ class MadeUpRank {
   // The job has run for `ns` more.
   void Advance(uint64_t ns);
 
-  // From now on it calls nothing: `absent`, what holds up the others, at once; else after a call on the
-  // communicator of all ranks, in which it waits. Time goes on, so Advance is called as before.
-  void Hang(bool absent);
-
   Segment& segment() { return test_.segment(); }
 
  private:
@@ -56,11 +52,7 @@ class MadeUpRank {
                     uint64_t duration_ns);
   uint64_t DurationNs(const Operation& operation);
 
-  enum class State { kRuns, kWaits, kAbsent };
-
   TestSegment test_;
-  State state_ = State::kRuns;
-  uint64_t hung_since_ns_ = 0;  // monotonic
   std::vector<Communicator> communicators_;
   uint64_t network_observed_ns_ = 0;
   uint64_t random_;

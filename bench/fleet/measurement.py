@@ -54,10 +54,8 @@ class Measurement:
     # Processor time of a sample that is scraped, stored and remotely written, without any rules. With that and the
     # rules' costs there are figures of a machine that has not enough processors at the moment.
     sample_cpu_s: float = 0
-    # Of each rule: rule_cost.RuleCost; while the job runs, and while one rank holds it up.
+    # Of each rule: rule_cost.RuleCost.
     rule_costs: list = dataclasses.field(default_factory=list)
-    hang_rule_costs: list = dataclasses.field(default_factory=list)
-    hang_cores: float = 0
     # What should not be.
     problems: list = dataclasses.field(default_factory=list)
 
@@ -232,30 +230,11 @@ def _measure_scraping(prometheus, path, run):
     prometheus.reload(whole)
 
 
-def _measure_hang(prometheus, endpoints, path, run, enough_s):
-    """After all else: the made-up job does not go on."""
-    endpoints.hang()
-
-    def all_wait():
-        waiting = prometheus.query("count(rank:nccl_hang_waiting:seconds)")
-        return sum(waiting.values()) == run.ranks - 1
-    prometheus.wait_until(all_wait, "every rank but one is seen to wait")
-    seconds = 4 * run.interval_s
-    _say("%s, %d ranks: the job hangs; measuring for %g s" % (run.format, run.ranks, seconds))
-    start, start_cpu = time.monotonic(), cpu_s(prometheus.pid)
-    time.sleep(seconds)
-    run.hang_cores = (cpu_s(prometheus.pid) - start_cpu) / (time.monotonic() - start)
-    named = prometheus.query("job:nccl_hang_root:timestamp_seconds")
-    if len(named) != 1:
-        run.problems.append("%d ranks are named in a hang that one has made" % len(named))
-    run.hang_rule_costs = rule_cost.measure(prometheus, path, enough_s)
-
-
-def measure(format_, ranks, seconds, communicators, factor, program="prometheus", sharded=False, hang=False):
+def measure(format_, ranks, seconds, communicators, factor, program="prometheus", sharded=False):
     """Measures for `seconds` after all was scraped twice and every rule evaluated.
 
     format_: of FORMATS. ranks: a multiple of GPUS_PER_NODE. factor: see configuration.write. program: Prometheus.
-    sharded: a job without Send and Recv. hang: measures what the rules cost while the job hangs, too.
+    sharded: a job without Send and Recv.
     """
     nodes = ranks // GPUS_PER_NODE
     run = Measurement(format_, ranks, nodes, configuration.scrape_interval_s(factor), seconds)
@@ -282,8 +261,6 @@ def measure(format_, ranks, seconds, communicators, factor, program="prometheus"
             _say("%s, %d ranks: asking for each rule" % (format_, ranks))
             enough_s = min(rule_cost.ENOUGH_S, seconds / 1000)
             run.rule_costs = rule_cost.measure(prometheus, path, enough_s)
-            if hang:
-                _measure_hang(prometheus, endpoints, path, run, enough_s)
 
     passed_s = end.time - start.time
     run.measured_s = passed_s

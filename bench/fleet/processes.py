@@ -89,10 +89,6 @@ class Endpoints:
         """Of the servers; without what stands for the job."""
         return float(self._ask("cpu")[1])
 
-    def hang(self):
-        """One rank calls no more, and all others wait for it, until the end."""
-        self._ask("hang")
-
     def page(self, host, accept, encoding):
         connection = http.client.HTTPConnection(self.addresses[host], timeout=PATIENCE_S)
         try:

@@ -59,8 +59,6 @@ def measured(runs):
             r.scraping_cores(), r.recording_cores(), rule_cost.cores(r.rule_costs), r.needed_cores())),
         row("processor time of a sample, without rules", lambda r: "%.3g µs" % (1e6 * r.sample_cpu_s)),
         row("rules: on the clock, s/s", lambda r: "%.2g" % r.rules_share()),
-        row("while the job hangs: processors that it had; that rules need", lambda r: "%.2g; %.2g" % (
-            r.hang_cores, rule_cost.cores(r.hang_rule_costs)) if r.hang_rule_costs else "not measured"),
         row("busiest group on the clock, of its interval", lambda r: "%s, %.2g %%" % (
             r.busiest_group()[0], 100 * r.busiest_group()[1])),
         row("evaluations left out", lambda r: "%d" % r.missed_evaluations),
@@ -75,24 +73,21 @@ def measured(runs):
 
 def rules(runs):
     """What the groups of rules and the dearest rules take, of each run."""
-    states = [(run, state, costs) for run in runs
-              for state, costs in (("runs", run.rule_costs), ("hangs", run.hang_rule_costs)) if costs]
-    groups = [rule_cost.by_group(costs) for _, _, costs in states]
-    every = {cost.group: cost.interval_s for _, _, costs in states for cost in costs}
-    heads = ["%s, %s" % (run.format, state) for run, state, _ in states]
+    groups = [rule_cost.by_group(run.rule_costs) for run in runs]
+    every = {cost.group: cost.interval_s for run in runs for cost in run.rule_costs}
     text = "Processor time of one evaluation, and its share in that of all rules:\n\n"
-    text += _table(["group; every", *heads], [
+    text += _table(["group; every", *(run.format for run in runs)], [
         ["`%s`; %g s" % (name, interval_s), *("%s, %.2g %%" % (
-            _time(of_state[name][0]), 100 * of_state[name][1] / sum(cores for _, cores in of_state.values()))
-                                               for of_state in groups)]
+            _time(of_run[name][0]), 100 * of_run[name][1] / sum(cores for _, cores in of_run.values()))
+                                               for of_run in groups)]
         for name, interval_s in every.items()])
-    for (run, state, costs), head in zip(states, heads):
-        whole = rule_cost.cores(costs)
-        text += "\n%s: the dearest of %d rules, that take %.2g processors:\n\n" % (head, len(costs), whole)
+    for run in runs:
+        whole = rule_cost.cores(run.rule_costs)
+        text += "\n%s: the dearest of %d rules, that take %.2g processors:\n\n" % (run.format, len(run.rule_costs), whole)
         text += _table(["rule", "group", "series", "one evaluation", "of all rules"], [
             ["`%s`" % cost.name, cost.group, _number(cost.series), _time(cost.cpu_s),
              "%.2g %%" % (100 * cost.cores() / whole)]
-            for cost in sorted(costs, key=lambda cost: -cost.cores())[:_DEAREST]])
+            for cost in sorted(run.rule_costs, key=lambda cost: -cost.cores())[:_DEAREST]])
     return text
 
 
@@ -108,8 +103,7 @@ def extrapolated(fleets, server_bytes):
         row("memory: constant; a series", lambda f: "%s; %s" % (
             _bytes(f.memory.constant), _bytes(f.memory.slope))),
         row("memory, all in one", lambda f: _bytes(f.memory_bytes)),
-        row("processors; of these rules; rules while the job hangs", lambda f: "%.2g; %.2g; %.2g" % (
-            f.cores, f.rules_cores, f.hang_cores)),
+        row("processors; of these rules", lambda f: "%.2g; %.2g" % (f.cores, f.rules_cores)),
         row("busiest group of rules, processor time of its interval, all in one",
             lambda f: "%.3g %%" % (100 * f.rules_share)),
         row("servers of %s: by memory; by rules" % _bytes(server_bytes),

@@ -4,7 +4,7 @@
 //   endpoints --nodes=2000 --targets=/tmp/targets.json
 //
 // Writes the addresses in the format of file_sd, prints "ready", and answers until standard input
-// ends.
+// ends: what `pulse diagnose` and `pulse watch` ask.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
@@ -12,12 +12,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -26,7 +28,9 @@
 #include "absl/strings/str_cat.h"
 #include "bench/jobs/job_layout.h"
 #include "bench/jobs/job_run.h"
+#include "exporter/diagnosis/diagnosis.h"
 #include "exporter/exposition/snapshot_message.h"
+#include "exporter/exposition/summary_json.h"
 #include "exporter/http/gzip.h"
 
 ABSL_FLAG(int, nodes, 2000, "endpoints, of 8 ranks each");
@@ -44,7 +48,11 @@ double CpuSeconds() {
   return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / 1e9;
 }
 
-std::vector<std::string> Answers() {
+struct Answer {
+  std::string snapshots, summary;
+};
+
+std::vector<Answer> Answers() {
   JobLayout layout;
   layout.tensor = 8;
   layout.data = absl::GetFlag(FLAGS_nodes);
@@ -55,9 +63,10 @@ std::vector<std::string> Answers() {
   options.rank = layout.ranks() / 3;
   options.fault_ns = 2000 * kMs;
   options.asked_ns = absl::GetFlag(FLAGS_hang) ? 40000 * kMs : 4000 * kMs;
-  std::vector<std::string> answers;
+  std::vector<Answer> answers;
   const std::vector<NodeSnapshot> nodes = RunJob(layout, groups, options);
   std::size_t bytes = 0;
+  std::size_t most_summary_bytes = 0;
   double write_seconds = 0;
   double pack_seconds = 0;
   for (const NodeSnapshot& node : nodes) {
@@ -68,14 +77,22 @@ std::vector<std::string> Answers() {
     write_seconds += written - start;
     pack_seconds += CpuSeconds() - written;
     bytes += page.size();
-    answers.push_back(absl::StrCat("HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: ",
-                                   body.size(), "\r\n\r\n", body));
+    const std::string summary =
+        SummaryJson(node.set, Diagnosis().Update(node.set, node.asked_realtime_ns),
+                    node.asked_realtime_ns, 10'000'000'000);
+    answers.push_back(
+        {absl::StrCat("HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: ", body.size(),
+                      "\r\n\r\n", body),
+         absl::StrCat("HTTP/1.0 200 OK\r\nContent-Length: ", summary.size(), "\r\n\r\n", summary)});
+    most_summary_bytes = std::max(most_summary_bytes, summary.size());
   }
   const auto count = static_cast<double>(answers.size());
-  std::fprintf(stderr,
-               "%d ranks; a page: %.0f bytes, %zu compressed; %.2f ms to write, %.2f to compress\n",
-               layout.ranks(), static_cast<double>(bytes) / count, answers.front().size(),
-               write_seconds / count * 1e3, pack_seconds / count * 1e3);
+  std::fprintf(
+      stderr,
+      "%d ranks; a page: %.0f bytes, %zu compressed; %.2f ms to write, %.2f to compress; a "
+      "summary: at most %zu bytes\n",
+      layout.ranks(), static_cast<double>(bytes) / count, answers.front().snapshots.size(),
+      write_seconds / count * 1e3, pack_seconds / count * 1e3, most_summary_bytes);
   return answers;
 }
 
@@ -105,12 +122,12 @@ int Main() {
   getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-  const std::vector<std::string> answers = Answers();
+  const std::vector<Answer> answers = Answers();
   const int epoll = epoll_create1(EPOLL_CLOEXEC);
-  std::unordered_map<int, const std::string*> listeners;
-  std::unordered_map<int, const std::string*> clients;
+  std::unordered_map<int, const Answer*> listeners;
+  std::unordered_map<int, const Answer*> clients;
   std::string list = "[{\"targets\": [";
-  for (const std::string& answer : answers) {
+  for (const Answer& answer : answers) {
     uint16_t port = 0;
     const int fd = Listen(&port);
     if (fd < 0) {
@@ -140,8 +157,11 @@ int Main() {
         Watch(epoll, client);
       } else {
         // A page fits into the socket's buffer.
-        if (recv(fd, buffer.data(), buffer.size(), 0) > 0) {
-          const std::string& answer = *clients[fd];
+        const ssize_t got = recv(fd, buffer.data(), buffer.size(), 0);
+        if (got > 0) {
+          const std::string_view request(buffer.data(), static_cast<std::size_t>(got));
+          const bool wants_summary = request.find("/summary ") != request.npos;
+          const std::string& answer = wants_summary ? clients[fd]->summary : clients[fd]->snapshots;
           [[maybe_unused]] const ssize_t sent =
               send(fd, answer.data(), answer.size(), MSG_NOSIGNAL);
         }

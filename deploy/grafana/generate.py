@@ -27,7 +27,7 @@ JOB, NODE = "nccl-job", "nccl-node"
 COMPLETE = "Launches complete"
 YOUNG = "Needs an hour of history"
 NO_STEPS = "No network steps seen"
-NO_CALLS = "No calls are compared over nodes, or nobody is late"
+NOBODY_LATE = "Nobody is late, or no pulse watch is scraped"
 NO_DCGM = "Needs dcgm-exporter and dcgm.yaml"
 
 
@@ -69,21 +69,18 @@ def fleet():
         graph("Oldest work in flight", "Nothing is drawn while launches complete.",
               ("topk(10, max by (workload) (job:nccl_inflight_age:seconds%s))" % of, "{{workload}}"),
               unit="s", steps=IN_FLIGHT, none=COMPLETE))
-    root = ("workload", "job_id", "Hostname", "global_rank", "gpu", "pid")
+    root = ("workload", "job_id", "Hostname", "global_rank", "gpu", "verdict")
     board.add(
-        table("Who holds up jobs", "The root of each hang, over all nodes: hang.yaml. Nothing while jobs go on.", root, (
-            ("Others wait for", """max by (%s) (
-                job:nccl_hang_root:timestamp_seconds%s * 0
-                + on (job, job_id, workload) group_left ()
-                max by (job, job_id, workload) (rank:nccl_hang_waiting:seconds))""" % (", ".join(root), of),
-             "s", IN_FLIGHT),),
+        table("Who holds up jobs", "The root of each hang, as pulse watch finds it. Nothing while jobs go on.", root, (
+            ("Others wait for", "time() - max by (%s) (nccl_job_hang_start_timestamp_seconds%s)" % (
+                ", ".join(root), of), "s", IN_FLIGHT),),
               links=[("workload", dashboard_url(JOB, workload="workload")),
                      ("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
               sort=[("Others wait for", True)]),
-        graph("Nodes that jobs wait for", "Seconds lost per second to the ranks of a node, of single calls compared over "
-              "nodes, over ten minutes: stragglers.yaml.",
-              ("topk(10, max by (workload, Hostname) (node:nccl_late:ratio10m%s))" % of, "{{workload}} {{Hostname}}"),
-              unit="percentunit", steps=bad_from(0.05), none=NO_CALLS))
+        graph("Nodes that jobs wait for", "Seconds lost per second to a rank of a node, or to all of its ranks, as pulse "
+              "watch finds them.",
+              ("topk(10, max by (workload, Hostname) (nccl_job_straggler_ratio%s))" % of, "{{workload}} {{Hostname}}"),
+              unit="percentunit", steps=bad_from(0.05), none=NOBODY_LATE))
     board.add(
         graph("Bytes called", "As the application passed them.",
               ("topk(10, sum by (workload) (job:nccl_operation_bytes:rate5m%s))" % of, "{{workload}}"),
@@ -162,15 +159,12 @@ def job():
         links=[("comm", "/d/%s?${datasource:queryparam}&var-workload=${workload}"
                 "&var-comm=${__data.fields.comm}&${__url_time_range}" % JOB)]), height=8)
 
-    process = "global_rank, Hostname, gpu, pid, instance"
+    process = "global_rank, Hostname, gpu, pid"
     board.add(table(
-        "Who holds up the job", "Processes that others wait for and that wait nowhere, or that an endpoint names. "
-        "Nothing while the job goes on.", process.split(", "), (
-            ("Others wait for", """max by (%s) (
-                process:nccl_hang_root:rank{workload=~"$workload"} * 0
-                + on (job, job_id, workload) group_left ()
-                max by (job, job_id, workload) (rank:nccl_hang_waiting:seconds))""" % process,
-             "s", IN_FLIGHT),),
+        "Who holds up the job", "The root of the hang, as pulse watch finds it. Nothing while the job goes on.",
+        (process + ", verdict, first_step").split(", "), (
+            ("Others wait for", 'time() - max by (%s, verdict, first_step) '
+             '(nccl_job_hang_start_timestamp_seconds{workload=~"$workload"})' % process, "s", IN_FLIGHT),),
         links=[("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
         sort=[("global_rank", False)]), height=6)
 
@@ -225,29 +219,15 @@ def job():
               links=[("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
               sort=[("Waits", False)]),
         graph("Waiting for a rank, within its node", "Measured by the node's endpoint.",
-              ("max by (comm, rank) (rank:nccl_straggler_seconds:rate5m%s)" % comm,
+              ("max by (comm, rank) (rate(nccl_straggler_seconds_total%s[5m]))" % comm,
                "{{comm}} rank {{rank}}"), unit="percentunit", steps=bad_from(0.05)))
 
-    board.row("Who comes late, call by call over nodes")
-    of_job = '{workload=~"$workload"%s}'
-    board.add(
-        graph("Lost to late ranks", "Seconds per second, over ten minutes, whoever is late. Needs stragglers.yaml.",
-              ("max by (comm) (sum by (job, comm, timing) (rank:nccl_lost:ratio10m%s))" % comm, "{{comm}}"),
-              unit="percentunit", steps=WAITING, none=NO_CALLS),
-        graph("Why it is lost", "Of those who are named. host: the call itself comes late; gpu: the host was in time, and "
-              "its GPU begins late. What a whole node costs is not divided, nor is what the network costs: it "
-              "makes all ranks of a call slow, not one late.",
-              ("sum by (cause) (process:nccl_straggler_cause:ratio%s)" % of_job % "", "{{cause}}"),
-              ("sum(node:nccl_straggler:ratio%s)" % of_job % "", "a whole node"),
-              unit="percentunit", stack=True, none=NO_CALLS))
+    board.row("Who comes late")
     board.add(table(
-        "Who comes late", "Costs the job more than 5 % of its time. Without a rank: the whole node.",
-        process.split(", "), (
-            ("Lost", "max by (%s) (process:nccl_straggler:ratio%s or node:nccl_straggler:ratio%s)" % (
-                process, of_job % "", of_job % ""), "percentunit", bad_from(0.05)),
-            *((name, "max by (%s) (process:nccl_straggler_cause:ratio%s)" % (process, of_job % (', cause="%s"' % cause)),
-               "percentunit")
-              for name, cause in (("Host calls late", "host"), ("GPU begins late", "gpu")))),
+        "Who comes late", "As pulse watch finds them, over all nodes. Without a rank: the whole node.",
+        (process + ", first_step").split(", "), (
+            ("Lost", 'max by (%s, first_step) (nccl_job_straggler_ratio{workload=~"$workload"})' % process,
+             "percentunit", bad_from(0.05)),),
         links=[("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
         sort=[("Lost", True)]), height=6)
 
@@ -323,10 +303,10 @@ def node():
                     for part in ("sum", "count")), identity), legend + " {{op}}"), unit="s"),
         graph("Waiting", "For other ranks, seconds per second, at least.",
               (of_rank("rank:nccl_waiting:ratio"), legend), unit="percentunit", steps=WAITING),
-        graph("Lost to this node", "Seconds per second that jobs lose because its ranks come late, over ten minutes. "
-              "Needs stragglers.yaml.",
-              ('max by (workload) (node:nccl_lost:ratio10m{Hostname=~"$Hostname"})', "{{workload}}"),
-              unit="percentunit", steps=bad_from(0.05), none=NO_CALLS))
+        graph("Lost to this node", "Seconds per second that jobs lose because its ranks come late, as pulse watch finds "
+              "them.",
+              ('max by (workload) (nccl_job_straggler_ratio{Hostname=~"$Hostname"})', "{{workload}}"),
+              unit="percentunit", steps=bad_from(0.05), none=NOBODY_LATE))
 
     board.row("Network")
     board.add(

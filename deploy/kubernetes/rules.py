@@ -1,8 +1,9 @@
-"""Makes PrometheusRule objects of the rule files in deploy/prometheus.
+"""Makes PrometheusRule objects of the rule files in deploy/prometheus, before `kubectl apply -k` of a checkout.
 
-    /usr/bin/python3 deploy/kubernetes/rules.py
+    /usr/bin/python3 deploy/kubernetes/rules.py [FOLDER]
 
-Writes monitoring/rules-*.yaml. Anchors and merges are resolved: not every client of Kubernetes knows them.
+Writes rules-*.yaml into FOLDER (default: monitoring). Anchors and merges are resolved: not every client of Kubernetes
+knows them.
 """
 
 import os
@@ -14,7 +15,7 @@ except ImportError:  # A Python of one's own; Debian's module python3-yaml is pl
     sys.path.append("/usr/lib/python3/dist-packages")
     import yaml
 
-FILES = ("recording", "hang", "alerts", "diagnosis", "stragglers", "dcgm", "fleet")
+FILES = ("recording", "hang", "alerts", "stragglers", "dcgm", "fleet")
 
 HEADER = "# Made by deploy/kubernetes/rules.py from deploy/prometheus/%s.yaml. Change that one.\n"
 
@@ -45,11 +46,11 @@ Dumper.add_representer(str, represent_text)
 
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
+    folder = sys.argv[1] if len(sys.argv) > 1 else os.path.join(here, "monitoring")
     for name in FILES:
         with open(os.path.join(here, "../prometheus", name + ".yaml"), encoding="utf-8") as file:
             rules = yaml.safe_load(file)
-        with open(os.path.join(here, "monitoring/rules-%s.yaml" % name), "w",
-                  encoding="utf-8") as file:
+        with open(os.path.join(folder, "rules-%s.yaml" % name), "w", encoding="utf-8") as file:
             file.write(HEADER % name)
             yaml.dump(rule_object(name, rules), file, Dumper=Dumper, sort_keys=False, width=120,
                       allow_unicode=True)

@@ -38,10 +38,12 @@ Description: Prometheus metrics of every NCCL operation of a job
  A profiler plugin that NCCL loads with NCCL_PROFILER_PLUGIN=pulse, and RCCL with
  its own name for it: calls, bytes, algorithms, latency histograms, what is in
  flight and since when. With it come the program pulse (status, diagnose,
- capture, trace, set, agent, demo, replay),
+ watch, capture, trace, set, agent, demo,
+ replay),
  recording rules, alerts and dashboards.
  .
- The systemd unit nccl-pulse-agent.service is installed and not enabled.
+ The systemd units nccl-pulse-agent.service and nccl-pulse-watch.service are
+ installed and not enabled.
 """
 
 
@@ -93,9 +95,10 @@ def collect(options):
             add(os.path.join(destination, os.path.basename(source)), read(source))
     for destination, start, *sources in options.tree:
         for source in sources:
-            if not source.startswith(start + "/"):
+            place = re.sub(r"^bazel-out/[^/]+/bin/", "", source)  # one that Bazel made
+            if not place.startswith(start + "/"):
                 raise SystemExit("make_package: %s is not below %s" % (source, start))
-            add(os.path.join(destination, source[len(start) + 1:]), read(source))
+            add(os.path.join(destination, place[len(start) + 1:]), read(source))
     for destination, *sources in options.licences:
         for source in sources:
             match = re.search(r"(?:^|/)external/([^/]+)/licences/([^/]+)$", source)

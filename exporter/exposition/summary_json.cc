@@ -84,8 +84,9 @@ std::vector<Json> Jobs(const SnapshotSet& snapshots) {
   for (const auto* list : {&snapshots.processes, &snapshots.ended}) {
     for (const ProcessSnapshot& process : *list) {
       const bool is_live = process.end == ProcessEnd::kLive;
-      const bool is_awaited = std::any_of(process.communicators.begin(), process.communicators.end(),
-                                          [](const auto& each) { return !each.finalized; });
+      const bool is_awaited =
+          std::any_of(process.communicators.begin(), process.communicators.end(),
+                      [](const auto& each) { return !each.finalized; });
       if (!is_live && !is_awaited) continue;
       processes[{process.job_id, LabelValue(process.static_labels, "workload")}] += is_live ? 1 : 0;
     }

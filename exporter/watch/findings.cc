@@ -94,8 +94,8 @@ class Finder {
 
   // What can still turn out well is no proof.
   static bool IsCertain(HangVerdict verdict) {
-    return verdict == HangVerdict::kMismatched || verdict == HangVerdict::kCircularWait ||
-           verdict == HangVerdict::kProcessGone;
+    return verdict == HangVerdict::kMismatched || verdict == HangVerdict::kProcessGone ||
+           verdict == HangVerdict::kDriverError;
   }
 
   JobHang HangOf(const JobRoot& root) const {

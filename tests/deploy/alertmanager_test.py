@@ -10,8 +10,8 @@ from tests import running
 from tests.deploy import alertmanager_server, servers
 from tests.deploy.alertmanager_server import EXAMPLE, PATIENCE_S
 
-JOB = {"job": "nccl-pulse", "job_id": "7", "workload": "llama", "namespace": "ml"}
-ROOT = {"instance": "node5:9410", "Hostname": "node5", "global_rank": "22"}
+JOB = {"job_id": "7", "workload": "llama", "namespace": "ml"}
+ROOT = {"Hostname": "node5", "global_rank": "22", "verdict": "rank_not_called"}
 
 
 def alert(name, severity, **labels):
@@ -47,9 +47,8 @@ class AlertmanagerTest(unittest.TestCase):
         self.post(url, [page])
         self.post(url, [
             alert("NcclJobHung", "warning", **ROOT),
-            alert("NcclHangSuspected", "warning", comm="c0ffee"),
-            alert("NcclStraggler", "warning", comm="c0ffee", rank="1"),
-            alert("NcclPulsePollStuck", "warning", instance="node5:9410", pid="122"),
+            alert("NcclSlowRank", "warning", Hostname="node5"),
+            alert("NcclLatencyRegression", "warning", job="nccl-pulse"),
             alert("NcclPulseKernelTimingUntrusted", "info", comm="c0ffee")])
         self.wait_for(lambda: webhook.sent)
         self.post(url, [other])

@@ -1,7 +1,7 @@
-"""What is there with dcgm-exporter, in a fleet, and with an endpoint's own conclusions."""
+"""What is there with dcgm-exporter and in a fleet."""
 
 from tests.deploy.rules_case import RulesTest
-from tests.deploy.scenario import CLOCK, Job
+from tests.deploy.scenario import Job
 
 
 class Dcgm(RulesTest):
@@ -86,48 +86,3 @@ class Fleet(RulesTest):
         job.launches(1, until=4)
         self.gives(scrapes, "round(job:nccl_inflight_age:seconds)", 8,
                    {'{job="nccl-pulse", job_id="7", workload="7"}': 240})
-
-
-class Diagnosis(RulesTest):
-
-    STEP_S = 60
-
-    def test_hang_suspected(self):
-        by = ("comm", "verdict", "rank", "op")
-        for static, expected in (({}, [("c0ffee", "rank_not_called", "2", "AllReduce")]),
-                                 ({"hang_alert": "off"}, [])):
-            scrapes = self.scrapes(10)
-            Job(scrapes, **static)
-            scrapes.set("nccl_hang_start_timestamp_seconds", scrapes.change(3, None, CLOCK),
-                        job="nccl-pulse", instance="node0:9410", comm="c0ffee", op="AllReduce",
-                        verdict="rank_not_called", suspect_rank="2")
-            self.is_silent(scrapes, 3, "NcclHangSuspected")
-            self.fires(scrapes, "NcclHangSuspected", 6, by, expected)
-
-    def test_nobody_is_accused_for_waiting(self):
-        """What the endpoints of nodes say whose ranks wait for others."""
-        scrapes = self.scrapes(10)
-        Job(scrapes)
-        for node, verdict, suspect in ((0, "no_progress", ""), (1, "blocked_elsewhere", "1")):
-            scrapes.set("nccl_hang_start_timestamp_seconds", scrapes.change(3, None, CLOCK), job="nccl-pulse",
-                        instance="node%d:9410" % node, comm="c0ffee", op="AllReduce", verdict=verdict,
-                        suspect_rank=suspect)
-        self.is_silent(scrapes, 9, "NcclHangSuspected", "NcclHangSuspectedLong")
-
-    def test_who_is_behind_may_not_be_known(self):
-        scrapes = self.scrapes(10)
-        Job(scrapes)
-        scrapes.set("nccl_hang_start_timestamp_seconds", scrapes.change(3, None, CLOCK), job="nccl-pulse",
-                    instance="node0:9410", comm="c0ffee", op="Broadcast", verdict="unknown")
-        self.fires(scrapes, "NcclHangSuspected", 7, ("comm", "verdict", "workload"),
-                   [("c0ffee", "unknown", "7")])
-
-    def test_node_straggler(self):
-        for late, expected in (((0.01, 0, 0.2, 0.01), [("2",)]),
-                               ((0.01, 0, 0.03, 0.01), []),  # little
-                               ((0.2, 0.2, 0.2, 0.2), [])):  # each in turn
-            scrapes = self.scrapes(25)
-            job = Job(scrapes, per_node=4)
-            for rank, seconds in enumerate(late):
-                job.count(rank, "nccl_straggler_seconds_total", seconds)
-            self.fires(scrapes, "NcclNodeStraggler", 20, ("rank",), expected)

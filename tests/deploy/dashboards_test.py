@@ -17,7 +17,7 @@ import unittest
 from tests import running
 from tests.deploy import cluster, servers
 from tests.deploy.dashboard_queries import GRAFANA, dashboards, panel_queries
-from tests.deploy.made_up_pages import dcgm_page, history, late_page, made_up_page
+from tests.deploy.made_up_pages import dcgm_page, history, made_up_page, watch_page
 from tests.replay.replayed_run import RUNFILES
 
 HANG = "nothing hangs in a recorded run"
@@ -25,7 +25,7 @@ PAST = "needs an hour of history"
 DCGM = "needs dcgm-exporter"
 FAULT = "needs a fault"
 ALERT = "only an alert for information fires"
-LATE = "needs two endpoints, and somebody who is late"
+LATE = "nobody is late in a recorded run"
 
 # (dashboard, panel): why no replay gives it data. Of a table: of some of its columns.
 WITHOUT_REPLAY = {
@@ -44,8 +44,6 @@ WITHOUT_REPLAY = {
     ("nccl-job", "Work in flight"): HANG,
     ("nccl-job", "Who holds up the job"): HANG,
     ("nccl-job", "With CUDA graphs"): "not recorded here",
-    ("nccl-job", "Lost to late ranks"): LATE,
-    ("nccl-job", "Why it is lost"): LATE,
     ("nccl-job", "Who comes late"): LATE,
     ("nccl-job", "Latency against the past"): PAST,
     ("nccl-node", "Ranks"): HANG,
@@ -205,8 +203,10 @@ class Structure(unittest.TestCase):
 
     def test_metrics_exist(self):
         """Every metric that is named is in the catalogue, recorded, dcgm-exporter's or Prometheus' own."""
-        with open(os.path.join(RUNFILES, "docs/metrics.md"), encoding="utf-8") as file:
-            known = set(re.findall(r"^\| `(nccl_\w+)`", file.read(), re.MULTILINE))
+        known = set()
+        for path in ("docs/metrics.md", "docs/watch.md"):
+            with open(os.path.join(RUNFILES, path), encoding="utf-8") as file:
+                known |= set(re.findall(r"^\| `(nccl_\w+)`", file.read(), re.MULTILINE))
         for rules in glob.glob(os.path.join(RUNFILES, "deploy/prometheus/*.yaml")):
             with open(rules, encoding="utf-8") as file:
                 known |= set(re.findall(r"record: (\S+)", file.read()))
@@ -282,7 +282,7 @@ class Queries(unittest.TestCase):
                 self.wait_for_data(prometheus, queries)
                 self.assertEqual(prometheus.failing_rules(), [])
                 self.check_form(prometheus, form)
-                self.assertEqual(prometheus.query('ALERTS{alertname!~"NcclPulse.*"}'), [])
+                self.assertEqual(prometheus.query('ALERTS{alertname!~"Nccl(Pulse|Watch).*"}'), [])
 
     def check_form(self, prometheus, form):
         """Durations are stored as the form says, and no otherwise."""
@@ -316,10 +316,10 @@ class Queries(unittest.TestCase):
         alerts = {key for key, why in WITHOUT_REPLAY.items() if why == ALERT}
         self.assertEqual(set(left) | alerts, set(WITHOUT_REPLAY))
         # Nothing is wrong with the recorded jobs, not even for a moment.
-        self.assertEqual(prometheus.query('ALERTS{alertname!~"NcclPulse.*"}'), [])
+        self.assertEqual(prometheus.query('ALERTS{alertname!~"Nccl(Pulse|Watch).*"}'), [])
 
-        prometheus.scrape("nccl-pulse", targets + [self.start(cluster.Page(page)).target for page in (
-            made_up_page, lambda: late_page(0), lambda: late_page(1))])
+        prometheus.scrape("nccl-pulse", targets + [self.start(cluster.Page(made_up_page)).target])
+        prometheus.scrape("nccl-pulse-watch", [self.start(cluster.Page(watch_page)).target])
         prometheus.scrape("dcgm", [self.start(cluster.Page(dcgm_page)).target])
         self.wait_for_data(prometheus, left)
         self.assertEqual(prometheus.failing_rules(), [])

@@ -13,7 +13,7 @@ from tests.deploy import kubernetes_types, kustomize, servers
 RUNFILES = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"])
 FOLDER = os.path.join(RUNFILES, "deploy/kubernetes")
 APPLIED = ("base", "overlays/in-process", "overlays/agent-sidecar", "overlays/host-network", "node-agent",
-           "monitoring")
+           "monitoring", "watch")
 CLIENT = "usr/share/gocode/src/k8s.io/client-go"
 
 
@@ -53,7 +53,7 @@ class KubectlTest(unittest.TestCase):
                 if kind is not None:  # else of the Prometheus operator, whose types no package has
                     kubernetes_types.check(self.types, item, {"namedType": kind}, "%s: %s" % (name, kind))
                     checked.add(item["kind"])
-        self.assertEqual({"ConfigMap", "DaemonSet", "Job", "Namespace", "NetworkPolicy", "PriorityClass"}, checked)
+        self.assertEqual({"ConfigMap", "DaemonSet", "Deployment", "Job", "Namespace", "NetworkPolicy", "PriorityClass"}, checked)
 
     def test_the_types_refuse(self):
         (job,) = [item for item in self.rendered("overlays/agent-sidecar") if item["kind"] == "Job"]

@@ -88,6 +88,8 @@ KINDS = {
         "updateStrategy": {"type": one_of("RollingUpdate", "OnDelete"),
                            "rollingUpdate": {"maxUnavailable": COUNT_OR_PERCENT,
                                              "maxSurge": COUNT_OR_PERCENT}}}},
+    ("apps/v1", "Deployment"): {"spec!": {
+        "selector!": SELECTOR, "template!": TEMPLATE, "replicas": number(0)}},
     ("networking.k8s.io/v1", "NetworkPolicy"): {"spec!": {
         "podSelector!": SELECTOR, "policyTypes": [one_of("Ingress", "Egress")],
         "ingress": [{"from": [PEER], "ports": [{"port": PORT_OR_NAME,

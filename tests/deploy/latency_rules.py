@@ -1,4 +1,4 @@
-"""Stragglers, latency, bandwidth and the network, now and against the past."""
+"""Waiting, latency, bandwidth and the network, now and against the past."""
 
 import functools
 import os
@@ -9,76 +9,26 @@ from tests.deploy.rules_case import COMM, RulesTest
 from tests.deploy.scenario import Job, constant
 
 
-class Straggler(RulesTest):
+class Waiting(RulesTest):
 
     STEP_S = 60
-    BY = ("comm", "rank", "Hostname", "gpu")
 
-    def collectives(self, durations, per_second=100, minutes=25, **options):
-        """durations: of each rank."""
-        scrapes = self.scrapes(minutes)
-        job = Job(scrapes, ranks=len(durations), **options)
-        for rank, each in enumerate(durations):
-            if rank in job.labels:
-                job.collective(rank, per_second, each)
-        return scrapes, job
-
-    def test_one_rank_comes_last(self):
-        scrapes, _ = self.collectives([0.004, 0.004, 0.001, 0.004])
-        self.fires(scrapes, "NcclStraggler", 20, self.BY, [("c0ffee", "2", "node1", "0")])
-        self.is_silent(scrapes, 9, "NcclStraggler")
-        # 100 calls a second that three ranks of four wait 3 ms in.
-        self.gives(scrapes, "round(1000 * comm:nccl_waiting:avg)", 20,
-                   {'{comm="c0ffee", job="nccl-pulse"}': 225})
-
-    def test_labels_of_the_scrape(self):
-        scrapes, _ = self.collectives([0.004, 0.004, 0.001, 0.004], target_labels={"pod": "p-%d", "team": "llm"})
-        self.fires(scrapes, "NcclStraggler", 20, ("rank", "pod", "team", "job_id"), [("2", "p-1", "llm", "7")])
-
-    def test_a_slow_node(self):
-        scrapes, _ = self.collectives([0.004, 0.004, 0.001, 0.001])
-        self.fires(scrapes, "NcclStraggler", 20, ("rank",), [("2",), ("3",)])
-
-    def test_even_ranks(self):
-        scrapes, _ = self.collectives([0.004, 0.0041, 0.0039, 0.004])
-        self.is_silent(scrapes, 20, "NcclStraggler")
-
-    def test_one_rank_comes_first(self):
-        """The others do not wait much: nobody holds them up."""
-        scrapes, _ = self.collectives([0.004, 0.001, 0.001, 0.001])
-        self.is_silent(scrapes, 20, "NcclStraggler")
-
-    def test_little_time_is_lost(self):
-        scrapes, _ = self.collectives([0.004, 0.004, 0.001, 0.004], per_second=10)
-        self.is_silent(scrapes, 20, "NcclStraggler")
-
-    def test_the_last_rank_changes(self):
-        scrapes = self.scrapes(40)
-        job = Job(scrapes)
-        for rank in job.ranks():
-            job.collective(rank, 100, [0.001 if (i // 6) % 4 == rank else 0.004
-                                       for i in range(scrapes.scrapes)])
-        self.is_silent(scrapes, 39, "NcclStraggler")
-
-    def test_not_all_ranks_are_seen(self):
-        scrapes, _ = self.collectives([0.004, 0.004, 0.001, 0.004], missing=(1,))
-        self.is_silent(scrapes, 20, "NcclStraggler")
-
-    def test_point_to_point(self):
+    def waits(self, grouped=0):
+        """100 calls a second that three ranks of four wait 3 ms in, so many of them in groups."""
         scrapes = self.scrapes(25)
         job = Job(scrapes)
-        for rank, each in enumerate((0.004, 0.004, 0.001, 0.004)):
-            job.collective(rank, 100, each, op="Recv")
-        self.is_silent(scrapes, 20, "NcclStraggler")
+        for rank, seconds in enumerate([0.004, 0.004, 0.001, 0.004]):
+            job.collective(rank, 100, seconds)
+            if grouped:
+                job.count(rank, "nccl_untimed_operations_total", grouped, op="AllReduce", reason="grouped")
+        return scrapes
+
+    def test_of_all_ranks(self):
+        self.gives(self.waits(), "round(1000 * comm:nccl_waiting:avg)", 20, {'{comm="c0ffee", job="nccl-pulse"}': 225})
 
     def test_calls_within_groups_have_no_duration(self):
-        """Of 100 calls a second 90 are in groups: what the others wait is a tenth."""
-        scrapes, job = self.collectives([0.004, 0.004, 0.001, 0.004])
-        for rank in job.ranks():
-            job.count(rank, "nccl_untimed_operations_total", 90, op="AllReduce", reason="grouped")
-        self.gives(scrapes, "round(10000 * comm:nccl_waiting:avg)", 20,
+        self.gives(self.waits(90), "round(10000 * comm:nccl_waiting:avg)", 20,
                    {'{comm="c0ffee", job="nccl-pulse"}': 225})
-        self.is_silent(scrapes, 20, "NcclStraggler")
 
 
 class Latency(RulesTest):

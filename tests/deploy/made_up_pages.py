@@ -66,30 +66,17 @@ def made_up_page():
     return text
 
 
-def late_page(node):
-    """Of node 0 or 1: the ranks of two jobs on both nodes. Those of node 1 come late to calls that all compare: in one
-    job there is one of them, in the other one there are two, in a communicator each."""
-    now = time.time()
-    text = ""
-    for job, gpus in (("made-up-late-rank", 1), ("made-up-late-node", 2)):
-        for gpu in range(gpus):
-            of = {"comm": "%s-%d" % (job, gpu), "rank": str(node)}
-            process = {"pid": str(100 * gpus + 10 * node + gpu), "global_rank": str(node * gpus + gpu)}
-            kind = {"op": "AllReduce", "size": "le_64MiB"}
-            seconds = 0.01 if node else 0.06
-            text += sample("nccl_communicator_info", 1, **of, **process, job_id=job, workload=job, nranks="2", nnodes="2",
-                           index=str(gpu), Hostname="made-up-%d" % node, gpu=str(gpu), UUID="GPU-%d%d" % (node, gpu))
-            for name, value, labels in (
-                    ("pulse_process_up", 1, process),
-                    ("pulse_last_poll_timestamp_seconds", now, process),
-                    ("inflight_launches", int(now) % 2, of),
-                    ("operations_total", now * 10, dict(of, **kind, captured="false")),
-                    ("operation_duration_seconds_sum", now * 10 * seconds, dict(of, **kind, timing="stream")),
-                    ("operation_duration_seconds_count", now * 10, dict(of, **kind, timing="stream")),
-                    ("agreed_call_id", now // 30, dict(of, timing="stream")),
-                    ("agreed_call_duration_seconds", seconds, dict(of, timing="stream"))):
-                text += sample("nccl_" + name, value, **labels)
-    return text
+def watch_page():
+    """What `pulse watch` says of them: rank 1 of the job that hangs, a late rank, and a node all of whose ranks are late."""
+    job = {"job_id": "9", "workload": "made-up"}
+    process = {"Hostname": "made-up", "global_rank": "1", "gpu": "1", "UUID": "GPU-1", "pid": "1"}
+    late = dict(process, job_id="late-rank", workload="late-rank", first_step="nvidia-smi")
+    return (sample("nccl_job_hang_start_timestamp_seconds", time.time() - 400, **job, **process, comm="00000000deadbeef",
+                   rank="1", verdict="rank_not_called", certain="false", op="AllReduce", first_step="py-spy dump") +
+            sample("nccl_job_straggler_ratio", 0.3, **late) +
+            sample("nccl_job_straggler_ratio", 0.3, job_id="late-node", workload="late-node", Hostname="made-up",
+                   first_step="nvidia-smi") +
+            sample("nccl_watch_round_timestamp_seconds", time.time()))
 
 
 def dcgm_page():

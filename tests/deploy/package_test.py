@@ -104,10 +104,12 @@ class PackageTest(unittest.TestCase):
                 # Named libcuda.so.1 inside: in no folder that ldconfig reads.
                 "usr/lib/nccl-pulse/libpulse-simulated-gpu.so",
                 "usr/lib/systemd/system/nccl-pulse-agent.service",
+                "usr/lib/systemd/system/nccl-pulse-watch.service",
                 "usr/share/man/man1/pulse.1.gz",
                 "usr/share/bash-completion/completions/pulse",
                 "usr/share/nccl-pulse/deploy/prometheus/alerts.yaml",
                 "usr/share/nccl-pulse/deploy/prometheus/recording.yaml",
+                "usr/share/nccl-pulse/deploy/kubernetes/monitoring/rules-hang.yaml",
                 "usr/share/nccl-pulse/deploy/grafana/dashboards/fleet.json",
                 "usr/share/nccl-pulse/deploy/grafana/provisioning/dashboards/nccl-pulse.yaml",
                 "usr/share/nccl-pulse/traces/h200x4-pytorch-ddp-fsdp/process0.jsonl.xz",
@@ -283,6 +285,10 @@ class UnitFileTest(unittest.TestCase):
         exposure = re.search(r"exposure level for .*: ([0-9.]+)", output)
         self.assertIsNotNone(exposure, output)
         self.assertLessEqual(float(exposure.group(1)), 2.0, output)
+
+
+class WatchUnitFileTest(UnitFileTest):
+    UNIT = os.path.join(RUNFILES, "deploy/systemd/nccl-pulse-watch.service")
 
 
 class ReproducibleTest(unittest.TestCase):

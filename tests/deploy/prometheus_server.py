@@ -63,7 +63,7 @@ class Prometheus:
     history: OpenMetrics text of samples from the past.
     flags: of Prometheus.
     interval_s: between scrapes, and evaluations of the rules; it is the scrapes' time limit, too.
-    hung_s: how old work in flight is when it hangs.
+    hung_s: what stands for a minute in the alerts on hangs.
     program: this system's Prometheus, or a newer one (servers.py).
     scraping: further settings of the scrape jobs.
     alertmanager: host:port of one, None: nobody is told.
@@ -77,7 +77,7 @@ class Prometheus:
         self.folder = folder
         rules = os.path.join(folder, "rules")
         os.mkdir(rules)
-        for name in ("recording", "hang", "alerts", "dcgm", "diagnosis", "stragglers", "fleet"):
+        for name in ("recording", "hang", "alerts", "dcgm", "stragglers", "fleet"):
             with open(os.path.join(RULES, name + ".yaml"), encoding="utf-8") as file:
                 text = re.sub(r"interval: \S+", "interval: %ds" % interval_s, file.read())
             if not as_shipped:
@@ -96,7 +96,7 @@ class Prometheus:
                            **(scraping or {}), "job_name": job,
                            "file_sd_configs": [{"files": [os.path.join(folder, job + ".json")],
                                                 "refresh_interval": "1s"}]}
-                                          for job in ("nccl-pulse", "dcgm")]}, file)
+                                          for job in ("nccl-pulse", "nccl-pulse-watch", "dcgm")]}, file)
         data = os.path.join(folder, "data")
         if history:
             past = os.path.join(folder, "history")
@@ -120,12 +120,10 @@ class Prometheus:
 
     @staticmethod
     def _quicker(name, text, interval_s, hung_s, waits):
-        text = re.sub(r"\[(1|5|15)m\]", "[%ds]" % (10 * interval_s), text)
+        text = re.sub(r"\[(1|5|10|15)m\]", "[%ds]" % (10 * interval_s), text)
         if name == "hang":
-            text = re.sub(r"(waiting:seconds|off\"}|time\(\)|^ +\)) ([>-]) (\d+)$",
-                          lambda match: "%s %s %d" % (match[1], match[2], int(match[3]) * hung_s // 60),
-                          text.replace("offset 1m", "offset %ds" % (3 * interval_s)),
-                          flags=re.MULTILINE)
+            text = re.sub(r"(hang\w*_timestamp_seconds\S* < time\(\) -) (\d+)",
+                          lambda match: "%s %d" % (match[1], int(match[2]) * hung_s // 60), text)
         return re.sub(r"(\n +for: )(\S+)", lambda match: match[1] + waits[match[2]] if match[2] in waits else "", text)
 
     def log(self):

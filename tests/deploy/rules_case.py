@@ -22,7 +22,7 @@ class RulesTest(unittest.TestCase):
     # Seconds between scrapes, and between evaluations of the rules.
     STEP_S = 30
     # Rule files.
-    FILES = ("recording", "hang", "alerts", "dcgm", "diagnosis")
+    FILES = ("recording", "alerts", "dcgm")
     # In which durations are stored.
     FORM = "classic"
     # Which promtool checks it: of SYSTEMS, NEWER, NEWEST.

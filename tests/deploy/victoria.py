@@ -13,19 +13,13 @@ import urllib.request
 from tests.deploy import cluster, prometheus_server, scenario, servers
 
 DOCUMENT = "docs/dashboards.md"
-RULE_FILES = ("recording", "hang", "fleet", "alerts", "dcgm", "diagnosis", "stragglers")
+RULE_FILES = ("recording", "hang", "fleet", "alerts", "dcgm", "stragglers")
 
 
 def sed():
-    """The program with which the document makes our files fit for VictoriaMetrics."""
+    """The program with which the document makes recording.yaml and the dashboards fit for VictoriaMetrics."""
     with open(os.path.join(cluster.RUNFILES, DOCUMENT), encoding="utf-8") as file:
         return re.search(r"^ *sed -E '([^']+)'", file.read(), re.MULTILINE).group(1)
-
-
-def flags(program):
-    """Those with which the document starts it."""
-    with open(os.path.join(cluster.RUNFILES, DOCUMENT), encoding="utf-8") as file:
-        return re.search(r"^%s (-.+)$" % program, file.read(), re.MULTILINE).group(1).split()
 
 
 def adapted(text, program):
@@ -38,7 +32,7 @@ def write_rules(folder, program):
     paths = []
     for name in RULE_FILES:
         with open(os.path.join(prometheus_server.RULES, name + ".yaml"), encoding="utf-8") as file:
-            text = adapted(file.read(), program)
+            text = adapted(file.read(), program) if name == "recording" else file.read()
         paths.append(os.path.join(folder, name + ".yaml"))
         with open(paths[-1], "w", encoding="utf-8") as file:
             file.write(text)

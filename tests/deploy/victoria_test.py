@@ -18,11 +18,9 @@ import yaml
 
 from bench.fleet.processes import Endpoints
 from tests import running
-from tests.deploy import beside_rules, cluster, prometheus_server, servers, victoria
+from tests.deploy import beside_rules, cluster, prometheus_server, servers, victoria, watch_rules
 from tests.deploy.dashboard_queries import panel_queries
-from tests.deploy.made_up_pages import dcgm_page, history, made_up_page
-from tests.deploy.rules_case import RulesTest
-from tests.deploy.scenario import Job
+from tests.deploy.made_up_pages import dcgm_page, history, made_up_page, watch_page
 
 # What differs, and is in the document: MetricsQL's changes() counts the first sample of a series as a change.
 NEW_SERIES = {
@@ -121,14 +119,12 @@ class Servers(unittest.TestCase):
             # Their first seconds have calls of every kind.
             time.sleep(2)
             pages = [SteadyPage("http://%s/metrics" % address) for address in endpoints.addresses.values()]
-        return [self.start(cluster.Page(page)).target for page in [*pages, made_up_page]]
+        return [self.start(cluster.Page(page)).target for page in [*pages, made_up_page, watch_page]]
 
     def queries(self, rules):
         """{(where, name): expressions} of the dashboards and of a Prometheus' rules."""
         found = dict(panel_queries())
         for name in victoria.RULE_FILES:
-            if name == "stragglers":  # these endpoints have no calls in common
-                continue
             with open(os.path.join(rules, name + ".yaml"), encoding="utf-8") as file:
                 for group in yaml.safe_load(file)["groups"]:
                     for rule in group["rules"]:
@@ -222,26 +218,8 @@ class DcgmInVmalert(InVmalert, beside_rules.Dcgm):
     pass
 
 
-class DiagnosisInVmalert(InVmalert, beside_rules.Diagnosis):
+class WatchInVmalert(InVmalert, watch_rules.Watch):
     pass
-
-
-class HangInVmalert(InVmalert, RulesTest):
-
-    STEP_S = 5  # as the document has it
-
-    def test_the_first_that_is_said_of_a_hang_names_the_rank(self):
-        scrapes = self.scrapes(10)
-        job = Job(scrapes)
-        for rank in (0, 1, 3):
-            job.launches(rank, until=4)
-        job.idle(2, since=4)
-        by = ("Hostname", "global_rank")
-        self.is_silent(scrapes, 5.5, "NcclJobHung")
-        self.fires(scrapes, "NcclJobHung", 6.75, by, [("node1", "2")])
-        self.gives(scrapes, 'count by (global_rank) (count_over_time(ALERTS{alertname="NcclJobHung", '
-                   'alertstate="firing"}[10m]))', 10, {'{global_rank="2"}': 1})
-        self.fires(scrapes, "NcclJobHungLong", 9.75, by, [("node1", "2")])
 
 
 if __name__ == "__main__":

@@ -291,7 +291,6 @@ class SourcesTest(DiagnoseCase):
         empty.write("[]")
         empty.flush()
         for arguments, reason in (
-                (("--listen=127.0.0.1:0",), "--listen needs to be told where the endpoints are"),
                 (("--targets=" + empty.name,), "it names no target"),
                 (("ftp://x",), "neither http nor https"),
                 (("--endpoint=ftp://x",), "neither http nor https"),

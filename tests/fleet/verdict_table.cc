@@ -4,20 +4,20 @@
 // one_verdict_test.py compares them.
 #include <cstdio>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "exporter/diagnosis/hang.h"
-#include "exporter/exposition/snapshot_message.h"
-#include "exporter/exposition/summary_json.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/job_words.h"
 #include "exporter/watch/watch_metrics.h"
 #include "exporter/watch/watcher.h"
 #include "nlohmann/json.hpp"
 #include "tests/exporter/hang_job.h"
+#include "tests/fleet/job_endpoints.h"
 
 namespace nccl_pulse {
 namespace {
@@ -207,61 +207,17 @@ const std::vector<Row>& Rows() {
   return *rows;
 }
 
-// What each endpoint knows when it is asked.
-class Endpoints {
- public:
-  Endpoints(SimulatedJob job, bool is_one_node) : job_(std::move(job)) {
-    const SnapshotSet all = job_.Set();
-    nodes_.resize(is_one_node ? 1 : all.processes.size());
-    for (std::size_t i = 0; i < all.processes.size(); ++i) {
-      const std::size_t node = is_one_node ? 0 : i;
-      ProcessSnapshot process = all.processes[i];
-      process.hostname = absl::StrCat("node-", node);
-      process.job_id = "4711";
-      process.static_labels = "";
-      process.start_realtime_ns = job_.now() - 3600 * kSecond;
-      nodes_[node].processes.push_back(std::move(process));
-    }
-  }
-
-  std::vector<Address> addresses() const {
-    std::vector<Address> all(nodes_.size());
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      all[i].host = absl::StrCat("node-", i);
-      all[i].port = 9410;
-    }
-    return all;
-  }
-
-  void Answer(const std::vector<FleetRequest>& requests,
-              const std::function<void(std::size_t, FleetAnswer)>& done) const {
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      const SnapshotSet& set = nodes_[std::stoul(requests[i].address.host.substr(5))];
-      FleetAnswer answer;
-      answer.status = 200;
-      answer.body = requests[i].target == "/api/v1/summary"
-                        ? SummaryJson(set, Diagnosis().Update(set, job_.now()), job_.now(), kHangAfter)
-                        : WriteSnapshots(set, job_.now(), kHangAfter);
-      done(i, std::move(answer));
-    }
-  }
-
- private:
-  const SimulatedJob job_;
-  std::vector<SnapshotSet> nodes_;
-};
-
 Json RowJson(const Row& row, bool is_one_node) {
   SimulatedJob job = row.make(is_one_node ? 1 : kRanks);
   const int64_t stopped = job.now();
   if (!row.is_slow) job.Advance(kHangAfter + kSecond);
   if (row.is_stopped) job.process(row.rank).last_poll_realtime_ns = stopped;
-  const Endpoints endpoints(std::move(job), is_one_node);
+  std::vector<int> node_of(job.Set().processes.size());
+  if (!is_one_node) std::iota(node_of.begin(), node_of.end(), 0);
+  JobEndpoints endpoints(&job, node_of);
   JobLookOptions options;
   options.pause = std::chrono::milliseconds(0);
-  options.ask = [&endpoints](const auto& requests, const auto&, const auto& done) {
-    endpoints.Answer(requests, done);
-  };
+  options.ask = endpoints.ask();
   const JobLook look = LookAtJob(endpoints.addresses(), options);
   Watcher::Options watching;
   watching.look = options;

@@ -283,7 +283,8 @@ def main():
         options.run_in = max(options.run_in, 10)  # rules ask what was there before
         options.library, options.program = os.path.abspath(options.library), os.path.abspath(options.program)
         options.alerts = inject_alerts.Alerts(os.path.join(options.out, "prometheus"),
-                                              os.path.abspath(options.prometheus))
+                                              os.path.abspath(options.prometheus),
+                                              os.path.abspath(options.pulse))
     results = Results(options)
     with concurrent.futures.ThreadPoolExecutor(max_workers=options.parallel) as pool:
         for future in [pool.submit(run_case, options, results, name, i % options.gpus)

@@ -1,4 +1,5 @@
-"""Nodes in network namespaces with an endpoint each, and a real Prometheus and Alertmanager that watch them."""
+"""Nodes in network namespaces with an endpoint each; two `pulse watch`, a real Prometheus and a real Alertmanager watch
+them."""
 
 import json
 import os
@@ -12,6 +13,7 @@ from tests.deploy.prometheus_server import Prometheus, PATIENCE_S
 
 PULSE = os.path.join(os.getcwd(), "exporter/pulse")
 PORT = 9410
+WATCH_PORTS = (9420, 9421)  # of a namespace of its own
 
 
 class WatchedCluster:
@@ -36,7 +38,16 @@ class WatchedCluster:
         self.prometheus = Prometheus(self.folder, program=program, alertmanager=url[len("http://"):],
                                      as_shipped=as_shipped, **options)
         test.addCleanup(self.prometheus.end)
-        self.prometheus.scrape("nccl-pulse", ["%s:%d" % (node.address, PORT) for node in self.nodes])
+        endpoints = ["%s:%d" % (node.address, PORT) for node in self.nodes]
+        self.prometheus.scrape("nccl-pulse", endpoints)
+        self.watchers, targets = [], []
+        for port in WATCH_PORTS:
+            self.watchers.append(subprocess.Popen([PULSE, "watch", "--listen=127.0.0.1:%d" % port, *endpoints],
+                                                  stderr=subprocess.DEVNULL))
+            test.addCleanup(self.watchers[-1].wait)
+            test.addCleanup(self.watchers[-1].kill)
+            targets.append("127.0.0.1:%d" % port)
+        self.prometheus.scrape("nccl-pulse-watch", targets)
 
     def wait_for(self, condition, what):
         deadline = time.monotonic() + PATIENCE_S

@@ -1,0 +1,142 @@
+"""Alerts on what `pulse watch` says, and the one without it."""
+
+from tests.deploy.rules_case import RulesTest
+from tests.deploy.scenario import Job
+
+HANG = "nccl_job_hang_start_timestamp_seconds"
+ROOT = {"job_id": "7", "workload": "llama", "comm": "c0ffee", "rank": "2", "global_rank": "2", "Hostname": "node1",
+        "gpu": "0", "pid": "102", "verdict": "rank_not_called", "op": "AllReduce", "first_step": "py-spy dump"}
+SLOW = {"job_id": "7", "workload": "llama", "Hostname": "node1", "first_step": "nvidia-smi"}
+
+
+class Watch(RulesTest):
+
+    STEP_S = 15
+    FILES = ("recording", "hang", "stragglers")
+    BY = ("job_id", "Hostname", "global_rank")
+    ALL = ("NcclJobHung", "NcclJobHungLong", "NcclHangCertain", "NcclHangUnwatched", "NcclWatchAbsent",
+           "NcclWatchBlind", "NcclSlowRank", "NcclSlowNode")
+
+    def watched(self, minutes, watchers=2, until=None, silent=0, failed=0):
+        """Scrapes of watchers that make their rounds, the first one until that minute."""
+        scrapes = self.scrapes(minutes)
+        for number in range(watchers):
+            of = self.watcher(number)
+            times = [i * scrapes.step for i in range(scrapes.scrapes)]
+            scrapes.set("nccl_watch_round_timestamp_seconds", times, **of)
+            scrapes.set("nccl_watch_find_failed", failed, **of)
+            scrapes.set("nccl_watch_endpoints", 100 - silent, **of, state="answered")
+            scrapes.set("nccl_watch_endpoints", silent, **of, state="silent")
+        if until is not None:
+            scrapes.end(until, instance="watch-0:9420")
+        return scrapes
+
+    @staticmethod
+    def watcher(number):
+        return {"job": "nccl-pulse-watch", "instance": "watch-%d:9420" % number, "pod": "watch-%d" % number}
+
+    def hang(self, scrapes, since, end=None, certain=False, start=0, number=0, **labels):
+        """From 10 s after minute `since` on, until minute `end`."""
+        values = [None if i * scrapes.step < since * 60 + 10 or (end and i >= scrapes.at(end)) else since * 60
+                  for i in range(scrapes.scrapes)]
+        scrapes.set(HANG, values, **self.watcher(number), **{**ROOT, "certain": str(certain).lower(), **labels})
+        scrapes.set("nccl_job_hang_process_start_timestamp_seconds", [value and start * 60 for value in values],
+                    **self.watcher(number), job_id="7", workload="llama")
+
+    def test_all_is_well(self):
+        self.is_silent(self.watched(30), 29, *self.ALL)
+
+    def test_a_hang_of_two_watchers_is_one_alert(self):
+        scrapes = self.watched(30)
+        for number in range(2):
+            self.hang(scrapes, 20, number=number)
+        root = [("7", "node1", "2")]
+        self.is_silent(scrapes, 20, "NcclJobHung")
+        self.fires(scrapes, "NcclJobHung", 20.25, self.BY, root)
+        self.gives(scrapes, "count(ALERTS{alertname='NcclJobHung'})", 22, {"{}": 1})
+        self.is_silent(scrapes, 24, "NcclJobHungLong")
+        self.fires(scrapes, "NcclJobHungLong", 24.5, self.BY, root)
+        self.is_silent(scrapes, 29, "NcclHangCertain", "NcclHangUnwatched")
+
+    def test_one_watcher_ends(self):
+        scrapes = self.watched(30, until=22)
+        for number in range(2):
+            self.hang(scrapes, 20, number=number, end=22 if number == 0 else None)
+        self.gives(scrapes, "count_over_time((count(ALERTS{alertname='NcclJobHung'}) == 1)[8m:15s])", 29, {"{}": 33})
+        self.is_silent(scrapes, 29, "NcclWatchAbsent")
+
+    def test_in_a_young_job_everything_is_the_first_time(self):
+        scrapes = self.watched(30)
+        self.hang(scrapes, 20, start=15)
+        self.is_silent(scrapes, 20.75, "NcclJobHung")
+        self.fires(scrapes, "NcclJobHung", 21.25, self.BY, [("7", "node1", "2")])
+
+    def test_what_is_certain_is_a_page_at_once(self):
+        scrapes = self.watched(30)
+        self.hang(scrapes, 20, certain=True, start=15, verdict="process_gone")
+        self.fires(scrapes, "NcclHangCertain", 20.25, (*self.BY, "severity"), [("7", "node1", "2", "critical")])
+        self.is_silent(scrapes, 29, "NcclJobHung", "NcclJobHungLong")
+
+    def test_it_ends(self):
+        scrapes = self.watched(30)
+        self.hang(scrapes, 20, end=26)
+        self.fires(scrapes, "NcclJobHungLong", 25.75, self.BY, [("7", "node1", "2")])
+        self.is_silent(scrapes, 26, *self.ALL)
+
+    def test_late(self):
+        for labels, alert in (({"pid": "102", "global_rank": "2"}, "NcclSlowRank"), ({}, "NcclSlowNode")):
+            for ratio, expected in ((0.2, [("7", "node1")]), (0.04, [])):
+                scrapes = self.watched(40)
+                for number in range(2):
+                    scrapes.set("nccl_job_straggler_ratio", scrapes.change(20, None, ratio), **self.watcher(number),
+                                **SLOW, **labels)
+                self.is_silent(scrapes, 24, alert)
+                self.fires(scrapes, alert, 39, ("job_id", "Hostname"), expected)
+                # It fires for the whole, or for one of its ranks.
+                self.is_silent(scrapes, 39, *({"NcclSlowRank", "NcclSlowNode"} - {alert}))
+
+    def test_late_for_a_moment(self):
+        scrapes = self.watched(40)
+        scrapes.set("nccl_job_straggler_ratio", [0.5 if 80 <= i < 84 else None for i in range(scrapes.scrapes)],
+                    **self.watcher(0), **SLOW, pid="102")
+        for minutes in (22, 26, 30):
+            self.is_silent(scrapes, minutes, "NcclSlowRank")
+
+    def standing(self, scrapes, usual=None, **labels):
+        job = Job(scrapes, **labels)
+        scrapes.set("nccl_hang_start_timestamp_seconds", scrapes.change(5, None, 280), job="nccl-pulse",
+                    instance="node0:9410", comm="c0ffee", op="AllReduce", verdict="no_progress")
+        if usual is not None:
+            scrapes.set("nccl_hang_usual", scrapes.change(5, None, usual), job="nccl-pulse", instance="node0:9410",
+                        comm="c0ffee")
+        return job
+
+    def test_without_a_watcher_it_is_said_that_ranks_stand(self):
+        scrapes = self.watched(15, watchers=0)
+        self.standing(scrapes)
+        self.is_silent(scrapes, 5.75, "NcclHangUnwatched")
+        self.fires(scrapes, "NcclHangUnwatched", 6.25, ("job_id", "severity"), [("7", "critical")])
+        self.fires(scrapes, "NcclWatchAbsent", 6.25, ("severity",), [("warning",)])
+
+    def test_nobody_is_told_of_usual_waits_or_of_jobs_that_wait_on_purpose(self):
+        for options in ({"usual": 1}, {"hang_alert": "off"}):
+            scrapes = self.watched(15, watchers=0)
+            self.standing(scrapes, **options)
+            self.is_silent(scrapes, 14, "NcclHangUnwatched")
+        # Who watches has other means.
+        scrapes = self.watched(15)
+        self.standing(scrapes)
+        self.is_silent(scrapes, 14, "NcclHangUnwatched")
+
+    def test_a_watcher_that_stands(self):
+        scrapes = self.watched(15, watchers=1)
+        values = scrapes.series["nccl_watch_round_timestamp_seconds", tuple(sorted(self.watcher(0).items()))]
+        values[20:] = [values[20]] * (scrapes.scrapes - 20)
+        self.is_silent(scrapes, 5, "NcclWatchAbsent")
+        self.fires(scrapes, "NcclWatchAbsent", 9, ("severity",), [("warning",)])
+
+    def test_who_sees_too_little(self):
+        for options, expected in (({"silent": 9}, []), ({"silent": 11}, [("warning",)]), ({"failed": 1}, [("warning",)])):
+            scrapes = self.watched(15, **options)
+            self.is_silent(scrapes, 4, "NcclWatchBlind")
+            self.fires(scrapes, "NcclWatchBlind", 6, ("severity",), expected)

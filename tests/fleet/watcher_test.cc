@@ -1,0 +1,247 @@
+#include "exporter/watch/watcher.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "exporter/watch/watch_metrics.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/exporter/hang_job.h"
+#include "tests/fleet/job_endpoints.h"
+
+namespace nccl_pulse {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr uint64_t kOther = 0xd0;
+
+class WatcherTest : public testing::Test {
+ protected:
+  // Processes 0 to 3 are a job, each on a node of its own, and 4 and 5 another one on nodes 4 and 5.
+  WatcherTest() : job_(6) {
+    job_.AddCommunicator(kComm, {0, 1, 2, 3}, 0, 4);
+    job_.AddCommunicator(kOther, {4, 5}, 0, 2);
+    job_.process(4).job_id = job_.process(5).job_id = "4712";
+    for (int i = 0; i < 20; ++i) {
+      job_.Collective(kComm, "AllReduce", {0, 0, 0, 0}, kMs);
+      job_.Collective(kOther, "AllReduce", {0, 0}, kMs);
+    }
+    Spread();
+  }
+
+  void Spread() {
+    endpoints_.emplace(&job_, std::vector<int>{0, 1, 2, 3, 4, 5});
+  }
+
+  std::unique_ptr<Watcher> MakeWatcher() {
+    Watcher::Options options;
+    options.find = [this](auto* found, auto*, auto*) {
+      *found = endpoints_->addresses();
+      return true;
+    };
+    options.look.ask = endpoints_->ask();
+    options.look.pause = milliseconds(0);
+    options.look.hang_after = hang_after_;
+    options.clock = [this] { return now_; };
+    return std::make_unique<Watcher>(std::move(options));
+  }
+
+  void Pass(milliseconds time) {
+    now_ += time;
+    job_.Advance(std::chrono::nanoseconds(time).count());
+  }
+
+  // Rank 2 does not come.
+  void Hang() {
+    for (const int rank : {0, 1, 3}) job_.Launch(kComm, rank, "AllReduce");
+  }
+
+  // Rounds every 2 s, and when something is due.
+  void RunFor(Watcher* watcher, seconds time) {
+    const Watcher::Time end = now_ + time;
+    while (now_ < end) {
+      watcher->Round();
+      const Watcher::Time next = std::min(watcher->NextRound(now_ + seconds(2)), end);
+      Pass(std::chrono::duration_cast<milliseconds>(next - now_) + milliseconds(1));
+    }
+  }
+
+  std::string Metrics(const Watcher& watcher) const { return WatchMetrics(*watcher.state()); }
+
+  SimulatedJob job_;
+  std::optional<JobEndpoints> endpoints_;
+  std::optional<milliseconds> hang_after_;
+  Watcher::Time now_{seconds(1000)};
+};
+
+constexpr char kNamed[] = R"(nccl_job_hang_start_timestamp_seconds{job_id="4711",workload="4711",)"
+                          R"(comm="00000000000000c0",rank="2",global_rank="2",Hostname="node-2",)";
+
+TEST_F(WatcherTest, NamesTheRankWhenItsTimeIsOver) {
+  const auto watcher = MakeWatcher();
+  RunFor(watcher.get(), seconds(5));
+  Hang();
+  const Watcher::Time began = now_;
+  while (Metrics(*watcher).find(kNamed) == std::string::npos) {
+    ASSERT_LT(now_ - began, seconds(15));
+    watcher->Round();
+    Pass(std::chrono::duration_cast<milliseconds>(watcher->NextRound(now_ + seconds(2)) - now_));
+  }
+  // A round is made for it, not when the next one would be.
+  EXPECT_GE(now_ - began, seconds(10));
+  EXPECT_LT(now_ - began, seconds(13));
+}
+
+TEST_F(WatcherTest, AsksTheEndpointsOfThatJobAlone) {
+  const auto watcher = MakeWatcher();
+  RunFor(watcher.get(), seconds(4));
+  Hang();
+  RunFor(watcher.get(), seconds(9));
+  endpoints_->asked.clear();
+  RunFor(watcher.get(), seconds(4));
+  const std::set<std::string> asked(endpoints_->asked.begin(), endpoints_->asked.end());
+  EXPECT_THAT(asked, testing::ElementsAre("node-0", "node-1", "node-2", "node-3"));
+}
+
+// They share communicators.
+TEST_F(WatcherTest, AJobWithoutAnIdIsOneToo) {
+  for (const char* id : {"", "none"}) {
+    for (int i = 0; i < 6; ++i) job_.process(i).job_id = id;
+    const auto watcher = MakeWatcher();
+    watcher->Round();
+    std::vector<std::size_t> endpoints;
+    for (const WatchedJob& job : watcher->state()->jobs) endpoints.push_back(job.endpoints.size());
+    EXPECT_THAT(endpoints, testing::UnorderedElementsAre(2, 4)) << id;
+  }
+}
+
+TEST_F(WatcherTest, GoesByTheEndpointsOwnTime) {
+  endpoints_->hang_after_ns = 30 * kSecond;
+  const auto watcher = MakeWatcher();
+  RunFor(watcher.get(), seconds(3));
+  Hang();
+  RunFor(watcher.get(), seconds(25));
+  EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("hang_start_timestamp_seconds{")));
+  RunFor(watcher.get(), seconds(8));
+  EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
+}
+
+TEST_F(WatcherTest, UnlessItIsToldAnother) {
+  endpoints_->hang_after_ns = 30 * kSecond;
+  hang_after_ = seconds(8);
+  const auto watcher = MakeWatcher();
+  Hang();
+  RunFor(watcher.get(), seconds(11));
+  EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
+}
+
+TEST_F(WatcherTest, SaysNothingMoreWhenTheJobGoesOn) {
+  const auto watcher = MakeWatcher();
+  Hang();
+  RunFor(watcher.get(), seconds(14));
+  EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
+  job_.Launch(kComm, 2, "AllReduce");
+  for (const int rank : {0, 1, 2, 3}) job_.Complete(kComm, rank);
+  RunFor(watcher.get(), seconds(3));
+  EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("hang_start_timestamp_seconds{")));
+}
+
+// One lost answer ends no alert; an endpoint that is gone holds none up.
+TEST_F(WatcherTest, BelievesASilentEndpointForAWhile) {
+  const auto watcher = MakeWatcher();
+  Hang();
+  RunFor(watcher.get(), seconds(14));
+  endpoints_->silent = {0, 1, 3};
+  RunFor(watcher.get(), seconds(10));
+  EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
+  EXPECT_THAT(Metrics(*watcher), HasSubstr("nccl_watch_endpoints{state=\"silent\"} 3"));
+  RunFor(watcher.get(), seconds(10));
+  EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("hang_start_timestamp_seconds{")));
+}
+
+// Those of the lines without what differs from moment to moment.
+std::vector<std::string> Series(const std::string& text) {
+  std::vector<std::string> series;
+  for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
+    const std::string line = text.substr(at, text.find('\n', at) - at);
+    if (line.rfind("nccl_job", 0) == 0) series.push_back(line.substr(0, line.rfind(' ')));
+  }
+  return series;
+}
+
+TEST_F(WatcherTest, ASecondOneAndANewOneSayTheSame) {
+  const auto first = MakeWatcher();
+  Hang();
+  RunFor(first.get(), seconds(40));
+  const auto second = MakeWatcher();
+  second->Round();
+  EXPECT_THAT(Series(Metrics(*first)), Not(IsEmpty()));
+  EXPECT_EQ(Series(Metrics(*second)), Series(Metrics(*first)));
+}
+
+TEST_F(WatcherTest, NamesWhoComesLateOverNodes) {
+  for (int i = 0; i < 600; ++i) {
+    job_.Collective(kComm, "AllReduce", {0, 40 * kMs, 0, 0}, kMs);
+    job_.Advance(50 * kMs);
+  }
+  const auto watcher = MakeWatcher();
+  RunFor(watcher.get(), seconds(8));  // one job a round
+  EXPECT_THAT(Metrics(*watcher), HasSubstr(R"(nccl_job_straggler_ratio{job_id="4711",workload="4711",)"
+                                           R"(global_rank="1",Hostname="node-1",gpu="1",pid="101",)"));
+}
+
+TEST_F(WatcherTest, JobsThatHangOnPurposeGiveNoSeries) {
+  for (int i = 0; i < 4; ++i) job_.process(i).static_labels = "hang_alert=off";
+  const auto watcher = MakeWatcher();
+  Hang();
+  RunFor(watcher.get(), seconds(14));
+  EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("hang_start_timestamp_seconds{")));
+  EXPECT_EQ(watcher->state()->jobs.front().findings.state, JobState::kHang);
+}
+
+TEST_F(WatcherTest, LabelsOfTheUserAreThoseOfTheAlert) {
+  job_.process(2).static_labels = "workload=llama,team=a";
+  for (const int rank : {0, 1, 3}) job_.process(rank).static_labels = "workload=llama,team=b";
+  const auto watcher = MakeWatcher();
+  Hang();
+  RunFor(watcher.get(), seconds(14));
+  EXPECT_THAT(Metrics(*watcher), HasSubstr(R"(job_id="4711",workload="llama",)"));
+  EXPECT_THAT(Metrics(*watcher), HasSubstr(R"(team="a")"));
+}
+
+TEST_F(WatcherTest, WhatIsNoSummaryIsNoAnswer) {
+  for (const char* text :
+       {"{", "[]", "7", "{\"time\": \"x\"}", "{\"time\":1,\"stands\":7,\"jobs\":[7,{}],\"communicators\":{}}",
+        "{\"time\":1e308,\"hang_after\":-1e308,\"stands\":[{\"since\":-1e308}],\"late\":[[]]}"}) {
+    endpoints_->garbage = text;
+    const auto watcher = MakeWatcher();
+    RunFor(watcher.get(), seconds(5));
+    EXPECT_EQ(watcher->state()->answered + watcher->state()->silent.size(), 6u) << text;
+  }
+}
+
+TEST_F(WatcherTest, SaysWhyNoEndpointCouldBeFound) {
+  Watcher::Options options;
+  options.find = [](auto*, auto*, std::string* error) {
+    *error = "targets.json is not there";
+    return false;
+  };
+  options.clock = [this] { return now_; };
+  Watcher watcher(std::move(options));
+  watcher.Round();
+  EXPECT_EQ(watcher.state()->find_error, "targets.json is not there");
+  EXPECT_THAT(Metrics(watcher), HasSubstr("nccl_watch_find_failed 1"));
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -39,8 +39,7 @@ bool HasName(const std::string& file, uint64_t offset) {
 // Whether it exports what is needed, by its dynamic symbols.
 bool Exports(const std::string& file, const Elf64_Ehdr& header) {
   const auto read_section = [&](uint64_t index, Elf64_Shdr* section) {
-    return index < header.e_shnum &&
-           Read(file, header.e_shoff + index * sizeof(*section), section);
+    return index < header.e_shnum && Read(file, header.e_shoff + index * sizeof(*section), section);
   };
   for (uint64_t i = 0; i < header.e_shnum; ++i) {
     Elf64_Shdr symbols;

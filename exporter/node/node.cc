@@ -235,7 +235,7 @@ void Node::HandleServer(Time now) {
 
 void Node::CheckServing(Time now) {
   check_at_ = now + kCheckPeriod;
-  serving_.EndDead(now);
+  serving_.CleanUp(now);
   if (serving_.IsLost()) {
     Log(LogLevel::kWarning, absl::StrCat("the program has closed the endpoint at ", address_,
                                          ": the node's processes elect anew which of them serves"));

@@ -19,6 +19,8 @@ static_assert(kAgentGatherTime > kMaxElectionDelay);
 inline constexpr std::chrono::milliseconds kCheckPeriod{1000};
 // The same, of a server's members, of whom there may be many.
 inline constexpr std::chrono::milliseconds kMembersCheckPeriod{5000};
+// How often an agent looks for files that processes have left behind.
+inline constexpr std::chrono::minutes kCleanPeriod{1};
 inline constexpr std::chrono::milliseconds kSilencePatience{5000};
 // How long an agent that asked for the port is left alone with it.
 inline constexpr std::chrono::milliseconds kYieldTime{500};

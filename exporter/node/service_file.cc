@@ -1,15 +1,23 @@
 #include "exporter/node/service_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
-#include <cstring>
+#include <string_view>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "exporter/node/error_text.h"
+#include "exporter/node/read_file.h"
 
 namespace nccl_pulse {
 namespace {
@@ -20,18 +28,41 @@ std::string HostName() {
   return name.data();
 }
 
-// Without ForkGuard: the file system may be slow, and a child that keeps this open does no harm.
-bool WriteWhole(const std::string& path, const std::string& text) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (file < 0) return false;
-  const ssize_t written = write(file, text.data(), text.size());
-  close(file);
-  return written == static_cast<ssize_t>(text.size());
+// Of this system, until it is started anew.
+std::string BootId() {
+  return std::string(absl::StripAsciiWhitespace(ReadFile("/proc/sys/kernel/random/boot_id")));
+}
+
+// "nccl-pulse-node17-": the port follows.
+std::string NamePrefix() { return absl::StrCat("nccl-pulse-", HostName(), "-"); }
+
+std::string BootLabel(const std::string& boot) {
+  return absl::StrCat("\"__meta_nccl_pulse_boot\": \"", boot, "\"");
+}
+
+// Whether the process that wrote it is gone. Without ForkGuard, here and below: the file system may be
+// slow, and a child that has this open does no harm.
+bool IsAbandoned(const std::string& path, const std::string& boot) {
+  SharedDescriptor file;
+  file.Set(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  std::array<char, 2048> text;
+  const ssize_t size = read(file.get(), text.data(), text.size());
+  struct stat now {};
+  const bool is_abandoned =
+      size > 0 &&
+      absl::StrContains(std::string_view(text.data(), static_cast<std::size_t>(size)),
+                        BootLabel(boot)) &&
+      flock(file.get(), LOCK_SH | LOCK_NB) == 0 &&
+      // Nobody has put another one there meanwhile.
+      lstat(path.c_str(), &now) == 0 && FileIdentity{now.st_dev, now.st_ino} == file.identity();
+  file.Close();
+  return is_abandoned;
 }
 
 }  // namespace
 
-std::string ServiceTargets(const std::string& address, int port, bool https) {
+std::string ServiceTargets(const std::string& address, int port, bool https,
+                           const std::string& boot) {
   if (port == 0) return "[]\n";
   const std::string host = HostName();
   const bool everywhere =
@@ -39,29 +70,58 @@ std::string ServiceTargets(const std::string& address, int port, bool https) {
   // Neither a host name nor an address contains a character that JSON would escape.
   return absl::StrCat("[{\"targets\": [\"", everywhere ? absl::StrCat(host, ":", port) : address,
                       "\"], \"labels\": {\"__scheme__\": \"", https ? "https" : "http",
-                      "\", \"__meta_nccl_pulse_host\": \"", host, "\"}}]\n");
+                      "\", \"__meta_nccl_pulse_host\": \"", host, "\"",
+                      boot.empty() ? "" : absl::StrCat(", ", BootLabel(boot)), "}}]\n");
 }
 
 bool ServiceFile::Write(const std::string& address, int port, bool https, std::string* error) {
   if (directory_.empty() || port == 0) return true;
-  const std::string name = absl::StrCat(directory_, "/nccl-pulse-", HostName(), "-", port);
+  const std::string name = absl::StrCat(directory_, "/", NamePrefix(), port);
   const std::string temporary = absl::StrCat(name, ".", getpid(), ".tmp");
   path_ = name + ".json";
-  if (WriteWhole(temporary, ServiceTargets(address, port, https)) &&
+  file_.Close();
+  file_.Set(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+  // What cannot be locked is nobody's to remove.
+  const bool is_locked = flock(file_.get(), LOCK_EX | LOCK_NB) == 0;
+  const std::string text =
+      ServiceTargets(address, port, https, is_locked ? BootId() : std::string());
+  if (write(file_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
       rename(temporary.c_str(), path_.c_str()) == 0) {
+    RemoveAbandoned();
     return true;
   }
-  std::array<char, 128> buffer;
-  *error =
-      absl::StrCat("cannot write ", path_, ": ", strerror_r(errno, buffer.data(), buffer.size()));
+  *error = absl::StrCat("cannot write ", path_, ": ", ErrorText(errno));
   unlink(temporary.c_str());
   path_.clear();
+  file_.Close();
   return false;
 }
 
+void ServiceFile::RemoveAbandoned() const {
+  DIR* folder = directory_.empty() ? nullptr : opendir(directory_.c_str());
+  if (folder == nullptr) return;
+  const std::string prefix = NamePrefix();
+  const std::string boot = BootId();
+  while (const dirent* entry = readdir(folder)) {  // NOLINT(concurrency-mt-unsafe): its own folder
+    std::string_view port = entry->d_name;
+    if (!absl::ConsumePrefix(&port, prefix)) continue;
+    // "9410.json", or "9410.4711.tmp" of one that was killed while it wrote.
+    const std::size_t digits = port.find_first_not_of("0123456789");
+    if (digits == 0 || digits == port.npos || port[digits] != '.') continue;
+    const std::string path = absl::StrCat(directory_, "/", entry->d_name);
+    if (!boot.empty() && IsAbandoned(path, boot)) unlink(path.c_str());
+  }
+  closedir(folder);
+}
+
 void ServiceFile::Remove() {
-  if (!path_.empty()) unlink(path_.c_str());
+  struct stat now {};
+  if (!path_.empty() && lstat(path_.c_str(), &now) == 0 &&
+      FileIdentity{now.st_dev, now.st_ino} == file_.identity()) {
+    unlink(path_.c_str());
+  }
   path_.clear();
+  file_.Close();
 }
 
 }  // namespace nccl_pulse

@@ -12,7 +12,10 @@
 namespace nccl_pulse {
 
 Serving::Serving(const PeerOptions& peers, const std::string& service_directory, LogFunction log)
-    : log_(std::move(log)), peers_(peers, log_), service_file_(service_directory) {}
+    : log_(std::move(log)),
+      peers_(peers, log_),
+      service_file_(service_directory),
+      is_agent_(peers.agent) {}
 
 void Serving::Begin(const std::string& address, uint16_t port, bool https,
                     const std::string& socket_path, const SharedDescriptor* memory,
@@ -52,6 +55,14 @@ int Serving::Yield(Time now) {
   return members;
 }
 
+void Serving::CleanUp(Time now) {
+  peers_.EndDead(now);
+  // Most files are of jobs, which write none while an agent serves: nobody else would see to them.
+  if (!is_agent_ || now < clean_at_) return;
+  clean_at_ = now + kCleanPeriod;
+  service_file_.RemoveAbandoned();
+}
+
 void Serving::SayGoodbye() {
   service_file_.Remove();
   if (!socket_path_.empty()) unlink(socket_path_.c_str());
@@ -68,6 +79,7 @@ void Serving::CloseDescriptors() {
   listener_.Close();
   name_listener_.Close();
   peers_.CloseDescriptors();
+  service_file_.CloseDescriptor();
 }
 
 }  // namespace nccl_pulse

@@ -50,7 +50,8 @@ class Serving {
   // True when a process that is allowed to has asked for the port. Then Yield or RefuseYield is
   // next.
   bool Handle(const pollfd* polled, Time now);
-  void EndDead(Time now) { peers_.EndDead(now); }
+  // Takes those for ended that are, and removes what others have left behind, now and then.
+  void CleanUp(Time now);
   // The program has closed the port, or the name.
   bool IsLost() const { return listener_.is_lost() || name_listener_.is_lost(); }
   void RefuseYield(const std::string& why) { peers_.RefuseYield(why); }
@@ -74,6 +75,8 @@ class Serving {
   std::string socket_path_;
   int expected_members_ = 0;
   Time accept_from_{};
+  const bool is_agent_;
+  Time clean_at_{};
 };
 
 }  // namespace nccl_pulse

@@ -50,7 +50,8 @@ TEST(PluginFile, RefusesWhatIsNone) {
 TEST(PluginFile, ReadsNothingBehindADamagedOne) {
   const std::string bytes = Bytes(kPlugin);
   EXPECT_EQ(WhyNoPluginOf(bytes.substr(0, sizeof(Elf64_Ehdr) - 1)), kNoShared);
-  EXPECT_EQ(WhyNoPluginOf(bytes.substr(0, bytes.size() / 2)), kOther) << "its sections are at the end";
+  EXPECT_EQ(WhyNoPluginOf(bytes.substr(0, bytes.size() / 2)), kOther)
+      << "its sections are at the end";
   std::minstd_rand random(1);
   Elf64_Ehdr header;
   std::memcpy(&header, bytes.data(), sizeof(header));
@@ -58,8 +59,9 @@ TEST(PluginFile, ReadsNothingBehindADamagedOne) {
     std::string damaged = bytes;
     for (int n = 0; n < 8; ++n) {
       // The header, or the sections' headers.
-      const std::size_t at = n % 2 == 0 ? 20 + random() % (sizeof(header) - 20)
-                                        : header.e_shoff + random() % (bytes.size() - header.e_shoff);
+      const std::size_t at = n % 2 == 0
+                                 ? 20 + random() % (sizeof(header) - 20)
+                                 : header.e_shoff + random() % (bytes.size() - header.e_shoff);
       damaged[at] = static_cast<char>(random());
     }
     WhyNoPluginOf(damaged);

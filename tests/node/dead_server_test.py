@@ -3,6 +3,7 @@ no server any more, and an open connection is no live member."""
 
 import os
 import signal
+import tempfile
 
 from tests import running
 from tests.node.cluster import Agent, NodeCase, ranks, values, wait_until
@@ -48,6 +49,26 @@ class DeadServerTest(NodeCase):
         self.assertIn("process %d of rank 0 ended unexpectedly" % first.pid, agent.log())
         second.ask("run 1")
         self.wait_for({0: 10, 1: 11})
+
+
+class AbandonedFileTest(NodeCase):
+    """In NCCL_PULSE_FILE_SD_DIR."""
+
+    def test_of_processes_that_a_signal_has_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for number, end in enumerate((signal.SIGTERM, signal.SIGINT, signal.SIGKILL)):
+                process = self.start(number, "127.0.0.1:%d" % (self.port + 10 * number),
+                                     NCCL_PULSE_FILE_SD_DIR=folder)
+                left, = os.listdir(folder)  # of the one before
+                self.assertTrue(left.endswith("-%d.json" % process.port), left)
+                os.kill(process.pid, end)
+                process.process.wait()
+            self.assertEqual(os.listdir(folder), [left])
+            agent = Agent("127.0.0.1:%d" % (self.port + 30), "--file-sd-dir=" + folder)
+            self.addCleanup(agent.close)
+            agent.wait_ready()
+            own, = os.listdir(folder)
+            self.assertTrue(own.endswith("-%d.json" % (self.port + 30)), own)
 
 
 if __name__ == "__main__":

@@ -159,7 +159,10 @@ class ForeignPortTest(NodeCase):
             name, = os.listdir(folder)
             self.assertTrue(name.startswith("nccl-pulse-") and name.endswith("-%d.json" % port))
             with open(os.path.join(folder, name), encoding="utf-8") as file:
-                self.assertEqual(json.load(file), [{
+                targets = json.load(file)
+                # By which others see that it is of this host.
+                self.assertRegex(targets[0]["labels"].pop("__meta_nccl_pulse_boot"), "^[0-9a-f-]{36}$")
+                self.assertEqual(targets, [{
                     "targets": ["127.0.0.1:%d" % port],
                     "labels": {"__scheme__": "http",
                                "__meta_nccl_pulse_host": socket.gethostname()}}])

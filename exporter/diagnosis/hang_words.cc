@@ -279,6 +279,12 @@ class Words {
   }
 
   std::string NoProgress() const {
+    if (finding_.detail == HangDetail::kNotCompleted) {
+      return absl::StrCat(WhoHave(finding_.suspects),
+                          " not completed a call that others have completed: ",
+                          Verb(finding_.suspects, "its GPU", "their GPUs"), ", or the network to ",
+                          Verb(finding_.suspects, "it", "them"), ".", Waiters());
+    }
     std::string begun;
     const Ranks& late = finding_.not_begun;
     if (!late.empty()) {

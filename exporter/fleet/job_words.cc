@@ -63,6 +63,9 @@ std::string What(const JobRoot& root) {
       return is_one ? "does not run" : "do not run";
     case HangVerdict::kRankNotSeen:
       return absl::StrCat(is_one ? "is" : "are", " not seen at any endpoint that answered");
+    case HangVerdict::kNoProgress:
+      return absl::StrCat(is_one ? "has" : "have",
+                          " not completed a call that others have completed");
     default:
       return "";
   }
@@ -89,6 +92,16 @@ std::string NobodyNamed(const JobRoot& root) {
     default:
       return absl::StrCat("no rank can be named on ", where);
   }
+}
+
+// The roots behind the first one, by their ranks where all of them have some.
+std::string Others(const JobVerdict& verdict) {
+  std::vector<JobRank> ranks;
+  for (auto root = verdict.roots.begin() + 1; root != verdict.roots.end(); ++root) {
+    if (root->ranks.empty()) return absl::StrCat(" ", verdict.roots.size() - 1, " more below.");
+    ranks.insert(ranks.end(), root->ranks.begin(), root->ranks.end());
+  }
+  return ranks.empty() ? "" : absl::StrCat(" Also named: ", Who(ranks), ".");
 }
 
 std::string On(const JobRank& rank) {
@@ -152,6 +165,7 @@ std::string FirstStep(const JobRoot& root) {
     case HangVerdict::kRankNotSeen:
       return "whether its process and its node are alive, and which endpoint should know it";
     case HangVerdict::kNoProgress:
+      if (is_seen) return absl::StrCat("nvidia-smi, dmesg (Xid) and the network's link errors", on);
       return "the network and the GPUs of its hosts: link errors, dmesg (Xid)";
     case HangVerdict::kPointToPoint:
       return "the stacks of the ranks that wait, and of those that have nothing in flight";
@@ -197,15 +211,14 @@ std::string Sentence(const JobLook& look) {
                         " on ", Count(look.heard, "endpoint", "endpoints"), ".", unseen, unheard);
   }
   const JobRoot& root = verdict.roots.front();
-  const std::size_t others = verdict.roots.size() - 1;
   return absl::StrCat(
       root.is_usual ? "WAIT  " : "HANG  ",
       root.ranks.empty() ? NobodyNamed(root) : absl::StrCat(Who(root.ranks), " ", What(root)),
       ", since ", Clock(root.since_realtime_ns), " (",
       AgeWords(ElapsedNs(look.now_realtime_ns, root.since_realtime_ns)), "); ",
       verdict.waits.size(), " of ", verdict.processes, " processes wait. First: ", FirstStep(root),
-      ".", root.is_usual ? " It has waited as long here before, and gone on." : "",
-      others == 0 ? "" : absl::StrCat(" ", others, " more below."), unseen, unheard);
+      ".", root.is_usual ? " It has waited as long here before, and gone on." : "", Others(verdict),
+      unseen, unheard);
 }
 
 std::string StragglerSentence(const JobStraggler& straggler) {

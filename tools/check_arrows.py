@@ -29,6 +29,7 @@ FLOORS = [
     "exporter/page",
     "exporter/http",
     "exporter/web",
+    "exporter/flight_recorder",
     "exporter/fleet",
     "exporter/timeline",
     "plugin/cuda",

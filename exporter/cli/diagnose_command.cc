@@ -15,11 +15,13 @@
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
 #include "exporter/cli/serve_verdicts.h"
+#include "exporter/fleet/dump_look.h"
 #include "exporter/fleet/job_look.h"
 #include "exporter/fleet/job_report.h"
 
 ABSL_FLAG(std::string, job_id, "", "id of the job");
 ABSL_FLAG(std::string, comm, "", "a communicator of the job, 16 hexadecimal digits");
+ABSL_FLAG(std::string, flight_recorder, "", "a folder with dumps of PyTorch's Flight Recorder");
 ABSL_FLAG(std::string, ras, "", "where NCCL's RAS listens, or off");
 ABSL_DECLARE_FLAG(std::string, prometheus);  // of fleet_flags, like the next one
 ABSL_DECLARE_FLAG(std::string, targets);
@@ -65,6 +67,11 @@ Where the endpoints are (default: this host's, at the ports 9410 to 9417):
   HOST:PORT             one endpoint; may be given several times, also as :PORT, https://HOST:PORT or HOST
                         (port 9410)
   --endpoint=HOST:PORT  the same
+
+Without endpoints:
+  --flight-recorder=DIR  dumps of PyTorch's Flight Recorder (nccl_trace_rank_N, pickle or JSON), of all
+                        ranks of a job that hung, whether NCCL Pulse was there or not. DIR may end with the
+                        beginning of their names. Nothing in them is run
 
 Which job (default: everything that the endpoints know):
   --job-id=ID           the job with this value of the label job_id
@@ -181,10 +188,45 @@ std::string WhoWasAsked(const std::vector<Address>& endpoints) {
                       ". For other nodes: --endpoint=NODE, --targets or --prometheus.\n");
 }
 
+// The exit status.
+int StatusOf(const JobLook& look) {
+  switch (FindingOfJob(look)) {
+    case JobFinding::kHang:
+      return kHangFound;
+    case JobFinding::kIncomplete:
+      return kIncomplete;
+    case JobFinding::kNone:
+      break;
+  }
+  // Nothing of the job was seen: that is no all-clear.
+  return look.verdict.processes == 0 ? kIncomplete : 0;
+}
+
+void Print(const JobLook& look) {
+  std::fputs((absl::GetFlag(FLAGS_json) ? JobJson(look) : JobText(look)).c_str(), stdout);
+}
+
+int RunOnDumps(const std::string& path) {
+  if (IsAnyNamed() || is_listen_given || !absl::GetFlag(FLAGS_job_id).empty() ||
+      !absl::GetFlag(FLAGS_comm).empty()) {
+    return Fail(
+        kUsageError,
+        "--flight-recorder reads files: it takes no endpoints, --job-id, --comm or --listen");
+  }
+  JobLook look;
+  std::string error;
+  if (!LookAtDumps(path, &look, &error)) return Fail(kNoAnswer, error);
+  Print(look);
+  return look.heard == 0 ? kNoAnswer : StatusOf(look);
+}
+
 int Run(const std::vector<char*>& arguments) {
   given_endpoints.insert(given_endpoints.end(), arguments.begin(), arguments.end());
   if (is_listen_given && given_listen.empty()) {
     return Fail(kUsageError, "--listen needs an address: --listen=HOST:PORT");
+  }
+  if (const std::string path = absl::GetFlag(FLAGS_flight_recorder); !path.empty()) {
+    return RunOnDumps(path);
   }
   Question question;
   std::string error;
@@ -209,22 +251,13 @@ int Run(const std::vector<char*>& arguments) {
     case Asked::kBadUsage:
       return Fail(kUsageError, error);
   }
-  const bool wants_json = absl::GetFlag(FLAGS_json);
-  std::fputs((wants_json ? JobJson(look) : JobText(look)).c_str(), stdout);
+  Print(look);
   if (look.heard == 0) return FailUnheard(kNoAnswer, question.fleet);
   if (question.fleet.is_this_host) {
-    std::fputs(WhoWasAsked(question.fleet.endpoints).c_str(), wants_json ? stderr : stdout);
+    std::fputs(WhoWasAsked(question.fleet.endpoints).c_str(),
+               absl::GetFlag(FLAGS_json) ? stderr : stdout);
   }
-  switch (FindingOfJob(look)) {
-    case JobFinding::kHang:
-      return kHangFound;
-    case JobFinding::kIncomplete:
-      return kIncomplete;
-    case JobFinding::kNone:
-      break;
-  }
-  // Nothing of the job was seen: that is no all-clear.
-  return look.verdict.processes == 0 ? kIncomplete : 0;
+  return StatusOf(look);
 }
 
 }  // namespace

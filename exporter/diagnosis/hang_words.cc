@@ -66,9 +66,12 @@ class Words {
                 ? "All ranks that are seen here wait. "
                 : "All ranks that are seen here have launched the same work, and it makes no "
                   "progress. ",
-            "Not seen at ", IsOfManyHosts() ? "the endpoints that answered" : "this endpoint",
+            "Not seen ",
+            IsOfDump()        ? "in any dump"
+            : IsOfManyHosts() ? "at the endpoints that answered"
+                              : "at this endpoint",
             ": rank ", absl::StrJoin(finding_.unseen_ranks, ", "),
-            ". Its process is gone, or is measured elsewhere.", Waiters());
+            IsOfDump() ? "." : ". Its process is gone, or is measured elsewhere.", Waiters());
       case HangVerdict::kPointToPoint:
         return PointToPoint();
       case HangVerdict::kNoProgress:
@@ -120,6 +123,7 @@ class Words {
         is_same ? absl::StrCat("#", number) : NumberedCallWords({{kind, 1}}, {{kind, number - 1}}));
   }
 
+  bool IsOfDump() const { return finding_.view->ranks.front().process->is_of_dump; }
   bool IsOfManyHosts() const { return finding_.view->ranks.front().is_of_many_hosts; }
 
   std::string AlsoStopped() const {
@@ -195,7 +199,9 @@ class Words {
                "whether "
                "they stand in one cannot be seen";
       case HangDetail::kOverflowed:
-        return "calls were counted without their operation, because there were too many kinds";
+        return IsOfDump() ? "some dumps do not tell how far their ranks have come here"
+                          : "calls were counted without their operation, because there were too "
+                            "many kinds";
       case HangDetail::kEventMaskChanged:
         return "calls may be missing, because somebody changed NCCL's profiler event mask";
       case HangDetail::kStillCalling:
@@ -220,7 +226,8 @@ class Words {
   std::string PointToPoint() const {
     return absl::StrCat(
         absl::StripLeadingAsciiWhitespace(Waiters()),
-        " It is not known what for: NCCL does not report the peers of Send and Recv.",
+        IsOfDump() ? " Which of them holds up the other is not known."
+                   : " It is not known what for: NCCL does not report the peers of Send and Recv.",
         finding_.idle.empty()
             ? ""
             : absl::StrCat(" Nothing in flight here: ", Names(finding_.idle), "."));

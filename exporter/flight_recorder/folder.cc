@@ -173,10 +173,11 @@ class Sorter {
         return absl::StrCat("by its name it is of rank ", dump.rank, ", which its ", words(),
                             " does not have");
       }
-      auto& owners = owners_[group.name];
+      if (files_.count(&group) != 0) continue;  // it is one of those that are kept
+      const auto& owners = owners_[group.name];
       for (const int32_t rank : group.ranks) {
         const auto owner = owners.find(rank);
-        if (owner == owners.end() || owner->second == &group) continue;
+        if (owner == owners.end()) continue;
         return absl::StrCat("its ", words(), " has ", group.ranks.size(), " ranks, and in ",
                             files_[owner->second], " others, ", owner->second->ranks.size(),
                             ": they are of different jobs");

@@ -359,6 +359,8 @@ struct ProcessSnapshot {
   // Nor this: whoever keeps the last state of a process that ended says so here.
   ProcessEnd end{};
   int64_t end_realtime_ns = 0;
+  // Read from a dump of PyTorch's Flight Recorder: neither host nor pid is known.
+  bool is_of_dump = false;
   // Nor this: whoever reads again and again. Before it became slower; since then; and the last
   // kPaceWindows, oldest first. Empty: it has not become slower, or that is not known.
   std::vector<PaceWindow> pace;

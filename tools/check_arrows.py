@@ -30,6 +30,7 @@ FLOORS = [
     "exporter/http",
     "exporter/endpoint",
     "exporter/web",
+    "exporter/flight_recorder",
     "exporter/fleet",
     "exporter/watch",
     "exporter/timeline",

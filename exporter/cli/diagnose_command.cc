@@ -12,11 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
+#include "exporter/fleet/dump_look.h"
 #include "exporter/fleet/job_look.h"
 #include "exporter/fleet/job_report.h"
 
 ABSL_FLAG(std::string, job_id, "", "id of the job");
 ABSL_FLAG(std::string, comm, "", "a communicator of the job, 16 hexadecimal digits");
+ABSL_FLAG(std::string, flight_recorder, "", "a folder with dumps of PyTorch's Flight Recorder");
 ABSL_FLAG(std::string, ras, "", "where NCCL's RAS listens, or off");
 ABSL_DECLARE_FLAG(std::string, targets);  // of fleet_flags
 ABSL_DECLARE_FLAG(bool, json);            // shared with status
@@ -51,6 +53,11 @@ Where the endpoints are (default: this host's, at the ports 9410 to 9417):
   HOST:PORT             one endpoint; may be given several times, also as :PORT, https://HOST:PORT or HOST
                         (port 9410)
   --endpoint=HOST:PORT  the same
+
+Without endpoints:
+  --flight-recorder=DIR  dumps of PyTorch's Flight Recorder (nccl_trace_rank_N, pickle or JSON), of all
+                        ranks of a job that hung, whether NCCL Pulse was there or not. DIR may end with the
+                        beginning of their names. Nothing in them is run
 
 Which job (default: everything that the endpoints know):
   --job-id=ID           the job with this value of the label job_id
@@ -108,6 +115,11 @@ bool ReadFlags(const std::vector<std::string>& given, Question* question, std::s
   return true;
 }
 
+// Whether a flag or an argument says where the endpoints are.
+bool IsAnyNamed() {
+  return !given_endpoints.empty() || !absl::GetFlag(FLAGS_targets).empty() || IsDirectoryNamed();
+}
+
 enum class Asked { kLooked, kNoAnswer, kBadUsage };
 
 // Finds the endpoints and asks them.
@@ -116,7 +128,7 @@ Asked Ask(Question* asked, JobLook* look, std::string* error) {
   if (!AddFromDirectories(question.options.filter, &question.fleet, error)) {
     return Asked::kNoAnswer;
   }
-  if (!given_endpoints.empty() || !absl::GetFlag(FLAGS_targets).empty() || IsDirectoryNamed()) {
+  if (IsAnyNamed()) {
     KeepDifferent(&question.fleet.endpoints);
     if (!HasAuthorities(question.fleet, error)) return Asked::kBadUsage;
   } else if (!OrThoseOfThisHost(&question.fleet, error)) {
@@ -136,8 +148,42 @@ std::string WhoWasAsked(const std::vector<Address>& endpoints) {
                       ". For other nodes: --endpoint=NODE, --targets or --prometheus.\n");
 }
 
+// The exit status.
+int StatusOf(const JobLook& look) {
+  switch (FindingOfJob(look)) {
+    case JobFinding::kHang:
+      return kHangFound;
+    case JobFinding::kIncomplete:
+      return kIncomplete;
+    case JobFinding::kNone:
+      break;
+  }
+  // Nothing of the job was seen: that is no all-clear.
+  return look.verdict.processes == 0 ? kIncomplete : 0;
+}
+
+void Print(const JobLook& look) {
+  std::fputs((absl::GetFlag(FLAGS_json) ? JobJson(look) : JobText(look)).c_str(), stdout);
+}
+
+int RunOnDumps(const std::string& path) {
+  if (IsAnyNamed() || !absl::GetFlag(FLAGS_job_id).empty() ||
+      !absl::GetFlag(FLAGS_comm).empty()) {
+    return Fail(kUsageError,
+                "--flight-recorder reads files: it takes no endpoints, --job-id or --comm");
+  }
+  JobLook look;
+  std::string error;
+  if (!LookAtDumps(path, &look, &error)) return Fail(kNoAnswer, error);
+  Print(look);
+  return look.heard == 0 ? kNoAnswer : StatusOf(look);
+}
+
 int Run(const std::vector<char*>& arguments) {
   given_endpoints.insert(given_endpoints.end(), arguments.begin(), arguments.end());
+  if (const std::string path = absl::GetFlag(FLAGS_flight_recorder); !path.empty()) {
+    return RunOnDumps(path);
+  }
   Question question;
   std::string error;
   if (!ReadFlags(given_endpoints, &question, &error)) return Fail(kUsageError, error);
@@ -150,22 +196,13 @@ int Run(const std::vector<char*>& arguments) {
     case Asked::kBadUsage:
       return Fail(kUsageError, error);
   }
-  const bool wants_json = absl::GetFlag(FLAGS_json);
-  std::fputs((wants_json ? JobJson(look) : JobText(look)).c_str(), stdout);
+  Print(look);
   if (look.heard == 0) return FailUnheard(kNoAnswer, question.fleet);
   if (question.fleet.is_this_host) {
-    std::fputs(WhoWasAsked(question.fleet.endpoints).c_str(), wants_json ? stderr : stdout);
+    std::fputs(WhoWasAsked(question.fleet.endpoints).c_str(),
+               absl::GetFlag(FLAGS_json) ? stderr : stdout);
   }
-  switch (FindingOfJob(look)) {
-    case JobFinding::kHang:
-      return kHangFound;
-    case JobFinding::kIncomplete:
-      return kIncomplete;
-    case JobFinding::kNone:
-      break;
-  }
-  // Nothing of the job was seen: that is no all-clear.
-  return look.verdict.processes == 0 ? kIncomplete : 0;
+  return StatusOf(look);
 }
 
 }  // namespace

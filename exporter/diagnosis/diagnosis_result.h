@@ -24,8 +24,9 @@ enum class HangVerdict : uint8_t {
   kDriverError,       // the driver of a rank's GPU answers with an error that does not end
   kRankNotSeen,       // of one node, but a rank has never been at this endpoint
   kPointToPoint,      // in Send or Recv: the peer is not known
-  kNoProgress,        // all ranks here have launched: network, GPU, or another node
-  kUnknown,           // what would decide it cannot be seen
+  kNoProgress,  // all ranks here have launched: network, GPU, or another node; suspects, if any,
+                // have not completed what another rank has
+  kUnknown,     // what would decide it cannot be seen
 };
 const char* HangVerdictName(HangVerdict verdict);
 

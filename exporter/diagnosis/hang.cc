@@ -53,6 +53,7 @@ Hang ToHang(const HangFinding& finding) {
       finding.calls.size() == 1) {
     hang.missing_call = NumberedCallWords(finding.calls, finding.calls_before);
   }
+  if (finding.detail == HangDetail::kPeer) hang.missing_call = finding.peer_op;
   return hang;
 }
 

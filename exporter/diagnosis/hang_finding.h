@@ -34,6 +34,8 @@ enum class HangDetail : uint8_t {
   kSizes,
   kOrder,
   kCallNumber,  // the first collective that they did not call alike: see `call_number`
+  // kNoProgress
+  kNotCompleted,  // the suspects have not completed a call that another rank has
   // kRankNotBegun, kNoProgress
   kReplay,  // within a replay of a CUDA graph: see `replay`
   // kNoProgress

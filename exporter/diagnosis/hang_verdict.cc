@@ -221,6 +221,9 @@ class Judge {
   }
 
   void DecideLaunched() {
+    if (const Ranks standing = RanksNotCompleted(facts_); !standing.empty()) {
+      return draft_.Say(HangVerdict::kNoProgress, HangDetail::kNotCompleted, standing);
+    }
     if (const Ranks inside = RanksInsideNccl(facts_, finding_.waiting); !inside.empty()) {
       return draft_.Say(HangVerdict::kRankNotLaunched, HangDetail::kNone, inside);
     }

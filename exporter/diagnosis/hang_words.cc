@@ -69,9 +69,12 @@ class Words {
                 ? "All ranks that are seen here wait. "
                 : "All ranks that are seen here have launched the same work, and it makes no "
                   "progress. ",
-            "Not seen at ", IsOfManyHosts() ? "the endpoints that answered" : "this endpoint",
+            "Not seen ",
+            IsOfDump()        ? "in any dump"
+            : IsOfManyHosts() ? "at the endpoints that answered"
+                              : "at this endpoint",
             ": rank ", absl::StrJoin(finding_.unseen_ranks, ", "),
-            ". Its process is gone, or is measured elsewhere.", Waiters());
+            IsOfDump() ? "." : ". Its process is gone, or is measured elsewhere.", Waiters());
       case HangVerdict::kPointToPoint:
         return PointToPoint();
       case HangVerdict::kNoProgress:
@@ -146,6 +149,7 @@ class Words {
         is_same ? absl::StrCat("#", number) : NumberedCallWords({{kind, 1}}, {{kind, number - 1}}));
   }
 
+  bool IsOfDump() const { return finding_.view->ranks.front().process->is_of_dump; }
   bool IsOfManyHosts() const { return finding_.view->ranks.front().is_of_many_hosts; }
 
   // " Rank 0 (pid 7) ended while it waited."
@@ -246,7 +250,9 @@ class Words {
                "whether "
                "they stand in one cannot be seen";
       case HangDetail::kOverflowed:
-        return "calls were counted without their operation, because there were too many kinds";
+        return IsOfDump() ? "some dumps do not tell how far their ranks have come here"
+                          : "calls were counted without their operation, because there were too "
+                            "many kinds";
       case HangDetail::kEventMaskChanged:
         return "calls may be missing, because somebody changed NCCL's profiler event mask";
       case HangDetail::kStillCalling:
@@ -274,7 +280,8 @@ class Words {
   std::string PointToPoint() const {
     return absl::StrCat(
         absl::StripLeadingAsciiWhitespace(Waiters()),
-        " It is not known what for: NCCL does not report the peers of Send and Recv.",
+        IsOfDump() ? " Which of them holds up the other is not known."
+                   : " It is not known what for: NCCL does not report the peers of Send and Recv.",
         finding_.idle.empty()
             ? ""
             : absl::StrCat(" Nothing in flight here: ", Names(finding_.idle), "."));
@@ -399,6 +406,12 @@ class Words {
   }
 
   std::string NoProgress() const {
+    if (finding_.detail == HangDetail::kNotCompleted) {
+      return absl::StrCat(WhoHave(finding_.suspects),
+                          " not completed a call that others have completed: ",
+                          Verb(finding_.suspects, "its GPU", "their GPUs"), ", or the network to ",
+                          Verb(finding_.suspects, "it", "them"), ".", Waiters());
+    }
     std::string begun;
     const Ranks& late = finding_.not_begun;
     if (!late.empty()) {

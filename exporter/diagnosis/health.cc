@@ -58,6 +58,7 @@ class Examiner {
     for (const ProcessSnapshot& process : snapshots.processes) AddProcess(process);
     for (const ProcessSnapshot& process : snapshots.ended) AddEnd(process);
     CountMissing(snapshots);
+    is_of_dumps_ = !snapshots.processes.empty() && snapshots.processes.front().is_of_dump;
     rejected_ = snapshots.rejected;
     for (const CommunicatorDiagnosis& each : diagnosis) {
       if (each.hang) (each.hang->is_usual ? has_usual_ : has_hang_) = true;
@@ -198,7 +199,7 @@ class Examiner {
                                      ", and whose ranks are whose is not known: they are not "
                                      "compared."));
       }
-      if (activities.missing == 0) continue;
+      if (activities.missing == 0 || is_of_dumps_) continue;  // their reader says which are missing
       notes.push_back(absl::StrCat(Plural(activities.missing, "rank", "ranks"), " of communicator ",
                                    absl::Hex(id.first, absl::kZeroPad16),
                                    activities.missing == 1 ? " is" : " are", " not seen here."));
@@ -247,6 +248,7 @@ class Examiner {
   std::array<std::size_t, kUnknownReasons> reasons_{};
   RejectionCounts rejected_{};
   std::size_t dark_ = 0;  // communicators where the work of most ranks is unknown
+  bool is_of_dumps_ = false;
   bool has_hang_ = false, has_usual_ = false, has_straggler_ = false;
   std::vector<std::string> failed_, masks_, of_communicators_;
   Health health_;

@@ -28,8 +28,9 @@ Certainty CertaintyOf(const Hang& hang) {
       return Certainty::kConsequence;
     case HangVerdict::kRankNotSeen:
       return Certainty::kUnseen;
-    case HangVerdict::kPointToPoint:
     case HangVerdict::kNoProgress:
+      return hang.suspects.empty() ? Certainty::kNobodyNamed : Certainty::kNamed;
+    case HangVerdict::kPointToPoint:
     case HangVerdict::kUnknown:
       return Certainty::kNobodyNamed;
     default:

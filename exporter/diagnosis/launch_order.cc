@@ -1,7 +1,10 @@
 #include "exporter/diagnosis/launch_order.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <unordered_map>
 
 namespace nccl_pulse {
@@ -11,6 +14,17 @@ namespace {
 // launches.
 uint64_t CallsWithoutLaunch(const CommunicatorFacts& facts, const RankView& rank) {
   return Total(facts.CallsOf(rank)) - rank.communicator->launches;
+}
+
+// Numbers of collectives have 32 bits and wrap around.
+bool IsBefore(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
+
+// The operation of the oldest collective that has not completed; "": there is none, or it is not known.
+std::string OpInFlight(const CallOrderSnapshot& order) {
+  const uint32_t at = order.in_flight - order.first;
+  if (order.in_flight == 0 || at >= order.calls.size()) return "";
+  const std::size_t kind = static_cast<uint8_t>(order.calls[at]) & CallOrderSnapshot::kKind;
+  return kind < order.kinds.size() ? order.kinds[kind].op : "";
 }
 
 }  // namespace
@@ -54,6 +68,25 @@ Ranks RanksNotBegun(const CommunicatorFacts& facts) {
     }
   }
   return late;
+}
+
+Ranks RanksNotCompleted(const CommunicatorFacts& facts) {
+  std::optional<uint32_t> most;  // the last collective that a rank has completed
+  for (const RankView* rank : facts.live) {
+    const CallOrderSnapshot& order = rank->communicator->call_order;
+    if (order.calls.empty()) continue;
+    const auto calls = static_cast<uint32_t>(order.calls.size());
+    const uint32_t completed = (order.in_flight != 0 ? order.in_flight : order.first + calls) - 1;
+    if (!most || IsBefore(*most, completed)) most = completed;
+  }
+  Ranks standing;
+  for (const RankView* rank : facts.stuck) {
+    const CallOrderSnapshot& order = rank->communicator->call_order;
+    if (most && WaitsForAll(OpInFlight(order)) && !IsBefore(*most, order.in_flight)) {
+      standing.push_back(rank);
+    }
+  }
+  return standing;
 }
 
 }  // namespace nccl_pulse

@@ -1,6 +1,6 @@
-// Which ranks have launched less than the others, where all have called the same.
+// Which ranks have launched, begun or completed less than the others.
 //
-// Only for communicators without Send and Recv: with those, the launches of two ranks do not
+// The first two only for communicators without Send and Recv: with those, the launches of two ranks do not
 // correspond.
 //
 // Thread: any, no state.
@@ -17,6 +17,11 @@ Ranks RanksInsideNccl(const CommunicatorFacts& facts, const Ranks& waiting);
 
 // The ranks whose GPU has not come to a launch that another one's has.
 Ranks RanksNotBegun(const CommunicatorFacts& facts);
+
+// The ranks that stand in a collective that another one has completed, and that no rank completes before
+// all have begun it: they do not wait for a rank, but for their GPU or for what the network has not
+// brought. As far as the order of calls is known.
+Ranks RanksNotCompleted(const CommunicatorFacts& facts);
 
 }  // namespace nccl_pulse
 

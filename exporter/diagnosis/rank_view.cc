@@ -134,7 +134,8 @@ SameGpu CompareGpus(const CommunicatorSnapshot& a, const CommunicatorSnapshot& b
 
 bool IsCollective(std::string_view op) {
   return op == "AllReduce" || op == "AllGather" || op == "ReduceScatter" || op == "Broadcast" ||
-         op == "Reduce" || op == "AlltoAll" || op == "Gather" || op == "Scatter";
+         op == "Reduce" || op == "AlltoAll" || op == "Gather" || op == "Scatter" ||
+         op == kUnknownCollective;
 }
 
 // This includes one-sided operations, which involve two ranks, too.

@@ -65,6 +65,8 @@ SameGpu CompareGpus(const CommunicatorSnapshot& a, const CommunicatorSnapshot& b
 
 // All ranks of the operation take part, and have called it equally often when all wait in it.
 bool IsCollective(std::string_view op);
+// The name of a collective of which it is not known which it was, as dumps have them.
+inline constexpr char kUnknownCollective[] = "Collective";
 bool IsPointToPoint(std::string_view op);
 // No rank can leave it before all have come. (A Broadcast's root can, and a Reduce's leaves.)
 bool WaitsForAll(std::string_view op);

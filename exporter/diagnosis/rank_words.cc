@@ -24,8 +24,10 @@ std::string Name(const RankView& rank) {
   const std::string& host = rank.process->hostname;
   return absl::StrCat("rank ", rank.rank(), " (",
                       rank.is_of_many_hosts && !host.empty() ? absl::StrCat(host, ", ") : "",
-                      "pid ", rank.process->pid, gpu.empty() ? "" : absl::StrCat(", GPU ", gpu),
-                      ")");
+                      rank.process->is_of_dump
+                          ? absl::StrCat("global rank ", rank.process->global_rank)
+                          : absl::StrCat("pid ", rank.process->pid),
+                      gpu.empty() ? "" : absl::StrCat(", GPU ", gpu), ")");
 }
 
 std::string Names(const Ranks& ranks) {

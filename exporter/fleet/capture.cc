@@ -15,11 +15,11 @@
 #include "exporter/exposition/json_text.h"
 #include "exporter/fleet/clock_offset.h"
 #include "exporter/fleet/communicator_id.h"
-#include "exporter/fleet/flight_recorder.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/local_process.h"
 #include "exporter/fleet/run_program.h"
+#include "exporter/flight_recorder/writer.h"
 #include "metrics/shared_bytes.h"
 #include "nlohmann/json.hpp"
 

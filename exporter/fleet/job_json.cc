@@ -24,7 +24,7 @@ Json RankJson(const JobRank& rank) {
   if (rank.process == nullptr) return json;
   const ProcessSnapshot& process = *rank.process;
   json["process"] = {{"hostname", TextOrNull(process.hostname)},
-                     {"pid", process.pid},
+                     {"pid", process.is_of_dump ? Json(nullptr) : Json(process.pid)},
                      {"pid_namespace", process.pid_namespace},
                      {"global_rank", TextOrNull(process.global_rank)},
                      {"local_rank", TextOrNull(process.local_rank)},

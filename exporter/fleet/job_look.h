@@ -42,6 +42,7 @@ inline constexpr uint64_t kMostEndpointBytes = uint64_t{48} << 20;
 inline constexpr std::chrono::seconds kMostAge{3};
 
 struct JobLook {
+  bool is_of_dumps = false;  // of PyTorch's Flight Recorder (dump_look.h): not endpoints, but files
   std::size_t endpoints = 0;  // that were asked
   std::size_t heard = 0;      // of them ...
   // ... and of the others, by what was wrong, who.

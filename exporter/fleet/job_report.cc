@@ -41,11 +41,14 @@ std::string Rows(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::vector<std::string> RankCells(const JobRank& rank) {
-  const std::string comm = absl::StrCat(absl::Hex(rank.comm_id, absl::kZeroPad16));
+  std::string comm = absl::StrCat(absl::Hex(rank.comm_id, absl::kZeroPad16));
+  if (rank.communicator != nullptr && !rank.communicator->name.empty()) {
+    absl::StrAppend(&comm, " ", rank.communicator->name);
+  }
   if (rank.process == nullptr) return {"-", "-", "-", "-", comm, absl::StrCat(rank.rank)};
   return {Dash(rank.process->hostname),
           Dash(rank.communicator->gpu),
-          absl::StrCat(rank.process->pid),
+          rank.process->is_of_dump ? "-" : absl::StrCat(rank.process->pid),
           Dash(rank.process->global_rank),
           comm,
           absl::StrCat(rank.rank)};
@@ -70,7 +73,7 @@ std::string SuspectsTable(const JobLook& look) {
       for (const JobRank& rank : *ranks) {
         if (++all > kMostRows) continue;
         rows.push_back(RankCells(rank));
-        rows.back().push_back(AgeWords(ElapsedNs(look.now_realtime_ns, root.since_realtime_ns)));
+        rows.back().push_back(SinceWords(look, root.since_realtime_ns));
         rows.back().push_back(
             absl::StrCat(ranks == &root.perhaps ? "perhaps: nothing in flight; " : "",
                          HangVerdictName(root.verdict)));
@@ -84,20 +87,24 @@ std::string WaitsTable(const JobLook& look) {
   const std::vector<JobWait>& waits = look.verdict.waits;
   if (waits.empty()) return "";
   std::vector<std::vector<std::string>> rows = {kRankHeads()};
-  for (const char* head : {"IN", "FOR", "WAITS FOR"}) rows.back().push_back(head);
+  for (const char* head : {"IN", look.is_of_dumps ? "SINCE" : "FOR", "WAITS FOR"}) {
+    rows.back().push_back(head);
+  }
   for (std::size_t i = 0; i < waits.size() && i < kMostRows; ++i) {
     const JobWait& wait = waits[i];
     rows.push_back(RankCells(wait.rank));
     rows.back().push_back(Dash(wait.op));
-    rows.back().push_back(AgeWords(ElapsedNs(look.now_realtime_ns, wait.since_realtime_ns)));
-    rows.back().push_back(WaitedFor(wait));
+    rows.back().push_back(SinceWords(look, wait.since_realtime_ns));
+    rows.back().push_back(WaitedFor(look, wait));
   }
   return absl::StrCat("\nWait: ", waits.size(), " of ", look.verdict.processes, " processes\n",
                       Rows(rows), More(waits.size()));
 }
 
 std::string EndpointsText(const JobLook& look) {
-  std::string text = absl::StrCat("\n", look.heard, " of ", look.endpoints, " endpoints answered");
+  std::string text =
+      absl::StrCat("\n", look.heard, " of ", look.endpoints,
+                   look.is_of_dumps ? " dumps could be used" : " endpoints answered");
   if (look.without_job != 0) {
     absl::StrAppend(&text, ", ", look.without_job, " of them without a process of this job");
   }
@@ -107,7 +114,7 @@ std::string EndpointsText(const JobLook& look) {
   for (const auto& [problem, names] : look.unheard) {
     const std::size_t more = names.size() > kMostNames ? names.size() - kMostNames : 0;
     absl::StrAppend(
-        &text, "  NOT HEARD  ", names.size(), ": ",
+        &text, look.is_of_dumps ? "  NOT USED  " : "  NOT HEARD  ", names.size(), ": ",
         absl::StrJoin(names.begin(), names.end() - static_cast<std::ptrdiff_t>(more), ", "),
         more == 0 ? "" : absl::StrCat(" and ", more, " more"), ": ", problem, "\n");
   }

@@ -21,8 +21,16 @@ std::string Count(std::size_t count, const char* one, const char* several) {
 
 std::string Comm(uint64_t comm_id) { return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16)); }
 
-std::string Clock(int64_t realtime_ns) {
-  return absl::FormatTime("%H:%M:%S", absl::FromUnixNanos(realtime_ns), absl::LocalTimeZone());
+std::string Clock(int64_t realtime_ns, const char* format = "%H:%M:%S") {
+  return absl::FormatTime(format, absl::FromUnixNanos(realtime_ns), absl::LocalTimeZone());
+}
+
+// ", since 16:06:59 (37 s)"
+std::string Since(const JobLook& look, int64_t realtime_ns) {
+  const std::string since = SinceWords(look, realtime_ns);
+  if (since == "-") return "";
+  return look.is_of_dumps ? absl::StrCat(", since ", since)
+                          : absl::StrCat(", since ", Clock(realtime_ns), " (", since, ")");
 }
 
 std::string Who(const std::vector<JobRank>& ranks) {
@@ -42,7 +50,7 @@ bool IsExiting(const JobRoot& root) {
 }
 
 // Follows "global rank 3 on node-1 (GPU 3, pid 7) ..."
-std::string What(const JobRoot& root) {
+std::string What(const JobLook& look, const JobRoot& root) {
   const bool is_one = root.ranks.size() == 1;
   const std::string op = root.op.empty() ? "what the others wait in" : root.op;
   switch (root.verdict) {
@@ -80,13 +88,18 @@ std::string What(const JobRoot& root) {
         return absl::StrCat(is_one ? "has" : "have", " not come to communicator ",
                             Comm(root.communicators.front()), ", which others make");
       }
-      return absl::StrCat(is_one ? "is" : "are", " not seen at any endpoint that answered");
+      return look.is_of_dumps
+                 ? absl::StrCat(is_one ? "has" : "have", " no dump that could be used")
+                 : absl::StrCat(is_one ? "is" : "are", " not seen at any endpoint that answered");
+    case HangVerdict::kNoProgress:
+      return absl::StrCat(is_one ? "has" : "have",
+                          " not completed a call that others have completed");
     default:
       return "";
   }
 }
 
-std::string NobodyNamed(const JobRoot& root) {
+std::string NobodyNamed(const JobLook& look, const JobRoot& root) {
   const std::string where =
       absl::StrCat("communicator ", Comm(root.communicators.front()),
                    root.communicators.size() == 1
@@ -107,17 +120,48 @@ std::string NobodyNamed(const JobRoot& root) {
           root.is_in_replay ? ", and it makes no progress" : ", and none of it has completed");
     case HangVerdict::kPointToPoint:
       return absl::StrCat(
-          "no rank is named: Send and Recv of ", where, " do not tell their peers",
+          "no rank is named: ",
+          look.is_of_dumps ? absl::StrCat("both ranks of ", where, " wait in Send or Recv")
+                           : absl::StrCat("Send and Recv of ", where, " do not tell their peers"),
           root.perhaps.empty() ? "" : absl::StrCat("; nothing in flight: ", Who(root.perhaps)));
     default:
       return absl::StrCat("no rank can be named on ", where);
   }
 }
 
+// The roots behind the first one, by their ranks where all of them have some.
+std::string Others(const JobVerdict& verdict) {
+  std::vector<JobRank> ranks;
+  for (auto root = verdict.roots.begin() + 1; root != verdict.roots.end(); ++root) {
+    if (root->ranks.empty()) return absl::StrCat(" ", verdict.roots.size() - 1, " more below.");
+    ranks.insert(ranks.end(), root->ranks.begin(), root->ranks.end());
+  }
+  return ranks.empty() ? "" : absl::StrCat(" Also named: ", Who(ranks), ".");
+}
+
+std::string Unheard(const JobLook& look) {
+  if (look.heard == look.endpoints) return "";
+  return absl::StrCat(" ", look.endpoints - look.heard, " of ", look.endpoints,
+                      look.is_of_dumps ? " dumps could not be used" : " endpoints did not answer",
+                      ": what they know is missing here.");
+}
+
+std::string Unseen(const JobLook& look) {
+  const std::size_t missing = look.health.missing_ranks;
+  if (missing == 0) return "";
+  if (look.is_of_dumps) {
+    return absl::StrCat(" Of ", Count(missing, "rank", "ranks"), " no dump could be used.");
+  }
+  return absl::StrCat(" At least ", Count(missing, "rank is", "ranks are"),
+                      " not known to any endpoint that answered.");
+}
+
 std::string On(const JobRank& rank) {
-  return rank.process == nullptr || rank.process->hostname.empty()
-             ? ""
-             : absl::StrCat(" on ", rank.process->hostname);
+  if (rank.process == nullptr) return "";
+  if (rank.process->is_of_dump) {
+    return absl::StrCat(" where global rank ", rank.process->global_rank, " runs");
+  }
+  return rank.process->hostname.empty() ? "" : absl::StrCat(" on ", rank.process->hostname);
 }
 
 }  // namespace
@@ -129,11 +173,17 @@ std::string AgeWords(int64_t ns) {
   return absl::StrCat(seconds / 3600, " h");
 }
 
+std::string SinceWords(const JobLook& look, int64_t realtime_ns) {
+  if (!look.is_of_dumps) return AgeWords(ElapsedNs(look.now_realtime_ns, realtime_ns));
+  return realtime_ns < kSecondNs ? "-" : Clock(realtime_ns, "%Y-%m-%d %H:%M:%S");
+}
+
 std::string RankWords(const JobRank& rank) {
   if (rank.process == nullptr) {
     return absl::StrCat("rank ", rank.rank, " of communicator ", Comm(rank.comm_id));
   }
   const std::string& global = rank.process->global_rank;
+  if (rank.process->is_of_dump) return absl::StrCat("global rank ", global);
   const std::string& host = rank.process->hostname;
   const std::string& gpu = rank.communicator->gpu;
   return absl::StrCat(
@@ -146,7 +196,8 @@ std::string RankWords(const JobRank& rank) {
 std::string FirstStep(const JobRoot& root) {
   const JobRank* rank = root.ranks.empty() ? nullptr : &root.ranks.front();
   const bool is_seen = rank != nullptr && rank->process != nullptr;
-  const std::string pid = is_seen ? absl::StrCat(rank->process->pid) : "PID";
+  const std::string pid =
+      is_seen && !rank->process->is_of_dump ? absl::StrCat(rank->process->pid) : "PID";
   const std::string on = is_seen ? On(*rank) : "";
   switch (root.verdict) {
     case HangVerdict::kRankNotCalled:
@@ -184,13 +235,19 @@ std::string FirstStep(const JobRoot& root) {
                               : "",
                           ", and dcgm: what happened to it; then end the process");
     case HangVerdict::kRankNotSeen:
-      if (is_seen) return absl::StrCat("py-spy dump --pid ", pid, on, ": what its program does");
+      if (is_seen && root.is_being_made) {
+        return absl::StrCat("py-spy dump --pid ", pid, on, ": what its program does");
+      }
+      if (is_seen) {
+        return absl::StrCat("whether the process of ", RankWords(*rank), " is alive, and its log");
+      }
       return "whether its process and its node are alive, and which endpoint should know it";
     case HangVerdict::kNoProgress:
       if (root.is_queued) {
         return "nvidia-smi and py-spy dump on its hosts: which kernels that are not NCCL's run "
                "there (DeepEP, NVSHMEM, a custom all-reduce)";
       }
+      if (is_seen) return absl::StrCat("nvidia-smi, dmesg (Xid) and the network's link errors", on);
       return "the network and the GPUs of its hosts: link errors, dmesg (Xid)";
     case HangVerdict::kPointToPoint:
       return "the stacks of the ranks that wait, and of those that have nothing in flight";
@@ -209,18 +266,13 @@ std::string FirstStep(const JobStraggler& straggler) {
 
 std::string Sentence(const JobLook& look) {
   const JobVerdict& verdict = look.verdict;
-  const std::string unheard =
-      look.heard == look.endpoints
-          ? ""
-          : absl::StrCat(" ", look.endpoints - look.heard, " of ", look.endpoints,
-                         " endpoints did not answer: what they know is missing here.");
-  const std::size_t missing = look.health.missing_ranks;
-  const std::string unseen =
-      missing == 0 ? ""
-                   : absl::StrCat(" At least ", Count(missing, "rank is", "ranks are"),
-                                  " not known to any endpoint that answered.");
+  const std::string unheard = Unheard(look);
+  const std::string unseen = Unseen(look);
   if (verdict.roots.empty()) {
-    if (look.heard == 0) return "UNKNOWN  No endpoint answered.";
+    if (look.heard == 0) {
+      return look.is_of_dumps ? "UNKNOWN  No dump could be used."
+                              : "UNKNOWN  No endpoint answered.";
+    }
     if (verdict.processes == 0) {
       return absl::StrCat("UNKNOWN  No process of this job is known to the endpoints.", unheard);
     }
@@ -232,19 +284,19 @@ std::string Sentence(const JobLook& look) {
         : verdict.stragglers.empty()
             ? "OK  "
             : absl::StrCat("SLOW  ", StragglerSentence(verdict.stragglers.front()), " ");
-    return absl::StrCat(kind, summary, " ", Count(verdict.processes, "process", "processes"),
-                        " on ", Count(look.heard, "endpoint", "endpoints"), ".", unseen, unheard);
+    return absl::StrCat(
+        kind, summary, " ", Count(verdict.processes, "process", "processes"),
+        look.is_of_dumps ? "" : absl::StrCat(" on ", Count(look.heard, "endpoint", "endpoints")),
+        ".", unseen, unheard);
   }
   const JobRoot& root = verdict.roots.front();
-  const std::size_t others = verdict.roots.size() - 1;
-  return absl::StrCat(
-      root.is_usual ? "WAIT  " : "HANG  ",
-      root.ranks.empty() ? NobodyNamed(root) : absl::StrCat(Who(root.ranks), " ", What(root)),
-      ", since ", Clock(root.since_realtime_ns), " (",
-      AgeWords(ElapsedNs(look.now_realtime_ns, root.since_realtime_ns)), "); ",
-      verdict.waits.size(), " of ", verdict.processes, " processes wait. First: ", FirstStep(root),
-      ".", root.is_usual ? " It has waited as long here before, and gone on." : "",
-      others == 0 ? "" : absl::StrCat(" ", others, " more below."), unseen, unheard);
+  return absl::StrCat(root.is_usual ? "WAIT  " : "HANG  ",
+                      root.ranks.empty() ? NobodyNamed(look, root)
+                                         : absl::StrCat(Who(root.ranks), " ", What(look, root)),
+                      Since(look, root.since_realtime_ns), "; ", verdict.waits.size(), " of ",
+                      verdict.processes, " processes wait. First: ", FirstStep(root), ".",
+                      root.is_usual ? " It has waited as long here before, and gone on." : "",
+                      Others(verdict), unseen, unheard);
 }
 
 std::string StragglerSentence(const JobStraggler& straggler) {

@@ -23,6 +23,8 @@ std::string RankWords(const JobRank& rank);
 // Of the communicator in which it waits: "rank 3", "rank_not_seen", "who waits elsewhere".
 std::string WaitedFor(const JobWait& wait);
 std::string AgeWords(int64_t ns);  // "42 s", "12 min"
+// For a table: how long ago; of dumps, which do not tell when they were made, the time itself.
+std::string SinceWords(const JobLook& look, int64_t realtime_ns);
 
 }  // namespace nccl_pulse
 

@@ -79,6 +79,30 @@ TEST(CallOrder, TheRankThatCalledInAnotherOrder) {
   EXPECT_THAT(RootsOf(job), ElementsAre(2));
 }
 
+// The others could complete it only with this rank's data: its GPU has taken part, and does not end.
+TEST(CallOrder, ARankThatStandsInWhatAnotherHasCompleted) {
+  SimulatedJob job = GoneOnJob();
+  for (const int rank : {0, 1}) SetCalls(&job, rank, {kReduce, kGather, kScatter}, 41, 1);
+  for (const int rank : {2, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
+  const Hang hang = ExpectHang(&job, HangVerdict::kNoProgress, {2, 3});
+  EXPECT_THAT(hang.text,
+              HasSubstr("Rank 2 (pid 102, GPU 2) and rank 3 (pid 103, GPU 3) have not completed a "
+                        "call that others have completed: their GPUs, or the network to them. "
+                        "Ranks 0 and 1 wait in ReduceScatter."));
+  EXPECT_THAT(hang.waiting, ElementsAre(0, 1));
+  EXPECT_THAT(RootsOf(job), ElementsAre(2, 3)) << "it is as good as any other proof";
+}
+
+// The root of a Broadcast leaves before the others come.
+TEST(CallOrder, ARankThatStandsInWhatOnlyTheRootHasCompleted) {
+  SimulatedJob job = RunningJob();
+  for (int i = 0; i < 3; ++i) LaunchOn(&job, {0, 1, 2, 3}, "Broadcast");
+  const std::vector<Called> calls(3, {"Broadcast"});
+  SetCalls(&job, 0, calls, 41, 1);
+  for (const int rank : {1, 2, 3}) SetCalls(&job, rank, calls);
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+}
+
 TEST(CallOrder, AllAlikeIsNone) {
   SimulatedJob job = GoneOnJob();
   for (const int rank : {0, 1, 2, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter});

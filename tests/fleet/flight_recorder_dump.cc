@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/fleet/flight_recorder.h"
+#include "exporter/flight_recorder/writer.h"
 
 int main(int /*argc*/, char** argv) {
   const std::string text((std::istreambuf_iterator<char>(std::cin)),

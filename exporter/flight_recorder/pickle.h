@@ -8,8 +8,8 @@
 //   file << pickle.Finish();
 //
 // Thread: one. Cost: a copy of what is written. What Python reads is said in its Lib/pickletools.py.
-#ifndef EXPORTER_FLEET_PICKLE_H_
-#define EXPORTER_FLEET_PICKLE_H_
+#ifndef EXPORTER_FLIGHT_RECORDER_PICKLE_H_
+#define EXPORTER_FLIGHT_RECORDER_PICKLE_H_
 
 #include <cstdint>
 #include <string>
@@ -46,4 +46,4 @@ class Pickle {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_FLEET_PICKLE_H_
+#endif  // EXPORTER_FLIGHT_RECORDER_PICKLE_H_

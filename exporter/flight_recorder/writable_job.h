@@ -2,8 +2,8 @@
 // all ranks of a communicator, call by call, so what is missing on one rank is missing on all.
 //
 // Thread: any, no state.
-#ifndef EXPORTER_FLEET_FLIGHT_RECORDER_JOB_H_
-#define EXPORTER_FLEET_FLIGHT_RECORDER_JOB_H_
+#ifndef EXPORTER_FLIGHT_RECORDER_WRITABLE_JOB_H_
+#define EXPORTER_FLIGHT_RECORDER_WRITABLE_JOB_H_
 
 #include <cstdint>
 #include <map>
@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/fleet/flight_recorder_names.h"
+#include "exporter/flight_recorder/names.h"
 
 namespace nccl_pulse::flight_recorder {
 
@@ -35,4 +35,4 @@ std::map<std::string, Communicator> FindCommunicators(const std::vector<Json>& p
 
 }  // namespace nccl_pulse::flight_recorder
 
-#endif  // EXPORTER_FLEET_FLIGHT_RECORDER_JOB_H_
+#endif  // EXPORTER_FLIGHT_RECORDER_WRITABLE_JOB_H_

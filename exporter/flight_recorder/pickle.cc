@@ -1,4 +1,4 @@
-#include "exporter/fleet/pickle.h"
+#include "exporter/flight_recorder/pickle.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-#include "exporter/fleet/flight_recorder_names.h"
+#include "exporter/flight_recorder/names.h"
 
 namespace nccl_pulse::flight_recorder {
 namespace {
@@ -12,6 +12,36 @@ constexpr Operation kOperations[] = {
     {"AlltoAll", "all_to_all", true, true, true, true},
     {"Gather", "gather", false, true, true, false},
     {"Scatter", "scatter", true, false, false, true},
+};
+
+using Sizes = TorchOperation::Sizes;
+
+constexpr TorchOperation kTorchOperations[] = {
+    {"all_reduce", "AllReduce", Sizes::kInput},
+    {"all_reduce_barrier", "AllReduce", Sizes::kInput},
+    {"allreduce_coalesced", "AllReduce", Sizes::kInput},
+    {"barrier", "AllReduce", Sizes::kNotAlike},
+    {"_all_gather_base", "AllGather", Sizes::kInput},
+    {"all_gather", "AllGather", Sizes::kInput},
+    {"all_gather_into_tensor_coalesced", "AllGather", Sizes::kInput},
+    {"all_gather_single", "AllGather", Sizes::kInput},
+    {"all_gather_v", "AllGather", Sizes::kNotAlike},
+    {"ALLGATHER_coalesced", "AllGather", Sizes::kNotAlike},
+    {"_reduce_scatter_base", "ReduceScatter", Sizes::kOutput},
+    {"reduce_scatter", "ReduceScatter", Sizes::kOutput},
+    {"reduce_scatter_single", "ReduceScatter", Sizes::kOutput},
+    {"reduce_scatter_tensor_coalesced", "ReduceScatter", Sizes::kOutput},
+    {"reduce_scatter_v", "ReduceScatter", Sizes::kNotAlike},
+    {"REDUCE_SCATTER_coalesced", "ReduceScatter", Sizes::kNotAlike},
+    {"broadcast", "Broadcast", Sizes::kInput},
+    {"_broadcast_oop", "Broadcast", Sizes::kInput},
+    {"reduce", "Reduce", Sizes::kInput},
+    {"_reduce_oop", "Reduce", Sizes::kInput},
+    {"all_to_all", "AlltoAll", Sizes::kNotAlike},
+    {"all_to_all_single", "AlltoAll", Sizes::kNotAlike},
+    {"all_to_all_v_single", "AlltoAll", Sizes::kNotAlike},
+    {"gather", "Gather", Sizes::kInput},
+    {"scatter", "Scatter", Sizes::kOutput},
 };
 
 constexpr DataType kDataTypes[] = {
@@ -55,9 +85,23 @@ const Operation* FindOperation(const std::string& name) {
   return nullptr;
 }
 
-const DataType* FindDataType(const std::string& name) {
+const TorchOperation* FindTorchOperation(std::string_view name) {
+  for (const TorchOperation& each : kTorchOperations) {
+    if (name == each.torch) return &each;
+  }
+  return nullptr;
+}
+
+const DataType* FindDataType(std::string_view name) {
   for (const DataType& each : kDataTypes) {
     if (name == each.nccl) return &each;
+  }
+  return nullptr;
+}
+
+const DataType* FindTorchDataType(std::string_view name) {
+  for (const DataType& each : kDataTypes) {
+    if (name == each.torch) return &each;
   }
   return nullptr;
 }

@@ -17,8 +17,8 @@
 // an error.
 //
 // Thread: any, no state.
-#ifndef EXPORTER_FLEET_FLIGHT_RECORDER_H_
-#define EXPORTER_FLEET_FLIGHT_RECORDER_H_
+#ifndef EXPORTER_FLIGHT_RECORDER_WRITER_H_
+#define EXPORTER_FLIGHT_RECORDER_WRITER_H_
 
 #include <map>
 #include <string>
@@ -40,4 +40,4 @@ FlightRecorderDumps WriteFlightRecorder(const std::vector<nlohmann::json>& pages
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_FLEET_FLIGHT_RECORDER_H_
+#endif  // EXPORTER_FLIGHT_RECORDER_WRITER_H_

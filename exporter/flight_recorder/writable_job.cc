@@ -1,4 +1,4 @@
-#include "exporter/fleet/flight_recorder_job.h"
+#include "exporter/flight_recorder/writable_job.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "exporter/fleet/flight_recorder.h"
+#include "exporter/flight_recorder/writer.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/fleet/flight_recorder_job.h"
-#include "exporter/fleet/flight_recorder_names.h"
-#include "exporter/fleet/pickle.h"
+#include "exporter/flight_recorder/names.h"
+#include "exporter/flight_recorder/pickle.h"
+#include "exporter/flight_recorder/writable_job.h"
 
 namespace nccl_pulse::flight_recorder {
 namespace {

@@ -1,0 +1,20 @@
+// Diagnoses dumps of PyTorch's Flight Recorder as LookAtJob diagnoses endpoints: the work of
+// `pulse diagnose --flight-recorder`.
+//
+// Thread: the caller's; blocks while it reads files. Memory: that of the dumps' calls.
+#ifndef EXPORTER_FLEET_DUMP_LOOK_H_
+#define EXPORTER_FLEET_DUMP_LOOK_H_
+
+#include <string>
+
+#include "exporter/fleet/job_look.h"
+
+namespace nccl_pulse {
+
+// `path`: a folder, or a folder and the beginning of the dumps' names. On failure, also if there is no
+// dump, returns false, with what is wrong in `error`.
+bool LookAtDumps(const std::string& path, JobLook* look, std::string* error);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_FLEET_DUMP_LOOK_H_

@@ -1,0 +1,270 @@
+#include "exporter/flight_recorder/folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "exporter/diagnosis/rank_view.h"
+
+namespace nccl_pulse::flight_recorder {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Named {
+  int32_t rank;
+  std::string file;
+};
+
+// "nccl_trace_rank_3", "3.json"
+std::optional<int32_t> RankOf(std::string_view name) {
+  if (const std::size_t dot = name.rfind('.'); dot != name.npos && dot > 0) {
+    name = name.substr(0, dot);
+  }
+  std::size_t begin = name.size();
+  while (begin > 0 && absl::ascii_isdigit(static_cast<unsigned char>(name[begin - 1]))) --begin;
+  int32_t rank = 0;
+  if (!absl::SimpleAtoi(name.substr(begin), &rank)) return std::nullopt;
+  return rank;
+}
+
+bool FindFiles(const fs::path& path, std::vector<Named>* files, std::string* error) {
+  std::error_code problem;
+  const bool is_folder = fs::is_directory(path, problem);
+  const fs::path folder = is_folder                ? path
+                          : path.has_parent_path() ? path.parent_path()
+                                                   : fs::path(".");
+  const std::string prefix = is_folder ? "" : path.filename().string();
+  auto entry = fs::directory_iterator(folder, problem);
+  for (; !problem && entry != fs::directory_iterator(); entry.increment(problem)) {
+    const std::string name = entry->path().filename().string();
+    const std::optional<int32_t> rank = RankOf(name);
+    if (!rank || !absl::StartsWith(name, prefix)) continue;
+    if (files->size() == kMostFiles) {
+      *error = absl::StrCat(folder.string(), " has more than ", kMostFiles, " files of such names");
+      return false;
+    }
+    files->push_back({*rank, entry->path().string()});
+  }
+  if (problem) {
+    *error = absl::StrCat(folder.string(), ": ", problem.message());
+    return false;
+  }
+  std::sort(files->begin(), files->end(), [](const Named& a, const Named& b) {
+    return std::tie(a.rank, a.file) < std::tie(b.rank, b.file);
+  });
+  return true;
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+// "" or what is wrong. `is_dump`: false of a file that only has the name of one.
+std::string ReadBytes(const std::string& file, std::string* bytes, bool* is_dump) {
+  *is_dump = true;
+  // A pipe of that name must not make this wait.
+  const Descriptor opened(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (opened.fd() < 0 || fstat(opened.fd(), &status) != 0) return std::strerror(errno);
+  *is_dump = S_ISREG(status.st_mode);
+  if (!*is_dump) return "";
+  if (status.st_size == 0) return "it is empty: the rank ended, or was ended, while it wrote it";
+  if (static_cast<uint64_t>(status.st_size) > kMostFileBytes) {
+    return absl::StrCat("it has more than ", kMostFileBytes >> 20, " MiB, and is not read");
+  }
+  bytes->resize(static_cast<std::size_t>(status.st_size));
+  std::size_t read_bytes = 0;
+  while (read_bytes < bytes->size()) {
+    const ssize_t got = read(opened.fd(), bytes->data() + read_bytes, bytes->size() - read_bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return std::strerror(errno);
+    if (got == 0) break;
+    read_bytes += static_cast<std::size_t>(got);
+  }
+  bytes->resize(read_bytes);
+  return "";
+}
+
+// As above.
+std::string ReadFile(const std::string& file, Common* common, Dump* dump, bool* is_dump) {
+  std::string bytes;
+  std::string error = ReadBytes(file, &bytes, is_dump);
+  if (!error.empty() || !*is_dump) return error;
+  *is_dump = ParseDump(bytes, common, dump, &error) != Parsed::kSomethingElse;
+  return error;
+}
+
+// Keeps the newest dumps that go together.
+class Sorter {
+ public:
+  explicit Sorter(Folder* folder) : folder_(folder) {}
+
+  void KeepOneJob() {
+    std::vector<Dump>& dumps = folder_->dumps;
+    std::stable_sort(dumps.begin(), dumps.end(),
+                     [](const Dump& a, const Dump& b) { return a.newest_ns > b.newest_ns; });
+    LeaveOut([this](const Dump& dump) { return WhyOfAnotherJob(dump); });
+  }
+
+  // Returns whether any was left out.
+  bool KeepOneMoment(const Common& common) {
+    std::set<const Dump*> older;
+    for (const GroupCalls& group : FindGroupCalls(folder_->dumps)) {
+      FindOlder(group, common, &older);
+    }
+    LeaveOut([&older](const Dump& dump) {
+      return older.count(&dump) == 0 ? ""
+                                     : "by newer dumps, other ranks and this one have completed "
+                                       "calls together that it has not: it is of another run, or "
+                                       "was made earlier";
+    });
+    return !older.empty();
+  }
+
+ private:
+  template <typename Why>
+  void LeaveOut(const Why& why) {
+    std::vector<Dump> kept;
+    for (Dump& dump : folder_->dumps) {
+      std::string reason = why(dump);
+      if (reason.empty()) {
+        kept.push_back(std::move(dump));
+      } else {
+        folder_->left_out[std::move(reason)].push_back(dump.file);
+      }
+    }
+    folder_->dumps = std::move(kept);
+  }
+
+  std::string WhyOfAnotherJob(const Dump& dump) {
+    for (const Membership& membership : dump.groups) {
+      const Group& group = *membership.group;
+      const auto words = [&group] {
+        return absl::StrCat("process group ", group.name, group.desc.empty() ? "" : " (",
+                            group.desc, group.desc.empty() ? "" : ")");
+      };
+      if (std::find(group.ranks.begin(), group.ranks.end(), dump.rank) == group.ranks.end()) {
+        return absl::StrCat("by its name it is of rank ", dump.rank, ", which its ", words(),
+                            " does not have");
+      }
+      if (files_.count(&group) != 0) continue;  // it is one of those that are kept
+      const auto& owners = owners_[group.name];
+      for (const int32_t rank : group.ranks) {
+        const auto owner = owners.find(rank);
+        if (owner == owners.end()) continue;
+        return absl::StrCat("its ", words(), " has ", group.ranks.size(), " ranks, and in ",
+                            files_[owner->second], " others, ", owner->second->ranks.size(),
+                            ": they are of different jobs");
+      }
+    }
+    for (const Membership& membership : dump.groups) {
+      if (!files_.emplace(membership.group, dump.file).second) continue;
+      auto& owners = owners_[membership.group->name];
+      for (const int32_t rank : membership.group->ranks) owners.emplace(rank, membership.group);
+    }
+    return "";
+  }
+
+  // Of two dumps that contradict each other, the one without the newer times.
+  static void FindOlder(const GroupCalls& group, const Common& common,
+                        std::set<const Dump*>* older) {
+    const RankCalls* ahead = nullptr;
+    uint64_t most = 0;
+    for (const RankCalls& calls : group.ranks) {
+      for (const Collective& each : calls.membership->collectives) {
+        const bool counts = each.number <= calls.completed && each.number > most &&
+                            WaitsForAll(common.KindOf(each.kind).op);
+        if (!counts) continue;
+        most = each.number;
+        ahead = &calls;
+      }
+    }
+    for (const RankCalls& calls : group.ranks) {
+      if (!calls.is_known || calls.called >= most) continue;
+      older->insert(calls.dump->newest_ns <= ahead->dump->newest_ns ? calls.dump : ahead->dump);
+    }
+  }
+
+  Folder* const folder_;
+  // The groups of the dumps that are kept, by their names and ranks, and the first file that has each.
+  std::map<std::string, std::unordered_map<int32_t, const Group*>> owners_;
+  std::map<const Group*, std::string> files_;
+};
+
+}  // namespace
+
+bool ReadFolder(const std::string& path, Common* common, Folder* folder, std::string* error) {
+  std::vector<Named> files;
+  if (!FindFiles(path, &files, error)) return false;
+  std::map<int32_t, std::string> read;
+  std::size_t calls = 0;
+  for (const Named& each : files) {
+    Dump dump;
+    dump.rank = each.rank;
+    dump.file = each.file;
+    bool is_dump = true;
+    std::string reason = ReadFile(each.file, common, &dump, &is_dump);
+    if (!is_dump) continue;
+    ++folder->found;
+    for (const Membership& membership : dump.groups) calls += membership.collectives.size();
+    if (reason.empty() && calls > kMostCallsOfAll) {
+      reason = absl::StrCat("it and those before it have more than ", kMostCallsOfAll,
+                            " calls in flight");
+    }
+    if (!reason.empty()) {
+      folder->left_out[std::move(reason)].push_back(each.file);
+      continue;
+    }
+    const auto [other, inserted] = read.emplace(each.rank, each.file);
+    if (!inserted) {
+      *error =
+          absl::StrCat(other->second, " and ", each.file, " are dumps of one rank, ", each.rank,
+                       ", so these are several jobs. Say which one is meant: a folder with its "
+                       "dumps alone, or the folder and the beginning of their names");
+      return false;
+    }
+    folder->dumps.push_back(std::move(dump));
+  }
+  if (folder->found == 0) {
+    *error =
+        absl::StrCat(path,
+                     " has no dump of PyTorch's Flight Recorder: no file whose name ends "
+                     "with the rank's number, as nccl_trace_rank_0, and that is a pickle or JSON");
+    return false;
+  }
+  Sorter sorter(folder);
+  sorter.KeepOneJob();
+  while (sorter.KeepOneMoment(*common)) {
+  }
+  std::sort(folder->dumps.begin(), folder->dumps.end(),
+            [](const Dump& a, const Dump& b) { return a.rank < b.rank; });
+  return true;
+}
+
+}  // namespace nccl_pulse::flight_recorder

@@ -1,0 +1,84 @@
+#include "exporter/flight_recorder/group_calls.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <map>
+
+namespace nccl_pulse::flight_recorder {
+namespace {
+
+// By the calls that the dump has. What is not among those that it has may have been called all the same.
+void ConcludeByCalls(RankCalls* calls) {
+  const Membership& membership = *calls->membership;
+  const std::vector<Collective>& collectives = membership.collectives;
+  const auto open =
+      std::find_if(collectives.begin(), collectives.end(),
+                   [](const Collective& each) { return each.state != State::kCompleted; });
+  calls->called = membership.last_collective;
+  if (open != collectives.end()) {
+    calls->completed = std::max<uint64_t>(open->number, 1) - 1;
+    calls->is_known = true;
+    return;
+  }
+  calls->completed = calls->called;
+  calls->is_known =
+      !calls->dump->is_only_open && (calls->dump->is_from_first || !collectives.empty());
+}
+
+// By the status of a rank that has nothing in flight, which is a number of a collective or of a Send
+// or Recv. One of a collective is about as large as those of the other ranks: they have not completed
+// what it has not called, but for a few that a rank can leave before the others come, and it has not
+// completed what they have not called.
+void ConcludeByStatus(uint64_t most_completed, uint64_t most_called, RankCalls* calls) {
+  constexpr uint64_t kMostAhead = 16;
+  const Membership& status = *calls->membership;
+  if (!status.enqueued || status.enqueued != status.completed) return;
+  const auto number = static_cast<uint64_t>(std::max<int64_t>(*status.enqueued, 0));
+  if (number < calls->called || number > most_called || number + kMostAhead < most_completed)
+    return;
+  calls->called = calls->completed = number;
+  calls->is_known = true;
+}
+
+void Conclude(GroupCalls* group) {
+  uint64_t most_completed = 0;
+  uint64_t most_called = 0;
+  for (RankCalls& calls : group->ranks) {
+    ConcludeByCalls(&calls);
+    if (!calls.is_known) continue;
+    most_completed = std::max(most_completed, calls.completed);
+    most_called = std::max(most_called, calls.called);
+  }
+  for (RankCalls& calls : group->ranks) {
+    if (!calls.is_known) ConcludeByStatus(most_completed, most_called, &calls);
+  }
+}
+
+}  // namespace
+
+std::vector<GroupCalls> FindGroupCalls(const std::vector<Dump>& dumps) {
+  std::vector<GroupCalls> groups;
+  std::map<const Group*, std::size_t> index_of;
+  for (const Dump& dump : dumps) {
+    for (const Membership& membership : dump.groups) {
+      const Group* group = membership.group;
+      const auto place = std::find(group->ranks.begin(), group->ranks.end(), dump.rank);
+      if (place == group->ranks.end()) continue;
+      const auto [found, inserted] = index_of.try_emplace(group, groups.size());
+      if (inserted) groups.push_back({group, {}});
+      RankCalls& calls = groups[found->second].ranks.emplace_back();
+      calls.dump = &dump;
+      calls.membership = &membership;
+      calls.rank = static_cast<int32_t>(std::distance(group->ranks.begin(), place));
+    }
+  }
+  for (GroupCalls& group : groups) {
+    std::sort(group.ranks.begin(), group.ranks.end(),
+              [](const RankCalls& a, const RankCalls& b) { return a.rank < b.rank; });
+    Conclude(&group);
+  }
+  return groups;
+}
+
+}  // namespace nccl_pulse::flight_recorder

@@ -95,7 +95,7 @@ std::string WaitsTable(const JobLook& look) {
     rows.push_back(RankCells(wait.rank));
     rows.back().push_back(Dash(wait.op));
     rows.back().push_back(SinceWords(look, wait.since_realtime_ns));
-    rows.back().push_back(WaitedFor(look, wait));
+    rows.back().push_back(WaitedFor(wait));
   }
   return absl::StrCat("\nWait: ", waits.size(), " of ", look.verdict.processes, " processes\n",
                       Rows(rows), More(waits.size()));

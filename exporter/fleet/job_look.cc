@@ -1,5 +1,7 @@
 #include "exporter/fleet/job_look.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <set>
 #include <thread>
@@ -182,6 +184,7 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
                        : kept == 0 && hangs++ < kMostAgain;
     if (!is_another_due) break;
     look = JobLook();  // frees its memory, which is needed
+    malloc_trim(0);    // in pieces that the next one's do not fit into
     std::this_thread::sleep_for(options.pause);
   }
   look.looks = looks;

@@ -132,6 +132,8 @@ class WatchService::Impl {
   }
 
   bool Start(std::string* error) {
+    // What one thread's look has freed is there for the next one's.
+    mallopt(M_ARENA_MAX, 1);
     ListenAddress address;
     if (!ParseListenAddress(options_.listen_address, &address, error)) return false;
     Listener listener;

@@ -220,17 +220,20 @@ void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
   // Not while a hang might have to wait for it.
   if (for_stragglers.first != nullptr && due.empty() && next_due_ > now + kLookAgainSoon) {
     for_stragglers.second->stragglers_at = now;
-    Look(*for_stragglers.first, /*is_for_stragglers=*/true, for_stragglers.second);
+    Look(*for_stragglers.first, /*is_for_stragglers=*/true, kMostMemoryBytes,
+         for_stragglers.second);
   }
   looked_ = std::move(looked);
 }
 
 void Watcher::LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& due, Time now) {
   for (std::size_t begin = 0; begin < due.size(); begin += kLooksAtOnce) {
+    const std::size_t together = std::min(due.size() - begin, kLooksAtOnce);
     std::vector<std::future<void>> looks;
-    for (std::size_t i = begin; i < std::min(due.size(), begin + kLooksAtOnce); ++i) {
-      looks.push_back(std::async(std::launch::async, [this, each = due[i]] {
-        Look(*each.first, /*is_for_stragglers=*/false, each.second);
+    for (std::size_t i = begin; i < begin + together; ++i) {
+      looks.push_back(std::async(std::launch::async, [this, together, each = due[i]] {
+        // Of jobs that share the memory none is as large as the largest.
+        Look(*each.first, /*is_for_stragglers=*/false, kMostMemoryBytes / together, each.second);
       }));
     }
     for (std::future<void>& each : looks) each.get();
@@ -244,11 +247,12 @@ void Watcher::LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& 
   }
 }
 
-void Watcher::Look(const Group& group, bool is_for_stragglers, Looked* looked) const {
+void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_bytes,
+                   Looked* looked) const {
   JobLookOptions options = options_.look;
   options.client = client_;
   options.most_looks = is_for_stragglers ? kLooksForOneStraggler : 1;
-  options.most_bytes = is_for_stragglers ? kMostMemoryBytes : kMostMemoryBytes / kLooksAtOnce;
+  options.most_bytes = most_bytes;
   std::vector<Address> asked;
   std::vector<std::size_t> silent;
   for (const std::size_t each : group) {

@@ -109,7 +109,7 @@ class Watcher {
   bool IsSomebodyLate(const Group& group) const;
   void LookWhereDue(const std::vector<Group>& groups, Time now);
   void LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& due, Time now);
-  void Look(const Group& group, bool is_for_stragglers, Looked* looked) const;
+  void Look(const Group& group, bool is_for_stragglers, uint64_t most_bytes, Looked* looked) const;
   void Publish(const std::vector<Group>& groups, Time began);
   void LogNews(const WatchState& state) const;
 

@@ -31,9 +31,9 @@ class JobEndpoints {
   }
 
   int64_t hang_after_ns = 10 * kSecond;
-  std::set<int> silent;             // nodes
-  std::vector<std::string> asked;   // for snapshots, by host
-  std::string garbage;              // what node 0 says in place of a summary; "": nothing
+  std::set<int> silent;            // nodes
+  std::vector<std::string> asked;  // for snapshots, by host
+  std::string garbage;             // what node 0 says in place of a summary; "": nothing
 
   std::vector<Address> addresses() const {
     const std::set<int> nodes(node_of_.begin(), node_of_.end());
@@ -66,7 +66,8 @@ class JobEndpoints {
     }
     answer.status = 200;
     if (request.target == "/api/v1/summary") {
-      answer.body = SummaryJson(set, Diagnosis().Update(set, job_.now()), job_.now(), hang_after_ns);
+      answer.body =
+          SummaryJson(set, Diagnosis().Update(set, job_.now()), job_.now(), hang_after_ns);
       if (node == 0 && !garbage.empty()) answer.body = garbage;
     } else {
       asked.push_back(request.address.host);

@@ -39,9 +39,7 @@ class WatcherTest : public testing::Test {
     Spread();
   }
 
-  void Spread() {
-    endpoints_.emplace(&job_, std::vector<int>{0, 1, 2, 3, 4, 5});
-  }
+  void Spread() { endpoints_.emplace(&job_, std::vector<int>{0, 1, 2, 3, 4, 5}); }
 
   std::unique_ptr<Watcher> MakeWatcher() {
     Watcher::Options options;
@@ -196,8 +194,9 @@ TEST_F(WatcherTest, NamesWhoComesLateOverNodes) {
   }
   const auto watcher = MakeWatcher();
   RunFor(watcher.get(), seconds(8));  // one job a round
-  EXPECT_THAT(Metrics(*watcher), HasSubstr(R"(nccl_job_straggler_ratio{job_id="4711",workload="4711",)"
-                                           R"(global_rank="1",Hostname="node-1",gpu="1",pid="101",)"));
+  EXPECT_THAT(Metrics(*watcher),
+              HasSubstr(R"(nccl_job_straggler_ratio{job_id="4711",workload="4711",)"
+                        R"(global_rank="1",Hostname="node-1",gpu="1",pid="101",)"));
 }
 
 TEST_F(WatcherTest, JobsThatHangOnPurposeGiveNoSeries) {
@@ -221,7 +220,8 @@ TEST_F(WatcherTest, LabelsOfTheUserAreThoseOfTheAlert) {
 
 TEST_F(WatcherTest, WhatIsNoSummaryIsNoAnswer) {
   for (const char* text :
-       {"{", "[]", "7", "{\"time\": \"x\"}", "{\"time\":1,\"stands\":7,\"jobs\":[7,{}],\"communicators\":{}}",
+       {"{", "[]", "7", "{\"time\": \"x\"}",
+        "{\"time\":1,\"stands\":7,\"jobs\":[7,{}],\"communicators\":{}}",
         "{\"time\":1e308,\"hang_after\":-1e308,\"stands\":[{\"since\":-1e308}],\"late\":[[]]}"}) {
     endpoints_->garbage = text;
     const auto watcher = MakeWatcher();

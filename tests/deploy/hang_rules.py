@@ -320,9 +320,9 @@ class Missing(RulesTest):
                  Hostname="node4", gpu="1", pid="109", global_rank="9", UUID="GPU-node4-1",
                  pci_bus_id="00000000:09:00.0"),
             dict(summary="Rank 9 on node4 gpu 1 is gone, and the other ranks of job 7 wait for it",
-                 description="Missing since 1970-01-01 00:03:30 +0000 UTC. First: does node4 answer, and what does its "
-                 "kernel log say? The process was killed or has crashed, or its node is gone. The others will not go "
-                 "on: end the job. 4 processes are gone. The first are 2 "
+                 description="Missing since 1970-01-01 00:03:30 +0000 UTC. First: what do its log and the kernel log of "
+                 "node4 say? The endpoint there answers, and does not have the process any longer: it was killed or has "
+                 "crashed. The others will not go on: end the job. 4 processes are gone. The first are 2 "
                  "(node1 gpu 0 pid 102), 9 (node4 gpu 1 pid 109), 14 (node7 gpu 0 pid 114), 15 (node7 gpu 1 "
                  "pid 115). Of the 16 ranks of communicator c0ffee these are missing: 0, 2, 7 to 9, 14 to 15.",
                  runbook_url=RUNBOOK + "#ncclrankmissing"))
@@ -335,14 +335,108 @@ class Missing(RulesTest):
         job.process(2, "nccl_pulse_process_up", scrapes.change(4, 1, 0))
         self.fires(scrapes, "NcclRankMissing", 9, JOB, [("7",)])
 
-    def test_lost_node(self):
-        scrapes = self.scrapes(12)
+    def away(self, minutes=12, until=None):
+        """The endpoint of node1 does not answer from minute 4 on; the ranks of node0 wait."""
+        scrapes = self.scrapes(minutes)
         job = Job(scrapes)
         for rank in (0, 1):
             job.launches(rank, until=4)
-        scrapes.end(4, instance="node1:9410")
-        scrapes.set("up", scrapes.change(4, 1, 0), job="nccl-pulse", instance="node1:9410")
-        self.fires(scrapes, "NcclRankMissing", 9, JOB, [("7",)])
+        up = scrapes.change(4, 1, 0)
+        if until is None:
+            scrapes.end(4, instance="node1:9410")
+        else:
+            for (name, pairs), values in scrapes.series.items():
+                if dict(pairs)["instance"] == "node1:9410" and name != "up":
+                    values[scrapes.at(4):scrapes.at(until)] = [None] * (scrapes.at(until) - scrapes.at(4))
+            up[scrapes.at(until):] = [1] * (scrapes.scrapes - scrapes.at(until))
+        scrapes.set("up", up, job="nccl-pulse", instance="node1:9410")
+        return scrapes, job
+
+    def test_an_endpoint_that_is_away_tells_nothing(self):
+        scrapes, _ = self.away()
+        self.is_silent(scrapes, 7, "NcclRankMissing", *LONG)
+        self.is_silent(scrapes, 11, "NcclRankMissing")
+        # It hangs, and nobody is accused.
+        self.annotates(
+            scrapes, "NcclJobHungLong", 9,
+            dict(severity="critical", job="nccl-pulse", job_id="7", workload="7"),
+            dict(summary="It is not known who holds up job 7",
+                 description="Since 2023-11-14 22:17:19 +0000 UTC, for 5m 0s. 2 processes wait. All processes that are "
+                 "scraped wait, or cannot be seen to. First pulse diagnose: it compares what all ranks have called. Then "
+                 "look at the network. Of the 4 ranks of communicator c0ffee these are missing: 2 to 3.",
+                 runbook_url=RUNBOOK + "#nccljobhunglong"))
+
+    def test_an_agent_that_is_replaced_while_ranks_wait(self):
+        """Away for two minutes during a checkpoint: neither then nor when it is back."""
+        scrapes, _ = self.away(until=6)
+        for minutes in (5, 5.5, 6, 7):
+            self.is_silent(scrapes, minutes, "NcclRankMissing", *LONG)
+
+    def killed(self):
+        """The agent has forgotten the process of rank 2; the others wait."""
+        scrapes = self.scrapes(12)
+        job = Job(scrapes)
+        for rank in (0, 1, 3):
+            job.launches(rank, until=4)
+        scrapes.end(4, instance="node1:9410", pid="102")
+        scrapes.end(4, comm="c0ffee", rank="2")
+        return scrapes, job
+
+    def says(self, scrapes, node, verdict, suspect, usual=False):
+        of_node = dict(job="nccl-pulse", instance="node%d:9410" % node, comm="c0ffee")
+        scrapes.set("nccl_hang_start_timestamp_seconds", scrapes.change(4.5, None, CLOCK), op="AllReduce",
+                    verdict=verdict, suspect_rank=suspect, **of_node)
+        if usual:
+            scrapes.set("nccl_hang_usual", scrapes.change(4.5, None, 1), **of_node)
+
+    def test_a_watchdogs_victim_is_not_why_the_others_wait(self):
+        # Another endpoint names another rank; its own does not know for whom it waited.
+        for node, verdict, suspect in ((0, "rank_not_called", "1"), (1, "no_progress", "")):
+            scrapes, _ = self.killed()
+            self.says(scrapes, node, verdict, suspect)
+            self.is_silent(scrapes, 11, "NcclRankMissing")
+            self.fires(scrapes, "NcclJobHungLong", 11, JOB, [("7",)])
+        scrapes, _ = self.killed()
+        self.says(scrapes, 0, "no_progress", "")
+        self.fires(scrapes, "NcclRankMissing", 11, JOB, [("7",)])
+
+    def test_ranks_that_wait_as_usual_miss_nobody(self):
+        scrapes, _ = self.killed()
+        for node in (0, 1):
+            self.says(scrapes, node, "rank_not_seen", "2", usual=True)
+        self.is_silent(scrapes, 11, "NcclRankMissing", *LONG)
+
+    def test_a_run_with_fewer_ranks_misses_nobody(self):
+        """Rank 3 is not started again; the communicator has the id of the run before."""
+        scrapes = self.scrapes(12)
+        Job(scrapes, per_node=4)
+        scrapes.end(3)
+        before = scrapes.series
+        scrapes.series = {}
+        job = Job(scrapes, ranks=3, per_node=4)
+        for rank in (0, 1):
+            job.launches(rank, until=4)
+        job.idle(2, since=4)
+        for key, values in scrapes.series.items():
+            values[:scrapes.at(3)] = before.pop(key, [None] * scrapes.scrapes)[:scrapes.at(3)]
+        scrapes.series.update(before)
+        scrapes.set("up", 1, job="nccl-pulse", instance="node0:9410")
+        self.is_silent(scrapes, 11, "NcclRankMissing")
+        self.fires(scrapes, "NcclJobHungLong", 11, ("global_rank",), [("2",)])
+
+    def test_the_healthy_one_of_two_jobs_without_an_id_is_not_named(self):
+        """One is in a checkpoint as usual, the other one hangs later."""
+        scrapes = self.scrapes(14)
+        for comm, node, since, culprit, usual in (("c0ffee", "node", 3, 1, True), ("beef", "other", 5, 3, False)):
+            job = Job(scrapes, comm=comm, node=node, job_id="", start_rank=0)
+            for rank in job.ranks():
+                job.launches(rank, until=since)
+            job.idle(culprit, since=since)
+            if usual:
+                for number in (0, 1):
+                    scrapes.set("nccl_hang_usual", scrapes.change(4, None, 1), job="nccl-pulse",
+                                instance="%s%d:9410" % (node, number), comm=comm)
+        self.fires(scrapes, "NcclJobHungLong", 11, ("Hostname", "global_rank"), [("other1", "3")])
 
     def test_end_of_a_job(self):
         """Rank 0 alone lives on, to write its results; communicators are not finalized."""

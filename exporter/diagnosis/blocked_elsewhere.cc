@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "exporter/diagnosis/being_made.h"
 #include "exporter/diagnosis/hang_verdict.h"
 
 namespace nccl_pulse {
@@ -277,6 +278,7 @@ void FollowWaits(const std::vector<CommunicatorView>& views, const RanksOfProces
   Findings before = *findings;
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (!before[i]) before[i] = Conclude(views[i], hang_after_ns / 2, now_realtime_ns).hang;
+    FindAbsent(views, ranks, i, &before[i]);
     if (!before[i]) before[i] = ConcludeForEnded(views[i], hang_after_ns, now_realtime_ns);
   }
   const Follower follower(views, ranks, before, hang_after_ns, now_realtime_ns);

@@ -96,7 +96,7 @@ std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& 
   for (std::size_t i = 0; i < views.size(); ++i) {
     Conclusion conclusion = Conclude(views[i], hang_after_ns, now_realtime_ns);
     findings.push_back(std::move(conclusion.hang));
-    if (findings.back()) FindAbsent(views, ranks, i, &*findings.back());
+    FindAbsent(views, ranks, i, &findings.back());
     if (conclusion.ahead) waits[i].note = AheadWords(*conclusion.ahead);
     if (!conclusion.queued) continue;
     QueuedFinding& queued = *conclusion.queued;

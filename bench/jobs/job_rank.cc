@@ -70,12 +70,12 @@ ProcessSnapshot ProcessOf(const JobLayout& layout, const JobRunOptions& options,
                           RunningRank* rank) {
   const int node = layout.NodeOf(number);
   ProcessSnapshot process;
-  process.pid = 1000 + number % layout.gpus_per_node;
+  process.pid = (options.is_other_job ? kOtherPids : 1000) + number % layout.gpus_per_node;
   process.plugin_version = "0.1.0";
-  process.hostname = absl::StrFormat("node-%03d", node);
+  process.hostname = absl::StrFormat(options.has_own_hosts ? "other-%03d" : "node-%03d", node);
   process.global_rank = std::to_string(number);
   process.local_rank = std::to_string(number % layout.gpus_per_node);
-  process.job_id = "4711";
+  process.job_id = options.job_id;
   process.nccl_api_version = 6;
   process.sampling_exponent = options.sampling_exponent;
   process.start_realtime_ns = kJobStart - int64_t{1000000000};

@@ -143,6 +143,7 @@ class Run {
     while (!rank.is_halted && !rank.waits_for_gpu && rank.host_ns <= end_ns_) {
       if (rank.at == rank.steps_now().size()) rank.at = 0;
       if (rank.at == 0) BeginStep(number);
+      if (rank.is_halted) return;
       if (IsFaulty(number) && Err(number)) return;
       const JobStep& step = rank.steps_now()[rank.at];
       switch (step.kind) {
@@ -186,6 +187,10 @@ class Run {
     RunningRank& rank = ranks_[number];
     const int step = rank.steps++;
     rank.is_evaluating = IsEvaluation(options_, step);
+    if (Is(Fault::kNotMade) && step == options_.change_step) {
+      rank.is_halted = true;
+      made_ns_ = std::max(made_ns_, rank.host_ns);
+    }
     const bool is_of_node = layout_.NodeOf(number) == layout_.NodeOf(options_.rank);
     if (Is(Fault::kNodePauses) && is_of_node && step == options_.change_step) {
       rank.host_ns += options_.pause_ns;
@@ -427,6 +432,22 @@ class Run {
     }
   }
 
+  // A second one of the ranks of a group.
+  void MakeCommunicator(int number, ProcessSnapshot* process) const {
+    const JobGroup& group = groups_[options_.group];
+    const auto found = std::find(group.members.begin(), group.members.end(), number);
+    if (found == group.members.end()) return;
+    CommunicatorSnapshot& made = process->communicators.emplace_back();
+    made.comm_id = group.comm_id + 1;
+    made.rank = static_cast<int32_t>(found - group.members.begin());
+    made.nranks = static_cast<int32_t>(group.members.size());
+    made.nnodes = group.nodes;
+    made.gpu = process->communicators.front().gpu;
+    made.uuid = process->communicators.front().uuid;
+    made.init_realtime_ns = kJobStart + made_ns_;
+    made.has_heartbeat = true;
+  }
+
   std::vector<NodeSnapshot> Snapshots() {
     std::vector<NodeSnapshot> nodes(layout_.nodes());
     for (int node = 0; node < layout_.nodes(); ++node) {
@@ -437,6 +458,7 @@ class Run {
       if (Is(Fault::kProcessVanished) && i == options_.rank) continue;
       ProcessSnapshot process = ProcessOf(layout_, options_, i, &ranks_[i]);
       if (IsVictim(i)) End(&process);
+      if (Is(Fault::kNotMade) && i != options_.rank) MakeCommunicator(i, &process);
       SnapshotSet& set = nodes[node].set;
       (process.end == ProcessEnd::kLive ? set.processes : set.ended).push_back(std::move(process));
     }
@@ -450,6 +472,7 @@ class Run {
   std::vector<int64_t> asked_ns_;  // by node
   int64_t end_ns_ = 0;
   int failed_calls_ = 0;
+  int64_t made_ns_ = 0;  // of kNotMade
   std::vector<RunningRank> ranks_;
   std::deque<int> awake_;
   std::vector<std::deque<Instance>> instances_;  // by group, without those that have ended

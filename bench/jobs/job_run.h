@@ -10,6 +10,7 @@
 #define BENCH_JOBS_JOB_RUN_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "bench/jobs/job_layout.h"
@@ -17,6 +18,7 @@
 
 namespace nccl_pulse {
 
+inline constexpr int kOtherPids = 1000000;  // of another job's processes, from here on
 inline constexpr int64_t kJobStart = int64_t{1760000000} * 1000000000;
 
 enum class Fault {
@@ -30,6 +32,7 @@ enum class Fault {
   kWrongSize,     // it calls with another size
   kCircle,        // it uses two communicators the other way round
   kNetworkStuck,  // a communicator's operation does not end, although all have begun it
+  kNotMade,       // a communicator is made to which it does not come
   kNetworkSlow,   // a node's communicators take ten times as long
   kSlowHost,      // its program takes longer, step after step
   kSlowGpu,
@@ -69,8 +72,11 @@ struct JobRunOptions {
   double imbalance = 0.1;       // how much work differs from step to step, at random
   bool is_blocking = false;     // hosts wait for each call
   int sampling_exponent = 0;
-  int64_t pause_ns = 0;  // the first one; the second is in progress when asked
-  int change_step = 0, change_steps = 0;
+  int64_t pause_ns = 0;                   // the first one; the second is in progress when asked
+  int change_step = 0, change_steps = 0;  // of kNotMade: before this step
+  std::string job_id = "4711";
+  bool is_other_job = false;   // its processes have other numbers
+  bool has_own_hosts = false;  // of that one
   Watchdog watchdog = Watchdog::kNone;
   int64_t watchdog_ns = 0;    // when it acts, since the start
   int64_t page_every_ns = 0;  // how often endpoints are scraped, 0: never

@@ -16,6 +16,8 @@ constexpr int64_t kMs = 1000000;
 constexpr int64_t kSecond = 1000 * kMs;
 constexpr int64_t kHangAfterNs = 10 * kSecond;
 constexpr int64_t kLookEveryNs = kSecond;  // as long as `pulse diagnose` pauses, at least
+constexpr int64_t kScrapeEveryNs = 5 * kSecond;
+constexpr int64_t kWatchedNs = 30 * kSecond;
 
 using Generator = std::mt19937_64;
 
@@ -43,7 +45,32 @@ struct FaultKind {
   bool is_later = false;
   Jobs jobs = Jobs::kUsual;
   Watchdog watchdog = Watchdog::kNone;
+  enum class Endpoint {
+    kAnswers,
+    kAway,     // that of the culprit's node does not answer
+    kWatched,  // it alone is asked
+  };
+  Endpoint endpoint = Endpoint::kAnswers;
+  // What is wrong with another job at the same endpoints; null: there is none.
+  const char* other = nullptr;
+  bool has_same_ids = false;  // it has the same communicators
 };
+
+FaultKind Away(FaultKind kind) {
+  kind.endpoint = FaultKind::Endpoint::kAway;
+  return kind;
+}
+
+FaultKind Watched(FaultKind kind) {
+  kind.endpoint = FaultKind::Endpoint::kWatched;
+  return kind;
+}
+
+FaultKind Beside(FaultKind kind, const char* other, bool has_same_ids) {
+  kind.other = other;
+  kind.has_same_ids = has_same_ids;
+  return kind;
+}
 
 const std::vector<FaultKind>& Kinds() {
   static const auto* const kKinds = new std::vector<FaultKind>{
@@ -71,15 +98,26 @@ const std::vector<FaultKind>& Kinds() {
       {"GPU stuck, calls had failed", 40, Fault::kGpuStuck, true, false, Jobs::kCallsFail},
       {"wrong size, calls had failed", 41, Fault::kWrongSize, true, false, Jobs::kCallsFail},
       {"network stuck, calls had failed", 42, Fault::kNetworkStuck, true, false, Jobs::kCallsFail},
+      Away({"host stuck, its endpoint is away", 54, Fault::kHostStuck, true}),
+      {"a rank does not come to a communicator", 55, Fault::kNotMade, true},
+      Beside({"two jobs hang", 56, Fault::kHostStuck, true}, "host stuck", false),
+      Beside({"host stuck, another job in a checkpoint", 57, Fault::kHostStuck, true},
+             "checkpoint, as before", false),
+      Beside({"two jobs with the same ids hang", 58, Fault::kHostStuck, true}, "host stuck", true),
+      Beside({"host stuck, a healthy job has the same ids", 59, Fault::kHostStuck, true}, "healthy",
+             true),
       {"straggler at the host", 10, Fault::kSlowHost, false},
       {"straggler at the GPU", 11, Fault::kSlowGpu, false},
       {"slow node", 12, Fault::kSlowNode, false},
       {"straggler at the host, later", 20, Fault::kSlowHost, false, true},
       {"straggler at the GPU, later", 21, Fault::kSlowGpu, false, true},
       {"slow node, later", 22, Fault::kSlowNode, false, true},
+      Watched({"straggler at the host, its node alone", 60, Fault::kSlowHost, false}),
+      Watched({"straggler at the GPU, its node alone", 61, Fault::kSlowGpu, false}),
       {"network slow", 13, Fault::kNetworkSlow, false},
       {"healthy", 14, Fault::kNone, false},
       {"checkpoint, as before", 15, Fault::kPause, false},
+      Away({"checkpoint, its endpoint is away", 62, Fault::kPause, false}),
       {"evaluation", 16, Fault::kAllPause, false},
       {"sequences of unequal length", 17, Fault::kSequences, false},
       {"stages with unequal work", 18, Fault::kStages, false},
@@ -201,6 +239,16 @@ JobLayout MakeLayoutFor(Jobs jobs, Generator* random) {
   }
 }
 
+// Several tensor-parallel groups in each node.
+JobLayout MakeNodeLayout(Generator* random) {
+  JobLayout layout;
+  layout.name = "tensor x data in a node";
+  layout.tensor = 1 << Between(random, 1, 2);
+  layout.data = static_cast<int>(Between(random, 1, 4)) * layout.gpus_per_node / layout.tensor;
+  layout.has_world = Between(random, 0, 3) != 0;
+  return layout;
+}
+
 bool IsOfKind(const JobGroup& group, GroupKind kind) { return group.kind == kind; }
 
 // A group with collectives; for kCircle the data-parallel one.
@@ -282,11 +330,41 @@ void BeginLater(Scenario* scenario, Generator* random) {
 
 // Which rank an unseen member of a communicator is.
 int GlobalRank(const Scenario& scenario, const JobRank& rank) {
-  if (rank.process != nullptr) return std::stoi(rank.process->global_rank);
+  if (rank.process != nullptr) {
+    return std::stoi(rank.process->global_rank) + (rank.process->pid >= kOtherPids ? kOtherJob : 0);
+  }
   for (const JobGroup& group : scenario.groups) {
     if (group.comm_id == rank.comm_id) return group.members[rank.rank];
   }
+  if (scenario.other != nullptr) {
+    const int number = GlobalRank(*scenario.other, rank);
+    return number < 0 ? -1 : number + kOtherJob;
+  }
   return -1;
+}
+
+// Another job, whose ranks may be on the same hosts and have the same job id, or none.
+void AddOther(const FaultKind& kind, Scenario* scenario) {
+  Scenario other = MakeScenario(kind.other, scenario->seed + kOtherJob);
+  if (kind.has_same_ids) {
+    other.layout = scenario->layout;
+    other.groups = scenario->groups;
+    other.options.rank %= other.layout.ranks();
+    // Its steps may be short now.
+    other.options.asked_ns =
+        std::min(other.options.asked_ns, other.options.fault_ns + 60 * kSecond);
+    if (other.options.fault == Fault::kHostStuck) other.culprits = {other.options.rank};
+  }
+  other.answers.assign(other.layout.nodes(), Answer::kNow);
+  other.options.run_on_ns = 0;
+  other.options.is_other_job = true;
+  other.options.has_own_hosts = scenario->seed % 2 == 0;
+  other.options.job_id = scenario->seed % 3 == 0 ? "4712" : scenario->options.job_id;
+  if (scenario->seed % 3 == 1) scenario->options.job_id = other.options.job_id = "";
+  if (other.options.fault == Fault::kHostStuck) {
+    for (const int rank : other.culprits) scenario->culprits.insert(rank + kOtherJob);
+  }
+  scenario->other = std::make_shared<const Scenario>(std::move(other));
 }
 
 std::string RootWords(const JobVerdict& verdict) {
@@ -336,6 +414,10 @@ Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict) {
                                                                         : Outcome::kAlso;
   }
   if (verdict.roots.empty() && verdict.stragglers.empty()) return Outcome::kNothing;
+  // One culprit of two is not enough.
+  if (scenario.other != nullptr && !named.empty() && named.size() < scenario.culprits.size()) {
+    return scenario.culprits.count(*named.begin()) != 0 ? Outcome::kNothing : Outcome::kWrong;
+  }
   return Compare(named, scenario.culprits, is_place || !verdict.roots.empty());
 }
 
@@ -377,8 +459,10 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
   options.fault = kind->fault;
   options.seed = random();
   const bool needs_call = kind->fault == Fault::kWrongOrder || kind->fault == Fault::kWrongSize ||
-                          kind->fault == Fault::kCircle || kind->fault == Fault::kNetworkStuck;
-  scenario.layout = MakeLayoutFor(kind->jobs, &random);
+                          kind->fault == Fault::kCircle || kind->fault == Fault::kNetworkStuck ||
+                          kind->fault == Fault::kNotMade;
+  const bool is_watched = kind->endpoint == FaultKind::Endpoint::kWatched;
+  scenario.layout = is_watched ? MakeNodeLayout(&random) : MakeLayoutFor(kind->jobs, &random);
   scenario.layout.has_second = kind->fault == Fault::kCircle;
   scenario.groups = GroupsOf(scenario.layout, seed);
   options.rank = static_cast<int>(Between(&random, 0, scenario.layout.ranks() - 1));
@@ -429,6 +513,7 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
   } else {
     scenario.culprits = {options.rank};
   }
+  options.change_step = kind->fault == Fault::kNotMade ? 4 : options.change_step;
   LoseEndpoints(&scenario, &random);
   if (kind->jobs == Jobs::kCallsFail) {
     const int64_t until_ns = kind->is_hang ? options.fault_ns : options.asked_ns;
@@ -439,29 +524,82 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
                                ? options.rank
                                : static_cast<int>(Between(&random, 0, scenario.layout.ranks() - 1));
   }
+  if (kind->endpoint == FaultKind::Endpoint::kAway) {
+    const int node = scenario.layout.NodeOf(options.rank);
+    scenario.answers[node] = Between(&random, 0, 1) == 0 ? Answer::kNone : Answer::kStale;
+    // Nobody can tell it from others that are not seen.
+    for (int each = 0; each < scenario.layout.nodes(); ++each) {
+      if (scenario.answers[each] != Answer::kNow) {
+        scenario.culprits.merge(RanksOfNode(scenario.layout, each));
+      }
+    }
+  }
+  scenario.is_on_its_node = is_watched;
+  if (is_watched) options.run_on_ns = kWatchedNs;
+  if (kind->other != nullptr) AddOther(*kind, &scenario);
   return scenario;
 }
 
+namespace {
+
+// Adds what the endpoints of a job answer. False, and why: an answer cannot be read.
+bool Ask(const Scenario& scenario, const JobRunOptions& options, int64_t now, SnapshotUnion* all,
+         std::string* error) {
+  const std::vector<NodeSnapshot> nodes = RunJob(scenario.layout, scenario.groups, options);
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    // Old data is not used (docs/diagnose.md).
+    if (scenario.answers[node] != Answer::kNow) continue;
+    const std::string text =
+        WriteSnapshots(nodes[node].set, nodes[node].asked_realtime_ns, kHangAfterNs);
+    SnapshotMessage message;
+    if (!ReadSnapshots(text, now, UINT64_MAX, &message, error)) return false;
+    all->Add(std::move(message));
+  }
+  return true;
+}
+
+// Whom a node's endpoint names from scrape to scrape.
+Judged WatchNode(const Scenario& scenario) {
+  const int node = scenario.layout.NodeOf(scenario.options.rank);
+  JobRunOptions options = scenario.options;
+  Diagnosis diagnosis;
+  std::set<int> named;
+  Judged judged;
+  for (; options.look_again_ns <= options.run_on_ns; options.look_again_ns += kScrapeEveryNs) {
+    const NodeSnapshot read = RunJob(scenario.layout, scenario.groups, options)[node];
+    for (const CommunicatorDiagnosis& each : diagnosis.Update(read.set, read.asked_realtime_ns)) {
+      if (!each.has_named_straggler()) continue;
+      for (const ProcessSnapshot& process : read.set.processes) {
+        for (const CommunicatorSnapshot& communicator : process.communicators) {
+          if (communicator.comm_id != each.comm_id || communicator.rank != each.straggler->rank)
+            continue;
+          named.insert(std::stoi(process.global_rank));
+        }
+      }
+      judged.said = each.straggler->text;
+    }
+    ++judged.looks;
+  }
+  judged.outcome = Compare(named, scenario.culprits, false);
+  return judged;
+}
+
+}  // namespace
+
 Judged Judge(const Scenario& scenario) {
+  if (scenario.is_on_its_node) return WatchNode(scenario);
   JobRunOptions options = scenario.options;
   if (options.fault == Fault::kNodeGone) options.fault = Fault::kHostStuck;
   Diagnosis diagnosis;
   for (int looks = 1;; ++looks) {
-    const std::vector<NodeSnapshot> nodes = RunJob(scenario.layout, scenario.groups, options);
     const int64_t now =
         kJobStart + options.asked_ns + options.asked_within_ns + options.look_again_ns + kSecond;
     SnapshotUnion all({});
-    for (std::size_t node = 0; node < nodes.size(); ++node) {
-      // Old data is not used (docs/diagnose.md).
-      if (scenario.answers[node] != Answer::kNow) continue;
-      const std::string text =
-          WriteSnapshots(nodes[node].set, nodes[node].asked_realtime_ns, kHangAfterNs);
-      SnapshotMessage message;
-      std::string error;
-      if (!ReadSnapshots(text, now, UINT64_MAX, &message, &error))
-        return {Outcome::kWrong, error, looks};
-      all.Add(std::move(message));
-    }
+    std::string error;
+    const bool is_read = Ask(scenario, options, now, &all, &error) &&
+                         (scenario.other == nullptr ||
+                          Ask(*scenario.other, scenario.other->options, now, &all, &error));
+    if (!is_read) return {Outcome::kWrong, error, looks};
     const SnapshotSet set = all.Take(kHangAfterNs);
     const DiagnosisResult result = diagnosis.Update(set, now);
     const JobVerdict verdict = JudgeJob(set, result, now);

@@ -6,6 +6,7 @@
 #define BENCH_JOBS_SCENARIO_H_
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,7 +28,12 @@ struct Scenario {
   std::string fault;            // its name
   std::vector<Answer> answers;  // of each node
   std::set<int> culprits;       // global ranks that are to be named, and nobody else
+  // Another job at the same endpoints. Its ranks are numbered from kOtherJob on in `culprits`.
+  std::shared_ptr<const Scenario> other;
+  bool is_on_its_node = false;  // the endpoint of the culprit's node is watched, alone
 };
+
+inline constexpr int kOtherJob = 1000000;
 
 enum class Outcome {
   kRight,    // the culprits are named, and nobody else; of a healthy job: nobody

@@ -24,7 +24,8 @@ bool HasGoneOn(const RankView& rank) {
   });
 }
 
-// The ranks of `unseen` in that communicator, if those that are seen are the same in both.
+// Of the unseen ranks those that are in that communicator, if the ranks that are seen are the same in
+// both.
 Ranks AbsentIn(const CommunicatorView& other, const HangFinding& finding) {
   if (other.nranks != finding.view->nranks || other.is_mixed) return {};
   const auto find = [&other](int32_t number) -> const RankView* {
@@ -38,9 +39,7 @@ Ranks AbsentIn(const CommunicatorView& other, const HangFinding& finding) {
   }
   Ranks absent;
   for (const int32_t number : finding.unseen_ranks) {
-    const RankView* there = find(number);
-    if (there == nullptr || there->process->end != ProcessEnd::kLive) return {};
-    absent.push_back(there);
+    if (const RankView* there = find(number)) absent.push_back(there);
   }
   return absent;
 }
@@ -68,23 +67,23 @@ std::optional<HangFinding> ConcludeBeingMade(const CommunicatorFacts& facts) {
 }
 
 void FindAbsent(const std::vector<CommunicatorView>& views, const RanksOfProcesses& ranks,
-                std::size_t here, HangFinding* finding) {
-  if (finding->detail != HangDetail::kBeingMade || finding->waiting.size() < kLeastAlike) return;
-  for (const auto& [there, rank] : ranks.Of(*finding->waiting.front())) {
-    if (there == here) continue;
-    Ranks absent = AbsentIn(views[there], *finding);
-    if (absent.empty()) continue;
-    const bool differ =
-        !finding->absent.empty() &&
-        !std::equal(absent.begin(), absent.end(), finding->absent.begin(),
-                    [](const auto* a, const auto* b) { return a->process == b->process; });
-    if (differ) {
-      finding->absent.clear();
-      return;
+                std::size_t here, std::optional<HangFinding>* found) {
+  if (!*found || (*found)->detail != HangDetail::kBeingMade) return;
+  HangFinding& finding = **found;
+  if (finding.waiting.size() >= kLeastAlike) {
+    for (const auto& [there, rank] : ranks.Of(*finding.waiting.front())) {
+      if (there == here || !finding.absent.empty()) continue;
+      finding.absent = AbsentIn(views[there], finding);
+      finding.absent_in = there;
     }
-    finding->absent = std::move(absent);
-    finding->absent_in = there;
   }
+  if (finding.absent.empty()) {
+    if (finding.view->nnodes != 1) found->reset();
+    return;
+  }
+  // The others may be at an endpoint that has not answered.
+  finding.unseen_ranks.clear();
+  for (const RankView* rank : finding.absent) finding.unseen_ranks.push_back(rank->rank());
 }
 
 }  // namespace nccl_pulse

@@ -22,9 +22,11 @@ namespace nccl_pulse {
 // no communicator, since they came to this one.
 std::optional<HangFinding> ConcludeBeingMade(const CommunicatorFacts& facts);
 
-// Finds the processes of the missing ranks in a communicator whose other ranks are the same.
+// Finds the processes of the missing ranks in a communicator whose other ranks are the same, and
+// leaves those alone that are not there either. Of a communicator over several nodes nothing is left
+// without such a process: its endpoint may just not be among those that were asked.
 void FindAbsent(const std::vector<CommunicatorView>& views, const RanksOfProcesses& ranks,
-                std::size_t here, HangFinding* finding);
+                std::size_t here, std::optional<HangFinding>* found);
 
 }  // namespace nccl_pulse
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "exporter/diagnosis/being_made.h"
 #include "exporter/diagnosis/hang_verdict.h"
 
 namespace nccl_pulse {
@@ -327,9 +328,11 @@ void FollowWaits(const std::vector<CommunicatorView>& views, const RanksOfProces
   // Two communicators that wait for each other did not begin to at the same time.
   Findings before = *findings;
   for (std::size_t i = 0; i < views.size(); ++i) {
-    if (before[i]) continue;
-    Conclusion conclusion = Conclude(views[i], hang_after_ns / 2, now_realtime_ns);
-    if (!conclusion.queued) before[i] = std::move(conclusion.hang);
+    if (!before[i]) {
+      Conclusion conclusion = Conclude(views[i], hang_after_ns / 2, now_realtime_ns);
+      if (!conclusion.queued) before[i] = std::move(conclusion.hang);
+    }
+    FindAbsent(views, ranks, i, &before[i]);
     if (!before[i]) before[i] = ConcludeForEnded(views[i], hang_after_ns, now_realtime_ns);
   }
   const Follower follower(views, ranks, before, hang_after_ns, now_realtime_ns);

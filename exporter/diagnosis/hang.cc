@@ -111,7 +111,7 @@ std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& 
       }
     }
     findings.push_back(std::move(conclusion.hang));
-    if (findings.back()) FindAbsent(views, ranks, i, &*findings.back());
+    FindAbsent(views, ranks, i, &findings.back());
     if (conclusion.ahead) waits[i].note = AheadWords(*conclusion.ahead);
   }
   FollowWaits(views, ranks, hang_after_ns, now_realtime_ns, &findings);

@@ -26,17 +26,18 @@ std::vector<JobProcesses> JobsOf(const std::vector<CommunicatorView>& views) {
   }
   std::map<const ProcessSnapshot*, JobProcesses> jobs;
   for (const CommunicatorView& view : views) {
-    JobProcesses& job = jobs[root(view.ranks.front().process)];
-    job.views.push_back(&view);
     bool is_in_use = false;
     for (const RankView& rank : view.ranks) {
+      JobProcesses& job = jobs[root(rank.process)];
+      if (job.views.empty() || job.views.back() != &view) job.views.push_back(&view);
       if (rank.state != RankView::State::kLive) continue;
       is_in_use = true;
       job.ranks.try_emplace(rank.process,
                             JobRank{view.comm_id, rank.rank(), rank.process, rank.communicator});
     }
     if (!is_in_use) continue;
-    job.are_all_seen &= view.ranks.size() == static_cast<std::size_t>(view.nranks);
+    jobs[root(view.ranks.front().process)].are_all_seen &=
+        view.ranks.size() == static_cast<std::size_t>(view.nranks);
   }
   std::vector<JobProcesses> list;
   for (auto& [first, job] : jobs) list.push_back(std::move(job));

@@ -14,7 +14,7 @@ namespace nccl_pulse {
 
 struct JobProcesses {
   std::map<const ProcessSnapshot*, JobRank> ranks;  // live ones, by one rank of each
-  std::vector<const CommunicatorView*> views;
+  std::vector<const CommunicatorView*> views;       // what is mixed, is of several jobs
   // All ranks are there of all views that have a live one: what is not seen cannot differ.
   bool are_all_seen = true;
 

@@ -183,6 +183,11 @@ class JobJudge {
       const auto index = static_cast<std::size_t>(view - views_.data());
       if (!diagnosis_[index].hang || CertaintyOf(*diagnosis_[index].hang) != certainty) continue;
       const Hang& hang = *diagnosis_[index].hang;
+      // It may be the hang of each of these jobs.
+      if (view->is_mixed && !mixed_.insert(view).second) {
+        has_root_[job] = has_root_[job] || !hang.is_usual;
+        continue;
+      }
       const std::vector<JobRank> named = Named(jobs_[job], index, hang);
       std::size_t at = roots.size();
       for (const JobRank& rank : named) {
@@ -228,7 +233,8 @@ class JobJudge {
   const std::vector<CommunicatorView> views_;
   const DiagnosisResult& diagnosis_;  // one entry for each view
   const std::vector<JobProcesses> jobs_;
-  std::vector<bool> has_root_;  // of each job: one that is not usual
+  std::vector<bool> has_root_;               // of each job: one that is not usual
+  std::set<const CommunicatorView*> mixed_;  // that hang, and are among the roots
   std::map<const ProcessSnapshot*, JobWait> waits_;
   JobVerdict verdict_;
 };

@@ -9,6 +9,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::SizeIs;
 
 constexpr uint64_t kMade = 0xd0;
@@ -59,6 +60,22 @@ TEST(BeingMade, NotWhileTheOtherRanksMayBeOnAnotherNode) {
   SimulatedJob job = MakingJob(2);
   job.Advance(kHangAfter);
   EXPECT_EQ(HangOf(job, kMade), std::nullopt);
+  SnapshotSet all = job.Set();
+  all.is_of_all_nodes = true;
+  const auto suspects_of = [&job](const SnapshotSet& set) {
+    for (const CommunicatorDiagnosis& each : Diagnosis().Update(set, job.now())) {
+      if (each.comm_id == kMade && each.hang) return each.hang->suspects;
+    }
+    return std::vector<int32_t>();
+  };
+  EXPECT_THAT(suspects_of(all), ElementsAre(3));
+  // The endpoint of that process has not answered; nor has that of rank 2.
+  all.processes.pop_back();
+  EXPECT_THAT(suspects_of(all), IsEmpty());
+  all = job.Set();
+  all.is_of_all_nodes = true;
+  all.processes.erase(all.processes.begin() + 2);
+  EXPECT_THAT(suspects_of(all), ElementsAre(3));
 }
 
 // It is not used: those that have come to it are not in its making any longer.

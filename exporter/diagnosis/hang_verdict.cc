@@ -36,11 +36,8 @@ class Judge {
     DecideByRanks();
     if (!is_queued_) return {std::move(finding_), std::nullopt, std::nullopt};
     Conclusion conclusion{std::nullopt, Queued(), std::nullopt};
-    if (ElapsedNs(facts_.now_ns, finding_.since_realtime_ns) >=
-        kQueuedFactor * facts_.hang_after_ns) {
-      SayQueued();
-      conclusion.hang = std::move(finding_);
-    }
+    SayQueued();
+    conclusion.hang = std::move(finding_);
     return conclusion;
   }
 
@@ -169,6 +166,8 @@ class Judge {
     queued.op = finding_.op;
     queued.ranks = finding_.waiting;
     queued.are_all_seen = finding_.are_all_seen;
+    queued.is_long = ElapsedNs(facts_.now_ns, finding_.since_realtime_ns) >=
+                     kQueuedFactor * facts_.hang_after_ns;
     return queued;
   }
 

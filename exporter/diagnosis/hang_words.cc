@@ -132,6 +132,11 @@ class Words {
   std::string AlsoStopped() const {
     const Ranks& stopped = finding_.also_stopped;
     if (stopped.empty()) return "";
+    const bool do_run = std::all_of(stopped.begin(), stopped.end(), [](const RankView* rank) {
+      return rank->process->run_state == RunState::kRunning ||
+             rank->process->run_state == RunState::kUninterruptible;
+    });
+    if (do_run) return absl::StrCat(" ", WhoHave(stopped), " done nothing for a while.");
     return absl::StrCat(" ", Capital(Names(stopped)), Verb(stopped, " is", " are"),
                         " not running.");
   }
@@ -319,8 +324,19 @@ class Words {
     if (are_alike && state == RunState::kUnknown && IsHostPaused()) {
       how = ". They stopped at the same moment: their host was paused, or their container";
     }
-    return absl::StrCat(Capital(Names(stopped)), Verb(stopped, " is", " are"), " not running", how,
-                        ".");
+    if (are_alike && (state == RunState::kRunning || state == RunState::kUninterruptible)) {
+      return absl::StrCat(
+          WhoHave(stopped), " done nothing since ",
+          ClockWords(stopped.front()->process->last_poll_realtime_ns),
+          Verb(stopped, ", though its process ", ", though their processes "),
+          state == RunState::kRunning
+              ? Verb(stopped, "runs: a call of the driver that does not return?",
+                     "run: calls of the driver that do not return?")
+              : Verb(stopped, "is in uninterruptible sleep (D): in a driver, or I/O.",
+                     "are in uninterruptible sleep (D): in a driver, or I/O."));
+    }
+    return absl::StrCat(Capital(Names(stopped)), Verb(stopped, " is", " are"), " not running",
+                        how, ".");
   }
 
   std::string Failed() const {
@@ -331,13 +347,15 @@ class Words {
                           ClockWords(rank->failed->driver_error_realtime_ns));
     };
     const Ranks& later = finding_.also_failed;
+    const Ranks& first = finding_.suspects;
     return absl::StrCat(
-        "The driver says that ", Verb(finding_.suspects, "a GPU", "GPUs"),
-        " can do no more for this process. ",
-        Capital(Enumerate(finding_.suspects, kMostListed, error)), ".",
-        later.empty()
-            ? ""
-            : absl::StrCat(" Later, or over a link: ", Enumerate(later, kMostListed, error), "."),
+        "The driver says that ", Verb(first.empty() ? later : first, "a GPU", "GPUs"),
+        " can do no more for this process.",
+        first.empty() ? "" : absl::StrCat(" ", Capital(Enumerate(first, kMostListed, error)), "."),
+        later.empty() ? ""
+                      : absl::StrCat(first.empty() ? " Most likely over a link: "
+                                                   : " Later, or over a link: ",
+                                     Enumerate(later, kMostListed, error), "."),
         Waiters());
   }
 

@@ -34,18 +34,18 @@ enum class Fault {
   kNetworkSlow,   // a node's communicators take ten times as long
   kSlowHost,      // its program takes longer, step after step
   kSlowGpu,
-  kSlowNode,   // all ranks of a node do
-  kPause,      // healthy: it writes a checkpoint, as it did before, and the others wait
-  kStopped,      // its process is stopped
-  kLooked,       // its program does not go on, and later a debugger holds another one, which waits
-  kDriverCall,   // its program and the plugin's thread are held by the driver; the process runs
-  kHostPaused,   // all processes of its host stop at once
-  kGpuFails,     // its GPU's driver answers with an error, and that of some that it works with later
-  kExits,        // it is in exit()
-  kForeign,      // from `change_step` on a kernel that is not NCCL's does not end, on all GPUs
+  kSlowNode,    // all ranks of a node do
+  kPause,       // healthy: it writes a checkpoint, as it did before, and the others wait
+  kStopped,     // its process is stopped
+  kLooked,      // its program does not go on, and later a debugger holds another one, which waits
+  kDriverCall,  // its program and the plugin's thread are held by the driver; the process runs
+  kHostPaused,  // all processes of its host stop at once
+  kGpuFails,    // its GPU's driver answers with an error, and that of some that it works with later
+  kExits,       // it is in exit()
+  kForeign,     // from `change_step` on a kernel that is not NCCL's does not end, on all GPUs
   kForeignHost,  // the same on the GPUs of its group, which wait there for its program
   kLongBefore,   // its program does not go on, long after all have waited for another one, once
-  kAllPause,   // healthy: all stop to evaluate, and nobody waits
+  kAllPause,     // healthy: all stop to evaluate, and nobody waits
   kSequences,  // healthy: what a replica has to do differs from step to step, half to twice as much
   kStages,     // healthy: stages of the pipeline have more or less to do, always
   kInput,      // healthy: now and then a rank waits for its input, some steps long

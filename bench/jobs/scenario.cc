@@ -34,6 +34,7 @@ struct FaultKind {
   // It begins after minutes without it, and endpoints are scraped all the time.
   bool is_later = false;
   bool has_many_layers = false;
+  bool stands_long = false;  // see StandLong
 };
 
 const std::vector<FaultKind>& Kinds() {
@@ -48,15 +49,15 @@ const std::vector<FaultKind>& Kinds() {
       {"wrong size", 7, Fault::kWrongSize, true},
       {"circle of two", 8, Fault::kCircle, true},
       {"network stuck", 9, Fault::kNetworkStuck, true},
-      {"process stopped", 60, Fault::kStopped, true},
-      {"a debugger at one that waits", 61, Fault::kLooked, true},
-      {"driver call", 62, Fault::kDriverCall, true},
-      {"host paused", 63, Fault::kHostPaused, true},
-      {"driver error", 64, Fault::kGpuFails, true},
-      {"in exit()", 65, Fault::kExits, true},
-      {"foreign kernel on all GPUs", 66, Fault::kForeign, true},
-      {"foreign kernel waits for a host", 67, Fault::kForeignHost, true},
-      {"host stuck, a long wait long before", 68, Fault::kLongBefore, true},
+      {"process stopped", 60, Fault::kStopped, true, false, false, true},
+      {"a debugger at one that waits", 61, Fault::kLooked, true, false, false, true},
+      {"driver call", 62, Fault::kDriverCall, true, false, false, true},
+      {"host paused", 63, Fault::kHostPaused, true, false, false, true},
+      {"driver error", 64, Fault::kGpuFails, true, false, false, true},
+      {"in exit()", 65, Fault::kExits, true, false, false, true},
+      {"foreign kernel on all GPUs", 66, Fault::kForeign, true, false, false, true},
+      {"foreign kernel waits for a host", 67, Fault::kForeignHost, true, false, false, true},
+      {"host stuck, a long wait long before", 68, Fault::kLongBefore, true, false, false, true},
       {"straggler at the host", 10, Fault::kSlowHost, false},
       {"straggler at the GPU", 11, Fault::kSlowGpu, false},
       {"slow node", 12, Fault::kSlowNode, false},
@@ -67,8 +68,8 @@ const std::vector<FaultKind>& Kinds() {
       {"healthy", 14, Fault::kNone, false},
       {"checkpoint, as before", 15, Fault::kPause, false},
       {"evaluation", 16, Fault::kAllPause, false},
-      {"queued behind long kernels", 70, Fault::kQueued, true},
-      {"a collective that moves", 71, Fault::kMoves, true},
+      {"queued behind long kernels", 70, Fault::kQueued, true, false, false, true},
+      {"a collective that moves", 71, Fault::kMoves, true, false, false, true},
       {"sequences of unequal length", 17, Fault::kSequences, false},
       {"stages with unequal work", 18, Fault::kStages, false},
       {"input that comes late, now and then", 19, Fault::kInput, false},
@@ -462,7 +463,7 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
     options.asked_ns = options.pause_ns * Between(&random, 10, 130) / 100;
     options.run_on_ns = 0;  // looked at once
   }
-  if (kind->number >= 60) StandLong(&scenario, &random);
+  if (kind->stands_long) StandLong(&scenario, &random);
   if (kind->fault == Fault::kNodeGone || kind->fault == Fault::kSlowNode ||
       kind->fault == Fault::kHostPaused) {
     scenario.culprits = RanksOfNode(scenario.layout, scenario.layout.NodeOf(options.rank));

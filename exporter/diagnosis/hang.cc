@@ -65,12 +65,15 @@ bool IsQueuedHang(const RanksOfProcesses& ranks, std::size_t here,
   const bool is_waited_for =
       !finding.suspects.empty() &&
       std::any_of(findings.begin(), findings.end(), [&](const auto& other) {
-        return other && (other->verdict == HangVerdict::kRankNotBegun || other->verdict == HangVerdict::kRankNotCalled) &&
-               std::any_of(other->suspects.begin(), other->suspects.end(), [&](const auto* suspect) {
-                 return std::any_of(
-                     finding.queued.ranks.begin(), finding.queued.ranks.end(),
-                     [suspect](const auto* rank) { return rank->process == suspect->process; });
-               });
+        return other &&
+               (other->verdict == HangVerdict::kRankNotBegun ||
+                other->verdict == HangVerdict::kRankNotCalled) &&
+               std::any_of(
+                   other->suspects.begin(), other->suspects.end(), [&](const auto* suspect) {
+                     return std::any_of(
+                         finding.queued.ranks.begin(), finding.queued.ranks.end(),
+                         [suspect](const auto* rank) { return rank->process == suspect->process; });
+                   });
       });
   return (finding.queued.is_long || is_waited_for) &&
          !AreBehindNccl(ranks, here, finding.queued.ranks);

@@ -128,6 +128,8 @@ class Judge {
     const bool do_few_owe = IsOwedProven(facts_) && facts_.owing.size() < finding_.waiting.size();
     if (do_few_owe) {
       draft_.SayOwing();
+    } else if (const Ranks awaited = AwaitedInExchange(facts_); !awaited.empty()) {
+      draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kExchange, awaited);
     } else {
       draft_.Say(HangVerdict::kNoProgress, HangDetail::kQueued, {});
     }
@@ -264,10 +266,7 @@ Conclusion Conclude(const CommunicatorView& view, int64_t hang_after_ns, int64_t
     });
   }
   if (!facts.halted.empty()) {
-    return judge.Decide(facts.halted, [](const RankView& rank) {
-      return std::max(SeenInFlightSince(*rank.communicator),
-                      rank.communicator->last_completion_realtime_ns);
-    });
+    return judge.Decide(facts.halted, HaltedSince);
   }
   return ConcludeUnreported(facts);
 }

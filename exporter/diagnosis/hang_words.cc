@@ -335,8 +335,8 @@ class Words {
               : Verb(stopped, "is in uninterruptible sleep (D): in a driver, or I/O.",
                      "are in uninterruptible sleep (D): in a driver, or I/O."));
     }
-    return absl::StrCat(Capital(Names(stopped)), Verb(stopped, " is", " are"), " not running",
-                        how, ".");
+    return absl::StrCat(Capital(Names(stopped)), Verb(stopped, " is", " are"), " not running", how,
+                        ".");
   }
 
   std::string Failed() const {
@@ -477,7 +477,7 @@ std::string WhyUnseen(const RankView& rank) {
   switch (rank.process->run_state) {
     case RunState::kRunning:
       return absl::StrCat(why,
-                          ", though the process is: a call of the driver that does not return?");
+                          ", though the process is (a call of the driver that does not return?)");
     case RunState::kUninterruptible:
       return absl::StrCat(why,
                           ", and the process is in uninterruptible sleep (D): a driver or I/O");

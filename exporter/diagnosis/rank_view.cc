@@ -43,8 +43,8 @@ std::set<std::string> JustResumed(const SnapshotSet& set, int64_t now_ns) {
     if (process.end != ProcessEnd::kLive) continue;
     Host& host = hosts[process.hostname];
     ++host.processes;
-    host.has_resumed &= process.run_state == RunState::kRunning &&
-                        Stands(process, now_ns, set.stands_after_ns);
+    host.has_resumed &=
+        process.run_state == RunState::kRunning && Stands(process, now_ns, set.stands_after_ns);
     host.first_ns = std::min(host.first_ns, process.last_poll_realtime_ns);
     host.last_ns = std::max(host.last_ns, process.last_poll_realtime_ns);
   }
@@ -99,8 +99,7 @@ void FindFailedByPeers(std::vector<CommunicatorView>* views) {
 }
 
 void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, int64_t now_ns,
-                const std::set<std::string>& resumed,
-                std::map<uint64_t, CommunicatorView>* by_id) {
+                const std::set<std::string>& resumed, std::map<uint64_t, CommunicatorView>* by_id) {
   const int64_t stands_after_ns = set.stands_after_ns;
   const bool stands =
       Stands(process, now_ns, stands_after_ns) && resumed.count(process.hostname) == 0;
@@ -110,10 +109,9 @@ void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, int64_t 
     const RankView::State state = communicator.finalized             ? RankView::State::kFinalized
                                   : process.end != ProcessEnd::kLive ? RankView::State::kGone
                                                                      : RankView::State::kLive;
-    view.ranks.push_back({&process, &communicator, state,
-                          ActivityOf(process, communicator, now_ns, stands_after_ns),
-                          FailedOnGpuOf(process, communicator), false, stands,
-                          set.is_of_all_nodes});
+    view.ranks.push_back(
+        {&process, &communicator, state, ActivityOf(process, communicator, now_ns, stands_after_ns),
+         FailedOnGpuOf(process, communicator), false, stands, set.is_of_all_nodes});
   }
 }
 

@@ -84,7 +84,7 @@ class Hang(RulesTest):
                         self.suspected(usual_until=19, nodes=(0,))):  # another node's ranks wait, too
             self.fires(scrapes, "NcclJobHungLong", 11, JOB, [("7",)])
             self.is_silent(scrapes, 11, "NcclHangCertain")
-        for verdict in ("process_stopped", "circular_wait", "mismatched_operations"):
+        for verdict in ("driver_error", "circular_wait", "mismatched_operations"):
             scrapes = self.suspected(verdict=verdict)
             self.fires(scrapes, "NcclHangCertain", 6, ("workload", "severity", "verdict"),
                        [("7", "critical", verdict)])
@@ -379,7 +379,7 @@ class LateRules(RulesTest):
     FILES = ("diagnosis", "hang", "recording", "alerts", "dcgm")
 
     def test_what_is_certain_is_never_suspected_too(self):
-        for verdict in ("process_stopped", "mismatched_operations", "circular_wait"):
+        for verdict in ("driver_error", "mismatched_operations", "circular_wait"):
             scrapes = self.scrapes(12)
             job = Job(scrapes)
             for rank in job.ranks():

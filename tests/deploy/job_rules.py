@@ -247,7 +247,7 @@ class ManyNodes(RulesTest):
         return scrapes
 
     def test_what_is_certain_pages_within_a_minute(self):
-        for verdict in ("process_stopped", "mismatched_operations", "circular_wait"):
+        for verdict in ("driver_error", "mismatched_operations", "circular_wait"):
             scrapes = self.certain(verdict, 5, 2)
             page = ("NcclHangCertain", "critical", "22", "node5")
             self.only(scrapes, START)

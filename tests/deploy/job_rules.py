@@ -49,6 +49,17 @@ class Layout:
         self.wait(where)
         self.victims({node for node, _ in culprits})
 
+    def stand(self, node, gpu, since=START):
+        """Its background thread does: what it has in flight is not known."""
+        scrapes = self.scrapes
+        for comm, rank in (("dp%d" % gpu, node), ("tp%d" % node, gpu)):
+            job = self.jobs[comm]
+            job.set(rank, "nccl_activity_unknown", scrapes.change(since, None, 1), reason="poller_stands")
+            values = scrapes.series["nccl_oldest_inflight_launch_timestamp_seconds",
+                                    tuple(sorted(job.labels[rank].items()))]
+            values[scrapes.at(since):] = [None] * (scrapes.scrapes - scrapes.at(since))
+            job.process(rank, "nccl_pulse_last_poll_timestamp_seconds", scrapes.clock(stopped_at=since))
+
     def victims(self, but=()):
         """The endpoints of the other nodes accuse nobody of theirs, or one that waits itself."""
         for node in self.nodes:
@@ -237,14 +248,33 @@ class ManyNodes(RulesTest):
         layout.victims()
         self.one_page(scrapes, "", "")
 
-    def certain(self, verdict, node, gpu, stop=False):
+    def certain(self, verdict, node, gpu):
         scrapes, layout = self.layout()
         layout.hang([(node, gpu)])
         layout.verdict(node, "tp%d" % node, verdict, str(gpu))
-        if stop:
-            layout.jobs["tp%d" % node].process(gpu, "nccl_pulse_last_poll_timestamp_seconds",
-                                               scrapes.clock(stopped_at=START))
         return scrapes
+
+    def test_a_stopped_process_may_go_on(self):
+        """It is named, and pages when it lasts."""
+        scrapes, layout = self.layout()
+        layout.hang([(5, 2)])
+        layout.stand(5, 2)
+        layout.verdict(5, "tp5", "process_stopped", "2")
+        self.one_page(scrapes, "22", "node5")
+
+    def test_a_debugger_at_one_that_waits(self):
+        """Nothing is known of it any longer: it is not the one that does not come."""
+        scrapes, layout = self.layout()
+        layout.hang([(5, 2)])
+        layout.stand(3, 1, since=START + 0.5)
+        layout.verdict(5, "tp5", "rank_not_called", "2")
+        self.one_page(scrapes, "22", "node5")
+        self.gives(scrapes, "count(process:nccl_hang_root:rank)", START + 4, {"{}": 1})
+        scrapes, layout = self.layout()
+        layout.wait({})
+        layout.victims()
+        layout.stand(3, 1, since=START + 0.5)
+        self.one_page(scrapes, "", "")
 
     def test_what_is_certain_pages_within_a_minute(self):
         for verdict in ("driver_error", "mismatched_operations", "circular_wait"):

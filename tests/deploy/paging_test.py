@@ -99,7 +99,7 @@ class PagingTest(unittest.TestCase):
                 MadeUpJob("crashed", culprit=(6, 0), verdict="process_gone", is_gone=True),
                 MadeUpJob("unplugged", culprit=(4, 0), node_gone=True)]
         expected = {"stuck": ("NcclJobHungLong", "node5", "11"), "mixed": ("NcclHangCertain", "node2", "4"),
-                    "stopped": ("NcclHangCertain", "node3", "7"), "crashed": ("NcclRankMissing", "node6", "12"),
+                    "stopped": ("NcclJobHungLong", "node3", "7"), "crashed": ("NcclRankMissing", "node6", "12"),
                     "unplugged": ("NcclRankMissing", "node4", "8")}
         webhook, prometheus = self.start(jobs)
 

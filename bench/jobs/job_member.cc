@@ -15,8 +15,11 @@ namespace nccl_pulse {
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
-// Launches closer to each other mostly have no event in front of them (docs/stream-timing.md).
+// Launches closer to each other mostly have no event in front of them, but for the first after each
+// look of the background thread (docs/stream-timing.md).
 constexpr int64_t kGateGapNs = 200'000;
+constexpr int64_t kLookNs = 20'000'000;
+constexpr int kHurriedGates = 4;
 constexpr std::size_t kRing = 32;
 constexpr std::size_t kLastCalls = 256;
 constexpr uint64_t kLongWaitNs = 5'000'000'000;
@@ -51,7 +54,10 @@ void JobMember::Launch(const JobStep& step, int64_t now_ns) {
   ++snapshot_.launches;
   Remember(step.op, step.size_class, step.kind == StepKind::kCollective, now_ns);
   const int64_t now = kJobStart + now_ns;
-  const bool is_gated = now - snapshot_.last_launch_realtime_ns >= kGateGapNs;
+  if (now_ns / kLookNs != looked_) hurried_gates_ = kHurriedGates;
+  looked_ = now_ns / kLookNs;
+  const bool is_gated =
+      now - snapshot_.last_launch_realtime_ns >= kGateGapNs || hurried_gates_-- > 0;
   snapshot_.last_launch_realtime_ns = now;
   launches_.push_back({now_ns, kNever, is_gated});
 }
@@ -217,7 +223,10 @@ void JobMember::TakeTimedCalls() {
   }
 }
 
-CommunicatorSnapshot JobMember::Take() {
+CommunicatorSnapshot JobMember::Take(int64_t now_ns) {
+  if (moves_.second != 0 && now_ns > moves_.first) {
+    snapshot_.network_moved_realtime_ns = kJobStart + std::min(now_ns, moves_.second);
+  }
   if (!launches_.empty()) {
     const Outstanding& oldest = launches_.front();
     snapshot_.oldest_inflight_realtime_ns = kJobStart + oldest.launched_ns;

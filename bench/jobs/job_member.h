@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "bench/jobs/job_layout.h"
@@ -38,8 +39,10 @@ class JobMember {
   // The oldest one.
   void Finish(const JobStep& step, int64_t launched_ns, int64_t begun_ns, int64_t end_ns,
               int sampling_exponent);
+  // Its network steps end all the time meanwhile.
+  void Move(int64_t from_ns, int64_t until_ns) { moves_ = {from_ns, until_ns}; }
   // With what is in flight.
-  CommunicatorSnapshot Take();
+  CommunicatorSnapshot Take(int64_t now_ns);
 
   uint64_t next_instance = 0;  // the number of the next call that its GPU comes to
 
@@ -83,6 +86,9 @@ class JobMember {
   std::deque<LastCall> last_calls_;
   uint64_t collectives_ = 0;
   int64_t waited_until_ns_ = 0;  // long, last
+  int64_t looked_ = -1;          // the background thread's round in which it launched last
+  int hurried_gates_ = 0;        // that are left of it
+  std::pair<int64_t, int64_t> moves_;
   std::vector<Timed> timed_;
   std::deque<Agreed> of_moments_;  // oldest first
   std::vector<LatencySnapshot> latencies_;

@@ -82,13 +82,24 @@ ProcessSnapshot ProcessOf(const JobLayout& layout, const JobRunOptions& options,
   process.poller = PollerState::kRunning;
   const bool is_gone = options.fault == Fault::kProcessGone && number == options.rank;
   process.last_poll_realtime_ns = kJobStart + rank->seen_ns;
+  process.run_state = rank->run_state;
+  if (options.fault == Fault::kExits && number == options.rank) {
+    process.poller = PollerState::kEnded;
+  }
   if (is_gone) {
     process.end = ProcessEnd::kLost;
     process.end_realtime_ns = kJobStart + rank->seen_ns;
   }
   if (options.page_every_ns != 0) MakePage(options, rank->seen_ns, rank);
   process.pace = rank->pace.Told();
-  for (auto& [group, member] : rank->memberships) process.communicators.push_back(member.Take());
+  for (auto& [group, member] : rank->memberships) {
+    process.communicators.push_back(member.Take(rank->seen_ns));
+    if (rank->driver_error == 0) continue;
+    CommunicatorSnapshot& failed = process.communicators.back();
+    failed.has_heartbeat = false;
+    failed.driver_error = rank->driver_error;
+    failed.driver_error_realtime_ns = kJobStart + rank->driver_error_ns;
+  }
   return process;
 }
 

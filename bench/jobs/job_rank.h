@@ -47,6 +47,9 @@ struct RunningRank {
   JobStream streams[kJobStreams];
   bool waits_for_gpu = false, is_halted = false, is_queued = false, has_erred = false;
   bool is_gpu_to_stick = false;
+  RunState run_state{};
+  uint32_t driver_error = 0;
+  int64_t driver_error_ns = 0;
   int steps = 0;
   int64_t seen_ns = 0;                   // until when its actions are on the page
   std::map<int, JobMember> memberships;  // by group

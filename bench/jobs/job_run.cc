@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <string>
 #include <tuple>
@@ -45,7 +46,8 @@ class Run {
           static_cast<int64_t>(asked.Share() * static_cast<double>(options.asked_within_ns)));
     }
     end_ns_ = options.asked_ns + options.asked_within_ns + options.run_on_ns;
-    const bool is_paused = options.fault == Fault::kPause || options.fault == Fault::kAllPause;
+    const bool is_paused = Is(Fault::kPause) || Is(Fault::kAllPause) || Is(Fault::kQueued) ||
+                           Is(Fault::kMoves) || Is(Fault::kLongBefore);
     if (is_paused) end_ns_ = kNever / 2;  // without an end, see AskAfter
     std::vector<std::vector<JobStep>> programs = ProgramOf(layout, groups);
     std::vector<std::vector<JobStep>> evaluations;
@@ -72,6 +74,8 @@ class Run {
     if (options.fault == Fault::kProcessGone || options.fault == Fault::kProcessVanished) {
       ranks_[options.rank].seen_ns = std::min(ranks_[options.rank].seen_ns, options.fault_ns);
     }
+    for (int i = 0; i < layout.ranks(); ++i) HideStopped(i);
+    if (Is(Fault::kGpuFails)) FailGpus();
     for (std::size_t i = 0; i < groups.size(); ++i) Join(static_cast<int>(i));
   }
 
@@ -88,7 +92,58 @@ class Run {
 
  private:
   bool IsFaulty(int rank) const {
-    return rank == options_.rank && ranks_[rank].host_ns >= options_.fault_ns;
+    if (Is(Fault::kForeignHost) || Is(Fault::kLongBefore)) {
+      return rank == options_.rank && ranks_[rank].steps > options_.change_step;
+    }
+    return IsCulprit(rank) && ranks_[rank].host_ns >= options_.fault_ns;
+  }
+  bool IsCulprit(int rank) const {
+    return rank == options_.rank ||
+           (Is(Fault::kHostPaused) && layout_.NodeOf(rank) == layout_.NodeOf(options_.rank));
+  }
+  // Of kLooked and kLongBefore.
+  int Other() const { return (options_.rank + 1) % layout_.ranks(); }
+
+  // From some moment on nothing new is known of it.
+  void HideStopped(int number) {
+    RunningRank& rank = ranks_[number];
+    int64_t until_ns = kNever;
+    const bool is_stopped = Is(Fault::kStopped) || Is(Fault::kDriverCall) ||
+                            Is(Fault::kHostPaused) || Is(Fault::kExits);
+    if (is_stopped && IsCulprit(number)) until_ns = options_.fault_ns;
+    if (Is(Fault::kLooked) && number == Other()) until_ns = options_.fault_ns + options_.pause_ns;
+    if (until_ns >= rank.seen_ns) return;
+    rank.seen_ns = until_ns;
+    if (!Is(Fault::kExits)) rank.run_state = options_.run_state;
+  }
+
+  // Its own, and soon after what reaches some of those that it works with over links.
+  void FailGpus() {
+    constexpr uint32_t kOwn[] = {214, 700, 702, 715};
+    constexpr uint32_t kLaunchFailed = 719;
+    const auto fail = [this](int number, uint32_t error, int64_t after_ns) {
+      RunningRank& rank = ranks_[number];
+      rank.driver_error_ns = options_.fault_ns + after_ns;
+      if (rank.driver_error_ns <= rank.seen_ns) rank.driver_error = error;
+    };
+    fail(options_.rank, kOwn[random_.Next() % std::size(kOwn)], 20 * kMs);
+    for (const JobGroup& group : groups_) {
+      if (!Spans(group, options_.rank) || group.nodes > 1) continue;
+      for (const int member : group.members) {
+        if (member == options_.rank || random_.Share() < 0.5) continue;
+        fail(member, kLaunchFailed, static_cast<int64_t>(random_.Share() * 900 * kMs));
+      }
+    }
+  }
+
+  // The kernel that this GPU comes to next does not end, and is none of NCCL's.
+  bool IsForeign(int number) const {
+    if (ranks_[number].has_erred || ranks_[number].steps <= options_.change_step) return false;
+    if (Is(Fault::kForeign)) return true;
+    const std::vector<int>* members =
+        Is(Fault::kForeignHost) ? &groups_[options_.group].members : nullptr;
+    return members != nullptr && number != options_.rank &&
+           std::find(members->begin(), members->end(), number) != members->end();
   }
   bool Is(Fault fault) const { return options_.fault == fault; }
 
@@ -157,6 +212,11 @@ class Run {
           break;
         case StepKind::kGpuWork: {
           JobItem item{&step, rank.host_ns, kNever, Work(number, step), rank.is_gpu_to_stick, {}};
+          if (IsForeign(number)) rank.has_erred = item.is_stuck = true;
+          if (Is(Fault::kQueued) && IsLongKernel(rank)) {
+            if (!is_asked_) AskAfter(rank.host_ns);
+            item.work_ns += options_.pause_ns;
+          }
           rank.is_gpu_to_stick = false;
           rank.streams[0].queue.push_back(item);
           break;
@@ -183,6 +243,14 @@ class Run {
     }
   }
 
+  // The optimizer's: behind it stands one more call, as a rule.
+  bool IsLongKernel(const RunningRank& rank) const {
+    return rank.steps == options_.change_step + 1 &&
+           std::none_of(rank.program.begin() + static_cast<std::ptrdiff_t>(rank.at) + 1,
+                        rank.program.end(),
+                        [](const JobStep& step) { return step.kind == StepKind::kGpuWork; });
+  }
+
   void BeginStep(int number) {
     RunningRank& rank = ranks_[number];
     const int step = rank.steps++;
@@ -195,6 +263,10 @@ class Run {
     if (Is(Fault::kNodePauses) && is_of_node && step == options_.change_step) {
       rank.host_ns += options_.pause_ns;
     }
+    if (Is(Fault::kLongBefore)) {
+      if (number == Other() && step == kFirstPause) rank.host_ns += options_.pause_ns;
+      if (number == options_.rank && step == options_.change_step) AskAfter(rank.host_ns);
+    }
     if (Is(Fault::kInput)) rank.host_ns += InputWaitNs(options_, layout_, number, step);
     const bool is_one = Is(Fault::kPause) && number == options_.rank;
     if (!is_one && !Is(Fault::kAllPause)) return;
@@ -205,6 +277,7 @@ class Run {
   }
 
   void AskAfter(int64_t begin_ns) {
+    is_asked_ = true;
     for (int64_t& asked_ns : asked_ns_) asked_ns += begin_ns;
     end_ns_ = options_.asked_ns + options_.asked_within_ns + begin_ns;
     for (int i = 0; i < layout_.ranks(); ++i) ranks_[i].seen_ns = asked_ns_[layout_.NodeOf(i)];
@@ -219,9 +292,17 @@ class Run {
       case Fault::kHostStuck:
       case Fault::kProcessGone:
       case Fault::kProcessVanished:
+      case Fault::kStopped:
+      case Fault::kLooked:
+      case Fault::kDriverCall:
+      case Fault::kHostPaused:
+      case Fault::kExits:
+      case Fault::kForeignHost:
+      case Fault::kLongBefore:
         rank.is_halted = true;
         return true;
       case Fault::kGpuStuck:
+      case Fault::kGpuFails:
         if (!rank.has_erred && step.kind == StepKind::kGpuWork) {
           rank.has_erred = rank.is_gpu_to_stick = true;
         }
@@ -372,7 +453,20 @@ class Run {
     }
     const bool is_slow = Is(Fault::kNetworkSlow) && of.nodes > 1 && Spans(of, options_.rank) &&
                          instance.last_begun_ns >= options_.fault_ns;
-    const int64_t end_ns = instance.last_begun_ns + step.work_ns * (is_slow ? 10 : 1);
+    int64_t end_ns = instance.last_begun_ns + step.work_ns * (is_slow ? 10 : 1);
+    if (Is(Fault::kMoves) && group == options_.group && !has_moved_ &&
+        ranks_[number].steps > options_.change_step) {
+      has_moved_ = true;
+      AskAfter(instance.last_begun_ns);
+      end_ns += options_.pause_ns;
+      // One rank of each node has the network.
+      int node = -1;
+      for (const int member : of.members) {
+        if (layout_.NodeOf(member) == node) continue;
+        node = layout_.NodeOf(member);
+        ranks_[member].memberships[group].Move(instance.last_begun_ns, end_ns);
+      }
+    }
     while (!instances.empty() && instances.front().came == of.members.size()) {
       instances.pop_front();
       ++first_instance_[group];
@@ -473,6 +567,7 @@ class Run {
   int64_t end_ns_ = 0;
   int failed_calls_ = 0;
   int64_t made_ns_ = 0;  // of kNotMade
+  bool is_asked_ = false, has_moved_ = false;
   std::vector<RunningRank> ranks_;
   std::deque<int> awake_;
   std::vector<std::deque<Instance>> instances_;  // by group, without those that have ended

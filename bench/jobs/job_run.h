@@ -15,6 +15,7 @@
 
 #include "bench/jobs/job_layout.h"
 #include "exporter/diagnosis/snapshot_set.h"
+#include "metrics/snapshot.h"
 
 namespace nccl_pulse {
 
@@ -36,12 +37,23 @@ enum class Fault {
   kNetworkSlow,   // a node's communicators take ten times as long
   kSlowHost,      // its program takes longer, step after step
   kSlowGpu,
-  kSlowNode,   // all ranks of a node do
-  kPause,      // healthy: it writes a checkpoint, as it did before, and the others wait
-  kAllPause,   // healthy: all stop to evaluate, and nobody waits
+  kSlowNode,    // all ranks of a node do
+  kPause,       // healthy: it writes a checkpoint, as it did before, and the others wait
+  kStopped,     // its process is stopped
+  kLooked,      // its program does not go on, and later a debugger holds another one, which waits
+  kDriverCall,  // its program and the plugin's thread are held by the driver; the process runs
+  kHostPaused,  // all processes of its host stop at once
+  kGpuFails,    // its GPU's driver answers with an error, and that of some that it works with later
+  kExits,       // it is in exit()
+  kForeign,     // from `change_step` on a kernel that is not NCCL's does not end, on all GPUs
+  kForeignHost,  // the same on the GPUs of its group, which wait there for its program
+  kLongBefore,   // its program does not go on, long after all have waited for another one, once
+  kAllPause,     // healthy: all stop to evaluate, and nobody waits
   kSequences,  // healthy: what a replica has to do differs from step to step, half to twice as much
   kStages,     // healthy: stages of the pipeline have more or less to do, always
   kInput,      // healthy: now and then a rank waits for its input, some steps long
+  kQueued,     // healthy: the end of a step stands behind a long kernel of each GPU
+  kMoves,      // healthy: a collective takes long, and its data moves
   // Healthy, from `change_step` on:
   kLonger,      // all have more to do, and some replicas more than others
   kEvaluates,   // it evaluates for `change_steps`, then trains as long, and so on; the stages'
@@ -61,7 +73,8 @@ struct JobRunOptions {
   uint64_t seed = 1;
   Fault fault = Fault::kNone;
   int rank = 0;          // who does it
-  int group = -1;        // of kWrongOrder, kWrongSize, kCircle, kNetworkStuck
+  int group = -1;        // of kWrongOrder, kWrongSize, kCircle, kNetworkStuck, kMoves, kForeignHost
+  RunState run_state{};  // of processes that do not run, as far as is seen
   int64_t fault_ns = 0;  // from when on, since the start
   // When the endpoints are asked, since the start; of a pause, since the second one.
   int64_t asked_ns = 0;

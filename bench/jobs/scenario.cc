@@ -54,7 +54,13 @@ struct FaultKind {
   // What is wrong with another job at the same endpoints; null: there is none.
   const char* other = nullptr;
   bool has_same_ids = false;  // it has the same communicators
+  bool stands_long = false;   // see StandLong
 };
+
+FaultKind Long(FaultKind kind) {
+  kind.stands_long = true;
+  return kind;
+}
 
 FaultKind Away(FaultKind kind) {
   kind.endpoint = FaultKind::Endpoint::kAway;
@@ -106,6 +112,15 @@ const std::vector<FaultKind>& Kinds() {
       Beside({"two jobs with the same ids hang", 58, Fault::kHostStuck, true}, "host stuck", true),
       Beside({"host stuck, a healthy job has the same ids", 59, Fault::kHostStuck, true}, "healthy",
              true),
+      Long({"process stopped", 60, Fault::kStopped, true}),
+      Long({"a debugger at one that waits", 61, Fault::kLooked, true}),
+      Long({"driver call", 62, Fault::kDriverCall, true}),
+      Long({"host paused", 63, Fault::kHostPaused, true}),
+      Long({"driver error", 64, Fault::kGpuFails, true}),
+      Long({"in exit()", 65, Fault::kExits, true}),
+      Long({"foreign kernel on all GPUs", 66, Fault::kForeign, true}),
+      Long({"foreign kernel waits for a host", 67, Fault::kForeignHost, true}),
+      Long({"host stuck, a long wait long before", 68, Fault::kLongBefore, true}),
       {"straggler at the host", 10, Fault::kSlowHost, false},
       {"straggler at the GPU", 11, Fault::kSlowGpu, false},
       {"slow node", 12, Fault::kSlowNode, false},
@@ -117,8 +132,10 @@ const std::vector<FaultKind>& Kinds() {
       {"network slow", 13, Fault::kNetworkSlow, false},
       {"healthy", 14, Fault::kNone, false},
       {"checkpoint, as before", 15, Fault::kPause, false},
-      Away({"checkpoint, its endpoint is away", 62, Fault::kPause, false}),
+      Away({"checkpoint, its endpoint is away", 72, Fault::kPause, false}),
       {"evaluation", 16, Fault::kAllPause, false},
+      Long({"queued behind long kernels", 70, Fault::kQueued, true}),
+      Long({"a collective that moves", 71, Fault::kMoves, true}),
       {"sequences of unequal length", 17, Fault::kSequences, false},
       {"stages with unequal work", 18, Fault::kStages, false},
       {"input that comes late, now and then", 19, Fault::kInput, false},
@@ -282,6 +299,8 @@ bool IsHealthy(const Scenario& scenario) {
     case Fault::kEvaluates:
     case Fault::kNodePauses:
     case Fault::kStageGrows:
+    case Fault::kQueued:
+    case Fault::kMoves:
       return true;
     default:
       return false;
@@ -294,6 +313,68 @@ std::set<int> RanksOfNode(const JobLayout& layout, int node) {
     if (layout.NodeOf(rank) == node) ranks.insert(rank);
   }
   return ranks;
+}
+
+// One that crosses the network.
+int PickNetworkGroup(const Scenario& scenario, Generator* random) {
+  std::vector<int> candidates;
+  for (std::size_t i = 0; i < scenario.groups.size(); ++i) {
+    const JobGroup& group = scenario.groups[i];
+    const bool has_collectives =
+        IsOfKind(group, GroupKind::kData) || IsOfKind(group, GroupKind::kWorld);
+    if (group.nodes > 1 && has_collectives) candidates.push_back(static_cast<int>(i));
+  }
+  return candidates[Between(random, 0, static_cast<int64_t>(candidates.size()) - 1)];
+}
+
+// The narrowest of the rank: experts, tensor-parallel or data-parallel ones.
+int GroupOf(const Scenario& scenario, int rank) {
+  for (const GroupKind kind : {GroupKind::kExperts, GroupKind::kTensor, GroupKind::kData}) {
+    for (std::size_t i = 0; i < scenario.groups.size(); ++i) {
+      const std::vector<int>& members = scenario.groups[i].members;
+      if (IsOfKind(scenario.groups[i], kind) &&
+          std::find(members.begin(), members.end(), rank) != members.end()) {
+        return static_cast<int>(i);
+      }
+    }
+  }
+  return 0;
+}
+
+// What stands, stands from some step on, for as long as such things may.
+void StandLong(Scenario* scenario, Generator* random) {
+  JobRunOptions& options = scenario->options;
+  const Fault fault = options.fault;
+  constexpr RunState kStates[] = {RunState::kUnknown, RunState::kStopped, RunState::kTraced};
+  constexpr RunState kRuns[] = {RunState::kRunning, RunState::kUninterruptible};
+  options.run_state =
+      fault == Fault::kDriverCall ? kRuns[Between(random, 0, 1)] : kStates[Between(random, 0, 2)];
+  options.change_step = static_cast<int>(Between(random, 3, 8));
+  if (fault == Fault::kForeign || fault == Fault::kForeignHost) {
+    options.asked_ns = options.fault_ns + Between(random, 13, 400) * kSecond;
+  }
+  if (fault == Fault::kForeignHost) {
+    options.group = GroupOf(*scenario, options.rank);
+    // Where hosts wait for each message of a pipeline, nothing of NCCL's is behind that kernel.
+    options.is_blocking &= scenario->layout.pipeline == 1;
+  }
+  if (fault == Fault::kHostPaused && Between(random, 0, 3) == 0) {
+    options.run_state = RunState::kRunning;  // it has just gone on
+  }
+  if (fault == Fault::kLooked) {
+    options.pause_ns = Between(random, 10, 60) * kSecond;
+    options.asked_ns = options.fault_ns + options.pause_ns + Between(random, 6, 60) * kSecond;
+  }
+  if (fault == Fault::kLongBefore) {
+    options.change_step = static_cast<int>(Between(random, 40, 60));
+    options.pause_ns = Between(random, 60, 300) * kSecond;
+    options.asked_ns = Between(random, 13, 60) * kSecond;
+  }
+  if (fault == Fault::kQueued || fault == Fault::kMoves) {
+    options.pause_ns = Between(random, 15, 55) * kSecond;
+    options.asked_ns = options.pause_ns * Between(random, 50, 90) / 100;
+  }
+  if (fault == Fault::kMoves) options.group = PickNetworkGroup(*scenario, random);
 }
 
 // Some endpoints of uninvolved nodes do not answer, or answer with old data.
@@ -389,6 +470,20 @@ Outcome Compare(const std::set<int>& named, const std::set<int>& culprits, bool 
   return is_part ? Outcome::kRight : Outcome::kWrong;
 }
 
+// None if all ranks are of one stage.
+std::set<int> FirstStage(const JobLayout& layout) {
+  std::set<int> ranks;
+  for (int rank = 0; layout.pipeline > 1 && rank < layout.tensor * layout.data; ++rank) {
+    ranks.insert(rank);
+  }
+  return ranks;
+}
+
+bool AreAllUsual(const JobVerdict& verdict) {
+  return std::all_of(verdict.roots.begin(), verdict.roots.end(),
+                     [](const JobRoot& root) { return root.is_usual; });
+}
+
 Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict) {
   std::set<int> named;
   bool is_place = false;
@@ -402,10 +497,21 @@ Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict) {
   for (const JobStraggler& straggler : verdict.stragglers) {
     for (const JobRank& rank : straggler.ranks) named.insert(GlobalRank(scenario, rank));
   }
+  if (scenario.options.fault == Fault::kQueued || scenario.options.fault == Fault::kMoves) {
+    return AreAllUsual(verdict) ? Outcome::kRight : Outcome::kWrong;
+  }
   if (IsHealthy(scenario)) return named.empty() && !is_place ? Outcome::kRight : Outcome::kWrong;
   if (scenario.options.fault == Fault::kNetworkStuck) {
     if (!named.empty()) return Outcome::kWrong;
     return is_place ? Outcome::kRight : Outcome::kNothing;
+  }
+  if (scenario.options.fault == Fault::kForeign) {
+    // In a pipeline the later stages wait for the first.
+    const std::set<int> first = FirstStage(scenario.layout);
+    if (!std::includes(first.begin(), first.end(), named.begin(), named.end())) {
+      return Outcome::kWrong;
+    }
+    return AreAllUsual(verdict) ? Outcome::kNothing : Outcome::kRight;
   }
   if (scenario.options.fault == Fault::kCircle && !verdict.roots.empty() &&
       verdict.roots.front().verdict == HangVerdict::kCircularWait) {
@@ -464,6 +570,7 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
   const bool is_watched = kind->endpoint == FaultKind::Endpoint::kWatched;
   scenario.layout = is_watched ? MakeNodeLayout(&random) : MakeLayoutFor(kind->jobs, &random);
   scenario.layout.has_second = kind->fault == Fault::kCircle;
+  scenario.layout.has_world |= kind->fault == Fault::kMoves;
   scenario.groups = GroupsOf(scenario.layout, seed);
   options.rank = static_cast<int>(Between(&random, 0, scenario.layout.ranks() - 1));
   if (needs_call) {
@@ -508,7 +615,9 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
     options.asked_ns = options.pause_ns * Between(&random, 10, 130) / 100;
     options.run_on_ns = 0;  // looked at once
   }
-  if (kind->fault == Fault::kNodeGone || kind->fault == Fault::kSlowNode) {
+  if (kind->stands_long) StandLong(&scenario, &random);
+  if (kind->fault == Fault::kNodeGone || kind->fault == Fault::kSlowNode ||
+      kind->fault == Fault::kHostPaused) {
     scenario.culprits = RanksOfNode(scenario.layout, scenario.layout.NodeOf(options.rank));
   } else {
     scenario.culprits = {options.rank};

@@ -130,19 +130,23 @@ class Follower {
       if (i == here) continue;
       const SameGpu same = Compare(*rank, suspect);
       if (same == SameGpu::kNo) continue;
-      if (is_begun ? !Waits(i, *rank, suspect) : !IsBusyBefore(*rank, suspect)) continue;
+      const bool is_queued = findings_[i] && findings_[i]->is_queued;
+      if (is_begun || is_queued ? !Waits(i, *rank, suspect) : !IsBusyBefore(*rank, suspect)) {
+        continue;
+      }
       if (HaveOthersGoneOn(here, i, *rank)) continue;
-      const bool is_known = !is_begun || findings_[i]->is_waiting_known;
+      const bool is_known = !is_queued && (!is_begun || findings_[i]->is_waiting_known);
       links_[here].push_back(
           {&suspect, i, same == SameGpu::kYes && is_known, MayBePostedAhead(views_[i], *rank)});
     }
   }
 
-  // Behind earlier work of its own GPU a rank waits for that, not for others. A suspect that has
-  // ended, here or as a whole, waited when it did.
+  // Behind earlier work of its own GPU a rank waits for that, and perhaps for who is suspected there.
+  // A suspect that has ended, here or as a whole, waited when it did.
   bool Waits(std::size_t there, const RankView& rank, const RankView& suspect) const {
-    if (!findings_[there] || findings_[there]->is_queued) return false;
+    if (!findings_[there]) return false;
     const HangFinding& finding = *findings_[there];
+    if (finding.is_queued && finding.suspects.empty()) return false;
     return Contains(
         suspect.state == RankView::State::kLive ? finding.waiting : finding.ended_waiting, &rank);
   }
@@ -350,6 +354,44 @@ void FollowWaits(const std::vector<CommunicatorView>& views, const RanksOfProces
   }
   for (std::size_t i = 0; i < views.size(); ++i) {
     if ((*findings)[i]) follower.Apply(i, &*(*findings)[i]);
+  }
+}
+
+void DropWhatMoves(const std::vector<CommunicatorView>& views, const RanksOfProcesses& ranks,
+                   int64_t hang_after_ns, int64_t now_realtime_ns, Findings* findings) {
+  std::vector<bool> moves(views.size());
+  bool is_changed = false;
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    const int64_t moved = views[i].network_moved_realtime_ns;
+    moves[i] = moved != 0 && ElapsedNs(now_realtime_ns, moved) < hang_after_ns;
+    is_changed |= moves[i];
+  }
+  const auto is_in_one_that_moves = [&](const RankView* rank) {
+    const auto& members = ranks.Of(*rank);
+    return std::any_of(members.begin(), members.end(), [&](const auto& member) {
+      return moves[member.view] && member.rank->activity.is_in_flight() &&
+             Compare(*member.rank, *rank) != SameGpu::kNo;
+    });
+  };
+  while (is_changed) {
+    is_changed = false;
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      std::optional<HangFinding>& finding = (*findings)[i];
+      if (!finding || moves[i]) continue;
+      // Where nobody is suspected any of those that do not wait may be the one.
+      Ranks awaited = finding->suspects;
+      for (const RankView& rank : views[i].ranks) {
+        if (finding->suspects.empty() && !Contains(finding->waiting, &rank)) {
+          awaited.push_back(&rank);
+        }
+      }
+      moves[i] = finding->suspects.empty()
+                     ? std::any_of(awaited.begin(), awaited.end(), is_in_one_that_moves)
+                     : std::all_of(awaited.begin(), awaited.end(), is_in_one_that_moves);
+      if (!moves[i]) continue;
+      finding.reset();
+      is_changed = true;
+    }
   }
 }
 

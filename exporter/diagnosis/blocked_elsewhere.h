@@ -53,6 +53,12 @@ void FollowWaits(const std::vector<CommunicatorView>& views, const RanksOfProces
                  int64_t hang_after_ns, int64_t now_realtime_ns,
                  std::vector<std::optional<HangFinding>>* findings);
 
+// Before the function above: drops waits for ranks that are in a collective whose data moves, or in one
+// that waits for such.
+void DropWhatMoves(const std::vector<CommunicatorView>& views, const RanksOfProcesses& ranks,
+                   int64_t hang_after_ns, int64_t now_realtime_ns,
+                   std::vector<std::optional<HangFinding>>* findings);
+
 // Whether what one of the ranks has launched `here`, and its GPU has not begun, may stand behind a
 // launch on another communicator.
 bool AreBehindNccl(const RanksOfProcesses& all, std::size_t here, const Ranks& ranks);

@@ -21,8 +21,7 @@ void AddLive(const RankView& rank, CommunicatorFacts* facts) {
   if (is_long(NoProgressSince(*facts->view, rank))) facts->stuck.push_back(&rank);
   if (rank.is_stopped) {
     facts->stopped.push_back(&rank);
-    const int64_t seen = SeenInFlightSince(communicator);
-    if (seen != 0 && is_long(std::max(seen, communicator.last_completion_realtime_ns))) {
+    if (SeenInFlightSince(communicator) != 0 && is_long(HaltedSince(rank))) {
       facts->halted.push_back(&rank);
     }
   }
@@ -127,11 +126,13 @@ void FindEndedWaiting(const Ranks& ended, CommunicatorFacts* facts) {
 }
 
 void FindStoppedLater(CommunicatorFacts* facts) {
-  if (facts->stuck.empty() || facts->stopped.empty()) return;
+  if (facts->stopped.empty()) return;
   int64_t since = INT64_MAX;
   for (const RankView* rank : facts->stuck) {
     since = std::min(since, NoProgressSince(*facts->view, *rank));
   }
+  for (const RankView* rank : facts->halted) since = std::min(since, HaltedSince(*rank));
+  if (since == INT64_MAX) return;
   const auto later = std::stable_partition(
       facts->stopped.begin(), facts->stopped.end(), [since](const RankView* rank) {
         return ElapsedNs(rank->process->last_poll_realtime_ns, since) < kStoppedLaterNs;
@@ -148,6 +149,11 @@ int64_t NoProgressSince(const CommunicatorView& view, const RankView& rank) {
                     : std::max({since, rank.communicator->last_completion_realtime_ns,
                                 rank.communicator->graph_moved_realtime_ns,
                                 view.network_moved_realtime_ns});
+}
+
+int64_t HaltedSince(const RankView& rank) {
+  return std::max(SeenInFlightSince(*rank.communicator),
+                  rank.communicator->last_completion_realtime_ns);
 }
 
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank) {

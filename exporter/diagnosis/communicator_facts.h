@@ -79,6 +79,8 @@ CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_n
 
 // The last moment at which something of the rank's progressed; 0: nothing is known to be in flight.
 int64_t NoProgressSince(const CommunicatorView& view, const RankView& rank);
+// The same of a `halted` one, as it was last seen.
+int64_t HaltedSince(const RankView& rank);
 // Since when the calls of an `unreported` one stand.
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank);
 

@@ -57,6 +57,33 @@ Hang ToHang(const HangFinding& finding) {
   return hang;
 }
 
+Queued ToQueued(const QueuedFinding& queued) {
+  return {queued.since_realtime_ns, queued.op, RankNumbers(queued.ranks), QueuedWords(queued)};
+}
+
+// After a while; or when others already wait for one of the ranks, and a few that have not called here
+// differ from it: what their GPUs work on may wait for these. Not what stands behind NCCL's own work:
+// then the hang is there.
+bool IsQueuedHang(const RanksOfProcesses& ranks, std::size_t here,
+                  const std::vector<std::optional<HangFinding>>& findings,
+                  const HangFinding& finding) {
+  const bool is_waited_for =
+      !finding.suspects.empty() &&
+      std::any_of(findings.begin(), findings.end(), [&](const auto& other) {
+        return other &&
+               (other->verdict == HangVerdict::kRankNotBegun ||
+                other->verdict == HangVerdict::kRankNotCalled) &&
+               std::any_of(
+                   other->suspects.begin(), other->suspects.end(), [&](const auto* suspect) {
+                     return std::any_of(
+                         finding.queued.ranks.begin(), finding.queued.ranks.end(),
+                         [suspect](const auto* rank) { return rank->process == suspect->process; });
+                   });
+      });
+  return (finding.queued.is_long || is_waited_for) &&
+         !AreBehindNccl(ranks, here, finding.queued.ranks);
+}
+
 }  // namespace
 
 const char* HangVerdictName(HangVerdict verdict) {
@@ -97,23 +124,27 @@ std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& 
   std::vector<std::optional<HangFinding>> findings;
   const RanksOfProcesses ranks(views);
   findings.reserve(views.size());
+  std::vector<std::pair<std::size_t, HangFinding>> queued;
   for (std::size_t i = 0; i < views.size(); ++i) {
     Conclusion conclusion = Conclude(views[i], hang_after_ns, now_realtime_ns);
+    if (conclusion.ahead) waits[i].note = AheadWords(*conclusion.ahead);
     if (conclusion.queued) {
-      QueuedFinding& queued = *conclusion.queued;
-      queued.unseen_elsewhere = UnseenElsewhere(views, ranks, i, queued.ranks);
-      if (conclusion.hang && AreBehindNccl(ranks, i, queued.ranks)) conclusion.hang.reset();
-      if (conclusion.hang) {
-        conclusion.hang->queued = std::move(queued);
-      } else {
-        waits[i].queued = Queued{queued.since_realtime_ns, queued.op, RankNumbers(queued.ranks),
-                                 QueuedWords(queued)};
-      }
+      conclusion.hang->queued = std::move(*conclusion.queued);
+      queued.push_back({i, std::move(*conclusion.hang)});
+      conclusion.hang.reset();
     }
     findings.push_back(std::move(conclusion.hang));
     FindAbsent(views, ranks, i, &findings.back());
-    if (conclusion.ahead) waits[i].note = AheadWords(*conclusion.ahead);
   }
+  for (auto& [i, finding] : queued) {
+    finding.queued.unseen_elsewhere = UnseenElsewhere(views, ranks, i, finding.queued.ranks);
+    if (IsQueuedHang(ranks, i, findings, finding)) {
+      findings[i] = std::move(finding);
+    } else {
+      waits[i].queued = ToQueued(finding.queued);
+    }
+  }
+  DropWhatMoves(views, ranks, hang_after_ns, now_realtime_ns, &findings);
   FollowWaits(views, ranks, hang_after_ns, now_realtime_ns, &findings);
   for (std::optional<HangFinding>& finding : findings) {
     if (finding) CompareWithPast(now_realtime_ns, &*finding);

@@ -5,8 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "metrics/driver_error.h"
-
 namespace nccl_pulse {
 namespace {
 
@@ -47,18 +45,17 @@ bool MayHoldUp(const CommunicatorFacts& facts, const RankView& rank) {
 Ranks FirstFailed(const Ranks& failed) {
   // Errors are seen within a second, and clocks of hosts differ.
   constexpr int64_t kTogetherNs = 3000000000;
-  const auto at = [](const RankView* rank) { return rank->failed->driver_error_realtime_ns; };
-  const RankView* earliest =
-      *std::min_element(failed.begin(), failed.end(),
-                        [&at](const RankView* a, const RankView* b) { return at(a) < at(b); });
-  Ranks first;
-  Ranks own;
+  int64_t earliest_ns = INT64_MAX;
   for (const RankView* rank : failed) {
-    if (ElapsedNs(at(rank), at(earliest)) > kTogetherNs) continue;
-    first.push_back(rank);
-    if (!MayBePeersError(rank->failed->driver_error)) own.push_back(rank);
+    if (rank->is_failed_by_peer) continue;
+    earliest_ns = std::min(earliest_ns, rank->failed->driver_error_realtime_ns);
   }
-  return own.empty() ? first : own;
+  Ranks first;
+  for (const RankView* rank : failed) {
+    const int64_t after_ns = ElapsedNs(rank->failed->driver_error_realtime_ns, earliest_ns);
+    if (!rank->is_failed_by_peer && after_ns <= kTogetherNs) first.push_back(rank);
+  }
+  return first;
 }
 
 bool IsAnyKnownToHaveBegun(const Ranks& ranks) {

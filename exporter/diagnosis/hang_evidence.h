@@ -22,8 +22,8 @@ std::string LastCalled(const Ranks& waiting);
 // have, and then was stopped: by a debugger, say, that is to show where it waits.
 bool MayHoldUp(const CommunicatorFacts& facts, const RankView& rank);
 
-// Of ranks whose driver answers with an error, those that may be the reason: the first ones, without
-// those to which another GPU's failure may have come over a link.
+// Of ranks whose driver answers with an error, the first ones, without those to which the failure of
+// another GPU may have come over a link.
 Ranks FirstFailed(const Ranks& failed);
 
 // Every launch of the ranks here is known not to have begun: none holds up another, or is held up.

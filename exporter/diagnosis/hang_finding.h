@@ -68,6 +68,7 @@ struct QueuedFinding {
   bool are_all_seen = false;  // all ranks of the communicator are here
   // Another one of the same GPUs whose work cannot be seen.
   std::optional<uint64_t> unseen_elsewhere;
+  bool is_long = false;  // for so long that it is a hang, unless it stands behind NCCL's own work
 };
 
 struct HangFinding {
@@ -139,8 +140,8 @@ struct AheadFinding {
   Calls calls;
 };
 
-// What was found out about one communicator: one of the three, or nothing. What has been queued for
-// long is both: a hang, unless it stands behind NCCL's own work.
+// What was found out about one communicator: one of the three, or nothing. Of what is queued `hang` is
+// what to say of it as a hang (hang.cc).
 struct Conclusion {
   std::optional<HangFinding> hang;
   std::optional<QueuedFinding> queued;

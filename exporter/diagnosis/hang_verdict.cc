@@ -40,11 +40,8 @@ class Judge {
     }
     if (!is_queued_) return {std::move(finding_), std::nullopt, std::nullopt};
     Conclusion conclusion{std::nullopt, Queued(), std::nullopt};
-    if (ElapsedNs(facts_.now_ns, finding_.since_realtime_ns) >=
-        kQueuedFactor * facts_.hang_after_ns) {
-      SayQueued();
-      conclusion.hang = std::move(finding_);
-    }
+    SayQueued();
+    conclusion.hang = std::move(finding_);
     return conclusion;
   }
 
@@ -137,6 +134,8 @@ class Judge {
     const bool do_few_owe = IsOwedProven(facts_) && facts_.owing.size() < finding_.waiting.size();
     if (do_few_owe) {
       draft_.SayOwing();
+    } else if (const Ranks awaited = AwaitedInExchange(facts_); !awaited.empty()) {
+      draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kExchange, awaited);
     } else {
       draft_.Say(HangVerdict::kNoProgress, HangDetail::kQueued, {});
     }
@@ -175,6 +174,8 @@ class Judge {
     queued.op = finding_.op;
     queued.ranks = finding_.waiting;
     queued.are_all_seen = finding_.are_all_seen;
+    queued.is_long = ElapsedNs(facts_.now_ns, finding_.since_realtime_ns) >=
+                     kQueuedFactor * facts_.hang_after_ns;
     return queued;
   }
 
@@ -274,10 +275,7 @@ Conclusion Conclude(const CommunicatorView& view, int64_t hang_after_ns, int64_t
     });
   }
   if (!facts.halted.empty()) {
-    return judge.Decide(facts.halted, [](const RankView& rank) {
-      return std::max(SeenInFlightSince(*rank.communicator),
-                      rank.communicator->last_completion_realtime_ns);
-    });
+    return judge.Decide(facts.halted, HaltedSince);
   }
   if (view.is_mixed) return {};
   if (std::optional<HangFinding> made = ConcludeBeingMade(facts)) {

@@ -172,6 +172,11 @@ class Words {
   std::string AlsoStopped() const {
     const Ranks& stopped = finding_.also_stopped;
     if (stopped.empty()) return "";
+    const bool do_run = std::all_of(stopped.begin(), stopped.end(), [](const RankView* rank) {
+      return rank->process->run_state == RunState::kRunning ||
+             rank->process->run_state == RunState::kUninterruptible;
+    });
+    if (do_run) return absl::StrCat(" ", WhoHave(stopped), " done nothing for a while.");
     return absl::StrCat(" ", Capital(Names(stopped)), Verb(stopped, " is", " are"),
                         " not running.");
   }
@@ -368,6 +373,17 @@ class Words {
     if (are_alike && state == RunState::kUnknown && IsHostPaused()) {
       how = ". They stopped at the same moment: their host was paused, or their container";
     }
+    if (are_alike && (state == RunState::kRunning || state == RunState::kUninterruptible)) {
+      return absl::StrCat(
+          WhoHave(stopped), " done nothing since ",
+          ClockWords(stopped.front()->process->last_poll_realtime_ns),
+          Verb(stopped, ", though its process ", ", though their processes "),
+          state == RunState::kRunning
+              ? Verb(stopped, "runs: a call of the driver that does not return?",
+                     "run: calls of the driver that do not return?")
+              : Verb(stopped, "is in uninterruptible sleep (D): in a driver, or I/O.",
+                     "are in uninterruptible sleep (D): in a driver, or I/O."));
+    }
     return absl::StrCat(Capital(Names(stopped)), Verb(stopped, " is", " are"), " not running", how,
                         ".");
   }
@@ -380,13 +396,15 @@ class Words {
                           ClockWords(rank->failed->driver_error_realtime_ns));
     };
     const Ranks& later = finding_.also_failed;
+    const Ranks& first = finding_.suspects;
     return absl::StrCat(
-        "The driver says that ", Verb(finding_.suspects, "a GPU", "GPUs"),
-        " can do no more for this process. ",
-        Capital(Enumerate(finding_.suspects, kMostListed, error)), ".",
-        later.empty()
-            ? ""
-            : absl::StrCat(" Later, or over a link: ", Enumerate(later, kMostListed, error), "."),
+        "The driver says that ", Verb(first.empty() ? later : first, "a GPU", "GPUs"),
+        " can do no more for this process.",
+        first.empty() ? "" : absl::StrCat(" ", Capital(Enumerate(first, kMostListed, error)), "."),
+        later.empty() ? ""
+                      : absl::StrCat(first.empty() ? " Most likely over a link: "
+                                                   : " Later, or over a link: ",
+                                     Enumerate(later, kMostListed, error), "."),
         Waiters());
   }
 
@@ -428,8 +446,7 @@ class Words {
             ? "a GPU or the network."
             : "a GPU, the network, or earlier work of the GPUs, which are not known "
               "to have come to it.",
-        finding_.are_all_seen ? "" : " Compare with the other nodes.", begun,
-        EndedWaiting());
+        finding_.are_all_seen ? "" : " Compare with the other nodes.", begun, EndedWaiting());
   }
 
   std::string Circle() const {
@@ -528,7 +545,7 @@ std::string WhyUnseen(const RankView& rank) {
   switch (rank.process->run_state) {
     case RunState::kRunning:
       return absl::StrCat(why,
-                          ", though the process is: a call of the driver that does not return?");
+                          ", though the process is (a call of the driver that does not return?)");
     case RunState::kUninterruptible:
       return absl::StrCat(why,
                           ", and the process is in uninterruptible sleep (D): a driver or I/O");

@@ -12,8 +12,8 @@
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/diagnosis/rank_words.h"
 #include "exporter/diagnosis/rejection.h"
-#include "metrics/driver_error.h"
 #include "exporter/diagnosis/same_ids.h"
+#include "metrics/driver_error.h"
 
 namespace nccl_pulse {
 namespace {

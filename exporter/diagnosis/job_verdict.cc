@@ -24,6 +24,8 @@ enum class Certainty { kNamed, kUnseen, kNobodyNamed, kConsequence };
 
 Certainty CertaintyOf(const Hang& hang) {
   switch (hang.verdict) {
+    case HangVerdict::kDriverError:
+      return hang.suspects.empty() ? Certainty::kConsequence : Certainty::kNamed;
     case HangVerdict::kBlockedElsewhere:
       return Certainty::kConsequence;
     case HangVerdict::kRankNotSeen:

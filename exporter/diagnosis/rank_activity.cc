@@ -111,13 +111,16 @@ int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator) {
 }
 
 bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns, int64_t stands_after_ns) {
+  return process.run_state != RunState::kRunning &&
+         process.run_state != RunState::kUninterruptible &&
+         Stands(process, now_realtime_ns, stands_after_ns);
+}
+
+bool Stands(const ProcessSnapshot& process, int64_t now_realtime_ns, int64_t stands_after_ns) {
   const int64_t polled = process.last_poll_realtime_ns;
-  const bool may_be_stopped = process.run_state == RunState::kUnknown ||
-                              process.run_state == RunState::kStopped ||
-                              process.run_state == RunState::kTraced;
-  return may_be_stopped && process.end == ProcessEnd::kLive &&
-         process.poller != PollerState::kNotStarted && process.poller != PollerState::kEnded &&
-         polled != 0 && PollerStands(process, now_realtime_ns, stands_after_ns) &&
+  return process.end == ProcessEnd::kLive && process.poller != PollerState::kNotStarted &&
+         process.poller != PollerState::kEnded && polled != 0 &&
+         PollerStands(process, now_realtime_ns, stands_after_ns) &&
          std::none_of(process.communicators.begin(), process.communicators.end(),
                       [polled](const CommunicatorSnapshot& communicator) {
                         return ElapsedNs(communicator.last_launch_realtime_ns, polled) >

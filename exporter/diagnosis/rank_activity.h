@@ -69,8 +69,12 @@ int64_t SeenUntil(const ProcessSnapshot& process, int64_t now_realtime_ns);
 // was launched since; 0: nothing.
 int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator);
 
-// The process itself does not run, as far as can be seen: its background thread stands, none of its
-// threads has launched anything since, and the kernel says that it is stopped, or was not asked.
+// Nothing of the process is seen to do anything: its background thread stands, and none of its threads
+// has launched anything since.
+bool Stands(const ProcessSnapshot& process, int64_t now_realtime_ns,
+            int64_t stands_after_ns = kStoppedAfterNs);
+
+// It stands because it does not run: the kernel says so, or was not asked.
 bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns,
                int64_t stands_after_ns = kStoppedAfterNs);
 

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "exporter/diagnosis/same_ids.h"
+#include "metrics/driver_error.h"
 
 namespace nccl_pulse {
 namespace {
@@ -28,10 +31,81 @@ const CommunicatorSnapshot* FailedOnGpuOf(const ProcessSnapshot& process,
   return first;
 }
 
+// Hosts of which all processes, and more than one, were last seen to run at the same moment, and run:
+// they were paused, and have gone on just now.
+std::set<std::string> JustResumed(const SnapshotSet& set, int64_t now_ns) {
+  constexpr int64_t kTogetherNs = 1500000000;
+  struct Host {
+    int processes = 0;
+    bool has_resumed = true;
+    int64_t first_ns = INT64_MAX, last_ns = INT64_MIN;
+  };
+  std::map<std::string, Host> hosts;
+  for (const ProcessSnapshot& process : set.processes) {
+    if (process.end != ProcessEnd::kLive) continue;
+    Host& host = hosts[process.hostname];
+    ++host.processes;
+    host.has_resumed &=
+        process.run_state == RunState::kRunning && Stands(process, now_ns, set.stands_after_ns);
+    host.first_ns = std::min(host.first_ns, process.last_poll_realtime_ns);
+    host.last_ns = std::max(host.last_ns, process.last_poll_realtime_ns);
+  }
+  std::set<std::string> resumed;
+  for (const auto& [name, host] : hosts) {
+    const bool are_together = ElapsedNs(host.last_ns, host.first_ns) <= kTogetherNs;
+    if (host.processes > 1 && host.has_resumed && are_together) resumed.insert(name);
+  }
+  return resumed;
+}
+
+// Errors are seen within a second, and clocks of hosts differ.
+constexpr int64_t kSameErrorNs = 3000000000;
+
+// Of two that work together, or on one host, one has an error of its own, and the other one, at the same
+// time, an error that may come over a link between them.
+bool MayBeVictim(const RankView& rank, const RankView& of) {
+  if (!MayBePeersError(rank.failed->driver_error) || MayBePeersError(of.failed->driver_error)) {
+    return false;
+  }
+  const int64_t apart =
+      ElapsedNs(rank.failed->driver_error_realtime_ns, of.failed->driver_error_realtime_ns);
+  return apart >= -kSameErrorNs && apart <= kSameErrorNs;
+}
+
+void FindFailedByPeers(std::vector<CommunicatorView>* views) {
+  std::map<const ProcessSnapshot*, const RankView*> failed;
+  for (const CommunicatorView& view : *views) {
+    for (const RankView& rank : view.ranks) {
+      if (rank.failed != nullptr) failed.emplace(rank.process, &rank);
+    }
+  }
+  if (failed.size() < 2) return;
+  std::set<const ProcessSnapshot*> victims;
+  for (const auto& [process, rank] : failed) {
+    for (const auto& [other_process, other] : failed) {
+      const bool is_of_host = process->hostname == other_process->hostname;
+      if (is_of_host && MayBeVictim(*rank, *other)) victims.insert(process);
+    }
+  }
+  for (const CommunicatorView& view : *views) {
+    for (const RankView& rank : view.ranks) {
+      if (rank.failed == nullptr) continue;
+      for (const RankView& other : view.ranks) {
+        if (other.failed != nullptr && MayBeVictim(rank, other)) victims.insert(rank.process);
+      }
+    }
+  }
+  for (CommunicatorView& view : *views) {
+    for (RankView& rank : view.ranks) rank.is_failed_by_peer = victims.count(rank.process) != 0;
+  }
+}
+
 void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, const SameIds& same_ids,
-                int64_t now_ns, std::map<std::pair<uint64_t, uint32_t>, CommunicatorView>* by_id) {
+                int64_t now_ns, const std::set<std::string>& resumed,
+                std::map<std::pair<uint64_t, uint32_t>, CommunicatorView>* by_id) {
   const int64_t stands_after_ns = set.stands_after_ns;
-  const bool is_stopped = IsStopped(process, now_ns, stands_after_ns);
+  const bool stands =
+      Stands(process, now_ns, stands_after_ns) && resumed.count(process.hostname) == 0;
   for (const CommunicatorSnapshot& communicator : process.communicators) {
     if (communicator.comm_id == 0) continue;
     const uint32_t number = same_ids.NumberOf(communicator);
@@ -42,9 +116,9 @@ void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, const Sa
     const RankView::State state = communicator.finalized             ? RankView::State::kFinalized
                                   : process.end != ProcessEnd::kLive ? RankView::State::kGone
                                                                      : RankView::State::kLive;
-    view.ranks.push_back({&process, &communicator, state,
-                          ActivityOf(process, communicator, now_ns, stands_after_ns),
-                          FailedOnGpuOf(process, communicator), is_stopped, set.is_of_all_nodes});
+    view.ranks.push_back(
+        {&process, &communicator, state, ActivityOf(process, communicator, now_ns, stands_after_ns),
+         FailedOnGpuOf(process, communicator), false, stands, set.is_of_all_nodes});
   }
 }
 
@@ -161,10 +235,11 @@ uint64_t RankView::CallsOf(std::string_view op) const {
 std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots,
                                                   int64_t now_realtime_ns) {
   const SameIds same_ids(snapshots);
+  const std::set<std::string> resumed = JustResumed(snapshots, now_realtime_ns);
   std::map<std::pair<uint64_t, uint32_t>, CommunicatorView> by_id;
   for (const auto* processes : {&snapshots.processes, &snapshots.ended}) {
     for (const ProcessSnapshot& process : *processes) {
-      AddProcess(process, snapshots, same_ids, now_realtime_ns, &by_id);
+      AddProcess(process, snapshots, same_ids, now_realtime_ns, resumed, &by_id);
     }
   }
   std::vector<CommunicatorView> views;
@@ -174,6 +249,7 @@ std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots,
     views.push_back(std::move(view));
   }
   FindPipelines(&views);
+  FindFailedByPeers(&views);
   return views;
 }
 

@@ -26,7 +26,9 @@ struct RankView {
   // Of the communicators that its process has on its GPU, the one on which the driver answered first
   // with an error from which the context does not recover; null: on none.
   const CommunicatorSnapshot* failed = nullptr;
-  bool is_stopped = false;        // its process is not running
+  // That may be the consequence of what happened to the GPU of a rank that it works with.
+  bool is_failed_by_peer = false;
+  bool is_stopped = false;        // its process is not running, or stands for another reason
   bool is_of_many_hosts = false;  // its host must be said, too
 
   int32_t rank() const { return communicator->rank; }

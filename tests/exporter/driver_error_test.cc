@@ -70,6 +70,25 @@ TEST(DriverError, TheFirstOneAndNotItsVictims) {
   EXPECT_THAT(HangOf(job)->suspects, ElementsAre(1));
 }
 
+// A link joins GPUs of one host that work together in nothing, too. Then nobody is named where only
+// victims are.
+TEST(DriverError, VictimsInOtherCommunicators) {
+  SimulatedJob job = RunningJob();
+  job.AddCommunicator(1, {0, 1});
+  job.AddCommunicator(2, {2, 3});
+  Fail(&job, 0, kEcc, 1);
+  Fail(&job, 0, kLaunchFailed, 2);
+  job.Launch(1, 1, "AllReduce");
+  job.Launch(2, 1, "AllReduce");
+  job.Advance(kHangAfter);
+  EXPECT_THAT(HangOf(job, 1)->suspects, ElementsAre(0));
+  const std::optional<Hang> hang = HangOf(job, 2);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kDriverError);
+  EXPECT_THAT(hang->suspects, ElementsAre());
+  EXPECT_THAT(hang->text, HasSubstr("Most likely over a link: rank 0 (pid 102, GPU 2)"));
+}
+
 // Its process has ended since.
 TEST(DriverError, OfAProcessThatEnded) {
   SimulatedJob job = RunningJob();

@@ -124,6 +124,29 @@ TEST_F(QueuedBehindNccl, AcquitsNobody) {
   EXPECT_THAT(hang->suspects, ElementsAre(3));
 }
 
+// Others wait for a GPU that does not come, and in that rank's own communicator one has not called: the
+// others there stand in something that may wait for it.
+TEST(Queued, WhoIsWaitedForPointsToTheOneThatDiffers) {
+  constexpr uint64_t kData = 1;
+  for (const bool has_called : {true, false}) {
+    SimulatedJob job(5);
+    job.AddCommunicator(kComm, {0, 1, 2, 3});
+    job.AddCommunicator(kData, {0, 4});
+    for (const int rank : {0, 1, 2}) job.Launch(kComm, rank, "AllReduce");
+    SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun});
+    job.Launch(kData, 1, "AllReduce");
+    if (has_called) job.Launch(kData, 0, "AllReduce");
+    SetBegun(&job, kData, {kNotBegun, kBegun});
+    job.Advance(kHangAfter);
+    ASSERT_TRUE(HangOf(job));
+    EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotCalled);
+    EXPECT_THAT(HangOf(job)->suspects, ElementsAre(3));
+    ASSERT_TRUE(HangOf(job, kData));
+    EXPECT_EQ(HangOf(job, kData)->verdict, HangVerdict::kBlockedElsewhere);
+    EXPECT_THAT(HangOf(job, kData)->text, HasSubstr("may wait in communicator 00000000000000c0"));
+  }
+}
+
 // Nothing says that a GPU has come to its launch: it may have earlier work to do.
 TEST(Queued, WhereItIsNotKnownThatIsSaid) {
   for (const OldestLaunch oldest : {OldestLaunch::kUnknown, kBegun}) {
@@ -156,6 +179,22 @@ TEST(Moving, ACollectiveThatMovesIsNoHang) {
   const int64_t moved = job.now();
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kNoProgress, {});
   EXPECT_EQ(hang.since_realtime_ns, moved);
+}
+
+// Nor is a wait for one that is in it, or for one that waits for that.
+TEST(Moving, NobodyIsAwaitedWhoIsInOneThatMoves) {
+  constexpr uint64_t kData = 1, kTensor = 2, kThird = 3;
+  SimulatedJob job(4);
+  job.AddCommunicator(kData, {0, 1});
+  job.AddCommunicator(kTensor, {0, 2});
+  job.AddCommunicator(kThird, {2, 3});
+  for (const int rank : {0, 1}) job.Launch(kData, rank, "AllReduce");
+  job.Launch(kTensor, 1, "AllReduce");  // process 2 waits for process 0
+  job.Launch(kThird, 1, "AllReduce");   // and process 3 for process 2
+  job.Advance(kHangAfter);
+  ASSERT_TRUE(HangOf(job, kTensor));
+  job.Of(kData, 0).network_moved_realtime_ns = job.now();
+  for (const uint64_t id : {kData, kTensor, kThird}) EXPECT_EQ(HangOf(job, id), std::nullopt) << id;
 }
 
 // What Sends and Recvs of others move says nothing of who waits.

@@ -504,8 +504,11 @@ class Run {
     constexpr int64_t kPatienceNs = 11 * kSecond;
     const RunningRank& rank = ranks_[number];
     if (options_.watchdog == Watchdog::kNone || number == options_.rank) return false;
-    return !rank.queue.empty() &&
-           rank.queue.front().begun_ns <= options_.watchdog_ns - kPatienceNs &&
+    const auto has_stood = [this](const JobStream& stream) {
+      return !stream.queue.empty() &&
+             stream.queue.front().begun_ns <= options_.watchdog_ns - kPatienceNs;
+    };
+    return std::any_of(std::begin(rank.streams), std::end(rank.streams), has_stood) &&
            JobRandom(options_.seed + static_cast<uint64_t>(number)).Share() < kShare;
   }
 

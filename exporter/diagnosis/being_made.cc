@@ -24,22 +24,23 @@ bool HasGoneOn(const RankView& rank) {
   });
 }
 
-// Of the unseen ranks those that are in that communicator, if the ranks that are seen are the same in
-// both.
-Ranks AbsentIn(const CommunicatorView& other, const HangFinding& finding) {
-  if (other.nranks != finding.view->nranks || other.is_mixed) return {};
-  const auto find = [&other](int32_t number) -> const RankView* {
-    const auto found = std::find_if(other.ranks.begin(), other.ranks.end(),
-                                    [number](const auto& rank) { return rank.rank() == number; });
-    return found == other.ranks.end() ? nullptr : &*found;
-  };
-  for (const RankView* rank : finding.waiting) {
-    const RankView* there = find(rank->rank());
-    if (there == nullptr || there->process != rank->process) return {};
+const RankView* FindRank(const CommunicatorView& view, int32_t number) {
+  const auto found =
+      std::lower_bound(view.ranks.begin(), view.ranks.end(), number,
+                       [](const RankView& rank, int32_t wanted) { return rank.rank() < wanted; });
+  return found != view.ranks.end() && found->rank() == number ? &*found : nullptr;
+}
+
+// Ranks of that communicator that are not seen here, if those that are seen are the same in both.
+Ranks AbsentIn(const CommunicatorView& other, const CommunicatorView& here) {
+  if (other.nranks != here.nranks || other.is_mixed) return {};
+  for (const RankView& rank : here.ranks) {
+    const RankView* there = FindRank(other, rank.rank());
+    if (there == nullptr || there->process != rank.process) return {};
   }
   Ranks absent;
-  for (const int32_t number : finding.unseen_ranks) {
-    if (const RankView* there = find(number)) absent.push_back(there);
+  for (const RankView& rank : other.ranks) {
+    if (FindRank(here, rank.rank()) == nullptr) absent.push_back(&rank);
   }
   return absent;
 }
@@ -73,7 +74,7 @@ void FindAbsent(const std::vector<CommunicatorView>& views, const RanksOfProcess
   if (finding.waiting.size() >= kLeastAlike) {
     for (const auto& [there, rank] : ranks.Of(*finding.waiting.front())) {
       if (there == here || !finding.absent.empty()) continue;
-      finding.absent = AbsentIn(views[there], finding);
+      finding.absent = AbsentIn(views[there], views[here]);
       finding.absent_in = there;
     }
   }

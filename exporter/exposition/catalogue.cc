@@ -140,6 +140,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      kComm, LabelNames(),
      "How long the other ranks of this node waited for this one: for each collective in which it "
      "came last the mean of their waiting, from calls that all of them timed, scaled to all calls. "
+     "Not counted while the rank is known to wait for another one itself. "
      "It starts anew when another process becomes the server. See hangs-and-stragglers.md."},
     {MetricId::kAgreedCall, "nccl_agreed_call_id", MetricType::Gauge, "", kComm,
      LabelNames("timing"),

@@ -56,6 +56,17 @@ std::string TestName(std::string name) {
 INSTANTIATE_TEST_SUITE_P(Faults, MadeUpJob, testing::ValuesIn(HangsAndHealthy()),
                          [](const auto& info) { return TestName(info.param); });
 
+// Nor is a neighbour that waits for it named by the endpoint of its node.
+TEST(MadeUpStraggler, IsNamedAloneOnItsNode) {
+  for (const char* fault :
+       {"straggler at the host, its node alone", "straggler at the GPU, its node alone"}) {
+    for (uint64_t seed = 0; seed < 6; ++seed) {
+      const Judged judged = Judge(MakeScenario(fault, seed));
+      EXPECT_EQ(judged.outcome, Outcome::kRight) << fault << " " << seed << ": " << judged.said;
+    }
+  }
+}
+
 struct Told {
   int right = 0, all = 0;
 };

@@ -104,6 +104,7 @@ TEST(Hang, WhoIsStoppedLaterIsNotWhy) {
       job.Launch(kComm, rank, rank % 2 == 0 ? "Send" : "Recv");
       job.Complete(kComm, rank);
     }
+    LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
     LaunchOn(&job, {0, 1, 3}, "AllReduce");
     job.Advance(20 * kSecond);
     const int64_t stopped = job.now();
@@ -119,6 +120,22 @@ TEST(Hang, WhoIsStoppedLaterIsNotWhy) {
       EXPECT_THAT(hang->text, HasSubstr("the process is held by a debugger"));
     }
   }
+}
+
+// The one that does not come is looked at: it still is the one.
+TEST(Hang, ADebuggerAtTheOneThatDoesNotCome) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  job.Advance(20 * kSecond);
+  const int64_t stopped = job.now();
+  job.Advance(20 * kSecond);
+  job.process(2).last_poll_realtime_ns = stopped;
+  job.process(2).run_state = RunState::kTraced;
+  const std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang->suspects, ElementsAre(2));
+  EXPECT_THAT(hang->text, HasSubstr("Rank 2 (pid 102, GPU 2) is not running."));
 }
 
 // What the kernel says is what is said.

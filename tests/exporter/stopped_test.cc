@@ -160,7 +160,8 @@ TEST(Hang, HowAProcessIsStopped) {
   EXPECT_THAT(text_of(RunState::kStopped), HasSubstr(who + ": stopped by a signal."));
   EXPECT_THAT(text_of(RunState::kTraced), HasSubstr(who + ": held by a debugger."));
   // A call of the driver that does not return, of another thread.
-  const std::string does = "Rank 2 (pid 102, GPU 2) has done nothing since 08:53:20 UTC, though its ";
+  const std::string does =
+      "Rank 2 (pid 102, GPU 2) has done nothing since 08:53:20 UTC, though its ";
   EXPECT_THAT(text_of(RunState::kRunning),
               HasSubstr(does + "process runs: a call of the driver that does not return?"));
   EXPECT_THAT(text_of(RunState::kUninterruptible),

@@ -31,6 +31,18 @@ void AddLive(const RankView& rank, CommunicatorFacts* facts) {
   }
 }
 
+// Stopped while the others already waited, with nothing in flight here, nor anywhere else where it may
+// wait: nothing can have come since.
+bool WasIdle(const CommunicatorFacts& facts, const RankView& rank) {
+  const ProcessSnapshot& process = *rank.process;
+  const auto was = [&process](const CommunicatorSnapshot& communicator) {
+    return ActivityOf(process, communicator, process.last_poll_realtime_ns);
+  };
+  return Contains(facts.stopped_later, &rank) && was(*rank.communicator).is_idle() &&
+         std::none_of(process.communicators.begin(), process.communicators.end(),
+                      [&was](const auto& each) { return was(each).is_in_flight(); });
+}
+
 void CompareCalls(CommunicatorFacts* facts) {
   for (const RankView* rank : facts->live) {
     facts->calls.push_back(facts->abandoned.CountWithout(*rank));
@@ -51,7 +63,7 @@ void CompareCalls(CommunicatorFacts* facts) {
     const Calls missing = Excess(most, facts->calls[i]);
     if (missing.empty()) continue;
     facts->behind.push_back(rank);
-    if (!rank->activity.is_idle() && !IsExiting(*rank)) continue;
+    if (!rank->activity.is_idle() && !IsExiting(*rank) && !WasIdle(*facts, *rank)) continue;
     facts->owing.push_back(rank);
     for (const auto& [kind, count] : missing) {
       facts->owed[kind] = std::max(facts->owed[kind], count);

@@ -87,8 +87,8 @@ bool AreOwedLaunched(const CommunicatorFacts& facts) {
 Ranks BehindUnseen(const CommunicatorFacts& facts) {
   Ranks unseen;
   for (const RankView* rank : facts.behind) {
-    if (!rank->activity.is_unknown() || IsExiting(*rank)) continue;
-    if (!Contains(facts.stopped, rank)) unseen.push_back(rank);
+    const bool is_said = Contains(facts.stopped, rank) || Contains(facts.owing, rank);
+    if (rank->activity.is_unknown() && !is_said) unseen.push_back(rank);
   }
   return unseen;
 }

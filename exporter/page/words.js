@@ -73,7 +73,8 @@ const VERDICTS = new Map([
   ['blocked_elsewhere', ['waits for another communicator', '', 'the hang of the communicator that is named']],
   ['circular_wait', ['ranks seem to wait in a circle', PY_SPY, 'in which order the programs use these communicators']],
   ['process_gone', ['a process has ended', '', 'why it ended: its log, and the kernel’s (dmesg)']],
-  ['process_stopped', ['a process is not running', 'cat /proc/PID/status', 'SIGSTOP, a debugger, a frozen container, a driver that does not return']],
+  ['process_stopped', ['a process does nothing', 'cat /proc/PID/status', 'SIGSTOP, a debugger, a paused container or host, a driver that does not return']],
+  ['driver_error', ['a GPU can do no more', 'nvidia-smi -q, dmesg (Xid)', 'what happened to that GPU; then end its process']],
   ['rank_not_seen', ['a rank is not seen here', '', 'whether its process is alive and has loaded the plugin']],
   ['no_progress', ['all called, nothing moves', 'nvidia-smi, dmesg (Xid)', 'GPUs and network; ranks on other nodes, if there are any']],
   ['point_to_point', ['Send and Recv do not end', PY_SPY, 'the waiting ranks: NCCL does not report their peers']],
@@ -88,5 +89,7 @@ const UNKNOWN_BECAUSE = new Map([
   ['no_completions', 'nothing tells when its work completes'],
   ['poller_not_started', 'the plugin’s background thread could not be started'],
   ['poller_stands', 'the plugin’s background thread is not running'],
+  ['poller_ended', 'the process is in exit()'],
+  ['driver_error', 'the GPU’s driver answers with an error'],
   ['event_mask_changed', 'somebody else changed NCCL’s profiler event mask'],
 ]);

@@ -104,6 +104,7 @@ TEST(Hang, WhoIsStoppedLaterIsNotWhy) {
       job.Launch(kComm, rank, rank % 2 == 0 ? "Send" : "Recv");
       job.Complete(kComm, rank);
     }
+    LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
     LaunchOn(&job, {0, 1, 3}, "AllReduce");
     job.Advance(20 * kSecond);
     const int64_t stopped = job.now();
@@ -119,6 +120,22 @@ TEST(Hang, WhoIsStoppedLaterIsNotWhy) {
       EXPECT_THAT(hang->text, HasSubstr("the process is held by a debugger"));
     }
   }
+}
+
+// The one that does not come is looked at: it still is the one.
+TEST(Hang, ADebuggerAtTheOneThatDoesNotCome) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  job.Advance(20 * kSecond);
+  const int64_t stopped = job.now();
+  job.Advance(20 * kSecond);
+  job.process(2).last_poll_realtime_ns = stopped;
+  job.process(2).run_state = RunState::kTraced;
+  const std::optional<Hang> hang = HangOf(job);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang->suspects, ElementsAre(2));
+  EXPECT_THAT(hang->text, HasSubstr("Rank 2 (pid 102, GPU 2) is not running."));
 }
 
 // What the kernel says is what is said.
@@ -143,7 +160,8 @@ TEST(Hang, HowAProcessIsStopped) {
   EXPECT_THAT(text_of(RunState::kStopped), HasSubstr(who + ": stopped by a signal."));
   EXPECT_THAT(text_of(RunState::kTraced), HasSubstr(who + ": held by a debugger."));
   // A call of the driver that does not return, of another thread.
-  const std::string does = "Rank 2 (pid 102, GPU 2) has done nothing since 08:53:20 UTC, though its ";
+  const std::string does =
+      "Rank 2 (pid 102, GPU 2) has done nothing since 08:53:20 UTC, though its ";
   EXPECT_THAT(text_of(RunState::kRunning),
               HasSubstr(does + "process runs: a call of the driver that does not return?"));
   EXPECT_THAT(text_of(RunState::kUninterruptible),

@@ -101,11 +101,10 @@ class StatusTest(unittest.TestCase):
         victim = self.server_last(job)[0]
         rank = job.ranks.index(victim)
         victim.send_signal(signal.SIGSTOP)
-        if rank == last:
-            self.assertEqual(self.wait_for_hang("process_stopped")["suspects"], [last])
-        else:
-            cluster.wait_until(lambda: "is not running" in self.hang()["text"], "it is seen to stop")
-            self.assertEqual(self.hang()["suspects"], [last])
+        cluster.wait_until(lambda: "is not running" in self.hang()["text"], "it is seen to stop")
+        self.assertEqual(self.hang()["suspects"], [last])
+        process = self.page()["communicators"][0]["ranks"][rank]["process"]
+        self.assertEqual((process["pid"], process["run_state"]), (victim.pid, "stopped"))
         victim.kill()
         self.assertEqual(self.wait_for_hang("process_gone")["suspects"], [rank])
         code, output, _ = status("--endpoint=" + self.endpoint)

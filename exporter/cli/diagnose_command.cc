@@ -167,8 +167,7 @@ void Print(const JobLook& look) {
 }
 
 int RunOnDumps(const std::string& path) {
-  if (IsAnyNamed() || !absl::GetFlag(FLAGS_job_id).empty() ||
-      !absl::GetFlag(FLAGS_comm).empty()) {
+  if (IsAnyNamed() || !absl::GetFlag(FLAGS_job_id).empty() || !absl::GetFlag(FLAGS_comm).empty()) {
     return Fail(kUsageError,
                 "--flight-recorder reads files: it takes no endpoints, --job-id or --comm");
   }

@@ -14,8 +14,8 @@
 #include "exporter/endpoint/pages.h"
 #include "exporter/endpoint/server_options.h"
 #include "exporter/http/entrance.h"
-#include "exporter/http/wake.h"
 #include "exporter/http/server_loop.h"
+#include "exporter/http/wake.h"
 #include "exporter/node/node.h"
 
 namespace nccl_pulse {

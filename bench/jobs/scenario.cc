@@ -384,6 +384,7 @@ void LoseEndpoints(Scenario* scenario, Generator* random) {
   if (scenario->options.fault == Fault::kNodeGone) scenario->answers[culprit] = Answer::kNone;
   const bool needs_all = scenario->options.fault == Fault::kNodeGone ||
                          scenario->options.fault == Fault::kProcessVanished ||
+                         scenario->options.fault == Fault::kHostPaused ||
                          scenario->options.fault == Fault::kNetworkStuck ||
                          scenario->options.fault == Fault::kSlowNode ||
                          scenario->options.fault == Fault::kSlowHost ||

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "exporter/diagnosis/pid_words.h"
 #include "exporter/diagnosis/size_words.h"
 #include "metrics/size_class.h"
 
@@ -24,7 +25,7 @@ std::string Name(const RankView& rank) {
   const std::string& host = rank.process->hostname;
   return absl::StrCat("rank ", rank.rank(), " (",
                       rank.is_of_many_hosts && !host.empty() ? absl::StrCat(host, ", ") : "",
-                      "pid ", rank.process->pid, gpu.empty() ? "" : absl::StrCat(", GPU ", gpu),
+                      "pid ", PidWords(*rank.process), gpu.empty() ? "" : absl::StrCat(", GPU ", gpu),
                       ")");
 }
 

@@ -81,6 +81,7 @@ const char* WhyMissing(const ProcessSnapshot& process, const CommunicatorSnapsho
 void AppendRank(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
                 int64_t now_realtime_ns, int64_t stands_after_ns, std::string* out) {
   absl::StrAppend(out, "{\"rank\":", communicator.rank, ",\"pid\":", process.pid,
+                  ",\"pid_namespace\":", process.pid_namespace,
                   ",\"hostname\":", TextOrNull(process.hostname),
                   ",\"global_rank\":", TextOrNull(process.global_rank),
                   ",\"gpu\":", TextOrNull(communicator.gpu),

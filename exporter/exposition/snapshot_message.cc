@@ -157,6 +157,8 @@ void FieldsOf(Fields& fields, ProcessSnapshot& process) {
   fields.Time(18, process.end_realtime_ns);
   fields.Messages(19, process.communicators);
   fields.Messages(20, process.pace, 2 + kPaceWindows);
+  fields.Number(40, process.seen_pid);
+  fields.Number(41, process.seen_in);
 }
 
 struct Top {

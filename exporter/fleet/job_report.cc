@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "exporter/diagnosis/pid_words.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/fleet/job_words.h"
 
@@ -45,7 +46,7 @@ std::vector<std::string> RankCells(const JobRank& rank) {
   if (rank.process == nullptr) return {"-", "-", "-", "-", comm, absl::StrCat(rank.rank)};
   return {Dash(rank.process->hostname),
           Dash(rank.communicator->gpu),
-          absl::StrCat(rank.process->pid),
+          PidCell(*rank.process),
           Dash(rank.process->global_rank),
           comm,
           absl::StrCat(rank.rank)};

@@ -361,6 +361,10 @@ struct ProcessSnapshot {
   int64_t end_realtime_ns = 0;
   // Read from a dump of PyTorch's Flight Recorder: neither host nor pid is known.
   bool is_of_dump = false;
+  // Nor these: its number as the kernel tells it to whoever serves its node, 0: it is not seen from
+  // there; and the PID namespace in which that counts.
+  int32_t seen_pid = 0;
+  uint32_t seen_in = 0;
   // Nor this: whoever reads again and again. Before it became slower; since then; and the last
   // kPaceWindows, oldest first. Empty: it has not become slower, or that is not known.
   std::vector<PaceWindow> pace;

@@ -64,10 +64,19 @@ double Calls(const Json& rank) {
   return calls;
 }
 
+// As PidCell (exporter/diagnosis/pid_words.h) has it: tells the processes of a host apart.
+std::string Pid(const Json& process) {
+  const std::string own = Text(At(process, "pid"));
+  const std::string seen = Text(At(process, "seen_pid"));
+  if (!seen.empty()) return seen;
+  const Json& in = At(process, "pid_namespace");
+  return Number(in) > 0 ? absl::StrCat(own, "@", Text(in)) : own;
+}
+
 // Identifies a rank from one page to the next.
 std::string Key(const Json& comm, const Json& rank) {
   return absl::StrCat(Text(At(comm, "comm")), " ", Text(At(rank, "rank")), " ",
-                      Text(At(At(rank, "process"), "pid")));
+                      Pid(At(rank, "process")));
 }
 
 struct Cell {
@@ -102,8 +111,7 @@ class Page {
       }
       for (const Json& rank : list) {
         const Json& process = At(rank, "process");
-        processes.insert(
-            absl::StrCat(Text(At(process, "hostname")), " ", Number(At(process, "pid"))));
+        processes.insert(absl::StrCat(Text(At(process, "hostname")), " ", Pid(process)));
       }
       shown.push_back(comm);
     }
@@ -291,7 +299,7 @@ class Page {
                      : "",
              color},
             {Text(number), color},
-            {Text(At(At(rank, "process"), "pid"))},
+            {Pid(At(rank, "process"))},
             {gpu.empty() ? "-" : gpu},
             {state, color},
             {seconds < 0 ? "-" : Seconds(seconds), color},

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "exporter/diagnosis/hang_words.h"
+#include "exporter/diagnosis/pid_words.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/diagnosis/rank_words.h"
 #include "exporter/diagnosis/rejection.h"
@@ -33,7 +34,7 @@ std::string Plural(std::size_t count, const char* one, const char* several) {
 }
 
 // "pid 7", "pids 7, 8 and 3 more"
-std::string Pids(std::vector<int32_t> pids) {
+std::string Pids(std::vector<std::string> pids) {
   const std::size_t more = pids.size() > kMostPids ? pids.size() - kMostPids : 0;
   pids.resize(pids.size() - more);
   return absl::StrCat(pids.size() == 1 ? "pid " : "pids ", absl::StrJoin(pids, ", "),
@@ -120,7 +121,7 @@ class Examiner {
   }
 
   void AddEnd(const ProcessSnapshot& process) {
-    if (process.end == ProcessEnd::kLost) lost_.push_back(process.pid);
+    if (process.end == ProcessEnd::kLost) lost_.push_back(PidWords(process));
   }
 
   void AddProcess(const ProcessSnapshot& process) {
@@ -141,10 +142,11 @@ class Examiner {
       ++activities.unknown;
       ++reasons_[static_cast<std::size_t>(activity.reason)];
     }
-    if (is_in_use && IsStopped(process, now_ns_, stands_after_ns_)) stopped_.push_back(process.pid);
+    if (is_in_use && IsStopped(process, now_ns_, stands_after_ns_))
+      stopped_.push_back(PidWords(process));
     if (process.event_mask_changes != 0) {
       masks_.push_back(absl::StrCat(
-          "Somebody changed NCCL's profiler event mask in pid ", process.pid, ", ",
+          "Somebody changed NCCL's profiler event mask in pid ", PidWords(process), ", ",
           Plural(process.event_mask_changes, "time", "times"), ", now 0x",
           absl::Hex(process.foreign_event_mask), ": what NCCL does not report is not measured."));
     }
@@ -242,7 +244,7 @@ class Examiner {
   }
 
   const int64_t now_ns_, stands_after_ns_;
-  std::vector<int32_t> lost_, stopped_;
+  std::vector<std::string> lost_, stopped_;
   const SameIds same_ids_;
   std::map<IdAndNumber, Activities> by_communicator_;
   std::array<std::size_t, kUnknownReasons> reasons_{};

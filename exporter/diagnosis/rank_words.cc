@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "exporter/diagnosis/pid_words.h"
 #include "exporter/diagnosis/size_words.h"
 #include "metrics/size_class.h"
 
@@ -26,7 +27,7 @@ std::string Name(const RankView& rank) {
                       rank.is_of_many_hosts && !host.empty() ? absl::StrCat(host, ", ") : "",
                       rank.process->is_of_dump
                           ? absl::StrCat("global rank ", rank.process->global_rank)
-                          : absl::StrCat("pid ", rank.process->pid),
+                          : absl::StrCat("pid ", PidWords(*rank.process)),
                       gpu.empty() ? "" : absl::StrCat(", GPU ", gpu), ")");
 }
 

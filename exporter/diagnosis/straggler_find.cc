@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "exporter/diagnosis/exchange.h"
+#include "exporter/diagnosis/pid_words.h"
 #include "exporter/diagnosis/rounds.h"
 #include "exporter/diagnosis/straggler.h"
 #include "exporter/diagnosis/straggler_ranks.h"
@@ -71,10 +72,10 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
     const std::string gpu =
         rank->communicator->gpu.empty() ? "" : absl::StrCat(", GPU ", rank->communicator->gpu);
     straggler.text = absl::StrFormat(
-        "Rank %d (pid %d%s) comes last into %.0f %% of the late calls%s; the others wait %s a "
+        "Rank %d (pid %s%s) comes last into %.0f %% of the late calls%s; the others wait %s a "
         "call, "
         "%.2g seconds of every second.",
-        straggler.rank, rank->process->pid, gpu, straggler.late_share * 100,
+        straggler.rank, PidWords(*rank->process), gpu, straggler.late_share * 100,
         static_cast<int32_t>(ranks.size()) == view.nranks ? ""
         : rank->is_of_many_hosts                          ? ", among the ranks that are seen"
                                                           : ", among the ranks of this node",

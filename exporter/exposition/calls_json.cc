@@ -80,12 +80,12 @@ const char* WhyMissing(const ProcessSnapshot& process, const CommunicatorSnapsho
 
 void AppendRank(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
                 int64_t now_realtime_ns, int64_t stands_after_ns, std::string* out) {
-  absl::StrAppend(out, "{\"rank\":", communicator.rank, ",\"pid\":", process.pid,
-                  ",\"hostname\":", TextOrNull(process.hostname),
-                  ",\"global_rank\":", TextOrNull(process.global_rank),
-                  ",\"gpu\":", TextOrNull(communicator.gpu),
-                  ",\"kept\":", communicator.last_calls_kept,
-                  ",\"missing\":", WhyMissing(process, communicator), ",\"calls\":");
+  absl::StrAppend(
+      out, "{\"rank\":", communicator.rank, ",\"pid\":", process.pid,
+      ",\"pid_namespace\":", process.pid_namespace, ",\"hostname\":", TextOrNull(process.hostname),
+      ",\"global_rank\":", TextOrNull(process.global_rank),
+      ",\"gpu\":", TextOrNull(communicator.gpu), ",\"kept\":", communicator.last_calls_kept,
+      ",\"missing\":", WhyMissing(process, communicator), ",\"calls\":");
   if (communicator.last_calls == nullptr) {
     absl::StrAppend(out, "null}");
     return;

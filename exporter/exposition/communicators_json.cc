@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/diagnosis/hang.h"
 #include "exporter/diagnosis/health.h"
+#include "exporter/diagnosis/pid_words.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/diagnosis/same_ids.h"
 #include "exporter/diagnosis/usual_wait.h"
@@ -41,6 +42,8 @@ Json ProcessJson(const ProcessSnapshot& process) {
           {"ended", TimeOrNull(process.end_realtime_ns)},
           {"hostname", TextOrNull(process.hostname)},
           {"pid_namespace", process.pid_namespace},
+          {"seen_pid", process.seen_pid > 0 ? Json(process.seen_pid) : Json(nullptr)},
+          {"host_pid", HostPid(process) > 0 ? Json(HostPid(process)) : Json(nullptr)},
           {"global_rank", TextOrNull(process.global_rank)},
           {"local_rank", TextOrNull(process.local_rank)},
           {"job_id", TextOrNull(process.job_id)},

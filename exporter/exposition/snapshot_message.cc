@@ -181,6 +181,8 @@ void FieldsOf(Fields& fields, ProcessSnapshot& process) {
   fields.Messages(19, process.communicators);
   fields.Messages(20, process.pace, 2 + kPaceWindows);
   fields.Number(30, process.run_state);
+  fields.Number(40, process.seen_pid);
+  fields.Number(41, process.seen_in);
 }
 
 struct Top {

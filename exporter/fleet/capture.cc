@@ -6,12 +6,14 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "exporter/diagnosis/pid_words.h"
 #include "exporter/exposition/json_text.h"
 #include "exporter/fleet/clock_offset.h"
 #include "exporter/fleet/communicator_id.h"
@@ -288,7 +290,7 @@ class Capturer {
       const auto found = rank.find(key);
       return found == rank.end() ? "" : found->dump();
     };
-    callers_.emplace(text("hostname"), text("pid"));
+    callers_.emplace(text("hostname"), text("pid"), text("pid_namespace"));
     capture_.sources = callers_.size();
   }
 
@@ -338,14 +340,14 @@ class Capturer {
 
   void AddProcesses() {
     // Others elsewhere may have the same pid.
-    std::set<std::pair<int32_t, std::string>> seen;
+    std::set<std::pair<std::string, std::string>> seen;
     for (const ProcessSnapshot& process : capture_.look.set.processes) {
       std::string why = WhyNotHere(process);
-      if (!seen.emplace(process.pid, why).second) continue;
-      const std::string folder = absl::StrCat("processes/", process.pid);
+      if (!seen.emplace(PidCell(process), why).second) continue;
+      const std::string folder = absl::StrCat("processes/", LocalPid(process));
       if (why.empty() && steady_clock::now() >= end_) why = "there was no time left (--time-limit)";
       if (!why.empty()) {
-        Miss(absl::StrCat("settings and log of pid ", process.pid), why);
+        Miss(absl::StrCat("settings and log of pid ", PidWords(process)), why);
         continue;
       }
       // A moment each: the file system of a log may hang, too.
@@ -377,14 +379,14 @@ class Capturer {
     if (suspects.empty()) return Miss("stacks", "nobody is suspected");
     for (const ProcessSnapshot* process : suspects) {
       const std::string why = WhyNotHere(*process);
-      const std::string file = absl::StrCat("stacks/", process->pid, ".txt");
+      const std::string file = absl::StrCat("stacks/", LocalPid(*process), ".txt");
       if (!why.empty()) {
-        Miss(absl::StrCat("stack of pid ", process->pid), why);
+        Miss(absl::StrCat("stack of pid ", PidWords(*process)), why);
         continue;
       }
       AddProgram(file, {"/bin/sh", "-c",
                         absl::StrReplaceAll(options_.stack_command,
-                                            {{"{pid}", absl::StrCat(process->pid)}})});
+                                            {{"{pid}", absl::StrCat(LocalPid(*process))}})});
     }
   }
 
@@ -397,7 +399,7 @@ class Capturer {
   std::vector<Json> pages_;
   std::size_t page_bytes_ = 0;
   std::size_t missing_bytes_ = 0, more_missing_ = 0;
-  std::set<std::pair<std::string, std::string>> callers_;  // host and pid
+  std::set<std::tuple<std::string, std::string, std::string>> callers_;  // host, pid, its namespace
 };
 
 }  // namespace

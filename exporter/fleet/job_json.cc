@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/diagnosis/pid_words.h"
 #include "exporter/exposition/json_text.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/job_words.h"
@@ -26,6 +27,7 @@ Json RankJson(const JobRank& rank) {
   json["process"] = {{"hostname", TextOrNull(process.hostname)},
                      {"pid", process.is_of_dump ? Json(nullptr) : Json(process.pid)},
                      {"pid_namespace", process.pid_namespace},
+                     {"host_pid", HostPid(process) > 0 ? Json(HostPid(process)) : Json(nullptr)},
                      {"global_rank", TextOrNull(process.global_rank)},
                      {"local_rank", TextOrNull(process.local_rank)},
                      {"job_id", TextOrNull(process.job_id)},

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "exporter/diagnosis/pid_words.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/fleet/job_words.h"
 
@@ -48,7 +49,7 @@ std::vector<std::string> RankCells(const JobRank& rank) {
   if (rank.process == nullptr) return {"-", "-", "-", "-", comm, absl::StrCat(rank.rank)};
   return {Dash(rank.process->hostname),
           Dash(rank.communicator->gpu),
-          rank.process->is_of_dump ? "-" : absl::StrCat(rank.process->pid),
+          rank.process->is_of_dump ? "-" : PidCell(*rank.process),
           Dash(rank.process->global_rank),
           comm,
           absl::StrCat(rank.rank)};

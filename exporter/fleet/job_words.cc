@@ -1,11 +1,13 @@
 #include "exporter/fleet/job_words.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "exporter/diagnosis/pid_words.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/fleet/job_report.h"
 
@@ -164,6 +166,16 @@ std::string On(const JobRank& rank) {
   return rank.process->hostname.empty() ? "" : absl::StrCat(" on ", rank.process->hostname);
 }
 
+// The process and where its number counts, for a command: "4711" and " on node-1".
+std::pair<std::string, std::string> PidAndPlace(const JobRank* rank) {
+  if (rank == nullptr || rank->process == nullptr) return {"PID", ""};
+  const ProcessSnapshot& process = *rank->process;
+  if (process.is_of_dump) return {"PID", On(*rank)};
+  if (HostPid(process) > 0) return {absl::StrCat(HostPid(process)), On(*rank)};
+  return {absl::StrCat(process.pid), absl::StrCat(On(*rank), ", in its container (PID namespace ",
+                                                  process.pid_namespace, ")")};
+}
+
 }  // namespace
 
 std::string AgeWords(int64_t ns) {
@@ -190,31 +202,30 @@ std::string RankWords(const JobRank& rank) {
       global.empty() ? absl::StrCat("rank ", rank.rank, " of communicator ", Comm(rank.comm_id))
                      : absl::StrCat("global rank ", global),
       host.empty() ? "" : absl::StrCat(" on ", host), " (",
-      gpu.empty() ? "" : absl::StrCat("GPU ", gpu, ", "), "pid ", rank.process->pid, ")");
+      gpu.empty() ? "" : absl::StrCat("GPU ", gpu, ", "), "pid ", PidWords(*rank.process), ")");
 }
 
 std::string FirstStep(const JobRoot& root) {
   const JobRank* rank = root.ranks.empty() ? nullptr : &root.ranks.front();
   const bool is_seen = rank != nullptr && rank->process != nullptr;
-  const std::string pid =
-      is_seen && !rank->process->is_of_dump ? absl::StrCat(rank->process->pid) : "PID";
+  const auto [pid, place] = PidAndPlace(rank);
   const std::string on = is_seen ? On(*rank) : "";
   switch (root.verdict) {
     case HangVerdict::kRankNotCalled:
       if (IsExiting(root)) {
-        return absl::StrCat("gdb -p ", pid, " -batch -ex 'thread apply all bt'", on,
+        return absl::StrCat("gdb -p ", pid, " -batch -ex 'thread apply all bt'", place,
                             ": what of its end does not end");
       }
       [[fallthrough]];
     case HangVerdict::kMismatched:
     case HangVerdict::kCircularWait:
-      return absl::StrCat("py-spy dump --pid ", pid, on, ": what its program does");
+      return absl::StrCat("py-spy dump --pid ", pid, place, ": what its program does");
     case HangVerdict::kRankNotLaunched:
-      return absl::StrCat("gdb -p ", pid, " -batch -ex 'thread apply all bt'", on,
+      return absl::StrCat("gdb -p ", pid, " -batch -ex 'thread apply all bt'", place,
                           ": where it is inside NCCL");
     case HangVerdict::kRankNotBegun:
       if (root.is_in_replay) {
-        return absl::StrCat("py-spy dump --pid ", pid, on,
+        return absl::StrCat("py-spy dump --pid ", pid, place,
                             ": whether its program launches the replay; then nvidia-smi and dmesg "
                             "(Xid)");
       }
@@ -226,7 +237,7 @@ std::string FirstStep(const JobRoot& root) {
     case HangVerdict::kProcessGone:
       return absl::StrCat("its log, and dmesg", on, ": why it ended");
     case HangVerdict::kProcessStopped:
-      return absl::StrCat("cat /proc/", pid, "/status /proc/", pid, "/stack", on,
+      return absl::StrCat("cat /proc/", pid, "/status /proc/", pid, "/stack", place,
                           ": what stops it");
     case HangVerdict::kDriverError:
       return absl::StrCat("nvidia-smi -q and dmesg (Xid)", on,
@@ -236,7 +247,7 @@ std::string FirstStep(const JobRoot& root) {
                           ", and dcgm: what happened to it; then end the process");
     case HangVerdict::kRankNotSeen:
       if (is_seen && root.is_being_made) {
-        return absl::StrCat("py-spy dump --pid ", pid, on, ": what its program does");
+        return absl::StrCat("py-spy dump --pid ", pid, place, ": what its program does");
       }
       if (is_seen) {
         return absl::StrCat("whether the process of ", RankWords(*rank), " is alive, and its log");

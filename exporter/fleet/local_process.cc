@@ -116,6 +116,10 @@ void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::
     local->log_error = "NCCL_DEBUG_FILE is not set; the log went to its output";
     return;
   }
+  if (process.pid_namespace != OwnPidNamespace()) {
+    local->log_error = "it is in a container, which may have files of its own";
+    return;
+  }
   // NCCL's own letters for host and pid. Its host is never a node's name.
   const std::string own = HostName();
   const std::string host = own.substr(0, own.find('.'));
@@ -155,7 +159,7 @@ void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::
 // `process` without its communicators: only who it is.
 LocalProcess Read(const ProcessSnapshot& process, bool (*is_setting)(std::string_view)) {
   LocalProcess local;
-  const Descriptor folder(open(absl::StrCat("/proc/", process.pid).c_str(),
+  const Descriptor folder(open(absl::StrCat("/proc/", LocalPid(process)).c_str(),
                                O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   local.settings_error =
       folder.get() < 0 ? "there is no process of that pid" : WhyNotThisOne(folder.get(), process);
@@ -200,17 +204,21 @@ bool IsThisHost(const Address& address) {
          address.host == HostName();
 }
 
+int32_t LocalPid(const ProcessSnapshot& process) {
+  const uint32_t own = OwnPidNamespace();
+  if (process.pid_namespace == own) return process.pid;
+  return process.seen_in == own ? process.seen_pid : 0;
+}
+
 std::string WhyNotHere(const ProcessSnapshot& process) {
   if (process.end != ProcessEnd::kLive) return "it has ended";
   if (!IsOwnName(process.hostname)) {
     return absl::StrCat("it is on ", process.hostname, "; run this there, too");
   }
-  if (process.pid_namespace != OwnPidNamespace()) {
-    return "it is in a container, where it has another pid";
-  }
-  const Descriptor folder(open(absl::StrCat("/proc/", process.pid).c_str(),
+  if (LocalPid(process) <= 0) return "it is in a container, where it has another pid";
+  const Descriptor folder(open(absl::StrCat("/proc/", LocalPid(process)).c_str(),
                                O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (process.pid <= 0 || folder.get() < 0) return "there is no process of that pid";
+  if (folder.get() < 0) return "there is no process of that pid";
   return WhyNotThisOne(folder.get(), process);
 }
 
@@ -234,6 +242,9 @@ LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
   }
   ProcessSnapshot who;
   who.pid = process.pid;
+  who.pid_namespace = process.pid_namespace;
+  who.seen_pid = process.seen_pid;
+  who.seen_in = process.seen_in;
   who.start_realtime_ns = process.start_realtime_ns;
   std::promise<LocalProcess> promise;
   std::future<LocalProcess> future = promise.get_future();

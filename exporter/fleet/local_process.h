@@ -8,6 +8,7 @@
 #define EXPORTER_FLEET_LOCAL_PROCESS_H_
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -25,7 +26,9 @@ bool IsOwnName(std::string_view hostname);
 // What is asked there is said by this host.
 bool IsThisHost(const Address& address);
 
-// "" when it runs here under its pid; else why not.
+// Its pid as it is seen here; 0: it is not.
+int32_t LocalPid(const ProcessSnapshot& process);
+// "" when it runs here under that; else why not.
 std::string WhyNotHere(const ProcessSnapshot& process);
 
 // True for a variable (NAME=VALUE) of a process' environment that says how NCCL, PyTorch or the job was

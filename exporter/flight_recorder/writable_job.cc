@@ -29,7 +29,8 @@ std::map<std::string, Communicator> Gather(const std::vector<Json>& pages) {
 }
 
 std::string ProcessOf(const Json& rank) {
-  return absl::StrCat(TextAt(rank, "hostname"), " ", NumberAt(rank, "pid"));
+  return absl::StrCat(TextAt(rank, "hostname"), " ", NumberAt(rank, "pid"), " ",
+                      NumberAt(rank, "pid_namespace"));
 }
 
 // Every process' number in the job.

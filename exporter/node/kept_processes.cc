@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/diagnosis/pid_words.h"
 #include "exporter/node/realtime_clock.h"
 
 namespace nccl_pulse {
@@ -41,7 +42,7 @@ void KeptProcesses::Keep(ProcessSnapshot process, const Peer& peer, bool is_itse
   if (options_.keep_processes > 0) {
     if (log_) {
       log_(LogLevel::kInfo,
-           absl::StrCat("process ", process.pid,
+           absl::StrCat("process ", PidWords(process),
                         process.global_rank.empty() ? "" : " of rank " + process.global_rank,
                         process.end == ProcessEnd::kLost ? " ended unexpectedly" : " ended"));
     }

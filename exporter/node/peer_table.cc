@@ -83,6 +83,12 @@ bool PeerTable::IsItself(const ProcessSnapshot& process, const Credentials& cred
          process.pid_namespace == options_.pid_namespace;
 }
 
+// What a process in a container says about its pid is of no use outside.
+void PeerTable::TellPid(const Peer& peer, ProcessSnapshot* process) const {
+  process->seen_pid = peer.credentials.pid;
+  process->seen_in = options_.pid_namespace;
+}
+
 bool PeerTable::TakesUser(uid_t user) const {
   return user == options_.user || user == 0 || (options_.agent && options_.user == 0);
 }
@@ -252,6 +258,7 @@ void PeerTable::End(Peer* peer, Time now) {
     if (peer->segment.Read(&snapshot, &reason, &error, wish) ||
         peer->segment.Read(&snapshot, &reason, &error)) {
       const bool is_itself = IsItself(snapshot, peer->credentials);
+      TellPid(*peer, &snapshot);
       kept_.Keep(std::move(snapshot), *peer, is_itself, now);
     } else {
       rejections_.CountSilently(reason);

@@ -116,7 +116,7 @@ class Section {
 function searchText(comm) {
   const words = [text(comm.comm), text(comm.name), troubleWord(comm), text(object(comm.hang).verdict)];
   for (const rank of objects(comm.ranks)) {
-    words.push(text(rank.rank), text(processOf(rank).pid), text(processOf(rank).hostname), text(rank.state).replace('_', ' '),
+    words.push(text(rank.rank), pidOf(rank), text(processOf(rank).hostname), text(rank.state).replace('_', ' '),
         `gpu ${text(object(rank.gpu).index)}`);
   }
   for (const operation of objects(comm.operations)) words.push(text(operation.op));

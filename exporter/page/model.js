@@ -4,7 +4,10 @@ const HISTORY_SECONDS = 30;
 const SPARK_POINTS = 60;
 
 const processOf = (rank) => object(rank.process);
-const keyOfRank = (comm, rank) => `${text(comm.comm)} ${text(rank.rank)} ${text(processOf(rank).pid)}`;
+// Its number as the endpoint sees it; else its own, and the PID namespace in which that counts.
+const pidOf = (rank) => text(processOf(rank).seen_pid) || text(processOf(rank).pid) +
+  (number(processOf(rank).pid_namespace) > 0 ? `@${text(processOf(rank).pid_namespace)}` : '');
+const keyOfRank = (comm, rank) => `${text(comm.comm)} ${text(rank.rank)} ${pidOf(rank)}`;
 const callsOf = (rank) => objects(rank.operations).reduce((sum, each) => sum + number(each.calls), 0);
 const isInUse = (comm) => objects(comm.ranks).some((rank) => rank.active === true);
 const isUsual = (comm) => object(comm.hang).usual === true;

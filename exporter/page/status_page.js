@@ -60,11 +60,14 @@ function makeProblem({kind, comm}) {
   return {node, what, why, button, sentence, hint, command, shows};
 }
 
-// Its pid. Of several the first; where nobody is suspected, one that waits.
+// Its pid and where that counts. Of several the first; where nobody is suspected, one that waits.
 function processToLookAt(comm, finding) {
   const [first] = [...list(finding.suspects), ...list(finding.waiting)];
   const rank = objects(comm.ranks).find((each) => each.rank === first);
-  return rank ? text(processOf(rank).pid) : 'PID';
+  if (!rank) return ['PID', ''];
+  const {pid, pid_namespace: namespace, host_pid: onHost} = processOf(rank);
+  return onHost || !namespace ? [text(onHost) || text(pid), ''] :
+    [text(pid), ` in its container (PID namespace ${text(namespace)})`];
 }
 
 function updateProblem(part, {kind, comm, finding}, now) {
@@ -79,8 +82,9 @@ function updateProblem(part, {kind, comm, finding}, now) {
   put(part.why, phrase && `[${phrase}]`);
   mark(part.why, 'title', verdict ? `${verdict} to alerts, JSON and docs/hangs-and-stragglers.md` : null);
   part.hint.hidden = !shows;
-  put(part.command, command.replace('PID', processToLookAt(comm, finding)));
-  put(part.shows, `${command && ': '}${shows}${shows.endsWith('?') ? '' : '.'}`);
+  const [pid, place] = processToLookAt(comm, finding);
+  put(part.command, command.replace('PID', pid));
+  put(part.shows, `${command.includes('PID') ? place : ''}${command && ': '}${shows}${shows.endsWith('?') ? '' : '.'}`);
 }
 
 // First what is lost, stopped or not seen, then what is suspected. What cannot be seen is never called
@@ -121,9 +125,9 @@ function show() {
   const processes = new Set();
   for (const comm of inUse) {
     for (const rank of objects(comm.ranks)) {
-      const {hostname, pid} = processOf(rank);
+      const {hostname} = processOf(rank);
       hosts.add(text(hostname));
-      processes.add(`${text(hostname)} ${pid}`);
+      processes.add(`${text(hostname)} ${pidOf(rank)}`);
     }
   }
   const host = hosts.size > 1 ? plural(hosts.size, 'host') : [...hosts].join('') || 'NCCL Pulse';

@@ -43,7 +43,7 @@ class RankTable {
           mark(node, 'class', suspect ? 'suspect' : isLate ? 'late' : waits ? 'waits' : null);
           const contents = [
             suspect ? '▶▶ suspect' : isLate ? '▶ late' : '',
-            text(rank.rank), text(processOf(rank).pid), text(object(rank.gpu).index) || '–',
+            text(rank.rank), pidOf(rank), text(object(rank.gpu).index) || '–',
             state.word, dash(state.seconds, seconds),
             last ? `${text(last.op)} ${size(last.size)} #${text(last.calls)}` : '–',
             count(callsOf(rank)), dash(history.rankRate(comm, rank, 'calls'), count),

@@ -114,7 +114,7 @@ void CallIndex::FindBegins(const JobRecording& recording) {
   // Work on one stream is done in its order, whatever communicator it is of.
   struct Timed {
     const std::string* host;
-    int64_t pid;
+    int64_t pid, pid_namespace;
     std::string stream;
     int64_t launched_ns;  // no earlier than its mark, from which an arrow leads to it
     const SeenCall* call;
@@ -124,13 +124,13 @@ void CallIndex::FindBegins(const JobRecording& recording) {
     for (const auto& [number, call] : rank.calls) {
       if (!call.seconds || call.launched_ns == 0) continue;
       // Without a tag it is not known which stream it is.
-      timed.push_back({&rank.hostname, rank.pid,
+      timed.push_back({&rank.hostname, rank.pid, rank.pid_namespace,
                        call.stream.empty() ? absl::StrCat(rank.comm, " ", rank.rank) : call.stream,
                        MarkTime(call), &call});
     }
   }
   const auto stream_of = [](const Timed& each) {
-    return std::tie(*each.host, each.pid, each.stream);
+    return std::tie(*each.host, each.pid, each.pid_namespace, each.stream);
   };
   std::stable_sort(timed.begin(), timed.end(), [&](const Timed& a, const Timed& b) {
     return std::tuple_cat(stream_of(a), std::tie(a.launched_ns)) <

@@ -113,6 +113,7 @@ int64_t JobRecording::AddCalls(std::size_t endpoint, const Json& page, int64_t a
     rank.nranks = NumberAt(page, "nranks");
     rank.hostname = std::get<1>(key);
     rank.pid = std::get<2>(key);
+    rank.pid_namespace = NumberAt(each, "pid_namespace");
     rank.rank = std::get<3>(key);
     rank.global_rank = TextAt(each, "global_rank");
     rank.gpu = TextAt(each, "gpu");

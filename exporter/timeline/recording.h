@@ -55,7 +55,7 @@ struct CallGap {
 struct SeenRank {
   std::size_t endpoint = 0;
   std::string comm, name;  // 16 hexadecimal digits
-  int64_t nranks = 0, rank = 0, pid = 0;
+  int64_t nranks = 0, rank = 0, pid = 0, pid_namespace = 0;
   std::string hostname, global_rank, gpu;
   std::string missing;  // why there are no calls, "": there may be
   bool has_calls = false;

@@ -137,9 +137,9 @@ class TimelineDrawer {
   }
 
   std::vector<Process> SortedProcesses() const {
-    std::map<std::pair<std::string, int64_t>, Process> processes;
+    std::map<std::tuple<std::string, int64_t, int64_t>, Process> processes;
     for (const auto& [key, rank] : seen_.recording.ranks()) {
-      Process& process = processes[{rank.hostname, rank.pid}];
+      Process& process = processes[{rank.hostname, rank.pid, rank.pid_namespace}];
       process.hostname = rank.hostname;
       process.pid = rank.pid;
       if (!rank.global_rank.empty()) process.global_rank = rank.global_rank;

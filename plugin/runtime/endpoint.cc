@@ -19,7 +19,10 @@ SnapshotSet ReadOwnSegment(const Segment& segment, const ReadWish& wish = {}) {
   std::string error;
   if (ReadSegment(segment.base(), segment.bytes(), &set.processes.front(), &error, {}, nullptr,
                   wish)) {
-    set.server_labels = set.processes.front().static_labels;
+    ProcessSnapshot& own = set.processes.front();
+    set.server_labels = own.static_labels;
+    own.seen_pid = own.pid;
+    own.seen_in = own.pid_namespace;
     return set;
   }
   throw std::runtime_error("this process' own segment: " + error);

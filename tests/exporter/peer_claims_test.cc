@@ -114,6 +114,22 @@ TEST_F(PeerTableTest, ACommunicatorIsFreeWhenItsUsersProcessesAreGone) {
   EXPECT_THAT(Ranks(), ElementsAre(Pair(1, ElementsAre(3))));
 }
 
+// What the kernel says of a process in a container, beside what that says of itself.
+TEST_F(PeerTableTest, TellsThePidThatAProcessHasHere) {
+  options_.pid_namespace = 7;
+  const auto one = Join(kAnna, 1, 0xc0ffee, 1, 0, /*pid_namespace=*/8);
+  g_pid = 0;  // not seen from here
+  const auto two = Join(kAnna, 1, 0xc0ffee, 1, 1, /*pid_namespace=*/9);
+  SnapshotSet set;
+  table().Read(&set, now_);
+  ASSERT_EQ(set.processes.size(), 2u);
+  for (const ProcessSnapshot& process : set.processes) {
+    EXPECT_EQ(process.pid, 1);
+    EXPECT_EQ(process.seen_pid, process.pid_namespace == 8 ? 4711 : 0);
+    EXPECT_EQ(process.seen_in, 7u);
+  }
+}
+
 // Two of one user's may: a communicator that is made again.
 TEST_F(PeerTableTest, AUserMayClaimItsOwn) {
   const auto one = Join(kAnna, 1, 0xc0ffee, 1, 3);

@@ -47,6 +47,20 @@ TEST(StatusTable, AHealthyJob) {
   EXPECT_EQ(FindingOf(Page(job)), Finding::kNone);
 }
 
+// Two containers, each with a process 1.
+TEST(StatusTable, ProcessesAreToldApartByMoreThanTheirPids) {
+  SimulatedJob job = RunningJob();
+  for (int i = 0; i < 3; ++i) {
+    job.process(i).pid = 1;
+    job.process(i).pid_namespace = 4026532000 + i;
+  }
+  job.process(2).seen_pid = 4711;
+  const std::string table = StatusTable(Page(job), nullptr, {});
+  EXPECT_THAT(table, HasSubstr("1 communicator, 3 processes\n"));
+  EXPECT_THAT(table, HasSubstr("      0  1@4026532000    0  "));
+  EXPECT_THAT(table, HasSubstr("      2          4711    2  "));
+}
+
 TEST(StatusTable, AnOldPageSaysSoInTheFirstLine) {
   Json page = Page(RunningJob());
   EXPECT_THAT(StatusTable(page, nullptr, {}), Not(HasSubstr(" ago")));

@@ -88,6 +88,43 @@ TEST(JobVerdict, OneRankOnEachOfTwoNodes) {
   EXPECT_THAT(root.text, HasSubstr("Rank 1 (node-b, pid 101, GPU 1)"));
 }
 
+// Pid 1 of the host is its init: what to do first must not name that one.
+TEST(JobVerdict, APidIsTheOneThatCountsThere) {
+  const auto sentence_of = [](uint32_t pid_namespace, int32_t seen_pid, uint32_t seen_in) {
+    SimulatedJob job(2);
+    for (int i = 0; i < 2; ++i) {
+      job.process(i).hostname = "node-a";
+      job.process(i).pid = 1;
+      job.process(i).pid_namespace = pid_namespace + i;
+      job.process(i).seen_pid = seen_pid;
+      job.process(i).seen_in = seen_in;
+    }
+    job.AddCommunicator(kData, {0, 1});
+    job.Launch(kData, 0, "AllReduce");
+    job.Advance(kHangAfter);
+    const Seen seen = Look(AllOf(&job, {{0, 1}}), job.now());
+    JobLook look;
+    look.set = seen.set;
+    look.diagnosis = seen.diagnosis;
+    look.verdict = seen.verdict;
+    return JobText(look);
+  };
+  const std::string by_host = sentence_of(5, 4711, 0);
+  EXPECT_THAT(by_host,
+              HasSubstr("1 of 2 processes wait. First: py-spy dump --pid 4711 on node-a: "));
+  EXPECT_THAT(by_host, HasSubstr("Rank 1 (node-a, pid 4711, GPU 1)"));
+  const std::string by_nobody = sentence_of(5, 0, 0);
+  EXPECT_THAT(by_nobody,
+              HasSubstr("py-spy dump --pid 1 on node-a, in its container (PID namespace 6): "));
+  EXPECT_THAT(by_nobody, HasSubstr("Rank 1 (node-a, pid 1 in its container, GPU 1)"));
+  EXPECT_THAT(by_nobody, HasSubstr("  1@6  "));
+  // Of the endpoint's own container: its number is of no use on the host either.
+  const std::string by_neighbour = sentence_of(5, 9, 6);
+  EXPECT_THAT(by_neighbour,
+              HasSubstr("py-spy dump --pid 1 on node-a, in its container (PID namespace 6): "));
+  EXPECT_THAT(by_neighbour, HasSubstr("Rank 1 (node-a, pid 9, GPU 1)"));
+}
+
 TEST(JobVerdict, TheMissingCallHasANumberIfItIsOfOneKind) {
   SimulatedJob job = TwoNodes();
   for (int i = 0; i < 7; ++i) job.Collective(kTensor, "AllReduce", {0, 0}, kMs);

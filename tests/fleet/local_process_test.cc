@@ -132,6 +132,23 @@ TEST_F(LocalProcessTest, AProcessMayBeHereByTheNameOfTheNode) {
             "NCCL INFO Bootstrap");
 }
 
+TEST_F(LocalProcessTest, AProcessInAContainerIsHereByThePidThatItHasHere) {
+  const Program program(path_);
+  ProcessSnapshot process = program.Snapshot();
+  const int32_t pid = process.pid;
+  process.pid = 1;
+  ++process.pid_namespace;
+  EXPECT_EQ(LocalPid(process), 0);
+  EXPECT_THAT(WhyNotHere(process), HasSubstr("it is in a container"));
+  process.seen_pid = pid;
+  process.seen_in = OwnPidNamespace();
+  EXPECT_EQ(LocalPid(process), pid);
+  EXPECT_EQ(WhyNotHere(process), "");
+  const LocalProcess local = ReadLocalProcess(process, IsSetting, std::chrono::seconds(60));
+  EXPECT_THAT(local.settings, HasSubstr("NCCL_DEBUG_FILE="));
+  EXPECT_EQ(local.log_error, "it is in a container, which may have files of its own");
+}
+
 TEST_F(LocalProcessTest, ASnapshotMayClaimAnyTime) {
   const Program program(path_);
   ProcessSnapshot process = program.Snapshot();

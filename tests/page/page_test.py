@@ -204,6 +204,24 @@ class PageTest(PageCase):
         self.assertNotIn("✓", shown.text("#verdict"))
         self.assert_clean(shown)
 
+    def test_pids_of_containers(self):
+        """Each counts from 1, and the number 1 of the host is its init."""
+        def answer(**more):
+            members = [rank(i) for i in range(4)]
+            for i, member in enumerate(members):
+                member["process"].update({"pid": 1, "pid_namespace": 4026532000 + i}, **more)
+            return page(communicator(ranks=members, hang=hang()))
+        cells = "[...document.querySelectorAll('.body table')[0].rows].slice(1).map((row) => row.cells[2].innerText)"
+        shown = self.look(answer(seen_pid=None, host_pid=None))
+        self.assertIn("1 communicator, 4 processes", shown.text("#counts"))
+        self.assertIn("1@4026532003", shown.evaluate(cells))
+        self.assertIn("First: py-spy dump --pid 1 in its container (PID namespace 4026532003): what its program does",
+                      shown.text("#verdict"))
+        shown = self.look(answer(seen_pid=4711, host_pid=4711))
+        self.assertIn("4711", shown.evaluate(cells))
+        self.assertIn("First: py-spy dump --pid 4711: what its program does", shown.text("#verdict"))
+        self.assert_clean(shown)
+
     def test_hostile_answers(self):
         evil = "<script>window.owned = 1</script><img src=x onerror='window.owned = 1'>"
         turned = "\u202eevil\u202d\u2066" + "\x1b[2J" + "x" * 100000

@@ -1,0 +1,36 @@
+// A process' number, as a person can use it. Containers count from 1, so what a process says of itself
+// may be another process' number on its host, the system's first one for example.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_DIAGNOSIS_PID_WORDS_H_
+#define EXPORTER_DIAGNOSIS_PID_WORDS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+// In the system's own PID namespace, for commands on its host; 0: not known.
+inline int32_t HostPid(const ProcessSnapshot& process) {
+  if (process.pid_namespace == 0) return process.pid;
+  return process.seen_in == 0 ? process.seen_pid : 0;
+}
+
+// As who serves its node sees it: "4711"; else "1 in its container".
+inline std::string PidWords(const ProcessSnapshot& process) {
+  if (process.seen_pid > 0) return absl::StrCat(process.seen_pid);
+  return absl::StrCat(process.pid, process.pid_namespace == 0 ? "" : " in its container");
+}
+
+// The same, for a table: "1@4026532178", with the PID namespace in which the number counts.
+inline std::string PidCell(const ProcessSnapshot& process) {
+  if (process.seen_pid > 0 || process.pid_namespace == 0) return PidWords(process);
+  return absl::StrCat(process.pid, "@", process.pid_namespace);
+}
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_PID_WORDS_H_

@@ -62,7 +62,9 @@ class Watch(RulesTest):
         scrapes = self.watched(30, until=22)
         for number in range(2):
             self.hang(scrapes, 20, number=number, end=22 if number == 0 else None)
-        self.gives(scrapes, "count_over_time((count(ALERTS{alertname='NcclJobHung'}) == 1)[8m:15s])", 29, {"{}": 33})
+        # All the time; whether the range has both its ends differs from server to server.
+        self.gives(scrapes, "count_over_time((count(ALERTS{alertname='NcclJobHung'}) == 1)[8m:15s]) >= bool 32", 29,
+                   {"{}": 1})
         self.is_silent(scrapes, 29, "NcclWatchAbsent")
 
     def test_in_a_young_job_everything_is_the_first_time(self):

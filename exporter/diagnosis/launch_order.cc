@@ -82,7 +82,8 @@ Ranks RanksNotCompleted(const CommunicatorFacts& facts) {
   Ranks standing;
   for (const RankView* rank : facts.stuck) {
     const CallOrderSnapshot& order = rank->communicator->call_order;
-    if (most && WaitsForAll(OpInFlight(order)) && !IsBefore(*most, order.in_flight)) {
+    if (rank->process->is_of_dump && most && WaitsForAll(OpInFlight(order)) &&
+        !IsBefore(*most, order.in_flight)) {
       standing.push_back(rank);
     }
   }

@@ -20,7 +20,7 @@ Ranks RanksNotBegun(const CommunicatorFacts& facts);
 
 // The ranks that stand in a collective that another one has completed, and that no rank completes before
 // all have begun it: they do not wait for a rank, but for their GPU or for what the network has not
-// brought. As far as the order of calls is known.
+// brought. Of dumps alone: calls of live ranks are known as of different moments.
 Ranks RanksNotCompleted(const CommunicatorFacts& facts);
 
 }  // namespace nccl_pulse

@@ -119,7 +119,7 @@ TEST(Hang, ReceivedAheadOnAnotherStreamIsNoCircle) {
 // A circle may end: its hosts may have posted their calls ahead.
 TEST(Hang, ACircleMayBeUsual) {
   SimulatedJob job = TwoCommunicators();
-  job.Of(kOne, 0).longest_waits = {{"AllReduce", 0, 60 * kSecond}};
+  job.Of(kOne, 0).longest_waits = {WaitedBefore("AllReduce", 60 * kSecond)};
   job.Launch(kOne, 0, "AllReduce");
   job.Launch(kOther, 1, "AllReduce");
   job.Advance(kHangAfter);

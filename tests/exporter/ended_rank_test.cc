@@ -81,7 +81,7 @@ TEST(EndedRank, WhoEndsWithoutTheCallIsGone) {
 TEST(EndedRank, AWaitThatSomebodyDidNotSurviveIsNotUsual) {
   SimulatedJob job = RunningJob();
   for (int rank = 0; rank < 4; ++rank) {
-    job.Of(kComm, rank).longest_waits = {{"AllReduce", uint64_t{600} * kSecond}};
+    job.Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", uint64_t{600} * kSecond)};
   }
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   job.Advance(kHangAfter);

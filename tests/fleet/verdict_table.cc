@@ -187,7 +187,7 @@ const std::vector<Row>& Rows() {
        [](int nnodes) {
          SimulatedJob job = Running(nnodes);
          for (const int rank : {1, 2, 3}) {
-           job.Of(kComm, rank).longest_waits = {{"AllReduce", 540 * kSecond}};
+           job.Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", 540 * kSecond)};
          }
          WaitFor(&job, 0);
          return job;

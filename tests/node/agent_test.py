@@ -82,7 +82,7 @@ class StartTest(AgentCase):
         self.addCleanup(agent.close)
         self.assertEqual(agent.process.wait(), 1)
         agent.reader.join()
-        self.assertIn("--listen: '9601' has no port", agent.log())
+        self.assertIn("--listen: '9601' is not an address to listen on", agent.log())
 
 
 class EndTest(AgentCase):

@@ -30,7 +30,7 @@ TEST(Standstill, CountsAsLongAsItWasSeenToLast) {
   // The thread was stopped until much later.
   const Standstill::Wait wait = standstill.Look(1, Goes(), 90 * kSecond, 6, true);
   EXPECT_EQ(wait.ns, 4 * kSecond);
-  EXPECT_EQ(wait.row, 4u);
+  EXPECT_EQ(wait.last_call, 4u);
   EXPECT_EQ(standstill.Look(1, Goes(), 91 * kSecond, 6, true).ns, 0u);
 }
 

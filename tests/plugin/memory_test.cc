@@ -69,7 +69,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Refusal{"memfd_not_there", {SYS_memfd_create, ENOSYS}, false},
                       Refusal{"size", {SYS_ftruncate, ENOMEM}, false},
                       Refusal{"seals", {SYS_fcntl, EPERM, F_ADD_SEALS}, false},
-                      Refusal{"memory_of_the_container", {SYS_fallocate, ENOMEM}, false},
+                      Refusal{"memory_of_the_container", {SYS_madvise, ENOMEM}, false},
                       Refusal{"any_file", {SYS_openat, EACCES}, true}),
     [](const ::testing::TestParamInfo<Refusal>& info) { return std::string(info.param.name); });
 

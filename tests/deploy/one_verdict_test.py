@@ -13,7 +13,7 @@ from tests.deploy import scenario
 TABLE = os.path.join(os.getcwd(), "tests/fleet/verdict_table")
 HANG = "nccl_job_hang_start_timestamp_seconds"
 SLOW = "nccl_job_straggler_ratio"
-CERTAIN = ("mismatched_operations", "circular_wait", "process_gone")
+CERTAIN = ("mismatched_operations", "process_gone")
 # Of the scenario, which begins at 0.
 NOW_S, SINCE_S = 1200, 1190
 # What tells one watcher from another.

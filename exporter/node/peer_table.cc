@@ -60,7 +60,6 @@ void PeerTable::Accept(int listener, Time now) {
     peer->state = Peer::State::kSilent;
     peer->since = now;
     const bool is_known = options_.credentials(peer->connection.get(), &peer->credentials);
-    peer->process = ProcessIdOf(peer->credentials.pid);
     if (!is_known || !TakesUser(peer->credentials.user)) {
       const std::string why = "this server takes only processes of its own user";
       // Every process looks for an agent of root's first and then goes on to the next port: not
@@ -216,6 +215,7 @@ void PeerTable::Welcome(Peer* peer) {
   // A kept process has the same labels: two of them on one page would be added up.
   kept_.ForgetSame(snapshot, user);
   peer->state = Peer::State::kMember;
+  peer->process = ProcessIdOf(peer->credentials.pid);
   peer->order = ++last_order_;
   PageRoom::Price(snapshot, peer);
   ++members_;

@@ -71,14 +71,14 @@ class WithoutAddressTest(unittest.TestCase):
         self.assertEqual((code, output), (2, ""))
         self.assertIn("no answer from localhost:9411", errors)
 
-    def test_verdicts_are_no_endpoint(self):
+    def test_a_watcher_is_no_endpoint(self):
         for port in reversed(PORTS):
-            served = subprocess.Popen([cluster.PULSE, "diagnose", "--endpoint=localhost:1", "--listen=127.0.0.1:%d" % port],
+            served = subprocess.Popen([cluster.PULSE, "watch", "localhost:1", "--listen=127.0.0.1:%d" % port],
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             self.addCleanup(served.stdout.close)
             self.addCleanup(served.wait)
             self.addCleanup(served.kill)
-            if "verdicts at" in served.stdout.readline():
+            if "all jobs at" in served.stdout.readline():
                 break
         else:
             self.skipTest("all eight ports are taken")

@@ -1,15 +1,12 @@
 #include "exporter/node/run_state.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cstddef>
 #include <string>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "exporter/diagnosis/rank_activity.h"
-#include "metrics/shared_descriptor.h"
+#include "exporter/node/read_file.h"
 
 namespace nccl_pulse {
 namespace {
@@ -48,17 +45,8 @@ RunState StateOf(std::string_view status) {
 
 RunState ReadRunState(pid_t pid) {
   if (pid <= 0) return RunState::kUnknown;
-  const std::string path = absl::StrCat("/proc/", pid, "/status");
-  char status[4096];
-  ssize_t length = -1;
-  {
-    const ForkGuard guard;  // this file takes no lock that is held for long
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file >= 0) length = read(file, status, sizeof(status));
-    if (file >= 0) close(file);
-  }
-  return length <= 0 ? RunState::kUnknown
-                     : StateOf(std::string_view(status, static_cast<std::size_t>(length)));
+  const std::string status = ReadFile(absl::StrCat("/proc/", pid, "/status"));
+  return status.empty() ? RunState::kUnknown : StateOf(status);
 }
 
 void AddRunState(pid_t pid, int64_t now_realtime_ns, int64_t stands_after_ns,

@@ -73,22 +73,6 @@ def source_repositories():
     )
 
     pinned_source(
-        name = "liblzma",
-        urls = [
-            "https://tukaani.org/xz/xz-5.4.1.tar.xz",
-            "https://github.com/tukaani-project/xz/releases/download/v5.4.1/xz-5.4.1.tar.xz",
-        ],
-        sha256 = "5d9827aa1875b21c288f78864bb26d2650b436ea8d2cad364e4921eb6266a5a5",
-        strip_prefix = "xz-5.4.1",
-        licences = ["COPYING"],
-        debian_archive = "xz-utils_5.4.1.orig.tar.xz",
-        overlay = {
-            "//third_party/xz:xz.BUILD": "BUILD.bazel",
-            "//third_party/xz:config.h": "config/config.h",
-        },
-    )
-
-    pinned_source(
         name = "nlohmann_json",
         urls = ["https://github.com/nlohmann/json/archive/refs/tags/v3.11.2.tar.gz"],
         sha256 = "d69f9deb6a75e2580465c6c4c5111b89c4dc2fa94e3a85fcd2ffcd9a143d9273",

@@ -38,8 +38,7 @@ FLOORS = [
     "plugin/tracker",
     "plugin/runtime",
     "plugin/adapter",
-    "plugin/replay",
-    "plugin/simulation",
+    "bench/simulation",
     "exporter/cli",
 ]
 

@@ -1,7 +1,7 @@
 """Panels and dashboards as Grafana's JSON model has them, and a layout that keeps them apart.
 
 For Grafana 10 and newer. A panel is made without a place; Dashboard puts panels side by side into rows of
-24 columns. tests/deploy/grafana_schema.py says which fields and values there are.
+24 columns.
 """
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}

@@ -6,7 +6,6 @@ SHIPPED_SOURCES = [
     "boringssl",
     "com_github_jupp0r_prometheus_cpp",
     "com_google_absl",
-    "liblzma",
     "libxcrypt",
     "nlohmann_json",
     "protozero",

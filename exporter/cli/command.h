@@ -28,7 +28,6 @@ extern const Command kCaptureCommand;
 extern const Command kDemoCommand;
 extern const Command kDiagnoseCommand;
 extern const Command kInstallCommand;
-extern const Command kReplayCommand;
 extern const Command kSetCommand;
 extern const Command kStatusCommand;
 extern const Command kTraceCommand;

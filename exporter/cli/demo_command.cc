@@ -1,17 +1,40 @@
 // pulse demo: what the product shows, without a GPU.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
 
-#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "bench/simulation/ranks.h"
 #include "exporter/cli/command.h"
-#include "exporter/cli/demo.h"
-#include "plugin/replay/processes.h"
+#include "exporter/cli/demo_story.h"
+#include "exporter/cli/installation.h"
+#include "exporter/cli/status_words.h"
+#include "exporter/exposition/json_text.h"
+#include "exporter/http/http_get.h"
+#include "exporter/node/listener.h"
+#include "nlohmann/json.hpp"
 
-ABSL_DECLARE_FLAG(int, api);
-ABSL_FLAG(bool, recorded, false, "replay a recorded PyTorch run instead");
+ABSL_FLAG(std::string, library, "", "the plugin library; default: the one of this installation");
 
 namespace nccl_pulse {
 namespace {
+
+// The exit status.
+constexpr int kDone = 0;
+constexpr int kUsage = 1;
+constexpr int kNoLibrary = 5;
+constexpr int kCrashed = 7;
 
 constexpr char kHelp[] =
     R"(usage: pulse demo [flags]
@@ -20,29 +43,200 @@ Runs a training job of four ranks that is in balance, then has a straggler, then
 round and round, and says what to look at. GPUs and NCCL are simulated; the plugin, its callbacks, the
 endpoint and the verdicts are real. No GPU is needed. Stops on Ctrl-C.
 
-  --recorded       replay a recorded PyTorch run on four GPUs instead, over and over; it neither lags
-                   nor hangs. Kernel timing is on, so that the recorded GPU timestamps show as durations
   --library=PATH   the plugin library; default: the one that came with this program
-  --api=1..7       profiler API version; default: the newest that the library exports; --recorded only
 
 Environment variables work as in a job: NCCL_PULSE_LISTEN=:9500 selects another port. If
 NCCL_PULSE_HANG_SECONDS is not set it is 4 instead of 10, so that a hang shows soon; an agent on this node
 uses its own --hang-after.
 
-Exit status: 0 stopped by Ctrl-C; 1 bad usage; 2 the recorded run cannot be read; 5 a library does not
-load; 6 it does not export the version; 7 a process crashed, or nothing can be served.
+Exit status: 0 stopped by Ctrl-C; 1 bad usage; 5 the library does not load; 7 a process crashed, or
+nothing can be served.
 )";
 
+constexpr char kHangSeconds[] = "4";
+constexpr std::size_t kIndent = 7;  // of the text, behind the time
+constexpr std::size_t kColumns = 96;
+constexpr int kPollMs = 100;
+constexpr double kLookSeconds = 0.5;
+constexpr std::chrono::milliseconds kPatience{2000};
+constexpr double kEndpointSeconds = 30;
+constexpr std::string_view kMetrics = "/metrics";
+
+std::atomic<bool> g_stop{false};
+
+void RequestStop(int /*signal*/) { g_stop.store(true); }
+
+void HandleSignals() {
+  struct sigaction action = {};
+  action.sa_handler = RequestStop;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+double Now() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+// How to call this program in another shell: as it was called here, from the same folder. `bazel run` calls it
+// by a path of its own.
+const char* OwnName() {
+  return std::getenv("BUILD_WORKSPACE_DIRECTORY") == nullptr ? program_invocation_name
+                                                             : "bazel-bin/exporter/pulse";
+}
+
+// The address at which a rank says that it serves, in a form that works on this machine: a host's
+// own name need not resolve. "" if it says none.
+std::string AddressIn(const std::string& text) {
+  std::size_t begin = text.find("http://");
+  if (begin == text.npos) begin = text.find("unix:/");
+  if (begin == text.npos) return "";
+  std::string address = text.substr(begin, text.find_first_of(" ,;)", begin) - begin);
+  if (absl::EndsWith(address, kMetrics)) address.resize(address.size() - kMetrics.size());
+  char host[256] = {};
+  if (gethostname(host, sizeof(host) - 1) != 0) return address;
+  const std::string named = absl::StrCat("http://", host, ":");
+  return absl::StartsWith(address, named)
+             ? absl::StrCat("http://localhost:", address.substr(named.size()))
+             : address;
+}
+
+class Demo {
+ public:
+  int Run() {
+    simulation::JobOptions options;
+    options.plugin = absl::GetFlag(FLAGS_library);
+    if (options.plugin.empty()) options.plugin = FindPluginLibrary();
+    options.driver = FindSimulatedGpu();
+    if (options.plugin.empty() || options.driver.empty()) {
+      std::fprintf(
+          stderr, "pulse: %s is not where it was installed (../lib beside this program's folder)\n",
+          options.plugin.empty() ? "libnccl-profiler-pulse.so" : "libpulse-simulated-gpu.so");
+      return kNoLibrary;
+    }
+    const char* listen = std::getenv("NCCL_PULSE_LISTEN");  // NOLINT(concurrency-mt-unsafe)
+    if (listen != nullptr && IsOff(listen)) {
+      std::fprintf(stderr, "pulse: NCCL_PULSE_LISTEN=%s: there would be nothing to look at\n",
+                   listen);
+      return kUsage;
+    }
+    setenv("NCCL_PULSE_HANG_SECONDS", kHangSeconds, 0);  // NOLINT(concurrency-mt-unsafe)
+    HandleSignals();
+    std::printf(
+        "A training job of %u ranks. GPUs and NCCL are simulated; the plugin, its callbacks and "
+        "what\n"
+        "you see are real. Stop with Ctrl-C.\n",
+        simulation::kRanks);
+    std::fflush(stdout);
+    std::string problem;
+    if (!ranks_.Start(options, &problem)) {
+      std::fprintf(stderr, "pulse: %s\n", problem.c_str());
+      return kCrashed;
+    }
+    const int status = Conduct();
+    if (ranks_.Stop() || status != kDone) return status;
+    std::fprintf(stderr, "pulse: a rank did not end within 10 s and was killed\n");
+    return kCrashed;
+  }
+
+ private:
+  int Conduct() {
+    begin_s_ = Now();
+    double looked_s = 0;
+    while (!g_stop.load()) {
+      for (const auto& message : ranks_.Read(kPollMs)) Hear(message);
+      std::string how;
+      if (ranks_.HasLost(&how)) {
+        for (const auto& message : ranks_.Read(0)) Hear(message);
+        if (g_stop.load()) break;
+        std::fprintf(stderr, "pulse: %s; the others are ended\n", how.c_str());
+        return has_no_library_ ? kNoLibrary : kCrashed;
+      }
+      if (Now() - looked_s < kLookSeconds) continue;
+      looked_s = Now();
+      if (endpoint_.empty()) {
+        if (Now() - begin_s_ < kEndpointSeconds) continue;
+        std::fprintf(stderr, "pulse: no rank serves anything; is NCCL_PULSE_LISTEN right?\n");
+        return kCrashed;
+      }
+      for (const std::string& line : story_.Advance(Now(), Look())) Tell(line);
+      Direct();
+    }
+    return kDone;
+  }
+
+  void Hear(const simulation::Ranks::Message& message) {
+    if (message.is_warning) {
+      has_no_library_ = has_no_library_ || absl::StartsWith(message.text, "no ");
+      std::fprintf(stderr, "rank %d: %s\n", message.rank, message.text.c_str());
+      return;
+    }
+    const std::string address = AddressIn(message.text);
+    if (address.empty() || address == endpoint_) return;
+    endpoint_ = address;
+    const bool is_http = absl::StartsWith(address, "http://");
+    const std::string_view bare = is_http ? std::string_view(address).substr(7) : address;
+    std::printf("\n");
+    if (is_http) std::printf("  %s/   the page: open it in a browser\n", address.c_str());
+    if (is_http && std::getenv("NCCL_PULSE_LISTEN") == nullptr && !absl::EndsWith(bare, ":9410")) {
+      std::printf("  (another program has port 9410)\n");
+    }
+    std::printf("  %s status --watch %s   the same in a terminal\n", OwnName(),
+                std::string(bare).c_str());
+    if (is_http) {
+      std::printf("  %s diagnose %s   who holds the job up\n", OwnName(),
+                  std::string(bare).c_str());
+      std::printf("  %s/metrics   what Prometheus reads\n", address.c_str());
+    }
+    std::printf("\n");
+    std::fflush(stdout);
+  }
+
+  DemoSight Look() const {
+    HttpAnswer answer;
+    std::string error;
+    if (!HttpGet(endpoint_, "/api/v1/communicators", kPatience, &answer, &error)) return {};
+    std::vector<int> pids;
+    for (uint32_t rank = 0; rank < simulation::kRanks; ++rank) {
+      pids.push_back(ranks_.pid(static_cast<int>(rank)));
+    }
+    const auto page = ParseJson(answer.body);
+    return answer.status == 200 ? DemoSight::Of(page, pids) : DemoSight();
+  }
+
+  void Tell(const std::string& line) const {
+    const int seconds = static_cast<int>(Now() - begin_s_);
+    char time[16];
+    const int size = std::snprintf(time, sizeof(time), "%d:%02d", seconds / 60, seconds % 60);
+    std::string text = Wrap(line, kIndent, kColumns);
+    text.replace(0, std::min<std::size_t>(static_cast<std::size_t>(size), kIndent - 1), time);
+    std::printf("%s", text.c_str());
+    std::fflush(stdout);
+  }
+
+  // Makes the job do what the story wants.
+  void Direct() {
+    using Scene = DemoStory::Scene;
+    simulation::SharedJob& job = ranks_.job();
+    const Scene scene = story_.scene();
+    job.late_ns.store(simulation::kStepNs * kLatePercent / 100);
+    job.late_rank.store(scene == Scene::kStraggler ? kLateRank : simulation::kNobody);
+    job.silent_rank.store(scene == Scene::kHang ? kSilentRank : simulation::kNobody);
+    job.round.store(story_.round());
+  }
+
+  simulation::Ranks ranks_;
+  DemoStory story_;
+  std::string endpoint_;  // "": not known yet
+  double begin_s_ = 0;
+  bool has_no_library_ = false;
+};
+
 int Run(const std::vector<char*>& arguments) {
-  if (!arguments.empty()) {
-    std::fprintf(stderr, "pulse: demo takes no argument\n%s", kHelp);
-    return kReplayUsage;
-  }
-  if (absl::GetFlag(FLAGS_api) != 0 && !absl::GetFlag(FLAGS_recorded)) {
-    std::fprintf(stderr, "pulse: --api is for --recorded: the simulated NCCL is 2.28, API v5\n");
-    return kReplayUsage;
-  }
-  return absl::GetFlag(FLAGS_recorded) ? RunRecordedDemo() : RunSimulatedDemo();
+  if (arguments.empty()) return Demo().Run();
+  std::fprintf(stderr, "pulse: demo takes no argument\n%s", kHelp);
+  return kUsage;
 }
 
 }  // namespace

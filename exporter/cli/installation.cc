@@ -60,12 +60,7 @@ std::string FindSimulatedGpu() {
   const std::string name = "libpulse-simulated-gpu.so";
   // In a folder that no dynamic linker searches, so that no other program takes it for its driver.
   const std::string installed = "lib/nccl-pulse/" + name;
-  return Find("plugin/simulation/" + name, name, installed, installed);
-}
-
-std::string FindTraces(const std::string& name) {
-  const std::string installed = "share/nccl-pulse/traces/" + name;
-  return Find("tests/traces/" + name, "traces/" + name, installed, installed);
+  return Find("bench/simulation/" + name, name, installed, installed);
 }
 
 }  // namespace nccl_pulse

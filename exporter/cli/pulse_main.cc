@@ -18,9 +18,9 @@ namespace {
 
 constexpr int kUsageError = 1;
 
-const Command* const kCommands[] = {
-    &kStatusCommand, &kDiagnoseCommand, &kWatchCommand, &kCaptureCommand, &kTraceCommand,
-    &kSetCommand,    &kAgentCommand,    &kDemoCommand,  &kInstallCommand, &kReplayCommand};
+const Command* const kCommands[] = {&kStatusCommand,  &kDiagnoseCommand, &kWatchCommand,
+                                    &kCaptureCommand, &kTraceCommand,    &kSetCommand,
+                                    &kAgentCommand,   &kDemoCommand,     &kInstallCommand};
 
 void PrintUsage(FILE* out) {
   std::fprintf(out,
@@ -114,8 +114,8 @@ int Main(int argc, char** argv) {
   std::vector<char*> rest = absl::ParseCommandLine(static_cast<int>(given.size()), given.data());
   rest.erase(rest.begin());
   // OpenSSL writes to sockets with write(2): an endpoint that closes its connection must not end the
-  // program. Those that print for good end with who reads them.
-  if (command != &kDemoCommand && command != &kReplayCommand) std::signal(SIGPIPE, SIG_IGN);
+  // program. The demo prints for good, and ends with who reads it.
+  if (command != &kDemoCommand) std::signal(SIGPIPE, SIG_IGN);
   // A limit on the size of files is an error like a full disk: an agent serves on, and nothing is
   // left of what could not be written.
   std::signal(SIGXFSZ, SIG_IGN);

@@ -8,20 +8,21 @@ import threading
 
 from tests.deploy.prometheus_server import (  # pylint: disable=unused-import
     PATIENCE_S, Page, Prometheus, free_port, write_targets)
-from tests.replay.replayed_run import LIBRARY, PULSE, RUNFILES, trace_folder
+from tests.replay.replayed_run import LIBRARY, REPLAY, RUNFILES, trace_folder
 
+PULSE = os.path.join(RUNFILES, "exporter/pulse")
 DRIVER = os.path.join(RUNFILES, "tests/deploy")  # holds libcuda.so.1
 
 
 class Replay:
-    """`pulse replay` of a recorded run, over and over, at an endpoint that its processes share.
+    """A replay of a recorded run, over and over, at an endpoint that its processes share.
 
     listen: where, if not at a port of its own.
     """
 
     def __init__(self, run, speed, listen=None, **environment):
         self.process = subprocess.Popen(
-            [PULSE, "replay", "--library=" + LIBRARY, "--speed=%g" % speed, "--repeat=0",
+            [REPLAY, "--library=" + LIBRARY, "--speed=%g" % speed, "--repeat=0",
              trace_folder(run)], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=dict(os.environ, NCCL_PULSE_LISTEN=listen or "127.0.0.1:%d" % free_port(),
                      LD_LIBRARY_PATH=DRIVER, NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND="1000000",

@@ -103,6 +103,13 @@ class Structure(unittest.TestCase):
                                      "run: python3 deploy/grafana/generate.py")
             self.assertEqual(sorted(os.listdir(folder)), sorted(dashboards()))
 
+    def test_units_are_grafanas(self):
+        """Of those in @grafana/data 11.6.9: Grafana draws a number without its unit if it does not know it."""
+        for part in everything(dashboards()):
+            if isinstance(part.get("unit", "s"), str):
+                self.assertIn(part.get("unit", "s"), ("Bps", "hertz", "none", "ops", "percent", "percentunit", "s", "short",
+                                                      "string", "suffix:s/s", "watt"))
+
     def test_model(self):
         uids = [board["uid"] for board in dashboards().values()]
         self.assertEqual(len(uids), len(set(uids)))

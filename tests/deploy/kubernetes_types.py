@@ -48,17 +48,3 @@ def check(types, value, kind, where):
         expected = SCALARS[kind["scalar"]]
         if not isinstance(value, expected) or isinstance(value, bool) != (expected is bool):
             raise ValueError("%s: %r is not %s" % (where, value, kind["scalar"]))
-
-
-def merge_keys(types):
-    """Returns {field: keys its elements are merged by} of all types with such a list, of core/v1 alone."""
-    keys = {}
-    for name, one in types.items():
-        if not name.startswith("io.k8s.api.core.v1."):
-            continue
-        for field in one.get("map", {}).get("fields", []):
-            if field["type"].get("list", {}).get("elementRelationship") == "associative":
-                found = field["type"]["list"].get("keys")
-                if found:
-                    keys.setdefault(field["name"], set()).add(tuple(found))
-    return keys

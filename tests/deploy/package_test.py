@@ -112,7 +112,6 @@ class PackageTest(unittest.TestCase):
                 "usr/share/nccl-pulse/deploy/kubernetes/monitoring/rules-hang.yaml",
                 "usr/share/nccl-pulse/deploy/grafana/dashboards/fleet.json",
                 "usr/share/nccl-pulse/deploy/grafana/provisioning/dashboards/nccl-pulse.yaml",
-                "usr/share/nccl-pulse/traces/h200x4-pytorch-ddp-fsdp/process0.jsonl.xz",
                 "usr/share/doc/nccl-pulse/LICENSE",
                 "usr/share/doc/nccl-pulse/copyright",
                 "usr/share/doc/nccl-pulse/README.md",

@@ -24,7 +24,7 @@ class ReplayVerdictTest(unittest.TestCase):
         folder = os.path.join(cluster.RUNFILES, "tests/traces", run)
         self.assertEqual(len(glob.glob(os.path.join(folder, "*.xz"))), RUNS[run])
         replay = subprocess.Popen(
-            [cluster.PULSE, "replay", "--speed=%g" % speed, "--repeat=2", "--hold=600",
+            [os.path.join(cluster.RUNFILES, "bench/replay/replay"), "--speed=%g" % speed, "--repeat=2", "--hold=600",
              "--library=" + os.path.join(cluster.RUNFILES, "plugin/libnccl-profiler-pulse.so"),
              folder],
             env=dict(os.environ, NCCL_PULSE_TIMING=timing,

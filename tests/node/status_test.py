@@ -263,11 +263,16 @@ class EndpointTest(unittest.TestCase):
             self.assertEqual((code, output), (1, ""), errors)
             self.assertIn(expected, errors)
         self.assertIn("usage: pulse status", status("--help")[1])
-        for arguments, code, expected in ((["help", "help"], 0, "usage: pulse COMMAND"),
+        for arguments, code, expected in (([], 0, "pulse demo"), (["help"], 0, "usage: pulse COMMAND"),
+                                          (["help", "help"], 0, "usage: pulse COMMAND"), (["--version"], 0, "pulse "),
+                                          (["--help"], 0, "trace"), (["help", "trace"], 0, "--seconds"),
+                                          (["demo", "--help"], 0, "Ctrl-C"), (["dance"], 1, "usage: pulse"),
+                                          (["help", "dance"], 1, "usage: pulse"),
+                                          (["stauts"], 1, 'did you mean "status"?'), (["hepl"], 1, 'did you mean "help"?'),
                                           (["trace", "--seconds=2s"], 1, "a number of seconds: write --seconds=2")):
             done = subprocess.run([cluster.PULSE, *arguments], text=True, capture_output=True, check=False)
             self.assertEqual(done.returncode, code)
-            self.assertIn(expected, done.stdout + done.stderr)
+            self.assertIn(expected, done.stderr if code else done.stdout)
         code, _, errors = status("nowhere.invalid")
         self.assertEqual(code, 2)
         self.assertIn("no answer from nowhere.invalid:9410", errors)

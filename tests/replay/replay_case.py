@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from tests.replay.replayed_run import PULSE, RUNFILES, trace_folder
+from tests.replay.replayed_run import REPLAY, RUNFILES, trace_folder
 
 RECORDER = os.path.join(RUNFILES, "tests/replay/librecording_plugin.so")
 NO_PLUGIN = os.path.join(RUNFILES, "tests/replay/libno_plugin.so")
@@ -43,8 +43,8 @@ class ReplayTest(unittest.TestCase):
                     **{"RECORDING_PLUGIN_" + name: str(value) for name, value in settings.items()})
 
     def replay(self, folder, *flags, library=RECORDER, **settings):
-        """Runs `pulse replay` to its end; returns (status, stdout, stderr)."""
-        result = subprocess.run([PULSE, "replay", "--library=" + library, *flags, folder], text=True,
+        """Runs a replay to its end; returns (status, stdout, stderr)."""
+        result = subprocess.run([REPLAY, "--library=" + library, *flags, folder], text=True,
                                 capture_output=True, env=self.environment(settings), timeout=PATIENCE_S)
         return result.returncode, result.stdout, result.stderr
 

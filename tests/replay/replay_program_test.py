@@ -1,4 +1,4 @@
-"""`pulse replay` as a program: what it says when something is wrong, and how it is stopped."""
+"""The replay as a program: what it says when something is wrong, and how it is stopped."""
 
 import glob
 import lzma
@@ -9,8 +9,8 @@ import subprocess
 import time
 
 from tests import running
-from tests.replay.replay_case import NO_PLUGIN, PATIENCE_S, RECORDER, ReplayTest, TYPES
-from tests.replay.replayed_run import PULSE, trace_files, trace_folder
+from tests.replay.replay_case import NO_PLUGIN, PATIENCE_S, RECORDER, ReplayTest
+from tests.replay.replayed_run import REPLAY, trace_files, trace_folder
 
 
 class Problems(ReplayTest):
@@ -77,7 +77,7 @@ class Problems(ReplayTest):
 class Interruption(ReplayTest):
 
     def start(self, *arguments, **settings):
-        process = subprocess.Popen([PULSE, *arguments], text=True, env=self.environment(settings),
+        process = subprocess.Popen([REPLAY, *arguments], text=True, env=self.environment(settings),
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)
@@ -90,7 +90,7 @@ class Interruption(ReplayTest):
         return out
 
     def test_ctrl_c_finalizes(self):
-        process = self.start("replay", "--library=" + RECORDER, "--speed=0.1",
+        process = self.start("--library=" + RECORDER, "--speed=0.1",
                              trace_folder("h200x2-nvlink-mixed"))
         self.assertIn("http://nowhere:1/", process.stdout.readline())
         deadline = time.monotonic() + PATIENCE_S
@@ -113,7 +113,7 @@ class Interruption(ReplayTest):
         return started == processes
 
     def test_hold(self):
-        process = self.start("replay", "--library=" + RECORDER, "--speed=0", "--hold=60",
+        process = self.start("--library=" + RECORDER, "--speed=0", "--hold=60",
                              trace_folder("h200x2-graph"))
         lines = iter(process.stdout.readline, "")
         self.assertTrue(any(line.endswith("; holding\n") for line in lines))
@@ -122,7 +122,7 @@ class Interruption(ReplayTest):
         self.assertEqual(process.returncode, 130)
 
     def test_children_go_with_their_parent(self):
-        process = self.start("replay", "--library=" + RECORDER, "--speed=0", "--hold=60",
+        process = self.start("--library=" + RECORDER, "--speed=0", "--hold=60",
                              trace_folder("h200x2-graph"))
         lines = iter(process.stdout.readline, "")
         self.assertTrue(any(line.endswith("; holding\n") for line in lines))
@@ -142,51 +142,6 @@ class Interruption(ReplayTest):
                 return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
         except OSError:
             return False
-
-    def test_demo_loops_until_ctrl_c(self):
-        process = self.start("demo", "--recorded", "--library=" + RECORDER)
-        lines = iter(process.stdout.readline, "")
-        self.assertTrue(any("http://nowhere:1/" in line for line in lines))
-        # New communicators each time would stay on the page: it would swell.
-        errors = iter(process.stderr.readline, "")
-        self.assertTrue(any("run 2" in line for line in errors))
-        self.stop(process)
-        self.assertEqual(process.returncode, 0)
-        for calls in self.calls():
-            made = [call.arguments[0] for call in calls if call.kind == "init"]
-            self.assertEqual(len(made), len(set(made)))
-            self.assertEqual(len(made), sum(call.kind == "finalize" for call in calls))
-            self.check_gpu_time_goes_on(calls)
-
-    def check_gpu_time_goes_on(self, calls):
-        """A kept communicator's timestamps do not run backwards from one run to the next."""
-        times = [int(call.arguments[-1]) for call in calls
-                 if call.kind == "start" and TYPES.get(int(call.arguments[1], 16)) == "kernelCh"]
-        self.assertTrue(times)
-        # Blocks of one launch differ by microseconds, streams by less than a second.
-        latest = 0
-        for time_ns in times:
-            self.assertGreater(time_ns, latest - 10**9)
-            latest = max(latest, time_ns)
-
-
-class Help(ReplayTest):
-
-    def test_help(self):
-        for arguments, words in (([], "pulse demo"), (["help"], "usage: pulse COMMAND"),
-                                 (["--help"], "replay"), (["replay", "--help"], "--speed"),
-                                 (["help", "replay"], "--speed"), (["demo", "--help"], "Ctrl-C"),
-                                 (["--version"], "pulse ")):
-            result = subprocess.run([PULSE, *arguments], text=True, capture_output=True,
-                                    timeout=PATIENCE_S)
-            self.assertEqual((result.returncode, result.stderr), (0, ""))
-            self.assertIn(words, result.stdout)
-        for arguments, words in ((["dance"], "usage: pulse"), (["help", "dance"], "usage: pulse"),
-                                 (["stauts"], 'did you mean "status"?'), (["hepl"], 'did you mean "help"?')):
-            result = subprocess.run([PULSE, *arguments], text=True, capture_output=True,
-                                    timeout=PATIENCE_S)
-            self.assertEqual((result.returncode, result.stdout), (1, ""))
-            self.assertIn(words, result.stderr)
 
 
 if __name__ == "__main__":

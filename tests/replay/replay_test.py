@@ -1,6 +1,6 @@
 """The replay itself: what a plugin is given, through a plugin that writes down every call.
 
-What NCCL does is stated here a second time, from the same facts (header of plugin/replay/reduction.h and
+What NCCL does is stated here a second time, from the same facts (header of bench/replay/reduction.h and
 driver.h), over the trace as JSON.
 """
 

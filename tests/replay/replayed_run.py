@@ -1,4 +1,4 @@
-"""Runs `pulse replay` over a recorded run, with scrapers beside it."""
+"""Replays a recorded run, with scrapers beside it."""
 
 import glob
 import http.client
@@ -15,7 +15,7 @@ from tests.replay import page
 
 RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
                         os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
-PULSE = os.path.join(RUNFILES, "exporter/pulse")
+REPLAY = os.path.join(RUNFILES, "bench/replay/replay")
 LIBRARY = os.path.join(RUNFILES, "plugin/libnccl-profiler-pulse.so")
 # Before a program that this machine's processor does not run: .bazelrc, --config=arm64.
 EMULATOR = os.environ.get("TEST_EMULATOR", "").split()
@@ -96,7 +96,7 @@ class ReplayedRun:
     def __init__(self, run, timing, api, speed=0, repeat=1, clock="recorded", scrape=True,
                  network="off"):
         self.arguments = EMULATOR + [
-            PULSE, "replay", "--library=" + LIBRARY, "--api=%d" % api, "--speed=%g" % speed,
+            REPLAY, "--library=" + LIBRARY, "--api=%d" % api, "--speed=%g" % speed,
             "--repeat=%d" % repeat, "--clock=" + clock, "--hold=600", trace_folder(run)]
         self.environment = dict(os.environ, NCCL_PULSE_TIMING=timing,
                                 NCCL_PULSE_LISTEN="127.0.0.1:0",

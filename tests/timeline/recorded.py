@@ -6,7 +6,7 @@ import socket
 import subprocess
 
 from tests.reference import reference
-from tests.timeline.case import PULSE
+from tests.timeline.case import RUNFILES
 
 PATIENCE_S = 240
 
@@ -28,7 +28,7 @@ class Replay:
 
     def __enter__(self):
         self.process = subprocess.Popen(
-            [PULSE, "replay", "--speed=0", "--hold=%d" % PATIENCE_S, self.run], stdout=subprocess.PIPE,
+            [os.path.join(RUNFILES, "bench/replay/replay"), "--speed=0", "--hold=%d" % PATIENCE_S, self.run], stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True,
             env=dict(os.environ, NCCL_PULSE_LISTEN="127.0.0.1:%d" % free_port(), NCCL_PULSE_LAST_CALLS=str(self.KEPT)))
         said = ""

@@ -37,8 +37,8 @@
 #include <string>
 #include <vector>
 
-#include "plugin/simulation/callbacks.h"
-#include "plugin/simulation/timeline.h"
+#include "bench/simulation/callbacks.h"
+#include "bench/simulation/timeline.h"
 
 namespace nccl_pulse::simulation {
 namespace {

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "plugin/simulation/stream.h"
+#include "bench/simulation/stream.h"
 
 namespace nccl_pulse::fake {
 

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "plugin/simulation/callbacks.h"
+#include "bench/simulation/callbacks.h"
 #include "tests/gpu/fake/exchange.h"
 
 namespace nccl_pulse::fake {

@@ -1,0 +1,29 @@
+// How a replay ends, and why it failed.
+#ifndef BENCH_REPLAY_REPLAY_ERROR_H_
+#define BENCH_REPLAY_REPLAY_ERROR_H_
+
+#include <string>
+
+namespace nccl_pulse {
+
+// The exit status of the program.
+enum ReplayExit : int {
+  kReplayDone = 0,
+  kReplayUsage = 1,          // bad flags or arguments
+  kReplayNoFolder = 2,       // the trace folder, or a file of it, cannot be read
+  kReplayNoTrace = 3,        // the folder holds no trace file
+  kReplayBrokenTrace = 4,    // a line of a trace is not a callback, or a file is not xz
+  kReplayNoLibrary = 5,      // the library does not load
+  kReplayNoSymbol = 6,       // the library does not export the asked-for version of the API
+  kReplayCrashed = 7,        // a process was killed by a signal or ended by itself
+  kReplayInterrupted = 130,  // Ctrl-C or SIGTERM
+};
+
+struct ReplayError {
+  ReplayExit exit = kReplayDone;
+  std::string text;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // BENCH_REPLAY_REPLAY_ERROR_H_

@@ -17,11 +17,12 @@ class Job:
     nodes: on which its ranks are, in order.
     behaviours: {rank: what it does}, of simulated_rank.cc; the others do well.
     others: what these do.
+    has_id: the launcher sets a job id.
     """
 
     communicators = itertools.count(1)
 
-    def __init__(self, name, nodes, folder, behaviours=(), others="well"):
+    def __init__(self, name, nodes, folder, behaviours=(), others="well", has_id=True):
         self.name, self.nodes = name, nodes
         path = os.path.join(folder, name)
         with open(path, "xb") as file:
@@ -30,7 +31,8 @@ class Job:
         self.ranks = [
             node.start([RANK, PLUGIN, DRIVER, path, str(len(nodes)), str(GPUS), str(index * GPUS + gpu),
                         communicators, dict(behaviours).get(index * GPUS + gpu, others)],
-                       env=dict(os.environ, RANK=str(index * GPUS + gpu), LOCAL_RANK=str(gpu), SLURM_JOB_ID=name))
+                       env=dict(os.environ, RANK=str(index * GPUS + gpu), LOCAL_RANK=str(gpu),
+                                **({"SLURM_JOB_ID": name} if has_id else {})))
             for index, node in enumerate(nodes) for gpu in range(GPUS)]
         with open(path, "r+b") as file:
             self.shared = mmap.mmap(file.fileno(), mmap.PAGESIZE)

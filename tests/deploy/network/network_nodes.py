@@ -74,6 +74,9 @@ class Node:
     def unplug(self):
         _ip("link set %s down" % self.cable)
 
+    def plug(self):
+        _ip("link set %s up" % self.cable)
+
     def end(self):
         for process in self.processes:
             process.kill()

@@ -13,6 +13,12 @@
 //   circle     calls on "dp" before "tp", and waits for each collective
 //   late_host  calls late on "dp", all the time
 //   late_gpu   calls early, but its GPU comes late to the launches on "dp", all the time
+//   prefetch   has a Broadcast on "tp" in each step: odd ranks post it ahead of the loss and do not wait for it,
+//              even ranks call it when the loss is there
+//   ahead      the same, of an odd rank; its host pauses once between the two
+//   retried    calls once on "dp" in vain: NCCL reports the call and no launch; then as well
+//   exits      is in exit() and does not come to its end
+//   saves      its host writes a checkpoint at every sixth step; nothing goes wrong
 //
 //   step, 400 ms   2 times compute, AllGather on "tp": the ranks of a node
 //                  compute, AllReduce on "dp": all ranks
@@ -35,6 +41,7 @@
 #include <ctime>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/simulation/callbacks.h"
@@ -48,6 +55,9 @@ constexpr uint64_t kMillisecondNs = 1'000'000;
 constexpr uint64_t kLateNs = 200 * kMillisecondNs;
 constexpr uint64_t kAheadNs = 15 * kMillisecondNs;  // the host of its GPU
 constexpr uint64_t kLookNs = 50 * kMillisecondNs;
+constexpr uint64_t kPauseNs = 18'000 * kMillisecondNs;
+constexpr uint64_t kSaveNs = 14'000 * kMillisecondNs;
+constexpr int kStepsToSave = 6;
 constexpr uint64_t kNeverNs = 3'600'000 * kMillisecondNs;
 // Nobody is late because this machine is busy.
 constexpr uint64_t kToleranceNs = 10'000 * kMillisecondNs;
@@ -91,6 +101,10 @@ void SleepUntil(uint64_t time_ns) {
   }
 }
 
+void SleepUntilStopped() {
+  while (!g_stop.load()) SleepUntil(MonotonicNs() + kLookNs);
+}
+
 enum class Outcome { kArrives, kStalls };
 
 class Communicator {
@@ -118,6 +132,16 @@ class Communicator {
     profiler_.StopGroup(group);
   }
 
+  // NCCL refuses the call, or only estimates it.
+  void CallInVain(const char* func, size_t count) {
+    static char buffer;
+    simulation::Call call{func, &buffer, &buffer, count, kFloat32, 0, false, false, &stream_};
+    void* group = profiler_.StartGroup(false, 1);
+    profiler_.CallMade(group, &call);
+    profiler_.StartEnd(group);
+    profiler_.StopGroup(group);
+  }
+
   // Until the last collective has ended. Returns when that was.
   uint64_t Wait() const {
     while (!g_stop.load()) {
@@ -137,8 +161,9 @@ class Communicator {
 
 class Rank {
  public:
-  Rank(const std::string& behaviour, SharedFile* shared, Communicator* tp, Communicator* dp)
-      : behaviour_(behaviour), shared_(*shared), tp_(*tp), dp_(*dp) {}
+  Rank(const std::string& behaviour, bool is_odd, SharedFile* shared, Communicator* tp,
+       Communicator* dp)
+      : behaviour_(behaviour), is_odd_(is_odd), shared_(*shared), tp_(*tp), dp_(*dp) {}
 
   void Train() {
     uint64_t begin_ns = MonotonicNs();
@@ -148,16 +173,33 @@ class Rank {
         dp_.Wait();
       }
       for (const Collective& each : kStep) {
+        if (IsPrefetching() && is_odd_ && each.count == 1) PostAhead();
         Call(each, begin_ns);
         if (g_stop.load()) return;
       }
       begin_ns = dp_.Wait();
+      if (IsPrefetching() && !is_odd_) {
+        tp_.Call("Broadcast", kMiB, MonotonicNs(), Outcome::kArrives);
+      }
+      if (Is("saves") && ++steps_ % kStepsToSave == 0) {
+        SleepUntil(begin_ns + kSaveNs);
+        begin_ns = MonotonicNs();
+      }
+      if (Is("exits") && IsWrong()) return;
     }
   }
 
  private:
   bool Is(const char* behaviour) const { return behaviour_ == behaviour; }
+  bool IsPrefetching() const { return Is("prefetch") || Is("ahead"); }
   bool IsWrong() const { return shared_.is_wrong.load() != 0; }
+
+  void PostAhead() {
+    tp_.Call("Broadcast", kMiB, MonotonicNs(), Outcome::kArrives);
+    if (Is("ahead") && IsWrong() && !std::exchange(has_paused_, true)) {
+      SleepUntil(MonotonicNs() + kPauseNs);
+    }
+  }
 
   void Call(const Collective& each, uint64_t begin_ns) {
     const bool is_late = each.is_dp && (Is("late_host") || Is("late_gpu"));
@@ -167,7 +209,8 @@ class Rank {
     size_t count = each.count;
     Outcome outcome = Outcome::kArrives;
     if (each.is_dp && IsWrong()) {
-      while (Is("silent") && !g_stop.load()) SleepUntil(MonotonicNs() + kLookNs);
+      if (Is("silent")) SleepUntilStopped();
+      if (Is("retried") && !std::exchange(has_retried_, true)) dp_.CallInVain(func, count);
       if (Is("stuck")) ready_ns = MonotonicNs() + kNeverNs;
       if (Is("order")) func = "AllGather";
       // Of a size class in which it is seen: not the 4 bytes.
@@ -182,9 +225,13 @@ class Rank {
   }
 
   const std::string behaviour_;
+  const bool is_odd_;
   SharedFile& shared_;
   Communicator& tp_;
   Communicator& dp_;
+  bool has_paused_ = false;
+  bool has_retried_ = false;
+  int steps_ = 0;
 };
 
 SharedFile* Map(const char* path) {
@@ -200,6 +247,8 @@ int Main(char** arguments) {
   struct sigaction action = {};
   action.sa_handler = RequestStop;
   sigaction(SIGTERM, &action, nullptr);
+  // The plugin's own handlers are newer and run first.
+  std::atexit(SleepUntilStopped);
   Release release;
   release.library = arguments[1];
   release.logger = Log;
@@ -220,7 +269,8 @@ int Main(char** arguments) {
   Communicator tp("tp", id ^ static_cast<uint64_t>(2 + node), 1, rank % gpus, gpus,
                   &shared->tp[static_cast<size_t>(node)], release);
   Communicator dp("dp", id ^ 1, nodes, rank, nodes * gpus, &shared->dp, release);
-  Rank(arguments[8], shared, &tp, &dp).Train();
+  Rank(arguments[8], rank % 2 == 1, shared, &tp, &dp).Train();
+  if (!g_stop.load()) std::exit(EXIT_SUCCESS);  // as Python does: nothing is finalized
   return EXIT_SUCCESS;
 }
 

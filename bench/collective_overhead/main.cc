@@ -1,4 +1,4 @@
-// What any NCCL profiler plugin costs, on the GPUs of this machine. docs/overhead-method.md says
+// What any NCCL profiler plugin costs, on the GPUs of this machine. docs/benchmarks.md says
 // how it measures; --help lists the options.
 //
 // Exit status: 0 measured (whatever the verdicts), 2 wrong arguments, 3 could not measure.

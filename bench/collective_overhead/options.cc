@@ -26,7 +26,7 @@ const char kUsage[] =
 
 Every run has at least two sets of processes without a plugin, "none" and a "twin". A plugin is
 compared with the mean of them; what they differ by is no plugin's. All processes are started
-afresh in every round, and the intervals are those over rounds. The method: docs/overhead-method.md
+afresh in every round, and the intervals are those over rounds. The method: docs/benchmarks.md
 
 Configurations
   --config=NAME:PLUGIN[,VARIABLE=VALUE...]

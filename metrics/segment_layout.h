@@ -40,8 +40,9 @@
 //                           (docs/glossary.md) has one writer at a time, claimed for the length of
 //                           one callback with one compare-and-swap and given back with one store.
 //                           A thread that ends holds nothing, so nothing has to be taken over, and
-//                           a thread born for one group costs nothing. In lane 0 the threads that call
-//                           and launch write without a claim, each its own cells (visit.h)
+//                           a thread born for one group costs nothing. In lane 0 the threads that
+//                           call, launch and report operations write without a claim, each its own
+//                           cells (visit.h)
 //   SeriesEntry.key         any lane's holder, once (compare-and-swap from 0); it does not change
 //                           until the record is recycled
 //   SeriesEntry.page[lane]  the holder of that lane, once

@@ -17,9 +17,9 @@ int StartV4(void* context, void** handle, Descriptor* descriptor) {
   return StartEvent(handle, descriptor, [&](Tracker& tracker) -> uint64_t {
     switch (descriptor->type) {
       case abi::kEventColl:
-        return StartCollective(tracker, context, *descriptor, true);
+        return tracker.StartOperation(TicketOf(context), CollectiveOf(*descriptor, true));
       case abi::kEventP2p:
-        return StartPointToPoint(tracker, context, *descriptor, true);
+        return tracker.StartOperation(TicketOf(context), PointToPointOf(*descriptor, true));
       case abi::kEventProxyOp:
         return StartProxyOp(tracker, context, *descriptor);
       case abi::kEventKernelCh:

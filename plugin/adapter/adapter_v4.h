@@ -21,8 +21,7 @@ auto ProtocolOf(const Coll& coll, long /*before v7*/) {
 }
 
 template <typename Descriptor>
-uint64_t StartCollective(Tracker& tracker, void* context, const Descriptor& descriptor,
-                         bool counts_as_call) {
+OperationEvent CollectiveOf(const Descriptor& descriptor, bool counts_as_call) {
   const auto& coll = descriptor.coll;
   OperationEvent event{};
   event.func = coll.func;
@@ -36,12 +35,11 @@ uint64_t StartCollective(Tracker& tracker, void* context, const Descriptor& desc
   event.channels = coll.nChannels;
   event.is_collective = true;
   event.counts_as_call = counts_as_call;
-  return tracker.StartOperation(TicketOf(context), event);
+  return event;
 }
 
 template <typename Descriptor>
-uint64_t StartPointToPoint(Tracker& tracker, void* context, const Descriptor& descriptor,
-                           bool counts_as_call) {
+OperationEvent PointToPointOf(const Descriptor& descriptor, bool counts_as_call) {
   const auto& p2p = descriptor.p2p;
   OperationEvent event{};
   event.func = p2p.func;
@@ -52,7 +50,7 @@ uint64_t StartPointToPoint(Tracker& tracker, void* context, const Descriptor& de
   event.rank = descriptor.rank;
   event.channels = p2p.nChannels;
   event.counts_as_call = counts_as_call;
-  return tracker.StartOperation(TicketOf(context), event);
+  return event;
 }
 
 template <typename Descriptor>

@@ -63,9 +63,9 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
     ticket = tracker.StartLaunch(TicketOf(context),
                                  {descriptor.kernelLaunch.stream, TicketOf(descriptor.parentObj)});
   } else if constexpr (kType == abi::kEventColl) {
-    ticket = StartCollective(tracker, context, descriptor, false);
+    ticket = tracker.StartOperation(TicketOf(context), CollectiveOf(descriptor, false));
   } else if constexpr (kType == abi::kEventP2p) {
-    ticket = StartPointToPoint(tracker, context, descriptor, false);
+    ticket = tracker.StartOperation(TicketOf(context), PointToPointOf(descriptor, false));
   } else if constexpr (kType == abi::kEventKernelCh) {
     ticket = StartKernelChannel(tracker, context, descriptor);
   } else if constexpr (kType == abi::kEventProxyOp) {
@@ -94,6 +94,10 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
   } else if constexpr (kType == abi::kEventP2pApi) {
     is_usual =
         tracker.CountUsualCall(TicketOf(context), CallOf(descriptor.p2pApi, descriptor.parentObj));
+  } else if constexpr (kType == abi::kEventColl) {
+    is_usual = tracker.CountUsualOperation(TicketOf(context), CollectiveOf(descriptor, false));
+  } else if constexpr (kType == abi::kEventP2p) {
+    is_usual = tracker.CountUsualOperation(TicketOf(context), PointToPointOf(descriptor, false));
   }
   if (__builtin_expect(!is_usual, 0)) {
     return StartOfType<kApiVersion, kType>(tracker, context, handle, descriptor);
@@ -110,7 +114,8 @@ template <int kApiVersion, uint64_t kType, uint64_t... kMoreTypes, typename Desc
       return StartOneOf<kApiVersion, kMoreTypes...>(tracker, context, handle, descriptor);
     }
   }
-  if constexpr (kType == abi::kEventCollApi || kType == abi::kEventP2pApi) {
+  if constexpr (kType == abi::kEventCollApi || kType == abi::kEventP2pApi ||
+                kType == abi::kEventColl || kType == abi::kEventP2p) {
     return StartUsual<kApiVersion, kType>(tracker, context, handle, descriptor);
   } else {
     return StartOfType<kApiVersion, kType>(tracker, context, handle, descriptor);

@@ -18,6 +18,7 @@
 #include "plugin/tracker/awaited_ends.h"
 #include "plugin/tracker/inflight_operations.h"
 #include "plugin/tracker/launch_watch.h"
+#include "plugin/tracker/operation_handles.h"
 #include "plugin/tracker/operation_slot.h"
 #include "plugin/tracker/unreported_calls.h"
 
@@ -53,7 +54,8 @@ struct alignas(64) Communicator {
   Relaxed<uint64_t> sampling_seed;    // Sampler::SeedOf
   Relaxed<int32_t> rank, nranks;
   AwaitedEnds awaited_ends;  // of groups
-  // ---- line: what is above is all that the callbacks of a launch read
+  OperationHandles handles;
+  // ---- line: what is above is all that the callbacks of an operation read
   alignas(64) InflightOperations inflight;  // background thread, like the next two
   StandingCalls standing;
   LaunchWatch watch;

@@ -13,6 +13,7 @@
 #include "plugin/tracker/call_kinds.h"
 #include "plugin/tracker/kernel_channels.h"
 #include "plugin/tracker/launch_follower.h"
+#include "plugin/tracker/operation_kinds.h"
 #include "plugin/tracker/operation_ring.h"
 #include "plugin/tracker/unreported_operations.h"
 
@@ -30,9 +31,11 @@ struct CommunicatorParts {
   OperationRing ring;
   LaunchFollower launches;
   alignas(64) LastCalls last_calls;
-  Visit calling, launching;  // to the record, of the threads that call and launch
+  // To the record, of the threads that call, launch and report operations.
+  Visit calling, launching, reporting;
   // ---- line: what is above is written by each call
   CallKinds call_kinds;
+  OperationKinds operation_kinds;
   KernelChannels* channels;  // null unless kernel timing
   FirstMoves* first_moves;   // null with kernel timing
   UnreportedOperations unreported;

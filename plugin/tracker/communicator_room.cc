@@ -104,7 +104,8 @@ bool CommunicatorTable::Recycle(Communicator& communicator) {
   // From then on no lane can be claimed for the old owner, because its generation is not the record's;
   // and no visit is made, because its context is closed.
   const CommunicatorParts* const parts = communicator.parts.load();
-  const bool is_left = parts == nullptr || (parts->calling.IsOver() && parts->launching.IsOver());
+  const bool is_left = parts == nullptr || (parts->calling.IsOver() && parts->launching.IsOver() &&
+                                            parts->reporting.IsOver());
   if (!is_left || !communicator.Writer(instruments_.segment).Recycle()) {
     constexpr uint64_t kPauseNs =
         1000000000;  // a visitor, or a lane's holder, was taken off the CPU

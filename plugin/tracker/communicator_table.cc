@@ -71,6 +71,7 @@ uint64_t CommunicatorTable::Add(const CommunicatorIdentity& identity, bool has_s
   parts.ring.Reset();
   parts.launches.Reset();
   parts.call_kinds.Reset();
+  parts.operation_kinds.Reset();
   parts.last_calls.Begin(instruments_.segment, *communicator.record);
   if (parts.channels != nullptr) parts.channels->Reset();
   const bool heartbeat =
@@ -78,6 +79,7 @@ uint64_t CommunicatorTable::Add(const CommunicatorIdentity& identity, bool has_s
       identity.api_version >= kFirstVersionWithLaunches &&
       instruments_.stream_timer->Attach(parts.launches.timer(), instruments_.samples());
   communicator.awaited_ends.Begin(heartbeat);
+  communicator.handles.Begin(identity.nnodes);
   if (used_.load() <= communicator.index) {
     used_.publish(communicator.index + 1);  // from now on the poller looks here
   }

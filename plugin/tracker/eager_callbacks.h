@@ -85,6 +85,38 @@ inline uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event)
   return captured && graphs_.is_on() ? graphs_.StartLaunch(*communicator, event, context) : 0;
 }
 
+inline bool Tracker::CountUsualOperation(uint64_t context, const OperationEvent& event) {
+  if (__builtin_expect(event.parent != 0, 0)) return false;  // its call is sampled, or captured
+  Communicator& communicator = communicators_.At(context);
+  // Acquire: as CommunicatorTable::Find.
+  if (__builtin_expect(communicator.context.acquire() != context, 0)) return false;
+  if (__builtin_expect(context == 0, 0)) return false;
+  CommunicatorParts& parts = *communicator.parts.load();
+  const OperationKind& kind = parts.operation_kinds.PlaceOf(event);
+  if (__builtin_expect(!kind.Is(event, parts.launches.last_fate()), 0)) return false;
+  // Where no events follow the launches, operations tell what is in flight (InflightOperations).
+  if (__builtin_expect(communicator.handles.are_given(), 0) ||
+      __builtin_expect(!parts.launches.IsFollowed(instruments_), 0)) {
+    return false;
+  }
+  CounterPair& cells = *kind.cells.load();
+  Lane& lane = communicator.record->lanes[static_cast<int>(LaneRole::kLaunch)];
+  Cell& callbacks = lane.callbacks[static_cast<int>(CallbackKind::kOperation)];
+  const Visit::Stay stay(parts.reporting);
+  if (__builtin_expect(communicator.context.load() != context, 0)) return false;
+  const uint64_t count = callbacks.load() + 1;
+  const bool is_measured = count % kMeasuredOperations == 0;
+  const uint64_t begin_ns =
+      __builtin_expect(is_measured, 0) ? instruments_.clock.NowNs() : uint64_t{0};
+  // As LaneWriter::CountSequenced and Count.
+  if (event.is_collective) cells.b.store(event.sequence + 1);
+  AddToCell(cells.a, 1);
+  callbacks.publish(count);
+  parts.ring.CountWithoutPlace();
+  if (__builtin_expect(is_measured, 0)) CountCost(begin_ns);
+  return true;
+}
+
 inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) {
   Communicator* const found = communicators_.Find(context);
   if (__builtin_expect(found == nullptr, 0)) return 0;
@@ -119,13 +151,16 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
     communicator.Writer(instruments_.segment).Distrust(TrustState::kSelfSend);
     untimed = UntimedReason::kInvisible;
   }
+  uint64_t key = 0;
   if (__builtin_expect(event.is_collective, 1)) {
-    writer.CountSequenced(
-        SeriesKey::Algorithm(op.id, untimed, names.Find(event.algo).id, names.Find(event.proto).id),
-        event.sequence + 1);
+    key =
+        SeriesKey::Algorithm(op.id, untimed, names.Find(event.algo).id, names.Find(event.proto).id);
+    writer.CountSequenced(key, event.sequence + 1);
   } else if (untimed != SeriesKey::kTimed) {
-    CountUntimed(writer, op.id, untimed);
+    key = SeriesKey::Untimed(op.id, untimed);
+    writer.Count(key, 1, 0);
   }
+  LearnOperation(parts, event, untimed, key, writer);
 
   uint64_t handle = 0;
   if (__builtin_expect(instruments_.timing != TimingMode::kOff, 1)) {
@@ -142,6 +177,7 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
         {meta.Pack(), bytes, now_ns, captured}, [&](uint32_t place, uint64_t* claimed) {
           return ClaimUsedPlace(instruments_, communicator, place, writer, claimed);
         });
+    communicator.handles.Note();
     if (__builtin_expect(handle == 0, 0)) {
       Ignore(IgnoredReason::kNoRoom);
       if (!meta.untimed) CountUntimed(writer, op.id, UntimedReason::kLost);

@@ -226,6 +226,8 @@ class LaunchFollower {
 
   // ---- operations ----
 
+  // Of the launch that was made last, LaunchFate.
+  [[gnu::hot]] uint8_t last_fate() const { return fate_.load(); }
   // Of an operation that NCCL reports, maybe from another thread (a CUDA host callback). That one
   // may be told the fate of another launch; only the reason is then wrong, for the one that a
   // launch times alone has a call with a ticket, and is known by its serial.

@@ -61,6 +61,8 @@ class OperationRing {
     unstopped_.store(ticket);
     return ticket;
   }
+  // Counts an operation that gets no place.
+  void CountWithoutPlace() { next_.add(1); }
   // Claims a place; `settle(state)` is called for an operation that still stood there. False: it is
   // being written by another claimer.
   template <typename Settle>

@@ -107,6 +107,10 @@ class Tracker {
   [[gnu::always_inline]] inline bool CountUsualCall(uint64_t context, const CallEvent& event);
   inline uint64_t StartLaunch(uint64_t context, const LaunchEvent& event);
   inline uint64_t StartOperation(uint64_t context, const OperationEvent& event);
+  // The same for an operation like one before it that gets no handle. False: it is not, and nothing was
+  // done.
+  [[gnu::always_inline]] inline bool CountUsualOperation(uint64_t context,
+                                                         const OperationEvent& event);
   // A copy-engine collective: a launch that carries one operation. Stopped like a launch.
   uint64_t StartCopyEngineOperation(uint64_t context, const CopyEngineEvent& event);
   [[gnu::flatten]] uint64_t StartProxyOp(uint64_t context, const ProxyOpEvent& event);
@@ -196,6 +200,9 @@ class Tracker {
   [[gnu::cold, gnu::noinline]] void StopGroup(uint64_t ticket);
 
   // ---- operations ----
+  // Where the next one like it is counted, if it can be without a handle.
+  void LearnOperation(CommunicatorParts& parts, const OperationEvent& event, UntimedReason fate,
+                      uint64_t key, LaneWriter& writer);
   // One in this many has the cost of its callback measured.
   static constexpr uint64_t kMeasuredOperations = 1024;
   // The last call where launches are not reported: it is launched now, about.

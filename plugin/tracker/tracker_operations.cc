@@ -35,6 +35,25 @@ void Tracker::MarkOperation(Communicator& communicator, const OperationEvent& ev
   instruments_.ranges.MarkCall(event.func, bytes, *communicator.record);
 }
 
+void Tracker::LearnOperation(CommunicatorParts& parts, const OperationEvent& event,
+                             UntimedReason fate, uint64_t key, LaneWriter& writer) {
+  // An operation that is shown, or whose channels are timed, needs its handle. One of a group that is
+  // timed is part of what that is worth.
+  if (event.counts_as_call || event.parent != 0 || instruments_.shows_ranges ||
+      instruments_.times_kernels() || fate == UntimedReason::kGrouped) {
+    return;
+  }
+  // A name that the table is just taking up has its own id next time.
+  if (SeriesKey::Op(key) == kOtherName || SeriesKey::AlgorithmOf(key) == kOtherName ||
+      SeriesKey::Protocol(key) == kOtherName) {
+    return;
+  }
+  const auto launch_fate = static_cast<uint8_t>(fate);
+  OperationKind& kind = parts.operation_kinds.PlaceOf(event);
+  // What was counted under another key has no cells of its own.
+  if (!kind.Is(event, launch_fate)) kind.Learn(event, launch_fate, writer.CellsOfLaunches(key));
+}
+
 void Tracker::CountCost(uint64_t begin_ns) {
   HeaderWriter(instruments_.segment).CountCost(1, instruments_.clock.NowNs() - begin_ns);
 }
@@ -66,6 +85,8 @@ uint64_t Tracker::StartProxyOp(uint64_t context, const ProxyOpEvent& event) {
     Ignore(IgnoredReason::kForeignProcess);
     return 0;
   }
+  Communicator& communicator = communicators_.At(context);
+  if (communicator.context.load() == context) communicator.handles.SeeChild();
   if (event.parent == 0) return 0;  // an operation that was not tracked
   if (communicators_.Find(context) == nullptr) return 0;
   const OperationRef ref = communicators_.FindOperation(event.parent, TicketKind::kOperation);

@@ -1,6 +1,6 @@
 // What is promised: at most 66 KiB per communicator and 5 MiB per process at 64 communicators with
 // 4 series each, in the default configuration; with kernel timing the last calls come on top of
-// that, 8 KiB per communicator. Computed from the sizes of
+// that, 8 KiB per communicator, and what is remembered of kinds of calls and operations. Computed from the sizes of
 // what is really allocated, with the pages that lanes really take; no resident set is looked at.
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +25,7 @@ constexpr size_t kCommunicatorBudget = 66 * 1024;
 constexpr size_t kProcessBudget = size_t{5} << 20;
 constexpr uint32_t kLastCalls = 256;
 constexpr size_t kLastCallsBudget = 8192;
-constexpr size_t kKernelTimingBudget = 3 * 1024;
+constexpr size_t kKindsBudget = sizeof(CallKinds) + sizeof(OperationKinds);
 constexpr uint32_t kCommunicators = 64;
 // As many pages as the tracker has ready, when none is missed and nothing more is expected.
 constexpr uint32_t kReadyPages = ReadyPages::kLeast;
@@ -109,7 +109,7 @@ TEST_P(MemoryBudget, CommunicatorAndProcess) {
                               PrivateBytes(kernel_timing) + sizeof(Communicator) + kLastCallsBudget;
   RecordProperty("communicator_bytes", static_cast<int>(communicator));
   EXPECT_LE(communicator,
-            kCommunicatorBudget + (kernel_timing ? kLastCallsBudget + kKernelTimingBudget : 0));
+            kCommunicatorBudget + (kernel_timing ? kLastCallsBudget + kKindsBudget : 0));
 
   // The segment is no larger than what is used of it, and the reserve of pages.
   const size_t used = kHeaderBytes + kNamesBytes + kCommunicators * kRecordStride +
@@ -119,8 +119,8 @@ TEST_P(MemoryBudget, CommunicatorAndProcess) {
   const size_t process = segment.populated_bytes() + links + sizeof(Segment) + sizeof(Tracker) +
                          kCommunicators * PrivateBytes(kernel_timing) + sizeof(StepTable);
   RecordProperty("process_bytes", static_cast<int>(process));
-  EXPECT_LE(process, kProcessBudget +
-                         (kernel_timing ? last_calls + kCommunicators * kKernelTimingBudget : 0));
+  EXPECT_LE(process,
+            kProcessBudget + (kernel_timing ? last_calls + kCommunicators * kKindsBudget : 0));
   printf("%s: %zu bytes a communicator, %zu bytes a process\n",
          kernel_timing ? "kernel timing" : "default", communicator, process);
 }

@@ -100,13 +100,14 @@ void TimeEveryCall() {
 StreamCommunicator::StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, int device)
     : StreamCommunicator(gpu, comm_id, gpu.CreateContext(device)) {}
 
-StreamCommunicator::StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, FakeCuda::Context context)
+StreamCommunicator::StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, FakeCuda::Context context,
+                                       int nnodes)
     : gpu_(gpu), comm_id_(comm_id), gpu_context_(context), stream_(gpu.CreateStream(context)) {
   gpu.MakeCurrent(context);
   int mask = 0;
-  EXPECT_EQ(
-      ProfilerOf<abi::v5::Profiler>(5).init(&context_, comm_id, &mask, "stream", 1, 2, 0, Logger),
-      abi::kSuccess);
+  EXPECT_EQ(ProfilerOf<abi::v5::Profiler>(5).init(&context_, comm_id, &mask, "stream", nnodes, 2, 0,
+                                                  Logger),
+            abi::kSuccess);
 }
 
 void StreamCommunicator::Finalize() {

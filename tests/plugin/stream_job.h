@@ -83,7 +83,7 @@ class StreamCommunicator {
 
   // On a context and stream of its own on the device, unless given.
   StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, int device = 0);
-  StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, FakeCuda::Context context);
+  StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, FakeCuda::Context context, int nnodes = 1);
   StreamCommunicator(const StreamCommunicator&) = delete;
   StreamCommunicator& operator=(const StreamCommunicator&) = delete;
 

@@ -16,7 +16,7 @@
 //
 // THE SEAM. A protocol is a template over `Atomics`. What ships is its instance for StdAtomics;
 // //tests/model instantiates the same code on a checker's atomics and explores its executions under
-// the C++ memory model (docs/memory-ordering.md).
+// the C++ memory model (docs/architecture.md#memory-ordering).
 //
 // Thread: as each cell's owner says. Cost: a plain load or store, on x86 and on ARM (publish and
 // acquire: one instruction, too); fetch_add and replace: one read-modify-write.

@@ -37,7 +37,7 @@
 //                           thread; followed and captured: the launching thread
 //   Page of last calls      the calling and the launching thread, LastCalls (last_calls.h)
 //   Lane and its cells      whoever holds the lane, LaneWriter (lane_writer.h). A lane
-//                           (docs/glossary.md) has one writer at a time, claimed for the length of
+//                           (docs/architecture.md) has one writer at a time, claimed for the length of
 //                           one callback with one compare-and-swap and given back with one store.
 //                           A thread that ends holds nothing, so nothing has to be taken over, and
 //                           a thread born for one group costs nothing. In lane 0 the threads that

@@ -1,4 +1,4 @@
-"""What the simulation's Prometheus is told: the cluster's configuration of docs/fleet.md, as it stands
+"""What the simulation's Prometheus is told: the cluster's configuration of docs/scale.md, as it stands
 there, over the rules of deploy/prometheus, with made-up endpoints and a made-up store."""
 
 import json
@@ -19,7 +19,7 @@ _SECONDS = {"s": 1, "m": 60}
 
 
 def cluster():
-    """The first configuration on docs/fleet.md, loaded."""
+    """The first configuration on docs/scale.md, loaded."""
     with open(FLEET_PAGE, encoding="utf-8") as file:
         return yaml.safe_load(re.search(r"```yaml\n(.*?)```", file.read(), re.DOTALL).group(1))
 
@@ -29,7 +29,7 @@ def is_remote_written(name):
     (remote,) = cluster()["remote_write"]
     for rule in remote["write_relabel_configs"]:
         if rule["source_labels"] != ["__name__"] or rule["action"] not in ("keep", "drop"):
-            raise ValueError("docs/fleet.md has a relabelling that the simulation does not know")
+            raise ValueError("docs/scale.md has a relabelling that the simulation does not know")
         if bool(re.fullmatch(rule["regex"], name)) != (rule["action"] == "keep"):
             return False
     return True
@@ -74,7 +74,7 @@ def write(folder, endpoints, store_url, factor):
     """Writes all that Prometheus needs into `folder`; returns the configuration's path.
 
     endpoints: {host: address}.
-    factor: how many times faster than in docs/fleet.md scrapes and evaluations follow each other.
+    factor: how many times faster than in docs/scale.md scrapes and evaluations follow each other.
     """
     configuration = cluster()
     interval = "%dms" % (scrape_interval_s(factor) * 1000)

@@ -7,4 +7,4 @@ ENDPOINTS = os.path.join(ROOT, "bench/fleet/endpoints")
 RULES = os.path.join(ROOT, "deploy/prometheus")
 # Prometheus 3, as the tests have it; it may be missing.
 NEWER_PROMETHEUS = os.path.join(os.path.dirname(ROOT), "debian_servers/root/usr/bin/prometheus")
-FLEET_PAGE = os.path.join(ROOT, "docs/fleet.md")
+FLEET_PAGE = os.path.join(ROOT, "docs/scale.md")

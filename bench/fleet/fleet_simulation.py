@@ -1,5 +1,5 @@
 """What a fleet costs a Prometheus: a made-up job of 1,000 ranks behind real endpoints, scraped by a real
-Prometheus with the rules and the configuration of docs/fleet.md.
+Prometheus with the rules and the configuration of docs/scale.md.
 
     ./bazelw run -c opt //bench:fleet_simulation -- --ranks=1000 --minutes=5
 
@@ -55,7 +55,7 @@ def parse(arguments):
                         help="memory of a Prometheus server there (default 64)")
     parser.add_argument("--faster", type=_positive(1, 15), default=1,
                         help="scrapes and evaluations follow each other so many times faster than "
-                             "docs/fleet.md says (default 1)")
+                             "docs/scale.md says (default 1)")
     parser.add_argument("--json", help="a file for the figures")
     options = parser.parse_args(arguments)
     options.formats = options.formats.split(",")

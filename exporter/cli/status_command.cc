@@ -98,7 +98,7 @@ communicator with its ranks. It asks the node's endpoint, so it also works while
                         Exit status: 0; 2 there are none; 4 some do not answer
   --color=auto|always|never
 
-An agent that asks for TLS or a password (docs/agent.md):
+An agent that asks for TLS or a password (docs/security.md):
   --ca-cert=FILE        PEM: authorities to trust instead of the system's
   --server-name=NAME    name that its certificate must have; default: the endpoint's host
   --cert=FILE --key=FILE   PEM: the client's certificate and key

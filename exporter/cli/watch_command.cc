@@ -73,7 +73,7 @@ How to serve:
   --web-config=FILE     TLS, client certificates, passwords, as for `pulse agent`
 
 SIGTERM and SIGINT end it; SIGHUP makes it read the FILE of --web-config again.
-Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 it cannot serve there. docs/watch.md says more.
+Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 it cannot serve there. docs/prometheus.md says more.
 )";
 
 // Files are read anew: targets come and go, tokens and certificates run out.

@@ -2,7 +2,7 @@
 //
 // NCCL tells the profiler of a communicator on each rank alone, after all ranks have exchanged their
 // addresses and what they found of the machine. Whoever has come that far waits, in connecting, for
-// those that have not. (Before that NCCL tells of it on no rank: docs/limits.md.)
+// those that have not. (Before that NCCL tells of it on no rank: docs/compatibility.md#limits.)
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_BEING_MADE_H_

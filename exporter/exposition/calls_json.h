@@ -1,5 +1,5 @@
 // Makes /api/v1/communicators/ID/calls: the last calls of each rank of one communicator, oldest
-// first. docs/json.md lists the fields.
+// first. docs/http-api.md lists the fields.
 //
 //   {"time": 1760000003.25, "comm": "00ab12cd34ef5678", "name": "tp", "nranks": 8,
 //    "verdict": "rank_not_called", "suspects": [3],

@@ -33,8 +33,9 @@ std::string CatalogueMarkdown() {
       "# Metrics\n\n<!-- Printed from the metric catalogue, exporter/exposition/catalogue.cc; a "
       "test compares the two.\n     ./bazelw run //exporter/exposition:catalogue_markdown > "
       "docs/metrics.md -->\n\nA label without a value is left out. Labels that the user sets are "
-      "added to every series.\nFormats, histograms and how many series there are: "
-      "[exposition.md](exposition.md).\n\n## Communicators\n\nAll have the labels `comm` and "
+      "added to every series.\nFormats: [prometheus.md](prometheus.md#formats-and-histograms). How "
+      "many series: "
+      "[scale.md](scale.md#how-many-series).\n\n## Communicators\n\nAll have the labels `comm` and "
       "`rank`.\n\n";
   AppendTable(MetricScope::kCommunicator, &out);
   out +=

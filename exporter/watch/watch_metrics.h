@@ -1,4 +1,4 @@
-// What a watcher knows as metrics, in Prometheus' text format. docs/watch.md lists them.
+// What a watcher knows as metrics, in Prometheus' text format. docs/prometheus.md lists them.
 //
 // No label tells one watcher from another, so that two of them give one alert.
 //

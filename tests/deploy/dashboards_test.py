@@ -211,7 +211,7 @@ class Structure(unittest.TestCase):
     def test_metrics_exist(self):
         """Every metric that is named is in the catalogue, recorded, dcgm-exporter's or Prometheus' own."""
         known = set()
-        for path in ("docs/metrics.md", "docs/watch.md"):
+        for path in ("docs/metrics.md", "docs/prometheus.md"):
             with open(os.path.join(RUNFILES, path), encoding="utf-8") as file:
                 known |= set(re.findall(r"^\| `(nccl_\w+)`", file.read(), re.MULTILINE))
         for rules in glob.glob(os.path.join(RUNFILES, "deploy/prometheus/*.yaml")):

@@ -316,7 +316,7 @@ class NodeTest(unittest.TestCase):
         for monitor in of_kind(render("monitoring"), "PodMonitor"):
             (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
             self.assertEqual(monitor["metadata"]["name"] == "nccl-pulse-agent", "basicAuth" in endpoint)
-        with open(os.path.join(FOLDER, "README.md"), encoding="utf-8") as file:
+        with open(os.path.join(RUNFILES, "docs/kubernetes.md"), encoding="utf-8") as file:
             manual = file.read()
         for secret in {volume["secret"]["secretName"]} | {
                 endpoint["basicAuth"][part]["name"] for monitor in of_kind(render("monitoring"), "PodMonitor")

@@ -69,7 +69,7 @@ class Whole(RulesTest):
 
     def test_metrics_exist(self):
         known = set()
-        for path in ("docs/metrics.md", "docs/watch.md"):
+        for path in ("docs/metrics.md", "docs/prometheus.md"):
             with open(path, encoding="utf-8") as file:
                 known |= set(re.findall(r"^\| `(nccl_\w+)`", file.read(), re.MULTILINE))
         rules = ""
@@ -102,16 +102,18 @@ class Whole(RulesTest):
         self.assertGreater(len(jobs), 1)
         self.assertEqual([job for job in jobs if not any(re.fullmatch(each, job) for each in known)], [])
 
-    def test_examples_of_the_fleet_page(self):
-        with open("docs/fleet.md", encoding="utf-8") as file:
-            blocks = re.findall(r"```(yaml|promql)\n(.*?)```", file.read(), re.DOTALL)
-        cluster, at_scrape = [text for kind, text in blocks if kind == "yaml"]
+    def test_examples_of_the_documents(self):
+        documents = {}
+        for name in ("prometheus", "scale"):
+            with open("docs/%s.md" % name, encoding="utf-8") as file:
+                documents[name] = re.findall(r"```(yaml|promql)\n(.*?)```", file.read(), re.DOTALL)
+        cluster, at_scrape = [text for kind, text in documents["scale"] if kind == "yaml"]
         self.promtool_check("config", cluster)
         self.promtool_check("config", "scrape_configs:\n- job_name: nccl-pulse\n" +
                             textwrap.indent(at_scrape, "  "))
-        queries = [query for kind, text in blocks if kind == "promql"
+        queries = [query for kind, text in documents["prometheus"] + documents["scale"] if kind == "promql"
                    for query in re.split(r"^#.*\n", text, flags=re.MULTILINE) if query.strip()]
-        self.assertGreater(len(queries), 3)
+        self.assertGreater(len(queries), 9)
         self.promtool_check("rules", json.dumps({"groups": [{"name": "examples", "rules": [
             {"record": "example", "expr": query} for query in queries]}]}))
 

@@ -12,7 +12,7 @@ import urllib.request
 
 from tests.deploy import cluster, prometheus_server, scenario, servers
 
-DOCUMENT = "docs/dashboards.md"
+DOCUMENT = "docs/prometheus.md"
 RULE_FILES = ("recording", "hang", "fleet", "alerts", "dcgm", "stragglers")
 
 

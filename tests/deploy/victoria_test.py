@@ -1,4 +1,4 @@
-"""VictoriaMetrics in place of Prometheus: what docs/dashboards.md says of it.
+"""VictoriaMetrics in place of Prometheus: what docs/prometheus.md says of it.
 
 The real single-node server and vmalert over real endpoints, the dashboards' and the rules' queries beside a real
 Prometheus over the same samples, and alerts in vmalert's own test tool.

@@ -1,5 +1,5 @@
 // How many series a page is to Prometheus, and that there is an end to them: the figures of
-// docs/exposition.md.
+// docs/scale.md.
 #include <cstdio>
 #include <fstream>
 #include <sstream>
@@ -147,7 +147,7 @@ Exposition Without(const std::string& families) {
 }
 
 std::string Document() {
-  std::ifstream file("docs/exposition.md");
+  std::ifstream file("docs/scale.md");
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();

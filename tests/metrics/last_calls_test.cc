@@ -216,7 +216,8 @@ TEST(LastCalls, TheirOrderWhereWorkStands) {
 TEST(LastCalls, CommunicatorsBeyondTheRoomHaveNone) {
   Ring ring(256);
   constexpr uint32_t kRoom = kMostLastCallPages / (256 / kLastCallsPerPage);
-  static_assert(kRoom * 256 * sizeof(LastCallEntry) == 512 << 10, "what docs/limits.md says");
+  static_assert(kRoom * 256 * sizeof(LastCallEntry) == 512 << 10,
+                "what docs/compatibility.md says");
   for (uint32_t i = 0; i <= kRoom; ++i) {
     EXPECT_EQ(RecordWriter::HasRoomForLastCalls(ring.segment()), i < kRoom);
     ring.Add(i, i + 1);

@@ -1,11 +1,11 @@
-"""Compares the fields that docs/json.md has with those of an answer, both ways."""
+"""Compares the fields that docs/http-api.md has with those of an answer, both ways."""
 
 import os
 import re
 
 from tests.node import cluster
 
-DOCUMENT = os.path.join(cluster.RUNFILES, "docs/json.md")
+DOCUMENT = os.path.join(cluster.RUNFILES, "docs/http-api.md")
 # What stands in a row beside fields: values of a field, and fields of the same name elsewhere.
 NOT_FIELDS = {"live", "duration", "completion", "off", "no_room", "not_read", "replays"}
 

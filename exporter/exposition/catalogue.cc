@@ -21,8 +21,8 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "Identity of the communicator, to join on; always 1."},
     {MetricId::kCommunicatorFinalized, "nccl_communicator_finalized", MetricType::Gauge, "", kComm,
      LabelNames(),
-     "1 once the communicator was finalized; its series stay for ten minutes, or until others need "
-     "the room. Absent while it is in use."},
+     "1 after the communicator was finalized; its series stay for ten minutes, or until their "
+     "space is needed. Absent while it is in use."},
     {MetricId::kOperations, "nccl_operations_total", MetricType::Counter, "", kComm,
      LabelNames("op", "size", "datatype", "captured", "user_tag"),
      "Operations that the application called."},
@@ -32,160 +32,146 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kCompositeOperations, "nccl_composite_operations_total", MetricType::Counter, "",
      kComm, LabelNames("op", "size", "captured"),
      "AlltoAll, Gather and Scatter that the application called by that name, and that NCCL made of "
-     "Send and Recv: nccl_operations_total has those parts, and this metric is not to be added to "
-     "it. size is that of one part. Gather and Scatter are counted on their root alone: elsewhere "
-     "they are one Send or Recv. Present from the first on."},
+     "Send and Recv. Do not add it to nccl_operations_total, which has those parts; size is that "
+     "of one part. Gather and Scatter count on their root only. Present from the first on."},
     {MetricId::kAlgorithmOperations, "nccl_algorithm_operations_total", MetricType::Counter, "",
      kComm, LabelNames("op", "algo", "proto"),
      "Operations by the algorithm and protocol that NCCL chose."},
     {MetricId::kLaunches, "nccl_launches_total", MetricType::Counter, "", kComm, LabelNames(),
-     "Launches that were visible: kernels, and copy-engine collectives; and, as one each, groups "
-     "whose end tells of a launch that NCCL does not report. One launch carries one operation or "
-     "several of a group."},
+     "Launches that are tracked: kernels, copy-engine collectives, and groups whose end replaces a "
+     "launch that NCCL does not report. One launch carries one operation, or several of a group."},
     {MetricId::kLaunchesCompleted, "nccl_launches_completed_total", MetricType::Counter, "", kComm,
      LabelNames(),
-     "Visible launches that are known to have completed, from CUDA events behind them. Absent when "
-     "that is not known."},
+     "Tracked launches that have completed, according to CUDA events behind them. Absent when that "
+     "is not known."},
     {MetricId::kInflightLaunches, "nccl_inflight_launches", MetricType::Gauge, "", kComm,
      LabelNames(),
-     "Visible launches that were not known to have completed when the background thread last "
-     "looked. Absent when that is not known: see nccl_activity_unknown."},
+     "Tracked launches that had not completed at the background thread's last poll. Absent when "
+     "that is not known: see nccl_activity_unknown."},
     {MetricId::kOldestInflightLaunch, "nccl_oldest_inflight_launch_timestamp_seconds",
      MetricType::Gauge, "seconds", kComm, LabelNames(),
-     "When the oldest unfinished launch was made, in Unix time, known to about 20 ms; 0 when none "
-     "is in flight. Absent when that is not known: see nccl_activity_unknown."},
+     "When the oldest unfinished launch was made, in Unix time, within about 20 ms; 0 when none is "
+     "in flight. Absent when that is not known: see nccl_activity_unknown."},
     {MetricId::kOldestInflightOperation, "nccl_oldest_inflight_operation_timestamp_seconds",
      MetricType::Gauge, "seconds", kComm, LabelNames("source"),
-     "Where no CUDA events follow the launches: when the oldest operation that is known to be in "
-     "flight was enqueued, in Unix time; 0 when none is. source proxy: its network operations have "
-     "started and not all stopped, those without network traffic are not seen; kernel: not all its "
-     "channels have stopped. Absent until an operation has been seen to end."},
+     "When the oldest operation in flight was enqueued, in Unix time; 0 when none is. Only without "
+     "CUDA events behind launches. source proxy: its network operations have started and not all "
+     "stopped; kernel: not all its channels have stopped. Absent until an operation has been seen "
+     "to end."},
     {MetricId::kActivityQueued, "nccl_activity_queued", MetricType::Gauge, "", kComm, LabelNames(),
-     "1 while the rank's oldest launch is known not to have begun, and so is that of every rank of "
-     "the node with work in flight on the communicator, for longer than a hang takes to be "
-     "suspected: earlier work of these GPUs has not ended. Absent otherwise."},
+     "1 while no rank of the node with work in flight on the communicator has begun its oldest "
+     "launch, for longer than NCCL_PULSE_HANG_SECONDS: earlier work of these GPUs has not ended. "
+     "Absent otherwise."},
     {MetricId::kActivityUnknown, "nccl_activity_unknown", MetricType::Gauge, "", kComm,
      LabelNames("reason"),
-     "1 while it is not known whether the rank has work in flight or is idle, and why. "
-     "launch_not_reported: it made calls of whose launch nothing tells, or not yet; "
-     "captured: calls went into CUDA graphs; no_completions: nothing tells that work has ended; "
-     "poller_not_started, poller_stands: the background thread does not run; poller_ended: the "
-     "process is in exit(); driver_error: see nccl_driver_error_timestamp_seconds; "
-     "event_mask_changed: somebody else switched events off. Absent while it is known."},
+     "1 while it is not known whether the rank has work in flight or is idle, by reason. "
+     "launch_not_reported: NCCL has not reported the launch of a call; captured: calls went into "
+     "CUDA graphs; no_completions: the end of work is not reported; poller_not_started, "
+     "poller_stands: the background thread does not run; poller_ended: the process is in exit(); "
+     "driver_error: see nccl_driver_error_timestamp_seconds; event_mask_changed: another program "
+     "switched events off. Absent while it is known."},
     {MetricId::kDriverError, "nccl_driver_error_timestamp_seconds", MetricType::Gauge, "seconds",
      kComm, LabelNames("error"),
-     "When the CUDA driver first answered the plugin with an error from which the GPU's context "
-     "does "
-     "not recover, in Unix time, within a second. Absent while there was none."},
+     "When the CUDA driver first returned an error from which the GPU's context does not recover, "
+     "in Unix time, within a second. Absent while there was none."},
     {MetricId::kLongestWait, "nccl_longest_wait_seconds", MetricType::Gauge, "seconds", kComm,
      LabelNames("op", "size"),
-     "The longest time that work of the rank made no progress and then went on, by the operation "
-     "called last and its size. Later waits are compared with it while it counts (see "
-     "hangs-and-stragglers.md). Absent below 5 s."},
+     "The longest time that work of the rank made no progress and then resumed, by operation and "
+     "size. Later waits are compared with it for a while. Absent below 5 s."},
     {MetricId::kCaptured, "nccl_communicator_captured", MetricType::Gauge, "", kComm, LabelNames(),
-     "1 if operations of the communicator were captured into a CUDA graph, whose replays are "
-     "counted and timed only by stamps (see graphs.md). Absent if none was."},
+     "1 if operations of the communicator were captured into a CUDA graph. Replays are counted and "
+     "timed only with NCCL_PULSE_GRAPHS=auto. Absent if none was."},
     {MetricId::kGraphReplays, "nccl_graph_replays_total", MetricType::Counter, "", kComm,
      LabelNames(),
-     "Replays of CUDA graphs with operations of the communicator, as far as they are followed "
-     "(NCCL_PULSE_GRAPHS=auto; see graphs.md): each time the first stamp of a graph was passed. "
-     "Present from the first on."},
+     "Replays of CUDA graphs with operations of the communicator that are followed "
+     "(NCCL_PULSE_GRAPHS=auto): each time the first stamp of a graph was passed. Present from the "
+     "first on."},
     {MetricId::kGraphReplaysInFlight, "nccl_graph_inflight_replays", MetricType::Gauge, "", kComm,
      LabelNames(),
-     "Replays that have passed the first stamp of their graph and not its last. Present once there "
-     "was a replay."},
+     "Replays that have passed the first stamp of their graph and not its last. Present after the "
+     "first replay."},
     {MetricId::kGraphProgress, "nccl_graph_last_progress_timestamp_seconds", MetricType::Gauge,
      "seconds", kComm, LabelNames(),
-     "When a replay was last seen to pass a stamp, in Unix time, within 0.1 s. With replays in "
-     "flight: since when they make no progress. Present once there was a replay."},
+     "When a replay last passed a stamp, in Unix time, within 0.1 s. Present after the first "
+     "replay."},
     {MetricId::kGraphOperations, "nccl_graph_operations_total", MetricType::Counter, "", kComm,
      LabelNames("op", "size"),
-     "Operations that replays of CUDA graphs executed: those captured, times the replays. The "
-     "total that was executed is this and nccl_operations_total with captured=\"false\". Present "
-     "from the first on."},
+     "Operations that replays of CUDA graphs executed: captured operations times replays. All "
+     "executed operations are this and nccl_operations_total with captured=\"false\". Present from "
+     "the first on."},
     {MetricId::kGraphOperationBytes, "nccl_graph_operation_bytes_total", MetricType::Counter,
      "bytes", kComm, LabelNames("op", "size"),
      "Bytes of those operations, as nccl_operation_bytes_total counts them."},
     {MetricId::kOperationDuration, "nccl_operation_duration_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "timing", "user_tag"),
-     "How long timed operations took; the timing label says how that was measured. stream: CUDA "
-     "events around a sample of the launches, a constant of about 6 us (launch latency and the "
-     "events) included. kernel: GPU timestamps. An operation counts either in these or in "
-     "nccl_untimed_operations_total; op Grouped is launches whose operations count there, and so "
-     "are "
-     "AlltoAll, Gather and Scatter that are a launch (nccl_composite_operations_total). network, "
-     "beside them: from the first network step that moved data to the end of the last proxy "
-     "operation, for operations called while network steps were watched, a small share of the "
-     "time; "
-     "without classic buckets unless asked for. graph, in addition: stamps around some launches of "
-     "CUDA graphs, for a sample of their replays, including a constant of 1 to 3 us (see "
-     "graphs.md)."},
+     "Duration of timed operations, by the method in timing. stream: CUDA events around a sample "
+     "of the launches, including about 6 us of launch latency. kernel: GPU timestamps. Each "
+     "operation counts either in these or in nccl_untimed_operations_total. op Grouped, AlltoAll, "
+     "Gather and Scatter are launches, whose operations count as untimed. network, in addition: "
+     "from the first network step that moved data to the end of the last proxy operation, for a "
+     "small share of the time; without classic buckets by default. graph, in addition: stamps "
+     "around some launches of CUDA graphs, including 1 to 3 us."},
     {MetricId::kOperationCompletion, "nccl_operation_completion_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "source"),
-     "Time from enqueueing an operation to its estimated end. It includes waiting for earlier work "
-     "of the GPU, so no bandwidth follows from it."},
+     "Time from the enqueue of an operation to its estimated end. It includes waiting for earlier "
+     "work of the GPU, so do not compute a bandwidth from it."},
     {MetricId::kTimedBusBytes, "nccl_timed_bus_bytes_total", MetricType::Counter, "bytes", kComm,
      LabelNames("op", "size", "timing", "user_tag"),
-     "Bytes of the operations that have a duration on the stream, in the kernel or in a graph, by "
-     "the bus bandwidth convention of nccl-tests: their rate over the rate of the durations' sum "
-     "is the bus bandwidth."},
+     "Divide its rate by the rate of the durations' sum to get the bus bandwidth, by the "
+     "convention of nccl-tests. Bytes of operations with a duration on the stream, in the kernel "
+     "or in a graph, times that convention's factor."},
     {MetricId::kUntimedOperations, "nccl_untimed_operations_total", MetricType::Counter, "", kComm,
      LabelNames("op", "reason"),
-     "Operations that have no duration, by reason. unreported: NCCL tells of the call alone, and "
-     "it was not followed alone either."},
+     "Operations that have no duration, by reason. unreported: NCCL reports only the call, and it "
+     "was not followed alone."},
     {MetricId::kUncompletedOperations, "nccl_uncompleted_operations_total", MetricType::Counter, "",
      kComm, LabelNames("op"),
-     "Operations that showed network or kernel activity but whose end was not seen."},
+     "Operations that showed network or kernel activity and whose end was not reported."},
     {MetricId::kStragglerSeconds, "nccl_straggler_seconds_total", MetricType::Counter, "seconds",
      kComm, LabelNames(),
-     "How long the other ranks of this node waited for this one: for each collective in which it "
-     "came last the mean of their waiting, from calls that all of them timed, scaled to all calls. "
-     "Not counted while the rank is known to wait for another one itself. "
-     "It starts anew when another process becomes the server. See hangs-and-stragglers.md."},
+     "How long the other ranks of this node waited for this rank: the mean of their waiting in "
+     "each collective in which it arrived last, from calls that all of them timed, scaled to all "
+     "calls. Not counted while the rank itself waits for another rank. Restarts at 0 when another "
+     "process becomes the server."},
     {MetricId::kAgreedCall, "nccl_agreed_call_id", MetricType::Gauge, "", kComm,
      LabelNames("timing"),
-     "Which call nccl_agreed_call_duration_seconds is about: the same on all ranks that have timed "
-     "it. Of every 30 s all ranks pick one alike, without a message; it stands here for the 30 s "
-     "after. Of AllReduce, AllGather, ReduceScatter and AlltoAll, where ranks of the communicator "
-     "are at other endpoints. See hangs-and-stragglers.md."},
+     "Internal, for comparing ranks over nodes: which call nccl_agreed_call_duration_seconds is "
+     "about. All ranks pick the same call of every 30 s, of AllReduce, AllGather, ReduceScatter or "
+     "AlltoAll. Present if other endpoints have ranks of the communicator."},
     {MetricId::kAgreedCallDuration, "nccl_agreed_call_duration_seconds", MetricType::Gauge,
      "seconds", kComm, LabelNames("timing"),
-     "How long that call took on this rank, the waiting for other ranks included: the rank with "
-     "the shortest came last."},
+     "How long that call took on this rank, waiting included: the rank with the shortest duration "
+     "arrived last."},
     {MetricId::kLastLaunchTimestamp, "nccl_last_launch_timestamp_seconds", MetricType::Gauge,
      "seconds", kComm, LabelNames(),
-     "When the last visible launch was, in Unix time; absent before the first."},
+     "When the last tracked launch was made, in Unix time; absent before the first."},
     {MetricId::kLastCompletionTimestamp, "nccl_last_completion_timestamp_seconds",
      MetricType::Gauge, "seconds", kComm, LabelNames(),
-     "When the last operation known to be complete ended, in Unix time; absent before the first."},
+     "When the last completed operation ended, in Unix time; absent before the first."},
     {MetricId::kNetworkBytes, "nccl_network_bytes_total", MetricType::Counter, "bytes", kComm,
      LabelNames("direction"),
-     "Bytes that network steps moved, including those of the protocol, for operations called while "
-     "steps "
-     "were watched: a small share of the time, see NCCL_PULSE_NETWORK_WINDOW. The true rate is the "
-     "rate of this over the rate of nccl_pulse_network_observed_seconds_total. Absent when none "
-     "was "
-     "seen."},
+     "Bytes that watched network steps moved, including the protocol's. Steps are watched for a "
+     "share of the time (NCCL_PULSE_NETWORK_WINDOW): the true rate is the rate of this divided by "
+     "the rate of nccl_pulse_network_observed_seconds_total. Absent when none was watched."},
     {MetricId::kNetworkWait, "nccl_network_wait_seconds_total", MetricType::Counter, "seconds",
      kComm, LabelNames("direction", "reason"),
-     "Where those network steps waited. gpu: for the GPU to produce or consume the data; peer: for "
-     "the network to take it, which waits for the receiver; wire: for it to be sent, or to arrive; "
-     "flush: for it to be visible to the GPU. Steps overlap, so a second can hold many seconds of "
-     "waiting: compare shares. Absent when none was seen."},
+     "What watched network steps waited for. gpu: the GPU produces or consumes the data; peer: the "
+     "receiver gives credit; wire: the data is sent, or arrives; flush: the data becomes visible "
+     "to the GPU. Steps overlap, so compare shares, not seconds. Absent when none was watched."},
     {MetricId::kKernelTimingUntrusted, "nccl_pulse_kernel_timing_untrusted", MetricType::Gauge, "",
      kComm, LabelNames("reason"),
-     "1 if the communicator's GPU timestamps are not believed for this reason. Present only if "
-     "they were asked for."},
+     "1 if the communicator's GPU timestamps are not used, by reason. Present only if they were "
+     "requested."},
     {MetricId::kOverflowedOperations, "nccl_pulse_overflowed_operations_total", MetricType::Counter,
      "", kComm, LabelNames(),
-     "Times that an operation had no series of its own: beyond the limit it counts in one with "
+     "Operations without a series of their own: beyond the limit they count with "
      "size=\"overflow\"; without memory only calls count there. Present from the first on."},
     {MetricId::kBuildInfo, "nccl_pulse_build_info", MetricType::Gauge, "", kProcess,
      LabelNames("version", "nccl_api_version", "timing", "durations", "completions", "event_mask",
                 "memory"),
-     "The plugin's version and what it picked in this process; always 1."},
+     "The plugin's version, and what it uses in this process; always 1."},
     {MetricId::kProcessUp, "nccl_pulse_process_up", MetricType::Gauge, "", kProcess, LabelNames(),
-     "1 while the process lives; 0 once it has ended, if an agent keeps its last state."},
+     "1 while the process lives; 0 after it has ended, if an agent keeps its last state."},
     {MetricId::kProcessEnd, "nccl_pulse_process_end_timestamp_seconds", MetricType::Gauge,
      "seconds", kProcess, LabelNames("end"),
      "When the process ended, in Unix time, and how; absent while it lives."},
@@ -193,42 +179,40 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      kProcess, LabelNames(), "When the plugin started in this process, in Unix time."},
     {MetricId::kLastPollTimestamp, "nccl_pulse_last_poll_timestamp_seconds", MetricType::Gauge,
      "seconds", kProcess, LabelNames(),
-     "When the plugin's background thread last made a round, in Unix time. If that does not "
-     "advance, neither does what the thread measures."},
+     "When the plugin's background thread last ran, in Unix time. If it stops, what it measures "
+     "also stops."},
     {MetricId::kProcessState, "nccl_pulse_process_state", MetricType::Gauge, "", kProcess,
      LabelNames("state"),
-     "1 while the plugin's background thread stands for 5 s or more, with what the kernel says of "
-     "the process. Absent otherwise, and where the server cannot see the process."},
+     "1 while the plugin's background thread has not run for 5 s, with the kernel's state of the "
+     "process. Absent otherwise, and where the server cannot see the process."},
     {MetricId::kSamplingExponent, "nccl_pulse_sampling_exponent", MetricType::Gauge, "", kProcess,
      LabelNames(),
      "n: one call in 2^n is timed on its stream, to keep the budget of timed launches. Absent "
      "without stream timing."},
     {MetricId::kEventMaskChanges, "nccl_pulse_event_mask_changes_total", MetricType::Counter, "",
      kProcess, LabelNames(),
-     "Times that somebody else changed the event mask that the plugin gave NCCL (RAS can, from "
-     "NCCL 2.31 on): events may be missing. Present from the first on."},
+     "Times that another program changed the event mask of the plugin (RAS can, from NCCL 2.31): "
+     "events may be missing. Present from the first on."},
     {MetricId::kForeignEventMask, "nccl_pulse_foreign_event_mask_info", MetricType::Gauge, "",
      kProcess, LabelNames("event_mask"),
-     "The event mask after the last change by somebody else; always 1. Absent if there was none."},
+     "The event mask after the last change by another program; always 1. Absent if there was "
+     "none."},
     {MetricId::kNetworkObserved, "nccl_pulse_network_observed_seconds_total", MetricType::Counter,
      "seconds", kProcess, LabelNames(),
-     "How long network steps were watched: rates of nccl_network_* are true when divided by the "
-     "rate of this. Absent when they never were."},
+     "How long network steps were watched: divide rates of nccl_network_* by the rate of this. "
+     "Absent when they never were."},
     {MetricId::kGraphCaptures, "nccl_pulse_graph_captures_total", MetricType::Counter, "", kProcess,
      LabelNames("fate"),
-     "CUDA graphs into which operations were captured, if graphs are followed. seen: all. "
-     "followed: their replays are counted; most of the others have too few launches for a stamp. "
-     "no_room: their replays are not counted, because too many are followed. incomplete: some of "
-     "their calls are not kept. refused: the driver refused a stamp, and there are no further "
-     "ones. Present from the first on."},
+     "CUDA graphs into which operations were captured, with NCCL_PULSE_GRAPHS=auto. seen: all. "
+     "followed: their replays are counted; most others have too few launches for a stamp. no_room: "
+     "too many are followed. incomplete: some of their calls are not kept. refused: the driver "
+     "refused a stamp. Present from the first on."},
     {MetricId::kCommands, "nccl_pulse_commands_total", MetricType::Counter, "", kProcess,
      LabelNames("result"),
-     "Commands that were given to the process while it runs (`pulse set`). Present from the first "
-     "on."},
+     "Commands to the running process (`pulse set`). Present from the first on."},
     {MetricId::kSettingChanged, "nccl_pulse_setting_changed", MetricType::Gauge, "", kProcess,
      LabelNames("setting"),
-     "1 while a setting is not what the process started with: `pulse set` has changed it. Absent "
-     "otherwise."},
+     "1 while a setting differs from the start: `pulse set` has changed it. Absent otherwise."},
     {MetricId::kCallbacks, "nccl_pulse_callbacks_total", MetricType::Counter, "", kProcess,
      LabelNames("callback"), "Callbacks that NCCL made. A kind is present from its first on."},
     {MetricId::kCallbackDuration, "nccl_pulse_callback_duration_seconds", MetricType::Summary,
@@ -239,45 +223,43 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kSeriesUsed, "nccl_pulse_series_used", MetricType::Gauge, "", kProcess, LabelNames(),
      "Series that hold measurements."},
     {MetricId::kSeriesLimit, "nccl_pulse_series_limit", MetricType::Gauge, "", kProcess,
-     LabelNames(),
-     "Series that can be held, including overflow series; beyond it operations count in those."},
+     LabelNames(), "Series that can be held, including overflow series."},
     {MetricId::kCommunicatorsUsed, "nccl_pulse_communicators_used", MetricType::Gauge, "", kProcess,
      LabelNames(), "Communicators that are held, including finalized ones that are still shown."},
     {MetricId::kCommunicatorsLimit, "nccl_pulse_communicators_limit", MetricType::Gauge, "",
-     kProcess, LabelNames(),
-     "Communicators that can be held; beyond it a new one is not measured."},
+     kProcess, LabelNames(), "Communicators that can be held; another one is not measured."},
     {MetricId::kRecycledCommunicators, "nccl_pulse_recycled_communicators_total",
      MetricType::Counter, "", kProcess, LabelNames(),
-     "Finalized communicators that are no longer held: their ten minutes were over, or others "
-     "needed the room. Present from the first on."},
+     "Finalized communicators that are no longer held, after ten minutes or because their space "
+     "was needed. Present from the first on."},
     {MetricId::kRecycledOperations, "nccl_pulse_recycled_operations_total", MetricType::Counter, "",
      kProcess, LabelNames("op"),
-     "Operations that the application called on communicators that are no longer held. With "
-     "nccl_operations_total they are all calls of the process."},
+     "Operations on communicators that are no longer held. With nccl_operations_total they are all "
+     "calls of the process."},
     {MetricId::kRecycledOperationBytes, "nccl_pulse_recycled_operation_bytes_total",
      MetricType::Counter, "bytes", kProcess, LabelNames("op"),
      "Bytes of those operations, as nccl_operation_bytes_total counts them."},
     {MetricId::kHangStart, "nccl_hang_start_timestamp_seconds", MetricType::Gauge, "seconds",
      kServer, LabelNames("comm", "verdict", "suspect_rank", "op"),
-     "Since when a communicator makes no progress with work in flight, or with calls that not all "
-     "ranks have made, in Unix time, and what the ranks of this node say about it; one series for "
-     "each rank that the others wait for. Absent when no hang is suspected. See "
-     "hangs-and-stragglers.md."},
+     "Since when a communicator is stalled with work in flight, or with calls that not all ranks "
+     "have made, in Unix time, with the verdict over the ranks of this node; one series per "
+     "suspect. Absent when no hang is suspected."},
     {MetricId::kHangUsual, "nccl_hang_usual", MetricType::Gauge, "", kServer, LabelNames("comm"),
-     "1 while the suspected hang can end well, and the ranks of this node have waited about as "
-     "long in this operation before and gone on, or wait for ranks that wait so elsewhere. Absent "
-     "otherwise. See hangs-and-stragglers.md."},
+     "1 while the suspected hang is an expected wait: it can end, and these ranks have waited "
+     "about as long in this operation before, or wait for ranks that do so elsewhere. Absent "
+     "otherwise."},
     {MetricId::kScrapeDuration, "nccl_pulse_scrape_duration_seconds", MetricType::Summary,
-     "seconds", kServer, LabelNames(), "How long earlier pages of this endpoint took to make."},
+     "seconds", kServer, LabelNames(),
+     "How long earlier responses of this endpoint took to render."},
     {MetricId::kProcesses, "nccl_pulse_processes", MetricType::Gauge, "", kServer, LabelNames(),
-     "Processes whose measurements are on this page, including ended ones that an agent keeps."},
+     "Processes in this response, including ended ones that an agent keeps."},
     {MetricId::kSegmentsRead, "nccl_pulse_segments_read_total", MetricType::Counter, "", kServer,
      LabelNames(),
-     "Times that a process' segment was read for a page. It starts anew when another process "
+     "Times that a process' segment was read for a response. Restarts at 0 when another process "
      "becomes the server."},
     {MetricId::kSegmentsRejected, "nccl_pulse_segments_rejected_total", MetricType::Counter, "",
      kServer, LabelNames("reason"),
-     "Segments, and connections to hand one over, that this server refused, by reason. A reason is "
+     "Segments, and connections to register one, that this server refused, by reason. A reason is "
      "present from its first on."},
 }};
 

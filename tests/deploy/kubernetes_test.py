@@ -324,6 +324,27 @@ class NodeTest(unittest.TestCase):
                 for part in ("username", "password")}:
             self.assertIn("create secret generic %s " % secret, manual)
 
+    def test_the_documents_patch_gives_another_kind_what_the_components_give_a_job(self):
+        with open(os.path.join(RUNFILES, "docs/kubernetes.md"), encoding="utf-8") as file:
+            patch, = re.findall(r"```yaml\n(patches:\n.*?)```", file.read(), re.DOTALL)
+        folder = tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
+        with open(os.path.join(folder, "kustomization.yaml"), "w", encoding="utf-8") as file:
+            file.write("resources: [job.yaml]\nimages: [{name: nccl-pulse, newName: registry/x, newTag: '1'}]\n" + patch)
+        with open(os.path.join(folder, "job.yaml"), "w", encoding="utf-8") as file:
+            file.write("{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: a}, spec: {pytorchReplicaSpecs: "
+                       "{Worker: {template: {spec: {containers: [{name: pytorch, image: y}]}}}}}}")
+        job, = yaml.safe_load_all(subprocess.run([servers.path_or_skip("kubectl"), "kustomize", folder], check=True,
+                                                 stdout=subprocess.PIPE, text=True).stdout)
+        template = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+        (ours,) = templates(render("overlays/in-process"))
+        self.assertEqual(ours["metadata"]["labels"]["nccl-pulse"], template["metadata"]["labels"]["nccl-pulse"])
+        (init,), (ours_init,) = template["spec"]["initContainers"], ours["spec"]["initContainers"]
+        self.assertEqual("registry/x:1", init["image"])
+        self.assertEqual((ours_init["args"], ours_init["volumeMounts"]), (init["args"], init["volumeMounts"]))
+        (training,), (ours_training,) = template["spec"]["containers"], ours["spec"]["containers"]
+        for field in ("env", "ports", "volumeMounts"):
+            self.assertEqual(ours_training[field], training[field])
+
     def test_a_job_in_the_nodes_network_serves_the_node_alone(self):
         for name in JOBS:
             (template,) = templates(render(name))

@@ -15,15 +15,15 @@ struct LabelEntry {
 };
 
 inline constexpr LabelEntry kLabels[] = {
-    {"comm", "the communicator's id, 16 hexadecimal digits, the same on all its ranks"},
+    {"comm", "the communicator's ID, 16 hexadecimal digits, the same on all its ranks"},
     {"rank", "rank in the communicator"},
     {"pid", "process id, as the process sees it"},
     {"pid_namespace",
      "the PID namespace that `pid` counts in, its inode: containers count from 1; absent in the "
      "system's own"},
-    {"global_rank", "rank in the job; absent when the launcher did not say"},
-    {"local_rank", "rank on the node; absent when the launcher did not say"},
-    {"job_id", "the launcher's job id; absent when it has none"},
+    {"global_rank", "rank in the job; absent if the launcher sets none"},
+    {"local_rank", "rank on the node; absent if the launcher sets none"},
+    {"job_id", "the launcher's job ID; absent if it sets none"},
     {"comm_name", "name that the application gave the communicator; absent when it gave none"},
     {"nranks", "ranks in the communicator"},
     {"nnodes", "nodes in the communicator"},
@@ -45,36 +45,35 @@ inline constexpr LabelEntry kLabels[] = {
     {"algo", "algorithm, by NCCL's own name"},
     {"proto", "protocol, by NCCL's own name"},
     {"timing",
-     "how durations were measured: stream (CUDA events), kernel (GPU timestamps), network (steps "
-     "of the network proxy), graph (stamps in CUDA graphs); on the info metric: the setting"},
+     "method of the duration: stream (CUDA events), kernel (GPU timestamps), network (steps of the "
+     "network proxy), graph (stamps in CUDA graphs); on the info metric: the setting"},
     {"source", "what ended the operation: proxy (last network operation) or kernel (last channel)"},
-    {"reason", "why; the values are short words"},
+    {"reason", "the reason, as a short word"},
     {"error", "the error's name in the CUDA driver API: CUDA_ERROR_ECC_UNCORRECTABLE ..."},
     {"state",
-     "what the kernel says of a process: running, stopped (T, by a signal), traced (t, by a "
+     "the kernel's state of a process: running, stopped (T, by a signal), traced (t, by a "
      "debugger), uninterruptible (D, in a driver or I/O), dumping_core, ending (Z)"},
-    {"end",
-     "how a process ended: exit (it said goodbye, or had finalized all communicators), lost"},
+    {"end", "how a process ended: exit (normally, or after it finalized all communicators), lost"},
     {"verdict",
      "what holds a communicator up: rank_not_called, rank_not_launched, rank_not_begun, "
      "mismatched_operations, blocked_elsewhere, circular_wait, process_gone, process_stopped, "
      "driver_error, rank_not_seen, point_to_point, no_progress, unknown"},
     {"suspect_rank",
-     "rank in the communicator that the others wait for; absent when none is known"},
+     "rank in the communicator that the other ranks wait for; absent if none is known"},
     {"direction", "send or recv, seen from this rank"},
     {"fate", "what became of a captured graph: seen, followed, no_room, incomplete, refused"},
     {"result",
-     "what became of a command: done, refused (a setting or value that it does not take), "
-     "foreign_user (from neither its user nor root), abandoned (who asked had left)"},
+     "result of a command: done, refused (an unknown setting or value), foreign_user (neither its "
+     "user nor root), abandoned (the client had left)"},
     {"setting", "a setting, named as its variable is without NCCL_PULSE_"},
     {"callback", "kind of callback: api, launch, operation, proxy, kernel, step"},
     {"version", "the plugin's version"},
     {"nccl_api_version", "version of NCCL's profiler interface that is in use"},
     {"durations", "what times operations: stream, kernel or none"},
     {"completions",
-     "what tells that work has ended: stream (CUDA events behind every launch), proxy (network "
+     "source of the end of work: stream (CUDA events behind every launch), proxy (network "
      "operations), kernel (channels) or none"},
-    {"event_mask", "event types that NCCL was asked for, hexadecimal"},
+    {"event_mask", "event types requested from NCCL, hexadecimal"},
     {"memory", "shared, or private when the system refused shared memory"},
 };
 

@@ -44,6 +44,72 @@ const char* CaptureFateName(CaptureFate fate) {
   return "unknown";
 }
 
+const char* WorkStateName(WorkState state) {
+  switch (state) {
+    case WorkState::kOff:
+      return "off";
+    case WorkState::kUnknown:
+      return "unknown";
+    case WorkState::kLocated:
+      return "located";
+    case WorkState::kCalibrating:
+      return "calibrating";
+    case WorkState::kProven:
+      return "proven";
+    case WorkState::kRefuted:
+      return "refuted";
+    case WorkState::kGone:
+      return "gone";
+  }
+  return "unknown";
+}
+
+const char* WorkRefutalName(WorkRefutal refutal) {
+  switch (refutal) {
+    case WorkRefutal::kNone:
+      return "none";
+    case WorkRefutal::kNotFound:
+      return "not_found";
+    case WorkRefutal::kNotMapped:
+      return "not_mapped";
+    case WorkRefutal::kMoved:
+      return "moved";
+    case WorkRefutal::kDiffers:
+      return "differs";
+    case WorkRefutal::kBehind:
+      return "behind";
+    case WorkRefutal::kAhead:
+      return "ahead";
+    case WorkRefutal::kSteppedBack:
+      return "stepped_back";
+    case WorkRefutal::kCopyFailed:
+      return "copy_failed";
+    case WorkRefutal::kPointToPoint:
+      return "point_to_point";
+    case WorkRefutal::kUncounted:
+      return "uncounted";
+    case WorkRefutal::kNoEvents:
+      return "no_events";
+  }
+  return "none";
+}
+
+const char* GpuUseName(GpuUse use) {
+  switch (use) {
+    case GpuUse::kUnknown:
+      return "unknown";
+    case GpuUse::kIdle:
+      return "idle";
+    case GpuUse::kBusy:
+      return "busy";
+    case GpuUse::kMixed:
+      return "mixed";
+    case GpuUse::kShared:
+      return "shared";
+  }
+  return "unknown";
+}
+
 const char* LiveSettingName(LiveSetting setting) {
   switch (setting) {
     case LiveSetting::kTimedLaunches:

@@ -74,6 +74,50 @@ enum class CaptureFate : uint8_t {
 inline constexpr int kCaptureFates = 5;
 const char* CaptureFateName(CaptureFate fate);
 
+// What is known of NCCL's own counter of finished work (label `state` of
+// nccl_pulse_work_counters; plugin/cuda/work_proof.h).
+enum class WorkState : uint8_t {
+  kOff = 0,      // not asked for
+  kUnknown = 1,  // it was not looked for yet: the communicator has launched nothing
+  kLocated = 2,  // there are candidates
+  kCalibrating =
+      3,  // a block was found; what it counts is compared with launches that are complete
+  kProven = 4,
+  kRefuted = 5,  // for the rest of the communicator's life
+  kGone = 6,     // with its communicator
+};
+inline constexpr int kWorkStates = 7;
+const char* WorkStateName(WorkState state);
+
+// Why a counter is not used (label `reason` of nccl_pulse_work_counters).
+enum class WorkRefutal : uint8_t {
+  kNone = 0,
+  kNotFound = 1,      // no block in front of NCCL's context is the communicator's
+  kNotMapped = 2,     // the driver gives no mapping of it (NCCL_CUMEM_ENABLE=0)
+  kMoved = 3,         // the block's head is no longer the communicator's
+  kDiffers = 4,       // nothing in it equals the work of launches that are complete
+  kBehind = 5,        // it has not counted launches that are complete
+  kAhead = 6,         // it has counted more than was launched
+  kSteppedBack = 7,   // it counts less than before
+  kCopyFailed = 8,    // the driver refused to copy it
+  kPointToPoint = 9,  // of Send and Recv it is not known what they count
+  kUncounted = 10,    // NCCL does not say how many channels an operation uses
+  kNoEvents = 11,     // no CUDA events follow its launches: nothing tells what is complete
+};
+inline constexpr int kWorkRefutals = 12;
+const char* WorkRefutalName(WorkRefutal refutal);
+
+// What NVML says of a GPU during some time.
+enum class GpuUse : uint8_t {
+  kUnknown = 0,  // it was not asked, or cannot be
+  kIdle = 1,     // it has run nothing
+  kBusy = 2,     // it has always run something
+  kMixed = 3,
+  kShared = 4,  // other processes use it, too: what it runs may be theirs
+};
+inline constexpr int kGpuUses = 5;
+const char* GpuUseName(GpuUse use);
+
 // Why a callback was ignored (label `reason` of nccl_pulse_ignored_events_total).
 enum class IgnoredReason : uint8_t {
   kNullHandle = 0,        // stop or record on NULL

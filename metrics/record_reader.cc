@@ -238,6 +238,15 @@ void RecordReader::ReadVisibility(const CommunicatorRecord& record,
   const uint64_t captures = record.graph_captures.acquire();
   out->graph_place = GraphPlace::Of(captures, record.graph_calls.acquire());
   out->graph_moved_realtime_ns = Realtime(record.graph_moved_ns.load());
+  const uint64_t work = record.work_status.acquire();
+  if (WorkStatus::State(work) < kWorkStates && WorkStatus::Refutal(work) < kWorkRefutals) {
+    out->work.state = static_cast<WorkState>(WorkStatus::State(work));
+    out->work.refutal = static_cast<WorkRefutal>(WorkStatus::Refutal(work));
+    out->work.are_operations_known = WorkStatus::AreOperationsKnown(work);
+  }
+  out->work.operations = record.work_operations.acquire();
+  out->work.moved_realtime_ns = Realtime(record.work_moved_ns.load());
+  out->work.longest_pause_ns = record.work_longest_pause_ns.load();
   for (const LongWait& wait : record.long_waits) {
     const uint64_t what = wait.what.load();
     if (what == 0) continue;

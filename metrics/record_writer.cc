@@ -256,6 +256,14 @@ void RecordWriter::StoreGraphs(const Graphs& graphs) {
   record_.graph_calls.publish(graphs.place.PackCalls());
 }
 
+void RecordWriter::StoreWork(const Work& work) {
+  record_.work_moved_ns.store(work.moved_ns);
+  record_.work_longest_pause_ns.store(work.longest_pause_ns);
+  record_.work_operations.publish(work.operations);
+  record_.work_status.publish(
+      WorkStatus::Pack(work.state, work.refutal, work.are_operations_known));
+}
+
 bool RecordWriter::ChangeCompletionSource(CompletionSource from, CompletionSource to) {
   auto expected = static_cast<uint32_t>(from);
   return record_.completion_source.replace(expected, static_cast<uint32_t>(to));

@@ -123,6 +123,15 @@ class RecordWriter {
     GraphPlace place{};
   };
   void StoreGraphs(const Graphs& graphs);
+  struct Work {
+    WorkState state{};
+    WorkRefutal refutal{};
+    bool are_operations_known = false;
+    uint64_t operations = 0;
+    uint64_t moved_ns = 0;  // monotonic
+    uint64_t longest_pause_ns = 0;
+  };
+  void StoreWork(const Work& work);
   // Where no events follow the launches.
   void StoreOldestOperation(uint64_t enqueue_ns);
   // False when it is not `from` any more: init and the background thread both change it.

@@ -297,6 +297,17 @@ struct FollowedLaunches {
 };
 static_assert(sizeof(FollowedLaunches) == 64, "a cache line: lanes do not share");
 
+// CommunicatorRecord::work_status: state:8 | refutal:8 | whether operations are known:1.
+struct WorkStatus {
+  static constexpr uint64_t Pack(WorkState state, WorkRefutal refutal, bool are_operations_known) {
+    return static_cast<uint64_t>(state) | static_cast<uint64_t>(refutal) << 8 |
+           uint64_t{are_operations_known} << 16;
+  }
+  static constexpr uint32_t State(uint64_t bits) { return bits & 0xff; }
+  static constexpr uint32_t Refutal(uint64_t bits) { return bits >> 8 & 0xff; }
+  static constexpr bool AreOperationsKnown(uint64_t bits) { return (bits >> 16 & 1) != 0; }
+};
+
 struct CommunicatorRecord {
   RecordLife life;
   Relaxed<uint64_t> comm_id;  // set late for API v1 to v3, which name it with the first operation
@@ -339,7 +350,12 @@ struct CommunicatorRecord {
   // was seen; and when it was. Background thread.
   Cell driver_error;
   Relaxed<uint64_t> driver_error_ns;  // monotonic; published by the error
-  uint64_t reserved[4];
+  // NCCL's own counter of finished work (plugin/cuda/work_proof.h). Background thread. The times are
+  // stored first and read last, as those of replays.
+  Cell work_status;                 // WorkStatus
+  Cell work_operations;             // that replays of graphs executed
+  Relaxed<uint64_t> work_moved_ns;  // monotonic
+  Relaxed<uint64_t> work_longest_pause_ns;
   alignas(64) FollowedLaunches followed;
   alignas(64) Lane lanes[kLanes];
   SeriesEntry series[kSeriesPerCommunicator];
@@ -356,7 +372,8 @@ struct CommunicatorRecord {
                 finalized_monotonic_ns, init_realtime_ns, next_timed_call, completion_source,
                 captured, name, gpu, uuid, pci_bus_id, nccl_api_version, event_mask,
                 unreported_calls, unreported_since_ns, graph_replays, graph_replays_in_flight,
-                graph_captures, graph_calls, graph_moved_ns, driver_error, driver_error_ns);
+                graph_captures, graph_calls, graph_moved_ns, driver_error, driver_error_ns,
+                work_status, work_operations, work_moved_ns, work_longest_pause_ns);
     for (LongWait& wait : long_waits) ResetFields(wait.what, wait.when);
     for (uint32_t i = 0; i < kLastCallPages; ++i) last_call_pages.Set(i, kNoPage);
     heartbeat.Reset();
@@ -372,7 +389,7 @@ inline constexpr uint64_t kRecordStride = sizeof(CommunicatorRecord);
 static_assert(kRecordStride == 6144 && kRecordStride % 64 == 0,
               "cache lines of two records differ");
 static_assert(offsetof(CommunicatorRecord, followed) ==
-                  offsetof(CommunicatorRecord, reserved) + sizeof(CommunicatorRecord::reserved),
+                  offsetof(CommunicatorRecord, work_longest_pause_ns) + sizeof(uint64_t),
               "no padding: the test of Reset looks at every byte");
 
 }  // namespace nccl_pulse

@@ -44,6 +44,21 @@ struct CallCountSnapshot {  // nccl_operations_total, nccl_operation_bytes_total
   std::string user_tag = {};  // "" where it has none
 };
 
+// NCCL's own counter of finished work on a communicator (plugin/cuda/work_proof.h).
+struct WorkSnapshot {
+  WorkState state{};
+  WorkRefutal refutal{};  // of kRefuted
+  // Of kProven, where calls were captured. Collectives that replays of graphs executed, if that is
+  // known; when the counter was last seen to move, and how long it stood at most before it went on.
+  bool are_operations_known = false;
+  uint64_t operations = 0;
+  int64_t moved_realtime_ns = 0;
+  uint64_t longest_pause_ns = 0;
+  // Not of the segment: what the driver says of its GPU since then, where whoever serves its node
+  // has asked, because the counter stands.
+  GpuUse gpu_use{};
+};
+
 struct CompositeSnapshot {  // nccl_composite_operations_total
   std::string op;
   int size_class = 0;
@@ -241,6 +256,7 @@ struct CommunicatorSnapshot {
   uint64_t graph_replays_in_flight = 0;
   int64_t graph_moved_realtime_ns = 0;
   GraphPlace graph_place;
+  WorkSnapshot work;
   int64_t last_launch_realtime_ns = 0;      // 0: none yet
   int64_t last_completion_realtime_ns = 0;  // 0: none yet
   uint64_t overflowed_operations = 0;  // counted in overflow series because the budget was spent

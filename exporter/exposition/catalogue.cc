@@ -102,6 +102,17 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kGraphOperationBytes, "nccl_graph_operation_bytes_total", MetricType::Counter,
      "bytes", kComm, LabelNames("op", "size"),
      "Bytes of those operations, as nccl_operation_bytes_total counts them."},
+    {MetricId::kWorkOperations, "nccl_graph_finished_operations_total", MetricType::Counter, "",
+     kComm, LabelNames(),
+     "Collectives that replays of CUDA graphs have finished, by NCCL's own counter of finished "
+     "work "
+     "(NCCL_PULSE_WORK_COUNTERS=on; see work-counters.md). It includes graphs of any length. "
+     "Present "
+     "while the counter is proven and each launch carries one collective."},
+    {MetricId::kWorkProgress, "nccl_work_last_progress_timestamp_seconds", MetricType::Gauge,
+     "seconds", kComm, LabelNames(),
+     "When NCCL's own counter of finished work last moved, in Unix time, within 0.1 s. Present if "
+     "calls were captured into CUDA graphs and the counter is proven."},
     {MetricId::kOperationDuration, "nccl_operation_duration_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "timing", "user_tag"),
      "Duration of timed operations, by the method in timing. stream: CUDA events around a sample "
@@ -207,6 +218,11 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "followed: their replays are counted; most others have too few launches for a stamp. no_room: "
      "too many are followed. incomplete: some of their calls are not kept. refused: the driver "
      "refused a stamp. Present from the first on."},
+    {MetricId::kWorkCounters, "nccl_pulse_work_counters", MetricType::Gauge, "", kProcess,
+     LabelNames("state", "reason"),
+     "Communicators by the state of NCCL's own counter of finished work. The reason says why one "
+     "was "
+     "refuted, or none (see work-counters.md). Present with NCCL_PULSE_WORK_COUNTERS=on."},
     {MetricId::kCommands, "nccl_pulse_commands_total", MetricType::Counter, "", kProcess,
      LabelNames("result"),
      "Commands to the running process (`pulse set`). Present from the first on."},

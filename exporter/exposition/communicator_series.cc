@@ -60,6 +60,15 @@ void AddGraphs(const CommunicatorSnapshot& comm, FamilySet* set) {
   }
 }
 
+// What NCCL's own counter says of replays.
+void AddWork(const CommunicatorSnapshot& comm, FamilySet* set) {
+  if (comm.work.state != WorkState::kProven || !comm.captured) return;
+  if (comm.work.are_operations_known) {
+    set->Counter(MetricId::kWorkOperations, {}, comm.work.operations);
+  }
+  set->Gauge(MetricId::kWorkProgress, {}, Seconds(comm.work.moved_realtime_ns));
+}
+
 // What is known of launches. What is not known is absent, never zero.
 void AddActivity(const ProcessSnapshot& process, const CommunicatorSnapshot& comm, int64_t now_ns,
                  int64_t stands_after_ns, FamilySet* set) {
@@ -162,6 +171,7 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
   }
   AddNetwork(comm, set);
   AddGraphs(comm, set);
+  AddWork(comm, set);
   if (process.timing == "kernel") {
     // Always both reasons: a series that appears only with the failure has no earlier value to
     // compare with.

@@ -124,6 +124,20 @@ Json ReplaysJson(const CommunicatorSnapshot& comm) {
           {"last", std::move(last)}};
 }
 
+// What NCCL's own counter of finished work says.
+Json WorkJson(const WorkSnapshot& work) {
+  if (work.state == WorkState::kOff) return nullptr;
+  Json reason = nullptr;
+  if (work.state == WorkState::kRefuted) reason = WorkRefutalName(work.refutal);
+  return {
+      {"state", WorkStateName(work.state)},
+      {"reason", std::move(reason)},
+      {"operations", work.are_operations_known ? Json(work.operations) : Json(nullptr)},
+      {"moved", TimeOrNull(work.moved_realtime_ns)},
+      {"longest_pause", Seconds(work.longest_pause_ns)},
+      {"gpu", work.gpu_use == GpuUse::kUnknown ? Json(nullptr) : Json(GpuUseName(work.gpu_use))}};
+}
+
 Json UnknownJson(const RankActivity& activity) {
   return activity.is_unknown() ? Json(UnknownReasonName(activity.reason)) : Json(nullptr);
 }
@@ -218,6 +232,7 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
           {"driver_error", DriverErrorJson(comm)},
           {"captured", comm.captured},
           {"replays", ReplaysJson(comm)},
+          {"work", WorkJson(comm.work)},
           {"launches", LaunchesJson(comm, activity)},
           {"unreported_calls", comm.unreported_calls},
           {"unreported_since", TimeOrNull(comm.unreported_since_realtime_ns)},

@@ -1,5 +1,8 @@
 #include "exporter/exposition/process_series.h"
 
+#include <map>
+#include <utility>
+
 #include "exporter/exposition/catalogue.h"
 #include "exporter/exposition/series_values.h"
 
@@ -9,6 +12,21 @@ namespace nccl_pulse {
 std::string PidNamespace(const ProcessSnapshot& process) {
   return process.pid_namespace == 0 ? "" : std::to_string(process.pid_namespace);
 }
+
+namespace {
+
+void AddWorkCounters(const ProcessSnapshot& process, FamilySet* set) {
+  std::map<std::pair<WorkState, WorkRefutal>, int> counts;
+  for (const CommunicatorSnapshot& comm : process.communicators) {
+    if (comm.work.state != WorkState::kOff) ++counts[{comm.work.state, comm.work.refutal}];
+  }
+  for (const auto& [what, count] : counts) {
+    set->Gauge(MetricId::kWorkCounters, {WorkStateName(what.first), WorkRefutalName(what.second)},
+               count);
+  }
+}
+
+}  // namespace
 
 void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
   set->SetScope(MetricScope::kProcess,
@@ -43,6 +61,7 @@ void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
     set->SeenCounter(MetricId::kGraphCaptures, {CaptureFateName(static_cast<CaptureFate>(i))},
                      process.graph_captures[i]);
   }
+  AddWorkCounters(process, set);
   for (int i = 0; i < kCommandResults; ++i) {
     set->SeenCounter(MetricId::kCommands, {CommandResultName(static_cast<CommandResult>(i))},
                      process.commands[i]);

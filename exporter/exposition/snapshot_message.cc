@@ -144,9 +144,16 @@ void FieldsOf(Fields& fields, CommunicatorSnapshot& comm) {
   } else {
     fields.Messages(51, comm.abandoned_calls, kMostAbandoned);
   }
+  fields.Number(55, comm.work.state);
+  fields.Number(56, comm.work.refutal);
+  fields.Number(57, comm.work.are_operations_known);
+  fields.Number(58, comm.work.operations);
+  fields.Time(59, comm.work.moved_realtime_ns);
   fields.Number(60, comm.driver_error);
   fields.Time(61, comm.driver_error_realtime_ns);
   fields.Time(62, comm.network_moved_realtime_ns);
+  fields.Number(63, comm.work.longest_pause_ns);
+  fields.Number(64, comm.work.gpu_use);
 }
 
 template <typename Fields>

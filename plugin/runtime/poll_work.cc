@@ -56,6 +56,7 @@ int PollWork::Round() {
   process_.RenewTimes();
   const uint64_t now_ns = process_.clock.NowNs();
   WatchMasks();
+  WatchCounters();
   WatchNetwork(now_ns);
   WatchDescriptors();
   if (now_ns - housekeeping_ns_ >= kHousekeepingNs) {
@@ -108,6 +109,27 @@ void PollWork::WatchMasks() {
     process_.log.Warn(nullptr, DescribeMaskChange(state.ours, state.now));
   } catch (...) {
     // Most likely bad_alloc. The metrics report it, too.
+  }
+}
+
+// A counter of NCCL's that contradicts what is known is not used again: that is worth a line, of the
+// first few.
+void PollWork::WatchCounters() {
+  constexpr int kMostLines = 8;
+  WorkRefutal refutal{};
+  while (const Communicator* const communicator = process_.tracker->TakeRefuted(&refutal)) {
+    if (counter_warnings_ == kMostLines) continue;
+    ++counter_warnings_;
+    try {
+      process_.log.Warn(
+          nullptr,
+          absl::StrCat("NCCL's counter of finished work is not used on communicator ",
+                       absl::Hex(communicator->record->comm_id.load(), absl::kZeroPad16), ", rank ",
+                       communicator->rank.load(), ": ", WorkRefutalName(refutal),
+                       ". Its launches are followed by CUDA events as before"));
+    } catch (...) {
+      // Most likely bad_alloc. The metrics report it, too.
+    }
   }
 }
 

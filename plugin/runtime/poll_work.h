@@ -34,12 +34,14 @@ class PollWork {
   void MakeRoom();
   void WatchNetwork(uint64_t now_ns);
   void WatchMasks();
+  void WatchCounters();
   void WatchDescriptors();
 
   Process& process_;
   LiveControl control_;
   uint64_t housekeeping_ns_ = 0;  // when last
   uint64_t adapted_ns_ = 0;       // when last
+  int counter_warnings_ = 0;
   bool mask_warning_given_ = false;
   bool descriptor_warning_given_ = false;
 };

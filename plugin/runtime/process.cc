@@ -71,6 +71,13 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
   if (process->settings.follow_graphs && process->driver != nullptr) {
     process->tracker->graphs().Begin(*process->driver);  // the first communicator warns
   }
+  if (process->settings.follow_work &&
+      (process->driver == nullptr || !process->tracker->FollowWork(*process->driver))) {
+    process->log.Warn(
+        arguments.logger,
+        "NCCL_PULSE_WORK_COUNTERS=on has no effect: the CUDA driver lacks what mapping "
+        "NCCL's memory needs, there is no memory, or NCCL_PULSE_TIMING is off");
+  }
   if (process->masks.window().is_always() && !process->tracker->PrepareSteps(true)) {
     process->masks.WithoutSteps();
   }

@@ -110,12 +110,14 @@ void MeetVersion(Program& program, const InitArguments& arguments) {
 }
 
 // Returns the communicator's ticket, or 0 if there is no room.
-uint64_t AddCommunicator(Process& process, const InitArguments& arguments, int* event_mask) {
+// `context_at`: CommunicatorIdentity.
+uint64_t AddCommunicator(Process& process, const InitArguments& arguments, const void* context_at,
+                         int* event_mask) {
   const GpuIdentity gpu = FindCurrentGpu(process.driver);
   const uint64_t ticket = process.tracker->AddCommunicator(
       {arguments.comm_id, arguments.comm_name, arguments.rank, arguments.nranks, arguments.nnodes,
        gpu.index.c_str(), gpu.uuid.c_str(), gpu.pci_bus_id.c_str(), RealtimeNs(),
-       arguments.api_version, process.masks.Of(arguments.api_version)});
+       arguments.api_version, process.masks.Of(arguments.api_version), context_at});
   if (ticket == 0) return 0;
   try {
     process.masks.Attach(arguments.api_version, ticket, event_mask, process.clock.NowNs());
@@ -205,7 +207,7 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
     process.tracker->ExpectPages();
     PrepareGraphs(program, arguments);
     bool memory = process.tracker->KeepPagesReady(1);
-    const uint64_t ticket = AddCommunicator(process, arguments, event_mask);
+    const uint64_t ticket = AddCommunicator(process, arguments, context, event_mask);
     memory &= ticket != 0;
     if (!memory) WarnOfMemory(program, arguments);
     if (ticket != 0) WarnWithoutHeartbeat(program, arguments, ticket);

@@ -192,6 +192,10 @@ bool ParseGraphs(const std::string& value, Settings* settings) {
   return Choose(value, {{"auto", true}, {"off", false}}, &settings->follow_graphs);
 }
 
+bool ParseWorkCounters(const std::string& value, Settings* settings) {
+  return Choose(value, {{"on", true}, {"off", false}}, &settings->follow_work);
+}
+
 bool ParseNvtx(const std::string& value, Settings* settings) {
   return Choose(value, {{"on", true}, {"off", false}}, &settings->show_ranges);
 }
@@ -240,6 +244,8 @@ constexpr Setting kSettings[] = {
     {"NCCL_PULSE_NETWORK_WINDOW", LiveRange(LiveSetting::kNetworkWindow), ParseNetworkWindow,
      [](const Settings& s) { return absl::StrCat(s.network_window_percent); }},
     {"NCCL_PULSE_GRAPHS", "auto or off", ParseGraphs,
+     [](const Settings&) { return std::string("off"); }},
+    {"NCCL_PULSE_WORK_COUNTERS", "on or off", ParseWorkCounters,
      [](const Settings&) { return std::string("off"); }},
     {"NCCL_PULSE_NVTX", "on or off", ParseNvtx, [](const Settings&) { return std::string("off"); }},
     {"NCCL_PULSE_USER_TAGS", "a number from 1 to 64, or off", ParseUserTags,

@@ -75,6 +75,7 @@ inline uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event)
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
   const bool captured = IsCalledIntoGraph(*communicator, event.parent);
+  if (__builtin_expect(instruments_.follows_work, 0)) work_.NoteLaunch(*communicator, captured);
   LaunchFollower& launches = communicator->parts.load()->launches;
   // A followed one counts once it has been made.
   if (__builtin_expect(!captured && launches.IsFollowed(instruments_), 1)) {
@@ -113,6 +114,9 @@ inline bool Tracker::CountUsualOperation(uint64_t context, const OperationEvent&
   AddToCell(cells.a, 1);
   callbacks.publish(count);
   parts.ring.CountWithoutPlace();
+  if (__builtin_expect(instruments_.follows_work, 0)) {
+    work_.NoteOperation(communicator, event, false);
+  }
   if (__builtin_expect(is_measured, 0)) CountCost(begin_ns);
   return true;
 }
@@ -169,9 +173,7 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
     const OperationMeta meta{op.id, static_cast<uint8_t>(size_class), channels,
                              !instruments_.times_kernels() || untimed != SeriesKey::kTimed,
                              static_cast<uint32_t>(event.sequence)};
-    const bool captured = __builtin_expect(event.parent != 0, 0) &&
-                          instruments_.IsOwn(event.parent, TicketKind::kApiCall) &&
-                          Ticket::Child(event.parent) != 0;
+    const bool captured = IsOfCapturedCall(event.parent);
     handle = parts.ring.Claim(
         communicator.first_ticket, instruments_.times_kernels(),
         {meta.Pack(), bytes, now_ns, captured}, [&](uint32_t place, uint64_t* claimed) {
@@ -182,6 +184,9 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
       Ignore(IgnoredReason::kNoRoom);
       if (!meta.untimed) CountUntimed(writer, op.id, UntimedReason::kLost);
     }
+  }
+  if (__builtin_expect(instruments_.follows_work, 0)) {
+    work_.NoteOperation(communicator, event, IsOfCapturedCall(event.parent));
   }
   // An operation is enqueued microseconds after its launch, so one reading of the clock serves
   // both.

@@ -57,6 +57,7 @@ struct Instruments {
   std::unique_ptr<StreamTimer> stream_timer;  // null without a driver, or with timing off
   const uint32_t launch_issuer;               // without a stream timer that of no ticket
   bool shows_ranges = false;                  // set before the first callback
+  bool follows_work = false;                  // likewise: WorkFollower is on
   // ---- line: what is above is all that most callbacks read
   NameCache names;
   const NameId send_name, receive_name;

@@ -12,12 +12,18 @@ Tracker::Tracker(Segment& segment, Clock& clock, TimingMode timing, const CudaDr
       communicators_(instruments_),
       steps_(instruments_, communicators_),
       graphs_(instruments_),
+      work_(instruments_),
       pages_(instruments_),
       network_seen_(false),
       has_sight_(true) {}
 
 uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
-  return communicators_.Add(identity, has_sight());
+  const uint64_t context = communicators_.Add(identity, has_sight());
+  if (context != 0 && work_.is_on()) {
+    work_.Attach(communicators_.At(context), identity.context_at,
+                 {identity.rank, identity.nranks, identity.nnodes});
+  }
+  return context;
 }
 
 void Tracker::FinishCommunicator(uint64_t context) {

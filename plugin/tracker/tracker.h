@@ -7,6 +7,7 @@
 //     ThreadGroups        which group a thread is in
 //     NetworkSteps        the steps of ProxyOps
 //     GraphFollower       replays of CUDA graphs
+//     WorkFollower        NCCL's own counters of finished work
 //     ReadyPages          memory for what callbacks will want
 //   of each communicator
 //     OperationRing       operations that are open; OperationSlot: one of them and its children
@@ -58,6 +59,7 @@
 #include "plugin/tracker/ready_pages.h"
 #include "plugin/tracker/thread_groups.h"
 #include "plugin/tracker/ticket.h"
+#include "plugin/tracker/work_follower.h"
 
 namespace nccl_pulse {
 
@@ -84,6 +86,11 @@ class Tracker {
 
   // Of CUDA graphs: Begin and PrepareContext.
   GraphFollower& graphs() { return graphs_; }
+  // NCCL's own counters of finished work are followed from now on; false: they cannot be. Before the
+  // first communicator.
+  bool FollowWork(const CudaDriver& driver) {
+    return instruments_.follows_work = work_.Begin(driver);
+  }
   // How many of the user's tags are told apart, 0: none. Before the first callback.
   void SetUserTagLimit(int limit) { instruments_.user_tags.SetLimit(limit); }
 
@@ -148,6 +155,11 @@ class Tracker {
   void LoseSight() { has_sight_.store(false); }
   bool has_sight() const { return has_sight_.load(); }
 
+  // A communicator whose counter of finished work contradicts what is known, once each; null: none.
+  const Communicator* TakeRefuted(WorkRefutal* refutal) {
+    return work_.TakeRefuted(communicators_, refutal);
+  }
+
   // Once a second or so: how many launches are timed from now on.
   void AdaptSampling();
   // The budget of timed launches from now on, or -m: one in m of them. See Sampler.
@@ -188,6 +200,11 @@ class Tracker {
     AddToCell(lane.callbacks[static_cast<int>(kind)], 1);
   }
   [[gnu::hot, gnu::flatten]] void StopLaunch(uint64_t ticket);
+  // Of an operation, by its call's ticket: it was called into a graph.
+  [[gnu::hot]] bool IsOfCapturedCall(uint64_t call) const {
+    return __builtin_expect(call != 0, 0) && instruments_.IsOwn(call, TicketKind::kApiCall) &&
+           Ticket::Child(call) != 0;
+  }
   // ---- ranges: see CallRanges. Returns the ticket, which may be one for this alone ----
   [[gnu::cold, gnu::noinline]] uint64_t ShowGroup(const Communicator& communicator, uint64_t ticket,
                                                   bool is_one_call);
@@ -238,6 +255,7 @@ class Tracker {
   CommunicatorTable communicators_;
   NetworkSteps steps_;
   GraphFollower graphs_;
+  WorkFollower work_;
   ReadyPages pages_;
   Relaxed<bool> network_seen_;
   Relaxed<bool> has_sight_;

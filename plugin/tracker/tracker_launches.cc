@@ -70,6 +70,7 @@ uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event) {
     if (instruments_.stream_timer != nullptr) {
       parts.launches.ForgetCall(instruments_, *communicator, meta.op, bytes, group);
     }
+    if (work_.is_on()) work_.NoteCapturedCall(*communicator, instruments_.IsCollective(meta.op));
     if (graphs_.is_on()) {
       graphs_.NoteCall(*communicator, {event.stream, meta.op, meta.size_class, bytes});
     }

@@ -59,6 +59,7 @@ TEST(CommunicatorsJson, ReplaysOfGraphs) {
   EXPECT_EQ(Parse(SnapshotSet({process}))["communicators"][0]["ranks"][0]["replays"], nullptr);
   CommunicatorSnapshot& comm = process.communicators[0];
   comm.captured = true;
+  comm.work = {WorkState::kProven, {}, true, 2154, 1760000002400000000, 12500000000, {}};
   comm.graph_replays = 1077;
   comm.graph_replays_in_flight = 1;
   comm.graph_moved_realtime_ns = 1760000002500000000;
@@ -76,6 +77,13 @@ TEST(CommunicatorsJson, ReplaysOfGraphs) {
                              {"calls_until", 61},
                              {"calls", 65},
                              {"passed", 1760000002.5}}}}));
+  EXPECT_EQ(Parse(SnapshotSet({process}))["communicators"][0]["ranks"][0]["work"],
+            Json({{"state", "proven"},
+                  {"reason", nullptr},
+                  {"operations", 2154},
+                  {"moved", 1760000002.4},
+                  {"longest_pause", 12.5},
+                  {"gpu", nullptr}}));
 }
 
 TEST(CommunicatorsJson, RanksOfSeveralProcessesAreOneCommunicator) {

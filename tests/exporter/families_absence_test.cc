@@ -54,6 +54,7 @@ TEST(Families, ReplaysOfGraphs) {
   const std::string comm = kComm;
   EXPECT_THAT(page, HasSubstr("nccl_graph_replays_total" + comm + "} 1077\n"));
   EXPECT_THAT(page, HasSubstr("nccl_graph_inflight_replays" + comm + "} 1\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_graph_finished_operations_total" + comm + "} 2154\n"));
   EXPECT_THAT(page,
               HasSubstr("nccl_graph_last_progress_timestamp_seconds" + comm + "} 1760000002.5\n"));
   EXPECT_THAT(page, HasSubstr("nccl_graph_operations_total" + comm +

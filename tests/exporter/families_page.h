@@ -49,6 +49,7 @@ inline void AddReplays(ProcessSnapshot* process) {
   process->graph_captures = {12, 9, 1, 2, 1};
   CommunicatorSnapshot& comm = process->communicators[0];
   comm.captured = true;
+  comm.work = {WorkState::kProven, {}, true, 2154, 1760000002400000000, 0, {}};
   comm.graph_replays = 1077;
   comm.graph_replays_in_flight = 1;
   comm.graph_moved_realtime_ns = 1760000002500000000;

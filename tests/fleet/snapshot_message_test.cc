@@ -87,6 +87,8 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   comm.graph_replays = 1077;
   comm.graph_replays_in_flight = 1;
   comm.graph_moved_realtime_ns = 1760000002500000000;
+  comm.work = {WorkState::kProven,  WorkRefutal::kAhead, true,         77,
+               1760000002400000000, 12000000000,         GpuUse::kIdle};
   comm.graph_place = {5, 4, 3, 2, 7, 60, 61, 65, true};
   comm.timed_calls = {
       {"AllReduce", LatencyKind::kDurationStream, 4, 0, 17, 5000, 1760000002700000000, 3}};
@@ -161,6 +163,13 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(kept.driver_error_realtime_ns, 1760000002900000000);
   EXPECT_EQ(kept.network_moved_realtime_ns, 1760000002950000000);
   EXPECT_EQ(kept.graph_replays, 1077u);
+  EXPECT_EQ(kept.work.state, WorkState::kProven);
+  EXPECT_EQ(kept.work.refutal, WorkRefutal::kAhead);
+  EXPECT_TRUE(kept.work.are_operations_known);
+  EXPECT_EQ(kept.work.operations, 77u);
+  EXPECT_EQ(kept.work.moved_realtime_ns, 1760000002400000000);
+  EXPECT_EQ(kept.work.longest_pause_ns, 12000000000u);
+  EXPECT_EQ(kept.work.gpu_use, GpuUse::kIdle);
   EXPECT_EQ(kept.graph_replays_in_flight, 1u);
   EXPECT_EQ(kept.graph_moved_realtime_ns, comm.graph_moved_realtime_ns);
   EXPECT_EQ(kept.graph_place.PackCaptures(), comm.graph_place.PackCaptures());

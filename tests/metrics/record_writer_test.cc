@@ -166,7 +166,6 @@ TEST(RecordWriter, ResetLeavesNothing) {
     keep(&lane.reserved1, sizeof(lane.reserved1));
   }
   keep(&record.followed.reserved, sizeof(record.followed.reserved));
-  keep(&record.reserved, sizeof(record.reserved));
   keep(&record.reserved_end, sizeof(record.reserved_end));
   memset(bytes, 0xff, sizeof(record));  // NOLINT(bugprone-undefined-memory-manipulation)
   record.Reset();

@@ -106,6 +106,33 @@ int cuUserObjectRelease(void* object, unsigned references) {
 int cuGraphRetainUserObject(void* graph, void* object, unsigned, unsigned) {
   return Driver().GraphRetainUserObject(graph, object);
 }
+int cuPointerGetAttribute(void* value, int, uint64_t address) {
+  return Driver().PointerGetAttribute(value, address);
+}
+int cuMemGetAddressRange_v2(uint64_t* base, size_t* bytes, uint64_t address) {
+  return Driver().GetAddressRange(base, bytes, address);
+}
+int cuMemRetainAllocationHandle(uint64_t* allocation, void* address) {
+  return Driver().RetainAllocation(allocation, reinterpret_cast<uint64_t>(address));
+}
+int cuMemRelease(uint64_t allocation) { return Driver().ReleaseAllocation(allocation); }
+int cuMemAddressReserve(uint64_t* address, size_t bytes, size_t, uint64_t, uint64_t) {
+  return Driver().ReserveAddresses(address, bytes);
+}
+int cuMemAddressFree(uint64_t address, size_t) { return Driver().FreeAddresses(address); }
+int cuMemMap(uint64_t address, size_t bytes, size_t, uint64_t allocation, uint64_t) {
+  return Driver().Map(address, bytes, allocation);
+}
+int cuMemUnmap(uint64_t address, size_t) { return Driver().Unmap(address); }
+int cuMemSetAccess(uint64_t, size_t, const void*, size_t) { return Driver().SetAccess(); }
+int cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
+  return Driver().HostAllocate(memory, bytes);
+}
+int cuStreamCreate(void** stream, unsigned) { return Driver().StreamCreate(stream); }
+int cuStreamQuery(void*) { return Driver().StreamQuery(); }
+int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void*) {
+  return Driver().CopyToHost(to, from, bytes);
+}
 int cuThreadExchangeStreamCaptureMode(int* mode) { return Driver().ExchangeCaptureMode(mode); }
 
 }  // extern "C"

@@ -13,6 +13,7 @@
 //   graphs     what is launched into a capture becomes nodes of its graph, in the order of the
 //              launches; a node may be put in front of all. Replay passes the stamps among them. A graph that is destroyed says so to
 //              the user objects that it retained.
+//   memory     allocations that are retained, mapped at further addresses, and copied to the host.
 //   failures   any function may be told to fail or to block, a context may be destroyed (709) or
 //              reset: its address then lives on, with other events. An event that is used after it
 //              was destroyed is counted.
@@ -78,6 +79,19 @@ class FakeCuda {
   virtual void DestroyGraph(Graph graph) = 0;
   // An event of the application's own.
   virtual void* CreateEvent(Context context) = 0;
+
+  // ---- memory of the GPU, which is the host's ----
+  // NCCL's, 2 MiB. `can_map`: an allocation that others may map, too.
+  static constexpr size_t kMemoryBytes = 2 << 20;
+  virtual char* AllocateMemory(bool can_map = true) = 0;
+  // NCCL unmaps it: it stays while somebody has retained it.
+  virtual void FreeMemory(char* memory) = 0;
+  // Copies that are made are not seen to be done from now on, until they are let go.
+  virtual void HoldCopies(bool hold) = 0;
+  // Of memory that was not mapped, or from NCCL's own address.
+  virtual uint64_t WrongCopies() = 0;
+  // Retained or mapped by the plugin.
+  virtual uint64_t MemoryHeld() = 0;
 
   // ---- failures ----
   // `function` as exported, "" for all. Null context: of any.

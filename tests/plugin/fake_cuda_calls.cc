@@ -108,7 +108,9 @@ bool Simulation::IsAllowedInCallback(const char* function) {
   return is("cuStreamIsCapturing") || is("cuStreamGetCaptureInfo_v2") || is("cuCtxGetCurrent") ||
          is("cuCtxGetId") || is("cuLaunchKernel") || is("cuUserObjectCreate") ||
          is("cuUserObjectRelease") || is("cuGraphRetainUserObject") || is("cuGraphGetRootNodes") ||
-         is("cuGraphAddKernelNode_v2") || is("cuGraphAddDependencies");
+         is("cuGraphAddKernelNode_v2") || is("cuGraphAddDependencies") ||
+         is("cuPointerGetAttribute") || is("cuMemGetAddressRange_v2") ||
+         is("cuMemRetainAllocationHandle");
 }
 
 int Simulation::Enter(const char* function, const ContextState* context,

@@ -32,6 +32,14 @@ inline constexpr int kRelaxed = 2;
 using Completion = std::shared_ptr<std::optional<uint64_t>>;
 inline Completion NewCompletion() { return std::make_shared<std::optional<uint64_t>>(); }
 
+// Memory of the GPU, 2 MiB, at NCCL's address.
+struct MemoryState {
+  std::unique_ptr<char[]> bytes;
+  bool can_map;
+  bool is_freed = false;
+  uint64_t retained = 0;
+};
+
 struct StreamState;
 struct ContextState {
   int device;
@@ -131,6 +139,14 @@ class Simulation final : public FakeCuda {
 
   void* CreateEvent(Context context) override;
 
+  // ---- memory: fake_cuda_memory.cc ----
+
+  char* AllocateMemory(bool can_map) override;
+  void FreeMemory(char* memory) override;
+  void HoldCopies(bool hold) override;
+  uint64_t WrongCopies() override { return Read(wrong_copies_); }
+  uint64_t MemoryHeld() override;
+
   // ---- failures ----
 
   void Fail(const std::string& function, int error, Context context) override;
@@ -187,8 +203,23 @@ class Simulation final : public FakeCuda {
   int UserObjectRelease(void* object, unsigned references);
   int GraphRetainUserObject(void* graph, void* object);
   int ExchangeCaptureMode(int* mode);
+  int PointerGetAttribute(void* value, uint64_t address);
+  int GetAddressRange(uint64_t* base, size_t* bytes, uint64_t address);
+  int RetainAllocation(uint64_t* allocation, uint64_t address);
+  int ReleaseAllocation(uint64_t allocation);
+  int ReserveAddresses(uint64_t* address, size_t bytes);
+  int FreeAddresses(uint64_t address);
+  int Map(uint64_t address, size_t bytes, uint64_t allocation);
+  int Unmap(uint64_t address);
+  int SetAccess();
+  int HostAllocate(void** memory, size_t bytes);
+  int StreamCreate(void** stream);
+  int StreamQuery();
+  int CopyToHost(void* to, uint64_t from, size_t bytes);
 
  private:
+  // Null: no memory of the GPU's is there.
+  MemoryState* MemoryAt(uint64_t address);
   // What a call that no capture allows does to those that run. True: there were some.
   bool InvalidateCapturesUnlessRelaxed();
 
@@ -252,6 +283,11 @@ class Simulation final : public FakeCuda {
   std::vector<std::unique_ptr<GraphState>> graphs_;
   std::vector<std::unique_ptr<ModuleState>> modules_;
   std::vector<std::unique_ptr<UserObject>> objects_;
+  std::vector<std::unique_ptr<MemoryState>> memories_;
+  std::map<uint64_t, MemoryState*> mappings_;  // by address; null: reserved alone
+  uint64_t next_address_ = uint64_t{1} << 40;
+  uint64_t wrong_copies_ = 0;
+  bool holds_copies_ = false;
 };
 
 Simulation& Driver();

@@ -101,13 +101,15 @@ StreamCommunicator::StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, int devi
     : StreamCommunicator(gpu, comm_id, gpu.CreateContext(device)) {}
 
 StreamCommunicator::StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, FakeCuda::Context context,
-                                       int nnodes)
+                                       int nnodes, void** context_at)
     : gpu_(gpu), comm_id_(comm_id), gpu_context_(context), stream_(gpu.CreateStream(context)) {
   gpu.MakeCurrent(context);
   int mask = 0;
-  EXPECT_EQ(ProfilerOf<abi::v5::Profiler>(5).init(&context_, comm_id, &mask, "stream", nnodes, 2, 0,
-                                                  Logger),
+  if (context_at == nullptr) context_at = &context_;
+  EXPECT_EQ(ProfilerOf<abi::v5::Profiler>(5).init(context_at, comm_id, &mask, "stream", nnodes, 2,
+                                                  0, Logger),
             abi::kSuccess);
+  context_ = *context_at;
 }
 
 void StreamCommunicator::Finalize() {

@@ -83,7 +83,9 @@ class StreamCommunicator {
 
   // On a context and stream of its own on the device, unless given.
   StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, int device = 0);
-  StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, FakeCuda::Context context, int nnodes = 1);
+  // `context_at`: where NCCL has the profiler's context, null: somewhere.
+  StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, FakeCuda::Context context, int nnodes = 1,
+                     void** context_at = nullptr);
   StreamCommunicator(const StreamCommunicator&) = delete;
   StreamCommunicator& operator=(const StreamCommunicator&) = delete;
 

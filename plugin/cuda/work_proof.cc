@@ -1,0 +1,148 @@
+#include "plugin/cuda/work_proof.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace nccl_pulse {
+namespace {
+
+uint64_t Word(const char* block, size_t channel, size_t word) {
+  uint64_t value;
+  std::memcpy(&value, block + kWorkChannelsAt + channel * kWorkChannelBytes + word * sizeof(value),
+              sizeof(value));
+  return value;
+}
+
+uint64_t Sum(const char* block, size_t word) {
+  uint64_t sum = 0;
+  for (size_t channel = 0; channel < kWorkChannels; ++channel) sum += Word(block, channel, word);
+  return sum;
+}
+
+bool AreOthersPossible(const WorkLook& look) { return look.is_captured || look.may_hide; }
+
+}  // namespace
+
+bool WorkProof::IsBlock(const char* block, uint64_t at, const WorkOwner& owner) {
+  int32_t head[4];  // rank, nRanks, node, nNodes
+  uint64_t channels;
+  std::memcpy(head, block, sizeof(head));
+  std::memcpy(&channels, block + 56, sizeof(channels));
+  return head[0] == owner.rank && head[1] == owner.nranks && head[2] >= 0 &&
+         head[2] < owner.nnodes && head[3] == owner.nnodes && channels == at + kWorkChannelsAt;
+}
+
+void WorkProof::Begin(uint64_t at, const WorkOwner& owner) {
+  at_ = at;
+  owner_ = owner;
+  words_ = (uint64_t{1} << kWorkWords) - 1;
+  state_ = WorkState::kCalibrating;
+}
+
+void WorkProof::Take(const char* block, const WorkLook& look) {
+  if (!IsBlock(block, at_, owner_)) return Refute(WorkRefutal::kMoved);
+  is_settled_ = false;
+  if (state_ == WorkState::kCalibrating) {
+    Calibrate(block, look);
+  } else if (state_ == WorkState::kProven) {
+    Check(block, look);
+  }
+  seen_ = look.before;
+  seen_after_ = look.after;
+  completed_ = look.completed;
+}
+
+bool WorkProof::IsSeenTwice(const WorkLook& look) {
+  const bool is_again =
+      suspect_.launches == look.before.launches && suspect_.work == look.before.work;
+  suspect_ = look.before;
+  return is_again;
+}
+
+void WorkProof::Calibrate(const char* block, const WorkLook& look) {
+  const uint64_t work = look.before.work;
+  if (!IsQuiet(look) || work == matched_work_) {
+    is_settled_ = IsQuiet(look);
+    return;
+  }
+  uint64_t equal = 0;
+  uint64_t more = 0;
+  for (size_t word = 0; word < kWorkWords; ++word) {
+    const uint64_t bit = uint64_t{1} << word;
+    if ((words_ & bit) == 0) continue;
+    const uint64_t sum = Sum(block, word);
+    if (sum == others_[word] + work) {
+      equal |= bit;
+    } else if (AreOthersPossible(look) && sum > others_[word] + work) {
+      others_[word] = sum - work;
+      more |= bit;
+    }
+  }
+  if (equal == 0 && more == 0) {
+    if (IsSeenTwice(look)) Refute(WorkRefutal::kDiffers);
+    return;
+  }
+  words_ = equal != 0 ? equal : more;
+  if (equal == 0) return;
+  is_settled_ = true;
+  matched_work_ = work;
+  ++matches_;
+  word_ = static_cast<uint32_t>(__builtin_ctzll(words_));
+  sum_ = Sum(block, word_);
+  CountOperations(Word(block, 0, word_), look, true);
+  if (matches_ < kMatches) return;
+  moved_ns_ = look.now_ns;
+  state_ = WorkState::kProven;
+}
+
+void WorkProof::Check(const char* block, const WorkLook& look) {
+  const uint64_t sum = Sum(block, word_);
+  uint64_t& others = others_[word_];
+  if (sum < sum_) return Refute(WorkRefutal::kSteppedBack);
+  // The launches that the last look found are complete by now.
+  if (look.completed >= seen_.launches && sum < others + seen_.work) {
+    return Refute(WorkRefutal::kBehind);
+  }
+  // An operation of a later launch was reported, so all of those that the last look could find were.
+  if (!AreOthersPossible(look) && look.before.reported > seen_after_.launches &&
+      sum_ > others + look.before.work) {
+    return Refute(WorkRefutal::kAhead);
+  }
+  bool is_exact = false;
+  if (IsQuiet(look)) {
+    is_exact = sum == others + look.before.work;
+    if (sum > others + look.before.work && AreOthersPossible(look)) {
+      others = sum - look.before.work;
+    } else if (!is_exact && IsSeenTwice(look)) {
+      return Refute(WorkRefutal::kDiffers);
+    }
+    is_settled_ = is_exact;
+  }
+  if (sum != sum_) {
+    if (look.is_captured) {
+      longest_pause_ns_ =
+          std::max(longest_pause_ns_, std::min(look.now_ns - moved_ns_, kLongestPauseNs));
+    }
+    moved_ns_ = look.now_ns;
+  }
+  sum_ = sum;
+  CountOperations(Word(block, 0, word_), look, is_exact);
+}
+
+void WorkProof::CountOperations(uint64_t first, const WorkLook& look, bool is_exact) {
+  if (!look.is_captured) {
+    if (!is_exact) return;
+    base_ = first - look.before.alone;
+    base_grouped_ = look.before.grouped;
+    return;
+  }
+  // Without a base: from the communicator's first launch on, when the counter was 0.
+  are_operations_known_ =
+      !look.is_group_captured && !look.may_hide && look.after.grouped == base_grouped_;
+  if (!are_operations_known_) return;
+  const uint64_t eager = base_ + look.after.alone;
+  // Some of the eager launches may still be in flight.
+  if (first > eager) operations_ = std::max(operations_, first - eager);
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,148 @@
+// What NCCL's own counter of finished work is worth on one communicator: never trusted, always
+// proven, and dropped at the first contradiction.
+//
+// At the end of each kernel, whoever launched it, NCCL stores for each channel how many work items
+// it has finished (src/device/common.h: ncclShmem.channel.workCounter is written back; 2.26.2 to
+// 2.31.2). A collective is one item on each channel that it uses. So the sum over the channels grows
+// by the operation's nChannels, which Coll tells. The store is in the communicator's block of device
+// memory (struct ncclKernelCommAndChannels), which is NCCL's own business:
+//
+//   0     rank, nRanks, node, nNodes             int32 each: known from init, but for the node
+//   56    address of the block's 96th byte       the channels
+//   96    channel[64], 368 bytes each            one of the 46 words of each is the counter
+//
+// Which word it is differs between releases, and is found by what it counts.
+//
+//   kUnknown ─▶ kLocated ─▶ kCalibrating ─▶ kProven       any of them ─▶ kRefuted, kGone
+//
+//   in            comes                                                        then
+//   kUnknown      the first launch: words in front of NCCL's context that      kLocated
+//                 address device memory (work_search.h)
+//   kLocated      one of these has the head and the pointer above              kCalibrating
+//   kCalibrating  three times, with more work each time: all launches are      kProven
+//                 complete by CUDA events, and a word's sum is their work
+//   any           a contradiction (WorkRefutal)                                kRefuted
+//
+// A look is judged so, where `others` is what else was counted until the last quiet look: replays of
+// graphs, and launches that NCCL does not report. On a communicator without such it is 0.
+//   the sum is at least others + work of the launches that are complete     else kBehind
+//   it is at most others + work that was launched, where others stand       else kAhead
+//   quiet (nothing is in flight): it is exactly that, where others stand    else kDiffers, once that
+//                                                                           is seen twice
+// Work that was launched is known when NCCL has reported its operations, microseconds later.
+//
+// Thread: the background thread. Cost: a pass over 23 KiB for each look while calibrating, over 64
+// words afterwards.
+#ifndef PLUGIN_CUDA_WORK_PROOF_H_
+#define PLUGIN_CUDA_WORK_PROOF_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "metrics/kinds.h"
+
+namespace nccl_pulse {
+
+inline constexpr size_t kWorkChannels = 64;
+inline constexpr size_t kWorkChannelBytes = 368;
+inline constexpr size_t kWorkChannelsAt = 96;
+inline constexpr size_t kWorkBlockBytes = kWorkChannelsAt + kWorkChannels * kWorkChannelBytes;
+inline constexpr size_t kWorkWords = kWorkChannelBytes / sizeof(uint64_t);
+
+// Whose block it is.
+struct WorkOwner {
+  int32_t rank, nranks, nnodes;
+};
+
+// What a communicator has launched outside of graphs. `work` is read first: all of it is of the
+// `launches` then.
+struct LaunchedWork {
+  uint64_t work = 0;      // nChannels of the operations that were reported
+  uint64_t alone = 0;     // launches that carried one of these alone
+  uint64_t grouped = 0;   // operations that shared a launch
+  uint64_t launches = 0;  // that events follow
+  uint64_t reported = 0;  // `launches`, when an operation was reported last
+};
+
+struct WorkLook {
+  LaunchedWork before, after;      // the copy
+  uint64_t completed = 0;          // launches, by events; before the copy
+  bool is_captured = false;        // some calls were captured into a graph
+  bool is_group_captured = false;  // of these some share a launch
+  bool may_hide = false;           // some launches may not have been reported
+  uint64_t now_ns = 0;
+};
+
+class WorkProof {
+ public:
+  // So many quiet looks, each with new work.
+  static constexpr uint32_t kMatches = 3;
+  // No pause counts longer.
+  static constexpr uint64_t kLongestPauseNs = 600000000000;
+
+  // Whether `block` is one of that owner's, at the address `at` where NCCL has it.
+  static bool IsBlock(const char* block, uint64_t at, const WorkOwner& owner);
+
+  // A block was found at that address.
+  void Begin(uint64_t at, const WorkOwner& owner);
+  // What a copy of it says. The state afterwards is the answer.
+  void Take(const char* block, const WorkLook& look);
+  void Refute(WorkRefutal refutal) {
+    state_ = WorkState::kRefuted;
+    refutal_ = refutal;
+  }
+  void Enter(WorkState state) { state_ = state; }
+
+  WorkState state() const { return state_; }
+  WorkRefutal refutal() const { return refutal_; }
+  // Whether a copy taken now could tell anything new.
+  bool IsNews(const LaunchedWork& work, uint64_t completed, bool is_captured) const {
+    return is_captured || !is_settled_ || work.work != seen_.work || completed != completed_;
+  }
+
+  // Once proven. Collectives that replays executed, if that is known: a launch of one collective
+  // alone uses channel 0, so channel 0 counts these.
+  bool are_operations_known() const { return are_operations_known_; }
+  uint64_t operations() const { return operations_; }
+  // When a look last found the sum changed, and how long it stood at most before it went on, since
+  // calls were captured.
+  uint64_t moved_ns() const { return moved_ns_; }
+  uint64_t longest_pause_ns() const { return longest_pause_ns_; }
+
+ private:
+  void Calibrate(const char* block, const WorkLook& look);
+  void Check(const char* block, const WorkLook& look);
+  void CountOperations(uint64_t first, const WorkLook& look, bool is_exact);
+  // True the second time that the same is seen.
+  bool IsSeenTwice(const WorkLook& look);
+  static bool IsQuiet(const WorkLook& look) {
+    return look.completed == look.before.launches && look.after.launches == look.before.launches &&
+           look.after.work == look.before.work;
+  }
+
+  WorkState state_ = WorkState::kUnknown;
+  WorkRefutal refutal_ = WorkRefutal::kNone;
+  uint64_t at_ = 0;
+  WorkOwner owner_{};
+  uint64_t words_ = 0;  // calibrating: those that may be the counter
+  uint32_t matches_ = 0;
+  uint32_t word_ = 0;                 // proven: that is it
+  uint64_t others_[kWorkWords] = {};  // by word
+  uint64_t matched_work_ = 0;         // at the last match
+  LaunchedWork suspect_;              // when a quiet look was wrong
+  // Of the last look.
+  LaunchedWork seen_, seen_after_;
+  uint64_t completed_ = 0;
+  uint64_t sum_ = 0;
+  bool is_settled_ = false;  // it was quiet and right
+  // Of replays.
+  uint64_t base_ = 0,
+           base_grouped_ = 0;  // channel 0, without eager launches, before the first capture
+  bool are_operations_known_ = false;
+  uint64_t operations_ = 0;
+  uint64_t moved_ns_ = 0, longest_pause_ns_ = 0;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_CUDA_WORK_PROOF_H_

@@ -1,0 +1,308 @@
+#include "plugin/tracker/work_follower.h"
+
+#include <algorithm>
+#include <new>
+
+#include "plugin/tracker/communicator_parts.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int kFirstVersionThatHides = 6;
+// Between two looks at a counter that is proven.
+constexpr uint64_t kLookNs = 90000000;
+
+}  // namespace
+
+bool WorkFollower::Begin(const CudaDriver& driver) {
+  work_ = WorkDriver::Load();
+  driver_ = &driver;
+  if (work_ == nullptr || instruments_.stream_timer == nullptr) return false;
+  // Written now, because a callback must not fault.
+  places_.reset(new (std::nothrow) Place[kMaxCommunicators]{});
+  return is_on();
+}
+
+void WorkFollower::Attach(const Communicator& communicator, const void* context_at,
+                          const WorkOwner& owner) {
+  Place& place = places_[communicator.index];
+  Launched& launched = place.launched;
+  // Candidates of the last communicator that nobody has taken yet: this one has none.
+  const bool is_free = launched.phase.acquire() != kFound;
+  launched.captured_calls.store(0);
+  launched.alone.store(0);
+  launched.grouped.store(0);
+  launched.reported.store(0);
+  launched.is_group_captured.store(false);
+  launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kNone));
+  launched.work.publish(0);  // who sees this sees that the record has a new generation
+  if (!is_free) return;
+  place.context_at = context_at;
+  place.owner = owner;
+  // A communicator of one rank launches no kernel that counts.
+  launched.phase.publish(context_at != nullptr && owner.nranks > 1 ? kWanted : kIdle);
+}
+
+// ---- callbacks ----------------------------------------------------------------------------------
+
+void WorkFollower::Find(const Communicator& communicator) {
+  Place& place = places_[communicator.index];
+  place.found.record_generation = communicator.record_generation.load();
+  place.found.owner = place.owner;
+  FindWorkCandidates(*driver_, *work_, place.context_at, &place.found.candidates);
+  place.launched.phase.publish(kFound);  // with what was found
+}
+
+void WorkFollower::NoteCapturedCall(const Communicator& communicator, bool is_collective) {
+  Launched& launched = places_[communicator.index].launched;
+  if (!is_collective) launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kPointToPoint));
+  launched.captured_calls.add(1);
+  if (launched.captured_calls.load() > 1) launched.is_group_captured.store(true);
+}
+
+void WorkFollower::NoteOperation(const Communicator& communicator, const OperationEvent& event,
+                                 bool captured) {
+  Launched& launched = places_[communicator.index].launched;
+  if (__builtin_expect(!event.is_collective, 0)) {
+    return launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kPointToPoint));
+  }
+  if (__builtin_expect(captured, 0)) return;
+  if (__builtin_expect(event.channels == 0 || event.channels > kWorkChannels, 0)) {
+    return launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kUncounted));
+  }
+  // Of a launch its operations are reported after it.
+  const uint64_t launches = communicator.record->followed.launches.load();
+  if (__builtin_expect(launches == launched.reported.load(), 0)) {
+    // The first of them was taken to be alone.
+    if (launched.alone.load() != 0) launched.alone.store(launched.alone.load() - 1);
+    launched.grouped.add(2);
+  } else {
+    launched.alone.add(1);
+    launched.reported.store(launches);
+  }
+  launched.work.publish(launched.work.load() + event.channels);
+}
+
+// ---- background thread --------------------------------------------------------------------------
+
+LaunchedWork WorkFollower::Read(const Communicator& communicator, const Place& place) {
+  const Launched& launched = place.launched;
+  LaunchedWork read;
+  read.work = launched.work.acquire();  // sees the rest
+  read.alone = launched.alone.load();
+  read.grouped = launched.grouped.load();
+  read.reported = launched.reported.load();
+  read.launches = communicator.record->followed.launches.acquire();
+  return read;
+}
+
+void WorkFollower::Poll(CommunicatorTable& communicators, uint64_t now_ns) {
+  for (Communicator& communicator : communicators) {
+    PollPlace(communicator, places_[communicator.index], now_ns);
+  }
+}
+
+void WorkFollower::PollPlace(Communicator& communicator, Place& place, uint64_t now_ns) {
+  const uint32_t generation = communicator.record_generation.acquire();
+  const bool lives = communicator.is_live();
+  if (place.record_generation != 0 && (!lives || place.record_generation != generation) &&
+      !Leave(communicator, place)) {
+    return;
+  }
+  if (lives && place.record_generation == 0) {
+    place.record_generation = generation;
+    place.is_published = false;
+    place.proof = {};
+    place.proof.Enter(WorkState::kUnknown);
+  }
+  // Acquire: sees what was found.
+  if (place.launched.phase.acquire() == kFound && !place.is_mapped) TakeCandidates(place);
+  if (!lives) return;
+  Follow(communicator, place, now_ns);
+  if (!place.is_published) Publish(communicator, place);
+}
+
+void WorkFollower::TakeCandidates(Place& place) {
+  place.taken = place.found;
+  place.candidate = 0;
+  place.launched.phase.publish(kIdle);
+  // Else of a communicator that has ended, or is refuted already.
+  if (place.taken.record_generation == place.record_generation &&
+      place.proof.state() == WorkState::kUnknown) {
+    place.proof.Enter(WorkState::kLocated);
+    MapNext(place);
+  } else {
+    Unmap(place);
+  }
+}
+
+bool WorkFollower::Leave(Communicator& communicator, Place& place) {
+  WorkReader* const reader = place.is_mapped ? ReaderOf(place.taken.candidates) : nullptr;
+  // Memory that is being copied has to stay.
+  if (reader != nullptr && reader->user() == communicator.index &&
+      reader->Look() == WorkReader::Copy::kWaiting) {
+    return false;
+  }
+  Unmap(place);
+  if (place.proof.state() != WorkState::kRefuted) {
+    place.proof.Enter(WorkState::kGone);
+    Publish(communicator, place);
+  }
+  place.record_generation = 0;
+  return true;
+}
+
+void WorkFollower::Unmap(Place& place) {
+  if (place.is_mapped) {
+    place.mapping.Unmap(*work_);
+    ++place.candidate;
+    place.is_mapped = false;
+  }
+  ReleaseFrom(place, place.candidate);
+}
+
+void WorkFollower::ReleaseFrom(Place& place, uint32_t first) {
+  WorkCandidates& candidates = place.taken.candidates;
+  for (uint32_t i = first; i < candidates.count; ++i) {
+    work_->release_allocation(candidates.candidate[i].allocation);
+  }
+  candidates.count = std::min(candidates.count, first);
+}
+
+void WorkFollower::MapNext(Place& place) {
+  WorkCandidates& candidates = place.taken.candidates;
+  WorkReader* const reader = ReaderOf(candidates);
+  if (reader == nullptr || !reader->Enter()) return Refute(place, WorkRefutal::kCopyFailed);
+  if (place.is_mapped) {
+    place.mapping.Unmap(*work_);
+    ++place.candidate;
+  }
+  for (; place.candidate < candidates.count; ++place.candidate) {
+    place.is_mapped = place.mapping.Map(*driver_, *work_, candidates.candidate[place.candidate]);
+    if (place.is_mapped) return;
+    candidates.is_other_memory = true;
+  }
+  place.is_mapped = false;
+  Refute(place, candidates.is_other_memory ? WorkRefutal::kNotMapped : WorkRefutal::kNotFound);
+}
+
+// Nothing is being copied for it.
+void WorkFollower::Refute(Place& place, WorkRefutal refutal) {
+  place.proof.Refute(refutal);
+  place.is_published = false;
+  Unmap(place);
+  if (refutal < WorkRefutal::kMoved || refutal > WorkRefutal::kCopyFailed) return;
+  if (!place.is_untold) ++untold_;
+  place.is_untold = true;
+}
+
+void WorkFollower::Follow(Communicator& communicator, Place& place, uint64_t now_ns) {
+  if (place.proof.state() == WorkState::kRefuted) return;
+  WorkReader* const reader = place.is_mapped ? ReaderOf(place.taken.candidates) : nullptr;
+  if (reader != nullptr && reader->user() == communicator.index) {
+    const WorkReader::Copy copy = reader->Look();
+    if (copy == WorkReader::Copy::kWaiting) return;
+    if (copy == WorkReader::Copy::kFailed) return Refute(place, WorkRefutal::kCopyFailed);
+    Copied(communicator, place);
+  }
+  if (place.proof.state() == WorkState::kRefuted) return;
+  if (const uint8_t why = place.launched.refutal.load(); why != 0) {
+    return Refute(place, static_cast<WorkRefutal>(why));
+  }
+  if (!place.is_mapped) return;  // nothing was launched yet
+  if (reader == nullptr) return Refute(place, WorkRefutal::kCopyFailed);
+  if (reader->user() == WorkReader::kNobody) LookAt(communicator, place, *reader, now_ns);
+}
+
+void WorkFollower::LookAt(Communicator& communicator, Place& place, WorkReader& reader,
+                          uint64_t now_ns) {
+  const WorkProof& proof = place.proof;
+  WorkLook& look = place.look;
+  look.now_ns = now_ns;
+  look.before = Read(communicator, place);
+  look.completed = communicator.record->heartbeat.Read().launches_completed;
+  if (proof.state() != WorkState::kLocated) {
+    const RecordWriter record = communicator.Writer(instruments_.segment);
+    if (record.completion_source() != CompletionSource::kStream) {
+      return Refute(place, WorkRefutal::kNoEvents);
+    }
+    if (!proof.IsNews(look.before, look.completed, record.has_captured())) return;
+    if (proof.state() == WorkState::kProven && now_ns < place.looked_ns + kLookNs) return;
+  }
+  place.looked_ns = now_ns;
+  const WorkReader::Copy copy = reader.Begin(communicator.index, place.mapping.block());
+  if (copy == WorkReader::Copy::kFailed) return Refute(place, WorkRefutal::kCopyFailed);
+  if (copy == WorkReader::Copy::kDone) Copied(communicator, place);
+}
+
+void WorkFollower::Copied(Communicator& communicator, Place& place) {
+  const char* const block = ReaderOf(place.taken.candidates)->block();
+  WorkProof& proof = place.proof;
+  const CudaAddress at = place.taken.candidates.candidate[place.candidate].at;
+  if (proof.state() == WorkState::kLocated) {
+    if (!WorkProof::IsBlock(block, at, place.taken.owner)) return MapNext(place);
+    ReleaseFrom(place, place.candidate + 1);
+    place.is_published = false;
+    return proof.Begin(at, place.taken.owner);
+  }
+  WorkLook& look = place.look;
+  look.after = Read(communicator, place);
+  look.is_captured = communicator.Writer(instruments_.segment).has_captured();
+  look.is_group_captured = place.launched.is_group_captured.load();
+  look.may_hide = MayHide(communicator);
+  // Else what was read may be the next communicator's.
+  if (communicator.record_generation.acquire() != place.record_generation) return;
+  proof.Take(block, look);
+  place.is_published = false;
+  if (proof.state() == WorkState::kRefuted) Refute(place, proof.refutal());
+}
+
+// Whether there may be launches that NCCL does not report: from 2.29.2 on, with API v6. (Those of
+// symmetric kernels, which are older, do not count.)
+bool WorkFollower::MayHide(const Communicator& communicator) {
+  if (communicator.record->nccl_api_version.load() < kFirstVersionThatHides) return false;
+  const FollowedLaunches& followed = communicator.record->followed;
+  const LaunchFollower& launches = communicator.parts.load()->launches;
+  return launches.may_hide() || launches.pending().calls != 0 ||
+         followed.launches.acquire() != followed.callbacks.acquire();
+}
+
+WorkReader* WorkFollower::ReaderOf(const WorkCandidates& candidates) {
+  for (uint32_t i = 0; i < reader_count_; ++i) {
+    if (readers_[i].Is(candidates.context, candidates.context_id)) {
+      return readers_[i].is_failed() ? nullptr : &readers_[i];
+    }
+  }
+  if (candidates.context == nullptr || reader_count_ == kMostContexts) return nullptr;
+  WorkReader& reader = readers_[reader_count_++];
+  return reader.Open(*driver_, *work_, candidates.context, candidates.context_id) ? &reader
+                                                                                  : nullptr;
+}
+
+void WorkFollower::Publish(Communicator& communicator, Place& place) {
+  // The lane is held so that the record is not recycled meanwhile.
+  const LaneWriter lane(instruments_.segment, *communicator.record, place.record_generation,
+                        LaneRole::kBackground);
+  if (!lane.ok()) return;  // the next round will do it
+  const WorkProof& proof = place.proof;
+  communicator.Writer(instruments_.segment)
+      .StoreWork({proof.state(), proof.refutal(), proof.are_operations_known(), proof.operations(),
+                  proof.moved_ns(), proof.longest_pause_ns()});
+  place.is_published = true;
+}
+
+const Communicator* WorkFollower::TakeRefuted(CommunicatorTable& communicators,
+                                              WorkRefutal* refutal) {
+  if (untold_ == 0) return nullptr;
+  for (const Communicator& communicator : communicators) {
+    Place& place = places_[communicator.index];
+    if (!place.is_untold) continue;
+    place.is_untold = false;
+    --untold_;
+    *refutal = place.proof.refutal();
+    return &communicator;
+  }
+  return nullptr;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,134 @@
+// Follows NCCL's own counters of finished work (plugin/cuda/work_proof.h): notes what is launched on
+// each communicator, finds its counter, reads it, and publishes what that proves.
+//
+//   launched   a communicator's place; callbacks write, the background thread reads
+//   phase      kIdle ─▶ kWanted (init) ─▶ kFound (first launch) ─▶ kIdle (background thread, which
+//              has taken the candidates)
+//
+// Thread: Begin and Attach under the runtime's lock; the Note functions from callbacks, where NCCL
+// serialises those of one communicator; Poll and TakeRefuted by the background thread.
+// Cost: nothing while off. On: a cache line for each operation that NCCL reports, and once in a
+// communicator's life the search (work_search.h). Reading: work_reader.h, ten times a second while a
+// communicator has captured calls, and else when something new has completed.
+// Errors: a driver call that does not return stops the background thread, as in stream_timer.h; no
+// callback waits for it.
+#ifndef PLUGIN_TRACKER_WORK_FOLLOWER_H_
+#define PLUGIN_TRACKER_WORK_FOLLOWER_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "metrics/atomic_cell.h"
+#include "plugin/cuda/work_proof.h"
+#include "plugin/cuda/work_reader.h"
+#include "plugin/cuda/work_search.h"
+#include "plugin/tracker/communicator.h"
+#include "plugin/tracker/communicator_table.h"
+#include "plugin/tracker/events.h"
+#include "plugin/tracker/instruments.h"
+
+namespace nccl_pulse {
+
+class WorkFollower {
+ public:
+  explicit WorkFollower(Instruments& instruments) : instruments_(instruments) {}
+  WorkFollower(const WorkFollower&) = delete;
+  WorkFollower& operator=(const WorkFollower&) = delete;
+
+  // From now on counters are looked for. Before the first communicator. False when the driver lacks
+  // what that needs, or there is no memory.
+  bool Begin(const CudaDriver& driver);
+  bool is_on() const { return places_ != nullptr; }
+  // A communicator was added. `context_at`: where NCCL has the profiler's context, null: not known.
+  void Attach(const Communicator& communicator, const void* context_at, const WorkOwner& owner);
+
+  // ---- callbacks; while it is on ----
+
+  // One is launched, into a graph or not.
+  void NoteLaunch(const Communicator& communicator, bool captured) {
+    Launched& launched = places_[communicator.index].launched;
+    if (__builtin_expect(launched.phase.load() == kWanted, 0)) Find(communicator);
+    if (captured) launched.captured_calls.store(0);
+  }
+  // A call was captured into a graph.
+  [[gnu::cold, gnu::noinline]] void NoteCapturedCall(const Communicator& communicator,
+                                                     bool is_collective);
+  // NCCL reports an operation.
+  void NoteOperation(const Communicator& communicator, const OperationEvent& event, bool captured);
+
+  // ---- background thread ----
+
+  void Poll(CommunicatorTable& communicators, uint64_t now_ns);
+  // One whose counter contradicted what is known, once; null: none has since the last call.
+  const Communicator* TakeRefuted(CommunicatorTable& communicators, WorkRefutal* refutal);
+
+ private:
+  enum Phase : uint32_t { kIdle = 0, kWanted = 1, kFound = 2 };
+  static constexpr uint32_t kMostContexts = 16;
+
+  // What callbacks write, but for the phase one at a time.
+  struct alignas(64) Launched {
+    Ordered<uint32_t> phase;
+    Relaxed<uint32_t> captured_calls;  // since the last captured launch
+    Ordered<uint64_t> work;            // LaunchedWork; published last of what belongs together
+    Relaxed<uint64_t> alone, grouped, reported;
+    Relaxed<bool> is_group_captured;
+    Relaxed<uint8_t> refutal;  // WorkRefutal: that cannot be proven
+  };
+  struct Found {
+    uint32_t record_generation;  // of the communicator that it is about
+    WorkOwner owner;
+    WorkCandidates candidates;
+  };
+  struct Place {
+    Launched launched;
+    // Published with the phase.
+    const void* context_at;
+    WorkOwner owner;
+    Found found;
+    // ---- background thread
+    uint32_t record_generation;  // that the rest is about, 0: nobody
+    bool is_mapped;
+    bool is_published;
+    bool is_untold;  // it was refuted, and nobody has taken that
+    Found taken;
+    uint32_t candidate;  // the one that is mapped
+    WorkMapping mapping;
+    WorkProof proof;
+    WorkLook look;  // while a copy is under way
+    uint64_t looked_ns;
+  };
+
+  [[gnu::cold, gnu::noinline]] void Find(const Communicator& communicator);
+
+  void PollPlace(Communicator& communicator, Place& place, uint64_t now_ns);
+  // The place's communicator has ended, or another one has its place. False: not yet.
+  bool Leave(Communicator& communicator, Place& place);
+  void Follow(Communicator& communicator, Place& place, uint64_t now_ns);
+  void TakeCandidates(Place& place);
+  void LookAt(Communicator& communicator, Place& place, WorkReader& reader, uint64_t now_ns);
+  // Maps the next candidate; without one the counter is refuted.
+  void MapNext(Place& place);
+  void Copied(Communicator& communicator, Place& place);
+  void Unmap(Place& place);
+  // Gives back the candidates from that one on: none of them is mapped.
+  void ReleaseFrom(Place& place, uint32_t first);
+  void Refute(Place& place, WorkRefutal refutal);
+  WorkReader* ReaderOf(const WorkCandidates& candidates);
+  static bool MayHide(const Communicator& communicator);
+  static LaunchedWork Read(const Communicator& communicator, const Place& place);
+  void Publish(Communicator& communicator, Place& place);
+
+  Instruments& instruments_;
+  const CudaDriver* driver_ = nullptr;
+  const WorkDriver* work_ = nullptr;
+  std::unique_ptr<Place[]> places_;  // kMaxCommunicators, while it is on: 1.7 MiB
+  // Background thread.
+  WorkReader readers_[kMostContexts];
+  uint32_t reader_count_ = 0;
+  uint32_t untold_ = 0;  // places that are
+};
+
+}  // namespace nccl_pulse
+
+#endif  // PLUGIN_TRACKER_WORK_FOLLOWER_H_

@@ -1,0 +1,365 @@
+#!/usr/bin/env python3
+"""NCCL's own counter of finished work on real GPUs: exact, right about who stands, and free.
+
+    work_counters.py --library libnccl-profiler-pulse.so [--cases layers,one,...] [--seconds 4]
+
+Two ranks with PyTorch, a process for each GPU; a line of JSON for each case and rank.
+
+    case      what the job does                                           what must be said
+    layers    32 graphs of two all_reduces (64 KiB, 1 MiB, 16 MiB)        proven; operations = those that were replayed
+    one       one graph of 64 all_reduces                                 the same
+    beside    eager all_reduces between replays                           the same
+    sizes     graphs of 24 batch sizes, as an engine captures them        the same
+    grouped   a graph of coalesced all_reduces                            proven; operations not known
+    stopped   layers; then the host of rank 1 does nothing                rank_not_begun, rank 1
+    held      layers; then rank 1's GPU runs another kernel               rank 1, or no_progress and nobody
+    quiet     layers; then nothing is replayed for --quiet seconds        nothing
+    cost      layers, one and a training step, with the counters on and   medians of fresh processes in turn
+              off and without the plugin
+    lives     communicators split, used, finalized or aborted, in one     no error; memory after 10, 50, 100 ...
+              process with both GPUs
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+PORT = 9481
+JOBS = ("layers", "one", "beside", "sizes", "grouped", "stopped", "held", "quiet")
+LAYERS = 32
+SIZES = (64 << 10, 1 << 20, 16 << 20)
+
+
+# ---- one rank -----------------------------------------------------------------------------------
+
+
+class Rank:
+    def __init__(self, rank, exchange):
+        import datetime
+
+        import torch
+        import torch.distributed as dist
+
+        self.torch, self.dist, self.rank = torch, dist, rank
+        torch.cuda.set_device(rank)
+        dist.init_process_group("nccl", rank=rank, world_size=2, init_method="file://" + exchange,
+                                timeout=datetime.timedelta(seconds=600), device_id=torch.device("cuda", rank))
+        self.replayed = 0
+        self.values = {size: torch.zeros(size // 4, device="cuda") for size in SIZES}
+        # What calibrates: eager calls with pauses between them.
+        for _ in range(6):
+            for size in SIZES:
+                dist.all_reduce(self.values[size])
+            torch.cuda.synchronize()
+            time.sleep(0.15)
+
+    def capture(self, sizes):
+        graph = self.torch.cuda.CUDAGraph()
+        with self.torch.cuda.graph(graph):
+            for size in sizes:
+                self.dist.all_reduce(self.values[size])
+        return graph, len(sizes)
+
+    def replay(self, graphs, seconds, eager=False):
+        end = time.monotonic() + seconds
+        steps = 0
+        while True:
+            for graph, calls in graphs:
+                graph.replay()
+                self.replayed += calls
+            if eager:
+                self.dist.all_reduce(self.values[SIZES[0]])
+            self.torch.cuda.synchronize()
+            steps += 1
+            # The ranks have to make as many steps.
+            if steps % 16 == 0:
+                stop = self.torch.tensor([time.monotonic() >= end], device="cuda", dtype=self.torch.float32)
+                self.dist.all_reduce(stop)  # no Broadcast: NCCL 2.29.2 and newer do not report it
+                if stop.item() > 0:
+                    return steps
+
+
+def graphs_of(job, case):
+    if case == "one":
+        return [job.capture([SIZES[1]] * 64)]
+    if case == "sizes":
+        return [job.capture([SIZES[i % 3]] * (1 + i % 5)) for i in range(24)]
+    if case == "grouped":
+        graph = job.torch.cuda.CUDAGraph()
+        with job.torch.cuda.graph(graph), job.dist._coalescing_manager():
+            for size in SIZES:
+                job.dist.all_reduce(job.values[size])
+        return [(graph, 3)]
+    return [job.capture([SIZES[layer % 3]] * 2) for layer in range(LAYERS)]
+
+
+def own_rank(rank):
+    with urllib.request.urlopen("http://127.0.0.1:%d/api/v1/communicators" % PORT, timeout=5) as answer:
+        comms = json.loads(answer.read())["communicators"]
+    for comm in comms:
+        for each in comm["ranks"]:
+            if each["rank"] == rank and each["captured"]:
+                return comm, each
+    return comms[0], comms[0]["ranks"][rank]
+
+
+def run_rank(options):
+    rank, case = options.rank, options.case
+    job = Rank(rank, options.exchange)
+    graphs = graphs_of(job, case)
+    job.replay(graphs, options.seconds, eager=case == "beside")
+    if case in ("stopped", "held", "quiet"):
+        print(json.dumps({"event": "stands", "rank": rank, "replayed": job.replayed}), flush=True)
+        if case == "held" and rank == 1:
+            for _ in range(60):
+                job.torch.cuda._sleep(2_000_000_000)
+        if case != "quiet" and (rank == 0 or case == "held"):
+            for graph, _ in graphs:
+                graph.replay()
+        time.sleep(3600)
+    time.sleep(0.5)
+    comm, own = own_rank(rank)
+    work = own["work"]
+    right = work is not None and work["state"] == "proven" and (
+        work["operations"] is None if case == "grouped" else work["operations"] == job.replayed)
+    print(json.dumps({"case": case, "rank": rank, "right": right, "replayed": job.replayed, "work": work,
+                      "unknown": own["unknown"], "state": own["state"],
+                      "hang": comm["hang"] and comm["hang"]["text"]}), flush=True)
+    time.sleep(1)  # the other one reads, too
+    os._exit(0 if right else 1)
+
+
+def run_cost(options):
+    job = Rank(options.rank, options.exchange)
+    torch = job.torch
+    model = torch.nn.Sequential(*[torch.nn.Linear(2048, 2048, device="cuda") for _ in range(8)])
+    ddp = torch.nn.parallel.DistributedDataParallel(model, device_ids=[options.rank])
+    batch = torch.randn(64, 2048, device="cuda")
+
+    def train():
+        ddp(batch).sum().backward()
+
+    small = job.values[SIZES[0]]
+    layers, one = graphs_of(job, "layers"), graphs_of(job, "one")
+
+    def eager():
+        for _ in range(200):
+            job.dist.all_reduce(small)
+
+    def replay(graphs):
+        for graph, _ in graphs:
+            graph.replay()
+
+    result = {}
+    for name, step in (("layers", lambda: replay(layers)), ("one", lambda: replay(one)), ("train", train),
+                       ("eager", eager)):
+        times = []
+        for i in range(60):
+            begin = time.perf_counter()
+            for _ in range(5):
+                step()
+            torch.cuda.synchronize()
+            if i >= 10:
+                times.append((time.perf_counter() - begin) / 5)
+        times.sort()
+        result[name] = times[len(times) // 2] * 1e6
+    print(json.dumps({"us": result}), flush=True)
+    os._exit(0)
+
+
+# ---- lives --------------------------------------------------------------------------------------
+
+
+def run_lives(options):
+    """Communicators of both GPUs of this process."""
+    import torch
+
+    nccl = ctypes.CDLL(options.nccl or "libnccl.so.2")
+    comm_t = ctypes.c_void_p
+    nccl.ncclAllReduce.argtypes = [comm_t, comm_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, comm_t, comm_t]
+    for name in ("ncclCommFinalize", "ncclCommDestroy", "ncclCommAbort"):
+        getattr(nccl, name).argtypes = [comm_t]
+    nccl.ncclCommSplit.argtypes = [comm_t, ctypes.c_int, ctypes.c_int, ctypes.POINTER(comm_t), comm_t]
+    errors = []
+
+    def check(what, result):
+        if result:
+            errors.append((what, result))
+
+    gpus = range(2)
+    streams = [torch.cuda.Stream(i) for i in gpus]
+    data = [torch.zeros(1 << 18, device=i) for i in gpus]
+
+    def all_reduce(comms, only=gpus):
+        nccl.ncclGroupStart()
+        for i in only:
+            check("AllReduce", nccl.ncclAllReduce(data[i].data_ptr(), data[i].data_ptr(), 1 << 16, 7, 0, comms[i],
+                                                  streams[i].cuda_stream))
+        nccl.ncclGroupEnd()
+
+    def grouped(function, comms):
+        check("GroupStart", nccl.ncclGroupStart())
+        for i in gpus:
+            check(function, getattr(nccl, function)(comms[i]))
+        check(function + " end", nccl.ncclGroupEnd())
+
+    world = (comm_t * 2)()
+    check("InitAll", nccl.ncclCommInitAll(world, 2, None))
+    lives = hung = 0
+    end = time.monotonic() + options.seconds
+    marks = [10, 50, 100, 200, 500, 1000, 2000]
+    states = {}
+    while time.monotonic() < end:
+        comms = [comm_t(), comm_t()]
+        check("GroupStart", nccl.ncclGroupStart())
+        for i in gpus:
+            check("Split", nccl.ncclCommSplit(world[i], 0, i, ctypes.byref(comms[i]), None))
+        check("Split end", nccl.ncclGroupEnd())
+        for _ in range(4):
+            all_reduce(comms)
+            for stream in streams:
+                stream.synchronize()
+            time.sleep(0.022 if lives % 4 == 0 else 0)
+        if lives % 8 == 7:  # a kernel hangs in it
+            all_reduce(comms, [0])
+            time.sleep(0.03)
+            hung += 1
+            for i in gpus:
+                check("Abort", nccl.ncclCommAbort(comms[i]))
+        elif lives % 2:
+            for i in gpus:
+                check("Abort", nccl.ncclCommAbort(comms[i]))
+        else:
+            grouped("ncclCommFinalize", comms)
+            for i in gpus:
+                check("Destroy", nccl.ncclCommDestroy(comms[i]))
+        lives += 1
+        if lives in marks:
+            time.sleep(0.5)
+            free = [torch.cuda.mem_get_info(i)[0] >> 20 for i in gpus]
+            with open("/proc/self/status", encoding="utf-8") as file:
+                resident = [line.split()[1] for line in file if line.startswith("VmRSS")][0]
+            print(json.dumps({"lives": lives, "free_mib": free, "rss_kib": int(resident), "errors": errors[:3]}),
+                  flush=True)
+        if lives % 10 == 0 and options.port:
+            with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % PORT, timeout=5) as answer:
+                for line in answer.read().decode().splitlines():
+                    if line.startswith("nccl_pulse_work_counters{"):
+                        states[line.split("state=")[1].split("}")[0]] = line.split()[-1]
+    print(json.dumps({"case": "lives", "lives": lives, "hung": hung, "errors": errors[:5], "states": states}), flush=True)
+    os._exit(1 if errors else 0)
+
+
+# ---- the job ------------------------------------------------------------------------------------
+
+
+def start(options, case, rank, exchange, **settings):
+    environment = dict(os.environ, NCCL_PULSE_LISTEN="127.0.0.1:%d" % PORT, OMP_NUM_THREADS="1",
+                       TORCH_NCCL_ASYNC_ERROR_HANDLING="0", TORCH_NCCL_ENABLE_MONITORING="0",
+                       NCCL_PULSE_WORK_COUNTERS="on")
+    if options.library:
+        environment["NCCL_PROFILER_PLUGIN"] = os.path.abspath(options.library)
+    for name, value in settings.items():
+        environment.pop(name, None) if value is None else environment.update({name: value})
+    return subprocess.Popen([sys.executable, os.path.abspath(__file__), "--rank=%d" % rank, "--case=" + case,
+                             "--exchange=" + exchange, "--seconds=%g" % options.seconds, "--nccl=" + options.nccl]
+                            + (["--port"] if "NCCL_PROFILER_PLUGIN" in environment else []),
+                            env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def hang_now():
+    try:
+        comm, rank = own_rank(0)
+        _, other = own_rank(1)
+    except (OSError, ValueError, IndexError):
+        return "endpoint", [], "", None
+    hang = comm["hang"]
+    gpus = [each["work"] and each["work"]["gpu"] for each in (rank, other)]
+    if hang is None:
+        return "nothing", [], "%s/%s" % (rank["state"], other["state"]), gpus
+    return hang["verdict"], hang["suspects"], hang["text"], gpus
+
+
+def watch(options, case, ranks):
+    for rank in ranks:
+        while "stands" not in rank.stdout.readline():
+            if rank.poll() is not None:
+                return print(json.dumps({"case": case, "right": False, "error": "the job does not start"}), flush=True)
+    begin, last, said = time.monotonic(), None, []
+    limit = options.quiet if case == "quiet" else 32
+    while time.monotonic() - begin < limit:
+        now = hang_now()
+        if last is None or now[:2] != last[:2]:
+            said.append([round(time.monotonic() - begin, 1), *now])
+            last = now
+        if case == "stopped" and now[:2] == ("rank_not_begun", [1]):
+            break
+        time.sleep(0.5)
+    right = {"stopped": last[:2] == ("rank_not_begun", [1]), "quiet": all(each[1] == "nothing" for each in said),
+             "held": last[1] in ([], [1]) and last[0] in ("no_progress", "rank_not_begun")}[case]
+    print(json.dumps({"case": case, "right": right, "said": said}), flush=True)
+
+
+def run_job(options, case):
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = [start(options, case, rank, os.path.join(folder, "store")) for rank in range(2)]
+        try:
+            if case in ("stopped", "held", "quiet"):
+                return watch(options, case, ranks)
+            for rank in ranks:
+                print(rank.communicate(timeout=120)[0], end="", flush=True)
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+
+
+def compare_costs(options):
+    settings = {"none": {"NCCL_PROFILER_PLUGIN": None}, "off": {"NCCL_PULSE_WORK_COUNTERS": "off"}, "on": {}}
+    times = {}
+    for turn in range(options.turns):
+        for name in sorted(settings, key=lambda name, turn=turn: (list(settings).index(name) + turn) % 3):
+            with tempfile.TemporaryDirectory() as folder:
+                ranks = [start(options, "cost", rank, os.path.join(folder, "store"), **settings[name])
+                         for rank in range(2)]
+                for line in ranks[0].communicate(timeout=120)[0].splitlines():
+                    for what, value in json.loads(line)["us"].items():
+                        times.setdefault(what, {}).setdefault(name, []).append(round(value, 2))
+                ranks[1].communicate()
+    for what, by_setting in times.items():
+        print(json.dumps({"case": "cost", "what": what, "us": by_setting}), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--library")
+    parser.add_argument("--cases", default=",".join((*JOBS, "cost", "lives")))
+    parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--quiet", type=float, default=40)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--nccl", default="", help="of the case lives: the library")
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    parser.add_argument("--exchange", help=argparse.SUPPRESS)
+    parser.add_argument("--port", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.rank is not None:
+        return {"cost": run_cost, "lives": run_lives}.get(options.case, run_rank)(options)
+    for case in options.cases.split(","):
+        if case == "cost":
+            compare_costs(options)
+        elif case == "lives":
+            print(start(options, case, 0, "").communicate()[0], end="", flush=True)
+        else:
+            run_job(options, case)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

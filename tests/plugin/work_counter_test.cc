@@ -1,0 +1,450 @@
+// NCCL's own counter of finished work: found, proven, read, and dropped at the first contradiction.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+
+#include "tests/plugin/stream_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+const Environment kOn{{"NCCL_PULSE_WORK_COUNTERS", "on"}};
+constexpr size_t kNewerWord = 360;  // of a channel, from 2.29 on
+constexpr size_t kOlderWord = 352;
+
+// NCCL's block of channels (plugin/cuda/work_proof.h).
+class Block {
+ public:
+  explicit Block(FakeCuda& gpu, bool can_map = true)
+      : gpu_(gpu), memory_(gpu.AllocateMemory(can_map)) {
+    SetHead(0, 2);
+    Set(56, reinterpret_cast<uint64_t>(memory_) + 96);
+  }
+  void SetHead(int32_t rank, int32_t nranks) {
+    const int32_t head[] = {rank, nranks, 0, 1};
+    std::memcpy(memory_, head, sizeof(head));
+  }
+  void UseWord(size_t word) { word_ = word; }
+  // A collective of so many channels ends.
+  void Finish(int channels = 2, int64_t items = 1) {
+    for (int channel = 0; channel < channels; ++channel) {
+      uint64_t value;
+      const size_t at = 96 + 368 * static_cast<size_t>(channel) + word_;
+      std::memcpy(&value, memory_ + at, sizeof(value));
+      Set(at, value + static_cast<uint64_t>(items));
+    }
+  }
+  void Free() { gpu_.FreeMemory(memory_); }
+  char* memory() { return memory_; }
+
+ private:
+  void Set(size_t at, uint64_t value) { std::memcpy(memory_ + at, &value, sizeof(value)); }
+
+  FakeCuda& gpu_;
+  char* memory_;
+  size_t word_ = kOlderWord;
+};
+
+// NCCL's communicator, as far as it matters where things are.
+struct NcclComm {
+  char before[9000] = {};
+  char* other = nullptr;  // memory that is something else
+  char* block = nullptr;
+  char between[6600] = {};
+  void* context = nullptr;
+};
+
+// A job of one communicator whose launches a GPU ends.
+class Job {
+ public:
+  explicit Job(FakeCuda& gpu, bool can_map = true)
+      : gpu_(gpu), block_(gpu, can_map), nccl_(std::make_unique<NcclComm>()) {
+    nccl_->other = gpu.AllocateMemory();
+    nccl_->block = block_.memory();
+    comm_ = std::make_unique<StreamCommunicator>(gpu, 1, gpu.CreateContext(0), 1, &nccl_->context);
+  }
+  Block& block() { return block_; }
+  NcclComm& nccl() { return *nccl_; }
+  StreamCommunicator& comm() { return *comm_; }
+  // A collective that ends at once; the counter moves as it should, or by so much more.
+  void Run(int64_t more = 0) {
+    comm_->Run(0);
+    block_.Finish(2, 1);
+    if (more != 0) block_.Finish(1, more);
+    See();
+  }
+  // Until the background thread has looked as often as it takes.
+  void See() {
+    gpu_.Advance(kMs);
+    for (int i = 0; i < 3; ++i) {
+      AdvanceClock(200 * kMs);
+      WaitForPoll();
+    }
+  }
+  void Prove() {
+    for (int i = 0; i < 3; ++i) Run();
+    EXPECT_EQ(work().state, WorkState::kProven);
+  }
+  void Capture(int calls_of_launch = 1) {
+    gpu_.BeginCapture(comm_->stream());
+    void* group = comm_->StartGroup(true, calls_of_launch == 1 ? 1 : 2);
+    for (int i = 0; i < calls_of_launch; ++i) {
+      comm_->Report(comm_->MakeCall(group, "AllReduce", 4096, true));
+    }
+    comm_->Launch(group, 0);
+    comm_->StopGroup(group);
+    gpu_.EndCapture(comm_->stream());
+  }
+  WorkSnapshot work() const { return comm_->Read().work; }
+  void ExpectRefuted(WorkRefutal refutal) {
+    EXPECT_EQ(work().state, WorkState::kRefuted);
+    EXPECT_STREQ(WorkRefutalName(work().refutal), WorkRefutalName(refutal));
+    // What was mapped and retained is given back.
+    EXPECT_EQ(gpu_.MemoryHeld(), 0u);
+    const uint64_t copies = gpu_.Calls("cuMemcpyDtoHAsync_v2");
+    Run();
+    EXPECT_EQ(gpu_.Calls("cuMemcpyDtoHAsync_v2"), copies);
+    EXPECT_TRUE(comm_->Read().has_heartbeat);  // events go on
+  }
+
+ private:
+  FakeCuda& gpu_;
+  Block block_;
+  std::unique_ptr<NcclComm> nccl_;
+  std::unique_ptr<StreamCommunicator> comm_;
+};
+
+void RunJob(const std::function<void(FakeCuda&, Job&)>& scenario) {
+  RunWithGpu(
+      [&](FakeCuda& gpu) {
+        {
+          Job job(gpu);
+          scenario(gpu, job);
+        }
+        EXPECT_EQ(gpu.WrongCopies(), 0u);
+      },
+      kOn);
+}
+
+TEST(WorkCounterTest, OffByDefault) {
+  RunWithGpu([](FakeCuda& gpu) {
+    Job job(gpu);
+    job.Run();
+    EXPECT_EQ(job.work().state, WorkState::kOff);
+    EXPECT_EQ(gpu.Calls("cuMemRetainAllocationHandle"), 0u);
+    EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), 0u);
+  });
+}
+
+TEST(WorkCounterTest, ProvenByThreeLooksWithMoreWorkEach) {
+  for (const size_t word : {kOlderWord, kNewerWord}) {
+    RunJob([word](FakeCuda& gpu, Job& job) {
+      job.block().UseWord(word);
+      job.See();
+      EXPECT_EQ(job.work().state, WorkState::kUnknown);
+      for (int i = 0; i < 2; ++i) {
+        job.Run();
+        job.See();
+        EXPECT_EQ(job.work().state, WorkState::kCalibrating);
+      }
+      job.Run();
+      EXPECT_EQ(job.work().state, WorkState::kProven);
+      // Of what else was found nothing is held: an address, its mapping, the allocation.
+      EXPECT_EQ(gpu.MemoryHeld(), 2u);
+      for (int i = 0; i < 100; ++i) job.Run();
+      EXPECT_EQ(job.work().state, WorkState::kProven);
+    });
+  }
+}
+
+TEST(WorkCounterTest, NothingIsCopiedWhileNothingIsNew) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    job.Prove();
+    const uint64_t copies = gpu.Calls("cuMemcpyDtoHAsync_v2");
+    job.See();
+    job.See();
+    EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), copies);
+  });
+}
+
+TEST(WorkCounterTest, NotFoundWithoutItsHead) {
+  RunJob([](FakeCuda&, Job& job) {
+    job.block().SetHead(1, 2);
+    job.Run();
+    job.ExpectRefuted(WorkRefutal::kNotFound);
+  });
+}
+
+TEST(WorkCounterTest, NotMappedWhereItIsNoAllocationOfItsOwn) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        Job job(gpu, /*can_map=*/false);
+        job.Run();
+        job.ExpectRefuted(WorkRefutal::kNotMapped);
+      },
+      kOn);
+}
+
+TEST(WorkCounterTest, NotMappedWhereTheDriverRefuses) {
+  for (const char* function : {"cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"}) {
+    RunJob([function](FakeCuda& gpu, Job& job) {
+      gpu.Fail(function, 801);
+      job.Run();
+      job.ExpectRefuted(WorkRefutal::kNotMapped);
+    });
+  }
+}
+
+TEST(WorkCounterTest, DiffersWhereTheCounterSkipsWhileCalibrating) {
+  RunJob([](FakeCuda&, Job& job) {
+    const std::string said = CaptureStandardError([&] {
+      job.Run();
+      job.Run(-1);
+    });
+    job.ExpectRefuted(WorkRefutal::kDiffers);
+    EXPECT_NE(said.find("communicator 0000000000000001, rank 0: differs"), said.npos) << said;
+  });
+}
+
+TEST(WorkCounterTest, BehindWhereItDoesNotCountWhatIsComplete) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    job.Prove();
+    job.comm().Run(0);
+    gpu.Advance(kMs);
+    job.See();
+    job.ExpectRefuted(WorkRefutal::kBehind);
+  });
+}
+
+TEST(WorkCounterTest, RunsAhead) {
+  RunJob([](FakeCuda&, Job& job) {
+    job.Prove();
+    job.Run(1);
+    job.ExpectRefuted(WorkRefutal::kDiffers);
+  });
+}
+
+TEST(WorkCounterTest, RunsAheadBehindWorkThatDoesNotEnd) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    job.Prove();
+    job.comm().Run(FakeCuda::kForever);
+    job.See();
+    job.block().Finish(2, 3);
+    job.See();
+    EXPECT_EQ(job.work().state, WorkState::kProven);  // an operation may not have been reported yet
+    job.comm().Run(0);
+    job.See();
+    job.ExpectRefuted(WorkRefutal::kAhead);
+    gpu.Release(job.comm().stream());
+  });
+}
+
+TEST(WorkCounterTest, StepsBack) {
+  RunJob([](FakeCuda&, Job& job) {
+    job.Prove();
+    job.Run(-3);
+    job.ExpectRefuted(WorkRefutal::kSteppedBack);
+  });
+}
+
+TEST(WorkCounterTest, Moves) {
+  RunJob([](FakeCuda&, Job& job) {
+    job.Prove();
+    job.block().SetHead(0, 3);
+    job.Run();
+    job.ExpectRefuted(WorkRefutal::kMoved);
+  });
+}
+
+TEST(WorkCounterTest, CopyFails) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    job.Prove();
+    gpu.Fail("cuMemcpyDtoHAsync_v2", 1);
+    const std::string said = CaptureStandardError([&] { job.Run(); });
+    gpu.StopFailing();
+    job.ExpectRefuted(WorkRefutal::kCopyFailed);
+    EXPECT_NE(said.find("copy_failed"), said.npos) << said;
+  });
+}
+
+TEST(WorkCounterTest, PointToPointIsNotUnderstood) {
+  RunJob([](FakeCuda&, Job& job) {
+    job.Prove();
+    job.comm().Run(0, "Send");
+    job.See();
+    job.ExpectRefuted(WorkRefutal::kPointToPoint);
+  });
+}
+
+TEST(WorkCounterTest, WorkInFlightContradictsNothing) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    job.Prove();
+    for (int i = 0; i < 20; ++i) {
+      job.comm().Run(FakeCuda::kForever);
+      job.See();
+      job.block().Finish();
+      job.See();  // it has ended, and the event behind it has not been reached
+      gpu.Release(job.comm().stream());
+      job.See();
+      EXPECT_EQ(job.work().state, WorkState::kProven);
+    }
+  });
+}
+
+TEST(WorkCounterTest, GroupsCount) {
+  RunJob([](FakeCuda&, Job& job) {
+    for (int i = 0; i < 3; ++i) {
+      job.comm().RunGroup(0, {{"AllReduce", 64}, {"AllReduce", 128}, {"AllGather", 64}});
+      job.block().Finish(2, 3);
+      job.See();
+    }
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+  });
+}
+
+TEST(WorkCounterTest, GoneWithItsCommunicator) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    job.Prove();
+    job.block().Free();
+    job.Run();  // the copy is of the memory that is held
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+    job.comm().Finalize();
+    job.See();
+    EXPECT_EQ(job.work().state, WorkState::kGone);
+    EXPECT_EQ(gpu.MemoryHeld(), 0u);
+  });
+}
+
+TEST(WorkCounterTest, StaysMappedWhileItIsCopied) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    job.Prove();
+    gpu.HoldCopies(true);
+    job.Run();
+    job.comm().Finalize();
+    job.See();
+    EXPECT_EQ(gpu.MemoryHeld(), 2u);
+    gpu.HoldCopies(false);
+    job.See();
+    EXPECT_EQ(gpu.MemoryHeld(), 0u);
+    EXPECT_EQ(job.work().state, WorkState::kGone);
+  });
+}
+
+TEST(WorkCounterTest, ManyLivesHoldNothing) {
+  RunJob([](FakeCuda& gpu, Job& first) {
+    first.Prove();
+    for (int i = 0; i < 20; ++i) {
+      Job job(gpu);
+      job.comm().Run(0);
+      if (i % 2 == 0) job.See();
+      job.block().Free();
+      job.comm().Finalize();
+    }
+    first.See();
+    EXPECT_EQ(gpu.MemoryHeld(), 2u);  // the first one's
+  });
+}
+
+TEST(WorkCounterTest, ResetContextIsLeftAlone) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    job.Prove();
+    const uint64_t copies = gpu.Calls("cuMemcpyDtoHAsync_v2");
+    gpu.ResetContext(job.comm().gpu_context());
+    job.Capture();  // else there would be nothing new to copy
+    job.See();
+    EXPECT_EQ(job.work().state, WorkState::kRefuted);
+    EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), copies);
+    EXPECT_EQ(gpu.MemoryHeld(), 0u);
+  });
+}
+
+TEST(WorkCounterTest, ReplaysAreCountedExactly) {
+  RunJob([](FakeCuda&, Job& job) {
+    job.Prove();
+    job.Capture();
+    for (int i = 0; i < 50; ++i) {
+      job.block().Finish(i % 2 == 0 ? 24 : 2);
+      if (i % 10 == 0) job.Run();
+    }
+    job.See();
+    const WorkSnapshot work = job.work();
+    EXPECT_EQ(work.state, WorkState::kProven);
+    EXPECT_TRUE(work.are_operations_known);
+    EXPECT_EQ(work.operations, 50u);
+  });
+}
+
+TEST(WorkCounterTest, ProvenBesideReplays) {
+  RunJob([](FakeCuda&, Job& job) {
+    job.Capture();
+    for (int i = 0; i < 3; ++i) {
+      job.block().Finish(4);
+      job.Run();  // more than was launched outside of graphs
+      job.See();
+      job.Run();
+      job.See();
+    }
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+    EXPECT_TRUE(job.work().are_operations_known);
+    EXPECT_EQ(job.work().operations, 3u);
+  });
+}
+
+TEST(WorkCounterTest, OperationsThatShareALaunchAreNotCounted) {
+  RunJob([](FakeCuda&, Job& job) {
+    job.Prove();
+    job.Capture(2);
+    job.block().Finish();
+    job.See();
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+    EXPECT_FALSE(job.work().are_operations_known);
+  });
+}
+
+TEST(WorkCounterTest, KnowsSinceWhenReplaysStand) {
+  RunJob([](FakeCuda&, Job& job) {
+    job.Prove();
+    job.Capture();
+    job.block().Finish();
+    job.See();
+    const int64_t moved = job.work().moved_realtime_ns;
+    AdvanceClock(30 * kSecond);
+    job.See();
+    EXPECT_NEAR(static_cast<double>(job.work().moved_realtime_ns), static_cast<double>(moved), 1e6);
+    job.block().Finish();
+    job.See();
+    EXPECT_GT(job.work().moved_realtime_ns, moved);
+    EXPECT_GT(job.work().longest_pause_ns, 30 * kSecond);
+    EXPECT_LT(job.work().longest_pause_ns, 40 * kSecond);
+  });
+}
+
+TEST(WorkCounterTest, BadValueIsOff) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        Job job(gpu);
+        job.Run();
+        EXPECT_EQ(job.work().state, WorkState::kOff);
+        bool is_said = false;
+        for (const std::string& line : TakeLog()) {
+          is_said |= line.find("NCCL_PULSE_WORK_COUNTERS=\"auto\" is not on or off; using off") !=
+                     line.npos;
+        }
+        EXPECT_TRUE(is_said);
+      },
+      {{"NCCL_PULSE_WORK_COUNTERS", "auto"}});
+}
+
+TEST(WorkCounterTest, DriverWithoutMappingHasNone) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        Job job(gpu);
+        job.Run();
+        EXPECT_EQ(job.work().state, WorkState::kOff);
+      },
+      {{"NCCL_PULSE_WORK_COUNTERS", "on"}, {"NCCL_PULSE_TIMING", "off"}});
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -4,22 +4,25 @@
 //   word        bits
 //   sequence    0 never written; kWriting while it is written; else
 //               collectives so far (32) | number of the call on its communicator, from 1 (32)
-//   what        number of that kind of call (32) | - | flags (8) | data type (8) | operation (8)
+//   what        number of that kind of call (32) | root or peer, plus one (12) | flags (4) |
+//               data type (8) | operation (8)
 //   bytes       stream tag (16) | bytes (48)
 //   launch      host time in 1024 ns, monotonic (48) | number of its launch (16); 0: not known
+//
+// The root comes with each collective, whether it has one or not; a rank above 4094 is not known.
 //
 //   writer                                    reader
 //   sequence = kWriting, fence                sequence: 0 or kWriting? nothing here
 //   fields                                    copy of the fields
 //   sequence = the call's                     fence, sequence once more: another one? drop it
-//   launch, when it was made                  (a copy has it, or not yet)
+//   launch, when it was made; peer            (a copy has it, or not yet)
 //
 // One writer at a time: NCCL serialises the calls and the launches of a communicator, whichever
 // threads make them; the store of a launch comes before the next turn of the ring therefore. So no
 // read-modify-write is needed. A program that breaks NCCL's rule gets entries that are wrong, and
 // nothing else: every field is checked by the reader.
 //
-// Thread: Write, SetLaunch: the calling and the launching thread; Read: any. Cost: six stores.
+// Thread: Write, SetLaunch, SetPeer: the calling and the launching thread; Read: any. Cost: six stores.
 // Explored by //tests/model:last_call_entry_test.
 #ifndef METRICS_LAST_CALL_ENTRY_H_
 #define METRICS_LAST_CALL_ENTRY_H_
@@ -37,6 +40,7 @@ struct LastCallFields {
   uint32_t flags;
   uint64_t bytes;
   void* stream;
+  int32_t root_or_peer = -1;  // -1: not known
 };
 
 // The words of an entry.
@@ -49,18 +53,27 @@ struct LastCallBits {
   static constexpr uint64_t kMostBytes = (uint64_t{1} << 48) - 1;
 
   static constexpr int kFlagsShift = 16;  // in `what`
+  static constexpr int kRootShift = 20;   // likewise
+  static constexpr uint32_t kRootMask = 0xfff;
 
   static constexpr uint32_t Number(uint64_t sequence) { return static_cast<uint32_t>(sequence); }
   static constexpr uint32_t Collectives(uint64_t sequence) {
     return static_cast<uint32_t>(sequence >> 32);
   }
   static constexpr uint64_t What(const LastCallFields& call) {
-    return uint64_t{call.kind_number} << 32 | call.flags << kFlagsShift | call.datatype << 8 |
-           call.op;
+    return uint64_t{call.kind_number} << 32 | RootOrPeer(call.root_or_peer) |
+           call.flags << kFlagsShift | call.datatype << 8 | call.op;
+  }
+  static constexpr uint32_t RootOrPeer(int32_t rank) {
+    const uint32_t place = static_cast<uint32_t>(rank) + 1;
+    return (place <= kRootMask ? place : 0) << kRootShift;
   }
   static constexpr uint32_t Op(uint64_t what) { return what & 0xff; }
   static constexpr uint32_t Datatype(uint64_t what) { return what >> 8 & 0xff; }
-  static constexpr uint32_t Flags(uint64_t what) { return what >> kFlagsShift & 0xff; }
+  static constexpr uint32_t Flags(uint64_t what) { return what >> kFlagsShift & 0xf; }
+  static constexpr int32_t RootOrPeerOf(uint64_t what) {  // -1: not known
+    return static_cast<int32_t>(what >> kRootShift & kRootMask) - 1;
+  }
   static constexpr uint32_t KindNumber(uint64_t what) { return static_cast<uint32_t>(what >> 32); }
 
   // A stream is told from others by a hash of its handle: an address is nobody's business.
@@ -98,6 +111,9 @@ class BasicLastCallEntry {
   }
   // Of the call that stands here. Relaxed: a reader takes it as one more field of that call.
   void SetLaunch(uint64_t launch) { launch_.store(launch); }
+  // Likewise, of a Send or Recv that has none yet. `peer`: LastCallBits::RootOrPeer.
+  void SetPeer(uint64_t peer) { what_.store(what_.load() | peer); }
+  uint64_t what() const { return what_.load(); }
 
   // By who zeroes the page.
   void Reset() {

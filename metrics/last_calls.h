@@ -22,10 +22,17 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "metrics/name_table.h"
 #include "metrics/segment.h"
 #include "metrics/segment_layout.h"
 
 namespace nccl_pulse {
+
+// Which call of a group gets the next peer, by its number, less one: of Sends, and of Recvs.
+struct PeerCursor {
+  Relaxed<uint64_t> group;
+  Relaxed<uint32_t> next[2];
+};
 
 class LastCalls {
  public:
@@ -68,6 +75,26 @@ class LastCalls {
   }
   // The call that was noted last, and those of its group before it, get no launch.
   void ForgetLaunch() { waiting_.store(kNone); }
+  // A Send or Recv of the last group has that peer: the first one of its operation without a peer gets
+  // it. NCCL reports a group's in an order of its own. Another `group`: it is not known whose peer it is.
+  [[gnu::noinline]] void NotePeer(uint32_t op, int32_t peer, uint64_t group, PeerCursor& cursor) {
+    if (!IsOfGroup(group)) return;
+    const auto calls = static_cast<uint32_t>(numbers_.load());
+    if (cursor.group.load() != group) {
+      cursor.group.store(group);
+      const uint32_t first = FirstOfGroup(calls);
+      for (Relaxed<uint32_t>& next : cursor.next) next.store(first);
+    }
+    Relaxed<uint32_t>& next = cursor.next[op == kReceiveName ? 1 : 0];
+    for (uint32_t i = next.load(); i < calls; ++i) {
+      LastCallEntry* const entry = EntryOf(i);
+      if (entry == nullptr) return;
+      if (LastCallBits::Op(entry->what()) != op) continue;
+      next.store(i + 1);
+      return entry->SetPeer(LastCallBits::RootOrPeer(peer));
+    }
+    next.store(calls);
+  }
   // The launch that carries the calls of the last group. `number`: of those of the communicator.
   void NoteLaunch(uint64_t monotonic_ns, uint64_t number) {
     const uintptr_t waiting = waiting_.load();
@@ -119,13 +146,26 @@ class LastCalls {
         segment.record(record_.load()).last_call_pages.page(place / kLastCallsPerPage);
     return page == kNoPage ? nullptr : &segment.last_calls(page);
   }
+  LastCallEntry* EntryOf(uint32_t index) const {
+    LastCallPage* const page = PageOf(index);
+    return page == nullptr ? nullptr : &page->entries[index % kLastCallsPerPage];
+  }
+  // The number, less one, of the first call of the last group that the ring still has.
+  uint32_t FirstOfGroup(uint32_t calls) const {
+    uint32_t first = calls;
+    while (first != 0 && calls - first <= mask_.load()) {
+      const LastCallEntry* const entry = EntryOf(--first);
+      if (entry == nullptr) return calls;
+      if ((LastCallBits::Flags(entry->what()) & LastCallBits::kSameGroup) == 0) break;
+    }
+    return first;
+  }
   [[gnu::cold, gnu::noinline]] void NoteGroupLaunch(uint64_t launch) {
     waiting_.store(kNone);
     const auto calls = static_cast<uint32_t>(numbers_.load());
     const uint32_t carried = std::min(calls - first_.load() + 1, uint32_t{mask_.load()} + 1);
     for (uint32_t i = calls - carried; i != calls; ++i) {
-      LastCallPage* const page = PageOf(i);
-      if (page != nullptr) page->entries[i % kLastCallsPerPage].SetLaunch(launch);
+      if (LastCallEntry* const entry = EntryOf(i)) entry->SetLaunch(launch);
     }
   }
 

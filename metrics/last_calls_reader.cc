@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "metrics/call_order.h"
+#include "metrics/name_table.h"
 #include "metrics/record_reader.h"
 
 namespace nccl_pulse {
@@ -25,6 +26,10 @@ uint64_t Widen(uint64_t newest, uint64_t low, int bits) {
   const bool is_later = behind >= range / 2;
   if (is_later) return newest + (range - behind);
   return newest >= behind ? newest - behind : 0;
+}
+
+bool HasRoot(NameId op) {
+  return op == kBroadcastName || op == kReduceName || op == kGatherName || op == kScatterName;
 }
 
 }  // namespace
@@ -81,6 +86,10 @@ void RecordReader::ReadLastCalls(const CommunicatorRecord& record, CommunicatorS
       if ((flags & LastCallBits::kKindNumbered) != 0) {
         call.kind_number = LastCallBits::KindNumber(copy.what);
       }
+      const auto op = static_cast<NameId>(LastCallBits::Op(copy.what));
+      const int32_t root_or_peer = LastCallBits::RootOrPeerOf(copy.what);
+      if (HasRoot(op)) call.root = root_or_peer;
+      if (op == kSendName || op == kReceiveName) call.peer = root_or_peer;
       call.launch_realtime_ns = Realtime(LastCallBits::LaunchNs(copy.launch));
       if (copy.launch != 0) {
         call.launch = Widen(out->launches, LastCallBits::LaunchNumber(copy.launch), 16);

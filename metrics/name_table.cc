@@ -4,7 +4,7 @@ namespace nccl_pulse {
 namespace {
 
 // The strings that callbacks can carry (NCCL 2.30, src/misc/utils.cc and
-// src/include/plugin/profiler). The first seven have fixed ids (name_table.h).
+// src/include/plugin/profiler). The first eleven have fixed ids (name_table.h).
 constexpr const char* kKnownNames[] = {"AllReduce",
                                        "AllGather",
                                        "ReduceScatter",

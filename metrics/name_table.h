@@ -30,6 +30,11 @@ inline constexpr NameId kGatherName = 7;
 inline constexpr NameId kScatterName = 8;
 // A launch of several operations that only the launch as a whole could time.
 inline constexpr NameId kGroupedName = 9;
+// Operations with a root, or a peer.
+inline constexpr NameId kBroadcastName = 10;
+inline constexpr NameId kReduceName = 11;
+inline constexpr NameId kSendName = 12;
+inline constexpr NameId kReceiveName = 13;
 
 // Its row in tables that have one for each of NCCL's operations; all others share the last.
 constexpr uint32_t OperationRowOf(uint32_t op) {

@@ -143,11 +143,9 @@ struct LastCallSnapshot {
   bool captured = false;     // into a CUDA graph: it is launched with that
   bool is_of_group = false;  // of the same group as the call before
   uint32_t stream_tag = 0;   // tells streams of one process apart, nearly always; 0: default
-  int32_t root = -1;         // of Broadcast and Reduce; -1: not known
-  // Of Send and Recv: a peer that NCCL reported for the call's group, and whether it is sent to.
-  // Within a group in which order is not known. -1: none.
+  int32_t root = -1;         // of an operation with a root; -1: not known
+  // Of Send and Recv; -1: not known. Of several of one kind in a group it may be another one's.
   int32_t peer = -1;
-  bool sends = false;
   // n-th of its operation and size class, from 0: as TimedCallSnapshot::call_number of a duration
   // on the stream.
   std::optional<uint32_t> kind_number;

@@ -19,7 +19,7 @@ struct Mismatch {
   HangDetail detail;
   std::vector<CallSide> sides;
   std::set<std::string> operations;
-  uint32_t call_number = 0;  // of kCallNumber
+  uint32_t call_number = 0;  // of kCallNumber, kRoots
 };
 
 // Of ranks whose counts are not all beginnings of the longest: by operation if they differ in that,

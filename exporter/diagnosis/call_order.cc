@@ -1,6 +1,7 @@
 #include "exporter/diagnosis/call_order.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -22,6 +23,9 @@ bool IsReducing(const Kind& kind) {
   return kind.op == "AllReduce" || kind.op == "Reduce" || kind.op == "ReduceScatter";
 }
 
+// What is compared, in turn.
+enum By : std::size_t { kByBytes, kByType, kByRoot, kBys };
+
 struct OfRank {
   const RankView* rank;
   uint32_t first;
@@ -36,8 +40,10 @@ class Comparison {
   }
 
   std::optional<Mismatch> Make() {
-    if (std::optional<Mismatch> mismatch = Compare(/*with_types=*/false)) return mismatch;
-    return Compare(/*with_types=*/true);
+    for (const By by : {kByBytes, kByType, kByRoot}) {
+      if (std::optional<Mismatch> mismatch = Compare(by)) return mismatch;
+    }
+    return std::nullopt;
   }
 
  private:
@@ -73,7 +79,10 @@ class Comparison {
     const auto at = [&of](std::size_t i) {
       return of.sorted.begin() + static_cast<std::ptrdiff_t>(i);
     };
-    for (std::size_t i = 1; i < groups.size(); ++i) std::sort(at(groups[i - 1]), at(groups[i]));
+    for (std::size_t i = 1; i < groups.size(); ++i) {
+      std::sort(at(groups[i - 1]), at(groups[i]),
+                [this](uint32_t a, uint32_t b) { return like_[a] < like_[b]; });
+    }
     if (in_flight) {
       const uint32_t number = of.first + static_cast<uint32_t>(*in_flight);
       if (!in_flight_ || IsBefore(number, *in_flight_)) in_flight_ = number;
@@ -84,11 +93,14 @@ class Comparison {
   uint32_t IndexOf(const Kind& kind) {
     const auto next = static_cast<uint32_t>(kinds_.size());
     const auto [found, inserted] =
-        indices_.try_emplace(std::tuple(kind.op, kind.bytes, kind.datatype), next);
+        indices_.try_emplace({kind.op, kind.bytes, kind.datatype, kind.root}, next);
     if (inserted) {
+      const auto first = [&](const std::string& type, int32_t root) {
+        return firsts_.try_emplace({kind.op, kind.bytes, type, root}, next).first->second;
+      };
       kinds_.push_back(&kind);
-      const auto like = static_cast<uint32_t>(kinds_.size() - 1);
-      alike_.push_back(alike_of_.try_emplace(std::pair(kind.op, kind.bytes), like).first->second);
+      like_.push_back(
+          {first("", -1), first(IsReducing(kind) ? kind.datatype : "", -1), first("", kind.root)});
     }
     return found->second;
   }
@@ -96,28 +108,29 @@ class Comparison {
   // Numbers have 32 bits and wrap around.
   static bool IsBefore(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
 
-  uint32_t What(uint32_t kind, bool with_types) const {
-    return with_types && IsReducing(*kinds_[kind]) ? kind : alike_[kind];
+  // What is compared, by the index of a kind; null: it is not known of this one.
+  std::optional<uint32_t> What(uint32_t kind, By by) const {
+    if (by == kByRoot && kinds_[kind]->root < 0) return std::nullopt;
+    return like_[kind][by];
   }
 
-  std::optional<Mismatch> Compare(bool with_types) const {
+  std::optional<Mismatch> Compare(By by) const {
     if (!in_flight_ || ranks_.size() < 2) return std::nullopt;
     // In the order of the calls themselves they may differ within a group: that is not enough.
-    if (!FirstDifference(&OfRank::calls, with_types)) return std::nullopt;
-    const std::optional<uint32_t> number = FirstDifference(&OfRank::sorted, with_types);
+    if (!FirstDifference(&OfRank::calls, by)) return std::nullopt;
+    const std::optional<uint32_t> number = FirstDifference(&OfRank::sorted, by);
     if (!number) return std::nullopt;
-    return SidesAt(*number, with_types);
+    return SidesAt(*number, by);
   }
 
-  std::optional<uint32_t> FirstDifference(std::vector<uint32_t> OfRank::*calls,
-                                          bool with_types) const {
+  std::optional<uint32_t> FirstDifference(std::vector<uint32_t> OfRank::*calls, By by) const {
     std::unordered_map<uint32_t, uint32_t> seen;  // by number
     std::optional<uint32_t> first;
     for (const OfRank& of : ranks_) {
       uint32_t number = of.first;
       for (const uint32_t kind : of.*calls) {
-        const uint32_t what = What(kind, with_types);
-        const bool differs = seen.try_emplace(number, what).first->second != what;
+        const std::optional<uint32_t> what = What(kind, by);
+        const bool differs = what && seen.try_emplace(number, *what).first->second != *what;
         if (differs && !IsBefore(number, *in_flight_) && (!first || IsBefore(number, *first)))
           first = number;
         ++number;
@@ -126,16 +139,17 @@ class Comparison {
     return first;
   }
 
-  Mismatch SidesAt(uint32_t number, bool with_types) const {
-    Mismatch mismatch{HangDetail::kCallNumber, {}, {}, number};
+  Mismatch SidesAt(uint32_t number, By by) const {
+    Mismatch mismatch{by == kByRoot ? HangDetail::kRoots : HangDetail::kCallNumber, {}, {}, number};
     std::map<uint32_t, std::size_t> side_of;
     for (const OfRank& of : ranks_) {
       const uint32_t at = number - of.first;
       if (at >= of.sorted.size()) continue;
-      const uint32_t what = What(of.sorted[at], with_types);
-      const auto [found, inserted] = side_of.try_emplace(what, mismatch.sides.size());
+      const std::optional<uint32_t> what = What(of.sorted[at], by);
+      if (!what) continue;
+      const auto [found, inserted] = side_of.try_emplace(*what, mismatch.sides.size());
       if (inserted) {
-        const Kind& kind = *kinds_[what];
+        const Kind& kind = *kinds_[of.sorted[at]];
         mismatch.operations.insert(kind.op);
         mismatch.sides.push_back({{{{kind.op, SizeClassOf(kind.bytes)}, 1}}, {}, &kind});
       }
@@ -148,9 +162,11 @@ class Comparison {
   std::optional<uint32_t>
       in_flight_;  // number of the oldest that a rank is known to have in flight
   std::vector<const Kind*> kinds_;
-  std::vector<uint32_t> alike_;  // of a kind: the first with its operation and bytes
-  std::map<std::tuple<std::string, uint64_t, std::string>, uint32_t> indices_;
-  std::map<std::pair<std::string, uint64_t>, uint32_t> alike_of_;
+  // Of a kind: the first with its operation and bytes; with its data type, too, if it reduces; with its
+  // root, too.
+  std::vector<std::array<uint32_t, kBys>> like_;
+  using Indices = std::map<std::tuple<std::string, uint64_t, std::string, int32_t>, uint32_t>;
+  Indices indices_, firsts_;
 };
 
 }  // namespace

@@ -34,6 +34,7 @@ enum class HangDetail : uint8_t {
   kSizes,
   kOrder,
   kCallNumber,  // the first collective that they did not call alike: see `call_number`
+  kRoots,       // likewise, and the roots alone differ
   // kNoProgress
   kNotCompleted,  // the suspects have not completed a call that another rank has
   // kRankNotBegun, kNoProgress
@@ -57,7 +58,7 @@ enum class HangDetail : uint8_t {
 struct CallSide {
   Calls calls;  // empty: neither
   Ranks ranks;
-  const CallOrderSnapshot::Kind* kind = nullptr;  // of kCallNumber: what that call was
+  const CallOrderSnapshot::Kind* kind = nullptr;  // of kCallNumber, kRoots: what that call was
 };
 
 // All launches of a communicator's ranks here stand behind earlier work of their own GPUs.
@@ -83,7 +84,7 @@ struct HangFinding {
   Calls last_called;                  // the suspects' last call, if its operation is owed, too
   const RankView* ahead = nullptr;    // who has called most
   std::vector<CallSide> sides;        // of kMismatched
-  uint32_t call_number = 0;           // of kCallNumber, among the collectives
+  uint32_t call_number = 0;           // likewise, among the collectives
   std::vector<int32_t> unseen_ranks;  // of kRankNotSeen
   Ranks absent;                       // of kBeingMade: the same in a communicator of the same ranks
   std::size_t absent_in = 0;          // index of its view

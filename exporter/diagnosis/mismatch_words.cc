@@ -9,17 +9,20 @@
 namespace nccl_pulse {
 namespace {
 
-std::string KindWords(const CallOrderSnapshot::Kind& kind) {
+std::string KindWords(const CallOrderSnapshot::Kind& kind, bool with_root) {
   return absl::StrCat(kind.op, " of ", kind.bytes, " bytes",
-                      kind.datatype.empty() ? "" : absl::StrCat(" (", kind.datatype, ")"));
+                      kind.datatype.empty() ? "" : absl::StrCat(" (", kind.datatype, ")"),
+                      with_root ? absl::StrCat(" with root ", kind.root) : "");
 }
 
 }  // namespace
 
 std::string MismatchWords(const HangFinding& finding) {
   std::map<std::string, const Ranks*> by_words;
+  const bool is_root = finding.detail == HangDetail::kRoots;
   for (const CallSide& side : finding.sides) {
-    by_words[side.kind != nullptr ? KindWords(*side.kind) : CallWords(side.calls)] = &side.ranks;
+    by_words[side.kind != nullptr ? KindWords(*side.kind, is_root) : CallWords(side.calls)] =
+        &side.ranks;
   }
   const bool is_order = finding.detail == HangDetail::kOrder;
   const std::string sides =
@@ -28,9 +31,10 @@ std::string MismatchWords(const HangFinding& finding) {
                         " called ", side.first.empty() ? "neither" : side.first,
                         is_order ? " last" : "");
       });
-  if (finding.detail == HangDetail::kCallNumber) {
+  if (finding.detail == HangDetail::kCallNumber || is_root) {
     return absl::StrCat("The ranks have not called the same at collective ", finding.call_number,
-                        " of this communicator: ", sides, ".");
+                        " of this communicator", is_root ? ": the roots differ" : "", ": ", sides,
+                        ".");
   }
   if (is_order) {
     return absl::StrCat(

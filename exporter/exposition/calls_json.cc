@@ -21,6 +21,7 @@ std::string TimeOrNull(int64_t realtime_ns) {
   return realtime_ns == 0 ? "null"
                           : absl::StrFormat("%.6f", static_cast<double>(realtime_ns / 1000) / 1e6);
 }
+std::string NumberOrNull(int32_t rank) { return rank < 0 ? "null" : absl::StrCat(rank); }
 template <typename Number>
 std::string List(const std::vector<Number>& numbers) {
   std::string text = "[";
@@ -55,7 +56,8 @@ void AppendCall(const JudgedCall& judged, uint64_t group, const Durations& durat
   } else {
     absl::StrAppend(out, "\"", absl::Hex(call.stream_tag, absl::kZeroPad4), "\"");
   }
-  absl::StrAppend(out, ",\"captured\":", call.captured ? "true" : "false",
+  absl::StrAppend(out, ",\"root\":", NumberOrNull(call.root), ",\"peer\":", NumberOrNull(call.peer),
+                  ",\"captured\":", call.captured ? "true" : "false",
                   ",\"launched\":", TimeOrNull(call.launch_realtime_ns), ",\"state\":\"",
                   CallStateName(judged.state), "\",\"begun\":",
                   judged.begun == OldestLaunch::kUnknown

@@ -7,7 +7,8 @@
 //               "kept": 256, "missing": null,
 //               "calls": [{"number": 17, "collective": 17, "op": "AllReduce",
 //                          "datatype": "ncclFloat32", "bytes": 4096, "group": 17,
-//                          "stream": "9f31", "launched": 1760..., "state": "in_flight",
+//                          "stream": "9f31", "root": null, "peer": null, "captured": false,
+//                          "launched": 1760..., "state": "in_flight",
 //                          "begun": true, "seconds": null, "timed_by": null}]}]}
 //
 // What became of a call follows from the number of its launch and from how many launches have

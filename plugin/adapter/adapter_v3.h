@@ -21,6 +21,7 @@ OperationEvent CollectiveOf(const Descriptor& descriptor) {
   event.sequence = coll.seqNumber;
   event.parent = TicketOf(descriptor.parentObj);
   event.rank = descriptor.rank;
+  event.root_or_peer = coll.root;
   event.is_collective = true;
   event.counts_as_call = true;
   event.comm_hash = coll.commHash;
@@ -34,7 +35,7 @@ OperationEvent PointToPointOf(const Descriptor& descriptor) {
   OperationEvent event{};
   event.count = p2p.count;
   event.parent = TicketOf(descriptor.parentObj);
-  event.peer = p2p.peer;
+  event.root_or_peer = p2p.peer;
   event.rank = descriptor.rank;
   event.counts_as_call = true;
   event.comm_hash = p2p.commHash;

@@ -31,6 +31,7 @@ OperationEvent CollectiveOf(const Descriptor& descriptor, bool counts_as_call) {
   event.count = coll.count;
   event.sequence = coll.seqNumber;
   event.parent = TicketOf(descriptor.parentObj);
+  event.root_or_peer = coll.root;
   event.rank = descriptor.rank;
   event.channels = coll.nChannels;
   event.is_collective = true;
@@ -46,7 +47,7 @@ OperationEvent PointToPointOf(const Descriptor& descriptor, bool counts_as_call)
   event.datatype = p2p.datatype;
   event.count = p2p.count;
   event.parent = TicketOf(descriptor.parentObj);
-  event.peer = p2p.peer;
+  event.root_or_peer = p2p.peer;
   event.rank = descriptor.rank;
   event.channels = p2p.nChannels;
   event.counts_as_call = counts_as_call;

@@ -25,10 +25,20 @@ uint64_t UserTagOf(const Call& /*call*/, long /*before v7*/) {
   return 0;
 }
 
+// -1: of Send and Recv, whose peer comes with the operation.
+template <typename Call>
+auto RootOf(const Call& call, int /*preferred*/) -> decltype(call.root) {
+  return call.root;
+}
+template <typename Call>
+int32_t RootOf(const Call& /*call*/, long /*of Send and Recv*/) {
+  return -1;
+}
+
 template <typename Call>
 CallEvent CallOf(const Call& call, const void* parent) {
-  return {call.func,        call.datatype, call.count,        call.graphCaptured,
-          TicketOf(parent), call.stream,   UserTagOf(call, 0)};
+  return {call.func,        call.datatype, call.count,         call.graphCaptured,
+          TicketOf(parent), call.stream,   UserTagOf(call, 0), RootOf(call, 0)};
 }
 
 // Of a type that not all of these versions have.

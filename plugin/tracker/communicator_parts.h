@@ -38,6 +38,7 @@ struct CommunicatorParts {
   OperationKinds operation_kinds;
   KernelChannels* channels;  // null unless kernel timing
   FirstMoves* first_moves;   // null with kernel timing
+  PeerCursor peer_cursor;
   UnreportedOperations unreported;
 };
 // A launch that is not sampled writes one cache line of both.

@@ -67,6 +67,7 @@ inline bool Tracker::CountUsualCall(uint64_t context, const CallEvent& event) {
     what |= number << 32;
     launches.NoteUsualCall(number << 32 | meta, bytes, group);
   }
+  what |= LastCallBits::RootOrPeer(event.root);
   parts.last_calls.NoteFirst(what, LastCallBits::Bytes(bytes, event.stream), group);
   return true;
 }
@@ -110,7 +111,12 @@ inline bool Tracker::CountUsualOperation(uint64_t context, const OperationEvent&
   const uint64_t begin_ns =
       __builtin_expect(is_measured, 0) ? instruments_.clock.NowNs() : uint64_t{0};
   // As LaneWriter::CountSequenced and Count.
-  if (event.is_collective) cells.b.store(event.sequence + 1);
+  if (event.is_collective) {
+    cells.b.store(event.sequence + 1);
+  } else {
+    parts.last_calls.NotePeer(kind.op.load(), event.root_or_peer, groups_.Current(),
+                              parts.peer_cursor);
+  }
   AddToCell(cells.a, 1);
   callbacks.publish(count);
   parts.ring.CountWithoutPlace();
@@ -142,14 +148,19 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
   if (__builtin_expect(event.counts_as_call, 0)) {
     if (!communicator.identity_known.load()) LearnIdentity(communicator, event);
     writer.Count(SeriesKey::Calls(op.id, size_class, datatype.id, false), 1, bytes);
-    NoteUnlaunched(parts.last_calls, op.id, datatype.id, bytes, now_ns);
+    LastCallFields call{};
+    call.op = op.id;
+    call.datatype = datatype.id;
+    call.bytes = bytes;
+    call.root_or_peer = event.root_or_peer;
+    NoteUnlaunched(parts.last_calls, call, now_ns);
   }
 
   UntimedReason untimed = SeriesKey::kTimed;  // or not known yet
   if (__builtin_expect(!instruments_.times_kernels(), 1)) {
     untimed = static_cast<UntimedReason>(
         parts.launches.FateOf(instruments_, communicator, op.id, bytes, event.parent));
-  } else if (!event.is_collective && event.peer == event.rank) {
+  } else if (!event.is_collective && event.root_or_peer == event.rank) {
     // The device counts a send to oneself, but the host does not. From here on NCCL attributes this
     // communicator's GPU times to the wrong operations (docs/nccl-profiler-api.md#kernel-channels).
     communicator.Writer(instruments_.segment).Distrust(TrustState::kSelfSend);
@@ -160,9 +171,12 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
     key =
         SeriesKey::Algorithm(op.id, untimed, names.Find(event.algo).id, names.Find(event.proto).id);
     writer.CountSequenced(key, event.sequence + 1);
-  } else if (untimed != SeriesKey::kTimed) {
-    key = SeriesKey::Untimed(op.id, untimed);
-    writer.Count(key, 1, 0);
+  } else {
+    parts.last_calls.NotePeer(op.id, event.root_or_peer, groups_.Current(), parts.peer_cursor);
+    if (untimed != SeriesKey::kTimed) {
+      key = SeriesKey::Untimed(op.id, untimed);
+      writer.Count(key, 1, 0);
+    }
   }
   LearnOperation(parts, event, untimed, key, writer);
 

@@ -21,6 +21,7 @@ struct CallEvent {
   uint64_t parent;    // ticket of the group
   void* stream;       // that it was called on
   uint64_t user_tag;  // the user's own, 0: none, or before v7
+  int32_t root;       // of a collective; -1: Send or Recv
 };
 
 // A kernel launch (KernelLaunch; v5 and later).
@@ -44,12 +45,12 @@ struct OperationEvent {
   const char* datatype;
   const char* algo;  // null: none (P2p)
   const char* proto;
-  uint64_t count;     // elements of `datatype`; AllGather and Broadcast come as bytes
-  uint64_t sequence;  // of a collective
-  uint64_t parent;    // ticket of the call, 0: none
-  int peer;           // of a P2p
-  int rank;           // of this communicator
-  uint8_t channels;   // 0: not known
+  uint64_t count;        // elements of `datatype`; AllGather and Broadcast come as bytes
+  uint64_t sequence;     // of a collective
+  uint64_t parent;       // ticket of the call, 0: none
+  int32_t root_or_peer;  // of a Coll; of a P2p
+  int rank;              // of this communicator
+  uint8_t channels;      // 0: not known
   bool is_collective;
   bool counts_as_call;  // v1 to v4: there is no CallEvent
   // v1 to v3 name the communicator here and not in init (0, null: not here).

@@ -22,18 +22,20 @@ namespace nccl_pulse {
 struct alignas(64) OperationKind {
   Relaxed<const char*> func, algo, proto;
   Relaxed<uint8_t> fate;        // LaunchFate
+  Relaxed<uint8_t> op;          // NameId
   Relaxed<CounterPair*> cells;  // in lane kLaunch
 
   bool Is(const OperationEvent& event, uint8_t launch_fate) const {
     return func.load() == event.func && algo.load() == event.algo && proto.load() == event.proto &&
            fate.load() == launch_fate;
   }
-  void Learn(const OperationEvent& event, uint8_t launch_fate, CounterPair* found) {
+  void Learn(const OperationEvent& event, uint8_t launch_fate, uint8_t op_id, CounterPair* found) {
     Forget();
     if (found == nullptr) return;
     algo.store(event.algo);
     proto.store(event.proto);
     fate.store(launch_fate);
+    op.store(op_id);
     cells.store(found);
     func.store(event.func);
   }

@@ -223,8 +223,7 @@ class Tracker {
   // One in this many has the cost of its callback measured.
   static constexpr uint64_t kMeasuredOperations = 1024;
   // The last call where launches are not reported: it is launched now, about.
-  [[gnu::cold, gnu::noinline]] void NoteUnlaunched(LastCalls& last_calls, NameId op,
-                                                   NameId datatype, uint64_t bytes,
+  [[gnu::cold, gnu::noinline]] void NoteUnlaunched(LastCalls& last_calls, LastCallFields call,
                                                    uint64_t now_ns) const;
   [[gnu::cold, gnu::noinline]] void LearnIdentity(Communicator& communicator,
                                                   const OperationEvent& event);

@@ -63,6 +63,7 @@ uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event) {
     }
   }
   if (event.captured) what |= LastCallBits::kCaptured << LastCallBits::kFlagsShift;
+  what |= LastCallBits::RootOrPeer(event.root);
   parts.last_calls.Note(what, LastCallBits::Bytes(bytes, event.stream), group);
   if (event.captured) {
     parts.last_calls.ForgetLaunch();

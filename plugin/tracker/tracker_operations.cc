@@ -17,13 +17,9 @@ uint64_t ChildTicket(const Instruments& instruments, const OperationRef& ref, Ti
 
 }  // namespace
 
-void Tracker::NoteUnlaunched(LastCalls& last_calls, NameId op, NameId datatype, uint64_t bytes,
-                             uint64_t now_ns) const {
-  LastCallFields call{};
-  call.op = op;
-  call.datatype = datatype;
-  call.flags = instruments_.IsCollective(op) ? LastCallBits::kCollective : 0;
-  call.bytes = bytes;
+void Tracker::NoteUnlaunched(LastCalls& last_calls, LastCallFields call, uint64_t now_ns) const {
+  call.flags =
+      instruments_.IsCollective(static_cast<NameId>(call.op)) ? LastCallBits::kCollective : 0;
   last_calls.Note(call, 0);
   last_calls.NoteLaunch(now_ns, 0);
 }
@@ -51,7 +47,8 @@ void Tracker::LearnOperation(CommunicatorParts& parts, const OperationEvent& eve
   const auto launch_fate = static_cast<uint8_t>(fate);
   OperationKind& kind = parts.operation_kinds.PlaceOf(event);
   // What was counted under another key has no cells of its own.
-  if (!kind.Is(event, launch_fate)) kind.Learn(event, launch_fate, writer.CellsOfLaunches(key));
+  if (!kind.Is(event, launch_fate))
+    kind.Learn(event, launch_fate, SeriesKey::Op(key), writer.CellsOfLaunches(key));
 }
 
 void Tracker::CountCost(uint64_t begin_ns) {

@@ -23,6 +23,7 @@ struct Called {
   uint64_t bytes = 4096;
   std::string datatype = "ncclFloat32";
   bool is_of_group = false;
+  int root = -1;
 };
 const Called kReduce{"AllReduce"}, kGather{"AllGather"}, kScatter{"ReduceScatter"};
 
@@ -43,6 +44,7 @@ void SetCalls(SimulatedJob* job, int rank, const std::vector<Called>& called, ui
     call.bytes = each.bytes;
     call.datatype = each.datatype;
     call.is_of_group = each.is_of_group;
+    call.root = each.root;
     call.launch = call.collective_number;
     call.launch_realtime_ns = job->now();
   }
@@ -237,6 +239,50 @@ TEST(CallOrder, BehindTheLastNumber) {
   }
   ExpectHang(&job, HangVerdict::kMismatched, {3});
   EXPECT_THAT(HangOf(job)->text, HasSubstr("at collective 0 "));
+}
+
+Called Broadcast(int root, std::string datatype = "ncclFloat32") {
+  return {"Broadcast", 4096, std::move(datatype), false, root};
+}
+
+SimulatedJob BroadcastJob(int calls) {
+  SimulatedJob job = RunningJob();
+  for (int i = 0; i < calls; ++i) LaunchOn(&job, {0, 1, 2, 3}, "Broadcast");
+  return job;
+}
+
+TEST(CallOrder, AnotherRoot) {
+  SimulatedJob job = BroadcastJob(2);
+  for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {Broadcast(0), Broadcast(1)}, 41, 1);
+  SetCalls(&job, 3, {Broadcast(0), Broadcast(3)}, 41, 1);
+  const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {3});
+  EXPECT_THAT(hang.text, HasSubstr("at collective 42 of this communicator: the roots differ: "));
+  EXPECT_THAT(hang.text, HasSubstr("rank 3 (pid 103, GPU 3) has called Broadcast of 4096 bytes "
+                                   "(ncclFloat32) with root 3"));
+  EXPECT_THAT(hang.text, HasSubstr("(ncclFloat32) with root 1"));
+  EXPECT_THAT(hang.sides, ElementsAre(ElementsAre(0, 1, 2), ElementsAre(3)));
+  EXPECT_THAT(RootsOf(job), ElementsAre(3));
+}
+
+// Of what all have completed, or of a rank of which it is not known, nothing follows.
+TEST(CallOrder, RootsThatCannotBeCompared) {
+  SimulatedJob job = BroadcastJob(2);
+  for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {Broadcast(0), Broadcast(1)}, 41, 1);
+  SetCalls(&job, 3, {Broadcast(2), Broadcast(1)}, 41, 1);
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+  SetCalls(&job, 3, {Broadcast(0), Broadcast(-1)}, 41, 1);
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+}
+
+// Each rank may have its own order, and its own name for bytes.
+TEST(CallOrder, RootsWithinAGroup) {
+  SimulatedJob job = BroadcastJob(2);
+  const std::vector<Called> calls = {Broadcast(0), OfGroup(Broadcast(1))};
+  for (const int rank : {0, 1, 2}) SetCalls(&job, rank, calls, 41, 2);
+  SetCalls(&job, 3, {Broadcast(1, "ncclInt8"), OfGroup(Broadcast(0, "ncclInt8"))}, 41, 2);
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
+  SetCalls(&job, 3, {Broadcast(1), OfGroup(Broadcast(2))}, 41, 2);
+  ExpectHang(&job, HangVerdict::kMismatched, {3});
 }
 
 // What came over the network may be anything.

@@ -42,6 +42,21 @@ std::vector<std::string> StatesOf(const Json& rank) {
   return states;
 }
 
+TEST(CallsJson, RootAndPeer) {
+  SimulatedJob job(2);
+  job.AddCommunicator(kComm, {0, 1});
+  LastCallSnapshot broadcast = CallOf(17, 5);
+  broadcast.root = 0;
+  LastCallSnapshot send = CallOf(18, 6);
+  send.peer = 1;
+  Give(job, 0, {broadcast, send});
+  const Json calls = CallsOf(job)["ranks"][0]["calls"];
+  EXPECT_EQ(calls[0]["root"], 0);
+  EXPECT_EQ(calls[0]["peer"], nullptr);
+  EXPECT_EQ(calls[1]["root"], nullptr);
+  EXPECT_EQ(calls[1]["peer"], 1);
+}
+
 TEST(CallsJson, ACallWithAllThatIsKnownOfIt) {
   SimulatedJob job(2);
   job.AddCommunicator(kComm, {0, 1});
@@ -66,6 +81,8 @@ TEST(CallsJson, ACallWithAllThatIsKnownOfIt) {
                          {"bytes", 4096},
                          {"group", 17},
                          {"stream", "009f"},
+                         {"root", nullptr},
+                         {"peer", nullptr},
                          {"captured", false},
                          {"launched", 1760000005.0},
                          {"state", "completed"},

@@ -7,6 +7,7 @@ namespace {
 
 constexpr uint64_t NumbersOf(uint32_t number) { return number | uint64_t{7} << 32; }
 constexpr uint64_t WhatOf(uint32_t number) { return number + 2; }
+constexpr uint64_t kPeer = uint64_t{1} << 40;
 constexpr uint64_t BytesOf(uint32_t number) { return uint64_t{10} * number; }
 
 template <typename Entry>
@@ -18,7 +19,7 @@ template <typename Entry>
 void AssertWhole(uint64_t sequence, const Entry& copy) {
   const uint32_t number = LastCallBits::Number(sequence);
   RL_ASSERT(sequence == NumbersOf(number));
-  RL_ASSERT(copy.what == WhatOf(number));
+  RL_ASSERT(copy.what == WhatOf(number) || copy.what == (WhatOf(number) | kPeer));
   RL_ASSERT(copy.bytes == BytesOf(number));
   RL_ASSERT(copy.launch == 0 || copy.launch == number);
 }
@@ -33,6 +34,7 @@ struct OneEntry : rl::test_suite<OneEntry, 2> {
       for (const uint32_t number : {5, 69, 133}) {
         WriteCall(entry, number);
         entry.SetLaunch(number);
+        entry.SetPeer(kPeer);
       }
       return;
     }
@@ -48,6 +50,7 @@ struct OneEntry : rl::test_suite<OneEntry, 2> {
     RL_ASSERT(LastCallBits::Number(sequence) == 133);
     AssertWhole(sequence, copy);
     RL_ASSERT(copy.launch == 133);
+    RL_ASSERT(copy.what == (WhatOf(133) | kPeer));
   }
 };
 

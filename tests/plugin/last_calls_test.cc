@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -94,6 +95,97 @@ TEST(LastCallsTest, ACapturedCallHasNoLaunch) {
     EXPECT_EQ(calls[0].launch_realtime_ns, 0);
     EXPECT_FALSE(calls[1].captured);
     EXPECT_EQ(calls[1].launch, 1u);
+  });
+}
+
+TEST(LastCallsTest, TheRootOfWhatHasOne) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    const auto call = [&comm](const char* op, int root) {
+      void* group = comm.StartGroup();
+      comm.MakeCall(group, op, 4096, false, root);
+      comm.Launch(group, kMs);
+      comm.StopGroup(group);
+    };
+    for (const int root : {3, 0, 4094, 4095, -1}) call("Broadcast", root);
+    call("Reduce", 7);
+    call("AllReduce", 0);
+    std::vector<int> roots;
+    for (const LastCallSnapshot& each : LastCallsOf(comm)) roots.push_back(each.root);
+    EXPECT_EQ(roots, (std::vector<int>{3, 0, 4094, -1, -1, 7, -1}));
+  });
+}
+
+using Peers = std::vector<std::pair<std::string, int>>;
+Peers PeersOf(const StreamCommunicator& comm) {
+  Peers peers;
+  for (const LastCallSnapshot& call : LastCallsOf(comm)) peers.emplace_back(call.op, call.peer);
+  return peers;
+}
+
+// It comes behind the launch, and of a group in an order of NCCL's own.
+void SendAndReceive(int calls_before) {
+  RunWithGpu([calls_before](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    for (int i = 0; i < calls_before; ++i) comm.Run(kMs, "Send", 64);
+    void* group = comm.StartGroup(false, 2);
+    const auto send = comm.MakeCall(group, "Send", 64, false, 5);
+    const auto other = comm.MakeCall(group, "Send", 64, false, 6);
+    comm.MakeCall(group, "Recv", 64);  // from itself, in place: it is not reported
+    const auto receive = comm.MakeCall(group, "Recv", 64, false, 9);
+    comm.Launch(group, kMs);
+    for (const auto& call : {receive, other}) comm.Report(call);
+    comm.Launch(group, kMs);  // the rest
+    comm.Report(send);
+    comm.Report(send);  // nobody made so many
+    comm.StopGroup(group);
+    comm.Run(kMs);
+    Peers peers = PeersOf(comm);
+    peers.erase(peers.begin(), peers.end() - 6);
+    EXPECT_EQ(
+        peers,
+        (Peers{
+            {"Send", 1}, {"Send", 6}, {"Send", 5}, {"Recv", 9}, {"Recv", -1}, {"AllReduce", -1}}));
+  });
+}
+
+TEST(LastCallsTest, ThePeerOfSendAndRecv) { SendAndReceive(2); }
+// Operations get no handle any longer.
+TEST(LastCallsTest, ThePeerOfOneOfMany) { SendAndReceive(1100); }
+
+// More calls than the ring has room for.
+TEST(LastCallsTest, PeersOfALargeGroup) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    std::vector<StreamCommunicator::Call> calls;
+    void* group = comm.StartGroup(false, 2);
+    for (int i = 0; i < 300; ++i) {
+      calls.push_back(comm.MakeCall(group, i % 2 == 0 ? "Send" : "Recv", 64, false, i / 2));
+    }
+    comm.Launch(group, kMs);
+    for (int i = 0; i < 256; ++i) comm.Report(calls[i]);
+    comm.StopGroup(group);
+    const Peers peers = PeersOf(comm);
+    ASSERT_EQ(peers.size(), 256u);
+    for (int i = 0; i < 256; ++i) EXPECT_EQ(peers[i].second, i / 2) << i;
+  });
+}
+
+// Reported by another thread, or behind the end of the group: it may be another call's.
+TEST(LastCallsTest, APeerOfAnotherGroupIsNotTaken) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    comm.LaunchElsewhere();
+    comm.Run(kMs, "Send");
+    StreamCommunicator other(gpu, 2);
+    void* group = other.StartGroup();
+    const auto late = other.MakeCall(group, "Send", 64);
+    other.Launch(group, kMs);
+    other.StopGroup(group);
+    other.StopGroup(other.StartGroup());
+    other.Report(late);
+    EXPECT_EQ(PeersOf(comm), (Peers{{"Send", -1}}));
+    EXPECT_EQ(PeersOf(other), (Peers{{"Send", -1}}));
   });
 }
 

@@ -132,16 +132,20 @@ void StreamCommunicator::StopGroup(void* group) {
 }
 
 StreamCommunicator::Call StreamCommunicator::MakeCall(void* group, const char* op, uint64_t bytes,
-                                                      bool captured) {
+                                                      bool captured, int root_or_peer) {
   const InCallback in_callback(gpu_);
   Descriptor event = IsPointToPoint(op) ? P2pCallEvent(op, bytes, "ncclInt8")
                                         : CallEvent(op, bytes, "ncclInt8", captured);
-  if (IsPointToPoint(op)) event.p2pApi.graphCaptured = captured;
+  if (IsPointToPoint(op)) {
+    event.p2pApi.graphCaptured = captured;
+  } else {
+    event.collApi.root = root_or_peer;
+  }
   (IsPointToPoint(op) ? event.p2pApi.stream : event.collApi.stream) = stream_;
   event.parentObj = group;
   void* handle = ::nccl_pulse::Start(context_, event);
   if (handle != nullptr) Stop(handle);
-  return {op, bytes, handle, group};
+  return {op, bytes, handle, group, root_or_peer};
 }
 
 void StreamCommunicator::OnLaunchingThread(const std::function<void()>& callback) {
@@ -199,7 +203,7 @@ void StreamCommunicator::Launch(void* group, uint64_t duration_ns, Stream stream
 void StreamCommunicator::Report(const Call& call) {
   Descriptor event;
   if (IsPointToPoint(call.op)) {
-    event = P2pEvent(call.op, 0, 1, 2);
+    event = P2pEvent(call.op, 0, call.root_or_peer, 2);
     event.p2p.count = call.bytes;
     event.p2p.datatype = "ncclInt8";
     event.parentObj = call.handle;

@@ -105,11 +105,13 @@ class StreamCommunicator {
     uint64_t bytes;
     void* handle = nullptr;
     void* group = nullptr;
+    int root_or_peer = 1;
   };
   // `depth`: 1 is that of a call alone, 2 a group of the application's.
   void* StartGroup(bool captured = false, int depth = 1);
   void StopGroup(void* group);
-  Call MakeCall(void* group, const char* op, uint64_t bytes, bool captured = false);
+  Call MakeCall(void* group, const char* op, uint64_t bytes, bool captured = false,
+                int root_or_peer = 1);
   // KernelLaunch around work of this duration; on `stream`, null: the communicator's own. Like
   // NCCL's, it runs after the communicator's last.
   void Launch(void* group, uint64_t duration_ns, Stream stream = nullptr);

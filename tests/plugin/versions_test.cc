@@ -79,6 +79,7 @@ struct ApiOf {
     event.rank = 3;
     event.coll.count = kCount;
     event.coll.seqNumber = sequence;
+    event.coll.root = 2;
     SetIdentity(event.coll);
     Set(event.coll.func, 4, "AllReduce");
     Set(event.coll.datatype, 7, "ncclFloat32");
@@ -107,6 +108,7 @@ struct ApiOf {
       event.collApi.func = func;
       event.collApi.datatype = datatype;
       event.collApi.count = kCount;
+      event.collApi.root = 2;
       Start(event);
     }
   }
@@ -179,6 +181,35 @@ TYPED_TEST(VersionsTest, CountsAndCompletes) {
     ASSERT_EQ(measured.sequences.size(), 1u);
     EXPECT_EQ(measured.sequences[0].sequence, 4u);
     EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), 5u);
+  });
+}
+
+TYPED_TEST(VersionsTest, RootsAndPeers) {
+  RunInChild({}, [] {
+    TypeParam api;
+    api.Init();
+    auto reduce = api.Coll(0);
+    TypeParam::Set(reduce.coll.func, 1, "Reduce");
+    api.Call("Reduce", "ncclFloat32");
+    api.Stop(api.Start(reduce));
+    if constexpr (TypeParam::kVersion >= 5) {
+      typename TypeParam::Descriptor event{};
+      event.type = abi::kEventGroupApi;
+      api.Start(event);
+      event.type = abi::kEventP2pApi;
+      event.p2pApi.func = "Send";
+      event.p2pApi.datatype = "ncclInt8";
+      api.Start(event);
+    }
+    api.Stop(api.Start(api.P2p()));
+    const ProcessSnapshot snapshot = ReadSnapshot();
+    const auto& calls = Find(snapshot, kCommId).last_calls;
+    ASSERT_NE(calls, nullptr);
+    ASSERT_EQ(calls->size(), 2u);
+    EXPECT_EQ(calls->front().root, 2);
+    EXPECT_EQ(calls->front().peer, -1);
+    EXPECT_EQ(calls->back().root, -1);
+    EXPECT_EQ(calls->back().peer, 1);
   });
 }
 

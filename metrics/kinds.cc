@@ -1,196 +1,60 @@
 #include "metrics/kinds.h"
 
+#include <cstddef>
+
 namespace nccl_pulse {
+namespace {
 
-const char* UntimedReasonName(UntimedReason reason) {
-  switch (reason) {
-    case UntimedReason::kNotTimed:
-      return "not_timed";
-    case UntimedReason::kCaptured:
-      return "captured";
-    case UntimedReason::kOverlap:
-      return "overlap";
-    case UntimedReason::kBackwards:
-      return "backwards";
-    case UntimedReason::kUntrusted:
-      return "untrusted";
-    case UntimedReason::kLost:
-      return "lost";
-    case UntimedReason::kInvisible:
-      return "invisible";
-    case UntimedReason::kNotSampled:
-      return "not_sampled";
-    case UntimedReason::kGrouped:
-      return "grouped";
-    case UntimedReason::kUnreported:
-      return "unreported";
-  }
-  return "unknown";
+// Label values, by number. Null: no kind has this number. Another process' number may be anything.
+template <typename Kind, std::size_t kSize>
+const char* NameOf(const char* const (&names)[kSize], Kind kind) {
+  const auto number = static_cast<std::size_t>(kind);
+  return number < kSize && names[number] != nullptr ? names[number] : "unknown";
 }
 
-const char* CaptureFateName(CaptureFate fate) {
-  switch (fate) {
-    case CaptureFate::kSeen:
-      return "seen";
-    case CaptureFate::kFollowed:
-      return "followed";
-    case CaptureFate::kNoRoom:
-      return "no_room";
-    case CaptureFate::kIncomplete:
-      return "incomplete";
-    case CaptureFate::kRefused:
-      return "refused";
-  }
-  return "unknown";
+// Its size is written where the kinds are, so a kind without a name ends the array with null.
+template <std::size_t kSize>
+constexpr bool IsWhole(const char* const (&names)[kSize]) {
+  return names[kSize - 1] != nullptr;
 }
 
-const char* WorkStateName(WorkState state) {
-  switch (state) {
-    case WorkState::kOff:
-      return "off";
-    case WorkState::kUnknown:
-      return "unknown";
-    case WorkState::kLocated:
-      return "located";
-    case WorkState::kCalibrating:
-      return "calibrating";
-    case WorkState::kProven:
-      return "proven";
-    case WorkState::kRefuted:
-      return "refuted";
-    case WorkState::kGone:
-      return "gone";
-  }
-  return "unknown";
-}
+constexpr const char* kUntimed[kUntimedReasons] = {
+    nullptr, "not_timed", "captured",    "overlap", "backwards", "untrusted",
+    "lost",  "invisible", "not_sampled", "grouped", "unreported"};
+constexpr const char* kFates[kCaptureFates] = {"seen", "followed", "no_room", "incomplete",
+                                               "refused"};
+constexpr const char* kStates[kWorkStates] = {"off",    "unknown", "located", "calibrating",
+                                              "proven", "refuted", "gone"};
+constexpr const char* kRefutals[kWorkRefutals] = {
+    "none",  "not_found",    "not_mapped",  "moved",          "differs",   "behind",
+    "ahead", "stepped_back", "copy_failed", "point_to_point", "uncounted", "no_events"};
+constexpr const char* kUses[kGpuUses] = {"unknown", "idle", "busy", "mixed", "shared"};
+constexpr const char* kSettings[kLiveSettings] = {"TIMED_LAUNCHES_PER_SECOND", "NETWORK_WINDOW",
+                                                  "HANG_SECONDS", "LOG_LEVEL"};
+constexpr const char* kResults[kCommandResults] = {"done", "refused", "foreign_user", "abandoned"};
+constexpr const char* kIgnored[kIgnoredReasons] = {
+    "null_handle",   "stale_handle",     "foreign_handle",  "repeated_stop", "stop_without_start",
+    "stale_context", "foreign_context",  "foreign_process", "unknown_type",  "unrequested_type",
+    "unknown_state", "missing_argument", "no_room",         "after_close",   "unfollowed_step"};
+constexpr const char* kCallbacks[kCallbackKinds] = {"api",   "launch", "operation",
+                                                    "proxy", "kernel", "step"};
+constexpr const char* kWaits[kNetworkWaits] = {"gpu", "peer", "wire", "wire", "flush", "gpu"};
+static_assert(IsWhole(kUntimed) && IsWhole(kFates) && IsWhole(kStates) && IsWhole(kRefutals) &&
+              IsWhole(kUses) && IsWhole(kSettings) && IsWhole(kResults) && IsWhole(kIgnored) &&
+              IsWhole(kCallbacks) && IsWhole(kWaits));
 
-const char* WorkRefutalName(WorkRefutal refutal) {
-  switch (refutal) {
-    case WorkRefutal::kNone:
-      return "none";
-    case WorkRefutal::kNotFound:
-      return "not_found";
-    case WorkRefutal::kNotMapped:
-      return "not_mapped";
-    case WorkRefutal::kMoved:
-      return "moved";
-    case WorkRefutal::kDiffers:
-      return "differs";
-    case WorkRefutal::kBehind:
-      return "behind";
-    case WorkRefutal::kAhead:
-      return "ahead";
-    case WorkRefutal::kSteppedBack:
-      return "stepped_back";
-    case WorkRefutal::kCopyFailed:
-      return "copy_failed";
-    case WorkRefutal::kPointToPoint:
-      return "point_to_point";
-    case WorkRefutal::kUncounted:
-      return "uncounted";
-    case WorkRefutal::kNoEvents:
-      return "no_events";
-  }
-  return "none";
-}
+}  // namespace
 
-const char* GpuUseName(GpuUse use) {
-  switch (use) {
-    case GpuUse::kUnknown:
-      return "unknown";
-    case GpuUse::kIdle:
-      return "idle";
-    case GpuUse::kBusy:
-      return "busy";
-    case GpuUse::kMixed:
-      return "mixed";
-    case GpuUse::kShared:
-      return "shared";
-  }
-  return "unknown";
-}
-
-const char* LiveSettingName(LiveSetting setting) {
-  switch (setting) {
-    case LiveSetting::kTimedLaunches:
-      return "TIMED_LAUNCHES_PER_SECOND";
-    case LiveSetting::kNetworkWindow:
-      return "NETWORK_WINDOW";
-    case LiveSetting::kHangSeconds:
-      return "HANG_SECONDS";
-    case LiveSetting::kLogLevel:
-      return "LOG_LEVEL";
-  }
-  return "unknown";
-}
-
-const char* CommandResultName(CommandResult result) {
-  switch (result) {
-    case CommandResult::kDone:
-      return "done";
-    case CommandResult::kRefused:
-      return "refused";
-    case CommandResult::kForeignUser:
-      return "foreign_user";
-    case CommandResult::kAbandoned:
-      return "abandoned";
-  }
-  return "unknown";
-}
-
-const char* IgnoredReasonName(IgnoredReason reason) {
-  switch (reason) {
-    case IgnoredReason::kNullHandle:
-      return "null_handle";
-    case IgnoredReason::kStaleHandle:
-      return "stale_handle";
-    case IgnoredReason::kForeignHandle:
-      return "foreign_handle";
-    case IgnoredReason::kRepeatedStop:
-      return "repeated_stop";
-    case IgnoredReason::kStopWithoutStart:
-      return "stop_without_start";
-    case IgnoredReason::kStaleContext:
-      return "stale_context";
-    case IgnoredReason::kForeignContext:
-      return "foreign_context";
-    case IgnoredReason::kForeignProcess:
-      return "foreign_process";
-    case IgnoredReason::kUnknownType:
-      return "unknown_type";
-    case IgnoredReason::kUnrequestedType:
-      return "unrequested_type";
-    case IgnoredReason::kUnknownState:
-      return "unknown_state";
-    case IgnoredReason::kMissingArgument:
-      return "missing_argument";
-    case IgnoredReason::kNoRoom:
-      return "no_room";
-    case IgnoredReason::kAfterClose:
-      return "after_close";
-    case IgnoredReason::kUnfollowedStep:
-      return "unfollowed_step";
-  }
-  return "unknown";
-}
-
-const char* CallbackKindName(CallbackKind kind) {
-  switch (kind) {
-    case CallbackKind::kApi:
-      return "api";
-    case CallbackKind::kLaunch:
-      return "launch";
-    case CallbackKind::kOperation:
-      return "operation";
-    case CallbackKind::kProxy:
-      return "proxy";
-    case CallbackKind::kKernel:
-      return "kernel";
-    case CallbackKind::kStep:
-      return "step";
-  }
-  return "unknown";
-}
+const char* UntimedReasonName(UntimedReason reason) { return NameOf(kUntimed, reason); }
+const char* CaptureFateName(CaptureFate fate) { return NameOf(kFates, fate); }
+const char* WorkStateName(WorkState state) { return NameOf(kStates, state); }
+const char* WorkRefutalName(WorkRefutal refutal) { return NameOf(kRefutals, refutal); }
+const char* GpuUseName(GpuUse use) { return NameOf(kUses, use); }
+const char* LiveSettingName(LiveSetting setting) { return NameOf(kSettings, setting); }
+const char* CommandResultName(CommandResult result) { return NameOf(kResults, result); }
+const char* IgnoredReasonName(IgnoredReason reason) { return NameOf(kIgnored, reason); }
+const char* CallbackKindName(CallbackKind kind) { return NameOf(kCallbacks, kind); }
+const char* NetworkWaitReason(NetworkWait wait) { return NameOf(kWaits, wait); }
 
 const char* NetworkDirectionName(NetworkDirection direction) {
   return direction == NetworkDirection::kSend ? "send" : "recv";
@@ -198,22 +62,6 @@ const char* NetworkDirectionName(NetworkDirection direction) {
 
 NetworkDirection NetworkWaitDirection(NetworkWait wait) {
   return wait <= NetworkWait::kSendWire ? NetworkDirection::kSend : NetworkDirection::kReceive;
-}
-
-const char* NetworkWaitReason(NetworkWait wait) {
-  switch (wait) {
-    case NetworkWait::kSendGpu:
-    case NetworkWait::kReceiveGpu:
-      return "gpu";
-    case NetworkWait::kSendPeer:
-      return "peer";
-    case NetworkWait::kSendWire:
-    case NetworkWait::kReceiveWire:
-      return "wire";
-    case NetworkWait::kReceiveFlush:
-      return "flush";
-  }
-  return "unknown";
 }
 
 }  // namespace nccl_pulse

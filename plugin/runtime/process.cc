@@ -67,7 +67,6 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
       process->settings.timing == TimingMode::kOff ? nullptr : process->driver, getpid(),
       MakeProcessTag(), process->settings.timed_launches_per_second);
   process->tracker->SetUserTagLimit(process->settings.user_tags);
-  if (process->settings.show_ranges) process->ShowRanges(arguments.logger);
   if (process->settings.follow_graphs && process->driver != nullptr) {
     process->tracker->graphs().Begin(*process->driver);  // the first communicator warns
   }
@@ -84,16 +83,6 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
   process->WriteIdentity(arguments.api_version);
   process->RenewTimes();
   return process;
-}
-
-void Process::ShowRanges(abi::DebugLogger logger) {
-  CallRanges ranges;
-  const std::string problem = ranges.Load();
-  if (!problem.empty()) {
-    log.Warn(logger, absl::StrCat("NCCL_PULSE_NVTX=on has no effect: ", problem));
-    return;
-  }
-  tracker->ShowRanges(ranges);
 }
 
 void Process::RenewTimes() {

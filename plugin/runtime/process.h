@@ -45,8 +45,6 @@ struct Process {
  private:
   bool FollowsStreams() const { return driver != nullptr && tracker->has_sight(); }
   void WriteIdentity(int api_version);
-  // To whoever listens to NVTX; warns if nobody does.
-  void ShowRanges(abi::DebugLogger logger);
 };
 
 }  // namespace nccl_pulse

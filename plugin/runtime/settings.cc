@@ -196,10 +196,6 @@ bool ParseWorkCounters(const std::string& value, Settings* settings) {
   return Choose(value, {{"on", true}, {"off", false}}, &settings->follow_work);
 }
 
-bool ParseNvtx(const std::string& value, Settings* settings) {
-  return Choose(value, {{"on", true}, {"off", false}}, &settings->show_ranges);
-}
-
 bool ParseUserTags(const std::string& value, Settings* settings) {
   int tags = 0;
   const bool off = absl::EqualsIgnoreCase(value, "off");
@@ -247,7 +243,6 @@ constexpr Setting kSettings[] = {
      [](const Settings&) { return std::string("off"); }},
     {"NCCL_PULSE_WORK_COUNTERS", "on or off", ParseWorkCounters,
      [](const Settings&) { return std::string("off"); }},
-    {"NCCL_PULSE_NVTX", "on or off", ParseNvtx, [](const Settings&) { return std::string("off"); }},
     {"NCCL_PULSE_USER_TAGS", "a number from 1 to 64, or off", ParseUserTags,
      [](const Settings&) { return std::string("off"); }},
     {"NCCL_PULSE_CLOCK", "auto or monotonic", ParseClock,

@@ -29,8 +29,6 @@
 //   WORK_COUNTERS                  on [off]                           whether NCCL's own counters of
 //                                                                     finished work are read
 //                                                                     (work_proof.h)
-//   NVTX                           on [off]                           whether calls are shown to a
-//                                                                     tool (call_ranges.h)
 //   USER_TAGS                      1 ... 64 off [off]               how many of the tags that the
 //                                                                     user gives calls are labels
 //   LOG_LEVEL                      off [warn] info                    what also goes to stderr
@@ -78,7 +76,6 @@ struct Settings {
   uint32_t from_environment = 0;  // bit n: of what can be set live, setting n is the environment's
   bool follow_graphs = false;
   bool follow_work = false;
-  bool show_ranges = false;
   int user_tags = 0;  // shown; 0: none
 };
 

@@ -17,17 +17,16 @@ inline uint64_t Tracker::StartGroup(uint64_t context, bool captured, bool is_one
   groups_.Begin(is_one_call);
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
-  uint64_t ticket = 0;
   if (__builtin_expect(captured, 0)) {
-    ticket =
-        Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 1, 0, 0, communicator->index);
-  } else if (__builtin_expect(communicator->awaited_ends.Take(), 0)) {
-    ticket = Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 0,
-                          Ticket::Generation(context), is_one_call ? 1 : 0, communicator->index);
+    return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 1, 0, 0,
+                        communicator->index);
   }
-  // Else there is nothing to tell its launches. Without a ticket NCCL makes three callbacks less.
-  if (__builtin_expect(!instruments_.shows_ranges, 1)) return ticket;
-  return ShowGroup(*communicator, ticket, is_one_call);
+  if (__builtin_expect(communicator->awaited_ends.Take(), 0)) {
+    return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 0,
+                        Ticket::Generation(context), is_one_call ? 1 : 0, communicator->index);
+  }
+  // There is nothing to tell its launches. Without a ticket NCCL makes three callbacks less.
+  return 0;
 }
 
 inline bool Tracker::CountUsualCall(uint64_t context, const CallEvent& event) {
@@ -132,8 +131,6 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
   if (__builtin_expect(found == nullptr, 0)) return 0;
   Communicator& communicator = *found;
   CommunicatorParts& parts = *communicator.parts.load();
-  // Before a lane is claimed: a tool takes its time.
-  if (__builtin_expect(instruments_.shows_ranges, 0)) MarkOperation(communicator, event);
   const uint64_t now_ns = instruments_.clock.NowNs();
   LaneWriter writer = communicator.ClaimLane(instruments_.segment, LaneRole::kOther);
   if (__builtin_expect(!writer.ok(), 0)) {

@@ -12,7 +12,6 @@
 #include "metrics/segment.h"
 #include "metrics/user_tags.h"
 #include "plugin/cuda/stream_timer.h"
-#include "plugin/tracker/call_ranges.h"
 #include "plugin/tracker/clock.h"
 #include "plugin/tracker/name_cache.h"
 #include "plugin/tracker/sampler.h"
@@ -56,13 +55,11 @@ struct Instruments {
   Sampler sampler;
   std::unique_ptr<StreamTimer> stream_timer;  // null without a driver, or with timing off
   const uint32_t launch_issuer;               // without a stream timer that of no ticket
-  bool shows_ranges = false;                  // set before the first callback
-  bool follows_work = false;                  // likewise: WorkFollower is on
+  bool follows_work = false;  // WorkFollower is on; set before the first callback
   // ---- line: what is above is all that most callbacks read
   NameCache names;
   const NameId send_name, receive_name;
   UserTags user_tags;
-  CallRanges ranges;
 };
 
 }  // namespace nccl_pulse

@@ -32,7 +32,6 @@ enum class TicketKind : uint32_t {
   kLaunch = 7,          // child: timed pair, operation: running number, generation: of the context
   kCapturedLaunch = 9,  // a launch with a stamp behind it; generation: of the context
   kProxyStep = 8,       // operation and communicator: its place in the step table (Step)
-  kShown = 10,          // CollApi, P2pApi or GroupApi that is shown (CallRanges), and nothing else
 };
 
 class Ticket {

@@ -38,12 +38,8 @@ void Tracker::StopAny(uint64_t bits) {
   if (bits == 0) return Ignore(IgnoredReason::kNullHandle);
   const TicketKind kind = Ticket::Kind(bits);
   if (Ticket::Process(bits) == instruments_.process_tag) {
-    if (kind == TicketKind::kApiCall || kind == TicketKind::kGroup || kind == TicketKind::kShown) {
-      // All of these have a range while ranges are shown.
-      if (kind == TicketKind::kGroup) StopGroup(bits);
-      if (instruments_.shows_ranges) instruments_.ranges.Pop();
-      return;
-    }
+    if (kind == TicketKind::kApiCall) return;
+    if (kind == TicketKind::kGroup) return StopGroup(bits);
     if (kind == TicketKind::kProxyStep) return steps_.Stop(bits);
     if (kind == TicketKind::kCapturedLaunch) {
       return graphs_.StopLaunch(communicators_.At(bits), bits);

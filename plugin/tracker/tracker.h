@@ -94,12 +94,6 @@ class Tracker {
   // How many of the user's tags are told apart, 0: none. Before the first callback.
   void SetUserTagLimit(int limit) { instruments_.user_tags.SetLimit(limit); }
 
-  // Calls are shown to a tool from now on (CallRanges). Before the first callback.
-  void ShowRanges(const CallRanges& ranges) {
-    instruments_.ranges = ranges;
-    instruments_.shows_ranges = true;
-  }
-
   // ---- pages for callbacks: see ReadyPages ----
 
   void ExpectPages() { pages_.Expect(communicators_); }
@@ -183,7 +177,6 @@ class Tracker {
     if (captured) communicator.MarkCaptured(instruments_.segment);
     return captured;
   }
-  uint64_t BeginCall(uint64_t context, const CallEvent& event);
   // Fills a kind's place.
   void LearnCall(const Communicator& communicator, const CallEvent& event, CallKind& kind);
   // False: it has no cells in lane kLaunch. It is captured, or there is no room for further series.
@@ -205,15 +198,7 @@ class Tracker {
     return __builtin_expect(call != 0, 0) && instruments_.IsOwn(call, TicketKind::kApiCall) &&
            Ticket::Child(call) != 0;
   }
-  // ---- ranges: see CallRanges. Returns the ticket, which may be one for this alone ----
-  [[gnu::cold, gnu::noinline]] uint64_t ShowGroup(const Communicator& communicator, uint64_t ticket,
-                                                  bool is_one_call);
-  [[gnu::cold, gnu::noinline]] uint64_t ShowCall(uint64_t context, const CallEvent& event,
-                                                 uint64_t ticket);
-  [[gnu::cold, gnu::noinline]] void MarkOperation(Communicator& communicator,
-                                                  const OperationEvent& event);
-
-  // Of a group whose end is awaited.
+  // The end of a group that is awaited.
   [[gnu::cold, gnu::noinline]] void StopGroup(uint64_t ticket);
 
   // ---- operations ----

@@ -5,12 +5,6 @@
 
 namespace nccl_pulse {
 
-uint64_t Tracker::ShowGroup(const Communicator& communicator, uint64_t ticket, bool is_one_call) {
-  instruments_.ranges.PushGroup(is_one_call, *communicator.record);
-  if (ticket != 0) return ticket;
-  return Ticket::Pack(instruments_.process_tag, TicketKind::kShown, 0, 0, 0, communicator.index);
-}
-
 void Tracker::StopGroup(uint64_t ticket) {
   if (Ticket::Child(ticket) != 0) return;  // of a graph
   Communicator& communicator = communicators_.At(ticket);
@@ -25,17 +19,7 @@ void Tracker::StopGroup(uint64_t ticket) {
                               communicator.Writer(instruments_.segment).followed_launches());
 }
 
-uint64_t Tracker::ShowCall(uint64_t context, const CallEvent& event, uint64_t ticket) {
-  // One that is not known has been counted. It has no range, and so gets no ticket for an end.
-  const Communicator& communicator = communicators_.At(context);
-  if (context == 0 || communicator.context.acquire() != context) return 0;
-  const uint64_t bytes = event.count * instruments_.names.Find(event.datatype).element_bytes;
-  instruments_.ranges.PushCall(event.func, bytes, *communicator.record);
-  if (ticket != 0) return ticket;
-  return Ticket::Pack(instruments_.process_tag, TicketKind::kShown, 0, 0, 0, communicator.index);
-}
-
-uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event) {
+uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   Communicator* const communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
   CommunicatorParts& parts = *communicator->parts.load();
@@ -82,12 +66,6 @@ uint64_t Tracker::BeginCall(uint64_t context, const CallEvent& event) {
                       serial, 0, communicator->index);
 }
 
-uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
-  const uint64_t ticket = BeginCall(context, event);
-  if (!instruments_.shows_ranges) return ticket;
-  return ShowCall(context, event, ticket);
-}
-
 void Tracker::LearnCall(const Communicator& communicator, const CallEvent& event, CallKind& kind) {
   const CachedName op = instruments_.names.Find(event.func);
   const CachedName datatype = instruments_.names.Find(event.datatype);
@@ -114,8 +92,7 @@ void Tracker::LearnCall(const Communicator& communicator, const CallEvent& event
   if (op.id == kOtherName || datatype.id == kOtherName) return;
   LaneWriter lane = communicator.ClaimLane(instruments_.segment, LaneRole::kOther);
   if (!lane.ok()) return;
-  // A call that is shown takes its time: nothing is gained.
-  if (!instruments_.shows_ranges) kind.cells.store(lane.CellsOfLaunches(kind.KeyOf(false)));
+  kind.cells.store(lane.CellsOfLaunches(kind.KeyOf(false)));
   kind.func.store(event.func);
 }
 

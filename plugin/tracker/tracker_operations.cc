@@ -24,19 +24,11 @@ void Tracker::NoteUnlaunched(LastCalls& last_calls, LastCallFields call, uint64_
   last_calls.NoteLaunch(now_ns, 0);
 }
 
-void Tracker::MarkOperation(Communicator& communicator, const OperationEvent& event) {
-  if (!event.counts_as_call) return;  // the call has a range
-  if (!communicator.identity_known.load()) LearnIdentity(communicator, event);
-  const uint64_t bytes = event.count * instruments_.names.Find(event.datatype).element_bytes;
-  instruments_.ranges.MarkCall(event.func, bytes, *communicator.record);
-}
-
 void Tracker::LearnOperation(CommunicatorParts& parts, const OperationEvent& event,
                              UntimedReason fate, uint64_t key, LaneWriter& writer) {
-  // An operation that is shown, or whose channels are timed, needs its handle. One of a group that is
-  // timed is part of what that is worth.
-  if (event.counts_as_call || event.parent != 0 || instruments_.shows_ranges ||
-      instruments_.times_kernels() || fate == UntimedReason::kGrouped) {
+  // An operation whose channels are timed needs its handle. One of a group that is timed is part of
+  // what that is worth.
+  if (event.counts_as_call || event.parent != 0 || instruments_.times_kernels() || fate == UntimedReason::kGrouped) {
     return;
   }
   // A name that the table is just taking up has its own id next time.

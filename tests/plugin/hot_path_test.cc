@@ -25,7 +25,6 @@
 
 #include "tests/plugin/harness.h"
 #include "tests/plugin/hot_path_nets.h"
-#include "tests/plugin/nvtx_tool.h"
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 
@@ -134,25 +133,6 @@ TEST(HotPathTest, WatchedNetworkSteps) {
       Stop(Start(comm.context(), StepEvent(nullptr)));
       RecordStep(&comm, abi::kStateProxyStepSendWait, 1);
     }
-    EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
-  });
-}
-
-TEST(HotPathTest, ShownCalls) {
-  RunInChild({{"NCCL_PULSE_NVTX", "on"}, {"NVTX_INJECTION64_PATH", kNvtxTool}}, [] {
-    NcclCommunicator comm(1);
-    const auto run = [&comm] {
-      Descriptor group{};
-      group.type = abi::kEventGroupApi;
-      group.groupApi = {false, 1};
-      void* handle = Start(comm.context(), group);
-      RunEager(comm);
-      Stop(handle);
-    };
-    for (int i = 0; i < 2000; ++i) run();
-    if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
-    const Counts before = CountsOfThisThread();
-    for (uint64_t i = 0; i < kCollectives / 16; ++i) run();
     EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
   });
 }

@@ -19,9 +19,9 @@
 #include "exporter/cli/command.h"
 #include "exporter/cli/demo_story.h"
 #include "exporter/cli/installation.h"
+#include "exporter/cli/status_endpoint.h"
 #include "exporter/cli/status_words.h"
 #include "exporter/exposition/json_text.h"
-#include "exporter/http/http_get.h"
 #include "exporter/node/listener.h"
 #include "nlohmann/json.hpp"
 
@@ -174,6 +174,9 @@ class Demo {
     }
     const std::string address = AddressIn(message.text);
     if (address.empty() || address == endpoint_) return;
+    std::string error;
+    if (!FindStatusEndpoint(address, {}, &asked_, &error)) return;
+    asked_.client.patience = kPatience;
     endpoint_ = address;
     const bool is_http = absl::StartsWith(address, "http://");
     const std::string_view bare = is_http ? std::string_view(address).substr(7) : address;
@@ -194,9 +197,7 @@ class Demo {
   }
 
   DemoSight Look() const {
-    HttpAnswer answer;
-    std::string error;
-    if (!HttpGet(endpoint_, "/api/v1/communicators", kPatience, &answer, &error)) return {};
+    const FleetAnswer answer = Ask(asked_.address, "/api/v1/communicators", asked_.client);
     std::vector<int> pids;
     for (uint32_t rank = 0; rank < simulation::kRanks; ++rank) {
       pids.push_back(ranks_.pid(static_cast<int>(rank)));
@@ -229,6 +230,7 @@ class Demo {
   simulation::Ranks ranks_;
   DemoStory story_;
   std::string endpoint_;  // "": not known yet
+  StatusEndpoint asked_;
   double begin_s_ = 0;
   bool has_no_library_ = false;
 };

@@ -25,7 +25,6 @@
 #include "exporter/exposition/json_text.h"
 #include "exporter/fleet/communicator_id.h"
 #include "exporter/fleet/http_client.h"
-#include "exporter/http/http_get.h"
 #include "nlohmann/json.hpp"
 
 ABSL_FLAG(std::string, endpoint, "", "endpoint to ask; default: the first of this host");
@@ -112,13 +111,12 @@ What the verdicts mean: docs/hangs-and-stragglers.md.
 
 // Null if there is nothing to show; what is wrong has been printed.
 std::optional<Json> Look(const StatusEndpoint& from) {
-  const std::string& endpoint = from.address;
-  HttpAnswer answer;
-  std::string error;
-  if (!HttpGet(endpoint, "/api/v1/communicators", kPatience, &answer, &error, from.access)) {
-    std::fprintf(stderr, "pulse: no answer from %s: %s\n", endpoint.c_str(), error.c_str());
+  const std::string endpoint = from.address.name();
+  const FleetAnswer answer = Ask(from.address, "/api/v1/communicators", from.client);
+  if (!answer.error.empty()) {
+    std::fprintf(stderr, "pulse: no answer from %s: %s\n", endpoint.c_str(), answer.error.c_str());
     // A failure of TLS means that the endpoint was found.
-    if (from.access.secure == nullptr) {
+    if (!from.address.is_https) {
       std::fputs(
           "Does a job with NCCL Pulse run there? Its log says where the metrics are "
           "(NCCL_DEBUG=INFO): "
@@ -129,7 +127,7 @@ std::optional<Json> Look(const StatusEndpoint& from) {
   }
   if (answer.status == 401) {
     std::fprintf(stderr, "pulse: %s %s: --user=NAME --password-file=FILE\n", endpoint.c_str(),
-                 from.access.authorization.empty() ? "asks for a password"
+                 from.client.authorization.empty() ? "asks for a password"
                                                    : "does not take this user and password");
     return std::nullopt;
   }
@@ -160,11 +158,11 @@ winsize ScreenSize() {
 
 // The last calls of a communicator, or why there are none.
 void PrintCalls(const StatusEndpoint& from, const std::string& comm) {
-  HttpAnswer answer;
-  std::string error;
-  const std::string path = absl::StrCat("/api/v1/communicators/", comm, "/calls");
-  if (!HttpGet(from.address, path, kPatience, &answer, &error, from.access)) {
-    std::fprintf(stderr, "pulse: no answer from %s: %s\n", from.address.c_str(), error.c_str());
+  const FleetAnswer answer =
+      Ask(from.address, absl::StrCat("/api/v1/communicators/", comm, "/calls"), from.client);
+  if (!answer.error.empty()) {
+    std::fprintf(stderr, "pulse: no answer from %s: %s\n", from.address.name().c_str(),
+                 answer.error.c_str());
     return;
   }
   const Json page = ParseJson(answer.body);
@@ -330,6 +328,7 @@ int Run(const std::vector<char*>& arguments) {
     std::fprintf(stderr, "pulse: %s\n", problem.c_str());
     return kUsageError;
   }
+  endpoint.client.patience = kPatience;
   StatusOptions options;
   options.color = UseColor(color);
   options.all = absl::GetFlag(FLAGS_all);

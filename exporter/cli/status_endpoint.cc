@@ -1,45 +1,36 @@
 #include "exporter/cli/status_endpoint.h"
 
 #include <fstream>
-#include <memory>
 #include <string_view>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "exporter/cli/local_endpoints.h"
 
 namespace nccl_pulse {
 namespace {
 
-constexpr std::string_view kDefaultHost = "localhost";
-constexpr std::string_view kDefaultPort = "9410";
+constexpr std::size_t kMostBytes = std::size_t{512} << 20;
 
-bool IsPort(std::string_view text) {
-  int number = 0;
-  return absl::SimpleAtoi(text, &number) && number >= 1 && number <= 65535;
-}
-
-// "host:port" from what people write, without scheme. "" if it is not an address.
-std::string HostAndPort(std::string_view text) {
-  text = text.substr(0, text.find('/'));
-  if (IsPort(text)) return absl::StrCat(kDefaultHost, ":", text);
-  std::string_view host = text;
-  std::string_view port = kDefaultPort;
-  const std::size_t colon = text.rfind(':');
-  const bool is_bare_ipv6 =
-      !absl::EndsWith(text, "]") && !absl::StartsWith(text, "[") && text.find(':') != colon;
-  if (is_bare_ipv6) return "";
-  if (colon != text.npos && !absl::EndsWith(text, "]")) {
-    host = text.substr(0, colon);
-    port = text.substr(colon + 1);
-    if (!IsPort(port)) return "";
+// False when it is none: `error` says why.
+bool ReadAddress(std::string_view text, bool is_secure, Address* address, std::string* error) {
+  if (absl::StartsWith(text, "unix:/")) {
+    *address = LocalAddress(0, is_secure);
+    address->unix_path = std::string(text.substr(text.find('/')));
+    return true;
   }
-  if (host.find_first_of(" @?#") != host.npos) return "";
-  return absl::StrCat(host.empty() ? kDefaultHost : host, ":", port);
+  text = text.substr(0, text.find('/'));
+  // "9410" is a port of this machine, like ":9410".
+  const bool is_port = text.find_first_not_of("0123456789") == text.npos;
+  if (!ParseAddress(is_port ? absl::StrCat(text.empty() ? "localhost" : ":", text) : text,
+                    is_secure, address, error)) {
+    return false;
+  }
+  if (!address->has_port) address->port = kDefaultEndpointPort;
+  return true;
 }
 
 }  // namespace
@@ -49,25 +40,18 @@ bool FindStatusEndpoint(const std::string& address, const StatusSecrets& secrets
   std::string_view rest = address;
   bool is_secure = absl::ConsumePrefix(&rest, "https://");
   if (!is_secure) absl::ConsumePrefix(&rest, "http://");
-  if (absl::StartsWith(rest, "unix:/")) {
-    endpoint->address = std::string(rest);
-  } else {
-    endpoint->address =
-        address.empty() ? absl::StrCat(kDefaultHost, ":", kDefaultPort) : HostAndPort(rest);
-  }
-  if (endpoint->address.empty()) {
-    *error = absl::StrCat(
-        "\"", address, "\" is not an endpoint: write host:port, https://host:port or unix:/path");
-    return false;
-  }
   is_secure = is_secure || !secrets.tls.ca_file.empty() || !secrets.tls.cert_file.empty() ||
               !secrets.tls.key_file.empty() || !secrets.tls.name.empty();
+  if (!ReadAddress(rest, is_secure, &endpoint->address, error)) {
+    *error = absl::StrCat(*error, ": write host:port, https://host:port or unix:/path");
+    return false;
+  }
+  FleetClientOptions& client = endpoint->client;
+  client.most_bytes = client.most_unpacked_bytes = kMostBytes;
+  client.most_at_once = 1;
   if (is_secure) {
-    std::shared_ptr<const TlsClient> client = TlsClient::Make(secrets.tls, error);
-    if (client == nullptr) return false;
-    endpoint->access.secure = [client = std::move(client)](int fd, const std::string& host) {
-      return client->Connect(fd, host);
-    };
+    client.tls = TlsClient::Make(secrets.tls, error);
+    if (client.tls == nullptr) return false;
   }
   if (secrets.user.empty() != secrets.password_file.empty()) {
     *error = "--user and --password-file belong together";
@@ -82,7 +66,7 @@ bool FindStatusEndpoint(const std::string& address, const StatusSecrets& secrets
     return false;
   }
   absl::StripTrailingAsciiWhitespace(&password);
-  endpoint->access.authorization =
+  client.authorization =
       absl::StrCat("Basic ", absl::Base64Escape(absl::StrCat(secrets.user, ":", password)));
   return true;
 }

@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "exporter/http/http_get.h"
-#include "exporter/web/tls_client.h"
+#include "exporter/fleet/address.h"
+#include "exporter/fleet/http_client.h"
 
 namespace nccl_pulse {
 
@@ -18,13 +18,14 @@ struct StatusSecrets {
 };
 
 struct StatusEndpoint {
-  std::string address;  // as HttpGet takes it
-  HttpAccess access;
+  Address address;
+  FleetClientOptions client;
 };
 
 // `address`: "host:port", ":port", "port", "host", "http://...", "https://...", "unix:/path"; "" is
-// this machine's default. TLS where the address or a file of `secrets` asks for it. False when that
-// is no address, or something of `secrets` is wrong: `error` says what.
+// this machine's default. A path behind it is left out: an address copied from a log ends with
+// /metrics. TLS where the address or a file of `secrets` asks for it. False when that is no address,
+// or something of `secrets` is wrong: `error` says what.
 bool FindStatusEndpoint(const std::string& address, const StatusSecrets& secrets,
                         StatusEndpoint* endpoint, std::string* error);
 

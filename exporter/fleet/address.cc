@@ -10,6 +10,7 @@
 namespace nccl_pulse {
 
 std::string Address::name() const {
+  if (!unix_path.empty()) return absl::StrCat("unix:", unix_path);
   return host.find(':') == host.npos ? absl::StrCat(host, ":", port)
                                      : absl::StrCat("[", host, "]:", port);
 }

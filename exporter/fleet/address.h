@@ -20,7 +20,9 @@ struct Address {
   // host's name, in TLS, too.
   std::string ip;
 
-  std::string name() const;  // "host:port", as people know it
+  std::string unix_path;  // not "": that socket, on this machine, in place of host and port
+
+  std::string name() const;  // "host:port" or "unix:/path", as people know it
 };
 
 // `otherwise_https`: of an address without a scheme. Without a port it is that of the scheme. False

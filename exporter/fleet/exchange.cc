@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -93,15 +94,16 @@ bool Exchange::Open() {
   std::string error = "no address";
   while (next_address_ < addresses_.size()) {
     sockaddr_storage address = addresses_[next_address_++];
-    const bool is_six = address.ss_family == AF_INET6;
     const uint16_t port = htons(request_.address.port);
-    if (is_six) {
+    socklen_t size = sizeof(sockaddr_un);
+    if (address.ss_family == AF_INET6) {
       reinterpret_cast<sockaddr_in6*>(&address)->sin6_port = port;
-    } else {
+      size = sizeof(sockaddr_in6);
+    } else if (address.ss_family == AF_INET) {
       reinterpret_cast<sockaddr_in*>(&address)->sin_port = port;
+      size = sizeof(sockaddr_in);
     }
     fd_ = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    const socklen_t size = is_six ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
     if (fd_ >= 0 &&
         (connect(fd_, reinterpret_cast<sockaddr*>(&address), size) == 0 || errno == EINPROGRESS)) {
       state_ = State::kConnecting;

@@ -66,7 +66,9 @@ std::string DescribeStatus(int status, std::string_view path) {
 void AskAll(const std::vector<FleetRequest>& requests, const FleetClientOptions& options,
             const std::function<void(std::size_t index, FleetAnswer answer)>& done) {
   std::set<std::string> hosts;
-  for (const FleetRequest& request : requests) hosts.insert(HostToFind(request.address));
+  for (const FleetRequest& request : requests) {
+    if (request.address.unix_path.empty()) hosts.insert(HostToFind(request.address));
+  }
   const std::map<std::string, ResolvedHost> resolved = ResolveHosts(hosts, options.patience);
   const std::size_t most = MostAtOnce(options.most_at_once);
   std::vector<Open> open;
@@ -76,7 +78,9 @@ void AskAll(const std::vector<FleetRequest>& requests, const FleetClientOptions&
     Time now = steady_clock::now();
     while (next < requests.size() && open.size() < most) {
       const std::size_t index = next++;
-      const ResolvedHost& host = resolved.at(HostToFind(requests[index].address));
+      const Address& address = requests[index].address;
+      const ResolvedHost host = address.unix_path.empty() ? resolved.at(HostToFind(address))
+                                                          : ResolvePath(address.unix_path);
       if (host.addresses.empty()) {
         FleetAnswer failed;
         failed.error = host.error;
@@ -120,6 +124,14 @@ void AskAll(const std::vector<FleetRequest>& requests, const FleetClientOptions&
     }
     open.resize(kept);
   }
+}
+
+FleetAnswer Ask(const Address& address, const std::string& target,
+                const FleetClientOptions& options) {
+  FleetAnswer answer;
+  AskAll({{address, target}}, options,
+         [&answer](std::size_t /*index*/, FleetAnswer each) { answer = std::move(each); });
+  return answer;
 }
 
 }  // namespace nccl_pulse

@@ -49,6 +49,10 @@ using AskFunction =
 void AskAll(const std::vector<FleetRequest>& requests, const FleetClientOptions& options,
             const std::function<void(std::size_t index, FleetAnswer answer)>& done);
 
+// The same of one alone.
+FleetAnswer Ask(const Address& address, const std::string& target,
+                const FleetClientOptions& options);
+
 // What an answer with another status than 200 means for whoever asked an endpoint for this path.
 std::string DescribeStatus(int status, std::string_view path);
 

@@ -1,6 +1,7 @@
 #include "exporter/fleet/resolver.h"
 
 #include <netdb.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -83,6 +84,15 @@ std::map<std::string, ResolvedHost> ResolveHosts(const std::set<std::string>& ho
     if (is_late) at->second.error = "no name server answered in time";
   }
   return resolved;
+}
+
+ResolvedHost ResolvePath(const std::string& path) {
+  sockaddr_storage storage = {};
+  auto& address = reinterpret_cast<sockaddr_un&>(storage);
+  if (path.size() >= sizeof(address.sun_path)) return {{}, "the path is too long for a socket"};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return {{storage}, ""};
 }
 
 }  // namespace nccl_pulse

@@ -25,6 +25,9 @@ struct ResolvedHost {
 std::map<std::string, ResolvedHost> ResolveHosts(const std::set<std::string>& hosts,
                                                  std::chrono::milliseconds patience);
 
+// The socket at that path.
+ResolvedHost ResolvePath(const std::string& path);
+
 }  // namespace nccl_pulse
 
 #endif  // EXPORTER_FLEET_RESOLVER_H_

@@ -126,9 +126,7 @@ class Prometheus {
   // On failure returns false and says what is wrong. If `status` is given, a status other than 200
   // is not a failure.
   bool Get(const std::string& target, Json* json, int* status, std::string* error) const {
-    FleetAnswer answer;
-    AskAll({{question_.prometheus, target}}, options_,
-           [&answer](std::size_t, FleetAnswer each) { answer = std::move(each); });
+    const FleetAnswer answer = Ask(question_.prometheus, target, options_);
     if (!answer.error.empty()) {
       *error = answer.error;
       return false;
@@ -271,9 +269,7 @@ bool FetchTargets(const Address& url, bool otherwise_https, const FleetClientOpt
                   std::vector<Address>* targets, std::string* error) {
   FleetClientOptions one = options;
   one.most_bytes = one.most_unpacked_bytes = kMostFileBytes;
-  FleetAnswer answer;
-  AskAll({{url, url.path.empty() ? "/" : ""}}, one,
-         [&answer](std::size_t, FleetAnswer given) { answer = std::move(given); });
+  FleetAnswer answer = Ask(url, url.path.empty() ? "/" : "", one);
   if (answer.error.empty() && answer.status != 200) {
     answer.error = DescribeStatus(answer.status, url.path);
   }

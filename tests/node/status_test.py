@@ -254,8 +254,8 @@ class EndpointTest(unittest.TestCase):
                                     (["--color=red"], "--color=red"),
                                     (["--endpont=x"], "did you mean --endpoint?"),
                                     (["--web-config=x"], "--web-config is no flag of `pulse status`"),
-                                    (["a:b:c"], '"a:b:c" is not an endpoint'),
-                                    (["host:99999"], "is not an endpoint"),
+                                    (["a:b:c"], '"a:b:c": an IPv6 address stands in brackets'),
+                                    (["host:99999"], "the port is not between 1 and 65535: write host:port"),
                                     (["--user=ann"], "--user and --password-file belong together"),
                                     (["--cert=x", "localhost:1"], "--cert and --key belong together"),
                                     (["--ca-cert=/nowhere"], "--ca-cert=/nowhere")):

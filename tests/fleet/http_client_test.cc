@@ -1,5 +1,5 @@
-// The client of the command line, against answers that the test makes up.
-#include "exporter/http/http_get.h"
+// The client, against answers that the test makes up.
+#include "exporter/fleet/http_client.h"
 
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
@@ -39,12 +39,17 @@ class Answers {
     EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&address), size), 0);
     EXPECT_EQ(listen(listener_, 8), 0);
     EXPECT_EQ(getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size), 0);
-    endpoint_ = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+    endpoint_.host = "127.0.0.1";
+    endpoint_.port = ntohs(address.sin_port);
     thread_ = std::thread([this] { Serve(); });
   }
   ~Answers() { Asked(); }
 
-  const std::string& endpoint() const { return endpoint_; }
+  FleetAnswer Get() const {
+    FleetClientOptions options;
+    options.patience = kPatience;
+    return Ask(endpoint_, "/x", options);
+  }
   // Those who asked; nobody is answered from then on.
   const std::vector<std::string>& Asked() {
     if (thread_.joinable()) {
@@ -75,7 +80,7 @@ class Answers {
 
   const std::vector<std::string> answers_;
   std::vector<std::string> asked_;
-  std::string endpoint_;
+  Address endpoint_;
   int listener_ = -1;
   std::thread thread_;
 };
@@ -85,58 +90,46 @@ std::string Page(const std::string& headers, const std::string& body) {
                       body);
 }
 
-TEST(HttpGet, AsksForGzipAndUnpacksIt) {
+TEST(HttpClient, AsksForGzipAndUnpacksIt) {
   const std::string text(100000, 'x');
   Answers server({Page("Content-Encoding: gzip\r\nAge: 17\r\n", *Gzip(text))});
-  HttpAnswer answer;
-  std::string error;
-  ASSERT_TRUE(HttpGet(server.endpoint(), "/x", kPatience, &answer, &error)) << error;
+  const FleetAnswer answer = server.Get();
   EXPECT_EQ(answer.body, text);
   EXPECT_EQ(answer.age, seconds(17));
   EXPECT_THAT(server.Asked().at(0), HasSubstr("\r\nAccept-Encoding: gzip\r\n"));
 }
 
-TEST(HttpGet, WhatIsNotCompressedIsTakenAsItIs) {
+TEST(HttpClient, WhatIsNotCompressedIsTakenAsItIs) {
   Answers server({Page("Max-Age: 3\r\n", "text")});
-  HttpAnswer answer;
-  std::string error;
-  ASSERT_TRUE(HttpGet(server.endpoint(), "/x", kPatience, &answer, &error)) << error;
+  const FleetAnswer answer = server.Get();
   EXPECT_EQ(answer.body, "text");
   EXPECT_EQ(answer.age, seconds(0));
 }
 
-TEST(HttpGet, WhatCannotBeUnpackedIsNoAnswer) {
+TEST(HttpClient, WhatCannotBeUnpackedIsNoAnswer) {
   const std::string packed = *Gzip(std::string(100000, 'x'));
   for (const std::string& body : {packed.substr(0, packed.size() - 9), std::string("no gzip")}) {
     Answers server({Page("Content-Encoding: gzip\r\n", body)});
-    HttpAnswer answer;
-    std::string error;
-    EXPECT_FALSE(HttpGet(server.endpoint(), "/x", kPatience, &answer, &error));
-    EXPECT_EQ(error, "the answer cannot be unpacked");
+    EXPECT_THAT(server.Get().error, HasSubstr("its answer cannot be unpacked"));
   }
 }
 
-TEST(HttpGet, ComesBackOnceWhenItIsTold) {
+TEST(HttpClient, ComesBackOnceWhenItIsTold) {
   const std::string busy = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\r\n";
-  HttpAnswer answer;
-  std::string error;
   Answers patient({busy, Page("", "text"), busy});
-  ASSERT_TRUE(HttpGet(patient.endpoint(), "/x", kPatience, &answer, &error)) << error;
+  const FleetAnswer answer = patient.Get();
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.body, "text");
   EXPECT_EQ(patient.Asked().size(), 2u);
   Answers always({busy, busy, busy});
-  ASSERT_TRUE(HttpGet(always.endpoint(), "/x", kPatience, &answer, &error)) << error;
-  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(always.Get().status, 503);
   EXPECT_EQ(always.Asked().size(), 2u);
 }
 
-TEST(HttpGet, DoesNotComeBackLaterThanItMayWait) {
+TEST(HttpClient, DoesNotComeBackLaterThanItMayWait) {
   for (const char* when : {"30", "99999999999", "-1", "soon", ""}) {
     Answers server({absl::StrCat("HTTP/1.1 503 No\r\nRetry-After: ", when, "\r\n\r\n"), "", ""});
-    HttpAnswer answer;
-    std::string error;
-    ASSERT_TRUE(HttpGet(server.endpoint(), "/x", kPatience, &answer, &error)) << error;
+    const FleetAnswer answer = server.Get();
     EXPECT_EQ(answer.status, 503);
     EXPECT_EQ(server.Asked().size(), 1u) << when;
   }

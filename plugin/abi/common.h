@@ -149,6 +149,25 @@ static_assert(sizeof(KernelChDetails) == 16);
 static_assert(offsetof(KernelChDetails, channelId) == 0);
 static_assert(offsetof(KernelChDetails, pTimer) == 8);
 
+// What a plugin exports. The versions differ in the type of init.
+template <typename Init, typename Descriptor, typename StateArgs>
+struct ProfilerTable {
+  const char* name;
+  Init* init;
+  int (*startEvent)(void* context, void** handle, Descriptor* descriptor);
+  int (*stopEvent)(void* handle);
+  int (*recordEventState)(void* handle, int state, StateArgs* args);
+  int (*finalize)(void* context);
+};
+using AnyProfiler = ProfilerTable<int(), void, void>;
+static_assert(sizeof(AnyProfiler) == 48);
+static_assert(offsetof(AnyProfiler, name) == 0);
+static_assert(offsetof(AnyProfiler, init) == 8);
+static_assert(offsetof(AnyProfiler, startEvent) == 16);
+static_assert(offsetof(AnyProfiler, stopEvent) == 24);
+static_assert(offsetof(AnyProfiler, recordEventState) == 32);
+static_assert(offsetof(AnyProfiler, finalize) == 40);
+
 // Numbers that version 1 passes where later ones pass strings. Functions: ncclFunc_t of
 // src/include/nccl_common.h; algorithms and protocols: NCCL_ALGO_*, NCCL_PROTO_* of
 // src/include/device.h; data types: ncclDataType_t of nccl.h (2.23.4).

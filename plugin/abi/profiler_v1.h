@@ -80,7 +80,6 @@ static_assert(offsetof(Descriptor, coll.proto) == 107);
 static_assert(offsetof(Descriptor, coll.isCollnet) == 108);
 static_assert(offsetof(Descriptor, coll.isNvls) == 112);
 static_assert(sizeof(Descriptor::P2p) == 56);
-static_assert(offsetof(Descriptor, p2p) == kDetailsOffset);
 static_assert(offsetof(Descriptor, p2p.name) == 24);
 static_assert(offsetof(Descriptor, p2p.commHash) == 32);
 static_assert(offsetof(Descriptor, p2p.func) == 40);
@@ -88,8 +87,6 @@ static_assert(offsetof(Descriptor, p2p.buff) == 48);
 static_assert(offsetof(Descriptor, p2p.datatype) == 56);
 static_assert(offsetof(Descriptor, p2p.count) == 64);
 static_assert(offsetof(Descriptor, p2p.peer) == 72);
-static_assert(offsetof(Descriptor, proxyOp) == kDetailsOffset);
-static_assert(offsetof(Descriptor, proxyStep) == kDetailsOffset);
 
 union StateArgs {
   struct {
@@ -105,22 +102,9 @@ static_assert(offsetof(StateArgs, proxyOp.transSize) == 0);
 static_assert(offsetof(StateArgs, proxyOp.steps) == 8);
 static_assert(offsetof(StateArgs, proxyCtrl.appendedProxyOps) == 0);
 
-struct Profiler {
-  const char* name;
-  // An error disables profiling for every communicator of the process.
-  int (*init)(void** context, int* mask);
-  int (*startEvent)(void* context, void** handle, Descriptor* descriptor);
-  int (*stopEvent)(void* handle);
-  int (*recordEventState)(void* handle, int state, StateArgs* args);
-  int (*finalize)(void* context);
-};
-static_assert(sizeof(Profiler) == 48);
-static_assert(offsetof(Profiler, name) == 0);
-static_assert(offsetof(Profiler, init) == 8);
-static_assert(offsetof(Profiler, startEvent) == 16);
-static_assert(offsetof(Profiler, stopEvent) == 24);
-static_assert(offsetof(Profiler, recordEventState) == 32);
-static_assert(offsetof(Profiler, finalize) == 40);
+// An error disables profiling for every communicator of the process.
+using Init = int(void** context, int* mask);
+using Profiler = ProfilerTable<Init, Descriptor, StateArgs>;
 
 // NOLINTEND(readability-identifier-naming)
 

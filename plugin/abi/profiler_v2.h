@@ -75,7 +75,6 @@ static_assert(offsetof(Descriptor, coll.nWarps) == 105);
 static_assert(offsetof(Descriptor, coll.algo) == 112);
 static_assert(offsetof(Descriptor, coll.proto) == 120);
 static_assert(sizeof(Descriptor::P2p) == 56);
-static_assert(offsetof(Descriptor, p2p) == kDetailsOffset);
 static_assert(offsetof(Descriptor, p2p.name) == 24);
 static_assert(offsetof(Descriptor, p2p.commHash) == 32);
 static_assert(offsetof(Descriptor, p2p.func) == 40);
@@ -83,27 +82,11 @@ static_assert(offsetof(Descriptor, p2p.buff) == 48);
 static_assert(offsetof(Descriptor, p2p.datatype) == 56);
 static_assert(offsetof(Descriptor, p2p.count) == 64);
 static_assert(offsetof(Descriptor, p2p.peer) == 72);
-static_assert(offsetof(Descriptor, proxyOp) == kDetailsOffset);
-static_assert(offsetof(Descriptor, proxyStep) == kDetailsOffset);
 
 using StateArgs = v1::StateArgs;
-static_assert(sizeof(StateArgs) == 16);
 
-struct Profiler {
-  const char* name;
-  int (*init)(void** context, int* mask);
-  int (*startEvent)(void* context, void** handle, Descriptor* descriptor);
-  int (*stopEvent)(void* handle);
-  int (*recordEventState)(void* handle, int state, StateArgs* args);
-  int (*finalize)(void* context);
-};
-static_assert(sizeof(Profiler) == 48);
-static_assert(offsetof(Profiler, name) == 0);
-static_assert(offsetof(Profiler, init) == 8);
-static_assert(offsetof(Profiler, startEvent) == 16);
-static_assert(offsetof(Profiler, stopEvent) == 24);
-static_assert(offsetof(Profiler, recordEventState) == 32);
-static_assert(offsetof(Profiler, finalize) == 40);
+using Init = int(void** context, int* mask);
+using Profiler = ProfilerTable<Init, Descriptor, StateArgs>;
 
 // NOLINTEND(readability-identifier-naming)
 

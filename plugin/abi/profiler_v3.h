@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "plugin/abi/common.h"
-#include "plugin/abi/profiler_v1.h"
+#include "plugin/abi/profiler_v2.h"
 
 namespace nccl_pulse::abi::v3 {
 
@@ -32,15 +32,7 @@ struct Descriptor {
     const char* algo;
     const char* proto;
   };
-  struct P2p {
-    const char* name;
-    uint64_t commHash;
-    const char* func;
-    void* buff;
-    const char* datatype;
-    size_t count;
-    int peer;
-  };
+  using P2p = v2::Descriptor::P2p;
   struct KernelCh {
     uint8_t channelId;
   };
@@ -77,40 +69,13 @@ static_assert(offsetof(Descriptor, coll.nMaxChannels) == 96);
 static_assert(offsetof(Descriptor, coll.nWarps) == 97);
 static_assert(offsetof(Descriptor, coll.algo) == 104);
 static_assert(offsetof(Descriptor, coll.proto) == 112);
-static_assert(sizeof(Descriptor::P2p) == 56);
-static_assert(offsetof(Descriptor, p2p) == kDetailsOffset);
-static_assert(offsetof(Descriptor, p2p.name) == 24);
-static_assert(offsetof(Descriptor, p2p.commHash) == 32);
-static_assert(offsetof(Descriptor, p2p.func) == 40);
-static_assert(offsetof(Descriptor, p2p.buff) == 48);
-static_assert(offsetof(Descriptor, p2p.datatype) == 56);
-static_assert(offsetof(Descriptor, p2p.count) == 64);
-static_assert(offsetof(Descriptor, p2p.peer) == 72);
 static_assert(sizeof(Descriptor::KernelCh) == 1);
-static_assert(offsetof(Descriptor, kernelCh) == kDetailsOffset);
 static_assert(offsetof(Descriptor, kernelCh.channelId) == 24);
-static_assert(offsetof(Descriptor, proxyOp) == kDetailsOffset);
-static_assert(offsetof(Descriptor, proxyStep) == kDetailsOffset);
-static_assert(offsetof(Descriptor, netPlugin) == kDetailsOffset);
 
-using StateArgs = v1::StateArgs;
-static_assert(sizeof(StateArgs) == 16);
+using StateArgs = v2::StateArgs;
 
-struct Profiler {
-  const char* name;
-  int (*init)(void** context, int* mask);
-  int (*startEvent)(void* context, void** handle, Descriptor* descriptor);
-  int (*stopEvent)(void* handle);
-  int (*recordEventState)(void* handle, int state, StateArgs* args);
-  int (*finalize)(void* context);
-};
-static_assert(sizeof(Profiler) == 48);
-static_assert(offsetof(Profiler, name) == 0);
-static_assert(offsetof(Profiler, init) == 8);
-static_assert(offsetof(Profiler, startEvent) == 16);
-static_assert(offsetof(Profiler, stopEvent) == 24);
-static_assert(offsetof(Profiler, recordEventState) == 32);
-static_assert(offsetof(Profiler, finalize) == 40);
+using Init = int(void** context, int* mask);
+using Profiler = ProfilerTable<Init, Descriptor, StateArgs>;
 
 // NOLINTEND(readability-identifier-naming)
 

@@ -70,17 +70,12 @@ static_assert(offsetof(Descriptor, coll.nWarps) == 81);
 static_assert(offsetof(Descriptor, coll.algo) == 88);
 static_assert(offsetof(Descriptor, coll.proto) == 96);
 static_assert(sizeof(Descriptor::P2p) == 40);
-static_assert(offsetof(Descriptor, p2p) == kDetailsOffset);
 static_assert(offsetof(Descriptor, p2p.func) == 24);
 static_assert(offsetof(Descriptor, p2p.buff) == 32);
 static_assert(offsetof(Descriptor, p2p.datatype) == 40);
 static_assert(offsetof(Descriptor, p2p.count) == 48);
 static_assert(offsetof(Descriptor, p2p.peer) == 56);
 static_assert(offsetof(Descriptor, p2p.nChannels) == 60);
-static_assert(offsetof(Descriptor, proxyOp) == kDetailsOffset);
-static_assert(offsetof(Descriptor, proxyStep) == kDetailsOffset);
-static_assert(offsetof(Descriptor, kernelCh) == kDetailsOffset);
-static_assert(offsetof(Descriptor, netPlugin) == kDetailsOffset);
 
 union StateArgs {
   struct {
@@ -102,23 +97,10 @@ static_assert(offsetof(StateArgs, proxyCtrl.appendedProxyOps) == 0);
 static_assert(offsetof(StateArgs, netPlugin.data) == 0);
 static_assert(offsetof(StateArgs, kernelCh.pTimer) == 0);
 
-struct Profiler {
-  const char* name;
-  // comm_name may be NULL and is the user's own memory: copy it.
-  int (*init)(void** context, int* mask, const char* comm_name, uint64_t comm_hash, int nnodes,
-              int nranks, int rank, DebugLogger logger);
-  int (*startEvent)(void* context, void** handle, Descriptor* descriptor);
-  int (*stopEvent)(void* handle);
-  int (*recordEventState)(void* handle, int state, StateArgs* args);
-  int (*finalize)(void* context);
-};
-static_assert(sizeof(Profiler) == 48);
-static_assert(offsetof(Profiler, name) == 0);
-static_assert(offsetof(Profiler, init) == 8);
-static_assert(offsetof(Profiler, startEvent) == 16);
-static_assert(offsetof(Profiler, stopEvent) == 24);
-static_assert(offsetof(Profiler, recordEventState) == 32);
-static_assert(offsetof(Profiler, finalize) == 40);
+// comm_name may be NULL and is the user's own memory: copy it.
+using Init = int(void** context, int* mask, const char* comm_name, uint64_t comm_hash, int nnodes,
+                 int nranks, int rank, DebugLogger logger);
+using Profiler = ProfilerTable<Init, Descriptor, StateArgs>;
 
 // NOLINTEND(readability-identifier-naming)
 

@@ -90,7 +90,6 @@ static_assert(offsetof(Descriptor, groupApi) == kDetailsOffset);
 static_assert(offsetof(Descriptor, groupApi.graphCaptured) == 24);
 static_assert(offsetof(Descriptor, groupApi.groupDepth) == 28);
 static_assert(sizeof(Descriptor::CollApi) == 48);
-static_assert(offsetof(Descriptor, collApi) == kDetailsOffset);
 static_assert(offsetof(Descriptor, collApi.func) == 24);
 static_assert(offsetof(Descriptor, collApi.count) == 32);
 static_assert(offsetof(Descriptor, collApi.datatype) == 40);
@@ -98,17 +97,14 @@ static_assert(offsetof(Descriptor, collApi.root) == 48);
 static_assert(offsetof(Descriptor, collApi.stream) == 56);
 static_assert(offsetof(Descriptor, collApi.graphCaptured) == 64);
 static_assert(sizeof(Descriptor::P2pApi) == 40);
-static_assert(offsetof(Descriptor, p2pApi) == kDetailsOffset);
 static_assert(offsetof(Descriptor, p2pApi.func) == 24);
 static_assert(offsetof(Descriptor, p2pApi.count) == 32);
 static_assert(offsetof(Descriptor, p2pApi.datatype) == 40);
 static_assert(offsetof(Descriptor, p2pApi.stream) == 48);
 static_assert(offsetof(Descriptor, p2pApi.graphCaptured) == 56);
 static_assert(sizeof(Descriptor::KernelLaunch) == 8);
-static_assert(offsetof(Descriptor, kernelLaunch) == kDetailsOffset);
 static_assert(offsetof(Descriptor, kernelLaunch.stream) == 24);
 static_assert(sizeof(Descriptor::Coll) == 88);
-static_assert(offsetof(Descriptor, coll) == kDetailsOffset);
 static_assert(offsetof(Descriptor, coll.seqNumber) == 24);
 static_assert(offsetof(Descriptor, coll.func) == 32);
 static_assert(offsetof(Descriptor, coll.sendBuff) == 40);
@@ -122,7 +118,6 @@ static_assert(offsetof(Descriptor, coll.algo) == 88);
 static_assert(offsetof(Descriptor, coll.proto) == 96);
 static_assert(offsetof(Descriptor, coll.parentGroup) == 104);
 static_assert(sizeof(Descriptor::P2p) == 48);
-static_assert(offsetof(Descriptor, p2p) == kDetailsOffset);
 static_assert(offsetof(Descriptor, p2p.func) == 24);
 static_assert(offsetof(Descriptor, p2p.buff) == 32);
 static_assert(offsetof(Descriptor, p2p.datatype) == 40);
@@ -130,31 +125,13 @@ static_assert(offsetof(Descriptor, p2p.count) == 48);
 static_assert(offsetof(Descriptor, p2p.peer) == 56);
 static_assert(offsetof(Descriptor, p2p.nChannels) == 60);
 static_assert(offsetof(Descriptor, p2p.parentGroup) == 64);
-static_assert(offsetof(Descriptor, proxyOp) == kDetailsOffset);
-static_assert(offsetof(Descriptor, proxyStep) == kDetailsOffset);
-static_assert(offsetof(Descriptor, kernelCh) == kDetailsOffset);
-static_assert(offsetof(Descriptor, netPlugin) == kDetailsOffset);
 
 using StateArgs = v4::StateArgs;
-static_assert(sizeof(StateArgs) == 8);
 
-struct Profiler {
-  const char* name;
-  // Not v4's order of arguments. comm_name may be NULL and is the user's own memory: copy it.
-  int (*init)(void** context, uint64_t comm_id, int* mask, const char* comm_name, int nnodes,
-              int nranks, int rank, DebugLogger logger);
-  int (*startEvent)(void* context, void** handle, Descriptor* descriptor);
-  int (*stopEvent)(void* handle);
-  int (*recordEventState)(void* handle, int state, StateArgs* args);
-  int (*finalize)(void* context);
-};
-static_assert(sizeof(Profiler) == 48);
-static_assert(offsetof(Profiler, name) == 0);
-static_assert(offsetof(Profiler, init) == 8);
-static_assert(offsetof(Profiler, startEvent) == 16);
-static_assert(offsetof(Profiler, stopEvent) == 24);
-static_assert(offsetof(Profiler, recordEventState) == 32);
-static_assert(offsetof(Profiler, finalize) == 40);
+// Not v4's order of arguments. comm_name may be NULL and is the user's own memory: copy it.
+using Init = int(void** context, uint64_t comm_id, int* mask, const char* comm_name, int nnodes,
+                 int nranks, int rank, DebugLogger logger);
+using Profiler = ProfilerTable<Init, Descriptor, StateArgs>;
 
 // NOLINTEND(readability-identifier-naming)
 

@@ -1,5 +1,13 @@
-// A CUDA driver whose calls cost nothing, so that only the plugin's own cost shows. Events are
-// complete when they are queried.
+// A CUDA driver whose calls cost next to nothing, so that only the plugin's own cost shows, and which
+// replays have, where there are no streams. Events are complete when they are queried, and a launch
+// took a time that depends on which it is. One process in four is quicker than the others, as a rank
+// that comes last is. Each process has a GPU of its own.
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+
 extern "C" {  // NOLINTBEGIN(readability-identifier-naming): the driver's names
 
 int cuCtxGetCurrent(void** context) {
@@ -16,8 +24,16 @@ int cuCtxGetDevice(int* device) {
   *device = 0;
   return 0;
 }
-int cuDeviceGetUuid_v2(unsigned char* /*uuid*/, int /*device*/) { return 1; }
-int cuDeviceGetPCIBusId(char* /*text*/, int /*length*/, int /*device*/) { return 1; }
+int cuDeviceGetUuid_v2(unsigned char* uuid, int /*device*/) {
+  const pid_t pid = getpid();
+  std::memset(uuid, 0, 16);
+  std::memcpy(uuid, &pid, sizeof(pid));
+  return 0;
+}
+int cuDeviceGetPCIBusId(char* text, int length, int /*device*/) {
+  std::snprintf(text, length, "0000:%02x:00.0", static_cast<unsigned>(getpid()) % 256);
+  return 0;
+}
 int cuEventCreate(void** event, unsigned /*flags*/) {
   static int any;
   *event = &any;
@@ -27,7 +43,9 @@ int cuEventDestroy_v2(void* /*event*/) { return 0; }
 int cuEventRecord(void* /*event*/, void* /*stream*/) { return 0; }
 int cuEventQuery(void* /*event*/) { return 0; }
 int cuEventElapsedTime_v2(float* milliseconds, void* /*begin*/, void* /*end*/) {
-  *milliseconds = 0.01F;
+  static std::atomic<unsigned> calls;
+  const unsigned call = calls.fetch_add(1, std::memory_order_relaxed);
+  *milliseconds = 0.03F * static_cast<float>(1 + call % 7) * (getpid() % 4 == 0 ? 1 : 3);
   return 0;
 }
 int cuStreamIsCapturing(void* /*stream*/, int* status) {

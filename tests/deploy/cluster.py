@@ -11,7 +11,7 @@ from tests.deploy.prometheus_server import (  # pylint: disable=unused-import
 from tests.replay.replayed_run import LIBRARY, REPLAY, RUNFILES, trace_folder
 
 PULSE = os.path.join(RUNFILES, "exporter/pulse")
-DRIVER = os.path.join(RUNFILES, "tests/deploy")  # holds libcuda.so.1
+DRIVER = os.path.join(RUNFILES, "bench")  # holds libcuda.so.1
 
 
 class Replay:

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "absl/flags/declare.h"
-#include "absl/flags/flag.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -11,25 +9,16 @@
 #include "exporter/fleet/local_process.h"
 #include "exporter/node/listener.h"
 
-ABSL_FLAG(std::string, capture_dir, "", "where to keep captures of suspected hangs; \"\": none");
-ABSL_FLAG(int, capture_keep, 8, "how many captures are kept");
-ABSL_FLAG(int, capture_mebibytes, 256, "how much captures take together");
-ABSL_FLAG(absl::Duration, capture_pause, absl::Minutes(1), "between two captures, at least");
-ABSL_DECLARE_FLAG(std::string, listen);         // of the agent
-ABSL_DECLARE_FLAG(absl::Duration, time_limit);  // of capture
-
 namespace nccl_pulse {
 
-bool ReadCaptureFlags(std::function<std::chrono::milliseconds()> hang_after_now, bool* is_wanted,
+bool ReadCaptureFlags(const CaptureFlags& flags, const std::string& listen,
+                      std::function<std::chrono::milliseconds()> hang_after_now, bool* is_wanted,
                       CaptureWatchOptions* options, std::string* error) {
-  options->folder.path = absl::GetFlag(FLAGS_capture_dir);
+  options->folder.path = flags.dir;
   *is_wanted = !options->folder.path.empty();
   if (!*is_wanted) return true;
-  const int keep = absl::GetFlag(FLAGS_capture_keep);
-  const int mebibytes = absl::GetFlag(FLAGS_capture_mebibytes);
-  const absl::Duration pause = absl::GetFlag(FLAGS_capture_pause);
-  const absl::Duration time_limit = absl::GetFlag(FLAGS_time_limit);
-  if (options->folder.path[0] != '/') {
+  const auto& [dir, keep, mebibytes, pause, time_limit] = flags;
+  if (dir[0] != '/') {
     *error = "--capture-dir is no absolute path";
   } else if (keep < 1 || keep > 1000) {
     *error = "--capture-keep is not between 1 and 1000";
@@ -39,12 +28,12 @@ bool ReadCaptureFlags(std::function<std::chrono::milliseconds()> hang_after_now,
     *error = "--capture-pause is not between 1s and 24h";
   } else if (time_limit < absl::Seconds(1) || time_limit > absl::Hours(1)) {
     *error = "--time-limit is not between 1s and 1h";
-  } else if (absl::StartsWith(absl::GetFlag(FLAGS_listen), "unix:")) {
+  } else if (absl::StartsWith(listen, "unix:")) {
     *error = "--capture-dir needs --listen=[host]:port: the agent asks itself over TCP";
   }
   if (!error->empty()) return false;
   FleetQuestion question;
-  if (!ReadFleetFlags({}, &question, error)) return false;
+  if (!ReadFleetFlags(&question, error)) return false;
   options->capture.look.client = question.client;
   options->hang_after_now = std::move(hang_after_now);
   options->capture.time_limit = absl::ToChronoMilliseconds(time_limit);
@@ -54,11 +43,12 @@ bool ReadCaptureFlags(std::function<std::chrono::milliseconds()> hang_after_now,
   return true;
 }
 
-std::unique_ptr<CaptureWatch> StartCaptureWatch(CaptureWatchOptions options, uint16_t port,
+std::unique_ptr<CaptureWatch> StartCaptureWatch(CaptureWatchOptions options,
+                                                const std::string& listen_address, uint16_t port,
                                                 bool is_https, LogFunction log) {
   ListenAddress listen;
   std::string error;
-  if (!ParseListenAddress(absl::GetFlag(FLAGS_listen), &listen, &error)) {
+  if (!ParseListenAddress(listen_address, &listen, &error)) {
     log(LogLevel::kWarning, absl::StrCat("no captures are taken: ", error));
     return nullptr;
   }

@@ -10,20 +10,32 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
 #include "exporter/fleet/capture_watch.h"
 #include "exporter/node/log_level.h"
 
 namespace nccl_pulse {
 
+struct CaptureFlags {
+  std::string dir;
+  int keep = 8;
+  int mebibytes = 256;
+  absl::Duration pause = absl::Minutes(1);
+  absl::Duration time_limit = absl::Seconds(60);
+};
+
 // Reads the flags, before anything is served. `is_wanted` is false without --capture-dir. On failure
-// returns false and says in `error` what is wrong. `hang_after_now`: thread-safe.
-bool ReadCaptureFlags(std::function<std::chrono::milliseconds()> hang_after_now, bool* is_wanted,
+// returns false and says in `error` what is wrong. `listen`: the agent's own
+// address. `hang_after_now`: thread-safe.
+bool ReadCaptureFlags(const CaptureFlags& flags, const std::string& listen,
+                      std::function<std::chrono::milliseconds()> hang_after_now, bool* is_wanted,
                       CaptureWatchOptions* options, std::string* error);
 
-// Starts to watch the agent's own endpoint, at --listen and this port, and asks nobody else: its
+// Starts to watch the agent's own endpoint, at `listen` and this port, and asks nobody else: its
 // password is not for who listens at the same port of another of the host's addresses. Null where
 // there is no thread for it; that is logged.
-std::unique_ptr<CaptureWatch> StartCaptureWatch(CaptureWatchOptions options, uint16_t port,
+std::unique_ptr<CaptureWatch> StartCaptureWatch(CaptureWatchOptions options,
+                                                const std::string& listen, uint16_t port,
                                                 bool is_https, LogFunction log);
 
 }  // namespace nccl_pulse

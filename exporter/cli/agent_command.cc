@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/time/time.h"
 #include "exporter/cli/agent_capture.h"
 #include "exporter/cli/command.h"
@@ -29,16 +28,6 @@
 #include "exporter/node/monotonic_clock.h"
 #include "exporter/web/guard.h"
 
-ABSL_FLAG(std::string, listen, ":9410", "where to serve: [host]:port or unix:/path");
-ABSL_FLAG(absl::Duration, keep, absl::Minutes(10),
-          "how long a process stays on the page after its end");
-ABSL_FLAG(int, keep_processes, 256, "how many ended processes stay on the page at most");
-ABSL_FLAG(std::string, web_config, "", "file with TLS, passwords and headers; \"\": none");
-ABSL_FLAG(std::string, file_sd_dir, "", "folder for a file that tells Prometheus of this endpoint");
-ABSL_FLAG(std::string, histograms, nccl_pulse::kDefaultHistograms,
-          "both, classic or native, or one of them for one histogram as family=native");
-ABSL_FLAG(std::string, drop_families, "", "metric families to leave out, separated by commas");
-
 namespace nccl_pulse {
 namespace {
 
@@ -46,6 +35,15 @@ constexpr int kUsageError = 1;
 constexpr int kCannotServe = 2;
 constexpr int kMostKeptProcesses = 100000;
 constexpr std::chrono::milliseconds kCapturePatience{500};
+
+// The flags.
+struct {
+  std::string listen = ":9410", web_config, file_sd_dir, drop_families;
+  std::string histograms = kDefaultHistograms;
+  absl::Duration keep = absl::Minutes(10);
+  int keep_processes = 256;
+  CaptureFlags captures;
+} flags;  // NOLINT(cert-err58-cpp)
 
 constexpr char kHelp[] =
     R"(usage: pulse agent [flags]
@@ -133,12 +131,25 @@ int BadFlag(const char* what) {
   return kUsageError;
 }
 
-int Run(const std::vector<char*>& arguments) {
-  const absl::Duration keep = absl::GetFlag(FLAGS_keep);
-  const int keep_processes = absl::GetFlag(FLAGS_keep_processes);
+std::vector<Flag> Flags() {
+  return WithFleetFlags(kAccessFlags, {{"--listen", &flags.listen},
+                                       {"--keep", &flags.keep},
+                                       {"--keep-processes", &flags.keep_processes},
+                                       {"--file-sd-dir", &flags.file_sd_dir},
+                                       {"--histograms", &flags.histograms},
+                                       {"--drop-families", &flags.drop_families},
+                                       {"--capture-dir", &flags.captures.dir},
+                                       {"--capture-keep", &flags.captures.keep},
+                                       {"--capture-mebibytes", &flags.captures.mebibytes},
+                                       {"--capture-pause", &flags.captures.pause},
+                                       {"--time-limit", &flags.captures.time_limit},
+                                       {"--web-config", &flags.web_config}});
+}
+
+int Run(const std::vector<std::string>& arguments) {
   ServerOptions options;
-  options.listen_address = absl::GetFlag(FLAGS_listen);
-  options.service_directory = absl::GetFlag(FLAGS_file_sd_dir);
+  options.listen_address = flags.listen;
+  options.service_directory = flags.file_sd_dir;
   if (!arguments.empty()) {
     std::fprintf(stderr, "pulse: agent takes no argument\n%s", kHelp);
     return kUsageError;
@@ -148,10 +159,10 @@ int Run(const std::vector<char*>& arguments) {
   if (!ParseListenAddress(options.listen_address, &address, &wrong)) {
     return BadFlag(("--listen: " + wrong).c_str());
   }
-  if (keep < absl::ZeroDuration() || keep > absl::Hours(24 * 365)) {
+  if (flags.keep < absl::ZeroDuration() || flags.keep > absl::Hours(24 * 365)) {
     return BadFlag("--keep is not between 0 and a year");
   }
-  if (keep_processes < 0 || keep_processes > kMostKeptProcesses) {
+  if (flags.keep_processes < 0 || flags.keep_processes > kMostKeptProcesses) {
     return BadFlag("--keep-processes is not between 0 and 100000");
   }
   std::optional<std::chrono::milliseconds> hang_after;
@@ -161,21 +172,21 @@ int Run(const std::vector<char*>& arguments) {
   if (!options.service_directory.empty() && options.service_directory[0] != '/') {
     return BadFlag("--file-sd-dir is no absolute path");
   }
-  if (!ParseHistograms(absl::GetFlag(FLAGS_histograms), &options.exposition)) {
+  if (!ParseHistograms(flags.histograms, &options.exposition)) {
     return BadFlag(
         "--histograms is not both, classic or native, nor one of them for one histogram as "
         "family=native");
   }
   std::string unknown;
-  if (!ParseDroppedFamilies(absl::GetFlag(FLAGS_drop_families), &options.exposition, &unknown)) {
+  if (!ParseDroppedFamilies(flags.drop_families, &options.exposition, &unknown)) {
     return BadFlag(("--drop-families: there is no metric family " + unknown).c_str());
   }
   options.source = [] { return SnapshotSet(); };
   options.log = LogLine;
   options.cpu_share = kAgentCpuShare;
   options.peers.agent = true;
-  options.peers.keep = absl::ToChronoMilliseconds(keep);
-  options.peers.keep_processes = keep_processes;
+  options.peers.keep = absl::ToChronoMilliseconds(flags.keep);
+  options.peers.keep_processes = flags.keep_processes;
   options.hang_after = hang_after.value_or(Diagnosis::kDefaultHangAfter);
   hang_after_ms.store(options.hang_after.count(), std::memory_order_relaxed);
   options.hang_after_now = [] {
@@ -186,14 +197,14 @@ int Run(const std::vector<char*>& arguments) {
 
   bool takes_captures = false;
   CaptureWatchOptions captures;
-  if (!ReadCaptureFlags(options.hang_after_now, &takes_captures, &captures, &wrong)) {
+  if (!ReadCaptureFlags(flags.captures, flags.listen, options.hang_after_now, &takes_captures,
+                        &captures, &wrong)) {
     return BadFlag(wrong.c_str());
   }
-  const std::string web_config = absl::GetFlag(FLAGS_web_config);
   std::shared_ptr<WebGuard> guard;
   std::string error;
-  if (!web_config.empty()) {
-    guard = WebGuard::Open(web_config, LogLine, &error);
+  if (!flags.web_config.empty()) {
+    guard = WebGuard::Open(flags.web_config, LogLine, &error);
     if (guard == nullptr) return BadFlag(error.c_str());
     options.guard = guard;
   }
@@ -223,7 +234,7 @@ int Run(const std::vector<char*>& arguments) {
   std::unique_ptr<CaptureWatch> watch;
   if (takes_captures) {
     const bool is_https = guard != nullptr && guard->is_https();
-    watch = StartCaptureWatch(std::move(captures), server->port(), is_https, LogLine);
+    watch = StartCaptureWatch(std::move(captures), flags.listen, server->port(), is_https, LogLine);
   }
   while (WaitForSignal(signals, &control) == SIGHUP) Reload(guard.get());
   control.CloseDescriptors();
@@ -239,6 +250,6 @@ int Run(const std::vector<char*>& arguments) {
 }  // namespace
 
 const Command kAgentCommand = {"agent", "serve the metrics of all processes of this node", kHelp,
-                               Run};
+                               Flags, Run};
 
 }  // namespace nccl_pulse

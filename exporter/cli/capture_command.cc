@@ -2,16 +2,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/flags/declare.h"
-#include "absl/flags/flag.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -19,16 +15,6 @@
 #include "exporter/cli/fleet_flags.h"
 #include "exporter/fleet/capture.h"
 #include "exporter/fleet/job_report.h"
-
-ABSL_FLAG(std::string, out, "", "the folder or .tar.gz to make");
-ABSL_FLAG(std::string, format, "bundle", "bundle or flight-recorder");
-ABSL_FLAG(std::string, stack_command, "", "prints the stacks of process {pid}");
-ABSL_FLAG(absl::Duration, stack_timeout, absl::Seconds(15), "of each program that is run");
-ABSL_FLAG(absl::Duration, time_limit, absl::Seconds(60), "of what follows the verdict");
-ABSL_DECLARE_FLAG(std::string, ras);         // of diagnose
-ABSL_DECLARE_FLAG(std::string, prometheus);  // of fleet_flags
-ABSL_DECLARE_FLAG(std::string, job_id);      // as the next one
-ABSL_DECLARE_FLAG(std::string, comm);
 
 namespace nccl_pulse {
 namespace {
@@ -38,12 +24,11 @@ constexpr int kNoAnswer = 2;
 constexpr int kNoProcess = 4;
 constexpr int kNotWritten = 5;
 
-// --endpoint, as often as it was given, and addresses without it.
-std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
-
-void TakeEndpoints(std::vector<char*>* arguments) {
-  given_endpoints = TakeValues("--endpoint", arguments);
-}
+// The flags.
+std::string out, stack_command;  // NOLINT(cert-err58-cpp)
+std::string format = "bundle";   // NOLINT(cert-err58-cpp)
+absl::Duration stack_timeout = absl::Seconds(15);
+absl::Duration time_limit = absl::Seconds(60);
 
 constexpr char kHelp[] =
     R"(usage: pulse capture [HOST:PORT ...] [--out=FOLDER | --out=FILE.tar.gz] [flags]
@@ -86,20 +71,6 @@ Exit status: 0 it is written; 1 bad usage; 2 no endpoint answers; 4 it is writte
 a process; 5 it could not be written, and there is nothing of it. docs/capture.md says what is in it.
 )";
 
-// Which job, as in `pulse diagnose`. On failure returns false and says in `error` what is wrong.
-bool ReadFilter(JobFilter* filter, std::string* error) {
-  filter->job_id = absl::GetFlag(FLAGS_job_id);
-  const std::string comm = absl::GetFlag(FLAGS_comm);
-  if (comm.empty()) return true;
-  uint64_t comm_id = 0;
-  if (comm.size() != 16 || !absl::SimpleHexAtoi(comm, &comm_id)) {
-    *error = absl::StrCat("--comm=", comm, ": not 16 hexadecimal digits");
-    return false;
-  }
-  filter->comm_id = comm_id;
-  return true;
-}
-
 // On failure returns false and says in `error` what is wrong.
 bool FindEndpoints(const JobFilter& filter, FleetQuestion* question, std::string* error) {
   if (!AddFromDirectories(filter, question, error)) return false;
@@ -137,28 +108,35 @@ std::string MissingWords(const std::vector<std::string>& missing) {
   return absl::StrCat(text, counts.size() > kMostNamed ? ", and more\n" : "\n");
 }
 
-int Run(const std::vector<char*>& arguments) {
+std::vector<Flag> Flags() {
+  return WithFleetFlags(kAccessFlags | kEndpointFlags | kPrometheusFlags | kJobFlags,
+                        {{"--out", &out},
+                         {"--format", &format},
+                         {"--stack-command", &stack_command},
+                         {"--stack-timeout", &stack_timeout},
+                         {"--time-limit", &time_limit}});
+}
+
+int Run(const std::vector<std::string>& arguments) {
   std::string error;
-  if (!AddAddresses(arguments, "addresses to --targets", &given_endpoints, &error))
-    return Fail(kUsageError, error);
+  if (!AddAddresses(arguments, "addresses to --targets", &error)) return Fail(kUsageError, error);
   CaptureOptions options;
-  const std::string format = absl::GetFlag(FLAGS_format);
   options.is_flight_recorder = format == "flight-recorder";
   if (format != "bundle" && !options.is_flight_recorder) {
     return Fail(kUsageError,
                 absl::StrCat("--format=", format, ": must be bundle or flight-recorder"));
   }
-  options.stack_command = absl::GetFlag(FLAGS_stack_command);
+  options.stack_command = stack_command;
   if (!options.stack_command.empty() && !absl::StrContains(options.stack_command, "{pid}")) {
     return Fail(kUsageError,
                 "--stack-command has no {pid}: it would not know whose stacks to print");
   }
-  options.program_patience = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_stack_timeout));
+  options.program_patience = absl::ToChronoMilliseconds(stack_timeout);
   if (options.program_patience < std::chrono::milliseconds(100) ||
       options.program_patience > std::chrono::minutes(10)) {
     return Fail(kUsageError, "--stack-timeout is not between 100ms and 10m");
   }
-  options.time_limit = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_time_limit));
+  options.time_limit = absl::ToChronoMilliseconds(time_limit);
   if (options.time_limit < std::chrono::seconds(1) || options.time_limit > std::chrono::hours(1)) {
     return Fail(kUsageError, "--time-limit is not between 1s and 1h");
   }
@@ -166,15 +144,14 @@ int Run(const std::vector<char*>& arguments) {
                      &error)) {
     return Fail(kUsageError, error);
   }
-  std::string path = absl::GetFlag(FLAGS_out);
+  std::string path = out;
   if (path.empty()) {
     path = absl::StrCat("nccl-pulse-capture-",
                         absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()));
   }
   FleetQuestion question;
-  if (!ReadFilter(&options.look.filter, &error) ||
-      !ReadFleetFlags(given_endpoints, &question, &error) ||
-      !RasFromFlag(absl::GetFlag(FLAGS_ras), &options.look.ras, &error)) {
+  if (!ReadFilter(&options.look.filter, &error) || !ReadFleetFlags(&question, &error) ||
+      !RasFromFlag(fleet_flags.ras, &options.look.ras, &error)) {
     return Fail(kUsageError, error);
   }
   // Before anybody is asked: what hangs may not hang for long.
@@ -206,7 +183,7 @@ int Run(const std::vector<char*>& arguments) {
 
 }  // namespace
 
-const Command kCaptureCommand = {"capture", "keep what is known of a job that hangs", kHelp, Run,
-                                 TakeEndpoints};
+const Command kCaptureCommand = {"capture", "keep what is known of a job that hangs", kHelp, Flags,
+                                 Run};
 
 }  // namespace nccl_pulse

@@ -1,14 +1,16 @@
 // The subcommands of the `pulse` program.
 //
 // Each stands in a file of its own (<name>_command.cc), which defines a Command and its flags;
-// adding one takes that file and a line in pulse_main.cc. Flags are absl's, parsed before `run` is
-// called.
+// adding one takes that file and a line in pulse_main.cc. The flags are read before `run` is called.
 //
 // Thread: main thread only.
 #ifndef EXPORTER_CLI_COMMAND_H_
 #define EXPORTER_CLI_COMMAND_H_
 
+#include <string>
 #include <vector>
+
+#include "exporter/cli/flags.h"
 
 namespace nccl_pulse {
 
@@ -16,11 +18,9 @@ struct Command {
   const char* name;
   const char* summary;  // one line, for `pulse --help`
   const char* help;     // for `pulse NAME --help`
+  std::vector<Flag> (*flags)();
   // `arguments` without program, subcommand and flags. Returns the exit status.
-  int (*run)(const std::vector<char*>& arguments);
-  // Takes flags that may be given several times out of `arguments` (behind the subcommand's name),
-  // before absl reads them: it keeps the last. Null: there are none.
-  void (*take)(std::vector<char*>* arguments) = nullptr;
+  int (*run)(const std::vector<std::string>& arguments);
 };
 
 extern const Command kAgentCommand;

@@ -12,7 +12,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "bench/simulation/ranks.h"
@@ -25,10 +24,10 @@
 #include "exporter/node/listener.h"
 #include "nlohmann/json.hpp"
 
-ABSL_FLAG(std::string, library, "", "the plugin library; default: the one of this installation");
-
 namespace nccl_pulse {
 namespace {
+
+std::string library;  // NOLINT(cert-err58-cpp)
 
 // The exit status.
 constexpr int kDone = 0;
@@ -106,7 +105,7 @@ class Demo {
  public:
   int Run() {
     simulation::JobOptions options;
-    options.plugin = absl::GetFlag(FLAGS_library);
+    options.plugin = library;
     if (options.plugin.empty()) options.plugin = FindPluginLibrary();
     options.driver = FindSimulatedGpu();
     if (options.plugin.empty() || options.driver.empty()) {
@@ -235,7 +234,9 @@ class Demo {
   bool has_no_library_ = false;
 };
 
-int Run(const std::vector<char*>& arguments) {
+std::vector<Flag> Flags() { return {{"--library", &library}}; }
+
+int Run(const std::vector<std::string>& arguments) {
   if (arguments.empty()) return Demo().Run();
   std::fprintf(stderr, "pulse: demo takes no argument\n%s", kHelp);
   return kUsage;
@@ -244,6 +245,6 @@ int Run(const std::vector<char*>& arguments) {
 }  // namespace
 
 const Command kDemoCommand = {
-    "demo", "show a job that lags and hangs on simulated GPUs, with its page", kHelp, Run};
+    "demo", "show a job that lags and hangs on simulated GPUs, with its page", kHelp, Flags, Run};
 
 }  // namespace nccl_pulse

@@ -1,27 +1,16 @@
 // pulse diagnose: one verdict for a whole job, from all of its endpoints.
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/flags/declare.h"
-#include "absl/flags/flag.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
 #include "exporter/fleet/dump_look.h"
 #include "exporter/fleet/job_look.h"
 #include "exporter/fleet/job_report.h"
-
-ABSL_FLAG(std::string, job_id, "", "id of the job");
-ABSL_FLAG(std::string, comm, "", "a communicator of the job, 16 hexadecimal digits");
-ABSL_FLAG(std::string, flight_recorder, "", "a folder with dumps of PyTorch's Flight Recorder");
-ABSL_FLAG(std::string, ras, "", "where NCCL's RAS listens, or off");
-ABSL_DECLARE_FLAG(std::string, targets);  // of fleet_flags
-ABSL_DECLARE_FLAG(bool, json);            // shared with status
 
 namespace nccl_pulse {
 namespace {
@@ -31,12 +20,9 @@ constexpr int kNoAnswer = 2;
 constexpr int kHangFound = 3;
 constexpr int kIncomplete = 4;
 
-// The values of --endpoint, which may be given several times. Set before the command runs.
-std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
-
-void TakeRepeated(std::vector<char*>* arguments) {
-  given_endpoints = TakeValues("--endpoint", arguments);
-}
+// The flags.
+std::string flight_recorder;  // NOLINT(cert-err58-cpp)
+bool is_json = false;
 
 constexpr char kHelp[] =
     R"(usage: pulse diagnose [--prometheus=URL | --targets=FILE | HOST:PORT ...] [flags]
@@ -94,22 +80,15 @@ struct Question {
 };
 
 // On failure returns false and says in `error` what is wrong.
-bool ReadFlags(const std::vector<std::string>& given, Question* question, std::string* error) {
+bool ReadQuestion(Question* question, std::string* error) {
   JobLookOptions& options = question->options;
   if (!ReadHangAfter(std::chrono::seconds(8), std::chrono::hours(1), &options.hang_after, error)) {
     return false;
   }
-  if (!RasFromFlag(absl::GetFlag(FLAGS_ras), &options.ras, error)) return false;
-  options.filter.job_id = absl::GetFlag(FLAGS_job_id);
-  if (const std::string comm = absl::GetFlag(FLAGS_comm); !comm.empty()) {
-    uint64_t comm_id = 0;
-    if (comm.size() != 16 || !absl::SimpleHexAtoi(comm, &comm_id)) {
-      *error = absl::StrCat("--comm=", comm, ": not 16 hexadecimal digits");
-      return false;
-    }
-    options.filter.comm_id = comm_id;
+  if (!RasFromFlag(fleet_flags.ras, &options.ras, error) || !ReadFilter(&options.filter, error) ||
+      !ReadFleetFlags(&question->fleet, error)) {
+    return false;
   }
-  if (!ReadFleetFlags(given, &question->fleet, error)) return false;
   options.client = question->fleet.client;
   options.most_looks = kLooksForStragglers;
   return true;
@@ -117,7 +96,7 @@ bool ReadFlags(const std::vector<std::string>& given, Question* question, std::s
 
 // Whether a flag or an argument says where the endpoints are.
 bool IsAnyNamed() {
-  return !given_endpoints.empty() || !absl::GetFlag(FLAGS_targets).empty() || IsDirectoryNamed();
+  return !fleet_flags.endpoints.empty() || !fleet_flags.targets.empty() || IsDirectoryNamed();
 }
 
 enum class Asked { kLooked, kNoAnswer, kBadUsage };
@@ -163,29 +142,33 @@ int StatusOf(const JobLook& look) {
 }
 
 void Print(const JobLook& look) {
-  std::fputs((absl::GetFlag(FLAGS_json) ? JobJson(look) : JobText(look)).c_str(), stdout);
+  std::fputs((is_json ? JobJson(look) : JobText(look)).c_str(), stdout);
 }
 
-int RunOnDumps(const std::string& path) {
-  if (IsAnyNamed() || !absl::GetFlag(FLAGS_job_id).empty() || !absl::GetFlag(FLAGS_comm).empty()) {
+int RunOnDumps() {
+  if (IsAnyNamed() || !fleet_flags.job_id.empty() || !fleet_flags.comm.empty()) {
     return Fail(kUsageError,
                 "--flight-recorder reads files: it takes no endpoints, --job-id or --comm");
   }
   JobLook look;
   std::string error;
-  if (!LookAtDumps(path, &look, &error)) return Fail(kNoAnswer, error);
+  if (!LookAtDumps(flight_recorder, &look, &error)) return Fail(kNoAnswer, error);
   Print(look);
   return look.heard == 0 ? kNoAnswer : StatusOf(look);
 }
 
-int Run(const std::vector<char*>& arguments) {
-  given_endpoints.insert(given_endpoints.end(), arguments.begin(), arguments.end());
-  if (const std::string path = absl::GetFlag(FLAGS_flight_recorder); !path.empty()) {
-    return RunOnDumps(path);
-  }
+std::vector<Flag> Flags() {
+  return WithFleetFlags(
+      kAccessFlags | kEndpointFlags | kPrometheusFlags | kDirectoryFlags | kJobFlags,
+      {{"--flight-recorder", &flight_recorder}, {"--json", &is_json}});
+}
+
+int Run(const std::vector<std::string>& arguments) {
+  fleet_flags.endpoints.insert(fleet_flags.endpoints.end(), arguments.begin(), arguments.end());
+  if (!flight_recorder.empty()) return RunOnDumps();
   Question question;
   std::string error;
-  if (!ReadFlags(given_endpoints, &question, &error)) return Fail(kUsageError, error);
+  if (!ReadQuestion(&question, &error)) return Fail(kUsageError, error);
   JobLook look;
   switch (Ask(&question, &look, &error)) {
     case Asked::kLooked:
@@ -198,15 +181,13 @@ int Run(const std::vector<char*>& arguments) {
   Print(look);
   if (look.heard == 0) return FailUnheard(kNoAnswer, question.fleet);
   if (question.fleet.is_this_host) {
-    std::fputs(WhoWasAsked(question.fleet.endpoints).c_str(),
-               absl::GetFlag(FLAGS_json) ? stderr : stdout);
+    std::fputs(WhoWasAsked(question.fleet.endpoints).c_str(), is_json ? stderr : stdout);
   }
   return StatusOf(look);
 }
 
 }  // namespace
 
-const Command kDiagnoseCommand = {"diagnose", "say who holds up a whole job", kHelp, Run,
-                                  TakeRepeated};
+const Command kDiagnoseCommand = {"diagnose", "say who holds up a whole job", kHelp, Flags, Run};
 
 }  // namespace nccl_pulse

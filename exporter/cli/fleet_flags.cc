@@ -8,37 +8,20 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/flags/declare.h"
-#include "absl/flags/flag.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "exporter/cli/local_endpoints.h"
 #include "exporter/fleet/targets.h"
 #include "exporter/web/config.h"
 #include "metrics/shared_bytes.h"
 
-ABSL_FLAG(std::string, prometheus, "", "a Prometheus that knows the job's endpoints");
-ABSL_FLAG(std::string, targets, "", "a file of endpoints in the format of file_sd");
-ABSL_FLAG(std::string, http_sd, "", "a URL that answers with endpoints in the format of http_sd");
-ABSL_FLAG(std::string, dns, "", "a name whose addresses are those of the endpoints");
-ABSL_FLAG(bool, https, false, "use https for endpoints without a scheme");
-ABSL_FLAG(bool, insecure, false, "do not check certificates");
-ABSL_FLAG(std::string, credentials_file, "", "a file with user:password, for the endpoints");
-ABSL_FLAG(std::string, bearer_file, "", "a file with a token, for the endpoints");
-ABSL_FLAG(std::string, prometheus_credentials_file, "", "the same, for the Prometheus");
-ABSL_FLAG(std::string, prometheus_bearer_file, "", "the same, for the Prometheus");
-ABSL_FLAG(absl::Duration, timeout, absl::Seconds(3), "how long to wait for each endpoint");
-ABSL_FLAG(absl::Duration, hang_after, -absl::InfiniteDuration(),
-          "time without progress after which a hang is suspected");
-ABSL_DECLARE_FLAG(std::string, ca_cert);  // shared with status, like the next ones
-ABSL_DECLARE_FLAG(std::string, server_name);
-ABSL_DECLARE_FLAG(std::string, cert);
-ABSL_DECLARE_FLAG(std::string, key);
-
 namespace nccl_pulse {
+
+FleetFlags fleet_flags;  // NOLINT(cert-err58-cpp)
+
 namespace {
 
 // The value of the Authorization header. On failure returns false and says in `error` what is
@@ -84,20 +67,18 @@ std::string WhyNoTls() {
 
 // Time limits, TLS and passwords. On failure returns false and says in `error` what is wrong.
 bool ReadClients(FleetQuestion* question, std::string* error) {
-  question->client.patience = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_timeout));
+  question->client.patience = absl::ToChronoMilliseconds(fleet_flags.timeout);
   if (question->client.patience < std::chrono::milliseconds(100) ||
       question->client.patience > std::chrono::minutes(5)) {
     *error = "--timeout is not between 100ms and 5m";
     return false;
   }
-  TlsClientConfig tls;
-  tls.ca_file = absl::GetFlag(FLAGS_ca_cert);
-  tls.is_insecure = absl::GetFlag(FLAGS_insecure);
+  const TlsClientConfig& tls = fleet_flags.tls;
+  TlsClientConfig of_prometheus;
+  of_prometheus.ca_file = tls.ca_file;
+  of_prometheus.is_insecure = tls.is_insecure;
   question->prometheus_client = question->client;
-  question->prometheus_client.tls = TlsClient::Make(tls, error);
-  tls.cert_file = absl::GetFlag(FLAGS_cert);
-  tls.key_file = absl::GetFlag(FLAGS_key);
-  tls.name = absl::GetFlag(FLAGS_server_name);
+  question->prometheus_client.tls = TlsClient::Make(of_prometheus, error);
   question->client.tls = TlsClient::Make(tls, error);
   // Without https nobody needs it.
   const bool wants_tls = tls.is_insecure || !tls.ca_file.empty() || !tls.cert_file.empty() ||
@@ -106,13 +87,11 @@ bool ReadClients(FleetQuestion* question, std::string* error) {
   // Naming a certificate means TLS, as for `pulse status`: a password beside it must not go out in
   // the clear. With a Prometheus the authorities may be meant for Prometheus itself, which says how
   // endpoints are scraped.
-  question->is_https =
-      absl::GetFlag(FLAGS_https) || (wants_tls && absl::GetFlag(FLAGS_prometheus).empty());
-  return ReadCredentials("the endpoints", absl::GetFlag(FLAGS_credentials_file),
-                         absl::GetFlag(FLAGS_bearer_file), &question->client.authorization,
-                         error) &&
-         ReadCredentials("the Prometheus", absl::GetFlag(FLAGS_prometheus_credentials_file),
-                         absl::GetFlag(FLAGS_prometheus_bearer_file),
+  question->is_https = fleet_flags.https || (wants_tls && fleet_flags.prometheus.empty());
+  return ReadCredentials("the endpoints", fleet_flags.credentials_file, fleet_flags.bearer_file,
+                         &question->client.authorization, error) &&
+         ReadCredentials("the Prometheus", fleet_flags.prometheus_credentials_file,
+                         fleet_flags.prometheus_bearer_file,
                          &question->prometheus_client.authorization, error);
 }
 
@@ -123,27 +102,38 @@ int Fail(int status, const std::string& text) {
   return status;
 }
 
-std::vector<std::string> TakeValues(std::string_view name, std::vector<char*>* arguments) {
-  std::vector<std::string> values;
-  std::vector<char*> others;
-  for (std::size_t i = 0; i < arguments->size(); ++i) {
-    const std::string_view text = (*arguments)[i];
-    if (text == name && i + 1 < arguments->size()) {
-      values.emplace_back((*arguments)[++i]);
-    } else if (text.size() > name.size() && text.substr(0, name.size()) == name &&
-               text[name.size()] == '=') {
-      values.emplace_back(text.substr(name.size() + 1));
-    } else {
-      others.push_back((*arguments)[i]);
-    }
+std::vector<Flag> WithFleetFlags(unsigned groups, std::vector<Flag> own) {
+  FleetFlags& to = fleet_flags;
+  const std::pair<FleetFlagGroup, std::vector<Flag>> all[] = {
+      {kAccessFlags,
+       {{"--ca-cert", &to.tls.ca_file},
+        {"--insecure", &to.tls.is_insecure},
+        {"--cert", &to.tls.cert_file},
+        {"--key", &to.tls.key_file},
+        {"--server-name", &to.tls.name},
+        {"--credentials-file", &to.credentials_file},
+        {"--hang-after", &to.hang_after}}},
+      {kEndpointFlags,
+       {{"--endpoint", &to.endpoints},
+        {"--targets", &to.targets},
+        {"--https", &to.https},
+        {"--timeout", &to.timeout}}},
+      {kPrometheusFlags,
+       {{"--prometheus", &to.prometheus},
+        {"--bearer-file", &to.bearer_file},
+        {"--prometheus-credentials-file", &to.prometheus_credentials_file},
+        {"--prometheus-bearer-file", &to.prometheus_bearer_file}}},
+      {kDirectoryFlags, {{"--http-sd", &to.http_sd}, {"--dns", &to.dns}}},
+      {kJobFlags, {{"--job-id", &to.job_id}, {"--comm", &to.comm}, {"--ras", &to.ras}}}};
+  for (const auto& [group, flags] : all) {
+    if ((groups & group) != 0) own.insert(own.end(), flags.begin(), flags.end());
   }
-  *arguments = std::move(others);
-  return values;
+  return own;
 }
 
-bool AddAddresses(const std::vector<char*>& arguments, const char* reading,
-                  std::vector<std::string>* endpoints, std::string* error) {
-  for (const std::string_view text : arguments) {
+bool AddAddresses(const std::vector<std::string>& arguments, const char* reading,
+                  std::string* error) {
+  for (const std::string& text : arguments) {
     bool is_file = absl::StartsWith(text, "/") || absl::StartsWith(text, ".");
     for (const char* end : {".tar.gz", ".tgz", ".pftrace", ".json", ".yaml", ".yml"}) {
       is_file = is_file || absl::EndsWith(text, end);
@@ -152,15 +142,27 @@ bool AddAddresses(const std::vector<char*>& arguments, const char* reading,
       *error = absl::StrCat(text, " is no address; a file to write goes to --out, ", reading);
       return false;
     }
-    endpoints->emplace_back(text);
+    fleet_flags.endpoints.push_back(text);
   }
   return true;
 }
 
-bool ReadFleetFlags(const std::vector<std::string>& endpoints, FleetQuestion* question,
-                    std::string* error) {
+bool ReadFilter(JobFilter* filter, std::string* error) {
+  filter->job_id = fleet_flags.job_id;
+  const std::string& comm = fleet_flags.comm;
+  if (comm.empty()) return true;
+  uint64_t comm_id = 0;
+  if (comm.size() != 16 || !absl::SimpleHexAtoi(comm, &comm_id)) {
+    *error = absl::StrCat("--comm=", comm, ": not 16 hexadecimal digits");
+    return false;
+  }
+  filter->comm_id = comm_id;
+  return true;
+}
+
+bool ReadFleetFlags(FleetQuestion* question, std::string* error) {
   if (!ReadClients(question, error)) return false;
-  for (const std::string& given : endpoints) {
+  for (const std::string& given : fleet_flags.endpoints) {
     // As `pulse status` takes it: 9410 is a port of this host, like :9410.
     const bool is_port = !given.empty() && given.find_first_not_of("0123456789") == given.npos;
     const std::string text = is_port ? absl::StrCat(":", given) : given;
@@ -169,23 +171,23 @@ bool ReadFleetFlags(const std::vector<std::string>& endpoints, FleetQuestion* qu
     if (!address.has_port) address.port = kDefaultEndpointPort;
     question->endpoints.push_back(std::move(address));
   }
-  const std::string file = absl::GetFlag(FLAGS_targets);
+  const std::string file = fleet_flags.targets;
   return file.empty() || ReadTargetsFile(file, question->is_https, &question->endpoints, error);
 }
 
 bool IsDirectoryNamed() {
-  return !absl::GetFlag(FLAGS_prometheus).empty() || !absl::GetFlag(FLAGS_http_sd).empty() ||
-         !absl::GetFlag(FLAGS_dns).empty();
+  return !fleet_flags.prometheus.empty() || !fleet_flags.http_sd.empty() ||
+         !fleet_flags.dns.empty();
 }
 
 bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::string* error) {
-  const bool otherwise_https = absl::GetFlag(FLAGS_https);
+  const bool otherwise_https = fleet_flags.https;
   const auto has_tls = [question, error](const Address& address) {
     if (!address.is_https || question->prometheus_client.tls != nullptr) return true;
     *error = WhyNoTls();
     return false;
   };
-  if (const std::string url = absl::GetFlag(FLAGS_prometheus); !url.empty()) {
+  if (const std::string url = fleet_flags.prometheus; !url.empty()) {
     PrometheusQuestion asked;
     if (!ParseAddress(url, false, &asked.prometheus, error)) return false;
     asked.job_id = filter.job_id;
@@ -196,7 +198,7 @@ bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::s
       return false;
     }
   }
-  if (const std::string url = absl::GetFlag(FLAGS_http_sd); !url.empty()) {
+  if (const std::string url = fleet_flags.http_sd; !url.empty()) {
     Address address;
     if (!ParseAddress(url, false, &address, error) || !has_tls(address) ||
         !FetchTargets(address, question->is_https, question->prometheus_client,
@@ -204,15 +206,15 @@ bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::s
       return false;
     }
   }
-  const std::string name = absl::GetFlag(FLAGS_dns);
+  const std::string name = fleet_flags.dns;
   return name.empty() || ResolveTargets(name, question->is_https, kDefaultEndpointPort,
                                         question->client.patience, &question->endpoints, error);
 }
 
 bool ReadHangAfter(std::chrono::seconds least, std::chrono::hours most,
                    std::optional<std::chrono::milliseconds>* hang_after, std::string* error) {
-  const absl::Duration given = absl::GetFlag(FLAGS_hang_after);
-  if (given == -absl::InfiniteDuration()) return true;
+  if (!fleet_flags.hang_after.has_value()) return true;
+  const absl::Duration given = *fleet_flags.hang_after;
   if (given < absl::FromChrono(least) || given > absl::FromChrono(most)) {
     *error =
         absl::StrCat("--hang-after is not between ", least.count(), "s and ", most.count(), "h");
@@ -244,7 +246,7 @@ bool HasAuthorities(const FleetQuestion& question, std::string* error) {
 bool OrThoseOfThisHost(FleetQuestion* question, std::string* error) {
   if (question->endpoints.empty()) {
     if (!question->client.authorization.empty() &&
-        (!question->is_https || absl::GetFlag(FLAGS_insecure))) {
+        (!question->is_https || fleet_flags.tls.is_insecure)) {
       *error =
           "--credentials-file and --bearer-file need to be told where the endpoints are "
           "(HOST:PORT): at ports that are guessed anybody may listen";

@@ -1,8 +1,8 @@
-// What the commands that ask the endpoints of a job have in common (`pulse diagnose`, `pulse
-// capture`, `pulse trace`): the flags that say where the endpoints are and how to get in, and how these become
+// What the commands that ask the endpoints of a job have in common (`pulse diagnose`, `pulse watch`,
+// `pulse capture`, `pulse trace`): the flags that say where the endpoints are and how to get in, and how these become
 // addresses and a client.
 //
-// Thread: any; TakeValues in the main thread. Cost: reads the files that the flags name;
+// Thread: any. Cost: reads the files that the flags name;
 // AddFromDirectories blocks within --timeout.
 #ifndef EXPORTER_CLI_FLEET_FLAGS_H_
 #define EXPORTER_CLI_FLEET_FLAGS_H_
@@ -10,9 +10,10 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "exporter/cli/flags.h"
 #include "exporter/fleet/address.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/snapshot_union.h"
@@ -23,14 +24,36 @@ namespace nccl_pulse {
 // Prometheus said: nothing in it controls the terminal.
 int Fail(int status, const std::string& text);
 
-// For a flag that may be given several times: takes "NAME=VALUE" and "NAME", "VALUE" out of
-// `arguments` and returns the values in their order. A NAME behind which nothing stands is left.
-std::vector<std::string> TakeValues(std::string_view name, std::vector<char*>* arguments);
+// The values of these flags. One command runs in a process.
+struct FleetFlags {
+  std::vector<std::string> endpoints;  // --endpoint, and addresses without it
+  std::string prometheus, targets, http_sd, dns;
+  std::string job_id, comm, ras;
+  bool https = false;
+  TlsClientConfig tls;
+  std::string credentials_file, bearer_file;
+  std::string prometheus_credentials_file, prometheus_bearer_file;
+  absl::Duration timeout = absl::Seconds(3);
+  std::optional<absl::Duration> hang_after;
+};
+extern FleetFlags fleet_flags;
+
+// Which of them a command has.
+enum FleetFlagGroup : unsigned {
+  kAccessFlags = 1,  // how to get in, and --hang-after
+  kEndpointFlags = 2,
+  kPrometheusFlags = 4,
+  kDirectoryFlags = 8,
+  kJobFlags = 16,
+};
+
+// `own` and these.
+std::vector<Flag> WithFleetFlags(unsigned groups, std::vector<Flag> own);
 
 // Adds arguments, which are addresses, to those of --endpoint. False, with the reason in `error`, if one is
 // the name of a file: it says which flag takes one to write, and `reading` which takes those to read.
-bool AddAddresses(const std::vector<char*>& arguments, const char* reading,
-                  std::vector<std::string>* endpoints, std::string* error);
+bool AddAddresses(const std::vector<std::string>& arguments, const char* reading,
+                  std::string* error);
 
 struct FleetQuestion {
   std::vector<Address> endpoints;
@@ -42,11 +65,12 @@ struct FleetQuestion {
   bool is_nobody_here = false;  // and none of this host answered
 };
 
-// Reads all flags of this kind but those of directories and the filters; `endpoints` are the values of
-// --endpoint, to which the addresses of --targets are added. On failure returns false and says in
-// `error` what is wrong.
-bool ReadFleetFlags(const std::vector<std::string>& endpoints, FleetQuestion* question,
-                    std::string* error);
+// Reads all flags of this kind but those of directories and the filter. On failure returns false and
+// says in `error` what is wrong.
+bool ReadFleetFlags(FleetQuestion* question, std::string* error);
+
+// --job-id and --comm; the same for failures.
+bool ReadFilter(JobFilter* filter, std::string* error);
 
 // Whether --prometheus, --http-sd or --dns says where the endpoints are.
 bool IsDirectoryNamed();

@@ -6,18 +6,16 @@
 #include <string>
 #include <system_error>
 
-#include "absl/flags/declare.h"
-#include "absl/flags/flag.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/installation.h"
 #include "exporter/cli/plugin_file.h"
-
-ABSL_DECLARE_FLAG(std::string, library);
 
 namespace nccl_pulse {
 namespace {
 
 namespace fs = std::filesystem;
+
+std::string library;  // NOLINT(cert-err58-cpp)
 
 constexpr int kUsageError = 1;
 constexpr int kCannotWrite = 2;
@@ -52,12 +50,13 @@ std::error_code Replace(const fs::path& source, const fs::path& target) {
   return error;
 }
 
-int Run(const std::vector<char*>& arguments) {
+std::vector<Flag> Flags() { return {{"--library", &library}}; }
+
+int Run(const std::vector<std::string>& arguments) {
   if (arguments.size() != 1) {
     std::fprintf(stderr, "pulse: install takes one argument, the folder\n%s", kHelp);
     return kUsageError;
   }
-  std::string library = absl::GetFlag(FLAGS_library);
   if (library.empty()) library = FindPluginLibrary();
   if (library.empty()) {
     std::fprintf(stderr,
@@ -84,6 +83,6 @@ int Run(const std::vector<char*>& arguments) {
 
 }  // namespace
 
-const Command kInstallCommand = {"install", "put the library into a folder", kHelp, Run};
+const Command kInstallCommand = {"install", "put the library into a folder", kHelp, Flags, Run};
 
 }  // namespace nccl_pulse

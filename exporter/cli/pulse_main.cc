@@ -1,16 +1,13 @@
 // The `pulse` program: finds the subcommand, parses its flags, runs it.
 #include <algorithm>
 #include <csignal>
-#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/flags/parse.h"
 #include "exporter/cli/command.h"
-#include "exporter/cli/flag_check.h"
 #include "plugin/runtime/version.h"
 
 namespace nccl_pulse {
@@ -60,28 +57,6 @@ bool IsHelp(std::string_view argument) {
   return argument == "--help" || argument == "-h" || argument == "-help";
 }
 
-// absl knows only --web_config; people write --web-config.
-void SpellForAbsl(char* argument) {
-  if (std::strncmp(argument, "--", 2) != 0) return;
-  for (char* c = argument + 2; *c != '\0' && *c != '='; ++c) {
-    if (*c == '-') *c = '_';
-  }
-}
-
-// What is wrong with the flags has already been printed.
-bool HasRightFlags(const Command& command, const std::vector<std::string_view>& arguments) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string_view argument = arguments[i];
-    if (argument == "--") return true;
-    const std::string_view next = i + 1 < arguments.size() ? arguments[i + 1] : "";
-    const std::string problem = CheckFlag(argument, next, command.name, command.help);
-    if (problem.empty()) continue;
-    std::fprintf(stderr, "pulse: %s\n`pulse help %s` says more.\n", problem.c_str(), command.name);
-    return false;
-  }
-  return true;
-}
-
 int Main(int argc, char** argv) {
   const std::string_view name = argc > 1 ? argv[1] : "";
   const bool asks_for_help = IsHelp(name) || name == "help";
@@ -105,14 +80,12 @@ int Main(int argc, char** argv) {
     std::fputs(command->help, stdout);
     return 0;
   }
-  if (!HasRightFlags(*command, arguments)) return kUsageError;
-  for (int i = 2; i < argc && std::strcmp(argv[i], "--") != 0; ++i) SpellForAbsl(argv[i]);
-  // The subcommand takes the place of the program's name. A wrong value of a flag ends the program
-  // here, with status 1 and a message.
-  std::vector<char*> given(argv + 1, argv + argc);
-  if (command->take != nullptr) command->take(&given);
-  std::vector<char*> rest = absl::ParseCommandLine(static_cast<int>(given.size()), given.data());
-  rest.erase(rest.begin());
+  std::vector<std::string> rest;
+  const std::string problem = ReadFlags(command->name, command->flags(), arguments, &rest);
+  if (!problem.empty()) {
+    std::fprintf(stderr, "pulse: %s\n`pulse help %s` says more.\n", problem.c_str(), command->name);
+    return kUsageError;
+  }
   // OpenSSL writes to sockets with write(2): an endpoint that closes its connection must not end the
   // program. The demo prints for good, and ends with who reads it.
   if (command != &kDemoCommand) std::signal(SIGPIPE, SIG_IGN);

@@ -10,8 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/flags/declare.h"
-#include "absl/flags/flag.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -19,16 +17,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "exporter/cli/command.h"
-#include "exporter/cli/flag_check.h"
 #include "exporter/cli/fleet_flags.h"
 #include "exporter/node/control_client.h"
 #include "exporter/node/control_socket.h"
 #include "exporter/node/live_values.h"
-
-ABSL_FLAG(absl::Duration, for, absl::ZeroDuration(), "after which the setting goes back by itself");
-ABSL_DECLARE_FLAG(absl::Duration, timeout);  // of fleet_flags
-ABSL_DECLARE_FLAG(std::string, job_id);      // of diagnose
-ABSL_DECLARE_FLAG(bool, all);                // of status
 
 namespace nccl_pulse {
 namespace {
@@ -37,10 +29,12 @@ constexpr int kUsageError = 1;
 constexpr int kNobody = 2;
 constexpr int kNotEverywhere = 4;
 
-// --pid, as often as it was given. Set before the command runs.
+// The flags.
+absl::Duration lasting;
+absl::Duration timeout = absl::Seconds(3);
+std::string job_id;                   // NOLINT(cert-err58-cpp)
 std::vector<std::string> given_pids;  // NOLINT(cert-err58-cpp)
-
-void TakePids(std::vector<char*>* arguments) { given_pids = TakeValues("--pid", arguments); }
+bool is_all = false;
 
 constexpr char kHelp[] =
     R"(usage: pulse set NAME=VALUE [NAME=VALUE ...] [--for=DURATION] [--job-id=ID | --pid=PID ... | --all]
@@ -74,9 +68,8 @@ not.
 // The sockets of those that are to be changed, where neither --pid nor --all says it: of the job that was
 // asked for, or of the only one. False, with what there is in `error`, where there are several.
 // `answers` gets those that have not answered, and may be of any job.
-bool FindJob(const ControlQuestion& question, const std::string& job_id,
-             std::vector<std::string>* names, std::vector<ControlAnswer>* answers,
-             std::string* error) {
+bool FindJob(const ControlQuestion& question, std::vector<std::string>* names,
+             std::vector<ControlAnswer>* answers, std::string* error) {
   ControlQuestion who;
   who.commands = {MakeMessage(MessageType::kListSettings)};
   who.patience = question.patience;
@@ -141,23 +134,29 @@ std::string MeantInstead(std::string_view argument) {
   return absl::StrCat("did you mean ", has_prefix ? kPrefix : "", nearest, "? ");
 }
 
-int Run(const std::vector<char*>& arguments) {
+std::vector<Flag> Flags() {
+  return {{"--for", &lasting},
+          {"--job-id", &job_id},
+          {"--pid", &given_pids},
+          {"--all", &is_all},
+          {"--timeout", &timeout}};
+}
+
+int Run(const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
     return Fail(kUsageError, "set needs NAME=VALUE; what can be set: " + DescribeLiveSettings());
   }
-  const absl::Duration lasting = absl::GetFlag(FLAGS_for);
   const bool is_lasting_good =
       lasting == absl::ZeroDuration() ||
       (lasting >= absl::Milliseconds(100) && lasting <= absl::FromChrono(kMaxLasting));
   if (!is_lasting_good) return Fail(kUsageError, "--for is not between 100ms and 168h");
-  const absl::Duration timeout = absl::GetFlag(FLAGS_timeout);
   if (timeout < absl::Milliseconds(100) || timeout > absl::Minutes(5)) {
     return Fail(kUsageError, "--timeout is not between 100ms and 5m");
   }
   ControlQuestion question;
   question.patience = absl::ToChronoMilliseconds(timeout);
   std::set<LiveSetting> named;
-  for (const char* argument : arguments) {
+  for (const std::string& argument : arguments) {
     LiveCommand command;
     std::string error;
     if (!ParseLiveCommand(argument, &command, &error)) {
@@ -181,8 +180,6 @@ int Run(const std::vector<char*>& arguments) {
     }
     question.pids.push_back(pid);
   }
-  const std::string job_id = absl::GetFlag(FLAGS_job_id);
-  const bool is_all = absl::GetFlag(FLAGS_all);
   if ((job_id.empty() ? 0 : 1) + (given_pids.empty() ? 0 : 1) + (is_all ? 1 : 0) > 1) {
     return Fail(kUsageError, "--job-id, --pid and --all exclude each other");
   }
@@ -190,7 +187,7 @@ int Run(const std::vector<char*>& arguments) {
   bool is_anybody_asked = true;
   if (given_pids.empty() && !is_all) {
     std::string error;
-    if (!FindJob(question, job_id, &question.names, &answers, &error)) {
+    if (!FindJob(question, &question.names, &answers, &error)) {
       return Fail(kUsageError, error);
     }
     is_anybody_asked = !question.names.empty();
@@ -208,7 +205,7 @@ int Run(const std::vector<char*>& arguments) {
 
 }  // namespace
 
-const Command kSetCommand = {"set", "change settings of the processes of this node", kHelp, Run,
-                             TakePids};
+const Command kSetCommand = {"set", "change settings of the processes of this node", kHelp, Flags,
+                             Run};
 
 }  // namespace nccl_pulse

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -27,27 +26,18 @@
 #include "exporter/fleet/http_client.h"
 #include "nlohmann/json.hpp"
 
-ABSL_FLAG(std::string, endpoint, "", "endpoint to ask; default: the first of this host");
-ABSL_FLAG(bool, json, false, "print the endpoint's answer, as JSON");
-ABSL_FLAG(bool, watch, false, "refresh until Ctrl-C");
-ABSL_FLAG(absl::Duration, interval, absl::Seconds(1), "time between two refreshes");
-ABSL_FLAG(std::string, color, "auto", "auto, always or never");
-ABSL_FLAG(bool, all, false, "also show communicators that have ended");
-ABSL_FLAG(bool, calls, false, "show the last calls of communicators that hang");
-ABSL_FLAG(bool, settings, false, "show the settings of the processes of this node");
-ABSL_FLAG(std::string, calls_of, "", "show the last calls of this communicator");
-ABSL_FLAG(std::string, ca_cert, "",
-          "PEM file: authorities that may have signed the endpoint's certificate");
-ABSL_FLAG(std::string, server_name, "", "name that the endpoint's certificate must have");
-ABSL_FLAG(std::string, cert, "", "PEM file: the client's certificate");
-ABSL_FLAG(std::string, key, "", "PEM file: the client's private key");
-ABSL_FLAG(std::string, user, "", "user name for the endpoint");
-ABSL_FLAG(std::string, password_file, "", "file whose first line is the password");
-
 namespace nccl_pulse {
 namespace {
 
 using Json = nlohmann::json;
+
+// The flags.
+struct {
+  std::string endpoint, calls_of, color = "auto";
+  bool json = false, watch = false, all = false, calls = false, settings = false;
+  absl::Duration interval = absl::Seconds(1);
+  StatusSecrets secrets;
+} flags;  // NOLINT(cert-err58-cpp)
 
 constexpr int kUsageError = 1;
 constexpr int kNoAnswer = 2;
@@ -277,16 +267,35 @@ int ExitStatus(const Json& page, bool is_one_left_out) {
   return is_one_left_out ? kIncomplete : 0;
 }
 
-int Run(const std::vector<char*>& arguments) {
-  if (absl::GetFlag(FLAGS_settings)) {
+std::vector<Flag> Flags() {
+  StatusSecrets& secrets = flags.secrets;
+  return {{"--endpoint", &flags.endpoint},
+          {"--watch", &flags.watch},
+          {"--interval", &flags.interval},
+          {"--json", &flags.json},
+          {"--all", &flags.all},
+          {"--calls", &flags.calls},
+          {"--calls-of", &flags.calls_of},
+          {"--settings", &flags.settings},
+          {"--color", &flags.color},
+          {"--ca-cert", &secrets.tls.ca_file},
+          {"--server-name", &secrets.tls.name},
+          {"--cert", &secrets.tls.cert_file},
+          {"--key", &secrets.tls.key_file},
+          {"--user", &secrets.user},
+          {"--password-file", &secrets.password_file}};
+}
+
+int Run(const std::vector<std::string>& arguments) {
+  if (flags.settings) {
     if (arguments.empty()) return ShowSettings(absl::FromChrono(kPatience));
     std::fputs("pulse: --settings takes no endpoint: it asks the processes of this node\n", stderr);
     return kUsageError;
   }
-  const bool json = absl::GetFlag(FLAGS_json);
-  const absl::Duration interval = absl::GetFlag(FLAGS_interval);
-  const std::string color = absl::GetFlag(FLAGS_color);
-  std::string address = absl::GetFlag(FLAGS_endpoint);
+  const bool json = flags.json;
+  const absl::Duration interval = flags.interval;
+  const std::string& color = flags.color;
+  std::string address = flags.endpoint;
   if (arguments.size() > 1 || (!arguments.empty() && !address.empty())) {
     std::fprintf(stderr, "pulse: status takes one endpoint\n");
     return kUsageError;
@@ -302,19 +311,16 @@ int Run(const std::vector<char*>& arguments) {
     std::fprintf(stderr, "pulse: --color=%s: must be auto, always or never\n", color.c_str());
     return kUsageError;
   }
-  const std::string calls_of = absl::GetFlag(FLAGS_calls_of);
+  const std::string& calls_of = flags.calls_of;
   if (!calls_of.empty() && !IsCommunicatorId(calls_of)) {
     std::fprintf(stderr, "pulse: --calls-of=%s: not 16 hexadecimal digits\n", calls_of.c_str());
     return kUsageError;
   }
-  if ((!calls_of.empty() || absl::GetFlag(FLAGS_calls)) && (json || absl::GetFlag(FLAGS_watch))) {
+  if ((!calls_of.empty() || flags.calls) && (json || flags.watch)) {
     std::fputs("pulse: --calls goes neither with --json nor with --watch\n", stderr);
     return kUsageError;
   }
-  const StatusSecrets secrets = {{absl::GetFlag(FLAGS_ca_cert), absl::GetFlag(FLAGS_cert),
-                                  absl::GetFlag(FLAGS_key), absl::GetFlag(FLAGS_server_name)},
-                                 absl::GetFlag(FLAGS_user),
-                                 absl::GetFlag(FLAGS_password_file)};
+  const StatusSecrets& secrets = flags.secrets;
   // A password is for nobody who happens to listen at another port.
   const bool is_search = address.empty() && secrets.user.empty() && secrets.tls.ca_file.empty() &&
                          secrets.tls.cert_file.empty() && secrets.tls.key_file.empty() &&
@@ -331,8 +337,8 @@ int Run(const std::vector<char*>& arguments) {
   endpoint.client.patience = kPatience;
   StatusOptions options;
   options.color = UseColor(color);
-  options.all = absl::GetFlag(FLAGS_all);
-  if (absl::GetFlag(FLAGS_watch)) return Watch(endpoint, json, options, interval);
+  options.all = flags.all;
+  if (flags.watch) return Watch(endpoint, json, options, interval);
 
   std::optional<Json> page = Look(endpoint);
   if (!page) {
@@ -354,7 +360,7 @@ int Run(const std::vector<char*>& arguments) {
   std::fputs(table.c_str(), stdout);
   if (!calls_of.empty()) {
     PrintCalls(endpoint, calls_of);
-  } else if (absl::GetFlag(FLAGS_calls)) {
+  } else if (flags.calls) {
     PrintCallsOfHanging(endpoint, *later);
   }
   // If the beginning has left the screen.
@@ -367,6 +373,6 @@ int Run(const std::vector<char*>& arguments) {
 }  // namespace
 
 const Command kStatusCommand = {"status", "show what the communicators of this node do now", kHelp,
-                                Run};
+                                Flags, Run};
 
 }  // namespace nccl_pulse

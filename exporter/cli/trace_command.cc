@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/flags/declare.h"
-#include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -19,11 +17,6 @@
 #include "exporter/timeline/timeline.h"
 #include "exporter/timeline/trace_file.h"
 #include "exporter/timeline/watch.h"
-
-ABSL_FLAG(double, seconds, 5, "how long to watch");
-ABSL_FLAG(std::optional<int>, every, std::nullopt, "meanwhile one launch in so many is timed");
-ABSL_FLAG(std::string, from, "", "a capture, instead of a running job");
-ABSL_DECLARE_FLAG(std::string, out);  // of capture
 
 namespace nccl_pulse {
 namespace {
@@ -41,12 +34,10 @@ constexpr int kMostEvery = 1 << 24;  // Sampler::kMaxExponent
 constexpr double kSecondsPerCall = 1.5e-6;
 constexpr double kCallsOfRank = 256;
 
-// --endpoint, as often as it was given, and addresses without it.
-std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
-
-void TakeEndpoints(std::vector<char*>* arguments) {
-  given_endpoints = TakeValues("--endpoint", arguments);
-}
+// The flags.
+double seconds = 5;
+std::optional<int> asked_every;
+std::string out, from;  // NOLINT(cert-err58-cpp)
 
 constexpr char kHelp[] =
     R"(usage: pulse trace [HOST:PORT ...] [--seconds=N] [--out=FILE] [flags]
@@ -97,10 +88,10 @@ void PrintClocks(const Observation& seen, std::FILE* said) {
 }
 
 // Returns the exit status of what failed, or 0. `every` 0: launches are timed as before.
-int Watch(double seconds, int every, std::FILE* said, Observation* seen) {
+int Watch(int every, std::FILE* said, Observation* seen) {
   FleetQuestion question;
   std::string error;
-  if (!ReadFleetFlags(given_endpoints, &question, &error)) return Fail(kUsageError, error);
+  if (!ReadFleetFlags(&question, &error)) return Fail(kUsageError, error);
   if (!OrThoseOfThisHost(&question, &error)) return Fail(kUsageError, error);
   JobLookOptions options;
   options.client = question.client;
@@ -140,42 +131,44 @@ int Watch(double seconds, int every, std::FILE* said, Observation* seen) {
   return 0;
 }
 
-int Run(const std::vector<char*>& arguments) {
+std::vector<Flag> Flags() {
+  return WithFleetFlags(
+      kAccessFlags | kEndpointFlags,
+      {{"--seconds", &seconds}, {"--every", &asked_every}, {"--out", &out}, {"--from", &from}});
+}
+
+int Run(const std::vector<std::string>& arguments) {
   std::string error;
-  if (!AddAddresses(arguments, "a capture to --from, addresses to --targets", &given_endpoints,
-                    &error))
+  if (!AddAddresses(arguments, "a capture to --from, addresses to --targets", &error))
     return Fail(kUsageError, error);
-  const double seconds = absl::GetFlag(FLAGS_seconds);
   // This way round, because NaN compares false with everything.
   if (!(seconds >= kLeastSeconds && seconds <= kMostSeconds)) {
     return Fail(kUsageError, "--seconds is not between 0.1 and 600");
   }
-  const std::optional<int> asked_every = absl::GetFlag(FLAGS_every);
   int every = asked_every.value_or(0);
   if (asked_every.has_value() && (every < 1 || every > kMostEvery)) {
     return Fail(kUsageError, absl::StrCat("--every is not between 1 and ", kMostEvery));
   }
   // As the plugin would: what is said is what holds.
   while ((every & (every - 1)) != 0) ++every;
-  std::string path = absl::GetFlag(FLAGS_out);
+  std::string path = out;
   if (path.empty()) {
     path = absl::StrCat("nccl-pulse-",
                         absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()),
                         ".pftrace");
   }
-  const std::string capture = absl::GetFlag(FLAGS_from);
-  if (!capture.empty() && !given_endpoints.empty()) {
+  if (!from.empty() && !fleet_flags.endpoints.empty()) {
     return Fail(kUsageError, "--from and an address: a capture or a running job, not both");
   }
-  if (every != 0 && !capture.empty()) {
+  if (every != 0 && !from.empty()) {
     return Fail(kUsageError, "--every is of a running job: not with --from");
   }
   if (!CanWriteWhole(path, &error)) return Fail(kNotWritten, error);
   std::FILE* const said = IsStandardOutput(path) ? stderr : stdout;
   Observation seen;
-  if (!capture.empty()) {
-    if (!ReadCapture(capture, &seen, &error)) return Fail(kNothingRead, error);
-  } else if (const int status = Watch(seconds, every, said, &seen); status != 0) {
+  if (!from.empty()) {
+    if (!ReadCapture(from, &seen, &error)) return Fail(kNothingRead, error);
+  } else if (const int status = Watch(every, said, &seen); status != 0) {
     return status;
   }
   TimelineSummary drawn;
@@ -215,6 +208,6 @@ int Run(const std::vector<char*>& arguments) {
 }  // namespace
 
 const Command kTraceCommand = {"trace", "a timeline of a job's calls, for ui.perfetto.dev", kHelp,
-                               Run, TakeEndpoints};
+                               Flags, Run};
 
 }  // namespace nccl_pulse

@@ -7,8 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/flags/declare.h"
-#include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
@@ -16,25 +14,15 @@
 #include "exporter/watch/watch_service.h"
 #include "exporter/web/guard.h"
 
-ABSL_DECLARE_FLAG(std::string, targets);     // of fleet_flags
-ABSL_DECLARE_FLAG(std::string, web_config);  // shared with the agent
-
 namespace nccl_pulse {
 namespace {
 
 constexpr int kUsageError = 1;
 constexpr int kCannotServe = 2;
 
-// Set before the command runs.
-std::vector<std::string> given_endpoints;  // NOLINT(cert-err58-cpp)
-// `pulse agent` has a flag of this name, with another default.
+// The flags.
 std::string listen_address = ":9420";  // NOLINT(cert-err58-cpp)
-
-void TakeRepeated(std::vector<char*>* arguments) {
-  given_endpoints = TakeValues("--endpoint", arguments);
-  const std::vector<std::string> listen = TakeValues("--listen", arguments);
-  if (!listen.empty()) listen_address = listen.back();
-}
+std::string web_config;                // NOLINT(cert-err58-cpp)
 
 constexpr char kHelp[] =
     R"(usage: pulse watch [--prometheus=URL | --targets=FILE | --http-sd=URL | --dns=NAME:PORT | HOST:PORT ...] [flags]
@@ -79,8 +67,7 @@ Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 it cannot serve 
 // Files are read anew: targets come and go, tokens and certificates run out.
 bool Find(std::vector<Address>* endpoints, FleetClientOptions* client, std::string* error) {
   FleetQuestion question;
-  if (!ReadFleetFlags(given_endpoints, &question, error) ||
-      !AddFromDirectories({}, &question, error)) {
+  if (!ReadFleetFlags(&question, error) || !AddFromDirectories({}, &question, error)) {
     return false;
   }
   KeepDifferent(&question.endpoints);
@@ -90,9 +77,14 @@ bool Find(std::vector<Address>* endpoints, FleetClientOptions* client, std::stri
   return true;
 }
 
-int Run(const std::vector<char*>& arguments) {
-  given_endpoints.insert(given_endpoints.end(), arguments.begin(), arguments.end());
-  if (given_endpoints.empty() && absl::GetFlag(FLAGS_targets).empty() && !IsDirectoryNamed()) {
+std::vector<Flag> Flags() {
+  return WithFleetFlags(kAccessFlags | kEndpointFlags | kPrometheusFlags | kDirectoryFlags,
+                        {{"--listen", &listen_address}, {"--web-config", &web_config}});
+}
+
+int Run(const std::vector<std::string>& arguments) {
+  fleet_flags.endpoints.insert(fleet_flags.endpoints.end(), arguments.begin(), arguments.end());
+  if (fleet_flags.endpoints.empty() && fleet_flags.targets.empty() && !IsDirectoryNamed()) {
     return Fail(kUsageError,
                 "it needs to be told where the endpoints are: --prometheus, --targets, --http-sd, "
                 "--dns or HOST:PORT; see pulse help watch");
@@ -107,12 +99,12 @@ int Run(const std::vector<char*>& arguments) {
   FleetQuestion question;
   if (!ReadHangAfter(std::chrono::seconds(8), std::chrono::hours(1),
                      &options.watcher.look.hang_after, &error) ||
-      !ReadFleetFlags(given_endpoints, &question, &error)) {
+      !ReadFleetFlags(&question, &error)) {
     return Fail(kUsageError, error);
   }
   std::shared_ptr<WebGuard> guard;
-  if (const std::string path = absl::GetFlag(FLAGS_web_config); !path.empty()) {
-    guard = WebGuard::Open(path, LogLine, &error);
+  if (!web_config.empty()) {
+    guard = WebGuard::Open(web_config, LogLine, &error);
     if (guard == nullptr) return Fail(kUsageError, error);
     options.guard = guard;
   }
@@ -130,8 +122,7 @@ int Run(const std::vector<char*>& arguments) {
 
 }  // namespace
 
-const Command kWatchCommand = {"watch",
-                               "watch all jobs: alerts and a page that name who holds them up",
-                               kHelp, Run, TakeRepeated};
+const Command kWatchCommand = {
+    "watch", "watch all jobs: alerts and a page that name who holds them up", kHelp, Flags, Run};
 
 }  // namespace nccl_pulse

@@ -76,6 +76,10 @@ class CompletionTest(unittest.TestCase):
         for name, _ in commands():
             flags = re.findall(r"^  (--[a-z-]+)(=?)", say(name, "--help"), re.MULTILINE)
             self.assertEqual(["".join(flag) for flag in flags] + ["--help"], complete("pulse", name, "--"))
+            for flag, _ in flags:
+                done = subprocess.run([PULSE, name, flag + "=1", "--no-such"], stderr=subprocess.PIPE, text=True, check=False)
+                self.assertEqual(1, done.returncode)
+                self.assertNotIn(flag + " is no flag", done.stderr)
         for name in ("diagnose", "capture", "trace"):
             self.assertIn("--endpoint=", complete("pulse", name, "--e"))
 

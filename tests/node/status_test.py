@@ -252,6 +252,9 @@ class EndpointTest(unittest.TestCase):
                                     (["--watch", "500ms"], "write --watch --interval=500ms"),
                                     (["--watch", "1024", "x"], "takes one endpoint"),  # a port
                                     (["--color=red"], "--color=red"),
+                                    (["--interval=soon"], "--interval=soon: not a duration such as 5s"),
+                                    (["--json=maybe"], "--json=maybe: it takes no value, or true or false"),
+                                    (["--all", "--endpoint"], "--endpoint needs a value"),
                                     (["--endpont=x"], "did you mean --endpoint?"),
                                     (["--web-config=x"], "--web-config is no flag of `pulse status`"),
                                     (["a:b:c"], '"a:b:c": an IPv6 address stands in brackets'),
@@ -269,7 +272,8 @@ class EndpointTest(unittest.TestCase):
                                           (["demo", "--help"], 0, "Ctrl-C"), (["dance"], 1, "usage: pulse"),
                                           (["help", "dance"], 1, "usage: pulse"),
                                           (["stauts"], 1, 'did you mean "status"?'), (["hepl"], 1, 'did you mean "help"?'),
-                                          (["trace", "--seconds=2s"], 1, "a number of seconds: write --seconds=2")):
+                                          (["trace", "--seconds=2s"], 1, "a number of seconds: write --seconds=2"),
+                                          (["trace", "--every=x"], 1, "--every=x: not a whole number")):
             done = subprocess.run([cluster.PULSE, *arguments], text=True, capture_output=True, check=False)
             self.assertEqual(done.returncode, code)
             self.assertIn(expected, done.stderr if code else done.stdout)

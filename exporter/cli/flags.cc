@@ -1,0 +1,152 @@
+#include "exporter/cli/flags.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+
+namespace nccl_pulse {
+namespace {
+
+// A typing mistake or two.
+constexpr std::size_t kMostEdits = 2;
+
+// How many letters must be changed, inserted or left out to make one of the other.
+std::size_t Edits(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+// "5" and "5s". From 1024 on a number is the port of an endpoint.
+bool LooksLikeTime(std::string_view text) {
+  constexpr int kFirstPort = 1024;
+  double number = 0;
+  if (absl::SimpleAtod(text, &number)) return number > 0 && number < kFirstPort;
+  absl::Duration duration;
+  return absl::ParseDuration(text, &duration);
+}
+
+// Each sets `value` from the text, or returns what is wrong with it, behind "--name=TEXT".
+
+std::string Set(std::string_view text, bool* value) {
+  return absl::SimpleAtob(text, value) ? "" : ": it takes no value, or true or false";
+}
+
+std::string Set(std::string_view text, int* value) {
+  return absl::SimpleAtoi(text, value) ? "" : ": not a whole number";
+}
+
+std::string Set(std::string_view text, double* value) {
+  if (absl::SimpleAtod(text, value)) return "";
+  absl::Duration duration;
+  if (!absl::ParseDuration(text, &duration)) return ": not a number";
+  return absl::StrCat(": it takes a number of seconds: write NAME=",
+                      absl::ToDoubleSeconds(duration));
+}
+
+std::string Set(std::string_view text, absl::Duration* value) {
+  if (absl::ParseDuration(text, value)) return "";
+  double number = 0;
+  if (!absl::SimpleAtod(text, &number)) return ": not a duration such as 5s or 500ms";
+  return absl::StrCat(" has no unit: write NAME=", text, "s");
+}
+
+std::string Set(std::string_view text, std::string* value) {
+  *value = std::string(text);
+  return "";
+}
+
+std::string Set(std::string_view text, std::vector<std::string>* value) {
+  value->emplace_back(text);
+  return "";
+}
+
+template <typename T>
+std::string Set(std::string_view text, std::optional<T>* value) {
+  return Set(text, &value->emplace());
+}
+
+}  // namespace
+
+std::string Nearest(std::string_view written, const std::vector<std::string>& candidates) {
+  std::string nearest;
+  std::size_t least = kMostEdits + 1;
+  for (const std::string& candidate : candidates) {
+    const std::size_t edits = Edits(written, candidate);
+    if (edits >= least) continue;
+    least = edits;
+    nearest = candidate;
+  }
+  return nearest;
+}
+
+std::string ReadFlags(std::string_view command, const std::vector<Flag>& flags,
+                      const std::vector<std::string_view>& given,
+                      std::vector<std::string>* arguments) {
+  const auto find = [&flags](std::string_view name) {
+    return std::find_if(flags.begin(), flags.end(),
+                        [name](const Flag& flag) { return flag.name == name; });
+  };
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    std::string_view rest = given[i];
+    if (rest == "--") {
+      arguments->insert(arguments->end(), given.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                        given.end());
+      return "";
+    }
+    if (rest.size() < 2 || rest[0] != '-') {
+      arguments->emplace_back(rest);
+      continue;
+    }
+    rest.remove_prefix(1);
+    absl::ConsumePrefix(&rest, "-");
+    const std::size_t equals = rest.find('=');
+    const std::string name =
+        absl::StrCat("--", absl::StrReplaceAll(rest.substr(0, equals), {{"_", "-"}}));
+    const auto flag = find(name);
+    if (flag == flags.end()) {
+      std::vector<std::string> names;
+      for (const Flag& each : flags) names.emplace_back(each.name);
+      const std::string nearest = Nearest(name, names);
+      return absl::StrCat(name, " is no flag of `pulse ", command, "`",
+                          nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"));
+    }
+    const bool has_value = equals != rest.npos;
+    const bool is_switch = std::holds_alternative<bool*>(flag->value);
+    const bool has_next = i + 1 < given.size();
+    std::string_view text = has_value ? rest.substr(equals + 1) : has_next ? given[i + 1] : "";
+    // People write --watch=5 and --watch 5s.
+    bool truth = false;
+    if (is_switch && name == "--watch" && LooksLikeTime(text) &&
+        !(has_value && absl::SimpleAtob(text, &truth))) {
+      double number = 0;
+      return absl::StrCat(name, " takes no time: write ", name, " --interval=", text,
+                          absl::SimpleAtod(text, &number) ? "s" : "");
+    }
+    if (is_switch && !has_value) text = "true";
+    if (!is_switch && !has_value) {
+      if (!has_next) return absl::StrCat(name, " needs a value");
+      ++i;
+    }
+    const std::string problem =
+        std::visit([text](auto* value) { return Set(text, value); }, flag->value);
+    if (problem.empty()) continue;
+    return absl::StrCat(name, "=", text, absl::StrReplaceAll(problem, {{"NAME", name}}));
+  }
+  return "";
+}
+
+}  // namespace nccl_pulse

@@ -21,9 +21,6 @@ std::string FindPluginLibrary();
 // Path of the simulated GPU's driver (bench/simulation/driver.cc); "" when it is nowhere.
 std::string FindSimulatedGpu();
 
-// Path of the folder of a recorded trace; "" when it is nowhere.
-std::string FindTraces(const std::string& name);
-
 }  // namespace nccl_pulse
 
 #endif  // EXPORTER_CLI_INSTALLATION_H_

@@ -18,8 +18,7 @@ inline uint64_t Tracker::StartGroup(uint64_t context, bool captured, bool is_one
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
   if (__builtin_expect(captured, 0)) {
-    return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 1, 0, 0,
-                        communicator->index);
+    return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 1, 0, 0, communicator->index);
   }
   if (__builtin_expect(communicator->awaited_ends.Take(), 0)) {
     return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 0,

@@ -28,7 +28,8 @@ void Tracker::LearnOperation(CommunicatorParts& parts, const OperationEvent& eve
                              UntimedReason fate, uint64_t key, LaneWriter& writer) {
   // An operation whose channels are timed needs its handle. One of a group that is timed is part of
   // what that is worth.
-  if (event.counts_as_call || event.parent != 0 || instruments_.times_kernels() || fate == UntimedReason::kGrouped) {
+  if (event.counts_as_call || event.parent != 0 || instruments_.times_kernels() ||
+      fate == UntimedReason::kGrouped) {
     return;
   }
   // A name that the table is just taking up has its own id next time.

@@ -1,10 +1,13 @@
-"""cc_test, to which gtest's header is given before the first line, translated already: half a second less for each."""
+"""cc_test with what each of ours has: its file, a main of gtest, and gtest's header.
 
-_GTEST = "@com_google_googletest//:gtest_main"
+The header is given before the first line, translated already: half a second less for each.
+"""
 
-def cc_test(name, deps = [], copts = [], gtest_first = True, **kwargs):
+def cc_test(name, srcs = None, size = "small", deps = [], copts = [], gtest_main = True, gtest_first = True, **kwargs):
     """gtest_first: whether the test may see gtest's header, and what that includes, before its own includes."""
-    if gtest_first and _GTEST in deps:
-        deps = deps + ["//tests/prelude:gtest"]
-        copts = copts + ["-include", "tests/prelude/gtest.h"]
-    native.cc_test(name = name, copts = copts, deps = deps, **kwargs)
+    if gtest_main:
+        deps = deps + ["@com_google_googletest//:gtest_main"]
+        if gtest_first:
+            deps = deps + ["//tests/prelude:gtest"]
+            copts = copts + ["-include", "tests/prelude/gtest.h"]
+    native.cc_test(name = name, size = size, srcs = srcs or [name + ".cc"], copts = copts, deps = deps, **kwargs)

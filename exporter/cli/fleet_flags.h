@@ -24,7 +24,7 @@ namespace nccl_pulse {
 // Prometheus said: nothing in it controls the terminal.
 int Fail(int status, const std::string& text);
 
-// The values of these flags. One command runs in a process.
+// Where the values of these flags go: one command runs in a process.
 struct FleetFlags {
   std::vector<std::string> endpoints;  // --endpoint, and addresses without it
   std::string prometheus, targets, http_sd, dns;
@@ -38,7 +38,7 @@ struct FleetFlags {
 };
 extern FleetFlags fleet_flags;
 
-// Which of them a command has.
+// A command names the groups of these flags that it takes.
 enum FleetFlagGroup : unsigned {
   kAccessFlags = 1,  // how to get in, and --hang-after
   kEndpointFlags = 2,
@@ -47,7 +47,7 @@ enum FleetFlagGroup : unsigned {
   kJobFlags = 16,
 };
 
-// `own` and these.
+// Returns `own`, and behind them the flags of these groups.
 std::vector<Flag> WithFleetFlags(unsigned groups, std::vector<Flag> own);
 
 // Adds arguments, which are addresses, to those of --endpoint. False, with the reason in `error`, if one is

@@ -49,7 +49,7 @@ using AskFunction =
 void AskAll(const std::vector<FleetRequest>& requests, const FleetClientOptions& options,
             const std::function<void(std::size_t index, FleetAnswer answer)>& done);
 
-// The same of one alone.
+// Asks one server.
 FleetAnswer Ask(const Address& address, const std::string& target,
                 const FleetClientOptions& options);
 

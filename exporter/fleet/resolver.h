@@ -25,7 +25,7 @@ struct ResolvedHost {
 std::map<std::string, ResolvedHost> ResolveHosts(const std::set<std::string>& hosts,
                                                  std::chrono::milliseconds patience);
 
-// The socket at that path.
+// Gives the address of the socket at that path.
 ResolvedHost ResolvePath(const std::string& path);
 
 }  // namespace nccl_pulse

@@ -55,7 +55,7 @@ struct Instruments {
   Sampler sampler;
   std::unique_ptr<StreamTimer> stream_timer;  // null without a driver, or with timing off
   const uint32_t launch_issuer;               // without a stream timer that of no ticket
-  bool follows_work = false;  // WorkFollower is on; set before the first callback
+  bool follows_work = false;                  // WorkFollower is on; set before the first callback
   // ---- line: what is above is all that most callbacks read
   NameCache names;
   const NameId send_name, receive_name;

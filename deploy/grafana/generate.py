@@ -12,8 +12,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 # pylint: disable=wrong-import-position
 from exporter_board import exporter
-from panels import (Dashboard, bad_from, dashboard_url, graph, heatmap, override, query_variable, rate_of,
-                    stat, table, thresholds)
+from panels import (Dashboard, bad_from, dashboard_url, graph, heatmap, largest, override, query_variable,
+                    rate_of, stat, table, thresholds)
 
 LIVE = "rank:nccl_communicator:live"
 WAITING = bad_from(0.05, 0.2)
@@ -26,88 +26,87 @@ JOB, NODE = "nccl-job", "nccl-node"
 # The text of a panel without data.
 COMPLETE = "Launches complete"
 YOUNG = "Needs an hour of history"
-NO_STEPS = "No network steps seen"
-NOBODY_LATE = "Nobody is late, or no pulse watch is scraped"
+NO_STEPS = "No network steps were watched"
+NONE_LATE = "No rank is late, or no pulse watch is scraped"
 NO_DCGM = "Needs dcgm-exporter and dcgm.yaml"
 
 
 def fleet():
     board = Dashboard(
-        "nccl-fleet", "NCCL / Fleet", "Which jobs suffer. Needs recording.yaml and fleet.yaml.",
+        "nccl-fleet", "NCCL / Fleet", "Which jobs hang or slow down. Needs recording.yaml, fleet.yaml and pulse watch.",
+        query_variable("cluster", "label_values(job:nccl_ranks:live, cluster)", "Cluster", ".*"),
         query_variable("workload", "label_values(job:nccl_ranks:live, workload)", "Workload", ".*"))
-    of = '{workload=~"$workload"}'
+    of = '{cluster=~"$cluster", workload=~"$workload"}'
     board.add(
-        stat("Jobs running", "With communicators in use.", "count(job:nccl_ranks:live%s)" % of),
-        stat("Ranks", "Processes that use communicators.", "sum(job:nccl_ranks:live%s)" % of),
-        stat("Communicators", "In use.", "sum(job:nccl_communicators:live%s)" % of),
-        stat("Jobs that hang", "With work in flight for more than a minute.",
-             "count(job:nccl_inflight_age:seconds%s > 60)" % of, steps=bad_from(1)),
-        stat("Jobs that wait", "Ranks of a communicator wait for each other more than 20 % of the time.",
-             "count(job:nccl_waiting:max%s > 0.2)" % of, steps=bad_from(1, 1e9)),
-        stat("Alerts", "Warnings and critical ones that fire.", "count(%s)" % FIRING, steps=bad_from(1)),
+        stat("Jobs running", "Jobs with communicators in use.", "count(job:nccl_ranks:live%s)" % of),
+        stat("Ranks", "Processes with communicators in use.", "sum(job:nccl_ranks:live%s)" % of),
+        stat("Communicators", "Communicators in use.", "sum(job:nccl_communicators:live%s)" % of),
+        stat("Hung jobs", "According to pulse watch; the same series as the alerts.",
+             "count(count by (cluster, workload, job_id) (nccl_job_hang_start_timestamp_seconds%s))" % of,
+             steps=bad_from(1)),
+        stat("Waiting jobs", "Ranks of a communicator wait for each other more than 20 % of the time.",
+             "count(job:nccl_waiting:max%s > 0.2)" % of, steps=thresholds((None, "green"), (1, "orange"))),
+        stat("Alerts", "Firing alerts of severity warning or critical.", "count(%s)" % FIRING, steps=bad_from(1)),
         height=4)
 
     def of_job(how, name):
         return "%s by (cluster, workload, job_id, job) (%s%s)" % (how, name, of)
 
     board.add(table(
-        "Jobs", "Those that hang first, then those that wait. The name opens the job.",
+        "Jobs", "Longest stalled first, then longest waiting. The name opens the job.",
         ("cluster", "workload", "job_id", "job"), (
             ("Ranks", of_job("sum", "job:nccl_ranks:live"), "short"),
             ("Communicators", of_job("sum", "job:nccl_communicators:live"), "short"),
             ("In flight for", of_job("max", "job:nccl_inflight_age:seconds"), "s", IN_FLIGHT),
             ("Waiting", of_job("max", "job:nccl_waiting:max"), "percentunit", WAITING),
-            ("Calls/s", of_job("sum", "job:nccl_operations:rate5m"), "ops"),
-            ("Bytes/s", of_job("sum", "job:nccl_operation_bytes:rate5m"), "Bps")),
-        links=[("workload", dashboard_url(JOB, workload="workload"))],
+            ("Calls", of_job("sum", "job:nccl_operations:rate5m"), "ops"),
+            ("Throughput", of_job("sum", "job:nccl_operation_bytes:rate5m"), "Bps")),
+        links=[("workload", dashboard_url(JOB, workload="workload", job_id="job_id"))],
         sort=[("In flight for", True), ("Waiting", True)]))
     board.add(
         graph("Time lost to waiting", "Share of the time that the ranks of a job's worst communicator "
               "wait for each other, on average.",
               ("topk(10, max by (workload) (job:nccl_waiting:max%s))" % of, "{{workload}}"),
               unit="percentunit", steps=WAITING),
-        graph("Oldest work in flight", "Nothing is drawn while launches complete.",
+        graph("Oldest work in flight", "Empty while launches complete.",
               ("topk(10, max by (workload) (job:nccl_inflight_age:seconds%s))" % of, "{{workload}}"),
               unit="s", steps=IN_FLIGHT, none=COMPLETE))
     root = ("workload", "job_id", "Hostname", "global_rank", "gpu", "verdict")
     board.add(
-        table("Who holds up jobs", "The root of each hang, as pulse watch finds it. Nothing while jobs go on.", root, (
-            ("Others wait for", "time() - max by (%s) (nccl_job_hang_start_timestamp_seconds%s)" % (
+        table("Blocking ranks", "The root of each hang, according to pulse watch. Empty while all jobs progress.", root, (
+            ("Stalled for", "time() - max by (%s) (nccl_job_hang_start_timestamp_seconds%s)" % (
                 ", ".join(root), of), "s", IN_FLIGHT),),
-              links=[("workload", dashboard_url(JOB, workload="workload")),
+              links=[("workload", dashboard_url(JOB, workload="workload", job_id="job_id")),
                      ("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
-              sort=[("Others wait for", True)]),
-        graph("Nodes that jobs wait for", "Seconds lost per second to a rank of a node, or to all of its ranks, as pulse "
-              "watch finds them.",
+              sort=[("Stalled for", True)]),
+        graph("Late nodes", "Seconds per second that jobs lose to late ranks of a node, according to pulse watch.",
               ("topk(10, max by (workload, Hostname) (nccl_job_straggler_ratio%s))" % of, "{{workload}} {{Hostname}}"),
-              unit="percentunit", steps=bad_from(0.05), none=NOBODY_LATE))
+              unit="percentunit", steps=bad_from(0.05), none=NONE_LATE))
     board.add(
-        graph("Bytes called", "As the application passed them.",
+        graph("Bytes called", "Bytes that the application passed to NCCL.",
               ("topk(10, sum by (workload) (job:nccl_operation_bytes:rate5m%s))" % of, "{{workload}}"),
               unit="Bps"),
-        graph("Latency against the past", "Mean duration over its median of the last three days, of the "
-              "worst operation. Needs an hour of history.",
+        graph("Slowdown", "Mean duration divided by its median of the last three days, of the worst operation.",
               ("""topk(10, max by (workload, op, size) (
                     workload:nccl_operation_duration_seconds:mean%s
                     / workload:nccl_operation_duration_seconds:mean_baseline))""" % of,
-               "{{workload}} {{op}} {{size}}"), unit="percentunit", steps=bad_from(1.5), none=YOUNG))
+               "{{workload}} {{op}} {{size}}"), unit="suffix:x", steps=bad_from(1.5), none=YOUNG))
     board.add(
-        graph("Bandwidth: worst of its kind", "Bus bandwidth of the slowest communicator over that of the "
-              "median one with the same place in the job, of the rank that waits least.",
+        graph("Bandwidth: worst of its kind", "Bus bandwidth of the slowest communicator, divided by the median "
+              "of communicators with the same index; of the rank that waits least.",
               ("""bottomk(10, min by (workload, op, size) (
                     workload:nccl_bus_bandwidth:worst_communicator%s
                     / workload:nccl_bus_bandwidth:best_rank))""" % of,
                "{{workload}} {{op}} {{size}}"), unit="percentunit", max=1),
-        graph("Where the network waits", "Seconds of waiting for each byte, against the last three days, "
-              "of the cause that has grown most. Needs an hour of history.",
+        graph("Network wait per byte", "Divided by the median of the last three days, for the cause that has grown most.",
               ("""topk(10, max by (workload, direction, reason) (
                     workload:nccl_network_wait:seconds_per_byte%s
                     / workload:nccl_network_wait:seconds_per_byte_baseline))""" % of,
-               "{{workload}} {{direction}} {{reason}}"), unit="percentunit", steps=bad_from(2),
+               "{{workload}} {{direction}} {{reason}}"), unit="suffix:x", steps=bad_from(2),
               none=YOUNG))
     alert = ("severity", "alertname", "cluster", "workload", "comm", "rank", "Hostname", "instance")
     board.add(table(
-        "Alerts that fire", "Without those for information. docs/runbook.md has a section for each.", alert,
+        "Firing alerts", "Of severity warning or critical. docs/runbook.md has a section for each.", alert,
         ((None, "max by (%s) (%s)" % (", ".join(alert), FIRING), "short"),),
         links=[("workload", dashboard_url(JOB, workload="workload")),
                ("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
@@ -119,11 +118,14 @@ def fleet():
 
 
 def job():
-    live = LIVE + '{workload=~"$workload"}'
+    of = '{cluster=~"$cluster", workload=~"$workload", job_id=~"$job_id"}'
+    live = LIVE + of
     board = Dashboard(
-        JOB, "NCCL / Job", "Communicators of a job: latency, bandwidth, who waits, and for what. Needs "
-        "recording.yaml and hang.yaml.",
+        JOB, "NCCL / Job", "Communicators of a job: latency, bandwidth, waiting, blocking and late ranks. Needs "
+        "recording.yaml and pulse watch.",
+        query_variable("cluster", "label_values(%s, cluster)" % LIVE, "Cluster", ".*"),
         query_variable("workload", "label_values(%s, workload)" % LIVE, "Workload", multi=False),
+        query_variable("job_id", 'label_values(%s{workload=~"$workload"}, job_id)' % LIVE, "Job ID", ".*"),
         query_variable("comm", "label_values(%s, comm)" % live, "Communicator"),
         query_variable("op", 'label_values(comm:nccl_operation_duration_seconds:p50{comm=~"$comm"}, op)',
                        "Operation", ".*"),
@@ -132,133 +134,132 @@ def job():
     comm = '{comm=~"$comm"}'
     timed = '{comm=~"$comm", op=~"$op", size=~"$size", timing=~"stream|kernel"}'
     board.add(
-        stat("Ranks", "Seen, of all communicators selected.", "sum(comm:nccl_ranks:seen%s)" % comm),
-        stat("Ranks seen / expected", "Of the communicator with the fewest.",
+        stat("Ranks", "Scraped ranks of all selected communicators.", "sum(comm:nccl_ranks:seen%s)" % comm),
+        stat("Ranks scraped / expected", "Lowest share among the selected communicators.",
              "min(comm:nccl_ranks:ratio%s)" % comm, "percentunit", FEWER, none="?"),
-        stat("In flight for", "The oldest launch that does not end; nothing while launches complete.",
+        stat("In flight for", "Age of the oldest launch; empty while launches complete.",
              "max(rank:nccl_inflight_age:seconds%s)" % comm, "s", IN_FLIGHT, none="-"),
         stat("Waiting", "Share of the time that ranks wait for each other, in the worst communicator.",
              "max(comm:nccl_waiting:avg%s)" % comm, "percentunit", WAITING, none="?"),
-        stat("Timed", "Share of the calls that have a duration; by design a sample.",
+        stat("Timed", "Share of calls with a duration; a sample by design.",
              "avg(comm:nccl_timed_operations:ratio%s)" % comm, "percentunit", none="?"),
         stat("With CUDA graphs",
-             "Communicators with captured operations. Counting replays takes NCCL_PULSE_GRAPHS=auto.",
+             "Communicators with captured operations. NCCL_PULSE_GRAPHS=auto counts their replays.",
              "sum(max by (comm) (nccl_communicator_captured%s))" % comm),
         height=4)
     board.add(table(
         "Communicators", "", ("comm", "comm_name", "nranks", "nnodes", "index"), (
             ("In use", "max by (comm, comm_name, nranks, nnodes, index) (comm:nccl_communicator:live%s)"
              % comm, "short"),
-            ("Ranks seen", "max by (comm) (comm:nccl_ranks:seen%s)" % comm, "short"),
+            ("Ranks", "max by (comm) (comm:nccl_ranks:seen%s)" % comm, "short"),
             ("In flight for", "max by (comm) (rank:nccl_inflight_age:seconds%s)" % comm, "s", IN_FLIGHT),
             ("Waiting", "max by (comm) (comm:nccl_waiting:avg%s)" % comm, "percentunit", WAITING),
-            ("Calls/s", "sum by (comm) (rate(nccl_operations_total%s[$__rate_interval]))" % comm, "ops"),
-            ("Bytes/s", "sum by (comm) (rate(nccl_operation_bytes_total%s[$__rate_interval]))" % comm,
+            ("Calls", "sum by (comm) (rate(nccl_operations_total%s[$__rate_interval]))" % comm, "ops"),
+            ("Throughput", "sum by (comm) (rate(nccl_operation_bytes_total%s[$__rate_interval]))" % comm,
              "Bps")),
         sort=[("In use", True), ("In flight for", True), ("Waiting", True)],
         links=[("comm", "/d/%s?${datasource:queryparam}&var-workload=${workload}"
-                "&var-comm=${__data.fields.comm}&${__url_time_range}" % JOB)]), height=8)
+                "&var-job_id=${job_id}&var-comm=${__data.fields.comm}&${__url_time_range}" % JOB)]), height=8)
 
     process = "global_rank, Hostname, gpu, pid"
     board.add(table(
-        "Who holds up the job", "The root of the hang, as pulse watch finds it. Nothing while the job goes on.",
+        "Blocking ranks", "The root of the hang, according to pulse watch. Empty while the job progresses.",
         (process + ", verdict, first_step").split(", "), (
-            ("Others wait for", 'time() - max by (%s, verdict, first_step) '
-             '(nccl_job_hang_start_timestamp_seconds{workload=~"$workload"})' % process, "s", IN_FLIGHT),),
+            ("Stalled for", "time() - max by (%s, verdict, first_step) "
+             "(nccl_job_hang_start_timestamp_seconds%s)" % (process, of), "s", IN_FLIGHT),),
         links=[("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
         sort=[("global_rank", False)]), height=6)
 
     board.row("Latency and bandwidth")
     board.add(
-        graph("Median duration", "Of the slowest communicator, for each operation and size.",
+        graph("Median duration", "Of the slowest communicator, per operation and size.",
               ("max by (op, size) (comm:nccl_operation_duration_seconds:p50%s)" % timed,
                "{{op}} {{size}}"), unit="s"),
-        graph("99th percentile", "Of the slowest communicator, for each operation and size.",
+        graph("99th percentile", "Of the slowest communicator, per operation and size.",
               ("max by (op, size) (comm:nccl_operation_duration_seconds:p99%s)" % timed,
                "{{op}} {{size}}"), unit="s"))
     board.add(
-        heatmap("Durations", "All timed operations that are selected. Waiting for other ranks is in them.",
+        heatmap("Durations", "All selected timed operations, waiting for other ranks included.",
                 "nccl_operation_duration_seconds", timed),
-        heatmap("Enqueue to completion", "As the host sees it, waiting for the GPU's earlier work "
-                "included: operations that cross the network, and all with kernel timing.",
+        heatmap("Enqueue to completion", "Measured on the host, earlier work of the GPU included: "
+                "operations across the network; with kernel timing all.",
                 "nccl_operation_completion_seconds", '{comm=~"$comm", op=~"$op", size=~"$size"}'))
     board.add(
-        graph("Bus bandwidth", "As nccl-tests states it; waiting for each other lowers it.",
+        graph("Bus bandwidth", "By nccl-tests' convention. Waiting for other ranks lowers it.",
               ("min by (op, size) (comm:nccl_bus_bandwidth:bytes_per_second%s)" % timed,
                "{{op}} {{size}}"), unit="Bps"),
-        graph("Bus bandwidth of the rank that waits least", "What the links give. Of the slowest "
-              "communicator.",
+        graph("Bus bandwidth of the rank that waits least", "What the links deliver, on the "
+              "slowest communicator.",
               ("min by (op, size) (comm:nccl_bus_bandwidth:best_rank%s)" % timed, "{{op}} {{size}}"),
               unit="Bps"))
     board.add(
-        graph("Latency against the past", "Mean duration over its median of the last three days. Needs an "
-              "hour of history.",
+        graph("Slowdown", "Mean duration divided by its median of the last three days.",
               ("""workload:nccl_operation_duration_seconds:mean{workload=~"$workload", op=~"$op", size=~"$size"}
                   / workload:nccl_operation_duration_seconds:mean_baseline""",
-               "{{op}} {{size}} index {{index}} ({{nranks}})"), unit="percentunit",
+               "{{op}} {{size}} index {{index}} ({{nranks}})"), unit="suffix:x",
               steps=bad_from(1.5), none=YOUNG),
-        graph("Calls", "Of the application.",
+        graph("Calls", "Calls of the application.",
               ('sum by (op, size) (rate(nccl_operations_total{comm=~"$comm", op=~"$op", size=~"$size"}'
                '[$__rate_interval]))', "{{op}} {{size}}"), unit="ops", stack=True))
 
-    board.row("Who waits")
+    waiting = "max by (comm, rank) (rank:nccl_waiting:ratio%s)" % comm
+    board.row("Waiting")
     board.add(
-        graph("Waiting of each rank", "Seconds per second, at least. The one at the bottom is the one "
-              "that others wait for.",
-              ("max by (comm, rank) (rank:nccl_waiting:ratio%s)" % comm, "{{comm}} rank {{rank}}"),
-              unit="percentunit"),
-        graph("Work in flight", "For how long, of each rank. Nothing is drawn while launches complete.",
-              ("max by (comm, rank) (rank:nccl_inflight_age:seconds%s)" % comm, "{{comm}} rank {{rank}}"),
+        graph("Waiting per rank", "The ten ranks that wait most and the ten that wait least. The others wait "
+              "for the rank at the bottom.",
+              largest(waiting, "{{comm}} rank {{rank}}", 10),
+              ("bottomk(10, %s)" % waiting, "{{comm}} rank {{rank}}"), unit="percentunit"),
+        graph("Work in flight", "Age of the oldest launch, of the 20 oldest ranks. Empty while launches complete.",
+              largest("max by (comm, rank) (rank:nccl_inflight_age:seconds%s)" % comm,
+                      "{{comm}} rank {{rank}}"),
               unit="s", steps=IN_FLIGHT, none=COMPLETE))
     board.add(
-        table("Ranks that others wait for", "Those that wait least in communicators whose ranks wait.",
+        table("Ranks that wait least", "In communicators whose ranks wait: the others wait for these.",
               ("comm", "rank", "Hostname", "gpu"), (
                   ("Waits", "bottomk(10, max by (comm, rank, Hostname, gpu) (rank:nccl_waiting:ratio%s "
                    "* on (job, instance, comm, rank) group_left (Hostname, gpu) %s))" % (comm, LIVE),
                    "percentunit"),),
               links=[("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
               sort=[("Waits", False)]),
-        graph("Waiting for a rank, within its node", "Measured by the node's endpoint.",
-              ("max by (comm, rank) (rate(nccl_straggler_seconds_total%s[5m]))" % comm,
-               "{{comm}} rank {{rank}}"), unit="percentunit", steps=bad_from(0.05)))
-
-    board.row("Who comes late")
+        graph("Late within its node", "Share of time that the node's other ranks wait for a rank; the 20 latest.",
+              largest("max by (comm, rank) (rate(nccl_straggler_seconds_total%s[5m]))" % comm,
+                      "{{comm}} rank {{rank}}"), unit="percentunit", steps=bad_from(0.05)))
     board.add(table(
-        "Who comes late", "As pulse watch finds them, over all nodes. Without a rank: the whole node.",
+        "Late ranks", "Over all nodes, according to pulse watch. Without a rank: all ranks of the node.",
         (process + ", first_step").split(", "), (
-            ("Lost", 'max by (%s, first_step) (nccl_job_straggler_ratio{workload=~"$workload"})' % process,
+            ("Lost", "max by (%s, first_step) (nccl_job_straggler_ratio%s)" % (process, of),
              "percentunit", bad_from(0.05)),),
         links=[("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
         sort=[("Lost", True)]), height=6)
 
-    board.row("Network")
+    board.row("Network", collapsed=True)
     board.add(
-        graph("Sends wait for", "Shares, of watched steps. gpu: data; peer: the receiver's credit; wire: "
-              "being sent.",
+        graph("Sends wait for", "Shares of watched steps. gpu: data; peer: the receiver's credit; wire: transfer.",
               ('avg by (reason) (comm:nccl_network_wait:share{comm=~"$comm", direction="send"})',
                "{{reason}}"), unit="percentunit", stack=True, max=1, none=NO_STEPS),
-        graph("Receives wait for", "Shares, of watched steps. wire: data, the sender's delay included; "
-              "flush: being visible; gpu: being taken.",
+        graph("Receives wait for", "Shares of watched steps. wire: data, or a late sender; flush: visibility; gpu: "
+              "the consumer.",
               ('avg by (reason) (comm:nccl_network_wait:share{comm=~"$comm", direction="recv"})',
                "{{reason}}"), unit="percentunit", stack=True, max=1, none=NO_STEPS))
 
-    board.row("What NCCL does")
+    board.row("Algorithms and timing", collapsed=True)
     board.add(
-        graph("Algorithms and protocols", "Operations by what NCCL chose.",
+        graph("Algorithms and protocols", "Operations by NCCL's choice.",
               ('sum by (op, algo, proto) (rate(nccl_algorithm_operations_total{comm=~"$comm", op=~"$op"}'
                '[$__rate_interval]))', "{{op}} {{algo}} {{proto}}"), unit="ops"),
-        graph("Without a duration", "Calls by the reason why they were not timed.",
+        graph("Without a duration", "Untimed calls, by reason.",
               ('sum by (reason) (rate(nccl_untimed_operations_total{comm=~"$comm", op=~"$op"}'
                '[$__rate_interval]))', "{{reason}}"), unit="ops", stack=True))
     return board.document
 
 
 def node():
-    here = '{Hostname=~"$Hostname", comm=~"$comm"}'
+    here = '{cluster=~"$cluster", Hostname=~"$Hostname", comm=~"$comm"}'
     identity = "* on (job, instance, comm, rank) group_left (Hostname, gpu) %s%s" % (LIVE, here)
     board = Dashboard(
-        NODE, "NCCL / Node and rank", "What each rank of a node does. Needs recording.yaml; GPU panels "
+        NODE, "NCCL / Node and rank", "The ranks of a node. Needs recording.yaml; GPU panels "
         "need dcgm-exporter and dcgm.yaml.",
+        query_variable("cluster", "label_values(%s, cluster)" % LIVE, "Cluster", ".*"),
         query_variable("Hostname", "label_values(%s, Hostname)" % LIVE, "Node", multi=False),
         query_variable("comm", 'label_values(%s{Hostname=~"$Hostname"}, comm)' % LIVE, "Communicator"))
     board.add(table(
@@ -279,38 +280,35 @@ def node():
 
     board.row("Launches")
     board.add(
-        graph("Launches", "That were visible: replays of CUDA graphs are not.",
+        graph("Launches", "Tracked launches, without replays of CUDA graphs.",
               (of_rank("rate(nccl_launches_total[$__rate_interval])"), legend), unit="ops"),
-        graph("Launches in flight", "When the background thread last looked.",
+        graph("Launches in flight", "At the last poll of the background thread.",
               (of_rank("nccl_inflight_launches"), legend)))
     board.add(
-        graph("Oldest launch in flight", "Nothing is drawn while launches complete.",
+        graph("Oldest launch in flight", "Empty while launches complete.",
               ("max by (gpu, comm, rank) (rank:nccl_inflight_age:seconds%s)" % here, legend), unit="s",
               steps=IN_FLIGHT, none=COMPLETE),
-        graph("Calls so far", "Of each operation. Compare ranks while they stand still: who is behind in a "
-              "hang?",
+        graph("Calls so far", "Per operation. In a hang, the rank with fewer calls is behind.",
               ("max by (gpu, comm, rank, op) (sum by (job, instance, comm, rank, op) "
                "(nccl_operations_total) %s)" % identity, legend + " {{op}}"), unit="none"))
 
     board.row("Latency")
     board.add(
-        graph("Mean duration", "Of all timed operations of a rank. Shorter than on other ranks: it comes "
-              "last.",
+        graph("Mean duration", "Of all timed operations of a rank. The rank with the shortest arrives last.",
               ("""max by (gpu, comm, rank, op) (
                     sum by (job, instance, comm, rank, op) (%s)
                     / sum by (job, instance, comm, rank, op) (%s) %s)"""
                % (*(rate_of(part, "nccl_operation_duration_seconds", '{timing=~"stream|kernel"}')
                     for part in ("sum", "count")), identity), legend + " {{op}}"), unit="s"),
-        graph("Waiting", "For other ranks, seconds per second, at least.",
+        graph("Waiting", "Share of time spent waiting for other ranks, at least.",
               (of_rank("rank:nccl_waiting:ratio"), legend), unit="percentunit", steps=WAITING),
-        graph("Lost to this node", "Seconds per second that jobs lose because its ranks come late, as pulse watch finds "
-              "them.",
+        graph("Lost to this node", "Seconds per second that jobs lose to its late ranks, according to pulse watch.",
               ('max by (workload) (nccl_job_straggler_ratio{Hostname=~"$Hostname"})', "{{workload}}"),
-              unit="percentunit", steps=bad_from(0.05), none=NOBODY_LATE))
+              unit="percentunit", steps=bad_from(0.05), none=NONE_LATE))
 
-    board.row("Network")
+    board.row("Network", collapsed=True)
     board.add(
-        graph("Network throughput", "While steps were watched, the protocol's own bytes included.",
+        graph("Network throughput", "From watched steps, the protocol's bytes included.",
               ("""sum by (Hostname, direction) (
                     rate(nccl_network_bytes_total[$__rate_interval]) %s)
                   / on (Hostname) group_left () sum by (Hostname) (
@@ -318,12 +316,12 @@ def node():
                     * on (job, instance, pid) group_left (Hostname)
                     max by (job, instance, pid, Hostname) (%s%s))"""
                % (identity, LIVE, here), "{{direction}}"), unit="Bps"),
-        graph("Network steps wait", "Seconds per second, summed over steps: compare shares.",
+        graph("Network steps wait", "Seconds per second, summed over steps. Compare shares only.",
               ("""sum by (direction, reason) (
                     rate(nccl_network_wait_seconds_total[$__rate_interval]) %s)""" % identity,
                "{{direction}} {{reason}}"), unit="suffix:s/s", stack=True))
 
-    board.row("GPU, from dcgm-exporter")
+    board.row("GPU, from dcgm-exporter", collapsed=True)
     gpu = "gpu {{gpu}}"
     board.add(
         graph("GPU utilization", "", ("max by (gpu) (rank:nccl_gpu_utilization:percent%s)" % here, gpu),
@@ -333,7 +331,7 @@ def node():
         graph("SM clock", "", ("max by (gpu) (1e6 * rank:nccl_gpu_sm_clock:mhz%s)" % here, gpu),
               unit="hertz", none=NO_DCGM))
     board.add(
-        graph("XID", "The last one of each GPU that a communicator uses; DCGM keeps it.",
+        graph("XID", "The last XID of each GPU in use; DCGM keeps it.",
               ("max by (gpu, UUID) (%s%s * on (UUID) group_left () max by (UUID) "
                "(DCGM_FI_DEV_XID_ERRORS))" % (LIVE, here), gpu + " {{UUID}}"), unit="none", none=NO_DCGM), height=7)
     return board.document

@@ -76,6 +76,11 @@ def graph(title, description, *queries, unit="short", steps=None, stack=False, n
                  **defaults)
 
 
+def largest(expression, legend, count=20):
+    """A query for `graph`, bounded whatever the number of ranks or endpoints."""
+    return "topk(%d, %s)" % (count, expression), legend
+
+
 def rate_of(part, histogram, selected):
     """The rate of a histogram's part (sum or count), in whatever form it is stored."""
     return "rate(%s_%s%s[$__rate_interval]) or histogram_%s(rate(%s%s[$__rate_interval]))" % (
@@ -132,7 +137,10 @@ def table(title, description, keys, columns, links=(), details=(), sort=(), over
         overrides.append(override(name, unit=unit, **color))
     overrides += [override(label, custom__width=WIDTHS[label])
                   for label in (*keys, *details) if label in WIDTHS]
-    overrides += [override(label, links=[{"title": "Open", "url": url}]) for label, url in links]
+    # A job without a name or ID needs a text to click on.
+    overrides += [override(label, links=[{"title": "Open", "url": url}], mappings=[{
+        "type": "special", "options": {"match": "empty", "result": {"text": "(none)", "index": 0}}}])
+                  for label, url in links]
     # Labels are text: as numbers, process 1340 would be shown (and linked to) as 1.34 K.
     made = panel("table", title, description, targets, "string", overrides=overrides,
                  options={"showHeader": True, "cellHeight": "sm", "frameIndex": 0,
@@ -169,13 +177,14 @@ class Dashboard:
     """Panels are added by the row; `row` starts a section with a heading."""
 
     def __init__(self, uid, title, description, *variables):
-        alerts = 'ALERTS{alertname=~"Nccl.*", alertstate="firing", severity="critical"}'
+        of = ', workload=~"$workload"' if any(each["name"] == "workload" for each in variables) else ""
+        alerts = 'ALERTS{alertname=~"Nccl.*", alertstate="firing", severity=~"warning|critical"%s}' % of
         self.document = {
             "uid": uid, "title": title, "description": description, "tags": ["nccl-pulse"],
             "schemaVersion": 39, "version": 1, "editable": True, "graphTooltip": 1, "refresh": "30s",
             "timezone": "browser", "time": {"from": "now-1h", "to": "now"},
             "links": [{"type": "dashboards", "title": "NCCL", "tags": ["nccl-pulse"],
-                       "asDropdown": False, "includeVars": False, "keepTime": True, "icon": "dashboard",
+                       "asDropdown": False, "includeVars": True, "keepTime": True, "icon": "dashboard",
                        "targetBlank": False, "tooltip": "", "url": ""}],
             # Grafana 10 reads the query from expr, newer ones from target.
             "annotations": {"list": [{
@@ -186,15 +195,20 @@ class Dashboard:
                 "name": "datasource", "type": "datasource", "label": "Data source",
                 "query": "prometheus", "hide": 0, "refresh": 1}] + list(variables)},
             "panels": []}
-        self.y = 0
+        self.y = self.ids = 0
+        self.panels = self.document["panels"]  # to which the next one is added
 
     def _place(self, made, x, width, height):
-        panels = self.document["panels"]
-        panels.append(dict({"id": len(panels) + 1,
-                            "gridPos": {"x": x, "y": self.y, "w": width, "h": height}}, **made))
+        self.ids += 1
+        self.panels.append(dict({"id": self.ids,
+                                 "gridPos": {"x": x, "y": self.y, "w": width, "h": height}}, **made))
 
-    def row(self, title):
-        self._place({"type": "row", "title": title, "collapsed": False, "panels": []}, 0, 24, 1)
+    def row(self, title, collapsed=False):
+        """Grafana keeps the panels of a collapsed row within the row."""
+        self.panels = self.document["panels"]
+        self._place({"type": "row", "title": title, "collapsed": collapsed, "panels": []}, 0, 24, 1)
+        if collapsed:
+            self.panels = self.panels[-1]["panels"]
         self.y += 1
 
     def add(self, *panels, height=9):

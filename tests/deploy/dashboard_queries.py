@@ -18,6 +18,13 @@ def dashboards():
     return found
 
 
+def panels(board):
+    """All panels of a board, also of collapsed rows."""
+    for panel in board["panels"]:
+        yield panel
+        yield from panel.get("panels", [])
+
+
 def panel_queries():
     """{(dashboard, panel): its expressions}, variables filled in."""
     found = {}
@@ -27,7 +34,7 @@ def panel_queries():
             if match:
                 found[board["uid"], "variable " + variable["name"]] = [
                     "group by (%s) (%s)" % match.group(2, 1)]
-        for panel in board["panels"]:
+        for panel in panels(board):
             if panel["type"] != "row":
                 key = board["uid"], panel["title"]
                 assert key not in found, key

@@ -16,7 +16,7 @@ import unittest
 
 from tests import running
 from tests.deploy import cluster, servers
-from tests.deploy.dashboard_queries import GRAFANA, dashboards, panel_queries
+from tests.deploy.dashboard_queries import GRAFANA, dashboards, panel_queries, panels
 from tests.deploy.made_up_pages import dcgm_page, history, made_up_page, watch_page
 from tests.replay.replayed_run import RUNFILES
 
@@ -29,23 +29,23 @@ LATE = "nobody is late in a recorded run"
 
 # (dashboard, panel): why no replay gives it data. Of a table: of some of its columns.
 WITHOUT_REPLAY = {
-    ("nccl-fleet", "Jobs that hang"): HANG,
-    ("nccl-fleet", "Jobs that wait"): "recorded runs wait less",
+    ("nccl-fleet", "Hung jobs"): HANG,
+    ("nccl-fleet", "Waiting jobs"): "recorded runs wait less",
     ("nccl-fleet", "Jobs"): HANG,
     ("nccl-fleet", "Alerts"): ALERT,
-    ("nccl-fleet", "Alerts that fire"): ALERT,
+    ("nccl-fleet", "Firing alerts"): ALERT,
     ("nccl-fleet", "Oldest work in flight"): HANG,
-    ("nccl-fleet", "Who holds up jobs"): HANG,
-    ("nccl-fleet", "Nodes that jobs wait for"): LATE,
-    ("nccl-fleet", "Latency against the past"): PAST,
-    ("nccl-fleet", "Where the network waits"): PAST,
+    ("nccl-fleet", "Blocking ranks"): HANG,
+    ("nccl-fleet", "Late nodes"): LATE,
+    ("nccl-fleet", "Slowdown"): PAST,
+    ("nccl-fleet", "Network wait per byte"): PAST,
     ("nccl-job", "In flight for"): HANG,
     ("nccl-job", "Communicators"): HANG,
     ("nccl-job", "Work in flight"): HANG,
-    ("nccl-job", "Who holds up the job"): HANG,
+    ("nccl-job", "Blocking ranks"): HANG,
     ("nccl-job", "With CUDA graphs"): "not recorded here",
-    ("nccl-job", "Who comes late"): LATE,
-    ("nccl-job", "Latency against the past"): PAST,
+    ("nccl-job", "Late ranks"): LATE,
+    ("nccl-job", "Slowdown"): PAST,
     ("nccl-node", "Ranks"): HANG,
     ("nccl-node", "Oldest launch in flight"): HANG,
     ("nccl-node", "Lost to this node"): LATE,
@@ -55,6 +55,7 @@ WITHOUT_REPLAY = {
     ("nccl-node", "XID"): DCGM,
     ("nccl-pulse-exporter", "Ended processes"): "needs an agent",
     ("nccl-pulse-exporter", "Stuck pollers"): FAULT,
+    ("nccl-pulse-exporter", "Endpoints down"): FAULT,
     ("nccl-pulse-exporter", "Ignored events"): FAULT,
     ("nccl-pulse-exporter", "Refused and uncompleted"): FAULT,
     ("nccl-pulse-exporter", "Overflowed"): FAULT,
@@ -108,7 +109,7 @@ class Structure(unittest.TestCase):
         for part in everything(dashboards()):
             if isinstance(part.get("unit", "s"), str):
                 self.assertIn(part.get("unit", "s"), ("Bps", "hertz", "none", "ops", "percent", "percentunit", "s", "short",
-                                                      "string", "suffix:s/s", "watt"))
+                                                      "string", "suffix:s/s", "suffix:x", "watt"))
 
     def test_model(self):
         uids = [board["uid"] for board in dashboards().values()]
@@ -118,9 +119,9 @@ class Structure(unittest.TestCase):
         for board in dashboards().values():
             self.assertRegex(board["uid"], r"^[a-z-]{1,40}$")
             self.assertGreaterEqual(board["schemaVersion"], 36)
-            ids = [panel["id"] for panel in board["panels"]]
+            ids = [panel["id"] for panel in panels(board)]
             self.assertEqual(len(ids), len(set(ids)))
-            for panel in board["panels"]:
+            for panel in panels(board):
                 self.assertIn(panel["type"], ("row", "stat", "timeseries", "heatmap", "table"))
                 self.assertTrue(panel["title"])
                 for of_panel in panel.get("targets", []):
@@ -134,7 +135,7 @@ class Structure(unittest.TestCase):
     def test_panels_do_not_overlap_and_can_be_read_on_a_laptop(self):
         for board in dashboards().values():
             taken = {}
-            for panel in board["panels"]:
+            for panel in panels(board):
                 place = panel["gridPos"]
                 self.assertLessEqual(place["x"] + place["w"], 24)
                 # 24 columns on 1440 pixels: a number needs 200, lines need 450.
@@ -179,7 +180,7 @@ class Structure(unittest.TestCase):
 
     def test_tables_link_and_rename_columns_that_they_have(self):
         for board in dashboards().values():
-            for panel in board["panels"]:
+            for panel in panels(board):
                 if panel["type"] != "table":
                     continue
                 organize = panel["transformations"][-1]["options"]
@@ -194,7 +195,7 @@ class Structure(unittest.TestCase):
 
     def test_tables_are_not_wider_than_a_laptop(self):
         for board in dashboards().values():
-            for panel in board["panels"]:
+            for panel in panels(board):
                 if panel["type"] != "table":
                     continue
                 organize = panel["transformations"][-1]["options"]
@@ -231,7 +232,7 @@ class Queries(unittest.TestCase):
         return {(board["uid"], panel["title"]):
                 {name for name in panel["transformations"][-1]["options"]["indexByName"]
                  if not name.startswith("Value")}
-                for board in dashboards().values() for panel in board["panels"]
+                for board in dashboards().values() for panel in panels(board)
                 if panel["type"] == "table"}
 
     def start(self, thing):
@@ -325,7 +326,8 @@ class Queries(unittest.TestCase):
         # Nothing is wrong with the recorded jobs, not even for a moment.
         self.assertEqual(prometheus.query('ALERTS{alertname!~"Nccl(Pulse|Watch).*"}'), [])
 
-        prometheus.scrape("nccl-pulse", targets + [self.start(cluster.Page(made_up_page)).target])
+        # And an endpoint that does not answer.
+        prometheus.scrape("nccl-pulse", targets + [self.start(cluster.Page(made_up_page)).target, "127.0.0.1:1"])
         prometheus.scrape("nccl-pulse-watch", [self.start(cluster.Page(watch_page)).target])
         prometheus.scrape("dcgm", [self.start(cluster.Page(dcgm_page)).target])
         self.wait_for_data(prometheus, left)

@@ -149,19 +149,19 @@ class EndToEndTest(unittest.TestCase):
 
     def check_straggler(self, prometheus, job):
         self.wait_for_alert(
-            prometheus, "NcclSlowRank", r"^(Rank|Process) \d+ on \S+ .*is late .* of its time \| First: nvidia-smi",
+            prometheus, "NcclSlowRank", r"^(Rank|Process) \d+ on \S+ .*is late: .* of its time \| First: nvidia-smi",
             pid=str(job.ranks[LAST].pid))
 
     def check_hang(self, prometheus, job):
         pid = str(job.ranks[LAST].pid)
         # One alert for the job, not one for each communicator or verdict.
         self.wait_for_alert(
-            prometheus, "NcclJobHung", r"^Rank \d+ .*holds up job .*rank_not_called .*First: py-spy dump --pid %s on " % pid,
+            prometheus, "NcclJobHung", r"^Rank \d+ .*blocks job .*rank_not_called .*First: py-spy dump --pid %s on " % pid,
             pid=pid, severity="warning")
         self.assertEqual([alert for alert in prometheus.alerts("NcclJobHung") if alert[0].get("pid") != pid], [])
 
     def check_gone(self, prometheus, job):
-        self.wait_for_alert(prometheus, "NcclHangCertain", r"holds up job .*process_gone",
+        self.wait_for_alert(prometheus, "NcclHangCertain", r"blocks job .*process_gone",
                             pid=str(job.ranks[LAST].pid), severity="critical")
 
 

@@ -104,11 +104,11 @@ class OneVerdictTest(unittest.TestCase):
 
     def hang(self, expected, labels):
         severity = "critical" if expected["verdict"] in CERTAIN else "warning"
-        who = ("Rank %s%s holds up" % (labels.get("global_rank") or "%s of communicator %s" % (
+        who = ("Rank %s%s blocks job 4711" % (labels.get("global_rank") or "%s of communicator %s" % (
             labels["rank"], labels["comm"]), self.where(labels)) if "rank" in labels
-               else "It is not known who holds up")
+               else "Hang in job 4711, blocking rank unknown")
         return {"exp_labels": {**labels, "severity": severity}, "exp_annotations": {
-            "summary": "%s job 4711: %s" % (who, expected["verdict"]),
+            "summary": "%s: %s" % (who, expected["verdict"]),
             "description": "Since 1970-01-01 00:19:50 +0000 UTC%s, communicator %s%s. First: %s. The page of pulse watch "
                            "has the whole verdict." % (
                                ", in " + labels["op"] if "op" in labels else "", labels["comm"],
@@ -118,7 +118,7 @@ class OneVerdictTest(unittest.TestCase):
 
     def slow(self, expected, labels, value):
         return {"exp_labels": {**labels, "severity": "warning"}, "exp_annotations": {
-            "summary": "Rank %d%s is late and makes the others wait: job 4711 loses %.4g%% of its time" % (
+            "summary": "Rank %d%s is late: job 4711 loses %.4g%% of its time" % (
                 expected["rank"], self.where(labels), 100 * value),
             "description": "First: %s." % labels["first_step"], "runbook_url": "docs/runbook.md#ncclslowrank"}}
 

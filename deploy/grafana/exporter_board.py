@@ -31,7 +31,7 @@ def exporter():
         height=4)
     board.add(table(
         "Endpoints down", "Scraped endpoints without an answer.", ("job", "instance"),
-        (("Up", 'up{job=~"nccl-pulse.*", instance=~"$instance"} == 0', "short"),),
+        (("Up", 'max by (job, instance) (up{job=~"nccl-pulse.*", instance=~"$instance"} == 0)', "short"),),
         overrides=[override("job", custom__width=180)]), table(
         "Versions and modes", "Sources of durations and completions, per number of processes.",
         ("version", "nccl_api_version", "timing", "durations", "completions", "event_mask", "memory"),

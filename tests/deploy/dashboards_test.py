@@ -146,6 +146,27 @@ class Structure(unittest.TestCase):
                         self.assertNotIn((x, y), taken, panel["title"])
                         taken[x, y] = panel["title"]
 
+    def test_lines_by_rank_or_endpoint_are_bounded(self):
+        found = 0
+        for board in dashboards().values():
+            if "Hostname" in {variable["name"] for variable in board["templating"]["list"]}:
+                continue  # of one node
+            for panel in panels(board):
+                for query in panel.get("targets", []) if panel["type"] == "timeseries" else []:
+                    if re.search(r"{{(rank|instance|pid|Hostname)}}", query["legendFormat"]):
+                        self.assertRegex(query["expr"], r"^(top|bottom)k\(\d+, ", panel["title"])
+                        found += 1
+        self.assertGreater(found, 10)
+
+    def test_collapsed_rows_hold_their_panels(self):
+        rows = [row for board in dashboards().values() for row in board["panels"] if row["type"] == "row"]
+        self.assertEqual({True, False}, {row["collapsed"] for row in rows})
+        self.assertEqual([], [row["title"] for row in rows if row["collapsed"] != bool(row["panels"])])
+
+    def test_a_hung_job_is_one_that_the_alert_names(self):
+        hung, = [panel for panel in panels(dashboards()["fleet.json"]) if panel["title"] == "Hung jobs"]
+        self.assertIn("(nccl_job_hang_start_timestamp_seconds{", hung["targets"][0]["expr"])
+
     def test_data_source_is_the_variable(self):
         for board in dashboards().values():
             for part in everything(board):
@@ -176,6 +197,7 @@ class Structure(unittest.TestCase):
                 self.assertLessEqual(set(re.findall(r"var-(\w+)=", url.group(2))), defined)
             for link in board["links"]:
                 self.assertTrue(set(link["tags"]) <= set(board["tags"]))
+                self.assertTrue(link["includeVars"] and link["keepTime"])
         self.assertEqual(linked, {"nccl-job", "nccl-node"})
 
     def test_tables_link_and_rename_columns_that_they_have(self):

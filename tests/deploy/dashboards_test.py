@@ -290,7 +290,7 @@ class Queries(unittest.TestCase):
             cluster.Replay("h200x2-net-mixed", 0.02, SLURM_JOB_ID="2",
                            NCCL_PULSE_NETWORK_WINDOW="100"),
             # With kernel timing, all-to-alls are not trusted.
-            cluster.Replay("h200x2-nvlink-mixed", 0.03, SLURM_JOB_ID="3",
+            cluster.Replay("h200x4-pytorch-ddp-fsdp", 0.3, SLURM_JOB_ID="3",
                            NCCL_PULSE_TIMING="kernel", NCCL_PULSE_LABELS="workload=mixed"),
         ]
         return [self.start(replay).target for replay in replays]

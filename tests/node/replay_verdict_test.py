@@ -13,7 +13,7 @@ from tests.node import cluster
 
 # The runs of several ranks.
 RUNS = {"h200x2-graph": 2, "h200x2-net-mixed": 2, "h200x2-nvlink-group": 2,
-        "h200x2-nvlink-mixed": 2, "h200x4-pytorch-ddp-fsdp": 4}
+        "h200x4-pytorch-ddp-fsdp": 4}
 
 
 class ReplayVerdictTest(unittest.TestCase):

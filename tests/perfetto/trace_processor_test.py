@@ -179,7 +179,7 @@ class TraceProcessorTest(TraceCase):
         return sum(between.values())
 
     def test_a_recorded_run(self):
-        run = os.path.join(RUNFILES, "tests/traces/h200x2-nvlink-mixed")
+        run = os.path.join(RUNFILES, "tests/traces/h200x2-threads")
         with Replay(run) as address:
             begin_ns = time.time_ns()
             asked = self.read("--seconds=0.5", "--endpoint=" + address)

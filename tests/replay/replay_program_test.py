@@ -91,7 +91,7 @@ class Interruption(ReplayTest):
 
     def test_ctrl_c_finalizes(self):
         process = self.start("--library=" + RECORDER, "--speed=0.1",
-                             trace_folder("h200x2-nvlink-mixed"))
+                             trace_folder("h200x2-net-mixed"))
         self.assertIn("http://nowhere:1/", process.stdout.readline())
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline and not self.are_amid_calls(2):

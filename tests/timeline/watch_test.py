@@ -151,7 +151,7 @@ class WatchTest(TraceCase):
         self.assertEqual(self.trace("--seconds=0.1", "--endpoint=" + empty.name, status=4).marks, [])
 
     def test_a_recorded_run(self):
-        run = os.path.join(RUNFILES, "tests/traces/h200x2-nvlink-mixed")
+        run = os.path.join(RUNFILES, "tests/traces/h200x2-threads")
         with Replay(run) as address:
             trace = self.trace("--seconds=0.5", "--endpoint=" + address)
         compared = 0

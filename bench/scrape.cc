@@ -17,12 +17,12 @@
 #include <vector>
 
 #include "benchmark/benchmark.h"
+#include "exporter/base/gzip.h"
 #include "exporter/exposition/communicators_json.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/exposition/families.h"
 #include "exporter/exposition/protobuf_format.h"
 #include "exporter/exposition/text_format.h"
-#include "exporter/http/gzip.h"
 #include "metrics/header_writer.h"
 #include "metrics/lane_writer.h"
 #include "metrics/segment_reader.h"

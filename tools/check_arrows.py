@@ -22,6 +22,7 @@ FLOORS = [
     "plugin/abi",
     "metrics",
     "metrics/testing",
+    "exporter/base",
     "exporter/diagnosis",
     "exporter/diagnosis/testing",
     "exporter/exposition",

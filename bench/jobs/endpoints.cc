@@ -28,10 +28,10 @@
 #include "absl/strings/str_cat.h"
 #include "bench/jobs/job_layout.h"
 #include "bench/jobs/job_run.h"
+#include "exporter/base/gzip.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/exposition/snapshot_message.h"
 #include "exporter/exposition/summary_json.h"
-#include "exporter/http/gzip.h"
 
 ABSL_FLAG(int, nodes, 2000, "endpoints, of 8 ranks each");
 ABSL_FLAG(std::string, targets, "/tmp/targets.json", "where to write their addresses");

@@ -1,7 +1,7 @@
 """Writes the tar.gz and the Debian package: the same files, the same bytes whenever they are built.
 
 Owner root, fixed times, sorted entries; modes come from what a file is, not from the machine that
-built it. Version and architecture are read from plugin/runtime/version.h and from the program itself.
+built it. Version and architecture are read from exporter/base/version.h and from the program itself.
 """
 
 import argparse

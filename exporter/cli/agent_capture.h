@@ -11,8 +11,8 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "exporter/base/log_level.h"
 #include "exporter/fleet/capture_watch.h"
-#include "exporter/node/log_level.h"
 
 namespace nccl_pulse {
 

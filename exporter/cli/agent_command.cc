@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "exporter/base/monotonic_clock.h"
 #include "exporter/cli/agent_capture.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
@@ -25,7 +26,6 @@
 #include "exporter/node/control_socket.h"
 #include "exporter/node/listener.h"
 #include "exporter/node/live_values.h"
-#include "exporter/node/monotonic_clock.h"
 #include "exporter/web/guard.h"
 
 namespace nccl_pulse {

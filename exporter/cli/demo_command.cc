@@ -15,12 +15,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "bench/simulation/ranks.h"
+#include "exporter/base/json_text.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/demo_story.h"
 #include "exporter/cli/installation.h"
 #include "exporter/cli/status_endpoint.h"
 #include "exporter/cli/status_words.h"
-#include "exporter/exposition/json_text.h"
 #include "exporter/node/listener.h"
 #include "nlohmann/json.hpp"
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "exporter/base/version.h"
 #include "exporter/cli/command.h"
-#include "plugin/runtime/version.h"
 
 namespace nccl_pulse {
 namespace {

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <string>
 
-#include "exporter/node/log_level.h"
+#include "exporter/base/log_level.h"
 #include "exporter/web/guard.h"
 
 namespace nccl_pulse {

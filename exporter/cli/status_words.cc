@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "exporter/diagnosis/size_words.h"
+#include "exporter/base/size_words.h"
 
 namespace nccl_pulse {
 

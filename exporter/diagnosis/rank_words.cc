@@ -3,8 +3,8 @@
 #include <string_view>
 #include <utility>
 
+#include "exporter/base/size_words.h"
 #include "exporter/diagnosis/pid_words.h"
-#include "exporter/diagnosis/size_words.h"
 #include "metrics/size_class.h"
 
 namespace nccl_pulse {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/realtime_clock.h"
 #include "exporter/http/handler.h"
-#include "exporter/node/realtime_clock.h"
 #include "exporter/page/status_page.h"
 
 namespace nccl_pulse {

@@ -11,6 +11,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "exporter/base/monotonic_clock.h"
+#include "exporter/base/realtime_clock.h"
 #include "exporter/diagnosis/shared_ranks.h"
 #include "exporter/exposition/calls_json.h"
 #include "exporter/exposition/communicators_json.h"
@@ -20,8 +22,6 @@
 #include "exporter/exposition/summary_json.h"
 #include "exporter/exposition/text_format.h"
 #include "exporter/http/limits.h"
-#include "exporter/node/monotonic_clock.h"
-#include "exporter/node/realtime_clock.h"
 #include "exporter/node/run_state.h"
 
 namespace nccl_pulse {

@@ -13,13 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "exporter/base/one_warning.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/pace_history.h"
 #include "exporter/endpoint/server_options.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/exposition/families.h"
 #include "exporter/http/handler.h"
-#include "exporter/http/one_warning.h"
 #include "exporter/http/page_cache.h"
 #include "exporter/node/node.h"
 

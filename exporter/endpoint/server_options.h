@@ -7,13 +7,13 @@
 #include <memory>
 #include <string>
 
+#include "exporter/base/log_level.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/snapshot_set.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/exposition/static_labels.h"
 #include "exporter/http/guard.h"
 #include "exporter/http/limits.h"
-#include "exporter/node/log_level.h"
 #include "exporter/node/peer_table.h"
 
 namespace nccl_pulse {

@@ -10,8 +10,8 @@
 #include <exception>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/node/error_text.h"
-#include "exporter/node/monotonic_clock.h"
+#include "exporter/base/error_text.h"
+#include "exporter/base/monotonic_clock.h"
 #include "exporter/node/waiting.h"
 
 namespace nccl_pulse {

@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "exporter/base/json_text.h"
 #include "exporter/diagnosis/hang.h"
 #include "exporter/diagnosis/rank_activity.h"
-#include "exporter/exposition/json_text.h"
 #include "metrics/size_class.h"
 
 namespace nccl_pulse {

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/communicator_id.h"
+#include "exporter/base/json_text.h"
 #include "exporter/diagnosis/hang.h"
 #include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/pid_words.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/diagnosis/same_ids.h"
 #include "exporter/diagnosis/usual_wait.h"
-#include "exporter/exposition/json_text.h"
 #include "exporter/exposition/latency_json.h"
 #include "metrics/driver_error.h"
 #include "metrics/size_class.h"
@@ -33,8 +34,6 @@ Json TimeOrNull(int64_t realtime_ns) {
 }
 
 Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
-
-std::string Id(uint64_t comm_id) { return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16)); }
 
 Json ProcessJson(const ProcessSnapshot& process) {
   return {{"pid", process.pid},
@@ -258,7 +257,7 @@ Json HangJson(const CommunicatorDiagnosis* diagnosis) {
   }
   Json circle = Json::array();
   for (const CircleStep& step : hang.circle) {
-    circle.push_back({{"comm", Id(step.comm_id)}, {"rank", step.rank}});
+    circle.push_back({{"comm", CommunicatorText(step.comm_id)}, {"rank", step.rank}});
   }
   return {{"verdict", HangVerdictName(hang.verdict)},
           {"since", Seconds(hang.since_realtime_ns)},
@@ -371,7 +370,7 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
       list.push_back(RankJson(*rank.process, *rank.communicator, found, now_realtime_ns,
                               snapshots.stands_after_ns));
     }
-    communicators.push_back({{"comm", Id(id.first)},
+    communicators.push_back({{"comm", CommunicatorText(id.first)},
                              {"name", TextOrNull(first.name)},
                              {"nranks", first.nranks},
                              {"nnodes", first.nnodes},

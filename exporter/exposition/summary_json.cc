@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/communicator_id.h"
+#include "exporter/base/json_text.h"
 #include "exporter/diagnosis/hang.h"
 #include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/rank_view.h"
-#include "exporter/exposition/json_text.h"
 #include "exporter/exposition/static_labels.h"
 #include "nlohmann/json.hpp"
 
@@ -23,8 +24,6 @@ using Json = nlohmann::ordered_json;
 
 double Seconds(int64_t ns) { return static_cast<double>(ns / 1000000) / 1e3; }
 
-std::string Id(uint64_t comm_id) { return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16)); }
-
 std::vector<Json> Stands(const std::vector<CommunicatorView>& views, int64_t now_ns,
                          int64_t hang_after_ns) {
   const std::vector<WaitsOfCommunicator> waits =
@@ -32,7 +31,7 @@ std::vector<Json> Stands(const std::vector<CommunicatorView>& views, int64_t now
   std::vector<std::pair<int64_t, Json>> found;
   for (std::size_t i = 0; i < views.size(); ++i) {
     const auto add = [&](int64_t since_ns, const char* verdict, bool is_usual) {
-      found.emplace_back(since_ns, Json{{"communicator", Id(views[i].comm_id)},
+      found.emplace_back(since_ns, Json{{"communicator", CommunicatorText(views[i].comm_id)},
                                         {"since", Seconds(since_ns)},
                                         {"verdict", verdict},
                                         {"usual", is_usual}});
@@ -61,7 +60,7 @@ std::vector<Json> Late(const DiagnosisResult& diagnosis) {
   std::vector<std::pair<double, Json>> found;
   for (const CommunicatorDiagnosis& each : diagnosis) {
     const auto add = [&](int32_t rank, double seconds) {
-      found.emplace_back(-seconds, Json{{"communicator", Id(each.comm_id)},
+      found.emplace_back(-seconds, Json{{"communicator", CommunicatorText(each.comm_id)},
                                         {"rank", rank},
                                         {"seconds_per_second", Seconds(int64_t(seconds * 1e9))}});
     };
@@ -109,7 +108,8 @@ std::vector<Json> Communicators(const std::vector<CommunicatorView>& views) {
     }
   }
   std::vector<Json> communicators;
-  for (const auto& each : shared) communicators.emplace_back(Id(each.second).substr(8));
+  for (const auto& each : shared)
+    communicators.emplace_back(CommunicatorText(each.second).substr(8));
   return communicators;
 }
 

@@ -16,7 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "exporter/http/gzip.h"
+#include "exporter/base/gzip.h"
 
 namespace nccl_pulse {
 namespace {

@@ -12,10 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "exporter/exposition/json_text.h"
+#include "exporter/base/json_text.h"
+#include "exporter/base/realtime_clock.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/suspicions.h"
-#include "exporter/node/realtime_clock.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {

@@ -18,9 +18,9 @@
 #include <string>
 #include <utility>
 
+#include "exporter/base/log_level.h"
 #include "exporter/fleet/capture.h"
 #include "exporter/fleet/capture_folder.h"
-#include "exporter/node/log_level.h"
 
 namespace nccl_pulse {
 

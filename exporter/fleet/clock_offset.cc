@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "exporter/exposition/json_text.h"
-#include "exporter/node/realtime_clock.h"
+#include "exporter/base/json_text.h"
+#include "exporter/base/realtime_clock.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {

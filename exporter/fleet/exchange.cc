@@ -10,21 +10,19 @@
 #include <cerrno>
 #include <optional>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "exporter/http/gzip.h"
+#include "exporter/base/error_text.h"
+#include "exporter/base/gzip.h"
 
 namespace nccl_pulse {
 namespace {
 
 constexpr std::size_t kMostHeadBytes = 64 << 10;
-
-std::string Reason(int error) { return std::generic_category().message(error); }
 
 // The value of a header, without spaces around it, or "". `head` is in lower case.
 std::string_view Header(std::string_view head, std::string_view name) {
@@ -109,7 +107,7 @@ bool Exchange::Open() {
       state_ = State::kConnecting;
       return true;
     }
-    error = Reason(errno);
+    error = ErrorText(errno);
     Close();
   }
   Fail(std::move(error));
@@ -124,7 +122,7 @@ bool Exchange::FinishConnect() {
   if (problem != 0) {
     Close();
     if (next_address_ < addresses_.size()) return Open();
-    Fail(Reason(problem));
+    Fail(ErrorText(problem));
     return false;
   }
   answer_.is_connected = true;
@@ -164,7 +162,7 @@ bool Exchange::Send() {
         tls_ != nullptr ? tls_->Send(data, left) : send(fd_, data, left, MSG_NOSIGNAL);
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (size <= 0) {
-      Fail(tls_ != nullptr && !tls_->problem().empty() ? tls_->problem() : Reason(errno));
+      Fail(tls_ != nullptr && !tls_->problem().empty() ? tls_->problem() : ErrorText(errno));
       return false;
     }
     sent_ += static_cast<std::size_t>(size);
@@ -183,7 +181,7 @@ bool Exchange::Receive(Time now) {
                                          : recv(fd_, buffer.data(), buffer.size(), 0);
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (size < 0) {
-      return Fail(tls_ != nullptr && !tls_->problem().empty() ? tls_->problem() : Reason(errno));
+      return Fail(tls_ != nullptr && !tls_->problem().empty() ? tls_->problem() : ErrorText(errno));
     }
     if (size == 0) return Parse(now);
     incoming_.append(buffer.data(), static_cast<std::size_t>(size));

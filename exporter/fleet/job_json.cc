@@ -2,8 +2,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/communicator_id.h"
+#include "exporter/base/json_text.h"
 #include "exporter/diagnosis/pid_words.h"
-#include "exporter/exposition/json_text.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/job_words.h"
 #include "nlohmann/json.hpp"
@@ -16,12 +17,10 @@ using Json = nlohmann::ordered_json;
 // Whole microseconds, as in /api/v1/communicators.
 double Seconds(int64_t ns) { return static_cast<double>(ns / 1000) / 1e6; }
 
-std::string Id(uint64_t comm_id) { return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16)); }
-
 Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 Json RankJson(const JobRank& rank) {
-  Json json = {{"comm", Id(rank.comm_id)}, {"rank", rank.rank}, {"process", nullptr}};
+  Json json = {{"comm", CommunicatorText(rank.comm_id)}, {"rank", rank.rank}, {"process", nullptr}};
   if (rank.process == nullptr) return json;
   const ProcessSnapshot& process = *rank.process;
   json["process"] = {{"hostname", TextOrNull(process.hostname)},
@@ -46,7 +45,8 @@ Json RanksJson(const List& ranks) {
 
 Json RootJson(const JobRoot& root) {
   Json communicators = Json::array();
-  for (const uint64_t comm_id : root.communicators) communicators.push_back(Id(comm_id));
+  for (const uint64_t comm_id : root.communicators)
+    communicators.push_back(CommunicatorText(comm_id));
   return {{"verdict", HangVerdictName(root.verdict)},
           {"usual", root.is_usual},
           {"since", Seconds(root.since_realtime_ns)},

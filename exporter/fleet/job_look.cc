@@ -10,10 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "exporter/base/realtime_clock.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/exposition/snapshot_message.h"
 #include "exporter/fleet/job_words.h"
-#include "exporter/node/realtime_clock.h"
 
 namespace nccl_pulse {
 namespace {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "exporter/base/communicator_id.h"
 #include "exporter/diagnosis/pid_words.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/fleet/job_report.h"
@@ -20,8 +21,6 @@ constexpr int64_t kSecondNs = 1000000000;
 std::string Count(std::size_t count, const char* one, const char* several) {
   return absl::StrCat(count, " ", count == 1 ? one : several);
 }
-
-std::string Comm(uint64_t comm_id) { return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16)); }
 
 std::string Clock(int64_t realtime_ns, const char* format = "%H:%M:%S") {
   return absl::FormatTime(format, absl::FromUnixNanos(realtime_ns), absl::LocalTimeZone());
@@ -88,7 +87,7 @@ std::string What(const JobLook& look, const JobRoot& root) {
     case HangVerdict::kRankNotSeen:
       if (root.is_being_made) {
         return absl::StrCat(is_one ? "has" : "have", " not come to communicator ",
-                            Comm(root.communicators.front()), ", which others make");
+                            CommunicatorText(root.communicators.front()), ", which others make");
       }
       return look.is_of_dumps
                  ? absl::StrCat(is_one ? "has" : "have", " no dump that could be used")
@@ -103,7 +102,7 @@ std::string What(const JobLook& look, const JobRoot& root) {
 
 std::string NobodyNamed(const JobLook& look, const JobRoot& root) {
   const std::string where =
-      absl::StrCat("communicator ", Comm(root.communicators.front()),
+      absl::StrCat("communicator ", CommunicatorText(root.communicators.front()),
                    root.communicators.size() == 1
                        ? ""
                        : absl::StrCat(" and ", root.communicators.size() - 1, " more"));
@@ -192,15 +191,16 @@ std::string SinceWords(const JobLook& look, int64_t realtime_ns) {
 
 std::string RankWords(const JobRank& rank) {
   if (rank.process == nullptr) {
-    return absl::StrCat("rank ", rank.rank, " of communicator ", Comm(rank.comm_id));
+    return absl::StrCat("rank ", rank.rank, " of communicator ", CommunicatorText(rank.comm_id));
   }
   const std::string& global = rank.process->global_rank;
   if (rank.process->is_of_dump) return absl::StrCat("global rank ", global);
   const std::string& host = rank.process->hostname;
   const std::string& gpu = rank.communicator->gpu;
   return absl::StrCat(
-      global.empty() ? absl::StrCat("rank ", rank.rank, " of communicator ", Comm(rank.comm_id))
-                     : absl::StrCat("global rank ", global),
+      global.empty()
+          ? absl::StrCat("rank ", rank.rank, " of communicator ", CommunicatorText(rank.comm_id))
+          : absl::StrCat("global rank ", global),
       host.empty() ? "" : absl::StrCat(" on ", host), " (",
       gpu.empty() ? "" : absl::StrCat("GPU ", gpu, ", "), "pid ", PidWords(*rank.process), ")");
 }

@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/fleet/communicator_id.h"
+#include "exporter/base/communicator_id.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {

@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "exporter/exposition/json_text.h"
+#include "exporter/base/json_text.h"
 #include "exporter/fleet/resolver.h"
 #include "nlohmann/json.hpp"
 

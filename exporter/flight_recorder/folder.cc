@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -19,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "exporter/base/error_text.h"
 #include "exporter/diagnosis/rank_view.h"
 
 namespace nccl_pulse::flight_recorder {
@@ -91,7 +91,7 @@ std::string ReadBytes(const std::string& file, std::string* bytes, bool* is_dump
   // A pipe of that name must not make this wait.
   const Descriptor opened(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
-  if (opened.fd() < 0 || fstat(opened.fd(), &status) != 0) return std::strerror(errno);
+  if (opened.fd() < 0 || fstat(opened.fd(), &status) != 0) return ErrorText(errno);
   *is_dump = S_ISREG(status.st_mode);
   if (!*is_dump) return "";
   if (status.st_size == 0) return "it is empty: the rank ended, or was ended, while it wrote it";
@@ -103,7 +103,7 @@ std::string ReadBytes(const std::string& file, std::string* bytes, bool* is_dump
   while (read_bytes < bytes->size()) {
     const ssize_t got = read(opened.fd(), bytes->data() + read_bytes, bytes->size() - read_bytes);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return std::strerror(errno);
+    if (got < 0) return ErrorText(errno);
     if (got == 0) break;
     read_bytes += static_cast<std::size_t>(got);
   }

@@ -9,9 +9,9 @@
 #include <chrono>
 #include <utility>
 
+#include "exporter/base/error_text.h"
+#include "exporter/base/monotonic_clock.h"
 #include "exporter/http/page_cache.h"
-#include "exporter/node/error_text.h"
-#include "exporter/node/monotonic_clock.h"
 #include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {

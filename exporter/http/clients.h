@@ -11,12 +11,12 @@
 #include <cstddef>
 #include <vector>
 
+#include "exporter/base/log_level.h"
+#include "exporter/base/one_warning.h"
 #include "exporter/http/connection.h"
 #include "exporter/http/guard.h"
 #include "exporter/http/limits.h"
-#include "exporter/http/one_warning.h"
 #include "exporter/http/responder.h"
-#include "exporter/node/log_level.h"
 
 namespace nccl_pulse {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/http/gzip.h"
+#include "exporter/base/gzip.h"
 
 namespace nccl_pulse {
 namespace {

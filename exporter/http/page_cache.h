@@ -34,7 +34,7 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/http/cpu_budget.h"
+#include "exporter/base/cpu_budget.h"
 
 namespace nccl_pulse {
 

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "exporter/base/monotonic_clock.h"
 #include "exporter/http/limits.h"
-#include "exporter/node/monotonic_clock.h"
 
 namespace nccl_pulse {
 namespace {

@@ -17,16 +17,16 @@
 #include <string_view>
 #include <vector>
 
+#include "exporter/base/cpu_budget.h"
+#include "exporter/base/log_level.h"
+#include "exporter/base/one_warning.h"
 #include "exporter/http/clients.h"
-#include "exporter/http/cpu_budget.h"
 #include "exporter/http/entrance.h"
 #include "exporter/http/guard.h"
 #include "exporter/http/handler.h"
 #include "exporter/http/limits.h"
-#include "exporter/http/one_warning.h"
 #include "exporter/http/responder.h"
 #include "exporter/http/wake.h"
-#include "exporter/node/log_level.h"
 
 namespace nccl_pulse {
 

@@ -14,10 +14,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "exporter/base/error_text.h"
+#include "exporter/base/monotonic_clock.h"
+#include "exporter/base/read_file.h"
 #include "exporter/node/control_socket.h"
-#include "exporter/node/error_text.h"
-#include "exporter/node/monotonic_clock.h"
-#include "exporter/node/read_file.h"
 #include "exporter/node/server_link.h"
 
 namespace nccl_pulse {

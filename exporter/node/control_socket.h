@@ -30,9 +30,9 @@
 #include <functional>
 #include <string>
 
+#include "exporter/base/log_level.h"
 #include "exporter/node/handover.h"
 #include "exporter/node/live_values.h"
-#include "exporter/node/log_level.h"
 #include "metrics/kinds.h"
 #include "metrics/shared_descriptor.h"
 

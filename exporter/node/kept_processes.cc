@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/realtime_clock.h"
 #include "exporter/diagnosis/pid_words.h"
-#include "exporter/node/realtime_clock.h"
 
 namespace nccl_pulse {
 namespace {

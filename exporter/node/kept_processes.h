@@ -15,8 +15,8 @@
 #include <cstdint>
 #include <deque>
 
+#include "exporter/base/log_level.h"
 #include "exporter/exposition/page_share.h"
-#include "exporter/node/log_level.h"
 #include "exporter/node/peer.h"
 #include "exporter/node/peer_options.h"
 #include "metrics/snapshot.h"

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/node/error_text.h"
-#include "exporter/node/monotonic_clock.h"
+#include "exporter/base/error_text.h"
+#include "exporter/base/monotonic_clock.h"
 #include "exporter/node/takeover.h"
 #include "exporter/node/waiting.h"
 

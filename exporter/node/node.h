@@ -49,10 +49,10 @@
 #include <string>
 #include <vector>
 
+#include "exporter/base/log_level.h"
 #include "exporter/diagnosis/snapshot_set.h"
 #include "exporter/node/handover.h"
 #include "exporter/node/listener.h"
-#include "exporter/node/log_level.h"
 #include "exporter/node/node_times.h"
 #include "exporter/node/peer_options.h"
 #include "exporter/node/server_link.h"

@@ -8,8 +8,8 @@
 
 #include <sys/types.h>
 
+#include "exporter/base/log_level.h"
 #include "exporter/node/kept_processes.h"
-#include "exporter/node/log_level.h"
 #include "exporter/node/peer_options.h"
 #include "exporter/node/peer_places.h"
 #include "metrics/snapshot.h"

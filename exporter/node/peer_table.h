@@ -32,11 +32,11 @@
 #include <string>
 #include <vector>
 
+#include "exporter/base/log_level.h"
 #include "exporter/diagnosis/rejection.h"
 #include "exporter/diagnosis/snapshot_set.h"
 #include "exporter/node/handover.h"
 #include "exporter/node/kept_processes.h"
-#include "exporter/node/log_level.h"
 #include "exporter/node/ownership.h"
 #include "exporter/node/page_entry.h"
 #include "exporter/node/page_room.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/realtime_clock.h"
 #include "exporter/node/peer_table.h"
-#include "exporter/node/realtime_clock.h"
 #include "exporter/node/run_state.h"
 
 namespace nccl_pulse {

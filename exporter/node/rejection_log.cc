@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/node/monotonic_clock.h"
+#include "exporter/base/monotonic_clock.h"
 
 namespace nccl_pulse {
 

@@ -8,8 +8,8 @@
 #include <chrono>
 #include <string>
 
+#include "exporter/base/log_level.h"
 #include "exporter/diagnosis/rejection.h"
-#include "exporter/node/log_level.h"
 #include "exporter/node/peer.h"
 
 namespace nccl_pulse {

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/read_file.h"
 #include "exporter/diagnosis/rank_activity.h"
-#include "exporter/node/read_file.h"
 
 namespace nccl_pulse {
 namespace {

@@ -16,8 +16,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "exporter/node/error_text.h"
-#include "exporter/node/read_file.h"
+#include "exporter/base/error_text.h"
+#include "exporter/base/read_file.h"
 
 namespace nccl_pulse {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "exporter/base/monotonic_clock.h"
 #include "exporter/node/handover.h"
-#include "exporter/node/monotonic_clock.h"
 #include "exporter/node/node_times.h"
 
 namespace nccl_pulse {

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "exporter/base/log_level.h"
 #include "exporter/diagnosis/snapshot_set.h"
 #include "exporter/node/listener.h"
-#include "exporter/node/log_level.h"
 #include "exporter/node/peer_table.h"
 #include "exporter/node/service_file.h"
 #include "metrics/shared_descriptor.h"

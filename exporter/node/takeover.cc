@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/monotonic_clock.h"
 #include "exporter/node/handover.h"
-#include "exporter/node/monotonic_clock.h"
 #include "exporter/node/node_times.h"
 #include "exporter/node/peer_options.h"
 #include "exporter/node/server_link.h"

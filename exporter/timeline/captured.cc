@@ -19,9 +19,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "exporter/exposition/json_text.h"
-#include "exporter/http/gzip.h"
-#include "exporter/timeline/json_field.h"
+#include "exporter/base/gzip.h"
+#include "exporter/base/json_field.h"
+#include "exporter/base/json_text.h"
 
 namespace nccl_pulse {
 namespace {

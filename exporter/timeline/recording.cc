@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "exporter/fleet/communicator_id.h"
-#include "exporter/timeline/json_field.h"
+#include "exporter/base/communicator_id.h"
+#include "exporter/base/json_field.h"
 
 namespace nccl_pulse {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "exporter/base/json_field.h"
 #include "exporter/timeline/call_index.h"
-#include "exporter/timeline/json_field.h"
 #include "exporter/timeline/perfetto.h"
 #include "exporter/timeline/rank_tracks.h"
 

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/exposition/json_text.h"
+#include "exporter/base/communicator_id.h"
+#include "exporter/base/json_field.h"
+#include "exporter/base/json_text.h"
 #include "exporter/fleet/clock_offset.h"
-#include "exporter/fleet/communicator_id.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/job_report.h"
-#include "exporter/timeline/json_field.h"
 
 namespace nccl_pulse {
 namespace {

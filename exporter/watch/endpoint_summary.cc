@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "exporter/exposition/json_text.h"
+#include "exporter/base/json_text.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {

@@ -7,7 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "exporter/exposition/json_text.h"
+#include "exporter/base/json_text.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {

@@ -10,13 +10,13 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "exporter/base/error_text.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/http/entrance.h"
 #include "exporter/http/server_loop.h"
@@ -138,8 +138,7 @@ class WatchService::Impl {
     if (!ParseListenAddress(options_.listen_address, &address, error)) return false;
     Listener listener;
     if (const int failure = OpenAt(address, entrance_.descriptor(), &listener)) {
-      *error = absl::StrCat("cannot listen on ", SpellAddress(address), ": ",
-                            std::generic_category().message(failure));
+      *error = absl::StrCat("cannot listen on ", SpellAddress(address), ": ", ErrorText(failure));
       return false;
     }
     address_ = listener.address;

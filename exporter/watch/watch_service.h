@@ -22,8 +22,8 @@
 #include <memory>
 #include <string>
 
+#include "exporter/base/log_level.h"
 #include "exporter/http/guard.h"
-#include "exporter/node/log_level.h"
 #include "exporter/watch/watcher.h"
 
 namespace nccl_pulse {

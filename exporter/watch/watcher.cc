@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/node/realtime_clock.h"
+#include "exporter/base/realtime_clock.h"
 
 namespace nccl_pulse {
 namespace {

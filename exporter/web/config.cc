@@ -18,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "exporter/base/error_text.h"
 #include "exporter/web/bcrypt_hash.h"
 
 namespace nccl_pulse {
@@ -334,7 +335,7 @@ std::string AtLine(const YAML::Mark& mark) {
 bool ReadSmallFile(const std::string& path, std::string* text, std::string* error) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    *error = std::strerror(errno);
+    *error = ErrorText(errno);
     return false;
   }
   text->resize(kMaxFileBytes + 1);

@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "exporter/base/log_level.h"
 #include "exporter/http/guard.h"
-#include "exporter/node/log_level.h"
 #include "exporter/web/password_checker.h"
 #include "exporter/web/tls.h"
 

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "exporter/base/log_level.h"
 #include "exporter/http/transport.h"
-#include "exporter/node/log_level.h"
 #include "exporter/web/config.h"
 
 namespace nccl_pulse {

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <iterator>
 #include <new>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/error_text.h"
 #include "exporter/web/ssl_transport.h"
 
 namespace nccl_pulse {
@@ -50,8 +50,7 @@ class ClientTransport : public SslTransport {
  private:
   void Fail(int error, int result) override {
     if (error == SSL_ERROR_SYSCALL) {
-      problem_ = errno == 0 || result == 0 ? "it ended the TLS connection"
-                                           : std::string(std::strerror(errno));
+      problem_ = errno == 0 || result == 0 ? "it ended the TLS connection" : ErrorText(errno);
       return;
     }
     const int reason = Reason();

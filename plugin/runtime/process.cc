@@ -8,13 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "exporter/base/realtime_clock.h"
+#include "exporter/base/version.h"
 #include "exporter/node/handover.h"
-#include "exporter/node/realtime_clock.h"
 #include "metrics/header_writer.h"
 #include "plugin/runtime/api_version.h"
 #include "plugin/runtime/identity.h"
 #include "plugin/runtime/realtime_offset.h"
-#include "plugin/runtime/version.h"
 
 namespace nccl_pulse {
 namespace {

@@ -8,8 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/realtime_clock.h"
+#include "exporter/base/version.h"
 #include "exporter/endpoint/server.h"
-#include "exporter/node/realtime_clock.h"
 #include "plugin/runtime/api_version.h"
 #include "plugin/runtime/endpoint.h"
 #include "plugin/runtime/identity.h"
@@ -17,7 +18,6 @@
 #include "plugin/runtime/poll_work.h"
 #include "plugin/runtime/poller.h"
 #include "plugin/runtime/process.h"
-#include "plugin/runtime/version.h"
 
 namespace nccl_pulse {
 namespace {

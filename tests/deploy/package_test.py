@@ -17,7 +17,7 @@ from tests import running
 
 RUNFILES = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"])
 PACKAGES = os.path.join(RUNFILES, "deploy")
-VERSION_HEADER = os.path.join(RUNFILES, "plugin/runtime/version.h")
+VERSION_HEADER = os.path.join(RUNFILES, "exporter/base/version.h")
 LINKED = os.path.join(RUNFILES, "tests/deploy/shipped_dependencies")
 
 # What every machine has, and which the packages may need.

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include "exporter/base/monotonic_clock.h"
 #include "exporter/node/control_client.h"
-#include "exporter/node/monotonic_clock.h"
 #include "exporter/node/waiting.h"
 
 namespace nccl_pulse {

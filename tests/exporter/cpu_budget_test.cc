@@ -1,4 +1,4 @@
-#include "exporter/http/cpu_budget.h"
+#include "exporter/base/cpu_budget.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The other direction of exporter/http/gzip.h, for tests.
+// The other direction of exporter/base/gzip.h, for tests.
 #ifndef TESTS_EXPORTER_GUNZIP_H_
 #define TESTS_EXPORTER_GUNZIP_H_
 

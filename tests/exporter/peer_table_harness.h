@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/base/monotonic_clock.h"
 #include "exporter/node/handover.h"
-#include "exporter/node/monotonic_clock.h"
 #include "exporter/node/peer_table.h"
 #include "metrics/header_writer.h"
 #include "metrics/lane_writer.h"

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "exporter/base/realtime_clock.h"
 #include "exporter/http/page_cache.h"
-#include "exporter/node/realtime_clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/example_snapshots.h"

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/http/gzip.h"
+#include "exporter/base/gzip.h"
 
 namespace nccl_pulse {
 namespace {

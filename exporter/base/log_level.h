@@ -1,7 +1,7 @@
 // How the parts of the endpoint log: through a function that the plugin or the program gives them.
 // Called on the server's thread, or on the caller's of Server::Start.
-#ifndef EXPORTER_NODE_LOG_LEVEL_H_
-#define EXPORTER_NODE_LOG_LEVEL_H_
+#ifndef EXPORTER_BASE_LOG_LEVEL_H_
+#define EXPORTER_BASE_LOG_LEVEL_H_
 
 #include <functional>
 #include <string>
@@ -15,4 +15,4 @@ using LogFunction = std::function<void(LogLevel, const std::string&)>;
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_NODE_LOG_LEVEL_H_
+#endif  // EXPORTER_BASE_LOG_LEVEL_H_

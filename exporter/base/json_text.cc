@@ -1,4 +1,4 @@
-#include "exporter/exposition/json_text.h"
+#include "exporter/base/json_text.h"
 
 #include "nlohmann/json.hpp"
 

@@ -1,4 +1,4 @@
-#include "exporter/node/read_file.h"
+#include "exporter/base/read_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>

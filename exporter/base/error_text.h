@@ -1,8 +1,8 @@
 // The system's text for an errno.
 //
 // Thread: any.
-#ifndef EXPORTER_NODE_ERROR_TEXT_H_
-#define EXPORTER_NODE_ERROR_TEXT_H_
+#ifndef EXPORTER_BASE_ERROR_TEXT_H_
+#define EXPORTER_BASE_ERROR_TEXT_H_
 
 #include <array>
 #include <cstring>
@@ -17,4 +17,4 @@ inline std::string ErrorText(int error) {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_NODE_ERROR_TEXT_H_
+#endif  // EXPORTER_BASE_ERROR_TEXT_H_

@@ -2,8 +2,8 @@
 // them a third of the time that a file takes to compile, are in json_text.cc once.
 //
 // Thread: any, no state. Cost: linear in the text; allocates.
-#ifndef EXPORTER_EXPOSITION_JSON_TEXT_H_
-#define EXPORTER_EXPOSITION_JSON_TEXT_H_
+#ifndef EXPORTER_BASE_JSON_TEXT_H_
+#define EXPORTER_BASE_JSON_TEXT_H_
 
 #include <string>
 #include <string_view>
@@ -24,4 +24,4 @@ std::string QuotedJson(const std::string& text);
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_EXPOSITION_JSON_TEXT_H_
+#endif  // EXPORTER_BASE_JSON_TEXT_H_

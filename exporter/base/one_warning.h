@@ -1,14 +1,14 @@
 // Logs a warning once, from code that must go on whatever happens.
 //
 // Thread: one.
-#ifndef EXPORTER_HTTP_ONE_WARNING_H_
-#define EXPORTER_HTTP_ONE_WARNING_H_
+#ifndef EXPORTER_BASE_ONE_WARNING_H_
+#define EXPORTER_BASE_ONE_WARNING_H_
 
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/node/log_level.h"
+#include "exporter/base/log_level.h"
 
 namespace nccl_pulse {
 
@@ -33,4 +33,4 @@ class OneWarning {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_HTTP_ONE_WARNING_H_
+#endif  // EXPORTER_BASE_ONE_WARNING_H_

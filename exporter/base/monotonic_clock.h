@@ -3,8 +3,8 @@
 // step back or stand still, and whoever waited for them would wait for ever.
 //
 // Thread: any. Cost: a clock's read.
-#ifndef EXPORTER_NODE_MONOTONIC_CLOCK_H_
-#define EXPORTER_NODE_MONOTONIC_CLOCK_H_
+#ifndef EXPORTER_BASE_MONOTONIC_CLOCK_H_
+#define EXPORTER_BASE_MONOTONIC_CLOCK_H_
 
 #include <time.h>
 
@@ -21,4 +21,4 @@ inline std::chrono::steady_clock::time_point MonotonicNow() {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_NODE_MONOTONIC_CLOCK_H_
+#endif  // EXPORTER_BASE_MONOTONIC_CLOCK_H_

@@ -1,8 +1,8 @@
 // Fields of JSON that somebody else wrote: what is missing or has another type is nothing.
 //
 // Thread: any, no state.
-#ifndef EXPORTER_TIMELINE_JSON_FIELD_H_
-#define EXPORTER_TIMELINE_JSON_FIELD_H_
+#ifndef EXPORTER_BASE_JSON_FIELD_H_
+#define EXPORTER_BASE_JSON_FIELD_H_
 
 #include <cmath>
 #include <cstdint>
@@ -44,4 +44,4 @@ inline int64_t TimeAt(const nlohmann::json& object, const char* key) {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_TIMELINE_JSON_FIELD_H_
+#endif  // EXPORTER_BASE_JSON_FIELD_H_

@@ -1,6 +1,6 @@
 // The plugin's version, as pages, messages and packages show it.
-#ifndef PLUGIN_RUNTIME_VERSION_H_
-#define PLUGIN_RUNTIME_VERSION_H_
+#ifndef EXPORTER_BASE_VERSION_H_
+#define EXPORTER_BASE_VERSION_H_
 
 namespace nccl_pulse {
 
@@ -8,4 +8,4 @@ inline constexpr char kVersion[] = "0.1.0";
 
 }  // namespace nccl_pulse
 
-#endif  // PLUGIN_RUNTIME_VERSION_H_
+#endif  // EXPORTER_BASE_VERSION_H_

@@ -1,4 +1,4 @@
-#include "exporter/http/gzip.h"
+#include "exporter/base/gzip.h"
 
 #include <zlib.h>
 

@@ -6,8 +6,8 @@
 // share * (T + burst) and one piece of work.
 //
 // Thread: one.
-#ifndef EXPORTER_HTTP_CPU_BUDGET_H_
-#define EXPORTER_HTTP_CPU_BUDGET_H_
+#ifndef EXPORTER_BASE_CPU_BUDGET_H_
+#define EXPORTER_BASE_CPU_BUDGET_H_
 
 #include <chrono>
 #include <ctime>
@@ -67,4 +67,4 @@ class CpuBudget {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_HTTP_CPU_BUDGET_H_
+#endif  // EXPORTER_BASE_CPU_BUDGET_H_

@@ -1,8 +1,8 @@
 // A size class ("le_4KiB", "gt_1GiB") as people read it.
 //
 // Thread: any.
-#ifndef EXPORTER_DIAGNOSIS_SIZE_WORDS_H_
-#define EXPORTER_DIAGNOSIS_SIZE_WORDS_H_
+#ifndef EXPORTER_BASE_SIZE_WORDS_H_
+#define EXPORTER_BASE_SIZE_WORDS_H_
 
 #include <string>
 #include <string_view>
@@ -20,4 +20,4 @@ inline std::string SizeWords(std::string_view size_class, std::string_view up_to
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_DIAGNOSIS_SIZE_WORDS_H_
+#endif  // EXPORTER_BASE_SIZE_WORDS_H_

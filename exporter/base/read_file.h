@@ -1,8 +1,8 @@
 // A file of /proc, as a whole.
 //
 // Thread: any. Errors: "" where it cannot be read.
-#ifndef EXPORTER_NODE_READ_FILE_H_
-#define EXPORTER_NODE_READ_FILE_H_
+#ifndef EXPORTER_BASE_READ_FILE_H_
+#define EXPORTER_BASE_READ_FILE_H_
 
 #include <cstddef>
 #include <string>
@@ -14,4 +14,4 @@ std::string ReadFile(const std::string& path, std::size_t most = 65536);
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_NODE_READ_FILE_H_
+#endif  // EXPORTER_BASE_READ_FILE_H_

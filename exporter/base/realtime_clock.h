@@ -1,8 +1,8 @@
 // CLOCK_REALTIME in nanoseconds: the time that people and Prometheus read.
 //
 // Thread: any. Cost: a clock's read.
-#ifndef EXPORTER_NODE_REALTIME_CLOCK_H_
-#define EXPORTER_NODE_REALTIME_CLOCK_H_
+#ifndef EXPORTER_BASE_REALTIME_CLOCK_H_
+#define EXPORTER_BASE_REALTIME_CLOCK_H_
 
 #include <time.h>
 
@@ -18,4 +18,4 @@ inline int64_t RealtimeNs() {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_NODE_REALTIME_CLOCK_H_
+#endif  // EXPORTER_BASE_REALTIME_CLOCK_H_

@@ -1,6 +1,6 @@
 // A page compressed for the wire.
-#ifndef EXPORTER_HTTP_GZIP_H_
-#define EXPORTER_HTTP_GZIP_H_
+#ifndef EXPORTER_BASE_GZIP_H_
+#define EXPORTER_BASE_GZIP_H_
 
 #include <cstddef>
 #include <optional>
@@ -20,4 +20,4 @@ std::optional<std::string> GunzipAtMost(std::string_view packed, std::size_t mos
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_HTTP_GZIP_H_
+#endif  // EXPORTER_BASE_GZIP_H_

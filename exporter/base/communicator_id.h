@@ -1,0 +1,26 @@
+// A communicator's id, as pages and people write it.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_BASE_COMMUNICATOR_ID_H_
+#define EXPORTER_BASE_COMMUNICATOR_ID_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+
+namespace nccl_pulse {
+
+inline std::string CommunicatorText(uint64_t comm_id) {
+  return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16));
+}
+
+// A text that is none goes neither into a path that is asked for nor into the name of a file.
+inline bool IsCommunicatorId(std::string_view text) {
+  return text.size() == 16 && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
+}
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_BASE_COMMUNICATOR_ID_H_

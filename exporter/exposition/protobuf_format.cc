@@ -4,12 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-// When a submessage whose size was given has ended, protozero 1.7.1 leaves it marked as open
-// (basic_pbf_writer::close_submessage). Its assertion then fails at the next one, if assertions are
-// on. What it writes is right: the tests read it with a parser, and Prometheus does, too.
-#define protozero_assert(condition)
-#include <protozero/pbf_writer.hpp>
-#include <protozero/varint.hpp>
+#include "exporter/base/protozero.h"
 
 namespace nccl_pulse {
 namespace {

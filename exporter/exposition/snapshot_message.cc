@@ -7,15 +7,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/protozero.h"
 #include "exporter/diagnosis/abandoned_calls.h"
 #include "exporter/diagnosis/usual_durations.h"
 #include "metrics/agreed_call.h"
 #include "metrics/shared_bytes.h"
-
-// As in protobuf_format.cc: the assertion is wrong if the size of a submessage was given.
-#define protozero_assert(condition)
-#include <protozero/pbf_reader.hpp>
-#include <protozero/pbf_writer.hpp>
 
 namespace nccl_pulse {
 namespace {
@@ -25,10 +21,15 @@ constexpr uint32_t kMark = 0x45534c50;
 
 constexpr char kTooLarge[] = "more than it is given room for";
 
-// The fields of each message are listed once, for writing and for reading. A field with its default
-// value is left out. The number of a field is never used again for another one.
+// What is written is const.
+template <typename Fields, typename T>
+using In = std::conditional_t<Fields::kWrites, const T, T>;
+
+// The fields of each message are listed once, for writing and for reading; snapshots.proto has them
+// for others. A field with its default value is left out. The number of a field is never used again
+// for another one.
 template <typename Fields>
-void FieldsOf(Fields& fields, CallCountSnapshot& call) {
+void FieldsOf(Fields& fields, In<Fields, CallCountSnapshot>& call) {
   fields.Text(1, call.op);
   fields.Number(2, call.size_class);
   fields.Number(3, call.captured);
@@ -36,7 +37,7 @@ void FieldsOf(Fields& fields, CallCountSnapshot& call) {
 }
 
 template <typename Fields>
-void FieldsOf(Fields& fields, TimedCallSnapshot& call) {
+void FieldsOf(Fields& fields, In<Fields, TimedCallSnapshot>& call) {
   fields.Text(1, call.op);
   fields.Number(2, call.kind);
   fields.Number(3, call.size_class);
@@ -47,7 +48,7 @@ void FieldsOf(Fields& fields, TimedCallSnapshot& call) {
 }
 
 template <typename Fields>
-void FieldsOf(Fields& fields, LongestWaitSnapshot& wait) {
+void FieldsOf(Fields& fields, In<Fields, LongestWaitSnapshot>& wait) {
   fields.Text(1, wait.op);
   fields.Number(2, wait.longest_ns);
   fields.Number(3, wait.size_class);
@@ -55,7 +56,7 @@ void FieldsOf(Fields& fields, LongestWaitSnapshot& wait) {
 }
 
 template <typename Fields>
-void FieldsOf(Fields& fields, CallOrderSnapshot::Kind& kind) {
+void FieldsOf(Fields& fields, In<Fields, CallOrderSnapshot::Kind>& kind) {
   fields.Text(1, kind.op);
   fields.Text(2, kind.datatype);
   fields.Number(3, kind.bytes);
@@ -64,7 +65,7 @@ void FieldsOf(Fields& fields, CallOrderSnapshot::Kind& kind) {
 }
 
 template <typename Fields>
-void FieldsOf(Fields& fields, UsualDurationSnapshot& usual) {
+void FieldsOf(Fields& fields, In<Fields, UsualDurationSnapshot>& usual) {
   fields.Number(1, usual.kind);
   fields.Text(2, usual.op);
   fields.Number(3, usual.size_class);
@@ -73,13 +74,13 @@ void FieldsOf(Fields& fields, UsualDurationSnapshot& usual) {
 }
 
 template <typename Fields>
-void FieldsOf(Fields& fields, AbandonedCallsSnapshot& abandoned) {
+void FieldsOf(Fields& fields, In<Fields, AbandonedCallsSnapshot>& abandoned) {
   fields.Text(1, abandoned.op);
   fields.Number(2, abandoned.calls);
 }
 
 template <typename Fields>
-void FieldsOf(Fields& fields, CommunicatorSnapshot& comm) {
+void FieldsOf(Fields& fields, In<Fields, CommunicatorSnapshot>& comm) {
   fields.Number(1, comm.comm_id);
   fields.Text(2, comm.name);
   fields.Number(3, comm.rank);
@@ -128,22 +129,12 @@ void FieldsOf(Fields& fields, CommunicatorSnapshot& comm) {
   fields.Number(46, comm.call_order.in_flight);
   fields.Messages(47, comm.call_order.kinds, CallOrderSnapshot::kMostKinds);
   fields.Bytes(48, comm.call_order.calls, CallOrderSnapshot::kMostCalls);
-  if constexpr (Fields::kWrites) {
-    std::vector<UsualDurationSnapshot> usual = UsualDurationsOf(comm);
-    fields.Messages(49, usual);
-  } else {
-    fields.Messages(49, comm.usual_durations, kMostUsualDurations);
-  }
+  fields.Made(49, comm, comm.usual_durations, UsualDurationsOf, kMostUsualDurations);
   fields.Messages(50, comm.picked_calls, kMoments);
   fields.Numbers(52, comm.peers.sends_to);
   fields.Numbers(53, comm.peers.receives_from);
   fields.Number(54, comm.peers.are_known);
-  if constexpr (Fields::kWrites) {
-    std::vector<AbandonedCallsSnapshot> abandoned = AbandonedCallsOf(comm);
-    fields.Messages(51, abandoned);
-  } else {
-    fields.Messages(51, comm.abandoned_calls, kMostAbandoned);
-  }
+  fields.Made(51, comm, comm.abandoned_calls, AbandonedCallsOf, kMostAbandoned);
   fields.Number(55, comm.work.state);
   fields.Number(56, comm.work.refutal);
   fields.Number(57, comm.work.are_operations_known);
@@ -157,7 +148,7 @@ void FieldsOf(Fields& fields, CommunicatorSnapshot& comm) {
 }
 
 template <typename Fields>
-void FieldsOf(Fields& fields, PaceWindow& window) {
+void FieldsOf(Fields& fields, In<Fields, PaceWindow>& window) {
   fields.Number(1, window.length_ms);
   fields.Number(2, window.collectives);
   fields.Number(3, window.others);
@@ -166,7 +157,7 @@ void FieldsOf(Fields& fields, PaceWindow& window) {
 }
 
 template <typename Fields>
-void FieldsOf(Fields& fields, ProcessSnapshot& process) {
+void FieldsOf(Fields& fields, In<Fields, ProcessSnapshot>& process) {
   fields.Number(1, process.pid);
   fields.Number(2, process.pid_namespace);
   fields.Text(3, process.plugin_version);
@@ -192,17 +183,18 @@ void FieldsOf(Fields& fields, ProcessSnapshot& process) {
   fields.Number(41, process.seen_in);
 }
 
+template <typename Set>
 struct Top {
   uint64_t mark = 0;
   uint32_t version = 0;
   int64_t written_realtime_ns = 0;
   int64_t hang_after_ns = 0;
-  SnapshotSet* set = nullptr;
+  Set* set = nullptr;
   std::vector<uint64_t> rejected;
 };
 
 template <typename Fields>
-void FieldsOf(Fields& fields, Top& top) {
+void FieldsOf(Fields& fields, In<Fields, Top<In<Fields, SnapshotSet>>>& top) {
   fields.Number(1, top.mark);
   fields.Number(2, top.version);
   fields.Number(3, top.written_realtime_ns);
@@ -248,11 +240,18 @@ class Writer {
     out_.add_packed_uint64(field, numbers.begin(), numbers.end());
   }
   template <typename T>
-  void Messages(uint32_t field, std::vector<T>& messages, std::size_t /*most*/ = 0) {
-    for (T& each : messages) {
+  void Messages(uint32_t field, const std::vector<T>& messages, std::size_t /*most*/ = 0) {
+    for (const T& each : messages) {
       Writer writer(*this, field);
       FieldsOf(writer, each);
     }
+  }
+
+  // What is made of the message itself, where it is not there yet.
+  template <typename Message, typename T>
+  void Made(uint32_t field, const Message& message, const std::vector<T>& /*there*/,
+            std::vector<T> (*make)(const Message&), std::size_t /*most*/) {
+    Messages(field, make(message));
   }
 
  private:
@@ -345,6 +344,11 @@ class Reader {
     }
     Reader(view, now_ns_, room_).Read(messages.emplace_back());
   }
+  template <typename Message, typename T>
+  void Made(uint32_t field, const Message& /*message*/, std::vector<T>& messages,
+            std::vector<T> (* /*make*/)(const Message&), std::size_t most) {
+    Messages(field, messages, most);
+  }
 
  private:
   bool Is(uint32_t field, protozero::pbf_wire_type type) {
@@ -390,12 +394,12 @@ Start ReadStart(protozero::data_view data) try {
 }  // namespace
 
 std::string WriteSnapshots(const SnapshotSet& set, int64_t now_realtime_ns, int64_t hang_after_ns) {
-  Top top{kMark,
-          kSnapshotMessageVersion,
-          now_realtime_ns,
-          hang_after_ns,
-          const_cast<SnapshotSet*>(&set),  // a Writer changes nothing
-          {set.rejected.begin(), set.rejected.end()}};
+  const Top<const SnapshotSet> top{kMark,
+                                   kSnapshotMessageVersion,
+                                   now_realtime_ns,
+                                   hang_after_ns,
+                                   &set,
+                                   {set.rejected.begin(), set.rejected.end()}};
   std::string text;
   Writer writer(&text, now_realtime_ns);
   FieldsOf(writer, top);
@@ -418,7 +422,7 @@ bool ReadSnapshots(std::string_view text, std::optional<int64_t> now_realtime_ns
                             kSnapshotMessageVersion);
       return false;
     }
-    Top top;
+    Top<SnapshotSet> top;
     top.set = &message->set;
     Reader(data, now_realtime_ns.value_or(start.written_realtime_ns), &room).Read(top);
     for (std::size_t i = 0; i < message->set.rejected.size() && i < top.rejected.size(); ++i) {

@@ -4,10 +4,7 @@
 #include <map>
 #include <type_traits>
 
-// As in exporter/exposition/protobuf_format.cc: no size of a submessage is given here, but the
-// assertion is wrong elsewhere in the program, and a template has one definition.
-#define protozero_assert(condition)
-#include <protozero/pbf_writer.hpp>
+#include "exporter/base/protozero.h"
 
 namespace nccl_pulse {
 namespace {

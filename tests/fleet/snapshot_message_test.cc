@@ -2,6 +2,9 @@
 // written.
 #include "exporter/exposition/snapshot_message.h"
 
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
 #include <protozero/pbf_writer.hpp>
 #include <string>
 
@@ -16,7 +19,9 @@
 namespace nccl_pulse {
 namespace {
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr uint64_t kRoom = uint64_t{64} << 20;
 
@@ -45,6 +50,20 @@ SnapshotMessage Reread(const SnapshotSet& set, int64_t now, std::optional<int64_
   EXPECT_TRUE(ReadSnapshots(WriteSnapshots(set, now, kHangAfter), put_at, kRoom, &message, &error))
       << error;
   return message;
+}
+
+// What protoc makes of it by the schema, "" where there is no protoc.
+std::string ByProtoc(const std::string& message) {
+  if (std::system("command -v protoc > /dev/null") != 0) return "";
+  const std::string path = testing::TempDir() + "/message";
+  std::ofstream(path, std::ios::binary) << message;
+  const std::string command =
+      "protoc --decode=nccl_pulse.Snapshots exporter/exposition/snapshots.proto < " + path;
+  FILE* decoded = popen(command.c_str(), "r");
+  std::string text;
+  for (int c = 0; (c = std::fgetc(decoded)) != EOF;) text.push_back(static_cast<char>(c));
+  EXPECT_EQ(pclose(decoded), 0);
+  return text;
 }
 
 TEST(SnapshotMessage, DiagnosisIsTheSame) {
@@ -207,6 +226,18 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(kept.usual_durations[0].size_class, usual[0].size_class);
   EXPECT_EQ(kept.usual_durations[0].calls, usual[0].calls);
   EXPECT_EQ(kept.usual_durations[0].ns, usual[0].ns);
+  const std::string decoded = ByProtoc(WriteSnapshots(set, now, kHangAfter));
+  if (decoded.empty()) GTEST_SKIP() << "not to be had here: protoc";
+  // protoc shows a field that the schema lacks by its number.
+  EXPECT_THAT(decoded, Not(ContainsRegex("(^|\n) *[0-9]+(:| [{])")));
+  EXPECT_THAT(decoded, HasSubstr("\n    rank: 3\n"));
+  std::ifstream schema("exporter/exposition/snapshots.proto");
+  for (std::string line; std::getline(schema, line);) {
+    const std::size_t equals = line.find(" = ");
+    if (line.substr(0, 2) != "  " || equals == line.npos) continue;
+    const std::string name = line.substr(line.rfind(' ', equals - 1) + 1);
+    EXPECT_THAT(decoded, HasSubstr(" " + name.substr(0, name.find(' ')))) << "the example has none";
+  }
 }
 
 // A node whose clock is an hour ahead: its ages are what they were.

@@ -61,6 +61,7 @@ communicator with its ranks. It asks the node's endpoint, so it also works while
              waits      in a hang                  queued     behind earlier work of its own GPU
              gone       the process ended          stopped    the process is not running
              in graphs  CUDA graphs: not visible   ended      the communicator was finalized
+             replaying  CUDA graphs, which go on   quiet      CUDA graphs: nothing has finished for a while
              unknown    it is not known whether it is idle; the reason is below the table
   FOR        how long it has been so
   LAST CALL  operation, size class, and how often this kind was called

@@ -329,6 +329,7 @@ class Page {
     if (state == "idle") {
       return {state, since(At(rank, "last_completion"))};
     }
+    if (state == "quiet") return {waits ? "waits" : state, since(At(At(rank, "work"), "moved"))};
     if (state == "unknown") {
       return {Text(At(rank, "unknown")) == "captured" ? "in graphs" : "unknown",
               since(At(rank, "unreported_since"))};

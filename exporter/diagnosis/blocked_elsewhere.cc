@@ -74,7 +74,8 @@ std::size_t MayWaitUnseen(const RanksOfProcesses& ranks, std::size_t here, const
                           bool is_in_replay) {
   for (const auto& [i, rank] : ranks.Of(suspect)) {
     if (is_in_replay && AreReplaysSeen(*rank)) continue;
-    if (i != here && rank->activity.is_unknown() && rank->state == RankView::State::kLive &&
+    const bool is_unseen = rank->activity.is_unknown() || rank->activity.is_quiet();
+    if (i != here && is_unseen && rank->state == RankView::State::kLive &&
         Compare(*rank, suspect) != SameGpu::kNo) {
       return i;
     }
@@ -83,10 +84,12 @@ std::size_t MayWaitUnseen(const RanksOfProcesses& ranks, std::size_t here, const
 }
 
 // A hang whose suspects may wait elsewhere.
+// A GPU that has run nothing waits nowhere.
 bool IsFollowed(const std::optional<HangFinding>& finding) {
-  return finding && (finding->verdict == HangVerdict::kRankNotCalled ||
-                     finding->verdict == HangVerdict::kRankNotBegun ||
-                     finding->verdict == HangVerdict::kProcessGone);
+  return finding && finding->detail != HangDetail::kWork &&
+         (finding->verdict == HangVerdict::kRankNotCalled ||
+          finding->verdict == HangVerdict::kRankNotBegun ||
+          finding->verdict == HangVerdict::kProcessGone);
 }
 
 class Follower {
@@ -194,7 +197,8 @@ class Follower {
   };
   void LookElsewhere(std::size_t here, const RankView& suspect, Unseen* unseen) const {
     for (const auto& [i, rank] : ranks_.Of(suspect)) {
-      if (i == here || !rank->activity.is_unknown() || rank->state != RankView::State::kLive ||
+      const bool is_unseen = rank->activity.is_unknown() || rank->activity.is_quiet();
+      if (i == here || !is_unseen || rank->state != RankView::State::kLive ||
           Compare(*rank, suspect) == SameGpu::kNo) {
         continue;
       }

@@ -217,6 +217,7 @@ CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_n
   FindEndedWaiting(ended, &facts);
   if (facts.calls_known == CallsKnown::kCaptured) {
     facts.replays = CompareReplays(facts.live, hang_after_ns, now_ns);
+    facts.work = CompareWork(view, hang_after_ns, now_ns);
   }
   return facts;
 }

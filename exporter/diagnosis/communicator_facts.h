@@ -16,6 +16,7 @@
 #include "exporter/diagnosis/call_counts.h"
 #include "exporter/diagnosis/rank_view.h"
 #include "exporter/diagnosis/replay_facts.h"
+#include "exporter/diagnosis/work_facts.h"
 
 namespace nccl_pulse {
 
@@ -65,6 +66,7 @@ struct CommunicatorFacts {
   Ranks ended_waiting;  // ended while they waited for others, as far as is known
 
   ReplayFacts replays;  // where calls were captured
+  WorkFacts work;       // likewise
 
   bool are_all_live() const { return static_cast<int32_t>(live.size()) >= view->nranks; }
   // Or have ended.

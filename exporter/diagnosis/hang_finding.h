@@ -38,6 +38,7 @@ enum class HangDetail : uint8_t {
   // kNoProgress
   kNotCompleted,  // the suspects have not completed a call that another rank has
   // kRankNotBegun, kNoProgress
+  kWork,    // by counters of finished work: in graphs without stamps, or between them
   kReplay,  // within a replay of a CUDA graph: see `replay`
   // kNoProgress
   kQueued,  // behind earlier work of the ranks' own GPUs
@@ -117,6 +118,7 @@ struct HangFinding {
   std::vector<Link> circle;
 
   uint64_t longest_wait_before_ns = 0;  // see Hang
+  uint64_t longest_pause_ns = 0;        // of kWork, see WorkFacts
 
   HangVerdict verdict = HangVerdict::kUnknown;
   HangDetail detail = HangDetail::kNone;

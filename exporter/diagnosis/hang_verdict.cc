@@ -91,6 +91,10 @@ class Judge {
 
   void DecideByReplays() {
     const ReplayFacts& replays = facts_.replays;
+    // Stamps tell more, where there are some and they tell anything.
+    const bool is_told =
+        replays.known == ReplaysKnown::kYes && (!replays.behind.empty() || replays.are_all_within);
+    if (!is_told && facts_.work.stands()) return SayWork();
     switch (replays.known) {
       case ReplaysKnown::kNotFollowed:
         return draft_.SayUnknown(HangDetail::kCaptured);
@@ -114,6 +118,13 @@ class Judge {
     }
     if (!facts_.are_all_seen() && view_.are_all_expected) return SayNotSeen();
     draft_.Say(HangVerdict::kNoProgress, HangDetail::kReplay, {});
+  }
+
+  void SayWork() {
+    const WorkFacts& work = facts_.work;
+    finding_.longest_pause_ns = work.longest_pause_ns;
+    draft_.Say(work.idle.empty() ? HangVerdict::kNoProgress : HangVerdict::kRankNotBegun,
+               HangDetail::kWork, work.idle);
   }
 
   // What a GPU was given will never end.
@@ -276,6 +287,11 @@ Conclusion Conclude(const CommunicatorView& view, int64_t hang_after_ns, int64_t
   }
   if (!facts.halted.empty()) {
     return judge.Decide(facts.halted, HaltedSince);
+  }
+  if (facts.work.stands()) {
+    return judge.Decide(facts.work.busy, [](const RankView& rank) {
+      return rank.communicator->work.moved_realtime_ns;
+    });
   }
   if (view.is_mixed) return {};
   if (std::optional<HangFinding> made = ConcludeBeingMade(facts)) {

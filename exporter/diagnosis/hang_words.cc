@@ -15,6 +15,9 @@
 namespace nccl_pulse {
 namespace {
 
+// No shorter pause is worth a word.
+constexpr uint64_t kShortPauseNs = 1000000000;
+
 const char* Has(const Ranks& ranks) { return Verb(ranks, "has", "have"); }
 
 // "Rank 3 (pid 103) has"
@@ -45,6 +48,7 @@ class Words {
       case HangVerdict::kBlockedElsewhere:
       case HangVerdict::kRankNotBegun:
         if (finding_.detail == HangDetail::kReplay) return BehindInReplay();
+        if (finding_.detail == HangDetail::kWork) return IdleInGraphs();
         if (finding_.suspects.front()->state == RankView::State::kGone) return Gone();
         return finding_.not_begun_suspects ? NotBegun() : NotCalled();
       case HangVerdict::kCircularWait:
@@ -79,6 +83,7 @@ class Words {
         return PointToPoint();
       case HangVerdict::kNoProgress:
         if (finding_.detail == HangDetail::kReplay) return NoProgressInReplay();
+        if (finding_.detail == HangDetail::kWork) return BusyInGraphs();
         return finding_.detail == HangDetail::kQueued ? QueuedForLong() : NoProgress();
       case HangVerdict::kUnknown:
         break;
@@ -199,7 +204,8 @@ class Words {
     }
     const std::string in = finding_.detail == HangDetail::kReplay
                                ? absl::StrCat(" ", WhereInReplay())
-                           : finding_.op.empty() ? ""
+                           : finding_.detail == HangDetail::kWork ? " in a CUDA graph"
+                           : finding_.op.empty()                  ? ""
                                                  : absl::StrCat(" in ", finding_.op);
     if (!finding_.is_unreported)
       return absl::StrCat(who, Verb(waiters, " waits", " wait"), in, ".");
@@ -336,6 +342,26 @@ class Words {
                         Verb(late, "its program has", "their programs have"),
                         " not launched it, or earlier work of ",
                         Verb(late, "its GPU", "their GPUs"), " has not ended.", Waiters());
+  }
+
+  // By NVML and by counters of finished work.
+  std::string IdleInGraphs() const {
+    const Ranks& idle = finding_.suspects;
+    return absl::StrCat(Verb(idle, "The GPU of ", "The GPUs of "), Names(idle), " ", Has(idle),
+                        " run nothing since ", ClockWords(finding_.since_realtime_ns),
+                        ", while every other GPU was busy and no collective has finished here: ",
+                        Verb(idle, "its program has", "their programs have"),
+                        " not launched what the others wait for.", Waiters());
+  }
+
+  std::string BusyInGraphs() const {
+    return absl::StrCat(
+        "The GPUs of all ranks are busy, and no collective has finished here since ",
+        ClockWords(finding_.since_realtime_ns), ", longer than ever before in CUDA graphs",
+        finding_.longest_pause_ns < kShortPauseNs
+            ? ""
+            : absl::StrCat(" (", DurationWords(finding_.longest_pause_ns), ")"),
+        ". Whether they wait for each other, and for which rank, is not known.");
   }
 
   std::string NoProgressInReplay() const {

@@ -10,6 +10,9 @@ namespace {
 constexpr uint32_t kCallEvents = 1u << 9 | 1u << 10;     // CollApi, P2pApi
 constexpr uint32_t kLaunchEvents = 1u << 11 | 1u << 12;  // KernelLaunch, CeColl
 
+// The counter of finished work is read ten times a second.
+constexpr int64_t kQuietAfterNs = 2000000000;
+
 // A launch this young may be one that the background thread did not see before it stopped.
 constexpr int64_t kLaunchSlackNs = 1000000000;
 
@@ -82,7 +85,13 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
       LostEvents(process, communicator, kCallEvents | kLaunchEvents)) {
     return Unknown(UnknownReason::kEventMaskChanged);
   }
-  if (communicator.captured) return Unknown(UnknownReason::kCaptured);
+  if (communicator.captured) {
+    if (communicator.work.state != WorkState::kProven) return Unknown(UnknownReason::kCaptured);
+    const int64_t moved = communicator.work.moved_realtime_ns;
+    const bool is_quiet = ElapsedNs(now_realtime_ns, moved) >= kQuietAfterNs;
+    return {is_quiet ? ActivityState::kQuiet : ActivityState::kReplaying, UnknownReason::kNone,
+            is_quiet ? moved : 0, OldestLaunch::kUnknown, false};
+  }
   // Launches of a communicator run in order (NCCL's ncclLaunchPrepare). So a launch that was
   // reported and has completed proves that those before it have; only calls after the last one
   // count here.

@@ -7,6 +7,9 @@
 //   in flight   a launch that was seen had not completed when the background thread last
 //               looked, or was made since, and that thread still looks; or a replay of a CUDA graph
 //               was between two of its stamps (docs/graphs.md)
+//   replaying   calls were captured, and NCCL's own counter of finished work, which is proven, has
+//               moved within the last two seconds (docs/work-counters.md)
+//   quiet       it has not: nothing is replayed, or a replay does not end. A hang says which
 //   idle        the same thread knows that all of them have completed, and no call can have made
 //               work that it does not know of
 //
@@ -24,7 +27,7 @@ namespace nccl_pulse {
 // it saw last is no longer taken for what is.
 inline constexpr int64_t kStoppedAfterNs = 5000000000;
 
-enum class ActivityState : uint8_t { kUnknown, kIdle, kInFlight };
+enum class ActivityState : uint8_t { kUnknown, kIdle, kInFlight, kReplaying, kQuiet };
 
 // Why an activity is unknown (label `reason` of nccl_activity_unknown).
 enum class UnknownReason : uint8_t {
@@ -44,7 +47,7 @@ const char* UnknownReasonName(UnknownReason reason);
 struct RankActivity {
   ActivityState state = ActivityState::kUnknown;
   UnknownReason reason = UnknownReason::kNone;  // of kUnknown
-  // In flight: since the oldest launch. Unknown: since the first call that was not reported, or the
+  // In flight: since the oldest launch. Quiet: since the counter moved last. Unknown: since the first call that was not reported, or the
   // last look. 0: not known.
   int64_t since_realtime_ns = 0;
   OldestLaunch oldest_launch{};  // of kInFlight
@@ -54,6 +57,9 @@ struct RankActivity {
 
   bool is_idle() const { return state == ActivityState::kIdle; }
   bool is_in_flight() const { return state == ActivityState::kInFlight; }
+  bool is_quiet() const { return state == ActivityState::kQuiet; }
+  // Launches, and what has completed of them, are all that there is.
+  bool is_of_launches() const { return is_idle() || is_in_flight(); }
   bool is_unknown() const { return state == ActivityState::kUnknown; }
 };
 

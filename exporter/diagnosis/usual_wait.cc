@@ -68,7 +68,8 @@ bool AreSuspectsUsual(const Findings& findings, const HangFinding& finding) {
 
 void CompareWithPast(int64_t now_realtime_ns, HangFinding* finding) {
   // The past is that of launches, not of replays.
-  const bool is_replay = finding->detail == HangDetail::kReplay;
+  const bool is_replay =
+      finding->detail == HangDetail::kReplay || finding->detail == HangDetail::kWork;
   if (is_replay || !CanEnd(*finding) || finding->waiting.empty()) return;
   // The shortest of them: a rank that never had to wait waits for somebody else this time.
   uint64_t before_ns = UINT64_MAX;

@@ -127,6 +127,7 @@ SnapshotSet Pages::ReadAll(ReadWish wish) {
     }
   }
   node_.Read(&set, MonotonicNow(), wish);
+  gpu_uses_.Add(RealtimeNs(), int64_t{std::chrono::nanoseconds(hang_after).count()}, &set);
   ForgetSharedRanks(&set);
   pace_.Update(&set, options_.pace_clock ? options_.pace_clock() : RealtimeNs());
   stats_.segments_read += std::count_if(

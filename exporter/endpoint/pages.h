@@ -21,6 +21,7 @@
 #include "exporter/exposition/families.h"
 #include "exporter/http/handler.h"
 #include "exporter/http/page_cache.h"
+#include "exporter/node/gpu_use.h"
 #include "exporter/node/node.h"
 
 namespace nccl_pulse {
@@ -58,6 +59,7 @@ class Pages {
   ScrapeStats stats_;
   Diagnosis diagnosis_;
   PaceHistory pace_;
+  GpuUses gpu_uses_;
   OneWarning failure_;
   PageCache cache_;
 };

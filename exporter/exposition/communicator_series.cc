@@ -96,7 +96,7 @@ void AddActivity(const ProcessSnapshot& process, const CommunicatorSnapshot& com
   if (!comm.has_heartbeat) return;
   set->Counter(MetricId::kLaunchesCompleted, {}, comm.launches_completed);
   // Of a replay alone it is not known whether launches wait behind it.
-  if (activity.is_unknown() || (activity.is_in_replay && SeenInFlightSince(comm) == 0)) return;
+  if (!activity.is_of_launches() || (activity.is_in_replay && SeenInFlightSince(comm) == 0)) return;
   // The two were not read at the same moment.
   const uint64_t in_flight =
       comm.launches > comm.launches_completed ? comm.launches - comm.launches_completed : 0;

@@ -78,7 +78,16 @@ const char* StateName(const ProcessSnapshot& process, const CommunicatorSnapshot
   if (process.end != ProcessEnd::kLive) return "gone";
   if (is_stopped) return "stopped";
   if (activity.is_in_flight()) return "in_flight";
-  return activity.is_idle() ? "idle" : "unknown";
+  switch (activity.state) {
+    case ActivityState::kIdle:
+      return "idle";
+    case ActivityState::kReplaying:
+      return "replaying";
+    case ActivityState::kQuiet:
+      return "quiet";
+    default:
+      return "unknown";
+  }
 }
 
 // As on /metrics.
@@ -89,7 +98,8 @@ Json LaunchesJson(const CommunicatorSnapshot& comm, const RankActivity& activity
                {"in_flight_since", nullptr}};
   if (!comm.has_heartbeat) return json;
   json["completed"] = comm.launches_completed;
-  if (activity.is_unknown() || (activity.is_in_replay && SeenInFlightSince(comm) == 0)) return json;
+  if (!activity.is_of_launches() || (activity.is_in_replay && SeenInFlightSince(comm) == 0))
+    return json;
   // The two were not read at the same moment.
   json["in_flight"] =
       comm.launches > comm.launches_completed ? comm.launches - comm.launches_completed : 0;

@@ -129,6 +129,7 @@ function stateOf(rank, waits, now) {
     case 'stopped': return {word: 'stopped', seconds: since(processOf(rank).last_poll)};
     case 'gone': return {word: 'gone', seconds: since(processOf(rank).ended)};
     case 'idle': return {word: 'idle', seconds: since(rank.last_completion)};
+    case 'quiet': return {word: waits ? 'waits' : 'quiet', seconds: since(object(rank.work).moved)};
     case 'unknown': return {word: rank.unknown === 'captured' ? 'in graphs' : 'unknown', seconds: since(rank.unreported_since),
       why: UNKNOWN_BECAUSE.get(rank.unknown) || text(rank.unknown)};
     default: return {word: text(rank.state) || '?', seconds: null};

@@ -1,0 +1,40 @@
+// What NCCL's own counters of finished work say of one communicator whose calls were captured into
+// CUDA graphs (docs/work-counters.md), together with what its GPUs have run meanwhile (GpuUse).
+//
+// A counter that stands is no hang: an engine without requests finishes nothing for hours. Then its
+// GPUs run nothing. So all of this must hold since the counters moved last, for hang_after:
+//
+//   all ranks are seen, and the counter of each is proven and stands
+//   some GPUs have always been busy, and each of the others has run nothing at all
+//
+//   some are idle   the busy ones wait in a replay, which those have not begun
+//   none is         either they wait, or they compute: it counts as a stall once that lasts longer
+//                   than the counters have ever stood before
+//
+// A GPU that waits in NCCL's kernel is busy. One that is shared with another process, or was partly
+// busy, proves nothing: then nothing is concluded.
+//
+// Thread: any, no state. It points into the view.
+#ifndef EXPORTER_DIAGNOSIS_WORK_FACTS_H_
+#define EXPORTER_DIAGNOSIS_WORK_FACTS_H_
+
+#include <cstdint>
+
+#include "exporter/diagnosis/rank_view.h"
+
+namespace nccl_pulse {
+
+struct WorkFacts {
+  // Both empty unless the communicator stands.
+  Ranks busy;                     // wait, or would
+  Ranks idle;                     // have run nothing
+  uint64_t longest_pause_ns = 0;  // of all ranks, before
+
+  bool stands() const { return !busy.empty(); }
+};
+
+WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_WORK_FACTS_H_

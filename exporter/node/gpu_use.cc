@@ -1,0 +1,110 @@
+#include "exporter/node/gpu_use.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "exporter/diagnosis/rank_activity.h"
+
+namespace nccl_pulse {
+namespace {
+
+// NVML's types and numbers (nvml.h 13.0).
+constexpr int kSuccess = 0;
+constexpr int kInsufficientSize = 7;
+constexpr int kGpuUtilization = 1;  // NVML_GPU_UTILIZATION_SAMPLES
+using Device = void*;
+struct Sample {
+  unsigned long long time_us;  // Unix time
+  unsigned value;
+};
+static_assert(sizeof(Sample) == 16 && offsetof(Sample, value) == 8);
+
+constexpr std::size_t kMostSamples = 256;
+constexpr int kLeastSamples = 10;  // two seconds
+constexpr int64_t kAgainNs = 1000000000;
+// What was still running when the counter moved last has ended by then.
+constexpr int64_t kEndsNs = 1000000000;
+constexpr unsigned kIdlePercent = 5, kBusyPercent = 80;
+
+}  // namespace
+
+struct GpuUses::Nvml {
+  int (*initialize)() = nullptr;
+  int (*get_handle)(const char* uuid, Device* device) = nullptr;
+  int (*get_samples)(Device device, int type, unsigned long long since_us, int* value_type,
+                     unsigned* count, Sample* samples) = nullptr;
+  int (*get_processes)(Device device, unsigned* count, void* processes) = nullptr;
+  bool is_there = false;
+
+  Nvml() {
+    void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed
+    if (library == nullptr) return;
+    const auto find = [library](const char* name, auto* function) {
+      *function = reinterpret_cast<std::decay_t<decltype(*function)>>(dlsym(library, name));
+      return *function != nullptr;
+    };
+    is_there = find("nvmlInit_v2", &initialize) && find("nvmlDeviceGetHandleByUUID", &get_handle) &&
+               find("nvmlDeviceGetSamples", &get_samples) &&
+               find("nvmlDeviceGetComputeRunningProcesses_v3", &get_processes) &&
+               initialize() == kSuccess;
+  }
+
+  GpuUse Ask(const std::string& uuid, int64_t since_ns) const {
+    Device device = nullptr;
+    if (!is_there || get_handle(uuid.c_str(), &device) != kSuccess) return GpuUse::kUnknown;
+    unsigned processes = 0;  // that there is room for: the answer is how many there are
+    const int result = get_processes(device, &processes, nullptr);
+    if (result != kSuccess && result != kInsufficientSize) return GpuUse::kUnknown;
+    if (processes > 1) return GpuUse::kShared;
+    std::array<Sample, kMostSamples> samples{};
+    unsigned count = kMostSamples;
+    int value_type = 0;
+    const auto since_us = static_cast<unsigned long long>(since_ns / 1000);
+    if (get_samples(device, kGpuUtilization, since_us, &value_type, &count, samples.data()) !=
+        kSuccess) {
+      return GpuUse::kUnknown;
+    }
+    int idle = 0;
+    int busy = 0;
+    int all = 0;
+    for (unsigned i = 0; i < std::min<unsigned>(count, kMostSamples); ++i) {
+      if (samples[i].time_us < since_us) continue;
+      ++all;
+      idle += static_cast<int>(samples[i].value <= kIdlePercent);
+      busy += static_cast<int>(samples[i].value >= kBusyPercent);
+    }
+    if (all < kLeastSamples) return GpuUse::kUnknown;
+    return idle == all ? GpuUse::kIdle : busy == all ? GpuUse::kBusy : GpuUse::kMixed;
+  }
+};
+
+GpuUses::GpuUses() = default;
+GpuUses::~GpuUses() = default;
+
+GpuUse GpuUses::Of(const std::string& uuid, int64_t since_realtime_ns, int64_t now_realtime_ns) {
+  Answer& answer = answers_[uuid];
+  if (answer.asked_ns == 0 || ElapsedNs(now_realtime_ns, answer.asked_ns) >= kAgainNs) {
+    if (nvml_ == nullptr) nvml_ = std::make_unique<Nvml>();
+    answer = {now_realtime_ns, nvml_->Ask(uuid, since_realtime_ns + kEndsNs)};
+  }
+  return answer.use;
+}
+
+void GpuUses::Add(int64_t now_realtime_ns, int64_t stands_after_ns, SnapshotSet* set) {
+  for (ProcessSnapshot& process : set->processes) {
+    if (process.end != ProcessEnd::kLive) continue;
+    for (CommunicatorSnapshot& comm : process.communicators) {
+      if (comm.finalized || !comm.captured || comm.work.state != WorkState::kProven ||
+          comm.uuid.empty() ||
+          ElapsedNs(now_realtime_ns, comm.work.moved_realtime_ns) < stands_after_ns) {
+        continue;
+      }
+      comm.work.gpu_use = Of(comm.uuid, comm.work.moved_realtime_ns, now_realtime_ns);
+    }
+  }
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,31 @@
+// libnvidia-ml.so.1 without a GPU. The test sets what it says through FakeNvml.
+#include "tests/exporter/fake_nvml.h"
+
+namespace {
+nccl_pulse::FakeNvml g_fake;
+}
+
+// NOLINTBEGIN(readability-identifier-naming): NVML's names.
+extern "C" {
+nccl_pulse::FakeNvml* NcclPulseFakeNvml() { return &g_fake; }
+int nvmlInit_v2() { return 0; }
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+  *device = &g_fake;
+  return g_fake.uuid == uuid ? 0 : 6;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, void*) {
+  *count = g_fake.processes;
+  return g_fake.processes == 0 ? 0 : 7;
+}
+int nvmlDeviceGetSamples(void*, int type, unsigned long long since_us, int*, unsigned* count,
+                         nccl_pulse::FakeNvml::Sample* samples) {
+  ++g_fake.asked;
+  unsigned used = 0;
+  for (const auto& sample : g_fake.samples) {
+    if (sample.time_us >= since_us && used < *count) samples[used++] = sample;
+  }
+  *count = used;
+  return type == 1 && used != 0 ? 0 : 6;
+}
+}
+// NOLINTEND(readability-identifier-naming)

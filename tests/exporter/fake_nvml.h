@@ -1,0 +1,23 @@
+#ifndef TESTS_EXPORTER_FAKE_NVML_H_
+#define TESTS_EXPORTER_FAKE_NVML_H_
+
+#include <string>
+#include <vector>
+
+namespace nccl_pulse {
+
+// What the stand-in for NVML says, of one GPU.
+struct FakeNvml {
+  struct Sample {
+    unsigned long long time_us;
+    unsigned long long value;
+  };
+  std::string uuid = "GPU-1";
+  unsigned processes = 1;
+  std::vector<Sample> samples;
+  int asked = 0;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // TESTS_EXPORTER_FAKE_NVML_H_

@@ -1,0 +1,113 @@
+// What NVML's samples make of a GPU on which a counter stands, over a stand-in for NVML.
+#include "exporter/node/gpu_use.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include "tests/exporter/fake_nvml.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int64_t kSecond = 1000000000;
+constexpr int64_t kMoved = 1760000000 * kSecond;
+constexpr int64_t kHangAfter = 10 * kSecond;
+
+FakeNvml& Nvml() {
+  static FakeNvml* const fake = [] {
+    void* library = dlopen("tests/exporter/libnvidia-ml.so.1", RTLD_NOW);
+    return reinterpret_cast<FakeNvml* (*)()>(dlsym(library, "NcclPulseFakeNvml"))();
+  }();
+  return *fake;
+}
+
+// Five samples a second, from three seconds before the counter moved last until 12 seconds after.
+void Sample(unsigned before, unsigned first_second, unsigned after) {
+  FakeNvml fake;
+  for (int i = -15; i < 60; ++i) {
+    const unsigned value = i < 0 ? before : i < 5 ? first_second : after;
+    fake.samples.push_back(
+        {static_cast<unsigned long long>(kMoved / 1000 + int64_t{200000} * i), value});
+  }
+  Nvml() = fake;
+}
+
+SnapshotSet Standing() {
+  SnapshotSet set;
+  CommunicatorSnapshot comm;
+  comm.uuid = "GPU-1";
+  comm.captured = true;
+  comm.work.state = WorkState::kProven;
+  comm.work.moved_realtime_ns = kMoved;
+  set.processes.resize(1);
+  set.processes[0].communicators = {comm};
+  return set;
+}
+
+GpuUse Ask(SnapshotSet set = Standing(), int64_t after_ns = 12 * kSecond) {
+  GpuUses().Add(kMoved + after_ns, kHangAfter, &set);
+  return set.processes[0].communicators[0].work.gpu_use;
+}
+
+TEST(GpuUse, BySamplesSinceTheCounterMoved) {
+  Sample(100, 60, 0);
+  EXPECT_EQ(Ask(), GpuUse::kIdle);
+  Sample(0, 60, 100);
+  EXPECT_EQ(Ask(), GpuUse::kBusy);
+  Sample(0, 0, 50);
+  EXPECT_EQ(Ask(), GpuUse::kMixed);
+  Nvml().samples.back().value = 0;
+  EXPECT_EQ(Ask(), GpuUse::kMixed);
+}
+
+TEST(GpuUse, OneBusyMomentIsNotIdle) {
+  Sample(0, 0, 0);
+  Nvml().samples.back().value = 30;
+  EXPECT_EQ(Ask(), GpuUse::kMixed);
+}
+
+TEST(GpuUse, SharedWithOtherProcesses) {
+  Sample(0, 0, 0);
+  Nvml().processes = 2;
+  EXPECT_EQ(Ask(), GpuUse::kShared);
+}
+
+TEST(GpuUse, UnknownGpuAndTooFewSamples) {
+  Sample(0, 0, 0);
+  Nvml().uuid = "GPU-2";
+  EXPECT_EQ(Ask(), GpuUse::kUnknown);
+  Sample(0, 0, 0);
+  Nvml().samples.resize(25);
+  EXPECT_EQ(Ask(), GpuUse::kUnknown);
+}
+
+TEST(GpuUse, NotAskedUnlessACounterStands) {
+  Sample(0, 0, 0);
+  EXPECT_EQ(Ask(Standing(), kHangAfter - 1), GpuUse::kUnknown);
+  for (const auto& change : std::vector<void (*)(SnapshotSet*)>{
+           [](SnapshotSet* set) { set->processes[0].communicators[0].captured = false; },
+           [](SnapshotSet* set) { set->processes[0].communicators[0].finalized = true; },
+           [](SnapshotSet* set) {
+             set->processes[0].communicators[0].work.state = WorkState::kRefuted;
+           },
+           [](SnapshotSet* set) { set->processes[0].end = ProcessEnd::kLost; }}) {
+    SnapshotSet set = Standing();
+    change(&set);
+    EXPECT_EQ(Ask(set), GpuUse::kUnknown);
+  }
+  EXPECT_EQ(Nvml().asked, 0);
+}
+
+TEST(GpuUse, OnceASecond) {
+  Sample(0, 0, 0);
+  GpuUses uses;
+  for (int i = 0; i < 10; ++i) {
+    SnapshotSet set = Standing();
+    uses.Add(kMoved + 12 * kSecond + i * kSecond / 10, kHangAfter, &set);
+    EXPECT_EQ(set.processes[0].communicators[0].work.gpu_use, GpuUse::kIdle);
+  }
+  EXPECT_EQ(Nvml().asked, 1);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

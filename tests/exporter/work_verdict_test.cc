@@ -1,0 +1,130 @@
+// Hangs in CUDA graphs of any length, by NCCL's own counters of finished work and what NVML says of
+// the GPUs: who is named, and where nothing may be said.
+#include "exporter/diagnosis/health.h"
+#include "gmock/gmock.h"
+#include "tests/exporter/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+using testing::HasSubstr;
+
+void Prove(SimulatedJob* job, int rank) {
+  CommunicatorSnapshot& comm = job->Of(kComm, rank);
+  comm.captured = true;
+  comm.work.state = WorkState::kProven;
+  comm.work.moved_realtime_ns = job->now();
+}
+
+// Four ranks whose graphs were replayed until now.
+SimulatedJob GraphJob(int nranks = 0) {
+  SimulatedJob job(4);
+  job.AddCommunicator(kComm, {0, 1, 2, 3}, nranks);
+  job.Collective(kComm, "AllReduce", kTogether, kMs);
+  for (int rank = 0; rank < 4; ++rank) Prove(&job, rank);
+  return job;
+}
+
+// What NVML will say.
+void Use(SimulatedJob* job, const std::vector<GpuUse>& uses) {
+  for (int rank = 0; rank < 4; ++rank) job->Of(kComm, rank).work.gpu_use = uses[rank];
+}
+constexpr GpuUse kIdle = GpuUse::kIdle, kBusy = GpuUse::kBusy;
+
+ActivityState StateOf(const SimulatedJob& job, int rank = 0) {
+  const SnapshotSet set = job.Set();
+  return ActivityOf(set.processes[rank], set.processes[rank].communicators[0], job.now()).state;
+}
+
+TEST(WorkVerdict, ReplayingThenQuiet) {
+  SimulatedJob job = GraphJob();
+  job.Advance(kSecond);
+  EXPECT_EQ(StateOf(job), ActivityState::kReplaying);
+  job.Advance(2 * kSecond);
+  EXPECT_EQ(StateOf(job), ActivityState::kQuiet);
+  EXPECT_EQ(HealthOf(job.Set(), Diagnosis().Update(job.Set(), job.now()), job.now()).unknown_ranks,
+            0u);
+  job.Of(kComm, 0).work.state = WorkState::kRefuted;
+  EXPECT_EQ(StateOf(job), ActivityState::kUnknown);
+}
+
+TEST(WorkVerdict, RankWhoseGpuRunsNothingIsNamed) {
+  SimulatedJob job = GraphJob();
+  Use(&job, {kBusy, kBusy, kIdle, kBusy});
+  const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
+  EXPECT_EQ(hang.waiting, (std::vector<int32_t>{0, 1, 3}));
+  EXPECT_THAT(hang.text, HasSubstr("The GPU of rank 2 (pid 102) has run nothing since"));
+  EXPECT_THAT(hang.text, HasSubstr("wait in a CUDA graph."));
+}
+
+TEST(WorkVerdict, NobodyIsNamedWhereAllAreBusy) {
+  SimulatedJob job = GraphJob();
+  Use(&job, {kBusy, kBusy, kBusy, kBusy});
+  const Hang hang = ExpectHangInTime(&job, HangVerdict::kNoProgress, {});
+  EXPECT_THAT(hang.text, HasSubstr("The GPUs of all ranks are busy"));
+}
+
+// Computing, say.
+TEST(WorkVerdict, NothingIsSaidWhereTheyStoodAsLongBefore) {
+  SimulatedJob job = GraphJob();
+  Use(&job, {kBusy, kBusy, kBusy, kBusy});
+  job.Of(kComm, 3).work.longest_pause_ns = 30 * kSecond;
+  job.Advance(30 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+  job.Advance(1);
+  EXPECT_THAT(HangOf(job)->text, HasSubstr("longer than ever before in CUDA graphs (30 s)"));
+}
+
+// An engine without requests.
+TEST(WorkVerdict, QuietForHoursIsNoHang) {
+  SimulatedJob job = GraphJob();
+  Use(&job, {kIdle, kIdle, kIdle, kIdle});
+  job.Advance(7200 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+  EXPECT_EQ(StateOf(job), ActivityState::kQuiet);
+}
+
+TEST(WorkVerdict, NothingIsConcludedFromWhatIsNotKnown) {
+  for (const GpuUse use : {GpuUse::kUnknown, GpuUse::kMixed, GpuUse::kShared}) {
+    SimulatedJob job = GraphJob();
+    Use(&job, {kBusy, use, kIdle, kBusy});
+    job.Advance(60 * kSecond);
+    EXPECT_EQ(HangOf(job), std::nullopt) << GpuUseName(use);
+  }
+}
+
+TEST(WorkVerdict, ACounterThatMovesContradicts) {
+  SimulatedJob job = GraphJob();
+  Use(&job, {kBusy, kBusy, kIdle, kBusy});
+  job.Advance(5 * kSecond);
+  job.Of(kComm, 1).work.moved_realtime_ns = job.now();
+  job.Advance(5 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+TEST(WorkVerdict, ACounterThatIsRefutedSaysNothing) {
+  SimulatedJob job = GraphJob();
+  Use(&job, {kBusy, kBusy, kIdle, kBusy});
+  job.Of(kComm, 2).work.state = WorkState::kRefuted;
+  job.Advance(60 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+// Those that are not here may be busy, too, or hold up the others.
+TEST(WorkVerdict, AllRanksHaveToBeSeen) {
+  SimulatedJob job = GraphJob(8);
+  Use(&job, {kBusy, kBusy, kIdle, kBusy});
+  job.Advance(60 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+// An eager call stands behind the replay.
+TEST(WorkVerdict, BesideALaunch) {
+  SimulatedJob job = GraphJob();
+  Use(&job, {kBusy, kBusy, kIdle, kBusy});
+  job.Launch(kComm, 0, "AllReduce");
+  ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
+}
+
+}  // namespace
+}  // namespace nccl_pulse

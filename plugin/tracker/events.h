@@ -20,8 +20,8 @@ struct CallEvent {
   bool captured;      // into a CUDA graph
   uint64_t parent;    // ticket of the group
   void* stream;       // that it was called on
-  uint64_t user_tag;  // the user's own, 0: none, or before v7
-  int32_t root;       // of a collective; -1: Send or Recv
+  uint64_t user_tag = 0;  // the user's own, 0: none, or before v7
+  int32_t root = 0;       // of a collective; -1: Send or Recv
 };
 
 // A kernel launch (KernelLaunch; v5 and later).

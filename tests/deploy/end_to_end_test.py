@@ -156,12 +156,12 @@ class EndToEndTest(unittest.TestCase):
         pid = str(job.ranks[LAST].pid)
         # One alert for the job, not one for each communicator or verdict.
         self.wait_for_alert(
-            prometheus, "NcclJobHung", r"^Rank \d+ .*blocks job .*rank_not_called .*First: py-spy dump --pid %s on " % pid,
+            prometheus, "NcclJobHung", r"^Rank \d+ .*blocks a job without ID: rank_not_called .*First: py-spy dump --pid %s on " % pid,
             pid=pid, severity="warning")
         self.assertEqual([alert for alert in prometheus.alerts("NcclJobHung") if alert[0].get("pid") != pid], [])
 
     def check_gone(self, prometheus, job):
-        self.wait_for_alert(prometheus, "NcclHangCertain", r"blocks job .*process_gone",
+        self.wait_for_alert(prometheus, "NcclHangCertain", r"blocks a job without ID: process_gone",
                             pid=str(job.ranks[LAST].pid), severity="critical")
 
 

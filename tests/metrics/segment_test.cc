@@ -147,7 +147,9 @@ TEST(Segment, ReadingAllocatesNothing) {
   struct stat after {};
   ASSERT_EQ(fstat(fd, &after), 0);
   // The emulator says that madvise has populated pages, and populates none.
-  if (getenv("TEST_EMULATOR") == nullptr) EXPECT_EQ(after.st_blocks, before.st_blocks);
+  if (getenv("TEST_EMULATOR") == nullptr) {
+    EXPECT_EQ(after.st_blocks, before.st_blocks);
+  }
 }
 
 TEST(Segment, PopulatesInSteps) {

@@ -16,10 +16,10 @@ inline constexpr int kFirstVersionWithLaunches = 5;
 struct CallEvent {
   const char* func;
   const char* datatype;
-  uint64_t count;     // elements, as the user passed it
-  bool captured;      // into a CUDA graph
-  uint64_t parent;    // ticket of the group
-  void* stream;       // that it was called on
+  uint64_t count;         // elements, as the user passed it
+  bool captured;          // into a CUDA graph
+  uint64_t parent;        // ticket of the group
+  void* stream;           // that it was called on
   uint64_t user_tag = 0;  // the user's own, 0: none, or before v7
   int32_t root = 0;       // of a collective; -1: Send or Recv
 };

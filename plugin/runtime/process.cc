@@ -15,18 +15,27 @@
 #include "plugin/runtime/api_version.h"
 #include "plugin/runtime/identity.h"
 #include "plugin/runtime/realtime_offset.h"
+#include "plugin/tracker/ticket.h"
 
 namespace nccl_pulse {
 namespace {
 
+// Another tag than the last one: a forked child holds tickets of its parent, which must not pass for
+// its own. The caller has the init lock.
 uint32_t MakeProcessTag() {
-  uint64_t bits = 0;
-  if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != sizeof(bits)) {
-    bits = Clock::MonotonicNs() ^ static_cast<uint64_t>(RealtimeNs());
+  static uint32_t last = 0;
+  uint32_t tag = last;
+  while (tag == last) {
+    uint64_t bits = 0;
+    if (getrandom(&bits, sizeof(bits), GRND_NONBLOCK) != sizeof(bits)) {
+      bits = Clock::MonotonicNs() ^ static_cast<uint64_t>(RealtimeNs());
+    }
+    bits ^= static_cast<uint64_t>(getpid()) << 32;
+    bits *= 0x9e3779b97f4a7c15ULL;
+    tag = static_cast<uint32_t>(bits >> (64 - Ticket::kProcessBits));
   }
-  bits ^= static_cast<uint64_t>(getpid()) << 32;
-  bits *= 0x9e3779b97f4a7c15ULL;
-  return static_cast<uint32_t>(bits >> 40);
+  last = tag;
+  return tag;
 }
 
 }  // namespace

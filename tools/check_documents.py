@@ -5,7 +5,8 @@
 In every *.md: relative links lead to a file, and their anchors to a heading of it; a file of this tree,
 a Bazel label or an NCCL_PULSE_ variable that is named `like this` exists. In every other text file: a page
 that is cited by its path below docs/ exists, and so does the heading behind its #. Notebooks of
-measurements name what existed on their day: only their links are checked.
+measurements name what existed on their day: only their links are checked. Pages for users
+also keep two rules of style: no sentence of more than MOST_WORDS words, and none of the words in WORSE_WORDS.
 """
 
 import fnmatch
@@ -17,22 +18,57 @@ import sys
 NOTEBOOKS = "bench/results/"
 FENCE = re.compile(r"^ {0,3}(```|~~~)")
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
+LINK_TEXT = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^()\s]+\)")
 CODE = re.compile(r"`([^`\n]+)`")
 CITED = re.compile(r"(?<![\w/.])docs/[\w/-]+\.md(?:#[\w-]+)?")
 TREE = re.compile(r"^(?:plugin|metrics|exporter|bench|tests|deploy|tools|docs|third_party)/[\w./*+-]+$")
 LABEL = re.compile(r"(?<![\w:/.@])//([\w/.-]*)(?::([\w.+-]+))?")
 VARIABLE = re.compile(r"\bNCCL_PULSE_[A-Z_]*[A-Z]\b")
 
+# Pages that keep two rules of style: README.md and docs/*.md but for these, which are lists of fields, or for
+# contributors.
+OTHER_PAGES = {
+    "docs/architecture.md",
+    "docs/benchmarks.md",
+    "docs/http-api.md",
+    "docs/metrics.md",
+    "docs/nccl-profiler-api.md",
+}
+MOST_WORDS = 30
+# A word that reads as translated, and what to write.
+WORSE_WORDS = {
+    r", too\b(?! \w)": "also",
+    r"\blikewise\b": "repeat the verb",
+    r"\b(?:an)?alike\b": "the same",
+    r"\bany more\b": "no longer",
+    r"\b(?:hold|holds|held|holding) up\b": "block",
+    r"\b(?:go|goes|went|going) on\b": "resume",
+    r"\bdear(?:er|est)?\b": "expensive",
+    r"\bmade-up\b": "simulated",
+    r"\bwithout anybody\b": "automatically",
+    r"\b(?:give|gives|gave) way\b": "be evicted",
+    r"\b(?:nobody|anybody|somebody)\b": "a noun",
+    r"\bof which nothing\b": "not reported by NCCL",
+    r"\bfor people\b": "human-readable",
+    r"\bfor programs\b": "machine-readable",
+}
+SENTENCE_END = re.compile(r"(?<=[.!?:])\s+(?=[A-Z*\"(])")
+MARKUP = re.compile(r"^\s*(?:[-*>]|\d+\.|#+)\s+")
 
-def without_code(text):
-    """The text outside of fences, with what stands between `backticks` left out."""
+
+def outside_fences(text):
     lines, fenced = [], False
     for line in text.split("\n"):
         if FENCE.match(line):
             fenced = not fenced
             line = ""
-        lines.append("" if fenced else CODE.sub("", line))
+        lines.append("" if fenced else line)
     return "\n".join(lines)
+
+
+def without_code(text):
+    """The text outside of fences, with what stands between `backticks` left out."""
+    return CODE.sub("", outside_fences(text))
 
 
 def anchors(text):
@@ -52,6 +88,25 @@ def anchors(text):
             name = "%s-%d" % (slug, number)
         found.add(name)
     return found
+
+
+def is_plain(path):
+    return path == "README.md" or (fnmatch.fnmatch(path, "docs/*.md") and path not in OTHER_PAGES)
+
+
+def passages(text):
+    """Yields (line number, text) of each paragraph, heading, list item and table cell."""
+    number, first, lines = 0, 0, []
+    for number, line in enumerate(CODE.sub("X", outside_fences(text)).split("\n") + [""], 1):
+        line = LINK_TEXT.sub(r"\1", line).strip()
+        if lines and (not line or line.startswith("|") or MARKUP.match(line)):
+            yield first, " ".join(lines)
+            lines = []
+        if line.startswith("|"):
+            yield from ((number, cell.strip()) for cell in line.strip("|").split("|"))
+        elif line:
+            first = number if not lines else first
+            lines.append(MARKUP.sub("", line))
 
 
 class Tree:
@@ -110,6 +165,7 @@ class Tree:
                 continue
             kinds = (self._links, self._names) if path.endswith(".md") else (self._citations,)
             kinds = kinds[:1] if path.startswith(NOTEBOOKS) else kinds
+            kinds += (self._style,) if is_plain(path) else ()
             found += [(path, *problem) for kind in kinds for problem in kind(path, text)]
         return found
 
@@ -144,6 +200,17 @@ class Tree:
                     yield number, "there is no %s" % page
                 elif not self.has_anchor(page, anchor):
                     yield number, "%s has no heading #%s" % (page, anchor)
+
+    @staticmethod
+    def _style(_, text):
+        for number, passage in passages(text):
+            for sentence in SENTENCE_END.split(passage):
+                words = len([word for word in sentence.split() if any(map(str.isalnum, word))])
+                if words > MOST_WORDS:
+                    yield number, "%d words in a sentence, at most %d: %s ..." % (words, MOST_WORDS, sentence[:60])
+            for word, better in WORSE_WORDS.items():
+                for found in re.findall(word, passage, re.IGNORECASE):
+                    yield number, "\"%s\": write \"%s\"" % (found.strip(", "), better)
 
     @staticmethod
     def _note(number, what, problem):

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kNever = INT64_MAX;
 // Launches closer to each other mostly have no event in front of them, but for the first after each
-// look of the background thread (docs/stream-timing.md).
+// look of the background thread (docs/timing.md).
 constexpr int64_t kGateGapNs = 200'000;
 constexpr int64_t kLookNs = 20'000'000;
 constexpr int kHurriedGates = 4;

@@ -657,7 +657,7 @@ bool Ask(const Scenario& scenario, const JobRunOptions& options, int64_t now, Sn
          std::string* error) {
   const std::vector<NodeSnapshot> nodes = RunJob(scenario.layout, scenario.groups, options);
   for (std::size_t node = 0; node < nodes.size(); ++node) {
-    // Old data is not used (docs/diagnose.md).
+    // Old data is not used (docs/detection.md).
     if (scenario.answers[node] != Answer::kNow) continue;
     const std::string text =
         WriteSnapshots(nodes[node].set, nodes[node].asked_realtime_ns, kHangAfterNs);

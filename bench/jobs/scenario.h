@@ -1,5 +1,5 @@
 // A made-up job with something wrong, or nothing, and whether the verdict on it is right: for the
-// test and for the table in docs/diagnose.md.
+// test and for the table in docs/detection.md.
 //
 // Thread: any; the same number gives the same job.
 #ifndef BENCH_JOBS_SCENARIO_H_

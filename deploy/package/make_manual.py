@@ -1,4 +1,4 @@
-"""Writes pulse(1) and the shells' completions from the help texts in the program's sources.
+"""Writes pulse(1), the shells' completions and docs/cli.md from the help texts in the program's sources.
 
 From the sources, not from the program: one that is built for another processor cannot be run here.
 //tests/deploy:package_test holds the texts against what the program prints.
@@ -16,6 +16,27 @@ COMMAND = re.compile(r'const Command k\w+ = \{\s*"(\w+)",\s*"([^"]*)",\s*kHelp,'
 # At the beginning of a line of help text, and what may follow "=".
 FLAG = re.compile(r"^  (--[a-z-]+)(?:=(\S+))?", re.MULTILINE)
 
+CLI_PAGE = """# Commands
+
+<!-- Written by deploy/package/make_manual.py. Do not edit:
+./bazelw build //deploy/package:pulse_manual && cp bazel-bin/deploy/package/cli.md docs/cli.md -->
+
+`pulse help COMMAND` prints the same texts, and `man pulse` has them if the package is installed. How to find endpoints, TLS and
+credentials: [find the endpoints](debug-a-hang.md#find-the-endpoints).
+
+## Exit status
+
+| | |
+|---|---|
+| 0 | done; no hang is suspected, or only an expected wait |
+| 1 | bad usage |
+| 2 | no endpoint or process answers, or the address or folder can't be used |
+| 3 | a hang is suspected (`status`, `diagnose`) |
+| 4 | incomplete: an endpoint, a process or a rank is missing, or its work can't be seen |
+| 5 and more | see the command |
+
+## All commands
+"""
 SUMMARY = "metrics of NCCL: status, diagnosis and captures of jobs, agent, demo"
 
 
@@ -49,6 +70,16 @@ def manual(commands, version):
     parts += [".SH FILES", ".TP", "/usr/share/doc/nccl\\-pulse", "README.md, all documents, licences",
               ".TP", "/usr/share/nccl\\-pulse/deploy", "rules, dashboards, manifests",
               ".TP", "/etc/default/nccl\\-pulse\\-agent", "flags of the agent's unit"]
+    return "\n".join(parts) + "\n"
+
+
+def markdown(commands):
+    """Returns the text of docs/cli.md."""
+    parts = [CLI_PAGE, "| command | |", "|---|---|"]
+    parts += ["| [`pulse %s`](#pulse-%s) | %s |" % (command.name, command.name, command.summary)
+              for command in commands]
+    for command in commands:
+        parts += ["", "## pulse %s" % command.name, "", "```", command.help.rstrip("\n"), "```"]
     return "\n".join(parts) + "\n"
 
 
@@ -95,6 +126,7 @@ def main():
     parser.add_argument("--version_header", required=True)
     parser.add_argument("--manual", required=True, help="the compressed manual page to write")
     parser.add_argument("--bash", required=True, help="bash's completion to write")
+    parser.add_argument("--markdown", required=True, help="the document to write")
     parser.add_argument("commands", nargs="+", help="*_command.cc, in the order of `pulse --help`")
     options = parser.parse_args()
     with open(options.version_header, encoding="utf-8") as file:
@@ -104,6 +136,8 @@ def main():
         file.write(gzip.compress(manual(commands, version).encode(), mtime=0))
     with open(options.bash, "w", encoding="utf-8") as file:
         file.write(bash_completion(commands))
+    with open(options.markdown, "w", encoding="utf-8") as file:
+        file.write(markdown(commands))
 
 
 if __name__ == "__main__":

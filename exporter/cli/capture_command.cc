@@ -68,7 +68,7 @@ How to ask:
                         where an endpoint of this host is asked; off: nobody
 
 Exit status: 0 it is written; 1 bad usage; 2 no endpoint answers; 4 it is written, but no endpoint knows of
-a process; 5 it could not be written, and there is nothing of it. docs/capture.md says what is in it.
+a process; 5 it could not be written, and there is nothing of it. What is in it: docs/debug-a-hang.md.
 )";
 
 // On failure returns false and says in `error` what is wrong.

@@ -33,7 +33,7 @@ void AddNotes(const char* what, const Refusals& refusals, std::vector<std::strin
 }  // namespace
 
 void CloserLook::PrintCost(std::FILE* said) {
-  // The figures: docs/stream-timing.md#cost, and docs/costs.md of a callback of a step.
+  // The figures: docs/timing.md#overhead, and docs/costs.md of a callback of a step.
   std::fputs(
       "What --every adds to the job while it watches: each launch that is timed delays its GPU by "
       "about\n"

@@ -71,7 +71,7 @@ never count as healthy.
 
 Exit status: 0 no hang is suspected, or only a usual wait; 1 bad usage; 2 no endpoint is found, or none
 answers; 3 a hang is suspected; 4 none is, but an endpoint did not answer, no endpoint knows some of the
-ranks, a process was lost or does not run, or a communicator's work cannot be seen. docs/diagnose.md says more.
+ranks, a process was lost or does not run, or a communicator's work cannot be seen. More: docs/debug-a-hang.md.
 )";
 
 struct Question {

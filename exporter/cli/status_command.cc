@@ -97,7 +97,7 @@ An agent that asks for TLS or a password (docs/security.md):
 Exit status: 0 no hang is suspected, or only a WAIT; 1 bad usage; 2 the endpoint does not answer; 3 a hang
 is suspected; 4 none is, but a process was lost or is not running, a communicator's work cannot be seen, or
 another endpoint of this host was left out because it does not answer.
-What the verdicts mean: docs/hangs-and-stragglers.md.
+What the verdicts mean: docs/debug-a-hang.md.
 )";
 
 // Null if there is nothing to show; what is wrong has been printed.

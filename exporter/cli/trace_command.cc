@@ -74,7 +74,7 @@ How to ask:
 
 Exit status: 0 it is written; 1 bad usage; 2 no endpoint answers, or the capture cannot be read; 4 it is
 written, but there is no call in it; 5 it could not be written, and there is nothing of it.
-docs/trace.md says what each track means, and what it cannot tell.
+docs/debug-a-slow-job.md#timeline says what each track means, and what it cannot tell.
 )";
 
 std::atomic<bool> stop_asked{false};

@@ -1,5 +1,5 @@
 // Which rank holds up which: compares the ranks of this node to find hangs and stragglers.
-// docs/hangs-and-stragglers.md says what it can and cannot tell.
+// docs/detection.md says what it can and cannot tell.
 //
 //   snapshots ──► by communicator ──► hang.h       in flight for long without progress: for whom?
 //                                └──► straggler.h  matched timed calls: who came last, what did it

@@ -6,7 +6,7 @@
 //
 //   in flight   a launch that was seen had not completed when the background thread last
 //               looked, or was made since, and that thread still looks; or a replay of a CUDA graph
-//               was between two of its stamps (docs/graphs.md)
+//               was between two of its stamps (docs/cuda-graphs.md)
 //   replaying   calls were captured, and NCCL's own counter of finished work, which is proven, has
 //               moved within the last two seconds (docs/work-counters.md)
 //   quiet       it has not: nothing is replayed, or a replay does not end. A hang says which

@@ -1,6 +1,6 @@
 // How far the ranks of one communicator have come in the replays of their CUDA graphs.
 //
-// Stamps count on each rank's GPU how often the stamps of its graphs were passed (docs/graphs.md).
+// Stamps count on each rank's GPU how often the stamps of its graphs were passed (docs/cuda-graphs.md).
 // Ranks that captured the same graphs replay them in the same order. So of two ranks that one is
 // behind that has begun fewer replays, or begun as many and passed fewer stamps of the last one. A
 // replay that waits behind another has passed no stamp, and changes nothing.

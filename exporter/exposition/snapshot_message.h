@@ -14,7 +14,7 @@
 // change of meaning does; a reader refuses a version that is not its own, and says which it met.
 // The message begins with a mark by which anything else is told from it.
 //
-// Thread: any, no state. Cost of writing: docs/diagnose.md#what-it-costs.
+// Thread: any, no state. Cost of writing: docs/prometheus.md#alerts-on-hangs-pulse-watch.
 // Reading trusts nothing: it is bounded in memory, texts are made printable, numbers are taken as
 // they come, as those of a segment are.
 #ifndef EXPORTER_EXPOSITION_SNAPSHOT_MESSAGE_H_

@@ -80,7 +80,7 @@ function updateProblem(part, {kind, comm, finding}, now) {
   const verdict = kind === 'slow' ? '' : text(finding.verdict);
   const [phrase, command, shows] = VERDICTS.get(verdict) || [verdict, '', ''];
   put(part.why, phrase && `[${phrase}]`);
-  mark(part.why, 'title', verdict ? `${verdict} to alerts, JSON and docs/hangs-and-stragglers.md` : null);
+  mark(part.why, 'title', verdict ? `${verdict} to alerts, JSON and docs/debug-a-hang.md` : null);
   part.hint.hidden = !shows;
   const [pid, place] = processToLookAt(comm, finding);
   put(part.command, command.replace('PID', pid));

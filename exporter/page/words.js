@@ -61,7 +61,7 @@ function clock(unixSeconds) {
 }
 
 // Each verdict for a reader who does not know its name, and what to do first: a command, where there
-// is one, and what it shows (docs/hangs-and-stragglers.md; `pulse diagnose` says the same). PID is the
+// is one, and what it shows (docs/debug-a-hang.md; `pulse diagnose` says the same). PID is the
 // process that is named.
 const PY_SPY = 'py-spy dump --pid PID';
 const VERDICTS = new Map([

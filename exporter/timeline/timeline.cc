@@ -185,7 +185,7 @@ class TimelineDrawer {
     if (time_ns == 0) return;
     Rows rows(&trace_, job_, "about this trace",
               "Where times come from, how far they may be off, and what could not be had. "
-              "docs/trace.md");
+              "docs/debug-a-slow-job.md#timeline");
     const auto say = [&](const std::string& text) { trace_.Mark(rows.Next(), time_ns, {text}); };
     say("times are each node's CLOCK_REALTIME; none is corrected");
     for (std::size_t i = 0; i < seen_.endpoints.size(); ++i) {

@@ -1,5 +1,5 @@
-// Draws what was seen of a job as a trace for ui.perfetto.dev. docs/trace.md says what each track
-// means.
+// Draws what was seen of a job as a trace for ui.perfetto.dev. What each track means:
+// docs/debug-a-slow-job.md#timeline.
 //
 // Times are those of each node's CLOCK_REALTIME, as its endpoint gave them; none is corrected. What
 // is not known is not drawn, or is drawn where it says so: a call without a time of its own at the

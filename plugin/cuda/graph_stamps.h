@@ -22,7 +22,7 @@
 //
 // Placement never depends on what is free: a stamp without a record or place is launched all the
 // same, and not read. Only kernel nodes enter a user's graph: others make conditional bodies and
-// graphs for device launch fail (docs/graphs.md).
+// graphs for device launch fail (docs/cuda-graphs.md).
 //
 // Thread: PrepareContext under the runtime's lock; the Note... from callbacks, any thread, one at a
 // time for each capture (two at once cost accuracy alone); Poll by the background thread. No lock,
@@ -213,7 +213,7 @@ class GraphStamps {
     Record records[kMostRecords];
     CommunicatorCaptures of_communicators[kMostCommunicators];
   };
-  static_assert(sizeof(Tables) < 7 << 18, "docs/graphs.md says 1.7 MiB");
+  static_assert(sizeof(Tables) < 7 << 18, "docs/cuda-graphs.md says 1.7 MiB");
   struct Standing {
     uint32_t stamps;
     uint64_t replays;

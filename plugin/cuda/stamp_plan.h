@@ -12,7 +12,7 @@
 //
 // The budget is a share of the launches: at most 2 % of a graph of nothing but small collectives,
 // of which the fastest take 5.8 us, at most 0.5 % of one like a decoding step, and never more than
-// 0.25 us a launch. A stamp costs 1.0 to 1.5 us (docs/graphs.md); no graph has more than 3 for 61
+// 0.25 us a launch. A stamp costs 1.0 to 1.5 us (docs/cuda-graphs.md); no graph has more than 3 for 61
 // launches. A graph of up to 20 has none, and its replays are not known.
 #ifndef PLUGIN_CUDA_STAMP_PLAN_H_
 #define PLUGIN_CUDA_STAMP_PLAN_H_

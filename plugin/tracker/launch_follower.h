@@ -34,7 +34,7 @@
 // Thread: the launching thread, unless something else is said. NCCL serialises the calls and
 // launches of one communicator (a non-blocking one launches on another thread, after its call), so
 // there is one writer at a time. The fields are atomics all the same: a NCCL that breaks the rule
-// costs accuracy alone. Cost: see bench/callbacks.cc and docs/stream-timing.md.
+// costs accuracy alone. Cost: see bench/callbacks.cc and docs/timing.md.
 #ifndef PLUGIN_TRACKER_LAUNCH_FOLLOWER_H_
 #define PLUGIN_TRACKER_LAUNCH_FOLLOWER_H_
 

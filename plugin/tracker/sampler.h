@@ -30,7 +30,7 @@ namespace nccl_pulse {
 
 class Sampler {
  public:
-  // A timed launch holds its GPU up by about 5 us (docs/stream-timing.md); 100 a second cost
+  // A timed launch holds its GPU up by about 5 us (docs/timing.md); 100 a second cost
   // 0.05 %.
   static constexpr int kTimedPerSecond = 100;
   static constexpr int kMaxExponent = 24;

@@ -24,7 +24,7 @@
 // counter, or the vDSO), throw nothing and log nothing. Of what NCCL passes they dereference the
 // strings of the event alone. The other methods say below who may call them.
 // Cost: about 150 ns for all callbacks of one eager collective, 280 ns with cold caches
-// (bench/callbacks.cc, docs/stream-timing.md).
+// (bench/callbacks.cc, docs/timing.md).
 // Errors: none. What does not fit is counted by reason (IgnoredReason) and dropped.
 //
 // What an operation's numbers mean:

@@ -1,4 +1,4 @@
-"""The manual page and bash's completion, made from the sources, say what the program says."""
+"""The manual page, docs/cli.md and bash's completion, made from the sources, say what the program says."""
 
 import gzip
 import os
@@ -64,6 +64,20 @@ class ManualTest(unittest.TestCase):
 
     def test_nothing_is_taken_for_a_request(self):
         self.assertEqual("\\&.x \\-\\- \\e \\(aq\\(ga", make_manual.roff(".x -- \\ '`"))
+
+
+class DocumentTest(unittest.TestCase):
+
+    def test_the_document_is_what_the_sources_make(self):
+        with open(os.path.join(RUNFILES, "deploy/package/cli.md"), encoding="utf-8") as made:
+            with open(os.path.join(RUNFILES, "docs/cli.md"), encoding="utf-8") as document:
+                self.assertEqual(made.read(), document.read(), "Run: ./bazelw build //deploy/package:pulse_manual && "
+                                 "cp bazel-bin/deploy/package/cli.md docs/cli.md")
+
+    def test_a_command_has_a_section_and_a_row(self):
+        text = make_manual.markdown([make_manual.Command("look", "look at it", "usage: pulse look\n")])
+        self.assertIn("\n| [`pulse look`](#pulse-look) | look at it |\n", text)
+        self.assertTrue(text.endswith("\n## pulse look\n\n```\nusage: pulse look\n```\n"))
 
 
 class CompletionTest(unittest.TestCase):

@@ -77,6 +77,35 @@ class CheckTest(unittest.TestCase):
                           ("a.h", 2, "%s/page.md has no heading #other" % folder)], Tree(files).problems())
 
 
+def style(text):
+    return ["%s:%d: %s" % problem for problem in Tree({"README.md": text}).problems()]
+
+
+class StyleTest(unittest.TestCase):
+
+    def test_a_sentence_of_more_than_thirty_words(self):
+        words = " ".join(["word"] * 30)
+        self.assertEqual([], style("# Title\n\nOne %s.\nTwo %s.\n" % (words[5:], words[5:])))
+        self.assertEqual(["README.md:3: 31 words in a sentence, at most 30: One %s ..." % words[:56]],
+                         style("# Title\n\nOne\n%s.\n" % words))
+        self.assertEqual(["README.md:1: 31 words in a sentence, at most 30: One %s ..." % words[:56]],
+                         style("| a | One %s |" % words))
+
+    def test_paragraphs_items_cells_and_code_are_no_sentence_together(self):
+        words = " ".join(["word"] * 20)
+        self.assertEqual([], style("{0}\n\n{0}\n- {0}\n- {0}\n1. {0}\n\n| {0} | {0} |\n|---|---|\n".format(words)))
+        self.assertEqual([], style("```\n%s %s\n```\n`%s %s`" % (words, words, words, words)))
+
+    def test_words_that_read_as_translated(self):
+        self.assertEqual(['README.md:1: "too": write "also"', 'README.md:2: "Nobody": write "a noun"'],
+                         style("It counts, too.\n- Nobody holds `goes on, too`."))
+        self.assertEqual(['README.md:1: "held up": write "block"'], style("[A job is held up](https://x.org/goes-on)"))
+        self.assertEqual([], style("It is empty, too large, or cut off.\n```\nit goes on, too\n```"))
+
+    def test_other_pages_are_not_held_to_it(self):
+        self.assertEqual([], problems(CONTRIBUTING_md="It counts, too."))
+
+
 class OurDocumentsTest(unittest.TestCase):
 
     def test_every_link_leads_somewhere(self):

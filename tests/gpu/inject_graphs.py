@@ -1,6 +1,6 @@
 """Hangs and stragglers within the replays of CUDA graphs, for inject.py; NCCL_PULSE_GRAPHS=auto.
 
-A graph has 65 AllReduces. There are stamps at its head, and in front of and behind the 61st (docs/graphs.md), so:
+A graph has 65 AllReduces. There are stamps at its head, and in front of and behind the 61st (docs/cuda-graphs.md), so:
 
     case            the fault, on one rank             verdict         named
     graph-never     launches no replay any more        rank_not_begun  that rank

@@ -6,7 +6,7 @@
     2.31.2   v7        not seen        seen (Coll with isSymColl)
 
 "Not seen": calls are counted, and then comes nothing: no Coll, no KernelLaunch, no ProxyOp; the plugin follows such
-launches by the end of their group, where that tells of them (docs/stream-timing.md). Broadcast is seen with NCCL_ALLGATHERV_ENABLE=0. Source: NCCL's enqueue.cc (collTaskAppend, ncclPrepareTasks) and plugin/profiler.cc
+launches by the end of their group, where that tells of them (docs/timing.md). Broadcast is seen with NCCL_ALLGATHERV_ENABLE=0. Source: NCCL's enqueue.cc (collTaskAppend, ncclPrepareTasks) and plugin/profiler.cc
 (ncclProfilerStartKernelLaunchEvent) of 2.30.7 and 2.31.2, and runs on GPUs with 2.28.9, 2.30.7 and 2.31.2. The
 programs here register no memory windows, so no symmetric kernel runs.
 """

@@ -19,7 +19,7 @@ XLA captures each collective into a graph of its own and adds that to the comman
 in xla/backends/gpu/runtime/command_buffer_cmd.cc, read in three versions). So however many layers there are, a capture
 should have one call, too few for stamps; the calls of each capture that are printed say whether that is still so.
  NCCL instantiates no conditional body with its mixing
-of graphs and eager calls (docs/graphs.md), so the loop runs with NCCL_GRAPH_MIXING_SUPPORT=0.
+of graphs and eager calls (docs/cuda-graphs.md), so the loop runs with NCCL_GRAPH_MIXING_SUPPORT=0.
 """
 
 import argparse

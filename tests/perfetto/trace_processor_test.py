@@ -1,5 +1,5 @@
 """What Perfetto's own reader finds in traces of `pulse trace`: exactly what stands in the recorded calls, in the pages of a
-simulated job and in those of a capture after a hang. docs/trace.md says how to run it."""
+simulated job and in those of a capture after a hang. BUILD.bazel says how to run it."""
 
 import collections
 import glob
@@ -88,7 +88,7 @@ class Truth:
         return found
 
 
-NEEDED = unittest.skipUnless(trace_processor.find(), "takes Perfetto's trace_processor_shell: docs/trace.md")
+NEEDED = unittest.skipUnless(trace_processor.find(), "takes Perfetto's trace_processor_shell: see BUILD.bazel")
 
 
 class Both:

@@ -48,35 +48,39 @@ struct {
 constexpr char kHelp[] =
     R"(usage: pulse agent [flags]
 
-Serves the metrics of all processes of this node, in a separate process. Jobs that start later hand over
-to it by themselves. If a process of a job serves now, it is asked to leave the port to the agent. What a
-process measured stays on the page when it ends, however it ends. When the agent ends, the job's processes
-serve again. An agent that root runs takes the processes of every user, any other agent those of its own
-user.
+Serves the metrics of all processes of this node from a separate process. Jobs register with it; a job that
+serves already gives its port to the agent. Numbers of a process remain after it ends. When the agent ends, the
+job's processes serve again. Root's agent serves every user's processes, any other agent those of its own user.
 
-There is room for 256 processes, for the ended ones that are kept, and for 31 MiB of measurements on the
-page. The users share it evenly: when something is full, the user who has most of it gives way. The agent
-uses at most a quarter of one core.
+It has room for 256 processes, as many ended ones, and 31 MiB of measurements, shared evenly by the users: if it is
+full, the user who has most loses first. It uses at most a quarter of one core.
 
-  --listen=ADDRESS        [host]:port or unix:/path, as the jobs' NCCL_PULSE_LISTEN (default :9410)
-  --keep=DURATION         how long a process stays on the page after its end (default 10m)
-  --keep-processes=N      at most this many of them, the oldest go first (default 256; 0: none)
-  --hang-after=DURATION   time without progress of work in flight after which a hang is suspected
-                          (default 10s)
+  --listen=ADDRESS        [host]:port or unix:/path, as NCCL_PULSE_LISTEN of the jobs (default :9410)
+  --keep=DURATION         how long an ended process is kept (default 10m)
+  --keep-processes=N      at most this many; the oldest are dropped first (default 256; 0: none)
+  --hang-after=DURATION   time without progress that counts as a hang (default 10s)
   --file-sd-dir=FOLDER    where to write a file that tells Prometheus of this endpoint
-  --histograms=FORM       both, classic or native; family=FORM for one histogram, network=FORM
-                          for timing="network", after a comma (default both,network=native)
-  --drop-families=NAMES   metric families to leave out, separated by commas (default none)
-  --capture-dir=FOLDER    where to keep a capture (`pulse help capture`) when a hang or a straggler is first
-                          suspected (default: none is taken)
-  --capture-keep=N        at most this many, the oldest go first (default 8)
-  --capture-mebibytes=N   they take at most so much together, each a quarter before it is packed (default
-                          256)
-  --capture-pause=DURATION  between two captures, at least (default 1m)
-  --time-limit=DURATION   of a capture, beyond the verdict (default 60s)
-  --web-config=FILE       TLS, client certificates, passwords: YAML, in the format of Prometheus' exporters
+  --histograms=FORM       both, classic or native; then exceptions: family=FORM for one histogram, network=FORM
+                          for timing="network" (default both,network=native)
+  --drop-families=NAMES   metric families to leave out, separated by commas (default: none)
+  --web-config=FILE       TLS, client certificates and passwords, in the format of Prometheus' exporters
 
-A FILE for --web-config; each part may be left out:
+Captures of hangs and stragglers (see `pulse help capture`):
+  --capture-dir=FOLDER    where to save a capture when one is first suspected (default: none is taken)
+  --capture-keep=N        keep at most this many; the oldest are deleted first (default 8)
+  --capture-mebibytes=N   limit for all together; each may take a quarter before compression (default 256)
+  --capture-pause=DURATION  shortest time between two (default 1m)
+  --time-limit=DURATION   limit for everything after the verdict (default 60s)
+
+The agent asks itself for captures, as localhost. If --web-config requires more, say what to send:
+  --credentials-file=FILE  one line user:password
+  --ca-cert=FILE          authorities to trust
+  --insecure              trust every certificate
+  --server-name=NAME      name in its certificate
+  --cert=FILE             client certificate
+  --key=FILE              its key
+
+A FILE for --web-config; each part is optional:
   tls_server_config:
     cert_file: server.pem             # relative to FILE
     key_file: server.key
@@ -84,18 +88,11 @@ A FILE for --web-config; each part may be left out:
     client_ca_file: ca.pem
   basic_auth_users:
     prometheus: $2y$10$...            # a bcrypt hash: htpasswd -nBC 10 prometheus
-What Prometheus then needs in its scrape_config:
-  scheme: https
-  tls_config: {ca_file: ca.pem, cert_file: prometheus.pem, key_file: prometheus.key}
-  basic_auth: {username: prometheus, password_file: password}
-  static_configs: [{targets: ["HOST:9410"]}]
+More: docs/security.md.
 
-For captures the agent asks itself, by the name of localhost. If its FILE asks for more than that, say what it is to
-send: --credentials-file=FILE, --ca-cert=FILE or --insecure, --server-name=NAME, --cert=FILE --key=FILE.
-
-SIGTERM and SIGINT end it. SIGHUP makes it read FILE again, and the files that FILE names. If something is
-wrong with them, it says so and goes on with the old ones.
-Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 it cannot serve there.
+SIGTERM and SIGINT end it. SIGHUP reads FILE and the files that it names again; if something is wrong, the agent
+reports it and keeps the old ones.
+Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 can't serve there.
 )";
 
 // --hang-after, or what was set since. Relaxed: it stands alone. Read by the server's thread.

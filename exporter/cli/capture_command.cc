@@ -33,42 +33,49 @@ absl::Duration time_limit = absl::Seconds(60);
 constexpr char kHelp[] =
     R"(usage: pulse capture [HOST:PORT ...] [--out=FOLDER | --out=FILE.tar.gz] [flags]
 
-Keeps what is known of a job that hangs, before it is ended: the verdict, the last calls of all ranks,
-metrics, who is who, settings, and, if asked for, the stacks of the suspects. What could not be had
-stands in missing.txt with the reason. Nothing is changed in the job.
+Saves what is known of a job that hangs, before it ends: the verdict, the last calls of all ranks, metrics,
+settings and, on request, stacks of the suspects. missing.txt lists what couldn't be collected, and why. The
+job isn't modified.
 
-  --out=PATH            the folder to make, or the file if it ends in .tar.gz; it must not exist yet.
-                        Default: nccl-pulse-capture-TIME in the current folder
-  --format=bundle       all of it, for people (default)
-  --format=flight-recorder   of each rank a file that PyTorch's torchfrtrace loads:
+  --out=PATH            the folder to make, or the file if it ends in .tar.gz; it must not exist
+                        (default: nccl-pulse-capture-TIME in the current folder)
+  --format=bundle       everything, human-readable (default)
+  --format=flight-recorder  one file per rank for PyTorch's torchfrtrace:
                         torchfrtrace --prefix nccl_trace_rank_ FOLDER
-  --stack-command=COMMAND    run by a shell for each suspect that runs on this host, {pid} being its
-                        process: --stack-command='py-spy dump --pid {pid}'
-  --stack-timeout=DURATION   of each program that is run (default 15s)
-  --time-limit=DURATION of all that is asked for beyond the verdict: half of it for endpoints, the rest for
-                        programs (default 60s)
+  --stack-command=COMMAND  run by a shell for each suspect on this host; {pid} is its process:
+                        --stack-command='py-spy dump --pid {pid}'
+  --stack-timeout=DURATION  limit for each such program (default 15s)
+  --time-limit=DURATION limit for everything after the verdict: half of it for endpoints, the rest for programs
+                        (default 60s)
 
-Where the endpoints are (default: this host's, at the ports 9410 to 9417):
-  HOST:PORT             any number of times, also as :PORT, https://HOST:PORT, or HOST (port 9410)
+Where the endpoints are (default: this host, ports 9410 to 9417):
+  HOST:PORT             one endpoint, any number of times; also :PORT, https://HOST:PORT or HOST (port 9410)
   --endpoint=HOST:PORT  the same
-  --targets=FILE        a file in the form of file_sd (JSON or YAML)
-  --prometheus=URL      a Prometheus that has scraped the job within the last 15 minutes; of its endpoints
-                        --job-id=ID or --comm=ID (16 hexadecimal digits) takes those of one job
+  --targets=FILE        a file in the format of file_sd (JSON or YAML)
+  --prometheus=URL      what this Prometheus (or VictoriaMetrics, Mimir) has scraped within 15 minutes
+  --job-id=ID           with --prometheus: the endpoints of this job
+  --comm=ID             with --prometheus: the endpoints of this communicator's job
 
-How to ask:
-  --https               where an address does not say http or https
-  --ca-cert=FILE        authorities to trust instead of the system's; --insecure: trust everybody
-  --cert=FILE, --key=FILE  own certificate and key, for endpoints that ask for one
-  --server-name=NAME    that the endpoints' certificates have, where it is not what they are asked by
-  --credentials-file=FILE  one line user:password; --bearer-file=FILE  one line with a token
-  --prometheus-credentials-file=FILE, --prometheus-bearer-file=FILE   the same for the Prometheus alone
-  --timeout=DURATION    of each endpoint (default 3s)
-  --hang-after=DURATION what counts as no progress (default: what the endpoints go by)
-  --ras=HOST:PORT       NCCL's own RAS, whose report is kept, too. Default: NCCL_RAS_ADDR, or localhost:28028,
-                        where an endpoint of this host is asked; off: nobody
+How to connect:
+  --https               use https for addresses without a scheme. The next five flags imply it, unless
+                        --prometheus knows the scheme
+  --ca-cert=FILE        authorities to trust instead of the system's
+  --insecure            trust every certificate
+  --cert=FILE           client certificate, for endpoints that ask for one
+  --key=FILE            its key
+  --server-name=NAME    name in the endpoints' certificates, if it differs from their addresses
+  --credentials-file=FILE  one line user:password for the endpoints
+  --bearer-file=FILE    one line with a token for the endpoints
+  --prometheus-credentials-file=FILE  one line user:password for the Prometheus and http_sd only
+  --prometheus-bearer-file=FILE  one line with a token for the Prometheus and http_sd only
+  --timeout=DURATION    how long each endpoint may take (default 3s); all are asked at once
+  --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
+                        NCCL_PULSE_HANG_SECONDS, the longest if they differ)
+  --ras=HOST:PORT       NCCL's RAS, asked once if no endpoint knows a rank; its report is added.
+                        off: don't ask (default: NCCL_RAS_ADDR, or localhost:28028)
 
-Exit status: 0 it is written; 1 bad usage; 2 no endpoint answers; 4 it is written, but no endpoint knows of
-a process; 5 it could not be written, and there is nothing of it. What is in it: docs/debug-a-hang.md.
+Exit status: 0 written; 1 bad usage; 2 no endpoint answers; 4 written, but no endpoint knows a process; 5 couldn't
+be written, and nothing is left of it. What is in it: docs/debug-a-hang.md.
 )";
 
 // On failure returns false and says in `error` what is wrong.
@@ -183,7 +190,7 @@ int Run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-const Command kCaptureCommand = {"capture", "keep what is known of a job that hangs", kHelp, Flags,
+const Command kCaptureCommand = {"capture", "save what is known of a job that hangs", kHelp, Flags,
                                  Run};
 
 }  // namespace nccl_pulse

@@ -38,18 +38,17 @@ constexpr int kCrashed = 7;
 constexpr char kHelp[] =
     R"(usage: pulse demo [flags]
 
-Runs a training job of four ranks that is in balance, then has a straggler, then hangs, then goes on,
-round and round, and says what to look at. GPUs and NCCL are simulated; the plugin, its callbacks, the
-endpoint and the verdicts are real. No GPU is needed. Stops on Ctrl-C.
+Runs a training job of four ranks that is in balance, has a straggler, hangs and recovers, in a loop, and says
+what to look at. GPUs and NCCL are simulated; the plugin, the endpoint and the verdicts are real. No GPU is needed.
+Ctrl-C ends it.
 
-  --library=PATH   the plugin library; default: the one that came with this program
+  --library=PATH   the plugin library (default: the one of this installation)
 
-Environment variables work as in a job: NCCL_PULSE_LISTEN=:9500 selects another port. If
-NCCL_PULSE_HANG_SECONDS is not set it is 4 instead of 10, so that a hang shows soon; an agent on this node
-uses its own --hang-after.
+Environment variables work as in a job: NCCL_PULSE_LISTEN=:9500 selects another port. NCCL_PULSE_HANG_SECONDS
+defaults to 4 instead of 10, so that a hang shows soon; an agent on this node uses its own --hang-after.
 
-Exit status: 0 stopped by Ctrl-C; 1 bad usage; 5 the library does not load; 7 a process crashed, or
-nothing can be served.
+Exit status: 0 ended by Ctrl-C; 1 bad usage; 5 a library doesn't load; 7 a process crashed, or nothing can be
+served.
 )";
 
 constexpr char kHangSeconds[] = "4";
@@ -244,7 +243,7 @@ int Run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-const Command kDemoCommand = {
-    "demo", "show a job that lags and hangs on simulated GPUs, with its page", kHelp, Flags, Run};
+const Command kDemoCommand = {"demo", "show a job that lags and hangs, on simulated GPUs", kHelp,
+                              Flags, Run};
 
 }  // namespace nccl_pulse

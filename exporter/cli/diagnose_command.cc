@@ -27,51 +27,49 @@ bool is_json = false;
 constexpr char kHelp[] =
     R"(usage: pulse diagnose [--prometheus=URL | --targets=FILE | HOST:PORT ...] [flags]
 
-Asks all endpoints of a job what they know and says in one sentence which rank holds it up: host, GPU,
-pid, since when, and what to do first. Tables of the suspects and of the waiting processes follow.
+Asks all endpoints of a job and names the rank that blocks it: host, GPU, pid, since when, and what to do
+first. Tables of the suspects and of the waiting processes follow. Nothing is changed in the job.
 
-Where the endpoints are (default: this host's, at the ports 9410 to 9417):
-  --prometheus=URL      a Prometheus, or a database with the same API, that has scraped the job within
-                        the last 15 minutes
+Where the endpoints are (default: this host, ports 9410 to 9417):
+  HOST:PORT             one endpoint, any number of times; also :PORT, https://HOST:PORT or HOST (port 9410)
+  --endpoint=HOST:PORT  the same
+  --prometheus=URL      what this Prometheus (or VictoriaMetrics, Mimir) has scraped within 15 minutes
   --targets=FILE        a file in the format of file_sd (JSON or YAML)
   --http-sd=URL         a URL that answers in the format of http_sd
-  --dns=NAME:PORT       a name whose addresses are those of the endpoints, such as a headless service's
-  HOST:PORT             one endpoint; may be given several times, also as :PORT, https://HOST:PORT or HOST
-                        (port 9410)
-  --endpoint=HOST:PORT  the same
+  --dns=NAME:PORT       all addresses of a name, such as a headless service
 
 Without endpoints:
-  --flight-recorder=DIR  dumps of PyTorch's Flight Recorder (nccl_trace_rank_N, pickle or JSON), of all
-                        ranks of a job that hung, whether NCCL Pulse was there or not. DIR may end with the
-                        beginning of their names. Nothing in them is run
+  --flight-recorder=DIR read dumps of PyTorch's Flight Recorder (nccl_trace_rank_N, pickle or JSON) of all
+                        ranks of a job that hung. DIR may end with the beginning of their names
 
 Which job (default: everything that the endpoints know):
   --job-id=ID           the job with this value of the label job_id
   --comm=ID             the job with this communicator (16 hexadecimal digits)
 
-How to ask:
-  --https               use https for addresses without a scheme
-  --ca-cert=FILE        authorities to trust instead of the system's; --insecure: trust everybody
-  --cert=FILE, --key=FILE  the client's certificate and key, for endpoints that ask for one
-  --server-name=NAME    name in the endpoints' certificates, if it is not the one in their addresses.
-                        Each of these four implies --https, unless --prometheus says what to use
-  --credentials-file=FILE  one line user:password; --bearer-file=FILE  one line with a token
-  --prometheus-credentials-file=FILE, --prometheus-bearer-file=FILE   the same for the Prometheus and
-                        for http_sd: they do not get what is for the endpoints, nor these what is for them
-  --timeout=DURATION    how long to wait for each endpoint and for the Prometheus (default 3s); all are
-                        asked at once
-  --hang-after=DURATION time without progress after which a hang is suspected (8s to 1h; default: what the
-                        endpoints go by, NCCL_PULSE_HANG_SECONDS, and the longest where they differ)
-  --ras=HOST:PORT       NCCL's own RAS, asked once for ranks that no endpoint knows; its report follows the
-                        verdict, if somebody listens there. Default: NCCL_RAS_ADDR, or localhost:28028; off: nobody
-  --json                print everything, for programs
+How to connect:
+  --https               use https for addresses without a scheme. The next five flags imply it, unless
+                        --prometheus knows the scheme
+  --ca-cert=FILE        authorities to trust instead of the system's
+  --insecure            trust every certificate
+  --cert=FILE           client certificate, for endpoints that ask for one
+  --key=FILE            its key
+  --server-name=NAME    name in the endpoints' certificates, if it differs from their addresses
+  --credentials-file=FILE  one line user:password for the endpoints
+  --bearer-file=FILE    one line with a token for the endpoints
+  --prometheus-credentials-file=FILE  one line user:password for the Prometheus and http_sd only
+  --prometheus-bearer-file=FILE  one line with a token for the Prometheus and http_sd only
+  --timeout=DURATION    how long each endpoint may take (default 3s); all are asked at once
+  --hang-after=DURATION time without progress that counts as a hang, 8s to 1h (default: the endpoints'
+                        NCCL_PULSE_HANG_SECONDS, the longest if they differ)
+  --ras=HOST:PORT       NCCL's RAS, asked once if no endpoint knows a rank; its report is added.
+                        off: don't ask (default: NCCL_RAS_ADDR, or localhost:28028)
+  --json                print everything as JSON
 
-Endpoints that do not answer, or whose answer is of another version, are named with the reason. They
-never count as healthy.
+Endpoints that don't answer are listed with the reason. A missing answer never counts as healthy.
 
-Exit status: 0 no hang is suspected, or only a usual wait; 1 bad usage; 2 no endpoint is found, or none
-answers; 3 a hang is suspected; 4 none is, but an endpoint did not answer, no endpoint knows some of the
-ranks, a process was lost or does not run, or a communicator's work cannot be seen. More: docs/debug-a-hang.md.
+Exit status: 0 no hang, or an expected wait; 1 bad usage; 2 no endpoint is found or answers; 3 a hang is
+suspected; 4 incomplete: an endpoint or a rank is missing, a process was lost or doesn't run, or a
+communicator's work can't be seen. More: docs/debug-a-hang.md.
 )";
 
 struct Question {
@@ -188,6 +186,6 @@ int Run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-const Command kDiagnoseCommand = {"diagnose", "say who holds up a whole job", kHelp, Flags, Run};
+const Command kDiagnoseCommand = {"diagnose", "name the rank that blocks a job", kHelp, Flags, Run};
 
 }  // namespace nccl_pulse

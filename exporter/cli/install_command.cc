@@ -23,15 +23,13 @@ constexpr int kCannotWrite = 2;
 constexpr char kHelp[] =
     R"(usage: pulse install FOLDER [flags]
 
-Puts the library into FOLDER, which must exist, under both names that it is loaded by:
-libnccl-profiler-pulse.so and librccl-profiler-pulse.so. This is for an init container that passes it to a
-training container through a volume. An existing file is replaced in one step: a process that has loaded
-it keeps the old one.
+Copies the plugin into FOLDER, which must exist, under both names that it is loaded by:
+libnccl-profiler-pulse.so and librccl-profiler-pulse.so. Use it in an init container that passes the plugin to a
+training container through a volume. An existing file is replaced in one step; running processes keep the old one.
 
-  --library=PATH   the plugin library; default: the one that came with this program. It must be one for
-                   this kind of machine
+  --library=PATH   the plugin library, for this kind of machine (default: the one of this installation)
 
-Exit status: 0 done; 1 bad usage; 2 no such library, or FOLDER cannot be written to.
+Exit status: 0 done; 1 bad usage; 2 no such library, or FOLDER can't be written to.
 )";
 
 // Copies under another name first, so that nobody ever loads half of the file.
@@ -83,6 +81,6 @@ int Run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-const Command kInstallCommand = {"install", "put the library into a folder", kHelp, Flags, Run};
+const Command kInstallCommand = {"install", "copy the plugin into a folder", kHelp, Flags, Run};
 
 }  // namespace nccl_pulse

@@ -21,8 +21,8 @@ const Command* const kCommands[] = {&kStatusCommand,  &kDiagnoseCommand, &kWatch
 
 void PrintUsage(FILE* out) {
   std::fprintf(out,
-               "NCCL Pulse: Prometheus metrics of every NCCL operation, and which rank the others "
-               "wait for.\n\nusage: pulse COMMAND [flags]\n\n");
+               "NCCL Pulse: which rank a job waits for, and Prometheus metrics of every NCCL "
+               "operation.\n\nusage: pulse COMMAND [flags]\n\n");
   for (const Command* command : kCommands) {
     std::fprintf(out, "  %-10s %s\n", command->name, command->summary);
   }

@@ -39,30 +39,28 @@ bool is_all = false;
 constexpr char kHelp[] =
     R"(usage: pulse set NAME=VALUE [NAME=VALUE ...] [--for=DURATION] [--job-id=ID | --pid=PID ... | --all]
 
-Changes settings of the processes of a job on this node that measure with NCCL Pulse, while they run. `pulse
-status --settings` shows what they are. What can be set, named as the variables NCCL_PULSE_* are:
+Changes settings of running processes on this node. `pulse status --settings` shows them. The names are those of
+the variables NCCL_PULSE_*:
 
-  TIMED_LAUNCHES_PER_SECOND   1 to 1000000: how many launches are timed, for each GPU; each delays its GPU by
-                              about 5 us. one-in-N: one launch in N, whatever their rate; one-in-1: all
-  NETWORK_WINDOW              0.01 to 100, off: percentage of the time in which network steps are watched;
-                              not where the process started with off or 100
-  HANG_SECONDS                1 to 86400: after which a hang is suspected. The process that serves reads it,
-                              and an agent, which has nothing else of this
+  TIMED_LAUNCHES_PER_SECOND   1 to 1000000: timed launches per second and GPU; each delays its GPU by about 5 us.
+                              one-in-N: one launch in N, whatever the rate; one-in-1: all
+  NETWORK_WINDOW              0.01 to 100, off: percentage of the time in which network steps are observed;
+                              not in processes that started with off or 100
+  HANG_SECONDS                1 to 86400: time without progress that counts as a hang. Read by the serving process
+                              or the agent. No other setting applies to an agent
   LOG_LEVEL                   off, warn, info
 
-NAME=default sets what the process started with. All other settings are read once, when a process starts.
+NAME=default restores what the process started with. All other settings are read once, at the start of a process.
 
-  --for=DURATION     after which the process goes back by itself to what it started with, at most 168h;
-                     default: not before it ends
-  --job-id=ID        of the processes with this value of the label job_id, and of no agent
-  --pid=PID          of this process alone, any number of times
-  --all              of all processes; without any of these three they must be of one user and one job
-  --timeout=DURATION who has not answered by then is named and not waited for (default 3s)
+  --for=DURATION     revert after this time, at most 168h (default: keep until the process ends)
+  --job-id=ID        processes with this value of the label job_id, and no agent
+  --pid=PID          this process, any number of times
+  --all              all processes. Without these three flags, all must belong to one user and one job
+  --timeout=DURATION processes that don't answer in time are listed, and keep their settings (default 3s)
 
-Only the user of a process and root may do this, and not over the network. Processes in another network
-namespace (a container of its own) are not reached: run it there.
-Exit status: 0 all have done it; 1 bad usage; 2 there is nobody to ask, or nobody has done it; 4 some have
-not.
+Only a process' own user and root may do this, and only on the node. For processes in a container with its own
+network, run it there.
+Exit status: 0 all have changed; 1 bad usage; 2 no process to ask, or none has changed; 4 some haven't.
 )";
 
 // The sockets of those that are to be changed, where neither --pid nor --all says it: of the job that was
@@ -205,7 +203,7 @@ int Run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-const Command kSetCommand = {"set", "change settings of the processes of this node", kHelp, Flags,
-                             Run};
+const Command kSetCommand = {"set", "change settings of running processes on this node", kHelp,
+                             Flags, Run};
 
 }  // namespace nccl_pulse

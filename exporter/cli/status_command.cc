@@ -49,55 +49,56 @@ constexpr std::chrono::milliseconds kSearchPatience{2000};
 constexpr char kHelp[] =
     R"(usage: pulse status [flags] [ENDPOINT]
 
-Shows what the NCCL communicators of this node are doing: first what is wrong, in sentences, then each
-communicator with its ranks. It asks the node's endpoint, so it also works while a job hangs.
+Shows what the NCCL communicators of this node are doing: first problems, then a table per communicator.
+It reads the node's endpoint, so it also works while a job hangs.
 
-  HANG   work is in flight and has not progressed for 10 seconds (NCCL_PULSE_HANG_SECONDS); the ranks that
-         the others wait for are marked >>
-  WAIT   the same, but for no longer than 1.5 times a wait that ended well here before
-  SLOW   the others wait for this rank, call after call; it is marked >
+  HANG   nothing of a communicator has completed for 10 s (NCCL_PULSE_HANG_SECONDS) and work is in flight;
+         >> marks the ranks that the others wait for
+  WAIT   the same, for at most 1.5 times a wait that the job recovered from before
+  SLOW   the others wait for this rank, call after call; > marks it
 
-  STATE      idle       nothing in flight          in flight  work is on its way
+  STATE      idle       nothing in flight          in flight  work is in flight
              waits      in a hang                  queued     behind earlier work of its own GPU
-             gone       the process ended          stopped    the process is not running
-             in graphs  CUDA graphs: not visible   ended      the communicator was finalized
-             replaying  CUDA graphs, which go on   quiet      CUDA graphs: nothing has finished for a while
-             unknown    it is not known whether it is idle; the reason is below the table
-  FOR        how long it has been so
+             gone       the process ended          stopped    the process doesn't run
+             in graphs  CUDA graph replays, which aren't tracked
+             replaying  CUDA graph replays, and collectives finish
+             quiet      CUDA graphs, and nothing has finished for a while
+             ended      the communicator was finalized
+             unknown    the reason is below the table
+  FOR        how long it has been in that state
   LAST CALL  operation, size class, and how often this kind was called
   CALLS/S    over the last second (--interval)
-  P50, P99   of the operation named above the table, from timed calls; BUS is its bus bandwidth, as
-             nccl-tests states it
+  P50, P99   of the operation named above the table, from timed calls
+  BUS        its bus bandwidth, as nccl-tests reports it
 
-"as of N s ago" in the first line: the endpoint has no processor time left for a new page (docs/node-endpoint.md).
+"as of N s ago" in the first line: the endpoint is out of CPU budget and sent an older answer.
 
-  ENDPOINT              host:port, :port, host (port 9410), unix:/path, or https://host:port; default:
-                        the first of this host at the ports 9410 to 9417 (with TLS or a password: 9410).
-                        A job's address is in its log with NCCL_DEBUG=INFO. --endpoint=ADDRESS is the
-                        same
+  ENDPOINT              HOST:PORT, :PORT, HOST (port 9410), unix:/path or https://HOST:PORT; default: the
+                        first that answers on this host, ports 9410 to 9417 (with TLS or a password: 9410).
+                        A job's log shows its address with NCCL_DEBUG=INFO
+  --endpoint=ADDRESS    the same
   --watch               refresh until Ctrl-C
-  --interval=DURATION   time between two refreshes (default 1s), with a unit: 5s, 500ms
-  --json                print the endpoint's answer (/api/v1/communicators) once, or with --watch one
-                        line for each answer; adds "age_seconds", its age when it came
+  --interval=DURATION   time between two refreshes, with a unit: 5s, 500ms (default 1s)
+  --json                print the endpoint's answer (/api/v1/communicators) with "age_seconds", its age;
+                        with --watch one line per answer
   --all                 also show communicators that have ended
-  --calls               show the last calls of the communicators that hang, ranks side by side; what is
-                        odd is marked >
-  --calls-of=ID         of this communicator, whatever it does (16 hexadecimal digits)
-  --settings            show the settings of this node's processes that `pulse set` can change, and where
-                        they come from; asks the processes of this user (root: of all), no endpoint.
-                        Exit status: 0; 2 there are none; 4 some do not answer
+  --calls               show the last calls of communicators that hang, ranks side by side; > marks differences
+  --calls-of=ID         show the last calls of this communicator (16 hexadecimal digits)
+  --settings            show the settings that `pulse set` can change, for each process of this user (root:
+                        of all users). Exit status: 0; 2 no process; 4 some don't answer
   --color=auto|always|never
 
-An agent that asks for TLS or a password (docs/security.md):
-  --ca-cert=FILE        PEM: authorities to trust instead of the system's
-  --server-name=NAME    name that its certificate must have; default: the endpoint's host
-  --cert=FILE --key=FILE   PEM: the client's certificate and key
-  --user=NAME --password-file=FILE
+For an agent with TLS or a password:
+  --ca-cert=FILE        authorities to trust instead of the system's
+  --server-name=NAME    name in its certificate (default: the endpoint's host)
+  --cert=FILE           client certificate
+  --key=FILE            its key
+  --user=NAME           user
+  --password-file=FILE  file whose first line is the password
 
-Exit status: 0 no hang is suspected, or only a WAIT; 1 bad usage; 2 the endpoint does not answer; 3 a hang
-is suspected; 4 none is, but a process was lost or is not running, a communicator's work cannot be seen, or
-another endpoint of this host was left out because it does not answer.
-What the verdicts mean: docs/debug-a-hang.md.
+Exit status: 0 no hang, or a WAIT; 1 bad usage; 2 no answer; 3 a hang is suspected; 4 incomplete: a process
+was lost or doesn't run, a communicator's work can't be seen, or another endpoint of this host doesn't answer.
+What verdicts mean: docs/debug-a-hang.md.
 )";
 
 // Null if there is nothing to show; what is wrong has been printed.

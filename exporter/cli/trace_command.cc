@@ -43,38 +43,38 @@ constexpr char kHelp[] =
     R"(usage: pulse trace [HOST:PORT ...] [--seconds=N] [--out=FILE] [flags]
        pulse trace --from=CAPTURE [--out=FILE]
 
-A timeline of a job's NCCL calls for https://ui.perfetto.dev (Open trace file; the file stays on your
-machine): a track for each rank and communicator with its calls, those that were timed, what has not
-ended, who has not called, waits, verdicts. Arrows lead from a call to the same call on other ranks.
-Without --every nothing is changed in the job. What it costs is printed first.
+Draws a timeline of a job's NCCL calls for https://ui.perfetto.dev (Open trace file; the file stays on your
+machine): calls, durations, work that hasn't ended, missing calls, waits and verdicts, per rank and
+communicator, with arrows between ranks. Without --every the job isn't modified. The overhead is printed first.
 
-  --seconds=N           how long to watch, 0.1 to 600 (default 5). Ctrl-C ends it earlier, and what was
-                        seen is written. Calls from before that are still kept are in it, too
-  --every=N             meanwhile one launch in N is timed (a power of two, or the next one), 1: all of which
-                        an event is free, and all network steps are watched: by the job's processes on this
-                        host, of this user (root: of everybody). They go back by themselves to what they
-                        started with, also if this program is killed. Who cannot be reached is named
-  --from=CAPTURE        what `pulse capture` has made, a folder or a .tar.gz, instead of a running job
-  --out=FILE            must not exist yet. Default: nccl-pulse-TIME.pftrace in the current folder.
-                        /dev/stdout: to the standard output, and what is said goes to stderr
+  --seconds=N           how long to watch, 0.1 to 600 (default 5). Ctrl-C ends it earlier and writes the file.
+                        Earlier calls that are still kept are also drawn
+  --every=N             meanwhile time one launch in N (rounded up to a power of two; 1: all that have a free
+                        event), and observe all network steps, in the job's processes on this host of this
+                        user (root: all users). Settings revert automatically, even if it is killed
+  --from=CAPTURE        draw what `pulse capture` has saved, a folder or a .tar.gz
+  --out=FILE            must not exist (default: nccl-pulse-TIME.pftrace in the current folder).
+                        /dev/stdout: messages then go to stderr
 
-Where the endpoints are (default: this host's, at the ports 9410 to 9417):
-  HOST:PORT             any number of times, also as :PORT, https://HOST:PORT, or HOST (port 9410)
+Where the endpoints are (default: this host, ports 9410 to 9417):
+  HOST:PORT             one endpoint, any number of times; also :PORT, https://HOST:PORT or HOST (port 9410)
   --endpoint=HOST:PORT  the same
-  --targets=FILE        a file in the form of file_sd (JSON or YAML)
+  --targets=FILE        a file in the format of file_sd (JSON or YAML)
 
-How to ask:
-  --https               where an address does not say http or https
-  --ca-cert=FILE        authorities to trust instead of the system's; --insecure: trust everybody
-  --cert=FILE, --key=FILE  own certificate and key, for endpoints that ask for one
-  --server-name=NAME    that the endpoints' certificates have, where it is not what they are asked by
-  --credentials-file=FILE  one line user:password
-  --timeout=DURATION    of each endpoint (default 3s)
-  --hang-after=DURATION what counts as no progress (default: what the endpoints go by)
+How to connect:
+  --https               use https for addresses without a scheme. The next five flags imply it
+  --ca-cert=FILE        authorities to trust instead of the system's
+  --insecure            trust every certificate
+  --cert=FILE           client certificate, for endpoints that ask for one
+  --key=FILE            its key
+  --server-name=NAME    name in the endpoints' certificates, if it differs from their addresses
+  --credentials-file=FILE  one line user:password for the endpoints
+  --timeout=DURATION    how long each endpoint may take (default 3s); all are asked at once
+  --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
+                        NCCL_PULSE_HANG_SECONDS, the longest if they differ)
 
-Exit status: 0 it is written; 1 bad usage; 2 no endpoint answers, or the capture cannot be read; 4 it is
-written, but there is no call in it; 5 it could not be written, and there is nothing of it.
-docs/debug-a-slow-job.md#timeline says what each track means, and what it cannot tell.
+Exit status: 0 written; 1 bad usage; 2 no endpoint answers, or the capture can't be read; 4 written, but it has no
+call; 5 couldn't be written, and nothing is left of it. What tracks mean: docs/debug-a-slow-job.md.
 )";
 
 std::atomic<bool> stop_asked{false};
@@ -207,7 +207,7 @@ int Run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-const Command kTraceCommand = {"trace", "a timeline of a job's calls, for ui.perfetto.dev", kHelp,
-                               Flags, Run};
+const Command kTraceCommand = {"trace", "draw a timeline of a job's calls, for ui.perfetto.dev",
+                               kHelp, Flags, Run};
 
 }  // namespace nccl_pulse

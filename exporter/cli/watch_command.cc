@@ -27,41 +27,43 @@ std::string web_config;                // NOLINT(cert-err58-cpp)
 constexpr char kHelp[] =
     R"(usage: pulse watch [--prometheus=URL | --targets=FILE | --http-sd=URL | --dns=NAME:PORT | HOST:PORT ...] [flags]
 
-Watches all jobs of a cluster. It asks each endpoint for a short summary every 2 s. If something makes no
-progress or somebody is late, it asks the endpoints of that job for what they know and gives the verdict of
-`pulse diagnose`. It serves:
+Watches all jobs of a cluster. It polls each endpoint every 2 s. If a job makes no progress or a rank is late,
+it gives the verdict of `pulse diagnose`. It holds no state; a second one beside it reports the same. It serves:
   /                     all jobs, those in trouble first
-  /metrics              for Prometheus: which rank holds up a job, who is late, which endpoints are silent.
-                        deploy/prometheus has alerts on these series
-  /?job_id=ID, /?comm=ID  a look at one job, at once; /api/v1/diagnosis: the same as JSON
-  /alertmanager         for Alertmanager's webhook: a look at the job that the alert names
-It keeps nothing: after a restart it says the same, and so does a second one beside it.
+  /metrics              the rank that blocks a job, late ranks, silent endpoints; deploy/prometheus alerts on them
+  /?job_id=ID           a report on one job now; also /?comm=ID, and as JSON /api/v1/diagnosis
+  /alertmanager         a webhook for Alertmanager: a report on the job of the alert
 
 Where the endpoints are; files and directories are read again every 10 s:
-  --prometheus=URL      a Prometheus, or a database with the same API: what it has scraped within the last
-                        15 minutes
+  HOST:PORT             one endpoint, any number of times; also :PORT, https://HOST:PORT or HOST (port 9410)
+  --endpoint=HOST:PORT  the same
+  --prometheus=URL      what this Prometheus (or VictoriaMetrics, Mimir) has scraped within 15 minutes
   --targets=FILE        a file in the format of file_sd (JSON or YAML)
   --http-sd=URL         a URL that answers in the format of http_sd
-  --dns=NAME:PORT       a name whose addresses are those of the endpoints, such as a headless service's
-  HOST:PORT             one endpoint; may be given several times. --endpoint=HOST:PORT is the same
+  --dns=NAME:PORT       all addresses of a name, such as a headless service
 
-How to ask:
-  --https               use https for addresses without a scheme
-  --ca-cert=FILE        authorities to trust instead of the system's; --insecure: trust everybody
-  --cert=FILE, --key=FILE  the client's certificate and key, for endpoints that ask for one
-  --server-name=NAME    name in the endpoints' certificates, if it is not the one in their addresses
-  --credentials-file=FILE  one line user:password; --bearer-file=FILE  one line with a token
-  --prometheus-credentials-file=FILE, --prometheus-bearer-file=FILE  the same for the Prometheus and for http_sd
-  --timeout=DURATION    how long to wait for what an endpoint knows, and for the Prometheus (default 3s)
-  --hang-after=DURATION time without progress after which a hang is suspected (8s to 1h; default: what the
-                        endpoints go by, NCCL_PULSE_HANG_SECONDS, and the longest where they differ)
+How to connect:
+  --https               use https for addresses without a scheme. The next five flags imply it, unless
+                        --prometheus knows the scheme
+  --ca-cert=FILE        authorities to trust instead of the system's
+  --insecure            trust every certificate
+  --cert=FILE           client certificate, for endpoints that ask for one
+  --key=FILE            its key
+  --server-name=NAME    name in the endpoints' certificates, if it differs from their addresses
+  --credentials-file=FILE  one line user:password for the endpoints
+  --bearer-file=FILE    one line with a token for the endpoints
+  --prometheus-credentials-file=FILE  one line user:password for the Prometheus and http_sd only
+  --prometheus-bearer-file=FILE  one line with a token for the Prometheus and http_sd only
+  --timeout=DURATION    how long each endpoint may take (default 3s); all are asked at once
+  --hang-after=DURATION time without progress that counts as a hang, 8s to 1h (default: the endpoints'
+                        NCCL_PULSE_HANG_SECONDS, the longest if they differ)
 
 How to serve:
   --listen=ADDRESS      [host]:port or unix:/path (default :9420)
-  --web-config=FILE     TLS, client certificates, passwords, as for `pulse agent`
+  --web-config=FILE     TLS, client certificates and passwords, as for `pulse agent`
 
-SIGTERM and SIGINT end it; SIGHUP makes it read the FILE of --web-config again.
-Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 it cannot serve there. docs/prometheus.md says more.
+SIGTERM and SIGINT end it. SIGHUP reads the FILE of --web-config again.
+Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 can't serve there. More: docs/prometheus.md.
 )";
 
 // Files are read anew: targets come and go, tokens and certificates run out.
@@ -123,6 +125,6 @@ int Run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kWatchCommand = {
-    "watch", "watch all jobs: alerts and a page that name who holds them up", kHelp, Flags, Run};
+    "watch", "watch all jobs: alerts and a page that name the blocking ranks", kHelp, Flags, Run};
 
 }  // namespace nccl_pulse

@@ -43,33 +43,32 @@ bool ReadCaptureFlags(const CaptureFlags& flags, const std::string& listen,
   return true;
 }
 
-std::unique_ptr<CaptureWatch> StartCaptureWatch(CaptureWatchOptions options,
-                                                const std::string& listen_address, uint16_t port,
-                                                bool is_https, LogFunction log) {
+bool FindOwnEndpoint(const std::string& listen_address, uint16_t port, bool is_https,
+                     const FleetClientOptions& client, Address* own, std::string* error) {
   ListenAddress listen;
-  std::string error;
-  if (!ParseListenAddress(listen_address, &listen, &error)) {
-    log(LogLevel::kWarning, absl::StrCat("no captures are taken: ", error));
-    return nullptr;
+  if (!ParseListenAddress(listen_address, &listen, error)) return false;
+  if (is_https && client.tls == nullptr) {
+    *error =
+        "this system has no file of trusted authorities to check the agent's own certificate with; "
+        "name one with --ca-cert";
+    return false;
   }
   // The name that its certificate has, as a rule; connections go to what is bound alone.
-  options.endpoint.host = "localhost";
+  own->host = "localhost";
   // Of all interfaces a loopback address, which nobody else can have as long as we listen: ":9410"
   // has IPv4 in any case (listener.h), "[::]:9410" has IPv6 alone.
-  options.endpoint.ip = listen.host.empty() || listen.host == "0.0.0.0" ? "127.0.0.1"
-                        : listen.host == "::"                           ? "::1"
-                                                                        : listen.host;
-  options.endpoint.port = port;
+  own->ip = listen.host.empty() || listen.host == "0.0.0.0" ? "127.0.0.1"
+            : listen.host == "::"                           ? "::1"
+                                                            : listen.host;
+  own->port = port;
+  own->has_port = true;
+  own->is_https = is_https;
+  return true;
+}
+
+std::unique_ptr<CaptureWatch> StartCaptureWatch(CaptureWatchOptions options, LogFunction log) {
   options.folder.host = NodeName();
-  options.folder.port = port;
-  options.endpoint.has_port = true;
-  options.endpoint.is_https = is_https;
-  if (is_https && options.capture.look.client.tls == nullptr) {
-    log(LogLevel::kWarning,
-        "no captures are taken: this system has no file of trusted authorities to check the "
-        "agent's own certificate with; name one with --ca-cert");
-    return nullptr;
-  }
+  options.folder.port = options.endpoint.port;
   return CaptureWatch::Start(std::move(options), std::move(log));
 }
 

@@ -31,12 +31,14 @@ bool ReadCaptureFlags(const CaptureFlags& flags, const std::string& listen,
                       std::function<std::chrono::milliseconds()> hang_after_now, bool* is_wanted,
                       CaptureWatchOptions* options, std::string* error);
 
-// Starts to watch the agent's own endpoint, at `listen` and this port, and asks nobody else: its
-// password is not for who listens at the same port of another of the host's addresses. Null where
-// there is no thread for it; that is logged.
-std::unique_ptr<CaptureWatch> StartCaptureWatch(CaptureWatchOptions options,
-                                                const std::string& listen, uint16_t port,
-                                                bool is_https, LogFunction log);
+// The agent's own endpoint, at `listen` and this port, and nobody else's: its password is not for who
+// listens at the same port of another of the host's addresses. On failure returns false and says in
+// `error` what is wrong.
+bool FindOwnEndpoint(const std::string& listen, uint16_t port, bool is_https,
+                     const FleetClientOptions& client, Address* own, std::string* error);
+
+// Starts to watch the endpoint of the options. Null where there is no thread for it; that is logged.
+std::unique_ptr<CaptureWatch> StartCaptureWatch(CaptureWatchOptions options, LogFunction log);
 
 }  // namespace nccl_pulse
 

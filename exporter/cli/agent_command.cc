@@ -15,11 +15,15 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "exporter/base/monotonic_clock.h"
 #include "exporter/cli/agent_capture.h"
+#include "exporter/cli/agent_hang.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/hang_flags.h"
 #include "exporter/cli/service.h"
 #include "exporter/endpoint/server.h"
 #include "exporter/exposition/exposition.h"
@@ -43,6 +47,7 @@ struct {
   absl::Duration keep = absl::Minutes(10);
   int keep_processes = 256;
   CaptureFlags captures;
+  HangFlags hang;
 } flags;  // NOLINT(cert-err58-cpp)
 
 constexpr char kHelp[] =
@@ -72,7 +77,11 @@ Captures of hangs and stragglers (see `pulse help capture`):
   --capture-pause=DURATION  shortest time between two (default 1m)
   --time-limit=DURATION   limit for everything after the verdict (default 60s)
 
-The agent asks itself for captures, as localhost. If --web-config requires more, say what to send:
+Programs (see `pulse help watch`):
+  --on-hang=PROGRAM       start it once for each hang that ranks of this node show
+  --on-hang-after=DURATION, --on-hang-pause=DURATION, --on-hang-timeout=DURATION, --on-hang-as-root
+
+The agent asks itself for captures and hangs, as localhost. If --web-config requires more, say what to send:
   --credentials-file=FILE  one line user:password
   --ca-cert=FILE          authorities to trust
   --insecure              trust every certificate
@@ -129,18 +138,19 @@ int BadFlag(const char* what) {
 }
 
 std::vector<Flag> Flags() {
-  return WithFleetFlags(kAccessFlags, {{"--listen", &flags.listen},
-                                       {"--keep", &flags.keep},
-                                       {"--keep-processes", &flags.keep_processes},
-                                       {"--file-sd-dir", &flags.file_sd_dir},
-                                       {"--histograms", &flags.histograms},
-                                       {"--drop-families", &flags.drop_families},
-                                       {"--capture-dir", &flags.captures.dir},
-                                       {"--capture-keep", &flags.captures.keep},
-                                       {"--capture-mebibytes", &flags.captures.mebibytes},
-                                       {"--capture-pause", &flags.captures.pause},
-                                       {"--time-limit", &flags.captures.time_limit},
-                                       {"--web-config", &flags.web_config}});
+  return WithFleetFlags(
+      kAccessFlags, WithHangFlags(&flags.hang, {{"--listen", &flags.listen},
+                                                {"--keep", &flags.keep},
+                                                {"--keep-processes", &flags.keep_processes},
+                                                {"--file-sd-dir", &flags.file_sd_dir},
+                                                {"--histograms", &flags.histograms},
+                                                {"--drop-families", &flags.drop_families},
+                                                {"--capture-dir", &flags.captures.dir},
+                                                {"--capture-keep", &flags.captures.keep},
+                                                {"--capture-mebibytes", &flags.captures.mebibytes},
+                                                {"--capture-pause", &flags.captures.pause},
+                                                {"--time-limit", &flags.captures.time_limit},
+                                                {"--web-config", &flags.web_config}}));
 }
 
 int Run(const std::vector<std::string>& arguments) {
@@ -198,6 +208,14 @@ int Run(const std::vector<std::string>& arguments) {
                         &captures, &wrong)) {
     return BadFlag(wrong.c_str());
   }
+  HangProgram::Options on_hang;
+  FleetQuestion question;
+  if (!ReadHangFlags(flags.hang, &on_hang, &wrong) || !ReadFleetFlags(&question, &wrong)) {
+    return BadFlag(wrong.c_str());
+  }
+  if (!on_hang.path.empty() && absl::StartsWith(flags.listen, "unix:")) {
+    return BadFlag("--on-hang needs --listen=[host]:port: the agent asks itself over TCP");
+  }
   std::shared_ptr<WebGuard> guard;
   std::string error;
   if (!flags.web_config.empty()) {
@@ -229,17 +247,29 @@ int Run(const std::vector<std::string>& arguments) {
     LogLine(LogLevel::kWarning, "no socket for commands can be had: `pulse set` does not reach it");
   }
   std::unique_ptr<CaptureWatch> watch;
-  if (takes_captures) {
-    const bool is_https = guard != nullptr && guard->is_https();
-    watch = StartCaptureWatch(std::move(captures), flags.listen, server->port(), is_https, LogLine);
+  std::unique_ptr<AgentHangWatch> hangs;
+  Address own;
+  if (!takes_captures && on_hang.path.empty()) {
+    // It need not ask itself.
+  } else if (!FindOwnEndpoint(flags.listen, server->port(), guard != nullptr && guard->is_https(),
+                              question.client, &own, &error)) {
+    LogLine(LogLevel::kWarning,
+            absl::StrCat("no captures are taken, and no program is started on a hang: ", error));
+  } else {
+    captures.endpoint = own;
+    if (takes_captures) watch = StartCaptureWatch(std::move(captures), LogLine);
+    if (!on_hang.path.empty()) {
+      hangs = AgentHangWatch::Start(std::move(on_hang), own, question.client);
+    }
   }
   while (WaitForSignal(signals, &control) == SIGHUP) Reload(guard.get());
   control.CloseDescriptors();
   LogLine(LogLevel::kInfo, "the agent ends; the job's processes serve again");
-  const bool has_ended = watch == nullptr || watch->Stop(kCapturePatience);
+  const bool has_ended = (watch == nullptr || watch->Stop(kCapturePatience)) &&
+                         (hangs == nullptr || hangs->Stop(kCapturePatience));
   server->Stop();
-  // A capture that is being taken is left unfinished, under a name that says so. Its thread uses
-  // what main would destroy.
+  // A capture that is being taken is left unfinished, under a name that says so, and a program that
+  // was started to itself. Their threads use what main would destroy.
   if (!has_ended) std::_Exit(0);
   return 0;
 }

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/hang_flags.h"
 #include "exporter/cli/service.h"
 #include "exporter/watch/watch_service.h"
 #include "exporter/web/guard.h"
@@ -19,10 +21,12 @@ namespace {
 
 constexpr int kUsageError = 1;
 constexpr int kCannotServe = 2;
+constexpr std::chrono::milliseconds kProgramPatience{500};
 
 // The flags.
 std::string listen_address = ":9420";  // NOLINT(cert-err58-cpp)
 std::string web_config;                // NOLINT(cert-err58-cpp)
+HangFlags hang_flags;                  // NOLINT(cert-err58-cpp)
 
 constexpr char kHelp[] =
     R"(usage: pulse watch [--prometheus=URL | --targets=FILE | --http-sd=URL | --dns=NAME:PORT | HOST:PORT ...] [flags]
@@ -58,6 +62,14 @@ How to connect:
   --hang-after=DURATION time without progress that counts as a hang, 8s to 1h (default: the endpoints'
                         NCCL_PULSE_HANG_SECONDS, the longest if they differ)
 
+What to do in a hang (docs/on-hang.md has examples):
+  --on-hang=PROGRAM     a program to start once for each hang of a job. Its standard input is the verdict as
+                        JSON. It is started by no shell and without arguments
+  --on-hang-after=DURATION  only when the hang has lasted for so long (default 0)
+  --on-hang-pause=DURATION  between two starts for one job, at least (default 10m)
+  --on-hang-timeout=DURATION  then the program is ended (default 1m)
+  --on-hang-as-root     start it although this is root
+
 How to serve:
   --listen=ADDRESS      [host]:port or unix:/path (default :9420)
   --web-config=FILE     TLS, client certificates and passwords, as for `pulse agent`
@@ -80,8 +92,9 @@ bool Find(std::vector<Address>* endpoints, FleetClientOptions* client, std::stri
 }
 
 std::vector<Flag> Flags() {
-  return WithFleetFlags(kAccessFlags | kEndpointFlags | kPrometheusFlags | kDirectoryFlags,
-                        {{"--listen", &listen_address}, {"--web-config", &web_config}});
+  return WithFleetFlags(
+      kAccessFlags | kEndpointFlags | kPrometheusFlags | kDirectoryFlags,
+      WithHangFlags(&hang_flags, {{"--listen", &listen_address}, {"--web-config", &web_config}}));
 }
 
 int Run(const std::vector<std::string>& arguments) {
@@ -99,9 +112,10 @@ int Run(const std::vector<std::string>& arguments) {
   std::string error;
   // What is wrong with the flags themselves is said at once; a directory may not answer yet.
   FleetQuestion question;
+  HangProgram::Options on_hang;
   if (!ReadHangAfter(std::chrono::seconds(8), std::chrono::hours(1),
                      &options.watcher.look.hang_after, &error) ||
-      !ReadFleetFlags(&question, &error)) {
+      !ReadFleetFlags(&question, &error) || !ReadHangFlags(hang_flags, &on_hang, &error)) {
     return Fail(kUsageError, error);
   }
   std::shared_ptr<WebGuard> guard;
@@ -112,13 +126,22 @@ int Run(const std::vector<std::string>& arguments) {
   }
   // Before another thread exists.
   const sigset_t signals = BlockEndingSignals();
-  const std::unique_ptr<WatchService> service = WatchService::Start(std::move(options), &error);
+  std::shared_ptr<HangProgram> program;
+  if (!on_hang.path.empty()) {
+    program = HangProgram::Start(std::move(on_hang));
+    if (program == nullptr) return kCannotServe;
+    options.watcher.tell = [program](const WatchState& state) { program->See(state); };
+  }
+  std::unique_ptr<WatchService> service = WatchService::Start(std::move(options), &error);
   if (service == nullptr) return Fail(kCannotServe, error);
   LogLine(LogLevel::kInfo, absl::StrCat("watching; all jobs at http",
                                         guard != nullptr && guard->is_https() ? "s" : "", "://",
                                         service->address(), "/"));
   int signal = 0;
   while (sigwait(&signals, &signal) == 0 && signal == SIGHUP) Reload(guard.get());
+  service = nullptr;
+  // A program that still works is left to itself; its thread uses what main would destroy.
+  if (program != nullptr && !program->Stop(kProgramPatience)) std::_Exit(0);
   return 0;
 }
 

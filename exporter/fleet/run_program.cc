@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,10 +32,10 @@ constexpr milliseconds kPatienceWithEnd{1000};
 
 std::string ErrorOf(int error) { return std::error_code(error, std::generic_category()).message(); }
 
-int Spawn(const std::vector<std::string>& arguments, int output, pid_t* child) {
+int Spawn(const std::vector<std::string>& arguments, int input, int output, pid_t* child) {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&files, input, STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&files, output, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&files, output, STDERR_FILENO);
   posix_spawnattr_t attributes;
@@ -67,13 +68,17 @@ void EndGroup(pid_t child, int* status) {
 // A start that may take for ever: exec waits for the file system on which the program lies, and
 // posix_spawn waits for exec. Shared by the thread that starts and the one that has no time.
 struct Start {
-  ~Start() {
-    if (output >= 0) close(output);
+  ~Start() { CloseEnds(); }
+
+  void CloseEnds() {
+    for (int* end : {&input, &output}) {
+      if (*end >= 0) close(std::exchange(*end, -1));
+    }
   }
 
   std::vector<std::string> arguments;
   Spawner spawn;
-  int output = -1;
+  int input = -1, output = -1;
 
   std::mutex mutex;
   std::condition_variable is_over;
@@ -84,7 +89,7 @@ struct Start {
 
 void RunStart(const std::shared_ptr<Start>& start) {
   pid_t child = 0;
-  const int failure = start->spawn(start->arguments, start->output, &child);
+  const int failure = start->spawn(start->arguments, start->input, start->output, &child);
   const std::lock_guard<std::mutex> lock(start->mutex);
   start->is_done = true;
   start->failure = failure;
@@ -96,11 +101,12 @@ void RunStart(const std::shared_ptr<Start>& start) {
 }
 
 // False when it has not started by `end`; should it ever, it is ended at once.
-bool StartProgram(const std::vector<std::string>& arguments, Spawner spawn, int output,
+bool StartProgram(const std::vector<std::string>& arguments, Spawner spawn, int input, int output,
                   steady_clock::time_point end, int* failure, pid_t* child) {
   auto start = std::make_shared<Start>();
   start->arguments = arguments;
   start->spawn = spawn;
+  start->input = input;
   start->output = output;
   try {
     std::thread(RunStart, start).detach();
@@ -116,8 +122,24 @@ bool StartProgram(const std::vector<std::string>& arguments, Spawner spawn, int 
   *failure = start->failure;
   *child = start->child;
   // Its output ends with the program, not with this thread.
-  close(std::exchange(start->output, -1));
+  start->CloseEnds();
   return true;
+}
+
+// A file in memory, because a program that does not read would block a pipe. -1: there is no room.
+int FileOf(std::string_view text) {
+  const int fd = memfd_create("input", MFD_CLOEXEC);
+  while (fd >= 0 && !text.empty()) {
+    const ssize_t n = write(fd, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      close(fd);
+      return -1;
+    }
+    text.remove_prefix(n);
+  }
+  if (fd >= 0) lseek(fd, 0, SEEK_SET);
+  return fd;
 }
 
 // False: its time was over before it closed its output.
@@ -139,22 +161,25 @@ bool ReadAll(int fd, steady_clock::time_point end, std::string* text) {
 
 }  // namespace
 
-ProgramOutput RunProgram(const std::vector<std::string>& arguments, milliseconds patience) {
-  return RunProgram(arguments, patience, &Spawn);
+ProgramOutput RunProgram(const std::vector<std::string>& arguments, milliseconds patience,
+                         std::string_view input) {
+  return RunProgram(arguments, patience, input, &Spawn);
 }
 
 ProgramOutput RunProgram(const std::vector<std::string>& arguments, milliseconds patience,
-                         Spawner spawn) {
+                         std::string_view input, Spawner spawn) {
   ProgramOutput output;
+  const int input_file = FileOf(input);
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) {
+  if (input_file < 0 || pipe2(ends, O_CLOEXEC) != 0) {
     output.error = ErrorOf(errno);
+    if (input_file >= 0) close(input_file);
     return output;
   }
   const auto end = steady_clock::now() + patience;
   pid_t child = 0;
   int failure = 0;
-  if (!StartProgram(arguments, spawn, ends[1], end, &failure, &child)) {
+  if (!StartProgram(arguments, spawn, input_file, ends[1], end, &failure, &child)) {
     close(ends[0]);
     output.error = absl::StrCat(arguments[0], ": it could not be started within ", patience.count(),
                                 " ms; does its file system answer?");

@@ -1,6 +1,6 @@
 // Runs a program and returns what it prints, within a time limit and a size limit.
 //
-// Thread: any; blocks. The program gets no standard input, and leads a process group of its own,
+// Thread: any; blocks. The program reads `input`, and leads a process group of its own,
 // which is ended when its time is over. What does not end by that is left to itself within a second:
 // a program that hangs in a driver, or of another user. Its signals are as in a shell, whatever this
 // process ignores or blocks. A start that does not end in time, because the program's file system
@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace nccl_pulse {
@@ -21,13 +22,14 @@ struct ProgramOutput {
   std::string error;  // "": it ended with status 0
 };
 ProgramOutput RunProgram(const std::vector<std::string>& arguments,
-                         std::chrono::milliseconds patience);
+                         std::chrono::milliseconds patience, std::string_view input = "");
 
-// Starts a program with `output` as its standard output and error, and with its own process group.
-// 0, or an errno. For tests: one that hangs.
-using Spawner = int (*)(const std::vector<std::string>& arguments, int output, pid_t* child);
+// Starts a program with `input` as its standard input, `output` as its standard output and error, and
+// with its own process group. 0, or an errno. For tests: one that hangs.
+using Spawner = int (*)(const std::vector<std::string>& arguments, int input, int output,
+                        pid_t* child);
 ProgramOutput RunProgram(const std::vector<std::string>& arguments,
-                         std::chrono::milliseconds patience, Spawner spawn);
+                         std::chrono::milliseconds patience, std::string_view input, Spawner spawn);
 
 }  // namespace nccl_pulse
 

@@ -46,6 +46,7 @@ struct JobFindings {
   std::vector<JobHang> hangs;  // no usual waits, and none of a job with hang_alert=off
   std::vector<JobSlow> stragglers;
   std::string sentence, text;  // as `pulse diagnose` says it
+  std::string json;            // of a hang, where somebody is told of it
   std::size_t heard = 0;       // endpoints
 };
 

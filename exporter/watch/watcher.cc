@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/base/realtime_clock.h"
+#include "exporter/fleet/job_report.h"
 
 namespace nccl_pulse {
 namespace {
@@ -281,7 +282,9 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
       part.unheard[problem].insert(part.unheard[problem].end(), names.begin(), names.end());
     }
     const Row row = RowOf(name.job_id, name.workload, group);
-    Merge(FindingsOf(part, asked), &findings[row]);
+    JobFindings found = FindingsOf(part, asked);
+    if (options_.tell && !found.hangs.empty()) found.json = JobJson(part);
+    Merge(std::move(found), &findings[row]);
   }
   const auto heard = [](const std::map<Row, JobFindings>& all) {
     return std::accumulate(
@@ -351,6 +354,7 @@ void Watcher::Publish(const std::vector<Group>& groups, Time began) {
   state->round_s = static_cast<double>(RealtimeNs()) / 1e9;
   state->round_seconds = duration<double>(options_.clock() - began).count();
   if (options_.log) LogNews(*state);
+  if (options_.tell) options_.tell(*state);
   const std::lock_guard<std::mutex> lock(mutex_);
   state_ = std::move(state);
 }

@@ -55,6 +55,8 @@ class Watcher {
     std::function<Time()> clock = [] { return std::chrono::steady_clock::now(); };
     // What is new about a job, for the log; may be null.
     std::function<void(const std::string& line)> log;
+    // Called at the end of each round, on its thread; may be null. Hangs have their JSON only with it.
+    std::function<void(const WatchState& state)> tell;
   };
 
   explicit Watcher(Options options);

@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <string>
+#include <vector>
 
 namespace nccl_pulse {
 namespace {
@@ -23,6 +25,14 @@ TEST(RunProgram, Prints) {
   EXPECT_EQ(output.text, "out\nerr\n");
   EXPECT_THAT(RunProgram({"sh", "-c", "exit 3"}, minutes(1)).error, HasSubstr("status 3"));
   EXPECT_THAT(RunProgram({"/no/such/program"}, minutes(1)).error, HasSubstr("/no/such/program: "));
+}
+
+TEST(RunProgram, ReadsItsInput) {
+  // More than a pipe holds, and to a program that reads only its beginning.
+  const std::string input = "first\n" + std::string(1 << 20, 'x');
+  EXPECT_EQ(RunProgram({"wc", "-c"}, minutes(1), input).text, "1048582\n");
+  EXPECT_EQ(RunProgram({"head", "-1"}, minutes(1), input).text, "first\n");
+  EXPECT_EQ(RunProgram({"cat"}, minutes(1)).text, "");
 }
 
 TEST(RunProgram, HasSignalsOfItsOwn) {
@@ -44,7 +54,8 @@ std::atomic<bool> may_start{false};
 std::atomic<pid_t> started{0};
 
 // As if the program's file system did not answer for a while.
-int SpawnLate(const std::vector<std::string>& /*arguments*/, int /*output*/, pid_t* child) {
+int SpawnLate(const std::vector<std::string>& /*arguments*/, int /*input*/, int /*output*/,
+              pid_t* child) {
   while (!may_start) usleep(1000);
   char name[] = "sleep";
   char length[] = "1000";
@@ -59,7 +70,7 @@ int SpawnLate(const std::vector<std::string>& /*arguments*/, int /*output*/, pid
 }
 
 TEST(RunProgram, AStartThatHangsIsNotWaitedFor) {
-  const ProgramOutput output = RunProgram({"tool"}, milliseconds(50), SpawnLate);
+  const ProgramOutput output = RunProgram({"tool"}, milliseconds(50), "", SpawnLate);
   EXPECT_THAT(output.error, HasSubstr("tool: it could not be started within 50 ms"));
   may_start = true;
   while (started == 0) usleep(1000);

@@ -70,7 +70,7 @@ class WatchTest(DiagnoseCase):
             if handler.path == "/api/v1/summary":
                 page_ = json.dumps({"time": now, "hang_after": 10, "health": "hang", "processes": 8, "stands": [
                     {"communicator": "00000000000000c0", "since": now - 30, "verdict": "no_progress", "usual": False}],
-                                    "late": [], "jobs": [{"job_id": "4711", "workload": "llama", "processes": 8}],
+                                    "late": [], "jobs": [{"job_id": "4711", "workload": "4711", "processes": 8}],
                                     "communicators": ["000000c0"], "left_out": 0}).encode()
                 reply(handler, page_)
             else:
@@ -261,10 +261,47 @@ class WatchTest(DiagnoseCase):
                 self.assertEqual(status, 2)
                 self.assertIn(text, error)
         for given, text in (([], "where the endpoints are"), (["--hang-after=1s", *arguments], "8s and 1h"),
-                            (["--targets=/nothing"], "cannot read")):
+                            (["--targets=/nothing"], "cannot read"),
+                            (["--on-hang=sh", *arguments], "no absolute path"),
+                            (["--on-hang=/no/such", *arguments], "No such file"),
+                            (["--on-hang=/etc/passwd", *arguments], "no file that may be executed"),
+                            (["--on-hang=/tmp", *arguments], "no file that may be executed"),
+                            (["--on-hang-pause=0", *arguments], "--on-hang-pause is not between")):
             status, error = run(*given)
             self.assertEqual(status, 1)
             self.assertIn(text, error)
+
+    def program(self, lines):
+        path = os.path.join(os.environ["TEST_TMPDIR"], self.id())
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\n" + lines)
+        os.chmod(path, 0o755)
+        return path
+
+    def test_a_program_is_started_in_a_hang(self):
+        _, culprit, arguments = self.hung_job()
+        program = self.program("cat > $0.part && mv $0.part $0.out")
+        port, process = self.watch("--on-hang=" + program, "--on-hang-as-root", *arguments)
+        self.wait_for(lambda: os.path.exists(program + ".out"), "it has read the verdict")
+        with open(program + ".out", encoding="utf-8") as file:
+            verdict = json.load(file)
+        self.assertEqual(verdict["job_id"], "4711")
+        self.assertEqual(len(verdict["endpoints"]), len(arguments))
+        self.assertIn("global rank %d" % culprit, verdict["diagnosis"]["sentence"])
+        os.remove(program + ".out")
+        # It looks again, which is no other hang.
+        self.wait_for(lambda: time.sleep(1) or "HANG" in self.ask(port, "/?job_id=4711")[2], "it stands")
+        self.assertFalse(os.path.exists(program + ".out"))
+        process.terminate()
+        self.assertEqual(process.wait(timeout=PATIENCE_S), 0)
+
+    def test_a_program_that_hangs_holds_up_no_end(self):
+        _, _, arguments = self.hung_job()
+        program = self.program("touch $0.out; exec sleep 10")
+        _, process = self.watch("--on-hang=" + program, "--on-hang-as-root", *arguments)
+        self.wait_for(lambda: os.path.exists(program + ".out"), "it runs")
+        process.terminate()
+        self.assertEqual(process.wait(timeout=PATIENCE_S), 0)
 
     def test_it_ends_when_it_is_told(self):
         _, _, arguments = self.hung_job()

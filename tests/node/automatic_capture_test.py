@@ -1,5 +1,6 @@
 """`pulse agent --capture-dir`: captures of a job that hangs, taken without anybody asking."""
 
+import json
 import os
 import re
 import resource
@@ -59,6 +60,18 @@ class AutomaticCaptureTest(unittest.TestCase):
         self.assertTrue(cluster.values(self.port, "nccl_hang_start_timestamp_seconds", "comm"))
         self.assertEqual(os.listdir(self.captures), [name])
         self.assertEqual(agent.log().count("has what is known of it"), 1)
+
+    def test_a_program_is_started_once_for_a_hang(self):
+        program = os.path.join(self.folder, "program")
+        with open(program, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\ncat >> $0.out\necho it has read\n")
+        os.chmod(program, 0o755)
+        agent = self.agent("--on-hang=" + program, "--on-hang-as-root", "--on-hang-pause=1s")
+        self.hang()
+        wait_until(lambda: "its last line: it has read" in agent.log(), "it was started")
+        time.sleep(5)  # several rounds
+        with open(program + ".out", encoding="utf-8") as file:
+            self.assertIn("HANG", json.load(file)["diagnosis"]["sentence"])
 
     def test_a_full_disk_is_named_once_and_tried_again(self):
         # Every file that is written is too large for it: as on a full disk, but for the words.

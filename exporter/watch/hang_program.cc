@@ -1,0 +1,173 @@
+#include "exporter/watch/hang_program.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "exporter/base/json_text.h"
+#include "exporter/fleet/run_program.h"
+#include "nlohmann/json.hpp"
+
+namespace nccl_pulse {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostLineBytes = 200;
+
+double Seconds(std::chrono::milliseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+// When the oldest of its hangs began.
+double SinceOf(const WatchedJob& job) {
+  const std::vector<JobHang>& hangs = job.findings.hangs;
+  return std::min_element(hangs.begin(), hangs.end(),
+                          [](const auto& a, const auto& b) { return a.since_s < b.since_s; })
+      ->since_s;
+}
+
+// Jobs without an id are told apart by where they are.
+std::string NameOf(const WatchedJob& job) {
+  if (job.job_id.empty() || job.job_id == "none") {
+    return absl::StrCat("at ", job.endpoints.empty() ? "no endpoint" : job.endpoints.front());
+  }
+  return job.workload == job.job_id ? job.job_id : absl::StrCat(job.job_id, " ", job.workload);
+}
+
+std::string InputOf(const WatchedJob& job) {
+  const bool is_certain = std::any_of(job.findings.hangs.begin(), job.findings.hangs.end(),
+                                      [](const JobHang& each) { return each.is_certain; });
+  const Json input = {{"job_id", job.job_id},       {"workload", job.workload},
+                      {"since", SinceOf(job)},      {"certain", is_certain},
+                      {"endpoints", job.endpoints}, {"diagnosis", ParseJson(job.findings.json)}};
+  return JsonText(input, 2) + "\n";
+}
+
+std::string LastLine(std::string text) {
+  absl::StripAsciiWhitespace(&text);
+  text.erase(0, text.rfind('\n') + 1);  // npos + 1 is 0
+  return absl::Utf8SafeCEscape(text.substr(0, kMostLineBytes));
+}
+
+}  // namespace
+
+// Kept by the thread, too: it may outlive its owner.
+struct HangProgram::Shared {
+  struct Due {
+    std::string job, input;
+  };
+
+  Options options;
+  // By job, of See's thread: when its program was last due, in Unix time.
+  std::map<std::string, double> last_due;
+  bool was_full = false;
+
+  std::mutex mutex;  // guards the rest
+  std::condition_variable changed;
+  std::deque<Due> waiting;
+  bool is_stopping = false;
+  bool has_ended = false;
+
+  void Log(LogLevel level, const std::string& line) const {
+    if (options.log) options.log(level, line);
+  }
+};
+
+std::unique_ptr<HangProgram> HangProgram::Start(Options options) {
+  auto shared = std::make_shared<Shared>();
+  shared->options = std::move(options);
+  try {
+    std::thread(Run, shared).detach();
+  } catch (const std::system_error& problem) {
+    shared->Log(LogLevel::kWarning,
+                absl::StrCat("no program is started on a hang: ", problem.what()));
+    return nullptr;
+  }
+  return std::unique_ptr<HangProgram>(new HangProgram(std::move(shared)));
+}
+
+HangProgram::HangProgram(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+
+HangProgram::~HangProgram() { Stop(std::chrono::milliseconds(0)); }
+
+void HangProgram::See(const WatchState& state) {
+  Shared& shared = *shared_;
+  const double now_s = state.round_s;
+  for (const WatchedJob& job : state.jobs) {
+    if (job.findings.hangs.empty()) continue;
+    const std::string name = NameOf(job);
+    const double since_s = SinceOf(job);
+    const auto last = shared.last_due.find(name);
+    if (now_s - since_s < Seconds(shared.options.after)) continue;
+    if (last != shared.last_due.end() &&
+        (since_s <= last->second || now_s - last->second < Seconds(shared.options.pause))) {
+      continue;
+    }
+    {
+      const std::lock_guard<std::mutex> lock(shared.mutex);
+      if (shared.waiting.size() == kMostWaiting) {
+        if (!std::exchange(shared.was_full, true)) {
+          shared.Log(LogLevel::kWarning,
+                     absl::StrCat(kMostWaiting, " hangs wait for ", shared.options.path,
+                                  ": more are told to it when these are done"));
+        }
+        return;
+      }
+      shared.waiting.push_back({name, InputOf(job)});
+      shared.changed.notify_all();
+    }
+    if (shared.last_due.size() == kMostJobs) {
+      shared.last_due.erase(
+          std::min_element(shared.last_due.begin(), shared.last_due.end(),
+                           [](const auto& a, const auto& b) { return a.second < b.second; }));
+    }
+    shared.last_due[name] = now_s;
+  }
+}
+
+void HangProgram::Run(const std::shared_ptr<Shared>& shared) {
+  std::unique_lock<std::mutex> lock(shared->mutex);
+  while (true) {
+    shared->changed.wait(lock,
+                         [&shared] { return shared->is_stopping || !shared->waiting.empty(); });
+    if (shared->is_stopping) break;
+    const Shared::Due due = std::move(shared->waiting.front());
+    shared->waiting.pop_front();
+    lock.unlock();
+    const std::string what = absl::StrCat(shared->options.path, " for the job ", due.job);
+    shared->Log(LogLevel::kInfo, absl::StrCat("starting ", what));
+    try {
+      const ProgramOutput output =
+          RunProgram({shared->options.path}, shared->options.patience, due.input);
+      const std::string said = LastLine(output.text);
+      shared->Log(output.error.empty() ? LogLevel::kInfo : LogLevel::kWarning,
+                  absl::StrCat(what, ": ", output.error.empty() ? "done" : output.error,
+                               said.empty() ? "" : absl::StrCat("; its last line: ", said)));
+    } catch (const std::exception& problem) {
+      shared->Log(LogLevel::kWarning, absl::StrCat(what, ": ", problem.what()));
+    }
+    lock.lock();
+  }
+  shared->has_ended = true;
+  shared->changed.notify_all();
+}
+
+bool HangProgram::Stop(std::chrono::milliseconds patience) {
+  std::unique_lock<std::mutex> lock(shared_->mutex);
+  shared_->is_stopping = true;
+  shared_->changed.notify_all();
+  return shared_->changed.wait_for(lock, patience, [this] { return shared_->has_ended; });
+}
+
+}  // namespace nccl_pulse

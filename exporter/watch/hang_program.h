@@ -1,0 +1,62 @@
+// Runs a program when a job hangs: `pulse watch --on-hang=PROGRAM`.
+//
+// One start for each hang of a job. A hang that began before the job's last start is that hang still,
+// also if an endpoint was silent meanwhile, or if the verdict names another rank. A job has a pause
+// between two starts; a hang that begins within it waits until the pause is over, and is forgotten if
+// it ends first. Programs run one after another, on a thread of their own, each within its patience.
+// What is remembered does not outlive the process: after a restart, a hang that still stands starts the
+// program again. So does a second watcher.
+//
+// The program's standard input is an object: job_id, workload, since (Unix time), certain, endpoints
+// (URLs), and diagnosis, which is what `pulse diagnose --json` prints.
+//
+// Thread: See from one thread, which never waits; Stop and the destructor from any. Memory: a time for
+// each of kMostJobs jobs, and the JSON of kMostWaiting hangs. Errors go to the log.
+#ifndef EXPORTER_WATCH_HANG_PROGRAM_H_
+#define EXPORTER_WATCH_HANG_PROGRAM_H_
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "exporter/base/log_level.h"
+#include "exporter/watch/watch_state.h"
+
+namespace nccl_pulse {
+
+class HangProgram {
+ public:
+  static constexpr std::size_t kMostJobs = 4096, kMostWaiting = 64;
+
+  struct Options {
+    std::string path;
+    std::chrono::milliseconds after{0};         // how long a hang has lasted before it starts
+    std::chrono::milliseconds patience{60000};  // with the program
+    std::chrono::milliseconds pause{600000};    // between two starts for one job, at least
+    LogFunction log;
+  };
+
+  // Null when the system gives no thread.
+  static std::unique_ptr<HangProgram> Start(Options options);
+  // As Stop, without patience.
+  ~HangProgram();
+  HangProgram(const HangProgram&) = delete;
+  HangProgram& operator=(const HangProgram&) = delete;
+
+  void See(const WatchState& state);
+
+  // False if a program did not end in time: it runs on, and its thread as long as the process does.
+  bool Stop(std::chrono::milliseconds patience);
+
+ private:
+  struct Shared;
+  explicit HangProgram(std::shared_ptr<Shared> shared);
+  static void Run(const std::shared_ptr<Shared>& shared);
+
+  const std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_WATCH_HANG_PROGRAM_H_

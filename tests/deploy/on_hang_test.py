@@ -1,0 +1,106 @@
+"""The examples of deploy/on-hang: what they run and send for a verdict."""
+
+import http.server
+import json
+import os
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+from tests import running
+
+EXAMPLES = "deploy/on-hang/"
+VERDICT = {"job_id": "4711", "workload": "llama", "since": 1.0, "certain": False,
+           "endpoints": ["http://node-0:9410/", "http://node-1:9410/"], "diagnosis": {"sentence": "HANG  rank 2"}}
+
+
+class OnHangTest(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def stand_in(self, name, lines=""):
+        """Writes its arguments, one in a line."""
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write('#!/bin/sh\nprintf "%%s\\n" %s "$@" >> %s/ran\n%s\n' % (name, self.folder, lines))
+        os.chmod(path, 0o755)
+
+    def run_example(self, name, verdict, **environment):
+        environment = dict(os.environ, PATH=self.folder + ":" + os.environ["PATH"], **environment)
+        done = subprocess.run([EXAMPLES + name], input=json.dumps(verdict), text=True, env=environment, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        ran = os.path.join(self.folder, "ran")
+        if not os.path.exists(ran):
+            return done.returncode, done.stdout, []
+        with open(ran, encoding="utf-8") as file:
+            return done.returncode, done.stdout, file.read().split()
+
+    def test_capture(self):
+        self.stand_in("pulse", "exit 3")
+        status, out, ran = self.run_example("capture", dict(VERDICT, job_id="../47 11"), ON_HANG_FOLDER="/keep")
+        self.assertEqual((status, out), (3, ""))
+        self.assertEqual(ran[:2], ["pulse", "capture"])
+        self.assertRegex(ran[2], r"^--out=/keep/\.\._47_11-\d{8}-\d{6}\.tar\.gz$")
+        self.assertEqual(ran[3:], ["--job-id=../47", "11", "--endpoint=http://node-0:9410/",
+                                   "--endpoint=http://node-1:9410/"])
+
+    def test_capture_of_a_job_without_an_id(self):
+        self.stand_in("pulse")
+        _, _, ran = self.run_example("capture", dict(VERDICT, job_id=""), STATE_DIRECTORY="/state")
+        self.assertTrue(ran[2].startswith("--out=/state/job-"), ran)
+        self.assertFalse([each for each in ran if each.startswith("--job-id")])
+
+    def test_end_slurm_step(self):
+        self.stand_in("squeue", "echo 4711.batch 4711.extern 4711.0 4711.12 14711.3")
+        self.stand_in("scancel")
+        status, out, ran = self.run_example("end_slurm_step", VERDICT)
+        self.assertEqual((status, out), (0, "ended 4711.0 4711.12\n"))
+        self.assertIn("--jobs=4711", ran)
+        self.assertEqual(ran[ran.index("scancel"):], ["scancel", "4711.0", "4711.12"])
+
+    def test_end_slurm_step_leaves_others_alone(self):
+        self.stand_in("squeue", "echo 4711.batch")
+        self.stand_in("scancel")
+        for verdict, said, environment in (
+                (dict(VERDICT, job_id="none"), "not Slurm's: 'none'", {}),
+                (dict(VERDICT, job_id="4711 4712"), "not Slurm's", {}),
+                (dict(VERDICT, since=time.time()), "nothing is done", {"ON_HANG_PATIENCE": "300"}),
+                (VERDICT, "has no step: 4711.batch", {})):
+            status, out, ran = self.run_example("end_slurm_step", verdict, **environment)
+            self.assertEqual(status, 1)
+            self.assertIn(said, out)
+            self.assertNotIn("scancel", ran)
+
+    def test_webhook(self):
+        posted = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+
+            def do_POST(self):
+                posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+        server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+        self.addCleanup(server.server_close)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(server.shutdown)
+        status, out, _ = self.run_example("webhook", VERDICT, ON_HANG_URL="http://127.0.0.1:%d/" % server.server_port,
+                                          no_proxy="*")
+        self.assertEqual((status, out), (0, "answered with status 200\n"))
+        self.assertEqual(posted, [{"text": "job 4711: HANG  rank 2"}])
+        status, out, _ = self.run_example("webhook", VERDICT)
+        self.assertEqual((status, out), (1, "ON_HANG_URL says nowhere to post to\n"))
+
+
+if __name__ == "__main__":
+    running.main()

@@ -7,6 +7,7 @@
 
 #include "metrics/call_order.h"
 #include "metrics/name_table.h"
+#include "metrics/peers.h"
 #include "metrics/record_reader.h"
 
 namespace nccl_pulse {
@@ -114,6 +115,11 @@ void RecordReader::ReadLastCalls(const CommunicatorRecord& record, CommunicatorS
     out->call_order = CallOrderOf(calls, completed);
     const CallOrderSnapshot& order = out->call_order;
     if (!Take(order.calls.size() + order.kinds.size() * kKindBytes)) return;
+    if (out->has_heartbeat) {
+      out->peers = PeersOf(calls, out->launches, out->launches_completed, out->rank);
+    }
+    const PeersSnapshot& peers = out->peers;
+    if (!Take((peers.sends_to.size() + peers.receives_from.size()) * sizeof(uint64_t))) return;
   }
   if (!wants_calls) {
     bytes_ -= calls.size() * kLastCallBytes;  // they are not kept

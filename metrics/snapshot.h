@@ -173,10 +173,10 @@ struct CallOrderSnapshot {
   std::string calls;  // a byte for each, oldest first; "": they are not known, or not asked for
 };
 
-// Whom a rank sends to and receives from in the oldest launch that it has in flight.
+// Whom a rank sends to and receives from in the launches that it has in flight. peers.h makes it.
 struct PeersSnapshot {
-  std::vector<uint64_t> sends_to, receives_from;  // ranks, without itself
-  bool are_known = false;                         // these are all; else they are empty
+  std::vector<uint64_t> sends_to, receives_from;  // ranks in order, without itself
+  bool are_known = false;                         // these are all
 };
 
 // The call that ranks picked alike of a round that is over (agreed_call.h).

@@ -82,7 +82,7 @@ int StreamOf(GroupKind kind) {
 class Programmer {
  public:
   Programmer(const JobLayout& layout, const std::vector<JobGroup>& groups, int rank)
-      : layout_(layout), rank_(rank), place_(PlaceOf(layout, rank)) {
+      : layout_(layout), groups_(groups), rank_(rank), place_(PlaceOf(layout, rank)) {
     for (std::size_t i = 0; i < groups.size(); ++i) {
       const auto& members = groups[i].members;
       if (std::find(members.begin(), members.end(), rank) != members.end()) {
@@ -101,6 +101,10 @@ class Programmer {
 
   std::vector<JobStep> Make() {
     Add({StepKind::kHostWork, -1, -1, "", 0, 2 * kMs});  // the next batch
+    if (layout_.has_broadcast) {
+      Collective(GroupKind::kData, "Broadcast", 3, 200 * kUs);
+      steps_.back().root = 0;
+    }
     if (layout_.posts_ahead) {
       Overlapped();
     } else {
@@ -125,7 +129,9 @@ class Programmer {
  private:
   void OneByOne() {
     const int stages = layout_.pipeline;
-    const int warm = std::min(layout_.microbatches, stages - place_.pipeline - 1);
+    const int warm = layout_.sends_wait
+                         ? layout_.microbatches
+                         : std::min(layout_.microbatches, stages - place_.pipeline - 1);
     for (int i = 0; i < warm; ++i) Forward();
     for (int i = warm; i < layout_.microbatches; ++i) {
       Forward();
@@ -196,8 +202,11 @@ class Programmer {
     if (stage < 0 || stage >= layout_.pipeline) return;
     Place peer = place_;
     peer.pipeline = stage;
-    Add({kind, group_of_.at(group), RankAt(layout_, peer),
-         kind == StepKind::kSend ? "Send" : "Recv", 5, 400 * kUs});
+    const int number = RankAt(layout_, peer);
+    const std::vector<int>& members = groups_[group_of_.at(group)].members;
+    const auto found = std::find(members.begin(), members.end(), number);
+    Add({kind, group_of_.at(group), number, kind == StepKind::kSend ? "Send" : "Recv", 5, 400 * kUs,
+         0, 0, -1, static_cast<int>(found - members.begin())});
   }
 
   void Layers(bool is_backward) {
@@ -229,6 +238,7 @@ class Programmer {
   }
 
   const JobLayout& layout_;
+  const std::vector<JobGroup>& groups_;
   const int rank_;
   const Place place_;
   std::map<GroupKind, int> group_of_;

@@ -27,7 +27,10 @@ struct JobLayout {
   // Calls are made ahead of the work that needs them, on streams of their own: of two stages each
   // posts its next Recv, data-parallel ranks the Broadcast of the next batch.
   bool posts_ahead = false;
-  bool syncs_often = false;  // hosts wait for their GPUs after each microbatch
+  bool syncs_often = false;    // hosts wait for their GPUs after each microbatch
+  bool has_broadcast = false;  // data-parallel ranks get each batch by a Broadcast
+  // Messages of a pipeline are large: a Send ends when it has been received. All forward passes come first.
+  bool sends_wait = false;
 
   int ranks() const { return tensor * pipeline * data; }
   int nodes() const { return (ranks() + gpus_per_node - 1) / gpus_per_node; }
@@ -76,6 +79,8 @@ struct JobStep {
   int size_class = 0;
   int64_t work_ns = 0;  // of host and GPU work, and of what a communicator does once all have come
   int stream = 0, awaited_stream = 0;  // of kAwait
+  int root = -1;                       // of a Broadcast
+  int peer_rank = -1;                  // of Send and Recv: in the group
 };
 
 std::vector<JobGroup> GroupsOf(const JobLayout& layout, uint64_t seed);

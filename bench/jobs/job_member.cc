@@ -10,6 +10,7 @@
 #include "metrics/call_order.h"
 #include "metrics/histogram_geometry.h"
 #include "metrics/long_wait.h"
+#include "metrics/peers.h"
 
 namespace nccl_pulse {
 namespace {
@@ -42,17 +43,27 @@ uint64_t JobRandom::Next() {
 
 double JobRandom::Share() { return static_cast<double>(Next() >> 11) / 9007199254740992.0; }
 
-void JobMember::Launch(const JobStep& step, int64_t now_ns) {
+void JobMember::Launch(const JobStep& step, const std::vector<int>& peers, int64_t now_ns) {
   if (step.kind == StepKind::kExchange) {
-    const auto peers = static_cast<uint64_t>(snapshot_.nranks - 1);
-    Count("Send", step.size_class, peers);
-    Count("Recv", step.size_class, peers);
+    Count("Send", step.size_class, peers.size());
+    Count("Recv", step.size_class, peers.size());
   } else {
     Count(step.op, step.size_class, 1);
     if (step.kind == StepKind::kCollective) CountReported(step.op);
   }
   ++snapshot_.launches;
-  Remember(step.op, step.size_class, step.kind == StepKind::kCollective, now_ns);
+  if (step.kind == StepKind::kExchange) {
+    bool is_of_group = false;
+    for (const int peer : peers) {
+      for (const char* const op : {"Send", "Recv"}) {
+        Keep({op, step.size_class, 0, snapshot_.launches, kJobStart + now_ns, -1, peer,
+              is_of_group});
+        is_of_group = true;
+      }
+    }
+  } else {
+    Remember(step, now_ns);
+  }
   const int64_t now = kJobStart + now_ns;
   if (now_ns / kLookNs != looked_) hurried_gates_ = kHurriedGates;
   looked_ = now_ns / kLookNs;
@@ -64,7 +75,7 @@ void JobMember::Launch(const JobStep& step, int64_t now_ns) {
 
 void JobMember::Fail(const JobStep& step) {
   Count(step.op, step.size_class, 1);
-  last_calls_.push_back({step.op, step.size_class, ++collectives_, 0, 0});
+  last_calls_.push_back({step.op, step.size_class, ++collectives_, 0, 0, -1, -1, false});
   std::size_t row = 0;
   NumberOfKind(step.op, step.size_class, &row);
   for (UntimedSnapshot& untimed : snapshot_.untimed) {
@@ -95,10 +106,14 @@ void JobMember::Count(const char* op, int size_class, uint64_t calls) {
   snapshot_.calls.push_back({op, size_class, "ncclBfloat16", false, calls, 0});
 }
 
-// An exchange is one entry here: of Sends and Recvs nothing is compared.
-void JobMember::Remember(const char* op, int size_class, bool is_collective, int64_t now_ns) {
-  const uint64_t collective = is_collective ? ++collectives_ : 0;
-  last_calls_.push_back({op, size_class, collective, snapshot_.launches, kJobStart + now_ns});
+void JobMember::Remember(const JobStep& step, int64_t now_ns) {
+  const uint64_t collective = step.kind == StepKind::kCollective ? ++collectives_ : 0;
+  Keep({step.op, step.size_class, collective, snapshot_.launches, kJobStart + now_ns, step.root,
+        step.peer_rank, false});
+}
+
+void JobMember::Keep(const LastCall& call) {
+  last_calls_.push_back(call);
   if (last_calls_.size() > kLastCalls) last_calls_.pop_front();
 }
 
@@ -245,8 +260,15 @@ CommunicatorSnapshot JobMember::Take(int64_t now_ns) {
     call.bytes = uint64_t{4096} << 2 * last.size_class;
     call.launch = last.launch;
     call.launch_realtime_ns = last.launch == 0 ? 0 : last.launched_ns;
+    call.root = last.root;
+    call.peer = last.peer;
+    call.is_of_group = last.is_of_group;
   }
-  if (!launches_.empty()) snapshot_.call_order = CallOrderOf(calls, snapshot_.launches_completed);
+  if (!launches_.empty()) {
+    snapshot_.call_order = CallOrderOf(calls, snapshot_.launches_completed);
+    snapshot_.peers =
+        PeersOf(calls, snapshot_.launches, snapshot_.launches_completed, snapshot_.rank);
+  }
   return std::move(snapshot_);
 }
 

@@ -32,7 +32,8 @@ class JobMember {
   // For the pages of an endpoint that is scraped; of what was timed.
   const std::vector<LatencySnapshot>& latencies() const { return latencies_; }
 
-  void Launch(const JobStep& step, int64_t now_ns);
+  // `peers`: of an exchange, ranks of the communicator without its own.
+  void Launch(const JobStep& step, const std::vector<int>& peers, int64_t now_ns);
   // A call that makes nothing.
   void Fail(const JobStep& step);
   void Begin(int64_t launched_ns, int64_t begun_ns);
@@ -57,6 +58,8 @@ class JobMember {
     uint64_t collective;  // its number among them, 0: Send or Recv
     uint64_t launch;
     int64_t launched_ns;
+    int root, peer;
+    bool is_of_group;
   };
   struct Timed {
     const char* op;
@@ -72,7 +75,8 @@ class JobMember {
   // Its number among the calls of its kind, from 0.
   uint64_t NumberOfKind(const char* op, int size_class, std::size_t* row);
   void CountReported(const char* op);
-  void Remember(const char* op, int size_class, bool is_collective, int64_t now_ns);
+  void Remember(const JobStep& step, int64_t now_ns);
+  void Keep(const LastCall& call);
   void RememberWait(int64_t begin_ns, int64_t end_ns);
   void Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,
             int sampling_exponent);

@@ -29,6 +29,7 @@ struct JobItem {
   bool is_stuck = false;
   JobStep own;              // of a call that differs from the program's; then `step` is null
   std::size_t awaited = 0;  // of kAwait: how many items of the other stream
+  bool is_absent = false;   // of kExchange: it has nothing to exchange this time
   const JobStep& what() const { return step != nullptr ? *step : own; }
 };
 
@@ -53,6 +54,7 @@ struct RunningRank {
   int steps = 0;
   int64_t seen_ns = 0;                   // until when its actions are on the page
   std::map<int, JobMember> memberships;  // by group
+  std::map<int, int> exchanges;          // that it has come to, by group
   double slow = 1;
   ProcessPace pace;
   int64_t next_page_ns = kNever;

@@ -27,7 +27,9 @@ struct Instance {
   int64_t last_begun_ns = 0;
   const char* op = nullptr;
   int size_class = 0;
+  int root = -1;
   bool is_broken = false;
+  std::vector<int> absent;
 };
 
 class Run {
@@ -313,6 +315,15 @@ class Run {
           rank.program[rank.at].size_class = step.size_class + 1;
         }
         return false;
+      case Fault::kWrongRoot:
+        if (!rank.has_erred && is_call && step.root >= 0) {
+          rank.has_erred = true;
+          rank.program[rank.at].root = 1;
+        }
+        return false;
+      case Fault::kPeerCircle:
+        if (!rank.has_erred && step.kind == StepKind::kReceive) SendFirst(&rank, step.peer);
+        return false;
       case Fault::kWrongOrder:
         if (!rank.has_erred && is_call) Swap(&rank, options_.group, step.op);
         return false;
@@ -321,6 +332,17 @@ class Run {
         return false;
       default:
         return false;
+    }
+  }
+
+  // What it sends to that rank later in this step.
+  static void SendFirst(RunningRank* rank, int peer) {
+    for (std::size_t i = rank->at + 1; i < rank->program.size(); ++i) {
+      const JobStep& step = rank->program[i];
+      if (step.kind != StepKind::kSend || step.peer != peer) continue;
+      std::swap(rank->program[rank->at], rank->program[i]);
+      rank->has_erred = true;
+      return;
     }
   }
 
@@ -346,13 +368,31 @@ class Run {
       rank.memberships[step.group].Fail(step);
     }
     rank.host_ns += kCallNs;
+    const bool is_exchange = step.kind == StepKind::kExchange;
+    const int exchange = is_exchange ? rank.exchanges[step.group]++ : 0;
     JobItem item{of_program, rank.host_ns, kNever, step.work_ns, false, {}};
+    item.is_absent = is_exchange && IsAbsent(step.group, exchange, number);
     // The program may change while calls are queued.
     item.own = step;
     item.step = nullptr;
     rank.streams[groups_[step.group].stream].queue.push_back(item);
-    if (rank.host_ns > rank.seen_ns) return;
-    rank.memberships[step.group].Launch(step, rank.host_ns);
+    if (rank.host_ns > rank.seen_ns || item.is_absent) return;
+    std::vector<int> peers;
+    const std::vector<int>& members = groups_[step.group].members;
+    for (std::size_t i = 0; is_exchange && i < members.size(); ++i) {
+      if (members[i] == number || IsAbsent(step.group, exchange, members[i])) continue;
+      peers.push_back(static_cast<int>(i));
+    }
+    rank.memberships[step.group].Launch(step, peers, rank.host_ns);
+  }
+
+  // Of kDeadLink: it has nothing to exchange that time.
+  bool IsAbsent(int group, int exchange, int number) const {
+    if (!Is(Fault::kDeadLink) || number == options_.rank || number == options_.other) return false;
+    constexpr double kShare = 0.2;
+    return JobRandom(options_.seed ^ static_cast<uint64_t>(group) << 48 ^
+                     static_cast<uint64_t>(exchange) << 24 ^ static_cast<uint64_t>(number))
+               .Share() < kShare;
   }
 
   void AdvanceGpu(int number) {
@@ -387,17 +427,29 @@ class Run {
           break;
         }
         case StepKind::kSend:
-          Begin(&rank, &item, begin_ns);
-          Message(number, step).push_back(begin_ns + step.work_ns);
-          Wake(step.peer);
-          Finish(number, step.group, begin_ns + step.work_ns);
+          if (item.begun_ns == kNever) {
+            Begin(&rank, &item, begin_ns);
+            Message(number, step).push_back(begin_ns + (layout_.sends_wait ? 0 : step.work_ns));
+            Wake(step.peer);
+          }
+          if (layout_.sends_wait) {
+            std::deque<int64_t>& received = received_[KeyOf(number, step)];
+            if (received.empty()) return;
+            const int64_t end_ns = received.front();
+            received.pop_front();
+            Finish(number, step.group, end_ns);
+          } else {
+            Finish(number, step.group, begin_ns + step.work_ns);
+          }
           break;
         case StepKind::kReceive: {
           Begin(&rank, &item, begin_ns);
           std::deque<int64_t>& messages = Message(number, step);
-          if (messages.empty()) return;
+          if (messages.empty() || IsLost(number, step, item.begun_ns)) return;
           const int64_t end_ns = std::max(item.begun_ns, messages.front()) + step.work_ns;
           messages.pop_front();
+          received_[KeyOf(number, step)].push_back(end_ns);
+          Wake(step.peer);
           Finish(number, step.group, end_ns);
           break;
         }
@@ -412,8 +464,17 @@ class Run {
 
   // What has been sent and not received yet, of a Send or Recv of that rank.
   std::deque<int64_t>& Message(int number, const JobStep& step) {
+    return messages_[KeyOf(number, step)];
+  }
+  static std::tuple<int, int, int> KeyOf(int number, const JobStep& step) {
     const bool sends = step.kind == StepKind::kSend;
-    return messages_[{step.group, sends ? number : step.peer, sends ? step.peer : number}];
+    return {step.group, sends ? number : step.peer, sends ? step.peer : number};
+  }
+  // Of kDeadLink, in a pipeline.
+  bool IsLost(int number, const JobStep& step, int64_t begun_ns) const {
+    const bool is_link = (number == options_.rank && step.peer == options_.other) ||
+                         (number == options_.other && step.peer == options_.rank);
+    return Is(Fault::kDeadLink) && is_link && begun_ns >= options_.fault_ns;
   }
 
   static void End(JobStream* stream, int64_t end_ns) {
@@ -430,8 +491,8 @@ class Run {
     rank->memberships[item->what().group].Begin(item->launched_ns, begin_ns);
   }
 
-  void Arrive(int number, const JobItem& item) {
-    const JobStep& step = item.what();
+  void Arrive(int number, JobItem item) {
+    const JobStep step = item.what();
     const int group = step.group;
     const JobGroup& of = groups_[group];
     const uint64_t at = ranks_[number].memberships[group].next_instance++;
@@ -441,9 +502,14 @@ class Run {
     if (instance.op == nullptr) {
       instance.op = step.op;
       instance.size_class = step.size_class;
+      instance.root = step.root;
     }
-    instance.is_broken |=
-        std::strcmp(instance.op, step.op) != 0 || instance.size_class != step.size_class;
+    instance.is_broken |= std::strcmp(instance.op, step.op) != 0 ||
+                          instance.size_class != step.size_class || instance.root != step.root;
+    if (item.is_absent) {
+      instance.absent.push_back(number);
+      End(&ranks_[number].streams[of.stream], item.begun_ns);
+    }
     instance.last_begun_ns = std::max(instance.last_begun_ns, item.begun_ns);
     if (++instance.came < of.members.size() || instance.is_broken) return;
     if (Is(Fault::kNetworkStuck) && group == options_.group &&
@@ -467,11 +533,19 @@ class Run {
         ranks_[member].memberships[group].Move(instance.last_begun_ns, end_ns);
       }
     }
+    const std::vector<int> absent = instance.absent;
+    const int64_t last_begun_ns = instance.last_begun_ns;
     while (!instances.empty() && instances.front().came == of.members.size()) {
       instances.pop_front();
       ++first_instance_[group];
     }
+    const bool is_dead = Is(Fault::kDeadLink) && group == options_.group && !is_link_dead_ &&
+                         last_begun_ns >= options_.fault_ns;
+    is_link_dead_ |= is_dead;
     for (const int member : of.members) {
+      const bool is_at_end = member == options_.rank || member == options_.other;
+      if (is_dead && is_at_end) continue;
+      if (std::find(absent.begin(), absent.end(), member) != absent.end()) continue;
       Finish(member, group, end_ns);
       if (member != number) Wake(member);
     }
@@ -570,12 +644,13 @@ class Run {
   int64_t end_ns_ = 0;
   int failed_calls_ = 0;
   int64_t made_ns_ = 0;  // of kNotMade
-  bool is_asked_ = false, has_moved_ = false;
+  bool is_asked_ = false, has_moved_ = false, is_link_dead_ = false;
   std::vector<RunningRank> ranks_;
   std::deque<int> awake_;
   std::vector<std::deque<Instance>> instances_;  // by group, without those that have ended
   std::vector<uint64_t> first_instance_;
   std::map<std::tuple<int, int, int>, std::deque<int64_t>> messages_;  // group, from, to
+  std::map<std::tuple<int, int, int>, std::deque<int64_t>> received_;  // when each ended
 };
 
 }  // namespace

@@ -29,9 +29,14 @@ enum class Fault {
   kProcessGone,      // killed, and its endpoint knows
   kProcessVanished,  // killed, and nobody knows of it any longer
   kNodeGone,
-  kWrongOrder,    // it makes two calls of a communicator the other way round
-  kWrongSize,     // it calls with another size
-  kCircle,        // it uses two communicators the other way round
+  kWrongOrder,  // it makes two calls of a communicator the other way round
+  kWrongSize,   // it calls with another size
+  kWrongRoot,   // it calls Broadcast with another root
+  kCircle,      // it uses two communicators the other way round
+  // It sends to a rank before it receives from it, which does the same.
+  kPeerCircle,
+  // What it and `other` send each other does not come. In exchanges some ranks have nothing to send.
+  kDeadLink,
   kNetworkStuck,  // a communicator's operation does not end, although all have begun it
   kNotMade,       // a communicator is made to which it does not come
   kNetworkSlow,   // a node's communicators take ten times as long
@@ -73,6 +78,7 @@ struct JobRunOptions {
   uint64_t seed = 1;
   Fault fault = Fault::kNone;
   int rank = 0;          // who does it
+  int other = -1;        // of kDeadLink: the other end
   int group = -1;        // of kWrongOrder, kWrongSize, kCircle, kNetworkStuck, kMoves, kForeignHost
   RunState run_state{};  // of processes that do not run, as far as is seen
   int64_t fault_ns = 0;  // from when on, since the start

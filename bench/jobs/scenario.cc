@@ -32,8 +32,11 @@ int64_t Between(Generator* random, int64_t least, int64_t most) {
 enum class Jobs {
   kUsual,
   kManyLayers,
-  kPostAhead,  // calls are posted ahead, on streams of their own
-  kCallsFail,  // calls of one rank have failed before, and were made again
+  kPostAhead,      // calls are posted ahead, on streams of their own
+  kCallsFail,      // calls of one rank have failed before, and were made again
+  kBroadcasts,     // data-parallel ranks get each batch by a Broadcast
+  kLargeMessages,  // pipelines of four stages, whose Sends end when they are received
+  kExperts,
 };
 
 struct FaultKind {
@@ -89,6 +92,12 @@ const std::vector<FaultKind>& Kinds() {
       {kOrderAhead, 6, Fault::kWrongOrder, true},
       {"wrong size", 7, Fault::kWrongSize, true},
       {"circle of two", 8, Fault::kCircle, true},
+      {"wrong root", 80, Fault::kWrongRoot, true, false, Jobs::kBroadcasts},
+      {"host stuck, large messages", 81, Fault::kHostStuck, true, false, Jobs::kLargeMessages},
+      {"GPU stuck, large messages", 82, Fault::kGpuStuck, true, false, Jobs::kLargeMessages},
+      {"circle of Sends", 83, Fault::kPeerCircle, true, false, Jobs::kLargeMessages},
+      {"dead link of a pipeline", 84, Fault::kDeadLink, true, false, Jobs::kLargeMessages},
+      {"dead link, ranks without tokens", 85, Fault::kDeadLink, true, false, Jobs::kExperts},
       {"network stuck", 9, Fault::kNetworkStuck, true},
       {"host pauses, calls posted ahead", 36, Fault::kHostStuck, true, false, Jobs::kPostAhead},
       {"GPU stuck, calls posted ahead", 37, Fault::kGpuStuck, true, false, Jobs::kPostAhead},
@@ -245,12 +254,40 @@ JobLayout MakeLayoutThatPostsAhead(Generator* random) {
   return layout;
 }
 
+JobLayout MakePipeline(Generator* random) {
+  JobLayout layout;
+  layout.name = "pipeline, large messages";
+  layout.sends_wait = true;
+  layout.tensor = 1 << Between(random, 0, 1);
+  layout.pipeline = 4;
+  layout.data = static_cast<int>(2 * Between(random, 1, 3));
+  layout.layers = 1;
+  layout.microbatches = static_cast<int>(Between(random, 2, 6));
+  layout.has_world = Between(random, 0, 3) != 0;
+  layout.slowdown = 1 << Between(random, 0, 5);
+  return layout;
+}
+
+JobLayout MakeExperts(Generator* random) {
+  JobLayout layout;
+  layout.name = "experts x data";
+  layout.data = static_cast<int>(8 * Between(random, 2, 4));
+  layout.experts = Between(random, 0, 3) == 0 ? layout.data : 8;
+  layout.has_world = Between(random, 0, 3) != 0;
+  layout.slowdown = 1 << Between(random, 0, 5);
+  return layout;
+}
+
 JobLayout MakeLayoutFor(Jobs jobs, Generator* random) {
   switch (jobs) {
     case Jobs::kManyLayers:
       return MakeDeepLayout(random);
     case Jobs::kPostAhead:
       return MakeLayoutThatPostsAhead(random);
+    case Jobs::kLargeMessages:
+      return MakePipeline(random);
+    case Jobs::kExperts:
+      return MakeExperts(random);
     default:
       return MakeLayout(random);
   }
@@ -276,7 +313,8 @@ int PickGroup(const Scenario& scenario, Generator* random) {
     const JobGroup& group = scenario.groups[i];
     const bool is_data = IsOfKind(group, GroupKind::kData);
     const bool is_tensor = IsOfKind(group, GroupKind::kTensor);
-    const bool wants_data_only = scenario.options.fault == Fault::kCircle;
+    const bool wants_data_only =
+        scenario.options.fault == Fault::kCircle || scenario.options.fault == Fault::kWrongRoot;
     if (is_data) data = static_cast<int>(i);
     // Of two that differ, nobody can tell which is wrong.
     if (group.members.size() < 4 && scenario.options.fault != Fault::kNetworkStuck) continue;
@@ -341,6 +379,22 @@ int GroupOf(const Scenario& scenario, int rank) {
   return 0;
 }
 
+// Two neighbours of a pipeline, the first behind the other; or two experts.
+void PickPeers(Scenario* scenario, Generator* random) {
+  JobRunOptions& options = scenario->options;
+  const bool is_pipeline = scenario->layout.pipeline > 1;
+  const GroupKind kind = is_pipeline ? GroupKind::kPipeline : GroupKind::kExperts;
+  std::vector<int> groups;
+  for (std::size_t i = 0; i < scenario->groups.size(); ++i) {
+    if (IsOfKind(scenario->groups[i], kind)) groups.push_back(static_cast<int>(i));
+  }
+  options.group = groups[Between(random, 0, static_cast<int64_t>(groups.size()) - 1)];
+  const std::vector<int>& members = scenario->groups[options.group].members;
+  const int64_t at = Between(random, 1, static_cast<int64_t>(members.size()) - 1);
+  options.rank = members[at];
+  options.other = members[is_pipeline ? at - 1 : Between(random, 0, at - 1)];
+}
+
 // What stands, stands from some step on, for as long as such things may.
 void StandLong(Scenario* scenario, Generator* random) {
   JobRunOptions& options = scenario->options;
@@ -386,6 +440,8 @@ void LoseEndpoints(Scenario* scenario, Generator* random) {
                          scenario->options.fault == Fault::kProcessVanished ||
                          scenario->options.fault == Fault::kHostPaused ||
                          scenario->options.fault == Fault::kNetworkStuck ||
+                         scenario->options.fault == Fault::kDeadLink ||
+                         scenario->options.fault == Fault::kPeerCircle ||
                          scenario->options.fault == Fault::kSlowNode ||
                          scenario->options.fault == Fault::kSlowHost ||
                          scenario->options.fault == Fault::kSlowGpu;
@@ -502,7 +558,8 @@ Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict) {
     return AreAllUsual(verdict) ? Outcome::kRight : Outcome::kWrong;
   }
   if (IsHealthy(scenario)) return named.empty() && !is_place ? Outcome::kRight : Outcome::kWrong;
-  if (scenario.options.fault == Fault::kNetworkStuck) {
+  if (scenario.options.fault == Fault::kNetworkStuck ||
+      scenario.options.fault == Fault::kDeadLink) {
     if (!named.empty()) return Outcome::kWrong;
     return is_place ? Outcome::kRight : Outcome::kNothing;
   }
@@ -514,8 +571,8 @@ Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict) {
     }
     return AreAllUsual(verdict) ? Outcome::kNothing : Outcome::kRight;
   }
-  if (scenario.options.fault == Fault::kCircle && !verdict.roots.empty() &&
-      verdict.roots.front().verdict == HangVerdict::kCircularWait) {
+  if ((scenario.options.fault == Fault::kCircle || scenario.options.fault == Fault::kPeerCircle) &&
+      !verdict.roots.empty() && verdict.roots.front().verdict == HangVerdict::kCircularWait) {
     // Any of the ranks that wait there may be the other one.
     return named.count(scenario.options.rank) != 0 && named.size() == 2 ? Outcome::kRight
                                                                         : Outcome::kAlso;
@@ -567,11 +624,12 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
   options.seed = random();
   const bool needs_call = kind->fault == Fault::kWrongOrder || kind->fault == Fault::kWrongSize ||
                           kind->fault == Fault::kCircle || kind->fault == Fault::kNetworkStuck ||
-                          kind->fault == Fault::kNotMade;
+                          kind->fault == Fault::kNotMade || kind->fault == Fault::kWrongRoot;
   const bool is_watched = kind->endpoint == FaultKind::Endpoint::kWatched;
   scenario.layout = is_watched ? MakeNodeLayout(&random) : MakeLayoutFor(kind->jobs, &random);
   scenario.layout.has_second = kind->fault == Fault::kCircle;
   scenario.layout.has_world |= kind->fault == Fault::kMoves;
+  scenario.layout.has_broadcast = kind->jobs == Jobs::kBroadcasts;
   scenario.groups = GroupsOf(scenario.layout, seed);
   options.rank = static_cast<int>(Between(&random, 0, scenario.layout.ranks() - 1));
   if (needs_call) {
@@ -579,6 +637,8 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
     const auto& members = scenario.groups[options.group].members;
     options.rank = members[Between(&random, 0, static_cast<int64_t>(members.size()) - 1)];
   }
+  if (kind->fault == Fault::kDeadLink || kind->fault == Fault::kPeerCircle)
+    PickPeers(&scenario, &random);
   const int64_t step_ns = scenario.layout.slowdown * 30 * kMs;  // roughly the longest step
   options.fault_ns = Between(&random, 3, 8) * step_ns;
   options.asked_ns = options.fault_ns + Between(&random, 13, 90) * kSecond;

@@ -23,7 +23,7 @@ enum class HangVerdict : uint8_t {
   kProcessStopped,    // a rank's process is stopped, or is not seen to run
   kDriverError,       // the driver of a rank's GPU answers with an error that does not end
   kRankNotSeen,       // of one node, but a rank has never been at this endpoint
-  kPointToPoint,      // in Send or Recv: the peer is not known
+  kPointToPoint,      // in Send or Recv: who holds up whom is not known
   kNoProgress,  // all ranks here have launched: network, GPU, or another node; suspects, if any,
                 // have not completed what another rank has
   kUnknown,     // what would decide it cannot be seen

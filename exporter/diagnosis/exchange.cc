@@ -20,7 +20,7 @@ bool HasParts(const RankView& rank, uint64_t parts) {
 }  // namespace
 
 bool AreLaunchesExchanges(const CommunicatorView& view) {
-  if (!view.is_exchange) return false;
+  if (view.nranks < 3) return false;
   const auto peers = static_cast<uint64_t>(view.nranks - 1);
   for (const uint64_t parts : {peers, peers + 1}) {
     const bool have_all =
@@ -34,9 +34,9 @@ bool AreLaunchesExchanges(const CommunicatorView& view) {
 }
 
 Ranks AwaitedInExchange(const CommunicatorFacts& facts) {
-  if (!facts.are_all_seen() || facts.calls_known != CallsKnown::kYes || facts.view->nranks < 3) {
-    return {};
-  }
+  if (!facts.are_all_seen() || facts.calls_known != CallsKnown::kYes) return {};
+  // A rank that has nothing to exchange this time makes fewer calls, too.
+  if (!AreLaunchesExchanges(*facts.view)) return {};
   Ranks idle;
   uint64_t sends = 0;
   uint64_t receives = 0;

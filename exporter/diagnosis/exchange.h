@@ -9,10 +9,10 @@
 
 namespace nccl_pulse {
 
-// Send and Recv do not tell their peer. But where all ranks of a communicator are seen, those that
-// wait have made equally many Sends, and equally many Recvs, and the rest has nothing in flight and
-// made fewer of both: the rest has not come to an exchange in which all others wait. None
-// otherwise: stages of a pipeline count differently by right.
+// Where all ranks of a communicator are seen, and all of them only make whole exchanges: if those that
+// wait have called equally often, and the rest has nothing in flight and called less, the rest has not
+// come to an exchange in which all others wait. None otherwise: stages of a pipeline count differently
+// by right. Peers need not be known, which tell more (peer_waits.h).
 Ranks AwaitedInExchange(const CommunicatorFacts& facts);
 
 // Where all ranks that are seen wait: those whose GPUs have not come to what they launched,

@@ -54,6 +54,7 @@ Hang ToHang(const HangFinding& finding) {
     hang.missing_call = NumberedCallWords(finding.calls, finding.calls_before);
   }
   if (finding.detail == HangDetail::kPeer) hang.missing_call = finding.peer_op;
+  if (finding.detail == HangDetail::kPeers) hang.missing_call = PeerCallWords(finding);
   return hang;
 }
 

@@ -15,6 +15,7 @@
 #include "exporter/diagnosis/call_counts.h"
 #include "exporter/diagnosis/communicator_facts.h"
 #include "exporter/diagnosis/diagnosis_result.h"
+#include "exporter/diagnosis/peer_waits.h"
 
 namespace nccl_pulse {
 
@@ -27,6 +28,7 @@ enum class HangDetail : uint8_t {
   kExiting,    // the suspects' processes are in exit()
   kPeer,       // of two ranks: the Send or Recv that the other one waits for
   kExchange,   // of ranks that exchange alike: the one that has nothing in flight
+  kPeers,      // what `peer_waits` say; also of kCircularWait
   // kRankNotSeen
   kBeingMade,  // the others make the communicator
   // kMismatched
@@ -92,12 +94,13 @@ struct HangFinding {
   std::string peer_op;                // of kPeer
   Ranks also_owing;                   // besides the suspects
   Ranks also_stopped;
-  Ranks ended_waiting;  // see CommunicatorFacts
-  Ranks also_failed;    // of kDriverError: later, or over a link
-  Ranks behind_unseen;  // have called less; whether they wait cannot be seen
-  Ranks not_begun;      // where that is no ground to suspect them
-  Ranks idle;           // of kPointToPoint
-  ReplayPlace replay;   // of kReplay: where those stand that wait
+  Ranks ended_waiting;               // see CommunicatorFacts
+  Ranks also_failed;                 // of kDriverError: later, or over a link
+  Ranks behind_unseen;               // have called less; whether they wait cannot be seen
+  Ranks not_begun;                   // where that is no ground to suspect them
+  Ranks idle;                        // of kPointToPoint
+  std::vector<PeerWait> peer_waits;  // in Send and Recv, as far as the peers are known
+  ReplayPlace replay;                // of kReplay: where those stand that wait
 
   // Where suspects wait meanwhile.
   std::optional<uint64_t> elsewhere;  // communicator id

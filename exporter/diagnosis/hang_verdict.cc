@@ -13,6 +13,7 @@
 #include "exporter/diagnosis/exchange.h"
 #include "exporter/diagnosis/hang_evidence.h"
 #include "exporter/diagnosis/launch_order.h"
+#include "exporter/diagnosis/peer_waits.h"
 #include "exporter/diagnosis/unreported_verdict.h"
 #include "exporter/diagnosis/verdict_draft.h"
 
@@ -145,9 +146,7 @@ class Judge {
     const bool do_few_owe = IsOwedProven(facts_) && facts_.owing.size() < finding_.waiting.size();
     if (do_few_owe) {
       draft_.SayOwing();
-    } else if (const Ranks awaited = AwaitedInExchange(facts_); !awaited.empty()) {
-      draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kExchange, awaited);
-    } else {
+    } else if (!SayAwaitedPeers()) {
       draft_.Say(HangVerdict::kNoProgress, HangDetail::kQueued, {});
     }
     finding_.is_queued = true;
@@ -201,6 +200,32 @@ class Judge {
     draft_.SayOwing();
   }
 
+  // Whether it is known who has not made the Send or Recv that others wait for, or that they do not make
+  // it for each other.
+  bool SayAwaitedPeers() {
+    PeerWaits peers = FollowPeers(facts_);
+    finding_.peer_waits = std::move(peers.waits);
+    if (!peers.awaited.empty()) {
+      draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kPeers, peers.awaited);
+      return true;
+    }
+    if (!peers.circle.empty()) {
+      Ranks suspects;
+      for (const PeerWait& wait : peers.circle) {
+        finding_.circle.push_back({&view_, wait.rank});
+        suspects.push_back(wait.rank);
+      }
+      finding_.peer_waits = std::move(peers.circle);
+      std::sort(suspects.begin(), suspects.end(), std::less<>());
+      draft_.Say(HangVerdict::kCircularWait, HangDetail::kPeers, suspects);
+      return true;
+    }
+    const Ranks awaited = AwaitedInExchange(facts_);
+    if (awaited.empty()) return false;
+    draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kExchange, awaited);
+    return true;
+  }
+
   void DecidePointToPoint() {
     // With two ranks, each Send of one is the other's Recv.
     const Ranks& live = facts_.live;
@@ -216,9 +241,7 @@ class Judge {
         }
       }
     }
-    if (const Ranks awaited = AwaitedInExchange(facts_); !awaited.empty()) {
-      return draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kExchange, awaited);
-    }
+    if (SayAwaitedPeers()) return;
     if (const Ranks late = NotBegunInExchange(facts_); !late.empty()) {
       finding_.not_begun_suspects = true;
       return draft_.Say(HangVerdict::kRankNotBegun, HangDetail::kNone, late);

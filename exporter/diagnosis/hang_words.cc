@@ -25,6 +25,38 @@ std::string WhoHave(const Ranks& ranks) {
   return absl::StrCat(Capital(Names(ranks)), " ", Has(ranks));
 }
 
+// What the peer would have to call.
+std::string PeerCall(const PeerWait& wait) {
+  return absl::StrCat(wait.sends ? "Recv from rank " : "Send to rank ", wait.rank->rank());
+}
+
+// "rank 1 waits in Send for rank 2"
+std::string PeerWaitWords(const PeerWait& wait) {
+  const RankActivity& activity = wait.peer->activity;
+  return absl::StrCat(
+      "rank ", wait.rank->rank(), " waits in ", wait.sends ? "Send" : "Recv", " for rank ",
+      wait.peer->rank(),
+      !wait.is_mutual && activity.is_idle() ? ", which has nothing in flight here" : "");
+}
+
+std::vector<std::string> MissingPeerCalls(const HangFinding& finding) {
+  std::vector<std::string> calls;
+  for (const PeerWait& wait : finding.peer_waits) {
+    if (!Contains(finding.suspects, wait.peer)) continue;
+    calls.push_back(finding.suspects.size() == 1
+                        ? PeerCall(wait)
+                        : absl::StrCat(PeerCall(wait), " (rank ", wait.peer->rank(), ")"));
+  }
+  return calls;
+}
+
+std::string JoinFirst(const std::vector<std::string>& all, const char* separator) {
+  const std::size_t listed = std::min(all.size(), kMostListed);
+  return absl::StrCat(
+      absl::StrJoin(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(listed), separator),
+      listed < all.size() ? absl::StrCat(separator, all.size() - listed, " more") : "");
+}
+
 class Words {
  public:
   explicit Words(const HangFinding& finding) : finding_(finding) {}
@@ -103,6 +135,10 @@ class Words {
       case HangDetail::kPeer:
         return absl::StrCat(WhoHave(suspects), " not called ", finding_.peer_op,
                             ", and has nothing in flight here.", Waiters());
+      case HangDetail::kPeers:
+        return absl::StrCat(WhoHave(suspects), " not called what others wait for: ",
+                            JoinFirst(MissingPeerCalls(finding_), ", "), "; and ", Has(suspects),
+                            " nothing in flight.", Waiters());
       case HangDetail::kExchange:
         return absl::StrCat(WhoHave(suspects), " made fewer Sends and Recvs than the others, and ",
                             Has(suspects), " nothing in flight here.", Waiters());
@@ -288,14 +324,26 @@ class Words {
         ", but whether there is work in flight cannot be seen: ", WhyUnseen(*behind.front()));
   }
 
+  std::string ForWhom() const {
+    if (IsOfDump()) return " Which of them holds up the other is not known.";
+    if (finding_.peer_waits.empty()) {
+      return " It is not known what for: NCCL has not reported the peers of these Sends and Recvs.";
+    }
+    std::vector<std::string> waits;
+    for (const PeerWait& wait : finding_.peer_waits) {
+      if (!wait.is_mutual) waits.push_back(PeerWaitWords(wait));
+    }
+    const std::string peers =
+        waits.empty() ? "Each Send and Recv with a known peer has its counterpart in flight"
+                      : Capital(JoinFirst(waits, "; "));
+    return absl::StrCat(" ", peers, ". Which rank blocks the others is not known.");
+  }
+
   std::string PointToPoint() const {
-    return absl::StrCat(
-        absl::StripLeadingAsciiWhitespace(Waiters()),
-        IsOfDump() ? " Which of them holds up the other is not known."
-                   : " It is not known what for: NCCL does not report the peers of Send and Recv.",
-        finding_.idle.empty()
-            ? ""
-            : absl::StrCat(" Nothing in flight here: ", Names(finding_.idle), "."));
+    return absl::StrCat(absl::StripLeadingAsciiWhitespace(Waiters()), ForWhom(),
+                        finding_.idle.empty()
+                            ? ""
+                            : absl::StrCat(" Nothing in flight here: ", Names(finding_.idle), "."));
   }
 
   std::string NotBegun() const {
@@ -476,6 +524,12 @@ class Words {
   }
 
   std::string Circle() const {
+    if (finding_.detail == HangDetail::kPeers) {
+      std::vector<std::string> waits;
+      for (const PeerWait& wait : finding_.peer_waits) waits.push_back(PeerWaitWords(wait));
+      return absl::StrCat("Ranks seem to wait for each other in a circle: ", JoinFirst(waits, "; "),
+                          ".", Waiters());
+    }
     std::string steps;
     for (std::size_t i = 0; i < finding_.circle.size(); ++i) {
       const auto& [view, rank] = finding_.circle[i];
@@ -544,6 +598,11 @@ class Words {
 }  // namespace
 
 std::string HangWords(const HangFinding& finding) { return Words(finding).Make(); }
+
+std::string PeerCallWords(const HangFinding& finding) {
+  const std::vector<std::string> calls = MissingPeerCalls(finding);
+  return calls.size() == 1 ? calls.front() : "";
+}
 
 std::string QueuedWords(const QueuedFinding& finding) {
   return absl::StrCat(

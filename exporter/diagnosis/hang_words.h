@@ -11,6 +11,8 @@
 namespace nccl_pulse {
 
 std::string HangWords(const HangFinding& finding);
+// Of kPeers: the call that a suspect has not made for another rank, "Recv from rank 1"; "": several.
+std::string PeerCallWords(const HangFinding& finding);
 std::string QueuedWords(const QueuedFinding& finding);
 std::string AheadWords(const AheadFinding& finding);
 

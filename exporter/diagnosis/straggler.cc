@@ -104,7 +104,7 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   std::vector<Entry> entries;
   if (kinds_.size() > kMostKinds) kinds_.clear();
   const bool captured_alike = AreCapturedAlike(ranks);
-  const bool are_exchanges = AreLaunchesExchanges(view);
+  const bool are_exchanges = view.is_exchange && AreLaunchesExchanges(view);
   const auto add = [&](const TimedCallSnapshot& call, uint32_t rank) {
     const bool is_duration = call.kind == LatencyKind::kDurationStream ||
                              call.kind == LatencyKind::kDurationKernel ||

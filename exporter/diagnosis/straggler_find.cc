@@ -102,8 +102,9 @@ bool StragglerState::AreLate(double share, double candidates, const Communicator
   // Of two it is no less than the half that chance gives each.
   if (!are_most && candidates < 3) return false;
   if (are_most && IsBeyondChance(share, chance, Rounds(view), candidates)) return true;
-  return AreLateInMean(MeanLatenessOf(ranks, AreLaunchesExchanges(view), rounds_), ranks, these,
-                       late_seconds, !are_most);
+  const bool are_exchanges = view.is_exchange && AreLaunchesExchanges(view);
+  return AreLateInMean(MeanLatenessOf(ranks, are_exchanges, rounds_), ranks, these, late_seconds,
+                       !are_most);
 }
 
 bool StragglerState::AreLateInMean(const MeanLateness& mean,

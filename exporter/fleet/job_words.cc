@@ -123,7 +123,7 @@ std::string NobodyNamed(const JobLook& look, const JobRoot& root) {
       return absl::StrCat(
           "no rank is named: ",
           look.is_of_dumps ? absl::StrCat("both ranks of ", where, " wait in Send or Recv")
-                           : absl::StrCat("Send and Recv of ", where, " do not tell their peers"),
+                           : absl::StrCat("ranks of ", where, " wait in Send or Recv"),
           root.perhaps.empty() ? "" : absl::StrCat("; nothing in flight: ", Who(root.perhaps)));
     default:
       return absl::StrCat("no rank can be named on ", where);

@@ -77,7 +77,7 @@ const VERDICTS = new Map([
   ['driver_error', ['a GPU can do no more', 'nvidia-smi -q, dmesg (Xid)', 'what happened to that GPU; then end its process']],
   ['rank_not_seen', ['a rank is not seen here', '', 'whether its process is alive and has loaded the plugin']],
   ['no_progress', ['all called, nothing moves', 'nvidia-smi, dmesg (Xid)', 'GPUs and network; ranks on other nodes, if there are any']],
-  ['point_to_point', ['Send and Recv do not end', PY_SPY, 'the waiting ranks: NCCL does not report their peers']],
+  ['point_to_point', ['Send and Recv do not end', PY_SPY, 'the waiting ranks: which holds up the others is not known']],
   ['unknown', ['cause not known', '', '']],
 ]);
 

@@ -1,0 +1,125 @@
+#include "exporter/diagnosis/peer_waits.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace nccl_pulse {
+namespace {
+
+bool Has(const std::vector<uint64_t>& ranks, const RankView& rank) {
+  return std::binary_search(ranks.begin(), ranks.end(), static_cast<uint64_t>(rank.rank()));
+}
+
+bool IsBusyElsewhere(const CommunicatorFacts& facts, const RankView& rank) {
+  return std::any_of(rank.process->communicators.begin(), rank.process->communicators.end(),
+                     [&](const CommunicatorSnapshot& each) {
+                       return ActivityOf(*rank.process, each, facts.now_ns).is_in_flight();
+                     });
+}
+
+class Follower {
+ public:
+  explicit Follower(const CommunicatorFacts& facts) : facts_(facts) {
+    waits_.are_known = !facts.stuck.empty();
+    for (const RankView* rank : facts.stuck) {
+      const PeersSnapshot& peers = rank->communicator->peers;
+      waits_.are_known &= peers.are_known;
+      for (const uint64_t peer : peers.sends_to) Add(*rank, peer, true);
+      for (const uint64_t peer : peers.receives_from) Add(*rank, peer, false);
+    }
+  }
+
+  PeerWaits Make() {
+    Sort(&missing_);
+    const bool is_one = waits_.are_known && are_all_here_ && missing_.size() == 1;
+    for (const PeerWait& wait : waits_.waits) {
+      if (is_one || WaitsForOne(*wait.rank)) Accuse(*wait.peer);
+    }
+    Sort(&waits_.awaited);
+    if (waits_.are_known && are_all_here_ && missing_.empty()) FindCircle();
+    return std::move(waits_);
+  }
+
+ private:
+  void Add(const RankView& rank, uint64_t number, bool sends) {
+    const std::vector<RankView>& ranks = facts_.view->ranks;
+    const auto peer = std::lower_bound(
+        ranks.begin(), ranks.end(), number,
+        [](const RankView& each, uint64_t at) { return static_cast<uint64_t>(each.rank()) < at; });
+    if (peer == ranks.end() || static_cast<uint64_t>(peer->rank()) != number) {
+      are_all_here_ = false;
+      return;
+    }
+    const PeersSnapshot& others = peer->communicator->peers;
+    const bool is_mutual = peer->activity.is_in_flight() && others.are_known &&
+                           Has(sends ? others.receives_from : others.sends_to, rank);
+    // A rank that ended while it waited had made its call.
+    const bool has_come = peer->activity.is_in_flight() || Contains(facts_.ended_waiting, &*peer);
+    if (!has_come) missing_.push_back(&*peer);
+    waits_.waits.push_back({&rank, &*peer, sends, is_mutual});
+  }
+
+  static void Sort(Ranks* ranks) {
+    std::sort(ranks->begin(), ranks->end(), std::less<>());
+    ranks->erase(std::unique(ranks->begin(), ranks->end()), ranks->end());
+  }
+
+  void Accuse(const RankView& peer) {
+    const bool is_live = peer.state == RankView::State::kLive;
+    if (is_live && peer.activity.is_idle() && !IsBusyElsewhere(facts_, peer)) {
+      waits_.awaited.push_back(&peer);
+    }
+  }
+
+  // The only call that it has in flight is one with one peer.
+  static bool WaitsForOne(const RankView& rank) {
+    const PeersSnapshot& peers = rank.communicator->peers;
+    return peers.are_known && IsExact(rank) &&
+           peers.sends_to.size() + peers.receives_from.size() == 1;
+  }
+
+  // Several launches in flight may be known late: what such a rank waits in is not certain.
+  static bool IsExact(const RankView& rank) {
+    return rank.communicator->launches - rank.communicator->launches_completed == 1;
+  }
+
+  // Along the one peer that each rank waits for, if it is one.
+  void FindCircle() {
+    if (waits_.waits.empty()) return;
+    std::vector<PeerWait> path;
+    const RankView* at = nullptr;
+    for (const PeerWait& wait : waits_.waits) {
+      if (!wait.is_mutual) at = wait.rank;
+    }
+    while (at != nullptr && IsExact(*at)) {
+      const auto seen = std::find_if(path.begin(), path.end(),
+                                     [at](const PeerWait& wait) { return wait.rank == at; });
+      if (seen != path.end()) {
+        waits_.circle.assign(seen, path.end());
+        return;
+      }
+      const PeerWait* next = nullptr;
+      for (const PeerWait& wait : waits_.waits) {
+        if (wait.rank != at || wait.is_mutual) continue;
+        if (next != nullptr) return;
+        next = &wait;
+      }
+      if (next == nullptr) return;
+      path.push_back(*next);
+      at = next->peer;
+    }
+  }
+
+  const CommunicatorFacts& facts_;
+  PeerWaits waits_;
+  bool are_all_here_ = true;  // each peer is seen
+  Ranks missing_;             // peers that have no work in flight here
+};
+
+}  // namespace
+
+PeerWaits FollowPeers(const CommunicatorFacts& facts) { return Follower(facts).Make(); }
+
+}  // namespace nccl_pulse

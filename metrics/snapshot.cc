@@ -26,8 +26,8 @@ const char* RunStateName(RunState state) {
       return "uninterruptible";
     case RunState::kDumpingCore:
       return "dumping_core";
-    case RunState::kEnding:
-      return "ending";
+    case RunState::kEnded:
+      return "ended";
     case RunState::kUnknown:
       break;
   }

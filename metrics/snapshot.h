@@ -326,7 +326,7 @@ enum class RunState : uint8_t {
   kTraced = 3,           // t: by a debugger
   kUninterruptible = 4,  // D: in a call of the kernel that no signal ends, of a driver or for I/O
   kDumpingCore = 5,      // it has crashed
-  kEnding = 6,           // Z: its main thread has ended
+  kEnded = 6,            // Z: it waits to be reaped, or it is gone
 };
 const char* RunStateName(RunState state);
 

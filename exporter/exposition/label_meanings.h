@@ -52,7 +52,7 @@ inline constexpr LabelEntry kLabels[] = {
     {"error", "the error's name in the CUDA driver API: CUDA_ERROR_ECC_UNCORRECTABLE ..."},
     {"state",
      "the kernel's state of a process: running, stopped (T, by a signal), traced (t, by a "
-     "debugger), uninterruptible (D, in a driver or I/O), dumping_core, ending (Z); of a counter "
+     "debugger), uninterruptible (D, in a driver or I/O), dumping_core, ended; of a counter "
      "of "
      "finished work: unknown, located, calibrating, proven, refuted, gone"},
     {"end", "how a process ended: exit (normally, or after it finalized all communicators), lost"},

@@ -9,7 +9,7 @@
 
 #include "exporter/node/handover.h"
 #include "exporter/node/peer_segment.h"
-#include "exporter/node/process_state.h"
+#include "exporter/node/run_state.h"
 #include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {

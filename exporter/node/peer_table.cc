@@ -273,7 +273,7 @@ void PeerTable::EndDead(Time now) {
   for (Peer& peer : peers_) {
     // One whose start is not known is not looked for: another one may have its pid.
     const bool can_be_dead = peer.state == Peer::State::kMember && peer.process.start != 0;
-    if (can_be_dead && IsDead(StateOf(peer.process))) End(&peer, now);
+    if (can_be_dead && IsDead(RunStateOf(peer.process))) End(&peer, now);
   }
 }
 

@@ -1,52 +1,104 @@
 #include "exporter/node/run_state.h"
 
-#include <cstddef>
-#include <string>
-#include <string_view>
+#include <signal.h>
+#include <unistd.h>
 
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "exporter/base/read_file.h"
 #include "exporter/diagnosis/rank_activity.h"
 
 namespace nccl_pulse {
 namespace {
 
-// What follows "\nName:\t", up to the end of the line; "": there is no such line.
-std::string_view FieldOf(std::string_view status, std::string_view name) {
-  const std::size_t at = status.find(name);
-  if (at == status.npos) return "";
-  const std::string_view value = status.substr(at + name.size());
-  return value.substr(0, value.find('\n'));
+struct Stat {
+  char state = '?';
+  int threads = 0;
+  uint64_t start = 0;
+};
+
+// A container may have a /proc that shows the processes of another PID namespace.
+bool IsOwnProc() {
+  std::array<char, 16> self{};
+  return readlink("/proc/self", self.data(), self.size() - 1) > 0 &&
+         std::string_view(self.data()) == absl::StrCat(getpid());
 }
 
-RunState StateOf(std::string_view status) {
-  if (FieldOf(status, "\nCoreDumping:\t") == "1") return RunState::kDumpingCore;
-  const std::string_view state = FieldOf(status, "\nState:\t");
-  switch (state.empty() ? '\0' : state.front()) {
+// False where it cannot be read.
+bool ReadStat(pid_t pid, Stat* stat) {
+  // proc(5) counts from 1. The second field, the program's name, may contain anything.
+  constexpr std::size_t kState = 3 - 3;
+  constexpr std::size_t kThreads = 20 - 3;
+  constexpr std::size_t kStart = 22 - 3;
+  if (pid <= 0 || !IsOwnProc()) return false;
+  const std::string line = ReadFile(absl::StrCat("/proc/", pid, "/stat"));
+  const std::size_t name_end = line.rfind(") ");
+  if (name_end == line.npos) return false;
+  const std::vector<std::string_view> fields =
+      absl::StrSplit(std::string_view(line).substr(name_end + 2), ' ');
+  if (fields.size() <= kStart || fields[kState].size() != 1) return false;
+  stat->state = fields[kState][0];
+  return absl::SimpleAtoi(fields[kThreads], &stat->threads) &&
+         absl::SimpleAtoi(fields[kStart], &stat->start);
+}
+
+}  // namespace
+
+ProcessId ProcessIdOf(pid_t pid) {
+  Stat stat;
+  return {pid, ReadStat(pid, &stat) ? stat.start : 0};
+}
+
+RunState RunStateOf(const ProcessId& process) {
+  if (process.pid <= 0) return RunState::kUnknown;
+  if (kill(process.pid, 0) != 0 && errno == ESRCH) return RunState::kEnded;
+  Stat stat;
+  if (!ReadStat(process.pid, &stat)) return RunState::kUnknown;
+  const bool is_another = process.start != 0 && stat.start != process.start;
+  // The first thread may end before the others: then it is a zombie, and the process lives.
+  const bool has_ended = stat.state == 'X' || (stat.state == 'Z' && stat.threads <= 1);
+  if (is_another || has_ended) return RunState::kEnded;
+  // From Linux 4.15 on.
+  if (absl::StrContains(ReadFile(absl::StrCat("/proc/", process.pid, "/status")),
+                        "\nCoreDumping:\t1\n")) {
+    return RunState::kDumpingCore;
+  }
+  switch (stat.state) {
     case 'T':
       return RunState::kStopped;
     case 't':
       return RunState::kTraced;
     case 'D':
       return RunState::kUninterruptible;
-    case 'Z':
-    case 'X':
-      return RunState::kEnding;
-    case 'R':
-    case 'S':
-    case 'I':
-      return RunState::kRunning;
     default:
-      return RunState::kUnknown;
+      return RunState::kRunning;
   }
 }
 
-}  // namespace
-
-RunState ReadRunState(pid_t pid) {
-  if (pid <= 0) return RunState::kUnknown;
-  const std::string status = ReadFile(absl::StrCat("/proc/", pid, "/status"));
-  return status.empty() ? RunState::kUnknown : StateOf(status);
+std::string RunStateWords(RunState state) {
+  switch (state) {
+    case RunState::kStopped:
+      return "is stopped";
+    case RunState::kTraced:
+      return "is held by a debugger";
+    case RunState::kDumpingCore:
+      return "is dumping core";
+    case RunState::kEnded:
+      return "has ended";
+    case RunState::kRunning:
+    case RunState::kUninterruptible:
+    case RunState::kUnknown:
+      break;
+  }
+  return "";
 }
 
 void AddRunState(pid_t pid, int64_t now_realtime_ns, int64_t stands_after_ns,
@@ -56,10 +108,8 @@ void AddRunState(pid_t pid, int64_t now_realtime_ns, int64_t stands_after_ns,
       polled == 0 || ElapsedNs(now_realtime_ns, polled) < stands_after_ns) {
     return;
   }
-  process->run_state = ReadRunState(pid);
-  if (process->run_state != RunState::kDumpingCore && process->run_state != RunState::kEnding) {
-    return;
-  }
+  process->run_state = RunStateOf({pid, 0});
+  if (!IsDead(process->run_state)) return;
   process->end = ProcessEnd::kLost;
   process->end_realtime_ns = polled;
 }

@@ -17,13 +17,13 @@ constexpr int kMaxUnanswered = 5;
 std::string WhyNoAnswer(int connection) {
   Credentials server;
   if (!PeerCredentials(connection, &server)) server.pid = 0;
-  const ProcessState state = StateOf({server.pid, 0});
-  if (state == ProcessState::kUnknown) return "it may be stopped, or busy";
+  const RunState state = RunStateOf({server.pid, 0});
+  if (state == RunState::kUnknown) return "it may be stopped, or busy";
+  const std::string words = RunStateWords(state);
   return absl::StrCat("process ", server.pid, " ",
-                      state == ProcessState::kRuns
-                          ? "is busy: so many connect that its processor time for that is spent, "
-                            "or its job keeps it from running"
-                          : StateWords(state));
+                      words.empty() ? "is busy: so many connect that its processor time for that "
+                                      "is spent, or its job keeps it from running"
+                                    : words);
 }
 
 Attempt ServerLink::Join(const std::string& name, uid_t owner, const SharedDescriptor& memory,
@@ -39,7 +39,7 @@ Attempt ServerLink::Join(const std::string& name, uid_t owner, const SharedDescr
   PeerCredentials(server_.get(), &server);
   process_ = ProcessIdOf(server.pid);
   name_ = name;
-  if (IsDead(StateOf(process_))) {
+  if (IsDead(RunStateOf(process_))) {
     AvoidDead();
     server_.Close();
     return Attempt::kTaken;
@@ -98,8 +98,8 @@ bool ServerLink::MustCheck(Time now) {
 bool ServerLink::IsServerGone() const { return IsFree(name_); }
 
 std::string ServerLink::WhyDead() const {
-  const ProcessState state = StateOf(process_);
-  return IsDead(state) ? absl::StrCat("process ", process_.pid, " ", StateWords(state)) : "";
+  const RunState state = RunStateOf(process_);
+  return IsDead(state) ? absl::StrCat("process ", process_.pid, " ", RunStateWords(state)) : "";
 }
 
 std::string ServerLink::WhySilent(Time now) {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "exporter/node/handover.h"
-#include "exporter/node/process_state.h"
+#include "exporter/node/run_state.h"
 #include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {

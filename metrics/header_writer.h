@@ -57,6 +57,8 @@ class HeaderWriter {
   void CountCommand(CommandResult result) {
     AddToCell(header_.commands[static_cast<int>(result)], 1);
   }
+  // When the thread that reads NCCL's counters of finished work last went round; that thread.
+  void StoreCountersRead(uint64_t now_ns) { header_.counters_read_monotonic_ns.store(now_ns); }
   void StoreChangedSettings(uint32_t changed) { header_.changed_settings.store(changed); }
   void StoreGraphCaptures(CaptureFate fate, uint64_t count) {
     header_.graph_captures[static_cast<int>(fate)].store(count);

@@ -24,7 +24,7 @@ constexpr const char* kUntimed[kUntimedReasons] = {
 constexpr const char* kFates[kCaptureFates] = {"seen", "followed", "no_room", "incomplete",
                                                "refused"};
 constexpr const char* kStates[kWorkStates] = {"off",    "unknown", "located", "calibrating",
-                                              "proven", "refuted", "gone"};
+                                              "proven", "refuted", "gone",    "stuck"};
 constexpr const char* kRefutals[kWorkRefutals] = {
     "none",  "not_found",    "not_mapped",  "moved",          "differs",   "behind",
     "ahead", "stepped_back", "copy_failed", "point_to_point", "uncounted", "no_events"};

@@ -85,8 +85,11 @@ enum class WorkState : uint8_t {
   kProven = 4,
   kRefuted = 5,  // for the rest of the communicator's life
   kGone = 6,     // with its communicator
+  kStuck =
+      7,  // a copy does not end, or the driver does not return: what it counts is not known now
 };
-inline constexpr int kWorkStates = 7;
+inline constexpr int kWorkStates = 8;
+inline constexpr uint64_t kWorkStuckNs = 2000000000;  // from then on
 const char* WorkStateName(WorkState state);
 
 // Why a counter is not used (label `reason` of nccl_pulse_work_counters).

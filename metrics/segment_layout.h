@@ -204,6 +204,8 @@ struct SegmentHeader {
   // n is LiveSetting n. Background thread.
   Cell commands[kCommandResults];
   Relaxed<uint32_t> changed_settings;
+
+  Cell counters_read_monotonic_ns;  // by "pulse-work", 0: there is no such thread
 };
 static_assert(sizeof(SegmentHeader) <= 4096);
 inline constexpr uint64_t kHeaderBytes = 4096;

@@ -42,6 +42,7 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
       last_poll_ns == 0
           ? 0
           : static_cast<int64_t>(last_poll_ns + static_cast<uint64_t>(realtime_offset_ns));
+  snapshot->counters_read_ns = header.counters_read_monotonic_ns.load();  // after the poll's time
   const uint32_t poller = header.poller_state.load();
   if (poller <= static_cast<uint32_t>(PollerState::kEnded)) {
     snapshot->poller = static_cast<PollerState>(poller);
@@ -69,6 +70,9 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
 
   RecordReader reader(geometry, realtime_offset_ns, limit != nullptr ? limit->bytes : UINT64_MAX,
                       wish);
+  // Its thread stands in a call of the driver, and the other one does not.
+  const bool is_stuck =
+      snapshot->counters_read_ns != 0 && last_poll_ns > snapshot->counters_read_ns + kWorkStuckNs;
   // A writer recycles a record in microseconds, so a few attempts are enough. The pauses are for a
   // writer that was taken off the CPU. A writer that died half way, or a hostile one, must not keep
   // us here.
@@ -95,6 +99,10 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
       if (!is_there) continue;
       for (int kind = 0; kind < kCallbackKinds; ++kind) {
         snapshot->callbacks[kind] += callbacks[kind];
+      }
+      if (is_stuck && communicator.work.state >= WorkState::kUnknown &&
+          communicator.work.state <= WorkState::kProven) {
+        communicator.work.state = WorkState::kStuck;
       }
       snapshot->communicators.push_back(std::move(communicator));
     }

@@ -345,6 +345,7 @@ struct ProcessSnapshot {
   int32_t sampling_exponent = -1;  // one call in 2^n is timed on the stream; -1: no stream timing
   int64_t start_realtime_ns = 0;
   int64_t last_poll_realtime_ns = 0;  // when the background thread last went round
+  uint64_t counters_read_ns = 0;      // when "pulse-work" did, monotonic; 0: there is none
   PollerState poller{};
   uint32_t foreign_event_mask = 0;  // events that all masks changed by somebody else have; 0: none
   uint64_t event_mask_changes = 0;  // how often

@@ -1,7 +1,7 @@
 // The calls of the CUDA driver that reading NCCL's counter of finished work needs (work_reader.h),
 // found like those of cuda_driver.h. A driver that lacks one reads no counters.
 //
-// Thread: Load from init. In a callback of NCCL: the first three; the rest by the background thread.
+// Thread: Load from init. In a callback of NCCL: the first three; the rest by "pulse-work".
 #ifndef PLUGIN_CUDA_WORK_DRIVER_H_
 #define PLUGIN_CUDA_WORK_DRIVER_H_
 

@@ -31,7 +31,7 @@
 //                                                                           is seen twice
 // Work that was launched is known when NCCL has reported its operations, microseconds later.
 //
-// Thread: the background thread. Cost: a pass over 23 KiB for each look while calibrating, over 64
+// Thread: one. Cost: a pass over 23 KiB for each look while calibrating, over 64
 // words afterwards.
 #ifndef PLUGIN_CUDA_WORK_PROOF_H_
 #define PLUGIN_CUDA_WORK_PROOF_H_

@@ -51,12 +51,13 @@ WorkReader::Copy WorkReader::Fail() {
   return Copy::kFailed;
 }
 
-WorkReader::Copy WorkReader::Begin(uint32_t user, CudaAddress block) {
+WorkReader::Copy WorkReader::Begin(uint32_t user, CudaAddress block, uint64_t now_ns) {
   if (is_failed_ || !Enter() ||
       work_->copy_to_host(memory_, block, kWorkBlockBytes, stream_) != kCudaSuccess) {
     return Fail();
   }
   user_ = user;
+  begun_ns_ = now_ns;
   // A look takes about a microsecond.
   constexpr int kLooks = 50;
   Copy copy = Copy::kWaiting;

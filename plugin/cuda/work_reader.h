@@ -9,7 +9,7 @@
 // The memory that copies go to is allocated once for each context and never freed: to unregister it
 // waits for kernels that hang.
 //
-// Thread: the background thread, with its capture mode relaxed. Cost: 3 us for the driver's call,
+// Thread: one, with its capture mode relaxed. Cost: 3 us for the driver's call,
 // and until the copy is done, 20 us at most as a rule. Errors: a refused call, once, is the end of
 // this reader: is_failed.
 #ifndef PLUGIN_CUDA_WORK_READER_H_
@@ -50,10 +50,11 @@ class WorkReader {
   // Makes the context current. False when it is another one by now.
   bool Enter();
   // Begins a copy for somebody, while nobody has one under way, and waits for it a moment.
-  Copy Begin(uint32_t user, CudaAddress block);
+  Copy Begin(uint32_t user, CudaAddress block, uint64_t now_ns);
   // How the copy that is under way stands. Once it is not, nobody has one.
   Copy Look();
   uint32_t user() const { return user_; }  // who has a copy under way
+  uint64_t begun_ns() const { return begun_ns_; }
   const char* block() const { return static_cast<const char*>(memory_); }
   bool is_failed() const { return is_failed_; }
 
@@ -67,6 +68,7 @@ class WorkReader {
   CudaStream stream_ = nullptr;
   void* memory_ = nullptr;
   uint32_t user_ = kNobody;
+  uint64_t begun_ns_ = 0;
   bool is_failed_ = false;
 };
 

@@ -26,24 +26,33 @@ void PollWork::Start(abi::DebugLogger logger) {
   control_.Open();
   // Stored before the thread starts, because the thread may store the end.
   HeaderWriter(*process_.segment).StorePollerState(PollerState::kRunning);
-  if (Poller::Start(
-          {[](void* work) { static_cast<PollWork*>(work)->Begin(); },
-           [](void* work) { return static_cast<PollWork*>(work)->Round(); },
+  const auto relax = [](void* work) { static_cast<PollWork*>(work)->RelaxCaptures(); };
+  if (!Poller::Launches().Start(
+          "pulse-poll",
+          {relax, [](void* work) { return static_cast<PollWork*>(work)->Round(); },
            [](void* work) { static_cast<PollWork*>(work)->LoseSight(PollerState::kEnded); },
            this})) {
-    return;
+    control_.AbandonAfterFork();  // nobody would answer
+    LoseSight(PollerState::kNotStarted);
+    process_.log.Warn(
+        logger,
+        "no background thread could be started: it is not known whether launches complete, the end "
+        "of an operation is counted only when its place is needed, and series beyond the first few "
+        "are not measured");
   }
-  control_.AbandonAfterFork();  // nobody would answer
-  LoseSight(PollerState::kNotStarted);
-  process_.log.Warn(
-      logger,
-      "no background thread could be started: it is not known whether launches complete, the end "
-      "of an operation is counted only when its place is needed, and series beyond the first few "
-      "are not measured");
+  if (process_.tracker->follows_work() &&
+      !Poller::Counters().Start(
+          "pulse-work",
+          {relax, [](void* work) { return static_cast<PollWork*>(work)->ReadCounters(); },
+           [](void*) {}, this})) {
+    process_.log.Warn(logger,
+                      "no thread could be started that reads NCCL's counters of finished "
+                      "work: NCCL_PULSE_WORK_COUNTERS=on has no effect");
+  }
 }
 
-void PollWork::Begin() {
-  // This thread queries events. A query must not invalidate another thread's stream capture in
+void PollWork::RelaxCaptures() {
+  // This thread asks the driver. A query must not invalidate another thread's stream capture in
   // global mode.
   if (process_.driver != nullptr && process_.settings.timing != TimingMode::kOff) {
     int mode = kCudaCaptureModeRelaxed;
@@ -56,7 +65,6 @@ int PollWork::Round() {
   process_.RenewTimes();
   const uint64_t now_ns = process_.clock.NowNs();
   WatchMasks();
-  WatchCounters();
   WatchNetwork(now_ns);
   WatchDescriptors();
   if (now_ns - housekeeping_ns_ >= kHousekeepingNs) {
@@ -74,6 +82,13 @@ int PollWork::Round() {
   }
   const bool is_asked = control_.Round();
   return in_flight || is_asked ? kBusyPollMs : kIdlePollMs;
+}
+
+int PollWork::ReadCounters() {
+  HeaderWriter(*process_.segment).StoreCountersRead(process_.clock.NowNs());
+  const bool is_deciding = process_.tracker->PollWorkCounters();
+  WarnOfRefuted();
+  return is_deciding ? kBusyPollMs : kIdlePollMs;
 }
 
 // Nobody watches the GPU: either from the start, or from now on.
@@ -114,7 +129,7 @@ void PollWork::WatchMasks() {
 
 // A counter of NCCL's that contradicts what is known is not used again: that is worth a line, of the
 // first few.
-void PollWork::WatchCounters() {
+void PollWork::WarnOfRefuted() {
   constexpr int kMostLines = 8;
   WorkRefutal refutal{};
   while (const Communicator* const communicator = process_.tracker->TakeRefuted(&refutal)) {

@@ -1,8 +1,10 @@
-// What the background thread does in each of its rounds: it follows launches, keeps the segment's
-// times and memory up to date, settles operations, watches the event masks, and does what commands
-// ask for (live_control.h).
+// What the background threads do in each of their rounds. "pulse-poll" follows launches, keeps the
+// segment's times and memory up to date, settles operations, watches the event masks, and does what
+// commands ask for (live_control.h). "pulse-work" reads NCCL's own counters of finished work, where
+// that is asked for.
 //
-// Thread: Start under the lock of init; the rest on the background thread (poller.h).
+// Thread: Start under the lock of init; ReadCounters on "pulse-work", the rest on "pulse-poll"
+// (poller.h).
 // Errors: nothing here throws.
 #ifndef PLUGIN_RUNTIME_POLL_WORK_H_
 #define PLUGIN_RUNTIME_POLL_WORK_H_
@@ -21,20 +23,21 @@ class PollWork {
   PollWork(const PollWork&) = delete;
   PollWork& operator=(const PollWork&) = delete;
 
-  // Starts the thread, which uses this object for the life of the process. Where none can be
-  // started the segment says so, and `logger` gets a warning.
+  // Starts the threads, which use this object for the life of the process. Where the first cannot be
+  // started the segment says so; `logger` gets a warning of each.
   void Start(abi::DebugLogger logger);
   // Async-signal-safe.
   void AbandonAfterFork() { control_.AbandonAfterFork(); }
 
  private:
-  void Begin();
-  int Round();  // returns how many milliseconds to pause
+  void RelaxCaptures();
+  int Round();         // returns how many milliseconds to pause
+  int ReadCounters();  // likewise
   void LoseSight(PollerState why);
   void MakeRoom();
   void WatchNetwork(uint64_t now_ns);
   void WatchMasks();
-  void WatchCounters();
+  void WarnOfRefuted();
   void WatchDescriptors();
 
   Process& process_;

@@ -21,15 +21,17 @@ void Pause(int64_t ns) {
 
 }  // namespace
 
-Poller::Work Poller::work_;
-std::atomic<uint32_t> Poller::state_{kAbsent};
-std::atomic<int32_t> Poller::pid_{0};
+Poller Poller::all_[2];
 
-bool Poller::Start(const Work& work) {
+bool Poller::Start(const char* name, const Work& work) {
   work_ = work;
   pid_.store(getpid(), std::memory_order_relaxed);    // published by the state
   state_.store(kPausing, std::memory_order_release);  // publishes the work, too
-  if (!StartBackgroundThread("pulse-poll", Run, nullptr)) {
+  const auto run = [](void* poller) -> void* {
+    static_cast<Poller*>(poller)->Run();
+    return nullptr;
+  };
+  if (!StartBackgroundThread(name, run, this)) {
     state_.store(kAbsent, std::memory_order_relaxed);  // no other thread looks at it yet
     return false;
   }
@@ -41,10 +43,11 @@ bool Poller::Start(const Work& work) {
 }
 
 void Poller::ForgetAfterFork() {
-  state_.store(kAbsent, std::memory_order_relaxed);  // a child has one thread
+  // A child has one thread.
+  for (Poller& poller : all_) poller.state_.store(kAbsent, std::memory_order_relaxed);
 }
 
-void* Poller::Run(void* /*unused*/) {
+void Poller::Run() {
   // Not the job's, which may change at any time (setlocale).
   uselocale(newlocale(LC_ALL_MASK, "C", nullptr));
   bool begun = false;
@@ -65,10 +68,13 @@ void* Poller::Run(void* /*unused*/) {
     }
     Pause(RoundPauseNs(RealtimeNs(), pause_ms));
   }
-  return nullptr;
 }
 
 void Poller::StopAtExit() {
+  for (Poller& poller : all_) poller.Stop();
+}
+
+void Poller::Stop() {
   // A child that was made without fork's handlers (_Fork) does not have this thread.
   if (pid_.load(std::memory_order_relaxed) != getpid()) return;
   uint32_t state = state_.load(std::memory_order_acquire);

@@ -1,5 +1,7 @@
-// "pulse-poll", the background thread: who starts it, what it does between two pauses, and how it
-// ends before the CUDA driver does.
+// A background thread that makes rounds: who starts it, what it does between two pauses, and how it
+// ends before the CUDA driver does. A process has two: "pulse-poll" follows launches, and "pulse-work"
+// reads counters of finished work, so that a driver call of its own that does not return stops that
+// part alone.
 //
 // exit() runs the atexit handlers in reverse order, and the driver's own are among them: a driver
 // call after those finds no driver any more. So the first init registers a handler, too. CUDA had
@@ -19,7 +21,7 @@
 // when a driver call does not return.
 //
 // Thread: Start under the runtime's lock; the handler from exit, without any lock. After a fork the
-// child has no such thread, forgets it, and may start its own.
+// child has no such threads, forgets them, and may start its own.
 #ifndef PLUGIN_RUNTIME_POLLER_H_
 #define PLUGIN_RUNTIME_POLLER_H_
 
@@ -38,19 +40,25 @@ class Poller {
     void (*stopped)(void* argument);  // no round will be made any more; from exit, or on the thread
     void* argument;
   };
-  // One per process; `work` is kept. False when there is no thread to be had.
-  static bool Start(const Work& work);
-  // Async-signal-safe.
+  static Poller& Launches() { return all_[0]; }
+  static Poller& Counters() { return all_[1]; }
+
+  // Once in a process; `name` and `work` are kept. False when there is no thread to be had.
+  bool Start(const char* name, const Work& work);
+  // Of both. Async-signal-safe.
   static void ForgetAfterFork();
 
  private:
   enum State : uint32_t { kAbsent, kPausing, kInRound, kStopping, kStopped };
-  static void* Run(void* unused);
   static void StopAtExit();
+  void Run();
+  void Stop();
 
-  static Work work_;  // written before the state leaves kAbsent
-  static std::atomic<uint32_t> state_;
-  static std::atomic<int32_t> pid_;
+  static Poller all_[2];
+
+  Work work_{};  // written before the state leaves kAbsent
+  std::atomic<uint32_t> state_{kAbsent};
+  std::atomic<int32_t> pid_{0};
 };
 
 }  // namespace nccl_pulse

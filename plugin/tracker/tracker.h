@@ -149,6 +149,10 @@ class Tracker {
   void LoseSight() { has_sight_.store(false); }
   bool has_sight() const { return has_sight_.load(); }
 
+  // Reads NCCL's own counters of finished work, on a thread of its own. True while something about one
+  // is being decided.
+  bool PollWorkCounters() { return work_.Poll(communicators_, instruments_.clock.NowNs()); }
+  bool follows_work() const { return work_.is_on(); }
   // A communicator whose counter of finished work contradicts what is known, once each; null: none.
   const Communicator* TakeRefuted(WorkRefutal* refutal) {
     return work_.TakeRefuted(communicators_, refutal);

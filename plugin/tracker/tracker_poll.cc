@@ -27,7 +27,6 @@ bool Tracker::PollLaunches() {
     }
     FollowOperations(communicator);
   }
-  if (work_.is_on()) work_.Poll(communicators_, now_ns);
   if (graphs_.is_on()) in_flight |= graphs_.Poll(communicators_, now_ns);
   return in_flight;
 }

@@ -83,7 +83,7 @@ void WorkFollower::NoteOperation(const Communicator& communicator, const Operati
   launched.work.publish(launched.work.load() + event.channels);
 }
 
-// ---- background thread --------------------------------------------------------------------------
+// ---- reading thread -----------------------------------------------------------------------------
 
 LaunchedWork WorkFollower::Read(const Communicator& communicator, const Place& place) {
   const Launched& launched = place.launched;
@@ -96,10 +96,18 @@ LaunchedWork WorkFollower::Read(const Communicator& communicator, const Place& p
   return read;
 }
 
-void WorkFollower::Poll(CommunicatorTable& communicators, uint64_t now_ns) {
+bool WorkFollower::Poll(CommunicatorTable& communicators, uint64_t now_ns) {
+  bool is_deciding = false;
   for (Communicator& communicator : communicators) {
-    PollPlace(communicator, places_[communicator.index], now_ns);
+    Place& place = places_[communicator.index];
+    PollPlace(communicator, place, now_ns);
+    const WorkState state = place.proof.state();
+    is_deciding |= state == WorkState::kLocated || state == WorkState::kCalibrating;
   }
+  for (uint32_t i = 0; i < reader_count_; ++i) {
+    is_deciding |= readers_[i].user() != WorkReader::kNobody;
+  }
+  return is_deciding;
 }
 
 void WorkFollower::PollPlace(Communicator& communicator, Place& place, uint64_t now_ns) {
@@ -111,14 +119,19 @@ void WorkFollower::PollPlace(Communicator& communicator, Place& place, uint64_t 
   }
   if (lives && place.record_generation == 0) {
     place.record_generation = generation;
-    place.is_published = false;
+    place.is_stuck = false;
     place.proof = {};
     place.proof.Enter(WorkState::kUnknown);
+    Publish(communicator, place);  // now: the driver may not return from what follows
   }
   // Acquire: sees what was found.
   if (place.launched.phase.acquire() == kFound && !place.is_mapped) TakeCandidates(place);
   if (!lives) return;
   Follow(communicator, place, now_ns);
+  if (const bool is_stuck = IsStuck(place, now_ns); is_stuck != place.is_stuck) {
+    place.is_stuck = is_stuck;
+    place.is_published = false;
+  }
   if (!place.is_published) Publish(communicator, place);
 }
 
@@ -146,6 +159,7 @@ bool WorkFollower::Leave(Communicator& communicator, Place& place) {
   Unmap(place);
   if (place.proof.state() != WorkState::kRefuted) {
     place.proof.Enter(WorkState::kGone);
+    place.is_stuck = false;
     Publish(communicator, place);
   }
   place.record_generation = 0;
@@ -227,10 +241,12 @@ void WorkFollower::LookAt(Communicator& communicator, Place& place, WorkReader& 
       return Refute(place, WorkRefutal::kNoEvents);
     }
     if (!proof.IsNews(look.before, look.completed, record.has_captured())) return;
+    // Only a quiet look calibrates.
+    if (proof.state() == WorkState::kCalibrating && look.completed != look.before.launches) return;
     if (proof.state() == WorkState::kProven && now_ns < place.looked_ns + kLookNs) return;
   }
   place.looked_ns = now_ns;
-  const WorkReader::Copy copy = reader.Begin(communicator.index, place.mapping.block());
+  const WorkReader::Copy copy = reader.Begin(communicator.index, place.mapping.block(), now_ns);
   if (copy == WorkReader::Copy::kFailed) return Refute(place, WorkRefutal::kCopyFailed);
   if (copy == WorkReader::Copy::kDone) Copied(communicator, place);
 }
@@ -279,6 +295,12 @@ WorkReader* WorkFollower::ReaderOf(const WorkCandidates& candidates) {
                                                                                   : nullptr;
 }
 
+bool WorkFollower::IsStuck(const Place& place, uint64_t now_ns) {
+  const WorkReader* const reader = place.is_mapped ? ReaderOf(place.taken.candidates) : nullptr;
+  return reader != nullptr && reader->user() != WorkReader::kNobody &&
+         now_ns - reader->begun_ns() >= kWorkStuckNs;
+}
+
 void WorkFollower::Publish(Communicator& communicator, Place& place) {
   // The lane is held so that the record is not recycled meanwhile.
   const LaneWriter lane(instruments_.segment, *communicator.record, place.record_generation,
@@ -286,8 +308,9 @@ void WorkFollower::Publish(Communicator& communicator, Place& place) {
   if (!lane.ok()) return;  // the next round will do it
   const WorkProof& proof = place.proof;
   communicator.Writer(instruments_.segment)
-      .StoreWork({proof.state(), proof.refutal(), proof.are_operations_known(), proof.operations(),
-                  proof.moved_ns(), proof.longest_pause_ns()});
+      .StoreWork({place.is_stuck ? WorkState::kStuck : proof.state(), proof.refutal(),
+                  proof.are_operations_known(), proof.operations(), proof.moved_ns(),
+                  proof.longest_pause_ns()});
   place.is_published = true;
 }
 

@@ -2,16 +2,16 @@
 // each communicator, finds its counter, reads it, and publishes what that proves.
 //
 //   launched   a communicator's place; callbacks write, the background thread reads
-//   phase      kIdle ─▶ kWanted (init) ─▶ kFound (first launch) ─▶ kIdle (background thread, which
-//              has taken the candidates)
+//   phase      kIdle ─▶ kWanted (init) ─▶ kFound (first launch) ─▶ kIdle (reading thread, which has
+//              taken the candidates)
 //
 // Thread: Begin and Attach under the runtime's lock; the Note functions from callbacks, where NCCL
-// serialises those of one communicator; Poll and TakeRefuted by the background thread.
+// serialises those of one communicator; Poll and TakeRefuted by the reading thread, "pulse-work".
 // Cost: nothing while off. On: a cache line for each operation that NCCL reports, and once in a
 // communicator's life the search (work_search.h). Reading: work_reader.h, ten times a second while a
 // communicator has captured calls, and else when something new has completed.
-// Errors: a driver call that does not return stops the background thread, as in stream_timer.h; no
-// callback waits for it.
+// Errors: a driver call that does not return stops the reading thread and nothing else; readers of the
+// segment see that (WorkState::kStuck). So does a copy that does not end.
 #ifndef PLUGIN_TRACKER_WORK_FOLLOWER_H_
 #define PLUGIN_TRACKER_WORK_FOLLOWER_H_
 
@@ -56,9 +56,10 @@ class WorkFollower {
   // NCCL reports an operation.
   void NoteOperation(const Communicator& communicator, const OperationEvent& event, bool captured);
 
-  // ---- background thread ----
+  // ---- reading thread ----
 
-  void Poll(CommunicatorTable& communicators, uint64_t now_ns);
+  // True while something is being decided, or a copy is under way.
+  bool Poll(CommunicatorTable& communicators, uint64_t now_ns);
   // One whose counter contradicted what is known, once; null: none has since the last call.
   const Communicator* TakeRefuted(CommunicatorTable& communicators, WorkRefutal* refutal);
 
@@ -86,10 +87,11 @@ class WorkFollower {
     const void* context_at;
     WorkOwner owner;
     Found found;
-    // ---- background thread
+    // ---- reading thread
     uint32_t record_generation;  // that the rest is about, 0: nobody
     bool is_mapped;
     bool is_published;
+    bool is_stuck;   // as published
     bool is_untold;  // it was refuted, and nobody has taken that
     Found taken;
     uint32_t candidate;  // the one that is mapped
@@ -115,6 +117,7 @@ class WorkFollower {
   void ReleaseFrom(Place& place, uint32_t first);
   void Refute(Place& place, WorkRefutal refutal);
   WorkReader* ReaderOf(const WorkCandidates& candidates);
+  bool IsStuck(const Place& place, uint64_t now_ns);
   static bool MayHide(const Communicator& communicator);
   static LaunchedWork Read(const Communicator& communicator, const Place& place);
   void Publish(Communicator& communicator, Place& place);
@@ -123,7 +126,7 @@ class WorkFollower {
   const CudaDriver* driver_ = nullptr;
   const WorkDriver* work_ = nullptr;
   std::unique_ptr<Place[]> places_;  // kMaxCommunicators, while it is on: 1.7 MiB
-  // Background thread.
+  // Reading thread.
   WorkReader readers_[kMostContexts];
   uint32_t reader_count_ = 0;
   uint32_t untold_ = 0;  // places that are

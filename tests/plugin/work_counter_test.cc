@@ -13,6 +13,16 @@ const Environment kOn{{"NCCL_PULSE_WORK_COUNTERS", "on"}};
 constexpr size_t kNewerWord = 360;  // of a channel, from 2.29 on
 constexpr size_t kOlderWord = 352;
 
+// Until "pulse-work" has made a whole round, if there is one.
+void WaitForReading() {
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t before = ReadSnapshot().counters_read_ns;
+    if (before == 0) return;
+    AdvanceClock(1);
+    EXPECT_TRUE(WaitUntil([&] { return ReadSnapshot().counters_read_ns != before; }));
+  }
+}
+
 // NCCL's block of channels (plugin/cuda/work_proof.h).
 class Block {
  public:
@@ -74,12 +84,13 @@ class Job {
     if (more != 0) block_.Finish(1, more);
     See();
   }
-  // Until the background thread has looked as often as it takes.
+  // Until both background threads have looked as often as it takes.
   void See() {
     gpu_.Advance(kMs);
     for (int i = 0; i < 3; ++i) {
       AdvanceClock(200 * kMs);
       WaitForPoll();
+      WaitForReading();
     }
   }
   void Prove() {
@@ -299,6 +310,49 @@ TEST(WorkCounterTest, GroupsCount) {
       job.block().Finish(2, 3);
       job.See();
     }
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+  });
+}
+
+// What stops is this part alone: launches are followed, and nothing is claimed of the counter.
+TEST(WorkCounterTest, ADriverThatBlocksStopsTheReadingAlone) {
+  for (const char* function : {"cuMemMap", "cuMemcpyDtoHAsync_v2", "cuStreamQuery"}) {
+    RunJob([function](FakeCuda& gpu, Job& job) {
+      const bool is_proven = strcmp(function, "cuMemMap") != 0;
+      if (is_proven) job.Prove();
+      gpu.Block(function);
+      job.comm().Run(0);
+      gpu.Advance(kMs);
+      ASSERT_TRUE(WaitUntil([&] {
+        AdvanceClock(100 * kMs);
+        return gpu.IsBlocked();
+      })) << function;
+      AdvanceClock(3 * kSecond);
+      WaitForPoll();
+      EXPECT_EQ(job.work().state, WorkState::kStuck) << function;
+      job.comm().Run(0);
+      gpu.Advance(kMs);
+      WaitForPoll();
+      EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches) << function;
+      gpu.Unblock();
+      job.block().Finish(2, 2);
+      job.See();
+      EXPECT_EQ(job.work().state, is_proven ? WorkState::kProven : WorkState::kCalibrating)
+          << function;
+    });
+  }
+}
+
+TEST(WorkCounterTest, ACopyThatDoesNotEndSaysNothing) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    job.Prove();
+    gpu.HoldCopies(true);
+    job.Run();
+    AdvanceClock(3 * kSecond);
+    job.See();
+    EXPECT_EQ(job.work().state, WorkState::kStuck);
+    gpu.HoldCopies(false);
+    job.See();
     EXPECT_EQ(job.work().state, WorkState::kProven);
   });
 }

@@ -6,9 +6,12 @@
 namespace nccl_pulse {
 namespace {
 
-bool HasCalled(const CommunicatorSnapshot& communicator, const std::string& op) {
-  return std::any_of(communicator.calls.begin(), communicator.calls.end(),
-                     [&op](const CallCountSnapshot& call) { return call.op == op; });
+uint64_t CallsOf(const CommunicatorSnapshot& communicator, const std::string& op) {
+  uint64_t calls = 0;
+  for (const CallCountSnapshot& call : communicator.calls) {
+    if (call.op == op) calls += call.calls;
+  }
+  return calls;
 }
 
 }  // namespace
@@ -21,23 +24,36 @@ std::vector<AbandonedCallsSnapshot> AbandonedCallsOf(const CommunicatorSnapshot&
   };
   for (const UntimedSnapshot& untimed : communicator.untimed) {
     if (untimed.reason != UntimedReason::kUnreported || untimed.operations == 0) continue;
-    if (!is_reported(untimed.op) || abandoned.size() == kMostAbandoned) continue;
+    const bool is_any_other = untimed.operations < CallsOf(communicator, untimed.op);
+    if (is_any_other && !is_reported(untimed.op)) continue;
+    if (abandoned.size() == kMostAbandoned) break;
     abandoned.push_back({untimed.op, untimed.operations});
   }
   return abandoned;
 }
 
 AbandonedCalls::AbandonedCalls(const std::vector<RankView>& ranks) {
+  const auto callers = [&ranks](const std::string& op) {
+    return static_cast<std::size_t>(std::count_if(
+        ranks.begin(), ranks.end(),
+        [&op](const RankView& rank) { return CallsOf(*rank.communicator, op) != 0; }));
+  };
+  decltype(by_op_) alone;
   for (const RankView& rank : ranks) {
-    for (const auto& [op, calls] : AbandonedCallsOf(*rank.communicator)) by_op_[op][&rank] += calls;
+    for (const auto& [op, calls] : AbandonedCallsOf(*rank.communicator)) {
+      const bool is_some = calls < CallsOf(*rank.communicator, op);
+      // All of a collective that no other rank has called, and nothing of it is in flight.
+      const bool is_alone =
+          ranks.size() > 1 && WaitsForAll(op) && rank.activity.is_idle() && callers(op) == 1;
+      if (is_some) by_op_[op][&rank] += calls;
+      if (!is_some && is_alone) alone[op][&rank] = calls;
+    }
   }
   for (auto each = by_op_.begin(); each != by_op_.end();) {
-    const auto callers = std::count_if(ranks.begin(), ranks.end(), [each](const RankView& rank) {
-      return HasCalled(*rank.communicator, each->first);
-    });
-    const bool is_reported = static_cast<std::size_t>(callers) > each->second.size();
+    const bool is_reported = callers(each->first) > each->second.size();
     each = is_reported ? std::next(each) : by_op_.erase(each);
   }
+  by_op_.merge(alone);
 }
 
 uint64_t AbandonedCalls::Of(const RankView& rank, const std::string& op) const {

@@ -48,6 +48,22 @@ TEST(AbandonedCalls, AreNoMismatch) {
   ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
 }
 
+// Rank 2 has estimated an operation that is called nowhere else.
+TEST(AbandonedCalls, OfAnOperationThatNobodyElseCalls) {
+  SimulatedJob job = RunningJob();
+  for (int i = 0; i < 3; ++i) job.Fail(kComm, 2, "ReduceScatter");
+  job.Of(kComm, 2).algorithms.clear();
+  job.Of(kComm, 2).untimed = {{"ReduceScatter", UntimedReason::kUnreported, 3}};
+  job.Collective(kComm, "AllReduce", kTogether, kMs);
+  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  SimulatedJob in_flight = job;
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
+  EXPECT_THAT(hang.text, Not(HasSubstr("ReduceScatter")));
+  // It may be in that operation.
+  LaunchOn(&in_flight, {2}, "AllGather");
+  ExpectHang(&in_flight, HangVerdict::kMismatched, {2});
+}
+
 // Of which size the call was that failed is not known.
 TEST(AbandonedCalls, AreOfAnySize) {
   SimulatedJob job = JobWithAFailedCall();

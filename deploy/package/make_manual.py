@@ -1,4 +1,4 @@
-"""Writes pulse(1), the shells' completions and docs/cli.md from the help texts in the program's sources.
+"""Writes pulse(1), a page for each command and docs/cli.md from the help texts in the program's sources.
 
 From the sources, not from the program: one that is built for another processor cannot be run here.
 //tests/deploy:package_test holds the texts against what the program prints.
@@ -7,22 +7,24 @@ From the sources, not from the program: one that is built for another processor 
 import argparse
 import collections
 import gzip
+import os
 import re
 
 Command = collections.namedtuple("Command", "name summary help")
 
 HELP = re.compile(r'constexpr char kHelp\[\] =\s*R"\((.*?)\)";', re.DOTALL)
 COMMAND = re.compile(r'const Command k\w+ = \{\s*"(\w+)",\s*"([^"]*)",\s*kHelp,')
-# At the beginning of a line of help text, and what may follow "=".
-FLAG = re.compile(r"^  (--[a-z-]+)(?:=(\S+))?", re.MULTILINE)
+# The parts of a help text: usage, description, examples, exit statuses.
+PARTS = re.compile(r"(?:usage: (?P<usage>.*?)\n\n)?(?P<description>.*?)(?:\nExamples:\n(?P<examples>.*?)\n)?"
+                   r"(?:\nExit status: (?P<status>.*))?", re.DOTALL)
 
 CLI_PAGE = """# Commands
 
 <!-- Written by deploy/package/make_manual.py. Do not edit:
 ./bazelw build //deploy/package:pulse_manual && cp bazel-bin/deploy/package/cli.md docs/cli.md -->
 
-`pulse help COMMAND` prints the same texts, and `man pulse` has them if the package is installed. How to find endpoints, TLS and
-credentials: [find the endpoints](debug-a-hang.md#find-the-endpoints).
+`pulse help COMMAND` and `man pulse-COMMAND` show the same texts. The Debian package completes commands and flags in bash, zsh and fish.
+More on addresses and credentials: [find the endpoints](debug-a-hang.md#find-the-endpoints).
 
 ## Exit status
 
@@ -56,86 +58,65 @@ def roff(text):
     return re.sub(r"^\.", r"\\&.", text, flags=re.MULTILINE)
 
 
+def page(name, summary, version, sections):
+    """Returns a manual page; lines of `sections`, [(title, text)], stay as they are."""
+    parts = ['.TH %s 1 "" "NCCL Pulse %s"' % (name.upper(), version),
+             ".SH NAME", "%s \\- %s" % (roff(name), roff(summary))]
+    for title, text in sections:
+        if text:
+            parts += [".SH " + title, ".nf", roff(text.strip("\n")), ".fi"]
+    return "\n".join(parts) + "\n"
+
+
+def command_page(command, version):
+    """Returns the text of pulse-COMMAND(1)."""
+    part = PARTS.fullmatch(command.help.rstrip("\n")).groupdict()
+    return page("pulse-" + command.name, command.summary, version, [
+        ("SYNOPSIS", re.sub(r"^ +", "", part["usage"] or "", flags=re.MULTILINE)), ("DESCRIPTION", part["description"]),
+        ("EXAMPLES", part["examples"]), ("EXIT STATUS", part["status"]), ("SEE ALSO", "pulse(1), pulse-connect(1)")])
+
+
 def manual(commands, version):
     """Returns the text of pulse(1)."""
-    parts = ['.TH PULSE 1 "" "NCCL Pulse %s"' % version,
-             ".SH NAME", "pulse \\- %s" % roff(SUMMARY),
-             ".SH SYNOPSIS", ".B pulse", ".I COMMAND", "[flags]",
-             ".SH COMMANDS"]
-    for command in commands:
-        parts += [".TP", ".B %s" % command.name, roff(command.summary)]
-    for command in commands:
-        usage, _, rest = command.help.partition("\n")
-        parts += [".SH PULSE %s" % command.name.upper(), ".nf", roff(usage), roff(rest.rstrip("\n")), ".fi"]
-    parts += [".SH FILES", ".TP", "/usr/share/doc/nccl\\-pulse", "README.md, all documents, licences",
-              ".TP", "/usr/share/nccl\\-pulse/deploy", "rules, dashboards, manifests",
-              ".TP", "/etc/default/nccl\\-pulse\\-agent", "flags of the agent's unit"]
-    return "\n".join(parts) + "\n"
+    return page("pulse", SUMMARY, version, [
+        ("SYNOPSIS", "pulse COMMAND [flags]"),
+        ("COMMANDS", "\n".join("%-10s %s" % (command.name, command.summary) for command in commands)),
+        ("FILES", "/usr/share/doc/nccl-pulse          README.md, all documents, licences\n"
+                  "/usr/share/nccl-pulse/deploy       rules, dashboards, manifests\n"
+                  "/etc/default/nccl-pulse-agent      flags of the agent's unit"),
+        ("SEE ALSO", ", ".join("pulse-%s(1)" % command.name for command in commands))])
+
+
+def typed(command):
+    """What a person types: a topic of help has no usage."""
+    return "%s%s" % ("" if command.help.startswith("usage:") else "help ", command.name)
 
 
 def markdown(commands):
     """Returns the text of docs/cli.md."""
     parts = [CLI_PAGE, "| command | |", "|---|---|"]
-    parts += ["| [`pulse %s`](#pulse-%s) | %s |" % (command.name, command.name, command.summary)
+    parts += ["| [`pulse %s`](#pulse-%s) | %s |" % (typed(command), typed(command).replace(" ", "-"), command.summary)
               for command in commands]
     for command in commands:
-        parts += ["", "## pulse %s" % command.name, "", "```", command.help.rstrip("\n"), "```"]
+        parts += ["", "## pulse %s" % typed(command), "", "```", command.help.rstrip("\n"), "```"]
     return "\n".join(parts) + "\n"
-
-
-def flags_of(command):
-    """Returns [(flag, values or None)]; "" stands for any value."""
-    return [(flag, values) for flag, values in FLAG.findall(command.help)]
-
-
-def bash_completion(commands):
-    """Returns a completion for bash. Values of flags that name one of a few words are completed, too."""
-    lines = ["# Completion of pulse for bash; made by deploy/package/make_manual.py.", "_pulse() {",
-             "  local word=\"${COMP_WORDS[COMP_CWORD]}\" flags='' values=''", "  COMPREPLY=()",
-             "  if ((COMP_CWORD == 1)); then",
-             "    mapfile -t COMPREPLY < <(compgen -W '%s --help --version' -- \"${word}\")" % (
-                 " ".join(command.name for command in commands)),
-             "    return", "  fi",
-             "  # With \"=\" among the characters that part words, the flag is a word of its own.",
-             "  if [[ \"${word}\" == '=' ]]; then word=''; fi",
-             "  local before=\"${COMP_WORDS[COMP_CWORD - 1]}\"",
-             "  if [[ \"${before}\" == '=' ]]; then before=\"${COMP_WORDS[COMP_CWORD - 2]}\"; fi",
-             "  case \"${COMP_WORDS[1]} ${before}\" in"]
-    for command in commands:
-        for flag, values in flags_of(command):
-            if re.fullmatch(r"[a-z]+(\|[a-z]+)+", values):
-                lines.append("    '%s %s') values='%s' ;;" % (command.name, flag, values.replace("|", " ")))
-    lines += ["  esac",
-              "  if [[ -n \"${values}\" ]]; then",
-              "    mapfile -t COMPREPLY < <(compgen -W \"${values}\" -- \"${word}\")", "    return", "  fi",
-              "  case \"${COMP_WORDS[1]}\" in"]
-    for command in commands:
-        flags = [flag + ("=" if values else "") for flag, values in flags_of(command)]
-        lines.append("    %s) flags='%s' ;;" % (command.name, " ".join(flags + ["--help"])))
-    lines += ["  esac",
-              "  if [[ \"${word}\" == -* ]]; then",
-              "    mapfile -t COMPREPLY < <(compgen -W \"${flags}\" -- \"${word}\")",
-              "    [[ \"${COMPREPLY[0]:-}\" == *= ]] && compopt -o nospace",
-              "  else", "    mapfile -t COMPREPLY < <(compgen -f -- \"${word}\")", "    compopt -o filenames",
-              "  fi", "} && complete -F _pulse pulse"]
-    return "\n".join(lines) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--version_header", required=True)
-    parser.add_argument("--manual", required=True, help="the compressed manual page to write")
-    parser.add_argument("--bash", required=True, help="bash's completion to write")
+    parser.add_argument("--manual", required=True, help="the folder for compressed manual pages, which exists")
     parser.add_argument("--markdown", required=True, help="the document to write")
-    parser.add_argument("commands", nargs="+", help="*_command.cc, in the order of `pulse --help`")
+    parser.add_argument("commands", nargs="+", help="*_command.cc, in the order of `pulse --help`, and connect_topic.cc")
     options = parser.parse_args()
     with open(options.version_header, encoding="utf-8") as file:
         version = re.search(r'\bkVersion\[\]\s*=\s*"([^"]*)"', file.read()).group(1)
     commands = [read_command(path) for path in options.commands]
-    with open(options.manual, "wb") as file:
-        file.write(gzip.compress(manual(commands, version).encode(), mtime=0))
-    with open(options.bash, "w", encoding="utf-8") as file:
-        file.write(bash_completion(commands))
+    pages = {"pulse-" + command.name: command_page(command, version) for command in commands}
+    pages["pulse"] = manual(commands, version)
+    for name, text in pages.items():
+        with open(os.path.join(options.manual, name + ".1.gz"), "wb") as file:
+            file.write(gzip.compress(text.encode(), mtime=0))
     with open(options.markdown, "w", encoding="utf-8") as file:
         file.write(markdown(commands))
 

@@ -101,6 +101,11 @@ More: docs/security.md.
 
 SIGTERM and SIGINT end it. SIGHUP reads FILE and the files that it names again; if something is wrong, the agent
 reports it and keeps the old ones.
+
+Examples:
+  pulse agent --listen=:9410
+  pulse agent --web-config=/etc/nccl-pulse/web.yml --capture-dir=/var/lib/nccl-pulse
+
 Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 can't serve there.
 )";
 
@@ -140,6 +145,7 @@ int BadFlag(const char* what) {
 std::vector<Flag> Flags() {
   return WithFleetFlags(
       kAccessFlags, WithHangFlags(&flags.hang, {{"--listen", &flags.listen},
+                                                {"--hang-after", &fleet_flags.hang_after},
                                                 {"--keep", &flags.keep},
                                                 {"--keep-processes", &flags.keep_processes},
                                                 {"--file-sd-dir", &flags.file_sd_dir},

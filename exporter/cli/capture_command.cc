@@ -37,6 +37,8 @@ Saves what is known of a job that hangs, before it ends: the verdict, the last c
 settings and, on request, stacks of the suspects. missing.txt lists what couldn't be collected, and why. The
 job isn't modified.
 
+Addresses of endpoints, TLS and passwords: `pulse help connect`.
+
   --out=PATH            the folder to make, or the file if it ends in .tar.gz; it must not exist
                         (default: nccl-pulse-capture-TIME in the current folder)
   --format=bundle       everything, human-readable (default)
@@ -47,32 +49,14 @@ job isn't modified.
   --stack-timeout=DURATION  limit for each such program (default 15s)
   --time-limit=DURATION limit for everything after the verdict: half of it for endpoints, the rest for programs
                         (default 60s)
-
-Where the endpoints are (default: this host, ports 9410 to 9417):
-  HOST:PORT             one endpoint, any number of times; also :PORT, https://HOST:PORT or HOST (port 9410)
-  --endpoint=HOST:PORT  the same
-  --targets=FILE        a file in the format of file_sd (JSON or YAML)
-  --prometheus=URL      what this Prometheus (or VictoriaMetrics, Mimir) has scraped within 15 minutes
-  --job-id=ID           with --prometheus: the endpoints of this job
-  --comm=ID             with --prometheus: the endpoints of this communicator's job
-
-How to connect:
-  --https               use https for addresses without a scheme. The next five flags imply it, unless
-                        --prometheus knows the scheme
-  --ca-cert=FILE        authorities to trust instead of the system's
-  --insecure            trust every certificate
-  --cert=FILE           client certificate, for endpoints that ask for one
-  --key=FILE            its key
-  --server-name=NAME    name in the endpoints' certificates, if it differs from their addresses
-  --credentials-file=FILE  one line user:password for the endpoints
-  --bearer-file=FILE    one line with a token for the endpoints
-  --prometheus-credentials-file=FILE  one line user:password for the Prometheus and http_sd only
-  --prometheus-bearer-file=FILE  one line with a token for the Prometheus and http_sd only
-  --timeout=DURATION    how long each endpoint may take (default 3s); all are asked at once
   --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
                         NCCL_PULSE_HANG_SECONDS, the longest if they differ)
   --ras=HOST:PORT       NCCL's RAS, asked once if no endpoint knows a rank; its report is added.
                         off: don't ask (default: NCCL_RAS_ADDR, or localhost:28028)
+
+Examples:
+  pulse capture node-1 node-2 --out=hang.tar.gz
+  pulse capture --stack-command='py-spy dump --pid {pid}'
 
 Exit status: 0 written; 1 bad usage; 2 no endpoint answers; 4 written, but no endpoint knows a process; 5 couldn't
 be written, and nothing is left of it. What is in it: docs/debug-a-hang.md.
@@ -116,12 +100,12 @@ std::string MissingWords(const std::vector<std::string>& missing) {
 }
 
 std::vector<Flag> Flags() {
-  return WithFleetFlags(kAccessFlags | kEndpointFlags | kPrometheusFlags | kJobFlags,
-                        {{"--out", &out},
-                         {"--format", &format},
-                         {"--stack-command", &stack_command},
-                         {"--stack-timeout", &stack_timeout},
-                         {"--time-limit", &time_limit}});
+  return WithFleetFlags(kFleetFlags | kJobFlags, {{"--out", &out},
+                                                  {"--format", &format},
+                                                  {"--stack-command", &stack_command},
+                                                  {"--stack-timeout", &stack_timeout},
+                                                  {"--time-limit", &time_limit},
+                                                  {"--ras", &fleet_flags.ras}});
 }
 
 int Run(const std::vector<std::string>& arguments) {

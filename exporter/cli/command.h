@@ -29,9 +29,13 @@ extern const Command kDemoCommand;
 extern const Command kDiagnoseCommand;
 extern const Command kInstallCommand;
 extern const Command kSetCommand;
+extern const Command kSettingsCommand;
 extern const Command kStatusCommand;
 extern const Command kTraceCommand;
 extern const Command kWatchCommand;
+
+// For `pulse help` alone: without flags and `run`.
+extern const Command kConnectTopic;
 
 }  // namespace nccl_pulse
 

@@ -47,6 +47,10 @@ Ctrl-C ends it.
 Environment variables work as in a job: NCCL_PULSE_LISTEN=:9500 selects another port. NCCL_PULSE_HANG_SECONDS
 defaults to 4 instead of 10, so that a hang shows soon; an agent on this node uses its own --hang-after.
 
+Examples:
+  pulse demo
+  NCCL_PULSE_LISTEN=:9500 pulse demo
+
 Exit status: 0 ended by Ctrl-C; 1 bad usage; 5 a library doesn't load; 7 a process crashed, or nothing can be
 served.
 )";
@@ -173,7 +177,7 @@ class Demo {
     const std::string address = AddressIn(message.text);
     if (address.empty() || address == endpoint_) return;
     std::string error;
-    if (!FindStatusEndpoint(address, {}, &asked_, &error)) return;
+    if (!FindStatusEndpoint(address, false, {}, &asked_, &error)) return;
     asked_.client.patience = kPatience;
     endpoint_ = address;
     const bool is_http = absl::StartsWith(address, "http://");

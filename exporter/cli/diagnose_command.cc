@@ -30,35 +30,13 @@ constexpr char kHelp[] =
 Asks all endpoints of a job and names the rank that blocks it: host, GPU, pid, since when, and what to do
 first. Tables of the suspects and of the waiting processes follow. Nothing is changed in the job.
 
-Where the endpoints are (default: this host, ports 9410 to 9417):
-  HOST:PORT             one endpoint, any number of times; also :PORT, https://HOST:PORT or HOST (port 9410)
-  --endpoint=HOST:PORT  the same
-  --prometheus=URL      what this Prometheus (or VictoriaMetrics, Mimir) has scraped within 15 minutes
-  --targets=FILE        a file in the format of file_sd (JSON or YAML)
-  --http-sd=URL         a URL that answers in the format of http_sd
-  --dns=NAME:PORT       all addresses of a name, such as a headless service
+Addresses of endpoints, TLS and passwords: `pulse help connect`.
 
-Without endpoints:
   --flight-recorder=DIR read dumps of PyTorch's Flight Recorder (nccl_trace_rank_N, pickle or JSON) of all
-                        ranks of a job that hung. DIR may end with the beginning of their names
-
-Which job (default: everything that the endpoints know):
-  --job-id=ID           the job with this value of the label job_id
+                        ranks of a job that hung, instead of endpoints. DIR may end with the beginning of
+                        their names
+  --job-id=ID           the job with this value of the label job_id (default: everything that the endpoints know)
   --comm=ID             the job with this communicator (16 hexadecimal digits)
-
-How to connect:
-  --https               use https for addresses without a scheme. The next five flags imply it, unless
-                        --prometheus knows the scheme
-  --ca-cert=FILE        authorities to trust instead of the system's
-  --insecure            trust every certificate
-  --cert=FILE           client certificate, for endpoints that ask for one
-  --key=FILE            its key
-  --server-name=NAME    name in the endpoints' certificates, if it differs from their addresses
-  --credentials-file=FILE  one line user:password for the endpoints
-  --bearer-file=FILE    one line with a token for the endpoints
-  --prometheus-credentials-file=FILE  one line user:password for the Prometheus and http_sd only
-  --prometheus-bearer-file=FILE  one line with a token for the Prometheus and http_sd only
-  --timeout=DURATION    how long each endpoint may take (default 3s); all are asked at once
   --hang-after=DURATION time without progress that counts as a hang, 8s to 1h (default: the endpoints'
                         NCCL_PULSE_HANG_SECONDS, the longest if they differ)
   --ras=HOST:PORT       NCCL's RAS, asked once if no endpoint knows a rank; its report is added.
@@ -66,6 +44,11 @@ How to connect:
   --json                print everything as JSON
 
 Endpoints that don't answer are listed with the reason. A missing answer never counts as healthy.
+
+Examples:
+  pulse diagnose node-1 node-2
+  pulse diagnose --prometheus=http://prometheus:9090 --job-id=my-run
+  pulse diagnose --flight-recorder=/tmp/dumps/nccl_trace_rank_
 
 Exit status: 0 no hang, or an expected wait; 1 bad usage; 2 no endpoint is found or answers; 3 a hang is
 suspected; 4 incomplete: an endpoint or a rank is missing, a process was lost or doesn't run, or a
@@ -157,8 +140,8 @@ int RunOnDumps() {
 
 std::vector<Flag> Flags() {
   return WithFleetFlags(
-      kAccessFlags | kEndpointFlags | kPrometheusFlags | kDirectoryFlags | kJobFlags,
-      {{"--flight-recorder", &flight_recorder}, {"--json", &is_json}});
+      kFleetFlags | kJobFlags,
+      {{"--flight-recorder", &flight_recorder}, {"--ras", &fleet_flags.ras}, {"--json", &is_json}});
 }
 
 int Run(const std::vector<std::string>& arguments) {

@@ -49,14 +49,6 @@ std::string Set(std::string_view text, int* value) {
   return absl::SimpleAtoi(text, value) ? "" : ": not a whole number";
 }
 
-std::string Set(std::string_view text, double* value) {
-  if (absl::SimpleAtod(text, value)) return "";
-  absl::Duration duration;
-  if (!absl::ParseDuration(text, &duration)) return ": not a number";
-  return absl::StrCat(": it takes a number of seconds: write NAME=",
-                      absl::ToDoubleSeconds(duration));
-}
-
 std::string Set(std::string_view text, absl::Duration* value) {
   if (absl::ParseDuration(text, value)) return "";
   double number = 0;

@@ -20,8 +20,8 @@ namespace nccl_pulse {
 struct Flag {
   std::string_view name;  // "--web-config"
   // What is there before is the default. The last of several counts; a vector keeps all of them.
-  std::variant<bool*, int*, std::optional<int>*, double*, absl::Duration*,
-               std::optional<absl::Duration>*, std::string*, std::vector<std::string>*>
+  std::variant<bool*, int*, std::optional<int>*, absl::Duration*, std::optional<absl::Duration>*,
+               std::string*, std::vector<std::string>*>
       value;
 };
 

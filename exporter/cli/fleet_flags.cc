@@ -65,7 +65,8 @@ std::string WhyNoTls() {
   return why.empty() ? "TLS could not be prepared a moment ago: try again" : why;
 }
 
-// Time limits, TLS and passwords. On failure returns false and says in `error` what is wrong.
+}  // namespace
+
 bool ReadClients(FleetQuestion* question, std::string* error) {
   question->client.patience = absl::ToChronoMilliseconds(fleet_flags.timeout);
   if (question->client.patience < std::chrono::milliseconds(100) ||
@@ -95,8 +96,6 @@ bool ReadClients(FleetQuestion* question, std::string* error) {
                          &question->prometheus_client.authorization, error);
 }
 
-}  // namespace
-
 int Fail(int status, const std::string& text) {
   std::fprintf(stderr, "pulse: %s\n", CopyFromShared(text.data(), text.size()).c_str());
   return status;
@@ -105,26 +104,25 @@ int Fail(int status, const std::string& text) {
 std::vector<Flag> WithFleetFlags(unsigned groups, std::vector<Flag> own) {
   FleetFlags& to = fleet_flags;
   const std::pair<FleetFlagGroup, std::vector<Flag>> all[] = {
+      {kFindFlags,
+       {{"--endpoint", &to.endpoints},
+        {"--targets", &to.targets},
+        {"--prometheus", &to.prometheus},
+        {"--http-sd", &to.http_sd},
+        {"--dns", &to.dns},
+        {"--prometheus-credentials-file", &to.prometheus_credentials_file},
+        {"--prometheus-bearer-file", &to.prometheus_bearer_file},
+        {"--hang-after", &to.hang_after}}},
+      {kJobFlags, {{"--job-id", &to.job_id}, {"--comm", &to.comm}}},
       {kAccessFlags,
        {{"--ca-cert", &to.tls.ca_file},
         {"--insecure", &to.tls.is_insecure},
         {"--cert", &to.tls.cert_file},
         {"--key", &to.tls.key_file},
         {"--server-name", &to.tls.name},
-        {"--credentials-file", &to.credentials_file},
-        {"--hang-after", &to.hang_after}}},
-      {kEndpointFlags,
-       {{"--endpoint", &to.endpoints},
-        {"--targets", &to.targets},
-        {"--https", &to.https},
-        {"--timeout", &to.timeout}}},
-      {kPrometheusFlags,
-       {{"--prometheus", &to.prometheus},
-        {"--bearer-file", &to.bearer_file},
-        {"--prometheus-credentials-file", &to.prometheus_credentials_file},
-        {"--prometheus-bearer-file", &to.prometheus_bearer_file}}},
-      {kDirectoryFlags, {{"--http-sd", &to.http_sd}, {"--dns", &to.dns}}},
-      {kJobFlags, {{"--job-id", &to.job_id}, {"--comm", &to.comm}, {"--ras", &to.ras}}}};
+        {"--credentials-file", &to.credentials_file}}},
+      {kClientFlags,
+       {{"--https", &to.https}, {"--bearer-file", &to.bearer_file}, {"--timeout", &to.timeout}}}};
   for (const auto& [group, flags] : all) {
     if ((groups & group) != 0) own.insert(own.end(), flags.begin(), flags.end());
   }

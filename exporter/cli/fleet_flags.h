@@ -1,6 +1,5 @@
-// What the commands that ask the endpoints of a job have in common (`pulse diagnose`, `pulse watch`,
-// `pulse capture`, `pulse trace`): the flags that say where the endpoints are and how to get in, and how these become
-// addresses and a client.
+// What the commands that ask endpoints have in common (`pulse help connect`): the flags that say where the
+// endpoints are and how to get in, and how these become addresses and a client.
 //
 // Thread: any. Cost: reads the files that the flags name;
 // AddFromDirectories blocks within --timeout.
@@ -40,12 +39,12 @@ extern FleetFlags fleet_flags;
 
 // A command names the groups of these flags that it takes.
 enum FleetFlagGroup : unsigned {
-  kAccessFlags = 1,  // how to get in, and --hang-after
-  kEndpointFlags = 2,
-  kPrometheusFlags = 4,
-  kDirectoryFlags = 8,
-  kJobFlags = 16,
+  kAccessFlags = 1,  // TLS and a password
+  kClientFlags = 2,  // what a client of any endpoint needs beside
+  kFindFlags = 4,    // many endpoints, and --hang-after
+  kJobFlags = 8,
 };
+constexpr unsigned kFleetFlags = kAccessFlags | kClientFlags | kFindFlags;
 
 // Returns `own`, and behind them the flags of these groups.
 std::vector<Flag> WithFleetFlags(unsigned groups, std::vector<Flag> own);
@@ -65,7 +64,11 @@ struct FleetQuestion {
   bool is_nobody_here = false;  // and none of this host answered
 };
 
-// Reads all flags of this kind but those of directories and the filter. On failure returns false and
+// Reads the flags of kAccessFlags and kClientFlags, and says whether addresses without a scheme are of https. On
+// failure returns false and says in `error` what is wrong.
+bool ReadClients(FleetQuestion* question, std::string* error);
+
+// Also reads the endpoints, but those of directories. On failure returns false and
 // says in `error` what is wrong.
 bool ReadFleetFlags(FleetQuestion* question, std::string* error);
 

@@ -29,6 +29,9 @@ training container through a volume. An existing file is replaced in one step; r
 
   --library=PATH   the plugin library, for this kind of machine (default: the one of this installation)
 
+Examples:
+  pulse install /shared
+
 Exit status: 0 done; 1 bad usage; 2 no such library, or FOLDER can't be written to.
 )";
 

@@ -3,21 +3,23 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "exporter/base/version.h"
 #include "exporter/cli/command.h"
+#include "exporter/cli/completion.h"
 
 namespace nccl_pulse {
 namespace {
 
 constexpr int kUsageError = 1;
 
-const Command* const kCommands[] = {&kStatusCommand,  &kDiagnoseCommand, &kWatchCommand,
-                                    &kCaptureCommand, &kTraceCommand,    &kSetCommand,
-                                    &kAgentCommand,   &kDemoCommand,     &kInstallCommand};
+const Command* const kCommands[] = {
+    &kStatusCommand, &kDiagnoseCommand, &kWatchCommand, &kCaptureCommand, &kTraceCommand,
+    &kSetCommand,    &kSettingsCommand, &kAgentCommand, &kDemoCommand,    &kInstallCommand};
 
 void PrintUsage(FILE* out) {
   std::fprintf(out,
@@ -31,7 +33,7 @@ To see it without a GPU:   pulse demo
 For a job of yours:        export NCCL_PROFILER_PLUGIN=pulse   (or the path of libnccl-profiler-pulse.so)
 While the job runs:        pulse status, http://localhost:9410/ in a browser, or curl localhost:9410/metrics
 
-`pulse help COMMAND` says more. `pulse --version` prints the version.
+More: `pulse help COMMAND`. Addresses, TLS and passwords: `pulse help connect`. Version: `pulse --version`.
 )",
              out);
 }
@@ -68,9 +70,23 @@ int Main(int argc, char** argv) {
     std::printf("pulse %s\n", kVersion);
     return 0;
   }
+  // Asked by shells alone (deploy/package/completions): no command of the help.
+  if (name == "complete") {
+    std::vector<std::string> words(argv + 2, argv + argc);
+    if (!words.empty() && words.front() == "--") words.erase(words.begin());
+    for (const std::string& each :
+         Completions({std::begin(kCommands), std::end(kCommands)}, words)) {
+      std::puts(each.c_str());
+    }
+    return 0;
+  }
   const char* wanted = asks_for_help ? argv[2] : argv[1];
   if (asks_for_help && (std::strcmp(wanted, "help") == 0 || std::strcmp(wanted, "version") == 0)) {
     PrintUsage(stdout);
+    return 0;
+  }
+  if (asks_for_help && std::string_view(wanted) == kConnectTopic.name) {
+    std::fputs(kConnectTopic.help, stdout);
     return 0;
   }
   const Command* command = Find(wanted);

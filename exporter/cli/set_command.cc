@@ -39,7 +39,7 @@ bool is_all = false;
 constexpr char kHelp[] =
     R"(usage: pulse set NAME=VALUE [NAME=VALUE ...] [--for=DURATION] [--job-id=ID | --pid=PID ... | --all]
 
-Changes settings of running processes on this node. `pulse status --settings` shows them. The names are those of
+Changes settings of running processes on this node. `pulse settings` shows them. The names are those of
 the variables NCCL_PULSE_*:
 
   TIMED_LAUNCHES_PER_SECOND   1 to 1000000: timed launches per second and GPU; each delays its GPU by about 5 us.
@@ -60,6 +60,11 @@ NAME=default restores what the process started with. All other settings are read
 
 Only a process' own user and root may do this, and only on the node. For processes in a container with its own
 network, run it there.
+
+Examples:
+  pulse set TIMED_LAUNCHES_PER_SECOND=1000 --for=10m
+  pulse set HANG_SECONDS=60 --job-id=my-run
+
 Exit status: 0 all have changed; 1 bad usage; 2 no process to ask, or none has changed; 4 some haven't.
 )";
 

@@ -16,8 +16,7 @@ namespace nccl_pulse {
 std::string SettingsTable(const std::vector<ControlAnswer>& answers, absl::Time now,
                           absl::TimeZone zone);
 
-// Asks the processes of this node, and prints the table. The exit status of `pulse status
-// --settings`.
+// Asks the processes of this node, and prints the table. The exit status of `pulse settings`.
 int ShowSettings(absl::Duration patience);
 
 }  // namespace nccl_pulse

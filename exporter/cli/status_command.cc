@@ -19,8 +19,8 @@
 #include "exporter/base/json_text.h"
 #include "exporter/cli/calls_table.h"
 #include "exporter/cli/command.h"
+#include "exporter/cli/fleet_flags.h"
 #include "exporter/cli/local_endpoints.h"
-#include "exporter/cli/settings_table.h"
 #include "exporter/cli/status_endpoint.h"
 #include "exporter/cli/status_table.h"
 #include "exporter/fleet/http_client.h"
@@ -34,16 +34,14 @@ using Json = nlohmann::json;
 // The flags.
 struct {
   std::string endpoint, calls_of, color = "auto";
-  bool json = false, watch = false, all = false, calls = false, settings = false;
+  bool json = false, watch = false, all = false, calls = false;
   absl::Duration interval = absl::Seconds(1);
-  StatusSecrets secrets;
 } flags;  // NOLINT(cert-err58-cpp)
 
 constexpr int kUsageError = 1;
 constexpr int kNoAnswer = 2;
 constexpr int kHangFound = 3;
 constexpr int kIncomplete = 4;
-constexpr std::chrono::milliseconds kPatience{5000};
 constexpr std::chrono::milliseconds kSearchPatience{2000};
 
 constexpr char kHelp[] =
@@ -73,10 +71,9 @@ It reads the node's endpoint, so it also works while a job hangs.
 
 "as of N s ago" in the first line: the endpoint is out of CPU budget and sent an older answer.
 
-  ENDPOINT              HOST:PORT, :PORT, HOST (port 9410), unix:/path or https://HOST:PORT; default: the
-                        first that answers on this host, ports 9410 to 9417 (with TLS or a password: 9410).
-                        A job's log shows its address with NCCL_DEBUG=INFO
-  --endpoint=ADDRESS    the same
+Addresses of endpoints, TLS and passwords: `pulse help connect`.
+Default: the first endpoint that answers on this host (with TLS or a password: port 9410).
+
   --watch               refresh until Ctrl-C
   --interval=DURATION   time between two refreshes, with a unit: 5s, 500ms (default 1s)
   --json                print the endpoint's answer (/api/v1/communicators) with "age_seconds", its age;
@@ -84,17 +81,12 @@ It reads the node's endpoint, so it also works while a job hangs.
   --all                 also show communicators that have ended
   --calls               show the last calls of communicators that hang, ranks side by side; > marks differences
   --calls-of=ID         show the last calls of this communicator (16 hexadecimal digits)
-  --settings            show the settings that `pulse set` can change, for each process of this user (root:
-                        of all users). Exit status: 0; 2 no process; 4 some don't answer
   --color=auto|always|never
 
-For an agent with TLS or a password:
-  --ca-cert=FILE        authorities to trust instead of the system's
-  --server-name=NAME    name in its certificate (default: the endpoint's host)
-  --cert=FILE           client certificate
-  --key=FILE            its key
-  --user=NAME           user
-  --password-file=FILE  file whose first line is the password
+Examples:
+  pulse status --watch
+  pulse status node-1 --calls
+  pulse status https://node-1:9410 --ca-cert=ca.pem --credentials-file=me.txt
 
 Exit status: 0 no hang, or a WAIT; 1 bad usage; 2 no answer; 3 a hang is suspected; 4 incomplete: a process
 was lost or doesn't run, a communicator's work can't be seen, or another endpoint of this host doesn't answer.
@@ -118,9 +110,10 @@ std::optional<Json> Look(const StatusEndpoint& from) {
     return std::nullopt;
   }
   if (answer.status == 401) {
-    std::fprintf(stderr, "pulse: %s %s: --user=NAME --password-file=FILE\n", endpoint.c_str(),
+    std::fprintf(stderr, "pulse: %s %s: --credentials-file=FILE or --bearer-file=FILE\n",
+                 endpoint.c_str(),
                  from.client.authorization.empty() ? "asks for a password"
-                                                   : "does not take this user and password");
+                                                   : "does not take these credentials");
     return std::nullopt;
   }
   if (answer.status != 200) {
@@ -270,30 +263,18 @@ int ExitStatus(const Json& page, bool is_one_left_out) {
 }
 
 std::vector<Flag> Flags() {
-  StatusSecrets& secrets = flags.secrets;
-  return {{"--endpoint", &flags.endpoint},
-          {"--watch", &flags.watch},
-          {"--interval", &flags.interval},
-          {"--json", &flags.json},
-          {"--all", &flags.all},
-          {"--calls", &flags.calls},
-          {"--calls-of", &flags.calls_of},
-          {"--settings", &flags.settings},
-          {"--color", &flags.color},
-          {"--ca-cert", &secrets.tls.ca_file},
-          {"--server-name", &secrets.tls.name},
-          {"--cert", &secrets.tls.cert_file},
-          {"--key", &secrets.tls.key_file},
-          {"--user", &secrets.user},
-          {"--password-file", &secrets.password_file}};
+  fleet_flags.timeout = absl::Seconds(5);
+  return WithFleetFlags(kAccessFlags | kClientFlags, {{"--endpoint", &flags.endpoint},
+                                                      {"--watch", &flags.watch},
+                                                      {"--interval", &flags.interval},
+                                                      {"--json", &flags.json},
+                                                      {"--all", &flags.all},
+                                                      {"--calls", &flags.calls},
+                                                      {"--calls-of", &flags.calls_of},
+                                                      {"--color", &flags.color}});
 }
 
 int Run(const std::vector<std::string>& arguments) {
-  if (flags.settings) {
-    if (arguments.empty()) return ShowSettings(absl::FromChrono(kPatience));
-    std::fputs("pulse: --settings takes no endpoint: it asks the processes of this node\n", stderr);
-    return kUsageError;
-  }
   const bool json = flags.json;
   const absl::Duration interval = flags.interval;
   const std::string& color = flags.color;
@@ -322,21 +303,20 @@ int Run(const std::vector<std::string>& arguments) {
     std::fputs("pulse: --calls goes neither with --json nor with --watch\n", stderr);
     return kUsageError;
   }
-  const StatusSecrets& secrets = flags.secrets;
+  FleetQuestion question;
+  std::string problem;
+  if (!ReadClients(&question, &problem)) return Fail(kUsageError, problem);
   // A password is for nobody who happens to listen at another port.
-  const bool is_search = address.empty() && secrets.user.empty() && secrets.tls.ca_file.empty() &&
-                         secrets.tls.cert_file.empty() && secrets.tls.key_file.empty() &&
-                         secrets.tls.name.empty() && secrets.password_file.empty();
+  const bool is_search =
+      address.empty() && !question.is_https && question.client.authorization.empty();
   bool is_one_left_out = false;
   if (is_search) address = FirstOfThisHost(&is_one_left_out);
   const bool is_nobody_here = is_search && address.empty();
   StatusEndpoint endpoint;
-  std::string problem;
-  if (!FindStatusEndpoint(address, secrets, &endpoint, &problem)) {
+  if (!FindStatusEndpoint(address, question.is_https, question.client, &endpoint, &problem)) {
     std::fprintf(stderr, "pulse: %s\n", problem.c_str());
     return kUsageError;
   }
-  endpoint.client.patience = kPatience;
   StatusOptions options;
   options.color = UseColor(color);
   options.all = flags.all;

@@ -1,13 +1,11 @@
 #include "exporter/cli/status_endpoint.h"
 
-#include <fstream>
 #include <string_view>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "exporter/cli/fleet_flags.h"
 #include "exporter/cli/local_endpoints.h"
 
 namespace nccl_pulse {
@@ -35,40 +33,22 @@ bool ReadAddress(std::string_view text, bool is_secure, Address* address, std::s
 
 }  // namespace
 
-bool FindStatusEndpoint(const std::string& address, const StatusSecrets& secrets,
+bool FindStatusEndpoint(const std::string& address, bool is_https, const FleetClientOptions& client,
                         StatusEndpoint* endpoint, std::string* error) {
   std::string_view rest = address;
   bool is_secure = absl::ConsumePrefix(&rest, "https://");
-  if (!is_secure) absl::ConsumePrefix(&rest, "http://");
-  is_secure = is_secure || !secrets.tls.ca_file.empty() || !secrets.tls.cert_file.empty() ||
-              !secrets.tls.key_file.empty() || !secrets.tls.name.empty();
+  if (!is_secure) is_secure = !absl::ConsumePrefix(&rest, "http://") && is_https;
   if (!ReadAddress(rest, is_secure, &endpoint->address, error)) {
     *error = absl::StrCat(*error, ": write host:port, https://host:port or unix:/path");
     return false;
   }
-  FleetClientOptions& client = endpoint->client;
-  client.most_bytes = client.most_unpacked_bytes = kMostBytes;
-  client.most_at_once = 1;
-  if (is_secure) {
-    client.tls = TlsClient::Make(secrets.tls, error);
-    if (client.tls == nullptr) return false;
-  }
-  if (secrets.user.empty() != secrets.password_file.empty()) {
-    *error = "--user and --password-file belong together";
-    return false;
-  }
-  if (secrets.user.empty()) return true;
-  std::ifstream file(secrets.password_file);
-  std::string password;
-  if (!std::getline(file, password)) {
-    *error =
-        absl::StrCat("--password-file=", secrets.password_file, ": cannot be read, or is empty");
-    return false;
-  }
-  absl::StripTrailingAsciiWhitespace(&password);
-  client.authorization =
-      absl::StrCat("Basic ", absl::Base64Escape(absl::StrCat(secrets.user, ":", password)));
-  return true;
+  endpoint->client = client;
+  endpoint->client.most_bytes = endpoint->client.most_unpacked_bytes = kMostBytes;
+  endpoint->client.most_at_once = 1;
+  FleetQuestion question;
+  question.endpoints = {endpoint->address};
+  question.client = client;
+  return HasAuthorities(question, error);
 }
 
 }  // namespace nccl_pulse

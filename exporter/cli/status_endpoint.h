@@ -11,12 +11,6 @@
 
 namespace nccl_pulse {
 
-struct StatusSecrets {
-  TlsClientConfig tls;
-  std::string user;           // "": none
-  std::string password_file;  // its first line is the password
-};
-
 struct StatusEndpoint {
   Address address;
   FleetClientOptions client;
@@ -24,9 +18,9 @@ struct StatusEndpoint {
 
 // `address`: "host:port", ":port", "port", "host", "http://...", "https://...", "unix:/path"; "" is
 // this machine's default. A path behind it is left out: an address copied from a log ends with
-// /metrics. TLS where the address or a file of `secrets` asks for it. False when that is no address,
-// or something of `secrets` is wrong: `error` says what.
-bool FindStatusEndpoint(const std::string& address, const StatusSecrets& secrets,
+// /metrics. TLS where the address or `is_https` asks for it. False when that is no address, or `client` has
+// no TLS: `error` says what.
+bool FindStatusEndpoint(const std::string& address, bool is_https, const FleetClientOptions& client,
                         StatusEndpoint* endpoint, std::string* error);
 
 }  // namespace nccl_pulse

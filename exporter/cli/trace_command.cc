@@ -26,8 +26,8 @@ constexpr int kNothingRead = 2;
 constexpr int kNoCalls = 4;
 constexpr int kNotWritten = 5;
 
-constexpr double kLeastSeconds = 0.1;
-constexpr double kMostSeconds = 600;
+constexpr absl::Duration kShortest = absl::Milliseconds(100);
+constexpr absl::Duration kLongest = absl::Minutes(10);
 constexpr int kMostEvery = 1 << 24;  // Sampler::kMaxExponent
 // A page of calls takes the endpoint about so long for each call (exporter/exposition/calls_json.h),
 // and a rank has so many by default.
@@ -35,19 +35,21 @@ constexpr double kSecondsPerCall = 1.5e-6;
 constexpr double kCallsOfRank = 256;
 
 // The flags.
-double seconds = 5;
+absl::Duration duration = absl::Seconds(5);
 std::optional<int> asked_every;
 std::string out, from;  // NOLINT(cert-err58-cpp)
 
 constexpr char kHelp[] =
-    R"(usage: pulse trace [HOST:PORT ...] [--seconds=N] [--out=FILE] [flags]
+    R"(usage: pulse trace [HOST:PORT ...] [--duration=DURATION] [--out=FILE] [flags]
        pulse trace --from=CAPTURE [--out=FILE]
 
 Draws a timeline of a job's NCCL calls for https://ui.perfetto.dev (Open trace file; the file stays on your
 machine): calls, durations, work that hasn't ended, missing calls, waits and verdicts, per rank and
 communicator, with arrows between ranks. Without --every the job isn't modified. The overhead is printed first.
 
-  --seconds=N           how long to watch, 0.1 to 600 (default 5). Ctrl-C ends it earlier and writes the file.
+Addresses of endpoints, TLS and passwords: `pulse help connect`.
+
+  --duration=DURATION   how long to watch, 100ms to 10m (default 5s). Ctrl-C ends it earlier and writes the file.
                         Earlier calls that are still kept are also drawn
   --every=N             meanwhile time one launch in N (rounded up to a power of two; 1: all that have a free
                         event), and observe all network steps, in the job's processes on this host of this
@@ -55,23 +57,13 @@ communicator, with arrows between ranks. Without --every the job isn't modified.
   --from=CAPTURE        draw what `pulse capture` has saved, a folder or a .tar.gz
   --out=FILE            must not exist (default: nccl-pulse-TIME.pftrace in the current folder).
                         /dev/stdout: messages then go to stderr
-
-Where the endpoints are (default: this host, ports 9410 to 9417):
-  HOST:PORT             one endpoint, any number of times; also :PORT, https://HOST:PORT or HOST (port 9410)
-  --endpoint=HOST:PORT  the same
-  --targets=FILE        a file in the format of file_sd (JSON or YAML)
-
-How to connect:
-  --https               use https for addresses without a scheme. The next five flags imply it
-  --ca-cert=FILE        authorities to trust instead of the system's
-  --insecure            trust every certificate
-  --cert=FILE           client certificate, for endpoints that ask for one
-  --key=FILE            its key
-  --server-name=NAME    name in the endpoints' certificates, if it differs from their addresses
-  --credentials-file=FILE  one line user:password for the endpoints
-  --timeout=DURATION    how long each endpoint may take (default 3s); all are asked at once
   --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
                         NCCL_PULSE_HANG_SECONDS, the longest if they differ)
+
+Examples:
+  pulse trace --duration=5s --out=job.pftrace
+  pulse trace node-1 node-2 --duration=10s
+  pulse trace --from=hang.tar.gz
 
 Exit status: 0 written; 1 bad usage; 2 no endpoint answers, or the capture can't be read; 4 written, but it has no
 call; 5 couldn't be written, and nothing is left of it. What tracks mean: docs/debug-a-slow-job.md.
@@ -90,8 +82,11 @@ void PrintClocks(const Observation& seen, std::FILE* said) {
 // Returns the exit status of what failed, or 0. `every` 0: launches are timed as before.
 int Watch(int every, std::FILE* said, Observation* seen) {
   FleetQuestion question;
+  JobFilter filter;
   std::string error;
   if (!ReadFleetFlags(&question, &error)) return Fail(kUsageError, error);
+  if (!ReadFilter(&filter, &error)) return Fail(kUsageError, error);
+  if (!AddFromDirectories(filter, &question, &error)) return Fail(kNothingRead, error);
   if (!OrThoseOfThisHost(&question, &error)) return Fail(kUsageError, error);
   JobLookOptions options;
   options.client = question.client;
@@ -107,20 +102,20 @@ int Watch(int every, std::FILE* said, Observation* seen) {
   }
   std::fprintf(
       said,
-      "Watching %zu of %zu endpoints for %g s: %zu communicators with %zu ranks; one of them at "
+      "Watching %zu of %zu endpoints for %s: %zu communicators with %zu ranks; one of them at "
       "an\n"
       "endpoint at a time, each up to %d times a second.\n"
       "What it costs the job: about %.1f ms of processor time to look at all of them once, in the\n"
       "processes that serve. A process of a job gives all who ask at most 2 %% of a core, an agent "
       "25 %%.\n"
       "No call of NCCL takes longer for these looks.\n",
-      watch.heard(), question.endpoints.size(), seconds, watch.communicators(), watch.ranks(),
-      static_cast<int>(std::chrono::seconds(1) / kLookEvery),
+      watch.heard(), question.endpoints.size(), absl::FormatDuration(duration).c_str(),
+      watch.communicators(), watch.ranks(), static_cast<int>(std::chrono::seconds(1) / kLookEvery),
       static_cast<double>(watch.ranks()) * kCallsOfRank * kSecondsPerCall * 1e3);
   if (every != 0) CloserLook::PrintCost(said);
   std::fflush(said);
   std::signal(SIGINT, AskToStop);
-  const std::chrono::milliseconds window(static_cast<int64_t>(seconds * 1e3));
+  const std::chrono::milliseconds window = absl::ToChronoMilliseconds(duration);
   CloserLook closer(every, question.client.patience);
   if (every != 0) closer.Begin(watch.processes(), question.endpoints, window, said);
   std::fflush(said);
@@ -133,17 +128,16 @@ int Watch(int every, std::FILE* said, Observation* seen) {
 
 std::vector<Flag> Flags() {
   return WithFleetFlags(
-      kAccessFlags | kEndpointFlags,
-      {{"--seconds", &seconds}, {"--every", &asked_every}, {"--out", &out}, {"--from", &from}});
+      kFleetFlags | kJobFlags,
+      {{"--duration", &duration}, {"--every", &asked_every}, {"--out", &out}, {"--from", &from}});
 }
 
 int Run(const std::vector<std::string>& arguments) {
   std::string error;
   if (!AddAddresses(arguments, "a capture to --from, addresses to --targets", &error))
     return Fail(kUsageError, error);
-  // This way round, because NaN compares false with everything.
-  if (!(seconds >= kLeastSeconds && seconds <= kMostSeconds)) {
-    return Fail(kUsageError, "--seconds is not between 0.1 and 600");
+  if (duration < kShortest || duration > kLongest) {
+    return Fail(kUsageError, "--duration is not between 100ms and 10m");
   }
   int every = asked_every.value_or(0);
   if (asked_every.has_value() && (every < 1 || every > kMostEvery)) {
@@ -157,7 +151,7 @@ int Run(const std::vector<std::string>& arguments) {
                         absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()),
                         ".pftrace");
   }
-  if (!from.empty() && !fleet_flags.endpoints.empty()) {
+  if (!from.empty() && (!fleet_flags.endpoints.empty() || IsDirectoryNamed())) {
     return Fail(kUsageError, "--from and an address: a capture or a running job, not both");
   }
   if (every != 0 && !from.empty()) {

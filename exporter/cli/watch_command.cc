@@ -38,27 +38,9 @@ it gives the verdict of `pulse diagnose`. It holds no state; a second one beside
   /?job_id=ID           a report on one job now; also /?comm=ID, and as JSON /api/v1/diagnosis
   /alertmanager         a webhook for Alertmanager: a report on the job of the alert
 
-Where the endpoints are; files and directories are read again every 10 s:
-  HOST:PORT             one endpoint, any number of times; also :PORT, https://HOST:PORT or HOST (port 9410)
-  --endpoint=HOST:PORT  the same
-  --prometheus=URL      what this Prometheus (or VictoriaMetrics, Mimir) has scraped within 15 minutes
-  --targets=FILE        a file in the format of file_sd (JSON or YAML)
-  --http-sd=URL         a URL that answers in the format of http_sd
-  --dns=NAME:PORT       all addresses of a name, such as a headless service
+Addresses of endpoints (they must be given), TLS and passwords: `pulse help connect`. Files and directories are read
+again every 10 s.
 
-How to connect:
-  --https               use https for addresses without a scheme. The next five flags imply it, unless
-                        --prometheus knows the scheme
-  --ca-cert=FILE        authorities to trust instead of the system's
-  --insecure            trust every certificate
-  --cert=FILE           client certificate, for endpoints that ask for one
-  --key=FILE            its key
-  --server-name=NAME    name in the endpoints' certificates, if it differs from their addresses
-  --credentials-file=FILE  one line user:password for the endpoints
-  --bearer-file=FILE    one line with a token for the endpoints
-  --prometheus-credentials-file=FILE  one line user:password for the Prometheus and http_sd only
-  --prometheus-bearer-file=FILE  one line with a token for the Prometheus and http_sd only
-  --timeout=DURATION    how long each endpoint may take (default 3s); all are asked at once
   --hang-after=DURATION time without progress that counts as a hang, 8s to 1h (default: the endpoints'
                         NCCL_PULSE_HANG_SECONDS, the longest if they differ)
 
@@ -75,6 +57,11 @@ How to serve:
   --web-config=FILE     TLS, client certificates and passwords, as for `pulse agent`
 
 SIGTERM and SIGINT end it. SIGHUP reads the FILE of --web-config again.
+
+Examples:
+  pulse watch --prometheus=http://prometheus:9090
+  pulse watch --targets=/etc/prometheus/nccl-pulse.json --on-hang=/usr/local/bin/page-me
+
 Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 can't serve there. More: docs/prometheus.md.
 )";
 
@@ -92,9 +79,8 @@ bool Find(std::vector<Address>* endpoints, FleetClientOptions* client, std::stri
 }
 
 std::vector<Flag> Flags() {
-  return WithFleetFlags(
-      kAccessFlags | kEndpointFlags | kPrometheusFlags | kDirectoryFlags,
-      WithHangFlags(&hang_flags, {{"--listen", &listen_address}, {"--web-config", &web_config}}));
+  return WithFleetFlags(kFleetFlags, WithHangFlags(&hang_flags, {{"--listen", &listen_address},
+                                                                 {"--web-config", &web_config}}));
 }
 
 int Run(const std::vector<std::string>& arguments) {
@@ -102,7 +88,7 @@ int Run(const std::vector<std::string>& arguments) {
   if (fleet_flags.endpoints.empty() && fleet_flags.targets.empty() && !IsDirectoryNamed()) {
     return Fail(kUsageError,
                 "it needs to be told where the endpoints are: --prometheus, --targets, --http-sd, "
-                "--dns or HOST:PORT; see pulse help watch");
+                "--dns or HOST:PORT; see pulse help connect");
   }
   WatchService::Options options;
   options.listen_address = listen_address;

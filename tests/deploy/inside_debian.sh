@@ -75,7 +75,7 @@ complete_status() {
   [[ "${COMPREPLY[*]}" == status ]]
 }
 (complete_status) || fail 'pulse sta<TAB>'
-gzip -dc /usr/share/man/man1/pulse.1.gz | grep -q '^[.]SH PULSE STATUS' || fail 'no manual page'
+gzip -dc /usr/share/man/man1/pulse-status.1.gz | grep -q '^[.]SH EXIT STATUS' || fail 'no manual page'
 
 echo 'the dynamic linker finds the library by its names'
 for name in libnccl-profiler-pulse.so librccl-profiler-pulse.so; do

@@ -19,7 +19,9 @@ def help_of(command):
     """The help text of a subcommand, or None if there is no such subcommand."""
     asked = subprocess.run([PULSE, "help", command], check=False, text=True, stdout=subprocess.PIPE,
                            stderr=subprocess.DEVNULL)
-    return None if asked.returncode else asked.stdout
+    if asked.returncode:
+        return None
+    return asked.stdout + (help_of("connect") if "`pulse help connect`" in asked.stdout else "")
 
 
 def code(text):
@@ -39,7 +41,7 @@ def commands(text):
 
 def problems(text):
     for command, flags in commands(text):
-        if command in ("help", "command"):
+        if command in ("help", "command", "complete"):
             continue
         known = help_of(command)
         if known is None:

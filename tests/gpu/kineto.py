@@ -122,7 +122,7 @@ def take_trace(options, job, out, mark):
         time.sleep(0.1)
     time.sleep(1)  # the profiler starts
     path = os.path.join(out, mark + ".pftrace")
-    done = subprocess.run([options.pulse, "trace", "--seconds=%g" % options.seconds, "--out=" + path,
+    done = subprocess.run([options.pulse, "trace", "--duration=%gs" % options.seconds, "--out=" + path,
                            "--endpoint=127.0.0.1:%d" % PORT] + options.trace_option,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     print(done.stdout, flush=True)

@@ -211,7 +211,7 @@ class CaptureTest(unittest.TestCase):
         return trace
 
     def test_trace(self):
-        live = self.check_trace("--seconds=0.1", "--endpoint=" + self.endpoint)
+        live = self.check_trace("--duration=0.1s", "--endpoint=" + self.endpoint)
         path = self.out + ".tar.gz"
         code, _, errors = pulse("capture", "--endpoint=" + self.endpoint, "--out=" + path, "--hang-after=2s")
         self.assertEqual((code, errors), (0, ""))

@@ -46,7 +46,7 @@ class CloserLookTest(NodeCase):
     def set_values(self, pids):
         """{setting: values} of those that are not what the processes started with; asked of the processes."""
         found = {}
-        shown = subprocess.run([cluster.PULSE, "status", "--settings"], stdout=subprocess.PIPE, text=True, check=False)
+        shown = subprocess.run([cluster.PULSE, "settings"], stdout=subprocess.PIPE, text=True, check=False)
         for pid, name, value, origin in TABLE.findall(shown.stdout):
             if int(pid) in pids and origin.startswith("set "):
                 found.setdefault(name, []).append(value)
@@ -84,7 +84,7 @@ class CloserLookTest(NodeCase):
 
     def test_all_launches_are_timed_in_the_window_and_not_behind_it(self):
         pids = self.start_demo()
-        trace = self.start_trace("--every=1", "--seconds=300")
+        trace = self.start_trace("--every=1", "--duration=300s")
         wait_until(lambda: self.set_values(pids) == CLOSER or trace.poll() is not None, "all are timed")
         self.assertIsNone(trace.poll(), "in the window")
         time.sleep(1.5)
@@ -102,7 +102,7 @@ class CloserLookTest(NodeCase):
 
     def test_killed_in_the_window(self):
         pids = self.start_demo()
-        trace = self.start_trace("--every=1", "--seconds=6")
+        trace = self.start_trace("--every=1", "--duration=6s")
         wait_until(lambda: self.set_values(pids) == CLOSER or trace.poll() is not None, "all have been set")
         trace.kill()
         self.assertEqual(trace.wait(), -signal.SIGKILL, "in the window")
@@ -121,7 +121,7 @@ class CloserLookTest(NodeCase):
             stopped, other = other, stopped
         os.kill(stopped.pid, signal.SIGSTOP)
         try:
-            status, said = self.trace("--every=3", "--seconds=0.5", "--timeout=1s")
+            status, said = self.trace("--every=3", "--duration=0.5s", "--timeout=1s")
         finally:
             os.kill(stopped.pid, signal.SIGCONT)
         self.assertEqual(status, 0, said)
@@ -134,7 +134,7 @@ class CloserLookTest(NodeCase):
 
     def test_usage(self):
         for arguments in (["--every=-1"], ["--every=16777217"], ["--every=1", "--from=/nowhere"],
-                          ["--seconds=0"], ["--seconds=-1"], ["--seconds=nan"], ["--seconds=601"]):
+                          ["--duration=0s"], ["--duration=-1s"], ["--duration=601s"]):
             done = subprocess.run([cluster.PULSE, "trace", *arguments], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True, check=False)
             self.assertEqual(done.returncode, 1, done.stdout)

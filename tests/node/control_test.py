@@ -1,4 +1,4 @@
-"""`pulse set` and `pulse status --settings`, with real processes."""
+"""`pulse set` and `pulse settings`, with real processes."""
 
 import os
 import re
@@ -28,7 +28,7 @@ class ControlTest(AgentCase):
     def settings(self, process):
         """{setting: (value, from)}; other tests' processes may run beside."""
         return {name: (value, origin) for pid, name, value, origin
-                in TABLE.findall(pulse("status", "--settings")[1]) if int(pid) == process.pid}
+                in TABLE.findall(pulse("settings")[1]) if int(pid) == process.pid}
 
     def counts(self, process, metric="nccl_pulse_commands_total", label="result"):
         return {what: count for (pid, what), count

@@ -87,13 +87,13 @@ class WithoutAddressTest(unittest.TestCase):
     def test_password_is_for_the_default_port(self):
         self.agent()
         with open(self.password(), encoding="utf-8") as file:
-            _, _, errors = run_status("--user=ann", "--password-file=" + file.name)
+            _, _, errors = run_status("--credentials-file=" + file.name)
         self.assertNotIn("no address was given", errors)
 
     def password(self):
         path = os.path.join(os.environ["TEST_TMPDIR"], "password")
         with open(path, "w", encoding="utf-8") as file:
-            file.write("abc\n")
+            file.write("ann:abc\n")
         return path
 
     def test_nobody(self):
@@ -126,8 +126,10 @@ class StatusTest(WebCase):
         self.assertIn("No communicator is in use.", output)
         # A file says it as well as the address.
         self.assertEqual(self.status("localhost:%d" % self.port, ca, *own)[0], 0)
+        self.assertEqual(self.status("localhost:%d" % self.port, "--insecure", *own)[0], 0)
         for arguments, expected in (
                 ([secure, ca], "TLS: "),  # no certificate
+                ([secure, "--insecure"], "TLS: "),
                 ([secure, *own, "--ca-cert=" + self.file("client.pem")], "unable to get local issuer certificate"),
                 ([secure, ca, *own, "--server-name=elsewhere"], "ostname mismatch"),
                 (["localhost:%d" % self.port], "This endpoint speaks TLS: use https")):
@@ -139,15 +141,17 @@ class StatusTest(WebCase):
         self.agent(USERS)
         endpoint = "localhost:%d" % self.port
         with open(self.file("password"), "w", encoding="utf-8") as file:
-            file.write("abc\n")
+            file.write("ann:abc\n")
         with open(self.file("wrong"), "w", encoding="utf-8") as file:
-            file.write("abd\n")
-        right = ["--user=ann", "--password-file=" + self.file("password")]
+            file.write("ann:abd\n")
+        right = ["--credentials-file=" + self.file("password")]
         self.assertEqual(self.status(endpoint, *right)[0], 0)
         code, output = self.status(endpoint)
         self.assertEqual((code, "asks for a password" in output), (2, True), output)
-        code, output = self.status(endpoint, "--user=ann", "--password-file=" + self.file("wrong"))
-        self.assertEqual((code, "does not take this user" in output), (2, True), output)
+        code, output = self.status(endpoint, "--credentials-file=" + self.file("wrong"))
+        self.assertEqual((code, "does not take these credentials" in output), (2, True), output)
+        for wrong in ((), ("--bearer-file=" + self.file("wrong"),)):
+            self.assertEqual(self.status(endpoint, *wrong)[0], 2)
         code, output = self.status("https://" + endpoint, "--ca-cert=" + self.file("ca.pem"))
         self.assertEqual((code, "plain http" in output), (2, True), output)
 

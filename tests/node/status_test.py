@@ -259,7 +259,8 @@ class EndpointTest(unittest.TestCase):
                                     (["--web-config=x"], "--web-config is no flag of `pulse status`"),
                                     (["a:b:c"], '"a:b:c": an IPv6 address stands in brackets'),
                                     (["host:99999"], "the port is not between 1 and 65535: write host:port"),
-                                    (["--user=ann"], "--user and --password-file belong together"),
+                                    (["--credentials-file=x", "--bearer-file=y"], "a password or a token for the endpoints, not both"),
+                                    (["--timeout=1h"], "--timeout is not between 100ms and 5m"),
                                     (["--cert=x", "localhost:1"], "--cert and --key belong together"),
                                     (["--ca-cert=/nowhere"], "--ca-cert=/nowhere")):
             code, output, errors = status(*arguments)
@@ -268,11 +269,12 @@ class EndpointTest(unittest.TestCase):
         self.assertIn("usage: pulse status", status("--help")[1])
         for arguments, code, expected in (([], 0, "pulse demo"), (["help"], 0, "usage: pulse COMMAND"),
                                           (["help", "help"], 0, "usage: pulse COMMAND"), (["--version"], 0, "pulse "),
-                                          (["--help"], 0, "trace"), (["help", "trace"], 0, "--seconds"),
+                                          (["--help"], 0, "trace"), (["help", "trace"], 0, "--duration"), (["help", "connect"], 0, "--credentials-file=FILE"),
+                                          (["settings", "x"], 1, "settings takes no argument"),
                                           (["demo", "--help"], 0, "Ctrl-C"), (["dance"], 1, "usage: pulse"),
                                           (["help", "dance"], 1, "usage: pulse"),
                                           (["stauts"], 1, 'did you mean "status"?'), (["hepl"], 1, 'did you mean "help"?'),
-                                          (["trace", "--seconds=2s"], 1, "a number of seconds: write --seconds=2"),
+                                          (["trace", "--duration=2"], 1, "--duration=2 has no unit: write --duration=2s"),
                                           (["trace", "--every=x"], 1, "--every=x: not a whole number")):
             done = subprocess.run([cluster.PULSE, *arguments], text=True, capture_output=True, check=False)
             self.assertEqual(done.returncode, code)

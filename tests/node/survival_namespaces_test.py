@@ -99,7 +99,7 @@ class PidNamespaceTest(NodeCase):
         outside = self.start(1)
 
         def hang_seconds():
-            shown = subprocess.run([PULSE, "status", "--settings"], stdout=subprocess.PIPE, text=True, check=False)
+            shown = subprocess.run([PULSE, "settings"], stdout=subprocess.PIPE, text=True, check=False)
             found = dict(re.findall(r"^(\d+) +HANG_SECONDS +(\d+) ", shown.stdout, re.M))
             return [found.get(str(process.pid)) for process in (first, second, outside)]
 
@@ -115,7 +115,7 @@ class PidNamespaceTest(NodeCase):
         self.start(1).ask("run 10")
         wait_until(lambda: len(values(self.port, "nccl_operations_total", "comm")) == 3, "all are there")
         with tempfile.TemporaryDirectory(prefix="ns", dir="/tmp") as folder:
-            said = subprocess.run([PULSE, "trace", "--endpoint=" + self.listen, "--every=1", "--seconds=0.5",
+            said = subprocess.run([PULSE, "trace", "--endpoint=" + self.listen, "--every=1", "--duration=0.5s",
                                    "--out=" + os.path.join(folder, "out.pftrace")], stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, text=True, check=False)
         self.assertEqual(said.returncode, 0, said.stdout)

@@ -182,7 +182,7 @@ class TraceProcessorTest(TraceCase):
         run = os.path.join(RUNFILES, "tests/traces/h200x2-threads")
         with Replay(run) as address:
             begin_ns = time.time_ns()
-            asked = self.read("--seconds=0.5", "--endpoint=" + address)
+            asked = self.read("--duration=0.5s", "--endpoint=" + address)
             end_ns = time.time_ns()
         found = collections.defaultdict(list)
         for _, comm, track, name, ts, dur, _, number, op, size in asked.slices(CALLS, "number op bytes"):

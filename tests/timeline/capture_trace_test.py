@@ -281,8 +281,9 @@ class CaptureTraceTest(TraceCase):
             self.assertEqual(file.read(), expected)
 
     def test_usage(self):
-        for arguments, message in ((["job.tar.gz"], "goes to --out, a capture to --from"), (["--seconds=-1"], "between 0.1 and 600"),
-                                   (["--seconds=601"], "between 0.1 and 600"), (["--seconds=nan"], ""),
+        for arguments, message in ((["job.tar.gz"], "goes to --out, a capture to --from"), (["--duration=-1s"], "between 100ms and 10m"),
+                                   (["--duration=601s"], "between 100ms and 10m"), (["--duration=5"], "write --duration=5s"),
+                                   (["--from=x", "--dns=localhost"], "not both"),
                                    (["--from=x", "--endpoint=localhost"], "not both"),
                                    (["--from=x", "localhost"], "not both")):
             code, _, errors = self.run_pulse(*arguments)

@@ -72,7 +72,7 @@ class WatchTest(TraceCase):
         looks = [calls_page(time_, rank(0, calls), nranks=2)
                  for time_, calls in ((1, first), (2, second), (3, third), (4, fourth))]
         endpoint = self.endpoint(*looks)
-        trace = self.trace("--seconds=1.2", "--endpoint=" + endpoint.name)
+        trace = self.trace("--duration=1.2s", "--endpoint=" + endpoint.name)
         self.assertGreaterEqual(endpoint.asked, len(looks))
         _, marks = trace.on("calls")
         self.assertEqual([mark.notes["number"] for mark in marks], [1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 13])
@@ -95,7 +95,7 @@ class WatchTest(TraceCase):
     def test_a_clock_that_is_ahead(self):
         endpoint = self.endpoint(calls_page(1, rank(0, [call(1, 1)]), nranks=2), clock=lambda: time.time() + 100)
         older = self.endpoint(calls_page(1, rank(1, [call(1, 1)]), nranks=2), clock=None)
-        trace = self.trace("--seconds=0.1", "--endpoint=" + endpoint.name, "--endpoint=" + older.name)
+        trace = self.trace("--duration=0.1s", "--endpoint=" + endpoint.name, "--endpoint=" + older.name)
         marks = {mark.name.split(":")[1].strip(): mark.notes for mark in trace.on("about this trace")[1]
                  if mark.name.startswith("clock of")}
         ahead = marks[endpoint.name.split(":")[1]]
@@ -110,7 +110,7 @@ class WatchTest(TraceCase):
             asked.append(1)
             return time.time() + (100 if len(asked) > 3 else 0)
         endpoint = self.endpoint(calls_page(1, rank(0, [call(1, 1)]), nranks=2), clock=clock)
-        trace = self.trace("--seconds=0.1", "--endpoint=" + endpoint.name)
+        trace = self.trace("--duration=0.1s", "--dns=" + endpoint.name)
         mark, = [mark for mark in trace.on("about this trace")[1] if mark.name.startswith("clock of")]
         self.assertLessEqual(mark.notes["ahead_at_least_ns"], 0)
         self.assertGreaterEqual(mark.notes["ahead_at_most_ns"], 100 * 10**9)
@@ -118,7 +118,7 @@ class WatchTest(TraceCase):
     def test_an_endpoint_that_dies(self):
         good = self.endpoint(calls_page(1, rank(0, [call(1, 1)]), nranks=2))
         dies = self.endpoint(calls_page(1, rank(1, [call(1, 1)]), nranks=2), None)
-        trace = self.trace("--seconds=0.6", "--endpoint=" + good.name, "--endpoint=" + dies.name)
+        trace = self.trace("--duration=0.6s", "--endpoint=" + good.name, "--endpoint=" + dies.name)
         self.assertEqual(len(trace.on("calls", "rank 1 on")[1]), 1, "what it said before stays")
         self.assertIn("endpoint %s: " % dies.name, self.said)
         self.assertTrue([mark for mark in trace.on("about this trace")[1] if dies.name in mark.name
@@ -126,17 +126,17 @@ class WatchTest(TraceCase):
 
     def test_no_processor_time(self):
         busy = self.endpoint(calls_page(1, rank(0, [call(1, 1)]), nranks=2), 503)
-        trace = self.trace("--seconds=0.6", "--endpoint=" + busy.name)
+        trace = self.trace("--duration=0.6s", "--endpoint=" + busy.name)
         self.assertEqual(len(trace.on("calls")[1]), 1)
         self.assertIn("looks were refused", self.said)
 
     def test_what_nobody_sees_any_more_does_not_go_on(self):
         page = calls_page(9, rank(0, [call(1, 1.0), call(2, 2.0, state="in_flight")]), rank(1, [call(1, 1.0)]))
-        trace = self.trace("--seconds=2.5", "--endpoint=" + self.endpoint(page, 503).name)
+        trace = self.trace("--duration=2.5s", "--endpoint=" + self.endpoint(page, 503).name)
         missing, = trace.on("HAS NOT CALLED")[0]
         self.assertEqual((missing.name, missing.end_ns),
                          ("HAD NOT CALLED, when looked at last, AllReduce 4 KiB (collective 2)", (made_up.START + 9) * 10**9))
-        trace = self.trace("--seconds=0.1", "--endpoint=" + self.endpoint(page).name)
+        trace = self.trace("--duration=0.1s", "--endpoint=" + self.endpoint(page).name)
         missing, = trace.on("HAS NOT CALLED")[0]
         self.assertIsNone(missing.end_ns)
 
@@ -148,12 +148,12 @@ class WatchTest(TraceCase):
             self.assertIn(message, errors)
             self.assertFalse(os.path.exists(self.out))
         empty = self.endpoint(404, communicators={"time": made_up.START, "communicators": []})
-        self.assertEqual(self.trace("--seconds=0.1", "--endpoint=" + empty.name, status=4).marks, [])
+        self.assertEqual(self.trace("--duration=0.1s", "--endpoint=" + empty.name, status=4).marks, [])
 
     def test_a_recorded_run(self):
         run = os.path.join(RUNFILES, "tests/traces/h200x2-threads")
         with Replay(run) as address:
-            trace = self.trace("--seconds=0.5", "--endpoint=" + address)
+            trace = self.trace("--duration=0.5s", "--endpoint=" + address)
         compared = 0
         for path in sorted(os.listdir(run)):
             for (comm, number), truth in true_calls(os.path.join(run, path)).items():

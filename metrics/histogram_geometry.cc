@@ -34,6 +34,7 @@ Tables MakeTables() {
     while (tables.upper_bound_ns[cell] < smallest) ++cell;
     tables.first_cell[slice] = static_cast<uint8_t>(cell);
   }
+  tables.first_cell[kSlices] = kOverflowCell;
   return tables;
 }
 

@@ -22,6 +22,7 @@
 #define METRICS_HISTOGRAM_GEOMETRY_H_
 
 #include <cstdint>
+#include <cstring>
 
 namespace nccl_pulse {
 
@@ -46,11 +47,11 @@ namespace histogram_internal {
 // than any bucket (9 %), so a slice holds at most one boundary: one table entry and one compare
 // decide.
 inline constexpr int kSliceBits = 4;
-inline constexpr int kSlices = 64 << kSliceBits;
+inline constexpr int kSlices = 64 << kSliceBits;  // and one behind them, see CellIndex
 
 struct Tables {
   uint64_t upper_bound_ns[kHistogramCells];  // largest whole nanosecond in the cell
-  uint8_t first_cell[kSlices];               // cell of the slice's smallest duration
+  uint8_t first_cell[kSlices + 1];           // cell of the slice's smallest duration
 };
 extern const Tables kTables;
 
@@ -58,12 +59,17 @@ extern const Tables kTables;
 
 // The cell a duration belongs to. Exact: decided on the true boundary, not on a rounded logarithm.
 inline int CellIndex(uint64_t duration_ns) {
-  const uint64_t v = duration_ns | 1;  // 0 and 1 ns share the zero cell; clz(0) is undefined
-  const int log2 = 63 - __builtin_clzll(v);
-  const uint64_t mantissa = (v << (63 - log2)) << 1 >> (64 - histogram_internal::kSliceBits);
+  // A double has the leading bit's place and the bits after it side by side. Of half the duration, which
+  // fits the conversion of signed integers. It is rounded from 208 days on, far beyond the last boundary, and
+  // at most up to 2^63.
+  const auto half = static_cast<double>(static_cast<int64_t>(duration_ns >> 1 | 1));
+  uint64_t bits;
+  memcpy(&bits, &half, sizeof(bits));
+  constexpr int kShift = 52 - histogram_internal::kSliceBits;
+  constexpr uint64_t kExponentOfHalf = 1022;
   const int cell =
       histogram_internal::kTables
-          .first_cell[(static_cast<uint64_t>(log2) << histogram_internal::kSliceBits) | mantissa];
+          .first_cell[(bits >> kShift) - (kExponentOfHalf << histogram_internal::kSliceBits)];
   return cell + (duration_ns > histogram_internal::kTables.upper_bound_ns[cell] ? 1 : 0);
 }
 

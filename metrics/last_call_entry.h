@@ -78,8 +78,11 @@ struct LastCallBits {
 
   // A stream is told from others by a hash of its handle: an address is nobody's business.
   static uint64_t Bytes(uint64_t bytes, void* stream) {
-    return reinterpret_cast<uintptr_t>(stream) * 0x9e3779b97f4a7c15ULL >> 48 << 48 |
-           (bytes < kMostBytes ? bytes : kMostBytes);
+    return BytesWithin(bytes < kMostBytes ? bytes : kMostBytes, stream);
+  }
+  // Of kMostBytes at most.
+  static uint64_t BytesWithin(uint64_t bytes, void* stream) {
+    return reinterpret_cast<uintptr_t>(stream) * 0x9e3779b97f4a7c15ULL >> 48 << 48 | bytes;
   }
   static constexpr uint64_t BytesOf(uint64_t bytes) { return bytes & kMostBytes; }
   static constexpr uint32_t StreamTag(uint64_t bytes) { return static_cast<uint32_t>(bytes >> 48); }

@@ -60,15 +60,24 @@ class LastCalls {
   void Note(uint64_t what, uint64_t bytes, uint64_t group) {
     if (!IsOfGroup(group)) return NoteFirst(what, bytes, group);
     what |= LastCallBits::kSameGroup << LastCallBits::kFlagsShift;
-    if (LastCallPage* const page = page_.load()) Append(*page, what, bytes, true);
+    LastCallPage* const page = page_.load();
+    if (page == nullptr) return;
+    Append(*page, what, bytes, true);
+    TurnPage();
   }
   // The same for a call that is not of the last one's group.
-  [[gnu::always_inline]] void NoteFirst(uint64_t what, uint64_t bytes, uint64_t group) {
+  void NoteFirst(uint64_t what, uint64_t bytes, uint64_t group) {
+    NoteUsual(what, bytes, group);
+    TurnPage();
+  }
+  // The same for one that does not end a page.
+  [[gnu::always_inline]] void NoteUsual(uint64_t what, uint64_t bytes, uint64_t group) {
     LastCallPage* const page = page_.load();
     if (__builtin_expect(page == nullptr, 0)) return;
     group_.store(group);
     Append(*page, what, bytes, false);
   }
+  bool ends_page() const { return (numbers_.load() + 1) % kLastCallsPerPage == 0; }
   bool IsOfGroup(uint64_t group) const { return group_.load() == group && group != 0; }
   void Note(const LastCallFields& call, uint64_t group) {
     Note(LastCallBits::What(call), LastCallBits::Bytes(call.bytes, call.stream), group);
@@ -127,9 +136,11 @@ class LastCalls {
     entry.Write(next, what, bytes);
     // Those of an earlier group are left without a launch.
     waiting_.store(waiting);
-    if (__builtin_expect((before + 1) % kLastCallsPerPage == 0, 0)) {
-      page_.store(PageOf(before + 1));
-    }
+  }
+  // Behind a call.
+  void TurnPage() {
+    const auto calls = static_cast<uint32_t>(numbers_.load());
+    if (calls % kLastCallsPerPage == 0 && page_.load() != nullptr) page_.store(PageOf(calls));
   }
   // Who waits from now on: this entry alone, or all since first_.
   uintptr_t JoinGroup(uint32_t before, uintptr_t entry) {

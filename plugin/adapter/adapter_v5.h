@@ -56,10 +56,12 @@ inline uint64_t StartOther(Tracker& tracker, void* /*context*/,
   return PassOver(tracker, descriptor.type, api_version);
 }
 
-// An event of that type; 0: of a type that StartEventV5 does not list.
+// An event of that type; 0: of a type that StartEventV5 does not list. The parameters are NCCL's, and stay in
+// their registers: the compiler changes none of what is `used`.
 template <int kApiVersion, uint64_t kType, typename Descriptor>
-[[gnu::flatten, gnu::noinline]] int StartOfType(Tracker& tracker, void* context, void** handle,
-                                                const Descriptor& descriptor) {
+[[gnu::used, gnu::flatten, gnu::noinline]] int StartOfType(void* context, void** handle,
+                                                           const Descriptor& descriptor,
+                                                           Tracker& tracker) {
   uint64_t ticket = 0;
   if constexpr (kType == abi::kEventGroupApi) {
     // Each call opens a group of its own within the user's (docs/nccl-profiler-api.md#groups).
@@ -94,11 +96,19 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
 // The same for types of which nearly all events are alike. A function for each, which reads the
 // descriptor itself and has a frame of its own size; what is not alike begins anew in the one above.
 template <int kApiVersion, uint64_t kType, typename Descriptor>
-[[gnu::hot, gnu::flatten, gnu::noinline]] int StartUsual(Tracker& tracker, void* context,
-                                                         void** handle,
-                                                         const Descriptor& descriptor) {
+[[gnu::hot, gnu::flatten, gnu::noinline]] int StartUsual(void* context, void** handle,
+                                                         const Descriptor& descriptor,
+                                                         Tracker& tracker) {
   bool is_usual = false;
-  if constexpr (kType == abi::kEventCollApi) {
+  uint64_t ticket = 0;
+  if constexpr (kType == abi::kEventGroupApi) {
+    is_usual = tracker.StartUsualGroup(TicketOf(context), descriptor.groupApi.graphCaptured,
+                                       descriptor.groupApi.groupDepth == 1);
+  } else if constexpr (kType == abi::kEventKernelLaunch) {
+    is_usual = tracker.StartUsualLaunch(
+        TicketOf(context), {descriptor.kernelLaunch.stream, TicketOf(descriptor.parentObj)},
+        &ticket);
+  } else if constexpr (kType == abi::kEventCollApi) {
     is_usual =
         tracker.CountUsualCall(TicketOf(context), CallOf(descriptor.collApi, descriptor.parentObj));
   } else if constexpr (kType == abi::kEventP2pApi) {
@@ -110,26 +120,42 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
     is_usual = tracker.CountUsualOperation(TicketOf(context), PointToPointOf(descriptor, false));
   }
   if (__builtin_expect(!is_usual, 0)) {
-    return StartOfType<kApiVersion, kType>(tracker, context, handle, descriptor);
+    return StartOfType<kApiVersion, kType>(context, handle, descriptor, tracker);
   }
-  *handle = nullptr;
+  *handle = PointerOf(ticket);
   return abi::kSuccess;
 }
 
+// None of an eager collective's. A function of its own keeps their order in front of it.
+inline constexpr uint64_t kEventOther = UINT64_MAX;
+template <int kApiVersion, typename Descriptor>
+int StartSeldom(void* context, void** handle, const Descriptor& descriptor, Tracker& tracker);
+
 template <int kApiVersion, uint64_t kType, uint64_t... kMoreTypes, typename Descriptor>
-[[gnu::always_inline]] inline int StartOneOf(Tracker& tracker, void* context, void** handle,
-                                             const Descriptor& descriptor) {
+[[gnu::always_inline]] inline int StartOneOf(void* context, void** handle,
+                                             const Descriptor& descriptor, Tracker& tracker) {
   if constexpr (sizeof...(kMoreTypes) != 0) {
     if (descriptor.type != kType) {
-      return StartOneOf<kApiVersion, kMoreTypes...>(tracker, context, handle, descriptor);
+      return StartOneOf<kApiVersion, kMoreTypes...>(context, handle, descriptor, tracker);
     }
   }
-  if constexpr (kType == abi::kEventCollApi || kType == abi::kEventP2pApi ||
-                kType == abi::kEventColl || kType == abi::kEventP2p) {
-    return StartUsual<kApiVersion, kType>(tracker, context, handle, descriptor);
+  if constexpr (kType == kEventOther) {
+    return StartSeldom<kApiVersion>(context, handle, descriptor, tracker);
+  } else if constexpr (kType == abi::kEventGroupApi || kType == abi::kEventCollApi ||
+                       kType == abi::kEventP2pApi || kType == abi::kEventKernelLaunch ||
+                       kType == abi::kEventColl || kType == abi::kEventP2p) {
+    return StartUsual<kApiVersion, kType>(context, handle, descriptor, tracker);
   } else {
-    return StartOfType<kApiVersion, kType>(tracker, context, handle, descriptor);
+    return StartOfType<kApiVersion, kType>(context, handle, descriptor, tracker);
   }
+}
+
+template <int kApiVersion, typename Descriptor>
+[[gnu::used, gnu::noinline]] int StartSeldom(void* context, void** handle,
+                                             const Descriptor& descriptor, Tracker& tracker) {
+  return StartOneOf<kApiVersion, abi::kEventKernelCh, abi::kEventP2pApi, abi::kEventP2p,
+                    abi::kEventProxyOp, abi::kEventProxyStep, 0>(context, handle, descriptor,
+                                                                 tracker);
 }
 
 template <int kApiVersion, typename Descriptor>
@@ -155,9 +181,8 @@ template <int kApiVersion, typename Descriptor>
   }
   // In the order in which an operation brings them.
   return StartOneOf<kApiVersion, abi::kEventGroupApi, abi::kEventCollApi, abi::kEventKernelLaunch,
-                    abi::kEventColl, abi::kEventKernelCh, abi::kEventGroup, abi::kEventP2pApi,
-                    abi::kEventP2p, abi::kEventProxyOp, abi::kEventProxyStep, 0>(
-      *tracker, context, handle, *descriptor);
+                    abi::kEventGroup, abi::kEventColl, kEventOther>(context, handle, *descriptor,
+                                                                    *tracker);
 }
 
 }  // namespace nccl_pulse

@@ -137,6 +137,23 @@ bool StreamTimer::EndPair(CommunicatorTimer& timer, CudaStream stream, uint32_t 
   return kept;
 }
 
+void StreamTimer::EndWithMore(CommunicatorTimer& timer, CudaStream stream, uint64_t launched,
+                              uint64_t now_ns) {
+  if (now_ns >= timer.last_marker_ns_.load() + kMarkerSpacingNs &&
+      !RecordMarker(timer, stream, launched, now_ns)) {
+    return;
+  }
+  const CudaEvent last_tail = timer.tail_.load();
+  LaunchGate* const gate = PendingGate(timer);
+  const CudaEvent tail = gate != nullptr ? gate->behind.load() : last_tail;
+  if (!RecordTail(timer, tail, stream)) return;
+  if (gate != nullptr) {
+    timer.tail_.publish(tail);  // whoever finds this tail finds it behind this launch
+    EndGate(timer, *gate, last_tail, launched);
+  }
+  CountLaunch(timer, launched, now_ns);
+}
+
 void StreamTimer::EndGate(CommunicatorTimer& timer, LaunchGate& gate, CudaEvent last_tail,
                           uint64_t launched) {
   gate.behind.store(last_tail);   // published with the number

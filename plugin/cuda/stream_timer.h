@@ -204,26 +204,11 @@ class StreamTimer {
   void End(CommunicatorTimer& timer, CudaStream stream, uint64_t now_ns) {
     if (__builtin_expect(!timer.is_on(), 0)) return;
     const uint64_t launched = timer.launched_.load() + 1;
-    if (__builtin_expect(now_ns >= timer.last_marker_ns_.load() + kMarkerSpacingNs, 0) &&
-        !RecordMarker(timer, stream, launched, now_ns)) {
-      return;
+    if (__builtin_expect(now_ns >= timer.last_marker_ns_.load() + kMarkerSpacingNs, 0) ||
+        __builtin_expect(timer.gate_.load() != CommunicatorTimer::kNoGate, 0)) {
+      return EndWithMore(timer, stream, launched, now_ns);
     }
-    const CudaEvent last_tail = timer.tail_.load();
-    CudaEvent tail = last_tail;
-    LaunchGate* const gate = PendingGate(timer);
-    if (__builtin_expect(gate != nullptr, 0)) tail = gate->behind.load();
-    const int result = driver_.event_record(tail, stream);
-    if (__builtin_expect(result != kCudaSuccess, 0)) {
-      Fail(timer, result);
-      return;
-    }
-    if (__builtin_expect(gate != nullptr, 0)) {
-      timer.tail_.publish(tail);  // whoever finds this tail finds it behind this launch
-      EndGate(timer, *gate, last_tail, launched);
-    }
-    timer.last_launch_ns_.store(now_ns);  // published by the count
-    // A poller that reads this number queries a `tail_` that stands behind it.
-    timer.launched_.publish(launched);
+    if (RecordTail(timer, timer.tail_.load(), stream)) CountLaunch(timer, launched, now_ns);
   }
 
   // ---- poller ----
@@ -257,12 +242,26 @@ class StreamTimer {
   void Destroy(CommunicatorTimer& timer);
 
  private:
+  // The same where a marker may be due, or a gate stands in front of the launch.
+  [[gnu::cold, gnu::noinline]] void EndWithMore(CommunicatorTimer& timer, CudaStream stream,
+                                                uint64_t launched, uint64_t now_ns);
+  // False when the driver failed.
+  bool RecordTail(CommunicatorTimer& timer, CudaEvent tail, CudaStream stream) {
+    const int result = driver_.event_record(tail, stream);
+    return __builtin_expect(result == kCudaSuccess, 1) || Fail(timer, result);
+  }
+  // Behind which a tail stands.
+  static void CountLaunch(CommunicatorTimer& timer, uint64_t launched, uint64_t now_ns) {
+    timer.last_launch_ns_.store(now_ns);  // published by the count
+    // A poller that reads this number queries a `tail_` that stands behind it.
+    timer.launched_.publish(launched);
+  }
   // A marker behind launch number `launched`, if one is due. False when the driver failed.
-  [[gnu::cold, gnu::noinline]] bool RecordMarker(CommunicatorTimer& timer, CudaStream stream,
-                                                 uint64_t launched, uint64_t now_ns);
+  bool RecordMarker(CommunicatorTimer& timer, CudaStream stream, uint64_t launched,
+                    uint64_t now_ns);
   // The launch with that number has been made, and a new tail stands behind it.
-  [[gnu::cold, gnu::noinline]] static void EndGate(CommunicatorTimer& timer, LaunchGate& gate,
-                                                   CudaEvent last_tail, uint64_t launched);
+  static void EndGate(CommunicatorTimer& timer, LaunchGate& gate, CudaEvent last_tail,
+                      uint64_t launched);
   enum class PairState { kWaiting, kDone, kLost };
   PairState PollPair(CommunicatorTimer& timer, TimedPair& pair, bool* entered,
                      uint64_t* duration_ns);

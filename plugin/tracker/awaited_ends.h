@@ -23,6 +23,7 @@ class AwaitedEnds {
 
   // `follows`: there are events to put behind a launch.
   void Begin(bool follows) { left_.store(follows ? kFirst : 0); }
+  bool are_awaited() const { return left_.load() != 0; }
   // Whether the end of the group that begins now is to be reported.
   [[gnu::hot]] bool Take() {
     const uint32_t left = left_.load();

@@ -28,6 +28,18 @@ inline uint64_t Tracker::StartGroup(uint64_t context, bool captured, bool is_one
   return 0;
 }
 
+inline bool Tracker::StartUsualGroup(uint64_t context, bool captured, bool is_one_call) {
+  const Communicator& communicator = communicators_.At(context);
+  // Acquire: as CommunicatorTable::Find.
+  if (__builtin_expect(communicator.context.acquire() != context, 0) ||
+      __builtin_expect(context == 0, 0) || __builtin_expect(captured, 0) ||
+      __builtin_expect(communicator.awaited_ends.are_awaited(), 0)) {
+    return false;
+  }
+  groups_.Begin(is_one_call);
+  return true;
+}
+
 inline bool Tracker::CountUsualCall(uint64_t context, const CallEvent& event) {
   if (__builtin_expect(event.captured, 0) || __builtin_expect(event.parent != 0, 0)) return false;
   Communicator& communicator = communicators_.At(context);
@@ -49,7 +61,8 @@ inline bool Tracker::CountUsualCall(uint64_t context, const CallEvent& event) {
   }
   const uint64_t group = groups_.Current();
   if (__builtin_expect(launches.has_calls(), 0) ||
-      __builtin_expect(parts.last_calls.IsOfGroup(group), 0)) {
+      __builtin_expect(parts.last_calls.IsOfGroup(group), 0) ||
+      __builtin_expect(parts.last_calls.ends_page(), 0)) {
     return false;
   }
   const Visit::Stay stay(parts.calling);
@@ -66,8 +79,20 @@ inline bool Tracker::CountUsualCall(uint64_t context, const CallEvent& event) {
     launches.NoteUsualCall(number << 32 | meta, bytes, group);
   }
   what |= LastCallBits::RootOrPeer(event.root);
-  parts.last_calls.NoteFirst(what, LastCallBits::Bytes(bytes, event.stream), group);
+  parts.last_calls.NoteUsual(what, LastCallBits::BytesWithin(bytes, event.stream), group);
   return true;
+}
+
+inline bool Tracker::StartUsualLaunch(uint64_t context, const LaunchEvent& event,
+                                      uint64_t* ticket) {
+  if (__builtin_expect(event.parent != 0, 0)) return false;
+  Communicator& communicator = communicators_.At(context);
+  // Acquire: as CommunicatorTable::Find.
+  if (__builtin_expect(communicator.context.acquire() != context, 0)) return false;
+  if (__builtin_expect(context == 0, 0)) return false;
+  if (__builtin_expect(instruments_.follows_work, 0)) work_.NoteLaunch(communicator, false);
+  return communicator.parts.load()->launches.StartUsual(instruments_, event.stream, context,
+                                                        ticket);
 }
 
 inline uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
@@ -77,7 +102,7 @@ inline uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event)
   if (__builtin_expect(instruments_.follows_work, 0)) work_.NoteLaunch(*communicator, captured);
   LaunchFollower& launches = communicator->parts.load()->launches;
   // A followed one counts once it has been made.
-  if (__builtin_expect(!captured && launches.IsFollowed(instruments_), 1)) {
+  if (__builtin_expect(!captured && launches.is_followed(), 1)) {
     if (__builtin_expect(!launches.knows_thread(), 0)) launches.LearnThread(groups_.Current());
     return launches.Start(instruments_, *communicator, event.stream, context);
   }
@@ -85,7 +110,8 @@ inline uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event)
   return captured && graphs_.is_on() ? graphs_.StartLaunch(*communicator, event, context) : 0;
 }
 
-inline bool Tracker::CountUsualOperation(uint64_t context, const OperationEvent& event) {
+inline bool Tracker::CountUsualOperation(uint64_t context, const OperationEvent& event,
+                                         bool is_measured) {
   if (__builtin_expect(event.parent != 0, 0)) return false;  // its call is sampled, or captured
   Communicator& communicator = communicators_.At(context);
   // Acquire: as CommunicatorTable::Find.
@@ -96,18 +122,20 @@ inline bool Tracker::CountUsualOperation(uint64_t context, const OperationEvent&
   if (__builtin_expect(!kind.Is(event, parts.launches.last_fate()), 0)) return false;
   // Where no events follow the launches, operations tell what is in flight (InflightOperations).
   if (__builtin_expect(communicator.handles.are_given(), 0) ||
-      __builtin_expect(!parts.launches.IsFollowed(instruments_), 0)) {
+      __builtin_expect(!parts.launches.is_followed(), 0) ||
+      __builtin_expect(IsMeasured(parts.ring.reported()) != is_measured, 0)) {
     return false;
   }
-  CounterPair& cells = *kind.cells.load();
-  Lane& lane = communicator.record->lanes[static_cast<int>(LaneRole::kLaunch)];
-  Cell& callbacks = lane.callbacks[static_cast<int>(CallbackKind::kOperation)];
   const Visit::Stay stay(parts.reporting);
   if (__builtin_expect(communicator.context.load() != context, 0)) return false;
-  const uint64_t count = callbacks.load() + 1;
-  const bool is_measured = count % kMeasuredOperations == 0;
-  const uint64_t begin_ns =
-      __builtin_expect(is_measured, 0) ? instruments_.clock.NowNs() : uint64_t{0};
+  CountOperation(communicator, parts, kind, event);
+  parts.ring.TakeNumberAlone();
+  return true;
+}
+
+inline Lane& Tracker::CountOperation(const Communicator& communicator, CommunicatorParts& parts,
+                                     const OperationKind& kind, const OperationEvent& event) {
+  CounterPair& cells = *kind.cells.load();
   // As LaneWriter::CountSequenced and Count.
   if (event.is_collective) {
     cells.b.store(event.sequence + 1);
@@ -116,12 +144,38 @@ inline bool Tracker::CountUsualOperation(uint64_t context, const OperationEvent&
                               parts.peer_cursor);
   }
   AddToCell(cells.a, 1);
-  callbacks.publish(count);
-  parts.ring.CountWithoutPlace();
   if (__builtin_expect(instruments_.follows_work, 0)) {
     work_.NoteOperation(communicator, event, false);
   }
-  if (__builtin_expect(is_measured, 0)) CountCost(begin_ns);
+  Lane& lane = communicator.record->lanes[static_cast<int>(LaneRole::kLaunch)];
+  AddToCell(lane.callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
+  return lane;
+}
+
+inline bool Tracker::StartKnownOperation(Communicator& communicator, uint64_t context,
+                                         const OperationEvent& event, uint64_t now_ns,
+                                         uint64_t* handle) {
+  CommunicatorParts& parts = *communicator.parts.load();
+  const OperationKind& kind = parts.operation_kinds.PlaceOf(event);
+  if (event.parent != 0 || instruments_.has_captured.load() ||
+      !kind.Is(event, parts.launches.last_fate())) {
+    return false;
+  }
+  const Visit::Stay stay(parts.reporting);
+  if (communicator.context.load() != context) return false;
+  // Launches that nothing follows are known by this time alone.
+  CountOperation(communicator, parts, kind, event).last_launch_ns.store(now_ns);
+  const uint64_t bytes = event.count * instruments_.names.Find(event.datatype).element_bytes;
+  const OperationMeta meta{kind.op.load(), static_cast<uint8_t>(SizeClassOf(bytes)),
+                           ChannelsOf(event), true, static_cast<uint32_t>(event.sequence)};
+  *handle = parts.ring.Claim(
+      parts.ring.TakeNumberAlone(), communicator.first_ticket, false,
+      {meta.Pack(), bytes, now_ns, false}, [&](uint32_t place, uint64_t* claimed) {
+        LaneWriter lane = communicator.ClaimLane(instruments_.segment, LaneRole::kOther);
+        return lane.ok() && ClaimUsedPlace(instruments_, communicator, place, lane, claimed);
+      });
+  communicator.handles.Note();
+  if (__builtin_expect(*handle == 0, 0)) Ignore(IgnoredReason::kNoRoom);
   return true;
 }
 
@@ -131,6 +185,16 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
   Communicator& communicator = *found;
   CommunicatorParts& parts = *communicator.parts.load();
   const uint64_t now_ns = instruments_.clock.NowNs();
+  const bool is_measured = IsMeasured(parts.ring.reported());
+  if (__builtin_expect(is_measured, 0) && CountUsualOperation(context, event, true)) {
+    CountCost(now_ns);
+    return 0;
+  }
+  uint64_t handle = 0;
+  if (StartKnownOperation(communicator, context, event, now_ns, &handle)) {
+    if (__builtin_expect(is_measured, 0)) CountCost(now_ns);
+    return handle;
+  }
   LaneWriter writer = communicator.ClaimLane(instruments_.segment, LaneRole::kOther);
   if (__builtin_expect(!writer.ok(), 0)) {
     Ignore(IgnoredReason::kNoRoom);
@@ -176,16 +240,13 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
   }
   LearnOperation(parts, event, untimed, key, writer);
 
-  uint64_t handle = 0;
   if (__builtin_expect(instruments_.timing != TimingMode::kOff, 1)) {
-    // More channels than exist means: not set (NCCL 2.28 and later towards a plugin of API v4).
-    const uint8_t channels = event.channels <= kMaxChannels ? event.channels : 0;
-    const OperationMeta meta{op.id, static_cast<uint8_t>(size_class), channels,
+    const OperationMeta meta{op.id, static_cast<uint8_t>(size_class), ChannelsOf(event),
                              !instruments_.times_kernels() || untimed != SeriesKey::kTimed,
                              static_cast<uint32_t>(event.sequence)};
     const bool captured = IsOfCapturedCall(event.parent);
     handle = parts.ring.Claim(
-        communicator.first_ticket, instruments_.times_kernels(),
+        parts.ring.TakeNumber(), communicator.first_ticket, instruments_.times_kernels(),
         {meta.Pack(), bytes, now_ns, captured}, [&](uint32_t place, uint64_t* claimed) {
           return ClaimUsedPlace(instruments_, communicator, place, writer, claimed);
         });
@@ -194,6 +255,8 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
       Ignore(IgnoredReason::kNoRoom);
       if (!meta.untimed) CountUntimed(writer, op.id, UntimedReason::kLost);
     }
+  } else {
+    parts.ring.TakeNumber();
   }
   if (__builtin_expect(instruments_.follows_work, 0)) {
     work_.NoteOperation(communicator, event, IsOfCapturedCall(event.parent));
@@ -202,8 +265,8 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
   // both.
   Lane& lane = writer.lane();
   lane.last_launch_ns.store(now_ns);
-  const uint64_t count = AddToCell(lane.callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
-  if (__builtin_expect(count % kMeasuredOperations == 0, 0)) CountCost(now_ns);
+  AddToCell(lane.callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
+  if (__builtin_expect(is_measured, 0)) CountCost(now_ns);
   return handle;
 }
 

@@ -154,8 +154,23 @@ class LaunchFollower {
 
   // ---- launches ----
 
-  bool IsFollowed(const Instruments& instruments) const {
-    return instruments.stream_timer != nullptr && timer_.is_on();
+  bool is_followed() const { return timer_.is_on(); }
+  // One that is followed starts, and is as most are: of one call that is not sampled, without a gate.
+  // False: it is not, and nothing was done.
+  [[gnu::always_inline]] bool StartUsual(const Instruments& instruments, CudaStream stream,
+                                         uint64_t context, uint64_t* ticket) {
+    const uint32_t number = launch_number_.load();
+    // One branch for all of it.
+    const uint32_t unusual = (calls_.load() ^ 1) | static_cast<uint32_t>(sampled_.load()) |
+                             launch_.load() | (traits_.load() ^ uint32_t{kBlocking}) |
+                             static_cast<uint32_t>(is_unhurried_.load()) | hurried_gates_.load() |
+                             static_cast<uint32_t>(number % kHurriedSpacing == 0);
+    if (__builtin_expect(unusual != 0, 0) || __builtin_expect(!timer_.is_on(), 0)) return false;
+    calls_.store(0);
+    fate_.store(static_cast<uint8_t>(instruments.samples() ? LaunchFate::kNotSampled
+                                                           : LaunchFate::kNotTimed));
+    *ticket = Open(stream, kNoPair, context, kOpen | kKernel);
+    return true;
   }
   // One that is followed starts; its ticket, 0: it is part of a graph.
   [[gnu::hot]] uint64_t Start(Instruments& instruments, Communicator& communicator,
@@ -300,8 +315,8 @@ class LaunchFollower {
                                           OperationRowOf(call.op), call.size_class,
                                           call.call_number);
   }
+  static constexpr uint32_t kHurriedSpacing = 128;
   [[gnu::hot]] bool IsGateDue() const {
-    constexpr uint32_t kHurriedSpacing = 128;
     return is_unhurried_.load() || hurried_gates_.load() != 0 ||
            launch_number_.load() % kHurriedSpacing == 0;
   }

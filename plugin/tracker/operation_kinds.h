@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "metrics/atomic_cell.h"
+#include "metrics/name_table.h"
 #include "metrics/segment_layout.h"
 #include "plugin/tracker/events.h"
 
@@ -21,20 +22,24 @@ namespace nccl_pulse {
 
 struct alignas(64) OperationKind {
   Relaxed<const char*> func, algo, proto;
-  Relaxed<uint8_t> fate;        // LaunchFate
+  Relaxed<uint8_t> sort;        // SortOf
   Relaxed<uint8_t> op;          // NameId
   Relaxed<CounterPair*> cells;  // in lane kLaunch
 
+  // LaunchFate, and whether it is a collective: NCCL may leave the strings out.
+  static uint8_t SortOf(const OperationEvent& event, uint8_t launch_fate) {
+    return static_cast<uint8_t>(launch_fate | (event.is_collective ? 0x80 : 0));
+  }
   bool Is(const OperationEvent& event, uint8_t launch_fate) const {
     return func.load() == event.func && algo.load() == event.algo && proto.load() == event.proto &&
-           fate.load() == launch_fate;
+           sort.load() == SortOf(event, launch_fate);
   }
   void Learn(const OperationEvent& event, uint8_t launch_fate, uint8_t op_id, CounterPair* found) {
     Forget();
     if (found == nullptr) return;
     algo.store(event.algo);
     proto.store(event.proto);
-    fate.store(launch_fate);
+    sort.store(SortOf(event, launch_fate));
     op.store(op_id);
     cells.store(found);
     func.store(event.func);

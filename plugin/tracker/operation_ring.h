@@ -42,10 +42,9 @@ class OperationRing {
   // that has something to say, `claim_used(place, &claimed)` is called: see ClaimUsed. `by_kernel`:
   // operations without children have something to say, too.
   template <typename ClaimUsedPlace>
-  uint64_t Claim(uint64_t first_ticket, bool by_kernel, const NewOperation& operation,
-                 ClaimUsedPlace claim_used) {
-    // A ticket number; the slot's word orders everything else.
-    const uint32_t place = PlaceOf(next_.fetch_add(1));
+  uint64_t Claim(uint64_t number, uint64_t first_ticket, bool by_kernel,
+                 const NewOperation& operation, ClaimUsedPlace claim_used) {
+    const uint32_t place = PlaceOf(number);
     OperationSlot& slot = slots_[place];
     uint64_t claimed;
     if (__builtin_expect(by_kernel || !slot.ClaimUnused(&claimed), 0)) {
@@ -61,8 +60,13 @@ class OperationRing {
     unstopped_.store(ticket);
     return ticket;
   }
-  // Counts an operation that gets no place.
-  void CountWithoutPlace() { next_.add(1); }
+  // The number of the next operation, from one of several threads, or from the only one.
+  uint64_t TakeNumber() { return next_.fetch_add(1); }
+  uint64_t TakeNumberAlone() {
+    const uint64_t number = next_.load();
+    next_.store(number + 1);
+    return number;
+  }
   // Claims a place; `settle(state)` is called for an operation that still stood there. False: it is
   // being written by another claimer.
   template <typename Settle>

@@ -48,7 +48,8 @@ class Sampler {
   bool ShouldTime(uint64_t kind_seed, uint64_t call_number) const {
     if (call_number < kUntimedFirstCalls) return false;
     const uint64_t bits = CallHash(kind_seed, call_number);
-    return (bits & ((uint64_t{1} << exponent_.load()) - 1)) == 0;
+    static_assert(kMaxExponent < 63);  // so that there always is a bit
+    return __builtin_ctzll(bits | uint64_t{1} << 63) >= exponent_.load();
   }
 
   bool ShouldTime(uint64_t seed, uint32_t op, uint32_t size_class, uint64_t call_number) const {

@@ -79,7 +79,7 @@ class Tracker {
   // Whether CUDA events are to tell which launches completed, and whether they do for this one.
   bool WantsHeartbeat() const { return instruments_.stream_timer != nullptr && has_sight(); }
   bool HasHeartbeat(uint64_t context) const {
-    return communicators_.At(context).parts.acquire()->launches.IsFollowed(instruments_);
+    return communicators_.At(context).parts.acquire()->launches.is_followed();
   }
   void MakeRoom() { communicators_.MakeRoom(); }
   bool WantsRoom() const { return communicators_.WantsRoom(); }  // any thread
@@ -103,15 +103,21 @@ class Tracker {
 
   // `is_one_call`: the application made one call, without a group of its own.
   inline uint64_t StartGroup(uint64_t context, bool captured, bool is_one_call);
+  // These are the same for what is like most of its kind. False: it is not, and nothing was done.
+  [[gnu::always_inline]] inline bool StartUsualGroup(uint64_t context, bool captured,
+                                                     bool is_one_call);
+  [[gnu::always_inline]] inline bool StartUsualLaunch(uint64_t context, const LaunchEvent& event,
+                                                      uint64_t* ticket);
   uint64_t StartCall(uint64_t context, const CallEvent& event);
   // The same for a call alone like one before it. False: it is not, and nothing was done.
   [[gnu::always_inline]] inline bool CountUsualCall(uint64_t context, const CallEvent& event);
   inline uint64_t StartLaunch(uint64_t context, const LaunchEvent& event);
   inline uint64_t StartOperation(uint64_t context, const OperationEvent& event);
   // The same for an operation like one before it that gets no handle. False: it is not, and nothing was
-  // done.
+  // done. `is_measured`: the cost of its callback is.
   [[gnu::always_inline]] inline bool CountUsualOperation(uint64_t context,
-                                                         const OperationEvent& event);
+                                                         const OperationEvent& event,
+                                                         bool is_measured = false);
   // A copy-engine collective: a launch that carries one operation. Stopped like a launch.
   uint64_t StartCopyEngineOperation(uint64_t context, const CopyEngineEvent& event);
   [[gnu::flatten]] uint64_t StartProxyOp(uint64_t context, const ProxyOpEvent& event);
@@ -206,11 +212,24 @@ class Tracker {
   [[gnu::cold, gnu::noinline]] void StopGroup(uint64_t ticket);
 
   // ---- operations ----
+  // More than exist means: not set (NCCL 2.28 and later towards a plugin of API v4).
+  static uint8_t ChannelsOf(const OperationEvent& event) {
+    return event.channels <= kMaxChannels ? event.channels : 0;
+  }
+  // Without a claim, by a visitor. The lane that its callback is counted in.
+  Lane& CountOperation(const Communicator& communicator, CommunicatorParts& parts,
+                       const OperationKind& kind, const OperationEvent& event);
+  // An operation like one before it that gets a handle. False: it is not, and nothing was done.
+  bool StartKnownOperation(Communicator& communicator, uint64_t context,
+                           const OperationEvent& event, uint64_t now_ns, uint64_t* handle);
   // Where the next one like it is counted, if it can be without a handle.
   void LearnOperation(CommunicatorParts& parts, const OperationEvent& event, UntimedReason fate,
                       uint64_t key, LaneWriter& writer);
   // One in this many has the cost of its callback measured.
   static constexpr uint64_t kMeasuredOperations = 1024;
+  static bool IsMeasured(uint64_t number) {
+    return number % kMeasuredOperations == kMeasuredOperations - 1;
+  }
   // The last call where launches are not reported: it is launched now, about.
   [[gnu::cold, gnu::noinline]] void NoteUnlaunched(LastCalls& last_calls, LastCallFields call,
                                                    uint64_t now_ns) const;

@@ -13,12 +13,12 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
   LaunchFollower& launches = communicator->parts.load()->launches;
-  const bool can_follow = launches.IsFollowed(instruments_);
+  const bool can_follow = launches.is_followed();
   const bool captured =
       IsCalledIntoGraph(*communicator, event.parent) ||
       (can_follow && launches.IsInCapture(instruments_, *communicator, event.stream));
   // Checked again: the driver may have failed just now.
-  const bool followed = !captured && launches.IsFollowed(instruments_);
+  const bool followed = !captured && launches.is_followed();
   const NameId op = instruments_.names.Find(event.func).id;
   const uint64_t bytes = event.count * instruments_.names.Find(event.datatype).element_bytes;
   uint64_t ticket = 0;

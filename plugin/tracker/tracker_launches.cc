@@ -11,7 +11,7 @@ void Tracker::StopGroup(uint64_t ticket) {
   const uint64_t context = communicator.context.acquire();  // sees the events
   if (context == 0 || Ticket::Generation(ticket) != Ticket::Generation(context)) return;
   CommunicatorParts& parts = *communicator.parts.load();
-  if (!parts.launches.IsFollowed(instruments_)) return;
+  if (!parts.launches.is_followed()) return;
   const uint64_t made_ns = parts.launches.EndGroup(
       instruments_, communicator, parts.ring, groups_.Current(), Ticket::Operation(ticket) != 0);
   if (made_ns == 0) return;
@@ -52,6 +52,7 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   if (event.captured) {
     parts.last_calls.ForgetLaunch();
     communicator->MarkCaptured(instruments_.segment);
+    instruments_.has_captured.store(true);
     if (instruments_.stream_timer != nullptr) {
       parts.launches.ForgetCall(instruments_, *communicator, meta.op, bytes, group);
     }
@@ -88,8 +89,8 @@ void Tracker::LearnCall(const Communicator& communicator, const CallEvent& event
                (instruments_.stream_timer != nullptr ? LastCallBits::kKindNumbered : 0);
   kind.SetWhat(LastCallBits::What(last), LaunchFollower::PlaceOfNumber(row, size_class));
   kind.cells.store(nullptr);
-  // A name that the table is just taking up has its own id next time.
-  if (op.id == kOtherName || datatype.id == kOtherName) return;
+  // A name that the table is just taking up has its own id next time. No call is that large.
+  if (op.id == kOtherName || datatype.id == kOtherName || bytes > LastCallBits::kMostBytes) return;
   LaneWriter lane = communicator.ClaimLane(instruments_.segment, LaneRole::kOther);
   if (!lane.ok()) return;
   kind.cells.store(lane.CellsOfLaunches(kind.KeyOf(false)));

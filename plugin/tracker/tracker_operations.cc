@@ -26,9 +26,8 @@ void Tracker::NoteUnlaunched(LastCalls& last_calls, LastCallFields call, uint64_
 
 void Tracker::LearnOperation(CommunicatorParts& parts, const OperationEvent& event,
                              UntimedReason fate, uint64_t key, LaneWriter& writer) {
-  // An operation whose channels are timed needs its handle. One of a group that is timed is part of
-  // what that is worth.
-  if (event.counts_as_call || event.parent != 0 || instruments_.times_kernels() ||
+  // One whose channels are timed is more than counted. So is one of a group that is timed.
+  if (event.counts_as_call || event.parent != 0 || !instruments_.samples() ||
       fate == UntimedReason::kGrouped) {
     return;
   }
@@ -40,8 +39,8 @@ void Tracker::LearnOperation(CommunicatorParts& parts, const OperationEvent& eve
   const auto launch_fate = static_cast<uint8_t>(fate);
   OperationKind& kind = parts.operation_kinds.PlaceOf(event);
   // What was counted under another key has no cells of its own.
-  if (!kind.Is(event, launch_fate))
-    kind.Learn(event, launch_fate, SeriesKey::Op(key), writer.CellsOfLaunches(key));
+  if (kind.Is(event, launch_fate)) return;
+  kind.Learn(event, launch_fate, SeriesKey::Op(key), writer.CellsOfLaunches(key));
 }
 
 void Tracker::CountCost(uint64_t begin_ns) {

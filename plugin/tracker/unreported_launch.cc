@@ -64,7 +64,7 @@ void LaunchFollower::AwaitEnd(Instruments& instruments, const Communicator& comm
   const OperationMeta call = OperationMeta::Unpack(meta_.load());
   if (!is_alone || !hidden_.IsFollowed(OperationRowOf(call.op)) || !sampled_.load() ||
       (traits_.load() & kBlocking) == 0 || calls_.load() != 1 || stream != stream_.load() ||
-      !IsFollowed(instruments)) {
+      !is_followed()) {
     return;
   }
   StreamTimer& timer = *instruments.stream_timer;

@@ -1,4 +1,4 @@
-// Operations that can have no child get no handle, and are counted all the same.
+// Operations like those before them are counted without a claim. Those that can have no child get no handle.
 #include "plugin/tracker/operation_handles.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <thread>
 
 #include "tests/plugin/stream_job.h"
@@ -72,6 +73,58 @@ TEST(OperationHandles, AreGivenBetweenNodes) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator communicator(gpu, 1, gpu.CreateContext(0), /*nnodes=*/2);
     EXPECT_TRUE(Operate(communicator, 3 * kFirst));
+  });
+}
+
+// As long as their ProxyOps have not stopped, operations stand where others begin.
+TEST(OperationHandles, NameOperationsWhoseProxyOpsCome) {
+  RunWithGpu([](FakeCuda& gpu) {
+    constexpr uint64_t kOperations = 20000;
+    StreamCommunicator communicator(gpu, 1, gpu.CreateContext(0), /*nnodes=*/2);
+    std::deque<void*> proxies;
+    for (uint64_t i = 0; i < kOperations; ++i) {
+      communicator.Launch(nullptr, 0);
+      void* operation = Start(communicator.context(), CollEvent(nullptr, i, 2));
+      ASSERT_NE(operation, nullptr);
+      Stop(operation);
+      proxies.push_back(Start(communicator.context(), ProxyOpEvent(operation, getpid())));
+      if (proxies.size() < 100) continue;
+      Stop(proxies.front());
+      proxies.pop_front();
+    }
+    for (void* proxy : proxies) Stop(proxy);
+    communicator.Finalize();
+    const CommunicatorSnapshot measured = communicator.Read();
+    EXPECT_EQ(Operations(measured), kOperations);
+    EXPECT_EQ(Untimed(measured), kOperations);
+    EXPECT_EQ(LastSequence(measured), kOperations - 1);
+    EXPECT_EQ(OperationCallbacks(), kOperations);
+    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), kOperations);
+    EXPECT_EQ(Ignored(ReadSnapshot()), 0u);
+  });
+}
+
+// NCCL then reports operations from a host callback, and others where they are launched.
+TEST(OperationHandles, OfTwoThreadsBesideGraphs) {
+  RunWithGpu([](FakeCuda& gpu) {
+    constexpr uint64_t kOperations = 20000;
+    StreamCommunicator communicator(gpu, 1, gpu.CreateContext(0), /*nnodes=*/2);
+    Operate(communicator, 10);
+    Descriptor call = CallEvent("AllReduce", 1024, "ncclFloat32", /*captured=*/true);
+    void* captured = Start(communicator.context(), call);
+    EXPECT_NE(captured, nullptr);
+    Stop(captured);
+    const auto report = [&] {
+      for (uint64_t i = 0; i < kOperations; ++i) {
+        Report(communicator.context(), 10 + i);
+      }
+    };
+    std::thread host_callback(report);
+    report();
+    host_callback.join();
+    communicator.Finalize();
+    EXPECT_EQ(Operations(communicator.Read()), 10 + 2 * kOperations);
+    EXPECT_EQ(OperationCallbacks(), 10 + 2 * kOperations);
   });
 }
 

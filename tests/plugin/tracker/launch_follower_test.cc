@@ -191,7 +191,7 @@ TEST_F(LaunchFollowerTest, TheNextCommunicatorBeginsAnew) {
 TEST(LaunchFollower, WithoutADriverNothingIsFollowed) {
   Process process(TimingMode::kAuto, false);
   LaunchFollower& launches = process.parts().launches;
-  EXPECT_FALSE(launches.IsFollowed(process.instruments));
+  EXPECT_FALSE(launches.is_followed());
   launches.CountUnfollowed(process.instruments, process.communicator(), false);
   EXPECT_EQ(process.record().lanes[0].launches.load(), 1u);
   EXPECT_EQ(process.gpu.records, 0);

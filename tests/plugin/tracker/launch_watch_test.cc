@@ -74,7 +74,7 @@ TEST(LaunchWatch, AfterTheDriverFailedNothingIsClaimed) {
   process.gpu.record_result = 1;
   launches.Stop(process.instruments, communicator,
                 launches.Start(process.instruments, communicator, nullptr, process.context));
-  EXPECT_FALSE(launches.IsFollowed(process.instruments));
+  EXPECT_FALSE(launches.is_followed());
   LaunchWatch watch{};
   EXPECT_FALSE(watch.Poll(process.instruments, communicator, process.clock.NowNs()));
   EXPECT_EQ(communicator.Writer(process.segment.segment()).completion_source(),

@@ -20,10 +20,11 @@ namespace nccl_pulse {
 template <typename Settle>
 uint64_t ClaimPlace(OperationRing& ring, uint64_t first_ticket, bool by_kernel,
                     const NewOperation& operation, Settle settle) {
-  return ring.Claim(first_ticket, by_kernel, operation, [&](uint32_t place, uint64_t* claimed) {
-    return ring.ClaimUsed(place, by_kernel, claimed,
-                          [&](const OperationState& old) { settle(place, old); });
-  });
+  return ring.Claim(ring.TakeNumber(), first_ticket, by_kernel, operation,
+                    [&](uint32_t place, uint64_t* claimed) {
+                      return ring.ClaimUsed(place, by_kernel, claimed,
+                                            [&](const OperationState& old) { settle(place, old); });
+                    });
 }
 inline uint64_t ClaimPlace(OperationRing& ring, uint64_t first_ticket, bool by_kernel,
                            const NewOperation& operation) {

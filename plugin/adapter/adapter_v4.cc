@@ -23,7 +23,7 @@ int StartV4(void* context, void** handle, Descriptor* descriptor) {
       case abi::kEventProxyOp:
         return StartProxyOp(tracker, context, *descriptor);
       case abi::kEventKernelCh:
-        return StartKernelChannel(tracker, context, *descriptor);
+        return tracker.StartKernelChannel(TicketOf(context), KernelChannelOf(*descriptor));
       default:
         return PassOver(tracker, descriptor->type, 4);
     }

@@ -55,10 +55,9 @@ OperationEvent PointToPointOf(const Descriptor& descriptor, bool counts_as_call)
 }
 
 template <typename Descriptor>
-uint64_t StartKernelChannel(Tracker& tracker, void* context, const Descriptor& descriptor) {
-  return tracker.StartKernelChannel(
-      TicketOf(context),
-      {TicketOf(descriptor.parentObj), descriptor.kernelCh.pTimer, descriptor.kernelCh.channelId});
+KernelChannelEvent KernelChannelOf(const Descriptor& descriptor) {
+  return {TicketOf(descriptor.parentObj), descriptor.kernelCh.pTimer,
+          descriptor.kernelCh.channelId};
 }
 
 }  // namespace nccl_pulse

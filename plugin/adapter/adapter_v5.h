@@ -79,7 +79,7 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
   } else if constexpr (kType == abi::kEventP2p) {
     ticket = tracker.StartOperation(TicketOf(context), PointToPointOf(descriptor, false));
   } else if constexpr (kType == abi::kEventKernelCh) {
-    ticket = StartKernelChannel(tracker, context, descriptor);
+    ticket = tracker.StartKernelChannel(TicketOf(context), KernelChannelOf(descriptor));
   } else if constexpr (kType == abi::kEventProxyOp) {
     ticket = StartProxyOp(tracker, context, descriptor);
   } else if constexpr (kType == abi::kEventProxyStep) {  // its context may be another process'
@@ -108,6 +108,8 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
     is_usual = tracker.StartUsualLaunch(
         TicketOf(context), {descriptor.kernelLaunch.stream, TicketOf(descriptor.parentObj)},
         &ticket);
+  } else if constexpr (kType == abi::kEventKernelCh) {
+    is_usual = tracker.StartUsualChannel(TicketOf(context), KernelChannelOf(descriptor), &ticket);
   } else if constexpr (kType == abi::kEventCollApi) {
     is_usual =
         tracker.CountUsualCall(TicketOf(context), CallOf(descriptor.collApi, descriptor.parentObj));
@@ -143,7 +145,8 @@ template <int kApiVersion, uint64_t kType, uint64_t... kMoreTypes, typename Desc
     return StartSeldom<kApiVersion>(context, handle, descriptor, tracker);
   } else if constexpr (kType == abi::kEventGroupApi || kType == abi::kEventCollApi ||
                        kType == abi::kEventP2pApi || kType == abi::kEventKernelLaunch ||
-                       kType == abi::kEventColl || kType == abi::kEventP2p) {
+                       kType == abi::kEventColl || kType == abi::kEventP2p ||
+                       kType == abi::kEventKernelCh) {
     return StartUsual<kApiVersion, kType>(context, handle, descriptor, tracker);
   } else {
     return StartOfType<kApiVersion, kType>(context, handle, descriptor, tracker);

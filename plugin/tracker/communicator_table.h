@@ -94,6 +94,15 @@ class CommunicatorTable {
     ref.child = Ticket::Child(ticket);
     return ref;
   }
+  // The parts that a kernel channel's ticket of this process names; null: a made-up one.
+  CommunicatorParts* FindChannel(uint64_t ticket) {
+    // Acquire: as in FindOperation.
+    CommunicatorParts* const parts = At(ticket).parts.acquire();
+    const bool is_sound = parts != nullptr && parts->channels != nullptr &&
+                          Ticket::Operation(ticket) < kOperationSlots &&
+                          Ticket::Child(ticket) < kMaxChannels;
+    return __builtin_expect(is_sound, 1) ? parts : nullptr;
+  }
   // The place that any ticket names; always within the table.
   Communicator& At(uint64_t ticket) { return places_[Ticket::Communicator(ticket)]; }
   const Communicator& At(uint64_t ticket) const { return places_[Ticket::Communicator(ticket)]; }

@@ -270,6 +270,32 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
   return handle;
 }
 
+inline bool Tracker::StartUsualChannel(uint64_t context, const KernelChannelEvent& event,
+                                       uint64_t* ticket) {
+  const Communicator& communicator = communicators_.At(context);
+  // Acquire: as CommunicatorTable::Find.
+  if (__builtin_expect(communicator.context.acquire() != context, 0) ||
+      __builtin_expect(context == 0, 0)) {
+    return false;
+  }
+  // Of an operation of the same communicator: what else a ticket has is the same in all of these.
+  if (__builtin_expect(!Ticket::IsOfOperation(event.parent, communicator.first_ticket), 0)) {
+    return false;
+  }
+  CommunicatorParts& parts = *communicator.parts.load();
+  const KernelChannels::Channel channel{Ticket::Operation(event.parent),
+                                        Ticket::Generation(event.parent), event.channel};
+  if (__builtin_expect(parts.channels == nullptr, 0) ||
+      __builtin_expect(channel.place >= kOperationSlots, 0) ||
+      __builtin_expect(channel.number >= kMaxChannels, 0) ||
+      __builtin_expect(
+          !parts.channels->StartNext(channel, event.gpu_ns, parts.ring.slot(channel.place)), 0)) {
+    return false;
+  }
+  *ticket = Ticket::OfKernelChannel(event.parent, channel.number);
+  return true;
+}
+
 }  // namespace nccl_pulse
 
 #endif  // PLUGIN_TRACKER_EAGER_CALLBACKS_H_

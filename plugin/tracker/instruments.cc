@@ -21,6 +21,7 @@ Instruments::Instruments(Segment& segment, Clock& clock, TimingMode timing,
       names(segment.names()),
       send_name(names.Find("Send").id),
       receive_name(names.Find("Recv").id),
+      channel_issuer(Ticket::MakeIssuer(this->process_tag, TicketKind::kKernelChannel)),
       user_tags(segment.WritableHeader()) {
   StdAtomics::PrepareHeavyFence();
   const bool times_streams = stream_timer != nullptr && samples();

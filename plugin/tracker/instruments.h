@@ -62,6 +62,7 @@ struct Instruments {
   // ---- line: what is above is all that most callbacks read
   NameCache names;
   const NameId send_name, receive_name;
+  const uint32_t channel_issuer;  // of kernel channels
   UserTags user_tags;
 };
 

@@ -40,6 +40,8 @@ class KernelChannels {
 
   // `gpu_ns` 0: this version has no times.
   Refusal Start(const Channel& channel, uint64_t gpu_ns, OperationSlot& slot);
+  // The same for a channel behind the operation's first. False: it is not, and nothing was done.
+  bool StartNext(const Channel& channel, uint64_t gpu_ns, const OperationSlot& slot);
   Refusal RecordStop(const Channel& channel, uint64_t gpu_ns, const OperationSlot& slot);
   // `all_stopped`: it was the operation's last channel. Where NCCL did not say how many there are
   // (CollNet, multi-node NVLS) no channel is.
@@ -89,6 +91,8 @@ class KernelChannels {
   };
   static_assert(sizeof(Times) == 56);
 
+  void NoteStart(const Channel& channel, uint64_t gpu_ns, Times& times, uint64_t tag);
+
   static constexpr uint64_t BitOf(const Channel& channel) { return uint64_t{1} << channel.number; }
 
   Times times_[kOperationSlots];
@@ -115,19 +119,36 @@ inline Refusal KernelChannels::Start(const Channel& channel, uint64_t gpu_ns, Op
     times.tag.store(tag);
     if (const Refusal refusal = slot.SeeKernel(channel.generation)) return refusal;
   }
+  NoteStart(channel, gpu_ns, times, tag);
+  return std::nullopt;
+}
+
+inline bool KernelChannels::StartNext(const Channel& channel, uint64_t gpu_ns,
+                                      const OperationSlot& slot) {
+  Times& times = times_[channel.place];
+  const uint64_t tag = times.tag.load();
+  if (__builtin_expect(!Tag::IsOf(tag, channel.generation), 0) ||
+      __builtin_expect(!slot.IsOpen(channel.generation), 0)) {
+    return false;
+  }
+  NoteStart(channel, gpu_ns, times, tag);
+  return true;
+}
+
+inline void KernelChannels::NoteStart(const Channel& channel, uint64_t gpu_ns, Times& times,
+                                      uint64_t tag) {
   const uint64_t bit = BitOf(channel);
   const uint64_t mask_a = times.mask_a.load();
   // The channel's first start counts.
-  if (((mask_a | times.mask_b.load()) & bit) != 0) return std::nullopt;
+  if (((mask_a | times.mask_b.load()) & bit) != 0) return;
   times.mask_a.store(mask_a | bit);
-  if (gpu_ns == 0) return std::nullopt;
+  if (gpu_ns == 0) return;
   if (gpu_ns < times.first_start_ns.load()) times.first_start_ns.store(gpu_ns);
   if (gpu_ns > times.last_start_ns.load()) times.last_start_ns.store(gpu_ns);
   Relaxed<uint64_t>& previous = last_start_ns_[channel.number];
   if (gpu_ns < previous.load()) times.tag.store(tag | Tag::kBackwards);
   // Also when it is older: one timestamp from the future must not condemn all that follow it.
   previous.store(gpu_ns);
-  return std::nullopt;
 }
 
 inline Refusal KernelChannels::RecordStop(const Channel& channel, uint64_t gpu_ns,

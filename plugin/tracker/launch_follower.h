@@ -191,14 +191,14 @@ class LaunchFollower {
     fate_.store(static_cast<uint8_t>(fate));
     return Open(stream, pair, context, kOpen | kKernel);
   }
-  // When it was made, 0: it was not, or not now.
-  [[gnu::hot]] uint64_t Stop(Instruments& instruments, Communicator& communicator,
-                             uint64_t ticket) {
+  // It has been made: `on_made(now_ns)` is called, unless that is not so, or not now.
+  template <typename OnMade>
+  [[gnu::hot]] void Stop(Instruments& instruments, Communicator& communicator, uint64_t ticket,
+                         OnMade on_made) {
     const uint8_t launch = launch_.load();
     if (__builtin_expect(
             launch == 0 || Ticket::Operation(ticket) != (launch_number_.load() & kNumberMask), 0)) {
-      instruments.Ignore(IgnoredReason::kRepeatedStop);
-      return 0;
+      return instruments.Ignore(IgnoredReason::kRepeatedStop);
     }
     launch_.store(0);
     const uint64_t now_ns = instruments.clock.NowNs();
@@ -208,13 +208,13 @@ class LaunchFollower {
     if (__builtin_expect(gates != 0, 0) && !is_unhurried_.load()) hurried_gates_.store(gates - 1);
     is_unhurried_.store(now_ns >= record.last_launch_ns() + kUnhurriedNs);
     record.CountFollowedLaunch(now_ns, (launch & kKernel) != 0);
+    on_made(now_ns);
     CudaStream const stream = stream_.load();
     const uint32_t pair = Ticket::Child(ticket);
     if (__builtin_expect(pair < kTimedPairs, 0)) {
       EndTiming(instruments, communicator, stream, pair, now_ns);
     }
     instruments.stream_timer->End(timer_, stream, now_ns);
-    return now_ns;
   }
   // One that is not followed; `captured`: part of a graph, and then no launch.
   [[gnu::cold, gnu::noinline]] void CountUnfollowed(Instruments& instruments,

@@ -97,6 +97,18 @@ class Ticket {
            uint64_t{operation} << kOperationShift;
   }
 
+  // Whether it is of an operation of the communicator that has that first place.
+  static constexpr bool IsOfOperation(uint64_t ticket, uint64_t first) {
+    constexpr uint64_t kOfEach = (uint64_t{1} << kChildShift) - (uint64_t{1} << kOperationShift);
+    return ((ticket ^ first) & ~kOfEach) == 0;
+  }
+  // A kernel channel's, of an operation's ticket.
+  static constexpr uint64_t OfKernelChannel(uint64_t operation, uint32_t channel) {
+    constexpr uint64_t kOtherKind = static_cast<uint64_t>(TicketKind::kOperation) ^
+                                    static_cast<uint64_t>(TicketKind::kKernelChannel);
+    return (operation ^ kOtherKind << kKindShift) | uint64_t{channel} << kChildShift;
+  }
+
   // Process and kind together: who gave this out, and what for, in one compare.
   static constexpr uint64_t Issuer(uint64_t ticket) { return ticket >> kKindShift; }
   static constexpr uint32_t MakeIssuer(uint32_t process, TicketKind kind) {

@@ -52,8 +52,6 @@ void Tracker::StopAny(uint64_t bits) {
       return StopOperation(ref);
     case TicketKind::kProxyOp:
       return StopProxyOp(ref);
-    case TicketKind::kKernelChannel:
-      return StopKernelChannel(ref);
     default:
       return Ignore(IgnoredReason::kForeignHandle);
   }

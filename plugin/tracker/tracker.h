@@ -122,15 +122,20 @@ class Tracker {
   uint64_t StartCopyEngineOperation(uint64_t context, const CopyEngineEvent& event);
   [[gnu::flatten]] uint64_t StartProxyOp(uint64_t context, const ProxyOpEvent& event);
   uint64_t StartStep(uint64_t proxy_op) { return steps_.Start(proxy_op); }
-  [[gnu::flatten]] uint64_t StartKernelChannel(uint64_t context, const KernelChannelEvent& event);
+  uint64_t StartKernelChannel(uint64_t context, const KernelChannelEvent& event);
+  // The same for a channel behind an operation's first. False: it is not, and nothing was done.
+  [[gnu::always_inline]] inline bool StartUsualChannel(uint64_t context,
+                                                       const KernelChannelEvent& event,
+                                                       uint64_t* ticket);
   [[gnu::hot]] void Stop(uint64_t ticket) {
     const uint64_t issuer = Ticket::Issuer(ticket);
     if (issuer == instruments_.launch_issuer) return StopLaunch(ticket);
     if (issuer == instruments_.operation_issuer && StopNewestOperation(ticket)) return;
+    if (issuer == instruments_.channel_issuer) return StopKernelChannel(ticket);
     StopAny(ticket);
   }
   // KernelCh has its stop time (state 22). `gpu_ns` null: NCCL passed no arguments.
-  [[gnu::flatten]] void RecordKernelStop(uint64_t ticket, const uint64_t* gpu_ns);
+  void RecordKernelStop(uint64_t ticket, const uint64_t* gpu_ns);
   // A ProxyStep has reached a state (8 to 12, 20). `bytes` null: NCCL passed no arguments.
   void RecordStep(uint64_t ticket, int state, const uint64_t* bytes);
   // Any other state of NCCL's enumeration, or an unknown one.
@@ -250,7 +255,7 @@ class Tracker {
   void StopAny(uint64_t ticket);
   void StopOperation(const OperationRef& ref);
   [[gnu::flatten]] void StopProxyOp(const OperationRef& ref);
-  [[gnu::flatten]] void StopKernelChannel(const OperationRef& ref);
+  void StopKernelChannel(uint64_t ticket);
   [[gnu::noinline]] void FinishKernel(const OperationRef& ref);
 
   // ---- background thread ----

@@ -125,10 +125,10 @@ void Tracker::StopLaunch(uint64_t ticket) {
     return Ignore(IgnoredReason::kStaleHandle);
   }
   CommunicatorParts& parts = *communicator.parts.load();
-  const uint64_t made_ns = parts.launches.Stop(instruments_, communicator, ticket);
-  if (__builtin_expect(made_ns == 0, 0)) return;
-  parts.last_calls.NoteLaunch(made_ns,
-                              communicator.Writer(instruments_.segment).followed_launches());
+  parts.launches.Stop(instruments_, communicator, ticket, [&](uint64_t made_ns) {
+    parts.last_calls.NoteLaunch(made_ns,
+                                communicator.Writer(instruments_.segment).followed_launches());
+  });
 }
 
 }  // namespace nccl_pulse

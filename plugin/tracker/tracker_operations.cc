@@ -15,6 +15,10 @@ uint64_t ChildTicket(const Instruments& instruments, const OperationRef& ref, Ti
                       ref.communicator->index);
 }
 
+KernelChannels::Channel ChannelOf(uint64_t ticket) {
+  return {Ticket::Operation(ticket), Ticket::Generation(ticket), Ticket::Child(ticket)};
+}
+
 }  // namespace
 
 void Tracker::NoteUnlaunched(LastCalls& last_calls, LastCallFields call, uint64_t now_ns) const {
@@ -129,25 +133,29 @@ uint64_t Tracker::StartKernelChannel(uint64_t context, const KernelChannelEvent&
 
 void Tracker::RecordKernelStop(uint64_t bits, const uint64_t* gpu_ns) {
   if (bits == 0) return Ignore(IgnoredReason::kNullHandle);
-  const OperationRef ref = communicators_.FindOperation(bits, TicketKind::kKernelChannel);
-  if (ref.communicator == nullptr || ref.parts->channels == nullptr || ref.child >= kMaxChannels) {
+  if (Ticket::Issuer(bits) != instruments_.channel_issuer) {
     return Ignore(IgnoredReason::kForeignHandle);
   }
+  CommunicatorParts* const parts = communicators_.FindChannel(bits);
+  if (parts == nullptr) return Ignore(IgnoredReason::kForeignHandle);
   if (gpu_ns == nullptr) return Ignore(IgnoredReason::kMissingArgument);
+  const KernelChannels::Channel channel = ChannelOf(bits);
   const Refusal refusal =
-      ref.parts->channels->RecordStop({ref.place, ref.generation, ref.child}, *gpu_ns, ref.slot());
+      parts->channels->RecordStop(channel, *gpu_ns, parts->ring.slot(channel.place));
   if (refusal) Ignore(*refusal);
 }
 
-void Tracker::StopKernelChannel(const OperationRef& ref) {
-  if (ref.parts->channels == nullptr || ref.child >= kMaxChannels) {
-    return Ignore(IgnoredReason::kForeignHandle);
-  }
+void Tracker::StopKernelChannel(uint64_t bits) {
+  CommunicatorParts* const parts = communicators_.FindChannel(bits);
+  if (parts == nullptr) return Ignore(IgnoredReason::kForeignHandle);
+  const KernelChannels::Channel channel = ChannelOf(bits);
   bool all_stopped = false;
   const Refusal refusal =
-      ref.parts->channels->Stop({ref.place, ref.generation, ref.child}, ref.slot(), &all_stopped);
+      parts->channels->Stop(channel, parts->ring.slot(channel.place), &all_stopped);
   if (refusal) return Ignore(*refusal);
-  if (all_stopped) FinishKernel(ref);
+  if (all_stopped) {
+    FinishKernel(communicators_.FindOperation(bits, TicketKind::kKernelChannel));
+  }
 }
 
 void Tracker::FinishKernel(const OperationRef& ref) {

@@ -26,7 +26,7 @@ class LaunchFollowerTest : public ::testing::Test {
                             process_.context);
   }
   void Stop(uint64_t ticket) {
-    launches().Stop(process_.instruments, process_.communicator(), ticket);
+    launches().Stop(process_.instruments, process_.communicator(), ticket, [](uint64_t /*ns*/) {});
   }
   void Launch() { Stop(Start()); }
   LaunchFate FateOf(uint32_t serial, uint64_t bytes = 4096) {

@@ -54,7 +54,8 @@ TEST(LaunchWatch, CompletedLaunchesReachTheRecord) {
   LaunchFollower& launches = process.parts().launches;
   process.gpu.is_behind = true;
   launches.Stop(process.instruments, communicator,
-                launches.Start(process.instruments, communicator, nullptr, process.context));
+                launches.Start(process.instruments, communicator, nullptr, process.context),
+                [](uint64_t /*ns*/) {});
   LaunchWatch watch{};
   const uint64_t now_ns = process.clock.NowNs();
   EXPECT_TRUE(watch.Poll(process.instruments, communicator, now_ns + 1));
@@ -73,7 +74,8 @@ TEST(LaunchWatch, AfterTheDriverFailedNothingIsClaimed) {
   LaunchFollower& launches = process.parts().launches;
   process.gpu.record_result = 1;
   launches.Stop(process.instruments, communicator,
-                launches.Start(process.instruments, communicator, nullptr, process.context));
+                launches.Start(process.instruments, communicator, nullptr, process.context),
+                [](uint64_t /*ns*/) {});
   EXPECT_FALSE(launches.is_followed());
   LaunchWatch watch{};
   EXPECT_FALSE(watch.Poll(process.instruments, communicator, process.clock.NowNs()));

@@ -10,6 +10,12 @@
 
 namespace nccl_pulse {
 
+// Bits of NCCL's profiler event mask (ncclProfile* in nccl/profiler.h; plugin/abi/common.h) whose loss
+// a reader must know of: those by which calls and launches are counted.
+inline constexpr uint32_t kCallEvents = 1u << 9 | 1u << 10;  // CollApi, P2pApi: since v5
+inline constexpr uint32_t kLaunchEvents =
+    1u << 11 | 1u << 12;  // KernelLaunch, since v5; CeColl, v6
+
 // How a latency was obtained: the `timing` label of nccl_operation_duration_seconds, or the
 // `source` label of nccl_operation_completion_seconds.
 enum class LatencyKind : uint8_t {

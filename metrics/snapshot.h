@@ -88,7 +88,7 @@ struct LatencySnapshot {
   std::string user_tag = {};  // "" where it has none
 };
 
-// What the timed calls of a kind took in all, but for the longest ones (usual_durations.h).
+// What the timed calls of a kind took in all, but for the longest ones (mean_lateness.h).
 struct UsualDurationSnapshot {
   LatencyKind kind{};
   std::string op;

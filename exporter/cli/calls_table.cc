@@ -28,19 +28,9 @@ std::string Bytes(double bytes) {
 }
 
 std::string WhatOf(const Json& call) {
-  return absl::StrCat(Text(At(call, "op")), " ", Bytes(Number(At(call, "bytes"), 0)));
-}
-
-std::string StateOf(const Json& call) {
-  const std::string state = Text(At(call, "state"));
-  if (state == "completed") return "done";
-  if (state == "in_flight" || state == "launched") {
-    if (At(call, "begun") == false) return "queued";
-    return "not done";
-  }
-  if (state == "not_launched") return "inside NCCL";
-  if (state == "captured") return "in a graph";
-  return state;
+  const std::string number = Text(At(call, "of_kind"));
+  return absl::StrCat(Text(At(call, "op")), " ", Bytes(Number(At(call, "bytes"), 0)),
+                      number.empty() ? "" : absl::StrCat(" #", number));
 }
 
 struct Column {
@@ -88,8 +78,8 @@ std::string CellOf(const Column& column, int64_t number, const std::string& most
     return "> not called";
   }
   const std::string what = WhatOf(found->second);
-  return what == most ? StateOf(found->second)
-                      : absl::StrCat("> ", what, ", ", StateOf(found->second));
+  const std::string state = Text(At(found->second, "state_word"));
+  return what == most ? state : absl::StrCat("> ", what, ", ", state);
 }
 
 }  // namespace
@@ -106,7 +96,7 @@ std::string CallsTable(const Json& page, std::size_t lines, int width) {
   std::string out = absl::StrCat("communicator ", CommunicatorName(page), "  last collectives",
                                  verdict.empty() ? "" : absl::StrCat("  [", verdict, "]"), "\n");
   if (newest == 0) return absl::StrCat(out, "  no collective is kept\n");
-  std::vector<std::vector<std::string>> rows(1, {"NUMBER", "CALL"});
+  std::vector<std::vector<std::string>> rows(1, {"COLLECTIVE", "CALL"});
   for (const Column& column : columns) {
     rows[0].push_back(absl::StrCat(column.is_suspect ? ">> " : "", column.title));
   }

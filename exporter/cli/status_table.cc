@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "exporter/cli/status_words.h"
+#include "exporter/diagnosis/words.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -64,7 +65,7 @@ double Calls(const Json& rank) {
   return calls;
 }
 
-// As PidCell (exporter/diagnosis/pid_words.h) has it: tells the processes of a host apart.
+// As PidCell (exporter/diagnosis/words.h) has it: tells the processes of a host apart.
 std::string Pid(const Json& process) {
   const std::string own = Text(At(process, "pid"));
   const std::string seen = Text(At(process, "seen_pid"));
@@ -195,7 +196,7 @@ class Page {
       absl::StrAppend(&out_, "\n", Paint("SLOW", kYellow), "  communicator ",
                       CommunicatorName(comm), " waits for ",
                       Paint(absl::StrCat("rank ", Text(At(straggler, "rank"))), kYellow), "\n",
-                      Wrap(Text(At(straggler, "text")), 6, options_.width));
+                      Wrap(Text(At(straggler, "text")), 6, options_.width), First(straggler));
     }
   }
 
@@ -204,9 +205,14 @@ class Page {
     const char* color = usual ? kYellow : kRed;
     absl::StrAppend(&out_, "\n", Paint(usual ? "WAIT" : "HANG", color), "  communicator ",
                     CommunicatorName(comm), " makes no progress for ",
-                    Paint(Seconds(now_ - Number(At(hang, "since"))), color), "  [",
+                    Paint(SecondsWords(now_ - Number(At(hang, "since"))), color), "  [",
                     Text(At(hang, "verdict")), usual ? ", as long as before" : "", "]\n",
-                    Wrap(Text(At(hang, "text")), 6, options_.width));
+                    Wrap(Text(At(hang, "text")), 6, options_.width), First(hang));
+  }
+
+  std::string First(const Json& finding) const {
+    const std::string step = Text(At(finding, "first_step"));
+    return step.empty() ? "" : Wrap(absl::StrCat("First: ", step, "."), 6, options_.width);
   }
 
   void Communicator(const Json& comm) {
@@ -243,12 +249,12 @@ class Page {
     WhyUnknown(ranks);
   }
 
-  // "   unknown: launch_not_reported (ranks 0, 1)"
+  // "   unknown: it uses CUDA graphs (rank 0, 1)"
   void WhyUnknown(const std::vector<Json>& ranks) {
     std::map<std::string, std::string> by_reason;
     for (const Json& rank : ranks) {
-      const std::string reason = Text(At(rank, "unknown"));
-      if (Text(At(rank, "state")) != "unknown" || reason.empty() || reason == "captured") continue;
+      const std::string reason = Text(At(rank, "unknown_because"));
+      if (Text(At(rank, "state_word")) != "unknown" || reason.empty()) continue;
       std::string& who = by_reason[reason];
       absl::StrAppend(&who, who.empty() ? "" : ", ", Text(At(rank, "rank")));
     }
@@ -266,7 +272,8 @@ class Page {
     const bool late = !straggler.is_null() && At(straggler, "rank") == number;
     const bool usual = At(hang, "usual") == true;
     const char* color = suspect && !usual ? kRed : suspect || waits || late ? kYellow : "";
-    const auto [state, seconds] = State(rank, waits);
+    const std::string state = Text(At(rank, "state_word"));
+    const Json& since = At(rank, "state_since");
     std::string rate = "-";
     const auto before = calls_before_.find(Key(comm, rank));
     const double calls = Calls(rank);
@@ -282,8 +289,8 @@ class Page {
           Text(At(latency, "source")) != shown.source) {
         continue;
       }
-      p50 = Seconds(Number(At(latency, "p50")));
-      p99 = Seconds(Number(At(latency, "p99")));
+      p50 = SecondsWords(Number(At(latency, "p50")));
+      p99 = SecondsWords(Number(At(latency, "p99")));
       if (const Json& bandwidth = At(latency, "bus_bytes_per_second"); bandwidth.is_number()) {
         bus = ByteRate(Number(bandwidth));
       }
@@ -301,40 +308,14 @@ class Page {
             {Text(number), color},
             {Pid(At(rank, "process"))},
             {gpu.empty() ? "-" : gpu},
-            {state, color},
-            {seconds < 0 ? "-" : Seconds(seconds), color},
+            {state.empty() ? "?" : state, color},
+            {since.is_number() ? SecondsWords(now_ - Number(since)) : "-", color},
             {call},
             {Count(calls)},
             {rate},
             {p50},
             {p99},
             {bus}};
-  }
-
-  // In a word, and for how long. Negative: not known.
-  std::pair<std::string, double> State(const Json& rank, bool waits) const {
-    const std::string state = Text(At(rank, "state"));
-    const auto since = [this](const Json& time) {
-      return time.is_number() ? now_ - Number(time) : -1;
-    };
-    if (state == "in_flight") {
-      const bool queued = At(rank, "begun") == false;
-      return {waits    ? "waits"
-              : queued ? "queued"
-                       : "in flight",
-              since(At(rank, "in_flight_since"))};
-    }
-    if (state == "stopped") return {state, since(At(At(rank, "process"), "last_poll"))};
-    if (state == "gone") return {state, since(At(At(rank, "process"), "ended"))};
-    if (state == "idle") {
-      return {state, since(At(rank, "last_completion"))};
-    }
-    if (state == "quiet") return {waits ? "waits" : state, since(At(At(rank, "work"), "moved"))};
-    if (state == "unknown") {
-      return {Text(At(rank, "unknown")) == "captured" ? "in graphs" : "unknown",
-              since(At(rank, "unreported_since"))};
-    }
-    return {state.empty() ? "?" : state, -1};
   }
 
   // Text is aligned left, numbers right.

@@ -42,19 +42,6 @@ bool Contains(const Json& list, const Json& value) {
   return list.is_array() && std::find(list.begin(), list.end(), value) != list.end();
 }
 
-std::string Seconds(double seconds) {
-  if (seconds < 0) seconds = 0;
-  if (seconds < 999.5e-6) return absl::StrFormat("%.3g us", seconds * 1e6);
-  if (seconds < 0.9995) return absl::StrFormat("%.3g ms", seconds * 1e3);
-  if (seconds < 99.5) return absl::StrFormat("%.3g s", seconds);
-  if (seconds < 7200) {
-    const auto whole = static_cast<int64_t>(seconds);
-    return absl::StrFormat("%d min %d s", whole / 60, whole % 60);
-  }
-  const auto minutes = static_cast<int64_t>(seconds / 60);
-  return absl::StrFormat("%d h %d min", minutes / 60, minutes % 60);
-}
-
 std::string Count(double count) {
   if (count < 1e4)
     return absl::StrFormat(count < 10 && count != std::floor(count) ? "%.1f" : "%.0f", count);

@@ -22,7 +22,6 @@ std::string Text(const nlohmann::json& value);
 std::vector<nlohmann::json> List(const nlohmann::json& value);
 bool Contains(const nlohmann::json& list, const nlohmann::json& value);
 
-std::string Seconds(double seconds);
 std::string Count(double count);
 std::string ByteRate(double bytes_per_second);  // "211 GB/s", "2 kB/s"
 std::string Size(std::string_view name);        // of a size class: "<=1MiB"

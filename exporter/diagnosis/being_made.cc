@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "exporter/diagnosis/hang_evidence.h"
 #include "exporter/diagnosis/verdict_draft.h"
 
 namespace nccl_pulse {
@@ -62,7 +61,7 @@ std::optional<HangFinding> ConcludeBeingMade(const CommunicatorFacts& facts) {
   if (ElapsedNs(facts.now_ns, since_ns) < facts.hang_after_ns) return std::nullopt;
   VerdictDraft draft(facts);
   draft.SetWaiting(facts.live, [since_ns](const RankView& /*rank*/) { return since_ns; });
-  draft.finding.unseen_ranks = UnseenRanks(facts, kMostUnseen);
+  draft.finding.not_seen.ranks = UnseenRanks(facts, kMostUnseen);
   draft.Say(HangVerdict::kRankNotSeen, HangDetail::kBeingMade, {});
   return std::move(draft.finding);
 }
@@ -73,18 +72,19 @@ void FindAbsent(const std::vector<CommunicatorView>& views, const RanksOfProcess
   HangFinding& finding = **found;
   if (finding.waiting.size() >= kLeastAlike) {
     for (const auto& [there, rank] : ranks.Of(*finding.waiting.front())) {
-      if (there == here || !finding.absent.empty()) continue;
-      finding.absent = AbsentIn(views[there], views[here]);
-      finding.absent_in = there;
+      if (there == here || !finding.not_seen.absent.empty()) continue;
+      finding.not_seen.absent = AbsentIn(views[there], views[here]);
+      finding.not_seen.absent_in = there;
     }
   }
-  if (finding.absent.empty()) {
+  if (finding.not_seen.absent.empty()) {
     if (finding.view->nnodes != 1) found->reset();
     return;
   }
   // The others may be at an endpoint that has not answered.
-  finding.unseen_ranks.clear();
-  for (const RankView* rank : finding.absent) finding.unseen_ranks.push_back(rank->rank());
+  finding.not_seen.ranks.clear();
+  for (const RankView* rank : finding.not_seen.absent)
+    finding.not_seen.ranks.push_back(rank->rank());
 }
 
 }  // namespace nccl_pulse

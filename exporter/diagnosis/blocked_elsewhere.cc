@@ -151,7 +151,8 @@ class Follower {
     const HangFinding& finding = *findings_[there];
     if (finding.is_queued && finding.suspects.empty()) return false;
     return Contains(
-        suspect.state == RankView::State::kLive ? finding.waiting : finding.ended_waiting, &rank);
+        suspect.state == RankView::State::kLive ? finding.waiting : finding.beside.ended_waiting,
+        &rank);
   }
 
   // A rank that waits here has the same work as the suspect in flight there, and has gone on behind
@@ -215,9 +216,14 @@ class Follower {
     }
   }
 
+  const Link* BestLink(std::size_t here, const RankView* suspect) const;
+  bool AcquitNotBegun(std::size_t here, HangFinding* finding) const;
+  bool AcquitNotCalled(std::size_t here, Ranks* free, HangFinding* finding) const;
+  void Follow(std::size_t here, HangFinding* finding) const;
+
   // Looks for a path from `at` back to `home` over ranks that wait elsewhere.
   bool FindCircle(std::size_t home, std::size_t at, Links which, std::vector<bool>* visited,
-                  std::vector<HangFinding::Link>* circle) const {
+                  std::vector<HangFinding::Elsewhere::Link>* circle) const {
     (*visited)[at] = true;
     for (const Link& link : links_[at]) {
       if (which != Links::kAll && !link.is_certain) continue;
@@ -233,8 +239,8 @@ class Follower {
     return false;
   }
 
-  std::vector<HangFinding::Link> Circle(std::size_t home, Links which) const {
-    std::vector<HangFinding::Link> circle;
+  std::vector<HangFinding::Elsewhere::Link> Circle(std::size_t home, Links which) const {
+    std::vector<HangFinding::Elsewhere::Link> circle;
     std::vector<bool> visited(views_.size());
     FindCircle(home, home, which, &visited, &circle);
     return circle;
@@ -248,62 +254,80 @@ class Follower {
   std::vector<bool> is_blocked_;          // all of its suspects have a link
 };
 
+const Link* Follower::BestLink(std::size_t here, const RankView* suspect) const {
+  const Link* best = nullptr;
+  for (const Link& link : links_[here]) {
+    if (link.suspect != suspect) continue;
+    if (best == nullptr || (link.is_certain && !best->is_certain)) best = &link;
+  }
+  return best;
+}
+
 void Follower::Apply(std::size_t here, HangFinding* finding) const {
   if (!IsFollowed(findings_[here])) return;
   Ranks free;
   Ranks blocked;
   const Link* first = nullptr;  // a certain one, if there is any
-  std::size_t unseen = kNowhere;
-  auto next = links_[here].begin();
   for (const RankView* suspect : finding->suspects) {
-    const Link* found = nullptr;
-    // Suspects and their links are in the same order.
-    for (; next != links_[here].end() && next->suspect == suspect; ++next) {
-      if (found == nullptr || (next->is_certain && !found->is_certain)) found = &*next;
-    }
+    const Link* found = BestLink(here, suspect);
     (found == nullptr ? free : blocked).push_back(suspect);
     if (found != nullptr && (first == nullptr || !first->is_certain)) first = found;
-    if (suspect->state == RankView::State::kLive && unseen == kNowhere &&
-        findings_[here]->verdict == HangVerdict::kRankNotBegun) {
-      unseen = MayWaitUnseen(ranks_, here, *suspect, finding->detail == HangDetail::kReplay);
-    }
   }
-  if (!free.empty() && unseen != kNowhere) {
-    finding->is_acquitted = true;
-    finding->elsewhere = views_[unseen].comm_id;
+  if (!free.empty() && (AcquitNotBegun(here, finding) || AcquitNotCalled(here, &free, finding))) {
     return;
-  }
-  if (findings_[here]->verdict == HangVerdict::kRankNotCalled && !free.empty()) {
-    Unseen there;
-    for (const RankView* suspect : free) {
-      if (suspect->state == RankView::State::kLive) LookElsewhere(here, *suspect, &there);
-    }
-    if (!there.acquitted.empty()) {
-      free.erase(std::remove_if(
-                     free.begin(), free.end(),
-                     [&there](const RankView* rank) { return Contains(there.acquitted, rank); }),
-                 free.end());
-      finding->unseen_there = there.acquitted;
-      finding->unseen_elsewhere = views_[there.acquitted_in].comm_id;
-      if (free.empty()) {
-        finding->is_acquitted = true;
-        return;
-      }
-      finding->suspects = free;
-    } else if (there.hinted != nullptr) {
-      finding->unseen_there = {there.hinted};
-      finding->unseen_elsewhere = views_[there.hinted_in].comm_id;
-    }
   }
   if (first == nullptr) return;
-  finding->elsewhere = views_[first->to].comm_id;
-  finding->blocked_elsewhere = blocked;
-  if (!free.empty()) {
-    finding->suspects = free;
-    return;
+  finding->elsewhere.comm_id = views_[first->to].comm_id;
+  finding->elsewhere.blocked = std::move(blocked);
+  if (free.empty()) {
+    Follow(here, finding);
+  } else {
+    finding->suspects = std::move(free);
   }
-  finding->circle = Circle(here, Links::kAwaited);
-  if (!finding->circle.empty()) {
+}
+
+// Of those whose GPUs have not begun one may wait where that cannot be seen: then nobody is named.
+bool Follower::AcquitNotBegun(std::size_t here, HangFinding* finding) const {
+  if (findings_[here]->verdict != HangVerdict::kRankNotBegun) return false;
+  for (const RankView* suspect : finding->suspects) {
+    if (suspect->state != RankView::State::kLive) continue;
+    const std::size_t unseen =
+        MayWaitUnseen(ranks_, here, *suspect, finding->detail == HangDetail::kReplay);
+    if (unseen == kNowhere) continue;
+    finding->elsewhere.is_acquitted = true;
+    finding->elsewhere.comm_id = views_[unseen].comm_id;
+    return true;
+  }
+  return false;
+}
+
+// Takes those that may stand in an unreported call elsewhere out of the suspects that are free.
+bool Follower::AcquitNotCalled(std::size_t here, Ranks* free, HangFinding* finding) const {
+  if (findings_[here]->verdict != HangVerdict::kRankNotCalled) return false;
+  Unseen there;
+  for (const RankView* suspect : *free) {
+    if (suspect->state == RankView::State::kLive) LookElsewhere(here, *suspect, &there);
+  }
+  if (!there.acquitted.empty()) {
+    free->erase(
+        std::remove_if(free->begin(), free->end(),
+                       [&there](const RankView* rank) { return Contains(there.acquitted, rank); }),
+        free->end());
+    finding->elsewhere.unseen = views_[there.acquitted_in].comm_id;
+    finding->elsewhere.unseen_ranks = std::move(there.acquitted);
+    if (free->empty()) return finding->elsewhere.is_acquitted = true;
+    finding->suspects = *free;
+  } else if (there.hinted != nullptr) {
+    finding->elsewhere.unseen_ranks = {there.hinted};
+    finding->elsewhere.unseen = views_[there.hinted_in].comm_id;
+  }
+  return false;
+}
+
+// All suspects may wait elsewhere: in a circle, or for somebody.
+void Follower::Follow(std::size_t here, HangFinding* finding) const {
+  finding->elsewhere.circle = Circle(here, Links::kAwaited);
+  if (!finding->elsewhere.circle.empty()) {
     finding->verdict = HangVerdict::kCircularWait;
     return;
   }
@@ -312,12 +336,12 @@ void Follower::Apply(std::size_t here, HangFinding* finding) const {
   });
   const bool is_way_out = out != links_[here].end();
   if (!is_way_out && !Circle(here, Links::kCertain).empty()) {
-    finding->is_acquitted = finding->is_posted_ahead = true;
+    finding->elsewhere.is_acquitted = finding->elsewhere.is_posted_ahead = true;
   } else if (is_way_out || Circle(here, Links::kAll).empty()) {
     finding->verdict = HangVerdict::kBlockedElsewhere;
-    if (is_way_out) finding->elsewhere = views_[out->to].comm_id;
+    if (is_way_out) finding->elsewhere.comm_id = views_[out->to].comm_id;
     for (const Link& link : links_[here]) {
-      if (link.is_certain) finding->waits_in.push_back({link.suspect, link.to});
+      if (link.is_certain) finding->elsewhere.waits_in.push_back({link.suspect, link.to});
     }
   }
 }

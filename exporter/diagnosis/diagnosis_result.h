@@ -8,27 +8,9 @@
 #include <string>
 #include <vector>
 
-namespace nccl_pulse {
+#include "exporter/diagnosis/verdict.h"
 
-// Label `verdict` of nccl_hang_start_timestamp_seconds.
-enum class HangVerdict : uint8_t {
-  kRankNotCalled,     // a rank has not called what the others have called
-  kRankNotLaunched,   // a rank has called but launched nothing: it is inside NCCL
-  kRankNotBegun,      // a rank has launched, but its GPU does not come to it; of a graph's replay:
-                      // or it has not launched it
-  kMismatched,        // ranks have called different operations, or sizes
-  kBlockedElsewhere,  // the rank that has not called or begun waits in another communicator itself
-  kCircularWait,      // such ranks wait for each other
-  kProcessGone,       // a rank's process ended
-  kProcessStopped,    // a rank's process is stopped, or is not seen to run
-  kDriverError,       // the driver of a rank's GPU answers with an error that does not end
-  kRankNotSeen,       // of one node, but a rank has never been at this endpoint
-  kPointToPoint,      // in Send or Recv: who holds up whom is not known
-  kNoProgress,  // all ranks here have launched: network, GPU, or another node; suspects, if any,
-                // have not completed what another rank has
-  kUnknown,     // what would decide it cannot be seen
-};
-const char* HangVerdictName(HangVerdict verdict);
+namespace nccl_pulse {
 
 // A rank in a circle: it is missing on this communicator, and has work in flight on the next one.
 struct CircleStep {
@@ -50,21 +32,18 @@ struct Hang {
   std::string op;                 // that is waited in, "" when not known
   // Of kRankNotCalled: "AllReduce #106 (up to 64KiB)"; "" when not known, or calls of several kinds.
   std::string missing_call;
-  bool is_finalized = false;  // of kRankNotCalled: the suspects have finalized the communicator
-  // Of kRankNotSeen: the others make the communicator. If a communicator has the same ranks: its
-  // place in the result.
-  bool is_being_made = false;
+  Situation situation{};
+  // Of kBeingMade, if a communicator has the same ranks: its place in the result.
   std::optional<std::size_t> absent_in;
   std::vector<int32_t> suspects;  // ranks, in order; none when none can be named
   std::vector<int32_t> waiting;   // ranks, in order
   std::string text;               // for a person: one or two sentences
+  std::string first_step;         // what to do first (verdict.h)
   // The longest that each of the waiting ranks has waited in this operation before and then gone
   // on; 0: never, or not known. Usual: that measure covers the present wait, or the suspects wait
   // elsewhere and that is usual.
   uint64_t longest_wait_before_ns = 0;
   bool is_usual = false;
-  // What waits has not begun: it is behind earlier work of its own GPUs (see Queued).
-  bool is_queued = false;
   std::vector<CircleStep> circle;  // of kCircularWait
   // Of kMismatched: the ranks that called alike, each group in order.
   std::vector<std::vector<int32_t>> sides;
@@ -89,6 +68,7 @@ struct Straggler {
       0;  // of the matched calls into which somebody came late, those in which it did
   uint64_t matched_calls = 0;  // that this rests on
   std::string text;
+  std::string first_step{};
   // Of a host all of whose ranks are late: its name, and they; `rank` is the first.
   std::string host{};
   std::vector<int32_t> ranks{};

@@ -1,9 +1,12 @@
 #include "exporter/diagnosis/exchange.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 namespace nccl_pulse {
+
 namespace {
 
 // Whether that rank's launches have `parts` Sends and as many Recvs each. Exactly: a rank that is
@@ -69,6 +72,74 @@ Ranks NotBegunInExchange(const CommunicatorFacts& facts) {
     if (rank->activity.oldest_launch == OldestLaunch::kNotBegun) late.push_back(rank);
   }
   return is_any_begun ? late : Ranks();
+}
+
+namespace {
+
+constexpr std::size_t kLeastTimed = 8;
+constexpr int kMostExponent = 24;  // the sampler's largest; a hostile message says anything
+
+bool IsOfPeers(const TimedCallSnapshot& call) {
+  return IsPointToPoint(call.op) || IsGrouped(call.op);
+}
+
+}  // namespace
+
+std::optional<double> ShareInCalls(const RankView& rank,
+                                   bool (*is_counted)(const TimedCallSnapshot& call)) {
+  std::size_t timed = 0;
+  double seconds = 0;
+  int64_t first_ns = INT64_MAX;
+  int64_t last_ns = 0;
+  for (const TimedCallSnapshot& call : rank.communicator->timed_calls) {
+    const bool is_duration =
+        call.kind == LatencyKind::kDurationStream || call.kind == LatencyKind::kDurationKernel;
+    if (!is_duration || !is_counted(call)) continue;
+    ++timed;
+    seconds += static_cast<double>(call.duration_ns) / 1e9;
+    first_ns = std::min(first_ns, call.end_realtime_ns);
+    last_ns = std::max(last_ns, call.end_realtime_ns);
+  }
+  if (timed < kLeastTimed || last_ns <= first_ns) return std::nullopt;
+  const int exponent = std::clamp(rank.process->sampling_exponent, 0, kMostExponent);
+  const auto count = static_cast<double>(timed);
+  // There are as many stretches of time as calls, less one.
+  const double span = static_cast<double>(ElapsedNs(last_ns, first_ns)) / 1e9 * count / (count - 1);
+  return std::ldexp(seconds / span, exponent);
+}
+
+PointToPointWaits::PointToPointWaits(const std::vector<CommunicatorView>& views) {
+  for (const CommunicatorView& view : views) {
+    if (!view.has_point_to_point || view.is_exchange) continue;
+    for (const RankView& rank : view.ranks) {
+      if (rank.state != RankView::State::kLive) continue;
+      const std::optional<double> share = ShareInCalls(rank, IsOfPeers);
+      const auto [at, is_first] = shares_.try_emplace(rank.process, share);
+      if (is_first) continue;
+      // One that is not known spoils the sum.
+      at->second = at->second && share ? std::optional(*at->second + *share) : std::nullopt;
+    }
+  }
+}
+
+std::optional<double> PointToPointWaits::Of(const ProcessSnapshot* process) const {
+  const auto found = shares_.find(process);
+  return found == shares_.end() ? std::nullopt : found->second;
+}
+
+std::optional<double> PointToPointWaits::Median(
+    const CommunicatorView& view, const std::set<const ProcessSnapshot*>& without) const {
+  std::vector<double> shares;
+  std::size_t others = 0;
+  for (const RankView& rank : view.ranks) {
+    if (without.count(rank.process) != 0) continue;
+    ++others;
+    if (const std::optional<double> share = Of(rank.process)) shares.push_back(*share);
+  }
+  if (shares.empty() || 2 * shares.size() < others) return std::nullopt;
+  const auto middle = shares.begin() + static_cast<std::ptrdiff_t>(shares.size() / 2);
+  std::nth_element(shares.begin(), middle, shares.end());
+  return *middle;
 }
 
 }  // namespace nccl_pulse

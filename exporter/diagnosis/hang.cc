@@ -20,24 +20,35 @@ std::vector<int32_t> RankNumbers(const Ranks& ranks) {
   return numbers;
 }
 
+Situation SituationOf(const HangFinding& finding) {
+  if (finding.detail == HangDetail::kFinalized) return Situation::kFinalized;
+  if (finding.detail == HangDetail::kBeingMade) return Situation::kBeingMade;
+  if (finding.verdict == HangVerdict::kRankNotCalled && finding.suspects.size() == 1 &&
+      IsExiting(*finding.suspects.front())) {
+    return Situation::kExiting;
+  }
+  if (finding.is_queued) return Situation::kQueued;
+  if (finding.detail == HangDetail::kWork) return Situation::kInGraphs;
+  return finding.replay.at.graph != 0 ? Situation::kInReplay : Situation::kPlain;
+}
+
 Hang ToHang(const HangFinding& finding) {
   Hang hang;
   hang.verdict = finding.verdict;
   hang.since_realtime_ns = finding.since_realtime_ns;
   hang.op = finding.op;
-  hang.suspects = finding.verdict == HangVerdict::kRankNotSeen ? finding.unseen_ranks
+  hang.suspects = finding.verdict == HangVerdict::kRankNotSeen ? finding.not_seen.ranks
                                                                : RankNumbers(finding.suspects);
   hang.waiting = RankNumbers(finding.waiting);
   hang.text = HangWords(finding);
   hang.longest_wait_before_ns = finding.longest_wait_before_ns;
   hang.is_usual = finding.is_usual;
-  hang.is_queued = finding.is_queued;
-  for (const auto& [view, rank] : finding.circle) {
+  for (const auto& [view, rank] : finding.elsewhere.circle) {
     hang.circle.push_back({view->comm_id, rank->rank()});
   }
-  hang.replay = finding.replay;
-  for (const CallSide& side : finding.sides) hang.sides.push_back(RankNumbers(side.ranks));
-  if (finding.is_acquitted) {
+  hang.replay = finding.replay.at;
+  for (const CallSide& side : finding.mismatch.sides) hang.sides.push_back(RankNumbers(side.ranks));
+  if (finding.elsewhere.is_acquitted) {
     hang.verdict = HangVerdict::kUnknown;
     // A rank that has not called does not wait here. It may wait elsewhere.
     if (finding.not_begun_suspects) {
@@ -46,15 +57,18 @@ Hang ToHang(const HangFinding& finding) {
     }
     hang.suspects.clear();
   }
-  hang.is_finalized = finding.detail == HangDetail::kFinalized;
-  hang.is_being_made = finding.detail == HangDetail::kBeingMade;
-  if (!finding.absent.empty()) hang.absent_in = finding.absent_in;
+  hang.situation = SituationOf(finding);
+  if (!finding.not_seen.absent.empty()) hang.absent_in = finding.not_seen.absent_in;
   if (hang.verdict == HangVerdict::kRankNotCalled && finding.detail == HangDetail::kOwes &&
-      finding.calls.size() == 1) {
-    hang.missing_call = NumberedCallWords(finding.calls, finding.calls_before);
+      finding.owed.calls.size() == 1) {
+    hang.missing_call = NumberedCallWords(finding.owed.calls, finding.owed.before);
   }
-  if (finding.detail == HangDetail::kPeer) hang.missing_call = finding.peer_op;
+  if (finding.detail == HangDetail::kPeer) hang.missing_call = finding.owed.peer_op;
   if (finding.detail == HangDetail::kPeers) hang.missing_call = PeerCallWords(finding);
+  const Ranks& first = finding.not_seen.absent.empty() ? finding.suspects : finding.not_seen.absent;
+  const RankView* named = hang.suspects.empty() || first.empty() ? nullptr : first.front();
+  hang.first_step = FirstStep(hang.verdict, hang.situation, named ? named->process : nullptr,
+                              named ? named->communicator : nullptr);
   return hang;
 }
 
@@ -86,38 +100,6 @@ bool IsQueuedHang(const RanksOfProcesses& ranks, std::size_t here,
 }
 
 }  // namespace
-
-const char* HangVerdictName(HangVerdict verdict) {
-  switch (verdict) {
-    case HangVerdict::kRankNotCalled:
-      return "rank_not_called";
-    case HangVerdict::kRankNotLaunched:
-      return "rank_not_launched";
-    case HangVerdict::kRankNotBegun:
-      return "rank_not_begun";
-    case HangVerdict::kMismatched:
-      return "mismatched_operations";
-    case HangVerdict::kBlockedElsewhere:
-      return "blocked_elsewhere";
-    case HangVerdict::kCircularWait:
-      return "circular_wait";
-    case HangVerdict::kProcessGone:
-      return "process_gone";
-    case HangVerdict::kProcessStopped:
-      return "process_stopped";
-    case HangVerdict::kDriverError:
-      return "driver_error";
-    case HangVerdict::kRankNotSeen:
-      return "rank_not_seen";
-    case HangVerdict::kPointToPoint:
-      return "point_to_point";
-    case HangVerdict::kNoProgress:
-      return "no_progress";
-    case HangVerdict::kUnknown:
-      break;
-  }
-  return "unknown";
-}
 
 std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
                                            int64_t hang_after_ns, int64_t now_realtime_ns) {

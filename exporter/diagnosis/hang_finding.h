@@ -75,68 +75,88 @@ struct QueuedFinding {
   bool is_long = false;  // for so long that it is a hang, unless it stands behind NCCL's own work
 };
 
+// What was found out of one communicator. What is of some verdicts alone stands in parts of its own.
 struct HangFinding {
   const CommunicatorView* view = nullptr;
+  HangVerdict verdict = HangVerdict::kUnknown;
+  HangDetail detail = HangDetail::kNone;
   int64_t since_realtime_ns = 0;
   std::string op;
   Ranks suspects;
   Ranks waiting;
-
-  Calls calls;                        // that are owed
-  Calls calls_before;                 // of these kinds, by the suspects: see CallsBefore
-  Calls last_called;                  // the suspects' last call, if its operation is owed, too
-  const RankView* ahead = nullptr;    // who has called most
-  std::vector<CallSide> sides;        // of kMismatched
-  uint32_t call_number = 0;           // likewise, among the collectives
-  std::vector<int32_t> unseen_ranks;  // of kRankNotSeen
-  Ranks absent;                       // of kBeingMade: the same in a communicator of the same ranks
-  std::size_t absent_in = 0;          // index of its view
-  std::string peer_op;                // of kPeer
-  Ranks also_owing;                   // besides the suspects
-  Ranks also_stopped;
-  Ranks ended_waiting;               // see CommunicatorFacts
-  Ranks also_failed;                 // of kDriverError: later, or over a link
-  Ranks behind_unseen;               // have called less; whether they wait cannot be seen
-  Ranks not_begun;                   // where that is no ground to suspect them
-  Ranks idle;                        // of kPointToPoint
-  std::vector<PeerWait> peer_waits;  // in Send and Recv, as far as the peers are known
-  ReplayPlace replay;                // of kReplay: where those stand that wait
-
-  // Where suspects wait meanwhile.
-  std::optional<uint64_t> elsewhere;  // communicator id
-  Ranks blocked_elsewhere;            // those that do, where others are free
-  // Suspects, or ranks that would be, that may wait in another communicator where it is not seen.
-  std::optional<uint64_t> unseen_elsewhere;  // communicator id
-  Ranks unseen_there;
-  // Of kBlockedElsewhere: where each suspect is certain to wait, in the order of the suspects.
-  struct Elsewhere {
-    const RankView* suspect;
-    std::size_t view;  // index of it
-  };
-  std::vector<Elsewhere> waits_in;
-  struct Link {
-    const CommunicatorView* view;
-    const RankView* rank;  // is missing here, and has work in flight in the next one's communicator
-  };
-  std::vector<Link> circle;
-
+  bool is_unreported = false;           // who waits has called; that it launched is not reported
+  bool is_waiting_known = true;         // false: and may have finished
+  bool are_all_seen = false;            // all ranks of the communicator are here
+  bool not_begun_suspects = false;      // the suspects have called, but their GPUs have not begun
+  bool is_queued = false;               // who waits has not begun
+  QueuedFinding queued;                 // then
   uint64_t longest_wait_before_ns = 0;  // see Hang
   uint64_t longest_pause_ns = 0;        // of kWork, see WorkFacts
+  bool is_usual = false;                // see Hang
 
-  HangVerdict verdict = HangVerdict::kUnknown;
-  HangDetail detail = HangDetail::kNone;
-  bool is_unreported = false;        // who waits has called; that it launched is not reported
-  bool is_waiting_known = true;      // false: and may have finished
-  bool are_all_seen = false;         // all ranks of the communicator are here
-  bool is_replay_begun = false;      // kReplay: by the suspects, too
-  bool is_first_stamp_head = false;  // else who has not passed it may have begun
-  bool not_begun_suspects = false;   // the suspects have called, but their GPUs have not begun
-  bool is_acquitted = false;         // they may wait there, unseen: so no rank is named
-  bool is_posted_ahead = false;  // of is_acquitted: they may have posted ahead what they have there
-  bool is_queued = false;        // who waits has not begun
-  QueuedFinding queued;          // then
-  bool is_usual = false;         // see Hang
-  bool is_usual_elsewhere = false;  // the suspects wait where that is usual
+  // Of kRankNotCalled, and of what is said beside another verdict: calls that others have made.
+  struct Owed {
+    Calls calls;
+    Calls before;                      // of these kinds, by the suspects: see CallsBefore
+    Calls last;                        // the suspects' last call, if its operation is owed, too
+    const RankView* ahead = nullptr;   // who has called most
+    Ranks also;                        // owe, besides the suspects
+    Ranks behind_unseen;               // have called less; whether they wait cannot be seen
+    std::string peer_op;               // of kPeer
+    std::vector<PeerWait> peer_waits;  // in Send and Recv, as far as the peers are known
+  } owed;
+
+  // Of kMismatched.
+  struct Sides {
+    std::vector<CallSide> sides;
+    uint32_t call_number = 0;  // of kCallNumber, among the collectives
+  } mismatch;
+
+  // Of kRankNotSeen.
+  struct NotSeen {
+    std::vector<int32_t> ranks;
+    Ranks absent;               // of kBeingMade: the same in a communicator of the same ranks
+    std::size_t absent_in = 0;  // index of its view
+  } not_seen;
+
+  // Of kReplay.
+  struct Replay {
+    ReplayPlace at;                    // where those stand that wait
+    bool is_begun = false;             // by the suspects, too
+    bool is_first_stamp_head = false;  // else who has not passed it may have begun
+  } replay;
+
+  // Ranks with something else that is said, but no ground to suspect them.
+  struct Beside {
+    Ranks stopped;
+    Ranks ended_waiting;  // see CommunicatorFacts
+    Ranks failed;         // of kDriverError: later, or over a link
+    Ranks not_begun;
+    Ranks idle;  // of kPointToPoint
+  } beside;
+
+  // Where suspects wait meanwhile (blocked_elsewhere.h).
+  struct Elsewhere {
+    std::optional<uint64_t> comm_id;
+    Ranks blocked;  // those that do, where others are free
+    // Suspects, or ranks that would be, that may wait in another communicator where it is not seen.
+    std::optional<uint64_t> unseen;  // communicator id
+    Ranks unseen_ranks;
+    // Of kBlockedElsewhere: where each suspect is certain to wait, in the order of the suspects.
+    struct Wait {
+      const RankView* suspect;
+      std::size_t view;  // index of it
+    };
+    std::vector<Wait> waits_in;
+    struct Link {
+      const CommunicatorView* view;
+      const RankView* rank;  // is missing here, and has work in flight in the next one's
+    };
+    std::vector<Link> circle;
+    bool is_acquitted = false;     // they may wait there, unseen: so no rank is named
+    bool is_posted_ahead = false;  // of is_acquitted: what they have there may be posted ahead
+    bool is_usual = false;         // the suspects wait where that is usual
+  } elsewhere;
 };
 
 // One rank alone has made calls that the others have not, and may have finished them without these.

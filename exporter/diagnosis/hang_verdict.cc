@@ -11,13 +11,12 @@
 #include "exporter/diagnosis/call_order.h"
 #include "exporter/diagnosis/communicator_facts.h"
 #include "exporter/diagnosis/exchange.h"
-#include "exporter/diagnosis/hang_evidence.h"
 #include "exporter/diagnosis/launch_order.h"
 #include "exporter/diagnosis/peer_waits.h"
-#include "exporter/diagnosis/unreported_verdict.h"
 #include "exporter/diagnosis/verdict_draft.h"
 
 namespace nccl_pulse {
+
 namespace {
 
 // Work may be queued behind a long kernel for some time. So many times as long as makes a hang is a
@@ -51,7 +50,7 @@ class Judge {
   // rank that ended while it waited is not why the others wait.
   void DecideByRanks() {
     const bool can_compare = facts_.calls_known == CallsKnown::kYes;
-    finding_.ended_waiting = facts_.ended_waiting;
+    finding_.beside.ended_waiting = facts_.ended_waiting;
     std::optional<Mismatch> order;
     if (can_compare) order = CompareCallOrder(facts_);
     const bool is_mismatch_proven =
@@ -66,7 +65,7 @@ class Judge {
       return draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kExiting, facts_.exiting);
     }
     std::set_union(facts_.stopped.begin(), facts_.stopped.end(), facts_.stopped_later.begin(),
-                   facts_.stopped_later.end(), std::back_inserter(finding_.also_stopped),
+                   facts_.stopped_later.end(), std::back_inserter(finding_.beside.stopped),
                    std::less<>());
     if (!is_proven &&
         std::any_of(facts_.stopped.begin(), facts_.stopped.end(),
@@ -110,10 +109,10 @@ class Judge {
       return draft_.SayUnknown(HangDetail::kReplaysAlike);
     }
     const GraphPlace& place = replays.ahead->communicator->graph_place;
-    finding_.replay = {place.graph, place.calls_before, place.calls_until, place.calls};
+    finding_.replay.at = {place.graph, place.calls_before, place.calls_until, place.calls};
     if (!replays.behind.empty()) {
-      finding_.is_replay_begun = !replays.is_not_begun;
-      finding_.is_first_stamp_head = place.has_head;
+      finding_.replay.is_begun = !replays.is_not_begun;
+      finding_.replay.is_first_stamp_head = place.has_head;
       finding_.not_begun_suspects = true;
       return draft_.Say(HangVerdict::kRankNotBegun, HangDetail::kReplay, replays.behind);
     }
@@ -132,7 +131,7 @@ class Judge {
   void SayFailed() {
     const Ranks first = FirstFailed(facts_.failed);
     std::set_difference(facts_.failed.begin(), facts_.failed.end(), first.begin(), first.end(),
-                        std::back_inserter(finding_.also_failed), std::less<>());
+                        std::back_inserter(finding_.beside.failed), std::less<>());
     draft_.Say(HangVerdict::kDriverError, HangDetail::kNone, first);
   }
 
@@ -153,7 +152,7 @@ class Judge {
   }
 
   void SayStopped(const Ranks& stopped) {
-    finding_.also_stopped.clear();
+    finding_.beside.stopped.clear();
     draft_.Say(HangVerdict::kProcessStopped, HangDetail::kNone, stopped);
   }
 
@@ -165,8 +164,8 @@ class Judge {
     }
     if (facts_.is_mismatched) return draft_.SayUnknown(HangDetail::kStillCalling);
     if (!facts_.owing.empty()) return DecideOwing();
-    finding_.behind_unseen = BehindUnseen(facts_);
-    if (!finding_.behind_unseen.empty()) return draft_.SayBehindUnseen();
+    finding_.owed.behind_unseen = BehindUnseen(facts_);
+    if (!finding_.owed.behind_unseen.empty()) return draft_.SayBehindUnseen();
     const bool has_peers = view_.has_point_to_point;
     if (facts_.behind.empty() && facts_.is_quiet && !has_peers) {
       if (std::optional<Mismatch> order = CompareOrder(facts_)) {
@@ -190,13 +189,13 @@ class Judge {
   }
 
   void DecideOwing() {
-    finding_.ahead = facts_.live[facts_.most];
+    finding_.owed.ahead = facts_.live[facts_.most];
     if (!IsOwedProven(facts_)) {
       finding_.op = OnlyOperation(facts_.owed);
       draft_.AddOwing();
       return draft_.SayUnknown(HangDetail::kBesidePeers);
     }
-    finding_.behind_unseen = BehindUnseen(facts_);
+    finding_.owed.behind_unseen = BehindUnseen(facts_);
     draft_.SayOwing();
   }
 
@@ -204,7 +203,7 @@ class Judge {
   // it for each other.
   bool SayAwaitedPeers() {
     PeerWaits peers = FollowPeers(facts_);
-    finding_.peer_waits = std::move(peers.waits);
+    finding_.owed.peer_waits = std::move(peers.waits);
     if (!peers.awaited.empty()) {
       draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kPeers, peers.awaited);
       return true;
@@ -212,10 +211,10 @@ class Judge {
     if (!peers.circle.empty()) {
       Ranks suspects;
       for (const PeerWait& wait : peers.circle) {
-        finding_.circle.push_back({&view_, wait.rank});
+        finding_.elsewhere.circle.push_back({&view_, wait.rank});
         suspects.push_back(wait.rank);
       }
-      finding_.peer_waits = std::move(peers.circle);
+      finding_.owed.peer_waits = std::move(peers.circle);
       std::sort(suspects.begin(), suspects.end(), std::less<>());
       draft_.Say(HangVerdict::kCircularWait, HangDetail::kPeers, suspects);
       return true;
@@ -236,7 +235,7 @@ class Judge {
         for (const auto& [called, owed] : {std::pair("Send", "Recv"), std::pair("Recv", "Send")}) {
           if (waits->CallsOf(called) <= other->CallsOf(owed)) continue;
           finding_.op = called;
-          finding_.peer_op = owed;
+          finding_.owed.peer_op = owed;
           return draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kPeer, {other});
         }
       }
@@ -250,7 +249,7 @@ class Judge {
       return SayNotSeen();
     }
     for (const RankView* rank : live) {
-      if (rank->activity.is_idle()) finding_.idle.push_back(rank);
+      if (rank->activity.is_idle()) finding_.beside.idle.push_back(rank);
     }
     draft_.Say(HangVerdict::kPointToPoint, HangDetail::kNone, {});
   }
@@ -268,7 +267,7 @@ class Judge {
     }
     for (const RankView* rank : facts_.live) {
       if (rank->activity.oldest_launch == OldestLaunch::kNotBegun) {
-        finding_.not_begun.push_back(rank);
+        finding_.beside.not_begun.push_back(rank);
       }
     }
     // Its GPU works on, but the threads that serve the network do not.
@@ -282,7 +281,7 @@ class Judge {
   }
 
   void SayNotSeen() {
-    finding_.unseen_ranks = UnseenRanks(facts_, kMostUnseen);
+    finding_.not_seen.ranks = UnseenRanks(facts_, kMostUnseen);
     draft_.Say(HangVerdict::kRankNotSeen, HangDetail::kNone, {});
   }
 
@@ -332,6 +331,74 @@ std::optional<HangFinding> ConcludeForEnded(const CommunicatorView& view, int64_
   });
   if (conclusion.hang) conclusion.hang->waiting.clear();
   return std::move(conclusion.hang);
+}
+
+namespace {
+
+AheadFinding Ahead(const CommunicatorFacts& facts, const Ranks& behind) {
+  return {facts.live[facts.most], behind, CallsOwedBy(facts, behind)};
+}
+
+}  // namespace
+
+Conclusion ConcludeUnreported(const CommunicatorFacts& facts) {
+  if (facts.unreported.empty() || facts.calls_known != CallsKnown::kYes) return {};
+  // Those that nobody is ahead of are in their last call, or have finished it.
+  Ranks waiting;
+  for (const RankView* rank : facts.live) {
+    if (!facts.HasCalledAll(*rank)) continue;
+    if (!Contains(facts.unreported, rank)) return {};  // it goes on, or is idle
+    waiting.push_back(rank);
+  }
+  VerdictDraft draft(facts);
+  HangFinding& finding = draft.finding;
+  draft.SetWaiting(waiting,
+                   [&facts](const RankView& rank) { return UnreportedSince(*facts.view, rank); });
+  finding.is_unreported = true;
+  finding.beside.ended_waiting = facts.ended_waiting;
+  finding.is_waiting_known = WaitsForAll(finding.op);
+  finding.owed.ahead = facts.live[facts.most];
+  if (facts.is_mismatched) {
+    if (facts.unreported.size() != facts.live.size()) return {};
+    finding.waiting = facts.live;
+    draft.SayMismatch(CompareSides(facts));
+    return {std::move(finding), std::nullopt, std::nullopt};
+  }
+  const Ranks gone = Without(facts.ended_owing, facts.finalized);
+  const Ranks finalized = Without(facts.ended_owing, facts.gone);
+  Ranks stopped;
+  for (const RankView* rank : facts.behind) {
+    if (rank->activity.is_in_flight()) return {};  // it is on its way
+    if (rank->is_stopped) stopped.push_back(rank);
+    // It made a call a moment ago.
+    if (rank->activity.reason == UnknownReason::kLaunchNotReported &&
+        !Contains(facts.unreported, rank)) {
+      return {};
+    }
+  }
+  finding.owed.behind_unseen = BehindUnseen(facts);
+  if (!gone.empty()) {
+    draft.AddOwing();
+    draft.Say(HangVerdict::kProcessGone, HangDetail::kNone, gone);
+  } else if (!facts.owing.empty()) {
+    if (MayAllHaveLeft(facts, facts.owing)) {
+      return {std::nullopt, std::nullopt, Ahead(facts, facts.owing)};
+    }
+    finding.beside.stopped = stopped;
+    draft.SayOwing();
+  } else if (!stopped.empty()) {
+    draft.Say(HangVerdict::kProcessStopped, HangDetail::kNone, stopped);
+  } else if (!finalized.empty()) {
+    draft.Say(HangVerdict::kRankNotCalled, HangDetail::kFinalized, finalized);
+  } else if (!finding.owed.behind_unseen.empty()) {
+    if (MayAllHaveLeft(facts, facts.behind)) {
+      return {std::nullopt, std::nullopt, Ahead(facts, facts.behind)};
+    }
+    draft.SayBehindUnseen();
+  } else {
+    return {};  // all have called the same: they may just have nothing to do
+  }
+  return {std::move(finding), std::nullopt, std::nullopt};
 }
 
 }  // namespace nccl_pulse

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "exporter/diagnosis/communicator_facts.h"
 #include "exporter/diagnosis/hang_finding.h"
 #include "exporter/diagnosis/rank_view.h"
 
@@ -20,6 +21,12 @@ Conclusion Conclude(const CommunicatorView& view, int64_t hang_after_ns, int64_t
 // any longer. But in other communicators others may wait for those ranks.
 std::optional<HangFinding> ConcludeForEnded(const CommunicatorView& view, int64_t hang_after_ns,
                                             int64_t now_realtime_ns);
+
+// The verdict where no launch is known to be in flight, but ranks stand in calls whose launches
+// NCCL does not report.
+
+// Empty when the ranks may simply have nothing to do.
+Conclusion ConcludeUnreported(const CommunicatorFacts& facts);
 
 }  // namespace nccl_pulse
 

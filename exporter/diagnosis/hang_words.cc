@@ -7,9 +7,11 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "exporter/diagnosis/hang_evidence.h"
+#include "exporter/base/communicator_id.h"
 #include "exporter/diagnosis/mismatch_words.h"
 #include "exporter/diagnosis/rank_words.h"
+#include "exporter/diagnosis/verdict_draft.h"
+#include "exporter/diagnosis/words.h"
 #include "metrics/driver_error.h"
 
 namespace nccl_pulse {
@@ -41,7 +43,7 @@ std::string PeerWaitWords(const PeerWait& wait) {
 
 std::vector<std::string> MissingPeerCalls(const HangFinding& finding) {
   std::vector<std::string> calls;
-  for (const PeerWait& wait : finding.peer_waits) {
+  for (const PeerWait& wait : finding.owed.peer_waits) {
     if (!Contains(finding.suspects, wait.peer)) continue;
     calls.push_back(finding.suspects.size() == 1
                         ? PeerCall(wait)
@@ -69,7 +71,7 @@ class Words {
  private:
   std::string Usual() const {
     if (!finding_.is_usual) return "";
-    if (finding_.is_usual_elsewhere) return " The wait there is usual.";
+    if (finding_.elsewhere.is_usual) return " The wait there is usual.";
     return absl::StrCat(" It has waited up to ", DurationWords(finding_.longest_wait_before_ns),
                         " here before, and gone on.");
   }
@@ -109,7 +111,7 @@ class Words {
             IsOfDump()        ? "in any dump"
             : IsOfManyHosts() ? "at the endpoints that answered"
                               : "at this endpoint",
-            ": rank ", absl::StrJoin(finding_.unseen_ranks, ", "),
+            ": rank ", absl::StrJoin(finding_.not_seen.ranks, ", "),
             IsOfDump() ? "." : ". Its process is gone, or is measured elsewhere.", Waiters());
       case HangVerdict::kPointToPoint:
         return PointToPoint();
@@ -133,7 +135,7 @@ class Words {
         return absl::StrCat("No further call is to be expected of ", Names(suspects), ".",
                             Waiters());
       case HangDetail::kPeer:
-        return absl::StrCat(WhoHave(suspects), " not called ", finding_.peer_op,
+        return absl::StrCat(WhoHave(suspects), " not called ", finding_.owed.peer_op,
                             ", and has nothing in flight here.", Waiters());
       case HangDetail::kPeers:
         return absl::StrCat(WhoHave(suspects), " not called what others wait for: ",
@@ -154,7 +156,7 @@ class Words {
     const char* const they_have =
         last.empty() ? Has(suspects) : Verb(suspects, "it has", "they have");
     return absl::StrCat(WhoHave(suspects), " not called ",
-                        NumberedCallWords(finding_.calls, finding_.calls_before), last,
+                        NumberedCallWords(finding_.owed.calls, finding_.owed.before), last,
                         are_unseen ? absl::StrCat(". Whether ", Verb(suspects, "its", "their"),
                                                   " earlier calls have completed cannot be seen.")
                         : are_exiting
@@ -165,26 +167,28 @@ class Words {
 
   std::string BeingMade() const {
     const Ranks& here = finding_.waiting;
-    const Ranks& absent = finding_.absent;
-    const bool is_one = finding_.unseen_ranks.size() == 1;
+    const Ranks& absent = finding_.not_seen.absent;
+    const bool is_one = finding_.not_seen.ranks.size() == 1;
     return absl::StrCat(
         Capital(Numbers(here)), Verb(here, " makes", " make"),
         " this communicator: ", Verb(here, "its process has", "their processes have"),
         " called nothing since. ",
-        absent.empty()
-            ? absl::StrCat(is_one ? "Rank " : "Ranks ", absl::StrJoin(finding_.unseen_ranks, ", "))
-            : Capital(Names(absent)),
+        absent.empty() ? absl::StrCat(is_one ? "Rank " : "Ranks ",
+                                      absl::StrJoin(finding_.not_seen.ranks, ", "))
+                       : Capital(Names(absent)),
         is_one ? " has" : " have", " not come to it",
-        absent.empty() ? is_one ? ", or is measured elsewhere." : ", or are measured elsewhere."
-                       : absl::StrCat(". (The ranks are those of communicator ",
-                                      CommunicatorId(absent.front()->communicator->comm_id), ".)"));
+        absent.empty()
+            ? is_one ? ", or is measured elsewhere." : ", or are measured elsewhere."
+            : absl::StrCat(". (The ranks are those of communicator ",
+                           CommunicatorText(absent.front()->communicator->comm_id), ".)"));
   }
 
   // "; its last was AllReduce #7 (up to 1MiB)"
   std::string LastCall() const {
-    if (finding_.last_called.empty()) return "";
-    const auto& [kind, number] = *finding_.last_called.begin();
-    const bool is_same = finding_.calls.size() == 1 && finding_.calls.begin()->first == kind;
+    if (finding_.owed.last.empty()) return "";
+    const auto& [kind, number] = *finding_.owed.last.begin();
+    const bool is_same =
+        finding_.owed.calls.size() == 1 && finding_.owed.calls.begin()->first == kind;
     return absl::StrCat(
         "; ", Verb(finding_.suspects, "its", "their"), " last was ",
         is_same ? absl::StrCat("#", number) : NumberedCallWords({{kind, 1}}, {{kind, number - 1}}));
@@ -200,7 +204,7 @@ class Words {
          {std::pair(RankView::State::kGone, " ended"),
           std::pair(RankView::State::kFinalized, " finalized the communicator")}) {
       Ranks ended;
-      for (const RankView* rank : finding_.ended_waiting) {
+      for (const RankView* rank : finding_.beside.ended_waiting) {
         if (rank->state == state) ended.push_back(rank);
       }
       if (ended.empty()) continue;
@@ -211,7 +215,7 @@ class Words {
   }
 
   std::string AlsoStopped() const {
-    const Ranks& stopped = finding_.also_stopped;
+    const Ranks& stopped = finding_.beside.stopped;
     if (stopped.empty()) return "";
     const bool do_run = std::all_of(stopped.begin(), stopped.end(), [](const RankView* rank) {
       return rank->process->run_state == RunState::kRunning ||
@@ -256,19 +260,19 @@ class Words {
   }
 
   std::string BehindUnseen() const {
-    const Ranks& behind = finding_.behind_unseen;
+    const Ranks& behind = finding_.owed.behind_unseen;
     if (behind.empty()) return "";
     return absl::StrCat(" ", WhoHave(behind), " called fewer operations than ",
-                        Name(*finding_.ahead), ", too; whether ",
+                        Name(*finding_.owed.ahead), ", too; whether ",
                         Verb(behind, "it waits", "they wait"),
                         " cannot be seen: ", WhyUnseen(*behind.front()), ".");
   }
 
   // What else is wrong, after a verdict on other ranks.
   std::string AlsoOwing() const {
-    if (finding_.also_owing.empty()) return "";
-    return absl::StrCat(" ", WhoHave(finding_.also_owing), " not called ",
-                        CallWords(finding_.calls), " either.");
+    if (finding_.owed.also.empty()) return "";
+    return absl::StrCat(" ", WhoHave(finding_.owed.also), " not called ",
+                        CallWords(finding_.owed.calls), " either.");
   }
 
   std::string Gone() const {
@@ -305,10 +309,11 @@ class Words {
       case HangDetail::kStillCalling:
         return "their processes still make calls";
       case HangDetail::kBesidePeers: {
-        const Ranks& owing = finding_.also_owing;
+        const Ranks& owing = finding_.owed.also;
         return absl::StrCat("Send and Recv are used on this communicator, too. ", WhoHave(owing),
                             " nothing in flight and ", Has(owing), " not called ",
-                            CallWords(finding_.calls), ", which ", Name(*finding_.ahead), " has");
+                            CallWords(finding_.owed.calls), ", which ", Name(*finding_.owed.ahead),
+                            " has");
       }
       case HangDetail::kMixed:
         return "some of these ranks live twice: several communicators have this id, and whose "
@@ -317,20 +322,21 @@ class Words {
       default:
         break;
     }
-    const Ranks& behind = finding_.behind_unseen;
+    const Ranks& behind = finding_.owed.behind_unseen;
     if (behind.empty()) return "what would decide it cannot be seen";
     return absl::StrCat(
-        Names(behind), " ", Has(behind), " called fewer operations than ", Name(*finding_.ahead),
+        Names(behind), " ", Has(behind), " called fewer operations than ",
+        Name(*finding_.owed.ahead),
         ", but whether there is work in flight cannot be seen: ", WhyUnseen(*behind.front()));
   }
 
   std::string ForWhom() const {
     if (IsOfDump()) return " Which of them holds up the other is not known.";
-    if (finding_.peer_waits.empty()) {
+    if (finding_.owed.peer_waits.empty()) {
       return " It is not known what for: NCCL has not reported the peers of these Sends and Recvs.";
     }
     std::vector<std::string> waits;
-    for (const PeerWait& wait : finding_.peer_waits) {
+    for (const PeerWait& wait : finding_.owed.peer_waits) {
       if (!wait.is_mutual) waits.push_back(PeerWaitWords(wait));
     }
     const std::string peers =
@@ -340,10 +346,11 @@ class Words {
   }
 
   std::string PointToPoint() const {
-    return absl::StrCat(absl::StripLeadingAsciiWhitespace(Waiters()), ForWhom(),
-                        finding_.idle.empty()
-                            ? ""
-                            : absl::StrCat(" Nothing in flight here: ", Names(finding_.idle), "."));
+    return absl::StrCat(
+        absl::StripLeadingAsciiWhitespace(Waiters()), ForWhom(),
+        finding_.beside.idle.empty()
+            ? ""
+            : absl::StrCat(" Nothing in flight here: ", Names(finding_.beside.idle), "."));
   }
 
   std::string NotBegun() const {
@@ -366,7 +373,7 @@ class Words {
 
   // "among captured calls 1 to 60 of 65 of graph 1"
   std::string WhereInReplay() const {
-    const ReplayPlace& at = finding_.replay;
+    const ReplayPlace& at = finding_.replay.at;
     const std::string of = absl::StrCat(" of ", at.calls, " of graph ", at.graph);
     if (at.until <= at.before) {
       return at.before == 0 ? absl::StrCat("in front of captured call 1", of)
@@ -379,11 +386,11 @@ class Words {
 
   std::string BehindInReplay() const {
     const Ranks& late = finding_.suspects;
-    if (finding_.is_replay_begun || !finding_.is_first_stamp_head) {
+    if (finding_.replay.is_begun || !finding_.replay.is_first_stamp_head) {
       return absl::StrCat(Verb(late, "The GPU of ", "The GPUs of "), Names(late), " ", Has(late),
                           " not come as far in a replay of a CUDA graph as the others: work in "
                           "front of that has not ended",
-                          finding_.is_replay_begun ? "." : ", or was not launched.", Waiters());
+                          finding_.replay.is_begun ? "." : ", or was not launched.", Waiters());
     }
     return absl::StrCat(WhoHave(late),
                         " not begun the replay of a CUDA graph in which the others wait: ",
@@ -469,7 +476,7 @@ class Words {
                           rank->failed->driver_error, ") since ",
                           ClockWords(rank->failed->driver_error_realtime_ns));
     };
-    const Ranks& later = finding_.also_failed;
+    const Ranks& later = finding_.beside.failed;
     const Ranks& first = finding_.suspects;
     return absl::StrCat(
         "The driver says that ", Verb(first.empty() ? later : first, "a GPU", "GPUs"),
@@ -505,7 +512,7 @@ class Words {
                           Verb(finding_.suspects, "it", "them"), ".", Waiters());
     }
     std::string begun;
-    const Ranks& late = finding_.not_begun;
+    const Ranks& late = finding_.beside.not_begun;
     if (!late.empty()) {
       begun = absl::StrCat(Verb(late, " The GPU of ", " The GPUs of "), Names(late), " ", Has(late),
                            " not begun it: work before it on the ", Verb(late, "stream", "streams"),
@@ -526,17 +533,17 @@ class Words {
   std::string Circle() const {
     if (finding_.detail == HangDetail::kPeers) {
       std::vector<std::string> waits;
-      for (const PeerWait& wait : finding_.peer_waits) waits.push_back(PeerWaitWords(wait));
+      for (const PeerWait& wait : finding_.owed.peer_waits) waits.push_back(PeerWaitWords(wait));
       return absl::StrCat("Ranks seem to wait for each other in a circle: ", JoinFirst(waits, "; "),
                           ".", Waiters());
     }
     std::string steps;
-    for (std::size_t i = 0; i < finding_.circle.size(); ++i) {
-      const auto& [view, rank] = finding_.circle[i];
-      const auto& next = finding_.circle[(i + 1) % finding_.circle.size()];
+    for (std::size_t i = 0; i < finding_.elsewhere.circle.size(); ++i) {
+      const auto& [view, rank] = finding_.elsewhere.circle[i];
+      const auto& next = finding_.elsewhere.circle[(i + 1) % finding_.elsewhere.circle.size()];
       absl::StrAppend(&steps, i == 0 ? "" : "; ", Name(*rank), " is missing on communicator ",
-                      CommunicatorId(view->comm_id), ", and has work in flight on ",
-                      CommunicatorId(next.view->comm_id));
+                      CommunicatorText(view->comm_id), ", and has work in flight on ",
+                      CommunicatorText(next.view->comm_id));
     }
     return absl::StrCat("Ranks seem to wait for each other in a circle: ", steps,
                         ". They use the communicators in different orders. Their stacks tell "
@@ -545,14 +552,15 @@ class Words {
   }
 
   std::string Elsewhere() const {
-    if (!finding_.elsewhere || finding_.verdict == HangVerdict::kCircularWait) return "";
-    const std::string where = absl::StrCat("communicator ", CommunicatorId(*finding_.elsewhere));
-    if (finding_.is_posted_ahead) {
+    if (!finding_.elsewhere.comm_id || finding_.verdict == HangVerdict::kCircularWait) return "";
+    const std::string where =
+        absl::StrCat("communicator ", CommunicatorText(*finding_.elsewhere.comm_id));
+    if (finding_.elsewhere.is_posted_ahead) {
       return absl::StrCat(" It has work in flight in ", where,
                           ", which it may have posted ahead: its stack tells whether it waits "
                           "there.");
     }
-    if (finding_.is_acquitted) {
+    if (finding_.elsewhere.is_acquitted) {
       return absl::StrCat(" Whether it waits in ", where, " meanwhile cannot be seen.");
     }
     if (finding_.verdict == HangVerdict::kBlockedElsewhere) {
@@ -561,22 +569,22 @@ class Words {
       }
       return absl::StrCat(" Its process may wait in ", where, " meanwhile: look there first.");
     }
-    if (finding_.blocked_elsewhere.size() == finding_.suspects.size()) {
+    if (finding_.elsewhere.blocked.size() == finding_.suspects.size()) {
       return absl::StrCat(" It may wait in ", where, " meanwhile; that is not certain.");
     }
-    if (finding_.blocked_elsewhere.front()->state != RankView::State::kLive) {
-      return absl::StrCat(" ", Capital(Numbers(finding_.blocked_elsewhere)), " ended while ",
-                          Verb(finding_.blocked_elsewhere, "it", "they"), " waited in ", where,
+    if (finding_.elsewhere.blocked.front()->state != RankView::State::kLive) {
+      return absl::StrCat(" ", Capital(Numbers(finding_.elsewhere.blocked)), " ended while ",
+                          Verb(finding_.elsewhere.blocked, "it", "they"), " waited in ", where,
                           ".");
     }
-    return absl::StrCat(" ", Capital(Numbers(finding_.blocked_elsewhere)),
-                        Verb(finding_.blocked_elsewhere, " has", " have"),
+    return absl::StrCat(" ", Capital(Numbers(finding_.elsewhere.blocked)),
+                        Verb(finding_.elsewhere.blocked, " has", " have"),
                         " not called it either, but may wait in ", where, " meanwhile.");
   }
 
   std::string UnseenElsewhere() const {
-    if (!finding_.unseen_elsewhere) return "";
-    const Ranks& there = finding_.unseen_there;
+    if (!finding_.elsewhere.unseen) return "";
+    const Ranks& there = finding_.elsewhere.unseen_ranks;
     std::string who = Verb(there, "it waits", "they wait");
     std::string also;
     // If there are several, the sentence before names other ranks, too.
@@ -589,7 +597,7 @@ class Words {
       }
     }
     return absl::StrCat(also, " Whether ", who, " in communicator ",
-                        CommunicatorId(*finding_.unseen_elsewhere), " meanwhile cannot be seen.");
+                        CommunicatorText(*finding_.elsewhere.unseen), " meanwhile cannot be seen.");
   }
 
   const HangFinding& finding_;
@@ -610,10 +618,10 @@ std::string QueuedWords(const QueuedFinding& finding) {
       ", and ", Verb(finding.ranks, "its GPU has", "their GPUs have"),
       " not begun it. Earlier work of ", Verb(finding.ranks, "this GPU", "these GPUs"),
       " has not ended since ", ClockWords(finding.since_realtime_ns), ".",
-      finding.unseen_elsewhere
-          ? absl::StrCat(" It may wait in communicator ", CommunicatorId(*finding.unseen_elsewhere),
-                         ", whose work cannot be seen.")
-          : "",
+      finding.unseen_elsewhere ? absl::StrCat(" It may wait in communicator ",
+                                              CommunicatorText(*finding.unseen_elsewhere),
+                                              ", whose work cannot be seen.")
+                               : "",
       finding.are_all_seen ? "" : " It is not known whether ranks that are not seen here wait.");
 }
 
@@ -641,30 +649,6 @@ std::string WhyUnseen(const RankView& rank) {
     default:
       return why;
   }
-}
-
-const char* UnknownReasonWords(UnknownReason reason) {
-  switch (reason) {
-    case UnknownReason::kPollerNotStarted:
-      return "the plugin's background thread could not be started";
-    case UnknownReason::kPollerStands:
-      return "the plugin's background thread is not running";
-    case UnknownReason::kNoCompletions:
-      return "nothing tells when its work completes";
-    case UnknownReason::kEventMaskChanged:
-      return "somebody else changed NCCL's profiler event mask";
-    case UnknownReason::kCaptured:
-      return "it uses CUDA graphs";
-    case UnknownReason::kLaunchNotReported:
-      return "NCCL does not report the launch of its last call";
-    case UnknownReason::kPollerEnded:
-      return "the process is in exit()";
-    case UnknownReason::kDriverError:
-      return "the GPU's driver answers with an error";
-    case UnknownReason::kNone:
-      break;
-  }
-  return "nothing is missing";
 }
 
 }  // namespace nccl_pulse

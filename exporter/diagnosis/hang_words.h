@@ -18,8 +18,6 @@ std::string AheadWords(const AheadFinding& finding);
 
 // Why it is not known whether a rank has work in flight: with what its process does, if that is why.
 std::string WhyUnseen(const RankView& rank);
-// "; whether ... cannot be seen (...)", for people: why an activity is unknown.
-const char* UnknownReasonWords(UnknownReason reason);
 
 }  // namespace nccl_pulse
 

@@ -8,12 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "exporter/base/communicator_id.h"
 #include "exporter/diagnosis/hang_words.h"
-#include "exporter/diagnosis/pid_words.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/diagnosis/rank_words.h"
 #include "exporter/diagnosis/rejection.h"
 #include "exporter/diagnosis/same_ids.h"
+#include "exporter/diagnosis/words.h"
 #include "metrics/driver_error.h"
 
 namespace nccl_pulse {
@@ -90,7 +91,7 @@ class Examiner {
  private:
   void AddNote(uint64_t comm_id, const std::string& text) {
     of_communicators_.push_back(
-        absl::StrCat("Communicator ", absl::Hex(comm_id, absl::kZeroPad16), ": ", text));
+        absl::StrCat("Communicator ", CommunicatorText(comm_id), ": ", text));
   }
 
   IdAndNumber IdOf(const CommunicatorSnapshot& communicator) const {
@@ -197,13 +198,13 @@ class Examiner {
     for (const auto& [id, activities] : by_communicator_) {
       if (activities.is_mixed) {
         notes.push_back(absl::StrCat("Several communicators have the id ",
-                                     absl::Hex(id.first, absl::kZeroPad16),
+                                     CommunicatorText(id.first),
                                      ", and whose ranks are whose is not known: they are not "
                                      "compared."));
       }
       if (activities.missing == 0 || is_of_dumps_) continue;  // their reader says which are missing
       notes.push_back(absl::StrCat(Plural(activities.missing, "rank", "ranks"), " of communicator ",
-                                   absl::Hex(id.first, absl::kZeroPad16),
+                                   CommunicatorText(id.first),
                                    activities.missing == 1 ? " is" : " are", " not seen here."));
     }
     AddRejected();
@@ -257,24 +258,6 @@ class Examiner {
 };
 
 }  // namespace
-
-const char* HealthStatusName(HealthStatus status) {
-  switch (status) {
-    case HealthStatus::kHang:
-      return "hang";
-    case HealthStatus::kIncomplete:
-      return "incomplete";
-    case HealthStatus::kWaiting:
-      return "waiting";
-    case HealthStatus::kStraggler:
-      return "straggler";
-    case HealthStatus::kOk:
-      return "ok";
-    case HealthStatus::kUnused:
-      break;
-  }
-  return "unused";
-}
 
 Health HealthOf(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
                 int64_t now_realtime_ns) {

@@ -25,7 +25,10 @@ enum class HealthStatus : uint8_t {
   kOk,
   kUnused,  // no communicator is in use
 };
-const char* HealthStatusName(HealthStatus status);
+constexpr const char* HealthStatusName(HealthStatus status) {
+  constexpr const char* kNames[] = {"hang", "incomplete", "waiting", "straggler", "ok", "unused"};
+  return kNames[static_cast<std::size_t>(status)];
+}
 
 struct Health {
   HealthStatus status = HealthStatus::kUnused;

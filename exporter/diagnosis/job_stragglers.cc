@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "exporter/diagnosis/point_to_point_wait.h"
+#include "exporter/diagnosis/exchange.h"
 
 namespace nccl_pulse {
 namespace {

@@ -10,8 +10,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "exporter/diagnosis/busiest_host.h"
-#include "exporter/diagnosis/job_processes.h"
 #include "exporter/diagnosis/job_stragglers.h"
 #include "exporter/diagnosis/rank_view.h"
 #include "exporter/diagnosis/slowed.h"
@@ -207,11 +205,8 @@ class JobJudge {
         root.since_realtime_ns = hang.since_realtime_ns;
         root.op = hang.op;
         root.missing_call = hang.missing_call;
-        root.is_finalized = hang.is_finalized;
-        root.is_being_made = hang.is_being_made;
+        root.situation = hang.situation;
         root.text = hang.text;
-        root.is_in_replay = hang.replay.graph != 0;
-        root.is_queued = hang.is_queued;
       }
       root.communicators.push_back(view->comm_id);
       for (const JobRank& rank : named) {
@@ -227,6 +222,10 @@ class JobJudge {
       }
     }
     for (JobRoot& root : roots) {
+      // One of several is.
+      if (root.situation == Situation::kExiting && root.ranks.size() != 1) {
+        root.situation = Situation::kPlain;
+      }
       if (!root.is_usual) has_root_[job] = true;
       verdict_.roots.push_back(std::move(root));
     }
@@ -242,6 +241,17 @@ class JobJudge {
 };
 
 }  // namespace
+
+std::string FirstStep(const JobRoot& root) {
+  const JobRank rank = root.ranks.empty() ? JobRank() : root.ranks.front();
+  return FirstStep(root.verdict, root.situation, rank.process, rank.communicator);
+}
+
+std::string FirstStep(const JobStraggler& straggler) {
+  const ProcessSnapshot* process =
+      straggler.ranks.empty() ? nullptr : straggler.ranks.front().process;
+  return FirstStepOfLate(process, straggler.ranks.size() == 1);
+}
 
 JobVerdict JudgeJob(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
                     int64_t now_realtime_ns) {

@@ -43,12 +43,9 @@ struct JobRoot {
   std::vector<uint64_t> communicators;
   int64_t since_realtime_ns = 0;
   std::string op;
-  std::string missing_call;   // see Hang
-  bool is_finalized = false;  // see Hang
-  bool is_being_made = false;
-  std::string text;           // of the first communicator's verdict
-  bool is_in_replay = false;  // the others wait in a replay of a CUDA graph
-  bool is_queued = false;     // they are behind earlier work of their own GPUs
+  std::string missing_call;  // see Hang
+  Situation situation{};
+  std::string text;  // of the first communicator's verdict
 };
 
 struct JobStraggler {
@@ -57,6 +54,10 @@ struct JobStraggler {
   double seconds_per_second = 0;  // that the others wait, at most
   std::string text;
 };
+
+// What to do first (verdict.h).
+std::string FirstStep(const JobRoot& root);
+std::string FirstStep(const JobStraggler& straggler);
 
 // A process that waits: where, and for whom.
 struct JobWait {

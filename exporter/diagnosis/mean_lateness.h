@@ -1,5 +1,5 @@
 // By how much each rank of a communicator has come later than the others, in the mean of all calls
-// that were ever timed (usual_durations.h). All ranks time the same calls, so their mean durations differ by what they
+// that were ever timed. All ranks time the same calls, so their mean durations differ by what they
 // waited for each other: who waits least comes last.
 //
 // Where it is one rank in one step and another in the next, what they waited becomes the same in the
@@ -11,10 +11,12 @@
 #ifndef EXPORTER_DIAGNOSIS_MEAN_LATENESS_H_
 #define EXPORTER_DIAGNOSIS_MEAN_LATENESS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "exporter/diagnosis/rank_view.h"
+#include "metrics/snapshot.h"
 
 namespace nccl_pulse {
 
@@ -28,6 +30,22 @@ struct MeanLateness {
 // `with_groups`: launches of several calls are exchanges with all ranks. `rounds`: of the job so far.
 MeanLateness MeanLatenessOf(const std::vector<const RankView*>& ranks, bool with_groups,
                             uint64_t rounds);
+
+// What the timed calls of a communicator took, of each operation, size class and way of timing: in so
+// few numbers that they can travel, from the histograms that cannot.
+//
+// A call counts for no more than the longest of the shorter 98 % do: one wait of minutes for a
+// checkpoint is none of all the other calls' business, and in a mean it would be most of it.
+//
+// Only operations that ranks are compared by: all wait for the last one. Thread: any, no state.
+// Cost: proportional to the histograms.
+
+// Of a communicator. There are four operations, some sizes and two ways of timing.
+inline constexpr std::size_t kMostUsualDurations = 256;
+
+// In the order of kind, operation and size class. What came from another process is returned as it
+// is. Launches of several calls have size class -1: their parts differ.
+std::vector<UsualDurationSnapshot> UsualDurationsOf(const CommunicatorSnapshot& communicator);
 
 }  // namespace nccl_pulse
 

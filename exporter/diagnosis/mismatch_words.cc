@@ -20,7 +20,7 @@ std::string KindWords(const CallOrderSnapshot::Kind& kind, bool with_root) {
 std::string MismatchWords(const HangFinding& finding) {
   std::map<std::string, const Ranks*> by_words;
   const bool is_root = finding.detail == HangDetail::kRoots;
-  for (const CallSide& side : finding.sides) {
+  for (const CallSide& side : finding.mismatch.sides) {
     by_words[side.kind != nullptr ? KindWords(*side.kind, is_root) : CallWords(side.calls)] =
         &side.ranks;
   }
@@ -32,9 +32,9 @@ std::string MismatchWords(const HangFinding& finding) {
                         is_order ? " last" : "");
       });
   if (finding.detail == HangDetail::kCallNumber || is_root) {
-    return absl::StrCat("The ranks have not called the same at collective ", finding.call_number,
-                        " of this communicator", is_root ? ": the roots differ" : "", ": ", sides,
-                        ".");
+    return absl::StrCat("The ranks have not called the same at collective ",
+                        finding.mismatch.call_number, " of this communicator",
+                        is_root ? ": the roots differ" : "", ": ", sides, ".");
   }
   if (is_order) {
     return absl::StrCat(

@@ -5,11 +5,6 @@
 namespace nccl_pulse {
 namespace {
 
-// Bits of NCCL's profiler event mask (nccl/profiler.h, ncclProfile*). All exist since v5, the last
-// one since v6.
-constexpr uint32_t kCallEvents = 1u << 9 | 1u << 10;     // CollApi, P2pApi
-constexpr uint32_t kLaunchEvents = 1u << 11 | 1u << 12;  // KernelLaunch, CeColl
-
 // The counter of finished work is read ten times a second.
 constexpr int64_t kQuietAfterNs = 2000000000;
 
@@ -33,30 +28,60 @@ RankActivity Unknown(UnknownReason reason, int64_t since_ns = 0) {
   return {ActivityState::kUnknown, reason, since_ns, OldestLaunch::kUnknown, false};
 }
 
+struct ReasonEntry {
+  const char* name;
+  const char* words;
+};
+// In the order of UnknownReason.
+constexpr ReasonEntry kReasons[kUnknownReasons] = {
+    {"none", "nothing is missing"},
+    {"poller_not_started", "the plugin's background thread could not be started"},
+    {"poller_stands", "the plugin's background thread is not running"},
+    {"no_completions", "nothing tells when its work completes"},
+    {"event_mask_changed", "somebody else changed NCCL's profiler event mask"},
+    {"captured", "it uses CUDA graphs"},
+    {"launch_not_reported", "NCCL does not report the launch of its last call"},
+    {"poller_ended", "the process is in exit()"},
+    {"driver_error", "the GPU's driver answers with an error"},
+};
+const ReasonEntry& ReasonOf(UnknownReason reason) {
+  return kReasons[static_cast<std::size_t>(reason)];
+}
+
 }  // namespace
 
-const char* UnknownReasonName(UnknownReason reason) {
-  switch (reason) {
-    case UnknownReason::kPollerNotStarted:
-      return "poller_not_started";
-    case UnknownReason::kPollerStands:
-      return "poller_stands";
-    case UnknownReason::kNoCompletions:
-      return "no_completions";
-    case UnknownReason::kEventMaskChanged:
-      return "event_mask_changed";
-    case UnknownReason::kCaptured:
-      return "captured";
-    case UnknownReason::kLaunchNotReported:
-      return "launch_not_reported";
-    case UnknownReason::kPollerEnded:
-      return "poller_ended";
-    case UnknownReason::kDriverError:
-      return "driver_error";
-    case UnknownReason::kNone:
-      break;
+const char* UnknownReasonName(UnknownReason reason) { return ReasonOf(reason).name; }
+const char* UnknownReasonWords(UnknownReason reason) { return ReasonOf(reason).words; }
+
+RankState StateOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
+                  const RankActivity& activity, bool is_stopped, bool waits) {
+  if (communicator.finalized) return {"ended", "ended"};
+  if (process.end != ProcessEnd::kLive) return {"gone", "gone", process.end_realtime_ns};
+  if (is_stopped) return {"stopped", "stopped", process.last_poll_realtime_ns};
+  if (activity.is_in_flight()) {
+    const bool is_queued = activity.oldest_launch == OldestLaunch::kNotBegun;
+    return {"in_flight",
+            waits       ? "waits"
+            : is_queued ? "queued"
+                        : "in flight",
+            activity.since_realtime_ns};
   }
-  return "none";
+  if (activity.is_idle()) return {"idle", "idle", communicator.last_completion_realtime_ns};
+  if (activity.is_quiet()) return {"quiet", waits ? "waits" : "quiet", activity.since_realtime_ns};
+  if (activity.state == ActivityState::kReplaying) return {"replaying", "replaying"};
+  return {"unknown", activity.reason == UnknownReason::kCaptured ? "in graphs" : "unknown",
+          communicator.unreported_since_realtime_ns};
+}
+
+std::optional<uint64_t> LaunchesInFlight(const CommunicatorSnapshot& communicator,
+                                         const RankActivity& activity) {
+  // Of a replay alone it is not known whether launches wait behind it.
+  if (!communicator.has_heartbeat || !activity.is_of_launches() ||
+      (activity.is_in_replay && SeenInFlightSince(communicator) == 0)) {
+    return std::nullopt;
+  }
+  // The two were not read at the same moment.
+  return communicator.launches - std::min(communicator.launches, communicator.launches_completed);
 }
 
 RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,

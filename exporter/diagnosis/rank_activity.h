@@ -18,6 +18,7 @@
 #define EXPORTER_DIAGNOSIS_RANK_ACTIVITY_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "metrics/snapshot.h"
 
@@ -43,12 +44,13 @@ enum class UnknownReason : uint8_t {
 };
 inline constexpr int kUnknownReasons = 9;
 const char* UnknownReasonName(UnknownReason reason);
+const char* UnknownReasonWords(UnknownReason reason);  // for people
 
 struct RankActivity {
   ActivityState state = ActivityState::kUnknown;
   UnknownReason reason = UnknownReason::kNone;  // of kUnknown
-  // In flight: since the oldest launch. Quiet: since the counter moved last. Unknown: since the first call that was not reported, or the
-  // last look. 0: not known.
+  // In flight: since the oldest launch. Quiet: since the counter moved last. Unknown: since the first
+  // call that was not reported, or the last look. 0: not known.
   int64_t since_realtime_ns = 0;
   OldestLaunch oldest_launch{};  // of kInFlight
   // A replay of a CUDA graph is in flight: since it was last seen to pass a stamp, where no launch
@@ -62,6 +64,20 @@ struct RankActivity {
   bool is_of_launches() const { return is_idle() || is_in_flight(); }
   bool is_unknown() const { return state == ActivityState::kUnknown; }
 };
+
+// What a rank does, for programs, in a word for people, and since when (0: not known).
+struct RankState {
+  const char* name = "";
+  const char* word = "";
+  int64_t since_realtime_ns = 0;
+};
+// `waits`: a verdict says that it waits.
+RankState StateOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
+                  const RankActivity& activity, bool is_stopped, bool waits);
+
+// Launches that are not known to have completed; none where that is not known.
+std::optional<uint64_t> LaunchesInFlight(const CommunicatorSnapshot& communicator,
+                                         const RankActivity& activity);
 
 // `now_realtime_ns`: when the snapshot was read. What a process that ended did is told as of its
 // end.

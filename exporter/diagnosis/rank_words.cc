@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "exporter/base/size_words.h"
-#include "exporter/diagnosis/pid_words.h"
+#include "exporter/diagnosis/words.h"
 #include "metrics/size_class.h"
 
 namespace nccl_pulse {
@@ -58,10 +58,6 @@ std::string NumberedCallWords(const Calls& calls, const Calls& before) {
   });
 }
 
-std::string CommunicatorId(uint64_t comm_id) {
-  return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16));
-}
-
 std::string Capital(std::string text) {
   if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] -= 'a' - 'A';
   return text;
@@ -74,13 +70,6 @@ std::string ClockWords(int64_t realtime_ns) {
   return absl::StrCat(absl::Dec(second / 3600, absl::kZeroPad2), ":",
                       absl::Dec(second / 60 % 60, absl::kZeroPad2), ":",
                       absl::Dec(second % 60, absl::kZeroPad2), " UTC");
-}
-
-std::string DurationWords(uint64_t ns) {
-  const uint64_t seconds = ns / 1000000000;
-  if (seconds < 120) return absl::StrCat(seconds, " s");
-  if (seconds < 7200) return absl::StrCat(seconds / 60, " min");
-  return absl::StrCat(seconds / 3600, " h ", seconds / 60 % 60, " min");
 }
 
 }  // namespace nccl_pulse

@@ -37,9 +37,7 @@ std::string CallWords(const Calls& calls);  // "AllReduce (up to 1MiB)", "2 x Al
 // The same with their numbers: "AllReduce #8 (up to 1MiB)" where it was called seven times `before`,
 // "AllReduce #8 to #9 (up to 1MiB)" of two.
 std::string NumberedCallWords(const Calls& calls, const Calls& before);
-std::string CommunicatorId(uint64_t comm_id);  // 16 hexadecimal digits
 std::string Capital(std::string text);
-std::string DurationWords(uint64_t ns);       // "9 min", "43 s"
 std::string ClockWords(int64_t realtime_ns);  // "03:12:40 UTC"
 
 inline const char* Verb(const Ranks& ranks, const char* one, const char* several) {

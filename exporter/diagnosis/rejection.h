@@ -5,6 +5,7 @@
 #define EXPORTER_DIAGNOSIS_REJECTION_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace nccl_pulse {
@@ -25,7 +26,12 @@ enum class Rejection : int {
   kForeignClaim,  // says that it is another user's process, or has that one's communicators
 };
 inline constexpr int kRejections = 12;
-const char* RejectionName(Rejection reason);
+inline constexpr std::array<const char*, kRejections> kRejectionNames = {
+    "not_memory", "unsealed", "bad_size", "bad_layout", "bad_message", "foreign_user",
+    "duplicate",  "no_room",  "silent",   "too_large",  "page_full",   "foreign_claim"};
+constexpr const char* RejectionName(Rejection reason) {
+  return kRejectionNames[static_cast<std::size_t>(reason)];
+}
 
 // By Rejection.
 using RejectionCounts = std::array<uint64_t, kRejections>;

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 
 namespace nccl_pulse {
+
 namespace {
 
 // NCCL tells the ranks of a communicator of it within moments. Endpoints are not read at the same
@@ -165,6 +167,25 @@ void SameIds::Add(const Members& members) {
 SameIds::Place SameIds::PlaceOf(const CommunicatorSnapshot& communicator) const {
   const auto found = places_.find(&communicator);
   return found == places_.end() ? Place() : found->second;
+}
+
+void ForgetSharedRanks(SnapshotSet* set) {
+  const SameIds same_ids(*set);
+  std::map<std::tuple<uint64_t, uint32_t, std::string>, ProcessSnapshot*> first_with;
+  std::set<ProcessSnapshot*> sharing;
+  for (ProcessSnapshot& process : set->processes) {
+    if (process.end != ProcessEnd::kLive || process.global_rank.empty()) continue;
+    for (const CommunicatorSnapshot& communicator : process.communicators) {
+      if (communicator.comm_id == 0 || same_ids.AreMixed(communicator)) continue;
+      const auto [at, is_first] = first_with.try_emplace(
+          std::tuple(communicator.comm_id, same_ids.NumberOf(communicator), process.global_rank),
+          &process);
+      if (is_first || at->second == &process) continue;
+      sharing.insert(at->second);
+      sharing.insert(&process);
+    }
+  }
+  for (ProcessSnapshot* process : sharing) process->global_rank.clear();
 }
 
 }  // namespace nccl_pulse

@@ -61,6 +61,13 @@ class SameIds {
   std::unordered_map<const CommunicatorSnapshot*, Place> places_;  // of ids that several have
 };
 
+// Numbers of ranks that are none: a launcher that starts one task on each node gives all processes
+// of the node its own number (SLURM_PROCID), and says no other.
+
+// Clears the global rank of processes that have it in common and are different ranks of one
+// communicator. Processes of two jobs may well have the same.
+void ForgetSharedRanks(SnapshotSet* set);
+
 }  // namespace nccl_pulse
 
 #endif  // EXPORTER_DIAGNOSIS_SAME_IDS_H_

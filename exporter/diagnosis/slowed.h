@@ -22,14 +22,40 @@
 #ifndef EXPORTER_DIAGNOSIS_SLOWED_H_
 #define EXPORTER_DIAGNOSIS_SLOWED_H_
 
+#include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
-#include "exporter/diagnosis/job_processes.h"
 #include "exporter/diagnosis/job_verdict.h"
+#include "exporter/diagnosis/rank_view.h"
 
 namespace nccl_pulse {
 
+// Which processes are one job: those that communicators connect.
+//
+// Thread: any, no state. It points into the set of the views.
+
+struct JobProcesses {
+  std::map<const ProcessSnapshot*, JobRank> ranks;  // live ones, by one rank of each
+  std::vector<const CommunicatorView*> views;       // what is mixed, is of several jobs
+  // All ranks are there of all views that have a live one: what is not seen cannot differ.
+  bool are_all_seen = true;
+
+  bool Has(const ProcessSnapshot* process) const { return ranks.count(process) != 0; }
+};
+
+std::vector<JobProcesses> JobsOf(const std::vector<CommunicatorView>& views);
+
 std::optional<JobStraggler> FindSlowed(const JobProcesses& job);
+
+// A doubt that is worth saying: of a pipeline whose stages fill their hosts, the host that waits
+// least for the others. It is slow, or its stages have more to do; where no other host has ranks of
+// these stages, and it is not known to have become slower (slowed.h), nothing tells which. So nobody
+// is named. Nothing is said where a rank is not seen, or it is not known how long a process waits.
+
+// A sentence; "" where no host waits clearly less than all others.
+std::string DoubtOfBusiestHost(const JobProcesses& job);
 
 }  // namespace nccl_pulse
 

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <string_view>
 
 #include "exporter/diagnosis/exchange.h"
 #include "exporter/diagnosis/rounds.h"
-#include "exporter/diagnosis/straggler_ranks.h"
 
 namespace nccl_pulse {
 namespace {
@@ -14,14 +15,6 @@ constexpr double kSecond = 1e9;
 // Of what the others wait: ranks that came so little before the last one came together with it, as
 // those do that have waited for each other elsewhere.
 constexpr double kTogether = 0.1;
-
-// One rank's duration of one call.
-struct Entry {
-  uint64_t call;  // index of its kind << 32 | call number
-  uint32_t rank;  // index into the ranks
-  uint64_t duration_ns;
-  int64_t end_ns;
-};
 
 // How often the rank that timed this kind least has timed it.
 uint64_t TimedLeast(const std::vector<const RankView*>& ranks, const TimedCallSnapshot& kind) {
@@ -73,6 +66,62 @@ bool AreCapturedAlike(const std::vector<const RankView*>& ranks) {
 
 }  // namespace
 
+std::vector<const RankView*> LiveRanks(const CommunicatorView& view) {
+  std::vector<const RankView*> live;
+  for (const RankView& rank : view.ranks) {
+    if (rank.state == RankView::State::kLive) live.push_back(&rank);
+  }
+  return live;
+}
+
+double SumOfSquares(const std::vector<double>& numbers) {
+  return std::inner_product(numbers.begin(), numbers.end(), numbers.begin(), 0.0);
+}
+
+HostsOfRanks::HostsOfRanks(const std::vector<const RankView*>& ranks) {
+  std::map<std::string_view, std::size_t> indices;
+  for (const RankView* rank : ranks) {
+    const auto [at, is_new] = indices.try_emplace(rank->process->hostname, indices.size());
+    host_.push_back(at->second);
+    if (is_new) ranks_.push_back(0);
+    ++ranks_[at->second];
+  }
+}
+
+double HostsOfRanks::SumOfSquares(const std::vector<double>& of_ranks) const {
+  std::vector<double> means(size());
+  for (std::size_t i = 0; i < host_.size(); ++i) {
+    means[host_[i]] += of_ranks[i] / ranks_[host_[i]];
+  }
+  return nccl_pulse::SumOfSquares(means);
+}
+
+// What is new of one kind of calls.
+struct StragglerState::Seen {
+  const TimedCallSnapshot* call;  // one of this kind
+  OfKind* of;
+  uint64_t matched = 0;
+  uint32_t oldest = 0, newest = 0;
+  int64_t oldest_end_ns = 0, newest_end_ns = 0;
+  double weight = 1;
+};
+
+// A call that all ranks have timed.
+struct StragglerState::Match {
+  std::size_t kind;               // index into what is seen
+  std::vector<std::size_t> last;  // indices of the ranks that came last, together
+  double loss;                    // seconds
+  double square, host_square;     // ns², see Window
+  int64_t end_ns, first_end_ns, last_end_ns;
+};
+
+void StragglerState::Window::Fade(double fade) {
+  for (double* each :
+       {&observed, &matched, &loss, &late, &square, &waits, &host_square, &hosts, &rounds}) {
+    *each *= fade;
+  }
+}
+
 void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_ns,
                             RoundsOfProcesses* rounds_of) {
   const std::vector<const RankView*> ranks = LiveRanks(view);
@@ -90,17 +139,33 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     kinds_.clear();
     last_late_ns_ = 0;
   }
-
-  // Calls that have not been counted yet, in order.
-  struct Seen {
-    const TimedCallSnapshot* call;  // one of this kind
-    OfKind* of;
-    uint64_t matched = 0;
-    uint32_t oldest = 0, newest = 0;
-    int64_t oldest_end_ns = 0, newest_end_ns = 0;
-    double weight = 1;
-  };
   std::vector<Seen> seen;
+  const std::vector<Entry> entries = NewCalls(view, ranks, &seen);
+  const HostsOfRanks hosts(ranks);
+  std::vector<Match> matches = MatchCalls(ranks, hosts, entries, &seen);
+  if (!matches.empty()) rounds_ = rounds_of->Of(*ranks.front()->process);
+  Weigh(ranks, &seen);
+  const double interval = Interval(now_realtime_ns, is_new, matches);
+  updated_realtime_ns_ = now_realtime_ns;
+  const double fade = std::exp(-interval / WindowSeconds());
+  window_.Fade(fade);
+  window_.observed += interval;
+  window_.matched += static_cast<double>(matches.size());
+  window_.waits += static_cast<double>(matches.size() * ranks.size());
+  window_.hosts += static_cast<double>(matches.size() * hosts.size());
+  for (auto& [rank, of] : ranks_) {
+    of.before_seconds = of.total_seconds;
+    for (double* each : {&of.window_seconds, &of.late_calls, &of.late_rounds, &of.late_seconds}) {
+      *each *= fade;
+    }
+  }
+  const double shrink = AddLosses(matches, seen, interval);
+  Attribute(ranks, seen, shrink, &matches);
+}
+
+std::vector<StragglerState::Entry> StragglerState::NewCalls(
+    const CommunicatorView& view, const std::vector<const RankView*>& ranks,
+    std::vector<Seen>* seen) {
   std::vector<Entry> entries;
   if (kinds_.size() > kMostKinds) kinds_.clear();
   const bool captured_alike = AreCapturedAlike(ranks);
@@ -115,18 +180,18 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     }
     if (call.kind == LatencyKind::kDurationGraph && !captured_alike) return;
     std::size_t kind = 0;
-    while (kind < seen.size() &&
-           (ComparedClass(*seen[kind].call) != ComparedClass(call) ||
-            seen[kind].call->kind != call.kind || seen[kind].call->graph != call.graph ||
-            seen[kind].call->op != call.op)) {
+    while (kind < seen->size() &&
+           (ComparedClass(*(*seen)[kind].call) != ComparedClass(call) ||
+            (*seen)[kind].call->kind != call.kind || (*seen)[kind].call->graph != call.graph ||
+            (*seen)[kind].call->op != call.op)) {
       ++kind;
     }
-    if (kind == seen.size()) {
+    if (kind == seen->size()) {
       if (kind == kMostKinds) return;
-      seen.push_back({&call, &kinds_[Kind(call.op, ComparedClass(call), call.kind, call.graph)]});
+      seen->push_back({&call, &kinds_[Kind(call.op, ComparedClass(call), call.kind, call.graph)]});
     }
     const auto number = static_cast<uint32_t>(call.call_number);
-    const OfKind& of = *seen[kind].of;
+    const OfKind& of = *(*seen)[kind].of;
     // By difference: call numbers have 32 bits and wrap around.
     if (of.has_last && static_cast<int32_t>(number - of.last_call) <= 0) return;
     entries.push_back(
@@ -135,64 +200,29 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const CommunicatorSnapshot& communicator = *ranks[i]->communicator;
     for (const auto* calls : {&communicator.timed_calls, &communicator.picked_calls}) {
-      for (const TimedCallSnapshot& call : *calls) {
-        add(call, static_cast<uint32_t>(i));
-      }
+      for (const TimedCallSnapshot& call : *calls) add(call, static_cast<uint32_t>(i));
     }
   }
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::tie(a.call, a.rank) < std::tie(b.call, b.rank);
   });
+  return entries;
+}
 
-  struct Match {
-    std::size_t kind;
-    std::vector<std::size_t> last;  // indices of the ranks that came last, together
-    double loss;                    // seconds
-    double square, host_square;     // ns², see window_square_
-    int64_t end_ns;
-  };
+std::vector<StragglerState::Match> StragglerState::MatchCalls(
+    const std::vector<const RankView*>& ranks, const HostsOfRanks& hosts,
+    const std::vector<Entry>& entries, std::vector<Seen>* seen) {
   std::vector<Match> matches;
-  const HostsOfRanks hosts(ranks);
-  int64_t first_end_ns = INT64_MAX;
-  int64_t last_end_ns = 0;
-  for (std::size_t begin = 0; begin < entries.size();) {
-    std::size_t end = begin + 1;
+  for (auto first = entries.begin(); first != entries.end();) {
+    auto behind = first + 1;
     bool once = true;
-    while (end < entries.size() && entries[end].call == entries[begin].call) {
-      once &= entries[end].rank != entries[end - 1].rank;
-      ++end;
+    while (behind != entries.end() && behind->call == first->call) {
+      once &= behind->rank != (behind - 1)->rank;
+      ++behind;
     }
-    if (once && end - begin == ranks.size()) {
-      const auto first = entries.begin() + static_cast<std::ptrdiff_t>(begin);
-      const auto behind = entries.begin() + static_cast<std::ptrdiff_t>(end);
-      const auto shortest = std::min_element(first, behind, [](const Entry& a, const Entry& b) {
-        return a.duration_ns < b.duration_ns;
-      });
-      double sum = 0;
-      for (auto each = first; each != behind; ++each) {
-        sum += static_cast<double>(each->duration_ns - shortest->duration_ns);
-        first_end_ns = std::min(first_end_ns, each->end_ns);
-        last_end_ns = std::max(last_end_ns, each->end_ns);
-      }
-      const auto kind = static_cast<std::size_t>(first->call >> 32);
-      const double loss_ns = sum / static_cast<double>(ranks.size() - 1);
-      const double mean_ns = sum / static_cast<double>(ranks.size());
-      std::vector<double> of_ranks;
-      for (auto each = first; each != behind; ++each) {
-        of_ranks.push_back(static_cast<double>(each->duration_ns - shortest->duration_ns) -
-                           mean_ns);
-      }
-      Match& match = matches.emplace_back(Match{kind,
-                                                {},
-                                                loss_ns / kSecond,
-                                                SumOfSquares(of_ranks),
-                                                hosts.SumOfSquares(of_ranks),
-                                                first->end_ns});
-      for (auto each = first; each != behind; ++each) {
-        const auto behind_ns = static_cast<double>(each->duration_ns - shortest->duration_ns);
-        if (behind_ns <= kTogether * loss_ns) match.last.push_back(each->rank);
-      }
-      Seen& found = seen[kind];
+    if (once && static_cast<std::size_t>(behind - first) == ranks.size()) {
+      matches.push_back(MatchOf(hosts, first, behind));
+      Seen& found = (*seen)[matches.back().kind];
       const auto number = static_cast<uint32_t>(first->call);
       if (found.matched == 0 || static_cast<int32_t>(number - found.newest) > 0) {
         found.newest = number;
@@ -204,14 +234,50 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
       }
       ++found.matched;
     }
-    begin = end;
+    first = behind;
   }
+  return matches;
+}
 
-  // Each match also stands for the calls that were not timed and those that the ring has lost.
+StragglerState::Match StragglerState::MatchOf(const HostsOfRanks& hosts, EntryIterator first,
+                                              EntryIterator behind) {
+  const auto count = static_cast<double>(behind - first);
+  const uint64_t shortest_ns = std::min_element(first, behind, [](const Entry& a, const Entry& b) {
+                                 return a.duration_ns < b.duration_ns;
+                               })->duration_ns;
+  const auto longer_ns = [shortest_ns](const Entry& each) {
+    return static_cast<double>(each.duration_ns - shortest_ns);
+  };
+  double sum = 0;
+  int64_t first_end_ns = INT64_MAX;
+  int64_t last_end_ns = 0;
+  for (auto each = first; each != behind; ++each) {
+    sum += longer_ns(*each);
+    first_end_ns = std::min(first_end_ns, each->end_ns);
+    last_end_ns = std::max(last_end_ns, each->end_ns);
+  }
+  const double loss_ns = sum / (count - 1);
+  std::vector<double> of_ranks;
+  std::vector<std::size_t> last;
+  for (auto each = first; each != behind; ++each) {
+    of_ranks.push_back(longer_ns(*each) - sum / count);
+    if (longer_ns(*each) <= kTogether * loss_ns) last.push_back(each->rank);
+  }
+  return {static_cast<std::size_t>(first->call >> 32),
+          std::move(last),
+          loss_ns / kSecond,
+          SumOfSquares(of_ranks),
+          hosts.SumOfSquares(of_ranks),
+          first->end_ns,
+          first_end_ns,
+          last_end_ns};
+}
+
+// Each match also stands for the calls that were not timed and those that the ring has lost.
+void StragglerState::Weigh(const std::vector<const RankView*>& ranks, std::vector<Seen>* seen) {
   const double sampled = std::ldexp(1.0, CoarsestExponent(ranks));
-  if (!matches.empty()) rounds_ = rounds_of->Of(*ranks.front()->process);
   int64_t longest_ns = 0;
-  for (Seen& found : seen) {
+  for (Seen& found : *seen) {
     if (found.matched == 0) continue;
     OfKind& of = *found.of;
     if (of.has_last) {
@@ -243,23 +309,31 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
       found.weight *=
           std::max(1.0, static_cast<double>(timed - of.timed) / static_cast<double>(found.matched));
     }
-    of.last_call = found.newest;
-    of.last_end_ns = found.newest_end_ns;
-    of.has_last = true;
-    of.timed = timed;
+    of = {found.newest, found.newest_end_ns, true, timed};
   }
+}
+
+double StragglerState::Interval(int64_t now_realtime_ns, bool is_new,
+                                const std::vector<Match>& matches) const {
   double interval = static_cast<double>(ElapsedNs(now_realtime_ns, updated_realtime_ns_)) / kSecond;
   // The first time the calls themselves say how much time they cover.
   if (is_new) {
+    int64_t first_ns = INT64_MAX;
+    int64_t last_ns = 0;
+    for (const Match& match : matches) {
+      first_ns = std::min(first_ns, match.first_end_ns);
+      last_ns = std::max(last_ns, match.last_end_ns);
+    }
     const auto matched = static_cast<double>(matches.size());
-    const double span = last_end_ns > first_end_ns
-                            ? static_cast<double>(ElapsedNs(last_end_ns, first_end_ns)) / kSecond
-                            : 0;
+    const double span =
+        last_ns > first_ns ? static_cast<double>(ElapsedNs(last_ns, first_ns)) / kSecond : 0;
     interval = matched > 1 ? span * matched / (matched - 1) : 0;
   }
-  interval = std::clamp(interval, 0.0, 3600.0);
-  updated_realtime_ns_ = now_realtime_ns;
+  return std::clamp(interval, 0.0, 3600.0);
+}
 
+double StragglerState::AddLosses(const std::vector<Match>& matches, const std::vector<Seen>& seen,
+                                 double interval) {
   double loss = 0;
   double usual_loss = 0;
   double squares = 0, host_squares = 0;
@@ -275,47 +349,37 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     squares += match.square * part * part;
     host_squares += match.host_square * part * part;
   }
+  window_.loss += usual_loss;
+  window_.square += squares;
+  window_.host_square += host_squares;
+  if (window_.matched >= kMinMatched) mean_loss_ = window_.loss / window_.matched;
   // Not more than the time that there was, unless the matched calls alone add up to more.
   const double limit = std::max(interval, loss);
-  const double shrink = scaled > limit ? limit / scaled : 1;
+  return scaled > limit ? limit / scaled : 1;
+}
 
-  const double fade = std::exp(-interval / WindowSeconds());
-  window_observed_ = window_observed_ * fade + interval;
-  window_matched_ = window_matched_ * fade + static_cast<double>(matches.size());
-  window_loss_ = window_loss_ * fade + usual_loss;
-  window_square_ = window_square_ * fade + squares;
-  window_waits_ = window_waits_ * fade + static_cast<double>(matches.size() * ranks.size());
-  window_host_square_ = window_host_square_ * fade + host_squares;
-  window_hosts_ = window_hosts_ * fade + static_cast<double>(matches.size() * hosts.size());
-  if (window_matched_ >= kMinMatched) mean_loss_ = window_loss_ / window_matched_;
-  window_late_ *= fade;
-  window_rounds_ *= fade;
-  const double late_from = window_matched_ > 0
+void StragglerState::Attribute(const std::vector<const RankView*>& ranks,
+                               const std::vector<Seen>& seen, double shrink,
+                               std::vector<Match>* matches) {
+  const double late_from = window_.matched > 0
                                ? std::max(static_cast<double>(kMinLateNs) / kSecond,
-                                          kMinPartOfMean * window_loss_ / window_matched_)
+                                          kMinPartOfMean * window_.loss / window_.matched)
                                : 0;
-  for (auto& [rank, of] : ranks_) {
-    of.before_seconds = of.total_seconds;
-    of.window_seconds *= fade;
-    of.late_calls *= fade;
-    of.late_rounds *= fade;
-    of.late_seconds *= fade;
-  }
-  std::sort(matches.begin(), matches.end(),
+  std::sort(matches->begin(), matches->end(),
             [](const Match& a, const Match& b) { return a.end_ns < b.end_ns; });
   std::vector<int64_t> late_ends_ns;
-  for (const Match& match : matches) {
+  for (const Match& match : *matches) {
     if (match.loss >= late_from) late_ends_ns.push_back(match.end_ns);
   }
   const std::vector<double> rounds = PartsOfRounds(std::move(late_ends_ns));
   auto of_round = rounds.begin();
-  for (const Match& match : matches) {
+  for (const Match& match : *matches) {
     ++matches_;
     last_match_end_ns_ = match.end_ns;
     const bool is_late = match.loss >= late_from;
     const double round = is_late ? *of_round++ : 0;
-    window_late_ += is_late ? 1 : 0;
-    window_rounds_ += round;
+    window_.late += is_late ? 1 : 0;
+    window_.rounds += round;
     const double part = 1 / static_cast<double>(match.last.size());
     const double seconds = match.loss * seen[match.kind].weight * shrink * part;
     for (const std::size_t last : match.last) {
@@ -357,8 +421,8 @@ std::vector<double> StragglerState::PartsOfRounds(std::vector<int64_t> late_ends
 }
 
 double StragglerState::WindowSeconds() const {
-  if (window_matched_ <= 0) return kWindowSeconds;
-  const double calls_take = kMostOfOneLook * window_observed_ / window_matched_;
+  if (window_.matched <= 0) return kWindowSeconds;
+  const double calls_take = kMostOfOneLook * window_.observed / window_.matched;
   const double rounds_take = kRoundsOfWindow * round_ns_ / kSecond;
   return std::clamp(std::max(calls_take, rounds_take), kWindowSeconds, kMostWindowSeconds);
 }

@@ -50,6 +50,24 @@
 
 namespace nccl_pulse {
 
+// The ranks that are compared, in the order of the view, into which they point.
+std::vector<const RankView*> LiveRanks(const CommunicatorView& view);
+
+double SumOfSquares(const std::vector<double>& numbers);
+
+class HostsOfRanks {
+ public:
+  explicit HostsOfRanks(const std::vector<const RankView*>& ranks);
+
+  std::size_t size() const { return ranks_.size(); }
+  // Of the mean of each host's ranks.
+  double SumOfSquares(const std::vector<double>& of_ranks) const;
+
+ private:
+  std::vector<std::size_t> host_;  // of each rank
+  std::vector<double> ranks_;      // of each host, how many
+};
+
 class StragglerState {
  public:
   // What is older counts e times less. Short enough that at a scrape of 5 s a rank that begins to
@@ -129,6 +147,45 @@ class StragglerState {
     int64_t init_realtime_ns = 0;
   };
 
+  // What was seen of late: what is older counts less.
+  struct Window {
+    double observed = 0;  // seconds
+    double matched = 0;   // calls
+    double loss = 0;      // seconds, not scaled, of these; none more than kMostMeans
+    double late = 0;      // of these, calls into which somebody came late
+    double square = 0;    // ns², of what ranks waited more or less than the mean of a call
+    double waits = 0;     // how many these are
+    double host_square = 0, hosts = 0;  // the same of hosts' means
+    double rounds = 0;                  // of the job in which late calls were
+    void Fade(double fade);
+  };
+  // One rank's duration of one call.
+  struct Entry {
+    uint64_t call;  // index of its kind << 32 | call number
+    uint32_t rank;  // index into the ranks
+    uint64_t duration_ns;
+    int64_t end_ns;
+  };
+  using EntryIterator = std::vector<Entry>::const_iterator;
+  struct Seen;
+  struct Match;
+
+  // Calls that have not been counted yet, in order.
+  std::vector<Entry> NewCalls(const CommunicatorView& view,
+                              const std::vector<const RankView*>& ranks, std::vector<Seen>* seen);
+  static std::vector<Match> MatchCalls(const std::vector<const RankView*>& ranks,
+                                       const HostsOfRanks& hosts, const std::vector<Entry>& entries,
+                                       std::vector<Seen>* seen);
+  static Match MatchOf(const HostsOfRanks& hosts, EntryIterator first, EntryIterator behind);
+  void Weigh(const std::vector<const RankView*>& ranks, std::vector<Seen>* seen);
+  // Seconds that passed.
+  double Interval(int64_t now_realtime_ns, bool is_new, const std::vector<Match>& matches) const;
+  // Into the window. By how much they must shrink to fit into the interval.
+  double AddLosses(const std::vector<Match>& matches, const std::vector<Seen>& seen,
+                   double interval);
+  // To those that came last.
+  void Attribute(const std::vector<const RankView*>& ranks, const std::vector<Seen>& seen,
+                 double shrink, std::vector<Match>* matches);
   double WindowSeconds() const;
   // Whether it was late, and comes in time by now.
   bool IsInTimeAgain(const OfRank& of) const;
@@ -153,16 +210,8 @@ class StragglerState {
   std::map<Kind, OfKind> kinds_;
   std::map<int32_t, OfRank> ranks_;
   int64_t updated_realtime_ns_ = 0;
-  double window_observed_ = 0;  // seconds
-  double window_matched_ = 0;
-  double window_loss_ = 0;    // seconds, not scaled, of these; none more than kMostMeans
+  Window window_;
   double mean_loss_ = 0;      // of the last window with enough calls, seconds
-  double window_late_ = 0;    // of these, calls into which somebody came late
-  double window_square_ = 0;  // ns², of what ranks waited more or less than the mean of a call
-  double window_waits_ = 0;   // how many these are
-  double window_host_square_ = 0;  // the same of hosts' means
-  double window_hosts_ = 0;
-  double window_rounds_ = 0;  // of the job in which late calls were
   uint64_t rounds_ = 0;       // of the process with the first rank, since its start
   double round_ns_ = 0;       // how long one takes; 0: not known
   int64_t last_late_ns_ = 0;  // when the last late call ended

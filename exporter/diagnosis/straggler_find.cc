@@ -3,24 +3,29 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "exporter/diagnosis/exchange.h"
-#include "exporter/diagnosis/pid_words.h"
 #include "exporter/diagnosis/rounds.h"
 #include "exporter/diagnosis/straggler.h"
-#include "exporter/diagnosis/straggler_ranks.h"
+#include "exporter/diagnosis/words.h"
 
 namespace nccl_pulse {
 namespace {
 
 constexpr double kSecond = 1e9;
 
-std::string LatenessWords(double seconds) {
-  if (seconds < 1e-3) return absl::StrFormat("%.0f us", seconds * 1e6);
-  if (seconds < 1) return absl::StrFormat("%.3g ms", seconds * 1e3);
-  return absl::StrFormat("%.3g s", seconds);
+// Of the most that one of eight or so may be beyond its part, by chance.
+constexpr double kMostErrors = 3.2;
+
+// Whether its ranks may all be late alike: none by far more often than the others.
+bool AreAlike(double late_calls, double most_of_one, std::size_t ranks_ever_late,
+              std::size_t ranks) {
+  const double part = 1 / static_cast<double>(ranks);
+  const double most = part + kMostErrors * std::sqrt(part * (1 - part) / late_calls);
+  return 2 * ranks_ever_late >= ranks && ranks_ever_late >= 2 && most_of_one <= most * late_calls;
 }
 
 // The lateness of who is latest but for `these`: of a rank, or of a host if these are one's.
@@ -46,8 +51,8 @@ double NextInMean(const MeanLateness& mean, const std::vector<const RankView*>& 
 }  // namespace
 
 std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) const {
-  if (view.spans_pipeline || window_observed_ <= 0 || window_matched_ < kMinMatched ||
-      window_late_ < kMinLate || window_rounds_ <= 0) {
+  if (view.spans_pipeline || window_.observed <= 0 || window_.matched < kMinMatched ||
+      window_.late < kMinLate || window_.rounds <= 0) {
     return std::nullopt;
   }
   const std::vector<const RankView*> ranks = LiveRanks(view);
@@ -61,9 +66,9 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
     if (IsInTimeAgain(of)) continue;
     Straggler straggler;
     straggler.rank = rank->rank();
-    straggler.seconds_per_second = of.window_seconds / window_observed_;
-    straggler.late_share = of.late_rounds / window_rounds_;
-    straggler.matched_calls = static_cast<uint64_t>(window_matched_);
+    straggler.seconds_per_second = of.window_seconds / window_.observed;
+    straggler.late_share = of.late_rounds / window_.rounds;
+    straggler.matched_calls = static_cast<uint64_t>(window_.matched);
     if (straggler.seconds_per_second < kMinLoss ||
         !AreLate(straggler.late_share, count, view, ranks, {i}, of.late_seconds)) {
       continue;
@@ -79,10 +84,67 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
         static_cast<int32_t>(ranks.size()) == view.nranks ? ""
         : rank->is_of_many_hosts                          ? ", among the ranks that are seen"
                                                           : ", among the ranks of this node",
-        LatenessWords(straggler.mean_seconds), straggler.seconds_per_second);
+        SecondsWords(straggler.mean_seconds), straggler.seconds_per_second);
     return straggler;
   }
   return FindHost(view, ranks);
+}
+
+// A slow host: its ranks take turns in coming last, so none of them is last often enough to be named.
+std::optional<Straggler> StragglerState::FindHost(const CommunicatorView& view,
+                                                  const std::vector<const RankView*>& ranks) const {
+  if (!ranks.front()->is_of_many_hosts) return std::nullopt;
+  struct OfHost {
+    std::vector<int32_t> ranks;
+    std::vector<std::size_t> indices;
+    OfRank sum;                  // as if its ranks were one
+    double most_late_calls = 0;  // of one of them
+    std::size_t ever_late = 0;
+  };
+  std::map<std::string, OfHost> hosts;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const RankView* rank = ranks[i];
+    const auto found = ranks_.find(rank->rank());
+    if (found == ranks_.end()) continue;
+    const OfRank& of = found->second;
+    OfHost& host = hosts[rank->process->hostname];
+    host.most_late_calls = std::max(host.most_late_calls, of.late_calls);
+    if (of.late_calls > 0) ++host.ever_late;
+    host.ranks.push_back(rank->rank());
+    host.indices.push_back(i);
+    host.sum.late_calls += of.late_calls;
+    host.sum.late_rounds += of.late_rounds;
+    host.sum.window_seconds += of.window_seconds;
+    host.sum.late_seconds += of.late_seconds;
+    host.sum.matches_at_late = std::max(host.sum.matches_at_late, of.matches_at_late);
+    host.sum.last_late_end_ns = std::max(host.sum.last_late_end_ns, of.last_late_end_ns);
+  }
+  if (hosts.size() < 2) return std::nullopt;
+  for (const auto& [name, host] : hosts) {
+    const double share = host.sum.late_rounds / window_.rounds;
+    const double seconds_per_second = host.sum.window_seconds / window_.observed;
+    if (host.ranks.size() < 2 || seconds_per_second < kMinLoss || IsInTimeAgain(host.sum) ||
+        !AreAlike(host.sum.late_calls, host.most_late_calls, host.ever_late, host.ranks.size()) ||
+        !AreLate(share, static_cast<double>(hosts.size()), view, ranks, host.indices,
+                 host.sum.late_seconds)) {
+      continue;
+    }
+    Straggler straggler;
+    straggler.rank = host.ranks.front();
+    straggler.host = name;
+    straggler.ranks = host.ranks;
+    straggler.seconds_per_second = seconds_per_second;
+    straggler.mean_seconds = host.sum.late_seconds / host.sum.late_calls;
+    straggler.late_share = share;
+    straggler.matched_calls = static_cast<uint64_t>(window_.matched);
+    straggler.text = absl::StrFormat(
+        "The %d ranks of %s come last into %.0f %% of the late calls, by turns; the others wait "
+        "%.2g "
+        "seconds of every second.",
+        host.ranks.size(), name, share * 100, seconds_per_second);
+    return straggler;
+  }
+  return std::nullopt;
 }
 
 bool StragglerState::IsInTimeAgain(const OfRank& of) const {
@@ -90,7 +152,7 @@ bool StragglerState::IsInTimeAgain(const OfRank& of) const {
   // All calls of a round may be in time alike, so rounds have to pass, too. Those of a pause do not count by calls.
   const double passed_ns = static_cast<double>(last_match_end_ns_ - of.last_late_end_ns);
   const double enough_ns = round_ns_ > 0 ? kRoundsOfWindow * round_ns_ : kWindowSeconds * kSecond;
-  return since * of.late_calls > kMissingLate * window_matched_ && passed_ns > enough_ns;
+  return since * of.late_calls > kMissingLate * window_.matched && passed_ns > enough_ns;
 }
 
 bool StragglerState::AreLate(double share, double candidates, const CommunicatorView& view,
@@ -111,20 +173,20 @@ bool StragglerState::AreLateInMean(const MeanLateness& mean,
                                    const std::vector<const RankView*>& ranks,
                                    const std::vector<std::size_t>& these, double late_seconds,
                                    bool are_alone) const {
-  if (mean.rounds < kMinMeanRounds || window_waits_ <= 0) return false;
+  if (mean.rounds < kMinMeanRounds || window_.waits <= 0) return false;
   double late_ns = 0;
   for (const std::size_t i : these) late_ns += mean.of_rank[i] / static_cast<double>(these.size());
   // What is so in the mean is no deviation. Where much of it is, it may be by chance.
-  double square = window_square_ / window_waits_;
+  double square = window_.square / window_.waits;
   double constant = SumOfSquares(mean.of_rank) / static_cast<double>(ranks.size());
   if (these.size() > 1) {
     const HostsOfRanks hosts(ranks);
-    square = window_host_square_ / window_hosts_;
+    square = window_.host_square / window_.hosts;
     constant = hosts.SumOfSquares(mean.of_rank) / static_cast<double>(hosts.size());
   }
   const double variance = std::max(square - constant, kMinVariance * square);
   // The calls of one round tell the deviation only as well as so many ranks do.
-  const double freedom = std::max(1.0, window_rounds_) * static_cast<double>(ranks.size() - 1);
+  const double freedom = std::max(1.0, window_.rounds) * static_cast<double>(ranks.size() - 1);
   const double errors = these.size() > 1 ? kMinErrors : kMinErrors * (1 + kMoreErrors / freedom);
   if (are_alone) {
     // More in the mean of all than now: long waits of the past, which say nothing of how far ranks
@@ -137,16 +199,16 @@ bool StragglerState::AreLateInMean(const MeanLateness& mean,
     }
   }
   return late_ns > errors * std::sqrt(variance / mean.rounds) &&
-         late_ns > kMinPartOfNow * late_seconds / window_matched_ * kSecond;
+         late_ns > kMinPartOfNow * late_seconds / window_.matched * kSecond;
 }
 
 double StragglerState::Rounds(const CommunicatorView& view) const {
   const bool are_known = round_ns_ > 0 || !view.is_exchange;
-  return are_known ? window_rounds_ : window_rounds_ / kExchangesOfRound;
+  return are_known ? window_.rounds : window_.rounds / kExchangesOfRound;
 }
 
 std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view) const {
-  if (view.spans_pipeline || window_late_ <= 0 || Rounds(view) >= kEnoughRounds) {
+  if (view.spans_pipeline || window_.late <= 0 || Rounds(view) >= kEnoughRounds) {
     return std::nullopt;
   }
   const std::vector<const RankView*> ranks = LiveRanks(view);
@@ -156,7 +218,7 @@ std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view
   };
   std::map<std::string, Late> of_hosts;
   const auto is_mostly = [this](const Late& late) {
-    return late.calls >= kMinLateShare * window_late_ && late.seconds > kMinLoss * window_observed_;
+    return late.calls >= kMinLateShare * window_.late && late.seconds > kMinLoss * window_.observed;
   };
   bool is_any = false;
   LateRank perhaps;
@@ -169,7 +231,7 @@ std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view
     of_host.calls += of.late_calls;
     of_host.seconds += of.window_seconds;
     const double seconds_per_second =
-        window_observed_ > 0 ? of.window_seconds / window_observed_ : 0;
+        window_.observed > 0 ? of.window_seconds / window_.observed : 0;
     if (seconds_per_second > perhaps.seconds_per_second) {
       perhaps = {rank->rank(), seconds_per_second};
     }

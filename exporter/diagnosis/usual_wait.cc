@@ -7,32 +7,16 @@ namespace {
 
 // Whether a hang with this verdict can end well at all.
 bool CanEnd(const HangFinding& finding) {
-  if (!finding.ended_waiting.empty()) return false;
+  if (!finding.beside.ended_waiting.empty()) return false;
   if (std::any_of(finding.suspects.begin(), finding.suspects.end(), [](const RankView* suspect) {
         return suspect->state != RankView::State::kLive;
       })) {
     return false;
   }
-  switch (finding.verdict) {
-    case HangVerdict::kRankNotCalled:
-      return std::none_of(finding.suspects.begin(), finding.suspects.end(),
-                          [](const RankView* rank) { return IsExiting(*rank); });
-    case HangVerdict::kRankNotLaunched:
-    case HangVerdict::kRankNotBegun:
-    case HangVerdict::kBlockedElsewhere:
-    case HangVerdict::kCircularWait:
-    case HangVerdict::kRankNotSeen:
-    case HangVerdict::kPointToPoint:
-    case HangVerdict::kNoProgress:
-    case HangVerdict::kUnknown:
-      return true;
-    case HangVerdict::kMismatched:
-    case HangVerdict::kProcessGone:
-    case HangVerdict::kProcessStopped:
-    case HangVerdict::kDriverError:
-      break;
-  }
-  return false;
+  return EntryOf(finding.verdict).ends == Ends::kByItself &&
+         !(finding.verdict == HangVerdict::kRankNotCalled &&
+           std::any_of(finding.suspects.begin(), finding.suspects.end(),
+                       [](const RankView* rank) { return IsExiting(*rank); }));
 }
 
 // Of the same kind of call, while that was a measure for a wait that begins.
@@ -56,8 +40,8 @@ using Findings = std::vector<std::optional<HangFinding>>;
 bool AreSuspectsUsual(const Findings& findings, const HangFinding& finding) {
   return std::all_of(
       finding.suspects.begin(), finding.suspects.end(), [&](const RankView* suspect) {
-        return std::any_of(finding.waits_in.begin(), finding.waits_in.end(),
-                           [&](const HangFinding::Elsewhere& each) {
+        return std::any_of(finding.elsewhere.waits_in.begin(), finding.elsewhere.waits_in.end(),
+                           [&](const HangFinding::Elsewhere::Wait& each) {
                              const std::optional<HangFinding>& there = findings[each.view];
                              return each.suspect == suspect && there && there->is_usual;
                            });
@@ -87,10 +71,10 @@ void FollowUsualWaits(Findings* findings) {
   for (bool is_changed = true; is_changed;) {
     is_changed = false;
     for (std::optional<HangFinding>& finding : *findings) {
-      if (!finding || finding->is_usual || finding->waits_in.empty()) continue;
+      if (!finding || finding->is_usual || finding->elsewhere.waits_in.empty()) continue;
       if (finding->detail == HangDetail::kReplay) continue;
       if (!AreSuspectsUsual(*findings, *finding)) continue;
-      finding->is_usual = finding->is_usual_elsewhere = is_changed = true;
+      finding->is_usual = finding->elsewhere.is_usual = is_changed = true;
     }
   }
 }

@@ -13,7 +13,7 @@
 #include "absl/strings/strip.h"
 #include "exporter/base/monotonic_clock.h"
 #include "exporter/base/realtime_clock.h"
-#include "exporter/diagnosis/shared_ranks.h"
+#include "exporter/diagnosis/same_ids.h"
 #include "exporter/exposition/calls_json.h"
 #include "exporter/exposition/communicators_json.h"
 #include "exporter/exposition/negotiation.h"
@@ -150,8 +150,9 @@ std::string Pages::MakeCommunicators() {
 }
 
 std::string Pages::MakeSnapshots() {
-  const SnapshotSet set = ReadAll();
-  return WriteSnapshots(set, RealtimeNs(), std::chrono::nanoseconds(HangAfter()).count());
+  SnapshotSet set = ReadAll();
+  const int64_t now_ns = RealtimeNs();
+  return WriteSnapshots(std::move(set), now_ns, std::chrono::nanoseconds(HangAfter()).count());
 }
 
 std::string Pages::MakeSummary() {

@@ -7,7 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "exporter/base/communicator_id.h"
 #include "exporter/base/json_text.h"
+#include "exporter/diagnosis/call_state.h"
 #include "exporter/diagnosis/hang.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "metrics/size_class.h"
@@ -49,6 +51,12 @@ void AppendCall(const JudgedCall& judged, uint64_t group, const Durations& durat
   } else {
     absl::StrAppend(out, "null");
   }
+  absl::StrAppend(out, ",\"of_kind\":");
+  if (call.kind_number) {
+    absl::StrAppend(out, uint64_t{*call.kind_number} + 1);
+  } else {
+    absl::StrAppend(out, "null");
+  }
   absl::StrAppend(out, ",\"op\":", QuotedJson(call.op), ",\"datatype\":", TextOrNull(call.datatype),
                   ",\"bytes\":", call.bytes, ",\"group\":", group, ",\"stream\":");
   if (call.stream_tag == 0) {
@@ -59,7 +67,8 @@ void AppendCall(const JudgedCall& judged, uint64_t group, const Durations& durat
   absl::StrAppend(out, ",\"root\":", NumberOrNull(call.root), ",\"peer\":", NumberOrNull(call.peer),
                   ",\"captured\":", call.captured ? "true" : "false",
                   ",\"launched\":", TimeOrNull(call.launch_realtime_ns), ",\"state\":\"",
-                  CallStateName(judged.state), "\",\"begun\":",
+                  CallStateName(judged.state), "\",\"state_word\":\"", CallStateWord(judged),
+                  "\",\"begun\":",
                   judged.begun == OldestLaunch::kUnknown
                       ? "null"
                       : (judged.begun == OldestLaunch::kBegun ? "true" : "false"));
@@ -106,87 +115,7 @@ void AppendRank(const ProcessSnapshot& process, const CommunicatorSnapshot& comm
   absl::StrAppend(out, "]}");
 }
 
-// Whether NCCL has reported the launches of all of a communicator's calls, as far as is known.
-bool AreAllReported(const CommunicatorSnapshot& communicator) {
-  if (communicator.unreported_calls != 0) return false;
-  for (const UntimedSnapshot& untimed : communicator.untimed) {
-    if (untimed.reason == UntimedReason::kUnreported && untimed.operations != 0) return false;
-  }
-  for (const LastCallSnapshot& call : *communicator.last_calls) {
-    if (!call.captured && call.launch == 0) return false;
-  }
-  return true;
-}
-
 }  // namespace
-
-const char* CallStateName(CallState state) {
-  switch (state) {
-    case CallState::kNotLaunched:
-      return "not_launched";
-    case CallState::kLaunched:
-      return "launched";
-    case CallState::kInFlight:
-      return "in_flight";
-    case CallState::kCompleted:
-      return "completed";
-    case CallState::kCaptured:
-      return "captured";
-    case CallState::kUnknown:
-      break;
-  }
-  return "unknown";
-}
-
-std::vector<JudgedCall> JudgeCalls(const ProcessSnapshot& process,
-                                   const CommunicatorSnapshot& communicator,
-                                   int64_t now_realtime_ns, int64_t stands_after_ns) {
-  std::vector<JudgedCall> judged;
-  if (communicator.last_calls == nullptr) return judged;
-  const std::vector<LastCallSnapshot>& calls = *communicator.last_calls;
-  const RankActivity activity = ActivityOf(process, communicator, now_realtime_ns, stands_after_ns);
-  const bool are_all_reported = AreAllReported(communicator);
-  // What is not known to have completed is told only while somebody looks.
-  const bool is_seen = activity.reason != UnknownReason::kPollerStands &&
-                       activity.reason != UnknownReason::kPollerNotStarted &&
-                       activity.reason != UnknownReason::kNoCompletions;
-  uint64_t launches_before_next = communicator.launches;  // of the next group
-  uint64_t of_group = 0;  // the group's launch, until that is known of the call before
-  uint64_t unreported = communicator.unreported_calls;
-  judged.reserve(calls.size());
-  for (std::size_t i = calls.size(); i-- > 0;) {
-    const LastCallSnapshot& call = calls[i];
-    const bool is_of_several =
-        call.is_of_group || (i + 1 < calls.size() && calls[i + 1].is_of_group);
-    if (i + 1 < calls.size() && !calls[i + 1].is_of_group && of_group != 0) {
-      launches_before_next = of_group - 1;
-    }
-    JudgedCall one{&call, CallState::kUnknown, OldestLaunch::kUnknown};
-    if (call.captured) {
-      one.state = CallState::kCaptured;
-    } else if (call.launch == 0) {
-      if (unreported > 0 && call.launch_realtime_ns == 0) one.state = CallState::kNotLaunched;
-    } else if (communicator.has_heartbeat) {
-      of_group = call.launch;
-      const uint64_t last_launch =
-          is_of_several ? std::max(call.launch, launches_before_next) : call.launch;
-      if (last_launch <= communicator.launches_completed) {
-        // A call of several may have had a launch of its own that is hidden.
-        const bool is_followed = last_launch < communicator.launches_completed;
-        if (!is_of_several || is_followed || are_all_reported) one.state = CallState::kCompleted;
-      } else if (is_seen) {
-        const bool is_newest = i + 1 == calls.size() && call.launch == communicator.launches;
-        one.state = is_newest && !is_of_several && activity.is_in_flight() ? CallState::kInFlight
-                                                                           : CallState::kLaunched;
-        if (call.launch == communicator.launches_completed + 1) one.begun = activity.oldest_launch;
-      }
-    }
-    if (!call.captured && unreported > 0) --unreported;
-    judged.push_back(one);
-  }
-  std::reverse(judged.begin(), judged.end());
-  return judged;
-}
 
 std::string CallsJson(const SnapshotSet& snapshots, uint64_t comm_id, int64_t now_realtime_ns,
                       const DiagnosisResult& diagnosis) {
@@ -212,9 +141,8 @@ std::string CallsJson(const SnapshotSet& snapshots, uint64_t comm_id, int64_t no
   const Hang* hang = found != diagnosis.end() && found->hang ? &*found->hang : nullptr;
   const CommunicatorSnapshot& first = *ranks.front().communicator;
   std::string out = absl::StrCat(
-      "{\"time\":", TimeOrNull(now_realtime_ns), ",\"comm\":\"",
-      absl::Hex(comm_id, absl::kZeroPad16), "\",\"name\":", TextOrNull(first.name),
-      ",\"nranks\":", first.nranks,
+      "{\"time\":", TimeOrNull(now_realtime_ns), ",\"comm\":\"", CommunicatorText(comm_id),
+      "\",\"name\":", TextOrNull(first.name), ",\"nranks\":", first.nranks,
       ",\"verdict\":", hang == nullptr ? "null" : QuotedJson(HangVerdictName(hang->verdict)),
       ",\"suspects\":", hang == nullptr ? "[]" : List(hang->suspects), ",\"ranks\":[");
   bool is_first = true;

@@ -2,6 +2,9 @@
 #include <cstddef>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "exporter/diagnosis/verdict.h"
 #include "exporter/exposition/catalogue.h"
 #include "exporter/exposition/label_meanings.h"
 
@@ -23,6 +26,31 @@ void AppendTable(MetricScope scope, std::string* out) {
       out->append(n == 0 ? "`" : ", `").append(entry.labels.names[n]).append("`");
     }
     out->append(entry.labels.size == 0 ? "| " : " | ").append(entry.help).append(" |\n");
+  }
+}
+
+std::string Step(const char* words) {
+  return absl::StrReplaceAll(words,
+                             {{"{pid}", "PID"}, {"{place}", ""}, {"{on}", ""}, {"{gpu}", ""}});
+}
+
+void AppendVerdicts(std::string* out) {
+  *out +=
+      "\n## Verdicts\n\nWhat is known when one is given: "
+      "[debug-a-hang.md](debug-a-hang.md#verdicts). PID is that of the rank "
+      "that is named.\n\n| verdict | meaning | can end | "
+      "first step |\n|---|---|---|---|\n";
+  for (const VerdictEntry& entry : kVerdicts) {
+    absl::StrAppend(out, "| `", entry.name, "` | ", entry.meaning, " | ",
+                    entry.ends == Ends::kByItself ? "yes"
+                    : entry.ends == Ends::kByHand ? "by hand"
+                                                  : "never",
+                    " | ", Step(entry.words.first));
+    for (const SituationEntry& each : kSituations) {
+      if (each.verdict != entry.value || each.words.first == nullptr) continue;
+      absl::StrAppend(out, "; ", each.when, ": ", Step(each.words.first));
+    }
+    *out += " |\n";
   }
 }
 
@@ -48,6 +76,7 @@ std::string CatalogueMarkdown() {
   for (const LabelEntry& label : kLabels) {
     out.append("| `").append(label.name).append("` | ").append(label.meaning).append(" |\n");
   }
+  AppendVerdicts(&out);
   return out;
 }
 

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "exporter/exposition/series_values.h"
 #include "metrics/histogram_geometry.h"
 
 namespace nccl_pulse {

@@ -11,6 +11,11 @@
 #define EXPORTER_EXPOSITION_CLASSIC_BUCKETS_H_
 
 #include <array>
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
 
 #include "metrics/snapshot.h"
 #include "prometheus/client_metric.h"
@@ -24,6 +29,35 @@ inline constexpr std::array<int, 17> kClassicExponents = {
 // Adds `from` to the count, the sum and, where `classic` asks for them, the buckets of `to`.
 void AddHistogram(const HistogramSnapshot& from, bool classic,
                   prometheus::ClientMetric::Histogram* to);
+
+// How the numbers of a snapshot are spelled in a series: times in seconds, labels in digits.
+
+inline double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+inline double Seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+// A number as a label value.
+class Digits {
+ public:
+  explicit Digits(int64_t value) {
+    size_ =
+        std::to_chars(buffer_.data(), buffer_.data() + buffer_.size(), value).ptr - buffer_.data();
+  }
+  operator std::string_view() const {  // NOLINT(google-explicit-constructor)
+    return {buffer_.data(), size_};
+  }
+
+ private:
+  std::array<char, 24> buffer_;
+  std::size_t size_;
+};
+
+// At least `width` hexadecimal digits, without "0x".
+inline std::string Hex(uint64_t value, std::size_t width) {
+  std::array<char, 16> buffer;
+  const char* end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, 16).ptr;
+  std::string digits(buffer.data(), end - buffer.data());
+  return digits.size() < width ? std::string(width - digits.size(), '0') + digits : digits;
+}
 
 }  // namespace nccl_pulse
 

@@ -5,6 +5,7 @@
 #define EXPORTER_EXPOSITION_COMMUNICATOR_SERIES_H_
 
 #include <cstdint>
+#include <string>
 
 #include "exporter/exposition/family_set.h"
 #include "metrics/snapshot.h"
@@ -18,6 +19,13 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
 
 // The call by which ranks are compared over endpoints: that of the last round that is over.
 void AddAgreedCalls(const CommunicatorSnapshot& comm, int64_t now_ns, FamilySet* set);
+
+// The series of one process, but for those of its communicators.
+
+// The label that tells processes with one pid apart; "" where it is not known.
+std::string PidNamespace(const ProcessSnapshot& process);
+
+void AddProcess(const ProcessSnapshot& process, FamilySet* set);
 
 }  // namespace nccl_pulse
 

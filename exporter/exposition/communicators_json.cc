@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,10 +12,10 @@
 #include "exporter/base/json_text.h"
 #include "exporter/diagnosis/hang.h"
 #include "exporter/diagnosis/health.h"
-#include "exporter/diagnosis/pid_words.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/diagnosis/same_ids.h"
 #include "exporter/diagnosis/usual_wait.h"
+#include "exporter/diagnosis/words.h"
 #include "exporter/exposition/latency_json.h"
 #include "metrics/driver_error.h"
 #include "metrics/size_class.h"
@@ -72,24 +73,6 @@ Json LastCallJson(const CommunicatorSnapshot& comm) {
           {"calls", calls}};
 }
 
-const char* StateName(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
-                      const RankActivity& activity, bool is_stopped) {
-  if (comm.finalized) return "ended";
-  if (process.end != ProcessEnd::kLive) return "gone";
-  if (is_stopped) return "stopped";
-  if (activity.is_in_flight()) return "in_flight";
-  switch (activity.state) {
-    case ActivityState::kIdle:
-      return "idle";
-    case ActivityState::kReplaying:
-      return "replaying";
-    case ActivityState::kQuiet:
-      return "quiet";
-    default:
-      return "unknown";
-  }
-}
-
 // As on /metrics.
 Json LaunchesJson(const CommunicatorSnapshot& comm, const RankActivity& activity) {
   Json json = {{"made", comm.launches},
@@ -98,11 +81,9 @@ Json LaunchesJson(const CommunicatorSnapshot& comm, const RankActivity& activity
                {"in_flight_since", nullptr}};
   if (!comm.has_heartbeat) return json;
   json["completed"] = comm.launches_completed;
-  if (!activity.is_of_launches() || (activity.is_in_replay && SeenInFlightSince(comm) == 0))
-    return json;
-  // The two were not read at the same moment.
-  json["in_flight"] =
-      comm.launches > comm.launches_completed ? comm.launches - comm.launches_completed : 0;
+  const std::optional<uint64_t> in_flight = LaunchesInFlight(comm, activity);
+  if (!in_flight) return json;
+  json["in_flight"] = *in_flight;
   if (activity.is_in_flight()) json["in_flight_since"] = Seconds(activity.since_realtime_ns);
   return json;
 }
@@ -211,13 +192,19 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
               const CommunicatorDiagnosis* diagnosis, int64_t now_realtime_ns,
               int64_t stands_after_ns) {
   const RankActivity activity = ActivityOf(process, comm, now_realtime_ns, stands_after_ns);
-  const bool is_stopped = IsStopped(process, now_realtime_ns, stands_after_ns);
   Json loss = nullptr;
+  bool waits = false;
   if (diagnosis != nullptr) {
+    if (diagnosis->hang) {
+      const std::vector<int32_t>& waiting = diagnosis->hang->waiting;
+      waits = std::binary_search(waiting.begin(), waiting.end(), comm.rank);
+    }
     for (const RankLoss& each : diagnosis->losses) {
       if (each.rank == comm.rank) loss = each.seconds;
     }
   }
+  const RankState state =
+      StateOf(process, comm, activity, IsStopped(process, now_realtime_ns, stands_after_ns), waits);
   Json latencies = Json::array();
   for (const LatencySnapshot& latency : comm.latencies) {
     if (latency.histogram.Count() == 0) continue;
@@ -229,8 +216,12 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
   return {{"rank", comm.rank},
           {"index", comm.index},
           {"active", !comm.finalized && process.end == ProcessEnd::kLive},
-          {"state", StateName(process, comm, activity, is_stopped)},
+          {"state", state.name},
+          {"state_word", state.word},
+          {"state_since", TimeOrNull(state.since_realtime_ns)},
           {"unknown", UnknownJson(activity)},
+          {"unknown_because",
+           activity.is_unknown() ? Json(UnknownReasonWords(activity.reason)) : Json(nullptr)},
           {"in_flight_since", TimeOrNull(activity.is_in_flight() ? activity.since_realtime_ns : 0)},
           {"begun", BegunJson(activity)},
           {"process", ProcessJson(process)},
@@ -270,6 +261,7 @@ Json HangJson(const CommunicatorDiagnosis* diagnosis) {
     circle.push_back({{"comm", CommunicatorText(step.comm_id)}, {"rank", step.rank}});
   }
   return {{"verdict", HangVerdictName(hang.verdict)},
+          {"meaning", EntryOf(hang.verdict).meaning},
           {"since", Seconds(hang.since_realtime_ns)},
           {"op", TextOrNull(hang.op)},
           {"suspects", hang.suspects},
@@ -278,7 +270,8 @@ Json HangJson(const CommunicatorDiagnosis* diagnosis) {
           {"replay", std::move(replay)},
           {"longest_wait_before", Seconds(hang.longest_wait_before_ns)},
           {"usual", hang.is_usual},
-          {"text", hang.text}};
+          {"text", hang.text},
+          {"first_step", hang.first_step}};
 }
 
 Json QueuedJson(const CommunicatorDiagnosis* diagnosis) {
@@ -294,11 +287,13 @@ Json StragglerJson(const CommunicatorDiagnosis* diagnosis) {
   if (diagnosis == nullptr || !diagnosis->has_named_straggler()) return nullptr;
   const Straggler& straggler = *diagnosis->straggler;
   return {{"rank", straggler.rank},
+          {"ranks", straggler.ranks},
           {"seconds_per_second", straggler.seconds_per_second},
           {"mean_seconds", straggler.mean_seconds},
           {"late_share", straggler.late_share},
           {"matched_calls", straggler.matched_calls},
-          {"text", straggler.text}};
+          {"text", straggler.text},
+          {"first_step", straggler.first_step}};
 }
 
 Json HealthJson(const Health& health) {

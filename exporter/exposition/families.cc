@@ -10,10 +10,9 @@
 
 #include "exporter/diagnosis/same_ids.h"
 #include "exporter/exposition/catalogue.h"
+#include "exporter/exposition/classic_buckets.h"
 #include "exporter/exposition/communicator_series.h"
 #include "exporter/exposition/family_set.h"
-#include "exporter/exposition/process_series.h"
-#include "exporter/exposition/series_values.h"
 
 namespace nccl_pulse {
 namespace {

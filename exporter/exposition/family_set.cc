@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "exporter/exposition/classic_buckets.h"
-#include "exporter/exposition/series_values.h"
 #include "metrics/histogram_geometry.h"
 
 namespace nccl_pulse {

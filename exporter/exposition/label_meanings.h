@@ -56,10 +56,7 @@ inline constexpr LabelEntry kLabels[] = {
      "of "
      "finished work: unknown, located, calibrating, proven, refuted, gone"},
     {"end", "how a process ended: exit (normally, or after it finalized all communicators), lost"},
-    {"verdict",
-     "what holds a communicator up: rank_not_called, rank_not_launched, rank_not_begun, "
-     "mismatched_operations, blocked_elsewhere, circular_wait, process_gone, process_stopped, "
-     "driver_error, rank_not_seen, point_to_point, no_progress, unknown"},
+    {"verdict", "what holds a communicator up: see Verdicts below"},
     {"suspect_rank",
      "rank in the communicator that the other ranks wait for; absent if none is known"},
     {"direction", "send or recv, seen from this rank"},

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/protozero.h"
 #include "exporter/diagnosis/abandoned_calls.h"
-#include "exporter/diagnosis/usual_durations.h"
+#include "exporter/diagnosis/mean_lateness.h"
 #include "metrics/agreed_call.h"
 #include "metrics/shared_bytes.h"
 

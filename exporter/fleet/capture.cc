@@ -15,7 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_text.h"
-#include "exporter/diagnosis/pid_words.h"
+#include "exporter/diagnosis/words.h"
 #include "exporter/fleet/clock_offset.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/job_report.h"

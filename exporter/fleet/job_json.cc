@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_text.h"
-#include "exporter/diagnosis/pid_words.h"
+#include "exporter/diagnosis/words.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/job_words.h"
 #include "nlohmann/json.hpp"
@@ -66,18 +66,6 @@ Json RasJson(const JobLook& look) {
           {"report", TextOrNull(look.ras.text)}};
 }
 
-const char* FindingName(JobFinding finding) {
-  switch (finding) {
-    case JobFinding::kHang:
-      return "hang";
-    case JobFinding::kIncomplete:
-      return "incomplete";
-    case JobFinding::kNone:
-      break;
-  }
-  return "none";
-}
-
 Json EndpointsJson(const JobLook& look) {
   Json unheard = Json::array();
   for (const auto& [problem, names] : look.unheard) {
@@ -111,7 +99,7 @@ std::string JobJson(const JobLook& look) {
     waits.push_back(std::move(json));
   }
   const Json json = {{"time", Seconds(look.now_realtime_ns)},
-                     {"finding", FindingName(FindingOfJob(look))},
+                     {"finding", JobFindingName(FindingOfJob(look))},
                      {"health", HealthStatusName(look.health.status)},
                      {"sentence", Sentence(look)},
                      {"roots", std::move(roots)},

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "exporter/base/realtime_clock.h"
 #include "exporter/diagnosis/diagnosis.h"
+#include "exporter/diagnosis/words.h"
 #include "exporter/exposition/snapshot_message.h"
 #include "exporter/fleet/job_words.h"
 
@@ -150,13 +151,14 @@ void NoteEarlyHangs(JobLook* look) {
     since_ns = std::min(since_ns, each.hang->since_realtime_ns);
   }
   if (communicators == 0) return;
-  look->health.notes.insert(look->health.notes.begin(),
-                            absl::StrFormat("%d communicator%s made no progress for up to %s: no "
-                                            "hang here before %s (--hang-after), but "
-                                            "one on an endpoint that goes by %s. Ask again.",
-                                            communicators, communicators == 1 ? " has" : "s have",
-                                            AgeWords(ElapsedNs(look->now_realtime_ns, since_ns)),
-                                            AgeWords(look->hang_after_ns), AgeWords(shortest_ns)));
+  look->health.notes.insert(
+      look->health.notes.begin(),
+      absl::StrFormat("%d communicator%s made no progress for up to %s: no "
+                      "hang here before %s (--hang-after), but "
+                      "one on an endpoint that goes by %s. Ask again.",
+                      communicators, communicators == 1 ? " has" : "s have",
+                      DurationWords(ElapsedNs(look->now_realtime_ns, since_ns)),
+                      DurationWords(look->hang_after_ns), DurationWords(shortest_ns)));
 }
 
 }  // namespace

@@ -10,8 +10,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
-#include "exporter/diagnosis/pid_words.h"
+#include "exporter/base/communicator_id.h"
 #include "exporter/diagnosis/rank_activity.h"
+#include "exporter/diagnosis/words.h"
 #include "exporter/fleet/job_words.h"
 
 namespace nccl_pulse {
@@ -42,7 +43,7 @@ std::string Rows(const std::vector<std::vector<std::string>>& rows) {
 }
 
 std::vector<std::string> RankCells(const JobRank& rank) {
-  std::string comm = absl::StrCat(absl::Hex(rank.comm_id, absl::kZeroPad16));
+  std::string comm = CommunicatorText(rank.comm_id);
   if (rank.communicator != nullptr && !rank.communicator->name.empty()) {
     absl::StrAppend(&comm, " ", rank.communicator->name);
   }

@@ -12,6 +12,10 @@
 namespace nccl_pulse {
 
 enum class JobFinding { kNone, kHang, kIncomplete };
+constexpr const char* JobFindingName(JobFinding finding) {
+  constexpr const char* kNames[] = {"none", "hang", "incomplete"};
+  return kNames[static_cast<int>(finding)];
+}
 
 // Of what was looked at: the exit status rests on it. Endpoints that were not heard, and ranks that
 // none of them knows, are never an all-clear.

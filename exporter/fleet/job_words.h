@@ -15,14 +15,10 @@ namespace nccl_pulse {
 std::string Sentence(const JobLook& look);
 // Who, how late, what to do first.
 std::string StragglerSentence(const JobStraggler& straggler);
-// What to do first about it.
-std::string FirstStep(const JobRoot& root);
-std::string FirstStep(const JobStraggler& straggler);
 // "global rank 35 on node-4 (GPU 3, pid 1003)"
 std::string RankWords(const JobRank& rank);
 // Of the communicator in which it waits: "rank 3", "rank_not_seen", "who waits elsewhere".
 std::string WaitedFor(const JobWait& wait);
-std::string AgeWords(int64_t ns);  // "42 s", "12 min"
 // For a table: how long ago; of dumps, which do not tell when they were made, the time itself.
 std::string SinceWords(const JobLook& look, int64_t realtime_ns);
 

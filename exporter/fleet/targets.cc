@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "exporter/base/communicator_id.h"
 #include "exporter/base/json_text.h"
 #include "exporter/fleet/resolver.h"
 #include "nlohmann/json.hpp"
@@ -85,9 +86,8 @@ class Prometheus {
     if (!question_.job_id.empty()) jobs.insert(question_.job_id);
     std::vector<Json> found;
     const std::string comm =
-        question_.comm_id
-            ? absl::StrCat("comm=\"", absl::Hex(*question_.comm_id, absl::kZeroPad16), "\"")
-            : "";
+        question_.comm_id ? absl::StrCat("comm=\"", CommunicatorText(*question_.comm_id), "\"")
+                          : "";
     if (question_.comm_id && jobs.empty()) {
       // The rank that holds up a communicator may belong to the job and not to the communicator.
       if (!Series(comm, &found, error)) return false;

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/base/realtime_clock.h"
-#include "exporter/diagnosis/pid_words.h"
+#include "exporter/diagnosis/words.h"
 
 namespace nccl_pulse {
 namespace {

@@ -6,13 +6,11 @@ const CALL_LINES = 10;
 const MOST_CALL_RANKS = 16;
 const CALLS_EVERY_MS = 15000;
 
-const CALL_WORDS = {completed: 'done', in_flight: 'not done', launched: 'not done', not_launched: 'inside NCCL', captured: 'in a graph', unknown: 'unknown'};
-const callWords = (call) => call.begun === false ? 'queued' : CALL_WORDS[call.state] || 'unknown';
 const callBytes = (value) => {
   const unit = value > 0 ? Math.min(4, Math.floor(Math.log2(value) / 10)) : 0;
   return `${Number((value / 1024 ** unit).toPrecision(4))} ${['B', 'KiB', 'MiB', 'GiB', 'TiB'][unit]}`;
 };
-const whatCalled = (call) => `${text(call.op)} ${callBytes(number(call.bytes))}`;
+const whatCalled = (call) => `${text(call.op)} ${callBytes(number(call.bytes))}${isNumber(call.of_kind) ? ` #${call.of_kind}` : ''}`;
 
 // The rows of the table, and which cells differ from the others.
 function callRows(answer) {
@@ -36,7 +34,7 @@ function callRows(answer) {
       if (missing) return {words: missing === 'off' ? 'off' : 'not kept'};
       const call = calls.get(at);
       if (!call) return at < first && first !== Infinity ? {words: 'not kept'} : {words: 'not called', odd: true};
-      return whatCalled(call) === agreed ? {words: callWords(call)} : {words: `${whatCalled(call)}, ${callWords(call)}`, odd: true};
+      return whatCalled(call) === agreed ? {words: text(call.state_word)} : {words: `${whatCalled(call)}, ${text(call.state_word)}`, odd: true};
     })});
   }
   return {columns, rows};
@@ -71,7 +69,7 @@ class CallTable {
 
   show(answer) {
     const {columns, rows} = callRows(answer);
-    const shown = table('Last collectives, rank by rank', [{title: 'number', tip: 'among the collectives of this communicator'}, {title: 'call', left: true},
+    const shown = table('Last collectives, rank by rank', [{title: 'collective', tip: 'its number among the collectives of this communicator'}, {title: 'call', left: true},
       ...columns.map(({rank, odd}) => ({title: `rank ${rank}`, left: true, kind: odd ? 'odd' : '', tip: odd ? 'the others wait for this rank' : ''}))]);
     for (const {at, what, cells} of rows) {
       shown.body.append(element('tr', {}, element('th', {scope: 'row'}, `${at}`), element('td', {class: 'left', title: what}, what),
@@ -80,8 +78,7 @@ class CallTable {
     this.place.replaceChildren(...(rows.length > 0 ? [shown.node] : []));
     const hidden = objects(answer.ranks).length - columns.length;
     put(this.note, rows.length === 0 ? 'No last collectives are kept.' :
-      `The last ${rows.length} collectives as of ${clock(number(answer.time))}. done: it has ended. not done: launched, and not known to have ended. ▸: other ranks did otherwise. ` +
-      'Here all collectives are counted; # in a verdict counts calls of one operation and size.' +
+      `The last ${rows.length} collectives as of ${clock(number(answer.time))}. done: it has ended. not done: launched, and not known to have ended. ▸: other ranks did otherwise.` +
       (hidden > 0 ? ` ${plural(hidden, 'rank')} not shown.` : ''));
   }
 }

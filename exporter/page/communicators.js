@@ -56,8 +56,9 @@ class Section {
       this.node.open = true;
     }
     const level = ['ok', 'slow', 'hang'][trouble(comm)];
-    mark(this.node, 'data-level', !isInUse(comm) ? 'ended' : troubleWord(comm) === 'unknown' ? 'unknown' : level);
-    put(this.badge, isInUse(comm) ? {ok: 'ok', unknown: 'unknown', wait: '▲ WAIT', slow: '▲ SLOW', hang: '■ HANG'}[troubleWord(comm)] : 'ended');
+    const word = failure !== '' && trouble(comm) === 0 ? 'unknown' : troubleWord(comm);
+    mark(this.node, 'data-level', !isInUse(comm) ? 'ended' : word === 'unknown' ? 'unknown' : level);
+    put(this.badge, isInUse(comm) ? {ok: 'ok', unknown: 'unknown', wait: '▲ WAIT', slow: '▲ SLOW', hang: '■ HANG'}[word] : 'ended');
     putName(this.name, text(comm.name) || 'unnamed');
     put(this.id, text(comm.comm));
     const ranks = objects(comm.ranks);

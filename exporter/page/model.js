@@ -1,6 +1,5 @@
-// Derives rates from two answers of the endpoint, and names the state of each rank in one word.
+// Derives rates from two answers of the endpoint.
 
-const HISTORY_SECONDS = 30;
 const SPARK_POINTS = 60;
 
 const processOf = (rank) => object(rank.process);
@@ -22,10 +21,10 @@ function communicatorName(comm) {
   return text(comm.comm) + (name === '' ? '' : ` "${name}"`);
 }
 
-// The answers so far, by the endpoint's clock: the browser's may differ.
+// The last answers, by the endpoint's clock: the browser's may differ.
 class History {
   constructor() {
-    this.pages = [];  // oldest first: {time, counters}
+    this.pages = [];  // the last two: {time, counters}
     this.sparks = new Map();
   }
 
@@ -43,7 +42,6 @@ class History {
         counters.set(keyOfRank(comm, rank), {
           calls: callsOf(rank),
           launches: number(object(rank.launches).made),
-          straggler: rank.straggler_seconds,
         });
       }
       for (const operation of objects(comm.operations)) {
@@ -52,7 +50,7 @@ class History {
       }
     }
     this.pages.push({time, counters});
-    while (this.pages.length > 2 && time - this.pages[1].time >= HISTORY_SECONDS) this.pages.shift();
+    if (this.pages.length > 2) this.pages.shift();
     this.updateSparks(page);
   }
 
@@ -61,10 +59,9 @@ class History {
   }
 
   // Per second; null when it is not known.
-  rate(key, counter, pagesBack = 1) {
-    const now = this.pages[this.pages.length - 1];
-    const before = this.pages[Math.max(0, this.pages.length - 1 - pagesBack)];
-    if (!now || now === before) return null;
+  rate(key, counter) {
+    const [before, now] = this.pages.slice(-2);
+    if (!now) return null;
     const [a, b] = [before.counters.get(key), now.counters.get(key)];
     if (!a || !b || !isNumber(a[counter]) || !isNumber(b[counter]) || b[counter] < a[counter]) return null;
     return (b[counter] - a[counter]) / (now.time - before.time);
@@ -74,9 +71,6 @@ class History {
   operationRate(comm, operation, counter) {
     return this.rate(this.operationKey(comm, operation), counter);
   }
-  // Over the last half minute, so that a single wait does not make it jump.
-  holdsUp(comm, rank) { return this.rate(keyOfRank(comm, rank), 'straggler', this.pages.length); }
-
   callRate(comm) {
     let sum = null;
     for (const rank of objects(comm.ranks)) {
@@ -119,21 +113,6 @@ function latencyOfRank(rank, shown) {
   if (shown === null) return null;
   return objects(rank.latencies).find((each) => each.op === shown.op && each.size === shown.size &&
       each.measure === shown.latency.measure && each.source === shown.latency.source) || null;
-}
-
-// {word, seconds, why}. seconds is null when it is not known; why is the reason of an unknown state.
-function stateOf(rank, waits, now) {
-  const since = (time) => (isNumber(time) ? now - time : null);
-  switch (rank.state) {
-    case 'in_flight': return {word: waits ? 'waits' : rank.begun === false ? 'queued' : 'in flight', seconds: since(rank.in_flight_since)};
-    case 'stopped': return {word: 'stopped', seconds: since(processOf(rank).last_poll)};
-    case 'gone': return {word: 'gone', seconds: since(processOf(rank).ended)};
-    case 'idle': return {word: 'idle', seconds: since(rank.last_completion)};
-    case 'quiet': return {word: waits ? 'waits' : 'quiet', seconds: since(object(rank.work).moved)};
-    case 'unknown': return {word: rank.unknown === 'captured' ? 'in graphs' : 'unknown', seconds: since(rank.unreported_since),
-      why: UNKNOWN_BECAUSE.get(rank.unknown) || text(rank.unknown)};
-    default: return {word: text(rank.state) || '?', seconds: null};
-  }
 }
 
 // Oldest work in flight of a communicator: {ranks, since}.

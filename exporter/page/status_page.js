@@ -54,20 +54,10 @@ function makeProblem({kind, comm}) {
   });
   const sentence = element('p');
   const why = element('span');
-  const [command, shows] = [element('code'), element('span')];
-  const hint = element('p', {class: 'quiet'}, 'First: ', command, shows);
+  const step = element('span');
+  const hint = element('p', {class: 'quiet'}, 'First: ', step);
   const node = element('li', {'data-level': kind === 'hang' ? 'hang' : 'slow'}, element('p', {class: 'lead'}, lead, what, why, button), sentence, hint);
-  return {node, what, why, button, sentence, hint, command, shows};
-}
-
-// Its pid and where that counts. Of several the first; where nobody is suspected, one that waits.
-function processToLookAt(comm, finding) {
-  const [first] = [...list(finding.suspects), ...list(finding.waiting)];
-  const rank = objects(comm.ranks).find((each) => each.rank === first);
-  if (!rank) return ['PID', ''];
-  const {pid, pid_namespace: namespace, host_pid: onHost} = processOf(rank);
-  return onHost || !namespace ? [text(onHost) || text(pid), ''] :
-    [text(pid), ` in its container (PID namespace ${text(namespace)})`];
+  return {node, what, why, button, sentence, hint, step};
 }
 
 function updateProblem(part, {kind, comm, finding}, now) {
@@ -78,13 +68,11 @@ function updateProblem(part, {kind, comm, finding}, now) {
   mark(part.button, 'aria-label', `show communicator ${name}`);
   put(part.sentence, text(finding.text, MOST_WORDS));
   const verdict = kind === 'slow' ? '' : text(finding.verdict);
-  const [phrase, command, shows] = VERDICTS.get(verdict) || [verdict, '', ''];
-  put(part.why, phrase && `[${phrase}]`);
+  put(part.why, verdict && `[${text(finding.meaning) || verdict}]`);
   mark(part.why, 'title', verdict ? `${verdict} to alerts, JSON and docs/debug-a-hang.md` : null);
-  part.hint.hidden = !shows;
-  const [pid, place] = processToLookAt(comm, finding);
-  put(part.command, command.replace('PID', pid));
-  put(part.shows, `${command.includes('PID') ? place : ''}${command && ': '}${shows}${shows.endsWith('?') ? '' : '.'}`);
+  const step = text(finding.first_step, MOST_WORDS);
+  part.hint.hidden = step === '';
+  put(part.step, `${step}.`);
 }
 
 // First what is lost, stopped or not seen, then what is suspected. What cannot be seen is never called
@@ -103,9 +91,9 @@ function showVerdict(comms, now, health) {
       (part, note) => put(part.node, note));
   reconcile(parent.list, problems.slice(0, MOST_PROBLEMS), ({kind, comm}) => `${kind} ${text(comm.comm)}`,
       makeProblem, (part, problem) => updateProblem(part, problem, now));
-  const isWell = health.status === 'ok';
+  const isWell = health.status === 'ok' && failure === '';
   const summary = text(health.summary) || 'The endpoint does not say how much it sees. It has another version.';
-  const calm = isWell ? `✓ ${summary}` : summary;
+  const calm = isWell ? `✓ ${summary}` : failure === '' ? summary : `What is so now is not known. At ${clock(now)}: ${summary}`;
   mark(parent.more, 'data-level', problems.length === 0 && isWell ? 'ok' : null);
   put(parent.more, problems.length === 0 ? calm :
     problems.length > MOST_PROBLEMS ? `and ${problems.length - MOST_PROBLEMS} more, below` : '');
@@ -135,7 +123,8 @@ function show() {
   put(byId('counts'), `${clock(now)}  ${plural(inUse.length, 'communicator')}, ${plural(processes.size, 'process')}`);
   const problems = showVerdict(inUse, now, object(page.health));
   const hangs = problems.filter(({kind}) => kind === 'hang').length;
-  const title = `${hangs > 0 ? 'HANG ' : problems.length > 0 ? `${problems[0].kind === 'wait' ? 'WAIT' : 'SLOW'} ` : ''}${host}${host === 'NCCL Pulse' ? '' : ' - NCCL Pulse'}`;
+  const state = failure !== '' ? 'NO ANSWER ' : hangs > 0 ? 'HANG ' : problems.length === 0 ? '' : problems[0].kind === 'wait' ? 'WAIT ' : 'SLOW ';
+  const title = `${state}${host}${host === 'NCCL Pulse' ? '' : ' - NCCL Pulse'}`;
   if (document.title !== title) document.title = title;
   communicators.update(page, history, byId('recent').checked ? recent : null, byId('filter').value, byId('ended').checked);
 }
@@ -186,8 +175,8 @@ async function poll() {
       page = answer;
       history.add(page);
       recent.add(page);
-      show();
     }
+    show();
   } catch (error) {
     // Better than an old page that claims to be live.
     failure = `This page cannot show the answer (${text(error.message)}); /api/v1/communicators has it.`;

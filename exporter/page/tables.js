@@ -5,7 +5,7 @@ const RANK_COLUMNS = [
   {title: 'State', left: true}, {title: 'For', kind: 'time'}, {title: 'Last call', left: true, kind: 'call'},
   {title: 'Calls'}, {title: 'Calls/s'},
   {title: 'In flight', tip: 'Kernel launches that are not known to be complete'}, {title: 'Launches/s'},
-  {title: 'Holds up others', kind: 'two', tip: 'Share of the last half minute that the other ranks here waited for this one'},
+  {title: 'Holds up others', kind: 'two', tip: 'Of a straggler: the share of the time that the other ranks wait for it'},
   {title: 'p50', kind: 'time'}, {title: 'p99', kind: 'time'}, {title: 'Bus', kind: 'time'},
 ];
 // A page cannot usefully show more rows; the JSON has them all.
@@ -31,28 +31,29 @@ class RankTable {
     const hang = object(comm.hang);
     const suspects = new Set(list(hang.suspects));
     const waiting = new Set(list(hang.waiting));
-    const late = comm.straggler ? comm.straggler.rank : null;
+    const straggler = object(comm.straggler);
+    const late = new Set([straggler.rank, ...list(straggler.ranks)]);
     reconcile(this.body, objects(comm.ranks).slice(0, MOST_ROWS),
         (rank) => keyOfRank(comm, rank), () => makeRow(RANK_COLUMNS, 1), ({node, cells}, rank) => {
           const suspect = suspects.has(rank.rank);
           const waits = waiting.has(rank.rank);
-          const isLate = rank.rank === late && late !== null;
-          const state = stateOf(rank, waits, now);
+          const isLate = isNumber(rank.rank) && late.has(rank.rank);
           const last = rank.last_call ? object(rank.last_call) : null;
           const latency = latencyOfRank(rank, shown) || {};
           mark(node, 'class', suspect ? 'suspect' : isLate ? 'late' : waits ? 'waits' : null);
           const contents = [
             suspect ? '▶▶ suspect' : isLate ? '▶ late' : '',
             text(rank.rank), pidOf(rank), text(object(rank.gpu).index) || '–',
-            state.word, dash(state.seconds, seconds),
+            text(rank.state_word) || '?', isNumber(rank.state_since) ? seconds(now - rank.state_since) : '–',
             last ? `${text(last.op)} ${size(last.size)} #${text(last.calls)}` : '–',
             count(callsOf(rank)), dash(history.rankRate(comm, rank, 'calls'), count),
             dash(object(rank.launches).in_flight, count), dash(history.rankRate(comm, rank, 'launches'), count),
-            dash(history.holdsUp(comm, rank), share),
+            isLate ? dash(straggler.seconds_per_second, share) : '–',
             dash(latency.p50, seconds), dash(latency.p99, seconds), dash(latency.bus_bytes_per_second, byteRate),
           ];
           contents.forEach((content, i) => put(cells[i], content));
-          mark(cells[4], 'title', state.why ? `Whether it is idle is not known: ${state.why}.` : null);
+          const why = rank.state === 'unknown' ? text(rank.unknown_because) : '';
+          mark(cells[4], 'title', why ? `Whether it is idle is not known: ${why}.` : null);
           mark(cells[6], 'title', contents[6].length > 40 ? contents[6] : null);
         });
   }

@@ -59,37 +59,3 @@ function clock(unixSeconds) {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ` +
       `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
-
-// Each verdict for a reader who does not know its name, and what to do first: a command, where there
-// is one, and what it shows (docs/debug-a-hang.md; `pulse diagnose` says the same). PID is the
-// process that is named.
-const PY_SPY = 'py-spy dump --pid PID';
-const VERDICTS = new Map([
-  ['rank_not_called', ['a rank has not called', PY_SPY, 'what its program does instead']],
-  ['rank_not_launched', ['a call is stuck inside NCCL', 'gdb -p PID -batch -ex \'thread apply all bt\'',
-    'is it connecting, or in a group that was not ended?']],
-  ['rank_not_begun', ['a GPU has not begun', 'nvidia-smi, dmesg (Xid)', 'what else the GPU runs; an earlier kernel does not end']],
-  ['mismatched_operations', ['ranks called different things', PY_SPY, 'which branch of the program the ranks took']],
-  ['blocked_elsewhere', ['waits for another communicator', '', 'the hang of the communicator that is named']],
-  ['circular_wait', ['ranks seem to wait in a circle', PY_SPY, 'in which order the programs use these communicators']],
-  ['process_gone', ['a process has ended', '', 'why it ended: its log, and the kernel’s (dmesg)']],
-  ['process_stopped', ['a process does nothing', 'cat /proc/PID/status', 'SIGSTOP, a debugger, a paused container or host, a driver that does not return']],
-  ['driver_error', ['a GPU can do no more', 'nvidia-smi -q, dmesg (Xid)', 'what happened to that GPU; then end its process']],
-  ['rank_not_seen', ['a rank is not seen here', '', 'whether its process is alive and has loaded the plugin']],
-  ['no_progress', ['all called, nothing moves', 'nvidia-smi, dmesg (Xid)', 'GPUs and network; ranks on other nodes, if there are any']],
-  ['point_to_point', ['Send and Recv do not end', PY_SPY, 'the waiting ranks: which holds up the others is not known']],
-  ['unknown', ['cause not known', '', '']],
-]);
-
-// Why it is not known whether a rank is idle (exporter/diagnosis/rank_activity.h).
-const UNKNOWN_BECAUSE = new Map([
-  ['launch_not_reported', 'NCCL does not report the launch of its last call'],
-  ['captured', 'it uses CUDA graphs, whose replays are not seen. NCCL_PULSE_GRAPHS=auto counts those of graphs with ' +
-      'more than 20 launches'],
-  ['no_completions', 'nothing tells when its work completes'],
-  ['poller_not_started', 'the plugin’s background thread could not be started'],
-  ['poller_stands', 'the plugin’s background thread is not running'],
-  ['poller_ended', 'the process is in exit()'],
-  ['driver_error', 'the GPU’s driver answers with an error'],
-  ['event_mask_changed', 'somebody else changed NCCL’s profiler event mask'],
-]);

@@ -4,9 +4,9 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/communicator_id.h"
 #include "exporter/exposition/static_labels.h"
 #include "exporter/fleet/job_report.h"
-#include "exporter/fleet/job_words.h"
 
 namespace nccl_pulse {
 namespace {
@@ -57,7 +57,7 @@ class Finder {
 
   WatchedRank RankOf(const JobRank& rank) const {
     WatchedRank who;
-    who.comm = absl::StrCat(absl::Hex(rank.comm_id, absl::kZeroPad16));
+    who.comm = CommunicatorText(rank.comm_id);
     who.rank = absl::StrCat(rank.rank);
     if (rank.process == nullptr) return who;
     who.global_rank = rank.process->global_rank;
@@ -92,23 +92,17 @@ class Finder {
     return is_silenced;
   }
 
-  // What can still turn out well is no proof.
-  static bool IsCertain(HangVerdict verdict) {
-    return verdict == HangVerdict::kMismatched || verdict == HangVerdict::kProcessGone ||
-           verdict == HangVerdict::kDriverError;
-  }
-
   JobHang HangOf(const JobRoot& root) const {
     JobHang hang;
     hang.verdict = HangVerdictName(root.verdict);
-    hang.is_certain = IsCertain(root.verdict);
+    hang.is_certain = EntryOf(root.verdict).ends == Ends::kNever;
     hang.op = root.op;
     hang.first_step = FirstStep(root);
     hang.named = root.ranks.size();
     if (!root.ranks.empty()) {
       hang.who = RankOf(root.ranks.front());
     } else if (!root.communicators.empty()) {
-      hang.who.comm = absl::StrCat(absl::Hex(root.communicators.front(), absl::kZeroPad16));
+      hang.who.comm = CommunicatorText(root.communicators.front());
     }
     hang.since_s = Seconds(root.since_realtime_ns);
     ForEachProcessOf(root, [&](const ProcessSnapshot& process) {
@@ -136,24 +130,6 @@ class Finder {
 };
 
 }  // namespace
-
-const char* JobStateName(JobState state) {
-  switch (state) {
-    case JobState::kHang:
-      return "hang";
-    case JobState::kWait:
-      return "wait";
-    case JobState::kSlow:
-      return "slow";
-    case JobState::kIncomplete:
-      return "incomplete";
-    case JobState::kOk:
-      return "ok";
-    case JobState::kNotLookedAt:
-      break;
-  }
-  return "not_looked_at";
-}
 
 std::string UrlOf(const Address& address) {
   return absl::StrCat(address.is_https ? "https://" : "http://", address.name(), address.path, "/");

@@ -4,14 +4,78 @@
 #ifndef EXPORTER_WATCH_FINDINGS_H_
 #define EXPORTER_WATCH_FINDINGS_H_
 
+#include <cstddef>
+#include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exporter/fleet/address.h"
 #include "exporter/fleet/job_look.h"
-#include "exporter/watch/watch_state.h"
 
 namespace nccl_pulse {
+
+// What a watcher knows after a round, as plain values for its pages.
+
+// A rank and its process; "" where that is not known.
+struct WatchedRank {
+  std::string comm, rank;  // of the communicator by which it is named
+  std::string global_rank, hostname, gpu, uuid, pid;
+  std::string endpoint;  // URL of the page of its node
+  // The user's own (NCCL_PULSE_LABELS), of its process, or of one that waits for it.
+  std::vector<std::pair<std::string, std::string>> labels;
+};
+
+struct JobHang {
+  WatchedRank who;  // the first that is named
+  std::size_t named = 0;
+  std::string verdict, op, first_step;
+  bool is_certain = false;  // it cannot end by itself
+  double since_s = 0;       // Unix time
+  double job_start_s = 0;   // when the youngest process that waits began
+};
+
+struct JobSlow {
+  WatchedRank who;  // of a whole host: without rank, pid and GPU
+  double seconds_per_second = 0;
+  std::string first_step;
+};
+
+// In the order in which a page shows them.
+enum class JobState : uint8_t { kHang, kWait, kSlow, kIncomplete, kOk, kNotLookedAt };
+inline constexpr int kJobStates = 6;
+constexpr const char* JobStateName(JobState state) {
+  constexpr const char* kNames[kJobStates] = {"hang",       "wait", "slow",
+                                              "incomplete", "ok",   "not_looked_at"};
+  return kNames[static_cast<int>(state)];
+}
+
+// What a look at a job has found.
+struct JobFindings {
+  JobState state = JobState::kNotLookedAt;
+  std::vector<JobHang> hangs;  // no usual waits, and none of a job with hang_alert=off
+  std::vector<JobSlow> stragglers;
+  std::string sentence, text;  // as `pulse diagnose` says it
+  std::string json;            // of a hang, where somebody is told of it
+  std::size_t heard = 0;       // endpoints
+};
+
+struct WatchedJob {
+  std::string job_id, workload;  // workload: the job id where the job has none
+  int64_t processes = 0;
+  std::vector<std::string> endpoints;  // URLs
+  JobFindings findings;
+};
+
+struct WatchState {
+  double round_s = 0;  // Unix time of the last round's end; 0: none has ended
+  double round_seconds = 0;
+  std::size_t answered = 0;
+  std::map<std::string, std::vector<std::string>> silent;  // endpoints, by what is wrong
+  std::string find_error;                                  // "" where endpoints could be found
+  std::vector<WatchedJob> jobs;                            // those in trouble first
+};
 
 // "http://host:9410/path/"
 std::string UrlOf(const Address& address);

@@ -21,7 +21,7 @@
 #include <string>
 
 #include "exporter/base/log_level.h"
-#include "exporter/watch/watch_state.h"
+#include "exporter/watch/findings.h"
 
 namespace nccl_pulse {
 

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "exporter/base/communicator_id.h"
 #include "exporter/base/json_text.h"
 #include "nlohmann/json.hpp"
 
@@ -95,7 +96,7 @@ std::string NameOf(const JobFilter& filter) {
   std::string name = filter.job_id.empty() ? "" : absl::StrCat("job ", filter.job_id);
   if (filter.comm_id.has_value()) {
     absl::StrAppend(&name, name.empty() ? "" : ", ", "the job of communicator ",
-                    absl::Hex(*filter.comm_id, absl::kZeroPad16));
+                    CommunicatorText(*filter.comm_id));
   }
   return name.empty() ? "all jobs" : name;
 }

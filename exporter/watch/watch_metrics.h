@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "exporter/watch/watch_state.h"
+#include "exporter/watch/findings.h"
 
 namespace nccl_pulse {
 

@@ -30,7 +30,6 @@
 #include "exporter/fleet/job_look.h"
 #include "exporter/watch/endpoint_summary.h"
 #include "exporter/watch/findings.h"
-#include "exporter/watch/watch_state.h"
 
 namespace nccl_pulse {
 

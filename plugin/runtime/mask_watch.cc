@@ -5,10 +5,14 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "metrics/kinds.h"
 #include "plugin/abi/common.h"
 
 namespace nccl_pulse {
 namespace {
+
+static_assert(kCallEvents == (abi::kEventCollApi | abi::kEventP2pApi));
+static_assert(kLaunchEvents == (abi::kEventKernelLaunch | abi::kEventCeColl));
 
 // Which bits of the mask make NCCL report an event (docs/nccl-profiler-api.md#implied-events).
 constexpr uint32_t kBringCopyEngine = abi::kEventCeColl | abi::kEventCeSync | abi::kEventCeBatch;

@@ -5,6 +5,7 @@ recorded run is in balance all the time: nothing may be said of it. Beside it ru
 rank is late, and one that hangs: the alerts must say which rank it is.
 """
 
+import json
 import re
 import subprocess
 import tempfile
@@ -18,6 +19,7 @@ from tests.node.proof_job import Job, RANKS
 RECORDED = "h200x2-net-mixed"
 RECORDED_RANKS = 2
 LAST = RANKS - 1  # the rank that is late, or does not call
+HANG = "nccl_job_hang_start_timestamp_seconds"
 INTERVAL_S = 2  # between scrapes, and evaluations of the rules
 # Of alerts about a job that is in balance.
 EVALUATIONS = 5
@@ -37,15 +39,13 @@ class EndToEndTest(unittest.TestCase):
         self.addCleanup(end, thing)
         return thing
 
-    def setUp(self):
+    def begin(self, *flags):
+        """An agent, a watcher, and a Prometheus with each of these flags."""
         self.listen = "127.0.0.1:%d" % node.free_port()
-        self.start(node.Agent(self.listen, "--hang-after=10s"), node.Agent.close).wait_ready()
-        self.start(cluster.Replay(RECORDED, SPEED, self.listen,
-                                  NCCL_PULSE_TIMING="kernel"), cluster.Replay.end)
-        self.native, self.classic = self.both = [
-            self.start(cluster.Prometheus(self.folder(), flags=flags, interval_s=INTERVAL_S, hung_s=10),
-                       cluster.Prometheus.end)
-            for flags in (["--enable-feature=native-histograms"], [])]
+        self.agent = self.start(node.Agent(self.listen, "--hang-after=10s"), node.Agent.close).wait_ready()
+        self.both = [
+            self.start(cluster.Prometheus(self.folder(), flags=each, interval_s=INTERVAL_S, hung_s=10),
+                       cluster.Prometheus.end) for each in flags]
         watcher = "127.0.0.1:%d" % node.free_port()
         watch = subprocess.Popen([cluster.PULSE, "watch", self.listen, "--listen=" + watcher], stderr=subprocess.DEVNULL)
         self.addCleanup(watch.wait)
@@ -113,7 +113,36 @@ class EndToEndTest(unittest.TestCase):
             if not self.pids:
                 self.assertEqual(alerts, [])
 
+    def set_hang_seconds(self, value):
+        subprocess.run([cluster.PULSE, "set", "HANG_SECONDS=%d" % value, "--pid=%d" % self.agent.process.pid],
+                       check=True, stdout=subprocess.DEVNULL)
+
+    def in_flight_s(self):
+        """For how long the hung job's ranks have waited."""
+        _, text = node.get(int(self.listen.rsplit(":", 1)[1]), "/api/v1/communicators")
+        page = json.loads(text)
+        return max([page["time"] - rank["in_flight_since"] for comm in page["communicators"]
+                    for rank in comm["ranks"] if rank["in_flight_since"]], default=0)
+
+    def test_hang_seconds_moves_the_alert(self):
+        self.begin([])
+        prometheus, = self.both
+        self.set_hang_seconds(3600)
+        hung = self.job("warm", "hang")
+        self.assertEqual(hung.report(), ["warm"] * RANKS)
+        hung.go_on()
+        node.wait_until(lambda: self.in_flight_s() > 15, "it hangs for longer than it is said to take by default")
+        self.assertEqual(prometheus.query('ALERTS{alertname=~"NcclJobHung.*"}'), [])
+        self.set_hang_seconds(30)
+        self.check_hang(prometheus, hung)
+        # From the first sample of its series on, it had lasted for so long.
+        self.assertEqual(prometheus.query("timestamp(%s) - %s < 30" % (2 * (HANG,))), [])
+
     def test_from_collectives_to_alerts(self):
+        self.begin(["--enable-feature=native-histograms"], [])
+        self.native, self.classic = self.both
+        self.start(cluster.Replay(RECORDED, SPEED, self.listen,
+                                  NCCL_PULSE_TIMING="kernel"), cluster.Replay.end)
         self.pids = set()
         self.check_balance()
         self.wait_until_healthy()

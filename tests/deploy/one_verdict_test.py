@@ -1,5 +1,5 @@
-"""One table of jobs with something wrong: the engine, `pulse diagnose --json`, /metrics of `pulse watch` and the
-alert give the same verdict, rank and first step."""
+"""One table of jobs with something wrong: the engine, `pulse diagnose --json`, the JSON of the node's endpoint,
+`pulse status`, the page and /metrics of `pulse watch` and the alert give the same verdict, rank and first step."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from tests.deploy import scenario
 TABLE = os.path.join(os.getcwd(), "tests/fleet/verdict_table")
 HANG = "nccl_job_hang_start_timestamp_seconds"
 SLOW = "nccl_job_straggler_ratio"
-CERTAIN = ("mismatched_operations", "process_gone")
+CERTAIN = ("mismatched_operations", "process_gone", "driver_error")
 # Of the scenario, which begins at 0.
 NOW_S, SINCE_S = 1200, 1190
 # What tells one watcher from another.
@@ -42,8 +42,8 @@ class OneVerdictTest(unittest.TestCase):
         lines = subprocess.run([TABLE], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
         cls.rows = [json.loads(line) for line in lines]
 
-    def test_engine_json_and_metrics(self):
-        self.assertGreaterEqual(len(self.rows), 30)
+    def test_all_say_the_same(self):
+        self.assertGreaterEqual(len(self.rows), 40)
         for row in self.rows:
             with self.subTest(row["name"]):
                 expected, said = row["expected"], row["engine"]
@@ -51,6 +51,26 @@ class OneVerdictTest(unittest.TestCase):
                 self.assertTrue(said["first"].startswith(expected["first"]), said)
                 self.assertEqual(self.of_json(row["json"]), said)
                 self.assertEqual(self.of_metrics(row["metrics"]), said)
+                if said["first"]:
+                    self.assertIn("First: %s." % said["first"], row["watch"])
+                if said["first"] and row["node"]:
+                    self.assertIn(said, self.of_node(row["node"]))
+                    self.assertIn("First: %s." % said["first"], row["status"])
+
+    @staticmethod
+    def of_node(page):
+        """Of each communicator; a rank that is not seen has no number in the job."""
+        found = []
+        for comm in page["communicators"]:
+            for what, suspects in (("hang", "suspects"), ("straggler", "rank")):
+                finding = comm[what]
+                if finding is None:
+                    continue
+                named = (finding[suspects] if what == "hang" else [finding[suspects]]) or [-1]
+                numbers = {rank["rank"]: int(rank["process"]["global_rank"]) for rank in comm["ranks"]}
+                found.append({"verdict": finding.get("verdict", ""), "rank": numbers.get(named[0], named[0]),
+                              "first": finding["first_step"]})
+        return found
 
     @staticmethod
     def of_json(verdict):

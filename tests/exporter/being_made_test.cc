@@ -40,7 +40,7 @@ TEST(BeingMade, NamesTheRankThatDoesNotCome) {
   const SnapshotSet set = job.Set();
   const JobVerdict verdict = JudgeJob(set, Diagnosis().Update(set, job.now()), job.now());
   ASSERT_THAT(verdict.roots, SizeIs(1));
-  EXPECT_TRUE(verdict.roots[0].is_being_made);
+  EXPECT_EQ(verdict.roots[0].situation, Situation::kBeingMade);
   ASSERT_THAT(verdict.roots[0].ranks, SizeIs(1));
   EXPECT_EQ(verdict.roots[0].ranks[0].process->pid, 103);
 }

@@ -74,21 +74,13 @@ TEST(CallsJson, ACallWithAllThatIsKnownOfIt) {
   ASSERT_EQ(json["ranks"].size(), 2u);
   EXPECT_EQ(json["ranks"][0]["pid"], 100);
   EXPECT_EQ(json["ranks"][0]["global_rank"], "0");
-  const Json expected = {{"number", 17},
-                         {"collective", 17},
-                         {"op", "AllReduce"},
-                         {"datatype", "ncclFloat32"},
-                         {"bytes", 4096},
-                         {"group", 17},
-                         {"stream", "009f"},
-                         {"root", nullptr},
-                         {"peer", nullptr},
-                         {"captured", false},
-                         {"launched", 1760000005.0},
-                         {"state", "completed"},
-                         {"begun", nullptr},
-                         {"seconds", 72e-6},
-                         {"timed_by", "stream"}};
+  const Json expected = {
+      {"number", 17},         {"collective", 17},          {"of_kind", 13},
+      {"op", "AllReduce"},    {"datatype", "ncclFloat32"}, {"bytes", 4096},
+      {"group", 17},          {"stream", "009f"},          {"root", nullptr},
+      {"peer", nullptr},      {"captured", false},         {"launched", 1760000005.0},
+      {"state", "completed"}, {"state_word", "done"},      {"begun", nullptr},
+      {"seconds", 72e-6},     {"timed_by", "stream"}};
   EXPECT_EQ(json["ranks"][0]["calls"], Json::array({expected}));
   EXPECT_EQ(json["ranks"][1]["calls"], nullptr);
   EXPECT_EQ(json["ranks"][1]["missing"], "off");

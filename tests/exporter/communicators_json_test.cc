@@ -113,6 +113,7 @@ TEST(CommunicatorsJson, WhatTheDiagnosisSays) {
       CommunicatorsJson(SnapshotSet({process}), 1760000003250000000, ExampleDiagnosis()));
   const Json& comm = json["communicators"][0];
   EXPECT_EQ(comm["hang"], Json({{"verdict", "rank_not_called"},
+                                {"meaning", "a rank has not called what the others have called"},
                                 {"since", 1760000002.25},
                                 {"op", "AllReduce"},
                                 {"suspects", {3}},
@@ -121,12 +122,15 @@ TEST(CommunicatorsJson, WhatTheDiagnosisSays) {
                                 {"replay", nullptr},
                                 {"longest_wait_before", 0.0},
                                 {"usual", false},
-                                {"text", "Rank 3 (pid 4711, GPU 3) has not called AllReduce."}}));
+                                {"text", "Rank 3 (pid 4711, GPU 3) has not called AllReduce."},
+                                {"first_step", "py-spy dump --pid 4711"}}));
   EXPECT_EQ(comm["straggler"]["rank"], 3);
   EXPECT_EQ(comm["straggler"]["seconds_per_second"], 0.25);
   EXPECT_EQ(comm["straggler"]["matched_calls"], 100);
   const Json& rank = comm["ranks"][0];
   EXPECT_EQ(rank["state"], "in_flight");
+  EXPECT_EQ(rank["state_word"], "in flight");
+  EXPECT_EQ(rank["state_since"], 1760000002.25);
   EXPECT_EQ(rank["in_flight_since"], 1760000002.25);
   EXPECT_EQ(rank["begun"], nullptr);
   EXPECT_EQ(rank["process"]["last_poll"], 1760000003.0);

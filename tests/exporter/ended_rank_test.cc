@@ -36,7 +36,7 @@ TEST(EndedRank, AWatchdogsVictimIsNotWhyTheOthersWait) {
   EXPECT_THAT(killed.text, HasSubstr("Rank 0 (pid 100, GPU 0) ended while it waited."));
   Abort(&aborted, kComm, 0);
   const Hang left = ExpectHang(&aborted, HangVerdict::kRankNotCalled, {3});
-  EXPECT_FALSE(left.is_finalized);
+  EXPECT_NE(left.situation, Situation::kFinalized);
   EXPECT_THAT(left.text, HasSubstr("Rank 0 (pid 100, GPU 0) finalized the communicator while it "
                                    "waited."));
 }
@@ -50,7 +50,8 @@ TEST(EndedRank, WhoEndsInACallThatAllHaveMadeIsWhyTheOthersWait) {
   End(&job, 2);
   ExpectHang(&job, HangVerdict::kProcessGone, {2});
   Abort(&aborted, kComm, 2);
-  EXPECT_TRUE(ExpectHang(&aborted, HangVerdict::kRankNotCalled, {2}).is_finalized);
+  EXPECT_EQ(ExpectHang(&aborted, HangVerdict::kRankNotCalled, {2}).situation,
+            Situation::kFinalized);
 }
 
 TEST(EndedRank, WhoEndsAfterAHangIsNotWhyTheOthersWait) {

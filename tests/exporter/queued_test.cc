@@ -35,7 +35,7 @@ TEST(Queued, ForLongIsAStallOfWhichNobodyIsNamed) {
   EXPECT_EQ(diagnosis.hang->verdict, HangVerdict::kNoProgress);
   EXPECT_THAT(diagnosis.hang->suspects, IsEmpty());
   EXPECT_THAT(diagnosis.hang->waiting, ElementsAre(0, 1, 2, 3));
-  EXPECT_TRUE(diagnosis.hang->is_queued);
+  EXPECT_EQ(diagnosis.hang->situation, Situation::kQueued);
   EXPECT_THAT(diagnosis.hang->text,
               HasSubstr("their GPUs have not begun it. Earlier work of these GPUs has not ended "
                         "since 08:53:20 UTC. A kernel that is not NCCL's?"));
@@ -84,7 +84,7 @@ TEST(Queued, DoesNotHideCallsThatDiffer) {
   job.Launch(kComm, 3, "AllGather");
   job.Of(kComm, 3).oldest_launch = kNotBegun;
   const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {3});
-  EXPECT_FALSE(hang.is_queued);
+  EXPECT_NE(hang.situation, Situation::kQueued);
 }
 
 // Behind NCCL's own work the hang is where that stands, however long it takes.

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "exporter/diagnosis/mean_lateness.h"
-#include "exporter/diagnosis/usual_durations.h"
 #include "gtest/gtest.h"
 #include "metrics/histogram_geometry.h"
 

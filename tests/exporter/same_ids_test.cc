@@ -9,7 +9,6 @@
 #include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/job_verdict.h"
 #include "exporter/diagnosis/rank_view.h"
-#include "exporter/diagnosis/shared_ranks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/hang_job.h"

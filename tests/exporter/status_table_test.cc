@@ -158,7 +158,8 @@ TEST(StatusTable, NoAllClearWhileBlind) {
   const std::string blind_table = StatusTable(Page(blind), nullptr, {});
   EXPECT_THAT(blind_table, Not(HasSubstr("No hang")));
   EXPECT_THAT(blind_table, HasSubstr("Whether anything hangs cannot be seen.\n"));
-  EXPECT_THAT(blind_table, HasSubstr("\n   unknown: no_completions (rank 0, 1, 2)\n"));
+  EXPECT_THAT(blind_table,
+              HasSubstr("\n   unknown: nothing tells when its work completes (rank 0, 1, 2)\n"));
   EXPECT_EQ(FindingOf(Page(blind)), Finding::kIncomplete);
 }
 
@@ -207,7 +208,9 @@ TEST(StatusTable, ACallThatIsNotReported) {
   job.Advance(4 * kSecond);
   const std::string table = StatusTable(Page(job), nullptr, {});
   EXPECT_THAT(table, HasSubstr("\n      1  101    1  unknown  4 s  Broadcast"));
-  EXPECT_THAT(table, HasSubstr("\n   unknown: launch_not_reported (rank 1)\n"));
+  EXPECT_THAT(
+      table,
+      HasSubstr("\n   unknown: NCCL does not report the launch of its last call (rank 1)\n"));
   EXPECT_EQ(FindingOf(Page(job)), Finding::kNone);
 }
 

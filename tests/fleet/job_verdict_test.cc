@@ -300,7 +300,7 @@ TEST(JobVerdict, RankThatHasNotBegunAReplay) {
   ASSERT_EQ(seen.verdict.roots.size(), 1u);
   const JobRoot& root = seen.verdict.roots[0];
   EXPECT_EQ(root.verdict, HangVerdict::kRankNotBegun);
-  EXPECT_TRUE(root.is_in_replay);
+  EXPECT_EQ(root.situation, Situation::kInReplay);
   ASSERT_EQ(root.ranks.size(), 1u);
   EXPECT_EQ(root.ranks[0].rank, 3);
   EXPECT_EQ(seen.verdict.waits.size(), 3u);

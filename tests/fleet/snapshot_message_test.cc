@@ -10,7 +10,7 @@
 
 #include "bench/jobs/scenario.h"
 #include "exporter/diagnosis/diagnosis.h"
-#include "exporter/diagnosis/usual_durations.h"
+#include "exporter/diagnosis/mean_lateness.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/example_snapshots.h"

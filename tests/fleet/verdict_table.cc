@@ -1,6 +1,7 @@
 // Jobs with one thing wrong, or nothing, each on one node and with each rank on a node of its own. Prints
-// for each row a line of JSON: what is expected, what the engine says, `pulse diagnose --json`, and
-// the metrics of `pulse watch`, which has made its round over the same endpoints.
+// for each row a line of JSON: what is expected, what the engine says, `pulse diagnose --json`, what
+// `pulse watch` says, which has made its round over the same endpoints, and its metrics; of one node
+// also the JSON of its endpoint, and `pulse status`.
 // one_verdict_test.py compares them.
 #include <cstdio>
 #include <functional>
@@ -10,7 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/cli/status_table.h"
 #include "exporter/diagnosis/hang.h"
+#include "exporter/exposition/communicators_json.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/job_words.h"
 #include "exporter/watch/watch_metrics.h"
@@ -149,6 +152,39 @@ const std::vector<Row>& Rows() {
          job.process(2).end_realtime_ns = job.now();
          return job;
        }},
+      {"finalized", "rank_not_called", 2, "py-spy dump --pid PID",
+       [](int nnodes) {
+         SimulatedJob job = Running(nnodes);
+         WaitFor(&job, 2);
+         job.Of(kComm, 2).finalized = true;
+         return job;
+       }},
+      {"exiting", "rank_not_called", 2, "gdb -p PID",
+       [](int nnodes) {
+         SimulatedJob job = Running(nnodes);
+         WaitFor(&job, 2);
+         job.process(2).poller = PollerState::kEnded;
+         job.process(2).last_poll_realtime_ns = job.now();
+         return job;
+       }},
+      {"driver_error", "driver_error", 1, "nvidia-smi -q and dmesg (Xid)",
+       [](int nnodes) {
+         SimulatedJob job = Running(nnodes);
+         WaitFor(&job, -1);
+         CommunicatorSnapshot& comm = job.Of(kComm, 1);
+         comm.has_heartbeat = false;
+         comm.driver_error = 214;
+         comm.driver_error_realtime_ns = job.now();
+         return job;
+       }},
+      {"queued", "no_progress", -1, "nvidia-smi and py-spy dump",
+       [](int nnodes) {
+         SimulatedJob job = Running(nnodes);
+         WaitFor(&job, -1);
+         SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
+         job.Advance(60 * kSecond);
+         return job;
+       }},
       {"stopped", "process_stopped", 2, "cat /proc/PID/status",
        [](int nnodes) {
          SimulatedJob job = Running(nnodes);
@@ -247,11 +283,24 @@ Json RowJson(const Row& row, bool is_one_node) {
   if (const std::size_t at = first.find("PID"); at != first.npos) {
     first.replace(at, 3, absl::StrCat(100 + row.rank));
   }
+  Json node = nullptr;
+  std::string status;
+  if (is_one_node) {
+    const SnapshotSet set = job.Set();
+    const std::string page = CommunicatorsJson(set, job.now(), Diagnosis().Update(set, job.now()));
+    node = Json::parse(page);
+    StatusOptions wide;
+    wide.width = 1 << 20;
+    status = StatusTable(nlohmann::json::parse(page), nullptr, wide);
+  }
   return {{"name", absl::StrCat(row.name, is_one_node ? " on one node" : " on four nodes")},
           {"expected", {{"verdict", row.verdict}, {"rank", row.rank}, {"first", first}}},
           {"engine", std::move(engine)},
           {"json", Json::parse(JobJson(look))},
-          {"metrics", WatchMetrics(*watcher.state())}};
+          {"watch", watcher.state()->jobs.at(0).findings.text},
+          {"metrics", WatchMetrics(*watcher.state())},
+          {"node", std::move(node)},
+          {"status", std::move(status)}};
 }
 
 int Main() {

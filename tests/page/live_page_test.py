@@ -60,7 +60,7 @@ class LivePageTest(unittest.TestCase):
         self.assertEqual(hang["suspects"], [RANKS - 1])
         verdict = page.text("#verdict")
         self.assertRegex(verdict, r"■ HANG\s*communicator [0-9a-f]{16} \"hang\" makes no progress "
-                         r"for .* s\s+\[a rank has not called\]")
+                         r"for .* s\s+\[a rank has not called what the others have called\]")
         self.assertIn(hang["text"], verdict)
         # It stands first and is open; its ranks say who waits for whom.
         first = "document.querySelector('details.communicator')"

@@ -27,7 +27,8 @@ def operation(op="AllReduce", size="le_1MiB", calls=400, **more):
 
 def rank(number, calls=100, op="AllReduce", hostname="node-17", **more):
     return dict({
-        "rank": number, "index": 0, "active": True, "state": "idle", "in_flight_since": None,
+        "rank": number, "index": 0, "active": True, "state": "idle", "state_word": "idle",
+        "state_since": NOW - 0.01, "in_flight_since": None,
         "process": {"pid": 24000 + number, "state": "live", "ended": None, "hostname": hostname,
                     "job_id": "4711", "last_poll": NOW},
         "gpu": {"index": str(number % 8)}, "captured": False,
@@ -54,12 +55,15 @@ def page(*communicators, time=NOW, health=health()):
 
 def hang(since=NOW - 14, text="Rank 3 (pid 24003, GPU 3) has not called AllReduce.", **more):
     return dict({"verdict": "rank_not_called", "since": since, "op": "AllReduce", "suspects": [3],
+                 "meaning": "a rank has not called what the others have called",
+                 "first_step": "py-spy dump --pid 24003 on node-17: what its program does",
                  "waiting": [0, 1, 2], "text": text}, **more)
 
 
 def straggler(number=2, text="Rank 2 comes last into 93 % of the calls."):
     return {"rank": number, "seconds_per_second": 0.2, "mean_seconds": 0.001, "late_share": 0.93,
-            "matched_calls": 100, "text": text}
+            "matched_calls": 100, "text": text, "ranks": [],
+            "first_step": "nvidia-smi -q -d PERFORMANCE on node-17"}
 
 
 def calls(comm, op="AllReduce"):
@@ -67,7 +71,8 @@ def calls(comm, op="AllReduce"):
     return {"time": NOW, "comm": comm, "suspects": [3], "ranks": [
         {"rank": rank, "missing": None, "calls": [
             {"number": number, "collective": number, "op": op, "bytes": 4096, "begun": None,
-             "state": "in_flight" if number == 3 else "completed"}
+             "state": "in_flight" if number == 3 else "completed", "of_kind": number + 10,
+             "state_word": "not done" if number == 3 else "done"}
             for number in range(1, 3 if rank == 3 else 4)]} for rank in range(4)]}
 
 

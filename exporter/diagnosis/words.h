@@ -1,17 +1,23 @@
-// A process' number, as a person can use it. Containers count from 1, so what a process says of itself
-// may be another process' number on its host, the system's first one for example.
+// Numbers, times and names as people read them, the same in every sentence and table.
 //
 // Thread: any, no state.
-#ifndef EXPORTER_DIAGNOSIS_PID_WORDS_H_
-#define EXPORTER_DIAGNOSIS_PID_WORDS_H_
+#ifndef EXPORTER_DIAGNOSIS_WORDS_H_
+#define EXPORTER_DIAGNOSIS_WORDS_H_
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "metrics/snapshot.h"
 
 namespace nccl_pulse {
+
+std::string DurationWords(int64_t ns);     // whole seconds and more: "43 s", "9 min", "2 h 5 min"
+std::string SecondsWords(double seconds);  // to three digits: "12.3 us", "4 min 3 s"
+
+// A process' number, as a person can use it. Containers count from 1, so what a process says of itself
+// may be another process' number on its host, the system's first one for example.
 
 // In the system's own PID namespace, for commands on its host; 0: not known.
 inline int32_t HostPid(const ProcessSnapshot& process) {
@@ -33,4 +39,4 @@ inline std::string PidCell(const ProcessSnapshot& process) {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_DIAGNOSIS_PID_WORDS_H_
+#endif  // EXPORTER_DIAGNOSIS_WORDS_H_

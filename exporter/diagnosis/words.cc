@@ -1,0 +1,29 @@
+#include "exporter/diagnosis/words.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+
+namespace nccl_pulse {
+
+std::string DurationWords(int64_t ns) {
+  const int64_t seconds = std::max<int64_t>(ns / 1000000000, 0);
+  if (seconds < 120) return absl::StrCat(seconds, " s");
+  if (seconds < 7200) return absl::StrCat(seconds / 60, " min");
+  return absl::StrCat(seconds / 3600, " h ", seconds / 60 % 60, " min");
+}
+
+std::string SecondsWords(double seconds) {
+  if (seconds < 0) seconds = 0;
+  if (seconds < 999.5e-6) return absl::StrFormat("%.3g us", seconds * 1e6);
+  if (seconds < 0.9995) return absl::StrFormat("%.3g ms", seconds * 1e3);
+  if (seconds < 99.5) return absl::StrFormat("%.3g s", seconds);
+  if (seconds < 7200) {
+    const auto whole = static_cast<int64_t>(seconds);
+    return absl::StrFormat("%d min %d s", whole / 60, whole % 60);
+  }
+  const auto minutes = static_cast<int64_t>(seconds / 60);
+  return absl::StrFormat("%d h %d min", minutes / 60, minutes % 60);
+}
+
+}  // namespace nccl_pulse

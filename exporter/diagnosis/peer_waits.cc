@@ -35,7 +35,7 @@ class Follower {
     Sort(&missing_);
     const bool is_one = waits_.are_known && are_all_here_ && missing_.size() == 1;
     for (const PeerWait& wait : waits_.waits) {
-      if (is_one || WaitsForOne(*wait.rank)) Accuse(*wait.peer);
+      if ((is_one || WaitsForOne(*wait.rank)) && !MayHaveSent(wait)) Accuse(*wait.peer);
     }
     Sort(&waits_.awaited);
     if (waits_.are_known && are_all_here_ && missing_.empty()) FindCircle();
@@ -66,6 +66,18 @@ class Follower {
     ranks->erase(std::unique(ranks->begin(), ranks->end()), ranks->end());
   }
 
+  static bool HasNotBegun(const RankView& rank) {
+    return rank.activity.oldest_launch == OldestLaunch::kNotBegun;
+  }
+
+  // A Send may end before its Recv, which then waits for its own GPU or for the network: the GPU has not
+  // begun it, or the peer has launched something since.
+  static bool MayHaveSent(const PeerWait& wait) {
+    const int64_t launched_ns = wait.peer->communicator->last_launch_realtime_ns;
+    return !wait.sends && (HasNotBegun(*wait.rank) ||
+                           launched_ns > wait.rank->communicator->oldest_inflight_realtime_ns);
+  }
+
   void Accuse(const RankView& peer) {
     const bool is_live = peer.state == RankView::State::kLive;
     if (is_live && peer.activity.is_idle() && !IsBusyElsewhere(facts_, peer)) {
@@ -93,7 +105,7 @@ class Follower {
     for (const PeerWait& wait : waits_.waits) {
       if (!wait.is_mutual) at = wait.rank;
     }
-    while (at != nullptr && IsExact(*at)) {
+    while (at != nullptr && IsExact(*at) && !HasNotBegun(*at)) {
       const auto seen = std::find_if(path.begin(), path.end(),
                                      [at](const PeerWait& wait) { return wait.rank == at; });
       if (seen != path.end()) {

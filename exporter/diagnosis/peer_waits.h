@@ -25,7 +25,8 @@ struct PeerWaits {
   std::vector<PeerWait> waits;
   // Peers that have nothing in flight, here or elsewhere on their GPU: they have not made the call.
   // A small Send ends by itself, so a peer may have made the call and have gone on. A peer is only
-  // listed here if a rank waits for it alone, or if all other peers have work in flight.
+  // listed here if a rank waits for it alone, or if all other peers have work in flight; and not if
+  // it has launched anything since the Recv that waits.
   Ranks awaited;
   // Each waits for the next, in this order. Nobody outside is waited for.
   std::vector<PeerWait> circle;

@@ -124,6 +124,27 @@ TEST(PeerWaits, ACircle) {
   EXPECT_EQ(hang.circle[0].comm_id, kComm);
 }
 
+// The Send has ended, and the network has lost it.
+TEST(PeerWaits, APeerThatLaunchedSinceIsNotNamed) {
+  SimulatedJob job = JobOf(3);
+  Exchange(&job, 0, {}, {1});
+  job.Advance(kMs);
+  Exchange(&job, 1, {0}, {});
+  job.Complete(kComm, 1);
+  ExpectHang(&job, HangVerdict::kPointToPoint, {});
+}
+
+// Its own GPU is stuck, and what the peer has sent is there.
+TEST(PeerWaits, ARecvThatHasNotBegunIsNoWait) {
+  SimulatedJob job = JobOf(3);
+  Exchange(&job, 0, {}, {1});
+  Exchange(&job, 2, {}, {0});
+  SetBegun(&job, kComm, {kNotBegun, kBegun, kBegun});
+  ExpectHang(&job, HangVerdict::kPointToPoint, {});
+  Exchange(&job, 1, {}, {0});  // no circle
+  ExpectHang(&job, HangVerdict::kRankNotBegun, {0});
+}
+
 // With a launch more it may be that the first has completed.
 TEST(PeerWaits, NoCircleOfWhatIsKnownLate) {
   SimulatedJob job = JobOf(3);

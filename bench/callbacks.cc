@@ -52,6 +52,13 @@ NcclCalls<ApiV5>& PulseWithNetworkSteps() {
   static NcclCalls<ApiV5> calls(FindLibrary("bench/libpulse_with_network_steps.so"));
   return calls;
 }
+// A fifth instance, with the empty plugin behind it. Read when it is loaded, before main's other threads.
+template <typename Api = ApiV5>
+NcclCalls<Api>& PulseWithNext() {
+  setenv("NCCL_PULSE_NEXT_PLUGIN", FindLibrary("bench/libempty_plugin.so").c_str(), 1);
+  static NcclCalls<Api> calls(FindLibrary("bench/libpulse_with_next.so"));
+  return calls;
+}
 template <typename Api = ApiV5>
 NcclCalls<Api>& Empty() {
   static NcclCalls<Api> calls(FindLibrary("bench/libempty_plugin.so"));
@@ -70,6 +77,8 @@ void InitializeInstances() {
   setenv("NCCL_PULSE_NETWORK_WINDOW", "100", 1);
   PulseWithNetworkSteps().Finalize(PulseWithNetworkSteps().Init(0x4));
   unsetenv("NCCL_PULSE_NETWORK_WINDOW");
+  PulseWithNext().Finalize(PulseWithNext().Init(0x5));
+  unsetenv("NCCL_PULSE_NEXT_PLUGIN");
   PulseWithHeartbeat().Finalize(PulseWithHeartbeat().Init(0x3));
   setenv("NCCL_PULSE_LISTEN", listen.c_str(), 1);
 }
@@ -139,6 +148,7 @@ void RegisterEagerCollective(const std::string& version) {
   };
   add_both("Pulse", Pulse<Api>);
   add_both("PulseWithHeartbeat", PulseWithHeartbeat<Api>);
+  add_both("PulseWithNext", PulseWithNext<Api>);
   add_both("EmptyPlugin", Empty<Api>);
 }
 

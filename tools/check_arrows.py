@@ -39,6 +39,7 @@ FLOORS = [
     "plugin/tracker",
     "plugin/runtime",
     "plugin/adapter",
+    "plugin/next",
     "bench/simulation",
     "exporter/cli",
 ]

@@ -7,11 +7,13 @@
 #ifndef PLUGIN_RUNTIME_EVENT_MASKS_H_
 #define PLUGIN_RUNTIME_EVENT_MASKS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "plugin/runtime/api_version.h"
 #include "plugin/runtime/mask_watch.h"
 #include "plugin/runtime/network_window.h"
+#include "plugin/runtime/other_events.h"
 
 namespace nccl_pulse {
 
@@ -33,11 +35,12 @@ class EventMasks {
 
   // Asks it; `mask` may be null.
   void Write(int api_version, int* mask) {
+    own_events[static_cast<std::size_t>(api_version)].store(Of(api_version));
     if (api_version >= kFirstVersionWithNetworkSteps) {
-      window_.Write(mask, Of(api_version));
+      window_.Write(mask, WithOthers(api_version));
     } else if (mask != nullptr) {
       // Relaxed: NCCL reads it so; the mask orders nothing.
-      __atomic_store_n(mask, static_cast<int>(Of(api_version)), __ATOMIC_RELAXED);
+      __atomic_store_n(mask, static_cast<int>(WithOthers(api_version)), __ATOMIC_RELAXED);
     }
   }
 
@@ -45,8 +48,8 @@ class EventMasks {
   void Attach(int api_version, uint64_t context, int* mask, uint64_t now_ns) {
     const bool has_steps = api_version >= kFirstVersionWithNetworkSteps;
     const bool is_switched = has_steps && !window_.is_off() && !window_.is_always();
-    if (has_steps) window_.Attach(context, mask, Of(api_version), now_ns);
-    watch_.Attach(context, mask, Of(api_version), is_switched ? abi::kEventProxyStep : 0);
+    if (has_steps) window_.Attach(context, mask, WithOthers(api_version), now_ns);
+    watch_.Attach(context, mask, WithOthers(api_version), is_switched ? abi::kEventProxyStep : 0);
   }
   void Detach(uint64_t context, uint64_t now_ns) {
     window_.Detach(context, now_ns);
@@ -57,6 +60,11 @@ class EventMasks {
   MaskWatch& watch() { return watch_; }
 
  private:
+  // What is in NCCL's mask.
+  uint32_t WithOthers(int api_version) const {
+    return Of(api_version) | other_events[static_cast<std::size_t>(api_version)].load();
+  }
+
   TimingMode timing_ = TimingMode::kAuto;
   NetworkWindow window_;
   MaskWatch watch_;

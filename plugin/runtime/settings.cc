@@ -245,6 +245,9 @@ constexpr Setting kSettings[] = {
      [](const Settings&) { return std::string("off"); }},
     {"NCCL_PULSE_USER_TAGS", "a number from 1 to 64, or off", ParseUserTags,
      [](const Settings&) { return std::string("off"); }},
+    // Read where the library is loaded (plugin/next/chain.cc), which says what is wrong with it.
+    {"NCCL_PULSE_NEXT_PLUGIN", "a library", [](const std::string&, Settings*) { return true; },
+     [](const Settings&) { return std::string("none"); }},
     {"NCCL_PULSE_CLOCK", "auto or monotonic", ParseClock,
      [](const Settings&) { return std::string("auto"); }},
 };

@@ -31,6 +31,8 @@
 //                                                                     (work_proof.h)
 //   USER_TAGS                      1 ... 64 off [off]               how many of the tags that the
 //                                                                     user gives calls are labels
+//   NEXT_PLUGIN                    a library [none]                   a second profiler behind this one
+//                                                                     (plugin/next)
 //   LOG_LEVEL                      off [warn] info                    what also goes to stderr
 //   CLOCK                          [auto] monotonic                   the CPU's counter where it is
 //                                                                     sound, or always the kernel's

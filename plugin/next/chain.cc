@@ -1,0 +1,438 @@
+// Two profilers for an NCCL that loads one: NCCL_PULSE_NEXT_PLUGIN=/path/lib.so.
+//
+//   NCCL ──► Chained<V> ──► ours (plugin/adapter), as if it were alone
+//                      └──► the next one: the calls that NCCL would make to it
+//
+// Without the variable nothing of this runs: when the library is loaded, Connect puts Chained's
+// functions into the exported structures only if it is set. NCCL reads them later.
+//
+// What the next profiler is given:
+//   version   the newest that NCCL and it know (next_library.h), with that version's descriptor
+//   context   its own, also null
+//   mask      an int of its own. NCCL's mask is the union of that, as it was after the first init, and
+//             ours. Either gets the events that its own mask would bring, and no others. What it takes
+//             back later, it no longer gets; what it adds later has no effect.
+//   handles   its own, in stops, states and parents. Null for a handle of another process (PXN), and
+//             for one older than handle_pairs.h keeps.
+// If its init fails or throws, the communicator goes without it.
+//
+// If it asks for network steps, NCCL makes all of them. Our window (runtime/network_window.h) then
+// switches an int of our own, which decides what we are given, and a change of NCCL's mask by
+// somebody else (runtime/mask_watch.h) is not noticed.
+//
+// Thread: as NCCL's. init takes a lock to load the library; the callbacks take none. Cost of an event:
+// a copy of the descriptor, up to three look-ups, and each plugin's own.
+#include <pthread.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "plugin/abi/profiler_v1.h"
+#include "plugin/abi/profiler_v2.h"
+#include "plugin/abi/profiler_v3.h"
+#include "plugin/abi/profiler_v4.h"
+#include "plugin/abi/profiler_v5.h"
+#include "plugin/abi/profiler_v6.h"
+#include "plugin/abi/profiler_v7.h"
+#include "plugin/adapter/adapter.h"
+#include "plugin/next/handle_pairs.h"
+#include "plugin/next/next_library.h"
+#include "plugin/runtime/init_arguments.h"
+#include "plugin/runtime/log.h"
+#include "plugin/runtime/other_events.h"
+
+extern "C" {
+NCCL_PULSE_EXPORT extern nccl_pulse::Exported<nccl_pulse::abi::v1::Profiler> ncclProfiler_v1;
+NCCL_PULSE_EXPORT extern nccl_pulse::Exported<nccl_pulse::abi::v2::Profiler> ncclProfiler_v2;
+NCCL_PULSE_EXPORT extern nccl_pulse::Exported<nccl_pulse::abi::v3::Profiler> ncclProfiler_v3;
+NCCL_PULSE_EXPORT extern nccl_pulse::Exported<nccl_pulse::abi::v4::Profiler> ncclProfiler_v4;
+NCCL_PULSE_EXPORT extern nccl_pulse::Exported<nccl_pulse::abi::v5::Profiler> ncclProfiler_v5;
+NCCL_PULSE_EXPORT extern nccl_pulse::Exported<nccl_pulse::abi::v6::Profiler> ncclProfiler_v6;
+NCCL_PULSE_EXPORT extern nccl_pulse::Exported<nccl_pulse::abi::v7::Profiler> ncclProfiler_v7;
+}  // extern "C"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr uint32_t kMostContexts = 4096;
+constexpr char kVariable[] = "NCCL_PULSE_NEXT_PLUGIN";
+
+HandlePairs<15, 1 << 16> g_handles;
+HandlePairs<14, kMostContexts> g_contexts;
+
+// Of init and finalize. Never destroyed: both may be called while the process exits.
+std::mutex g_lock;
+// Under the lock; the library is read without it once it is loaded.
+NextLibrary g_library;
+bool g_was_loaded = false, g_is_good = false;
+std::array<bool, kMostContexts> g_is_used{};  // places of contexts
+uint32_t g_last_place = 0;
+std::array<const void*, 8> g_own{};  // what this library exports, by version
+
+// What a handle from NCCL stands for. One that is not known is ours to count as such.
+HandlePair HandleOf(const void* handle) {
+  const uint64_t value = TicketOf(handle);
+  if (!g_handles.IsTicketOrPair(value)) return {0, value, value != 0};
+  HandlePair pair;
+  if (g_handles.Find(value, &pair)) return pair;
+  return {value, 0, false};
+}
+HandlePair ContextOf(const void* context) {
+  HandlePair pair;
+  if (g_contexts.Find(TicketOf(context), &pair)) return pair;
+  return {TicketOf(context), 0, false};
+}
+
+void* Join(const void* ours, const void* next) {
+  const uint64_t our_handle = TicketOf(ours), next_handle = TicketOf(next);
+  if (next_handle == 0) return PointerOf(our_handle);
+  if (our_handle == 0 && !g_handles.IsTicketOrPair(next_handle)) return PointerOf(next_handle);
+  return PointerOf(g_handles.Put({our_handle, next_handle, true}));
+}
+
+// Which bits of a mask make NCCL report events of a type (docs/nccl-profiler-api.md#implied-events), by
+// the type's bit.
+constexpr uint32_t kProxyOps = abi::kEventProxyOp | abi::kEventProxyStep | abi::kEventNetPlugin;
+constexpr uint32_t kCopyEngine = abi::kEventCeColl | abi::kEventCeSync | abi::kEventCeBatch;
+constexpr uint32_t kColl =
+    abi::kEventColl | kProxyOps | abi::kEventKernelCh | abi::kEventKernelPhase;
+constexpr uint32_t kP2p = abi::kEventP2p | kProxyOps | abi::kEventKernelCh | abi::kEventKernelPhase;
+constexpr std::array<uint32_t, 16> kBringers = {
+    abi::kEventGroup | kColl | kP2p,               // Group
+    kColl,                                         // Coll
+    kP2p,                                          // P2p
+    kProxyOps,                                     // ProxyOp
+    abi::kEventProxyStep | abi::kEventNetPlugin,   // ProxyStep
+    abi::kEventProxyCtrl,                          // ProxyCtrl
+    abi::kEventKernelCh | abi::kEventKernelPhase,  // KernelCh
+    abi::kEventNetPlugin,                          // NetPlugin
+    ~abi::kEventProxyCtrl,                         // GroupApi
+    abi::kEventCollApi | kColl | kCopyEngine,      // CollApi
+    abi::kEventP2pApi | kP2p,                      // P2pApi
+    abi::kEventKernelLaunch,                       // KernelLaunch
+    kCopyEngine,                                   // CeColl
+    abi::kEventCeSync,                             // CeSync
+    abi::kEventCeBatch,                            // CeBatch
+    abi::kEventKernelPhase,                        // KernelPhase
+};
+
+bool IsBrought(uint64_t type, uint32_t mask) {
+  return (kBringers[static_cast<std::size_t>(__builtin_ctzll(type))] & mask) != 0;
+}
+bool IsKnown(uint64_t type) { return type != 0 && type < 1 << 16 && (type & (type - 1)) == 0; }
+
+// Relaxed, as NCCL reads and writes a mask: it orders nothing.
+uint32_t Load(const int* mask) {
+  return static_cast<uint32_t>(__atomic_load_n(mask, __ATOMIC_RELAXED));
+}
+
+// Whatever it throws ends here.
+template <typename Function, typename... Arguments>
+int CallNext(Function* function, Arguments... arguments) {
+  try {
+    return function(arguments...);
+  } catch (...) {
+    return -1;
+  }
+}
+
+void Say(bool is_warning, abi::DebugLogger logger, const std::string& text) {
+  static const Log log;
+  if (is_warning) {
+    log.Warn(logger, text);
+  } else {
+    log.Info(logger, text);
+  }
+}
+
+// Loads it once. Under the lock.
+bool IsThere(abi::DebugLogger logger) {
+  if (g_was_loaded) return g_is_good;
+  g_was_loaded = true;
+  const char* const path = getenv(kVariable);
+  std::string error = "the variable is gone";
+  g_is_good = path != nullptr && g_library.Load(path, g_own, &error);
+  if (!g_is_good) {
+    Say(true, logger, absl::StrCat(kVariable, ": ", error, "; no second profiler is called"));
+  }
+  const auto mix = (static_cast<uint64_t>(getpid()) ^ TicketOf(&error)) * 0x9e3779b97f4a7c15ULL;
+  g_handles.Begin(static_cast<uint32_t>(mix >> (64 - Ticket::kProcessBits)));
+  g_contexts.Begin(static_cast<uint32_t>(mix >> (64 - Ticket::kProcessBits)));
+  return g_is_good;
+}
+
+// NCCL's context for both. Without room it is ours alone. Under the lock.
+void* JoinContexts(const void* ours, const void* next) {
+  for (uint32_t i = 0; i < kMostContexts; ++i) {
+    g_last_place = (g_last_place + 1) % kMostContexts;
+    if (g_is_used[g_last_place]) continue;
+    g_is_used[g_last_place] = true;
+    return PointerOf(g_contexts.PutAt(g_last_place, {TicketOf(ours), TicketOf(next), true}));
+  }
+  return nullptr;
+}
+
+template <typename Profiler>
+struct TypesOf;
+template <typename I, typename D, typename S>
+struct TypesOf<abi::ProfilerTable<I, D, S>> {
+  using Init = I;
+  using Descriptor = D;
+  using StateArgs = S;
+};
+
+template <typename Descriptor>
+auto GroupOf(Descriptor* descriptor, int /*preferred*/)
+    -> std::enable_if_t<sizeof(descriptor->coll.parentGroup) != 0, void**> {
+  if (descriptor->type == abi::kEventColl) return &descriptor->coll.parentGroup;
+  if (descriptor->type == abi::kEventP2p) return &descriptor->p2p.parentGroup;
+  return nullptr;
+}
+template <typename Descriptor>
+void** GroupOf(Descriptor* /*descriptor*/, long /*before v5*/) {
+  return nullptr;
+}
+
+template <int kVersion, typename Profiler>
+class Chained {
+  using Descriptor = typename TypesOf<Profiler>::Descriptor;
+  using StateArgs = typename TypesOf<Profiler>::StateArgs;
+
+ public:
+  static void Connect(Exported<Profiler>* exported) {
+    ours_ = exported->profiler;
+    g_own[kVersion] = exported;
+    Profiler& profiler = exported->profiler;
+    if constexpr (kVersion >= 5) {
+      profiler.init = &InitV5;
+    } else if constexpr (kVersion == 4) {
+      profiler.init = &InitV4;
+    } else {
+      profiler.init = &InitV1;
+    }
+    profiler.startEvent = &Start;
+    profiler.stopEvent = &Stop;
+    profiler.recordEventState = &Record;
+    profiler.finalize = &Finalize;
+  }
+
+ private:
+  static int InitV1(void** context, int* mask) {
+    return InitBoth(context, mask, {kVersion, 0, nullptr, 0, 0, -1, nullptr},
+                    [](void** ours, int* our_mask) {
+                      if constexpr (kVersion < 4) ours_.init(ours, our_mask);
+                    });
+  }
+  static int InitV4(void** context, int* mask, const char* comm_name, uint64_t comm_hash,
+                    int nnodes, int nranks, int rank, abi::DebugLogger logger) {
+    return InitBoth(context, mask, {4, comm_hash, comm_name, nnodes, nranks, rank, logger},
+                    [&](void** ours, int* our_mask) {
+                      if constexpr (kVersion == 4) {
+                        ours_.init(ours, our_mask, comm_name, comm_hash, nnodes, nranks, rank,
+                                   logger);
+                      }
+                    });
+  }
+  static int InitV5(void** context, uint64_t comm_id, int* mask, const char* comm_name, int nnodes,
+                    int nranks, int rank, abi::DebugLogger logger) {
+    return InitBoth(context, mask, {kVersion, comm_id, comm_name, nnodes, nranks, rank, logger},
+                    [&](void** ours, int* our_mask) {
+                      if constexpr (kVersion >= 5) {
+                        ours_.init(ours, comm_id, our_mask, comm_name, nnodes, nranks, rank,
+                                   logger);
+                      }
+                    });
+  }
+
+  template <typename InitOurs>
+  static int InitBoth(void** context, int* mask, const InitArguments& arguments,
+                      InitOurs init_ours) {
+    void* next_context = nullptr;
+    const bool has_next = InitNext(&next_context, arguments);
+    void* our_context = nullptr;
+    init_ours(&our_context, has_steps_ ? &our_mask_ : mask);
+    if (mask != nullptr) {
+      const uint32_t ours = has_steps_ ? own_events[kVersion].load() : 0;
+      __atomic_fetch_or(mask, static_cast<int>(next_events_ | ours), __ATOMIC_RELAXED);
+    }
+    void* joined = nullptr;
+    if (has_next) {
+      const std::lock_guard<std::mutex> lock(g_lock);
+      joined = JoinContexts(our_context, next_context);
+    }
+    if (has_next && joined == nullptr) {
+      Say(true, arguments.logger,
+          absl::StrCat(kVariable, ": no room for another communicator; it has no second profiler"));
+      CallNext(Next()->finalize, next_context);
+    }
+    if (context != nullptr) *context = joined != nullptr ? joined : our_context;
+    return abi::kSuccess;
+  }
+
+  static bool InitNext(void** context, const InitArguments& arguments) {
+    {
+      const std::lock_guard<std::mutex> lock(g_lock);
+      if (!IsThere(arguments.logger)) return false;
+      if (!was_met_) {
+        was_met_ = true;
+        next_version_.store(g_library.VersionFor(kVersion));
+        if (next_version_ == 0) {
+          Say(true, arguments.logger,
+              absl::StrCat(kVariable, ": it has profiler API ", g_library.Versions(),
+                           ", which cannot be called for this NCCL (v", kVersion,
+                           "); no second profiler is called"));
+        }
+      }
+    }
+    const int version = next_version_;
+    if (version == 0) return false;
+    const auto& [api_version, comm_id, comm_name, nnodes, nranks, rank, logger] = arguments;
+    // NCCL's type for each version.
+    auto* const init = reinterpret_cast<void*>(Next()->init);
+    const int result =
+        version >= 5   ? CallNext(reinterpret_cast<abi::v5::Init*>(init), context, comm_id,
+                                  &next_mask_, comm_name, nnodes, nranks, rank, logger)
+        : version == 4 ? CallNext(reinterpret_cast<abi::v4::Init*>(init), context, &next_mask_,
+                                  comm_name, comm_id, nnodes, nranks, rank, logger)
+                       : CallNext(reinterpret_cast<abi::v1::Init*>(init), context, &next_mask_);
+    const std::lock_guard<std::mutex> lock(g_lock);
+    if (result != abi::kSuccess) {
+      if (!std::exchange(has_failed_, true)) {
+        Say(true, logger,
+            absl::StrCat(kVariable, ": its init failed; the communicator has no second profiler"));
+      }
+      return false;
+    }
+    if (!std::exchange(is_known_, true)) {
+      const uint32_t events = Load(&next_mask_) & abi::EventsOfVersion(version);
+      const bool has_steps = (events & (abi::kEventProxyStep | abi::kEventNetPlugin)) != 0;
+      if (!has_steps) other_events[kVersion].store(events);
+      next_events_.store(events);
+      has_steps_.store(has_steps);
+      const char* const name = Next()->name;
+      Say(false, logger,
+          absl::StrCat(kVariable, ": ", name != nullptr ? name : "a profiler without a name",
+                       " is called too (profiler API v", version, ", event mask 0x",
+                       absl::Hex(events), ")"));
+    }
+    return true;
+  }
+
+  static int Start(void* context, void** handle, Descriptor* descriptor) {
+    const HandlePair contexts = ContextOf(context);
+    void* const our_context = PointerOf(contexts.ours);
+    if (descriptor == nullptr || handle == nullptr) {
+      return ours_.startEvent(our_context, handle, descriptor);
+    }
+    Descriptor event = *descriptor;
+    const HandlePair parents = HandleOf(event.parentObj);
+    void** const group = GroupOf(&event, 0);
+    const HandlePair groups = group != nullptr ? HandleOf(*group) : HandlePair();
+    void* ours = nullptr;
+    // Types that nobody knows are counted as such.
+    if (!IsKnown(event.type) || IsBrought(event.type, OurMask())) {
+      event.parentObj = PointerOf(parents.ours);
+      if (group != nullptr) *group = PointerOf(groups.ours);
+      ours_.startEvent(our_context, &ours, &event);
+    }
+    void* next = nullptr;
+    if (IsForNext(event, contexts, parents)) {
+      event.parentObj = PointerOf(parents.next);
+      if (group != nullptr) {
+        *group = PointerOf(groups.next);
+        // Before v5 an operation belongs to its group.
+        if (next_version_ < 5) event.parentObj = *group;
+      }
+      CallNext(Next()->startEvent, PointerOf(contexts.next), &next, static_cast<void*>(&event));
+    }
+    *handle = Join(ours, next);
+    return abi::kSuccess;
+  }
+
+  static bool IsForNext(const Descriptor& event, const HandlePair& contexts,
+                        const HandlePair& parents) {
+    const int version = next_version_;
+    if (version == 0 || !IsKnown(event.type)) return false;
+    const uint32_t events = abi::EventsOfVersion(version);
+    if ((event.type & events) == 0 || !IsBrought(event.type, Load(&next_mask_) & events)) {
+      return false;
+    }
+    if (contexts.has_next) return true;
+    // The context is another process' (PXN), or of a communicator that the next profiler did not take.
+    if (event.type == abi::kEventProxyOp) return event.proxyOp.pid != getpid();
+    return parents.next != 0;
+  }
+
+  static int Stop(void* handle) {
+    const HandlePair pair = HandleOf(handle);
+    if (pair.ours != 0 || handle == nullptr) ours_.stopEvent(PointerOf(pair.ours));
+    if (pair.next != 0 && next_version_ != 0) CallNext(Next()->stopEvent, PointerOf(pair.next));
+    return abi::kSuccess;
+  }
+
+  static int Record(void* handle, int state, StateArgs* args) {
+    const HandlePair pair = HandleOf(handle);
+    if (pair.ours != 0 || handle == nullptr) {
+      ours_.recordEventState(PointerOf(pair.ours), state, args);
+    }
+    if (pair.next != 0 && next_version_ != 0) {
+      CallNext(Next()->recordEventState, PointerOf(pair.next), state, static_cast<void*>(args));
+    }
+    return abi::kSuccess;
+  }
+
+  static int Finalize(void* context) {
+    const HandlePair contexts = ContextOf(context);
+    ours_.finalize(PointerOf(contexts.ours));
+    if (!contexts.has_next) return abi::kSuccess;
+    {
+      const std::lock_guard<std::mutex> lock(g_lock);
+      // NCCL may come twice.
+      if (!std::exchange(g_is_used[TicketOf(context) % kMostContexts], false)) return abi::kSuccess;
+    }
+    CallNext(Next()->finalize, PointerOf(contexts.next));
+    return abi::kSuccess;
+  }
+
+  // What NCCL would make for us alone. The window's bit is NCCL's own affair: steps that come are ours.
+  static uint32_t OurMask() {
+    return has_steps_ ? Load(&our_mask_) : own_events[kVersion].load() | abi::kEventProxyStep;
+  }
+
+  static abi::AnyProfiler* Next() { return g_library.profiler(next_version_); }
+
+  static inline Profiler ours_{};  // as exported without a next one; written by Connect alone
+  // As NCCL's: ints in a library's own memory, which a plugin may write at any time.
+  static inline int next_mask_ = 0;
+  static inline int our_mask_ = 0;  // used if has_steps_
+  static inline Relaxed<int> next_version_{0};
+  static inline Relaxed<uint32_t> next_events_{0};
+  static inline Relaxed<bool> has_steps_{false};
+  static inline bool was_met_ = false, is_known_ = false, has_failed_ = false;  // under the lock
+};
+
+// The thread that held it does not exist in a child.
+void RenewLock() { new (&g_lock) std::mutex(); }
+
+[[gnu::constructor]] void ConnectIfAsked() {
+  const char* const path = getenv(kVariable);
+  if (path == nullptr || path[0] == '\0') return;
+  pthread_atfork(nullptr, nullptr, RenewLock);
+  Chained<1, abi::v1::Profiler>::Connect(&ncclProfiler_v1);
+  Chained<2, abi::v2::Profiler>::Connect(&ncclProfiler_v2);
+  Chained<3, abi::v3::Profiler>::Connect(&ncclProfiler_v3);
+  Chained<4, abi::v4::Profiler>::Connect(&ncclProfiler_v4);
+  Chained<5, abi::v5::Profiler>::Connect(&ncclProfiler_v5);
+  Chained<6, abi::v6::Profiler>::Connect(&ncclProfiler_v6);
+  Chained<7, abi::v7::Profiler>::Connect(&ncclProfiler_v7);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "bench/nccl_calls.h"
+#include "plugin/abi/pulse_query.h"
 
 namespace nccl_pulse::bench {
 namespace {
@@ -239,6 +240,18 @@ BENCHMARK_CAPTURE(FreshThreadFirstCollective, EmptyPlugin, Empty())
     ->UseManualTime()
     ->Iterations(20000)
     ->Iterations(20000);
+
+// What a tuner asks in getCollInfo.
+void Query(benchmark::State& state) {
+  void* const library = dlopen(FindLibrary("plugin/libnccl-profiler-pulse.so").c_str(), RTLD_NOW);
+  auto* const query = reinterpret_cast<ncclPulseQuery_v1_t*>(dlsym(library, "ncclPulseQuery_v1"));
+  ncclPulseDurations_v1_t durations{};
+  query(0x7000, "ReduceScatter", 1 << 20, &durations);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(query(0x7000, "ReduceScatter", 1 << 20, &durations));
+  }
+}
+BENCHMARK(Query);
 
 // Scrapes this many times a second, from a process of its own, until that is killed. Each request
 // has a scheduled time, so a slow one does not lower the rate. `requests` (shared memory) counts

@@ -1,13 +1,18 @@
 #include "plugin/runtime/poll_work.h"
 
 #include <mutex>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/realtime_clock.h"
 #include "metrics/header_writer.h"
+#include "metrics/segment_reader.h"
 #include "metrics/shared_descriptor.h"
+#include "metrics/snapshot.h"
 #include "plugin/cuda/cuda_driver.h"
 #include "plugin/runtime/init_lock.h"
 #include "plugin/runtime/poller.h"
+#include "plugin/runtime/query_table.h"
 
 namespace nccl_pulse {
 namespace {
@@ -79,6 +84,7 @@ int PollWork::Round() {
   if (now_ns - adapted_ns_ >= kAdaptSamplingNs) {
     adapted_ns_ = now_ns;
     process_.tracker->AdaptSampling();
+    RenewQueries();
   }
   const bool is_asked = control_.Round();
   return in_flight || is_asked ? kBusyPollMs : kIdlePollMs;
@@ -163,6 +169,21 @@ void PollWork::WatchDescriptors() {
                      "missing at the node's endpoint for a moment, or be served elsewhere"));
   } catch (...) {
     // Most likely bad_alloc.
+  }
+}
+
+// For who has asked by ncclPulseQuery_v1.
+void PollWork::RenewQueries() {
+  if (!Queries().is_used()) return;
+  try {
+    ProcessSnapshot snapshot;
+    std::string error;
+    const Segment& segment = *process_.segment;
+    if (ReadSegment(segment.base(), segment.bytes(), &snapshot, &error)) {
+      Queries().Renew(snapshot, RealtimeNs());
+    }
+  } catch (...) {
+    // Most likely bad_alloc. The last answers stand.
   }
 }
 

@@ -39,6 +39,7 @@ class PollWork {
   void WatchMasks();
   void WarnOfRefuted();
   void WatchDescriptors();
+  void RenewQueries();
 
   Process& process_;
   LiveControl control_;

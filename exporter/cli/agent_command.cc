@@ -159,91 +159,100 @@ std::vector<Flag> Flags() {
                                                 {"--web-config", &flags.web_config}}));
 }
 
+// What the flags ask for, beside `server`'s.
+struct Wanted {
+  ServerOptions server;
+  std::shared_ptr<WebGuard> guard;  // null: everybody may ask
+  bool takes_captures = false;
+  CaptureWatchOptions captures;
+  HangProgram::Options on_hang;
+  FleetQuestion question;
+};
+
+bool ReadServerFlags(ServerOptions* options, std::string* wrong) {
+  options->listen_address = flags.listen;
+  options->service_directory = flags.file_sd_dir;
+  ListenAddress address;
+  if (!ParseListenAddress(options->listen_address, &address, wrong)) {
+    wrong->insert(0, "--listen: ");
+    return false;
+  }
+  std::string unknown;
+  std::optional<std::chrono::milliseconds> hang_after;
+  if (flags.keep < absl::ZeroDuration() || flags.keep > absl::Hours(24 * 365)) {
+    *wrong = "--keep is not between 0 and a year";
+  } else if (flags.keep_processes < 0 || flags.keep_processes > kMostKeptProcesses) {
+    *wrong = "--keep-processes is not between 0 and 100000";
+  } else if (!ReadHangAfter(std::chrono::seconds(1), std::chrono::hours(24), &hang_after, wrong)) {
+    return false;
+  } else if (!options->service_directory.empty() && options->service_directory[0] != '/') {
+    *wrong = "--file-sd-dir is no absolute path";
+  } else if (!ParseHistograms(flags.histograms, &options->exposition)) {
+    *wrong =
+        "--histograms is not both, classic or native, nor one of them for one histogram as "
+        "family=native";
+  } else if (!ParseDroppedFamilies(flags.drop_families, &options->exposition, &unknown)) {
+    *wrong = "--drop-families: there is no metric family " + unknown;
+  }
+  if (!wrong->empty()) return false;
+  options->source = [] { return SnapshotSet(); };
+  options->log = LogLine;
+  options->cpu_share = kAgentCpuShare;
+  options->peers.agent = true;
+  options->peers.keep = absl::ToChronoMilliseconds(flags.keep);
+  options->peers.keep_processes = flags.keep_processes;
+  options->hang_after = hang_after.value_or(Diagnosis::kDefaultHangAfter);
+  hang_after_ms.store(options->hang_after.count(), std::memory_order_relaxed);
+  options->hang_after_now = [] {
+    return std::chrono::milliseconds(hang_after_ms.load(std::memory_order_relaxed));
+  };
+  return true;
+}
+
+bool ReadFlags(Wanted* wanted, std::string* wrong) {
+  if (!ReadServerFlags(&wanted->server, wrong) ||
+      !ReadCaptureFlags(flags.captures, flags.listen, wanted->server.hang_after_now,
+                        &wanted->takes_captures, &wanted->captures, wrong) ||
+      !ReadHangFlags(flags.hang, &wanted->on_hang, wrong) ||
+      !ReadFleetFlags(&wanted->question, wrong)) {
+    return false;
+  }
+  if (!wanted->on_hang.path.empty() && absl::StartsWith(flags.listen, "unix:")) {
+    *wrong = "--on-hang needs --listen=[host]:port: the agent asks itself over TCP";
+    return false;
+  }
+  if (flags.web_config.empty()) return true;
+  wanted->guard = WebGuard::Open(flags.web_config, LogLine, wrong);
+  wanted->server.guard = wanted->guard;
+  return wanted->guard != nullptr;
+}
+
 int Run(const std::vector<std::string>& arguments) {
-  ServerOptions options;
-  options.listen_address = flags.listen;
-  options.service_directory = flags.file_sd_dir;
   if (!arguments.empty()) {
     std::fprintf(stderr, "pulse: agent takes no argument\n%s", kHelp);
     return kUsageError;
   }
-  ListenAddress address;
-  std::string wrong;
-  if (!ParseListenAddress(options.listen_address, &address, &wrong)) {
-    return BadFlag(("--listen: " + wrong).c_str());
-  }
-  if (flags.keep < absl::ZeroDuration() || flags.keep > absl::Hours(24 * 365)) {
-    return BadFlag("--keep is not between 0 and a year");
-  }
-  if (flags.keep_processes < 0 || flags.keep_processes > kMostKeptProcesses) {
-    return BadFlag("--keep-processes is not between 0 and 100000");
-  }
-  std::optional<std::chrono::milliseconds> hang_after;
-  if (!ReadHangAfter(std::chrono::seconds(1), std::chrono::hours(24), &hang_after, &wrong)) {
-    return BadFlag(wrong.c_str());
-  }
-  if (!options.service_directory.empty() && options.service_directory[0] != '/') {
-    return BadFlag("--file-sd-dir is no absolute path");
-  }
-  if (!ParseHistograms(flags.histograms, &options.exposition)) {
-    return BadFlag(
-        "--histograms is not both, classic or native, nor one of them for one histogram as "
-        "family=native");
-  }
-  std::string unknown;
-  if (!ParseDroppedFamilies(flags.drop_families, &options.exposition, &unknown)) {
-    return BadFlag(("--drop-families: there is no metric family " + unknown).c_str());
-  }
-  options.source = [] { return SnapshotSet(); };
-  options.log = LogLine;
-  options.cpu_share = kAgentCpuShare;
-  options.peers.agent = true;
-  options.peers.keep = absl::ToChronoMilliseconds(flags.keep);
-  options.peers.keep_processes = flags.keep_processes;
-  options.hang_after = hang_after.value_or(Diagnosis::kDefaultHangAfter);
-  hang_after_ms.store(options.hang_after.count(), std::memory_order_relaxed);
-  options.hang_after_now = [] {
-    return std::chrono::milliseconds(hang_after_ms.load(std::memory_order_relaxed));
-  };
-  LiveValues values;
-  AddHangSeconds(options.hang_after, &values);
-
-  bool takes_captures = false;
-  CaptureWatchOptions captures;
-  if (!ReadCaptureFlags(flags.captures, flags.listen, options.hang_after_now, &takes_captures,
-                        &captures, &wrong)) {
-    return BadFlag(wrong.c_str());
-  }
-  HangProgram::Options on_hang;
-  FleetQuestion question;
-  if (!ReadHangFlags(flags.hang, &on_hang, &wrong) || !ReadFleetFlags(&question, &wrong)) {
-    return BadFlag(wrong.c_str());
-  }
-  if (!on_hang.path.empty() && absl::StartsWith(flags.listen, "unix:")) {
-    return BadFlag("--on-hang needs --listen=[host]:port: the agent asks itself over TCP");
-  }
-  std::shared_ptr<WebGuard> guard;
+  Wanted wanted;
   std::string error;
-  if (!flags.web_config.empty()) {
-    guard = WebGuard::Open(flags.web_config, LogLine, &error);
-    if (guard == nullptr) return BadFlag(error.c_str());
-    options.guard = guard;
-  }
+  if (!ReadFlags(&wanted, &error)) return BadFlag(error.c_str());
+  LiveValues values;
+  AddHangSeconds(wanted.server.hang_after, &values);
+  const bool is_https = wanted.guard != nullptr && wanted.guard->is_https();
 
   // Before another thread exists, and before anybody can wait for the port.
   const sigset_t signals = BlockEndingSignals();
   // The TLS library may write to connections that clients have closed.
   std::signal(SIGPIPE, SIG_IGN);
 
-  const std::unique_ptr<Server> server = Server::Start(std::move(options), &error);
+  const std::unique_ptr<Server> server = Server::Start(std::move(wanted.server), &error);
   if (server == nullptr) {
     std::fprintf(stderr, "pulse: %s\n", error.c_str());
     return kCannotServe;
   }
-  LogLine(LogLevel::kInfo, "the agent serves at " + server->address() +
-                               (guard != nullptr && guard->is_https() ? " with TLS" : "") +
-                               (geteuid() == 0 ? ", for processes of every user"
-                                               : ", for processes of its own user"));
+  LogLine(
+      LogLevel::kInfo,
+      "the agent serves at " + server->address() + (is_https ? " with TLS" : "") +
+          (geteuid() == 0 ? ", for processes of every user" : ", for processes of its own user"));
   ControlSocket control;
   ControlSocket::Options control_options;
   control_options.values = &values;
@@ -255,20 +264,20 @@ int Run(const std::vector<std::string>& arguments) {
   std::unique_ptr<CaptureWatch> watch;
   std::unique_ptr<AgentHangWatch> hangs;
   Address own;
-  if (!takes_captures && on_hang.path.empty()) {
+  if (!wanted.takes_captures && wanted.on_hang.path.empty()) {
     // It need not ask itself.
-  } else if (!FindOwnEndpoint(flags.listen, server->port(), guard != nullptr && guard->is_https(),
-                              question.client, &own, &error)) {
+  } else if (!FindOwnEndpoint(flags.listen, server->port(), is_https, wanted.question.client, &own,
+                              &error)) {
     LogLine(LogLevel::kWarning,
             absl::StrCat("no captures are taken, and no program is started on a hang: ", error));
   } else {
-    captures.endpoint = own;
-    if (takes_captures) watch = StartCaptureWatch(std::move(captures), LogLine);
-    if (!on_hang.path.empty()) {
-      hangs = AgentHangWatch::Start(std::move(on_hang), own, question.client);
+    wanted.captures.endpoint = own;
+    if (wanted.takes_captures) watch = StartCaptureWatch(std::move(wanted.captures), LogLine);
+    if (!wanted.on_hang.path.empty()) {
+      hangs = AgentHangWatch::Start(std::move(wanted.on_hang), own, wanted.question.client);
     }
   }
-  while (WaitForSignal(signals, &control) == SIGHUP) Reload(guard.get());
+  while (WaitForSignal(signals, &control) == SIGHUP) Reload(wanted.guard.get());
   control.CloseDescriptors();
   LogLine(LogLevel::kInfo, "the agent ends; the job's processes serve again");
   const bool has_ended = (watch == nullptr || watch->Stop(kCapturePatience)) &&

@@ -3,7 +3,7 @@
 // other communicators; in a pipeline with a slow stage, all stages come late to theirs.
 //
 //   waits in a communicator whose straggler is another one      as long as it is late? excused
-//   waits in Send and Recv (exchange.h), longer      as long as it is late? excused
+//   waits in Send and Recv (exchange.h), longer               as long as it is late? excused
 //   than the ranks that it is compared with
 //
 // Thread: any, no state.

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/fleet/exchange.h"
+#include "exporter/fleet/http_exchange.h"
 #include "exporter/fleet/resolver.h"
 
 namespace nccl_pulse {

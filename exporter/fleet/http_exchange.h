@@ -1,8 +1,8 @@
 // One connection of the client: connect, send the request, take the answer, without blocking.
 //
 // Thread: the client's.
-#ifndef EXPORTER_FLEET_EXCHANGE_H_
-#define EXPORTER_FLEET_EXCHANGE_H_
+#ifndef EXPORTER_FLEET_HTTP_EXCHANGE_H_
+#define EXPORTER_FLEET_HTTP_EXCHANGE_H_
 
 #include <sys/socket.h>
 
@@ -68,4 +68,4 @@ class Exchange {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_FLEET_EXCHANGE_H_
+#endif  // EXPORTER_FLEET_HTTP_EXCHANGE_H_

@@ -1,4 +1,4 @@
-#include "exporter/fleet/exchange.h"
+#include "exporter/fleet/http_exchange.h"
 
 #include <netinet/in.h>
 #include <poll.h>

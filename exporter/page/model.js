@@ -7,7 +7,8 @@ const processOf = (rank) => object(rank.process);
 const pidOf = (rank) => text(processOf(rank).seen_pid) || text(processOf(rank).pid) +
   (number(processOf(rank).pid_namespace) > 0 ? `@${text(processOf(rank).pid_namespace)}` : '');
 const keyOfRank = (comm, rank) => `${text(comm.comm)} ${text(rank.rank)} ${pidOf(rank)}`;
-const callsOf = (rank) => objects(rank.operations).reduce((sum, each) => sum + number(each.calls), 0);
+// With those that replays of CUDA graphs finished, where that is counted.
+const callsOf = (rank) => objects(rank.operations).reduce((sum, each) => sum + number(each.calls), number(object(rank.work).operations));
 const isInUse = (comm) => objects(comm.ranks).some((rank) => rank.active === true);
 const isUsual = (comm) => object(comm.hang).usual === true;
 const trouble = (comm) => (comm.hang && !isUsual(comm) ? 2 : comm.hang || comm.straggler ? 1 : 0);

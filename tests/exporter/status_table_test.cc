@@ -118,6 +118,29 @@ TEST(StatusTable, AStraggler) {
   EXPECT_THAT(table, HasSubstr("\n>     1  101"));
 }
 
+TEST(StatusTable, CollectivesOfReplaysCountWithTheCalls) {
+  SimulatedJob job = RunningJob();
+  for (int rank = 0; rank < 3; ++rank) {
+    CommunicatorSnapshot& comm = job.Of(kComm, rank);
+    comm.captured = true;
+    comm.work.state = WorkState::kProven;
+    comm.work.are_operations_known = true;
+    comm.work.operations = 90000;
+    comm.work.moved_realtime_ns = job.now();
+  }
+  const Json before = Page(job);
+  job.Advance(kSecond);
+  for (int rank = 0; rank < 3; ++rank) {
+    job.Of(kComm, rank).work.operations += 20000;
+    job.Of(kComm, rank).work.moved_realtime_ns = job.now();
+  }
+  const std::string table = StatusTable(Page(job), &before, {});
+  EXPECT_THAT(table, HasSubstr("  replaying    -  AllReduce <=1MiB #100   110k      20k  "));
+  EXPECT_THAT(table, HasSubstr("No hang and no straggler is suspected.\n"));
+  job.Advance(5 * kSecond);
+  EXPECT_THAT(StatusTable(Page(job), nullptr, {}), HasSubstr("  quiet      5 s  "));
+}
+
 TEST(StatusTable, DeadStoppedEndedAndInvisible) {
   SimulatedJob job = RunningJob();
   job.Launch(kComm, 0, "AllReduce");

@@ -79,6 +79,19 @@ SimulatedJob Replaying(int nnodes, int missing, uint64_t replays, uint32_t passe
   return job;
 }
 
+// All have replayed short graphs until now. The GPUs of others than `missing` wait in one.
+SimulatedJob InShortGraphs(int nnodes, int missing) {
+  SimulatedJob job = Running(nnodes);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    CommunicatorSnapshot& comm = job.Of(kComm, rank);
+    comm.captured = true;
+    comm.work.state = WorkState::kProven;
+    comm.work.moved_realtime_ns = job.now();
+    comm.work.gpu_use = rank == missing ? GpuUse::kIdle : GpuUse::kBusy;
+  }
+  return job;
+}
+
 SimulatedJob Circle(int nnodes) {
   SimulatedJob job = Running(nnodes);
   job.AddCommunicator(kOther, {0, 1, 2, 3}, 0, nnodes);
@@ -128,6 +141,10 @@ const std::vector<Row>& Rows() {
        [](int nnodes) { return Replaying(nnodes, 0, 101, 1); }},
       {"replay_all_alike", "no_progress", -1, "the network",
        [](int nnodes) { return Replaying(nnodes, 1, 101, 2); }},
+      {"graph_not_launched", "rank_not_begun", 2, "py-spy dump --pid PID",
+       [](int nnodes) { return InShortGraphs(nnodes, 2); }},
+      {"graphs_all_busy", "no_progress", -1, "the network",
+       [](int nnodes) { return InShortGraphs(nnodes, -1); }},
       {"other_operation", "mismatched_operations", 2, "py-spy dump --pid PID",
        [](int nnodes) {
          SimulatedJob job = Running(nnodes);

@@ -60,6 +60,8 @@ class Judge {
       if (!facts_.is_mismatched) draft_.AddOwing();
       return draft_.Say(HangVerdict::kProcessGone, HangDetail::kNone, gone);
     }
+    // A rank of which a thread stands in the driver is not stopped: its GPU is busy.
+    if (!facts_.work.idle.empty() && !AreReplaysTold()) return SayWork();
     const bool is_proven = is_mismatch_proven || (can_compare && IsOwedProven(facts_));
     if (!is_proven && MayOweInExit(can_compare)) {
       return draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kExiting, facts_.exiting);
@@ -89,12 +91,16 @@ class Judge {
     }
   }
 
+  // Stamps tell more than counters, where there are some and they tell anything.
+  bool AreReplaysTold() const {
+    const ReplayFacts& replays = facts_.replays;
+    return replays.known == ReplaysKnown::kYes &&
+           (!replays.behind.empty() || replays.are_all_within);
+  }
+
   void DecideByReplays() {
     const ReplayFacts& replays = facts_.replays;
-    // Stamps tell more, where there are some and they tell anything.
-    const bool is_told =
-        replays.known == ReplaysKnown::kYes && (!replays.behind.empty() || replays.are_all_within);
-    if (!is_told && facts_.work.stands()) return SayWork();
+    if (!AreReplaysTold() && facts_.work.stands()) return SayWork();
     switch (replays.known) {
       case ReplaysKnown::kNotFollowed:
         return draft_.SayUnknown(HangDetail::kCaptured);

@@ -3,19 +3,41 @@
 #include <algorithm>
 
 namespace nccl_pulse {
+namespace {
+
+// A thread of ours stands in the driver, and the process runs.
+bool IsUnread(const RankView& rank) {
+  const RunState run_state = rank.process->run_state;
+  const bool runs = run_state == RunState::kRunning || run_state == RunState::kUninterruptible;
+  const WorkState state = rank.communicator->work.state;
+  return state == WorkState::kStuck || (state == WorkState::kProven && rank.is_stopped && runs);
+}
+
+// Operations were captured that a rank may leave before the others come.
+bool MayLeaveReplays(const CommunicatorSnapshot& communicator) {
+  return std::any_of(
+      communicator.calls.begin(), communicator.calls.end(),
+      [](const CallCountSnapshot& call) { return call.captured && !WaitsForAll(call.op); });
+}
+
+}  // namespace
 
 WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns) {
   WorkFacts facts;
   if (view.is_mixed || static_cast<int32_t>(view.ranks.size()) != view.nranks) return {};
   int64_t shortest_ns = INT64_MAX;
+  bool is_any_unread = false;
   for (const RankView& rank : view.ranks) {
     const WorkSnapshot& work = rank.communicator->work;
-    const bool is_seen = rank.state == RankView::State::kLive && !rank.is_stopped &&
-                         rank.failed == nullptr && rank.communicator->captured &&
-                         work.state == WorkState::kProven && work.moved_realtime_ns != 0;
+    const bool is_unread = IsUnread(rank);
+    const bool is_seen = rank.state == RankView::State::kLive && rank.failed == nullptr &&
+                         rank.communicator->captured && work.moved_realtime_ns != 0 &&
+                         (is_unread || (work.state == WorkState::kProven && !rank.is_stopped));
     if (!is_seen) return {};
+    if (is_unread && (work.gpu_use != GpuUse::kBusy || MayLeaveReplays(*rank.communicator))) return {};
     const int64_t stood_ns = ElapsedNs(now_ns, work.moved_realtime_ns);
     if (stood_ns < hang_after_ns) return {};
+    is_any_unread |= is_unread;
     shortest_ns = std::min(shortest_ns, stood_ns);
     facts.longest_pause_ns = std::max(facts.longest_pause_ns, work.longest_pause_ns);
     switch (work.gpu_use) {
@@ -30,8 +52,8 @@ WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64
     }
   }
   if (facts.busy.empty()) return {};
-  const bool is_unusual =
-      static_cast<double>(shortest_ns) > static_cast<double>(facts.longest_pause_ns);
+  const bool is_unusual = !is_any_unread && static_cast<double>(shortest_ns) >
+                                                static_cast<double>(facts.longest_pause_ns);
   return !facts.idle.empty() || is_unusual ? facts : WorkFacts{};
 }
 

@@ -97,8 +97,9 @@ void GpuUses::Add(int64_t now_realtime_ns, int64_t stands_after_ns, SnapshotSet*
   for (ProcessSnapshot& process : set->processes) {
     if (process.end != ProcessEnd::kLive) continue;
     for (CommunicatorSnapshot& comm : process.communicators) {
-      if (comm.finalized || !comm.captured || comm.work.state != WorkState::kProven ||
-          comm.uuid.empty() ||
+      const bool is_followed =
+          comm.work.state == WorkState::kProven || comm.work.state == WorkState::kStuck;
+      if (comm.finalized || !comm.captured || !is_followed || comm.uuid.empty() ||
           ElapsedNs(now_realtime_ns, comm.work.moved_realtime_ns) < stands_after_ns) {
         continue;
       }

@@ -110,6 +110,44 @@ TEST(WorkVerdict, ACounterThatIsRefutedSaysNothing) {
   EXPECT_EQ(HangOf(job), std::nullopt);
 }
 
+// Its launching thread waits for room behind the replay, with the driver's lock.
+TEST(WorkVerdict, ACounterThatCannotBeReadBesideOneThatStands) {
+  SimulatedJob job = GraphJob();
+  Use(&job, {kBusy, kBusy, kIdle, kBusy});
+  job.Of(kComm, 0).work.state = WorkState::kStuck;
+  ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
+  // It was that rank's GPU that ran nothing, or something else ran on it.
+  job.Of(kComm, 0).work.gpu_use = kIdle;
+  EXPECT_EQ(HangOf(job), std::nullopt);
+  job.Of(kComm, 0).work.gpu_use = kBusy;
+  // A root leaves a Broadcast before the others come.
+  job.Of(kComm, 0).calls.push_back({"Broadcast", 4, "ncclFloat32", true, 1, 0});
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+TEST(WorkVerdict, AThreadThatStandsInTheDriverIsNoStoppedProcess) {
+  SimulatedJob job = GraphJob();
+  Use(&job, {kBusy, kBusy, kIdle, kBusy});
+  const int64_t polled = job.now();
+  job.Launch(kComm, 0, "AllReduce");
+  job.Advance(kHangAfter + kSecond);
+  job.process(0).last_poll_realtime_ns = polled;
+  job.process(0).run_state = RunState::kRunning;
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotBegun);
+  EXPECT_EQ(HangOf(job)->suspects, std::vector<int32_t>{2});
+  job.process(0).run_state = RunState::kStopped;
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kProcessStopped);
+}
+
+// A host that runs ahead keeps the lock, too.
+TEST(WorkVerdict, NothingIsSaidWhereNoCounterCanBeRead) {
+  SimulatedJob job = GraphJob();
+  Use(&job, {kBusy, kBusy, kBusy, kBusy});
+  for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.state = WorkState::kStuck;
+  job.Advance(3600 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
 // Those that are not here may be busy, too, or hold up the others.
 TEST(WorkVerdict, AllRanksHaveToBeSeen) {
   SimulatedJob job = GraphJob(8);

@@ -14,6 +14,7 @@ Two ranks with PyTorch, a process for each GPU; a line of JSON for each case and
     stopped   layers; then the host of rank 1 does nothing                rank_not_begun, rank 1
     held      layers; then rank 1's GPU runs another kernel               rank 1, or no_progress and nobody
     quiet     layers; then nothing is replayed for --quiet seconds        nothing
+    first     rank 1 does not make the job's first call                   rank_not_called, rank 1
     cost      layers, one and a training step, with the counters on and   medians of fresh processes in turn
               off and without the plugin
     lives     communicators split, used, finalized or aborted, in one     no error; memory after 10, 50, 100 ...
@@ -22,6 +23,7 @@ Two ranks with PyTorch, a process for each GPU; a line of JSON for each case and
 
 import argparse
 import ctypes
+import faulthandler
 import json
 import os
 import subprocess
@@ -31,7 +33,8 @@ import time
 import urllib.request
 
 PORT = 9481
-JOBS = ("layers", "one", "beside", "sizes", "grouped", "stopped", "held", "quiet")
+JOBS = ("layers", "one", "beside", "sizes", "grouped", "stopped", "held", "quiet", "first")
+STANDING = ("stopped", "held", "quiet", "first")
 LAYERS = 32
 SIZES = (64 << 10, 1 << 20, 16 << 20)
 
@@ -51,12 +54,19 @@ class Rank:
         dist.init_process_group("nccl", rank=rank, world_size=2, init_method="file://" + exchange,
                                 timeout=datetime.timedelta(seconds=600), device_id=torch.device("cuda", rank))
         self.replayed = 0
+        # Not torch.cuda.nccl.version(), which says with what PyTorch was built.
+        version = ctypes.c_int()
+        ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(version))
+        with open("/proc/self/maps", encoding="utf-8") as file:
+            self.nccl = [version.value, *{line.split()[-1] for line in file if "libnccl.so" in line}]
         self.values = {size: torch.zeros(size // 4, device="cuda") for size in SIZES}
-        # What calibrates: eager calls with pauses between them.
+
+    def calibrate(self):
+        """Eager calls with pauses between them."""
         for _ in range(6):
             for size in SIZES:
-                dist.all_reduce(self.values[size])
-            torch.cuda.synchronize()
+                self.dist.all_reduce(self.values[size])
+            self.torch.cuda.synchronize()
             time.sleep(0.15)
 
     def capture(self, sizes):
@@ -112,13 +122,21 @@ def own_rank(rank):
 def run_rank(options):
     rank, case = options.rank, options.case
     job = Rank(rank, options.exchange)
+    if case == "first":
+        print(json.dumps({"event": "stands", "rank": rank, "replayed": 0, "nccl": job.nccl}), flush=True)
+        if rank == 0:
+            job.dist.all_reduce(job.values[SIZES[0]])
+        time.sleep(3600)
+    job.calibrate()
     graphs = graphs_of(job, case)
     job.replay(graphs, options.seconds, eager=case == "beside")
-    if case in ("stopped", "held", "quiet"):
-        print(json.dumps({"event": "stands", "rank": rank, "replayed": job.replayed}), flush=True)
+    if case in STANDING:
+        time.sleep(0.5)
+        print(json.dumps({"event": "stands", "rank": rank, "replayed": job.replayed, "nccl": job.nccl}), flush=True)
         if case == "held" and rank == 1:
             for _ in range(60):
                 job.torch.cuda._sleep(2_000_000_000)
+        faulthandler.dump_traceback_later(6)  # where a launch waits
         if case != "quiet" and (rank == 0 or case == "held"):
             for graph, _ in graphs:
                 graph.replay()
@@ -126,12 +144,10 @@ def run_rank(options):
     time.sleep(0.5)
     comm, own = own_rank(rank)
     work = own["work"]
-    version = ctypes.c_int()
-    ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(version))
     right = work is not None and work["state"] == "proven" and (
         work["operations"] is None if case == "grouped" else work["operations"] == job.replayed)
     print(json.dumps({"case": case, "rank": rank, "right": right, "replayed": job.replayed, "work": work,
-                      "nccl": version.value, "state": own["state"],
+                      "nccl": job.nccl, "state": own["state"],
                       "hang": comm["hang"] and comm["hang"]["text"]}), flush=True)
     time.sleep(1)  # the other one reads, too
     os._exit(0 if right else 1)
@@ -139,6 +155,7 @@ def run_rank(options):
 
 def run_cost(options):
     job = Rank(options.rank, options.exchange)
+    job.calibrate()
     torch = job.torch
     model = torch.nn.Sequential(*[torch.nn.Linear(2048, 2048, device="cuda") for _ in range(8)])
     ddp = torch.nn.parallel.DistributedDataParallel(model, device_ids=[options.rank])
@@ -276,7 +293,7 @@ def run_lives(options):
 def start(options, case, rank, exchange, **settings):
     environment = dict(os.environ, NCCL_PULSE_LISTEN="127.0.0.1:%d" % PORT, OMP_NUM_THREADS="1",
                        TORCH_NCCL_ASYNC_ERROR_HANDLING="0", TORCH_NCCL_ENABLE_MONITORING="0",
-                       NCCL_PULSE_WORK_COUNTERS="on")
+                       NCCL_PULSE_WORK_COUNTERS=options.counters)
     if options.library:
         environment["NCCL_PROFILER_PLUGIN"] = os.path.abspath(options.library)
     for name, value in settings.items():
@@ -287,44 +304,100 @@ def start(options, case, rank, exchange, **settings):
                             env=environment, stdout=subprocess.PIPE, text=True)
 
 
+class Nvml:
+    """Utilization of GPUs as the driver keeps it: 14 s, five samples a second."""
+
+    class Sample(ctypes.Structure):
+        _fields_ = [("time", ctypes.c_ulonglong), ("value", ctypes.c_ulonglong)]
+
+    def __init__(self):
+        self.library = ctypes.CDLL("libnvidia-ml.so.1")
+        self.library.nvmlInit_v2()
+
+    def samples(self, gpu, seconds):
+        device, kind, count = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_uint(256)
+        self.library.nvmlDeviceGetHandleByIndex_v2(gpu, ctypes.byref(device))
+        found = (self.Sample * 256)()
+        since = int((time.time() - seconds) * 1e6)
+        result = self.library.nvmlDeviceGetSamples(device, 1, ctypes.c_ulonglong(since), ctypes.byref(kind),
+                                                   ctypes.byref(count), found)
+        if result:
+            return "error %d" % result
+        return [each.value & 0xffffffff for each in found[:count.value] if each.time >= since]
+
+
 def hang_now():
     try:
         comm, rank = own_rank(0)
         _, other = own_rank(1)
-    except (OSError, ValueError, IndexError):
-        return "endpoint", [], "", None
+    except (OSError, ValueError, IndexError, KeyError) as error:
+        return "endpoint", [], repr(error), None
     hang = comm["hang"]
-    gpus = [each["work"] and each["work"]["gpu"] for each in (rank, other)]
+    ranks = [{"is": each["state"], **{name: (each["work"] or {}).get(name)
+                                      for name in ("state", "operations", "moved", "gpu")},
+              "unknown": each["unknown"], "polled": each["process"]["last_poll"]} for each in (rank, other)]
     if hang is None:
-        return "nothing", [], "%s/%s" % (rank["state"], other["state"]), gpus
-    return hang["verdict"], hang["suspects"], hang["text"], gpus
+        return "nothing", [], "", ranks
+    return hang["verdict"], hang["suspects"], hang["text"], ranks
+
+
+def threads(pid):
+    """Where the process' threads stand in the kernel."""
+    found = []
+    for thread in os.listdir("/proc/%d/task" % pid):
+        said = []
+        for name in ("comm", "wchan", "syscall"):
+            try:
+                with open("/proc/%d/task/%s/%s" % (pid, thread, name), encoding="utf-8") as file:
+                    said.append(file.read().strip()[:24])
+            except OSError as error:
+                said.append(error.strerror)
+        found.append(said)
+    return found
 
 
 def watch(options, case, ranks):
+    replayed = []
     for rank in ranks:
-        while "stands" not in rank.stdout.readline():
+        line = rank.stdout.readline()
+        while "stands" not in line:
             if rank.poll() is not None:
                 return print(json.dumps({"case": case, "right": False, "error": "the job does not start"}), flush=True)
+            line = rank.stdout.readline()
+        replayed.append(json.loads(line))
     begin, last, said = time.monotonic(), None, []
-    limit = options.quiet if case == "quiet" else 32
+    limit = options.quiet if case == "quiet" else options.limit
+    wanted = {"stopped": ("rank_not_begun", [1]), "first": ("rank_not_called", [1])}.get(case)
     while time.monotonic() - begin < limit:
         now = hang_now()
         if last is None or now[:2] != last[:2]:
             said.append([round(time.monotonic() - begin, 1), *now])
             last = now
-        if case == "stopped" and now[:2] == ("rank_not_begun", [1]):
+        if now[:2] == wanted:
             break
         time.sleep(0.5)
-    right = {"stopped": last[:2] == ("rank_not_begun", [1]), "quiet": all(each[1] == "nothing" for each in said),
-             "held": last[1] in ([], [1]) and last[0] in ("no_progress", "rank_not_begun")}[case]
-    print(json.dumps({"case": case, "right": right, "said": said}), flush=True)
+    if wanted:
+        right = last[:2] == wanted
+    elif case == "quiet":
+        right = all(each[1] == "nothing" for each in said)
+    else:
+        right = last[1] in ([], [1]) and last[0] in ("no_progress", "rank_not_begun")
+    counts = [each and each["operations"] for each in now[3] or []]
+    if case != "first" and options.counters == "on":
+        right = right and counts == [each["replayed"] for each in replayed]
+    nvml = Nvml()
+    if not right:
+        print(json.dumps({"case": case, "threads": [threads(rank.pid) for rank in ranks]}), flush=True)
+    print(json.dumps({"case": case, "right": right, "nccl": replayed[0]["nccl"], "replayed": replayed[0]["replayed"],
+                      "counted": counts, "said": said, "at_last": now,
+                      "utilization": [nvml.samples(gpu, 12) for gpu in range(2)]}), flush=True)
 
 
 def run_job(options, case):
     with tempfile.TemporaryDirectory() as folder:
         ranks = [start(options, case, rank, os.path.join(folder, "store")) for rank in range(2)]
         try:
-            if case in ("stopped", "held", "quiet"):
+            if case in STANDING:
                 return watch(options, case, ranks)
             for rank in ranks:
                 print(rank.communicate(timeout=120)[0], end="", flush=True)
@@ -356,6 +429,8 @@ def main():
     parser.add_argument("--cases", default=",".join((*JOBS, "cost", "lives")))
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--quiet", type=float, default=40)
+    parser.add_argument("--limit", type=float, default=32, help="seconds until a rank has to be named")
+    parser.add_argument("--counters", choices=("on", "off"), default="on")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--nccl", default="", help="of the case lives: the library")
     parser.add_argument("--share", action="store_true", help="of the case lives: children share their parent's resources")

@@ -34,7 +34,8 @@ WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64
                          rank.communicator->captured && work.moved_realtime_ns != 0 &&
                          (is_unread || (work.state == WorkState::kProven && !rank.is_stopped));
     if (!is_seen) return {};
-    if (is_unread && (work.gpu_use != GpuUse::kBusy || MayLeaveReplays(*rank.communicator))) return {};
+    if (is_unread && (work.gpu_use != GpuUse::kBusy || MayLeaveReplays(*rank.communicator)))
+      return {};
     const int64_t stood_ns = ElapsedNs(now_ns, work.moved_realtime_ns);
     if (stood_ns < hang_after_ns) return {};
     is_any_unread |= is_unread;

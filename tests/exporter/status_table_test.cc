@@ -138,7 +138,7 @@ TEST(StatusTable, CollectivesOfReplaysCountWithTheCalls) {
   EXPECT_THAT(table, HasSubstr("  replaying    -  AllReduce <=1MiB #100   110k      20k  "));
   EXPECT_THAT(table, HasSubstr("No hang and no straggler is suspected.\n"));
   job.Advance(5 * kSecond);
-  EXPECT_THAT(StatusTable(Page(job), nullptr, {}), HasSubstr("  quiet      5 s  "));
+  EXPECT_THAT(StatusTable(Page(job), nullptr, {}), HasSubstr("  quiet  5 s  "));
 }
 
 TEST(StatusTable, DeadStoppedEndedAndInvisible) {

@@ -17,6 +17,7 @@ void HeaderWriter::Identify(const Identity& identity) {
   CopyToShared(header_.local_rank, identity.local_rank);
   CopyToShared(header_.job_id, identity.job_id);
   CopyToShared(header_.static_labels, identity.static_labels);
+  CopyToShared(header_.nccl_environment, identity.nccl_environment);
 }
 
 void HeaderWriter::NameSources(std::string_view durations, std::string_view completions) {

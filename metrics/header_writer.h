@@ -32,6 +32,7 @@ class HeaderWriter {
     std::string_view plugin_version, timing, hostname;
     std::string_view global_rank, local_rank, job_id;  // "": the launcher did not say
     std::string_view static_labels;                    // the user's, "name=value,name=value"
+    std::string_view nccl_environment;                 // plugin/runtime/nccl_environment.h
   };
   void Identify(const Identity& identity);
 

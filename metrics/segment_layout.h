@@ -104,7 +104,7 @@ void ResetFields(Fields&... fields) {
 }
 
 inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
-inline constexpr uint32_t kSegmentVersion = 10;
+inline constexpr uint32_t kSegmentVersion = 11;
 
 inline constexpr int kLanes = 4;
 inline constexpr int kSeriesPerCommunicator = 128;
@@ -116,8 +116,9 @@ inline constexpr uint32_t kPageBytes = 2048;
 inline constexpr uint32_t kLastCallsPerPage = kPageBytes / sizeof(LastCallEntry);
 inline constexpr uint32_t kLastCallPages = 8;  // of a communicator, at most
 inline constexpr uint32_t kMostLastCalls = kLastCallPages * kLastCallsPerPage;
-inline constexpr uint32_t kMostLastCallPages = 256;   // of a process
-inline constexpr uint32_t kStaticLabelsBytes = 1024;  // the terminating zero included
+inline constexpr uint32_t kMostLastCallPages = 256;      // of a process
+inline constexpr uint32_t kStaticLabelsBytes = 1024;     // the terminating zero included
+inline constexpr uint32_t kNcclEnvironmentBytes = 1024;  // likewise
 inline constexpr uint32_t kMaxCommunicators = 1024;
 inline constexpr uint32_t kMaxSegmentPages = 65535;
 
@@ -192,8 +193,9 @@ struct SegmentHeader {
   // The user's tags that were met, in that order; 0: free. Written once each. user_tags.h
   Relaxed<uint64_t> user_tags[kMaxUserTags];
 
-  char completion_source[16];              // "stream", "proxy", "kernel", "none"
-  char static_labels[kStaticLabelsBytes];  // the user's, "name=value,name=value"
+  char completion_source[16];                    // "stream", "proxy", "kernel", "none"
+  char static_labels[kStaticLabelsBytes];        // the user's, "name=value,name=value"
+  char nccl_environment[kNcclEnvironmentBytes];  // plugin/runtime/nccl_environment.h
 
   // Entries that a communicator's ring of last calls is to have: 0, or a power of two of pages full.
   // And the pages that rings have; init lock.

@@ -30,6 +30,7 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
   snapshot->local_rank = CopyFromShared(header.local_rank);
   snapshot->job_id = CopyFromShared(header.job_id);
   snapshot->static_labels = CopyFromShared(header.static_labels);
+  snapshot->nccl_environment = CopyFromShared(header.nccl_environment);
   snapshot->nccl_api_version = ReadOnce(header.nccl_api_version);
   snapshot->timing = CopyFromShared(header.timing);
   snapshot->event_mask = ReadOnce(header.event_mask);

@@ -338,6 +338,7 @@ struct ProcessSnapshot {
   std::string global_rank, local_rank, job_id;  // "" when the launcher did not say
   int32_t nccl_api_version = 0;                 // 1..7: the ncclProfiler_vN that NCCL picked
   std::string static_labels;                    // the user's, "name=value,name=value"
+  std::string nccl_environment;                 // "NCCL=2.28.9 NCCL_IB_HCA=mlx5_0"; "": not known
   std::string timing;                           // "auto", "kernel" or "off"
   uint32_t event_mask = 0;
   std::string duration_source;     // what times operations: "stream", "kernel" or "none"

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "exporter/base/communicator_id.h"
+#include "exporter/diagnosis/environment_differences.h"
 #include "exporter/diagnosis/hang_words.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/diagnosis/rank_words.h"
@@ -261,7 +262,11 @@ class Examiner {
 
 Health HealthOf(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
                 int64_t now_realtime_ns) {
-  return Examiner(snapshots, diagnosis, now_realtime_ns).Make();
+  Health health = Examiner(snapshots, diagnosis, now_realtime_ns).Make();
+  for (std::string& each : EnvironmentDifferences(snapshots.processes)) {
+    health.notes.push_back(std::move(each));
+  }
+  return health;
 }
 
 }  // namespace nccl_pulse

@@ -14,6 +14,7 @@
 #include "metrics/header_writer.h"
 #include "plugin/runtime/api_version.h"
 #include "plugin/runtime/identity.h"
+#include "plugin/runtime/nccl_environment.h"
 #include "plugin/runtime/realtime_offset.h"
 #include "plugin/tracker/ticket.h"
 
@@ -89,7 +90,7 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
   if (process->masks.window().is_always() && !process->tracker->PrepareSteps(true)) {
     process->masks.WithoutSteps();
   }
-  process->WriteIdentity(arguments.api_version);
+  process->WriteIdentity(arguments);
   process->RenewTimes();
   return process;
 }
@@ -115,14 +116,14 @@ std::string Process::Capabilities(int api_version) const {
                       "), event mask 0x", absl::Hex(masks.Of(api_version)));
 }
 
-void Process::WriteIdentity(int api_version) {
+void Process::WriteIdentity(const InitArguments& arguments) {
   const ProcessIdentity found = FindProcessIdentity();
   const std::string labels = absl::StrJoin(settings.labels, ",", absl::PairFormatter("="));
   HeaderWriter::Identity identity;
   identity.pid = getpid();
   identity.pid_namespace = OwnPidNamespace();
-  identity.nccl_api_version = api_version;
-  identity.event_mask = masks.Of(api_version);
+  identity.nccl_api_version = arguments.api_version;
+  identity.event_mask = masks.Of(arguments.api_version);
   identity.start_realtime_ns = RealtimeNs();
   identity.plugin_version = kVersion;
   identity.timing = TimingModeName(settings.timing);
@@ -131,6 +132,9 @@ void Process::WriteIdentity(int api_version) {
   identity.local_rank = found.local_rank;
   identity.job_id = found.job_id;
   identity.static_labels = labels;
+  const std::string environment = DescribeNcclEnvironment(
+      environ, FindNcclVersion(arguments.logger), kNcclEnvironmentBytes - 1);
+  identity.nccl_environment = environment;
   HeaderWriter(*segment).Identify(identity);
 }
 

@@ -44,7 +44,7 @@ struct Process {
 
  private:
   bool FollowsStreams() const { return driver != nullptr && tracker->has_sight(); }
-  void WriteIdentity(int api_version);
+  void WriteIdentity(const InitArguments& arguments);
 };
 
 }  // namespace nccl_pulse

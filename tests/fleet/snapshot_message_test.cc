@@ -104,6 +104,7 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   comm.network_moved_realtime_ns = 1760000002950000000;
   process.run_state = RunState::kTraced;
   process.static_labels = "team=red";
+  process.nccl_environment = "NCCL=2.28.9 NCCL_IB_HCA=mlx5_0";
   set.server_labels = "rack=7";
   process.last_poll_realtime_ns = 1760000002990000000;
   process.seen_pid = 12;

@@ -28,6 +28,7 @@ TEST(SegmentReader, ProcessIdentityAndCounters) {
   identity.local_rank = "4";
   identity.job_id = job_id;
   identity.static_labels = "team=a";
+  identity.nccl_environment = "NCCL=2.28.9";
   header.Identify(identity);
   header.NameSources("stream", "proxy");
   header.RenewTimes(1000, 50);
@@ -66,6 +67,7 @@ TEST(SegmentReader, ProcessIdentityAndCounters) {
   EXPECT_EQ(read.job_id, std::string(127, 'j'));
   EXPECT_EQ(read.pid_namespace, 42u);
   EXPECT_EQ(read.static_labels, "team=a");
+  EXPECT_EQ(read.nccl_environment, "NCCL=2.28.9");
   EXPECT_EQ(read.duration_source, "stream");
   EXPECT_EQ(read.completion_source, "proxy");
   EXPECT_EQ(read.poller, PollerState::kRunning);

@@ -170,6 +170,31 @@ TEST(SettingsTest, LabelsThatAreNotUsedAsTheyStandAreNamed) {
   }
 }
 
+TEST(SettingsTest, NcclsVariablesArePublished) {
+  RunInChild({{"NCCL_IB_HCA", "mlx5_0 mlx5_1"},
+              {"NCCL_MY_API_KEY", "hunter2"},
+              {"NCCL_PULSE_SERIES_LIMIT", "100"},
+              {"NCCL_TOPO_FILE", "/" + std::string(60, 'x')}},
+             [] {
+               NcclCommunicator comm(1);
+               const std::string text = ReadSnapshot().nccl_environment;
+               EXPECT_NE(text.find("NCCL_IB_HCA=mlx5_0_mlx5_1"), std::string::npos) << text;
+               EXPECT_NE(text.find("NCCL_MY_API_KEY=(withheld)"), std::string::npos) << text;
+               EXPECT_NE(text.find("NCCL_TOPO_FILE=/xxx"), std::string::npos) << text;
+               EXPECT_NE(text.find("x~"), std::string::npos) << text;
+               EXPECT_EQ(text.find("hunter2"), std::string::npos);
+               EXPECT_EQ(text.find("NCCL_PULSE"), std::string::npos);
+             });
+  Environment many;
+  for (int i = 0; i < 100; ++i) many["NCCL_V" + std::to_string(1000 + i)] = "0123456789";
+  RunInChild(many, [] {
+    NcclCommunicator comm(1);
+    const std::string text = ReadSnapshot().nccl_environment;
+    EXPECT_LT(text.size(), 1024u);
+    EXPECT_EQ(text.substr(text.size() - 15), "=0123456789 ...");
+  });
+}
+
 TEST(SettingsTest, UnknownVariableIsNamed) {
   RunInChild({{"NCCL_PULSE_TIMMING", "kernel"}, {"NCCL_PULSE_", "x"}}, [] {
     NcclCommunicator comm(1);

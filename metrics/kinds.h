@@ -29,7 +29,7 @@ enum class LatencyKind : uint8_t {
 };
 inline constexpr int kLatencyKinds = 7;  // one past the last
 
-// Why an operation has no duration (label `reason` of nccl_untimed_operations_total).
+// Why an operation has no duration (label `reason` of nccl_operations_without_duration_total).
 enum class UntimedReason : uint8_t {
   kNotTimed = 1,     // no timing source was selected for this operation
   kCaptured = 2,     // issued into a CUDA graph: its replays make no callback

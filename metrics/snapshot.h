@@ -97,7 +97,7 @@ struct UsualDurationSnapshot {
   uint64_t ns = 0;
 };
 
-struct UntimedSnapshot {  // nccl_untimed_operations_total
+struct UntimedSnapshot {  // nccl_operations_without_duration_total
   std::string op;
   UntimedReason reason{};
   uint64_t operations = 0;

@@ -44,14 +44,14 @@ def exporter():
               "to other processes (PXN).",
               (rate("nccl_pulse_ignored_events_total", "reason"), "{{reason}}"), unit="ops"),
         graph("Operations without a duration", "By reason. not_sampled is expected.",
-              (rate("nccl_untimed_operations_total", "reason"), "{{reason}}"), unit="ops", stack=True))
+              (rate("nccl_operations_without_duration_total", "reason"), "{{reason}}"), unit="ops", stack=True))
     board.add(
         graph("Reported below the call", "Share of calls for which NCCL reported algorithm and protocol.",
               ("avg by (op) (comm:nccl_visible_operations:ratio)", "{{op}}"), unit="percentunit"),
         graph("Refused and uncompleted",
               "Processes that endpoints refused; operations without a reported end.",
-              (rate("nccl_pulse_segments_rejected_total", "reason"), "refused: {{reason}}"),
-              (rate("nccl_uncompleted_operations_total", "op"), "uncompleted: {{op}}"), unit="ops"))
+              (rate("nccl_pulse_processes_rejected_total", "reason"), "refused: {{reason}}"),
+              (rate("nccl_operations_without_completion_total", "op"), "uncompleted: {{op}}"), unit="ops"))
     board.add(
         graph("Untrusted kernel timing", "Communicators whose GPU timestamps are not used.",
               ("count by (reason) (max by (comm, reason) (nccl_pulse_kernel_timing_untrusted%s) == 1)"
@@ -81,8 +81,8 @@ def exporter():
         graph("Series used", "Of the largest process of each of ten endpoints.",
               largest("max by (instance) (nccl_pulse_series_used%s)" % at, "{{instance}}", 10),
               ("min(nccl_pulse_series_limit%s)" % at, "limit")),
-        graph("Sampling", "n: one call in 2^n is timed. The ten highest endpoints.",
-              largest("max by (instance) (nccl_pulse_sampling_exponent%s)" % at, "{{instance}}", 10)),
+        graph("Sampling", "n: one call in n is timed. The ten highest endpoints.",
+              largest("max by (instance) (1 / nccl_pulse_sampling_ratio%s)" % at, "{{instance}}", 10)),
         graph("Network watched", "Share of time in which network steps are watched, of ten endpoints.",
               largest("max by (instance) (rate(nccl_pulse_network_observed_seconds_total%s[$__rate_interval]))"
                       % at, "{{instance}}", 10), unit="percentunit"))

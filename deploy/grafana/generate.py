@@ -145,7 +145,7 @@ def job():
              "avg(comm:nccl_timed_operations:ratio%s)" % comm, "percentunit", none="?"),
         stat("With CUDA graphs",
              "Communicators with captured operations. NCCL_PULSE_GRAPHS=auto counts their replays.",
-             "sum(max by (comm) (nccl_communicator_captured%s))" % comm),
+             "sum(max by (comm) (nccl_communicator_uses_cuda_graphs%s))" % comm),
         height=4)
     board.add(table(
         "Communicators", "", ("comm", "comm_name", "nranks", "nnodes", "index"), (
@@ -248,7 +248,7 @@ def job():
               ('sum by (op, algo, proto) (rate(nccl_algorithm_operations_total{comm=~"$comm", op=~"$op"}'
                '[$__rate_interval]))', "{{op}} {{algo}} {{proto}}"), unit="ops"),
         graph("Without a duration", "Untimed calls, by reason.",
-              ('sum by (reason) (rate(nccl_untimed_operations_total{comm=~"$comm", op=~"$op"}'
+              ('sum by (reason) (rate(nccl_operations_without_duration_total{comm=~"$comm", op=~"$op"}'
                '[$__rate_interval]))', "{{reason}}"), unit="ops", stack=True))
     return board.document
 

@@ -30,7 +30,7 @@ inline constexpr int64_t kStoppedAfterNs = 5000000000;
 
 enum class ActivityState : uint8_t { kUnknown, kIdle, kInFlight, kReplaying, kQuiet };
 
-// Why an activity is unknown (label `reason` of nccl_activity_unknown).
+// Why an activity is unknown (label `reason` of nccl_state_unknown).
 enum class UnknownReason : uint8_t {
   kNone,
   kPollerNotStarted,   // there is no background thread to see that work has ended

@@ -10,7 +10,7 @@
 
 namespace nccl_pulse {
 
-// Why a hand-over was refused (label `reason` of nccl_pulse_segments_rejected_total).
+// Why a hand-over was refused (label `reason` of nccl_pulse_processes_rejected_total).
 enum class Rejection : int {
   kNotMemory,     // no memfd: a pipe, a file, nothing
   kUnsealed,      // it could shrink or grow

@@ -47,22 +47,22 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kInflightLaunches, "nccl_inflight_launches", MetricType::Gauge, "", kComm,
      LabelNames(),
      "Tracked launches that had not completed at the background thread's last poll. Absent when "
-     "that is not known: see nccl_activity_unknown."},
+     "that is not known: see nccl_state_unknown."},
     {MetricId::kOldestInflightLaunch, "nccl_oldest_inflight_launch_timestamp_seconds",
      MetricType::Gauge, "seconds", kComm, LabelNames(),
      "When the oldest unfinished launch was made, in Unix time, within about 20 ms; 0 when none is "
-     "in flight. Absent when that is not known: see nccl_activity_unknown."},
+     "in flight. Absent when that is not known: see nccl_state_unknown."},
     {MetricId::kOldestInflightOperation, "nccl_oldest_inflight_operation_timestamp_seconds",
      MetricType::Gauge, "seconds", kComm, LabelNames("source"),
      "When the oldest operation in flight was enqueued, in Unix time; 0 when none is. Only without "
      "CUDA events behind launches. source proxy: its network operations have started and not all "
      "stopped; kernel: not all its channels have stopped. Absent until an operation has been seen "
      "to end."},
-    {MetricId::kActivityQueued, "nccl_activity_queued", MetricType::Gauge, "", kComm, LabelNames(),
+    {MetricId::kActivityQueued, "nccl_work_queued", MetricType::Gauge, "", kComm, LabelNames(),
      "1 while no rank of the node with work in flight on the communicator has begun its oldest "
      "launch, for longer than NCCL_PULSE_HANG_SECONDS: earlier work of these GPUs has not ended. "
      "Absent otherwise."},
-    {MetricId::kActivityUnknown, "nccl_activity_unknown", MetricType::Gauge, "", kComm,
+    {MetricId::kActivityUnknown, "nccl_state_unknown", MetricType::Gauge, "", kComm,
      LabelNames("reason"),
      "1 while it is not known whether the rank has work in flight or is idle, by reason. "
      "launch_not_reported: NCCL has not reported the launch of a call; captured: calls went into "
@@ -78,7 +78,8 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      LabelNames("op", "size"),
      "The longest time that work of the rank made no progress and then resumed, by operation and "
      "size. Later waits are compared with it for a while. Absent below 5 s."},
-    {MetricId::kCaptured, "nccl_communicator_captured", MetricType::Gauge, "", kComm, LabelNames(),
+    {MetricId::kCaptured, "nccl_communicator_uses_cuda_graphs", MetricType::Gauge, "", kComm,
+     LabelNames(),
      "1 if operations of the communicator were captured into a CUDA graph. Replays are counted and "
      "timed only with NCCL_PULSE_GRAPHS=auto. Absent if none was."},
     {MetricId::kGraphReplays, "nccl_graph_replays_total", MetricType::Counter, "", kComm,
@@ -117,7 +118,8 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "seconds", kComm, LabelNames("op", "size", "timing", "user_tag"),
      "Duration of timed operations, by the method in timing. stream: CUDA events around a sample "
      "of the launches, including about 6 us of launch latency. kernel: GPU timestamps. Each "
-     "operation counts either in these or in nccl_untimed_operations_total. op Grouped, AlltoAll, "
+     "operation counts either in these or in nccl_operations_without_duration_total. op Grouped, "
+     "AlltoAll, "
      "Gather and Scatter are launches, whose operations count as untimed. network, in addition: "
      "from the first network step that moved data to the end of the last proxy operation, for a "
      "small share of the time; without classic buckets by default. graph, in addition: stamps "
@@ -131,12 +133,12 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "Divide its rate by the rate of the durations' sum to get the bus bandwidth, by the "
      "convention of nccl-tests. Bytes of operations with a duration on the stream, in the kernel "
      "or in a graph, times that convention's factor."},
-    {MetricId::kUntimedOperations, "nccl_untimed_operations_total", MetricType::Counter, "", kComm,
-     LabelNames("op", "reason"),
+    {MetricId::kUntimedOperations, "nccl_operations_without_duration_total", MetricType::Counter,
+     "", kComm, LabelNames("op", "reason"),
      "Operations that have no duration, by reason. unreported: NCCL reports only the call, and it "
      "was not followed alone."},
-    {MetricId::kUncompletedOperations, "nccl_uncompleted_operations_total", MetricType::Counter, "",
-     kComm, LabelNames("op"),
+    {MetricId::kUncompletedOperations, "nccl_operations_without_completion_total",
+     MetricType::Counter, "", kComm, LabelNames("op"),
      "Operations that showed network or kernel activity and whose end was not reported."},
     {MetricId::kStragglerSeconds, "nccl_straggler_seconds_total", MetricType::Counter, "seconds",
      kComm, LabelNames(),
@@ -196,10 +198,10 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      LabelNames("state"),
      "1 while the plugin's background thread has not run for 5 s, with the kernel's state of the "
      "process. Absent otherwise, and where the server cannot see the process."},
-    {MetricId::kSamplingExponent, "nccl_pulse_sampling_exponent", MetricType::Gauge, "", kProcess,
+    {MetricId::kSamplingExponent, "nccl_pulse_sampling_ratio", MetricType::Gauge, "", kProcess,
      LabelNames(),
-     "n: one call in 2^n is timed on its stream, to keep the budget of timed launches. Absent "
-     "without stream timing."},
+     "Share of the calls that are timed on their stream, to keep the budget of timed launches: 1, "
+     "0.5, 0.25 ... Absent without stream timing."},
     {MetricId::kEventMaskChanges, "nccl_pulse_event_mask_changes_total", MetricType::Counter, "",
      kProcess, LabelNames(),
      "Times that another program changed the event mask of the plugin (RAS can, from NCCL 2.31): "
@@ -260,7 +262,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "Since when a communicator is stalled with work in flight, or with calls that not all ranks "
      "have made, in Unix time, with the verdict over the ranks of this node; one series per "
      "suspect. Absent when no hang is suspected."},
-    {MetricId::kHangUsual, "nccl_hang_usual", MetricType::Gauge, "", kServer, LabelNames("comm"),
+    {MetricId::kHangUsual, "nccl_hang_expected", MetricType::Gauge, "", kServer, LabelNames("comm"),
      "1 while the suspected hang is an expected wait: it can end, and these ranks have waited "
      "about as long in this operation before, or wait for ranks that do so elsewhere. Absent "
      "otherwise."},
@@ -273,9 +275,9 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      LabelNames(),
      "Times that a process' segment was read for a response. Restarts at 0 when another process "
      "becomes the server."},
-    {MetricId::kSegmentsRejected, "nccl_pulse_segments_rejected_total", MetricType::Counter, "",
+    {MetricId::kSegmentsRejected, "nccl_pulse_processes_rejected_total", MetricType::Counter, "",
      kServer, LabelNames("reason"),
-     "Segments, and connections to register one, that this server refused, by reason. A reason is "
+     "Processes, and connections to register one, that this server refused, by reason. A reason is "
      "present from its first on."},
 }};
 

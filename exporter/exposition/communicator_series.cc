@@ -1,6 +1,7 @@
 #include "exporter/exposition/communicator_series.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -234,7 +235,7 @@ void AddProcess(const ProcessSnapshot& process, FamilySet* set) {
     set->Gauge(MetricId::kProcessState, {RunStateName(process.run_state)}, 1);
   }
   if (process.sampling_exponent >= 0) {
-    set->Gauge(MetricId::kSamplingExponent, {}, process.sampling_exponent);
+    set->Gauge(MetricId::kSamplingExponent, {}, std::ldexp(1.0, -process.sampling_exponent));
   }
   set->SeenCounter(MetricId::kEventMaskChanges, {}, process.event_mask_changes);
   if (process.event_mask_changes != 0) {

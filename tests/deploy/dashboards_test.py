@@ -329,7 +329,7 @@ class Queries(unittest.TestCase):
             scraping={"convert_classic_histograms_to_nhcb": True}))
         prometheus.scrape("nccl-pulse", self.replays())
         self.wait_for_data(prometheus, {"alert": [
-            'ALERTS{alertname="NcclPulseDurationsNotStored", alertstate="firing"}']})
+            'ALERTS{alertname="NcclPulseHistogramsMissing", alertstate="firing"}']})
         self.assertEqual(prometheus.query('{__name__=~"nccl_operation_duration_seconds.*"}'), [])
 
     def test_every_query_has_data(self):

@@ -8,7 +8,7 @@ class Durations(RulesTest):
     """Whether Prometheus stores the histograms that an endpoint has."""
 
     STEP_S = 60
-    ALERT = "NcclPulseDurationsNotStored"
+    ALERT = "NcclPulseHistogramsMissing"
 
     def timed(self, **options):
         scrapes = self.scrapes(30)
@@ -103,7 +103,7 @@ class Exporter(RulesTest):
         job = Job(scrapes)
         job.process(1, "nccl_pulse_last_poll_timestamp_seconds",
                     [t - CLOCK for t in scrapes.clock(stopped_at=3)])
-        self.fires(scrapes, "NcclPulsePollStuck", 10, ("instance", "pid"), [("node0:9410", "101")])
+        self.fires(scrapes, "NcclPulsePluginStalled", 10, ("instance", "pid"), [("node0:9410", "101")])
 
     def test_event_mask_changed(self):
         scrapes = self.scrapes(10)
@@ -126,14 +126,14 @@ class Exporter(RulesTest):
             job.process(rank, "nccl_pulse_last_poll_timestamp_seconds",
                         [t - CLOCK for t in scrapes.clock(stopped_at=3 if rank == 1 else None)])
         job.process(1, "nccl_pulse_process_up", scrapes.change(3, 1, 0))
-        self.is_silent(scrapes, 14, "NcclPulsePollStuck")
+        self.is_silent(scrapes, 14, "NcclPulsePluginStalled")
         # A clock that is ten minutes behind.
         scrapes = self.scrapes(15)
         job = Job(scrapes)
         for rank in job.ranks():
             job.process(rank, "nccl_pulse_last_poll_timestamp_seconds",
                         [t - CLOCK - 600 for t in scrapes.clock()])
-        self.is_silent(scrapes, 14, "NcclPulsePollStuck")
+        self.is_silent(scrapes, 14, "NcclPulsePluginStalled")
 
     def test_ranks_not_scraped(self):
         scrapes = self.scrapes(30)
@@ -155,10 +155,10 @@ class Exporter(RulesTest):
         for reason in ("stale_handle", "unfollowed_step"):
             scrapes.count("nccl_pulse_ignored_events_total", per_second.get(reason, 0),
                           reason=reason, **process)
-        job.count(2, "nccl_untimed_operations_total", per_second.get("lost", 0), op="AllReduce",
+        job.count(2, "nccl_operations_without_duration_total", per_second.get("lost", 0), op="AllReduce",
                   reason="lost")
-        job.count(2, "nccl_untimed_operations_total", 90, op="AllReduce", reason="not_sampled")
-        job.count(2, "nccl_uncompleted_operations_total", per_second.get("uncompleted", 0),
+        job.count(2, "nccl_operations_without_duration_total", 90, op="AllReduce", reason="not_sampled")
+        job.count(2, "nccl_operations_without_completion_total", per_second.get("uncompleted", 0),
                   op="AllReduce")
         return scrapes
 
@@ -180,20 +180,20 @@ class Exporter(RulesTest):
                     job="nccl-pulse", instance="node0:9410", **labels)
         return scrapes
 
-    def test_segments_rejected(self):
-        name = "nccl_pulse_segments_rejected_total"
+    def test_processes_rejected(self):
+        name = "nccl_pulse_processes_rejected_total"
         change = self.scrapes(30).change(10, 0, 3)
         scrapes = self.server(name, change, reason="no_room")
-        self.fires(scrapes, "NcclPulseSegmentsRejected", 15, ("instance", "reason"),
+        self.fires(scrapes, "NcclPulseProcessesRejected", 15, ("instance", "reason"),
                    [("node0:9410", "no_room")])
         # The first of its reason: there was no series before.
         self.fires(self.server(name, self.scrapes(30).change(10, None, 1), reason="no_room"),
-                   "NcclPulseSegmentsRejected", 15, ("instance", "reason"),
+                   "NcclPulseProcessesRejected", 15, ("instance", "reason"),
                    [("node0:9410", "no_room")])
         # Again after another process serves: it starts anew.
         self.is_silent(self.server(name, self.scrapes(30).change(10, 3, 0), reason="no_room"), 15,
-                       "NcclPulseSegmentsRejected")
-        self.is_silent(scrapes, 29, "NcclPulseSegmentsRejected")
+                       "NcclPulseProcessesRejected")
+        self.is_silent(scrapes, 29, "NcclPulseProcessesRejected")
 
     def test_kernel_timing_untrusted(self):
         name = "nccl_pulse_kernel_timing_untrusted"

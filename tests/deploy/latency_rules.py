@@ -20,7 +20,7 @@ class Waiting(RulesTest):
         for rank, seconds in enumerate([0.004, 0.004, 0.001, 0.004]):
             job.collective(rank, 100, seconds)
             if grouped:
-                job.count(rank, "nccl_untimed_operations_total", grouped, op="AllReduce", reason="grouped")
+                job.count(rank, "nccl_operations_without_duration_total", grouped, op="AllReduce", reason="grouped")
         return scrapes
 
     def test_of_all_ranks(self):
@@ -155,6 +155,6 @@ class Past(RulesTest):
                         scrapes.count("nccl_network_wait_seconds_total", per_second, **labels,
                                       reason=reason)
             self.cut(scrapes, name)
-        self.fires(scrapes, "NcclNetworkWaitDominated", 240, ("workload", "direction", "reason"),
+        self.fires(scrapes, "NcclNetworkWaitRegression", 240, ("workload", "direction", "reason"),
                    [("wire", "send", "wire")])
-        self.is_silent(scrapes, 180, "NcclNetworkWaitDominated")
+        self.is_silent(scrapes, 180, "NcclNetworkWaitRegression")

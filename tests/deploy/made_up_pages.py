@@ -47,17 +47,17 @@ def made_up_page():
                 ("operation_duration_seconds_sum", now / (1 + int(rank)), kind),
                 ("operations_total", now * 100, dict(of, op="AllReduce", size="le_64MiB",
                                                      captured="false")),
-                ("uncompleted_operations_total", now, dict(of, op="AllReduce")),
+                ("operations_without_completion_total", now, dict(of, op="AllReduce")),
                 ("operation_duration_seconds_count", now * 100, kind),
                 ("timed_bus_bytes_total", now * 100 * 2**26, kind),
                 ("network_bytes_total", now * 1e6, dict(of, direction="send")),
                 ("network_wait_seconds_total", now, dict(of, **SEND)),
                 ("straggler_seconds_total", now / 10, of),
-                ("communicator_captured", 1, of),
+                ("communicator_uses_cuda_graphs", 1, of),
                 ("pulse_ignored_events_total", now, dict(process, reason="no_room")),
                 ("pulse_overflowed_operations_total", now, of)):
             text += sample("nccl_" + name, value, **labels)
-    text += sample("nccl_pulse_segments_rejected_total", now, reason="no_room")
+    text += sample("nccl_pulse_processes_rejected_total", now, reason="no_room")
     text += sample("nccl_pulse_process_up", 0, pid="2")
     text += sample("nccl_pulse_process_up", 1, pid="3")
     text += sample("nccl_pulse_last_poll_timestamp_seconds", 1e9, pid="3")

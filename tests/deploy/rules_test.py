@@ -154,7 +154,7 @@ class Whole(RulesTest):
     def test_the_test_can_fail(self):
         scrapes = self.scrapes(10)
         Job(scrapes)
-        wrong = scenario.firing("NcclPulsePollStuck", 9, COMM, [("c0ffee",)])
+        wrong = scenario.firing("NcclPulsePluginStalled", 9, COMM, [("c0ffee",)])
         test = scenario.simulation(scrapes, [wrong], [])
         self.assertIn("FAILED", scenario.run([test], self.FILES, self.STEP_S))
 

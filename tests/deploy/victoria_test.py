@@ -25,7 +25,7 @@ from tests.deploy.made_up_pages import dcgm_page, history, made_up_page, watch_p
 # What differs, and is in the document: MetricsQL's changes() counts the first sample of a series as a change.
 NEW_SERIES = {
     ("nccl-pulse-exporter", "Stuck pollers"),
-    ("alerts", "NcclPulsePollStuck"),
+    ("alerts", "NcclPulsePluginStalled"),
     ("dcgm", "NcclGpuXid"),
 }
 # The made-up page loses as much as the alert just tolerates: either side may see it above.
@@ -111,7 +111,7 @@ class Servers(unittest.TestCase):
         self.wait_for(lambda: not any(rule["lastEvaluation"].startswith("0001") for rule in vmalert.rules()))
         self.assertEqual([(rule["name"], rule["lastError"]) for rule in vmalert.rules() if rule["health"] != "ok"], [])
         self.wait_for(lambda: server.query("rank:nccl_communicator:live" + replayed))
-        self.wait_for(lambda: "NcclPulseSegmentsRejected" in {
+        self.wait_for(lambda: "NcclPulseProcessesRejected" in {
             alert["name"] for alert in json.loads(vmalert.ask("/api/v1/alerts"))["data"]["alerts"]})
 
     def steady_targets(self):

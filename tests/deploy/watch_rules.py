@@ -109,7 +109,7 @@ class Watch(RulesTest):
         scrapes.set("nccl_hang_start_timestamp_seconds", scrapes.change(5, None, 280), job="nccl-pulse",
                     instance="node0:9410", comm="c0ffee", op="AllReduce", verdict="no_progress")
         if usual is not None:
-            scrapes.set("nccl_hang_usual", scrapes.change(5, None, usual), job="nccl-pulse", instance="node0:9410",
+            scrapes.set("nccl_hang_expected", scrapes.change(5, None, usual), job="nccl-pulse", instance="node0:9410",
                         comm="c0ffee")
         return job
 

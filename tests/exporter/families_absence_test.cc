@@ -35,8 +35,8 @@ TEST(Families, WhatHasNotHappenedIsAbsent) {
   std::string page = Page({process});
   EXPECT_EQ(Lines(page, "nccl_pulse_callbacks_total").size(), 2u);
   for (const char* family :
-       {"nccl_communicator_finalized", "nccl_communicator_captured",
-        "nccl_pulse_ignored_events_total", "nccl_pulse_segments_rejected_total",
+       {"nccl_communicator_finalized", "nccl_communicator_uses_cuda_graphs",
+        "nccl_pulse_ignored_events_total", "nccl_pulse_processes_rejected_total",
         "nccl_pulse_overflowed_operations_total", "nccl_pulse_recycled"}) {
     EXPECT_THAT(page, Not(HasSubstr(family)));
   }
@@ -93,7 +93,7 @@ TEST(Families, WithoutAHeartbeatWhatIsInFlightIsAbsent) {
   EXPECT_THAT(Lines(page, "nccl_launches_completed_total"), testing::IsEmpty());
   EXPECT_THAT(Lines(page, "nccl_inflight_launches"), testing::IsEmpty());
   EXPECT_THAT(Lines(page, "nccl_oldest_inflight_launch_timestamp_seconds"), testing::IsEmpty());
-  EXPECT_THAT(Lines(page, "nccl_pulse_sampling_exponent"), testing::IsEmpty());
+  EXPECT_THAT(Lines(page, "nccl_pulse_sampling_ratio"), testing::IsEmpty());
 }
 
 TEST(Families, WithoutAHeartbeatOperationsMayBeKnownToBeInFlight) {
@@ -122,11 +122,11 @@ TEST(Families, AnIdleCommunicatorIsZeroUnlessItsGraphsMayRun) {
   std::string page = Page({process});
   EXPECT_THAT(page, HasSubstr("nccl_inflight_launches" + labels + "0\n"));
   EXPECT_THAT(page, HasSubstr("nccl_oldest_inflight_launch_timestamp_seconds" + labels + "0\n"));
-  EXPECT_THAT(page, Not(HasSubstr("nccl_communicator_captured")));
+  EXPECT_THAT(page, Not(HasSubstr("nccl_communicator_uses_cuda_graphs")));
 
   comm.captured = true;
   page = Page({process});
-  EXPECT_THAT(page, HasSubstr("nccl_communicator_captured" + labels + "1\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_communicator_uses_cuda_graphs" + labels + "1\n"));
   EXPECT_THAT(page, HasSubstr("nccl_launches_completed_total" + labels + "111\n"));
   EXPECT_THAT(Lines(page, "nccl_inflight_launches"), testing::IsEmpty());
   EXPECT_THAT(Lines(page, "nccl_oldest_inflight_launch_timestamp_seconds"), testing::IsEmpty());
@@ -155,7 +155,7 @@ TEST(Families, WhatIsNotKnownIsAbsentAndSaysWhy) {
     return TextFormat(BuildFamilies(SnapshotSet({process}), {}, {}, {}, PageFormat::kText, {},
                                     process.last_poll_realtime_ns + after_last_poll_ns));
   };
-  EXPECT_THAT(Lines(page_of(process), "nccl_activity_unknown"), testing::IsEmpty());
+  EXPECT_THAT(Lines(page_of(process), "nccl_state_unknown"), testing::IsEmpty());
   EXPECT_EQ(Lines(page_of(process), "nccl_inflight_launches").size(), 1u);
   std::vector<std::pair<ProcessSnapshot, std::string>> cases;
   const auto add = [&](const char* reason, const auto& change) {
@@ -178,7 +178,7 @@ TEST(Families, WhatIsNotKnownIsAbsentAndSaysWhy) {
   });
   for (const auto& [changed, reason] : cases) {
     const std::string page = page_of(changed);
-    EXPECT_THAT(Lines(page, "nccl_activity_unknown"),
+    EXPECT_THAT(Lines(page, "nccl_state_unknown"),
                 testing::ElementsAre(HasSubstr("reason=\"" + reason + "\"} 1")))
         << reason;
     EXPECT_THAT(Lines(page, "nccl_inflight_launches"), testing::IsEmpty()) << reason;
@@ -189,13 +189,13 @@ TEST(Families, WhatIsNotKnownIsAbsentAndSaysWhy) {
   ProcessSnapshot busy = ExampleProcess();
   EXPECT_EQ(Lines(page_of(busy), "nccl_inflight_launches").size(), 1u);
   const std::string stale = page_of(busy, 60000000000);
-  EXPECT_THAT(Lines(stale, "nccl_activity_unknown"),
+  EXPECT_THAT(Lines(stale, "nccl_state_unknown"),
               testing::ElementsAre(HasSubstr("reason=\"poller_stands\"")));
   EXPECT_THAT(Lines(stale, "nccl_inflight_launches"), testing::IsEmpty());
   EXPECT_THAT(Lines(stale, "nccl_oldest_inflight_operation_timestamp_seconds"), testing::IsEmpty());
   // Of what ended nothing is claimed to be unknown.
   cases[0].first.communicators[0].finalized = true;
-  EXPECT_THAT(Lines(page_of(cases[0].first), "nccl_activity_unknown"), testing::IsEmpty());
+  EXPECT_THAT(Lines(page_of(cases[0].first), "nccl_state_unknown"), testing::IsEmpty());
 }
 
 TEST(Families, OnlyLongWaitsHaveASeries) {

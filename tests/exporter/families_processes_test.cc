@@ -38,7 +38,7 @@ TEST(Families, SameCommunicatorTwiceIsAddedUp) {
   EXPECT_THAT(page, HasSubstr(R"(timing="kernel",le="+Inf"} 62)"));
   // Gauges are the newest one's, which is neither finalized nor captured.
   EXPECT_THAT(page, Not(HasSubstr("nccl_communicator_finalized")));
-  EXPECT_THAT(page, Not(HasSubstr("nccl_communicator_captured")));
+  EXPECT_THAT(page, Not(HasSubstr("nccl_communicator_uses_cuda_graphs")));
   // Joins on comm and rank need the info metric to be unique.
   const auto info = Lines(page, "nccl_communicator_info");
   ASSERT_EQ(info.size(), 1u);
@@ -144,7 +144,7 @@ TEST(Families, TheEndpointCountsItself) {
   set.rejected[static_cast<int>(Rejection::kUnsealed)] = 2;
   const std::string page =
       TextFormat(BuildFamilies(set, {}, {/*pages=*/4, 0.5, /*segments_read=*/7}));
-  EXPECT_THAT(page, HasSubstr("nccl_pulse_segments_rejected_total{reason=\"unsealed\"} 2\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_pulse_processes_rejected_total{reason=\"unsealed\"} 2\n"));
   EXPECT_THAT(page, HasSubstr("nccl_pulse_segments_read_total 7\n"));
   EXPECT_THAT(page, HasSubstr("nccl_pulse_scrape_duration_seconds_count 4\n"));
   EXPECT_THAT(page, HasSubstr("nccl_pulse_scrape_duration_seconds_sum 0.5\n"));

@@ -63,18 +63,18 @@ TEST(Families, WhatIsUsualOrQueuedIsSaid) {
     return TextFormat(
         BuildFamilies(SnapshotSet({process}), {}, ScrapeStats(), {}, PageFormat::kText, diagnosis));
   };
-  const char* usual = "\nnccl_hang_usual{comm=\"00ab12cd34ef5678\"} 1\n";
-  const char* queued = "\nnccl_activity_queued{comm=\"00ab12cd34ef5678\",rank=\"3\"} 1\n";
-  EXPECT_THAT(page(), testing::Not(testing::HasSubstr("nccl_hang_usual")));
-  EXPECT_THAT(page(), testing::Not(testing::HasSubstr("nccl_activity_queued")));
+  const char* usual = "\nnccl_hang_expected{comm=\"00ab12cd34ef5678\"} 1\n";
+  const char* queued = "\nnccl_work_queued{comm=\"00ab12cd34ef5678\",rank=\"3\"} 1\n";
+  EXPECT_THAT(page(), testing::Not(testing::HasSubstr("nccl_hang_expected")));
+  EXPECT_THAT(page(), testing::Not(testing::HasSubstr("nccl_work_queued")));
   diagnosis[0].hang->is_usual = true;
   EXPECT_THAT(page(), testing::HasSubstr(usual));
   diagnosis[0].hang.reset();
   diagnosis[0].queued = Queued{1760000002250000000, "AllReduce", {3}, ""};
   EXPECT_THAT(page(), testing::HasSubstr(queued));
-  EXPECT_THAT(page(), testing::Not(testing::HasSubstr("nccl_hang_usual")));
+  EXPECT_THAT(page(), testing::Not(testing::HasSubstr("nccl_hang_expected")));
   diagnosis[0].queued->ranks = {2};
-  EXPECT_THAT(page(), testing::Not(testing::HasSubstr("nccl_activity_queued")));
+  EXPECT_THAT(page(), testing::Not(testing::HasSubstr("nccl_work_queued")));
 }
 
 // Only where other ranks are elsewhere, and only what is over and stands still.
@@ -192,8 +192,9 @@ TEST(Families, Values) {
               R"(,op="AllReduce",size="le_1MiB",timing="kernel"} 31)",
           "nccl_timed_bus_bytes_total" + comm +
               R"(,op="AllReduce",size="le_1MiB",timing="kernel"} 7168)",
-          "nccl_untimed_operations_total" + comm + R"(,op="AllReduce",reason="overlap"} 7)",
-          "nccl_uncompleted_operations_total" + comm + R"(,op="Send"} 2)",
+          "nccl_operations_without_duration_total" + comm +
+              R"(,op="AllReduce",reason="overlap"} 7)",
+          "nccl_operations_without_completion_total" + comm + R"(,op="Send"} 2)",
           "nccl_last_launch_timestamp_seconds" + comm + "} 1760000002.5",
           "nccl_last_completion_timestamp_seconds" + comm + "} 1760000002.75",
           "nccl_network_bytes_total" + comm + R"(,direction="send"} 1000)",
@@ -228,7 +229,7 @@ TEST(Families, Values) {
           R"(nccl_pulse_recycled_operation_bytes_total{pid="4711",global_rank="11",op="AllReduce"} 7000)",
           R"(nccl_pulse_start_timestamp_seconds{pid="4711",global_rank="11"} 1760000000)",
           R"(nccl_pulse_last_poll_timestamp_seconds{pid="4711",global_rank="11"} 1760000003)",
-          R"(nccl_pulse_sampling_exponent{pid="4711",global_rank="11"} 7)",
+          R"(nccl_pulse_sampling_ratio{pid="4711",global_rank="11"} 0.0078125)",
           "nccl_pulse_processes 1", "nccl_pulse_process_up{pid=\"4711\",global_rank=\"11\"} 1"}) {
     EXPECT_THAT("\n" + page, HasSubstr("\n" + line + "\n"));
   }

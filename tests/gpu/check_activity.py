@@ -37,7 +37,7 @@ def compare(comparison, page, where, comm, activity, has_heartbeat):
     if not completed and not has_heartbeat:
         return []  # no CUDA driver, or not asked for
     # Replays cannot be seen, so of a captured communicator nobody can say that nothing runs.
-    if page.sums("nccl_communicator_captured", (), **comm):
+    if page.sums("nccl_communicator_uses_cuda_graphs", (), **comm):
         activity = UNKNOWN
     result = [comparison(
         "nccl_launches_completed_total", where,

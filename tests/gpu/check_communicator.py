@@ -69,15 +69,15 @@ def compare_communicator(page, rank, report, communicator, options, gpus):
         Comparison("nccl_operation_completion_seconds proxy", where, expected["completions"],
                    counts("nccl_operation_completion_seconds_count", ("op",), source="proxy"),
                    still_open=few_open if kernel and not destroyed else None),
-        Comparison("nccl_uncompleted_operations_total", where, {},
-                   counts("nccl_uncompleted_operations_total", ("op",)),
+        Comparison("nccl_operations_without_completion_total", where, {},
+                   counts("nccl_operations_without_completion_total", ("op",)),
                    still_open=(lambda wanted, got: got <= 3) if kernel else None),
     ]
-    untimed, untold = split_unreported(counts("nccl_untimed_operations_total", ("op", "reason")))
+    untimed, untold = split_unreported(counts("nccl_operations_without_duration_total", ("op", "reason")))
     # Besides those that are called before it is learned that NCCL hides the operation; that each has
     # one reason or a duration is compared below. The last call may stand.
     hidden = sum(call["calls"] for call in communicator["calls"] if call["op"] in unreported)
-    result.append(Comparison("nccl_untimed_operations_total " + nccl_versions.UNREPORTED_REASON,
+    result.append(Comparison("nccl_operations_without_duration_total " + nccl_versions.UNREPORTED_REASON,
                              where, untold_of(communicator, options, unreported, follows), untold,
                              accept=lambda wanted, got: hidden > 0 and
                              wanted - 1 <= got <= wanted + hidden))
@@ -86,7 +86,7 @@ def compare_communicator(page, rank, report, communicator, options, gpus):
         accounted = collections.Counter()
         for key, value in list(untimed.items()) + list(durations.items()):
             accounted[key[0]] += value
-        result.append(Comparison("durations + nccl_untimed_operations_total", where,
+        result.append(Comparison("durations + nccl_operations_without_duration_total", where,
                                  expected["events"], accounted,
                                  still_open=None if destroyed else few_open))
         result.append(Comparison("nccl_operation_completion_seconds kernel", where,
@@ -96,7 +96,7 @@ def compare_communicator(page, rank, report, communicator, options, gpus):
     elif duration_source(page) == "stream":
         result += compare_stream(where, expected, communicator, untimed, untold, counts)
     else:
-        result.append(Comparison("nccl_untimed_operations_total", where, expected["untimed"],
+        result.append(Comparison("nccl_operations_without_duration_total", where, expected["untimed"],
                                  untimed))
         result.append(Comparison("nccl_operation_duration_seconds", where, {}, durations))
     activity = (check_activity.KNOWN if destroyed
@@ -141,14 +141,14 @@ def compare_stream(where, expected, communicator, untimed, untold, counts):
     grouped = durations.get((GROUPED,), 0)
     with_reason = {key[1] for key in untimed}
     return [
-        Comparison("nccl_untimed_operations_total captured", where, captured,
+        Comparison("nccl_operations_without_duration_total captured", where, captured,
                    {key: value for key, value in untimed.items() if key[1] == "captured"}),
         # The last call may stand: whether NCCL reports it is not known until the next.
-        Comparison("stream durations + nccl_untimed_operations_total", where, events, accounted,
+        Comparison("stream durations + nccl_operations_without_duration_total", where, events, accounted,
                    accept=(lambda wanted, got: wanted - 1 <= got <= wanted)
                    if expected["unreported"] else None),
         Comparison("nccl_operation_duration_seconds Grouped", where, {},
                    {} if groups else {key: grouped for key in [GROUPED] if grouped}),
-        Comparison("reasons of nccl_untimed_operations_total", where, {},
+        Comparison("reasons of nccl_operations_without_duration_total", where, {},
                    {reason: "found" for reason in with_reason - STREAM_REASONS}),
     ]

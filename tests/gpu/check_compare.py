@@ -50,7 +50,7 @@ def compare_with_itself(page, rank, options, unreported):
         if duration_source(page) == "stream":
             # An operation has a reason, or its launch is timed.
             accounted = collections.Counter()
-            for (op, _), value in page.sums("nccl_untimed_operations_total", ("op", "reason"),
+            for (op, _), value in page.sums("nccl_operations_without_duration_total", ("op", "reason"),
                                             **comm).items():
                 accounted[op,] += value
             durations = page.sums("nccl_operation_duration_seconds_count", ("op",),

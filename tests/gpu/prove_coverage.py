@@ -1,6 +1,7 @@
 """Under load every launch completes, and every operation has a duration or a reason."""
 
 import collections
+import math
 import time
 
 import nccl_versions
@@ -24,8 +25,8 @@ def coverage(options, results):
                 comm = comm_named(page, "coverage") if page else None
                 calls = page.sums("nccl_operations_total", (), comm=comm) if comm else {}
                 if not reports[i] and sum(calls.values()) > 5:
-                    for _, value in page.select("nccl_pulse_sampling_exponent"):
-                        exponents[i][int(value)] += 1
+                    for _, value in page.select("nccl_pulse_sampling_ratio"):
+                        exponents[i][int(-math.log2(value))] += 1
             return all(reports)
 
         job.wait("phase coverage", 60, all_reported)
@@ -37,7 +38,7 @@ def coverage(options, results):
         timed.append(page.sums(DURATION + "_count", ("op", "size"), comm=comm, timing="stream"))
         calls = page.sums("nccl_operations_total", ("op",), comm=comm)
         calls_found.append(sum(calls.values()))
-        untimed = page.sums("nccl_untimed_operations_total", ("op",), comm=comm)
+        untimed = page.sums("nccl_operations_without_duration_total", ("op",), comm=comm)
         accounted.append(sum(untimed.values()) + sum(timed[-1].values()))
         launches.append((
             sum(page.sums("nccl_launches_total", ()).values()),

@@ -30,7 +30,7 @@ def shows_captured(job, communicators):
     page, and a page may be a quarter of a second old."""
     deadline = time.monotonic() + 1
     while True:
-        counts = [sum(page.sums("nccl_communicator_captured", ()).values()) for page in job.pages()]
+        counts = [sum(page.sums("nccl_communicator_uses_cuda_graphs", ()).values()) for page in job.pages()]
         if min(counts) >= communicators:
             return True
         if time.monotonic() > deadline:
@@ -63,5 +63,5 @@ def graph(options, results):
                      right, options.rounds,
                      note or ", no capture invalidated, no hang", options.replays,
                      time.monotonic() - begin))
-    results.fact(captured == options.rounds, "nccl_communicator_captured is 1 on all ranks in %d of "
+    results.fact(captured == options.rounds, "nccl_communicator_uses_cuda_graphs is 1 on all ranks in %d of "
                  "%d runs" % (captured, options.rounds))

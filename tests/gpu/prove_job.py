@@ -132,8 +132,8 @@ class Job:
         """Until every launch may be timed: the sampler adapts once a second."""
 
         def all_sampled():
-            return all(value == 0 for page in self.pages()
-                       for _, value in page.select("nccl_pulse_sampling_exponent"))
+            return all(value == 1 for page in self.pages()
+                       for _, value in page.select("nccl_pulse_sampling_ratio"))
 
         self.wait("sampling", 60, all_sampled)
 

@@ -165,7 +165,7 @@ def hang_mark(page, way):
         # Rank 0 alone has called.
         right = all(found.get("suspect_rank", "0") != "0" for found in said)
         return "H" if right else "h", sorted({found["verdict"] for found in said})
-    unknown = counts(page, "nccl_activity_unknown", way, "reason")
+    unknown = counts(page, "nccl_state_unknown", way, "reason")
     return ("?", sorted({reason for _, reason in unknown})) if unknown else ("-", [])
 
 

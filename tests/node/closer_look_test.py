@@ -1,6 +1,7 @@
 """`pulse trace --every`: launches of a job that runs are timed more often for a while, and no longer."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -41,7 +42,7 @@ class CloserLookTest(NodeCase):
         return sorted(len(each["ranks"]) for each in json.loads(answer[1])["communicators"]) if answer else []
 
     def exponents(self):
-        return values(self.port, "nccl_pulse_sampling_exponent", "pid")
+        return {pid: -math.log2(ratio) for pid, ratio in values(self.port, "nccl_pulse_sampling_ratio", "pid").items()}
 
     def set_values(self, pids):
         """{setting: values} of those that are not what the processes started with; asked of the processes."""

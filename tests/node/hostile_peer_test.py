@@ -58,7 +58,7 @@ class HostileCase(NodeCase):
     def rejected(self):
         """By reason; those that have not been seen are absent."""
         return collections.Counter(
-            values(self.port, "nccl_pulse_segments_rejected_total", "reason"))
+            values(self.port, "nccl_pulse_processes_rejected_total", "reason"))
 
     def expect_all_is_well(self):
         self.wait_for({0: 10, 1: 10})

@@ -19,7 +19,7 @@ PROTOBUF = ("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFa
             "encoding=delimited")
 KINDS = (("/metrics", "text/plain"), ("/metrics", "application/openmetrics-text"),
          ("/metrics", PROTOBUF), ("/api/v1/communicators", "*/*"))
-REJECTED = "nccl_pulse_segments_rejected_total"
+REJECTED = "nccl_pulse_processes_rejected_total"
 MOST_BYTES = 64 << 20
 TICKS = os.sysconf("SC_CLK_TCK")
 # exporter/endpoint/server.h and exporter/http/page_cache.h.

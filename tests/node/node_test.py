@@ -25,7 +25,7 @@ class OneEndpointTest(NodeCase):
         # Each process is told apart on what belongs to it.
         self.assertEqual(values(self.port, "nccl_pulse_build_info", "global_rank").keys(),
                          {"0", "1", "2", "3"})
-        self.assertEqual(values(self.port, "nccl_pulse_segments_rejected_total", "reason"), {})
+        self.assertEqual(values(self.port, "nccl_pulse_processes_rejected_total", "reason"), {})
 
     def test_all_start_at_once(self):
         processes = [Process(rank, self.listen, init=False) for rank in range(8)]

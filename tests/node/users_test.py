@@ -127,7 +127,7 @@ class UsersTest(AgentCase):
         return process
 
     def rejected(self):
-        return values(self.port, "nccl_pulse_segments_rejected_total", "reason").get("foreign_user", 0)
+        return values(self.port, "nccl_pulse_processes_rejected_total", "reason").get("foreign_user", 0)
 
     def test_users_do_not_meet(self):
         own = self.start(0)
@@ -140,7 +140,7 @@ class UsersTest(AgentCase):
         for process in others:
             self.assertNotIn(":%d/" % self.port, process.url)
         # That they asked is no rejection.
-        self.assertEqual(values(self.port, "nccl_pulse_segments_rejected_total", "reason"), {})
+        self.assertEqual(values(self.port, "nccl_pulse_processes_rejected_total", "reason"), {})
         wait_until(lambda: any(ranks(port) == {1: 1, 2: 1}
                                for port in range(self.port + 1, self.port + 5)),
                    "the others have met behind it")

@@ -302,7 +302,7 @@ class Count:
                 operation.op, operation.bytes, communicator.init["nranks"]), **labels)
 
     def untimed(self, operation, communicator, reason):
-        self.add_to("nccl_untimed_operations_total", communicator, 1, op=operation.op, reason=reason)
+        self.add_to("nccl_operations_without_duration_total", communicator, 1, op=operation.op, reason=reason)
 
     def finish(self, communicator):
         for operation in communicator.operations:
@@ -330,7 +330,7 @@ class Count:
             self.observe("nccl_operation_completion_seconds", communicator,
                          operation.kernel_end - start, source="kernel", **labels)
         if active:
-            self.add_to("nccl_uncompleted_operations_total", communicator, 1, op=operation.op)
+            self.add_to("nccl_operations_without_completion_total", communicator, 1, op=operation.op)
         if self.kernel:
             if not operation.starts:
                 self.untimed(operation, communicator, "invisible")

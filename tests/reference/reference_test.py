@@ -72,7 +72,7 @@ class Totals(unittest.TestCase):
                 operations = total(samples, "nccl_algorithm_operations_total") + self.p2p(run)
                 self.assertEqual(
                     total(samples, "nccl_operation_duration_seconds") +
-                    total(samples, "nccl_untimed_operations_total"), operations, (run, timing))
+                    total(samples, "nccl_operations_without_duration_total"), operations, (run, timing))
 
     @staticmethod
     def p2p(run):
@@ -101,7 +101,7 @@ class Totals(unittest.TestCase):
         # Half of the sends go to the rank itself: no network.
         self.assertEqual(
             total(samples, "nccl_operation_completion_seconds", source="proxy", op="Send"), 200)
-        self.assertEqual(total(samples, "nccl_uncompleted_operations_total"), 0)
+        self.assertEqual(total(samples, "nccl_operations_without_completion_total"), 0)
 
     def test_network_steps(self):
         samples = reference.count_files(files("h200x2-net-mixed"), "auto", 6, network=True)
@@ -126,7 +126,7 @@ class Totals(unittest.TestCase):
         self.assertEqual(total(kernel, "nccl_algorithm_operations_total"), 2 * 92)
         self.assertEqual(total(auto, "nccl_operations_total"), 2 * 12)
         self.assertEqual(total(kernel, "nccl_operations_total"), 2 * 12)
-        self.assertEqual(total(auto, "nccl_untimed_operations_total", reason="captured"), 2 * 10)
+        self.assertEqual(total(auto, "nccl_operations_without_duration_total", reason="captured"), 2 * 10)
 
     def test_older_api_counts_operations(self):
         samples = reference.count_files(files("h200x4-pytorch-ddp-fsdp"), "auto", 4)

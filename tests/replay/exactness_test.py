@@ -22,7 +22,7 @@ COUNTED = ("nccl_operations_total", "nccl_operation_bytes_total", "nccl_algorith
            "nccl_launches_total", "sequence")
 TIMED = ("nccl_operation_duration_seconds", "nccl_operation_completion_seconds",
          "nccl_timed_bus_bytes_total",
-         "nccl_untimed_operations_total", "nccl_uncompleted_operations_total",
+         "nccl_operations_without_duration_total", "nccl_operations_without_completion_total",
          "nccl_pulse_kernel_timing_untrusted", "nccl_network_bytes_total",
          "nccl_network_wait_seconds_total")
 
@@ -127,7 +127,7 @@ class Exactness(unittest.TestCase):
         self.assertFalse(wrong, "%d samples differ:\n%s" % (len(wrong), "\n".join(wrong[:40])))
         self.assertFalse(problems, "\n".join(problems[:20]))
         for (name, labels), value in samples.items():
-            if name in ("nccl_pulse_overflowed_operations_total", "nccl_pulse_segments_rejected_total"):
+            if name in ("nccl_pulse_overflowed_operations_total", "nccl_pulse_processes_rejected_total"):
                 self.assertEqual(value, 0, name)
             # What the plugin could not use: nothing, in a recording of a sound run.
             if name == "nccl_pulse_ignored_events_total":

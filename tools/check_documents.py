@@ -7,6 +7,7 @@ a Bazel label or an NCCL_PULSE_ variable that is named `like this` exists. In ev
 that is cited by its path below docs/ exists, and so does the heading behind its #. Notebooks of
 measurements name what existed on their day: only their links are checked. Pages for users
 also keep two rules of style: no sentence of more than MOST_WORDS words, and none of the words in WORSE_WORDS.
+All pages for users together, and all for contributors, keep within BUDGETS.
 """
 
 import fnmatch
@@ -35,6 +36,12 @@ OTHER_PAGES = {
     "docs/nccl-profiler-api.md",
 }
 MOST_WORDS = 30
+CONTRIBUTORS_PAGES = {"CONTRIBUTING.md", "docs/architecture.md", "docs/benchmarks.md", "docs/nccl-profiler-api.md"}
+# {who reads them: (their pages, the most words of all together)}; code and tables also count.
+BUDGETS = {
+    "users": (lambda path: path not in CONTRIBUTORS_PAGES and re.match(r"README\.md$|docs/[\w-]+\.md$", path), 32000),
+    "contributors": (lambda path: path in CONTRIBUTORS_PAGES, 7000),
+}
 # A word that reads as translated, and what to write.
 WORSE_WORDS = {
     r", too\b(?! \w)": "also",
@@ -92,6 +99,11 @@ def anchors(text):
 
 def is_plain(path):
     return path == "README.md" or (fnmatch.fnmatch(path, "docs/*.md") and path not in OTHER_PAGES)
+
+
+def count_words(text):
+    """What has a letter or a digit between blanks: a table's bars are no words."""
+    return sum(1 for word in text.split() if any(map(str.isalnum, word)))
 
 
 def passages(text):
@@ -167,6 +179,10 @@ class Tree:
             kinds = kinds[:1] if path.startswith(NOTEBOOKS) else kinds
             kinds += (self._style,) if is_plain(path) else ()
             found += [(path, *problem) for kind in kinds for problem in kind(path, text)]
+        for who, (is_one, most) in BUDGETS.items():
+            words = sum(count_words(text) for path, text in self.files.items() if text is not None and is_one(path))
+            if words > most:
+                found.append(("docs", 1, "%d words for %s, at most %d" % (words, who, most)))
         return found
 
     def broken_links(self):
@@ -205,7 +221,7 @@ class Tree:
     def _style(_, text):
         for number, passage in passages(text):
             for sentence in SENTENCE_END.split(passage):
-                words = len([word for word in sentence.split() if any(map(str.isalnum, word))])
+                words = count_words(sentence)
                 if words > MOST_WORDS:
                     yield number, "%d words in a sentence, at most %d: %s ..." % (words, MOST_WORDS, sentence[:60])
             for word, better in WORSE_WORDS.items():

@@ -102,6 +102,12 @@ class StyleTest(unittest.TestCase):
         self.assertEqual(['README.md:1: "held up": write "block"'], style("[A job is held up](https://x.org/goes-on)"))
         self.assertEqual([], style("It is empty, too large, or cut off.\n```\nit goes on, too\n```"))
 
+    def test_all_pages_together_have_a_budget(self):
+        self.assertEqual([], problems(docs__timing_md="| word |\n\n" * 32000, CONTRIBUTING_md="word\n\n" * 7000))
+        self.assertEqual(["docs:1: 32001 words for users, at most 32000"],
+                         problems(docs__timing_md="word\n\n" * 32000, README_md="word"))
+        self.assertEqual(["docs:1: 7001 words for contributors, at most 7000"], problems(docs__benchmarks_md="word\n\n" * 7001))
+
     def test_other_pages_are_not_held_to_it(self):
         self.assertEqual([], problems(CONTRIBUTING_md="It counts, too."))
 

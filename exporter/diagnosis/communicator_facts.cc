@@ -1,7 +1,9 @@
 #include "exporter/diagnosis/communicator_facts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "exporter/diagnosis/call_counts.h"
@@ -173,6 +175,27 @@ bool WasIdle(const CommunicatorFacts& facts, const RankView& rank) {
                       [&was](const auto& each) { return was(each).is_in_flight(); });
 }
 
+// An estimate leaves a count and no launch. So calls of an operation that one rank alone has called,
+// none of which NCCL has launched, are not said to be missing beside calls that are.
+void LeaveOutEstimates(CommunicatorFacts* facts) {
+  if (facts->owed.empty()) return;
+  const auto of = [](const Calls& calls, const std::string& op) {
+    uint64_t total = 0;
+    for (const auto& [kind, count] : calls) total += kind.first == op ? count : 0;
+    return total;
+  };
+  for (const auto& [op, abandoned] : AbandonedCallsOf(*facts->live[facts->most]->communicator)) {
+    const auto has_called = [&of, op = op](const Calls& calls) { return of(calls, op) != 0; };
+    const bool is_alone = std::count_if(facts->calls.begin(), facts->calls.end(), has_called) == 1;
+    if (!is_alone || of(facts->calls[facts->most], op) != abandoned) continue;
+    Calls rest = facts->owed;
+    for (auto each = rest.begin(); each != rest.end();) {
+      each = each->first.first == op ? rest.erase(each) : std::next(each);
+    }
+    if (!rest.empty()) facts->owed = std::move(rest);
+  }
+}
+
 void CompareCalls(CommunicatorFacts* facts) {
   for (const RankView* rank : facts->live) {
     facts->calls.push_back(facts->abandoned.CountWithout(*rank));
@@ -199,6 +222,7 @@ void CompareCalls(CommunicatorFacts* facts) {
       facts->owed[kind] = std::max(facts->owed[kind], count);
     }
   }
+  LeaveOutEstimates(facts);
 }
 
 // A rank's calls are those that it made before it ended. All ranks call alike, so of any two it is

@@ -230,11 +230,10 @@ class Tracker {
   // Where the next one like it is counted, if it can be without a handle.
   void LearnOperation(CommunicatorParts& parts, const OperationEvent& event, UntimedReason fate,
                       uint64_t key, LaneWriter& writer);
-  // One in this many has the cost of its callback measured.
-  static constexpr uint64_t kMeasuredOperations = 1024;
-  static bool IsMeasured(uint64_t number) {
-    return number % kMeasuredOperations == kMeasuredOperations - 1;
-  }
+  // One in this many of a communicator's operations has the cost of its callback measured. The first
+  // is an early one: most communicators have few.
+  static constexpr uint64_t kMeasuredOperations = 1024, kFirstMeasured = 15;
+  static bool IsMeasured(uint64_t number) { return number % kMeasuredOperations == kFirstMeasured; }
   // The last call where launches are not reported: it is launched now, about.
   [[gnu::cold, gnu::noinline]] void NoteUnlaunched(LastCalls& last_calls, LastCallFields call,
                                                    uint64_t now_ns) const;

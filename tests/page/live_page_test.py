@@ -79,7 +79,7 @@ class LivePageTest(unittest.TestCase):
         head, *_, last = page.evaluate("[...%s.rows].map((row) => [...row.cells].map((cell) => "
                                        "cell.innerText))" % calls)
         # The suspect stands first, where a narrow page shows it.
-        self.assertEqual(head, ["number", "call"] + ["rank %d" % i for i in (RANKS - 1, *range(RANKS - 1))])
+        self.assertEqual(head, ["collective", "call"] + ["rank %d" % i for i in (RANKS - 1, *range(RANKS - 1))])
         self.assertRegex(last[1], "^AllReduce .*B$")
         self.assertEqual(last[2:], ["▸ not called"] + ["not done"] * (RANKS - 1))
         self.assertEqual(page.evaluate(calls + ".querySelector('th.odd').innerText"),

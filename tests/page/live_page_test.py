@@ -80,7 +80,7 @@ class LivePageTest(unittest.TestCase):
                                        "cell.innerText))" % calls)
         # The suspect stands first, where a narrow page shows it.
         self.assertEqual(head, ["collective", "call"] + ["rank %d" % i for i in (RANKS - 1, *range(RANKS - 1))])
-        self.assertRegex(last[1], "^AllReduce .*B$")
+        self.assertRegex(last[1], r"^AllReduce .*B #\d+$")
         self.assertEqual(last[2:], ["▸ not called"] + ["not done"] * (RANKS - 1))
         self.assertEqual(page.evaluate(calls + ".querySelector('th.odd').innerText"),
                          "rank %d" % (RANKS - 1))

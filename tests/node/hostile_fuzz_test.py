@@ -45,8 +45,9 @@ class FuzzTest(HostileCase):
 
     def peer(self):
         peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        peer.settimeout(60)
+        # Before the time limit, which would make a full queue an error.
         peer.connect(self.name)
+        peer.settimeout(60)
         return peer
 
     def change(self, content, begin=0, end=None):

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <numeric>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "exporter/base/disjoint_sets.h"
 
 namespace nccl_pulse {
 namespace {
@@ -43,23 +43,17 @@ std::string NameOf(const ProcessSnapshot& process) {
 using Group = std::vector<const ProcessSnapshot*>;
 
 std::vector<Group> GroupByCommunicators(const std::vector<ProcessSnapshot>& processes) {
-  std::vector<std::size_t> joined(processes.size());
-  std::iota(joined.begin(), joined.end(), std::size_t{0});
-  const auto root_of = [&joined](std::size_t each) {
-    while (joined[each] != each) each = joined[each] = joined[joined[each]];
-    return each;
-  };
+  DisjointSets sets(processes.size());
   std::map<uint64_t, std::size_t> first_with;
   for (std::size_t i = 0; i < processes.size(); ++i) {
     for (const CommunicatorSnapshot& each : processes[i].communicators) {
-      const std::size_t other = first_with.try_emplace(each.comm_id, i).first->second;
-      joined[root_of(i)] = root_of(other);
+      sets.Join(i, first_with.try_emplace(each.comm_id, i).first->second);
     }
   }
   std::map<std::size_t, Group> groups;
-  for (std::size_t i = 0; i < processes.size(); ++i) groups[root_of(i)].push_back(&processes[i]);
+  for (std::size_t i = 0; i < processes.size(); ++i) groups[sets.SetOf(i)].push_back(&processes[i]);
   std::vector<Group> list;
-  for (auto& [root, group] : groups) list.push_back(std::move(group));
+  for (auto& [set, group] : groups) list.push_back(std::move(group));
   return list;
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "exporter/base/disjoint_sets.h"
 #include "exporter/base/realtime_clock.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/words.h"
@@ -202,20 +203,13 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
 }
 
 std::vector<JobLook> SplitByJob(JobLook look) {
-  // The job of each communicator, as the number of another job until it is its own.
-  std::vector<std::size_t> joined;
-  const auto root_of = [&joined](std::size_t job) {
-    while (joined[job] != job) job = joined[job] = joined[joined[job]];
-    return job;
-  };
+  DisjointSets jobs;
   std::unordered_map<uint64_t, std::size_t> job_of;
   const auto join = [&](const ProcessSnapshot& process) {
-    const std::size_t own = joined.size();
-    joined.push_back(own);
+    const std::size_t own = jobs.Add();
     for (const CommunicatorSnapshot& each : process.communicators) {
       if (each.comm_id == 0) continue;  // not known: it connects nobody
-      const std::size_t before = root_of(job_of.try_emplace(each.comm_id, own).first->second);
-      joined[before] = root_of(own);
+      jobs.Join(job_of.try_emplace(each.comm_id, own).first->second, own);
     }
   };
   for (const ProcessSnapshot& process : look.set.processes) join(process);
@@ -226,7 +220,7 @@ std::vector<JobLook> SplitByJob(JobLook look) {
   std::size_t number = 0;
   const auto take = [&](std::vector<ProcessSnapshot>* from, auto field) {
     for (ProcessSnapshot& process : *from) {
-      const std::size_t job = root_of(number++);
+      const std::size_t job = jobs.SetOf(number++);
       endpoints[job].insert(look.endpoint_of->at({process.hostname, process.pid}));
       (looks[job].set.*field).push_back(std::move(process));
     }
@@ -235,7 +229,8 @@ std::vector<JobLook> SplitByJob(JobLook look) {
   take(&look.set.ended, &SnapshotSet::ended);
   for (CommunicatorDiagnosis& each : look.diagnosis) {
     const auto found = job_of.find(each.comm_id);
-    if (found != job_of.end()) looks[root_of(found->second)].diagnosis.push_back(std::move(each));
+    if (found != job_of.end())
+      looks[jobs.SetOf(found->second)].diagnosis.push_back(std::move(each));
   }
   std::vector<JobLook> split;
   for (auto& [job, part] : looks) {

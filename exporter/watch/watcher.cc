@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <future>
-#include <numeric>
 #include <set>
 #include <tuple>
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/disjoint_sets.h"
 #include "exporter/base/realtime_clock.h"
 #include "exporter/fleet/job_report.h"
 
@@ -115,17 +115,11 @@ bool Watcher::IsBelieved(const Endpoint& endpoint, Time now) const {
 }
 
 std::vector<Watcher::Group> Watcher::GroupEndpoints(Time now) const {
-  std::vector<std::size_t> joined(endpoints_.size());
-  std::iota(joined.begin(), joined.end(), std::size_t{0});
-  const auto root_of = [&joined](std::size_t each) {
-    while (joined[each] != each) each = joined[each] = joined[joined[each]];
-    return each;
-  };
+  DisjointSets sets(endpoints_.size());
   std::unordered_map<std::string, std::size_t> first_with;
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
     const auto join = [&](std::string what) {
-      const std::size_t other = first_with.try_emplace(std::move(what), i).first->second;
-      joined[root_of(i)] = root_of(other);
+      sets.Join(i, first_with.try_emplace(std::move(what), i).first->second);
     };
     for (const std::string& each : endpoints_[i].summary.communicators) join("c" + each);
     for (const EndpointSummary::Job& each : endpoints_[i].summary.jobs) {
@@ -136,10 +130,10 @@ std::vector<Watcher::Group> Watcher::GroupEndpoints(Time now) const {
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
     const Endpoint& each = endpoints_[i];
     if (each.heard_at == Time() || now - each.heard_at > kRemembered) continue;
-    groups[root_of(i)].push_back(i);
+    groups[sets.SetOf(i)].push_back(i);
   }
   std::vector<Group> list;
-  for (auto& [root, group] : groups) list.push_back(std::move(group));
+  for (auto& [set, group] : groups) list.push_back(std::move(group));
   return list;
 }
 

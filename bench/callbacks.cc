@@ -241,7 +241,7 @@ BENCHMARK_CAPTURE(FreshThreadFirstCollective, EmptyPlugin, Empty())
     ->Iterations(20000)
     ->Iterations(20000);
 
-// What a tuner asks in getCollInfo.
+// A tuner asks this in getCollInfo.
 void Query(benchmark::State& state) {
   void* const library = dlopen(FindLibrary("plugin/libnccl-profiler-pulse.so").c_str(), RTLD_NOW);
   auto* const query = reinterpret_cast<ncclPulseQuery_v1_t*>(dlsym(library, "ncclPulseQuery_v1"));

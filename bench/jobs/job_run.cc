@@ -335,7 +335,7 @@ class Run {
     }
   }
 
-  // What it sends to that rank later in this step.
+  // The rank first sends what it sends to that peer later in this step.
   static void SendFirst(RunningRank* rank, int peer) {
     for (std::size_t i = rank->at + 1; i < rank->program.size(); ++i) {
       const JobStep& step = rank->program[i];
@@ -386,7 +386,7 @@ class Run {
     rank.memberships[step.group].Launch(step, peers, rank.host_ns);
   }
 
-  // Of kDeadLink: it has nothing to exchange that time.
+  // With kDeadLink, the rank has nothing to exchange that time.
   bool IsAbsent(int group, int exchange, int number) const {
     if (!Is(Fault::kDeadLink) || number == options_.rank || number == options_.other) return false;
     constexpr double kShare = 0.2;
@@ -470,7 +470,7 @@ class Run {
     const bool sends = step.kind == StepKind::kSend;
     return {step.group, sends ? number : step.peer, sends ? step.peer : number};
   }
-  // Of kDeadLink, in a pipeline.
+  // With kDeadLink, a pipeline loses this message.
   bool IsLost(int number, const JobStep& step, int64_t begun_ns) const {
     const bool is_link = (number == options_.rank && step.peer == options_.other) ||
                          (number == options_.other && step.peer == options_.rank);

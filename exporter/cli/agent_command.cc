@@ -159,7 +159,7 @@ std::vector<Flag> Flags() {
                                                 {"--web-config", &flags.web_config}}));
 }
 
-// What the flags ask for, beside `server`'s.
+// The flags ask for this, beside `server`'s options.
 struct Wanted {
   ServerOptions server;
   std::shared_ptr<WebGuard> guard;  // null: everybody may ask

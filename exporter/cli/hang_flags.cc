@@ -12,7 +12,7 @@
 namespace nccl_pulse {
 namespace {
 
-// What is wrong with the file at this path; "": nothing.
+// Says what is wrong with the file at this path; "": nothing is.
 std::string WhyNotRun(const std::string& path) {
   if (path.empty()) return "";
   if (path[0] != '/') return absl::StrCat("--on-hang=", path, " is no absolute path");

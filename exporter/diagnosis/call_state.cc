@@ -17,7 +17,7 @@ constexpr StateEntry kStates[] = {{"unknown", "unknown"},   {"not_launched", "in
                                   {"launched", "not done"}, {"in_flight", "not done"},
                                   {"completed", "done"},    {"captured", "in a graph"}};
 
-// Whether NCCL has reported the launches of all of a communicator's calls, as far as is known.
+// Says whether NCCL has reported the launches of all calls of a communicator, as far as is known.
 bool AreAllReported(const CommunicatorSnapshot& communicator) {
   if (communicator.unreported_calls != 0) return false;
   for (const UntimedSnapshot& untimed : communicator.untimed) {

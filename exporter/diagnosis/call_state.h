@@ -1,4 +1,4 @@
-// What became of each of the last calls of a rank.
+// This says what became of each of the last calls of a rank.
 //
 // It follows from the number of its launch and from how many launches have
 // completed. A call of a group counts as completed when all launches before the next group's have:

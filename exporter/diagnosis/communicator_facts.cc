@@ -38,7 +38,7 @@ bool AreCapturedAlike(const RankView& a, const RankView& b) {
          one.captures < GraphPlace::kMost;
 }
 
-// How far a rank has come.
+// Tells how far a rank has come.
 using Progress = std::pair<uint64_t, uint32_t>;
 Progress ProgressOf(const RankView& rank) {
   return {rank.communicator->graph_replays, rank.communicator->graph_place.passed};

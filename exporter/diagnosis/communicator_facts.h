@@ -19,7 +19,7 @@
 
 namespace nccl_pulse {
 
-// How far the ranks of one communicator have come in the replays of their CUDA graphs.
+// This tells how far the ranks of one communicator have come in the replays of their CUDA graphs.
 //
 // Stamps count on each rank's GPU how often the stamps of its graphs were passed (docs/cuda-graphs.md).
 // Ranks that captured the same graphs replay them in the same order. So of two ranks that one is

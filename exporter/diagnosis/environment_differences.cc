@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMostSentences = 8, kMostNamed = 4;
 
-// What one process has set. `is_cut`: more, behind the last name.
+// One process has set these. `is_cut`: it has set more, behind the last name.
 struct Reported {
   std::map<std::string_view, std::string_view> values;
   bool is_cut = false;

@@ -31,11 +31,11 @@ Ranks NotBegunInExchange(const CommunicatorFacts& facts);
 // launches, or fewer calls, of an exchange has counts that do not fit for good.
 bool AreLaunchesExchanges(const CommunicatorView& view);
 
-// What share of their time processes spend in Send and Recv, waiting for the other side included. In
+// This says what share of their time processes spend in Send and Recv, waiting for the other side included. In
 // a pipeline, ranks that wait for a slow one spend more there than before, and the slow one spends
 // less. It is computed from the timed calls, of which each rank has a sample of its own.
 
-// What share of its time one rank spends in calls on one communicator; nothing where too few were
+// This says what share of its time one rank spends in calls on one communicator; nothing where too few were
 // timed to tell.
 std::optional<double> ShareInCalls(const RankView& rank,
                                    bool (*is_counted)(const TimedCallSnapshot& call));
@@ -45,7 +45,7 @@ class PointToPointWaits {
   // Exchanges of all ranks are left out: those are compared like collectives.
   explicit PointToPointWaits(const std::vector<CommunicatorView>& views);
 
-  // Whether it uses Send and Recv.
+  // Says whether it uses Send and Recv.
   bool HasPeers(const ProcessSnapshot* process) const { return shares_.count(process) != 0; }
   // Seconds per second; nothing where too few were timed to tell.
   std::optional<double> Of(const ProcessSnapshot* process) const;

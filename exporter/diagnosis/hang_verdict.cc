@@ -205,7 +205,7 @@ class Judge {
     draft_.SayOwing();
   }
 
-  // Whether it is known who has not made the Send or Recv that others wait for, or that they do not make
+  // Says whether it is known who has not made the Send or Recv that others wait for, or that they do not make
   // it for each other.
   bool SayAwaitedPeers() {
     PeerWaits peers = FollowPeers(facts_);

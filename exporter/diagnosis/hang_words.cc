@@ -27,7 +27,7 @@ std::string WhoHave(const Ranks& ranks) {
   return absl::StrCat(Capital(Names(ranks)), " ", Has(ranks));
 }
 
-// What the peer would have to call.
+// The peer would have to call this.
 std::string PeerCall(const PeerWait& wait) {
   return absl::StrCat(wait.sends ? "Recv from rank " : "Send to rank ", wait.rank->rank());
 }

@@ -55,7 +55,7 @@ struct JobStraggler {
   std::string text;
 };
 
-// What to do first (verdict.h).
+// Returns what to do first (verdict.h).
 std::string FirstStep(const JobRoot& root);
 std::string FirstStep(const JobStraggler& straggler);
 

@@ -264,7 +264,7 @@ namespace {
 constexpr double kMinLess = 0.1;  // seconds per second
 
 struct BusyHost {
-  // What each process spends in calls, waiting for others included.
+  // Each process spends this in calls, waiting for others included.
   std::map<const ProcessSnapshot*, double> inside;
   // Of which it is known on a communicator of the pipeline, where a stage waits.
   std::set<const ProcessSnapshot*> known;

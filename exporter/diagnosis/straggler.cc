@@ -96,7 +96,7 @@ double HostsOfRanks::SumOfSquares(const std::vector<double>& of_ranks) const {
   return nccl_pulse::SumOfSquares(means);
 }
 
-// What is new of one kind of calls.
+// This is new of one kind of calls.
 struct StragglerState::Seen {
   const TimedCallSnapshot* call;  // one of this kind
   OfKind* of;

@@ -20,7 +20,7 @@ constexpr double kSecond = 1e9;
 // Of the most that one of eight or so may be beyond its part, by chance.
 constexpr double kMostErrors = 3.2;
 
-// Whether its ranks may all be late alike: none by far more often than the others.
+// Says whether its ranks may all be late alike: none by far more often than the others.
 bool AreAlike(double late_calls, double most_of_one, std::size_t ranks_ever_late,
               std::size_t ranks) {
   const double part = 1 / static_cast<double>(ranks);

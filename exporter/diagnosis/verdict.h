@@ -31,7 +31,7 @@ enum class HangVerdict : uint8_t {
   kUnknown,
 };
 
-// What is known beside a verdict, where it changes what is said or done.
+// A situation is known beside a verdict, where it changes what is said or done.
 enum class Situation : uint8_t {
   kPlain,
   kFinalized,  // the suspects have finalized the communicator
@@ -43,7 +43,7 @@ enum class Situation : uint8_t {
   kOfDumps,    // files of PyTorch's Flight Recorder are read, no endpoints
 };
 
-// Whether a wait can end. Alerts page at once for one that cannot.
+// This says whether a wait can end. Alerts page at once for one that cannot.
 enum class Ends : uint8_t {
   kByItself,  // it may be as usual (usual_wait.h)
   kByHand,    // when somebody lets the process go on
@@ -237,7 +237,7 @@ const char* WordsOf(HangVerdict verdict, Situation situation, const char* Verdic
 // nothing is known of its process.
 std::string FirstStep(HangVerdict verdict, Situation situation, const ProcessSnapshot* process,
                       const CommunicatorSnapshot* communicator);
-// What to do first about a rank that comes late, or about all ranks of a host.
+// Says what to do first about a rank that comes late, or about all ranks of a host.
 std::string FirstStepOfLate(const ProcessSnapshot* process, bool is_one);
 // " on node-1"; "" where that is not known.
 std::string OnHost(const ProcessSnapshot* process);

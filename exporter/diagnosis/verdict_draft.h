@@ -20,10 +20,10 @@ namespace nccl_pulse {
 // What the facts about one communicator prove, and what they leave open. Each function answers one
 // question of the verdict (hang_verdict.h).
 
-// What all waiting ranks called last, when that is one operation; else "".
+// Returns what all waiting ranks called last, when that is one operation; else "".
 std::string LastCalled(const Ranks& waiting);
 
-// Whether others may wait for a stopped rank. Not if it has called and launched all that the others
+// Says whether others may wait for a stopped rank. Not if it has called and launched all that the others
 // have, and then was stopped: by a debugger, say, that is to show where it waits.
 bool MayHoldUp(const CommunicatorFacts& facts, const RankView& rank);
 
@@ -38,13 +38,13 @@ bool IsBehindOwnWork(const CommunicatorFacts& facts);
 // reported may have begun before them.
 bool AreOwedLaunched(const CommunicatorFacts& facts);
 
-// Whether the GPU of one of the ranks is known to have come to all that it has launched.
+// Says whether the GPU of one of the ranks is known to have come to all that it has launched.
 bool IsAnyKnownToHaveBegun(const Ranks& ranks);
 
 // Ranks that have called less, and of which it is not known whether they wait.
 Ranks BehindUnseen(const CommunicatorFacts& facts);
 
-// Whether idle ranks are known to hold up the others. Behind a Send or Recv in flight a rank may
+// Says whether idle ranks are known to hold up the others. Behind a Send or Recv in flight a rank may
 // wait for another one than the one that owes a collective, unless nobody else is left.
 bool IsOwedProven(const CommunicatorFacts& facts);
 
@@ -55,7 +55,7 @@ Ranks NamedByCounts(const CommunicatorFacts& facts);
 // The most that any of `ranks` has not called and the rank ahead has.
 Calls CallsOwedBy(const CommunicatorFacts& facts, const Ranks& ranks);
 
-// How often each of `ranks` has called the kinds of `owed`, as tables count it. Kinds that they have
+// Says how often each of `ranks` has called the kinds of `owed`, as tables count it. Kinds that they have
 // not called, or not equally often, or captured, are left out.
 Calls CallsBefore(const Calls& owed, const Ranks& ranks);
 // The call that all of `ranks` made last, with its number, if it is of an operation that they owe:
@@ -66,7 +66,7 @@ Calls LastOfOwed(const Calls& owed, const Ranks& ranks);
 // may be the root, and have left.
 bool MayAllHaveLeft(const CommunicatorFacts& facts, const Ranks& behind);
 
-// Whether one of the waiting ranks may wait in a Send or Recv.
+// Says whether one of the waiting ranks may wait in a Send or Recv.
 bool IsPointToPointPossible(const Ranks& waiting);
 
 inline constexpr std::size_t kMostUnseen = 8;

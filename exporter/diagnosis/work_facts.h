@@ -1,4 +1,4 @@
-// What NCCL's own counters of finished work say of one communicator whose calls were captured into
+// This is what NCCL's own counters of finished work say of one communicator whose calls were captured into
 // CUDA graphs (docs/work-counters.md), together with what its GPUs have run meanwhile (GpuUse).
 //
 // A counter that stands is no hang: an engine without requests finishes nothing for hours. Then its

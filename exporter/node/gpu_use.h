@@ -1,4 +1,4 @@
-// Whether a GPU of this host has run something: what NVML says, asked by whoever serves the node, and
+// This says whether a GPU of this host has run something: what NVML says, asked by whoever serves the node, and
 // only of GPUs on which NCCL's own counter of finished work stands (plugin/cuda/work_proof.h).
 //
 // The driver keeps samples of each GPU's utilization for the last 14 s, five a second, without being

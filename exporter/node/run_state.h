@@ -1,4 +1,4 @@
-// What the kernel says of a process of this host. An open connection does not say that its process
+// This asks the kernel about a process of this host. An open connection does not say that its process
 // lives: one that dumps its core keeps its sockets for minutes, and so does a child that was made without
 // fork's handlers. A background thread that stands does not say that its process is stopped.
 //
@@ -21,7 +21,7 @@ struct ProcessId {
   pid_t pid = 0;       // 0: of a PID namespace that is not seen from here
   uint64_t start = 0;  // in clock ticks after the boot; 0: not known
 };
-// Of the process that has this pid now.
+// Identifies the process that has this pid now.
 ProcessId ProcessIdOf(pid_t pid);
 
 RunState RunStateOf(const ProcessId& process);

@@ -16,7 +16,7 @@
 
 namespace nccl_pulse {
 
-// What a watcher knows after a round, as plain values for its pages.
+// This is what a watcher knows after a round, as plain values for its pages.
 
 // A rank and its process; "" where that is not known.
 struct WatchedRank {
@@ -51,7 +51,7 @@ constexpr const char* JobStateName(JobState state) {
   return kNames[static_cast<int>(state)];
 }
 
-// What a look at a job has found.
+// A look at a job has found this.
 struct JobFindings {
   JobState state = JobState::kNotLookedAt;
   std::vector<JobHang> hangs;  // no usual waits, and none of a job with hang_alert=off

@@ -6,7 +6,7 @@
 // Without the variable nothing of this runs: when the library is loaded, Connect puts Chained's
 // functions into the exported structures only if it is set. NCCL reads them later.
 //
-// What the next profiler is given:
+// The next profiler is given:
 //   version   the newest that NCCL and it know (next_library.h), with that version's descriptor
 //   context   its own, also null
 //   mask      an int of its own. NCCL's mask is the union of that, as it was after the first init, and
@@ -67,7 +67,7 @@ constexpr char kVariable[] = "NCCL_PULSE_NEXT_PLUGIN";
 HandlePairs<15, 1 << 16> g_handles;
 HandlePairs<14, kMostContexts> g_contexts;
 
-// Of init and finalize. Never destroyed: both may be called while the process exits.
+// init and finalize take it. It is never destroyed: both may be called while the process exits.
 std::mutex g_lock;
 // Under the lock; the library is read without it once it is loaded.
 NextLibrary g_library;
@@ -76,7 +76,7 @@ std::array<bool, kMostContexts> g_is_used{};  // places of contexts
 uint32_t g_last_place = 0;
 std::array<const void*, 8> g_own{};  // what this library exports, by version
 
-// What a handle from NCCL stands for. One that is not known is ours to count as such.
+// Says what a handle from NCCL stands for. One that is not known is ours to count as such.
 HandlePair HandleOf(const void* handle) {
   const uint64_t value = TicketOf(handle);
   if (!g_handles.IsTicketOrPair(value)) return {0, value, value != 0};

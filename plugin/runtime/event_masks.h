@@ -60,7 +60,7 @@ class EventMasks {
   MaskWatch& watch() { return watch_; }
 
  private:
-  // What is in NCCL's mask.
+  // Returns what is in NCCL's mask.
   uint32_t WithOthers(int api_version) const {
     return Of(api_version) | other_events[static_cast<std::size_t>(api_version)].load();
   }

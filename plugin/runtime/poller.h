@@ -45,7 +45,7 @@ class Poller {
 
   // Once in a process; `name` and `work` are kept. False when there is no thread to be had.
   bool Start(const char* name, const Work& work);
-  // Of both. Async-signal-safe.
+  // Forgets both. Async-signal-safe.
   static void ForgetAfterFork();
 
  private:

@@ -97,7 +97,7 @@ class Ticket {
            uint64_t{operation} << kOperationShift;
   }
 
-  // Whether it is of an operation of the communicator that has that first place.
+  // Says whether it is of an operation of the communicator that has that first place.
   static constexpr bool IsOfOperation(uint64_t ticket, uint64_t first) {
     constexpr uint64_t kOfEach = (uint64_t{1} << kChildShift) - (uint64_t{1} << kOperationShift);
     return ((ticket ^ first) & ~kOfEach) == 0;

@@ -156,7 +156,7 @@ class Servers(unittest.TestCase):
 
     def differences(self, prometheus, server, queries):
         """A function: {key: what differs between their answers} of now. Once all are the same it counts the answers."""
-        # Of equal values each server's topk() takes its own.
+        # Each server's topk() takes its own of equal values.
         lines = [[key, re.sub(r"\btopk\(\d+, ", "(", expression)]
                  for key, expressions in queries.items() for expression in expressions]
         # One sed for all.

@@ -6,7 +6,7 @@
 
 namespace nccl_pulse {
 
-// What the stand-in for NVML says, of one GPU.
+// The stand-in for NVML says this of one GPU.
 struct FakeNvml {
   struct Sample {
     unsigned long long time_us;

@@ -25,7 +25,7 @@ SimulatedJob GraphJob(int nranks = 0) {
   return job;
 }
 
-// What NVML will say.
+// NVML will say this.
 void Use(SimulatedJob* job, const std::vector<GpuUse>& uses) {
   for (int rank = 0; rank < 4; ++rank) job->Of(kComm, rank).work.gpu_use = uses[rank];
 }

@@ -52,7 +52,7 @@ SnapshotMessage Reread(const SnapshotSet& set, int64_t now, std::optional<int64_
   return message;
 }
 
-// What protoc makes of it by the schema, "" where there is no protoc.
+// Returns what protoc makes of it by the schema, "" where there is no protoc.
 std::string ByProtoc(const std::string& message) {
   if (std::system("command -v protoc > /dev/null") != 0) return "";
   const std::string path = testing::TempDir() + "/message";

@@ -30,7 +30,7 @@ TEST(Peers, OfAllLaunchesInFlight) {
   EXPECT_EQ(PeersOf(calls, 6, 6, 0).sends_to, Numbers());
 }
 
-// What NCCL cuts into launches 5 and 6.
+// NCCL cuts these into launches 5 and 6.
 TEST(Peers, OfAGroupOfSeveralLaunches) {
   const std::vector<LastCallSnapshot> calls = {Call("Send", 3, 5), Call("Recv", 1, 5, true)};
   EXPECT_TRUE(PeersOf(calls, 6, 5, 0).are_known);

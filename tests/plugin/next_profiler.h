@@ -25,7 +25,7 @@ struct NextCall {
   int state = 0;
 };
 
-// What the library exports as next_notes.
+// The library exports this as next_notes.
 struct NextNotes {
   NextManner manner = NextManner::kGood;
   int mask = 0;

@@ -94,9 +94,8 @@ class Section {
     const shown = mostTime(comm);
     const indices = [...new Set(objects(comm.ranks).map((rank) => text(rank.index)))].slice(0, 4).join(', ');
     const jobs = [...new Set(objects(comm.ranks).map((rank) => text(processOf(rank).job_id)))].filter(Boolean).slice(0, 4).join(', ');
-    put(this.facts, `Communicator ${text(comm.comm)}, number ${indices}, counted from 0, of those that its processes made` + (jobs ? `; job ${jobs}` : '') +
-        (shown ? `. Ranks: p50, p99, bus of ${text(shown.op)} ${size(shown.size)}, ${text(shown.latency.measure)} ` +
-        `(${text(shown.latency.source)}), since its start.` : '.'));
+    put(this.facts, `${text(comm.comm)} · index ${indices}` + (jobs ? ` · job ${jobs}` : '') + (shown ? ` · ranks' p50, p99, bus: ` +
+        `${text(shown.op)} ${size(shown.size)}, ${text(shown.latency.measure)} (${text(shown.latency.source)}), since the start` : ''));
     const operations = objects(comm.operations).length > 0;
     this.operationTable.node.hidden = !operations;
     this.bucketTable.node.hidden = !operations;
@@ -126,11 +125,15 @@ function searchText(comm) {
 
 class CommunicatorList {
   constructor(parent, note) {
-    Object.assign(this, {parent, note});
+    Object.assign(this, {parent, note, places: new Map()});
   }
 
   update(page, history, recent, filter, withEnded) {
     const all = objects(page.communicators);
+    // Those in trouble stand first when they are first seen. Afterwards no card moves below the reader.
+    const {places} = this;
+    const isNew = all.filter((comm) => !places.has(text(comm.comm))).sort((a, b) => trouble(b) - trouble(a));
+    for (const comm of isNew) places.set(text(comm.comm), places.size);
     const usable = all.filter((comm) => withEnded || isInUse(comm));
     const wanted = filter.trim().toLowerCase().split(/\s+/).filter(Boolean);
     const shown = usable.filter((comm) => {
@@ -138,8 +141,7 @@ class CommunicatorList {
       const words = searchText(comm);
       return wanted.every((word) => words.includes(word));
     });
-    // Those in trouble first, then by id, as in the answer.
-    shown.sort((a, b) => trouble(b) - trouble(a));
+    shown.sort((a, b) => places.get(text(a.comm)) - places.get(text(b.comm)));
     const few = usable.length <= OPEN_AT_FIRST;
     reconcile(this.parent, shown, (comm) => text(comm.comm),
         (comm) => new Section(few || trouble(comm) === 2),

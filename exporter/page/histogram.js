@@ -1,6 +1,6 @@
 // Latency histograms as small drawings: logarithmic time, one scale for all of a communicator.
 
-const CHART_WIDTH = 300;
+const CHART_WIDTH = 260;
 const CHART_HEIGHT = 26;
 const BASE = CHART_HEIGHT - 5;  // below it: the marks of p50 and p99
 const BUCKETS_PER_OCTAVE = 4;

@@ -63,7 +63,7 @@ function makeProblem({kind, comm}) {
 function updateProblem(part, {kind, comm, finding}, now) {
   const name = communicatorName(comm);
   put(part.what, kind !== 'slow' ?
-    `communicator ${name} makes no progress for ${seconds(now - number(finding.since))}` :
+    `communicator ${name} has made no progress since ${since(number(finding.since), now)}` :
     `communicator ${name} waits for rank ${text(finding.rank)}`);
   mark(part.button, 'aria-label', `show communicator ${name}`);
   put(part.sentence, text(finding.text, MOST_WORDS));

@@ -1,11 +1,11 @@
 // The details of an opened communicator: its ranks, its operations, and the histograms as numbers.
 
 const RANK_COLUMNS = [
-  {title: 'Suspicion', unseen: true, left: true}, {title: 'Rank'}, {title: 'Pid'}, {title: 'GPU'},
+  {title: 'Rank', kind: 'rank'}, {title: 'Pid'}, {title: 'GPU'},
   {title: 'State', left: true}, {title: 'For', kind: 'time'}, {title: 'Last call', left: true, kind: 'call'},
   {title: 'Calls'}, {title: 'Calls/s'},
   {title: 'In flight', tip: 'Kernel launches that are not known to be complete'}, {title: 'Launches/s'},
-  {title: 'Holds up others', kind: 'two', tip: 'Of a straggler: the share of the time that the other ranks wait for it'},
+  {title: 'Blocks others', kind: 'two', tip: 'Of a straggler: the share of the time that the other ranks wait for it'},
   {title: 'p50', kind: 'time'}, {title: 'p99', kind: 'time'}, {title: 'Bus', kind: 'time'},
 ];
 // A page cannot usefully show more rows; the JSON has them all.
@@ -34,7 +34,7 @@ class RankTable {
     const straggler = object(comm.straggler);
     const late = new Set([straggler.rank, ...list(straggler.ranks)]);
     reconcile(this.body, objects(comm.ranks).slice(0, MOST_ROWS),
-        (rank) => keyOfRank(comm, rank), () => makeRow(RANK_COLUMNS, 1), ({node, cells}, rank) => {
+        (rank) => keyOfRank(comm, rank), () => makeRow(RANK_COLUMNS, 0), ({node, cells}, rank) => {
           const suspect = suspects.has(rank.rank);
           const waits = waiting.has(rank.rank);
           const isLate = isNumber(rank.rank) && late.has(rank.rank);
@@ -42,7 +42,6 @@ class RankTable {
           const latency = latencyOfRank(rank, shown) || {};
           mark(node, 'class', suspect ? 'suspect' : isLate ? 'late' : waits ? 'waits' : null);
           const contents = [
-            suspect ? '▶▶ suspect' : isLate ? '▶ late' : '',
             text(rank.rank), pidOf(rank), text(object(rank.gpu).index) || '–',
             text(rank.state_word) || '?', isNumber(rank.state_since) ? seconds(now - rank.state_since) : '–',
             last ? `${text(last.op)} ${size(last.size)} #${text(last.calls)}` : '–',
@@ -51,10 +50,16 @@ class RankTable {
             isLate ? dash(straggler.seconds_per_second, share) : '–',
             dash(latency.p50, seconds), dash(latency.p99, seconds), dash(latency.bus_bytes_per_second, byteRate),
           ];
-          contents.forEach((content, i) => put(cells[i], content));
+          // The mark stays in sight where the table scrolls; a phone leaves its word to screen readers.
+          const word = suspect ? 'suspect ' : isLate ? 'late ' : '';
+          if (cells[0].shown !== word + contents[0]) {
+            cells[0].shown = word + contents[0];
+            cells[0].replaceChildren(...(word ? [suspect ? '▶▶ ' : '▶ ', element('span', {class: 'word'}, word)] : []), contents[0]);
+          }
+          contents.forEach((content, i) => { if (i > 0) put(cells[i], content); });
           const why = rank.state === 'unknown' ? text(rank.unknown_because) : '';
-          mark(cells[4], 'title', why ? `Whether it is idle is not known: ${why}.` : null);
-          mark(cells[6], 'title', contents[6].length > 40 ? contents[6] : null);
+          mark(cells[3], 'title', why ? `Whether it is idle is not known: ${why}.` : null);
+          mark(cells[5], 'title', contents[5].length > 40 ? contents[5] : null);
         });
   }
 }

@@ -59,3 +59,9 @@ function clock(unixSeconds) {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ` +
       `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
+
+// By the clock, to compare with logs; with its day unless that is the day of `now`.
+function since(then, now) {
+  const [day, time] = clock(then).split(' ');
+  return `${clock(now).startsWith(day) ? time : clock(then)}, ${seconds(now - then)}`;
+}

@@ -8,7 +8,7 @@ from tests import running
 from tests.node import cluster
 from tests.page.browser import Browser
 
-CALLS = "document.querySelector('details.communicator tbody tr')?.cells[6].innerText"
+CALLS = "document.querySelector('details.communicator tbody tr')?.cells[5].innerText"
 
 
 class DemoPageTest(unittest.TestCase):
@@ -34,10 +34,10 @@ class DemoPageTest(unittest.TestCase):
         page.wait("document.title.startsWith('SLOW ')")
         self.assertRegex(page.text("#verdict"), r"waits for rank 2")
         page.wait("document.title.startsWith('HANG ')")
-        self.assertRegex(page.text("#verdict"), r"\"dp\" makes no progress")
+        self.assertRegex(page.text("#verdict"), r"\"dp\" has made no progress")
         self.assertRegex(page.text("#verdict"), r"Rank 1 \(pid \d+\) has not called AllReduce")
         suspect = "document.querySelector('details.communicator tr.suspect')"
-        self.assertEqual(page.wait(suspect + " && %s.cells[1].innerText" % suspect), "1")
+        self.assertEqual(page.wait(suspect + " && %s.cells[0].innerText" % suspect), "▶▶ suspect 1")
         page.wait("!document.title.startsWith('HANG ')")
         self.assertEqual((page.problems, page.network), ([], []))
 

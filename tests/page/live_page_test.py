@@ -43,7 +43,7 @@ class LivePageTest(unittest.TestCase):
         page.evaluate("[...document.querySelectorAll('details.communicator')]"
                       ".find((each) => each.querySelector('.name').textContent === 'size-64')"
                       ".open = true")
-        cell = "document.querySelector('details[open] tbody tr').cells[7].innerText"
+        cell = "document.querySelector('details[open] tbody tr').cells[6].innerText"
         self.assertEqual(page.wait("document.querySelector('details[open] tbody tr') && " + cell),
                          "5")
         self.job.go_on()
@@ -59,16 +59,16 @@ class LivePageTest(unittest.TestCase):
         hang = self.hang()
         self.assertEqual(hang["suspects"], [RANKS - 1])
         verdict = page.text("#verdict")
-        self.assertRegex(verdict, r"■ HANG\s*communicator [0-9a-f]{16} \"hang\" makes no progress "
-                         r"for .* s\s+\[a rank has not called what the others have called\]")
+        self.assertRegex(verdict, r"■ HANG\s*communicator [0-9a-f]{16} \"hang\" has made no progress "
+                         r"since \d\d:\d\d:\d\d, .* s\s+\[a rank has not called what the others have called\]")
         self.assertIn(hang["text"], verdict)
-        # It stands first and is open; its ranks say who waits for whom.
-        first = "document.querySelector('details.communicator')"
+        # It is open; its ranks say who waits for whom.
+        first = "document.querySelector('details.communicator[data-level=hang]')"
         self.assertTrue(page.wait(first + ".open && !!%s.querySelector('tr.suspect')" % first))
         rows = page.evaluate("[...%s.querySelector('tbody').rows].map((row) => "
-                             "[...row.cells].slice(0, 5).map((cell) => cell.innerText))" % first)
-        self.assertEqual([(row[0], row[1], row[2], row[4]) for row in rows],
-                         [("▶▶ suspect" if i == RANKS - 1 else "", str(i),
+                             "[...row.cells].slice(0, 4).map((cell) => cell.innerText))" % first)
+        self.assertEqual([(row[0], row[1], row[3]) for row in rows],
+                         [("▶▶ suspect %d" % i if i == RANKS - 1 else str(i),
                            str(self.job.ranks[i].pid), "idle" if i == RANKS - 1 else "waits")
                           for i in range(RANKS)])
         self.assertIn("HANG", page.evaluate(first + ".querySelector('summary').innerText"))

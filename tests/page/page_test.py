@@ -36,7 +36,7 @@ class PageTest(PageCase):
             ".filter((each) => each.getBoundingClientRect().right > innerWidth).map((each) => each.outerHTML)"), [])
         # State and For are seen without scrolling sideways, below a heading of one line.
         head = "document.querySelector('.body table').tHead"
-        self.assertLess(shown.wait(head + ".rows[0].cells[5].getBoundingClientRect().right"), 380)
+        self.assertLess(shown.wait(head + ".rows[0].cells[4].getBoundingClientRect().right"), 380)
         self.assertLess(shown.evaluate(head + ".getBoundingClientRect().height"), 40)
         self.picture(shown, "phone")
         self.assert_clean(shown)
@@ -55,13 +55,13 @@ class PageTest(PageCase):
                  ".map((cell) => cell.innerText)")
         shown.wait("document.querySelectorAll('.body table').length === 3")
         self.assertEqual(shown.evaluate(cells % (0, 1)),
-                         ["", "0", "24000", "0", "in flight", "7 s", "AllReduce ≤1MiB #100", "100",
+                         ["0", "24000", "0", "in flight", "7 s", "AllReduce ≤1MiB #100", "100",
                           "–", "0", "–", "–", "300 µs", "450 µs", "9 GB/s"])
         endpoint.answer = answer(5, 600)
-        shown.wait(cells % (0, 1) + "[7] === '600'")
+        shown.wait(cells % (0, 1) + "[6] === '600'")
         row = shown.evaluate(cells % (0, 1))
-        self.assertEqual((row[5], row[8], row[10]), ("12 s", "100", "100"))
-        self.assertEqual(shown.evaluate(cells % (0, 2))[11], "–", "nobody is named, so nobody is blamed")
+        self.assertEqual((row[4], row[7], row[9]), ("12 s", "100", "100"))
+        self.assertEqual(shown.evaluate(cells % (0, 2))[10], "–", "nobody is named, so nobody is blamed")
         row = shown.evaluate(cells % (1, 1))
         self.assertEqual(row[:11], ["AllReduce", "≤1MiB", "duration (stream), 100", "1200", "200",
                                     "210 MB/s", "300 µs", "360 µs", "450 µs", "600 µs", "9 GB/s"])
@@ -69,8 +69,8 @@ class PageTest(PageCase):
         self.assertIn("200 calls/s", shown.text(SECTION + " summary"))
         # Other numbers began anew: no rate is better than a wrong one.
         endpoint.answer = answer(10, 10)
-        shown.wait(cells % (0, 1) + "[7] === '10'")
-        self.assertEqual(shown.evaluate(cells % (0, 1))[8], "–")
+        shown.wait(cells % (0, 1) + "[6] === '10'")
+        self.assertEqual(shown.evaluate(cells % (0, 1))[7], "–")
         self.assert_clean(shown)
 
     def test_last_minute(self):
@@ -127,19 +127,49 @@ class PageTest(PageCase):
         self.assertIn("waits for rank 2", shown.text("#verdict"))
         self.assertEqual(shown.evaluate("document.title"), "HANG node-17 - NCCL Pulse")
         self.assertEqual(shown.evaluate("[...document.querySelectorAll('tr.suspect')].map((row) => "
-                                        "row.cells[0].innerText + row.cells[1].innerText)"),
-                         ["▶▶ suspect3"])
+                                        "row.cells[0].innerText)"),
+                         ["▶▶ suspect 3"])
         shown.evaluate("document.querySelector('#verdict li:last-child button').click()")
         self.assertTrue(shown.wait("!!document.querySelector('tr.late')"))
         # Who holds up others is who the verdict names.
         self.assertEqual(shown.evaluate("[...document.querySelectorAll('tr.late, tr.suspect')].map((row) => "
-                                        "row.cells[1].innerText + ': ' + row.cells[11].innerText)"), ["3: –", "2: 20 %"])
+                                        "row.cells[0].innerText + ': ' + row.cells[10].innerText)"), ["▶▶ suspect 3: –", "▶ late 2: 20 %"])
         self.assertEqual(shown.evaluate("document.activeElement.tagName"), "SUMMARY")
         self.picture(shown, "trouble-dark")
         self.assert_clean(shown)
 
+    def test_cards_keep_their_order_and_trouble_has_its_time(self):
+        def answer(*hung):
+            comms = [communicator("%016x" % i, "tp-%d" % i, hang=hang() if i in hung else None) for i in range(3)]
+            return page(*comms, *([communicator("0000", "new")] if 2 in hung else []))
+        endpoint = self.serve(answer(1))
+        shown = self.open(endpoint)
+        names = "[...document.querySelectorAll('h3 .name')].map((each) => each.textContent).join()"
+        self.assertEqual(shown.wait(names), "tp-1,tp-0,tp-2")
+        begun = time.localtime(made_up.NOW - 14)
+        self.assertIn("has made no progress since %s, 14 s" % time.strftime("%H:%M:%S", begun), shown.text("#verdict"))
+        endpoint.answer = answer(2)
+        self.assertEqual(shown.wait("%s.includes('new') && %s" % (names, names)), "tp-1,tp-0,tp-2,new")
+        # Of another day the day is also said.
+        endpoint.answer = page(communicator(hang=hang(since=made_up.NOW - 90000)))
+        shown.wait("document.querySelector('#verdict').innerText.includes('since %s, 25 h 0 min')" %
+                   time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(made_up.NOW - 90000)))
+        self.assert_clean(shown)
+
+    def test_tables_fit_a_small_screen(self):
+        comms = [communicator("%016x" % i, hang=hang() if i == 0 else None, straggler=straggler() if i == 1 else None,
+                              ranks=[rank(j, calls=12345, op="ReduceScatter") for j in range(4)],
+                              operations=[operation("ReduceScatter", "le_16MiB", calls=123456)]) for i in range(3)]
+        shown = self.look(page(*comms), width=1280, height=1000)
+        shown.wait("document.querySelectorAll('.body table').length > 8")
+        self.assertEqual(shown.evaluate("[...document.querySelectorAll('.scroll')].filter((each) => each.scrollWidth > "
+                                        "each.clientWidth).map((each) => each.innerText)"), [])
+
     def test_a_phone_shows_what_the_suspect_has_not_called(self):
         shown = self.look(page(communicator(hang=hang())), width=400, height=844)
+        # The mark is in the cell of its rank, its word only for screen readers.
+        self.assertEqual(shown.evaluate("document.querySelector('tr.suspect').cells[0].textContent"), "▶▶ suspect 3")
+        self.assertEqual(shown.evaluate("document.querySelector('tr.suspect .word').offsetWidth"), 1)
         odd = "document.querySelector('.calls td.odd')"
         shown.wait("!!%s && %s.innerText.includes('not called')" % (odd, odd))
         self.assertLessEqual(shown.evaluate(odd + ".getBoundingClientRect().right"), 400)
@@ -174,8 +204,8 @@ class PageTest(PageCase):
             "document.querySelector('#verdict .none').getAttribute('data-level')"))
         self.assertIn(notes[0], shown.text("#announcement"))
         cells = shown.evaluate("[...document.querySelector('%s tbody').rows].map((row) => "
-                               "[row.cells[4].innerText, row.cells[5].innerText, "
-                               "row.cells[4].title])" % SECTION)
+                               "[row.cells[3].innerText, row.cells[4].innerText, "
+                               "row.cells[3].title])" % SECTION)
         self.assertEqual([cell[:2] for cell in cells],
                          [["unknown", "9 s"], ["in graphs", "–"], ["unknown", "–"],
                           ["queued", "20 s"]])
@@ -213,7 +243,7 @@ class PageTest(PageCase):
             for i, member in enumerate(members):
                 member["process"].update({"pid": 1, "pid_namespace": 4026532000 + i}, **more)
             return page(communicator(ranks=members, hang=hang()))
-        cells = "[...document.querySelectorAll('.body table')[0].rows].slice(1).map((row) => row.cells[2].innerText)"
+        cells = "[...document.querySelectorAll('.body table')[0].rows].slice(1).map((row) => row.cells[1].innerText)"
         shown = self.look(answer(seen_pid=None, host_pid=None))
         self.assertIn("1 communicator, 4 processes", shown.text("#counts"))
         self.assertIn("1@4026532003", shown.evaluate(cells))
@@ -382,8 +412,8 @@ class PageTest(PageCase):
             self.assertIn(("heading", "node-17"), names)
             self.assertIn(("searchbox", "Filter"), names)
             self.assertIn(("table", "Ranks"), names)
-            self.assertIn(("rowheader", "3"), names)
-            self.assertIn(("columnheader", "Holds up others"), names)
+            self.assertIn(("rowheader", "▶▶ suspect 3"), names)
+            self.assertIn(("columnheader", "Blocks others"), names)
             self.picture(shown, "all-" + scheme)
             self.assert_clean(shown)
 

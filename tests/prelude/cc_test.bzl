@@ -11,3 +11,8 @@ def cc_test(name, srcs = None, size = "small", deps = [], copts = [], gtest_main
             deps = deps + ["//tests/prelude:gtest"]
             copts = copts + ["-include", "tests/prelude/gtest.h"]
     native.cc_test(name = name, size = size, srcs = srcs or [name + ".cc"], copts = copts, deps = deps, **kwargs)
+
+def cc_tests(tests, **kwargs):
+    """Tests that share their dependencies: the name of each, and its sources beside NAME.cc."""
+    for name, more in tests.items():
+        cc_test(name = name, srcs = [name + ".cc"] + more, **kwargs)

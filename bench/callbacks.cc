@@ -241,15 +241,26 @@ BENCHMARK_CAPTURE(FreshThreadFirstCollective, EmptyPlugin, Empty())
     ->Iterations(20000)
     ->Iterations(20000);
 
-// A tuner asks this in getCollInfo.
+// A tuner asks this in getCollInfo. With kernel timing the durations are the benchmark's own.
 void Query(benchmark::State& state) {
-  void* const library = dlopen(FindLibrary("plugin/libnccl-profiler-pulse.so").c_str(), RTLD_NOW);
+  constexpr uint64_t kComm = 0x7000, kBytes = 1 << 20;
+  void* const library = dlopen(FindLibrary("plugin/librccl-profiler-pulse.so").c_str(), RTLD_NOW);
   auto* const query = reinterpret_cast<ncclPulseQuery_v1_t*>(dlsym(library, "ncclPulseQuery_v1"));
+  void* context = PulseWithKernelTiming().Init(kComm);
   ncclPulseDurations_v1_t durations{};
-  query(0x7000, "ReduceScatter", 1 << 20, &durations);
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(query(0x7000, "ReduceScatter", 1 << 20, &durations));
+  // The answer is renewed every second.
+  for (uint64_t i = 0; i < 5000 && query(kComm, "AllReduce", kBytes, &durations) != 0; ++i) {
+    void* coll = PulseWithKernelTiming().EagerCollective(context, i, 1);
+    const uint64_t gpu_ns = 1700000000000000000 + i * 100000;
+    PulseWithKernelTiming().StopKernelChannel(
+        PulseWithKernelTiming().StartKernelChannel(context, coll, 0, gpu_ns), gpu_ns + 90000);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+  if (query(kComm, "AllReduce", kBytes, &durations) != 0) state.SkipWithError("no answer");
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(query(kComm, "AllReduce", kBytes, &durations));
+  }
+  PulseWithKernelTiming().Finalize(context);
 }
 BENCHMARK(Query);
 

@@ -32,6 +32,7 @@ PLUGINS = (
     ("floor, asks", FLOOR, "v5", {"FLOOR_PLUGIN_ASKS": "1"}),
     ("floor", FLOOR, "v5", {}),
     ("empty", "bench/libempty_plugin.so", "v5", {}),
+    ("a tuner's query instead", PULSE, "query", {"NCCL_PULSE_LISTEN": "off"}),
 )
 COLLECTIVES = 21  # in single steps
 THREADS = 8

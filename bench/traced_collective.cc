@@ -1,6 +1,6 @@
 // Loads one plugin, makes eager collectives at full speed, and some in single steps, which
-// count_instructions.py counts: traced_collective PLUGIN API-VERSION THREADS COLLECTIVES. x86-64 Linux
-// only.
+// count_instructions.py counts: traced_collective PLUGIN API-VERSION THREADS COLLECTIVES. With "query" as
+// the version, questions of a tuner take the place of collectives. x86-64 Linux only.
 //
 // Each thread has a communicator, and makes so many collectives in single steps while the others wait.
 // To standard output go the size of the process' map and the map, then for each collective in single
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "bench/nccl_calls.h"
+#include "plugin/abi/pulse_query.h"
 
 namespace nccl_pulse::bench {
 namespace {
@@ -76,8 +78,38 @@ void WriteMap() {
   Write(map.data(), bytes);
 }
 
-template <typename Api>
-void MakeCollectives(NcclCalls<Api>& calls, uint64_t comm_id, int collectives) {
+// Asks how long collectives took, where NcclCalls makes one.
+class Queries {
+ public:
+  explicit Queries(const std::string& plugin)
+      : calls_(plugin),
+        query_(reinterpret_cast<ncclPulseQuery_v1_t*>(
+            dlsym(dlopen(plugin.c_str(), RTLD_NOW), "ncclPulseQuery_v1"))) {}
+
+  // Returns when there is an answer: it is renewed every second.
+  void* Init(uint64_t comm_id) {
+    comm_id_ = comm_id;
+    void* context = calls_.Init(comm_id);
+    for (uint64_t i = 0; i < 10000 && !Ask(); ++i) {
+      calls_.EagerCollective(context, i, 24);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (!Ask()) exit(2);
+    return context;
+  }
+  void EagerCollective(void* /*context*/, uint64_t /*sequence*/, uint8_t /*channels*/) { Ask(); }
+
+ private:
+  bool Ask() { return query_(comm_id_, "AllReduce", 1 << 20, &durations_) == ncclPulseOk; }
+
+  NcclCalls<ApiV5> calls_;
+  ncclPulseQuery_v1_t* query_;
+  uint64_t comm_id_ = 0;
+  ncclPulseDurations_v1_t durations_{};
+};
+
+template <typename Calls>
+void MakeCollectives(Calls& calls, uint64_t comm_id, int collectives) {
   void* context = calls.Init(comm_id);
   uint64_t sequence = 0;
   for (int i = 0; i < collectives; ++i) {
@@ -92,13 +124,13 @@ void MakeCollectives(NcclCalls<Api>& calls, uint64_t comm_id, int collectives) {
   }
 }
 
-template <typename Api>
+template <typename Calls>
 int Main(const std::string& plugin, int thread_count, int collectives) {
   if (dlopen(FindLibrary("bench/libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
     fprintf(stderr, "%s\n", dlerror());
     return 2;
   }
-  NcclCalls<Api> calls(plugin);
+  Calls calls(plugin);
   WriteMap();
   struct sigaction action {};
   action.sa_sigaction = KeepStep;
@@ -133,8 +165,9 @@ int main(int argc, char** argv) {
   const std::string version = argv[2];
   const int threads = atoi(argv[3]);
   const int collectives = atoi(argv[4]);
-  if (version == "v5") return Main<ApiV5>(argv[1], threads, collectives);
-  if (version == "v6") return Main<ApiV6>(argv[1], threads, collectives);
-  if (version == "v7") return Main<ApiV7>(argv[1], threads, collectives);
+  if (version == "v5") return Main<NcclCalls<ApiV5>>(argv[1], threads, collectives);
+  if (version == "v6") return Main<NcclCalls<ApiV6>>(argv[1], threads, collectives);
+  if (version == "v7") return Main<NcclCalls<ApiV7>>(argv[1], threads, collectives);
+  if (version == "query") return Main<Queries>(argv[1], threads, collectives);
   return 2;
 }

@@ -42,6 +42,11 @@ class CountInstructionsTest(unittest.TestCase):
     # v7 has a tag to look at.
     self.assertLess(max(v6, v7), v5 + 20)
 
+  def test_a_query_only_reads(self):
+    query = min(self.count("a tuner's query instead")[0], key=lambda each: each.instructions)
+    self.assertEqual((query.atomics, query.clock_readings), (0, 0))
+    self.assertLess(query.instructions, 300)
+
   def test_threads_share_no_line(self):
     threads = self.count("NCCL Pulse, v5", count_instructions.THREADS)
     self.assertEqual(len(threads), count_instructions.THREADS)

@@ -40,6 +40,7 @@ FLOORS = [
     "plugin/runtime",
     "plugin/adapter",
     "plugin/next",
+    "plugin/example_tuner",
     "bench/simulation",
     "exporter/cli",
 ]

@@ -36,7 +36,7 @@
 
 typedef void Logger(int level, unsigned long flags, const char* file, int line, const char* format,
                     ...);
-enum { kSuccess = 0, kLogInfo = 3, kSubsystemTuning = 0x40, kAllReduce = 4 };  // NCCL's
+enum { kSuccess = 0, kLogInfo = 3, kSubsystemInit = 0x1, kAllReduce = 4 };  // NCCL's
 
 enum { kSizeClasses = 11, kBlock = 256, kBlocks = 1024, kMostSettings = 16, kEnoughCalls = 2 };
 enum { kKeep = 1 };
@@ -137,7 +137,7 @@ static int Init(void** context, uint64_t comm, size_t nranks, size_t nnodes, Log
   if (ReadSettings(tuner, text)) {
     tuner->shared = Attach(tuner, text);
   } else {
-    log(kLogInfo, kSubsystemTuning, __FILE__, __LINE__,
+    log(kLogInfo, kSubsystemInit, __FILE__, __LINE__,
         "example tuner: \"%s\" is no list such as default,ring:ll", text);
   }
   // A profiler is loaded before a tuner.
@@ -176,7 +176,7 @@ static void Follow(const Tuner* tuner, Kind* kind, int size_class, uint64_t deci
   kind->setting = kind->is_over ? kind->best : kind->setting + 1;
   kind->since = kind->calls;
   kind->known_calls = 0;
-  tuner->log(kLogInfo, kSubsystemTuning, __FILE__, __LINE__,
+  tuner->log(kLogInfo, kSubsystemInit, __FILE__, __LINE__,
              "example tuner: comm %016llx size class %d call %llu: %s took %llu ns; %s %s",
              (unsigned long long)tuner->comm, size_class, (unsigned long long)kind->calls, name,
              (unsigned long long)took_ns, kind->is_over ? "the best is" : "next is",

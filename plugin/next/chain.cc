@@ -34,6 +34,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "plugin/abi/implied_events.h"
 #include "plugin/abi/profiler_v1.h"
 #include "plugin/abi/profiler_v2.h"
 #include "plugin/abi/profiler_v3.h"
@@ -97,35 +98,6 @@ void* Join(const void* ours, const void* next) {
   return PointerOf(g_handles.Put({our_handle, next_handle, true}));
 }
 
-// Which bits of a mask make NCCL report events of a type (docs/nccl-profiler-api.md#implied-events), by
-// the type's bit.
-constexpr uint32_t kProxyOps = abi::kEventProxyOp | abi::kEventProxyStep | abi::kEventNetPlugin;
-constexpr uint32_t kCopyEngine = abi::kEventCeColl | abi::kEventCeSync | abi::kEventCeBatch;
-constexpr uint32_t kColl =
-    abi::kEventColl | kProxyOps | abi::kEventKernelCh | abi::kEventKernelPhase;
-constexpr uint32_t kP2p = abi::kEventP2p | kProxyOps | abi::kEventKernelCh | abi::kEventKernelPhase;
-constexpr std::array<uint32_t, 16> kBringers = {
-    abi::kEventGroup | kColl | kP2p,               // Group
-    kColl,                                         // Coll
-    kP2p,                                          // P2p
-    kProxyOps,                                     // ProxyOp
-    abi::kEventProxyStep | abi::kEventNetPlugin,   // ProxyStep
-    abi::kEventProxyCtrl,                          // ProxyCtrl
-    abi::kEventKernelCh | abi::kEventKernelPhase,  // KernelCh
-    abi::kEventNetPlugin,                          // NetPlugin
-    ~abi::kEventProxyCtrl,                         // GroupApi
-    abi::kEventCollApi | kColl | kCopyEngine,      // CollApi
-    abi::kEventP2pApi | kP2p,                      // P2pApi
-    abi::kEventKernelLaunch,                       // KernelLaunch
-    kCopyEngine,                                   // CeColl
-    abi::kEventCeSync,                             // CeSync
-    abi::kEventCeBatch,                            // CeBatch
-    abi::kEventKernelPhase,                        // KernelPhase
-};
-
-bool IsBrought(uint64_t type, uint32_t mask) {
-  return (kBringers[static_cast<std::size_t>(__builtin_ctzll(type))] & mask) != 0;
-}
 bool IsKnown(uint64_t type) { return type != 0 && type < 1 << 16 && (type & (type - 1)) == 0; }
 
 // Relaxed, as NCCL reads and writes a mask: it orders nothing.
@@ -302,6 +274,9 @@ class Chained {
         : version == 4 ? CallNext(reinterpret_cast<abi::v4::Init*>(init), context, &next_mask_,
                                   comm_name, comm_id, nnodes, nranks, rank, logger)
                        : CallNext(reinterpret_cast<abi::v1::Init*>(init), context, &next_mask_);
+    // As NCCL does. Relaxed: see Load.
+    const uint32_t enforced = abi::Enforced(Load(&next_mask_) & abi::EventsOfVersion(version));
+    __atomic_fetch_or(&next_mask_, static_cast<int>(enforced), __ATOMIC_RELAXED);
     const std::lock_guard<std::mutex> lock(g_lock);
     if (result != abi::kSuccess) {
       if (!std::exchange(has_failed_, true)) {
@@ -337,7 +312,7 @@ class Chained {
     const HandlePair groups = group != nullptr ? HandleOf(*group) : HandlePair();
     void* ours = nullptr;
     // Types that nobody knows are counted as such.
-    if (!IsKnown(event.type) || IsBrought(event.type, OurMask())) {
+    if (!IsKnown(event.type) || (abi::BitsThatBring(event.type) & OurMask()) != 0) {
       event.parentObj = PointerOf(parents.ours);
       if (group != nullptr) *group = PointerOf(groups.ours);
       ours_.startEvent(our_context, &ours, &event);
@@ -361,9 +336,8 @@ class Chained {
     const int version = next_version_;
     if (version == 0 || !IsKnown(event.type)) return false;
     const uint32_t events = abi::EventsOfVersion(version);
-    if ((event.type & events) == 0 || !IsBrought(event.type, Load(&next_mask_) & events)) {
-      return false;
-    }
+    const uint32_t mask = Load(&next_mask_) & events;
+    if ((event.type & events) == 0 || (abi::BitsThatBring(event.type) & mask) == 0) return false;
     if (contexts.has_next) return true;
     // The context is another process' (PXN), or of a communicator that the next profiler did not take.
     if (event.type == abi::kEventProxyOp) return event.proxyOp.pid != getpid();

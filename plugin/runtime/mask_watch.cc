@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "metrics/kinds.h"
-#include "plugin/abi/common.h"
+#include "plugin/abi/implied_events.h"
 
 namespace nccl_pulse {
 namespace {
@@ -14,14 +14,6 @@ namespace {
 static_assert(kCallEvents == (abi::kEventCollApi | abi::kEventP2pApi));
 static_assert(kLaunchEvents == (abi::kEventKernelLaunch | abi::kEventCeColl));
 
-// Which bits of the mask make NCCL report an event (docs/nccl-profiler-api.md#implied-events).
-constexpr uint32_t kBringCopyEngine = abi::kEventCeColl | abi::kEventCeSync | abi::kEventCeBatch;
-constexpr uint32_t kBringProxyOps =
-    abi::kEventProxyOp | abi::kEventProxyStep | abi::kEventNetPlugin;
-constexpr uint32_t kBringP2p = abi::kEventP2p | kBringProxyOps | abi::kEventKernelCh;
-constexpr uint32_t kBringColl = abi::kEventColl | kBringProxyOps | abi::kEventKernelCh;
-constexpr uint32_t kBringP2pCalls = abi::kEventP2pApi | kBringP2p;
-constexpr uint32_t kBringCollCalls = abi::kEventCollApi | kBringColl | kBringCopyEngine;
 constexpr uint32_t kTimesOnTheGpu = abi::kEventKernelCh | abi::kEventKernelPhase;
 
 }  // namespace
@@ -83,22 +75,20 @@ MaskWatch::State MaskWatch::Look() {
 }
 
 std::string DescribeMaskChange(uint32_t ours, uint32_t now) {
-  const auto lost = [ours, now](uint32_t event, uint32_t bring) {
-    return (ours & event) != 0 && (now & bring) == 0;
+  const auto lost = [ours, now](uint32_t event) {
+    return (ours & event) != 0 && (now & abi::BitsThatBring(event)) == 0;
   };
   const struct {
     bool holds;
     const char* text;
   } consequences[] = {
-      {lost(abi::kEventKernelLaunch, abi::kEventKernelLaunch),
+      {lost(abi::kEventKernelLaunch),
        "launches are no longer seen, so what is in flight is unknown"},
-      {lost(abi::kEventCollApi, kBringCollCalls) || lost(abi::kEventP2pApi, kBringP2pCalls),
-       "calls are no longer counted"},
-      {lost(abi::kEventColl, kBringColl) || lost(abi::kEventP2p, kBringP2p),
-       "operations are no longer counted"},
-      {lost(abi::kEventCeColl, kBringCopyEngine), "copy-engine collectives are no longer seen"},
-      {lost(abi::kEventProxyOp, kBringProxyOps), "network traffic is no longer seen"},
-      {lost(abi::kEventKernelCh, abi::kEventKernelCh), "GPU timestamps are missing"},
+      {lost(abi::kEventCollApi) || lost(abi::kEventP2pApi), "calls are no longer counted"},
+      {lost(abi::kEventColl) || lost(abi::kEventP2p), "operations are no longer counted"},
+      {lost(abi::kEventCeColl), "copy-engine collectives are no longer seen"},
+      {lost(abi::kEventProxyOp), "network traffic is no longer seen"},
+      {lost(abi::kEventKernelCh), "GPU timestamps are missing"},
       {(now & ~ours & kTimesOnTheGpu) != 0,
        "GPU timestamps slow the job down, and can hang it if it uses CUDA graphs"},
   };

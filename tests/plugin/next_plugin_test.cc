@@ -27,6 +27,7 @@ using testing::IsEmpty;
 
 constexpr char kNextV5[] = "tests/plugin/libnext_v5.so";
 constexpr char kNextV4[] = "tests/plugin/libnext_v4.so";
+constexpr char kNextV7[] = "tests/plugin/libnext_v7.so";
 constexpr int kAll = 0xffff;
 
 NextNotes& Notes(const char* path) {
@@ -184,6 +185,29 @@ TEST(NextPlugin, ANewerNcclHasTheSameLayout) {
       EXPECT_NE(handle, &event);
     }
     EXPECT_THAT(Started(notes), ElementsAre(abi::kEventCollApi));
+  });
+}
+
+// NCCL sets the bit of KernelCh if a plugin asks for KernelPhase.
+TEST(NextPlugin, PhasesBringWhatTheyBelongTo) {
+  RunBehind(kNextV7, [](NextNotes& notes) {
+    notes.mask = static_cast<int>(abi::kEventKernelPhase);
+    static int mask = 0;
+    void* context = nullptr;
+    const auto& profiler = ProfilerOf<abi::v7::Profiler>(7);
+    profiler.init(&context, 0xc7, &mask, "new", 1, 2, 0, Logger);
+    const uint32_t asked = abi::kEventKernelPhase | abi::kEventKernelCh;
+    EXPECT_EQ(static_cast<uint32_t>(mask) & asked, asked);
+    for (const uint64_t type : {abi::kEventKernelLaunch, abi::kEventColl, abi::kEventKernelCh,
+                                abi::kEventKernelPhase, abi::kEventCeColl}) {
+      abi::v7::Descriptor event{};
+      event.type = type;
+      event.parentObj = context;
+      void* handle = nullptr;
+      profiler.startEvent(context, &handle, &event);
+    }
+    EXPECT_THAT(Started(notes),
+                ElementsAre(abi::kEventColl, abi::kEventKernelCh, abi::kEventKernelPhase));
   });
 }
 

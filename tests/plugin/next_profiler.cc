@@ -7,9 +7,12 @@
 
 #include "plugin/abi/profiler_v4.h"
 #include "plugin/abi/profiler_v5.h"
+#include "plugin/abi/profiler_v7.h"
 
 #if NEXT_VERSION == 4
 namespace abi_version = nccl_pulse::abi::v4;
+#elif NEXT_VERSION == 7
+namespace abi_version = nccl_pulse::abi::v7;
 #else
 namespace abi_version = nccl_pulse::abi::v5;
 #endif
@@ -84,9 +87,11 @@ int Finalize(void* context) {
 
 extern "C" {
 #if NEXT_VERSION == 4
-nccl_pulse::abi::v4::Profiler ncclProfiler_v4 = {
+abi_version::Profiler ncclProfiler_v4 = {
+#elif NEXT_VERSION == 7
+abi_version::Profiler ncclProfiler_v7 = {
 #else
-nccl_pulse::abi::v5::Profiler ncclProfiler_v5 = {
+abi_version::Profiler ncclProfiler_v5 = {
 #endif
     "Next",           nccl_pulse::Init,   nccl_pulse::Start,
     nccl_pulse::Stop, nccl_pulse::Record, nccl_pulse::Finalize};

@@ -1,0 +1,54 @@
+// Which bits of NCCL's event mask bring an event: a bit also brings the events that its own ones
+// depend on.
+//
+// Source: NCCL 2.30.7 and 2.31.2, src/plugin/profiler.cc, the ncclProfilerStart* functions and
+// ncclProfilerEnforceMaskDeps; docs/nccl-profiler-api.md#implied-events.
+//
+// Thread: pure functions.
+#ifndef PLUGIN_ABI_IMPLIED_EVENTS_H_
+#define PLUGIN_ABI_IMPLIED_EVENTS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "plugin/abi/common.h"
+
+namespace nccl_pulse::abi {
+
+// Returns the bits of which any one brings this event. `event` is a single bit, at most
+// kEventKernelPhase.
+constexpr uint32_t BitsThatBring(uint64_t event) {
+  constexpr uint32_t kProxyOps = kEventProxyOp | kEventProxyStep | kEventNetPlugin;
+  constexpr uint32_t kColl = kEventColl | kProxyOps | kEventKernelCh;
+  constexpr uint32_t kP2p = kEventP2p | kProxyOps | kEventKernelCh;
+  constexpr uint32_t kCopyEngine = kEventCeColl | kEventCeSync | kEventCeBatch;
+  constexpr std::array<uint32_t, 16> kBits = {
+      kEventGroup | kColl | kP2p,           // Group
+      kColl,                                // Coll
+      kP2p,                                 // P2p
+      kProxyOps,                            // ProxyOp
+      kEventProxyStep | kEventNetPlugin,    // ProxyStep
+      kEventProxyCtrl,                      // ProxyCtrl
+      kEventKernelCh,                       // KernelCh
+      kEventNetPlugin,                      // NetPlugin
+      0x7fff & ~kEventProxyCtrl,            // GroupApi
+      kEventCollApi | kColl | kCopyEngine,  // CollApi
+      kEventP2pApi | kP2p,                  // P2pApi
+      kEventKernelLaunch,                   // KernelLaunch
+      kCopyEngine,                          // CeColl
+      kEventCeSync,                         // CeSync
+      kEventCeBatch,                        // CeBatch
+      kEventKernelPhase,                    // KernelPhase
+  };
+  return kBits[static_cast<std::size_t>(__builtin_ctzll(event))];
+}
+
+// Returns the mask that NCCL makes of a plugin's behind each init.
+constexpr uint32_t Enforced(uint32_t mask) {
+  return (mask & kEventKernelPhase) != 0 ? mask | kEventKernelCh : mask;
+}
+
+}  // namespace nccl_pulse::abi
+
+#endif  // PLUGIN_ABI_IMPLIED_EVENTS_H_

@@ -51,7 +51,7 @@ Addresses of endpoints, TLS and passwords: `pulse help connect`.
                         (default 60s)
   --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
                         NCCL_PULSE_HANG_SECONDS, the longest if they differ)
-  --ras=HOST:PORT       NCCL's RAS, asked once if no endpoint knows a rank; its report is added.
+  --ras=HOST:PORT       NCCL's RAS, asked once for ranks that no endpoint knows, and for faulty hardware in a hang.
                         off: don't ask (default: NCCL_RAS_ADDR, or localhost:28028)
 
 Examples:

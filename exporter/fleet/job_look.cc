@@ -162,6 +162,15 @@ void NoteEarlyHangs(JobLook* look) {
                       DurationWords(look->hang_after_ns), DurationWords(shortest_ns)));
 }
 
+// What NCCL's RAS holds against the hardware of a job that hangs.
+void NoteFaults(const Address& ras, const JobLookOptions& options, JobLook* look) {
+  std::set<uint64_t> comm_ids;
+  for (const CommunicatorDiagnosis& each : look->diagnosis) comm_ids.insert(each.comm_id);
+  std::vector<std::string> faults = AskRasForFaults(ras, options.client.patience, comm_ids);
+  for (std::string& fault : faults) fault.insert(0, "NCCL's RAS: ");
+  look->health.notes.insert(look->health.notes.begin(), faults.begin(), faults.end());
+}
+
 }  // namespace
 
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options) {
@@ -198,6 +207,7 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
     look.ras_address = options.ras->name();
     look.ras = AskRas(*options.ras, options.client.patience);
   }
+  if (options.ras.has_value() && !before.empty()) NoteFaults(*options.ras, options, &look);
   look.seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
   return look;
 }

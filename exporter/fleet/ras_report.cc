@@ -10,7 +10,9 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "exporter/fleet/resolver.h"
@@ -23,6 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint16_t kRasPort = 28028;
 constexpr std::size_t kMostLineBytes = 256;
+constexpr std::size_t kMostFindingBytes = 2048;  // 1024 of a finding, and where it is from
 
 class Conversation {
  public:
@@ -61,9 +64,9 @@ class Conversation {
   }
 
   // A line without its end; false when there is none in time.
-  bool Hear(std::string* line) {
-    for (std::size_t end = 0; (end = read_.find('\n')) == read_.npos;) {
-      if (read_.size() > kMostLineBytes || !Read()) return false;
+  bool Hear(std::string* line, std::size_t most_bytes = kMostLineBytes) {
+    while (read_.find('\n') == read_.npos) {
+      if (read_.size() > most_bytes || !Read()) return false;
     }
     const std::size_t end = read_.find('\n');
     *line = read_.substr(0, end);
@@ -111,6 +114,49 @@ class Conversation {
   bool is_closed_ = false;
 };
 
+// False: whoever listens there is not RAS.
+bool Greet(const Address& address, std::chrono::milliseconds patience, Conversation* with) {
+  const auto hosts = ResolveHosts({address.host}, patience);
+  const auto found = hosts.find(address.host);
+  if (found == hosts.end()) return false;
+  const bool is_connected =
+      std::any_of(found->second.addresses.begin(), found->second.addresses.end(),
+                  [&](const sockaddr_storage& each) { return with->Connect(each, address.port); });
+  std::string line;
+  return is_connected && with->Say("CLIENT PROTOCOL 2\n") && with->Hear(&line) &&
+         absl::StartsWithIgnoreCase(line, "SERVER PROTOCOL ");
+}
+
+// For other processes' answers; RAS itself waits for as long again if one is slow.
+bool SetTimeout(Conversation* with) {
+  const int64_t wait_s = std::max<int64_t>(1, with->LeftMs() / 3000);
+  std::string line;
+  return with->Say(absl::StrCat("TIMEOUT ", wait_s, "\n")) && with->Hear(&line) && line == "OK";
+}
+
+// What a line of RAS' diagnostics holds against one of these communicators; "": nothing.
+std::string_view FaultIn(std::string_view line, const std::set<uint64_t>& comm_ids) {
+  constexpr std::string_view kMark = " NCCL DIAG ", kComm = "in comm 0x";
+  const std::size_t mark = line.find(kMark);
+  if (mark == line.npos) return "";
+  line.remove_prefix(mark + kMark.size());
+  // "[OK]   " or "[INFO] ": every fault is INFO.
+  const std::size_t tag = line.find("] ");
+  if (line.empty() || line[0] != '[' || tag == line.npos || absl::StartsWith(line, "[OK]"))
+    return "";
+  line = absl::StripAsciiWhitespace(line.substr(tag + 1));
+  for (const std::string_view harmless :
+       {"NCCL environment", "unavailable", "incomplete", "consistent", "no uncorrected"}) {
+    if (absl::StrContains(line, harmless)) return "";
+  }
+  const std::size_t comm = line.find(kComm);
+  if (comm == line.npos) return "";
+  const std::string_view rest = line.substr(comm + kComm.size());
+  const std::size_t digits = std::min(rest.find_first_not_of("0123456789abcdef"), rest.size());
+  uint64_t id = 0;
+  return absl::SimpleHexAtoi(rest.substr(0, digits), &id) && comm_ids.count(id) != 0 ? line : "";
+}
+
 // Lines that cannot steer a terminal.
 std::string Plain(const std::string& text) {
   std::string plain;
@@ -143,21 +189,8 @@ bool RasFromFlag(const std::string& text, std::optional<Address>* address, std::
 RasReport AskRas(const Address& address, std::chrono::milliseconds patience) {
   RasReport report;
   Conversation with(patience);
-  const auto hosts = ResolveHosts({address.host}, patience);
-  const auto found = hosts.find(address.host);
-  if (found == hosts.end()) return report;
-  const bool is_connected =
-      std::any_of(found->second.addresses.begin(), found->second.addresses.end(),
-                  [&](const sockaddr_storage& each) { return with.Connect(each, address.port); });
-  std::string line;
-  if (!is_connected || !with.Say("CLIENT PROTOCOL 2\n") || !with.Hear(&line) ||
-      !absl::StartsWithIgnoreCase(line, "SERVER PROTOCOL ")) {
-    return report;
-  }
-  // For other processes' answers; RAS itself waits for as long again if one is slow.
-  const int64_t wait_s = std::max<int64_t>(1, with.LeftMs() / 3000);
-  if (!with.Say(absl::StrCat("TIMEOUT ", wait_s, "\n")) || !with.Hear(&line) || line != "OK" ||
-      !with.Say("VERBOSE STATUS\n")) {
+  if (!Greet(address, patience, &with)) return report;
+  if (!SetTimeout(&with) || !with.Say("VERBOSE STATUS\n")) {
     report.error = "it does not answer as NCCL's RAS does";
     return report;
   }
@@ -167,6 +200,25 @@ RasReport AskRas(const Address& address, std::chrono::milliseconds patience) {
     report.error = report.text.empty() ? "it does not answer in time" : "the report is not whole";
   }
   return report;
+}
+
+std::vector<std::string> AskRasForFaults(const Address& address, std::chrono::milliseconds patience,
+                                         const std::set<uint64_t>& comm_ids) {
+  std::vector<std::string> faults;
+  Conversation with(patience);
+  if (!Greet(address, patience, &with) || !SetTimeout(&with) || !with.Say("DIAGNOSTICS\n")) {
+    return faults;
+  }
+  std::string line;
+  for (std::size_t bytes = 0; bytes < kMostRasBytes && faults.size() < kMostRasFindings &&
+                              with.Hear(&line, kMostFindingBytes);
+       bytes += line.size()) {
+    // Older ones do not know the command, and wait for another.
+    if (absl::StartsWith(line, "ERROR") || absl::StartsWith(line, "BUSY")) break;
+    const std::string_view fault = FaultIn(line, comm_ids);
+    if (!fault.empty()) faults.push_back(CopyFromShared(fault.data(), fault.size()));
+  }
+  return faults;
 }
 
 }  // namespace nccl_pulse

@@ -9,14 +9,23 @@
 // Source: NCCL 2.24 to 2.31, src/ras/client.cc (connectToNCCL, getNCCLStatus), src/ras/client_support.cc
 // (rasClientInitSocket, rasClientEventLoop), src/ras/ras_internal.h (port, protocol, times).
 //
+// From 2.31 on RAS also looks at the hardware (DIAGNOSTICS, `ncclras -D`), a line for each finding on a communicator:
+//
+//   HOST:PID NCCL DIAG [INFO] ECC: uncorrected volatile errors on rank(s) {3} (worst=2) across 8 ranks in comm 0x...
+//
+// Source: 2.31.2, src/ras/diagnostics.cc, diagnostics_gpu.cc, diagnostics_checks_common.cc.
+//
 // Thread: any; blocks, for `patience` at most. Memory: kMostRasBytes.
 #ifndef EXPORTER_FLEET_RAS_REPORT_H_
 #define EXPORTER_FLEET_RAS_REPORT_H_
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "exporter/fleet/address.h"
 
@@ -36,6 +45,13 @@ struct RasReport {
 bool RasFromFlag(const std::string& text, std::optional<Address>* address, std::string* error);
 
 RasReport AskRas(const Address& address, std::chrono::milliseconds patience);
+
+// What RAS found wrong with the GPUs, drivers and links of these communicators, kMostRasFindings lines at most. Empty:
+// nothing, or nobody answers, or NCCL is older. What differs in the environment is left out: it may hold secrets, and
+// NCCL Pulse knows it.
+inline constexpr std::size_t kMostRasFindings = 16;
+std::vector<std::string> AskRasForFaults(const Address& address, std::chrono::milliseconds patience,
+                                         const std::set<uint64_t>& comm_ids);
 
 }  // namespace nccl_pulse
 

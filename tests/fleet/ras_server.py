@@ -28,9 +28,12 @@ INCOMPLETE
 class Ras:
     """Answers each line by what `answers` has for it, and closes after the report."""
 
-    def __init__(self, report=REPORT, answers=(), closes=True):
+    def __init__(self, report=REPORT, answers=(), closes=True, faults=None):
+        """`faults`: of DIAGNOSTICS; None: this NCCL is older and does not know it."""
         self.answers = {"CLIENT PROTOCOL": b"SERVER PROTOCOL 2\n", "TIMEOUT": b"OK\n",
                         "VERBOSE STATUS": report.encode(), **dict(answers)}
+        if faults is not None:
+            self.answers["DIAGNOSTICS"] = faults.encode()
         self.closes, self.heard = closes, []
         self.server = socket.create_server(("127.0.0.1", 0))
         self.flag = "--ras=127.0.0.1:%d" % self.server.getsockname()[1]
@@ -49,7 +52,7 @@ class Ras:
                         self.heard.append(text)
                         key = next((key for key in self.answers if text.startswith(key)), None)
                         client.sendall(self.answers.get(key, b"ERROR: Unknown command\n"))
-                        if key == "VERBOSE STATUS" and self.closes:
+                        if key in ("VERBOSE STATUS", "DIAGNOSTICS") and self.closes:
                             break
                 except OSError:
                     pass

@@ -79,6 +79,57 @@ class RasTest(DiagnoseCase):
         ras = self.ras(report="\x1b[2Jfine\r\n\x07end\n")
         self.assertEqual(self.ask(ras.flag)[1]["ras"]["report"], "?[2Jfine?\n?end\n")
 
+    # Of the form of NCCL 2.31.2; `comm` stands for a communicator of the job.
+    FAULTS = """\
+node-1:4242 NCCL DIAG === RAS Diagnostics ===
+node-1:4242 NCCL DIAG [OK]   GPU inventory: 8x NVIDIA H100 per node consistent across 8 ranks in comm 0xCOMM
+node-1:4242 NCCL DIAG [INFO] CUDA driver version: unavailable across 8 ranks in comm 0xCOMM
+node-1:4242 NCCL DIAG [INFO] ECC: uncorrected volatile errors on rank(s) {3} (worst=2) across 8 ranks in comm 0xCOMM
+node-1:4242 NCCL DIAG [INFO] ECC: no uncorrected volatile errors across 7 of 8 ranks in comm 0xCOMM (ECC counters ...)
+node-1:4242 NCCL DIAG [INFO] NVLink: inactive link(s) on rank(s) {5} across 8 ranks in comm 0xCOMM\x1b[2J
+node-1:4242 NCCL DIAG [INFO] NVLink: inactive link(s) on rank(s) {1} across 8 ranks in comm 0x123
+node-1:4242 NCCL DIAG [INFO] NVLink: diagnostics incomplete, gathered 3/8 ranks in comm 0xCOMM/0x1/0x2 (RAS ...)
+node-1:4242 NCCL DIAG [INFO] NCCL environment: NCCL_KEY=secret on rank(s) {1} in comm 0xCOMM
+node-1:4242 NCCL DIAG RAS diagnostics completed in 3.4 ms across 8 RAS peers
+"""
+
+    def hang(self):
+        pages, _ = self.pages("host stuck")
+        endpoints = [self.serve(page) for page in pages]
+        return endpoints, self.diagnose(endpoints, "--ras=off")[1]["roots"][0]["ranks"][0]["comm"].lstrip("0")
+
+    def faults_in_a_hang(self, hang, faults, **options):
+        endpoints, comm = hang
+        ras = self.ras(faults=faults and faults.replace("COMM", comm), **options)
+        status, verdict = self.diagnose(endpoints, ras.flag, "--timeout=1s")
+        self.assertEqual((status, verdict["finding"]), (3, "hang"))
+        return [note for note in verdict["notes"] if note.startswith("NCCL's RAS: ")], ras.heard
+
+    def test_faults_are_quoted_in_a_hang(self):
+        hang = self.hang()
+        comm = hang[1]
+        notes, heard = self.faults_in_a_hang(hang, self.FAULTS)
+        self.assertEqual(notes, [
+            "NCCL's RAS: ECC: uncorrected volatile errors on rank(s) {3} (worst=2) across 8 ranks in comm 0x" + comm,
+            "NCCL's RAS: NVLink: inactive link(s) on rank(s) {5} across 8 ranks in comm 0x%s?[2J" % comm])
+        self.assertEqual(heard.count("DIAGNOSTICS"), 1)
+
+    def test_faults_from_whatever_answers(self):
+        line = "n:1 NCCL DIAG [INFO] NVLink: inactive link(s) on rank(s) {%d} in comm 0xCOMM\n"
+        hang = self.hang()
+        for faults, count, closes in ((None, 0, True), ("BUSY: diagnostics already in progress\n", 0, False),
+                                      ("", 0, False), ("x" * MIB, 0, False), ("\n" * MIB, 0, True),
+                                      ("n:1 NCCL DIAG [INFO] in comm 0x\nn:1 NCCL DIAG [\n NCCL DIAG \n", 0, True),
+                                      ("".join(line % i for i in range(1000)), 16, True),
+                                      (line % 1 + "n:1 NCCL DIAG [INFO] cut", 1, False)):
+            notes, _ = self.faults_in_a_hang(hang, faults, closes=closes)
+            self.assertEqual(len(notes), count, (faults or "")[:80])
+
+    def test_nobody_is_asked_for_faults_where_nothing_hangs(self):
+        ras = self.ras(faults=self.FAULTS)
+        self.ask(ras.flag, SHORT)
+        self.assertNotIn("DIAGNOSTICS", ras.heard)
+
     def test_flag(self):
         for text in ("http://x/y", "x:y", ""):
             status, _, error = self.run_pulse("--endpoint=127.0.0.1:1", "--ras=" + text)

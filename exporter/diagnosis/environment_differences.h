@@ -1,4 +1,4 @@
-// Where processes of a job were configured differently: NCCL's version, and the variables NCCL_* (written
+// Where processes of a job were configured differently: NCCL's version, and variables such as NCCL_* (written
 // by plugin/runtime/nccl_environment.h).
 //
 // Processes are compared that communicators join. A variable that has another value in each process is

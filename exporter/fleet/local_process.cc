@@ -223,8 +223,9 @@ std::string WhyNotHere(const ProcessSnapshot& process) {
 }
 
 bool IsSetting(std::string_view variable) {
-  for (const char* prefix : {"NCCL_", "TORCH_NCCL_", "TORCH_FR_", "CUDA_VISIBLE_DEVICES=", "RANK=",
-                             "LOCAL_RANK=", "WORLD_SIZE=", "LOCAL_WORLD_SIZE=", "SLURM_JOB_ID="}) {
+  for (const char* prefix :
+       {"NCCL_", "TORCH_NCCL_", "TORCH_FR_", "TORCH_DIST", "TORCHCOMM", "CUDA_VISIBLE_DEVICES=",
+        "RANK=", "LOCAL_RANK=", "WORLD_SIZE=", "LOCAL_WORLD_SIZE=", "SLURM_JOB_ID="}) {
     if (absl::StartsWith(variable, prefix)) return true;
   }
   return false;

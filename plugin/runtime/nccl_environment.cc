@@ -24,6 +24,14 @@ bool IsSecret(std::string_view name) {
   return false;
 }
 
+// Whether a variable configures NCCL, or the part of PyTorch that calls it: the backend nccl2 and
+// torchcomms (PyTorch, torch/csrc/distributed/c10d/nccl2; torchcomms, TorchCommOptions.cpp).
+bool IsOfNccl(std::string_view name) {
+  if (absl::StartsWith(name, "NCCL_")) return !absl::StartsWith(name, "NCCL_PULSE_");
+  if (name == "TORCHCOMM_RANK" || name == "TORCHCOMM_SIZE") return false;  // a rank's own
+  return absl::StartsWith(name, "TORCH_DIST") || absl::StartsWith(name, "TORCHCOMM");
+}
+
 std::string Shown(std::string_view name, std::string_view value) {
   if (IsSecret(name)) return "(withheld)";
   const bool is_long = value.size() > kMostValueBytes;
@@ -60,11 +68,9 @@ std::string DescribeNcclEnvironment(char* const* environment, const std::string&
   for (char* const* each = environment; each != nullptr && *each != nullptr; ++each) {
     const std::string_view text = *each;
     const std::size_t end = text.find('=');
-    if (!absl::StartsWith(text, "NCCL_") || absl::StartsWith(text, "NCCL_PULSE_") ||
-        end == text.npos || end > kMostNameBytes) {
-      continue;
-    }
+    if (end == text.npos || end > kMostNameBytes) continue;
     const std::string_view name = text.substr(0, end);
+    if (!IsOfNccl(name)) continue;
     const bool is_odd = std::any_of(name.begin(), name.end(), [](char c) { return c <= ' '; });
     if (!is_odd) variables.emplace(name, text.substr(end + 1));
   }

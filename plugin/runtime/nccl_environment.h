@@ -1,10 +1,11 @@
 // This describes what configures NCCL in this process, as other ranks' reports are compared with it
-// (exporter/diagnosis/environment_differences.h): its version, and the variables NCCL_*.
+// (exporter/diagnosis/environment_differences.h): its version, and the variables NCCL_*, TORCH_DIST* and
+// TORCHCOMM*.
 //
 //   "NCCL=2.28.9 NCCL_IB_HCA=mlx5_0 NCCL_SOCKET_IFNAME=eth0"
 //
 // In the order of their names, with a space between them. Left out are NCCL_PULSE_*, which configure this
-// library. A value has no spaces ("_"); a long one is cut and ends with "~" and a hash of the whole. The
+// library, and torchcomms' rank and size. A value has no spaces ("_"); a long one is cut and ends with "~" and a hash of the whole. The
 // value of a name that looks like a secret is "(withheld)". What has no room is replaced by "...".
 //
 // Thread: init, under the runtime's lock (environ). Cost: microseconds, and a dlopen of what is loaded.

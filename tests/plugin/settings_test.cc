@@ -172,6 +172,10 @@ TEST(SettingsTest, LabelsThatAreNotUsedAsTheyStandAreNamed) {
 
 TEST(SettingsTest, NcclsVariablesArePublished) {
   RunInChild({{"NCCL_IB_HCA", "mlx5_0 mlx5_1"},
+              {"TORCH_DIST_INIT_BARRIER", "1"},
+              {"TORCHCOMM_TIMEOUT_SECONDS", "30"},
+              {"TORCHCOMM_RANK", "3"},
+              {"TORCH_HOME", "/home"},
               {"NCCL_MY_API_KEY", "hunter2"},
               {"NCCL_PULSE_SERIES_LIMIT", "100"},
               {"NCCL_TOPO_FILE", "/" + std::string(60, 'x')}},
@@ -179,6 +183,11 @@ TEST(SettingsTest, NcclsVariablesArePublished) {
                NcclCommunicator comm(1);
                const std::string text = ReadSnapshot().nccl_environment;
                EXPECT_NE(text.find("NCCL_IB_HCA=mlx5_0_mlx5_1"), std::string::npos) << text;
+               EXPECT_NE(text.find(" TORCHCOMM_TIMEOUT_SECONDS=30 TORCH_DIST_INIT_BARRIER=1"),
+                         std::string::npos)
+                   << text;
+               EXPECT_EQ(text.find("RANK"), std::string::npos) << text;
+               EXPECT_EQ(text.find("TORCH_HOME"), std::string::npos) << text;
                EXPECT_NE(text.find("NCCL_MY_API_KEY=(withheld)"), std::string::npos) << text;
                EXPECT_NE(text.find("NCCL_TOPO_FILE=/xxx"), std::string::npos) << text;
                EXPECT_NE(text.find("x~"), std::string::npos) << text;

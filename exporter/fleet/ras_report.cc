@@ -7,14 +7,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "exporter/fleet/resolver.h"
 #include "metrics/shared_bytes.h"
 
@@ -134,27 +135,42 @@ bool SetTimeout(Conversation* with) {
   return with->Say(absl::StrCat("TIMEOUT ", wait_s, "\n")) && with->Hear(&line) && line == "OK";
 }
 
-// What a line of RAS' diagnostics holds against one of these communicators; "": nothing.
-std::string_view FaultIn(std::string_view line, const std::set<uint64_t>& comm_ids) {
-  constexpr std::string_view kMark = " NCCL DIAG ", kComm = "in comm 0x";
+// The finding in a line of RAS' diagnostics, with its tag; "": it is none.
+std::string_view FindingIn(std::string_view line) {
+  constexpr std::string_view kMark = " NCCL DIAG ";
   const std::size_t mark = line.find(kMark);
   if (mark == line.npos) return "";
   line.remove_prefix(mark + kMark.size());
-  // "[OK]   " or "[INFO] ": every fault is INFO.
-  const std::size_t tag = line.find("] ");
-  if (line.empty() || line[0] != '[' || tag == line.npos || absl::StartsWith(line, "[OK]"))
-    return "";
-  line = absl::StripAsciiWhitespace(line.substr(tag + 1));
-  for (const std::string_view harmless :
-       {"NCCL environment", "unavailable", "incomplete", "consistent", "no uncorrected"}) {
-    if (absl::StrContains(line, harmless)) return "";
-  }
-  const std::size_t comm = line.find(kComm);
-  if (comm == line.npos) return "";
-  const std::string_view rest = line.substr(comm + kComm.size());
-  const std::size_t digits = std::min(rest.find_first_not_of("0123456789abcdef"), rest.size());
+  return absl::StartsWith(line, "[") ? line : "";
+}
+
+bool IsOfOneOf(std::string_view finding, const std::set<uint64_t>& comm_ids) {
+  constexpr std::string_view kComm = "in comm 0x";
+  const std::size_t comm = finding.find(kComm);
+  if (comm == finding.npos) return false;
+  finding.remove_prefix(comm + kComm.size());
   uint64_t id = 0;
-  return absl::SimpleHexAtoi(rest.substr(0, digits), &id) && comm_ids.count(id) != 0 ? line : "";
+  return absl::SimpleHexAtoi(finding.substr(0, finding.find_first_not_of("0123456789abcdef")),
+                             &id) &&
+         comm_ids.count(id) != 0;
+}
+
+// What a finding holds against hardware, without its tag; "": nothing. RAS marks faults as [INFO], and
+// with them what it could not find out.
+std::string_view FaultIn(std::string_view finding) {
+  if (!absl::ConsumePrefix(&finding, "[INFO] ")) return "";
+  const auto is_any = [](const auto& list, auto is) {
+    return std::any_of(std::begin(list), std::end(list), is);
+  };
+  constexpr std::string_view kHardware[] = {"ECC: ",     "NVLink: ",        "Xid ",
+                                            "SXid ",     "GPU inventory: ", "CUDA driver version: ",
+                                            "Net device"};
+  constexpr std::string_view kHarmless[] = {"unavailable",    "incomplete",     "consistent",
+                                            "no uncorrected", "skipped across", "not inspected"};
+  const bool is_fault =
+      is_any(kHardware, [&](std::string_view each) { return absl::StartsWith(finding, each); }) &&
+      !is_any(kHarmless, [&](std::string_view each) { return absl::StrContains(finding, each); });
+  return is_fault ? finding : "";
 }
 
 // Lines that cannot steer a terminal.
@@ -210,14 +226,22 @@ std::vector<std::string> AskRasForFaults(const Address& address, std::chrono::mi
     return faults;
   }
   std::string line;
-  for (std::size_t bytes = 0; bytes < kMostRasBytes && faults.size() < kMostRasFindings &&
-                              with.Hear(&line, kMostFindingBytes);
-       bytes += line.size()) {
+  bool is_of_job = false;
+  for (std::size_t bytes = 0; bytes < kMostRasBytes && with.Hear(&line, kMostFindingBytes);
+       bytes += line.size() + 1) {
     // Older ones do not know the command, and wait for another.
     if (absl::StartsWith(line, "ERROR") || absl::StartsWith(line, "BUSY")) break;
-    const std::string_view fault = FaultIn(line, comm_ids);
-    if (!fault.empty()) faults.push_back(CopyFromShared(fault.data(), fault.size()));
+    const std::string_view finding = FindingIn(line), fault = FaultIn(finding);
+    const bool has_comm = absl::StrContains(finding, "in comm 0x");
+    const bool is_ours = IsOfOneOf(finding, comm_ids);
+    is_of_job |= is_ours;
+    const bool is_wanted = !fault.empty() && (is_ours || !has_comm);
+    if (is_wanted && faults.size() < kMostRasFindings) {
+      faults.push_back(CopyFromShared(fault.data(), fault.size()));
+    }
   }
+  // An Xid names a host, not a communicator: the others say whose RAS this is.
+  if (!is_of_job) faults.clear();
   return faults;
 }
 

@@ -13,7 +13,8 @@
 //
 //   HOST:PID NCCL DIAG [INFO] ECC: uncorrected volatile errors on rank(s) {3} (worst=2) across 8 ranks in comm 0x...
 //
-// Source: 2.31.2, src/ras/diagnostics.cc, diagnostics_gpu.cc, diagnostics_checks_common.cc.
+// Source: 2.31.2, src/ras/diagnostics.cc, diagnostics_gpu.cc, diagnostics_checks_common.cc; 2.32,
+// diagnostics_xid.cc ("Xid 79 detected 1 time on host ...") and diagnostics_net.cc.
 //
 // Thread: any; blocks, for `patience` at most. Memory: kMostRasBytes.
 #ifndef EXPORTER_FLEET_RAS_REPORT_H_
@@ -46,7 +47,8 @@ bool RasFromFlag(const std::string& text, std::optional<Address>* address, std::
 
 RasReport AskRas(const Address& address, std::chrono::milliseconds patience);
 
-// What RAS found wrong with the GPUs, drivers and links of these communicators, kMostRasFindings lines at most. Empty:
+// What RAS found wrong with the GPUs, drivers and links of the job with these communicators, kMostRasFindings lines at
+// most. Empty:
 // nothing, or nobody answers, or NCCL is older. What differs in the environment is left out: it may hold secrets, and
 // NCCL Pulse knows it.
 inline constexpr std::size_t kMostRasFindings = 16;

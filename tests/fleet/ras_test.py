@@ -79,7 +79,7 @@ class RasTest(DiagnoseCase):
         ras = self.ras(report="\x1b[2Jfine\r\n\x07end\n")
         self.assertEqual(self.ask(ras.flag)[1]["ras"]["report"], "?[2Jfine?\n?end\n")
 
-    # Of the form of NCCL 2.31.2; `comm` stands for a communicator of the job.
+    # Of the form of NCCL 2.31.2 and 2.32; `comm` stands for a communicator of the job.
     FAULTS = """\
 node-1:4242 NCCL DIAG === RAS Diagnostics ===
 node-1:4242 NCCL DIAG [OK]   GPU inventory: 8x NVIDIA H100 per node consistent across 8 ranks in comm 0xCOMM
@@ -90,6 +90,11 @@ node-1:4242 NCCL DIAG [INFO] NVLink: inactive link(s) on rank(s) {5} across 8 ra
 node-1:4242 NCCL DIAG [INFO] NVLink: inactive link(s) on rank(s) {1} across 8 ranks in comm 0x123
 node-1:4242 NCCL DIAG [INFO] NVLink: diagnostics incomplete, gathered 3/8 ranks in comm 0xCOMM/0x1/0x2 (RAS ...)
 node-1:4242 NCCL DIAG [INFO] NCCL environment: NCCL_KEY=secret on rank(s) {1} in comm 0xCOMM
+node-1:4242 NCCL DIAG [INFO] Paths: self+NVL(6/8)+NET across 8 ranks in comm 0xCOMM
+node-1:4242 NCCL DIAG [INFO] Net device mlx5_0:1: state=DOWN/POLLING across 2 nodes in comm 0xCOMM (port is not active)
+node-1:4242 NCCL DIAG [INFO] Xid/SXid: no kernel-log source was available on host node-2
+node-1:4242 NCCL DIAG [INFO] Xid 79 detected 2 times on host node-1. For the recommended response, see the documentation
+node-1:4242 NCCL DIAG [OK]   Xid 13 detected 1 time on host node-1. No user action is required for this Xid.
 node-1:4242 NCCL DIAG RAS diagnostics completed in 3.4 ms across 8 RAS peers
 """
 
@@ -111,7 +116,9 @@ node-1:4242 NCCL DIAG RAS diagnostics completed in 3.4 ms across 8 RAS peers
         notes, heard = self.faults_in_a_hang(hang, self.FAULTS)
         self.assertEqual(notes, [
             "NCCL's RAS: ECC: uncorrected volatile errors on rank(s) {3} (worst=2) across 8 ranks in comm 0x" + comm,
-            "NCCL's RAS: NVLink: inactive link(s) on rank(s) {5} across 8 ranks in comm 0x%s?[2J" % comm])
+            "NCCL's RAS: NVLink: inactive link(s) on rank(s) {5} across 8 ranks in comm 0x%s?[2J" % comm,
+            "NCCL's RAS: Net device mlx5_0:1: state=DOWN/POLLING across 2 nodes in comm 0x%s (port is not active)" % comm,
+            "NCCL's RAS: Xid 79 detected 2 times on host node-1. For the recommended response, see the documentation"])
         self.assertEqual(heard.count("DIAGNOSTICS"), 1)
 
     def test_faults_from_whatever_answers(self):
@@ -121,6 +128,8 @@ node-1:4242 NCCL DIAG RAS diagnostics completed in 3.4 ms across 8 RAS peers
                                       ("", 0, False), ("x" * MIB, 0, False), ("\n" * MIB, 0, True),
                                       ("n:1 NCCL DIAG [INFO] in comm 0x\nn:1 NCCL DIAG [\n NCCL DIAG \n", 0, True),
                                       ("".join(line % i for i in range(1000)), 16, True),
+                                      # Of another job.
+                                      ("n:1 NCCL DIAG [INFO] Xid 79 detected 1 time on host n in comm\n", 0, True),
                                       (line % 1 + "n:1 NCCL DIAG [INFO] cut", 1, False)):
             notes, _ = self.faults_in_a_hang(hang, faults, closes=closes)
             self.assertEqual(len(notes), count, (faults or "")[:80])

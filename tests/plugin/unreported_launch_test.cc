@@ -155,6 +155,34 @@ TEST(UnreportedLaunchTest, OfAGroupOfBothIsBehindTheReportedOne) {
   });
 }
 
+// PyTorch's backend nccl2 (torch/csrc/distributed/c10d/nccl2/ProcessGroupNCCL.cpp) makes of a list of
+// tensors a group of Reduces or Broadcasts, one with each rank as the root; its barrier is an AllReduce of
+// four bytes. The end of a group of the application's is not believed, so the Broadcasts stand until then.
+TEST(UnreportedLaunchTest, ListsOfTensorsAreGroups) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    LearnHidden(gpu, comm);
+    constexpr int kRanks = 4, kSteps = 3;
+    for (int step = 0; step < kSteps; ++step) {
+      comm.RunGroup(kMs, std::vector<Call>(kRanks, Call{"Reduce", 4096}), 2);
+      void* const group = comm.StartGroup(false, 2);
+      for (int root = 0; root < kRanks; ++root) {
+        comm.MakeCall(group, "Broadcast", 4096, false, root);
+      }
+      comm.LaunchUnreported(kMs);
+      comm.StopGroup(group);
+      EXPECT_EQ(See(comm).unreported, static_cast<uint64_t>(kRanks));
+      comm.Run(kMs, "AllReduce", 4);
+    }
+    EXPECT_EQ(See(comm), (Seen{2 + 2 * kSteps, 2, 0}));
+    gpu.Advance(kSecond);
+    EXPECT_EQ(See(comm), (Seen{2 + 2 * kSteps, 2 + 2 * kSteps, 0}));
+    EXPECT_EQ(Calls(comm.Read()), 3u + kSteps * (2 * kRanks + 1));
+    ExpectEveryCallOnce(comm);
+    EXPECT_EQ(IgnoredByName(ReadSnapshot()), (std::map<std::string, uint64_t>{}));
+  });
+}
+
 TEST(UnreportedLaunchTest, EndsAreAwaitedWhereTheyAreOfUse) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);

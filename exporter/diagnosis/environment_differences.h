@@ -1,5 +1,5 @@
-// Where processes of a job were configured differently: NCCL's version, and variables such as NCCL_* (written
-// by plugin/runtime/nccl_environment.h).
+// This says where processes of a job were configured differently: in NCCL's version, and in variables
+// such as NCCL_* (written by plugin/runtime/nccl_environment.h).
 //
 // Processes are compared that communicators join. A variable that has another value in each process is
 // meant to differ, and not named. What a process has not reported, because it did not fit or its

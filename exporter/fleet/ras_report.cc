@@ -128,7 +128,7 @@ bool Greet(const Address& address, std::chrono::milliseconds patience, Conversat
          absl::StartsWithIgnoreCase(line, "SERVER PROTOCOL ");
 }
 
-// For other processes' answers; RAS itself waits for as long again if one is slow.
+// RAS waits so long for other processes' answers, and as long again if one is slow.
 bool SetTimeout(Conversation* with) {
   const int64_t wait_s = std::max<int64_t>(1, with->LeftMs() / 3000);
   std::string line;

@@ -1,5 +1,5 @@
-// Which bits of NCCL's event mask bring an event: a bit also brings the events that its own ones
-// depend on.
+// This table says which bits of NCCL's event mask bring an event: a bit also brings the events that
+// its own ones depend on.
 //
 // Source: NCCL 2.30.7 and 2.31.2, src/plugin/profiler.cc, the ncclProfilerStart* functions and
 // ncclProfilerEnforceMaskDeps; docs/nccl-profiler-api.md#implied-events.

@@ -55,7 +55,7 @@ typedef struct {
   _Atomic uint64_t decisions[kSizeClasses][kBlocks];
 } Shared;
 
-// Of one size class. The first part is the same on all ranks at the same call.
+// Each size class has one. The first part is the same on all ranks at the same call.
 typedef struct {
   uint64_t calls, since;  // the current setting's first call
   int setting, best, is_over;

@@ -24,7 +24,7 @@ bool IsSecret(std::string_view name) {
   return false;
 }
 
-// Whether a variable configures NCCL, or the part of PyTorch that calls it: the backend nccl2 and
+// Says whether a variable configures NCCL, or the part of PyTorch that calls it: the backend nccl2 and
 // torchcomms (PyTorch, torch/csrc/distributed/c10d/nccl2; torchcomms, TorchCommOptions.cpp).
 bool IsOfNccl(std::string_view name) {
   if (absl::StartsWith(name, "NCCL_")) return !absl::StartsWith(name, "NCCL_PULSE_");

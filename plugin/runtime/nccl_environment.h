@@ -4,9 +4,10 @@
 //
 //   "NCCL=2.28.9 NCCL_IB_HCA=mlx5_0 NCCL_SOCKET_IFNAME=eth0"
 //
-// In the order of their names, with a space between them. Left out are NCCL_PULSE_*, which configure this
-// library, and torchcomms' rank and size. A value has no spaces ("_"); a long one is cut and ends with "~" and a hash of the whole. The
-// value of a name that looks like a secret is "(withheld)". What has no room is replaced by "...".
+// They stand in the order of their names, with a space between them. Left out are NCCL_PULSE_*, which
+// configure this library, and torchcomms' rank and size. A value has no spaces ("_"); a long one is cut
+// and ends with "~" and a hash of the whole. The value of a name that looks like a secret is
+// "(withheld)". What has no room is replaced by "...".
 //
 // Thread: init, under the runtime's lock (environ). Cost: microseconds, and a dlopen of what is loaded.
 #ifndef PLUGIN_RUNTIME_NCCL_ENVIRONMENT_H_

@@ -79,7 +79,7 @@ class RasTest(DiagnoseCase):
         ras = self.ras(report="\x1b[2Jfine\r\n\x07end\n")
         self.assertEqual(self.ask(ras.flag)[1]["ras"]["report"], "?[2Jfine?\n?end\n")
 
-    # Of the form of NCCL 2.31.2 and 2.32; `comm` stands for a communicator of the job.
+    # Lines as NCCL 2.31.2 and 2.32 write them; `comm` stands for a communicator of the job.
     FAULTS = """\
 node-1:4242 NCCL DIAG === RAS Diagnostics ===
 node-1:4242 NCCL DIAG [OK]   GPU inventory: 8x NVIDIA H100 per node consistent across 8 ranks in comm 0xCOMM
@@ -128,7 +128,7 @@ node-1:4242 NCCL DIAG RAS diagnostics completed in 3.4 ms across 8 RAS peers
                                       ("", 0, False), ("x" * MIB, 0, False), ("\n" * MIB, 0, True),
                                       ("n:1 NCCL DIAG [INFO] in comm 0x\nn:1 NCCL DIAG [\n NCCL DIAG \n", 0, True),
                                       ("".join(line % i for i in range(1000)), 16, True),
-                                      # Of another job.
+                                      # It names no communicator of this job.
                                       ("n:1 NCCL DIAG [INFO] Xid 79 detected 1 time on host n in comm\n", 0, True),
                                       (line % 1 + "n:1 NCCL DIAG [INFO] cut", 1, False)):
             notes, _ = self.faults_in_a_hang(hang, faults, closes=closes)

@@ -150,7 +150,7 @@ class PageTest(PageCase):
         self.assertIn("has made no progress since %s, 14 s" % time.strftime("%H:%M:%S", begun), shown.text("#verdict"))
         endpoint.answer = answer(2)
         self.assertEqual(shown.wait("%s.includes('new') && %s" % (names, names)), "tp-1,tp-0,tp-2,new")
-        # Of another day the day is also said.
+        # The page also says the day if it is another one.
         endpoint.answer = page(communicator(hang=hang(since=made_up.NOW - 90000)))
         shown.wait("document.querySelector('#verdict').innerText.includes('since %s, 25 h 0 min')" %
                    time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(made_up.NOW - 90000)))
